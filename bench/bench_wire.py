@@ -204,7 +204,7 @@ def test_a_server_that_refuses_some(tmp_path: Path) -> None:
         print(
             f"\n{name}: {took:.1f} s, {seen['requests'] / ASKED:.2f} requests an answer; {refused}"
         )
-        assert ran.returncode == 0 and f"({ASKED} new, 0 were there, 0 failed)" in ran.stdout, (
+        assert ran.returncode == 0 and f"({ASKED} new, 0 existing, 0 failed)" in ran.stdout, (
             ran.stdout + ran.stderr
         )
         assert seen["replies"] == ASKED and seen["requests"] < 1.3 * ASKED

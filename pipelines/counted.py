@@ -56,3 +56,14 @@ def count_alike(turns: Sequence[str], earlier: Sequence[str]) -> int:
     """With how many of the earlier turns these begin."""
     pairs = zip(turns, earlier, strict=False)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+
+def format_number(value: float, digits: int = 3, sign: str = "") -> str:
+    """Return a number with so many significant digits, in scientific notation only if it is huge or
+    tiny."""
+    rounded = float(f"{value:.{digits}g}")
+    if not 1e-9 < abs(rounded) < 1e12:
+        return f"{rounded:{sign}.{digits}g}"
+    if abs(rounded) >= 10 ** (digits - 1):
+        return f"{rounded:{sign}.0f}"
+    return f"{rounded:{sign}.12f}".rstrip("0").rstrip(".")

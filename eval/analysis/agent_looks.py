@@ -2,7 +2,7 @@
 answer, their cost.
 
 Everything is computed from the records. The answer before a look is what the point's reader finds
-in the reply that asked for the look, or in the reply to the agent's probe; the answer after the
+in the reply that requested the look, or in the reply to the agent's probe; the answer after the
 last look is the final one.
 """
 
@@ -27,9 +27,10 @@ from looktwice.pipelines.model import Reply
 from looktwice.prompting.agent.looks import EpisodeEnd, Look, read_end, read_looks
 
 Overlap = tuple[float, float]
-"""Of a zoom and a region: intersection over union, and the share of the region that it shows."""
+"""Intersection over union of a zoom and a region, and the share of the region that the zoom shows.
+"""
 Changes = Counter[tuple[Verdict | None, Verdict | None]]
-"""How often a look changed one verdict to another."""
+"""Counts of looks by the verdict before and after."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class AgentRecord:
 
     A verdict is None if the reply contained no answer. `overlaps` are, for each zoom, the
     intersection over union with the marked region and the share of that region that it shows.
-    `first_tokens` are those up to the first answer.
+    `first_tokens` are the tokens up to the first answer.
     """
 
     looks: tuple[Look, ...]
@@ -52,8 +53,8 @@ class AgentRecord:
 
     @property
     def changes(self) -> Changes:
-        """How often a look changed one verdict to another; without a new answer the old one
-        stays."""
+        """Counts of looks by the verdict before and after; a look without a new answer keeps the
+        old verdict."""
         carried: list[Verdict | None] = []
         for verdict in self.verdicts:
             carried.append(verdict or (carried[-1] if carried else None))
@@ -72,8 +73,8 @@ class TurnCount:
 
 @dataclass(frozen=True)
 class LookSummary:
-    """The looks of one arm. Rates and means are over its records; shares lie in 0..1, None without
-    any data.
+    """The looks of one arm. Rates and means are over its records; shares lie in 0..1, and are None
+    without data.
 
     `iou` and `covered` are means over all zooms with a marked region. `answered_right`, `to_right`
     and `to_wrong` count looks that changed no answer to right, wrong to right, and right to wrong.
@@ -102,9 +103,9 @@ class LookSummary:
 
 @once
 def summarize_looks(run: RunScores) -> list[LookSummary]:
-    """The looks of every arm of a run that has an agent."""
+    """Return the looks of every arm of a run that has an agent."""
     episodes = defaultdict[str, list[AgentRecord]](list)
-    for scores, record in run.records(holding='"ended {'):  # as an agent's last note begins
+    for scores, record in run.records(holding='"ended {'):  # an agent's last note
         if (episode := agent_record(scores, record)) is not None:
             episodes[scores.point.id].append(episode)
     compared = baselines(run)
@@ -116,7 +117,7 @@ def summarize_looks(run: RunScores) -> list[LookSummary]:
 
 
 def agent_record(scores: PointScores, record: Record) -> AgentRecord | None:
-    """A record of an arm in which an agent finished its episode; None for another one."""
+    """Return a record in which an agent finished its episode; None for any other record."""
     end, row = read_end(record.notes), scores.samples.get(record.sample)
     final = scores.result_of(record)
     if end is None or final is None or row is None:
@@ -125,7 +126,7 @@ def agent_record(scores: PointScores, record: Record) -> AgentRecord | None:
     for look in looks:
         asked.setdefault(look.call, look.call if look.probe is None else look.probe)
     verdicts, tokens = [], []
-    for place in asked.values():  # the verdict if the reply to this call had been the final answer
+    for place in asked.values():  # the verdict if this reply had been the final answer
         cut = replace(record, calls=record.calls[: place + 1], answer=None, reason="")
         is_there = place < len(record.calls)
         verdicts.append(scores.score(cut, row).verdict if scores.score and is_there else None)
@@ -160,7 +161,7 @@ LOOKS: Columns[LookSummary] = (
     Column("right\nto wrong", "to_wrong"),
     Column("tokens\nper sample", "tokens", "{:,.0f}"),
     Column(
-        "tokens per\ngained one",
+        "tokens per\npoint gained",
         lambda arm: "no gain" if arm.tokens_per_gain is None else f"{arm.tokens_per_gain:,.1f}",
     ),
 )
@@ -175,7 +176,7 @@ class TurnLine(NamedTuple):
 
 TURNS: Columns[TurnLine] = (
     *names("contestant", "task", of="arm"),
-    Column("turns that looked", "turn.turns"),
+    Column("turns\nwith looks", "turn.turns"),
     Column("n", "turn.n"),
     Column("accuracy %", "turn.accuracy", percent),
     Column("tokens\nper sample", "turn.tokens", "{:,.0f}"),
@@ -183,7 +184,7 @@ TURNS: Columns[TurnLine] = (
 
 
 def turn_counts(run: RunScores) -> list[TurnLine]:
-    """Each arm with each number of turns with looks."""
+    """Return each arm with each number of turns with looks."""
     return [TurnLine(arm, turn) for arm in summarize_looks(run) for turn in arm.by_turns]
 
 
@@ -231,8 +232,8 @@ def _summarize(
 
 
 def _spent_and_gained(scores: PointScores, baseline: PointScores) -> tuple[float, float]:
-    """Additional tokens per sample and additional accuracy over the baseline, on the samples that
-    both answered."""
+    """Return the additional tokens per sample and the additional accuracy over the baseline, on the
+    samples that both answered."""
     both = [n for n in scores.samples if scores.scored.get(n) and baseline.scored.get(n)]
     means = []
     for arm in (scores, baseline) if both else ():
@@ -246,9 +247,9 @@ def _spent_and_gained(scores: PointScores, baseline: PointScores) -> tuple[float
 
 
 def _targets(record: Record, row: SampleRow) -> list[Mark]:
-    """The relevant region: the one that the sample's meta field names, otherwise all its boxes and
-    masks."""
-    from looktwice.prompting.controls import OracleCrop  # opens all that draws
+    """Return the relevant regions: the one that the sample's meta field names, otherwise all its
+    boxes and masks."""
+    from looktwice.prompting.controls import OracleCrop  # imports all drawing code
 
     hint = row.meta.get(OracleCrop.hint)
     if isinstance(hint, list | tuple) and len(hint) == 4:
@@ -263,8 +264,8 @@ def _targets(record: Record, row: SampleRow) -> list[Mark]:
 
 
 def _overlaps(looks: Sequence[Look], targets: Sequence[Mark]) -> Iterator[Overlap]:
-    """For each region that a look showed for the first time: of the target in its image that fits
-    best, intersection over union and the share of the target that it covers."""
+    """Yield, for each region that a look showed for the first time, its best intersection over
+    union with a target in its image, and the share of that target that it covers."""
     boxes = [(mark.image, bounding_box(mark)) for mark in targets if isinstance(mark, Box | Mask)]
     for image, *edges in (region for look in looks for region in look.regions if region):
         x0, y0, x1, y1 = edges
@@ -284,8 +285,5 @@ LOOKS_CHANGED_ANALYSIS = Analysis(
     lines(LOOKS, summarize_looks, empty=False, same="task"),
 )
 LOOK_TURNS_ANALYSIS = Analysis(
-    "look_turns",
-    "Accuracy by turns that looked",
-    lines(TURNS, turn_counts, same="task"),
-    wrap=False,
+    "look_turns", "Accuracy by turns with looks", lines(TURNS, turn_counts, same="task"), wrap=False
 )

@@ -1,9 +1,9 @@
-"""Every analysis of scored runs, in the order of the report; another one is a line of ANALYSES, or
-of an extension.
+"""The registry of analyses of scored runs, in the order of the report; add one as a line of FIRST
+or FURTHER, or in an extension.
 
-The report shows all that have something to say, `looktwice analyse RUN NAME` one of them, and so
-does Python: `analysis("pairs").tables(score_table(run))[0].table.markdown`. One is opened only
-where all is there that it needs, which `find_traits` tells of the runs.
+The report shows all analyses that have a result, `looktwice analyse RUN NAME` shows one, and so
+does Python: `analysis("pairs").tables(score_table(run))[0].table.markdown`. An analysis is imported
+only if the runs have what it needs, as `find_traits` determines.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
 Line = TypeVar("Line")
 ASKED = "asked"
-"""What an extension needs that is opened where it is asked for alone, and not for a report."""
+"""The need of an analysis that is only run on request, and not for a report."""
 
 
 @dataclass(frozen=True)
 class ReportTable:
-    """A table under its own heading, `facts` and a `note` above it; `wrap` allows line breaks
+    """A table under its own heading, with `facts` and a `note` above it; `wrap` allows line breaks
     inside long words."""
 
     title: str
@@ -51,12 +51,12 @@ class ReportTable:
 class Analysis:
     """One analysis: its name on the command line, its title, and the note above its table.
 
-    `find` gives the table, or several under titles of their own. `facts` stand above it, such as
-    what all its lines have in common; then, if `unchanged`, the stages that changed no request,
-    which explain a difference of zero. `needs` says what a run must have, where that is more than
-    some answers. `ending` gives the tables and sentences that are printed at the end of a run,
-    `curves` and `maps` what the page draws, and `sentences` what a run found that chose its
-    questions. `ask` answers where `settings` are given.
+    `find` returns the table, or several with titles of their own. `facts` are shown above it, for
+    example what all its lines have in common; then, if `unchanged`, the stages that changed no
+    request, which explain a difference of zero. `needs` says what a run must have beyond answers.
+    `ending` returns the tables and sentences that are printed at the end of a run, `curves` and
+    `maps` what the page draws, and `sentences` the findings of a run that chose its questions.
+    `ask` handles a request with `settings`.
     """
 
     name: str
@@ -75,20 +75,20 @@ class Analysis:
     ask: Callable[[Asked], None] | None = None
 
     def tell(self, asked: Asked) -> None:
-        """Show the tables; with settings, or where there are none, what `ask` finds."""
+        """Show the tables; with settings, or without tables, call `ask`."""
         tables = [shown for shown in self.tables(asked.scored) if shown.table.rows]
         if self.ask is not None and (asked.settings or not tables):
             self.ask(asked)
             return
         if not tables:
             needs = f"; it needs {self.needs}" if self.needs else ""
-            asked.say(f"{self.name}: these runs have nothing to show{needs}")
+            asked.say(f"{self.name}: nothing to show for these runs{needs}")
         for shown in tables:
             facts = (f"{name}: {value}" for name, value in shown.facts)
             asked.show(shown.table, shown.title, "\n".join((*facts, shown.note)))
 
     def tables(self, scored: Table) -> list[ReportTable]:
-        """The tables that have lines."""
+        """Return the tables that have lines."""
         shown = self.find(scored)
         if not isinstance(shown, TextTable):
             return [part for part in shown if part.table.rows]
@@ -109,8 +109,8 @@ def lines(
     empty: bool = True,
     same: str = "",
 ) -> Callable[[Table], TextTable]:
-    """Makes the table of the lines that `measure` finds in each run: without empty columns unless
-    `empty`, and without the column `same` where it says the same in every line."""
+    """Return a function that makes a table of the lines that `measure` finds in each run: without
+    empty columns unless `empty`, and without the column `same` if it is the same in every line."""
 
     def find(scored: Table) -> TextTable:
         shown = table(columns, [line for run in scored.scores for line in measure(run)])
@@ -124,7 +124,7 @@ AGENT, MEASURED = "room:prompting.agent", "measured"
 
 
 def curves_by_task(*draws: Callable[[RunScores, str], Iterable[PageLines]]) -> Any:
-    """What each of these draws of every run and task."""
+    """Return a function that draws each of these for every run and task."""
 
     def draw_all(scored: Table) -> Iterator[PageLines]:
         for draw in draws:
@@ -143,26 +143,26 @@ FIRST = {
     "baseline": _of("contestants:BASELINE_ANALYSIS", "Against the baseline"),
     "effects": _of("factors:EFFECTS_ANALYSIS", "Effect of each factor", "key:sweep|key:each"),
 }
-"""What stands before the analyses of extensions."""
+"""Analyses before those of extensions."""
 
 FURTHER = {
     "metrics": _of("analyses:METRICS_ANALYSIS", "The benchmark's own metrics"),
     "looks": _of("agent_looks:LOOKS_CHANGED_ANALYSIS", "What an agent's looks changed", AGENT),
-    "certify": _of("looking.contribution:CERTIFY", "What a tool contributes, and by what", ASKED),
+    "certify": _of("looking.contribution:CERTIFY", "What a tool contributes, part by part", ASKED),
     "tool": _of("looking.contribution:TOOL_ANALYSIS", "What the tool contributes", AGENT),
-    "look_turns": _of("agent_looks:LOOK_TURNS_ANALYSIS", "Accuracy by turns that looked", AGENT),
+    "look_turns": _of("agent_looks:LOOK_TURNS_ANALYSIS", "Accuracy by turns with looks", AGENT),
     "turns": _of("looking.turns:FURTHER_TURNS_ANALYSIS", "What further turns changed", "turns"),
     "stopping": _of("looking.turns:STOPPING_ANALYSIS", "When to stop", "turns"),
-    "risk": _of("looking.measured:RISK_ANALYSIS", "Right of what is answered at all", MEASURED),
-    "routing": _of("looking.measured:ROUTING_ANALYSIS", "Sent on by confidence", MEASURED),
-    "measured": _of(
-        "looking.measured:MEASURED_ANALYSIS", "What was measured, and being right", MEASURED
-    ),
+    "risk": _of("looking.measured:RISK_ANALYSIS", "Risk and coverage", MEASURED),
+    "routing": _of("looking.measured:ROUTING_ANALYSIS", "Routing by confidence", MEASURED),
+    "measured": _of("looking.measured:MEASURED_ANALYSIS", "Measurements and accuracy", MEASURED),
     "seen": _of(
-        "looking.turns:SEEN_ANALYSIS", "Was the mark seen", "class:prompting.controls.MarkQuestions"
+        "looking.turns:SEEN_ANALYSIS",
+        "Was the mark seen?",
+        "class:prompting.controls.MarkQuestions",
     ),
     "spread": _of("steadiness:SPREAD_ANALYSIS", "Spread over variants"),
-    "pairs": _of("contestants:PAIRS_ANALYSIS", "Contestants with one another"),
+    "pairs": _of("contestants:PAIRS_ANALYSIS", "Pairs of contestants"),
     "oracle": _of("contestants:ORACLE_ANALYSIS", "All contestants together"),
     "draws": _of("steadiness:SEVERAL_DRAWS_ANALYSIS", "Draws", "draws"),
     "letters": _of("steadiness:LETTERS_ANALYSIS", "Letters chosen"),
@@ -177,13 +177,14 @@ FURTHER = {
 
 
 def all_analyses() -> dict[str, Extension]:
-    """Every analysis by name, in the order of the report."""
+    """Return every analysis by name, in the order of the report."""
     return FIRST | list_extensions("analyses") | FURTHER
 
 
 def find_traits(scored: Table) -> set[str]:
-    """What is there to analyse: "key:K" for each key of the studies, "class:C" and "room:R" for
-    each class of a task or stage and its room, "turns", "measured", "draws", "judges" and "by"."""
+    """Return what the runs offer to analyse: "key:K" for each key of the studies, "class:C" and
+    "room:R" for each class of a task or stage and its room, "turns", "measured", "draws", "judges"
+    and "by"."""
     return set[str]({"by"} if scored.by else ()).union(*map(_traits_of, scored.scores))
 
 
@@ -201,7 +202,7 @@ def _traits_of(run: RunScores) -> set[str]:
 
 
 def _is_measured(run: RunScores) -> bool:
-    """Whether anything was measured that is not the same in every answer of the run."""
+    """Return whether any measurement differs between the answers of the run."""
     first, answers = dict[str, Any](), (entry for arm in run.points for entry in arm.all)
     measured = (pair for entry in answers for pair in entry.measured.items())
     return any(first.setdefault(name, value) != value for name, value in measured)
@@ -217,8 +218,8 @@ def _classes(node: object) -> Iterator[str]:
 
 
 def analyses_of(scored: Table) -> Iterator[Analysis]:
-    """Those that may have something to say of these runs, in the order of the report: whose needs
-    are among the traits of the runs, or are "file:PATTERN", a file of a run folder."""
+    """Yield the analyses that may have results for these runs, in the order of the report: their
+    needs are among the traits of the runs, or are "file:PATTERN", a file of a run folder."""
     traits = find_traits(scored)
 
     def is_there(need: str) -> bool:
@@ -233,10 +234,10 @@ def analyses_of(scored: Table) -> Iterator[Analysis]:
 
 
 def analysis(name: str) -> Analysis:
-    """The analysis of this name. Raises RunError, which says what there is."""
+    """Return the analysis of this name. Raises RunError with the available names."""
     named = all_analyses()
     if name not in named:
-        hint = did_you_mean(name, named) or f"; there are {', '.join(named)}"
+        hint = did_you_mean(name, named) or f"; the analyses are: {', '.join(named)}"
         raise RunError(f"no analysis is named {name!r}{hint}")
     found: Analysis = named[name].open()
     return found

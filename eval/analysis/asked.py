@@ -1,5 +1,5 @@
-"""A question to finished runs that takes settings, and says what it found in sentences or on a
-page: what `looktwice analyse RUN NAME KEY=VALUE` asks beside the tables of the report."""
+"""A request for an analysis with settings: `looktwice analyse RUN NAME KEY=VALUE`, which answers in
+sentences or with a page, beyond the tables of the report."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from looktwice.eval.scoring.verdict import RunScores
 
 
 class Asked(NamedTuple):
-    """What is asked: the table of the scored runs, the settings, where a page goes, and the
-    plugins; `say` tells a sentence, and `show` a table with its title and note."""
+    """A request: the table of the scored runs, the settings, the path of a page, and the plugins.
+    `say` prints a sentence, and `show` a table with its title and note."""
 
     scored: Table
     settings: Mapping[str, Any]
@@ -30,26 +30,28 @@ class Asked(NamedTuple):
         return self.scored.scores[0]
 
     def page(self, name: str) -> Path:
-        """The file `out`, or the one of this name in the folder `out`; never one of a run's own."""
+        """Return the file `out`, or a file of this name in the folder `out`. Refuses a run's own
+        files."""
         page = self.out if self.out.suffix else self.out / name
         refuse_run_file(page)
         return page
 
     def refuse(self, needed: str, advice: str) -> NoReturn:
-        """Raises RunError for a run without the arms to compare."""
+        """Raise RunError for a run without the arms to compare."""
         names = ", ".join(dict.fromkeys(scores.point.contestant for scores in self.run.points))
         if not any(scores.keyed for scores in self.run.points):
             raise RunError(
-                f"{self.run.folder.path} has no keys, so nothing in it is right or wrong"
+                f"{self.run.folder.path} has no correct answers, so nothing in it can be scored"
             )
         raise RunError(
             f"{self.run.folder.path} has no arms to compare: it needs the contestants {needed},"
-            f" and has {names}; {advice}"
+            f" but has {names}; {advice}"
         )
 
 
 class Finding(NamedTuple):
-    """A question with settings: its title, the names of the settings, and what tells the answer."""
+    """An analysis that needs settings: its title, the names of the settings, and the function that
+    answers a request."""
 
     title: str
     settings: tuple[str, ...]

@@ -1,5 +1,5 @@
-"""Contestants against their baseline, with one another, and beside guesses and published results:
-differences, shared errors, what an oracle would reach."""
+"""Compares contestants with their baseline, with each other, and with guesses and specialists:
+differences, shared errors, and what an oracle would reach."""
 
 from __future__ import annotations
 
@@ -49,46 +49,47 @@ from looktwice.pipelines.model import canonical
 from looktwice.specialists.answers import Chance, Guess
 
 MAX_CONTESTANTS = 12  # more make the table unreadable
-MAX_ANSWERS = 24  # more are no choices but free words, of which kappa says little
+MAX_ANSWERS = 24  # with more distinct answers they are free text, and kappa says little
 
 Question = tuple[str, str]
-"""Task id and sample."""
+"""Task id and sample id."""
 
 COMPARISON_NOTE = (
-    "Each arm less its baseline, on the units that both have and neither failed; `left out` counts"
+    "Each arm minus its baseline, on the units that both have and neither failed; `left out` counts"
     " the others. The difference is in percentage points with its 95 % bootstrap interval over"
-    " clusters: units of one group or picture are drawn together. p is two-sided by the test that"
-    " is named; of accuracy it is corrected by Holm and by Benjamini and Hochberg over all lines on"
-    " single tasks, and over those of micro. `would show` is the smallest difference that so many"
-    " units, with answers that differ as often, show with 80 % power at 5 % (Connor 1987)."
+    " clusters: units of one group or picture are resampled together. p is two-sided, by the test"
+    " named; for accuracy it is corrected by Holm and by Benjamini and Hochberg over all lines on"
+    " single tasks, and separately over those of micro. `detectable` is the smallest difference"
+    " that as many units, with answers that differ as often, detect with 80 % power at 5 % (Connor"
+    " 1987)."
 )
 PAIR_NOTE = (
-    "Each two contestants on the questions with a key that both were asked and neither failed, over"
-    " all tasks; unreadable answers are mistakes. Difference: the first less the other, with its 95"
-    " % bootstrap interval over clusters (questions of one group or picture are drawn together); p"
-    " is exact, and corrected over the lines of this table. Kappa is the agreement of right and"
-    " wrong beyond that of independent contestants (Cohen 1960; error consistency of Geirhos et al."
-    " 2020). `new halves swap`: how probably two new sets of half as many questions put the two in"
-    " opposite orders, were the difference as measured; at most 50 %. Counts, oracle and kappa are"
-    " of the first draw."
+    "Each pair of contestants, on the questions with a correct answer that both were asked and"
+    " neither failed, over all tasks; unreadable answers count as mistakes. Difference: the first"
+    " minus the other, with its 95 % bootstrap interval over clusters (questions of one group or"
+    " picture are resampled together); p is exact, and corrected over the lines of this table."
+    " Kappa is the agreement of right and wrong beyond that of independent contestants (Cohen 1960;"
+    " error consistency of Geirhos et al. 2020). `new halves swap` is the probability that two new"
+    " sets of half as many questions rank the two in opposite orders, if the difference is as"
+    " measured; at most 50 %. Counts, oracle and kappa use the first draw."
 )
 ORACLE_NOTE = (
     "All contestants on the questions that each was asked and none failed, first draw. The oracle"
-    " takes the right answer of any of them, the majority their most frequent answer (of equally"
-    " frequent ones the mean). Fleiss' kappa (1971) is over their answers, where these are choices,"
-    " unreadable being an answer of its own. Intervals: 95 %, bootstrap over clusters."
+    " takes the right answer of any of them, the majority their most frequent answer (the mean of"
+    " equally frequent ones). Fleiss' kappa (1971) is over their answers, if these are choices;"
+    " unreadable is an answer of its own. Intervals: 95 %, bootstrap over clusters."
 )
 
 
 COMPARISON: Columns[Row] = (
     Column("contestant", contestant_of, text),
     *names("task", "metric"),
-    Column("against", "baseline", text),
+    Column("baseline", "baseline", text),
     *names("unit", "test"),
     Column("difference", delta_cell),
     Column("p", "p", format_p),
     *CORRECTED,
-    Column("would\nshow", "detectable", percent),
+    Column("detectable", "detectable", percent),
     Column("n", "compared"),
     Column("clusters", "n_clusters"),
     Column("better", "better"),
@@ -98,12 +99,13 @@ COMPARISON: Columns[Row] = (
 
 
 def comparison_table(scored: Table) -> TextTable:
-    """Every arm and metric against its baseline; what all lines have in common stands above."""
+    """Return every arm and metric compared with its baseline, without columns that are the same in
+    all lines."""
     return _comparisons(scored).without(*dict(comparison_facts(scored)))
 
 
 def comparison_facts(scored: Table) -> list[tuple[str, str]]:
-    """Metric, baseline, unit and test, where they are the same in every line."""
+    """Return metric, baseline, unit and test, if they are the same in every line."""
     shown = _comparisons(scored)
     columns = zip(shown.header, map(set, zip(*shown.rows, strict=True)), strict=False)
     return [(name, *cells) for name, cells in [*columns][2:6] if len(cells) == 1]
@@ -116,11 +118,13 @@ def _comparisons(scored: Table) -> TextTable:
 
 @dataclass(frozen=True, eq=False)
 class Together:
-    """Contestants on the questions with a key that each of them was asked and none failed.
+    """Contestants on the questions with a correct answer that each of them was asked and none
+    failed.
 
-    `values` are means over draws; all else is of the first draw, where unreadable answers count as
-    errors, as in BLINK's own comparison of models (App. C.2). `left_out` counts the questions that
-    some were asked alone. A task that was asked in several variants is in one cluster per question.
+    `values` are means over draws; everything else uses the first draw, in which unreadable answers
+    count as errors, as in BLINK's own comparison of models (App. C.2). `left_out` counts the
+    questions that only some were asked. A question asked in several variants of a task is one
+    cluster.
     """
 
     values: Values[str, Question]
@@ -131,7 +135,7 @@ class Together:
 
     @classmethod
     def of(cls, sides: Mapping[str, Sequence[PointScores]], task: str = "") -> Together:
-        """Each contestant's arms by its name."""
+        """Return the comparison of contestants, given the arms of each by name."""
         values: dict[str, dict[Question, float]] = {name: {} for name in sides}
         firsts, clusters = dict[tuple[str, Question], Any](), dict[Question, str]()
         for name, arms in sides.items():
@@ -151,33 +155,33 @@ class Together:
 
     @property
     def n(self) -> int:
-        """How many questions these are."""
+        """The number of questions."""
         return len(self.values.units)
 
     def count(self, *right: bool) -> int:
-        """On how many questions exactly these contestants are right."""
+        """Return the number of questions on which exactly these contestants are right."""
         return int(np.all(np.array(right) == self.hits.T, axis=1).sum())
 
     @property
     def shares(self) -> list[float]:
-        """The share that each contestant has right, and last that which any of them has."""
+        """The accuracy of each contestant, and last the share that any of them has right."""
         return [*self.hits.mean(axis=1).tolist(), float(self.hits.any(axis=0).mean())]
 
     @property
     def mistakes(self) -> str:
-        """How many mistakes all share, and how many each has."""
+        """The number of mistakes that all share, and the number that each makes."""
         counts = " and ".join(map(str, (~self.hits).sum(axis=1)))
         return f"{(~self.hits).all(axis=0).sum()}\nof {counts}"
 
     @property
     def kappa(self) -> Estimate:
-        """The agreement of two in right and wrong beyond chance."""
+        """The agreement of two contestants in right and wrong beyond chance."""
         mine, theirs = self.hits.tolist()
         return cohens_kappa(mine, theirs, self.values.clusters)
 
     @property
     def agreement(self) -> Estimate | None:
-        """The agreement of all answers beyond chance, where these are choices."""
+        """The agreement of all answers beyond chance, if these are choices."""
         kinds = {answer for answers in self.answers for answer in answers}
         return (
             fleiss_kappa(self.answers, self.values.clusters) if len(kinds) <= MAX_ANSWERS else None
@@ -185,18 +189,18 @@ class Together:
 
     @property
     def oracle(self) -> Estimate:
-        """The share of questions on which any is right."""
+        """The share of questions on which any contestant is right."""
         return bootstrap_mean(self.hits.any(axis=0), self.values.clusters)
 
     @property
     def majority(self) -> Estimate:
-        """What the most frequent answer reaches."""
+        """The accuracy of the most frequent answer."""
         votes = map(majority_value, zip(*self.answers, strict=True), self.hits.T.astype(float))
         return bootstrap_mean([*votes], self.values.clusters)
 
     @property
     def swap(self) -> Estimate:
-        """How probably two new halves put two contestants in opposite orders."""
+        """The probability that two new halves rank two contestants in opposite orders."""
         first, rival = self.values.value
         return swap_over_halves(first - rival, self.values.clusters)
 
@@ -230,8 +234,8 @@ PAIRS: Columns[RivalPair] = (
 
 
 def _arms_of(scored: Table, task: str = "") -> dict[str, list[PointScores]]:
-    """The arms of each contestant of a single run, on all tasks or one; those with something to
-    compare."""
+    """Return the arms of each contestant of a single run, on all tasks or one, if they have
+    something to compare."""
     arms = defaultdict[str, list[PointScores]](list)
     for arm in scored.scores[0].points if len(scored.scores) == 1 else ():
         if task in ("", arm.task) and arm.firsts:
@@ -240,8 +244,8 @@ def _arms_of(scored: Table, task: str = "") -> dict[str, list[PointScores]]:
 
 
 def pair_table(scored: Table) -> TextTable:
-    """A line for each two contestants; only for a single run, and for no more contestants than a
-    table can hold."""
+    """Return a line for each pair of contestants; only for a single run, and for no more
+    contestants than a table can hold."""
     arms, pairs = _arms_of(scored), list[RivalPair]()
     for first, rival in combinations(arms, 2) if len(arms) <= MAX_CONTESTANTS else ():
         both = Together.of({first: arms[first], rival: arms[rival]})
@@ -257,7 +261,7 @@ TOGETHER: Columns[Together] = (
     Column("left\nout", "left_out", some),
     Column("all\nright", lambda line: line.hits.all(axis=0).sum()),
     Column("none\nright", lambda line: (~line.hits).all(axis=0).sum()),
-    Column("best one %", lambda line: max(line.shares[:-1]), percent),
+    Column("best %", lambda line: max(line.shares[:-1]), percent),
     Column("majority %", "majority", estimate_cell),
     Column("any %\n(oracle)", "oracle", estimate_cell),
     Column("Fleiss'\nkappa", "agreement", number_cell),
@@ -265,10 +269,10 @@ TOGETHER: Columns[Together] = (
 
 
 def oracle_table(scored: Table) -> TextTable:
-    """A line for each task and one for all: what the best, the majority and an oracle of all
-    contestants reach.
+    """Return a line for each task and one for all: what the best contestant, the majority and an
+    oracle of all contestants reach.
 
-    Only for a single run with three or more contestants; two stand in `pair_table`.
+    Only for a single run with three or more contestants; `pair_table` covers two.
     """
     tasks = dict.fromkeys(arm.task for arms in _arms_of(scored).values() for arm in arms)
     lines = []
@@ -285,7 +289,7 @@ def oracle_table(scored: Table) -> TextTable:
 
 @dataclass(frozen=True)
 class SpecialistPair:
-    """A specialist and an MLLM on the same samples of one task; abstained is not right."""
+    """A specialist and an MLLM on the same samples of one task; an abstention is not right."""
 
     specialist: PointScores
     mllm: PointScores
@@ -293,23 +297,24 @@ class SpecialistPair:
 
     @property
     def by_chance(self) -> float:
-        """The share on which either were right if the two were independent of each other."""
+        """The share on which either would be right if the two were independent."""
         mine, theirs, _ = self.both.shares
         return 1 - (1 - mine) * (1 - theirs)
 
     @property
     def oracle(self) -> Estimate:
-        """The share on which either is right, with the interval of a share."""
+        """The share on which either is right, with its interval."""
         return share_interval(self.both.hits.any(axis=0), self.both.values.clusters)
 
     @property
     def excluded(self) -> int:
-        """Samples with a key that failed or are missing for one of them."""
+        """The number of samples with a correct answer that failed or are missing for one of
+        them."""
         return len(self.specialist.keyed) - self.both.n
 
 
 def specialist_pairs(run: RunScores) -> Iterator[SpecialistPair]:
-    """Every pair of a specialist and an MLLM on the same task."""
+    """Yield every pair of a specialist and an MLLM on the same task."""
     callers = [arm for arm in run.points if any(entry.calls for entry in arm.all)]
     for specialist in filter(is_specialist, run.points):
         for mllm in callers:
@@ -320,8 +325,8 @@ def specialist_pairs(run: RunScores) -> Iterator[SpecialistPair]:
 
 
 def is_specialist(scores: PointScores) -> bool:
-    """Whether the arm answered without a single call, and never at random: what it did counts, not
-    what it declares."""
+    """Return whether the arm answered without any model call and never at random, judged by what it
+    did rather than what it declares."""
     answered = False
     for entry in scores.all:
         if entry.calls:
@@ -345,7 +350,9 @@ SPECIALISTS: Columns[SpecialistPair] = (
     Column("MLLM\n%", lambda pair: pair.both.shares[1], percent),
     Column("either %\n(oracle)", "oracle", share_cell),
     Column(
-        "gain on\nthe better", lambda pair: pair.both.shares[2] - max(pair.both.shares[:2]), points
+        "gain over\nthe better",
+        lambda pair: pair.both.shares[2] - max(pair.both.shares[:2]),
+        points,
     ),
     Column("either %\nby chance", "by_chance", percent),
     Column("excluded", "excluded", some),
@@ -353,7 +360,7 @@ SPECIALISTS: Columns[SpecialistPair] = (
 
 
 class Guesses(NamedTuple):
-    """The records of an arm, of which some are guesses: whether each is right."""
+    """The records of an arm, some of which are guesses: whether each is right."""
 
     scores: PointScores
     guesses: list[bool]
@@ -373,7 +380,7 @@ GUESSES: Columns[Guesses] = (
 
 
 def find_guesses(run: RunScores) -> Iterator[Guesses]:
-    """Each arm that guessed: which of its records are guesses."""
+    """Yield each arm that guessed, with its guesses and its other records."""
     guessed = set()
     for record in run.folder.last_records(holding=f'"{Guess.NOTE}'):
         if any(note.startswith(Guess.NOTE) for note in record.notes):
@@ -396,9 +403,7 @@ BASELINE_ANALYSIS = Analysis(
     unchanged=True,
     facts=comparison_facts,
 )
-PAIRS_ANALYSIS = Analysis(
-    "pairs", "Contestants with one another", pair_table, PAIR_NOTE, wrap=False
-)
+PAIRS_ANALYSIS = Analysis("pairs", "Pairs of contestants", pair_table, PAIR_NOTE, wrap=False)
 ORACLE_ANALYSIS = Analysis(
     "oracle", "All contestants together", oracle_table, ORACLE_NOTE, wrap=False
 )

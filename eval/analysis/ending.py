@@ -1,5 +1,5 @@
-"""What was found as a terminal shows it at the end of a run: a bar for each row of the first
-table, and of others with further contestants, and as many sentences as there is room for."""
+"""The findings as a terminal shows them at the end of a run: a bar for each row of the first table
+and of tables with further contestants, and as many sentences as fit."""
 
 from __future__ import annotations
 
@@ -20,23 +20,25 @@ from looktwice.eval.display.text_tables import signed
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions
 
-ROWS, LINES, MORE = 10, 18, 24  # at most: rows of a task, lines, and lines of further tasks
-LABEL, LEAST, BAR = 24, 9, 48  # columns of a terminal: of labels at most and at least, of bars
-BESIDE = 22  # columns that number and difference take
+ROWS, LINES, MORE = 10, 18, 24  # most rows of a task, lines, and lines of further tasks
+LABEL, LEAST, BAR = 24, 9, 48  # characters: most and least of a label, most of a bar
+BESIDE = 22  # characters for number and difference
 BETTER, WORSE, BASELINE, LESS = "bright_blue", "dark_orange", "bold", "dim"
 
 
 class Ending:
-    """The finding in at most 18 lines of any terminal from 60 columns on: significant changes with
-    a star, blue if better and orange if worse, the baseline bold, chance as a line through the
-    bars. Where contestants answer different tasks, each such task has its rows, in up to 24 lines
-    more."""
+    """The findings in at most 18 lines of any terminal with at least 60 columns.
+
+    Significant changes have a star and are blue if better and orange if worse; the baseline is
+    bold, and chance is a line through the bars. If contestants answer different tasks, each such
+    task has its rows, in up to 24 further lines.
+    """
 
     def __init__(self, finding: Finding) -> None:
         self.finding = finding
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
-        """The lines. Rich calls this."""
+        """Yield the lines; called by rich."""
         room = options.max_width - 1
         if not self.finding.tasks:
             yield from (line for note in self.finding.notes for line in _folded(note, room))
@@ -52,8 +54,8 @@ class Ending:
 
     @property
     def sentences(self) -> Sequence[str]:
-        """Those of the first task, after whose first three, the third being the largest
-        interaction where one is significant, come the notes, then those of other tasks."""
+        """The sentences in order: the first three of the first task (the third is the largest
+        significant interaction, if any), the notes, the rest of the first task, and other tasks."""
         first, notes = self.finding.tasks[0].sentences, self.finding.notes
         rest = [line for line in self.finding.sentences if line not in (*first, *notes)]
         return (*first[:3], *notes, *first[3:], *rest)
@@ -65,7 +67,8 @@ def _folded(text: str, room: int) -> list[Text]:
 
 
 def _tables(tasks: Sequence[TaskFinding], room: int) -> Iterator[list[Text]]:
-    """The rows of each task, below its name where there are several, and what their signs mean."""
+    """Yield the rows of each task, with its name above if there are several, and the legend below
+    the last."""
     chosen = [_chosen(task) for task in tasks]
     many, left_out = len(tasks) > 1, 0
     lengths = [len(rows) + many for rows in chosen]
@@ -85,14 +88,14 @@ def _tables(tasks: Sequence[TaskFinding], room: int) -> Iterator[list[Text]]:
 
 
 def _chosen(task: TaskFinding) -> Sequence[FoundRow]:
-    """The rows of a task: of more than ten those that are significant, then the first."""
+    """Return the rows of a task; if there are more than ten, the significant ones first."""
     wanted = sorted(task.rows, key=lambda row: (not row.is_baseline, not row.sure))[:ROWS]
     return [row for row in task.rows if row in wanted]
 
 
 @dataclass(frozen=True)
 class _Layout:
-    """How wide the columns of rows are."""
+    """The widths of the columns."""
 
     rows: Sequence[FoundRow]
     room: int
@@ -101,7 +104,7 @@ class _Layout:
 
     @classmethod
     def of(cls, rows: Sequence[FoundRow], room: int) -> _Layout:
-        """The layout of rows in so many columns of a terminal."""
+        """Return the layout of rows in a terminal with `room` columns."""
         notes = max((len(_note(row)) for row in rows), default=0)
         widest = max((cell_len(printable(row.label)) for row in rows), default=0)
         label = min(LABEL, widest, max(LEAST, room - BESIDE - notes - 10))
@@ -109,16 +112,16 @@ class _Layout:
 
     @property
     def compares(self) -> bool:
-        """Whether any row is compared with a baseline."""
+        """True if any row is compared with a baseline."""
         return any(row.difference for row in self.rows)
 
     def signs(self, tasks: Sequence[TaskFinding], left_out: int) -> str:
-        """What the signs of the rows mean."""
+        """Return the legend of the rows' signs."""
         signs = []
         if self.compares:
             signs.append("* significant at 5 % (Holm)")
         if any(map(_failed, self.rows)):
-            signs.append("failed: 0 in the %, in no difference")
+            signs.append("failed: 0 in the %, not in differences")
         levels = sorted({round(100 * task.chance) for task in tasks if task.chance is not None})
         if levels:
             ends = dict.fromkeys((levels[0], levels[-1]))
@@ -130,7 +133,7 @@ class _Layout:
         return f"rows: compared with ▸   {line}" if is_short else line
 
     def row(self, row: FoundRow, chance: float | None) -> Text:
-        """A row: its label, accuracy, interval and difference."""
+        """Return a row: its label, accuracy, interval and difference."""
         full = printable(row.label)
         short = full if cell_len(full) <= self.label else f"{set_cell_size(full, self.label - 1)}…"
         is_baseline = row.is_baseline and self.compares
@@ -156,7 +159,7 @@ class _Layout:
 
 
 def _note(row: FoundRow) -> str:
-    """How many answers failed, and how much of what was answered at all is right."""
+    """Return how many answers failed, and the accuracy of those answered if some abstained."""
     if row.answered is None:
         return _failed(row)
     answered = f"{100 * row.answered.value:.0f} % of {100 * (1 - row.abstained):.0f} % answered"

@@ -1,5 +1,5 @@
-"""What each factor does: of a sweep, of each two together, of each single change; paired effects
-over all else."""
+"""The effect of each factor of a sweep, of each pair of factors, and of each single change: paired
+effects averaged over everything else."""
 
 from __future__ import annotations
 
@@ -44,25 +44,25 @@ from looktwice.pipelines.model import canonical
 
 UNCHANGED = "unchanged"
 AS_IT_IS = "as it is"
-BESIDE = " x "  # between two factors
+BESIDE = " x "  # separates two factors
 MEAN = (
-    "in percentage points with its 95 % interval, over the samples that none of these arms failed"
-    " or lacks"
+    "in percentage points with its 95 % interval, over the samples that all of these arms have and"
+    " none failed"
 )
 SWEEP_NOTE = (
-    "sweep: the effect of a level is its mean difference to the factor's first level (`against`),"
-    f" {MEAN}, and over the combinations of the other factors that were asked with both. That of"
-    " two factors (`a x b`) is their interaction: what both changes together do beyond the sum of"
-    " what each does alone. p is corrected by Holm and by Benjamini and Hochberg over these lines"
-    " on single tasks, and over those on all tasks. Where two factors interact significantly (5 %,"
-    " after Holm's correction), the effect of each is given for every level of the other one,"
-    " `where`."
+    "sweep: the effect of a level is its mean difference from the factor's first level (`against`),"
+    f" {MEAN}, and over the combinations of the other factors that were run with both. The effect"
+    " of two factors (`a x b`) is their interaction: what both changes together do beyond the sum"
+    " of what each does alone. p is corrected by Holm and by Benjamini and Hochberg over these"
+    " lines on single tasks, and separately over those on all tasks. If two factors interact"
+    " significantly (5 %, after Holm's correction), the effect of each is given for every level of"
+    " the other (`where`)."
 )
 EACH_NOTE = (
-    f"each: the effect of a change is its mean difference to the same contestant {UNCHANGED},"
+    f"each: the effect of a change is its mean difference from the same contestant {UNCHANGED},"
     f" {MEAN}"
 )
-BOTH = ", and over the combinations of the sweep that were asked with and without it"
+BOTH = ", and over the combinations of the sweep that were run with and without it"
 EFFECT_COLUMNS = (
     *("run", "contestant", "task", "factor", "level", "against", "effect", "low", "high"),
     *("p", "n", "p_holm", "p_bh", "clusters"),
@@ -70,23 +70,24 @@ EFFECT_COLUMNS = (
 
 Changes = Mapping[str, Any]
 Levels = tuple[str, str]
-"""A level, and the one that it is set against."""
+"""A level, and the one that it is compared with."""
 Sweep = Mapping[str, Sequence[Any]]
 Cells = Sequence[Cell | None]
 """The level of every factor by arm; None for an arm that the sweep did not make."""
 Weigh = Callable[[Cells, Sequence[Changes]], Mapping[Levels, Floats]]
-"""By (level, against) the weight of each arm in the parts of an effect, (parts, arms)."""
+"""A function that returns, by (level, against), the weight of each arm in the parts of an effect,
+(parts, arms)."""
 
 
 @dataclass(frozen=True)
 class LevelEffect:
-    """What one level of a swept setting changes against its first, for one contestant, on a task or
-    on all of them.
+    """The effect of one level of a swept setting compared with its first level, for one contestant,
+    on a task or on all of them.
 
-    Of a change of `each`, what it changes against the arm without it, "unchanged". An interaction
-    whose own p is below 5 % has four `parts`: what its first level does where the second factor is
-    as in `against` and where it is at its level, and what its second level does beside the first.
-    Such a part says `where` the other factor is.
+    For a change of `each` it is the effect compared with the arm without it, "unchanged". An
+    interaction whose own p is below 5 % has four `parts`: the effect of the first factor's level
+    with the second factor at `against` and at its level, and the effect of the second factor's
+    level with the first factor likewise. The line of such a part says `where` the other factor is.
     """
 
     contestant: str
@@ -102,14 +103,14 @@ class LevelEffect:
 
     @property
     def is_sure(self) -> bool:
-        """Whether it is, at 5 % after Holm's correction."""
+        """True if the effect is significant at 5 % after Holm's correction."""
         return self.p_holm is not None and self.p_holm < ALPHA
 
 
 @once
 def sweep_effects(run: RunScores) -> list[LevelEffect]:
-    """The effects of every change of `each`, and of every level of a sweep that has several factors
-    or stands with it.
+    """Return the effects of every change of `each`, and of every level of a sweep that has several
+    factors or is combined with `each`.
 
     A sample's difference is its mean over the combinations of the other factors that were asked
     with both levels; a sample counts if none of these failed or is missing.
@@ -137,7 +138,8 @@ def _join_places(separator: str, places: Iterable[str]) -> str:
 def _effects(
     who: str, arms: Sequence[PointScores], sweep: Sweep, factors: Sequence[tuple[str, Weigh]]
 ) -> Iterator[LevelEffect]:
-    """Factor by factor: the tasks that have it, then all of them as one set of samples."""
+    """Yield the effects factor by factor: on each task that has it, then on all of them as one set
+    of samples."""
     tasks, clusters = defaultdict[str, list[int]](list), dict[Question, str]()
     values = dict[int, dict[Question, float]]()
     for number, arm in enumerate(arms):
@@ -165,11 +167,12 @@ def _effects(
 
 
 SIDES = (-1, 0, -1, 0), (0, 1, 0, 1), (-1, -1, 0, 0), (0, 0, 1, 1)
-"""Which of the four corners of an interaction make each of its parts."""
+"""The signs with which the four corners of an interaction enter each of its parts."""
 
 
 def _measure(tasks: Sequence[tuple[Floats, Clusters]]) -> tuple[Estimate, tuple[Estimate, ...]]:
-    """The effect over some tasks, (samples, corners) with their clusters each, and its parts."""
+    """Return the effect over some tasks, given (samples, corners) and clusters of each, and its
+    parts."""
     corners, clusters = map(np.concatenate, zip(*tasks, strict=True))
     strata = np.repeat(np.arange(len(tasks)), [len(of_task) for _, of_task in tasks])
     effect = mean_difference(corners.sum(axis=1).round(12) + 0.0, clusters, strata)
@@ -181,8 +184,8 @@ def _measure(tasks: Sequence[tuple[Floats, Clusters]]) -> tuple[Estimate, tuple[
 def _weigh_levels(
     numbers: Sequence[int], cells: Cells, changes: Sequence[Changes]
 ) -> dict[Levels, Floats]:
-    """Each level of a factor against its first one; of two factors their interaction. The mean is
-    over the other factors."""
+    """Return the weights of each level of a factor against its first, or of the interaction of two
+    factors, averaged over the other factors."""
     asked = []
     for number in numbers:
         asked.append([*dict.fromkeys(cell[number] for cell in cells if cell)] or [""])
@@ -201,9 +204,10 @@ def _weigh_levels(
 def _weigh_change(
     change: Changes, cells: Cells, changes: Sequence[Changes]
 ) -> dict[Levels, Floats]:
-    """A change of `each` against the same arm without it, averaged over the sweep.
+    """Return the weights of a change of `each` against the same arm without it, averaged over the
+    sweep.
 
-    A contestant without some of the stages that it changes has an arm with the rest of the change.
+    A contestant that lacks some of the changed stages has an arm with the rest of the change.
     """
     made = [[p for p in change if p in arm and arm[p] == change[p]] for arm in changes]
     most, pairs, weights = max(map(len, made), default=0), 0, np.zeros(len(changes))
@@ -220,8 +224,8 @@ def _weigh_change(
 
 
 def _cell(sweep: Sweep, changes: Changes) -> Cell | None:
-    """The level of every factor of the arm with these changes; None if the sweep did not make
-    it."""
+    """Return the level of every factor of the arm with these changes; None if the sweep did not
+    make it."""
     levels: dict[str, list[str]] = {factor: [] for factor in sweep}
     for place, value in changes.items():
         owners = [*filter(partial(is_within, place), sweep)]
@@ -246,7 +250,7 @@ def _level(name: str, value: Any) -> str:
 
 
 def _without(changes: Changes, places: Sequence[str]) -> dict[str, Any]:
-    """The changes that are not at or below these places."""
+    """Return the changes that are not at or below these places."""
     return {k: v for k, v in changes.items() if not any(is_within(k, place) for place in places)}
 
 
@@ -260,11 +264,12 @@ EFFECTS: Columns[LevelEffect] = (
 
 
 def sweep_table(scored: Table, whole: bool = True) -> TextTable:
-    """A line per contestant, task, factor and level, and of each two factors together; where such
-    two interact significantly, a line for each level of the other one.
+    """Return a line per contestant, task, factor and level, and per pair of factors; if a pair
+    interacts significantly, a line for each level of the other factor.
 
-    Without `whole`: of interactions those whose own p is below 5 %, and of several tasks what is
-    over all; single tasks too where an effect differs between them or two factors interact on one.
+    Without `whole`: interactions only if their own p is below 5 %, and only the effects over all
+    tasks if there are several; single tasks too if an effect differs between them or two factors
+    interact on one.
     """
     lines = [line for run in scored.scores for line in _told_by_level(sweep_effects(run))]
     by_task = _single_tasks(lines)
@@ -283,7 +288,7 @@ def _effect_of(line: LevelEffect) -> tuple[str, str, str]:
 
 
 def _single_tasks(lines: Sequence[LevelEffect]) -> Mapping[tuple[str, str, str], bool]:
-    """Say of each effect over all tasks whether single tasks are shown too: where it differs
+    """Return, for each effect over all tasks, whether single tasks are shown too: if it differs
     between them, by Cochran's test of heterogeneity at 5 % over all effects (Bonferroni), or is
     given in parts."""
     tasks = defaultdict[tuple[str, str, str], list[LevelEffect]](list)
@@ -303,7 +308,8 @@ def _single_tasks(lines: Sequence[LevelEffect]) -> Mapping[tuple[str, str, str],
 
 
 def _told_by_level(lines: Sequence[LevelEffect]) -> Iterator[LevelEffect]:
-    """The effects, that of a level of a factor that interacts significantly in its parts."""
+    """Yield the effects; an effect of a factor that interacts significantly is replaced by its
+    parts."""
     parts = defaultdict[tuple[str, ...], dict[str, LevelEffect]](dict)
     for line in lines:
         named = (text.split(BESIDE) for text in (line.factor, line.level, line.against))
@@ -319,8 +325,8 @@ def _told_by_level(lines: Sequence[LevelEffect]) -> Iterator[LevelEffect]:
 
 
 def effect_note(scored: Table) -> str:
-    """What a reader of the effects must know of those of `sweep:` and of `each:`; of what the table
-    has alone."""
+    """Return the explanation of the effects of `sweep:` and of `each:`, as far as the table has
+    them."""
     notes = list[str]()
     for run in scored.scores:
         kinds = {line.against == UNCHANGED for line in sweep_effects(run)}
@@ -330,7 +336,7 @@ def effect_note(scored: Table) -> str:
 
 
 def effects_csv(scored: Table) -> str:
-    """The effects as shares in -1..1, a header and a line each."""
+    """Return the effects as shares in -1..1, with a header and a line each."""
     rows: list[Sequence[object]] = [EFFECT_COLUMNS]
     for run in scored.scores:
         for line in sweep_effects(run):

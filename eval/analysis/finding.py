@@ -1,13 +1,13 @@
-"""What a study found, for whoever looks for five seconds: the contestants of each task beside the
-baseline, which differences are significant, and plain sentences. Terminal, page, report.md and
-notebook show the same.
+"""The findings of a study at a glance: the contestants of each task compared with the baseline,
+which differences are significant, and plain sentences. Terminal, page, report.md and notebook show
+the same.
 
-A difference is significant where its p, after Holm's correction over the run's comparisons on
-single tasks, is below 5 %; where contestants share several tasks, below 2.5 %, as are those on all
-tasks together, which are corrected separately. Of several runs each has its share of this level. An
-interaction is reported where some difference is significant and its own p, after Holm's correction
-over the run's effects, is below 5 %. So of studies in which nothing differs at most 5 % claim
-anything.
+A difference is significant if its p, after Holm's correction over the run's comparisons on single
+tasks, is below 5 %. If contestants share several tasks, the level is 2.5 %, and also 2.5 % for
+comparisons on all tasks together, which are corrected separately. Several runs share this level
+equally. An interaction is reported if some difference is significant and its own p, after Holm's
+correction over the run's effects, is below 5 %. So at most 5 % of studies in which nothing differs
+claim anything.
 """
 
 from __future__ import annotations
@@ -42,24 +42,24 @@ from looktwice.eval.scoring.verdict import Verdict
 from looktwice.eval.statistics.intervals import Estimate
 from looktwice.pipelines.counted import counted
 
-NAMED = 4  # significant changes that a sentence names
-TASKS = 3  # tasks with all their sentences; of others, how many changes are significant
+NAMED = 4  # significant changes that a sentence lists
+TASKS = 3  # tasks with all their sentences; for others, only significant changes are counted
 FLIPS, SEED = 4, 0
 TOLD = (
     *("warning", "unfinished", "asked in part", "also shown", "not shown", "failed", "refused"),
     *("changed nothing", "changed little", "found nothing"),
 )
-"""How those of a table's notes begin that are told with what was found."""
+"""The prefixes of the table notes that are shown with the findings."""
 
 
 @dataclass(frozen=True)
 class TaskFinding:
     """One task of a run: `rows` by accuracy, the best first.
 
-    `task` is "all tasks" of those that the baseline shares with others, where these are several.
-    `baseline` names the baseline and its swept settings; `chance` is the level of guessing in 0..1.
-    `is_one_change` says whether every row differs from the baseline in its model or one stage
-    alone.
+    `task` is "all tasks" for those that the baseline shares with others, if there are several.
+    `baseline` names the baseline with its swept settings; `chance` is the chance level in 0..1.
+    `is_one_change` is True if every row differs from the baseline only in its model or in one
+    stage.
     """
 
     run: str
@@ -77,7 +77,7 @@ class TaskFinding:
 
     @property
     def spread(self) -> float:
-        """How far the accuracies of the rows lie apart."""
+        """The difference between the highest and the lowest accuracy of the rows."""
         values = [row.accuracy.value for row in self.rows if row.accuracy]
         return max(values, default=0.0) - min(values, default=0.0)
 
@@ -96,8 +96,8 @@ class Flip:
 
 @dataclass(frozen=True)
 class Finding:
-    """What scored runs found: a table of all tasks, where several are shared, and one per task, the
-    widest spread first; and samples that the largest significant change flips.
+    """The findings of scored runs: a table of all tasks, if several are shared, and one per task,
+    those with the widest spread first; and samples that the largest significant change flips.
 
     `notes` are sentences on what failed, is missing or changed nothing; `evidence` says how the
     flips were chosen.
@@ -110,8 +110,8 @@ class Finding:
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """All sentences: those of the first tasks, of others how many changes are significant; then
-        the notes."""
+        """All sentences: those of the first tasks, the number of significant changes on other
+        tasks, then the notes."""
         lines = list[str]()
         for task in self.tasks[:TASKS]:
             lines += task.sentences
@@ -121,15 +121,15 @@ class Finding:
             sure = sum(row.sure for row in changes)
             verb = "is" if sure == 1 else "are"
             lines.append(
-                f"On {more} {sure} of {counted(len(changes), 'change')} {verb} significant."
+                f"On {more}, {sure} of {counted(len(changes), 'change')} {verb} significant."
             )
         return (*lines, *self.notes)
 
     @property
     def shown(self) -> tuple[TaskFinding, ...]:
-        """The tasks whose tables are shown: the first; or all, where others have contestants that
-        the first lacks, such as specialists that answer one task each, or significant differences
-        that the mean over all tasks hides."""
+        """The tasks whose tables are shown: the first, or all if others have contestants that the
+        first lacks (such as specialists that answer one task each) or significant differences that
+        the mean over all tasks hides."""
         first, others = self.tasks[:1], self.tasks[1:]
         pooled = {(task.run, row.label): row for task in first for row in task.rows}
         named = {(task.run, row.contestant) for task in first for row in task.rows}
@@ -161,13 +161,13 @@ class Finding:
 
     @property
     def claims(self) -> bool:
-        """Whether any difference is called significant."""
+        """True if any difference is significant."""
         return any(row.sure for task in self.tasks for row in task.rows)
 
 
 def find(scored: Table) -> Finding:
-    """What the runs of a table found, from the analyses that the table has. A run that chose its
-    questions is told by its races alone."""
+    """Return the findings of the runs of a table, from its analyses. For a run that chose its
+    questions these are only the results of its races."""
     tasks, chosen, evidence = list[TaskFinding](), tuple[Flip, ...](), ""
     notes = list[str]()
     for run in scored.scores:
@@ -186,8 +186,8 @@ def find(scored: Table) -> Finding:
 
 
 def _beside(scored: Table) -> Iterator[str]:
-    """What failed or cannot be read, most often why; and the notes that explain a difference or its
-    absence."""
+    """Yield what failed or is unreadable, with the most common reason, and the notes that explain a
+    difference or its absence."""
     answers = [entry for run in scored.scores for arm in run.points for entry in arm.all]
     if unreadable := [entry for entry in answers if entry.verdict is Verdict.UNREADABLE]:
         why = commonest_reason(unreadable)
@@ -203,7 +203,7 @@ def _beside(scored: Table) -> Iterator[str]:
             own[row.task, row.metric].append(f"{row.contestant} {percent(row.value)}")
     for (task, metric), values in own.items():
         more = " ..." if len(values) > NAMED else ""
-        yield f"{metric} of {task}, %: {', '.join(values[:NAMED])}{more}."
+        yield f"{metric} on {task} (%): {', '.join(values[:NAMED])}{more}."
     totals = scored.where(metric="accuracy", task="micro", slice="")
     costs = [f"{row.contestant} {format_cost(row.cost)}" for row in totals if row.cost is not None]
     if costs:
@@ -211,12 +211,13 @@ def _beside(scored: Table) -> Iterator[str]:
 
 
 def _flips(study: OneChange) -> tuple[tuple[Flip, ...], str]:
-    """Samples that the largest significant change flips its way, and how they were chosen."""
+    """Return samples that the largest significant change flips in its direction, and how they were
+    chosen."""
     sure = [
         (task.base, arm, row)
         for task in study.tables
         for arm, row in task.lines
-        if row.sure and row.arm  # what is over all tasks has no sample
+        if row.sure and row.arm  # a row over all tasks has no samples
     ]
     if not sure:
         return (), ""
@@ -231,7 +232,7 @@ def _flips(study: OneChange) -> tuple[tuple[Flip, ...], str]:
     verb = "gains" if sign > 0 else "loses"
     return tuple(flips), (
         f"{len(flips)} of the {len(moved)} samples of {base.task} that {row.label} {verb},"
-        f" drawn with seed {SEED}"
+        f" drawn at random with seed {SEED}"
     )
 
 
@@ -249,19 +250,19 @@ CHANGES: Columns[FoundRow] = (
 
 
 def changes(task: TaskFinding) -> TextTable:
-    """The rows of a task as a table; an arm of which every answer failed has no number."""
+    """Return the rows of a task as a table; an arm of which every answer failed has no number."""
     shown = table(CHANGES, task.rows)
     header = shown.header if task.is_one_change else ("contestant", *shown.header[1:])
     kept = "% right", "difference", "gained", "lost", "significant"
     return replace(shown, header=header).without_empty(*kept)
 
 
-# ---- in words
+# ---- sentences
 
 
 def _sentences(study: OneChange, task: TaskArms) -> Iterator[str]:
-    """Yield the headline, how many changes are significant, interactions, how much was abstained
-    on, and arms of which all failed."""
+    """Yield the headline, the number of significant changes, interactions, abstentions, and arms of
+    which every answer failed."""
     rows, level = task.rows, ""
     if task.chance is not None:
         level += f"; chance is {100 * task.chance:.0f} %"
@@ -272,12 +273,12 @@ def _sentences(study: OneChange, task: TaskArms) -> Iterator[str]:
         yield _headline(task, own, level)
         yield from _count(task)
     else:
-        shares = list[str]()  # nothing was compared: the best that were asked
+        shares = list[str]()  # nothing was compared: list the best contestants
         for row in rows:
             if row.accuracy:
                 shares.append(f"{row.label} {_share(row.accuracy)}")
-        best = ", ".join(shares[:NAMED]) or "none has a score"
-        yield f"On {task.title}, % right: {best}{level}."
+        best = ", ".join(shares[:NAMED]) or "no contestant has a score"
+        yield f"Accuracy on {task.title}: {best}{level}."
     if any(row.sure for table in study.tables for row in table.rows):
         yield from _interactions(study, task)
     yield from _abstentions(task)
@@ -287,17 +288,18 @@ def _sentences(study: OneChange, task: TaskArms) -> Iterator[str]:
 
 
 def _abstentions(task: TaskArms) -> Iterator[str]:
-    """On how much each contestant abstained, and how much of the rest is right."""
+    """Yield how often each contestant abstained, and its accuracy on the rest."""
     for row in task.rows:
         if row.abstained:
             share = f"{100 * row.abstained:.0f} %"
-            answered = row.answered and f"; of what it answered, {_share(row.answered)} is right"
+            answered = row.answered and f" and is right on {_share(row.answered)} of the rest"
             yield f"{row.label} abstained on {share} of {task.title}{answered or ''}."
 
 
 def _interactions(study: OneChange, task: TaskArms) -> Iterator[str]:
-    """A sentence for the largest significant interaction of every two factors, with what the first
-    change does at both levels of the second; other factors are named, as it is a mean over them."""
+    """Yield a sentence for the largest significant interaction of every two factors, with the
+    effect of the first change at both levels of the second, and the other factors over which it is
+    averaged."""
     from looktwice.eval.analysis.factors import BESIDE, LevelEffect, sweep_effects
 
     largest, factors, base = dict[str, LevelEffect](), dict[str, str](), task.base.point
@@ -316,15 +318,16 @@ def _interactions(study: OneChange, task: TaskArms) -> Iterator[str]:
         against = f"{names[1]} {line.against.split(BESIDE)[1]}"
         parts = [signed(part.value, 0) for part in line.parts[:2]]
         others = " and ".join(name for name in factors.values() if name not in names)
-        over = f" over every {others}," if others else ""
+        over = f" averaged over {others}," if others else ""
         yield (
             f"{names[0].capitalize()} and {names[1]} interact ({whole_points(line.effect)}):"
-            f"{over} {first} does {parts[0]} with {against}, {parts[1]} with {second}."
+            f"{over} {first} changes accuracy by {parts[0]} with {against}, by {parts[1]} with"
+            f" {second}."
         )
 
 
 def whole_points(estimate: Estimate) -> str:
-    """A difference in whole percentage points with its interval: "+48 points [35, 58]"."""
+    """Return a difference in whole percentage points with its interval: "+48 points [35, 58]"."""
     low, high = (signed(end, 0).removeprefix("+") for end in (estimate.low, estimate.high))
     return f"{signed(estimate.value, 0)} points [{low}, {high}]"
 
@@ -335,7 +338,7 @@ def _share(estimate: Estimate) -> str:
 
 
 def _headline(task: TaskArms, own: FoundRow, level: str) -> str:
-    """The baseline against the arm without what is swept, or beside chance."""
+    """Describe the baseline compared with the arm without the swept stage, or with chance."""
     beginning, without = f"On {task.title}, {task.name}", task.without
     if own.accuracy is None:
         why = f"every answer failed: {own.failure}" if own.failure else "no answer has a score"
@@ -350,14 +353,14 @@ def _headline(task: TaskArms, own: FoundRow, level: str) -> str:
             f"{beginning} is right on {share} of {counted(n, 'sample')}, {without.label} on"
             f" {lacking}: no significant difference."
         )
-    verb = "brings" if without.change < 0 else "takes"
+    verb = "raises" if without.change < 0 else "lowers"
     node: Any = task.base.point.spec.get("model") or {}
     model = node.get("model") or str(node.get("use", "it")).rpartition(".")[2]
-    return f"{beginning} {verb} {model} from {lacking} ({without.label}) to {share}."
+    return f"{beginning} {verb} {model} from {lacking} right ({without.label}) to {share}."
 
 
 def _count(task: TaskArms) -> Iterator[str]:
-    """How many arms are significantly better or worse, and the largest differences."""
+    """Describe how many arms are significantly better or worse, and the largest differences."""
     compared = [row for row in task.rows if row.difference is not None]
     noun = "variants" if task.is_one_change else "contestants"
     sure = sorted((row for row in compared if row.sure), key=lambda row: -abs(row.change))
@@ -382,4 +385,4 @@ def _count(task: TaskArms) -> Iterator[str]:
                 counts.append(f"{number} {'is' if number == 1 else 'are'} significantly {kind}")
         largest = [f"{row.label} {signed(row.change, 0)}" for row in sure[:NAMED]]
         more = f" and {len(sure) - NAMED} more" if len(sure) > NAMED else ""
-        yield f"Of {many} {noun} {' and '.join(counts)}: {', '.join(largest)} points{more}."
+        yield f"Of {many} {noun}, {' and '.join(counts)}: {', '.join(largest)} points{more}."

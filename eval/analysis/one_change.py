@@ -1,5 +1,5 @@
-"""The arms of a run beside the baseline of their task: each is labelled by what alone is different,
-such as "radius 9", and a difference is significant or not."""
+"""The arms of a run compared with the baseline of their task: each is labelled by its only
+difference, such as "radius 9", and its change is significant or not."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from looktwice.specialists.answers import Guess
 
 @dataclass(frozen=True)
 class FoundRow:
-    """An arm beside the baseline of its task: `label` says what alone is different.
+    """An arm compared with the baseline of its task: `label` names its only difference.
 
-    `accuracy` and `difference`, to the baseline, are shares; None where every answer failed, of
-    which `failure` says why, or where nothing can be compared. `failed` counts the samples that
-    failed, which are wrong in `accuracy` and in no difference; `p_holm` is the p of the difference
-    after Holm's correction, and `sure` says whether the difference is significant. `answered` is
-    the accuracy of what it answered, and `abstained` the share on which a stage abstained, 0 where
-    none did. `arm` is the id of its point, empty for all tasks.
+    `accuracy` and `difference` (from the baseline) are shares; they are None if every answer
+    failed, for the reason `failure`, or if nothing can be compared. `failed` counts the failed
+    samples, which are wrong in `accuracy` and excluded from `difference`. `p_holm` is the p of the
+    difference after Holm's correction, and `sure` says whether it is significant. `answered` is the
+    accuracy of what it answered, and `abstained` the share on which a stage abstained. `arm` is the
+    id of its point, empty for all tasks.
     """
 
     label: str
@@ -50,7 +50,7 @@ class FoundRow:
 
     @property
     def change(self) -> float:
-        """The difference to the baseline in -1..1, 0 where there is none."""
+        """The difference from the baseline in -1..1, 0 if there is none."""
         return self.difference.value if self.difference else 0.0
 
 
@@ -58,11 +58,11 @@ class FoundRow:
 class TaskArms:
     """The arms of one task, or of all, and their rows by accuracy, the best first.
 
-    `title` names the run too where there are several. `base` is what they are compared with, else
-    the first; `name` says its swept settings. `chance` is the level of guessing in 0..1, `people`
-    what people reach. `without` is the row of the arm that lacks a stage whose settings are swept
-    and is the baseline otherwise. `is_one_change` says whether there are other arms, each of which
-    differs from `base` in its model or in one stage alone.
+    `title` also names the run if there are several. `base` is the arm that they are compared with,
+    or else the first; `name` includes its swept settings. `chance` is the chance level in 0..1,
+    `people` the human accuracy. `without` is the row of the arm that lacks a stage whose settings
+    are swept and otherwise equals the baseline. `is_one_change` is True if there are other arms,
+    and each differs from `base` only in its model or in one stage.
     """
 
     task: str
@@ -77,7 +77,7 @@ class TaskArms:
 
     @property
     def rows(self) -> tuple[FoundRow, ...]:
-        """The rows alone."""
+        """The rows without their arms."""
         return tuple(row for _, row in self.lines)
 
 
@@ -90,12 +90,13 @@ class OneChange:
 
     @cached_property
     def accuracies(self) -> Mapping[str, Row]:
-        """The row of accuracy of each arm, by the id of its point; of levels by name and task."""
+        """The row of accuracy of each arm, by the id of its point; those of levels by name and
+        task."""
         return self._rows_of("accuracy")
 
     @cached_property
     def of_answered(self) -> Mapping[str, Row]:
-        """The same of the accuracy of what was answered."""
+        """The rows of the accuracy of what was answered, by the same keys."""
         return self._rows_of("accuracy_answered")
 
     def _rows_of(self, metric: str) -> Mapping[str, Row]:
@@ -108,14 +109,14 @@ class OneChange:
 
     @cached_property
     def factors(self) -> list[tuple[str, ...]]:
-        """The places that change together: of each swept setting, and of each entry of `each`."""
+        """The places that change together: each swept setting, and each entry of `each`."""
         config = self.run.config
         swept = [(place,) for place in config.get("sweep") or {}]
         return swept + [tuple(flat_changes(change)) for change in config.get("each") or ()]
 
     @cached_property
     def tables(self) -> list[TaskArms]:
-        """The arms of all tasks together, where several are asked, and those of each task."""
+        """The arms of all tasks together, if there are several, and those of each task."""
         every, by_task = self.asked_on_every_task, defaultdict[str, list[PointScores]](list)
         for arm in self.run.points:
             if arm.all and not arm.older:
@@ -126,8 +127,8 @@ class OneChange:
 
     @cached_property
     def asked_on_every_task(self) -> list[PointScores]:
-        """The baseline's arms of its first task and others that were asked on all of its tasks;
-        none where it has one task, or nobody beside it has them all."""
+        """The arms, on its first task, of the baseline and of others that were asked on all of its
+        tasks; empty if it has one task or no other contestant has them all."""
         tasks = defaultdict[str, dict[str, PointScores]](dict)
         for arm in self.run.points:
             if arm.all and not arm.older:
@@ -138,17 +139,17 @@ class OneChange:
 
     @property
     def alpha(self) -> float:
-        """The level of one family of comparisons: of each run, single tasks are one, and all tasks
-        together another."""
+        """The significance level of one family of comparisons: for each run, single tasks are one
+        family, and all tasks together another."""
         families = 2 if self.asked_on_every_task else 1
         return ALPHA / families / max(1, len(self.scored.scores))
 
     def table(self, arms: Sequence[PointScores], task: str = "") -> TaskArms:
-        """The arms of one task; or of all, which have those of the first task."""
+        """Return the arms of one task; or of all tasks, given the arms of the first."""
         base, lines = self.base_of(arms), []
         for arm, label in self.labelled(base, arms):
             place = f"{arm.contestant} micro" if task else arm.point.id
-            if place in self.accuracies:  # of a table that shows some rows alone
+            if place in self.accuracies:  # the table may show only some rows
                 lines.append((arm, self.row(arm, base, label, place)))
         lines.sort(key=lambda line: -(line[1].accuracy.value if line[1].accuracy else -1.0))
         places = contestant_changes(base.point)
@@ -166,7 +167,7 @@ class OneChange:
         return TaskArms(own, title, base, name, lines, chance, people, without, is_one_change)
 
     def base_of(self, arms: Sequence[PointScores]) -> PointScores:
-        """The arm that most of a task's arms are compared with and that was asked, else the
+        """Return the arm that most of a task's arms are compared with, if it was asked, or else the
         first."""
         by_id = {arm.point.id: arm for arm in arms}
         counts = Counter[str]()
@@ -178,14 +179,14 @@ class OneChange:
     def labelled(
         self, base: PointScores, arms: Sequence[PointScores]
     ) -> Iterator[tuple[PointScores, str]]:
-        """The baseline, other contestants at its setting, and arms that one change makes of any of
-        these; each with its label."""
+        """Yield the baseline, other contestants at its setting, and arms that differ from any of
+        these in one change, each with its label."""
         given, own = contestant_changes(base.point), defaultdict[str, list[PointScores]](list)
         for arm in arms:
             own[arm.point.contestant].append(arm)
         for name, mine in own.items():
             is_base = name == base.point.contestant
-            if not is_base:  # those at the baseline's settings, as far as both have one
+            if not is_base:  # the arms at the baseline's settings, as far as both have them
                 changed = ((arm, contestant_changes(arm.point).items()) for arm in mine)
                 mine = [arm for arm, own in changed if all(given.get(p, v) == v for p, v in own)]
             first = base if is_base else next(iter(mine), None)
@@ -232,7 +233,8 @@ class OneChange:
         return arms[0]
 
     def changes(self, arm: PointScores, base: PointScores) -> list[str]:
-        """What makes an arm of the baseline, a text for each change that the study names."""
+        """Return the changes that turn the baseline into an arm, a text for each change that the
+        study names."""
         own, given = contestant_changes(arm.point), contestant_changes(base.point)
         differing = defaultdict[Any, list[str]](list)
         for place in {**given, **own}:
@@ -242,8 +244,8 @@ class OneChange:
         return [self.setting(arm, places, base) for places in differing.values()]
 
     def setting(self, arm: PointScores, places: Sequence[str], base: PointScores) -> str:
-        """What an arm has at some places: "radius 9", "no zoom"; of a stage of the class that the
-        base has there, its settings alone."""
+        """Return the settings of an arm at some places: "radius 9", "no zoom"; for a stage of the
+        same class as in the base, only its settings."""
         parts = []
         for place in places:
             name, value = self.short(place), setting_of(arm.point, place)
@@ -253,7 +255,7 @@ class OneChange:
         return ", ".join(parts)
 
     def short(self, place: str) -> str:
-        """The last part of a place where no other that the study changes ends alike."""
+        """Return the last part of a place, if no other changed place of the study ends with it."""
         last = place.rpartition(".")[2]
         if self.ends[last] > 1:
             return place.removeprefix("stages.")
@@ -261,12 +263,12 @@ class OneChange:
 
     @cached_property
     def ends(self) -> Counter[str]:
-        """How many of the places that the study changes end alike."""
+        """How many of the study's changed places have the same last part."""
         places = {place for arm in self.run.points for place in contestant_changes(arm.point)}
         return Counter(place.rpartition(".")[2] for place in places)
 
     def row(self, arm: PointScores, base: PointScores, label: str, place: str) -> FoundRow:
-        """An arm beside the baseline, as its row of accuracy at this place says."""
+        """Return an arm compared with the baseline, from its row of accuracy at this place."""
         scored, difference = self.accuracies[place], None
         accuracy, abstained = _share_of(scored), self.abstained(arm, scored)
         is_compared = self.rivals[arm.point.id] is base and accuracy is not None
@@ -301,8 +303,8 @@ class OneChange:
         )
 
     def abstained(self, arm: PointScores, scored: Row) -> float:
-        """The share of the answers of an arm, or of its contestant's where the row is of all tasks,
-        on which a stage abstained."""
+        """Return the share of an arm's answers on which a stage abstained, or of its contestant's
+        if the row is over all tasks."""
         arms = [arm]
         if not scored.point:
             arms = [one for one in self.run.points if one.contestant == arm.contestant]
@@ -312,7 +314,8 @@ class OneChange:
     def without(
         self, base: PointScores, lines: Sequence[tuple[PointScores, FoundRow]]
     ) -> FoundRow | None:
-        """The arm that lacks a stage whose settings are swept, and is the baseline otherwise."""
+        """Return the arm that lacks a stage whose settings are swept, and otherwise equals the
+        baseline."""
         swept = {place.split(".")[1] for places in self.factors for place in places if "." in place}
         own = _stages(base)
         rests = [{s: own[s] for s in own if s != slot} for slot in swept & own.keys()]
@@ -320,8 +323,8 @@ class OneChange:
 
 
 def _in_short(name: str, value: str, given: str) -> str:
-    """A value after its name; of a stage whose class is the given one's too, its settings alone:
-    "radius 3" of VPBenchStyle(style=radius 3), which says in its own name what is set."""
+    """Return a value after its name; for a stage of the class `given`, only its settings: "radius
+    3" for VPBenchStyle(style=radius 3)."""
     cls, _, settings = value.removesuffix(")").partition("(")
     if not settings or cls != given.partition("(")[0]:
         return f"{name} {value}"
@@ -332,7 +335,7 @@ def _in_short(name: str, value: str, given: str) -> str:
 
 
 def _share_of(row: Row | None) -> Estimate | None:
-    """The value of a row with its interval; None where it has no value."""
+    """Return the value of a row with its interval, or None if it has no value."""
     if row is None or row.value is None:
         return None
     low, high = row.low or 0.0, row.value if row.high is None else row.high
@@ -340,8 +343,8 @@ def _share_of(row: Row | None) -> Estimate | None:
 
 
 def _count_changes(base: PointScores, arm: PointScores) -> int:
-    """In how many stages two arms differ, their models counted as one; in which slot a stage stands
-    does not matter. Where it is not known how an arm was built, it may be anything: 2."""
+    """Return the number of stages in which two arms differ, counting their models as one; slots do
+    not matter. If it is unknown how an arm was built, return 2."""
     if arm is not base and not (arm.point.spec and base.point.spec):
         return 2
     own, given = (Counter(canonical(node) for node in _stages(one).values()) for one in (arm, base))
@@ -350,14 +353,14 @@ def _count_changes(base: PointScores, arm: PointScores) -> int:
 
 
 def _is_guess(arm: PointScores) -> bool:
-    """Whether an arm answers at random alone: no call was made, and no specialist answered, not
-    even one that guesses where it abstains."""
+    """Return whether an arm only answers at random: it made no call, and no specialist answered,
+    not even one that guesses when it abstains."""
     is_silent = not arm.failure and not any(entry.calls for entry in arm.all)
     rules = (canonical(node.get("use")) for node in _stages(arm).values() if "use" in node)
     return is_silent and not is_specialist(arm) and canonical(public_path(Guess)) not in rules
 
 
 def _stages(arm: PointScores) -> dict[str, Any]:
-    """The stages of an arm by slot."""
+    """Return the stages of an arm by slot."""
     stages = arm.point.spec.get("stages") or {}
     return {slot: node for slot, node in stages.items() if node is not None}

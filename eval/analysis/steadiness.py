@@ -1,5 +1,4 @@
-"""Whether results would come out the same again: over draws, for choices in other places, and how
-far apart variants lie."""
+"""The stability of results: over draws, with choices in other positions, and over variants."""
 
 from __future__ import annotations
 
@@ -36,17 +35,17 @@ from looktwice.eval.statistics.answers import (
 from looktwice.eval.statistics.intervals import Estimate, bootstrap_mean
 
 DRAW_NOTE = (
-    "Samples with a key of which every draw was asked and none failed; the others are left out. The"
-    " standard error of accuracy is split by the mean squares of a one-way analysis of variance:"
-    " what other samples would change, and what other draws of these would. pass@k: at least one of"
-    " k draws is right (Chen et al. 2021). Majority: the most frequent answer of a sample, of"
-    " equally frequent ones their mean. Intervals: 95 %, bootstrap over clusters."
+    "Samples with a correct answer of which every draw was asked and none failed; the others are"
+    " left out. The standard error of accuracy is split, by the mean squares of a one-way analysis"
+    " of variance, into the error from sampling the questions and the error from the draws. pass@k:"
+    " at least one of k draws is right (Chen et al. 2021). Majority: the most frequent answer of a"
+    " sample (the mean of equally frequent ones). Intervals: 95 %, bootstrap over clusters."
 )
 POSITION_NOTE = (
-    "First draws with a readable letter, by the number of choices, letters as the contestant saw"
-    " them. Of each letter: how often it was chosen, and below how often it is the key, as bars"
-    " from A on and in percent. `spread` is the standard deviation of the recalls at the letters,"
-    " in points (RStd, Zheng et al. 2024), p the chi-squared test that they are alike, not"
+    "First draws with a readable letter, by the number of choices, with letters as the contestant"
+    " saw them. For each letter: how often it was chosen, and below how often it is the correct"
+    " answer, as bars from A on and in percent. `spread` is the standard deviation of the letters'"
+    " recalls, in points (RStd, Zheng et al. 2024), p the chi-squared test that they are equal, not"
     " corrected."
 )
 
@@ -55,8 +54,8 @@ BARS = "▁▂▃▄▅▆▇█"
 
 
 def whole_draws(scores: PointScores) -> dict[str, list[ScoredRecord]]:
-    """The samples with a key of which every draw was asked and none failed, with as many draws as
-    all of them have."""
+    """Return the samples with a correct answer of which every draw was asked and none failed, cut
+    to the number of draws that all of them have."""
     whole = dict[str, list[ScoredRecord]]()
     for name in scores.keyed:
         kept = [draw for draw in scores.draws(name) if draw and draw.verdict is not Verdict.FAILED]
@@ -76,18 +75,19 @@ class Draws:
 
     @property
     def left_out(self) -> int:
-        """Samples with a key that lack a draw."""
+        """The number of samples with a correct answer that lack a draw."""
         return len(self.scores.keyed) - len(self.whole)
 
     @property
     def any_right(self) -> Estimate:
-        """The share of samples of which one draw is right: pass@k, where k are all draws."""
+        """The share of samples of which at least one draw is right: pass@k, where k is the number
+        of draws."""
         right = [{d.verdict for d in draws} >= {Verdict.RIGHT} for draws in self.whole.values()]
         return bootstrap_mean(right, self.scores.clusters_of(self.whole))
 
     @property
     def majority(self) -> Estimate:
-        """What the most frequent answer of each sample reaches."""
+        """The accuracy of the most frequent answer of each sample."""
         votes = []
         for draws in self.whole.values():
             answers, worth = zip(*((draw.answer, draw.score.value) for draw in draws), strict=True)
@@ -103,14 +103,14 @@ DRAWS: Columns[Draws] = (
     Column("accuracy %", "split.mean", percent),
     Column("error from\nsamples", "split.samples_error", percent),
     Column("error from\ndraws", "split.draws_error", percent),
-    Column("of variance\nin draws %", "split.draw_share", percent),
+    Column("variance from\ndraws %", "split.draw_share", percent),
     Column("pass@k %\n(k = draws)", "any_right", estimate_cell),
     Column("majority %", "majority", estimate_cell),
 )
 
 
 def find_draws(run: RunScores) -> Iterator[Draws]:
-    """Each arm with several draws: its errors from samples and from draws, pass@k, and the
+    """Yield each arm with several draws: its errors from samples and from draws, pass@k, and the
     majority."""
     for scores in run.points:
         whole = whole_draws(scores) if scores.point.draws > 1 else {}
@@ -123,8 +123,8 @@ def find_draws(run: RunScores) -> Iterator[Draws]:
 
 
 def asked_letters(run: RunScores) -> Iterator[tuple[PointScores, ScoredRecord, str, str]]:
-    """Each answer to a question with choices and a key: the arm, the record, and the two letters as
-    the contestant saw them."""
+    """Yield each answer to a question with choices and a correct answer: the arm, the record, and
+    the two letters as the contestant saw them."""
     shown = {
         record.key: {own: asked for asked, own in (record.letters or {}).items()}
         for record in run.folder.last_records(holding='"letters":{')
@@ -138,22 +138,22 @@ def asked_letters(run: RunScores) -> Iterator[tuple[PointScores, ScoredRecord, s
 
 
 class _Letters(NamedTuple):
-    """The letters that a contestant chose of so many choices."""
+    """The letters that a contestant chose among this number of choices."""
 
     contestant: str
     choices: int
     bias: PositionBias
 
     def shares(self, letter: str) -> str | None:
-        """How often a letter was chosen, and below how often it is the key."""
+        """Return how often a letter was chosen, and below it how often it is the correct answer."""
         if letter not in self.bias.chosen:
             return None
         return f"{percent(self.bias.chosen[letter])}\n({percent(self.bias.key[letter])})"
 
     @property
     def bars(self) -> str:
-        """A bar for each letter from A on, as often as it was chosen, and below as it is the
-        key."""
+        """A bar for each letter from A on: how often it was chosen, and below how often it is
+        correct."""
         sides = self.bias.chosen, self.bias.key
         most = max(share for side in sides for share in side.values())
         letters = sorted({letter for side in sides for letter in side})
@@ -162,8 +162,8 @@ class _Letters(NamedTuple):
 
 
 def position_table(scored: Table) -> TextTable:
-    """A line for each contestant and number of choices: the letters that it chose, those of the
-    key, and the bias; of first draws that name a letter."""
+    """Return a line for each contestant and number of choices: the letters that it chose, the
+    correct letters, and the bias; over first draws that name a letter."""
     chosen = dict[tuple[str, int], list[tuple[str, str]]]()
     for run in scored.scores:
         own = defaultdict[tuple[str, int], list[tuple[str, str]]](list)
@@ -193,7 +193,7 @@ def position_table(scored: Table) -> TextTable:
 
 # ---- variants
 
-MIN_VARIANTS = 3  # with fewer a spread means little
+MIN_VARIANTS = 3  # with fewer variants, a spread means little
 
 
 @dataclass(frozen=True)
@@ -230,8 +230,8 @@ def _changes(row: Row) -> str:
 
 
 def spread_table(scored: Table) -> TextTable:
-    """A line per contestant and task with at least three variants: mean, worst, best, and best
-    minus worst.
+    """Return a line per contestant and task with at least three variants: mean, worst, best, and
+    best minus worst.
 
     Variants are the points of one contestant that differ in its stages, model or draws, on the same
     samples.

@@ -1,6 +1,6 @@
-"""The functions behind the command line, a file for each kind of thing that a command begins with.
+"""The functions behind the command line, a file for each kind of first argument.
 
-Not here: what they do, which stands in the other rooms and is imported when a command runs.
+Not here: the work itself, which is in the other rooms and imported when a command runs.
 """
 
 __all__: list[str] = []

@@ -1,5 +1,5 @@
-"""The command that asks finished runs one question: any table of the report, or a finding with a
-page of its own."""
+"""The command that runs one analysis of finished runs: any table of the report, or one with a page
+of its own."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ def analyse(
     ] = NONE,
     listed: Annotated[bool, Option("--list", help="List the analyses.")] = False,
     out: Annotated[
-        Path | None, Option(help="Where a page is written (default: into the run).")
+        Path | None, Option(help="The file or folder of a page (default: the run folder).")
     ] = None,
     reader: Reader = None,
     by: By = NONE,
     judge: Judged = "",
     plugin: Plugins = NONE,
 ) -> None:
-    """Ask finished runs one question; no model is called.
+    """Run one analysis of finished runs; no model is called.
 
-    Any table of the report by name, what a tool contributes (certify), what needs no image (audit),
-    where a model loses the answer (probe), or thresholds along a field.
+    Any table of the report by name, what a tool contributes (certify), which samples need no image
+    (audit), where a model loses the answer (probe), or thresholds along a field.
     """
     from looktwice.eval.analysis.analyses import all_analyses, analysis
     from looktwice.eval.analysis.asked import Asked
@@ -57,24 +57,24 @@ def analyse(
     runs, names, settings = _parse(words)
     missing = sorted(set(names) - titles.keys())
     if missing and len(words) > 1 and (not runs or len(names) > 1):
-        refuse(f"there is no folder {missing[0]}, and no analysis of this name")
+        refuse(f"no folder and no analysis is named {missing[0]}")
     if not runs or len(names) != 1:
         refuse(
             f"expected run folders and the name of one analysis, found {' '.join(words)};"
-            " `looktwice analyse --list` names them"
+            " `looktwice analyse --list` lists the analyses"
         )
     (name,) = names
     finding: Any = analysis(name)
     if unknown := settings.keys() - set(finding.settings):
         settable = ", ".join(finding.settings) or "none"
-        refuse(f"{name} has no setting {', '.join(sorted(unknown))}; there are {settable}")
+        refuse(f"{name} has no setting {', '.join(sorted(unknown))}; its settings: {settable}")
     scored = score_table(runs, build_reader(reader, plugin), by, judge, plugins=plugin)
     finding.tell(Asked(scored, settings, out or runs[0], plugin, say, print_text_table))
 
 
 def _parse(words: Sequence[str]) -> tuple[list[Path], list[str], dict[str, Any]]:
-    """The run folders, the names, and KEY=VALUE by key; KEY.NAME=VALUE are gathered as a mapping
-    under KEY."""
+    """Return the run folders, the names, and KEY=VALUE by key; KEY.NAME=VALUE are gathered as a
+    mapping under KEY."""
     runs, names, settings = list[Path](), list[str](), dict[str, Any]()
     for word in words:
         key, equals, text = word.partition("=")

@@ -1,5 +1,5 @@
-"""What the commands share: their options and what a shell offers for them behind Tab, what they
-print, and how an error in the input ends them."""
+"""The shared parts of the commands: options with their shell completion, printing, and the handling
+of input errors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from looktwice.pipelines.runtime.process import Interrupted, code_of
 
 
 def complete_config(incomplete: str) -> list[str]:
-    """YAML files and folders that begin so, then the shipped configurations."""
+    """Return the YAML files and folders that begin with the typed text, then the shipped
+    configurations."""
     from looktwice.pipelines.config.shipped import shipped
 
     names = [*_paths(incomplete, (".yaml", ".yml")), *shipped()]
@@ -29,7 +30,7 @@ def complete_config(incomplete: str) -> list[str]:
 
 
 def complete_setting(ctx: Context, incomplete: str) -> list[str]:
-    """The settings of the configuration that is typed already, as `stages.mark.radius=`."""
+    """Return the settings of the configuration typed before, such as `stages.mark.radius=`."""
     from looktwice.pipelines.config.classes import ConfigError
     from looktwice.pipelines.config.load import load
     from looktwice.pipelines.config.shipped import find_config
@@ -42,7 +43,7 @@ def complete_setting(ctx: Context, incomplete: str) -> list[str]:
 
 
 def complete_name(incomplete: str) -> list[str]:
-    """The kinds of `looktwice list`, then the classes that begin so."""
+    """Return the kinds of `looktwice list`, then the classes that begin with the typed text."""
     from looktwice.eval.listing import SAYS, all_classes
 
     names = [*SAYS, *(all_classes() if incomplete[:1].isupper() else ())]
@@ -50,7 +51,8 @@ def complete_name(incomplete: str) -> list[str]:
 
 
 def complete_run(incomplete: str) -> list[str]:
-    """Run folders that begin so: those in `runs`, and any folder on the way to another."""
+    """Return the run folders that begin with the typed text: those in `runs`, and folders that may
+    contain others."""
     runs = [str(path.parent) for path in sorted(Path("runs").glob("*/points.yaml"))]
     return [*(run for run in runs if run.startswith(incomplete)), *_paths(incomplete, ())]
 
@@ -67,7 +69,7 @@ def _paths(incomplete: str, endings: tuple[str, ...]) -> Iterator[str]:
 
 
 def _places(node: Any, place: str = "") -> Iterator[str]:
-    """The dotted places of a configuration that hold no mapping."""
+    """Yield the dotted places of a configuration that do not hold a mapping."""
     if not isinstance(node, Mapping):
         yield place
         return
@@ -98,17 +100,17 @@ Allowed = Annotated[
         "--allow",
         metavar="FOLDER_OR_HOST",
         help=(
-            "Let a study or run from elsewhere read this folder, or send to this host; without it a"
+            "Let an untrusted study or run read this folder, or send to this host; without it a"
             " terminal asks once (also: LOOKTWICE_ALLOW)."
         ),
     ),
 ]
-"""The option that every command has which reads studies or runs; `guarded` adds it."""
+"""The option of every command that reads studies or runs; `guarded` adds it."""
 OnlyCached = Annotated[
     bool, Option("--only-cached", help="Use cached replies only; call no model.")
 ]
 Columns = Annotated[
-    list[str], Option("--column", metavar="NAME=COLUMN", help="A table's column, or value=SCORER.")
+    list[str], Option("--column", metavar="NAME=COLUMN", help="The column of NAME; value=SCORER.")
 ]
 RunPath = Annotated[
     Path, Argument(metavar="RUN", help="A run folder.", autocompletion=complete_run)
@@ -118,7 +120,7 @@ Runs = Annotated[
 ]
 Reader = Annotated[str | None, Option("--reader", help="Read the replies with this reader.")]
 CacheOfRun = Annotated[
-    Path | None, Option("--cache", help="The cache of the run (default: beside the run).")
+    Path | None, Option("--cache", help="The run's reply cache (default: next to the run folder).")
 ]
 Limit = Annotated[int | None, Option(min=1, help="Only this many samples of each task.")]
 OutFolder = Annotated[Path, Option(help="The folder that holds all runs.")]
@@ -130,12 +132,10 @@ Port = Annotated[int, Option(min=0, max=65535, help="The port on 127.0.0.1; 0 ta
 Workers = Annotated[int, Option(min=1, help="Worker threads.")]
 RunWorkers = Annotated[
     int | None,
-    Option(
-        min=1, help="Worker threads (default: 16, and as many more as an `in_flight` of the study)."
-    ),
+    Option(min=1, help="Worker threads (default: 16 plus the largest `in_flight` of the study)."),
 ]
 Judged = Annotated[
-    str, Option("--judge", help="The judge whose verdicts count, or none (default: the first).")
+    str, Option("--judge", help="The judge to use, or none (default: the one that judged most).")
 ]
 AllArms = Annotated[
     bool, Option("--all", help="Also show the arms of earlier plans in the same folder.")
@@ -149,18 +149,18 @@ By = Annotated[
 ]
 Only = Annotated[
     Path | None,
-    Option(help="Only the samples that this file names: clean.yaml, as `audit` writes it."),
+    Option(help="Only the samples that this file names, such as clean.yaml from `audit`."),
 ]
 
 TableKind = Annotated[
     Literal["short", "full"],
-    Option("--table", help="short: what was found, in 20 lines; full: every arm, mean and effect."),
+    Option("--table", help="short: the findings in 20 lines; full: every arm, mean and effect."),
 ]
 
 
 def guarded(command: Callable[..., None], fenced: bool = True) -> Callable[..., None]:
-    """A command whose plugins are loaded, and that an error in the input ends as `input_errors`
-    says; a `fenced` one also takes `--allow`."""
+    """Wrap a command so that its plugins are loaded and input errors end it as in `input_errors`; a
+    `fenced` one also gets `--allow`."""
 
     @wraps(command)
     def run(**options: Any) -> None:
@@ -186,8 +186,8 @@ def guarded(command: Callable[..., None], fenced: bool = True) -> Callable[..., 
 
 
 def ask_in_terminal(question: str) -> bool:
-    """Whether the user answers yes; the end of the input is a no. What a study is called, or names,
-    changes nothing of how the question looks."""
+    """Return whether the user answers yes; the end of the input means no. The question is cleaned,
+    so that names in a study cannot change how it looks."""
     from looktwice.eval.display.printable import printable
 
     try:
@@ -197,7 +197,7 @@ def ask_in_terminal(question: str) -> bool:
 
 
 def is_terminal() -> bool:
-    """Whether somebody sees a question and can answer it."""
+    """Return whether a user can see a question and answer it."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
@@ -216,8 +216,8 @@ def print_text_table(table: Any, title: str, caption: str = "", blocks: int = 2)
 
 
 def print_table(scored: Any, kind: str = "short") -> None:
-    """Print what was found; or, `full` or by slices, the table and the effect of each factor of a
-    sweep, of each single change. Then what further analyses have to say at the end of a run."""
+    """Print the findings; for `full` or with slices, the table and the effect of each factor of a
+    sweep or single change. Then print what further analyses add at the end of a run."""
     from rich.console import Console
 
     from looktwice.eval.analysis.analyses import analyses_of
@@ -225,7 +225,7 @@ def print_table(scored: Any, kind: str = "short") -> None:
     from looktwice.eval.display.table import console_table
 
     finding = find(scored)
-    keys = set[str]().union(*(run.config for run in scored.scores))  # of the studies
+    keys = set[str]().union(*(run.config for run in scored.scores))  # of all studies
     if kind == "full" or scored.by:
         Console().print(console_table(scored))
         if {"sweep", "each"} & keys:
@@ -247,7 +247,7 @@ def print_table(scored: Any, kind: str = "short") -> None:
 
 
 def _print_ending(part: Any, scored: Any) -> None:
-    """What an analysis has to say at the end of a run, if anything."""
+    """Print what an analysis adds at the end of a run, if anything."""
     from looktwice.eval.display.text_tables import TextTable
 
     shown = part.ending(scored) if part.ending else ()
@@ -263,7 +263,7 @@ def _print_ending(part: Any, scored: Any) -> None:
 
 
 def parse_columns(texts: list[str]) -> dict[str, str]:
-    """The NAME=COLUMN of an option as a mapping. Raises typer.BadParameter."""
+    """Return the NAME=COLUMN of an option as a mapping. Raises typer.BadParameter."""
     columns = {}
     for text in texts:
         name, _, column = text.partition("=")
@@ -274,8 +274,8 @@ def parse_columns(texts: list[str]) -> dict[str, str]:
 
 
 def say(text: object, fault: bool = False) -> None:
-    """Print a text; on a terminal its lines are folded between words, never inside one. A fault
-    goes to stderr, in red where a terminal has colours."""
+    """Print a text; on a terminal its lines are wrapped between words. A fault goes to stderr, in
+    red if the terminal has colours."""
     from looktwice.eval.display.printable import printable
 
     lines, stream = printable(text), sys.stderr if fault else sys.stdout
@@ -287,16 +287,16 @@ def say(text: object, fault: bool = False) -> None:
 
 
 def announce(opened: bool, address: str) -> None:
-    """Say where a page is served, and open it in a browser, if that is wanted."""
+    """Print the address of a served page, and open it in a browser if `opened`."""
     import webbrowser
 
-    say(f"open {address} in a browser; Ctrl-C ends it")
+    say(f"open {address} in a browser; Ctrl-C stops the server")
     if opened:
         webbrowser.open(address)
 
 
 def _fold(line: str) -> str:
-    """The line as wide as the terminal; what follows is indented a step more."""
+    """Wrap a line to the width of the terminal; continuation lines are indented one step more."""
     width, words = shutil.get_terminal_size().columns, line.lstrip(" ")
     indent = " " * (len(line) - len(words))
     if len(line) <= width or not words:
@@ -312,7 +312,7 @@ def _fold(line: str) -> str:
 
 
 def refuse(sentence: str) -> NoReturn:
-    """Raises RunError, whose sentence the user is told."""
+    """Raise RunError with a sentence for the user."""
     from looktwice.eval.records.records import RunError
 
     raise RunError(sentence)
@@ -320,8 +320,8 @@ def refuse(sentence: str) -> NoReturn:
 
 @contextmanager
 def until_interrupted() -> Iterator[None]:
-    """Inside, a server runs until Ctrl-C ends it, as announced. Raises Exit with the code of any
-    other signal, so that whoever sent it sees what it did."""
+    """Run a server inside until Ctrl-C ends it normally. Raises Exit with the code of any other
+    signal, so that its sender sees the effect."""
     try:
         yield
     except Interrupted as exc:
@@ -335,10 +335,9 @@ def input_errors(allow: list[str] | None = None, **places: Path | None) -> Itera
     """Print the message of an error in the input and exit with code 2; other errors keep their
     traceback.
 
-    An error of the user's own code is one too: its place is told. Ctrl-C ends with code 130,
-    SIGTERM with 143.
-    `allow` are folders and hosts that may be reached inside, `places` those of options, such as
-    out, that are to be written.
+    An error in the user's own code counts as an input error, and its place is printed. Ctrl-C exits
+    with code 130, SIGTERM with 143. `allow` are folders and hosts that may be accessed inside,
+    `places` the paths of options, such as `out`, that are to be written.
     """
     from looktwice.pipelines.config.paths import use_fence
 
@@ -351,12 +350,12 @@ def input_errors(allow: list[str] | None = None, **places: Path | None) -> Itera
         code = code_of(exc)
         message = "stopped"
         if any(places.values()):
-            message += "; what is written stays, and the same command begins again or goes on"
+            message += "; files written so far are kept, and the same command resumes or restarts"
     except MemoryError as exc:
-        exc.__traceback__ = None  # it holds all that filled the memory
+        exc.__traceback__ = None  # it refers to everything that filled the memory
         message = (
-            "there is not enough memory for this; sweep fewer values, take fewer samples or"
-            " --workers, or free some"
+            "there is not enough memory for this; sweep fewer values, use fewer samples or"
+            " --workers, or free memory"
         )
     except Exception as exc:
         message = _say_error(exc, places)
@@ -367,8 +366,8 @@ def input_errors(allow: list[str] | None = None, **places: Path | None) -> Itera
 
 
 def _say_error(exc: Exception, places: Mapping[str, Path | None]) -> str:
-    """What a user needs to know of an error in the input or in a plugin, with the option that named
-    a place where nothing can be written; empty for any other."""
+    """Return the message for an error in the input or in a plugin, with the option whose path
+    cannot be written; empty for any other error."""
     from looktwice.eval.records.records import RunError
     from looktwice.eval.tasks.base import TaskError
     from looktwice.pipelines.config.classes import ConfigError, place_in_plugins
@@ -387,8 +386,8 @@ def _say_error(exc: Exception, places: Mapping[str, Path | None]) -> str:
         return ""
     if exc.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         return (
-            f"{exc.filename} cannot be written ({exc.strerror}); make room and type the same"
-            " command again, which goes on with what is there"
+            f"{exc.filename} cannot be written ({exc.strerror}); free some space and run the same"
+            " command again, which resumes"
         )
     return _blame_option(exc, places) if isinstance(exc.filename, str) else str(exc)
 
@@ -405,7 +404,7 @@ def _blame_option(exc: OSError, places: Mapping[str, Path | None]) -> str:
             if files and exc.errno in (errno.ENOTDIR, errno.EEXIST):
                 why = f"{files[0]} is a file"
             return (
-                f"--{option} {place} cannot be written ({why}); type --{option} and a place where"
-                " you may write"
+                f"--{option} {place} cannot be written ({why}); give --{option} a path that you can"
+                " write to"
             )
     return str(exc)

@@ -1,4 +1,4 @@
-"""The commands that begin with a finished run, or with recorded replies."""
+"""The commands that start from a finished run or from recorded replies."""
 
 from __future__ import annotations
 
@@ -59,16 +59,18 @@ def score(
     only: Only = None,
     table: TableKind = "short",
     column: Columns = NONE,
-    key: Annotated[Path | None, Option(help="Files: a JSON file of answers by idx.")] = None,
+    key: Annotated[
+        Path | None, Option(help="For files: a JSON file of correct answers by idx.")
+    ] = None,
     disagreements: Annotated[
-        Path | None, Option(help="Files: write where reader and label differ, with --reader.")
+        Path | None, Option(help="For files: write where --reader and the label disagree.")
     ] = None,
     export: Annotated[
         list[Path] | None,
         Option(
             help=(
-                "Write the answers: .json EvalAI, .tsv/.xlsx VLMEvalKit, .jsonl lmms-eval; {name}:"
-                " a file each."
+                "Write the answers: .json EvalAI, .tsv/.xlsx VLMEvalKit, .jsonl lmms-eval; {name}"
+                " gives a file each."
             )
         ),
     ] = None,
@@ -87,28 +89,28 @@ def score(
     """Read and score runs, or recorded replies; no model is called.
 
     With --report or --out it also writes the report. The figures of --paper need matplotlib, which
-    `looktwice[figures]` installs; without it the rest is written.
+    `looktwice[figures]` installs; without it, everything else is written.
     """
     columns = parse_columns(column)
     logs = [run for run in runs if (any(run.glob("*.jsonl")) if run.is_dir() else run.suffix)]
     logs = [log for log in logs if not (log / "points.yaml").exists()]
     if columns and not logs:
         raise BadParameter(
-            "--column names columns of recorded replies, and these are runs; `compare` takes it for"
-            " the fields of a run's questions"
+            "--column names columns of recorded replies, but these are runs; with `compare` it"
+            " names fields of a run's questions"
         )
     if key or disagreements or export or logs:
         if report or paper or out:
-            raise BadParameter("--report, --paper and --out take runs, and these are files")
+            raise BadParameter("--report, --paper and --out need runs, but these are files")
         replies = find_extension("parts", "replies")
         if replies is None:
-            refuse("recorded replies are read by the extension `logs`, which is not installed")
+            refuse("recorded replies need the extension `logs`, which is not installed")
         lines = replies.open()(runs, reader, key, disagreements, export or (), plugin, columns)
         for line in lines:
             say(line)
         return
     scored = _score(runs, reader, by, judge, plugin, all_arms, only)
-    print_table(scored, "full" if all_arms else table)  # the short one shows the present plan alone
+    print_table(scored, "full" if all_arms else table)  # the short one shows the present plan only
     if paper:
         plain = _score(runs, reader, NONE, judge, plugin) if by or all_arms or only else scored
         _write_paper(plain, out or runs[0] / "paper")
@@ -146,23 +148,22 @@ def judge(
     ] = NONE,
     prompt: Annotated[
         Path | None,
-        Option(help="Words for the pass: a file with {question}, {choices}, {reply} ..."),
+        Option(help="The prompt of the pass: a file with {question}, {choices}, {reply} ..."),
     ] = None,
     column: Annotated[
-        list[str], Option(help="cot, steps: clues=, truth= or steps=COLUMN of the data.")
+        list[str], Option(help="For cot, steps: clues=, truth= or steps=COLUMN of the data.")
     ] = NONE,
     reader: Reader = None,
     workers: Workers = 16,
     cache: Annotated[
-        Path | None, Option(help="The folder of the reply cache (default: beside the run).")
+        Path | None, Option(help="The folder of the reply cache (default: next to the run).")
     ] = None,
     only_cached: OnlyCached = False,
     plugin: Plugins = NONE,
 ) -> None:
     """Let a model grade replies that no rule can read.
 
-    Scores and reports then use its verdicts. With a prompt of your own the judge is called
-    MODEL+FILE.
+    Scores and reports then use its verdicts. With your own prompt, the judge is named MODEL+FILE.
     """
     from looktwice.eval.judging.command import RunJudge, build_judge_model
     from looktwice.eval.judging.passes import Wording
@@ -181,7 +182,7 @@ def judge(
         raise Exit(code_of(exc)) from None
     if failed:
         replies = counted(failed, "reply", "replies")
-        say(f"{replies} could not be judged; the same command asks again")
+        say(f"{replies} could not be judged; the same command retries")
         raise Exit(1)
 
 
@@ -190,7 +191,7 @@ def _write_paper(scored: Any, out: Path) -> None:
     from looktwice.eval.results import Results
 
     results = Results(scored)
-    for line in results.table.notes:  # such as arms of an earlier plan, which are left out
+    for line in results.table.notes:  # for example, arms of an earlier plan are left out
         say(line)
     say(f"table: {results.save_latex(out / 'table.tex')}")
     count = results.save_parquet(out / "records.parquet")
@@ -204,12 +205,12 @@ def _write_paper(scored: Any, out: Path) -> None:
 
 
 def _images(scored: Any, plugins: list[str]) -> Any:
-    """How the page gets a sample's own images; says whose data are not there."""
+    """Return the function that finds a sample's own images, and report data that are missing."""
     from looktwice.eval.page.conversations import recorded_tasks, sample_images
 
     tasks, faults = recorded_tasks([run.folder for run in scored.scores], plugins)
     for fault in faults:
-        say(f"shown with the stored pictures, for {fault}")
+        say(f"showing stored pictures, because {fault}")
     return sample_images(tasks)
 
 
@@ -243,9 +244,9 @@ def view(
 ) -> None:
     """Show runs side by side in a browser.
 
-    The page of the report with every word and picture, read when it is looked at. It is served on
-    this machine alone, at an address that nobody can guess. With --sample it shows one sample:
-    the views after each stage, prompt and reply of every contestant.
+    It serves the report's page with all texts and pictures, loaded as you look at them, on this
+    machine only and at an address that cannot be guessed. With --sample it shows one sample
+    instead: the views after each stage, and the prompt and reply of every contestant.
     """
     import tempfile
 
@@ -257,7 +258,7 @@ def view(
     if not runs:
         records = list(Path("runs").glob("*/records.jsonl"))
         if not records:
-            refuse("there is no run in the folder runs; name the folder of one")
+            refuse("there is no run in the folder runs; give a run folder")
         runs = [max(records, key=lambda path: path.stat().st_mtime).parent]
     if sample or arm or out:
         _show_sample(runs, sample, arm, out, cache, plugin)
@@ -298,13 +299,16 @@ def reply_cache(
     cache: OutCache = None,
     prune: Annotated[
         str | None,
-        Option(metavar="SIZE", help="Remove what no record names, oldest first, down to 2GB, say."),
+        Option(
+            metavar="SIZE",
+            help="Remove replies that no record uses, oldest first, down to a size such as 2GB.",
+        ),
     ] = None,
 ) -> None:
-    """Say what the reply cache holds, by model, or prune it.
+    """Show what the reply cache holds, by model, or prune it.
 
-    What a record of a run in OUT names is never removed; judges' replies may be, and are then asked
-    again.
+    Replies that a record of a run in OUT uses are never removed; judges' replies may be, and are
+    then requested again.
     """
     from looktwice.eval.recorded.reply_cache import look_at_cache
 
@@ -315,7 +319,8 @@ def reply_cache(
 def replay(run: RunPath, cache: CacheOfRun = None, plugin: Plugins = NONE) -> None:
     """Repeat a run with its recorded replies and compare.
 
-    Everything must be the same bit for bit, and the replies those of the cache; no model is called.
+    Everything must be identical bit for bit, and the replies must be those in the cache; no model
+    is called.
     """
     from looktwice.eval.recorded.replay import describe_replay, replay
 
@@ -335,12 +340,12 @@ def merge(
             autocompletion=complete_run,
         ),
     ],
-    out: Annotated[Path, Option(help="The folder of the whole run.")],
+    out: Annotated[Path, Option(help="The folder of the merged run.")],
 ) -> None:
     """Merge the shards of a run into one run folder.
 
-    Shards of other studies, questions, keys or pictures are refused. It says which are missing; one
-    that comes later is merged into the same folder.
+    Shards of other studies, or with other questions, correct answers or pictures, are refused.
+    Missing shards are named; a shard that arrives later can be merged into the same folder.
     """
     from looktwice.eval.recorded.merge import merge
 

@@ -1,4 +1,4 @@
-"""The commands that begin with a configuration, or with nothing yet."""
+"""The commands that start from a configuration, or from nothing."""
 
 from __future__ import annotations
 
@@ -39,22 +39,22 @@ def check(
     overrides: Overrides = NONE,
     plugin: Plugins = NONE,
     out: Annotated[
-        Path | None, Option(help="Write a page per task into this folder: views, words, replies.")
+        Path | None, Option(help="Write a page per task into this folder: views, prompts, replies.")
     ] = None,
     limit: Annotated[
-        int | None, Option(min=1, help="Count a run of so many samples of each task.")
+        int | None, Option(min=1, help="Estimate a run of this many samples of each task.")
     ] = None,
     whole: Annotated[
         bool, Option("--all", help="Describe every arm, and open every image of every task.")
     ] = False,
     ask: Annotated[
-        bool, Option("--ask", help="Send each model one request, and say what it cost.")
+        bool, Option("--ask", help="Send each model one request, and show its cost.")
     ] = False,
 ) -> None:
     """Print all errors, then try one sample of each task.
 
-    The stages run with a scripted model: without --ask no model is called. It says what a run would
-    ask and cost.
+    The stages run with a scripted model; only --ask calls a model. It also estimates the requests
+    and the cost of a run.
     """
     from looktwice.eval.runs.check import check
 
@@ -63,8 +63,8 @@ def check(
 
 
 def load_study(config: Path, *how: Sequence[str]) -> Any:
-    """The plan of a configuration; names the contestants that it leaves out. Raises RunError where
-    none is left."""
+    """Return the plan of a configuration and name the contestants that it leaves out. Raises
+    RunError if none remains."""
     from looktwice.pipelines.config.plan import load_plan
 
     plan = load_plan(config, *how)
@@ -72,9 +72,9 @@ def load_study(config: Path, *how: Sequence[str]) -> Any:
     places = [override.partition("=")[0] for override in (how[0] if how else ())]
     for place in places:
         if place.split(".")[0] in ("model", "models") and not (plan.models or plan.left_out):
-            say(f"{place}: no contestant of this study asks a model, so it changes nothing")
+            say(f"{place}: no contestant of this study calls a model, so it has no effect")
     if not plan.points:
-        refuse("no contestant is left to run: get what the lines above name, or set their paths")
+        refuse("no contestant is left to run: get what the lines above name, or set its path")
     return plan
 
 
@@ -88,29 +88,31 @@ def _say_left_out(plan: Any) -> None:
 
 Again = Annotated[
     Literal["failed", "nothing", "all"],
-    Option(help="What an earlier run has that is asked again; all: it is renamed."),
+    Option(help="Which earlier results to redo: failed, nothing, or all (the old run is renamed)."),
 ]
-# What only clusters and schedulers need.
+# Options for clusters and schedulers only.
 Shard = Annotated[str, Option(help="i/n: run the i-th of n parts of the samples.", hidden=True)]
-MaxRequests = Annotated[int | None, Option(min=1, help="Stop after so many requests.", hidden=True)]
+MaxRequests = Annotated[
+    int | None, Option(min=1, help="Stop after this many requests.", hidden=True)
+]
 CacheSize = Annotated[
     str | None,
     Option(
         metavar="SIZE",
-        help="Prune the reply cache at the end where it is larger than 20GB, say.",
+        help="Prune the reply cache at the end if it is larger than a size such as 20GB.",
         hidden=True,
     ),
 ]
 OnRay = Annotated[
-    str, Option(help="ray, or ray://HOST:PORT: by tasks of Ray, here or on a cluster.", hidden=True)
+    str, Option(help="ray or ray://HOST:PORT: run on Ray, here or on a cluster.", hidden=True)
 ]
 SharedGPUs = Annotated[
     float,
-    Option(min=0, help="The share of a GPU of each actor that holds networks on Ray.", hidden=True),
+    Option(min=0, help="On Ray: the share of a GPU for each actor with networks.", hidden=True),
 ]
 ProgressLog = Annotated[
     Literal["words", "json"],
-    Option(help="How progress is told on stderr: in words, or as lines of JSON.", hidden=True),
+    Option(help="Format of progress on stderr: words or lines of JSON.", hidden=True),
 ]
 
 
@@ -126,7 +128,7 @@ def run(
     cache: OutCache = None,
     budget: Annotated[
         float | None,
-        Option(min=0, help="Stop once the run has cost so much, by the `prices` of its models."),
+        Option(min=0, help="Stop once the run reaches this cost, by the `prices` of its models."),
     ] = None,
     max_requests: MaxRequests = None,
     only_cached: OnlyCached = False,
@@ -138,9 +140,8 @@ def run(
 ) -> None:
     """Run a configuration and write its report.
 
-    A run that was stopped is continued. With `choose:` in the study it is a race, a staircase or a
-    discovery.
-    What only clusters and schedulers need is listed in docs/reference/commands.md.
+    A stopped run is resumed. With `choose:` in the study it is a race, a staircase or a discovery.
+    Options for clusters and schedulers are listed in docs/reference/commands.md.
     """
     from rich.console import Console
 
@@ -158,7 +159,7 @@ def run(
         most = parse_size(cache_size)
     executor = open_executor(on, gpus) if on else None
     typed = any(getattr(model, "types", False) for model in plan.models)
-    # no bar where somebody types
+    # no progress bar if a user types replies
     console = Console(stderr=True, force_terminal=False if typed else None)
     fresh, as_json = again == "all", log == "json"
     about = plan, out, options, cache, fresh, only_cached, console, as_json
@@ -176,7 +177,7 @@ def run(
 
 
 def _parse_shard(text: str) -> tuple[int, int]:
-    """The i and n of `i/n`. Raises typer.BadParameter."""
+    """Return the i and n of `i/n`. Raises typer.BadParameter."""
     number, _, shards = text.partition("/")
     if not (number.isdecimal() and shards.isdecimal() and 1 <= int(number) <= int(shards)):
         raise BadParameter(f"--shard {text}: expected i/n with 1 <= i <= n, such as 2/8")
@@ -184,7 +185,7 @@ def _parse_shard(text: str) -> tuple[int, int]:
 
 
 def open_executor(on: str, gpus: float) -> Any:
-    """What does the trials in place of this machine's threads: `ray`, or `ray://HOST:PORT`. Raises
+    """Return the executor that replaces this machine's threads: `ray`, or `ray://HOST:PORT`. Raises
     RunError."""
     name = on.partition(":")[0]
     extension = find_extension("executors", name)
@@ -194,7 +195,7 @@ def open_executor(on: str, gpus: float) -> Any:
 
 
 def _print_results(study: Study, outcome: RunSummary, kind: str) -> None:
-    """Print what a run that has answers found, and write its report."""
+    """Print the findings of a run that has answers, and write its report."""
     from looktwice.eval.display.table import score_table
     from looktwice.eval.page.conversations import sample_images
     from looktwice.eval.report import write_report
@@ -225,10 +226,10 @@ def list_names(
     whole: Annotated[bool, Option("--all", help="List all configurations.")] = False,
     plugin: Plugins = NONE,
 ) -> None:
-    """List configurations to begin with, and what a configuration may name.
+    """List configurations to start with, and what a configuration may use.
 
-    Without KIND it names ten configurations. Of a class it tells the settings, with their types and
-    defaults.
+    Without KIND it lists ten configurations; for a class, it lists the settings with their types
+    and defaults.
     """
     from looktwice.eval.listing import SAYS, list_class, list_first, list_kind
 
@@ -249,7 +250,7 @@ def init(
 ) -> None:
     """Write a commented study to begin with.
 
-    It is a copy of a shipped configuration, which `looktwice list configs` names.
+    It is a copy of a shipped configuration; `looktwice list configs` lists them.
     """
     from looktwice.eval.listing import copy_config
 

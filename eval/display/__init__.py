@@ -1,6 +1,6 @@
-"""How results are shown: tables, pages of one sample, progress in the terminal.
+"""Shows results: tables, pages of one sample, progress in the terminal.
 
-Not here: what the numbers are (`scoring`, `analysis`), and which pages a report holds
+Not here: how numbers are computed (`scoring`, `analysis`), and which pages a report has
 (`eval.report`).
 """
 

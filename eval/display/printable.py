@@ -1,5 +1,5 @@
-"""Words of questions, models and servers, which a terminal must not obey, a spreadsheet must not
-compute, a page must not open, and a disk can name a file by."""
+"""Makes untrusted text of questions, models and servers safe: for terminals, spreadsheets, pages
+and file names."""
 
 from __future__ import annotations
 
@@ -23,17 +23,18 @@ _CONTROL = re.compile(
 
 UNSAFE = re.compile(r'[<>:"/\\|?*\x00-\x1f\x7f\u200e\u200f\u2028-\u202e\u2066-\u2069]|[. ]+$')
 DEVICE = re.compile(r"^((?:con|prn|aux|nul|com\d|lpt\d)(?:\.|$))", re.I)
-LONGEST_NAME = 120  # bytes of a file name, before what tells it from others
+LONGEST_NAME = 120  # bytes of a file name, before the part that makes it unique
 
 _FORMULA = re.compile("(^|[;\t\n])(?=[=+@\t\n\uff0b\uff0d\uff1d\uff20-])")
 
 
 def printable(text: object) -> str:
-    r"""The text with `\x1b` for an escape character and the like; line breaks and tabs stay.
+    r"""Return the text with control characters escaped (`\x1b`) and keys masked; line breaks and
+    tabs stay.
 
-    Marks that turn the direction of writing are control characters too: they make words stand where
-    they are not. Keys are masked: a fault of a configuration repeats the setting in which somebody
-    put one.
+    Characters that change the writing direction count as control characters, because they make text
+    appear where it is not. Keys are masked because an error in a configuration quotes the setting
+    into which somebody may have put one.
     """
     return _CONTROL.sub(
         lambda found: found[0].encode("unicode_escape").decode(), mask_keys(str(text))
@@ -41,24 +42,24 @@ def printable(text: object) -> str:
 
 
 def cell(text: object, style: str = "") -> Text:
-    """The same as a text of rich, which takes no `[markup]` from it."""
+    """Return the printable text as a rich Text, in which `[markup]` has no effect."""
     from rich.text import Text
 
     return Text(printable(text), style=style)
 
 
 def csv_text(rows: Iterable[Sequence[object]], end: str = "\n") -> str:
-    """Rows as CSV, every cell as `csv_cell` gives it."""
+    """Return rows as CSV, with each cell made safe by `csv_cell`."""
     out = StringIO(newline="")
     csv.writer(out, lineterminator=end).writerows([csv_cell(cell) for cell in row] for row in rows)
     return out.getvalue()
 
 
 def csv_cell(value: object) -> object:
-    """A value as a cell of CSV: what a spreadsheet would compute begins with a quote, a number
-    stays as it is.
+    """Return a value as a safe CSV cell: a quote before text that a spreadsheet would compute;
+    numbers stay as they are.
 
-    Some take a semicolon or a tab within a text for the end of a cell.
+    Some programs take a semicolon or a tab within a text for the end of a cell.
     """
     if not isinstance(value, str):
         return value
@@ -70,8 +71,8 @@ def csv_cell(value: object) -> object:
 
 
 def file_names(names: Iterable[str]) -> dict[str, str]:
-    """A file name for each of these: one that Windows takes too, and no two alike, also where case
-    does not count."""
+    """Return a file name for each of these names; they are valid on Windows and unique even when
+    case is ignored."""
     safe = dict[str, str]()
     for name in names:
         text = DEVICE.sub(r"_\1", UNSAFE.sub("_", name)).encode(errors="replace")
@@ -87,8 +88,8 @@ def file_names(names: Iterable[str]) -> dict[str, str]:
 
 @cache
 def template(name: str, package: str = "looktwice.eval") -> Any:
-    """The HTML template with this file name in the folder `templates` of a package: every text is
-    escaped, and an unknown name is an error."""
+    """Return the HTML template with this file name in the folder `templates` of a package. Every
+    text is escaped, and an unknown name is an error."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     loader = PackageLoader(package, "templates")

@@ -1,4 +1,4 @@
-"""The progress of a run: a bar on a terminal, plain lines in a log file."""
+"""The progress of a run: a bar on a terminal, plain lines in a log."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from rich.text import Text
 from looktwice.eval.display.printable import cell
 from looktwice.eval.display.text_tables import format_cost
 
-EVERY = 10.0  # seconds between two lines of a log file
+EVERY = 10.0  # seconds between two lines of a log
 VERDICTS = ("right", "wrong", "unreadable", "failed", "hidden")
-BESIDE = 12  # characters of a terminal's line that spinner and bar take at least
+BESIDE = 12  # least characters of a terminal's line for spinner and bar
 
 
 class Spent(NamedTuple):
-    """The tokens that a run paid for so far, and their list price, where it is known."""
+    """The tokens that a run has paid for so far, and their list price if known."""
 
     tokens_in: int
     tokens_out: int
@@ -33,9 +33,9 @@ class Spent(NamedTuple):
 class Display:
     """Records done, verdicts, tokens, cost, rate and remaining time; a thread-safe context manager.
 
-    `spent` gives tokens and cost so far. On a terminal it is a live bar in one line; anywhere else
-    a line is printed at the start of the work, every ten seconds, and at the end, of JSON where a
-    program is to read it.
+    `spent` returns tokens and cost so far. On a terminal it is a live bar in one line. Elsewhere a
+    line is printed at the start, every ten seconds, and at the end; with `json_lines` as JSON for a
+    program.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Display:
             self._line()
 
     def add(self, verdict: str) -> None:
-        """One more record, with its verdict in small letters."""
+        """Add a record with its verdict in lower case."""
         with self._lock:
             self.done += 1
             self.verdicts[verdict] += 1
@@ -81,14 +81,14 @@ class Display:
             self._line()
 
     def skip(self, number: int) -> None:
-        """Take off so many records, which exist already."""
+        """Subtract records that exist already from the total."""
         with self._lock:
             self.total = max(0, self.total - number)
         self._bar.update(self._task, total=self.total)
 
     def words(self, width: int = 1000) -> str:
-        """Where the run stands, in at most so many characters: what is less urgent is shortened,
-        then left out."""
+        """Return the state of the run in at most `width` characters; less urgent parts are
+        shortened, then left out."""
         spent, rate = self.spent(), f"{self._rate():.1f}/s" if self.done else ""
         names, letters = list[str](), list[str]()
         for name in VERDICTS:
@@ -135,14 +135,14 @@ class Display:
 
 
 def print_json(console: Console, value: Mapping[str, object]) -> None:
-    """One line of JSON, whatever the width of the terminal."""
+    """Print one line of JSON, whatever the width of the terminal."""
     console.print(
         cell(json.dumps(value).replace("\x7f", "\\u007f")), highlight=False, soft_wrap=True
     )
 
 
 class _Words(ProgressColumn):
-    """What the display says, made anew at each refresh, as wide as the terminal has room for."""
+    """The text of the display, as wide as the terminal allows."""
 
     def __init__(self, display: Display) -> None:
         super().__init__(Column(no_wrap=True))

@@ -1,5 +1,5 @@
-"""Shows one sample as a page or as lines: the views after each stage, the conversation, looks, and
-the answer."""
+"""Shows one sample as a page or as lines: the views after each stage, the conversation, looks (tool
+calls), and the answer."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ LONGEST = 420  # pixels of a side of a picture
 
 @dataclass(frozen=True, eq=False)
 class Shown:
-    """One arm on the sample: its label, its state behind the stages, why a stage failed, what
-    became of its answer.
+    """One arm on the sample: its label, its state after the stages, the error of a stage that
+    failed, and the outcome of its answer.
 
-    `stages` are those that the state went through, and tell in which coordinates an agent's looks
-    are; `system` is the system text of its model.
+    `stages` are those that the state went through, which define the coordinates of an agent's
+    looks; `system` is the system message of its model.
     """
 
     label: str
@@ -48,13 +48,13 @@ class Shown:
 
     @property
     def remarks(self) -> list[str]:
-        """The notes that are not shown in their place, as looks are."""
+        """The notes other than looks, which are shown with their calls."""
         return [note for note in self.state.notes if not note.startswith("look {")]
 
     @property
     def answer(self) -> str:
-        """The answer of the stages in the sample's own letters, or why there is none; empty where a
-        reader gives it."""
+        """The answer of the stages in the sample's own letters, or why there is none; empty if a
+        reader extracts it."""
         state = self.state
         if state.answer is not None:
             return state.letters.get(state.answer, state.answer)
@@ -63,8 +63,8 @@ class Shown:
 
 
 class Figure(NamedTuple):
-    """A view on the page: its picture as a data URL, or none where it stands on the page already,
-    or a fault."""
+    """A view on the page: its picture as a data URL, or none if the page shows it already, or a
+    fault."""
 
     caption: str
     image: str = ""
@@ -72,8 +72,8 @@ class Figure(NamedTuple):
 
 
 class ShownCall(NamedTuple):
-    """A call: how many turns of an earlier call it sent again, the new ones with their texts and
-    pictures, and the looks in its reply, each with the place that it asked for."""
+    """A call: the number of turns repeated from an earlier call, the new ones with their texts and
+    pictures, and the looks in its reply, each with the region requested."""
 
     call: Call
     repeated: int
@@ -82,7 +82,7 @@ class ShownCall(NamedTuple):
 
 
 class ShownStep(NamedTuple):
-    """A stage: its calls, and the views after it, None where it left them as they were."""
+    """A stage: its calls, and the views after it, or None if it left them unchanged."""
 
     step: Step
     calls: Sequence[ShownCall]
@@ -91,10 +91,10 @@ class ShownStep(NamedTuple):
 
 @dataclass(eq=False)
 class StepFigures:
-    """Makes the figures of an arm in order; a picture is put on the page once, and named where it
-    comes again.
+    """Makes the figures of an arm in order; a picture is embedded once, and referred to when it
+    occurs again.
 
-    `longest` is the side of a picture in pixels; with 0 there are captions alone.
+    `longest` is the longest side of a picture in pixels; with 0 there are only captions.
     """
 
     shown: Shown
@@ -117,12 +117,12 @@ class StepFigures:
             before = step.views
 
     def _call(self, call: Call, agents: Sequence[Agent], images: Mapping[int, View]) -> ShownCall:
-        """The turns that no earlier call has sent, so that a long conversation is shown once."""
+        """Return the turns that no earlier call sent, so that a long conversation is shown once."""
         looks = []
         for look in read_looks(self.shown.state.notes):
             if look.call == len(self.earlier):
                 drawn = draw_look(look, agents, images) if self.longest else None
-                looks.append((look.words, self._figure("asked for", drawn) if drawn else None))
+                looks.append((look.words, self._figure("requested", drawn) if drawn else None))
         turns = [*map(_fingerprint, call.messages)]
         repeated = max((count_alike(turns, sent) for sent in self.earlier), default=0)
         self.earlier.append(turns + ([_fingerprint(call.reply.as_message())] if call.reply else []))
@@ -149,8 +149,8 @@ class StepFigures:
 def page(
     title: str, question: str, key: str | None, shown: Sequence[Shown], studio: str = ""
 ) -> str:
-    """A self-contained HTML page with a section for each arm; `studio` is the command that opens
-    it in the studio."""
+    """Return a self-contained HTML page with a section for each arm; `studio` is the command that
+    opens it in the studio."""
     sections = [(arm, StepFigures(arm, LONGEST)) for arm in shown]
     html = template("sample.html.j2")
     head = {"title": title, "question": question, "key": key, "studio": studio}
@@ -158,8 +158,8 @@ def page(
 
 
 def words(shown: Shown) -> list[str]:
-    """A section of the page as lines of text: what each stage changed, the replies, looks, and the
-    answer."""
+    """Return a section of the page as lines of text: what each stage changed, replies, looks, and
+    the answer."""
     lines, systems, has_looked = list[str](), [shown.system], False
     for step, calls, views in StepFigures(shown, 0):
         plural = "s" * (len(calls) != 1)
@@ -167,10 +167,10 @@ def words(shown: Shown) -> list[str]:
         lines += [f"    {view.caption}" for view in views or ()]
         for call, _, _, looks in calls:
             systems += [message.text for message in call.messages if message.role == "system"]
-            # after a look, what the tool gave back
+            # after a look, the tool's result
             new = list(takewhile(lambda m: m.role != "assistant", reversed(call.messages)))
             for message in reversed(new) if has_looked else ():
-                lines += [f"    told: {message.text[:300]!r}"] if message.text else []
+                lines += [f"    result: {message.text[:300]!r}"] if message.text else []
             reply = call.reply and f"reply: {call.reply.text[:300]!r}"
             lines.append(f"    {reply or f'no reply: {call.error[:300]}'}")
             lines += [f"    {look}" for look, _ in looks]
@@ -182,7 +182,7 @@ def words(shown: Shown) -> list[str]:
 
 
 def outcome(shown: Shown) -> Iterator[str]:
-    """What came of the stages: the views, the prompt and the answer."""
+    """Yield the result of the stages: the views, the prompt and the answer."""
     for number, view in enumerate(shown.state.views, 1):
         yield f"  {caption(number, view).partition(', sha256')[0]}"
     yield from (f"  note: {note}" for note in shown.remarks)
@@ -198,7 +198,7 @@ def _end(shown: Shown) -> Iterator[str]:
 
 
 def caption(number: int, view: View) -> str:
-    """The size, bytes and hash of a view as it is sent."""
+    """Return the size, bytes and hash of a view as it is sent."""
     try:
         payload = view.picture.payload
     except PictureError as exc:
@@ -220,7 +220,7 @@ def _fingerprint(message: Message) -> str:
 
 
 def numbered_images(messages: Sequence[Message]) -> dict[int, View]:
-    """The images of a conversation by the numbers that an agent gives them."""
+    """Return the images of a conversation by the numbers that an agent gives them."""
     images: dict[int, View] = {}
     for message in messages:
         for before, part in zip(message.parts, message.parts[1:], strict=False):
@@ -231,7 +231,7 @@ def numbered_images(messages: Sequence[Message]) -> dict[int, View]:
 
 
 def draw_look(look: Look, agents: Sequence[Agent], images: Mapping[int, View]) -> View | None:
-    """The image with what the call asked for in red; None where the call names no place on an
+    """Return the image with the requested region in red; None if the call names no region of an
     image."""
     agent = next((agent for agent in agents if look.tool in agent.tools), None)
     given = look.arguments if isinstance(look.arguments, Mapping) else {}

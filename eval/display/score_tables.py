@@ -1,5 +1,4 @@
-"""The tables of scored rows: contestants by tasks, every metric, totals, tokens, and what went
-wrong."""
+"""The tables of scored rows: contestants by tasks, every metric, totals, tokens, and failures."""
 
 from __future__ import annotations
 
@@ -29,15 +28,16 @@ from looktwice.eval.scoring.run_rows import is_benchmark_metric
 from looktwice.eval.scoring.unreadable import REASONS
 from looktwice.eval.scoring.verdict import RunScores, Verdict
 
-FAILURES = 12  # that a table names
-LESS_PEOPLE = "less\npeople"
-"""The header of a column with `to_people`."""
+FAILURES = 12  # the most that a table lists
+LESS_PEOPLE = "vs\npeople"
+"""The header of the column that `to_people` fills."""
 
 
 def overview_table(rows: Rows, own: Rows) -> TextTable:
-    """Contestants by tasks: accuracy in percent with its interval below it, macro and micro first.
+    """Return contestants by tasks: accuracy in percent with its interval below it, macro and micro
+    first.
 
-    Before these stand the metrics by which a benchmark itself is quoted, whose rows are `own`.
+    Before these come the metrics by which a benchmark is quoted, whose rows are `own`.
     """
     answered = {
         place_of(row): percent(row.value) for row in rows if row.metric == "accuracy_answered"
@@ -64,9 +64,9 @@ def overview_table(rows: Rows, own: Rows) -> TextTable:
         below = [interval(row)]
         if row.failed:
             rest = answered.get(place_of(row), "") if metric == "accuracy" else ""
-            below.append(f"{row.failed} of {row.n} failed; {rest} of what was answered")
+            below.append(f"{row.failed} of {row.n} failed; {rest} of those answered")
         if gap := to_people(row):
-            below.append(f"less people {gap}")
+            below.append(f"vs people {gap}")
         return f"{percent(row.value)}\n{'; '.join(filter(None, below))}".rstrip()
 
     tasks = list(dict.fromkeys(row.task for row in sort_rows(rows)))
@@ -80,22 +80,22 @@ def overview_table(rows: Rows, own: Rows) -> TextTable:
 
 
 def _run_namer(rows: Rows) -> Callable[[str, str], str]:
-    """Names a contestant, with its run where there are several."""
+    """Return a function that names a contestant, with its run if there are several."""
     many = len({row.run for row in rows}) > 1
     return lambda contestant, run: f"{contestant} ({run})" if many else contestant
 
 
 def place_of(row: Row) -> tuple[str, ...]:
-    """What the rows of several metrics of one arm, or one slice of it, have in common."""
+    """Return what the rows of several metrics of one arm, or one slice of it, have in common."""
     return row.run, row.contestant, row.task, row.slice
 
 
 def task_table(rows: Rows, full: bool = False, own: Sequence[str] = ()) -> TextTable:
-    """The rows of one task (all its metrics): a line per arm, with counts and the comparison to the
-    baseline.
+    """Return the rows of one task (all its metrics): a line per arm, with counts and the comparison
+    with the baseline.
 
-    `full` is for the rows of several tasks: it shows the task's name and not only its variant.
-    `own` names metrics of the benchmark, which have a column each after accuracy.
+    `full` is for the rows of several tasks: it shows the task's name in addition to its variant.
+    `own` names metrics of the benchmark, which get a column each after accuracy.
     """
     by_name = {(*place_of(row), row.metric): row for row in rows}
     with_run = _run_namer(rows)
@@ -142,8 +142,8 @@ def _value_cell(row: Row) -> str:
 
 
 def notebook_table(rows: Rows, own: Rows = ()) -> TextTable:
-    """All rows in blocks of a task, which the block's first line names; of a single task without
-    its means. The metrics of `own`, the rows by which a benchmark is quoted, have a column each."""
+    """Return all rows in blocks of a task, whose first line names it; a single task has no means.
+    The metrics of `own`, the rows by which a benchmark is quoted, get a column each."""
     quoted = dict.fromkeys(row.metric for row in own)
     grid = task_table(sort_rows(drop_means_of_one(rows)), full=True, own=tuple(quoted))
     header, *turned = ((task, who, *cells) for who, task, *cells in (grid.header, *grid.rows))
@@ -151,8 +151,8 @@ def notebook_table(rows: Rows, own: Rows = ()) -> TextTable:
 
 
 def benchmark_metric_table(rows: Rows) -> TextTable:
-    """The benchmarks' own metrics: a line per task, metric and contestant, with the unit of each
-    metric."""
+    """Return the benchmarks' own metrics: a line per task, metric and contestant, with the unit of
+    each metric."""
     with_run = _run_namer(rows)
     columns: Columns[Row] = (
         *names("task", "metric", "slice"),
@@ -174,7 +174,7 @@ def benchmark_metric_table(rows: Rows) -> TextTable:
 
 
 def reason_table(runs: Sequence[RunScores]) -> TextTable:
-    """Why answers are unreadable: a line per arm that has unreadable answers."""
+    """Return the reasons for unreadable answers, a line per arm that has any."""
     lines = []
     for scores in chain(*(run.points for run in runs)):
         counts = Counter(s.reason for s in scores.all if s.verdict is Verdict.UNREADABLE)
@@ -185,7 +185,8 @@ def reason_table(runs: Sequence[RunScores]) -> TextTable:
 
 
 def failure_table(runs: Sequence[RunScores]) -> TextTable:
-    """Errors: the first line of each with its count and an example, most frequent first."""
+    """Return the errors: the first line of each with its count and an example, most frequent
+    first."""
     samples = defaultdict[tuple[str, str, str], list[str]](list)
     for scores in chain(*(run.points for run in runs)):
         for entry in scores.all:
@@ -198,8 +199,8 @@ def failure_table(runs: Sequence[RunScores]) -> TextTable:
 
 
 def token_table(rows: Rows) -> TextTable:
-    """Tokens of every contestant, as the server counted them, and their list price; cached replies
-    are included."""
+    """Return the tokens of every contestant, as counted by the server, and their list price; cached
+    replies are included."""
     columns: Columns[Row] = (
         *names("contestant"),
         Column("tokens in", "tokens_in", "{:,}"),
@@ -211,7 +212,7 @@ def token_table(rows: Rows) -> TextTable:
 
 
 def sort_rows(rows: Rows) -> list[Row]:
-    """The tasks in their order, the variants of each together, macro and micro at the end."""
+    """Sort rows by task, with the variants of each together, and macro and micro at the end."""
     names = list(dict.fromkeys(row.task_name for row in rows))
     tasks = list(dict.fromkeys(row.task for row in rows))
     last = {"macro": 1, "micro": 2}
@@ -224,8 +225,8 @@ def sort_rows(rows: Rows) -> list[Row]:
 
 
 def drop_repeats(rows: Rows) -> list[Row]:
-    """Keep majority and chance only once for each task: variants of one task mostly have the same
-    keys."""
+    """Keep majority and chance only once for each task, because variants of one task mostly have
+    the same correct answers."""
     seen = set[tuple[Any, ...]]()
     kept = []
     for row in rows:
@@ -237,47 +238,48 @@ def drop_repeats(rows: Rows) -> list[Row]:
 
 
 def drop_means_of_one(rows: Rows) -> list[Row]:
-    """The rows without the macro and micro of a contestant that was given one task, whose accuracy
-    they are."""
+    """Drop the macro and micro rows of a contestant with one task, because they equal its
+    accuracy."""
     single = len({row.task for row in rows if row.task_name}) == 1
     return [row for row in rows if row.task_name or not (single or row.n_tasks == 1)]
 
 
 def contestant_of(row: Row) -> str:
-    """The contestant; for a mean that is not over all tasks of the run, over how many: "plain (2 of
-    3 tasks)"."""
+    """Return the contestant, with the number of tasks if a mean does not cover all: "plain (2 of 3
+    tasks)"."""
     part = row.task in ("macro", "micro") and row.n_tasks < row.of_tasks
     return f"{row.contestant} ({row.n_tasks} of {row.of_tasks} tasks)" if part else row.contestant
 
 
 def to_people(row: Row, digits: int = 1) -> str:
-    """How many points the value lies above or below what people reach, as published; empty where
-    nothing is."""
+    """Return the difference from the published human accuracy in points; empty if none is
+    published."""
     if row.people is None or row.value is None:
         return ""
     return points(row.value - row.people, digits)
 
 
 def delta_cell(row: Row) -> str | None:
-    """The difference of a row to its baseline with its interval, where it has one."""
+    """Return the difference of a row from its baseline, with its interval if it has one."""
     if row.delta is None:
         return None
     return with_interval(row.delta, row.delta_low, row.delta_high, sign=True)
 
 
 def clusters_of(row: Row) -> str:
-    """In how many clusters the units behind the value lie, where these are fewer."""
+    """Return the number of clusters of the units behind the value, if it is smaller than their
+    number."""
     return "" if row.clusters is None or row.clusters == row.n else str(row.clusters)
 
 
 def interval(row: Row) -> str:
-    """The interval in percent."""
+    """Return the interval in percent."""
     return "" if row.low is None or row.high is None else f"{percent(row.low)}–{percent(row.high)}"
 
 
 def say_no_value(row: Row) -> str:
-    """Why a row has no value: every answer failed (below it the commonest reason), keys are hidden,
-    no judge read."""
+    """Return why a row has no value: every answer failed (with the most common failure below),
+    correct answers are hidden, or no judge has graded it."""
     if row.failure or (row.failed and not (row.point or row.hidden)):
         return f"failed\n{row.failure}".strip()
     return "key hidden" if row.hidden else "not judged" if row.unreadable else ""

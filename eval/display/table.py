@@ -1,5 +1,5 @@
-"""The long table of one or several runs, of all samples or of a subset as the analysis audit writes
-it, and how it is shown on a terminal, in a notebook and as CSV."""
+"""The long table of one or several runs, for all samples or a subset written by the analysis
+`audit`, and its display on a terminal, in a notebook and as CSV."""
 
 from __future__ import annotations
 
@@ -75,14 +75,14 @@ class IdsNode(TypedDict):
 
 @with_config(OPEN)
 class ChosenNode(TypedDict):
-    """A task of which a subset is named."""
+    """A task with a subset."""
 
     subset: IdsNode
 
 
 @with_config(OPEN)
 class FragmentNode(TypedDict, total=False):
-    """A piece of a configuration that names subsets."""
+    """A fragment of a configuration that names subsets."""
 
     task: ChosenNode
     tasks: dict[str, ChosenNode] | None
@@ -92,8 +92,8 @@ Measured = TypeVar("Measured")
 
 
 def once(measure: Callable[[RunScores], Measured]) -> Callable[[RunScores], Measured]:
-    """A measure of a run that several tables show: it is made once, and kept with the run's
-    scores."""
+    """Cache a function of a run together with the run's scores, because several tables show its
+    result."""
 
     @wraps(measure)
     def kept(run: RunScores) -> Measured:
@@ -126,20 +126,20 @@ class Table:
         return len(self.rows)
 
     def where(self, **fields: Any) -> Table:
-        """The rows whose fields have these values, such as `metric="accuracy", slice=""`."""
+        """Return the rows whose fields have these values, such as `metric="accuracy", slice=""`."""
         wanted = list(fields.items())
         rows = [r for r in self.rows if all(getattr(r, name) == value for name, value in wanted)]
         return replace(self, rows=tuple(rows))
 
     @cached_property
     def unchanged(self) -> tuple[str, ...]:
-        """Which stages changed no request, or few: what explains a delta of zero."""
+        """Notes on stages that changed no or few requests, which explains a delta of zero."""
         return self._lines(unchanged)
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
-        """What changed nothing, what delta compares with, and what was not asked or is left out,
-        such as older arms."""
+        """Notes on stages that changed nothing, on what delta compares with, and on what was not
+        asked or is left out, such as older arms."""
         return (*self.unchanged, *self._lines(notes))
 
     def _lines(self, say: Callable[[RunScores], Sequence[str]]) -> tuple[str, ...]:
@@ -150,21 +150,21 @@ class Table:
 
     @property
     def csv(self) -> str:
-        """The columns of report.csv, a header and a line per row; empty where a value does not
+        """The columns of report.csv as a header and a line per row; empty if a value does not
         apply.
 
-        A text that begins as a formula does (`=`, `+`, `-`, `@`, a tab or a line break) stands
-        behind a single quote.
+        A text that begins like a formula (`=`, `+`, `-`, `@`, a tab or a line break) is preceded by
+        a single quote.
         """
         return csv_text(self._cells())
 
     def to_pandas(self) -> pandas.DataFrame:
-        """The columns of report.csv, and one for each setting that the study changes; NaN where
-        nothing applies.
+        """Return the columns of report.csv, and one for each setting that the study changes; NaN
+        where a value does not apply.
 
-        `stages.mark.radius` holds the number that an arm has, changed or as the file says;
-        `stages.think` the class of the stage, or "none". A mean over tasks has the settings that
-        all its arms share.
+        `stages.mark.radius` holds the number that an arm has, changed or not; `stages.think` holds
+        the class of the stage, or "none". A mean over tasks has the settings that all its arms
+        share.
         """
         import pandas
 
@@ -175,7 +175,7 @@ class Table:
         return pandas.read_csv(out, keep_default_na=False, na_values="")
 
     def _cells(self, places: Sequence[str] = ()) -> Iterator[Sequence[Any]]:
-        """The header and the rows, with the settings that the arms of a row share."""
+        """Yield the header and the rows, with the settings that the arms of a row share."""
         arms = defaultdict[tuple[str, str], list[PointRow]](list)
         for run in self.scores:
             for scores in run.points:
@@ -215,13 +215,13 @@ def score_table(
     all_arms: bool = False,
     only: Path | None = None,
 ) -> Table:
-    """Score runs and put them into one table; `by` names meta fields or measurements to slice by.
+    """Score runs and return them as one table; `by` names meta fields or measurements to slice by.
     Raises RunError.
 
-    `judge` names the judge whose judgements are used: "" takes the one that read most, "none" uses
-    no judge. `plan` is what the runs were just made from, `plugins` are packages or .py files whose
-    classes runs may name, as behind `--plugin`. `all_arms` adds the arms of earlier plans in the
-    same folder. `only` is a file with the samples that are left, as `audit` writes it.
+    `judge` names the judge whose judgements are used: "" takes the judge that read most, "none"
+    uses no judge. `plan` is what the runs were just made from; `plugins` are packages or .py files
+    whose classes runs may name, as with `--plugin`. `all_arms` adds the arms of earlier plans in
+    the same folder. `only` is a file that names the samples to keep, as `audit` writes it.
     """
     scored, plugins = [], [load_plugin(name) for name in plugins]
     for path in [runs] if isinstance(runs, str | Path) else runs:
@@ -232,16 +232,16 @@ def score_table(
 
 
 def read_subset(path: Path) -> Mapping[str, set[str]]:
-    """The sample ids of each task in a piece of a configuration:
-    `tasks: {depth: {subset: {ids: [...]}}}`.
+    """Return the sample ids of each task in a fragment of a configuration: `tasks: {depth: {subset:
+    {ids: [...]}}}`.
 
-    Raises RunError where it is none.
+    Raises RunError for any other file.
     """
     try:
         fragment = read_yaml(path, FragmentNode) or {}
     except (OSError, ValueError, yaml.YAMLError) as exc:
         raise RunError(
-            f"{path}: no subset ({exc}); give a file such as clean.yaml, which `audit` writes"
+            f"{path} is not a subset file ({exc}); give one such as clean.yaml from `audit`"
         ) from exc
     tasks = {**(fragment.get("tasks") or {})}
     if "task" in fragment:
@@ -255,32 +255,32 @@ def read_subset(path: Path) -> Mapping[str, set[str]]:
 
 
 def keep_only(run: RunScores, path: Path) -> RunScores:
-    """The scores on the samples that the file names; a task that it does not name is left out.
+    """Return the scores on the samples that the file names, without tasks that it does not name.
     Raises RunError."""
     ids = read_subset(path)
     names = {scores.point.task for scores in run.points}
-    # the short form of a single task, whatever it is called
+    # the short form of a single task, whatever its name is
     if len(names) == 1 and ids.keys() == {"task"}:
         ids = {name: ids["task"] for name in names}
     kept = [scores for scores in run.points if scores.point.task in ids]
     if not any(ids[scores.point.task] & scores.samples.keys() for scores in kept):
         there = ", ".join(dict.fromkeys(scores.point.task for scores in run.points))
-        raise RunError(f"{path} names none of the samples of {run.name}, whose tasks are {there}")
+        raise RunError(f"{path} names no sample of {run.name}, whose tasks are {there}")
     labelled = (replace(s.only(ids[s.point.task]), task=f"{s.task} ({path.stem})") for s in kept)
     return replace(run, points=tuple(labelled))
 
 
 def make_table(runs: Sequence[RunScores], by: Sequence[str] = ()) -> Table:
-    """The table of scored runs; fields in `by` joined by a comma are crossed. Raises RunError for
-    one no sample has."""
+    """Return the table of scored runs; fields in `by` joined by a comma are crossed. Raises
+    RunError for a field that no sample has."""
     fields = set[str]()
-    # to look at every sample takes a while
+    # going through every sample takes a while
     for scores in chain(*(run.points for run in runs)) if by else ():
         fields.update(measurements(scores), *(row.meta for row in scores.samples.values()))
     for name in ",".join(by).split(",") if by else ():
         if name not in fields:
             raise RunError(
-                f"--by {name}: no sample has this field; there are"
+                f"--by {name}: no sample has this field; the fields are:"
                 f" {', '.join(sorted(fields)) or 'none'}"
             )
     rows = chain.from_iterable(map(partial(run_rows, by=by), runs))
@@ -288,10 +288,10 @@ def make_table(runs: Sequence[RunScores], by: Sequence[str] = ()) -> Table:
 
 
 def console_table(shown: Table) -> ConsoleTable:
-    """The accuracy of every point with its interval, counts and comparison, for a terminal; a block
-    per task.
+    """Return the accuracy of every point with its interval, counts and comparison, for a terminal;
+    a block per task.
 
-    Above it stand the metrics by which a benchmark itself is quoted, its totals above all.
+    Above it come the metrics by which a benchmark is quoted, its totals first.
     """
     every = drop_repeats(sort_rows(shown.where(metric="accuracy").rows))
     rows = drop_means_of_one(every)
@@ -321,7 +321,7 @@ def console_table(shown: Table) -> ConsoleTable:
         Column(LESS_PEOPLE, to_people),
     )
     places = list(dict.fromkeys((row.task, row.slice) for row in rows))
-    # a total is of no single task, and is the first
+    # a total belongs to no single task and comes first
     order = {place: number for number, place in enumerate(places, 1)}
     blocks = defaultdict[str, list[Row]](list)
     for row in sorted([*own, *rows], key=lambda row: order.get((row.task, row.slice), 0)):
@@ -329,7 +329,7 @@ def console_table(shown: Table) -> ConsoleTable:
     caption = _caption(own, rows, counts)
     if len(rows) < len(every):
         single = (
-            "macro and micro of a contestant with one task are not shown: they are its accuracy"
+            "macro and micro of a contestant with one task are not shown: they equal its accuracy"
         )
         caption.append(single)
     caption += [*shown.notes, *_note_lines(shown, rows)]
@@ -340,14 +340,14 @@ def console_table(shown: Table) -> ConsoleTable:
 
 
 def _block(row: Row) -> str:
-    """The title of the rows of one task and slice, and of one metric where that is the benchmark's
+    """Return the title of the rows of one task and slice, with the metric if it is the benchmark's
     own."""
     task = f"{row.task} ({row.slice})" if row.slice else row.task
     return task if row.metric == "accuracy" else f"{task}: {row.metric}"
 
 
 def _caption(own: Rows, rows: Rows, counts: Sequence[str]) -> list[str]:
-    """What the figures of the console's table are."""
+    """Return explanations of the numbers in the console's table."""
     facts = []
     for name in ("split", "label_version", "reader"):
         values = chain(*(str(getattr(row, name)).split("; ") for row in rows))
@@ -361,22 +361,22 @@ def _caption(own: Rows, rows: Rows, counts: Sequence[str]) -> list[str]:
         f" {'/'.join(name[0] for name in counts)}: {', '.join(counts)}"
     )
     if any(row.failed and not row.failure for row in rows):
-        accuracy += "; answered: accuracy of what did not fail and was readable"
+        accuracy += "; answered: accuracy over the answers that neither failed nor were unreadable"
     lines = ["split: {} | labels: {}, as recorded | reader: {}".format(*facts)]
     if own:
-        lines.append(f"{', '.join(names)}: the benchmark's own, shown first")
+        lines.append(f"{', '.join(names)}: the benchmark's own metrics, shown first")
     lines.append(accuracy)
     if any(map(clusters_of, [*own, *rows])):
         lines.append(
-            "n (in so many clusters): those that share a picture or a group are one; intervals"
-            " are over clusters"
+            "n (number of clusters): samples that share a picture or a group form one cluster;"
+            " intervals are over clusters"
         )
     return lines
 
 
 def _note_lines(shown: Table, rows: Rows) -> Iterator[str]:
-    """A line for each reason for which every answer of a contestant failed; tokens and list price
-    of each contestant whose model has prices."""
+    """Yield a line for each reason for which every answer of a contestant failed, and the tokens
+    and list price of each contestant whose model has prices."""
     names = defaultdict[str, list[str]](list)
     for row in rows:
         if row.failure:
@@ -391,21 +391,19 @@ def _note_lines(shown: Table, rows: Rows) -> Iterator[str]:
             f" {format_cost(row.cost)} (list price)"
         )
     if len(priced) > 1:
-        yield (
-            "cost: what each would cost alone; a reply that several share, or that was cached, is"
-            " paid for once"
-        )
+        yield ("cost: what each would cost alone; a shared or cached reply is paid for only once")
 
 
 def judge_lines(run: RunScores) -> Iterator[str]:
-    """Which judge counts, in how many replies it found an answer, and what waits for one."""
+    """Yield which judge counts, in how many replies it found an answer, and how many replies still
+    need one."""
     yield from run.judged.which_counts
     for scores in run.points:
         if waiting := sum(entry.reason == UNJUDGED for entry in scores.all):
             replies = counted(waiting, "reply", "replies")
             yield (
-                f"{scores.task}: {replies} without a score until a judge gives one: looktwice judge"
-                " RUN --model NAME"
+                f"{scores.task}: {replies} still to be scored by a judge: looktwice judge RUN"
+                " --model NAME"
             )
     answers = [entry.answer for scores in run.points for entry in scores.all if entry.judge]
     none = answers.count(None)

@@ -1,5 +1,4 @@
-"""Printed tables as declared columns: a title, where the value stands in a line, and how it is
-written.
+"""Printed tables as declared columns: a title, a value of each line, and its format.
 
     TURNS = (
         Column("contestant", "contestant", text),
@@ -9,8 +8,8 @@ written.
     )
     table(TURNS, lines).without_empty().markdown
 
-Such a table shows alike as Markdown, HTML and on a terminal. Not here: the tables of scored rows,
-which stand in `score_tables`.
+Such a table looks the same as Markdown, as HTML and on a terminal. Not here: the tables of scored
+rows, which are in `score_tables`.
 """
 
 from __future__ import annotations
@@ -29,6 +28,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from looktwice.eval.display.printable import cell, printable
+from looktwice.pipelines.counted import format_number
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions
@@ -38,26 +38,25 @@ if TYPE_CHECKING:
 Line = TypeVar("Line")
 
 SIGNS = re.compile(r"[\\|*`\[\]!]|~(?=~)|(?<!\w)_|_(?!\w)|\A(?:[-+#](?=\s)|\d+(?=[.)]\s))")
-"""What means something in Markdown: anywhere, or at the beginning of a line."""
+"""Characters with a meaning in Markdown: anywhere, or at the beginning of a line."""
 
 ADDRESS = re.compile(r"\b(https?|ftp|www)([:.])", re.I)
-WORD_ENDS = r"\n|(?<=\S) "  # an indent stays
-NARROW, NUMBERS = 12, 36  # columns of a terminal: at least for a text, and for numbers beside texts
+WORD_ENDS = r"\n|(?<=\S) "  # not within an indent
+NARROW, NUMBERS = 12, 36  # least width of a text, and of the numbers beside texts, in characters
 
 
 def text(value: object) -> str:
-    """The form of a column of names, which stands left; text columns come before all others."""
+    """Format a name for a left-aligned column; text columns come before all others."""
     return str(value)
 
 
 @dataclass(frozen=True)
 class Column(Generic[Line]):
-    """A column: `value` is a function of a line, or the path of its attribute ("paired.p"); None is
-    an empty cell, and so is whatever a path would lead to from there.
+    """A column of a table. `value` is a function of a line, or the path of an attribute
+    ("paired.p"); if anything on the path is None, the cell is empty.
 
-    `form` writes a value: `text`, `percent`, `points`, `some`, `format_p`, `format_cost`,
-    `estimate_cell`, `change_cell`, `share_cell` below, or a text that holds it,
-    such as "{:.2f}".
+    `form` formats a value: `text`, `percent`, `points`, `some`, `format_p`, `format_cost`,
+    `estimate_cell`, `change_cell`, `share_cell` below, or a format string such as "{:.2f}".
     """
 
     title: str
@@ -65,7 +64,7 @@ class Column(Generic[Line]):
     form: Callable[[Any], str] | str = str
 
     def cell(self, line: Line) -> str:
-        """The line's cell."""
+        """Return the cell of a line."""
         value: object = line
         if not isinstance(self.value, str):
             value = self.value(line)
@@ -77,16 +76,17 @@ class Column(Generic[Line]):
 
 
 Columns = Sequence[Column[Line]]
-"""Those of a table."""
+"""The columns of a table."""
 
 
 def names(*titles: str, of: str = "") -> list[Column[Any]]:
-    """Columns of names whose titles are the attributes of a line, or `of` what it holds there."""
+    """Return text columns titled by the attributes of a line, or of the object in its attribute
+    `of`."""
     return [Column(title, f"{of}.{title}" if of else title, text) for title in titles]
 
 
 def table(columns: Columns[Line], lines: Iterable[Line]) -> TextTable:
-    """The lines under the columns."""
+    """Return the table of these lines."""
     rows = [tuple(column.cell(line) for column in columns) for line in lines]
     titles, forms = map(attrgetter("title"), columns), map(attrgetter("form"), columns)
     return TextTable(tuple(titles), rows, list(forms).count(text))
@@ -94,8 +94,8 @@ def table(columns: Columns[Line], lines: Iterable[Line]) -> TextTable:
 
 @dataclass(frozen=True)
 class TextTable:
-    """A table of strings: the first `text_columns` columns hold text, the others numbers. A cell
-    may have two lines. `print` and a notebook show it as it is read."""
+    """A table of strings. The first `text_columns` columns hold text, the others numbers; a cell
+    may have two lines. `print` and a notebook show it formatted."""
 
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -109,14 +109,15 @@ class TextTable:
 
     @property
     def markdown(self) -> str:
-        """A GitHub table; characters with a meaning in Markdown or HTML are escaped."""
+        """The table in GitHub's Markdown; characters with a meaning in Markdown or HTML are
+        escaped."""
         rule = ["---" if i < self.text_columns else "---:" for i in range(len(self.header))]
         head, *body = ([*map(escaped, row)] for row in (self.header, *self.rows))
         return "\n".join(f"| {' | '.join(line)} |" for line in (head, rule, *body))
 
     @property
     def html(self) -> str:
-        """A plain HTML table."""
+        """The table in plain HTML."""
         head = self._html_row(self.header, "th", "th")
         body = "".join(self._html_row(row, "th scope=row", "td") for row in self.rows)
         return f"<table><thead>{head}</thead><tbody>{body}</tbody></table>"
@@ -134,14 +135,14 @@ class TextTable:
     def console(
         self, title: str, blocks: int = 0, caption: str = "", bold: Sequence[str] = ()
     ) -> ConsoleTable:
-        """A table for a terminal; the first `blocks` columns of texts become headings above their
-        lines, and the lines `bold` of the caption stand out. Two columns at least stay columns."""
+        """Return a table for a terminal. The first `blocks` text columns become headings above
+        their lines, and the caption's lines in `bold` are highlighted. At least two columns remain
+        columns."""
         blocks = max(0, min(blocks, self.text_columns, len(self.header) - 2))
         return ConsoleTable(self, title, blocks, caption, bold)
 
     def above(self, other: TextTable) -> TextTable:
-        """The table with the lines of another one below, whose cells stand under the same
-        titles."""
+        """Return the table with the lines of another one below, matched by column titles."""
         rows = [*self.rows]
         for row in other.rows:
             cells = dict(zip(other.header, row, strict=True))
@@ -149,7 +150,7 @@ class TextTable:
         return replace(self, rows=rows)
 
     def without_empty(self, *kept: str) -> TextTable:
-        """The table without number columns that are empty, but for those of these titles."""
+        """Return the table without empty number columns, except those with these titles."""
         empty = [
             title
             for number, title in enumerate(self.header)
@@ -158,12 +159,12 @@ class TextTable:
         return self.without(*set(empty).difference(kept))
 
     def without_same(self, title: str) -> TextTable:
-        """The table without a column that says the same in every row."""
+        """Return the table without a column that has the same value in every row."""
         place = self.header.index(title)
         return self if len({row[place] for row in self.rows}) > 1 else self.without(title)
 
     def without_repeats(self, title: str) -> TextTable:
-        """The table with a column's cell only where it differs from the one above."""
+        """Return the table with a column's cells blank where they repeat the one above."""
         place, above, rows = self.header.index(title), "", list[Sequence[str]]()
         for row in self.rows:
             name = "" if row[place] == above else row[place]
@@ -172,7 +173,7 @@ class TextTable:
         return replace(self, rows=rows)
 
     def without(self, *titles: str) -> TextTable:
-        """The table without the columns of these titles."""
+        """Return the table without the columns of these titles."""
         kept = [title not in titles for title in self.header]
         header, *rows = (tuple(compress(row, kept)) for row in (self.header, *self.rows))
         return TextTable(header, rows, sum(kept[: self.text_columns]))
@@ -184,10 +185,10 @@ Groups = list[tuple[str, list[list[str]]]]
 
 @dataclass(frozen=True)
 class ConsoleTable:
-    """A table as a terminal of any width shows it: what does not fit side by side stands in blocks
-    of columns below one another, each behind the texts of its lines.
+    """A table for a terminal of any width: if the columns do not fit side by side, they are split
+    into blocks below one another, each with the text columns.
 
-    The first `blocks` columns become headings above their lines. Long texts are folded between
+    The first `blocks` columns become headings above their lines. Long texts are wrapped between
     words, numbers never.
     """
 
@@ -206,14 +207,14 @@ class ConsoleTable:
         return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
-        """The lines. Rich calls this."""
+        """Yield the lines; called by rich."""
         room, texts = options.max_width, self.table.text_columns - self.blocks
         header, groups = self.table.header[self.blocks :], self._groups(" [")
         widths = _widths(header, groups)
-        if sum(widths) + 2 > room:  # what is below a number stays there
+        if sum(widths) + 2 > room:  # keep the second line of a cell below its number
             groups = self._groups("\n[")
             widths = _widths(header, groups)
-        if sum(widths) + 2 > room:  # the words of a text stand below one another
+        if sum(widths) + 2 > room:  # fold texts
             spare = room - 2 - sum(widths[texts:])
             most = max(
                 NARROW, (spare if spare >= NARROW * texts else room - NUMBERS) // max(texts, 1)
@@ -224,7 +225,7 @@ class ConsoleTable:
             ]
             whole = [*map(max, shorter, _widths(header, groups, WORD_ENDS))]
             fits = sum(whole[:texts]) + max(whole[texts:], default=0) + 2 <= room
-            widths = whole if fits else shorter  # no word is broken where there is room for it
+            widths = whole if fits else shorter  # break words only if there is no room for them
         if self.title:
             yield cell(self.title, "bold")
         for columns in _side_by_side(widths, texts, room):
@@ -243,7 +244,8 @@ class ConsoleTable:
             yield from (Text(folded, style) for folded in wrap(printable(line), room))
 
     def _groups(self, before: str) -> Groups:
-        """The rows below each heading; what stands below a number comes in brackets."""
+        """Return the rows below each heading; the second line of a cell is put in brackets after
+        `before`."""
         groups = Groups()
         for row in self.table.rows:
             heading, name, *cells = ", ".join(row[: self.blocks]), *row[self.blocks :]
@@ -255,7 +257,7 @@ class ConsoleTable:
 
 
 def _widths(header: Sequence[str], groups: Groups, ends: str = "\n") -> list[int]:
-    """How wide the columns are, with two spaces, where a line `ends` at this pattern."""
+    """Return the widths of the columns plus two spaces; lines end at the pattern `ends`."""
     rows = (row for _, rows in groups for row in rows)
     return [
         2 + max(map(cell_len, re.split(ends, "\n".join(column))))
@@ -268,7 +270,7 @@ def _has_words(groups: Groups, number: int) -> bool:
 
 
 def _side_by_side(widths: Sequence[int], texts: int, room: int) -> Iterator[Sequence[int]]:
-    """The numbers of the columns of each block: those of texts, and as many others as fit."""
+    """Yield the column numbers of each block: the text columns, and as many others as fit."""
     first = list(range(texts))
     columns = first
     for number in range(texts, len(widths)):
@@ -282,7 +284,7 @@ def _side_by_side(widths: Sequence[int], texts: int, room: int) -> Iterator[Sequ
 def _printed(
     row: Sequence[str], columns: Sequence[int], widths: Sequence[int], texts: int, style: str = ""
 ) -> Iterator[Text]:
-    """The lines of a row, or of a header, which stands at the bottom of its lines."""
+    """Yield the lines of a row; the cells of a header (with `style`) are aligned at the bottom."""
     cells = []
     for number in columns:
         words = printable(row[number])
@@ -312,7 +314,7 @@ def percent(value: float | None, digits: int = 1, sign: bool = False) -> str:
 
 
 def points(value: float | None, digits: int = 1) -> str:
-    """A difference of shares in percentage points with its sign, empty for None."""
+    """Return a difference of shares in percentage points with its sign; empty for None."""
     return percent(value, digits, sign=True)
 
 
@@ -320,58 +322,60 @@ MINUS = "\u2212"
 
 
 def signed(value: float, digits: int = 1) -> str:
-    """A difference of shares in percentage points for a sentence; its minus sign is U+2212."""
+    """Return a difference of shares in percentage points for a sentence, without a negative
+    zero."""
     rounded = round(100 * value, digits) + 0.0  # without the sign of -0.0
     return f"{rounded:+.{digits}f}".replace("-", MINUS)
 
 
 def with_interval(value: float, low: float | None, high: float | None, sign: bool) -> str:
-    """A share in percent with its interval below it, where it has one."""
+    """Return a share in percent with its interval below it, if it has one."""
     if low is None or high is None:
         return percent(value, sign=sign)
     return f"{percent(value, sign=sign)}\n{percent(low, sign=sign)} to {percent(high, sign=sign)}"
 
 
 def estimate_cell(estimate: Estimate, sign: bool = False) -> str:
-    """An estimate in percent with its interval below it."""
+    """Return an estimate in percent with its interval below it."""
     return with_interval(estimate.value, estimate.low, estimate.high, sign)
 
 
 def change_cell(estimate: Estimate) -> str:
-    """A difference in percentage points with its interval below it."""
+    """Return a difference in percentage points with its interval below it."""
     return estimate_cell(estimate, sign=True)
 
 
 def share_cell(share: Estimate) -> str:
-    """A share in percent with its limits below it, as those of accuracies are written."""
+    """Return a share in percent with its limits below it, in the format of accuracies."""
     return f"{percent(share.value)}\n{percent(share.low)}–{percent(share.high)}"
 
 
 def number_cell(estimate: Estimate) -> str:
-    """A number with two decimals, its interval below it."""
+    """Return a number with two decimals, its interval below it."""
     return f"{estimate.value:.2f}\n{estimate.low:.2f} to {estimate.high:.2f}"
 
 
 def format_cost(cost: float | None) -> str:
-    """Money in the currency of the configured prices, small sums to three digits."""
-    return "" if cost is None else f"{cost:,.2f}" if cost >= 1 else f"{cost:.3g}"
+    """Return an amount in the currency of the configured prices; small sums have three significant
+    digits."""
+    return "" if cost is None else f"{cost:,.2f}" if cost >= 1 else format_number(cost)
 
 
 def format_p(p: float | None) -> str:
-    """A p-value with three or four decimals, small ones as "<0.0001"."""
+    """Return a p-value with three or four decimals, small ones as "<0.0001"."""
     return "" if p is None else "<0.0001" if p < 0.0001 else f"{p:.4f}" if p < 0.01 else f"{p:.3f}"
 
 
 def some(count: int | None) -> str:
-    """A count, empty for none."""
+    """Return a count; empty for zero or None."""
     return str(count or "")
 
 
 def escaped(cell: str) -> str:
-    """A text for a line or cell of Markdown: characters with a meaning in Markdown or HTML are
-    escaped.
+    """Return a text for a line or cell of Markdown, with the characters that mean something in
+    Markdown or HTML escaped.
 
-    An address becomes no link either, so that nothing in a report leads elsewhere.
+    URLs do not become links, so that nothing in a report leads to another site.
     """
     plain = SIGNS.sub(r"\\\g<0>", escape(printable(cell), quote=False))
     plain = ADDRESS.sub(r"\1<!-- -->\2", plain)
@@ -382,6 +386,6 @@ CORRECTED: Columns[Any] = (
     Column("p\n(Holm)", "p_holm", format_p),
     Column("p\n(BH)", "p_bh", format_p),
 )
-"""Columns of a line that `paired.correct` makes."""
+"""Columns of a line that `paired.correct` returns."""
 OF_ARM = names("contestant", "task", of="scores")
 """Columns of a line that holds the scores of an arm."""

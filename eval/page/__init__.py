@@ -1,10 +1,10 @@
-"""The page of a report, which runs by itself in a browser: its data, the pairs it compares, and how
-it is served.
+"""The page of a report, which runs by itself in a browser: its data, the pairs it compares, and its
+server.
 
-`data` is the plain structure that a page shows, whoever made it; `of_runs` makes it of scored runs,
-`conversations` adds the words and pictures of a sample, `render` writes the file and `serving`
-serves it. How it looks and what it does is in `templates`. Not here: a report's tables (`display`,
-`analysis`) and other files (`eval.report`).
+`data` is the plain structure that a page shows, whatever its source; `of_runs` makes it from scored
+runs, `conversations` adds the texts and pictures of a sample, `render` writes the file and
+`serving` serves it. Its looks and behaviour are in `templates`. Not here: a report's tables
+(`display`, `analysis`) and other files (`eval.report`).
 """
 
 import lazy_loader

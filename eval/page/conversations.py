@@ -1,5 +1,5 @@
-"""The words, pictures and times of a run's records, as a page shows them, and the samples' own
-images from the tasks, where their data is still there."""
+"""The texts, pictures and times of a run's records for a page, and the samples' own images from the
+tasks, if their data is available."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 THUMBNAIL = 256, 75
 """The longest side of a thumbnail in pixels, and its quality."""
 
-REASONING = "(reasoning) "  # before what a model thought aloud
+REASONING = "(reasoning) "  # before the reasoning of a model
 MOST_PICTURE_CHARACTERS, MOST_THUMBNAIL_CHARACTERS = 9_000_000, 4_000_000
-"""The length of a page's words and thumbnails together, and of its thumbnails alone, which some 300
-photographs have."""
+"""The most characters of a page's texts and thumbnails together, and of its thumbnails alone,
+enough for some 300 photographs."""
 
 Sources = Sequence[tuple[PagePicture, Picture]]
-"""A sample's own pictures, and their pixels."""
+"""A sample's own pictures, with their pixels."""
 
 
 @dataclass
@@ -51,8 +51,8 @@ class Conversations:
     def detail(
         self, record: Record, answer: PageAnswer, sources: Callable[[], Sources]
     ) -> PageAnswer:
-        """The answer with what was said and shown, and how long it took; `sources` are asked for
-        where an agent looked at them."""
+        """Return the answer with its conversation and timing; `sources` is called if an agent
+        looked at the sample's images."""
         last = record.last_reply or {}
         served = (last.get("served_by") or {}).items()
         return replace(
@@ -64,7 +64,7 @@ class Conversations:
         )
 
     def _turns(self, record: Record, sources: Callable[[], Sources]) -> Iterator[PageTurn]:
-        """The turns that no earlier call has sent; a reply that is sent back is shown already."""
+        """Yield the turns that no earlier call sent, except replies that were shown already."""
         earlier, reply = list[str](), PageTurn("", ())
         looks = looks_of(record)
         for number, call in enumerate(record.calls):
@@ -99,7 +99,8 @@ def _tool_calls(node: Mapping[str, Any]) -> list[str]:
 
 
 def _spoken(turn: PageTurn) -> list[str | PagePicture]:
-    """What is sent back of a reply: not its reasoning, and no empty text beside calls of tools."""
+    """Return the parts of a reply that are sent back: without reasoning, and without an empty text
+    next to tool calls."""
     return [
         part
         for part in turn.parts
@@ -116,7 +117,8 @@ def _reply(call: Mapping[str, Any]) -> PageTurn:
 
 
 def place_marks(row: SampleRow, number: int, size: tuple[int, int]) -> tuple[Any, ...]:
-    """The marks of image `number` as shares of its size in pixels; none where they do not fit."""
+    """Return the marks of image `number` as fractions of its size in pixels; empty if they do not
+    fit."""
 
     def share(x: float, y: float) -> tuple[float, float]:
         return round(x / size[0], 4), round(y / size[1], 4)
@@ -137,7 +139,7 @@ def place_marks(row: SampleRow, number: int, size: tuple[int, int]) -> tuple[Any
 
 
 def place_look(look: Look, sources: Sources) -> Iterator[PagePicture]:
-    """The images that a look asked for a region of, each with a box around what it showed."""
+    """Yield the images of which a look requested a region, each with a box around that region."""
     for number, *edges in filter(None, look.regions):
         if int(number) < len(sources):
             picture, pixels = sources[int(number)]
@@ -152,14 +154,14 @@ def place_look(look: Look, sources: Sources) -> Iterator[PagePicture]:
 def recorded_tasks(
     folders: Sequence[RunFolder], plugins: Sequence[str]
 ) -> tuple[dict[str, Any], list[str]]:
-    """The tasks of runs by task id, made again from their records, and why some cannot be or must
+    """Return the tasks of runs by task id, rebuilt from their records, and why some cannot or must
     not be read."""
     tasks, faults = dict[str, Any](), list[str]()
     for folder in folders:
         binder = Binder.of_run(folder.path, plugins)
         for point in folder.points.values():
             if point.task_id not in tasks and "task" in point.spec:
-                # not asked whether it is empty: it would read its data
+                # do not test whether it is empty, which would read its data
                 task = binder.node(point.spec["task"], "task")
                 tasks[point.task_id] = () if task is None else task
         faults += binder.faults
@@ -167,8 +169,8 @@ def recorded_tasks(
 
 
 def sample_images(tasks: Mapping[str, Any]) -> Callable[[str, str], tuple[Picture, ...]]:
-    """A function (task id, sample id) -> the sample's own images, empty if the task's data is not
-    available.
+    """Return a function (task id, sample id) -> the sample's own images, empty if the task's data
+    is not available.
 
     `tasks` are by task id.
     """
@@ -180,9 +182,9 @@ def sample_images(tasks: Mapping[str, Any]) -> Callable[[str, str], tuple[Pictur
             return item.sample.images if (item := task.item(sample)) else ()
         if task_id not in loaded:
             loaded[task_id] = {}
-            with suppress(TaskError):  # it is not here any more
+            with suppress(TaskError):  # its data is gone
                 loaded[task_id] = {item.sample.id: item.sample for item in task}
         match = loaded[task_id].get(sample)
-        return tuple(map(copy, match.images)) if match else ()  # what is read of them is not kept
+        return tuple(map(copy, match.images)) if match else ()  # copies, so that pixels are freed
 
     return images

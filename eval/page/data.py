@@ -1,5 +1,5 @@
-"""What a page shows, as plain values: contestants, tasks, samples and answers, of our runs or of
-anybody's logs."""
+"""The content of a page as plain values: contestants, tasks, samples and answers, from our runs or
+from other programs' logs."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from looktwice.eval.statistics.intervals import Estimate
 
 SPENT = ("seconds", "tokens_in", "tokens_out", "cost")
-"""What an answer takes."""
+"""The resources that an answer takes."""
 
 
 @dataclass(frozen=True, slots=True)
 class PagePicture:
     """A picture in a strip: `name` is its sha256, or any other key of `PageData.thumbnails`.
 
-    `marks` are drawn over it: (kind, left, top, width, height, label) with lengths as shares 0..1
-    of the picture; kind is "point" (width and height are 0) or "box".
+    `marks` are drawn over it: (kind, left, top, width, height, label) with lengths as fractions
+    0..1 of the picture; kind is "point" (width and height are 0) or "box".
     """
 
     name: str
@@ -27,7 +27,7 @@ class PagePicture:
 
 @dataclass(frozen=True, slots=True)
 class PageTurn:
-    """A turn of a conversation: its role, and its words and pictures in their order."""
+    """A turn of a conversation: its role, and its texts and pictures in order."""
 
     role: str
     parts: tuple[str | PagePicture, ...]
@@ -35,12 +35,12 @@ class PageTurn:
 
 @dataclass(frozen=True, slots=True)
 class PageAnswer:
-    """What one contestant answered to one sample in one draw.
+    """The answer of one contestant to one sample in one draw.
 
     `verdict` is right, wrong, unreadable, failed or hidden, `value` the score in 0..1, `reason` why
-    an answer is unreadable or what failed. `reply` is what the model said last and `turns` all that
-    was said, where either is known; the page shows the turns. `seconds`, tokens and `cost` are
-    those of all its calls, None where nobody counted them; `served_by` is what the server said of
+    an answer is unreadable or what failed. `reply` is the model's last text and `turns` the whole
+    conversation, if either is known; the page shows the turns. `seconds`, tokens and `cost` are
+    those of all its calls, None if they were not counted; `served_by` is how the server identifies
     itself.
     """
 
@@ -59,11 +59,11 @@ class PageAnswer:
 
 @dataclass(frozen=True, slots=True)
 class PageSample:
-    """A question of the task with this number: its words, choices, key (None: hidden) and own
-    pictures.
+    """A question of the task with this number: its text, choices, correct answer `key` (None:
+    hidden) and own pictures.
 
-    Samples of one `group`, such as questions about one picture, are not independent, in whatever
-    task they stand.
+    Samples of one `group`, such as questions about one picture, are not independent, even across
+    tasks.
     """
 
     task: int
@@ -77,8 +77,8 @@ class PageSample:
 
 @dataclass(frozen=True)
 class PageTask:
-    """A task: the label that tables give it, facts of its data such as split, label version and
-    errata, and the share that people reach, where it is known."""
+    """A task: its label in tables, facts of its data such as split, label version and errata, and
+    the human accuracy, if it is known."""
 
     label: str
     facts: Mapping[str, str] = field(default_factory=dict)
@@ -87,11 +87,10 @@ class PageTask:
 
 @dataclass(frozen=True)
 class PageContestant:
-    """Who answered: a label, told from all others; the run; and facts such as the model and how it
-    decoded.
+    """A contestant: a unique label, the run, and facts such as the model and its decoding.
 
-    One contestant of each run is its `baseline`, with which the page compares the run's others
-    first; without any, the first contestant of the page is.
+    One contestant of each run is its `baseline`, with which the page first compares the run's
+    others; without any, the first contestant of the page is the baseline.
     """
 
     label: str
@@ -101,16 +100,16 @@ class PageContestant:
 
 
 Point = tuple[float, float, float, float]
-"""A place of a curve: (x, accuracy, low, high)."""
+"""A point of a curve: (x, accuracy, low, high)."""
 
 
 @dataclass(frozen=True)
 class PageLines:
-    """Accuracy along one swept number: lines of (x, accuracy, low, high), by label; shares in
-    0..1, or those `of` something else. The page draws eight in a chart.
+    """Accuracy along one swept number: lines of (x, accuracy, low, high), by label, in fractions
+    0..1, or values `of` something else. The page draws eight in a chart.
 
-    Along a number that samples `chose` by themselves, such as an agent's looks, accuracy shows a
-    selection, and not what the number does.
+    If samples `chose` the number themselves, such as an agent's looks, accuracy along it reflects a
+    selection rather than the effect of the number.
     """
 
     factor: str
@@ -126,9 +125,9 @@ Level = str | float
 
 @dataclass(frozen=True)
 class PageGrid:
-    """Accuracy over two swept settings: cells of (x, y, accuracy, n), levels as numbers or words in
-    the order of the study; each is a mean `over` other settings. `baseline` is the place of its
-    cell."""
+    """Accuracy over two swept settings: cells of (x, y, accuracy, n), with levels as numbers or
+    words in the order of the study; each is a mean `over` other settings. `baseline` holds the
+    levels of its cell."""
 
     x: str
     y: str
@@ -141,12 +140,12 @@ class PageGrid:
 
 @dataclass(frozen=True)
 class PageChange:
-    """A contestant beside the baseline of its task: `label` says what alone is different; shares in
-    0..1.
+    """A contestant compared with the baseline of its task: `label` names its only difference;
+    shares are in 0..1.
 
-    `difference` counts flips as better and worse, and is `sure` where it is significant after
+    `difference` counts flips as better and worse, and is `sure` if it is significant after
     correction; `failure` says why every answer failed. `answered` is the accuracy of what was
-    answered where a stage abstained on the share `abstained`.
+    answered if a stage abstained on the share `abstained`.
     """
 
     label: str
@@ -161,9 +160,10 @@ class PageChange:
 
 @dataclass(frozen=True)
 class PageFinding:
-    """What was found on one task (-1: all of them) against its baseline (None: it was not asked).
+    """The findings on one task (-1: all of them) compared with its baseline (None: it was not
+    asked).
 
-    `is_one_change` says whether every row differs from the baseline in one thing alone.
+    `is_one_change` is True if every row differs from the baseline in only one thing.
     """
 
     title: str
@@ -176,7 +176,8 @@ class PageFinding:
 
 @dataclass(frozen=True)
 class PageEvidence:
-    """Samples that a contestant flips against its rival, and how they were chosen."""
+    """Samples that a contestant flips compared with its rival, and how they were chosen
+    (`told`)."""
 
     contestant: int
     rival: int
@@ -187,14 +188,14 @@ class PageEvidence:
 
 @dataclass(frozen=True)
 class PageData:
-    """All that a page shows. Whoever has contestants, samples and answers can make one: the page
+    """All content of a page. It can be made from any contestants, samples and answers; the page
     computes the rest.
 
     `answers` are by (number of the contestant, number of the sample), each with its draws in order;
-    a pair without an entry was not asked. `thumbnails` are data URLs of pictures by name.
-    `finding` stands on the first screen, `sentences` above it, `about` beside the title.
-    `provenance` is told as it is, under headings. `detailed` are the samples whose words are in
-    `answers`, None for all; a page that is served fetches the others.
+    a pair without an entry was not asked. `thumbnails` are data URLs of pictures by name. `finding`
+    is shown on the first screen, `sentences` above it, `about` next to the title. `provenance` is
+    shown as it is, under headings. `detailed` are the samples whose texts are in `answers`, None
+    for all; a served page fetches the others.
     """
 
     title: str

@@ -1,5 +1,5 @@
-"""The data of a page of scored runs: who answered what, with as many words and pictures as a file
-should hold."""
+"""The data of a page of scored runs: contestants and answers, with as many texts and pictures as a
+file should hold."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ from looktwice.pipelines.disk import dump_yaml
 from looktwice.pipelines.picture import Picture, PictureError, thumbnail
 
 Images = Callable[[str, str], tuple[Picture, ...]]
-"""(task id, sample id) -> the sample's own images, empty if they are no longer available."""
+"""A function (task id, sample id) -> the sample's own images, empty if they are not available."""
 
 MOST_ANSWERS, MOST_CHARACTERS = 16_000, 7_400_000
-"""Answers whose words a file holds, and the length of these words; samples on which contestants
-disagree come first."""
+"""The most answers whose texts a file holds, and the most characters of these texts; samples on
+which contestants disagree come first."""
 
-AHEAD = 8  # samples whose thumbnails are begun before they are needed
+AHEAD = 8  # samples whose thumbnails are started before they are needed
 
 TASK_FACTS = ("split", "label_version", "errata", "note", "revision", "left_out")
 
 
 @dataclass
 class RunPage:
-    """Makes the data of a page of runs. `images` gives the samples' own images where the tasks'
-    data is available."""
+    """Makes the data of a page of runs. `images` returns the samples' own images if the tasks' data
+    is available."""
 
     runs: Sequence[RunScores]
     images: Images | None = None
@@ -69,10 +69,10 @@ class RunPage:
                 self._add(run, scores)
 
     def data(self, rows: Rows, *, whole: bool = True, first: Sequence[int] = ()) -> PageData:
-        """The data with the words and thumbnails that fit into a file; with `whole=False` without
-        any.
+        """Return the data with the texts and thumbnails that fit into a file; with `whole=False`
+        without any.
 
-        `rows` are those of the runs' table, of which the curves of a sweep are made. The samples
+        `rows` are those of the runs' table, from which the curves of a sweep are made. The samples
         `first` are put into the file before others.
         """
         thumbnails = self._fill_file(first) if whole else {}
@@ -97,8 +97,8 @@ class RunPage:
         )
 
     def words_of(self, samples: Collection[int]) -> Iterator[tuple[int, int, int, PageAnswer]]:
-        """(contestant, sample, place among its draws, answer with its words) of every record of
-        these samples."""
+        """Yield (contestant, sample, index among its draws, answer with its texts) for every record
+        of these samples."""
         wanted = set(samples)
         names = {self.rows[number].id for number in wanted}
         for run, scored in enumerate(self.runs):
@@ -111,30 +111,30 @@ class RunPage:
                         yield who, sample, place, conversations.detail(record, answer, sources)
 
     def replies(self) -> Iterator[tuple[int, str]]:
-        """(sample, reply) of every call of every record, one record at a time."""
+        """Yield (sample, reply) for every call of every record, one record at a time."""
         for run, scored in enumerate(self.runs):
             for record in scored.folder.last_records():
                 for _, sample, _ in self._find(run, record):
                     yield from ((sample, reply.text) for reply in record.replies)
 
     def own_pictures(self, number: int) -> list[tuple[PagePicture, Picture]]:
-        """The sample's own pictures with the marks on them, as the run kept them or from its
+        """Return the sample's own pictures with their marks, as stored by the run or from its
         task."""
         row = self.rows[number]
         named = row.sample["images"]
         own = tuple(self.stored(sha) for sha in named)
-        if self.images and not all(map(self._is_kept, named)):  # to go through a task may take long
+        if self.images and not all(map(self._is_kept, named)):  # reading a task may take long
             own = self.images(row.task, row.id) or own
         pictures = []
         for place, (sha, picture) in enumerate(zip(named, own, strict=False)):
-            with suppress(PictureError):  # never sent as it is, and the task's data is not here
-                if picture.sha == sha:  # else the data is no longer what was asked
+            with suppress(PictureError):  # never sent unchanged, and the task's data is gone
+                if picture.sha == sha:  # otherwise the data has changed since the run
                     marks = place_marks(row, place, picture.size)
                     pictures.append((PagePicture(sha, f"source {place + 1}", marks), picture))
         return pictures
 
     def number_of_contestant(self, run: int, label: str) -> int:
-        """The number of a run's contestant by its label in tables."""
+        """Return the number of a run's contestant by its label in tables."""
         return list(self.contestants).index((run, self.label_in(run, label)))
 
     def label_in(self, run: int, label: str) -> str:
@@ -142,29 +142,29 @@ class RunPage:
         return f"{label} ({self.runs[run].name})" if len(self.runs) > 1 else label
 
     def number_of(self, scores: PointScores, sample: str) -> int:
-        """The number of a sample of an arm."""
+        """Return the number of a sample of an arm."""
         return self._numbers[_key(scores.task, scores.samples[sample])]
 
     def stored(self, sha: str) -> Picture:
-        """A picture that one of the runs kept; who looks at it gets a PictureError where it is
+        """Return a picture that one of the runs stored; reading it raises PictureError if it is
         gone."""
 
         def read() -> bytes:
             for run in self.runs:
-                with suppress(OSError, ValueError):  # it is gone, or what names it is no sha256
+                with suppress(OSError, ValueError):  # it is gone, or its name is not a sha256
                     return run.folder.blobs.get(sha)
             raise PictureError(f"no run holds the picture {sha[:12]}")
 
         return Picture.lazy(read, f"picture {sha[:12]}")
 
     def _is_kept(self, sha: str) -> bool:
-        with suppress(ValueError):  # what could not be read has no sha256
+        with suppress(ValueError):  # an unreadable picture has no sha256
             return any(sha in run.folder.blobs for run in self.runs)
         return False
 
     def _add(self, run: int, scores: PointScores) -> None:
-        """One arm: its contestant, task, samples and answers, each known by what it has in common
-        with other arms."""
+        """Add one arm: its contestant, task, samples and answers, merged with those of other
+        arms."""
         folder, name = self.runs[run].name, self.label_in(run, scores.contestant)
         present = self.contestants.get((run, name)) or PageContestant(
             name, folder, facts=_made_of(scores)
@@ -194,7 +194,7 @@ class RunPage:
                 self.answers[who, self._numbers[key]] = [*map(_answer, asked)]
 
     def _find(self, run: int, record: Record) -> Iterator[tuple[int, int, int]]:
-        """To which answers a record belongs; to several where one arm reads the replies of
+        """Yield the answers to which a record belongs: several if one arm reads the replies of
         another."""
         for who, scores in self._arms.get((run, record.point), ()):
             draws, row = scores.scored.get(record.sample, {}), scores.samples.get(record.sample)
@@ -203,8 +203,8 @@ class RunPage:
                 yield who, number, sorted(draws).index(record.draw)
 
     def _fill_file(self, wanted: Sequence[int]) -> dict[str, str]:
-        """Put the words of as many samples into their answers as a file holds, then give the
-        thumbnails that it still has room for."""
+        """Add texts to as many answers as a file holds, and return the thumbnails for which there
+        is still room."""
         first = list(dict.fromkeys([*wanted, *self._by_interest()]))
         room, chosen = MOST_ANSWERS, list[int]()
         counts = Counter(sample for _, sample in self.answers)
@@ -232,8 +232,8 @@ class RunPage:
         return self._thumbnails({n: sent[n] for n in first if n in self._worded}, length)
 
     def _by_interest(self) -> list[int]:
-        """The samples task by task in turn: where contestants disagree most first, then what most
-        of them miss."""
+        """Return the samples of all tasks in turn: those on which contestants disagree most first,
+        then those that most of them miss."""
         values = defaultdict[int, list[float]](list)
         for (_, sample), draws in self.answers.items():
             values[sample].append(draws[0].value)
@@ -250,12 +250,13 @@ class RunPage:
         return [number for number in turns if number is not None]
 
     def _thumbnails(self, sent: Mapping[int, Sequence[str]], length: int) -> dict[str, str]:
-        """Pictures of flipped and missed samples, then of others, while there is room; sources get
-        their marks. `sent` are those in each sample's conversations."""
+        """Return thumbnails of flipped and missed samples, then of others, while there is room, and
+        add the marks to the samples' own pictures. `sent` are the pictures in each sample's
+        conversations."""
         made, making = dict[str, str](), dict[str, Future[str]]()
         begun, rest = deque[tuple[list[PagePicture], list[str]]](), iter(sent)
         most = min(MOST_PICTURE_CHARACTERS, length + MOST_THUMBNAIL_CHARACTERS)
-        # Pillow works outside the interpreter's lock
+        # Pillow releases the interpreter's lock
         with ThreadPoolExecutor(os.cpu_count(), "looktwice-thumbnails") as pool:
 
             def begin(number: int) -> tuple[list[PagePicture], list[str]]:
@@ -271,7 +272,7 @@ class RunPage:
                 if length < most:
                     begun.extend(map(begin, islice(rest, AHEAD - len(begun))))
                     shown, names = begun.popleft()
-                elif made.keys().isdisjoint(sources):  # what is not shown need not be read
+                elif made.keys().isdisjoint(sources):  # hidden pictures need not be read
                     shown = [PagePicture(sha, f"source {n}") for n, sha in enumerate(sources, 1)]
                 else:
                     shown = [picture for picture, _ in self.own_pictures(number)]
@@ -289,8 +290,8 @@ class RunPage:
 
 
 def _key(task: str, row: SampleRow) -> bytes:
-    """What tells a sample from all others, a fifth as large as its task, id and hash: there may be
-    very many."""
+    """Return a short unique key of a sample, a fifth of the size of its task, id and hash, because
+    there may be very many."""
     return hashlib.blake2b(
         "\0".join((task, row.id, row.sha)).encode(errors="surrogatepass"), digest_size=16
     ).digest()
@@ -313,7 +314,7 @@ def _answer(scored: ScoredRecord) -> PageAnswer:
 
 
 def _made_of(scores: PointScores) -> Mapping[str, str]:
-    """Model, decoding and stages of a contestant, as they were built."""
+    """Return the model, decoding and stages of a contestant, as they were built."""
     spec = scores.point.spec
     nodes = {"model": spec.get("model"), **(spec.get("stages") or {})}
     facts = {"reader": scores.reader, "draws": str(scores.point.draws)}
@@ -321,7 +322,7 @@ def _made_of(scores: PointScores) -> Mapping[str, str]:
 
 
 def _in_short(value: Any) -> str:
-    """A node of a configuration on a line, without what is not set."""
+    """Return a node of a configuration on one line, without unset values."""
     if not isinstance(value, Mapping):
         return "" if value is None else str(value)
     settings = [
@@ -342,7 +343,8 @@ def _task_facts(scores: PointScores) -> Mapping[str, str]:
 
 
 def _provenance(run: RunScores) -> Mapping[str, str]:
-    """What the run was made with: versions, the share of the data, plugins, its configuration."""
+    """Return the provenance of a run: versions, the part of the data, plugins, its
+    configuration."""
     facts = dict(run.folder.facts)
     versions, config = facts.get("versions") or {}, facts.get("config")
     return _told(
@@ -360,5 +362,5 @@ def _provenance(run: RunScores) -> Mapping[str, str]:
 
 
 def _told(facts: Mapping[str, str | None]) -> Mapping[str, str]:
-    """The facts that say something."""
+    """Return the facts that are not empty."""
     return {name: text for name, text in facts.items() if text}

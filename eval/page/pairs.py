@@ -1,5 +1,5 @@
-"""What a page says in numbers: the accuracy of every contestant, paired differences of any two, and
-a sentence."""
+"""The numbers of a page: the accuracy of every contestant, paired differences of any two, and a
+summary."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from looktwice.eval.statistics.paired import ALPHA, Values, correct
 from looktwice.pipelines.counted import counted
 
 MOST_COMPARED, MOST_INTERVALS = 400_000, 400
-"""Any two contestants are compared while pairs times samples, and the tasks that pairs share, stay
-below these; else each with its baseline alone, and the page counts the others' flips without an
-interval. A bootstrap takes some milliseconds."""
+"""Limits below which any two contestants are compared: pairs times samples, and the number of tasks
+that pairs share. Beyond them each contestant is compared only with its baseline, and the page
+counts the flips of other pairs without an interval. A bootstrap takes some milliseconds."""
 
 ALL = -1
-"""The number of the task that stands for all of them."""
+"""The task number that stands for all tasks."""
 
 
 @dataclass(frozen=True)
 class ContestantScore:
-    """A contestant on a task (ALL: on all of its own): its accuracy, and the mean of what an answer
-    takes.
+    """A contestant on a task (ALL: on all of its own): its accuracy, and the mean resources of an
+    answer.
 
-    Accuracy over all tasks is that of all their samples, as is the difference of two contestants;
-    None where nothing was scored.
+    Accuracy over all tasks is that of all their samples, and so is the difference of two
+    contestants; None if nothing was scored.
     """
 
     contestant: int
@@ -48,10 +48,10 @@ class ContestantPair:
     """Two contestants on the samples of a task (ALL: of every task) that both were asked and
     neither failed.
 
-    `out` samples are in one of the two alone. `p_holm` and `p_bh` are corrected over what a reader
-    can choose: of a contestant and its baseline over the pairs of that baseline on single tasks, or
-    over those on ALL; of any other two over all pairs of the page. `is_significant` says whether
-    `p_holm` is below the level of these.
+    `out` counts samples that only one of the two has. `p_holm` and `p_bh` are corrected over what a
+    reader can choose: for a contestant and its baseline over the pairs of that baseline on single
+    tasks, or over those on ALL; for any other two over all pairs of the page. `is_significant` is
+    True if `p_holm` is below the level of these.
     """
 
     contestant: int
@@ -77,7 +77,7 @@ class PageNumbers:
 
     @cached_property
     def baselines(self) -> list[int]:
-        """Of each contestant the number of its run's baseline, else of the page's."""
+        """For each contestant, the number of its run's baseline, or else of the page's."""
         of_runs = {who.run: n for n, who in enumerate(self.data.contestants) if who.baseline}
         return [of_runs.get(who.run, self.baseline) for who in self.data.contestants]
 
@@ -103,8 +103,8 @@ class PageNumbers:
         return self.data.samples[sample].task
 
     def _values(self, *without: str) -> Values[int, int]:
-        """What each contestant is worth on each sample with a key, the mean of its draws `without`
-        these verdicts."""
+        """Return the value of each contestant on each sample with a correct answer: the mean of its
+        draws, without those with these verdicts."""
         arms: dict[int, dict[int, float]] = {n: {} for n in range(len(self.data.contestants))}
         asked = sorted(self.data.answers, key=lambda place: (self._task_of(place[1]), place[1]))
         for who, sample in asked:
@@ -119,8 +119,8 @@ class PageNumbers:
 
     @cached_property
     def pairs(self) -> list[ContestantPair]:
-        """Any two contestants on each task that both have, and on ALL; with many contestants the
-        baselines' alone."""
+        """Any two contestants on each task that both have, and on ALL; with many contestants, only
+        pairs with a baseline."""
         base, everybody = self.baselines, range(len(self.data.contestants))
         whole, pairs = self._values("failed"), list[ContestantPair]()
         by_task = self._by_task(whole)
@@ -144,12 +144,13 @@ class PageNumbers:
         return self._corrected(pairs)
 
     def _corrected(self, pairs: Sequence[ContestantPair]) -> list[ContestantPair]:
-        """The pairs, corrected: those with a baseline as in every table, others over all pairs."""
+        """Return the pairs with corrected p-values: those with a baseline as in every table, others
+        over all pairs."""
 
         def is_with_baseline(pair: ContestantPair) -> bool:
             return pair.rival == self.baselines[pair.contestant]
 
-        is_one = len(self.data.tasks) == 1  # which is all tasks, too: no second comparison
+        is_one = len(self.data.tasks) == 1  # then all tasks are no second comparison
         any_two = correct(
             pairs, lambda pair: pair.paired.p, lambda pair: is_one and pair.task == ALL
         )
@@ -168,8 +169,9 @@ class PageNumbers:
 
     @property
     def _families(self) -> int:
-        """In how many families comparisons with baselines are corrected: for each baseline single
-        tasks, and all tasks together where another contestant was asked on the same ones."""
+        """The number of families in which comparisons with baselines are corrected: for each
+        baseline one of single tasks, and one of all tasks together if another contestant was asked
+        on the same ones."""
         tasks = defaultdict[int, set[int]](set)
         for who, sample in self.data.answers:
             tasks[who].add(self._task_of(sample))
@@ -181,7 +183,8 @@ class PageNumbers:
 
     @cached_property
     def comparisons(self) -> int:
-        """How many pairs of contestants on single tasks, and on all tasks, a reader can choose."""
+        """The number of pairs of contestants on single tasks, and on all tasks, that a reader can
+        choose."""
         asked = {(who, self._task_of(sample)) for who, sample in self.data.answers}
         counts = Counter(task for _, task in asked)
         asked_on_all = len({who for who, _ in asked}) if len(self.data.tasks) > 1 else 0
@@ -189,11 +192,11 @@ class PageNumbers:
 
     @cached_property
     def summary(self) -> list[str]:
-        """Return sentences: who did best, by how much, how significantly and on what."""
+        """Sentences that say who did best, by how much, how significantly and on what."""
         scored = [arm for arm in self.arms if arm.accuracy is not None]
         names = [who.label for who in self.data.contestants]
         if not scored:
-            return ["Nothing was scored: there is no sample with a key and an answer."]
+            return ["Nothing was scored: no sample with a correct answer was answered."]
         lines = [self._who_is_best(scored, names)]
         pairs = [pair for pair in self.pairs if (pair.rival, pair.task) == (self.baseline, ALL)]
         if pairs:
@@ -227,12 +230,12 @@ class PageNumbers:
             return sentence
         best, most = max(whole.items(), key=lambda pair: pair[1])
         who = f" of the {len(whole)} contestants with every task" * (len(whole) < len(names))
-        where = f" of all samples of {tasks}" * (len(self.data.tasks) > 1)
+        where = f" over all samples of {tasks}" * (len(self.data.tasks) > 1)
         return f"{sentence} {best} has the highest accuracy{who}, {100 * most:.1f} %{where}."
 
 
 def _spent(answers: Sequence[PageAnswer]) -> dict[str, float]:
-    """The mean of what an answer takes, as far as anybody counted it."""
+    """Return the mean resources of an answer, as far as they were counted."""
     sums = {}
     for name in SPENT:
         counts = [count for answer in answers if (count := getattr(answer, name)) is not None]
@@ -242,13 +245,13 @@ def _spent(answers: Sequence[PageAnswer]) -> dict[str, float]:
 
 
 def _sentence(pair: ContestantPair, names: Sequence[str]) -> str:
-    """Describe one paired difference: "a against b: +3.1 points [+1.0, +5.2] on 200 samples, exact
-    p = 0.01"."""
+    """Describe one paired difference: "a against b: +3.1 points [+1.0, +5.2] on 200 samples that
+    both answered ..."."""
     paired = pair.paired
     p = "< 0.0001" if paired.p < 0.0001 else f"= {paired.p:.4f}"
     return (
         f"{names[pair.contestant]} against {names[pair.rival]}: {signed(paired.value)} points"
         f" [{signed(paired.low)}, {signed(paired.high)}] on {counted(paired.n, 'sample')}"
-        f" that both answered; it wins {paired.better} and loses {paired.worse} ({paired.test}, p"
-        f" {p})."
+        f" that both answered; better on {paired.better}, worse on {paired.worse} ({paired.test},"
+        f" p {p})."
     )

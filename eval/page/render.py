@@ -1,5 +1,5 @@
-"""Writes a page as one HTML file that runs from disk: its data as JSON, its scripts named by hash,
-nothing fetched."""
+"""Writes a page as one HTML file that runs from disk: its data as JSON, its scripts identified by
+hash, without fetching anything."""
 
 from __future__ import annotations
 
@@ -29,19 +29,18 @@ LICENSES = ("vendored/d3.LICENSE", "vendored/plot.LICENSE")
 
 
 def render_page(data: PageData, **context: Any) -> str:
-    """The page as HTML; the arguments are those of `page_pieces`."""
+    """Return the page as HTML; the arguments are those of `page_pieces`."""
     return "".join(page_pieces(data, **context))
 
 
 def page_pieces(data: PageData, *, served: bool = False, **context: Any) -> Iterator[str]:
-    """The page as HTML, piece by piece: it may be large. `context` are further names of the
-    template.
+    """Yield the page as HTML in pieces, because it may be large. `context` holds further variables
+    of the template.
 
-    `served` says that a server has the pictures.
-
-    Words of models and questions stay words: they are JSON, in which "<" is escaped, and are shown
-    as text. The page's Content-Security-Policy names its scripts by sha256 and allows no connection
-    but, where it is served, to its server.
+    `served` is True if a server provides the pictures. Texts of models and questions cannot become
+    markup: they are JSON, in which "<" is escaped, and are shown as text. The page's
+    Content-Security-Policy names its scripts by sha256 and allows no connection except, if it is
+    served, to its server.
     """
     scripts = [page_file(name) for name in (*VENDORED, *OWN)]
     numbers = PageNumbers(data)
@@ -71,10 +70,10 @@ def page_pieces(data: PageData, *, served: bool = False, **context: Any) -> Iter
 
 
 def encode(data: PageData, numbers: PageNumbers, served: bool = False) -> dict[str, Any]:
-    """The data as the page's scripts read it: numbers for names, and every text once.
+    """Return the data as the page's scripts read it: numbers for names, and every text once.
 
-    What there may be very much of is made when it is asked for, in the order in which it stands
-    here; of a draw, which there may be a hundred thousand of, the entries have no names.
+    Large parts are generated on demand, in the order of the keys here; the entries of a draw have
+    no names, because there may be a hundred thousand draws.
     """
     texts = Texts()
     worded = (place for place in data.answers if data.detailed is None or place[1] in data.detailed)
@@ -106,7 +105,7 @@ def encode(data: PageData, numbers: PageNumbers, served: bool = False) -> dict[s
 
 
 def _in_evidence(data: PageData) -> Iterator[str]:
-    """The pictures of the first screen, which is drawn before the page reads all pictures."""
+    """Yield the pictures of the first screen, which is drawn before the page reads all pictures."""
     if evidence := data.evidence:
         for place in product((evidence.contestant, evidence.rival), evidence.samples):
             parts = chain.from_iterable(turn.parts for turn in data.answers[place][0].turns)
@@ -116,23 +115,22 @@ def _in_evidence(data: PageData) -> Iterator[str]:
 def encode_words(
     draws: Mapping[int, Sequence[PageAnswer]], pictures: Sequence[PagePicture]
 ) -> dict[str, Any]:
-    """The words of all answers to one sample by contestant, and its own pictures, as a served page
-    fetches them."""
+    """Return the texts of all answers to one sample by contestant, and its own pictures, as a
+    served page fetches them."""
     texts = Texts()
     words = [[who, _words(answers, texts)] for who, answers in draws.items()]
     return {"words": words, "pictures": plain(pictures), "texts": [*texts.masked]}
 
 
 def _words(draws: Sequence[PageAnswer], texts: Texts) -> list[dict[str, Any]]:
-    """Of each draw the reply, what it took, the server, and the turns where they hold more than the
-    reply."""
+    """Return for each draw the reply, its resources, the server, and the turns."""
     names = (*SPENT, "reply", "served_by", "turns")
     return [{name: plain(getattr(draw, name), texts, name) for name in names} for draw in draws]
 
 
 @dataclass
 class Texts:
-    """Texts by number, each once; keys are masked."""
+    """Texts by number, each once; API keys are masked."""
 
     numbers: dict[str, int] = field(default_factory=dict)
 
@@ -147,8 +145,8 @@ class Texts:
 
 
 def plain(value: Any, texts: Texts | None = None, name: str = "") -> Any:
-    """A value of a page as JSON can write it: dataclasses by their fields, words (the fields of
-    WORDS) by their number in `texts`, numbers with five digits."""
+    """Return a value of a page in a form that JSON can hold: dataclasses as their fields, texts
+    (the fields in WORDS) as their number in `texts`, numbers with five digits."""
     if isinstance(value, str):
         return texts(value) if texts and name in WORDS else value
     if isinstance(value, float):
@@ -165,15 +163,15 @@ def plain(value: Any, texts: Texts | None = None, name: str = "") -> Any:
 
 
 def escape_json(value: Any) -> str:
-    """JSON that may stand in a script element: ASCII, without a character that means something in
-    HTML."""
+    """Return JSON that is safe inside a script element: ASCII, without characters that have a
+    meaning in HTML."""
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def _in_pieces(value: Mapping[str, Any]) -> Iterator[str]:
-    """The JSON of a mapping as `escape_json` writes it, by and by: of a generator a thousand
-    entries at a time."""
+    """Yield the JSON of a mapping as `escape_json` writes it, in pieces; generators are read a
+    thousand entries at a time."""
     for number, (name, inner) in enumerate(value.items()):
         yield f"{',' if number else '{'}{escape_json(name)}:"
         if not isinstance(inner, Iterator):
@@ -189,13 +187,13 @@ def _in_pieces(value: Mapping[str, Any]) -> Iterator[str]:
 
 @cache
 def page_file(name: str, package: str = "looktwice.eval") -> str:
-    """One of a page's own files, in the folder `templates` of a package."""
+    """Return one of a page's own files, from the folder `templates` of a package."""
     return files(package).joinpath("templates", name).read_text(encoding="utf-8")
 
 
 def page_policy(scripts: Sequence[str], *, served: bool) -> str:
-    """The Content-Security-Policy of a page: its scripts by sha256, and no connection but, where it
-    is served, to its server."""
+    """Return the Content-Security-Policy of a page: its scripts by sha256, and no connection
+    except, if it is served, to its server."""
     hashes = " ".join(
         f"'sha256-{b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
         for script in scripts

@@ -1,5 +1,5 @@
-"""Serves the page of runs on loopback, with the words and pictures of every sample when somebody
-looks at it."""
+"""Serves the page of runs on loopback; the texts and pictures of a sample are loaded when it is
+opened."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from looktwice.pipelines.picture import Picture, PictureError
 
 LOOPBACK = ("127.0.0.1", "localhost")
 IMAGES = ("image/png", "image/jpeg", "image/webp", "image/gif", "image/bmp")
-"""What a browser may be given as a picture: nothing that can hold a script."""
+"""The media types that a browser may be given as a picture; none of them can contain a script."""
 
 HEADERS = {
     "Cache-Control": "no-store",
@@ -35,36 +35,38 @@ HEADERS = {
 }
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-MOST_BYTES = 32 << 20  # of what a page sends
+MOST_BYTES = 32 << 20  # the most that a page may send
 Shows = Callable[[web.Request], web.Response]
 StagePage = Callable[[Path, str, str], str]
-"""(run folder, task id, sample id) -> a page with the views after every stage."""
+"""A function (run folder, task id, sample id) -> a page with the views after every stage."""
 
 
 async def in_thread(show: Shows, request: web.Request) -> web.Response:
-    """What is shown, made beside the loop."""
+    """Return a response that is made in a thread, outside the event loop."""
     return await asyncio.to_thread(show, request)
 
 
 @dataclass
 class LocalPage(ABC):
-    """A page of this machine under an address that holds a token; without it nothing is told, nor
-    to a page from elsewhere. A subclass says what is shown at which path."""
+    """A page on this machine at an address with a secret token. Requests without the token, or from
+    another site's page, get nothing. A subclass defines the response for each path."""
 
     token: str = field(default_factory=partial(secrets.token_urlsafe, 16), kw_only=True)
 
     @property
     @abstractmethod
     def shown(self) -> Mapping[str, Shows]:
-        """What a request gets, by its path behind the token; it works beside the loop."""
+        """The functions that answer requests, by path after the token; they run outside the event
+        loop."""
 
     def add_routes(self, app: web.Application, below: str = "") -> None:
-        """Let an application, which guards them, answer these addresses too."""
+        """Add these addresses to an application, which must guard them."""
         for path, show in self.shown.items():
             app.router.add_get(f"/{{token}}/{below}{path}", partial(in_thread, show))
 
     def application(self, guest: LocalPage | None = None) -> web.Application:
-        """The page and what it fetches, and a guest below `studio/`, guarded as the page is."""
+        """Return an application for the page and what it fetches, with a guest below `studio/`
+        under the same guard."""
         app = web.Application(middlewares=[self.guard], client_max_size=MOST_BYTES)
         self.add_routes(app)
         if guest is not None:
@@ -73,14 +75,13 @@ class LocalPage(ABC):
 
     @web.middleware
     async def guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Every request must name this machine as its host and hold the token, and a page that
-        sends one must be this one."""
+        """Reject requests that name another host, lack the token, or come from another page."""
         given = request.match_info.get("token", "").encode()
         is_known = secrets.compare_digest(given, self.token.encode())
         origin = request.headers.get("Origin", own := f"http://{request.host}")
         if not is_known or host_of(request) not in LOOPBACK or origin != own:
             raise web.HTTPNotFound(
-                text="there is nothing here; take the whole address that `looktwice` told"
+                text="there is nothing here; use the complete address that `looktwice` printed"
             )
         try:
             answer = await handler(request)
@@ -110,11 +111,11 @@ class PageServer(LocalPage):
         }
 
     def show_page(self, request: web.Request) -> web.Response:
-        """The page itself."""
+        """Return the page itself."""
         return web.Response(text=self.html, content_type="text/html")
 
     def show_sample(self, request: web.Request) -> web.Response:
-        """All that was said and shown on a sample."""
+        """Return the texts and pictures of a sample."""
         number = self._number(request)
         pictures = [picture for picture, _ in self.page.own_pictures(number)]
         answers = dict[int, list[PageAnswer]]()
@@ -126,20 +127,21 @@ class PageServer(LocalPage):
         return web.json_response(encode_words(answers, pictures))
 
     def search(self, request: web.Request) -> web.Response:
-        """The samples with a reply, an answer or a reason that holds the text, in any case."""
+        """Return the samples with a reply, an answer or a reason that contains the text, ignoring
+        case."""
         text = request.query.get("q", "").lower()
         return web.json_response([n for n, words in self._said.items() if text in words])
 
     def show_picture(self, request: web.Request) -> web.Response:
-        """A picture that was sent, or one of a sample's own."""
+        """Return a picture that was sent, or one of a sample's own."""
         name = request.match_info["name"]
         payload = self._find_picture(name).payload
         if payload.media_type not in IMAGES:
-            raise PictureError(f"{name[:12]} is no picture for a browser")
+            raise PictureError(f"{name[:12]} is not a picture that a browser can show")
         return web.Response(body=payload.data, content_type=payload.media_type)
 
     def show_stages(self, request: web.Request) -> web.Response:
-        """The page of a sample with the views after every stage."""
+        """Return the page of a sample with the views after every stage."""
         number = self._number(request)
         row, run = self.page.rows[number], self.page.runs[self.page.run_of[number]]
         text = self.stages(run.folder.path, row.task, row.id)
@@ -168,7 +170,7 @@ class PageServer(LocalPage):
 
     @cached_property
     def _said(self) -> dict[int, str]:
-        """By sample: its answers, reasons and replies in lower case."""
+        """The answers, reasons and replies of each sample, in lower case."""
         texts = defaultdict[int, list[str]](list)
         for (_, number), draws in self.page.answers.items():
             for draw in draws:

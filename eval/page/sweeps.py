@@ -25,8 +25,8 @@ MAX_GRIDS = 12
 
 
 def curves(runs: Sequence[RunScores], rows: Rows) -> list[PageLines]:
-    """A chart for every setting that was swept over two numbers or more, for each task that it
-    affects."""
+    """Return a chart for every setting that was swept over at least two numbers, for each task that
+    it affects."""
     accuracy = _accuracy_rows(rows)
     chance = {
         row.task: row.value for row in rows if row.contestant == "chance (level)" and not row.slice
@@ -43,7 +43,7 @@ def curves(runs: Sequence[RunScores], rows: Rows) -> list[PageLines]:
 
 
 def _accuracy_rows(rows: Rows) -> dict[tuple[str, str], Row]:
-    """The accuracy of each arm, by run and point."""
+    """Return the accuracy of each arm, by run and point."""
     whole = (row for row in rows if row.metric == "accuracy" and not row.slice)
     return {(row.run, row.point): row for row in whole if row.point}
 
@@ -73,18 +73,18 @@ def _curves_along(
 
 
 def _concerns(place: str, point: PointRow) -> bool:
-    """Whether the place is one of this point's, and not the same setting of another task or
-    stage."""
+    """Return whether the place belongs to this point, rather than to the same setting of another
+    task or stage."""
     if place.startswith("tasks."):
         return place in task_changes(point) or place.split(".")[1] == point.task
     return place.startswith(("task.", "stages.")) or place in contestant_changes(point)
 
 
 def grids(runs: Sequence[RunScores], rows: Rows) -> list[PageGrid]:
-    """A map for every two settings that were swept together, for each contestant and task that has
-    both.
+    """Return a map for every two settings that were swept together, for each contestant and task
+    that has both.
 
-    A cell is the mean accuracy over the other settings, n the samples behind it, counted once for
+    A cell is the mean accuracy over the other settings; n counts the samples behind it once for
     each arm.
     """
     accuracy = _accuracy_rows(rows)
@@ -116,7 +116,7 @@ def _grids_of(
         means = list[tuple[Level, Level, float, int]]()
         for levels, rows in cells.items():
             means.append((*levels, fmean(r.value or 0.0 for r in rows), sum(r.n for r in rows)))
-        base = means[0][:2] if first.baseline else None  # with the first level of everything
+        base = means[0][:2] if first.baseline else None  # the first level of every setting
         over = [_short(place, task) for place in places if place not in (x, y)]
         yield PageGrid(_short(x, task), _short(y, task), task, contestant, means, over, base)
 

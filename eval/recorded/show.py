@@ -55,7 +55,7 @@ def show_sample(shown: ShownRun, sample: str, out: Path | None = None) -> Iterat
         if missing := [label for label, point in points.items() if point.recorded_as not in asked]:
             yield f"not asked yet: {', '.join(missing)}"
         while faults:
-            yield f"shown with the stored pictures, for {faults.pop(0)}"
+            yield f"showing stored pictures, because {faults.pop(0)}"
         yield f"page: {path}"
         yield f"studio: {studio_command(run, sample)}"
 

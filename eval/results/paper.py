@@ -198,8 +198,9 @@ def latex_table(table: Table) -> str:
         blocks["arms"].setdefault(name, {})[task] = shown + star
         if row.people is not None:
             blocks["people"].setdefault("people, as published", {})[task] = percent(row.people)
-        if gap := to_people(row).replace(MINUS, "-"):
-            blocks["people"].setdefault(f"{name}, less people", {})[task] = f"${gap}$"
+        if gap := to_people(row):
+            gap = gap.replace(MINUS, "-")  # LaTeX sets a minus sign in math
+            blocks["people"].setdefault(f"{name}, vs people", {})[task] = f"${gap}$"
     counts = (dict.fromkeys((min(sizes[task]), max(sizes[task]))) for task in tasks)
     lines = [["", *map(escape, tasks)], ["$n$", *("--".join(map(str, n)) for n in counts)]]
     body = [*map(_latex_line, lines)]

@@ -1,7 +1,8 @@
-"""Runs studies: checks before a run, runs every sample through every arm, inspects, merges and
-replays runs.
+"""Runs studies: checks them first, runs every sample through every arm, and inspects, merges and
+replays finished runs.
 
-Not here: configurations (`pipelines.config`), scores (`scoring`)."""
+Not here: configurations (`pipelines.config`), scores (`scoring`).
+"""
 
 import lazy_loader
 

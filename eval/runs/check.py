@@ -1,5 +1,5 @@
-"""`looktwice check`: runs one sample of each task through the stages of every arm, and says what a
-run would ask."""
+"""`looktwice check`: runs one sample of each task through the stages of every arm, and estimates
+what a run would request."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from looktwice.pipelines.config.classes import ConfigError
 from looktwice.pipelines.config.keys import keys_in
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.config.spec import Arm, find_settings, say_no_answer, spec
-from looktwice.pipelines.counted import counted, shorten
+from looktwice.pipelines.counted import counted, format_number, shorten
 from looktwice.pipelines.disk import write_file
 from looktwice.pipelines.model import ModelError, close_model, name_of
 from looktwice.pipelines.models.image_tokens import image_rule
@@ -45,9 +45,9 @@ from looktwice.pipelines.pipeline import RecordingModel, StageFailed, step
 from looktwice.pipelines.sample import Item, say_key_fault
 from looktwice.prompting.agent.agent import Agent
 
-SAMPLES_AT_ONCE = 16  # whose images are in memory while all are opened
-TRIED = 8  # samples of a task that are tried where arms send the same for the first
-SECONDS = 5.0  # after which no further sample is tried
+SAMPLES_AT_ONCE = 16  # samples whose images are in memory at a time
+TRIED = 8  # samples of a task to try, if arms send the same request for the first one
+SECONDS = 5.0  # no further sample is tried after this time
 
 
 def check(
@@ -57,22 +57,24 @@ def check(
     whole: bool = False,
     ask: bool = False,
 ) -> Iterator[str]:
-    """Say in a few lines what is wrong, what one sample looks like behind the stages, and what a
-    run of `limit` samples of each task would ask; warn of likely mistakes.
+    """Yield a short report on a plan: its faults, what its stages do to one sample, and the
+    requests that a run of `limit` samples of each task would send, with warnings of likely
+    mistakes.
 
-    `whole` describes every arm and what each contestant asks, opens all images of all samples, and
-    looks at their ids and keys. With `out`, a page for each task with the views after each stage is
-    written there; `ask` sends each model its first request. Raises ConfigError where a pipeline can
-    give no answer, or fails before it asks anything, where a model cannot be asked or a sample
-    would fail, TaskError for a task that cannot be read, and RunError where a setting holds a key.
+    `whole` describes every arm and the requests of each contestant, opens all images of all
+    samples, and checks their ids and correct answers. `out` is a folder for one page per task,
+    which shows the views after each stage. `ask` sends each model its first request. Raises
+    ConfigError for a pipeline that cannot give an answer or that fails before it calls its model,
+    for a model that cannot be asked, and for a sample that would fail; TaskError for a task that
+    cannot be read; and RunError for a setting that contains an API key.
     """
     tried = TriedPlan(plan, limit)
     faults = dict.fromkeys([*tried.model_faults(), *tried.stage_faults(), *key_faults(plan, limit)])
     asked = [*tried.ask_once(faults)] if ask and not faults else []
     faults |= dict.fromkeys(tried.sample_faults())
-    verdict = f"{counted(len(faults), 'fault')}, named at the end" if faults else "no faults"
+    verdict = f"{counted(len(faults), 'fault')}, listed at the end" if faults else "no faults"
     if plan.readings:
-        verdict += f"; {len(plan.readings)} more read their replies with another reader"
+        verdict += f"; {len(plan.readings)} more read the same replies with another reader"
     yield f"{counted(len(plan.points), 'arm')} (contestant x task x setting), {verdict}"
     yield from tried.left_out()
     yield from tried.describe() if whole else tried.describe_one()
@@ -89,16 +91,19 @@ def check(
     yield from asked
     yield from tried.confused_labels()
     lacking = [model.missing() for model in plan.models if hasattr(model, "missing")]
-    yield from (f"a run cannot ask yet: {words}" for words in dict.fromkeys(lacking) if words)
+    yield from (f"a run cannot start yet: {words}" for words in dict.fromkeys(lacking) if words)
     if not whole:
-        yield "--all: every arm and word, what each contestant asks; opens every image"
+        yield "--all describes every arm and its requests, and opens every image"
     if faults:
         raise ConfigError([*faults])
 
 
 class TriedPlan:
-    """Every arm of a plan with the first sample of its task behind its stages, and the `names` of
-    the arms in tables; a run would ask `limit` samples of each task."""
+    """Every arm of a plan, dry-run on the first sample of its task.
+
+    `limit` is the number of samples of each task that a run would ask, and `names` are the arms'
+    labels in tables.
+    """
 
     def __init__(self, plan: Plan, limit: int | None) -> None:
         self.plan, self.limit = plan, limit
@@ -114,7 +119,8 @@ class TriedPlan:
         self.found = {key: find_sample_faults(task, limit) for key, task in self.tasks.items()}
 
     def model_faults(self) -> Iterator[str]:
-        """What a run would be refused for, except a key that is missing: it can be set later."""
+        """Yield the faults for which a run would be refused, except a missing API key, which can
+        still be set."""
         for model in self.plan.models:
             try:
                 if getattr(model, "remote", False):
@@ -125,8 +131,8 @@ class TriedPlan:
                 yield f"model {name_of(model)!r}: {exc}"
 
     def stage_faults(self) -> Iterator[str]:
-        """First samples with a wrong key, pipelines of which no answer can come, and stages that
-        fail before the made-up reply can be to blame."""
+        """Yield first samples with an invalid correct answer, pipelines that can give no answer,
+        and stages that fail before any scripted reply could be the cause."""
         for trial in self.trials:
             shown = trial.item.sample
             if wrong := say_key_fault(trial.item.answer, len(shown.choices)):
@@ -140,8 +146,8 @@ class TriedPlan:
                 yield f"{place}: {say_no_answer(trial.arm.stages)}"
 
     def ask_once(self, faults: dict[str, None]) -> Iterator[str]:
-        """Send each model the first request of a run; what came, in words. One that cannot be asked
-        is added to the faults."""
+        """Send each model the first request of a run, and describe its reply. A model that cannot
+        be asked is added to `faults`."""
         asked = set[str]()
         for trial in self.trials:
             for call, request in zip(trial.calls, trial.requests, strict=False):
@@ -150,7 +156,8 @@ class TriedPlan:
                 if lacks or model.identity in asked:
                     continue
                 asked.add(model.identity)
-                name, chat = name_of(model), getattr(model, "chat", model)  # no batch: it may wait
+                # directly rather than in a batch, which may take hours
+                name, chat = name_of(model), getattr(model, "chat", model)
                 try:
                     reply = chat(call.messages, call.draw, call.options)
                 except ModelError as exc:
@@ -160,7 +167,7 @@ class TriedPlan:
                 finally:
                     close_model(chat)
                 used, prices = reply.usage, getattr(chat, "prices", None)
-                cost = f", cost {price_of(used, prices):.2g}" if prices else ""
+                cost = f", cost {format_number(price_of(used, prices), 2)}" if prices else ""
                 yield (
                     f"asked {name} once: {shorten(reply.text, 60)!r} after {reply.seconds:.1f}"
                     f" s, {used.tokens_in:,} tokens in, {used.tokens_out:,} out{cost}"
@@ -169,12 +176,12 @@ class TriedPlan:
                 times = used.tokens_in / expected if expected else 1.0
                 if used.tokens_in and not 0.9 < times < 1.1:
                     yield (
-                        f"  {expected:,} tokens in were counted for it: expect about {times:,.1f}"
-                        " times the tokens in above, and their cost"
+                        f"  estimated for it: {expected:,} tokens in; expect about {times:,.1f}"
+                        " times the input tokens and cost given above"
                     )
 
     def describe(self) -> Iterator[str]:
-        """What the stages of every arm did to its sample, and warnings."""
+        """Describe what the stages of every arm did to its sample, with warnings."""
         for trial in self.trials:
             label, task = self.names[trial.arm.id]
             yield f"{label} on {task}, sample {trial.item.sample.id}"
@@ -182,11 +189,10 @@ class TriedPlan:
             yield from (f"  warning: {warning}" for warning in dict.fromkeys(_warnings(trial)))
 
     def describe_one(self) -> Iterator[str]:
-        """What the first arm sends of its sample; of all arms the failures and warnings, each
-        once."""
+        """Describe what the first arm sends, then failures and warnings of all arms, each once."""
         first = self.trials[0]
         sample = first.item.sample.id
-        yield f"the first, {first.arm.contestant} on {first.arm.task_name}, of sample {sample}:"
+        yield f"first arm: {first.arm.contestant} on {first.arm.task_name}, sample {sample}:"
         yield from outcome(self._shown(first))
         arms = defaultdict[str, list[str]](list)
         for trial in self.trials:
@@ -205,8 +211,8 @@ class TriedPlan:
         return Shown(label, trial.state, trial.error, stages=arm.stages, system=system)
 
     def write_pages(self, out: Path) -> Iterator[str]:
-        """A page for each task, named after its sample, and after the task where another has a
-        sample of this name."""
+        """Write a page for each task, named after its sample, and after the task too where two
+        samples share a name."""
         out.mkdir(parents=True, exist_ok=True)
         pages = defaultdict[str, list[DryRun]](list)
         for trial in self.trials:
@@ -222,13 +228,13 @@ class TriedPlan:
             yield f"views: {path}"
 
     def requests(self, detailed: bool) -> Iterator[str]:
-        """What a run asks, and of that each contestant; `detailed` in a line for each, and how that
-        was counted."""
+        """Describe the requests of a run and of each contestant; `detailed` adds a line per
+        contestant and the basis of the estimate."""
         sizes = {task_id: count_items(task) for task_id, task in self.tasks.items()}
         samples = {task_id: min(size, self.limit or size) for task_id, size in sizes.items()}
         whole = count_requests(self.trials, samples)
         if not whole.requests:
-            yield "a run asks no model"
+            yield "a run calls no model"
             return
         by_name = defaultdict[str, list[DryRun]](list)
         for trial in self.trials:
@@ -237,18 +243,18 @@ class TriedPlan:
         silent = [name for name, amount in amounts.items() if not amount.requests]
         asking = {name: amount for name, amount in amounts.items() if amount.requests}
         if detailed:
-            yield "a run asks at most (what its cache and its folder hold is not asked again):"
+            yield "a run sends at most (cached and recorded replies are not requested again):"
             yield from (f"  {name}: {amount}" for name, amount in asking.items())
             if silent:
                 yield f"  {', '.join(silent)}: no requests"
-            yield f"  in all: {whole}"
-            yield "  counted on the first sample of each task, with (A) as the reply to everything"
+            yield f"  total: {whole}"
+            yield "  estimated from the first sample of each task, with (A) as every reply"
             yield (
-                f"  {CHARACTERS} characters of words are a token; a request that several arms make"
-                " of a sample is one"
+                f"  {CHARACTERS} characters of text count as a token; a request that several arms"
+                " share counts once"
             )
         else:
-            yield f"a run asks at most {whole}"
+            yield f"a run sends at most {whole}"
             counts = [f"{name} {amount.requests:,}" for name, amount in asking.items()]
             silence = f"; {', '.join(silent)} none" if silent else ""
             yield f"  requests: {', '.join(counts)}{silence}"
@@ -256,7 +262,7 @@ class TriedPlan:
             yield f"  {line}"
 
     def _guesses(self, samples: Mapping[str, int]) -> Iterator[str]:
-        """Where the requests and tokens are a guess."""
+        """Yield a line for each count of requests or tokens that is only an estimate."""
         rough, failed, most = set[str](), dict[str, None](), Counter[str]()
         for trial in self.trials:
             arm = trial.arm
@@ -268,47 +274,50 @@ class TriedPlan:
                 most[arm.contestant] += calls * samples[arm.task_id] * arm.draws
         if rough:
             yield (
-                f"pictures of {', '.join(sorted(rough))} are counted by a guess, one token for 28"
-                " x 28 pixels"
+                f"picture tokens of {', '.join(sorted(rough))} are a guess: one per 28 x 28 pixels"
             )
         for name in failed:
-            yield f"{name}: a stage failed, so that its later requests are not counted"
+            yield f"{name}: a stage failed, so its later requests are not counted"
         for name, calls in most.items():
             yield (
-                f"{name}: an agent, counted without looks; with all that its bounds allow up to"
+                f"{name}: an agent, counted without looks (tool calls); its bounds allow up to"
                 f" {calls:,} requests"
             )
 
     def sample_faults(self) -> Iterator[str]:
-        """Samples that would fail, of each task and kind, as far as that is told without decoding
-        a picture."""
+        """Describe the samples that would fail, by task and kind of fault, as far as it can be told
+        without decoding images."""
         names = {arm.task_id: arm.task_name for arm in self.plan.points}
         for task_id, found in self.found.items():
             yield from (f"{names[task_id]}: {sentence}" for sentence in found.sentences())
 
     def left_out(self) -> Iterator[str]:
-        """Rows and files that are asked by no run, and why."""
+        """Describe the rows and files that no run asks, and why."""
         names = {arm.task_id: arm.task_name for arm in self.plan.points}
         for task_id, task in self.tasks.items():
             if sentences := task.facts.left_out:
                 yield f"warning: {names[task_id]}: {'; '.join(sentences)}"
 
     def look_at_marks(self) -> Iterator[str]:
-        """A warning where points look like shares, and one where not every image was looked at."""
+        """Warn of points that look like fractions of the image size, and say if not every image was
+        looked for."""
         for task_id, found in self.found.items():
             task = self.tasks[task_id]
             is_folder = isinstance(task, Folder)
             if is_folder and found.points and all(max(p.x, p.y) <= 1 for p in found.points):
-                yield "warning: marks are in pixels, and no point is beyond 1; are these shares?"
+                yield (
+                    "warning: no coordinate of a point exceeds 1, but marks are in pixels; are"
+                    " these fractions of the image size?"
+                )
             if not found.is_whole and not is_folder:
                 yield (
-                    f"the images of {counted(found.looked, 'sample')} were looked for; --all opens"
-                    " those of every sample"
+                    f"checked the images of {counted(found.looked, 'sample')}; --all opens those"
+                    " of every sample"
                 )
 
     def look_at_samples(self, faults: dict[str, None]) -> Iterator[str]:
-        """Name images that cannot be opened, wrong keys, and ids that come twice; their number is
-        added to the faults."""
+        """Describe images that cannot be opened, invalid correct answers and duplicate ids, and add
+        their number to `faults`."""
         opened, found = 0, 0
         names = {arm.task_id: arm.task_name for arm in self.plan.points}
         for task_id, task in self.tasks.items():
@@ -317,7 +326,7 @@ class TriedPlan:
                 while some := list(islice(items, SAMPLES_AT_ONCE)):
                     for item, (images, wrong) in zip(some, pool.map(open_item, some), strict=True):
                         if item.sample.id in seen:
-                            wrong.append("the id comes twice; ids must be unique")
+                            wrong.append("the id occurs twice; ids must be unique")
                         seen.add(item.sample.id)
                         opened, found = opened + images, found + len(wrong)
                         place = f"{names[task_id]}, sample {item.sample.id}"
@@ -329,10 +338,10 @@ class TriedPlan:
             yield f"{shown} opened, no faults"
 
     def unchanged(self) -> Iterator[str]:
-        """A warning for each slot that changed no request of the samples that were tried, and on
-        how many that is seen.
+        """Warn of each slot that changed no request of the samples tried, and say how many samples
+        that was.
 
-        Arms that sent something of their own for the first sample are tried on no further one.
+        Arms whose first request differs from every other arm's are not tried on further samples.
         """
         firsts = [(trial.arm, _dry_record(trial)) for trial in self.trials]
         records = {arm.id: [first] for arm, first in firsts}
@@ -352,7 +361,7 @@ class TriedPlan:
         for trial, row in zip(self.trials, self.rows, strict=True):
             rival, slots = baseline_of(row, self.rows), list(trial.arm.stages)
             asking = (slots.index(entry.slot) for entry in trial.state.trace if entry.calls)
-            # what follows from replies that are made up: from the first that asks on
+            # from the first stage that calls a model on, everything follows from scripted replies
             made_up = slots[min(asking, default=0) :]
             requests = {record.sample: record.request for record in records[row.id]}
             kept = {record.sample: record.kept for record in records[row.id]}
@@ -360,12 +369,12 @@ class TriedPlan:
             sent_by_arm.append(SentByArm(row, *asked, against, made_up))
         if warnings := say_unchanged(sent_by_arm):
             most = max(map(len, records.values()))
-            yield f"of the first {counted(most, 'sample')} of each task at most, which were tried:"
+            yield f"tried on at most the first {counted(most, 'sample')} of each task:"
             yield from (f"  warning: {line}" for line in warnings)
 
     def confused_labels(self) -> Iterator[str]:
-        """A warning of labels that a marker draws and that are letters of choices which speak of
-        something else; in made questions the letters are the benchmark's own."""
+        """Warn of drawn labels that are also letters of choices about something else. In made
+        questions the letters are the benchmark's own, so these are skipped."""
         confused: dict[str, dict[str, None]] = {}
         for trial in self.trials:
             sample, task = trial.state.sample, trial.arm.task
@@ -377,23 +386,24 @@ class TriedPlan:
                     choice = choices.get(label)
                     if choice is not None and not re.search(rf"\b{label}\b", str(choice)):
                         shown = "a picture" if isinstance(choice, Picture) else repr(choice)
-                        warning = f"{label} is drawn, and choice ({label}) is {shown}"
+                        warning = f"{label} is drawn, but choice ({label}) is {shown}"
                         confused.setdefault(trial.arm.task_name, {})[warning] = None
         if confused:
             examples = "; ".join(next(iter(confused.values())))
             yield (
-                "warning: labels are letters of choices that do not speak of them, on"
-                f" {', '.join(confused)}: {examples}; `label: {{text: ...}}` draws others, `label:"
-                " null` none"
+                "warning: drawn labels are also letters of choices about something else, on"
+                f" {', '.join(confused)}: {examples}; `label: {{text: ...}}` draws other labels,"
+                " `label: null` draws none"
             )
 
 
 def _warnings(trial: DryRun) -> Iterator[str]:
-    """Every stage after the last call that changes views or prompt, which no model sees; what is
-    lost of views; a reader that makes no letter of the made-up reply; and draws that are alike."""
+    """Yield warnings of a trial: stages after the last call that change views or prompt, detail
+    lost from views, a reader that finds no letter in the scripted reply, and draws at temperature
+    0."""
     arm, trace, letters = trial.arm, trial.state.trace, trial.state.sample.letters
     if field := re.search(r"(?<!\{)\{(question|choices|options)\}", trial.state.prompt):
-        yield f"the prompt says {field[0]} as it stands; a template writes {{{{ {field[1]} }}}}"
+        yield f"the prompt contains {field[0]} literally; a template needs {{{{ {field[1]} }}}}"
     if trial.calls and trial.state.answer is None and not trial.error:
         try:
             recorder = RecordingModel(StandIn(arm.model), trial.item.sample.id)
@@ -403,15 +413,15 @@ def _warnings(trial: DryRun) -> Iterator[str]:
         else:
             if letters and read is not None and read.strip() not in letters:
                 yield (
-                    f"of the reply '(A)' the reader makes {read!r}, which is none of"
+                    f"the reader turns the reply '(A)' into {read!r}, which is not one of"
                     f" {', '.join(letters)}: such answers are unreadable"
                 )
     asked = [number for number, entry in enumerate(trace) if entry.calls]
     for before, after in pairwise(trace[asked[-1] :] if asked else ()):
         if (before.views, before.prompt) != (after.views, after.prompt):
             yield (
-                f"stage {after.slot!r} changes the views or the prompt after the last call; no"
-                " model sees it"
+                f"stage {after.slot!r} changes the views or the prompt after the last call, so no"
+                " model sees the change"
             )
     yield from trial.losses()
     yield from trial.unbounded()

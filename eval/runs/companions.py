@@ -1,8 +1,8 @@
-"""What goes along with a run, and what works through its samples: the two doors of the run itself.
+"""Companions and executors: the two interfaces through which other code takes part in a run.
 
-A companion hears of every record, and may choose what is asked; the display, the ledger and the
-races of `choose:` are companions. An executor works through the trials of a run in place of its
-threads, in other processes or on other machines. A subclass writes the methods that it needs.
+A companion receives every record, and may choose which samples are asked; the display, the ledger
+and the races of `choose:` are companions. An executor runs the trials instead of the run's own
+threads, in other processes or on other machines. A subclass overrides the methods that it needs.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from looktwice.pipelines.sample import Item
 
 @dataclass(eq=False)
 class Models:
-    """The models of a run, asked as they are and closed at its end.
+    """The models of a run, called directly and closed at its end.
 
-    A subclass puts cache, limits and retries around those that are asked over a network: `cache` is
-    the folder of the reply store, of which `only_cached` sends nothing that it does not hold.
-    `say` tells the user, and `parts` is what other processes of the run have used.
+    A subclass adds cache, limits and retries to the models that are called over a network. `cache`
+    is the folder of the reply cache; with `only_cached`, requests that it does not hold are not
+    sent. `say` prints a message to the user, and `parts` is the usage of the run's other processes.
     """
 
     progress: Progress
@@ -44,28 +44,28 @@ class Models:
 
     @property
     def cached(self) -> int:
-        """How many replies the store held before the run."""
+        """The number of replies in the cache before the run."""
         return 0
 
     @property
     def waits(self) -> bool:
-        """Whether samples may wait for a reply."""
+        """True if samples may have to wait for a batched reply."""
         return False
 
     def wrap(self, model: Any) -> Any:
-        """The model that the stages ask. Raises RunError."""
+        """Return the model that the stages call. Raises RunError."""
         self.models.append(model)
         return model
 
     def collect(self) -> None:
-        """Wait for the replies that samples wait for. Raises Stopped."""
+        """Wait for the batched replies that samples need. Raises Stopped."""
 
     def spent(self) -> Spent:
-        """What was asked for so far in this run."""
+        """Return the tokens and cost of this run so far."""
         return Spent(0, 0, None)
 
     def remarks(self) -> Iterator[str]:
-        """What has to be said at the end."""
+        """Yield the remarks to print at the end of a run."""
         return iter(())
 
     def close(self) -> None:
@@ -75,8 +75,9 @@ class Models:
 
 
 class Work(NamedTuple):
-    """What a run begins with: its writer, the key and sha of every sample that samples.jsonl holds,
-    what needs no asking, and the sample ids of each task that is as it was (task id -> ids)."""
+    """The state in which a run starts: its writer, the correct answer and sha of every sample in
+    samples.jsonl (`known`), the records that need no asking (`done`), and the sample ids of each
+    unchanged task (`same`, task id -> ids)."""
 
     writer: Any
     known: dict[tuple[str, str], tuple[str | None, str]]
@@ -84,14 +85,14 @@ class Work(NamedTuple):
     same: Mapping[str, Sequence[str]]
 
     def sample(self, row: SampleRow) -> None:
-        """Write a line of samples.jsonl, if it is not there as it is."""
+        """Write a line of samples.jsonl, unless the same one is there already."""
         if self.known.get((row.task, row.id)) != (row.answer, row.sha):
             self.known[row.task, row.id] = row.answer, row.sha
             self.writer.sample(row)
 
 
 class RunContext(Protocol):
-    """What of a run its companions and executor may use."""
+    """The part of a run that its companions and executor may use."""
 
     plan: Plan
     folder: Path
@@ -102,79 +103,81 @@ class RunContext(Protocol):
 
     @property
     def most(self) -> int:
-        """How many records the run may take."""
+        """The largest number of records that the run may write."""
 
     @property
     def scorers(self) -> Mapping[str, RecordScorer]:
-        """What scores the records of each arm, by its id."""
+        """The scorer of each arm's records, by arm id."""
 
     @property
     def chooser(self) -> Companion | None:
-        """The companion that chooses what is asked, if one does."""
+        """The companion that chooses what is asked, or None."""
 
     def note(self, arm: Arm, row: SampleRow, record: Record) -> None:
-        """Count a record that was written, and tell the companions of it."""
+        """Count a new record and notify the companions."""
 
     def skip(self, number: int) -> None:
-        """Count records that were there already, and tell the companions."""
+        """Count records that existed already and notify the companions."""
 
 
 class Companion:
-    """Goes along with a run; every method does nothing unless a subclass writes it.
+    """Takes part in a run; each method does nothing unless a subclass overrides it.
 
-    One that `chooses` writes `select`, and sets `most`, the number of records that it may take.
+    A companion that `chooses` overrides `select`, and sets `most`, the largest number of records
+    that it may ask for.
     """
 
     chooses: ClassVar[bool] = False
     most: int = 0
 
     def begin(self, run: RunContext) -> None:
-        """Before anything is asked or written. Raises RunError for a run that it cannot join."""
+        """Prepare, before anything is asked or written. Raises RunError for a run that it cannot
+        join."""
 
     def start(self, done: Done) -> None:
-        """Once it is known what an earlier command has done."""
+        """Take note of what earlier commands have done."""
 
     def select(
         self, arms: Sequence[Arm], items: Iterator[Item]
     ) -> Iterator[tuple[Item, Sequence[Arm]]]:
-        """The items of a task, one after the other, each with the arms that are asked it."""
+        """Yield the items of a task in order, each with the arms to ask."""
         for item in items:
             yield item, arms
 
     def record(self, arm: Arm, row: SampleRow, record: Record, scored: ScoredRecord) -> None:
-        """A record was written and scored; called from any thread."""
+        """Handle a record that was written and scored; called from any thread."""
 
     def skip(self, number: int) -> None:
-        """So many records were there already."""
+        """Handle a number of records that existed already."""
 
     def facts(self) -> Mapping[str, Any]:
-        """What run.yaml says of it."""
+        """Return what run.yaml holds about this companion."""
         return {}
 
     def end(self, study: Any, summary: RunSummary) -> Iterable[str]:
-        """After the run, before its report: what is told of it. `study` is the `Study` that ran."""
+        """Return lines to print between the run and its report; `study` is the `Study` that ran."""
         return ()
 
     def close(self) -> None:
-        """At the end, however it ends."""
+        """Clean up at the end of the run, also after an error."""
 
 
 class Executor:
-    """Works through the trials of a run; what it gives back, the threads of the run do.
+    """Runs the trials of a run; trials that it returns are left to the run's own threads.
 
-    One that `wraps_models` puts cache and limits around the models by itself, where it asks them.
+    An executor that `wraps_models` adds cache and limits to the models itself, in the place where
+    it calls them.
     """
 
     wraps_models: ClassVar[bool] = False
 
     def start(self, run: RunContext) -> None:
-        """Before the run is written, so that what takes long to begin is ready. Raises RunError for
-        a run that it cannot do."""
+        """Start whatever takes long, before the run is written. Raises RunError for a run that it
+        cannot execute."""
 
     def execute(self, run: RunContext, work: Work, trials: Iterator[Trial]) -> Iterator[Trial]:
-        """Do the trials, and give back those that the run itself is to do. Raises what a Ctrl-C
-        raises."""
+        """Run the trials and return those left for the run itself. Raises what Ctrl-C raises."""
         return trials
 
     def close(self) -> None:
-        """At the end, however it ends."""
+        """Clean up at the end of the run, also after an error."""

@@ -1,5 +1,5 @@
-"""The threads of a run. Each takes its samples by itself: to hand one over between threads takes
-longer than a short stage does."""
+"""The threads of a run. Each takes its own next sample, because handing one over between threads
+takes longer than a short stage does."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 Task = Callable[[], bool]
-"""Part of the work on a sample; says whether it was the last part."""
+"""A part of the work on a sample; returns True if it was the last part."""
 
 
 @dataclass(eq=False)
 class Crew:
-    """`workers` threads that work at a time. Where one sleeps, as before it asks again, another
-    works in its place, up to as many again; a single one does all in order.
+    """A pool in which `workers` threads work at a time.
 
-    `on_error` is told what is raised where the next sample is taken.
+    While a thread sleeps, for example before a retry, another may work instead, up to twice
+    `workers` threads in all. With a single worker, everything happens in order. `on_error` receives
+    an error raised while taking the next sample.
     """
 
     workers: int
@@ -36,8 +37,8 @@ class Crew:
         self.pool = ThreadPoolExecutor(self.most, thread_name_prefix="looktwice")
 
     def run(self, samples: Iterator[Task], on_interrupt: Callable[[], None]) -> None:
-        """Do all the work on all samples; on a Ctrl-C, call `on_interrupt`, and raise it once what
-        was begun has ended."""
+        """Process all samples. On Ctrl-C, call `on_interrupt`, wait for started work to end, and
+        re-raise."""
         self.samples = samples
         try:
             for _ in range(self.workers):
@@ -51,11 +52,11 @@ class Crew:
             self.pool.shutdown()
 
     def submit(self, task: Task) -> None:
-        """Let any thread do this part."""
+        """Queue this part for any thread."""
         self.pool.submit(self._work, task)
 
     def release(self) -> None:
-        """The calling thread is about to sleep, so that another may work."""
+        """Give up the calling thread's turn before it sleeps, so that another thread can work."""
         self.turns.release()
         with self.lock:
             self.asleep += 1
@@ -64,7 +65,7 @@ class Crew:
             self._hire()
 
     def acquire(self) -> None:
-        """It works again, as soon as it may."""
+        """Take a turn again after a sleep; blocks until one is free."""
         with self.lock:
             self.asleep -= 1
         self.turns.acquire()
@@ -79,8 +80,8 @@ class Crew:
             task = self._take()
 
     def _take(self) -> Task | None:
-        """The first part of the next sample; None where there is no more, or where those who slept
-        work again."""
+        """Return the first part of the next sample, or None if there is none left or too many
+        threads are awake."""
         with self.lock:
             if self.hired > self.workers + self.asleep:
                 self.hired -= 1
@@ -99,6 +100,6 @@ class Crew:
         return task
 
     def _wait(self) -> None:
-        """A wait without a timeout does not notice Ctrl-C on every platform."""
+        """Poll, because a wait without a timeout does not notice Ctrl-C on every platform."""
         while not self.ended.wait(0.2):
             pass

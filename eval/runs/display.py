@@ -1,4 +1,4 @@
-"""What a run tells: what it is about to ask, how far it is, and where its time went."""
+"""Terminal output of a run: the requests it will send, its progress, and where its time went."""
 
 from __future__ import annotations
 
@@ -20,18 +20,19 @@ from looktwice.pipelines.config.spec import Arm
 
 SLOWEST = 3  # samples that are named at the end
 Slow = tuple[float, str, str]
-"""Seconds of all stages, the sample, and the contestant."""
+"""Seconds over all stages, the sample's id, and the contestant."""
 
 
 @dataclass(frozen=True)
 class Voice:
-    """Tells the user of a run: words, or with `json_lines` lines of JSON for a program."""
+    """Prints messages about a run to the user: as text, or with `json_lines` as lines of JSON for a
+    program."""
 
     console: Console
     json_lines: bool = False
 
     def __call__(self, sentence: str) -> None:
-        """Tell a sentence, if there is anything to say."""
+        """Print a sentence, unless it is empty."""
         if not sentence:
             return
         if self.json_lines:
@@ -42,18 +43,21 @@ class Voice:
 
 @dataclass(eq=False)
 class Announcement(Companion):
-    """Says what will be asked, where anything is asked over a network; of a run whose samples are
-    chosen, what its arms would ask of every sample. `cached` tells how many replies are known."""
+    """Prints the requests that the run will send over a network.
+
+    If a companion chooses the samples, it shows the upper bound and what all samples would need.
+    `cached` returns the number of cached replies.
+    """
 
     voice: Voice
     cached: Callable[[], int]
 
     def begin(self, run: RunContext) -> None:
-        """Keep the run, whose plan is announced."""
+        """Store the run."""
         self.run = run
 
     def start(self, done: Done) -> None:
-        """Say it."""
+        """Print the announcement."""
         run = self.run
         if not any(getattr(model, "remote", False) for model in run.plan.models):
             return
@@ -62,13 +66,18 @@ class Announcement(Companion):
         asked = announce_requests(run.plan, run.questions.planned, done, self.cached())
         if asked and run.chooser:
             share = 100 * run.most / max(1, run.questions.total())
-            asked = f"{run.most:,} answers at most, {share:.0f} % of all, which were {asked}"
+            whole = asked.removeprefix("about to send ")
+            asked = (
+                f"about to ask for at most {run.most:,} answers, {share:.0f} % of all; all would"
+            )
+            asked += f" need {whole}"
         self.voice(asked)
 
 
 @dataclass(eq=False)
 class ProgressDisplay(Companion):
-    """Shows how far the run is, and notes its slowest samples; `spent` says what was used."""
+    """Shows the progress of a run and remembers its slowest samples; `spent` returns tokens and
+    cost so far."""
 
     voice: Voice
     spent: Callable[[], Spent]
@@ -76,23 +85,23 @@ class ProgressDisplay(Companion):
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def begin(self, run: RunContext) -> None:
-        """Make the bar, which is shown inside `shown`."""
+        """Create the progress bar, `shown`."""
         self.shown = Display(self.voice.console, run.most, self.spent, self.voice.json_lines)
 
     def record(self, arm: Arm, row: SampleRow, record: Record, scored: ScoredRecord) -> None:
-        """Show its verdict."""
+        """Show the verdict of a record."""
         slow = record.timings.get("total", 0.0), record.sample, arm.contestant
         with self.lock:
             self.slowest[:] = heapq.nlargest(SLOWEST, [*self.slowest, slow])
         self.shown.add(scored.verdict.value)
 
     def skip(self, number: int) -> None:
-        """Show them as there."""
+        """Show records that existed already."""
         self.shown.skip(number)
 
     def tell_times(self, clock: Clock) -> None:
-        """Where the time went, of all threads together, and which samples took longest; in a log
-        alone, as a terminal has room for what was found."""
+        """Print where the time went, summed over threads, and the slowest samples. Only logs get
+        this: on a terminal the room is for the results."""
         console, json_lines = self.voice.console, self.voice.json_lines
         if console.is_terminal and not json_lines:
             return

@@ -1,5 +1,5 @@
-"""Runs one sample through the stages of an arm with a scripted model, and counts from that what a
-whole plan asks."""
+"""Runs one sample through the stages of an arm with a scripted model, and from that estimates the
+requests of a whole plan."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from looktwice.eval.tasks.base import MadeTask, checked_items
 from looktwice.pipelines.config.classes import is_foreign
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.config.spec import Arm, find_settings, public_path
-from looktwice.pipelines.counted import counted, listed
+from looktwice.pipelines.counted import counted, format_number, listed
 from looktwice.pipelines.model import CallOptions, Messages, Model, Reply, name_of, request_key
 from looktwice.pipelines.models.image_tokens import image_rule
 from looktwice.pipelines.picture import PictureError
@@ -30,15 +30,15 @@ from looktwice.pipelines.sample import Item, say_key_fault
 from looktwice.pipelines.state import Call, State
 from looktwice.prompting.turns.image_places import find_place
 
-CHARACTERS = 4  # of a token of words, about
-SECONDS = 2.0  # that counting requests, or looking at keys, takes, about
+CHARACTERS = 4  # per token of text, roughly
+SECONDS = 2.0  # spent on counting requests, or on checking correct answers, roughly
 AGENT = "looktwice.prompting.agent.agent", "Agent"
 NOTHING: Done = {}
 
 
 def key_faults(plan: Plan, limit: int | None) -> Iterator[str]:
-    """The first wrong key behind the first sample of each task of a plugin, as far as `SECONDS`
-    reach; our own tasks refuse one where it is read."""
+    """Yield the first invalid correct answer of each plugin task, searching after its first sample
+    for `SECONDS`. Built-in tasks refuse one when it is read."""
     begun = time.monotonic()
     for arm in {arm.task_id: arm for arm in plan.points}.values():
         if not is_foreign(public_path(type(arm.task))):
@@ -47,7 +47,7 @@ def key_faults(plan: Plan, limit: int | None) -> Iterator[str]:
             if time.monotonic() - begun > SECONDS:
                 break
             if wrong := say_key_fault(item.answer, len(item.sample.choices)):
-                yield f"{arm.task_name}, sample {item.sample.id}: {wrong}; --all names all"
+                yield f"{arm.task_name}, sample {item.sample.id}: {wrong}; --all lists all"
                 break
 
 
@@ -55,14 +55,14 @@ class HashOnlyBlobs(Blobs):
     """Computes the sha256 of blobs without storing them."""
 
     def put(self, data: bytes, sha: str = "") -> str:
-        """The sha256 of `data`."""
+        """Return the sha256 of `data`."""
         return sha or hashlib.sha256(data).hexdigest()
 
 
 @dataclass(frozen=True)
 class StandIn:
-    """Says "(A)" to everything in place of a model, under its identity; it refuses what the model
-    would, where that has a method `refuse`."""
+    """A scripted model that replies "(A)" to everything under the identity of `model`, and refuses
+    the options that `model.refuse` would refuse."""
 
     model: Any
 
@@ -74,17 +74,17 @@ class StandIn:
     def __call__(
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
     ) -> Reply:
-        """The one reply. Raises ModelError for options that the model knows not."""
+        """Return the reply "(A)". Raises ModelError for options that the model does not accept."""
         getattr(self.model, "refuse", lambda options: None)(options)
         return Reply("(A)")
 
 
 @dataclass(frozen=True)
 class Request:
-    """What one request costs: tokens of words and of pictures, and at most `out` of the reply
-    (None: no bound is set).
+    """The size of one request: tokens of text and of pictures, and at most `out` tokens of reply
+    (None: no limit is set).
 
-    `key` is that of the reply in the cache.
+    `key` identifies its reply in the cache.
     """
 
     key: str
@@ -96,7 +96,7 @@ class Request:
 
     @classmethod
     def of(cls, call: Call, model: Any) -> Request:
-        """The request of a call of this model. Raises PictureError."""
+        """Return the request that a call sends to this model. Raises PictureError."""
         options = call.options.filled_from(model)
         texts, sizes = [getattr(model, "system", "")], list[tuple[int, int]]()
         for turn in call.messages:
@@ -112,8 +112,8 @@ class Request:
 
     @property
     def price(self) -> float | None:
-        """The list price with the longest reply, or of what is sent alone; None for a model without
-        prices."""
+        """The list price with the longest possible reply, or of the input alone if replies have no
+        limit; None for a model without prices."""
         prices: Mapping[str, float] | None = getattr(self.model, "prices", None)
         if not prices:
             return None
@@ -123,7 +123,7 @@ class Request:
 
 @dataclass(frozen=True, eq=False)
 class DryRun:
-    """A sample behind the stages of an arm, what they asked, and `error`, which is why one
+    """A sample after the stages of an arm, the requests they made, and the `error` if a stage
     failed."""
 
     arm: Arm
@@ -138,7 +138,7 @@ class DryRun:
         return [call for entry in self.state.trace for call in entry.calls]
 
     def losses(self) -> Iterator[str]:
-        """What the model of each request cannot see of the views that it would be sent."""
+        """Describe what each model cannot see of the views that it would be sent."""
         from looktwice.prompting.views.losses import say_lost_drawings
         from looktwice.prompting.views.seen import say_losses
 
@@ -149,7 +149,8 @@ class DryRun:
             yield from say_lost_drawings(self.state, self.arm.stages, sent, name)
 
     def unbounded(self) -> Iterator[str]:
-        """The stages that may send more views in later turns than a budget of tokens bounds."""
+        """Name the stages that may send further views in later turns, which a token budget does not
+        limit."""
         budget = "looktwice.prompting.views.resize", "TokenBudget"
         if not _holds(self.arm.stages, *budget):
             return
@@ -160,12 +161,12 @@ class DryRun:
                 fit = "; give it a TokenBudget as its `fit`" if verifies else ""
                 yield (
                     f"stage {slot!r} may send more views in later turns, which TokenBudget does not"
-                    f" bound{fit}"
+                    f" limit{fit}"
                 )
 
     def unplaced(self) -> str:
-        """The first placeholder of an image that stands in the words which are sent with images;
-        empty where none does."""
+        """Return the first image placeholder that would be sent as plain text along with images;
+        empty if there is none."""
         turns = [message for call in self.calls for message in call.messages]
         if not any(message.views for message in turns):
             return ""
@@ -175,8 +176,8 @@ class DryRun:
 
 
 def warn_of_places(trials: Sequence[DryRun], limit: int | None) -> Iterator[str]:
-    """A warning for each task in whose questions, as far as `SECONDS` reach, placeholders say where
-    images stand, and the arms that send them as words."""
+    """Warn of each task whose questions mark the places of images with placeholders, and name the
+    arms that send these as text. Searches for `SECONDS`."""
     tasks, begun = defaultdict[str, list[DryRun]](list), time.monotonic()
     for trial in trials:
         if not isinstance(trial.arm.task, MadeTask):
@@ -194,9 +195,9 @@ def warn_of_places(trials: Sequence[DryRun], limit: int | None) -> Iterator[str]
             if names := [name for name, place in found.items() if place]:
                 place = found[names[0]]
                 yield (
-                    f"warning: sample {sample.id} of {first.task_name} says {place} where an"
-                    f" image stands; {listed(names, 3)} sends that as words, and the images apart"
-                    " from them; `images: inline` of `prompting.turns.Ask` puts each in its place"
+                    f"warning: sample {sample.id} of {first.task_name} has {place} in place of an"
+                    f" image; {listed(names, 3)} would send that as text, apart from the images;"
+                    " `images: inline` of `prompting.turns.Ask` puts each image there"
                 )
             break
 
@@ -216,18 +217,18 @@ def try_arm(arm: Arm, item: Item) -> DryRun:
     try:
         requests = [Request.of(call, models[call.model]) for call in tried.calls]
     except PictureError as exc:
-        # a model would be sent its bytes, which a stand-in does not look at
+        # a real model would be sent its bytes, which a stand-in does not read
         return replace(tried, error=error or describe_failure(exc))
     return replace(tried, requests=requests)
 
 
 @dataclass(frozen=True)
 class Amount:
-    """What several arms ask in all. `out` is None where a reply has no bound, `price` where no
+    """The requests of several arms together. `out` is None if a reply has no limit, `price` if no
     model has prices.
 
-    `looks` says that an agent is among them, whose looks are not counted, as its model decides on
-    them.
+    `looks` is True if an agent is among the arms; its looks are not counted, because its model
+    decides on them.
     """
 
     requests: int
@@ -244,21 +245,21 @@ class Amount:
         bound = "at most " if self.out is not None and not self.looks else ""
         out = "unknown (no `max_tokens`)" if self.out is None else f"{bound}{self.out:,}"
         asked = f"{counted(self.requests, 'request')}, {counted(self.pictures, 'picture')}"
-        sentence = f"{asked}, {tokens} ({self.word_tokens:,} of words{pictures}), out {out}"
+        sentence = f"{asked}, {tokens} ({self.word_tokens:,} of text{pictures}), out {out}"
         if self.price is not None:
             replies = " and the replies" if self.out is None else " with the longest replies"
-            price = f"{self.price:,.2f}" if self.price >= 1 else f"{self.price:.2g}"
+            price = f"{self.price:,.2f}" if self.price >= 1 else format_number(self.price, 2)
             sentence += f"; cost about {price}{'' if self.looks else replies}"
-        return f"{sentence}, all without looks" if self.looks else sentence
+        return f"{sentence}, not counting looks (tool calls)" if self.looks else sentence
 
 
 def count_requests(
     trials: Iterable[DryRun], samples: Mapping[str, int], done: Done = NOTHING
 ) -> Amount:
-    """What the arms of these trials ask over all samples (task id -> how many) and draws, without
-    what is `done`.
+    """Count the requests of these trials' arms over all samples (task id -> number of samples) and
+    draws, except what is `done`.
 
-    A request that several arms make of the same sample is counted once, as it is sent once.
+    A request that several arms make for the same sample is counted once, because it is sent once.
     """
     asked: dict[tuple[str, str], tuple[int, set[tuple[str, int]], Request]] = {}
     looks = False
@@ -287,8 +288,8 @@ def count_requests(
 
 
 def _holds(stages: Any, module: str, name: str) -> bool:
-    """Whether a class is among stages and their settings; a module that the plan has not opened is
-    left alone."""
+    """Return whether stages or their settings include an instance of a class; a module that is not
+    imported yet stays so."""
     opened = sys.modules.get(module)
     return opened is not None and any(find_settings(stages, getattr(opened, name)))
 
@@ -296,10 +297,12 @@ def _holds(stages: Any, module: str, name: str) -> bool:
 def announce_requests(
     plan: Plan, samples: Mapping[str, int], done: Done = NOTHING, cached: int = 0
 ) -> str:
-    """What is said before a run that asks a server: how much it asks; empty where nothing is asked.
+    """Return the sentence on how much a run will ask, printed before it starts; empty if nothing is
+    asked.
 
-    What is `done` is left out; of the rest some may be among the `cached` replies. Arms with
-    networks are left out, and those that are not tried within `SECONDS`: the run should begin.
+    Requests that are `done` are excluded; some of the rest may be among the `cached` replies. Arms
+    with networks, and those not tried within `SECONDS`, are only counted as arms, so that the run
+    can begin.
     """
     asking = list[Arm]()
     for arm in plan.points:
@@ -317,7 +320,7 @@ def announce_requests(
     left, amount = len(asking) - len(trials), count_requests(trials, samples, done)
     if not (left or amount.requests):
         return ""
-    sentence = f"about to ask {'up to ' if cached else ''}{amount}"
+    sentence = f"about to send {'up to ' if cached else ''}{amount}"
     if left:
-        sentence += f", and what {counted(left, 'arm')} with slow stages ask{'s' * (left == 1)}"
-    return f"{sentence}; what the cache holds is not asked again" if cached else sentence
+        sentence += f", and the requests of {counted(left, 'arm')} with slow stages"
+    return f"{sentence}; cached replies are not requested again" if cached else sentence

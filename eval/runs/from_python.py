@@ -1,4 +1,4 @@
-"""Runs tasks, contestants and a model that are given in Python, and sweeps their settings."""
+"""Runs tasks, contestants and a model given as Python objects, and sweeps their settings."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def evaluate(
 
     A contestant is a Pipeline or a single stage; the first is the baseline. `sweep` makes an arm of
     every combination of settings, {"mark.radius": [28, 9], "zoom": [stage, None]}, of each
-    contestant that has the stages. `reader` reads replies (default `Robust`). Without `out` each
-    study has a folder of its own below `runs`, named after its tasks and what it is made of. Raises
-    TaskError and RunError, and TypeError for what is no task, contestant or model, for a stage that
-    asks where no model is given, and if the settings of a contestant cannot be serialized.
+    contestant that has these stages. `reader` reads replies (default `Robust`). Without `out`, each
+    study gets its own folder below `runs`, named after its tasks and a hash of its arms. Raises
+    TaskError and RunError; TypeError for an argument that is not a task, contestant or model, for a
+    stage that needs a model if none is given, and for settings that cannot be serialized.
     """
     sweep = {place.removeprefix("stages."): levels for place, levels in (sweep or {}).items()}
     name = getattr(task, "kind", None) or getattr(task, "name", None) or "task"
@@ -54,7 +54,7 @@ def evaluate(
     slots = dict.fromkeys(chain.from_iterable(pipelines.values()))
     if lost := [place for place in sweep if place.split(".")[0] not in slots]:
         raise RunError(
-            f"sweep: no contestant has the stage of {lost[0]!r}; a place is STAGE.SETTING, of"
+            f"sweep: no contestant has the stage of {lost[0]!r}; write STAGE.SETTING with one of"
             f" {', '.join(slots)}"
         )
     options = RunOptions(workers=workers, limit=limit)
@@ -67,8 +67,8 @@ def evaluate(
                 arm = with_id(Arm(name, changes, task_name, *made_of, number == 0, "", ""))
                 if twin := arms.get(arm.id):
                     raise RunError(
-                        f"{name!r} on {task_name!r} is the same as {twin.contestant!r} on"
-                        f" {twin.task_name!r}, and would take its place in the table; drop one"
+                        f"{name!r} on {task_name!r} is identical to {twin.contestant!r} on"
+                        f" {twin.task_name!r}; remove one of them"
                     )
                 arms[arm.id] = arm
     own = file_names(["+".join(tasks)])["+".join(tasks)]
@@ -79,7 +79,7 @@ def evaluate(
     outcome = Study(plan, folder.parent, options)()
     if outcome.why:
         raise RunError(
-            f"{outcome.why}; the records so far are in {folder}, and the same call goes on later"
+            f"{outcome.why}; the records so far are in {folder}, and the same call resumes later"
         )
     if outcome.stopped:
         raise KeyboardInterrupt(f"the study was stopped; the records so far are in {folder}")
@@ -87,14 +87,14 @@ def evaluate(
 
 
 def _plain(level: Any) -> Any:
-    """A level of a sweep as a configuration holds it."""
+    """Return a level of a sweep as a configuration would write it."""
     return spec(level) if is_dataclass(level) else level
 
 
 def _swept(
     stages: Mapping[str, Stage], sweep: Mapping[str, Sequence[Any]]
 ) -> Iterator[tuple[dict[str, Any], dict[str, Stage]]]:
-    """The changes and the stages of every combination of the settings whose stage is there."""
+    """Yield the changes and the stages of every combination of the settings whose stage exists."""
     own = {place: levels for place, levels in sweep.items() if place.split(".")[0] in stages}
     for levels in product(*own.values()):
         changed, changes = dict[str, Any](stages), dict[str, Any]()
@@ -106,12 +106,13 @@ def _swept(
 
 
 def _with_setting(thing: Any, path: Sequence[str], value: Any, place: str) -> Any:
-    """A stage with another value at a path of its settings. Raises RunError where there is none."""
+    """Return a copy of a stage with another value at a path of its settings. Raises RunError if the
+    path does not exist."""
     if not path:
         return value
     names = [f.name for f in fields(thing)] if is_dataclass(thing) else []
     if path[0] not in names:
-        hint = did_you_mean(path[0], names) or f"; there are {', '.join(names) or 'none'}"
+        hint = did_you_mean(path[0], names) or f"; its settings: {', '.join(names) or 'none'}"
         raise RunError(f"sweep: {place}: no setting {path[0]!r}{hint}")
     inner = _with_setting(getattr(thing, path[0]), path[1:], value, place)
     return replace(thing, **{path[0]: inner})
@@ -124,8 +125,8 @@ def _checked_stages(
     reader: Stage | None,
     draws: int,
 ) -> dict[str, dict[str, Stage]]:
-    """The stages of each contestant. Raises TypeError for what is no task, contestant, model or
-    reader, ValueError for draws."""
+    """Return the stages of each contestant. Raises TypeError for an invalid task, contestant, model
+    or reader, and ValueError for invalid draws."""
     for task in tasks.values():
         _require("task", task, "facts", "a task such as Folder('questions'), or a mapping of tasks")
     _require("contestants", contestants, "items", "a mapping such as {'plain': Pipeline(...)}")
@@ -134,7 +135,7 @@ def _checked_stages(
     if reader is not None and (fault := say_stage_fault(reader)):
         raise TypeError(f"reader {fault}")
     if not isinstance(draws, int) or draws < 1:
-        raise ValueError(f"draws is a whole number of 1 or more, found {draws!r}")
+        raise ValueError(f"`draws` must be a whole number of at least 1, got {draws!r}")
     pipelines = dict[str, dict[str, Stage]]()
     for name, contestant in contestants.items():
         if not isinstance(contestant, Pipeline) and (fault := say_stage_fault(contestant)):
@@ -144,22 +145,23 @@ def _checked_stages(
         for slot, stage in pipelines[name].items() if model is None else ():
             if _lacks_model(stage):
                 raise TypeError(
-                    f"contestants[{name!r}]: its stage {slot!r} asks a model, and none is given;"
-                    " give one, as in evaluate(task, contestants, ChatAPI(...))"
+                    f"contestants[{name!r}]: its stage {slot!r} calls a model, but none is given;"
+                    " pass one, as in evaluate(task, contestants, ChatAPI(...))"
                 )
     return pipelines
 
 
 def _lacks_model(stage: Any) -> bool:
-    """Whether a stage of `prompting` asks and holds no model itself; of others, it is not known."""
+    """Return whether a stage of `prompting` needs a model and holds none itself; False for other
+    stages, where it is unknown."""
     if not asks_model(stage) or not public_path(type(stage)).startswith("prompting."):
         return False
     return not any(hasattr(getattr(stage, setting.name), "identity") for setting in fields(stage))
 
 
 def _require(name: str, given: object, member: str, wanted: str) -> None:
-    """Raise TypeError for an argument without the member by which such objects are known."""
+    """Raise TypeError unless an argument has the member that identifies its kind."""
     if isinstance(given, type):
         raise TypeError(f"{name} is the class {given.__name__}; write {given.__name__}(...)")
     if not hasattr(given, member):
-        raise TypeError(f"{name} is to be {wanted}, found {given!r:.80}")
+        raise TypeError(f"`{name}` must be {wanted}, got {given!r:.80}")

@@ -1,6 +1,5 @@
-"""What a run is made with: its models, wrapped with cache, retries and limits, watched, counted and
-closed, and what they have cost in all; and the versions, plugins, files and data that run.yaml
-names."""
+"""Provenance of a run: the versions, plugins, files and data that run.yaml names, and the shards of
+its samples."""
 
 from __future__ import annotations
 
@@ -20,12 +19,12 @@ from looktwice.pipelines.sample import Item
 LIBRARIES = (
     "looktwice fpng numpy opencv-python-headless pillow scikit-image torch kornia transformers"
 )
-LARGEST = 1_000_000  # bytes; data say themselves which they are
+LARGEST = 1_000_000  # bytes; larger files are data, which have digests of their own
 
 
 def describe_plugin(name: str) -> dict[str, str]:
-    """A plugin as run.yaml holds it: what `--plugin` takes to load it again, and the sha256 of a
-    single file."""
+    """Return a plugin as run.yaml holds it: the path with which `--plugin` loads it again, and the
+    sha256 of a single file."""
     file = Path(getattr(sys.modules.get(name), "__file__", None) or name)
     if file.name == "__init__.py" or not file.is_file():
         return {"name": name, "path": name, "sha": ""}
@@ -33,20 +32,20 @@ def describe_plugin(name: str) -> dict[str, str]:
 
 
 def changed_plugins(facts: Mapping[str, Any], plugins: Sequence[str]) -> Iterator[str]:
-    """A sentence for every plugin whose file is not the one with which the run was made that
-    `facts` describe."""
+    """Yield a sentence for every plugin whose file changed since the run described by `facts` was
+    made."""
     shas = {plugin["name"]: plugin.get("sha") for plugin in facts.get("plugins") or ()}
     for plugin in map(describe_plugin, plugins):
         if shas.get(plugin["name"]) and shas[plugin["name"]] != plugin["sha"]:
             yield (
-                f"{plugin['path']} changed since this run was begun; what is recorded stays. A"
-                " class that now computes something else needs a higher `version`, or start"
-                " over: --again all"
+                f"{plugin['path']} changed since this run began; existing records are kept. If a"
+                " class now computes something else, raise its `version`, or start over with"
+                " --again all"
             )
 
 
 def hash_files(files: Mapping[str, Path]) -> dict[str, str]:
-    """The sha256 of each file of up to a megabyte, such as a text of a prompt, by the place where
+    """Return the sha256 of each file of up to a megabyte, such as a prompt text, by the place where
     it is named."""
     return {
         place: hashlib.sha256(file.read_bytes()).hexdigest()
@@ -56,8 +55,8 @@ def hash_files(files: Mapping[str, Path]) -> dict[str, str]:
 
 
 class DataDigest:
-    """The sha256 of each part of a task's items, in their order, by which shards tell that they are
-    of one data set."""
+    """The sha256 of each part of a task's items, in order. Shards compare it to make sure that they
+    share one data set."""
 
     def __init__(self) -> None:
         self._parts = {
@@ -65,7 +64,7 @@ class DataDigest:
         }
 
     def through(self, items: Iterable[Item]) -> Iterator[Item]:
-        """The items, which are looked at on their way; every picture is read."""
+        """Pass the items through and add them to the digest; reads every picture."""
         for item in items:
             plain = item.sample.to_dict()
             choices = plain.pop("choices")
@@ -81,21 +80,21 @@ class DataDigest:
             yield item
 
     def to_dict(self) -> dict[str, str]:
-        """The digests by part: the samples' ids, and their questions, keys and pictures."""
+        """Return the digests by part: the samples' ids, questions, correct answers and pictures."""
         return {part: digest.hexdigest() for part, digest in self._parts.items()}
 
 
 def shard_of(identifier: str, shards: int) -> int:
-    """The number of a sample's shard, from 0."""
+    """Return the number of a sample's shard, from 0."""
     return int.from_bytes(hashlib.sha256(identifier.encode()).digest()[:8], "big") % shards
 
 
 @cache
 def installed_versions() -> Mapping[str, str]:
-    """Of Python, looktwice and the libraries that decide what is computed."""
+    """Return the versions of Python, looktwice and the libraries that affect results."""
     versions = {"python": platform.python_version()}
     for name in LIBRARIES.split():
-        # another build of the same library, or a tree that is not installed
+        # missing: another build of the same library, or a tree that is not installed
         with suppress(PackageNotFoundError):
             versions[name] = version(name)
     return versions

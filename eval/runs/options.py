@@ -1,4 +1,4 @@
-"""What a run is told that changes no answer, and what comes of it."""
+"""Options of a run that change no answer, and the summary of its outcome."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from looktwice.pipelines.ranges import Ranged
 WORKERS = 16
 
 Done = Mapping[str, set[tuple[str, int]]]
-"""The samples and draws of each arm, by its id, that have a record already."""
+"""The (sample, draw) pairs of each arm, by arm id, that have a record already."""
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,8 @@ class RunOptions(Ranged):
 
     `limit` keeps only the first samples of each task, `shard` (i, n) the samples whose hashed id
     falls in shard i of n. With `keep_failed`, samples that FAILED in an earlier run are not run
-    again. `budget` is the money that the run may cost in all, by the `prices` of its models;
-    `max_requests` how many requests it may send this time.
+    again. `budget` is the most that the run may cost in total, by the `prices` of its models;
+    `max_requests` is the number of requests that this command may send.
     """
 
     workers: int = WORKERS
@@ -36,8 +36,8 @@ class RunOptions(Ranged):
 
 
 def default_workers(models: Iterable[Any]) -> int:
-    """How many threads a run has where nobody says: 16, and as many more as the largest `in_flight`
-    that a model sets, so that stages go on while as many requests are under way."""
+    """Return the default number of threads: 16, plus the largest `in_flight` that a model sets, so
+    that stages keep running while that many requests are pending."""
     limits = [model.in_flight for model in models if hasattr(model, "in_flight")]
     if not limits:
         return WORKERS
@@ -51,8 +51,8 @@ class RunSummary:
     """Outcome of a run: its folder, the numbers of records written, kept and failed, and whether it
     was stopped.
 
-    `why` is the sentence of an endpoint that could not be asked, where that stopped the run, and
-    `signal` the number of the signal that did. `told` is what the companions say at the end.
+    `why` says why an endpoint that could not be asked stopped the run, and `signal` is the number
+    of the signal that did. `told` are the lines that the companions print at the end.
     """
 
     folder: Path
@@ -66,15 +66,15 @@ class RunSummary:
 
     @property
     def sentences(self) -> Iterator[str]:
-        """How many records the run wrote, and why it stopped, where it did."""
-        there = f"{self.written} new, {self.kept} were there, {self.failed} failed"
+        """Sentences on how many records the run wrote, and why it stopped if it did."""
+        there = f"{self.written} new, {self.kept} existing, {self.failed} failed"
         yield f"records: {self.folder}  ({there})"
         if self.failed:
             yield (
                 f"{counted(self.failed, 'sample')} FAILED; the report says why, and the same"
-                " command asks again"
+                " command retries"
             )
         if self.why:
-            # what was spent counts in the next run too, so with the same budget nothing is asked
-            later = "" if "--budget" in self.why else ", and the same command goes on later"
-            yield f"stopped: {self.why}; what was answered is kept{later}"
+            # spending counts in the next run too, so with the same budget nothing would be asked
+            later = "" if "--budget" in self.why else ", and the same command resumes"
+            yield f"stopped: {self.why}; answers so far are kept{later}"

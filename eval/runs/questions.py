@@ -1,5 +1,5 @@
-"""Which questions a run asks: the items of each task within its limit and shard, and whether they
-are still those of an earlier run."""
+"""The questions that a run asks: the items of each task within its limit and shard, and whether
+they still match those of an earlier run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from looktwice.pipelines.sample import Item
 
 @dataclass(eq=False)
 class Questions:
-    """The questions of a plan, under the options of a run; `data` are the digests of what was
+    """The questions of a plan under the options of a run; `data` holds the digests of the items
     counted."""
 
     plan: Plan
@@ -30,7 +30,7 @@ class Questions:
 
     @property
     def is_whole(self) -> bool:
-        """Whether neither a limit nor a shard leaves samples out."""
+        """True if neither a limit nor a shard leaves samples out."""
         return self.options.limit is None and self.options.shard == (1, 1)
 
     @property
@@ -39,7 +39,7 @@ class Questions:
         return {arm.task_id: arm.task for arm in self.plan.points}
 
     def groups(self) -> dict[tuple[str, int, int], list[Arm]]:
-        """The arms by (task id, seed, draw): each group takes one pass over the items of its
+        """Return the arms by (task id, seed, draw); each group takes one pass over the items of its
         task."""
         groups: dict[tuple[str, int, int], list[Arm]] = defaultdict(list)
         for arm in self.plan.points:
@@ -48,8 +48,8 @@ class Questions:
         return groups
 
     def items(self, task: Any) -> Iterator[Item]:
-        """The items within the limit and the shard. Raises TaskError for a duplicate id and for an
-        empty task."""
+        """Return the items within the limit and the shard. Raises TaskError for a duplicate id and
+        for an empty task."""
         return filter(self._in_shard, self._all_items(task))
 
     def _in_shard(self, item: Item) -> bool:
@@ -61,23 +61,23 @@ class Questions:
         for item in checked_items(task):
             if item.sample.id in seen:
                 raise TaskError(
-                    f"{name}: the id {item.sample.id!r} comes twice; ids must be unique"
+                    f"{name}: the id {item.sample.id!r} occurs twice; ids must be unique"
                 )
             seen.add(item.sample.id)
             yield item
             if len(seen) == self.options.limit:  # the next one may take long to make
                 return
         if not seen:
-            raise TaskError(f"{name}: the set is empty; check its path, split and subset")
+            raise TaskError(f"{name}: the task is empty; check its path, split and subset")
 
     def total(self) -> int:
-        """The number of records of the whole plan."""
+        """Return the number of records of the whole plan."""
         return sum(self.planned[arm.task_id] * arm.draws for arm in self.plan.points)
 
     @cached_property
     def planned(self) -> Mapping[str, int]:
-        """Task id -> its samples within the limit and the shard; which of them fall into a shard,
-        their ids tell."""
+        """The number of samples within limit and shard, by task id; a sample's shard depends on its
+        id."""
         planned = {}
         for name, task in self.tasks.items():
             if self.options.shard[1] > 1:
@@ -88,7 +88,7 @@ class Questions:
         return planned
 
     def done_by_arm(self, done: Collection[Key]) -> dict[str, set[tuple[str, int]]]:
-        """The planned samples and draws of each arm that need not be asked."""
+        """Return the planned (sample, draw) pairs of each arm that need not be asked."""
         by_arm: dict[str, set[tuple[str, int]]] = defaultdict(set)
         for arm_id, sample, draw in done:
             by_arm[arm_id].add((sample, draw))
@@ -102,11 +102,12 @@ class Questions:
         return asked
 
     def compare(self, folder: RunFolder, answered: set[tuple[str, str]]) -> dict[str, list[str]]:
-        """Task id -> the ids of its samples, for tasks that are as they are known.
+        """Return the sample ids of each task (by id) whose samples have not changed since the
+        earlier run.
 
-        Refuses to mix old answers with questions that changed under the same ids. A sample that
-        only failed so far may change: an image that could not be read may have been repaired. Made
-        questions follow from settings and versions alone.
+        Refuses to mix old answers with questions that changed under the same ids. A sample that has
+        only failed so far may change, for example if an unreadable image was repaired. Made
+        questions depend only on settings and versions.
         """
         same: dict[str, list[str]] = {}
         as_made = self.is_whole and folder.facts.get("versions") == installed_versions()
@@ -131,7 +132,7 @@ class Questions:
                 problem = "changed under the same id" if changed else "no longer in the task"
                 raise RunError(
                     f"{folder.path}: {counted(len(names), 'sample')} {problem} since the first run,"
-                    f" such as {', '.join(names[:3])}; choose another --out, or start over: --again"
-                    " all"
+                    f" for example {', '.join(names[:3])}; choose another --out, or start over"
+                    " with --again all"
                 )
         return same

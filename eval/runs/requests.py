@@ -1,5 +1,5 @@
-"""What a client of `serve` asked for beside its question: earlier turns and settings. With it the
-stages of a contestant run as they did when the request came, also in a replay."""
+"""Requests of clients of `serve`: the turns and settings that came along with a question. With
+these, the stages of a contestant run in a replay as they did for the client."""
 
 from __future__ import annotations
 
@@ -24,18 +24,17 @@ from looktwice.pipelines.runtime.stores import Blobs
 from looktwice.pipelines.state import Stage, State
 
 NOTE = "request "
-"""Before the sha256 of the request, in a note of its record."""
+"""Prefix of a record's note that holds the sha256 of its request."""
 SENT = "sent."
-"""Before the names of the settings that `CallOptions` does not have, among what is measured."""
+"""Prefix, among a record's measurements, of settings that `CallOptions` does not have."""
 
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """The `turns` of a request as they came, its settings, and the number of the draw that is
-    asked.
+    """A client's request: its `turns` as they came, its settings, and the draw that it asks for.
 
-    `sent` are settings that `CallOptions` does not have, as JSON. The question is the last turn of
-    the user.
+    `sent` holds settings that `CallOptions` does not have, as JSON. The question is the user's last
+    turn.
     """
 
     turns: tuple[Message, ...]
@@ -46,12 +45,12 @@ class Request:
 
     @property
     def place(self) -> int:
-        """The place of the question among the turns; after them where there is none."""
+        """The index of the question among the turns; their number if there is none."""
         users = [n for n, turn in enumerate(self.turns) if turn.role == "user"]
         return users[-1] if users else len(self.turns)
 
     def keep(self, blobs: Blobs) -> Request:
-        """The same with its `sha`, under which it is kept with its turns and their pictures. Raises
+        """Store the request with its turns and pictures, and return a copy with its `sha`. Raises
         PictureError."""
         for payload in (view.picture.payload for turn in self.turns for view in turn.views):
             blobs.put(payload.data, payload.sha)
@@ -62,7 +61,7 @@ class Request:
 
     @classmethod
     def of_record(cls, folder: RunFolder, record: Record) -> Request | None:
-        """The request that a record answers; None for one that no client asked for. Raises
+        """Return the request that a record answers, or None if no client asked for it. Raises
         RunError."""
         shas = [note.removeprefix(NOTE) for note in record.notes if note.startswith(NOTE)]
         if not shas:
@@ -74,24 +73,25 @@ class Request:
             return cls(turns, options, plain["draw"], plain["sent"], shas[0])
         except (OSError, ValueError, LookupError, TypeError) as exc:
             raise RunError(
-                f"{folder.path}: the request {shas[0][:12]} of sample {record.sample} is gone or"
-                f" damaged ({exc}); it cannot be replayed"
+                f"{folder.path}: the request {shas[0][:12]} of sample {record.sample} is missing or"
+                f" damaged ({exc}), so it cannot be replayed"
             ) from exc
 
     def begin(self, state: State) -> State:
-        """The first state of its sample."""
+        """Return the initial state of its sample."""
         for name, value in self.sent.items():
             state = state.measured(f"{SENT}{name}", value)
         return state.replace(messages=self.turns[: self.place]).with_notes(NOTE + self.sha)
 
     def stages(self, stages: Mapping[str, Stage]) -> dict[str, Stage]:
-        """The stages of a contestant, of which the last that asks does so as the client asked."""
+        """Return a contestant's stages, the last of which to call a model uses the client's
+        settings."""
         last = [slot for slot, stage in stages.items() if asks_model(stage)][-1:]
         return {s: AsAsked(stage, self) if s in last else stage for s, stage in stages.items()}
 
 
 def read_options(plain: Mapping[str, Any]) -> CallOptions:
-    """Settings as records hold them. Raises TypeError for an unknown one."""
+    """Return the call options that a record holds. Raises TypeError for an unknown one."""
     values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in plain.items()}
     if "tools" in values:
         values["tools"] = tuple(Tool(**tool) for tool in values["tools"])
@@ -100,17 +100,17 @@ def read_options(plain: Mapping[str, Any]) -> CallOptions:
 
 @dataclass(frozen=True)
 class AsAsked:
-    """Lets a stage ask with the settings of a request, which count before its own, and with the
-    turns that followed the question, such as what a client's tools gave."""
+    """Runs a stage with the settings of a client's request, which override its own, and with the
+    turns that followed the question, such as results of the client's tools."""
 
     stage: Stage
     request: Request
 
     def __call__(self, state: State, model: Model) -> State:
-        """What the stage makes of the state."""
+        """Return the state after the stage."""
         request = self.request
         if not isinstance(model, RecordingModel):
-            raise TypeError("a request is answered by stages that are recorded")
+            raise TypeError("a client's request needs a RecordingModel")
         if isinstance(self.stage, Forward):
             later: tuple[Message, ...] = ()
             state = state.replace(messages=request.turns)
@@ -121,14 +121,14 @@ class AsAsked:
 
 @dataclass(frozen=True)
 class Forward:
-    """Sends the conversation on as it is: what `serve --tap` and `serve pocket` do with a request.
+    """Forwards the conversation unchanged, as `serve --tap` and `serve pocket` do.
 
-    Raises ModelError where there is none.
+    Raises ModelError if there is no conversation.
     """
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with the reply."""
+        """Return the state with the reply."""
         if not state.messages:
-            raise ModelError("there is no conversation to send on")
+            raise ModelError("there is no conversation to forward")
         reply = model(state.messages, draw=state.draw)
         return state.replace(messages=(*state.messages, reply.as_message()))

@@ -1,7 +1,7 @@
-"""Runs every sample of a plan through every arm, and resumes what an earlier run began.
+"""Runs every sample of a plan through every arm, and resumes an earlier run.
 
-A run reads from top to bottom: what is done, the trials of what is not (`trial`), their records
-(`records`), and of each record its companions (`companions`).
+Read a run from top to bottom: what is done already, the trials of the rest (`trial`), their records
+(`records`), and the companions that receive each record (`companions`).
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ from looktwice.pipelines.sample import Item, Sample, sha_of
 class Run:
     """Runs a plan into a folder, and resumes an earlier run in that folder.
 
-    `models` put cache, retries and limits around each model; without them it is asked as it is.
-    `companions` go along, of which one may choose what is asked; the `executor` does trials in
-    other processes or on other machines, and gives back the rest. `in_parts` says that other runs
-    do the rest of the plan.
+    `models` adds cache, retries and limits to each model; without it they are called directly.
+    `companions` take part in the run, and one of them may choose what is asked. The `executor` runs
+    trials in other processes or on other machines, and returns the rest. `in_parts` is True if
+    other runs do the rest of the plan.
     """
 
     plan: Plan
@@ -58,7 +58,7 @@ class Run:
 
     def __post_init__(self) -> None:
         self.questions = Questions(self.plan, self.options)
-        self.wrapped = dict[int, Any]()  # by the id of the model that the plan has
+        self.wrapped = dict[int, Any]()  # by the id() of the plan's model
 
     def __call__(self) -> RunSummary:
         """Run everything that has no record yet. Raises RunError and TaskError; records already
@@ -82,8 +82,8 @@ class Run:
             writer.yaml("run.yaml", facts | {"finished": not stopped})
         if counts["stopped"] and not stopped:
             raise RunError(
-                f"a stage raised Stopped {counted(counts['stopped'], 'time')}; only the run raises"
-                " it, so raise another exception there"
+                f"a stage raised Stopped {counted(counts['stopped'], 'time')}; only the run may"
+                " raise it, so raise another exception there"
             )
         written, kept, failed = counts["written"], counts["kept"], counts["failed"]
         return RunSummary(
@@ -93,8 +93,8 @@ class Run:
     def _read_outcomes(
         self, folder: RunFolder, rows: Sequence[Any], writer: RunWriter
     ) -> tuple[set[Key], set[tuple[str, str]]]:
-        """The records that need not be made again, and the samples, by (task id, id), that were
-        answered."""
+        """Return the records that need not be made again, and the samples, by (task id, id), that
+        were answered."""
         tasks = {row.id: row.task_id for row in [*writer.known.values(), *rows]}
         ended = {"answered", "failed"} if self.options.keep_failed else {"answered"}
         done, answered = set[Key](), set[tuple[str, str]]()
@@ -106,8 +106,8 @@ class Run:
         return done, answered
 
     def execute_into(self, writer: Any, done: set[Key]) -> None:
-        """Run what is not done, for who keeps the folder elsewhere: `writer` has `blobs`, `sample`
-        and `record`.
+        """Run what is not done, with a `writer` that stores the records elsewhere; it has `blobs`,
+        `sample` and `record`.
 
         Raises the first error.
         """
@@ -116,28 +116,28 @@ class Run:
 
     @cached_property
     def scorers(self) -> Mapping[str, RecordScorer]:
-        """What scores the records of each arm, by its id."""
+        """The scorer of each arm's records, by arm id."""
         return ScoringTools(RunFolder(self.folder), self.plan).of_plan
 
     @cached_property
     def chooser(self) -> Companion | None:
-        """The companion that chooses what is asked, if one does."""
+        """The companion that chooses what is asked, or None."""
         return next((companion for companion in self.companions if companion.chooses), None)
 
     def begin(self) -> None:
-        """Let companions and executor begin. Raises RunError."""
+        """Start the companions and the executor. Raises RunError."""
         for companion in self.companions:
             companion.begin(self)
         self.executor.start(self)
 
     @property
     def most(self) -> int:
-        """How many records the run may take."""
+        """The largest number of records that the run may write."""
         return self.chooser.most if self.chooser else self.questions.total()
 
     def _prepare(self) -> None:
         cv2.setNumThreads(max(1, (os.cpu_count() or 1) // self.options.workers))
-        gc.freeze()  # what is there by now stays, and need not be looked through again and again
+        gc.freeze()  # existing objects stay alive, and need not be traversed again and again
         for model in self.plan.models:
             models = None if self.executor.wraps_models else self.models
             wrapped = models.wrap(model) if models else model
@@ -145,8 +145,8 @@ class Run:
             self.wrapped[id(model)] = Stoppable(model, drain) if wrapped is model else wrapped
 
     def _execute_all(self, work: Work) -> None:
-        """Every sample, and those that wait for a reply as often as they do. Raises the first
-        error."""
+        """Run every sample, and repeat those that wait for a batched reply until they have it.
+        Raises the first error."""
         progress = self.progress
         self._execute(work)
         with suppress(Stopped):
@@ -154,13 +154,13 @@ class Run:
                 if self.models is not None:
                     self.models.collect()
                 progress.release(lambda row: row.over)
-                progress.held.clear()  # those samples are asked again, too
+                progress.held.clear()  # these samples are asked again as well
                 progress.again = True
                 self._execute(work._replace(done=work.done | progress.recorded))
-        # `held` are failures for which an endpoint may be to blame (`FailureRow`). They are
-        # recorded if something else came of a later call (`over`). They are not if they stopped
-        # the run, or if the model never answered (`first`) and nothing was recorded before: those
-        # samples count as never asked
+        # `held` are failures that may be an endpoint's fault (`FailureRow`). They are recorded if
+        # a later call had another outcome (`over`). They are not if they stopped the run, or if
+        # the model never answered (`first`) and nothing was recorded before: then their samples
+        # count as never asked
         new = not (progress.counts["kept"] or self.in_parts)
         progress.release(lambda row: row.over or not (progress.why or (row.first and new)))
         if progress.held:
@@ -169,19 +169,18 @@ class Run:
             raise progress.errors[0]
 
     def _execute(self, work: Work) -> None:
-        """The trials of all that is not done: first by the executor, then in the threads of a
-        crew."""
+        """Run all trials that are not done, first by the executor, then in the crew's threads."""
         crew = Crew(self.options.workers, self.progress.end_with)
         left = self.executor.execute(self, work, self._trials(work, crew))
         crew.run(left, self.progress.drain.set)
 
     def _trials(self, work: Work, crew: Crew) -> Iterator[Trial]:
-        """The trial of each sample."""
+        """Yield the trial of each sample."""
         trial = partial(Trial, self.wrapped, work.writer, crew, self.progress, self.note)
         for (task_id, seed, draw), arms in self.questions.groups().items():
             ids = work.same.get(task_id, ())
             whole = ids and all((a.id, name, draw) in work.done for a in arms for name in ids)
-            if whole and not self.chooser:  # who chooses goes through what is answered, too
+            if whole and not self.chooser:  # a chooser needs the answered samples as well
                 self.skip(len(ids) * len(arms))
                 continue
             roots = build_tree(arms)
@@ -191,7 +190,7 @@ class Run:
     def _asked(
         self, arms: Sequence[Arm], draw: int, work: Work
     ) -> Iterator[tuple[Sample, SampleRow, frozenset[str]]]:
-        """The samples of one task that are asked, each with its row and the ids of the arms."""
+        """Yield the samples of one task to ask, each with its row and the ids of the arms."""
         for item, asked in self._chosen(arms):
             if self.progress.drain.is_set() or self.progress.stop.is_set():
                 return
@@ -204,8 +203,7 @@ class Run:
                 yield item.sample, row, wanted
 
     def _chosen(self, arms: Sequence[Arm]) -> Iterator[tuple[Item, Sequence[Arm]]]:
-        """The items with the arms that are asked; the time in which they are made counts as that
-        for questions."""
+        """Yield the items with the arms to ask; the time to make them is counted as "questions"."""
         items = self.questions.items(arms[0].task)
         if self.chooser:
             yield from self.chooser.select(arms, items)
@@ -218,16 +216,16 @@ class Run:
             yield item, arms
 
     def note(self, arm: Arm, row: SampleRow, record: Record) -> None:
-        """Count a record that was written, and tell the companions of it."""
+        """Count a new record and notify the companions."""
         self.progress.count("failed" if record.error else "answered")
         self.progress.count("written")
-        if self.models is not None and self.models.waits:  # to know what waits
+        if self.models is not None and self.models.waits:  # to know which samples still wait
             self.progress.recorded.add(record.key)
         self.tell(arm, row, record)
         self.progress.release(lambda row: row.over)
 
     def tell(self, arm: Arm, row: SampleRow, record: Record) -> None:
-        """Tell the companions of a record, scored."""
+        """Score a record and pass it to the companions."""
         if not self.companions:
             return
         scored = self.scorers[arm.id](record, row)
@@ -235,7 +233,7 @@ class Run:
             companion.record(arm, row, record, scored)
 
     def skip(self, number: int) -> None:
-        """Count records that were there already, and tell the companions."""
+        """Count records that existed already and notify the companions."""
         if number and not self.progress.again:
             self.progress.count("kept", number)
             for companion in self.companions:

@@ -1,5 +1,5 @@
-"""The models of a run, wrapped with cache, retries and limits, watched, counted and closed; and
-what they have cost in all."""
+"""The models of a run, wrapped with cache, retries and limits, monitored, metered and closed; and
+the run's total cost."""
 
 from __future__ import annotations
 
@@ -37,16 +37,17 @@ from looktwice.pipelines.models.wrappers import (
 
 
 def price(model: Any, usage: Usage | UsageCount) -> float:
-    """The list price of what was used of a model, 0 of one without prices."""
+    """Return the list price of a model's usage, 0 for a model without prices."""
     return price_of(usage, model.prices) if getattr(model, "prices", None) else 0.0
 
 
 class Tally(NamedTuple):
-    """What one of several processes of a run has used up to now.
+    """The usage of one of several processes of a run, so far.
 
-    `used` has an entry for each model that is asked over a network, and `lost` names one by its
-    place among these; `refused` has the counts of an `EndpointWatch`, by endpoint; `max_cost` and
-    `aside` are those of `Ration` and of `SERVERS`, `seconds` and `busy` those of `Clock`.
+    `used` has an entry for each model that is called over a network, and `lost` refers to a model
+    by its index among these. `refused` holds the counts of an `EndpointWatch`, by endpoint;
+    `max_cost` and `aside` are those of `Ration` and of `SERVERS`, `seconds` and `busy` those of
+    `Clock`.
     """
 
     used: list[UsageSummary]
@@ -60,9 +61,9 @@ class Tally(NamedTuple):
 
 @dataclass(eq=False)
 class RunModels(Models):
-    """Wraps every model of a run that is asked over a network.
+    """Wraps every model of a run that is called over a network.
 
-    `say` is told how far what was deferred is; `parts` are the tallies of other processes, which
+    `say` prints the progress of batched requests; `parts` are the tallies of other processes, which
     wrapped the models in the same order.
     """
 
@@ -76,8 +77,8 @@ class RunModels(Models):
         self.watches = defaultdict[str, EndpointWatch](watch)
 
     def wrap(self, model: Any) -> Any:
-        """The model that the stages ask. Raises RunError for a bad URL or a missing key,
-        CacheError."""
+        """Return the model that the stages call. Raises RunError for a bad URL or a missing API
+        key, and CacheError."""
         if not getattr(model, "remote", False):
             return super().wrap(model)
         try:
@@ -100,22 +101,22 @@ class RunModels(Models):
         return wrapped
 
     def collect(self) -> None:
-        """Wait for the replies that samples wait for. Raises Stopped."""
+        """Wait for the batched replies that samples need. Raises Stopped."""
         for queue in self.queues:
             queue.collect()
 
     @property
     def cached(self) -> int:
-        """How many replies the store held before the run."""
+        """The number of replies in the cache before the run."""
         return self.held
 
     @property
     def waits(self) -> bool:
-        """Whether samples may wait for a reply."""
+        """True if samples may have to wait for a batched reply."""
         return bool(self.queues)
 
     def tally(self, clock: Clock) -> Tally:
-        """What was used in this process up to now."""
+        """Return the usage of this process so far."""
         models = [model for model, _ in self.meters]
         lost = [(models.index(model), usage) for model, usage in self.ration.lost]
         refused = {
@@ -127,20 +128,20 @@ class RunModels(Models):
         return Tally(used, refused, lost, max_cost, aside, *clock.snapshot())
 
     def used(self) -> Iterator[tuple[Any, str, UsageSummary]]:
-        """Each model, its place, and what was used of it, in other processes too."""
+        """Yield each model, its address, and its usage, including that of other processes."""
         for number, (model, meter) in enumerate(self.meters):
-            # one that could not begin has not wrapped them all
+            # a process that failed to start has not wrapped all models
             parts = [part.used[number] for part in [*self.parts.values()] if part.used[number:]]
             yield model, meter.place, reduce(UsageSummary.plus, parts, meter.snapshot())
 
     @property
     def lost(self) -> list[tuple[Any, Usage]]:
-        """What was billed for answers that were no replies, with the model that was asked."""
+        """The models and usage of answers that were billed but could not be used."""
         parts = [pair for part in [*self.parts.values()] for pair in part.lost]
         return [*self.ration.lost, *((self.meters[number][0], usage) for number, usage in parts)]
 
     def max_cost(self) -> dict[str, float]:
-        """The largest cost of a request of each model, by its identity."""
+        """Return the largest cost of a single request of each model, by identity."""
         max_cost = dict(self.ration.max_cost)
         for part in [*self.parts.values()]:
             for name, cost in part.max_cost.items():
@@ -148,8 +149,7 @@ class RunModels(Models):
         return max_cost
 
     def spent(self) -> Spent:
-        """What was asked for so far in this run; its cost is that of the models with prices, if
-        there are any."""
+        """Return this run's tokens and cost so far; the cost is None if no model has prices."""
         tokens_in, tokens_out, cost = 0, 0, 0.0
         used: list[tuple[Any, Usage | UsageCount]] = [*self.lost]
         used += [(model, summary.paid) for model, _, summary in self.used()]
@@ -159,13 +159,13 @@ class RunModels(Models):
         return Spent(tokens_in, tokens_out, cost or None)
 
     def remarks(self) -> Iterator[str]:
-        """What has to be said at the end: dead servers, replies that another one gave, and prices
-        without tokens."""
+        """Yield remarks for the end of a run: servers that failed, cached replies from another
+        server, and prices without token counts."""
         aside = {*SERVERS.aside}.union(*(part.aside for part in self.parts.values()))
         for urls in {getattr(model, "urls", ()) for model, _ in self.meters}:
-            others = "the other server was" if len(urls) == 2 else "the others were"
+            others = "the other server was" if len(urls) == 2 else "the other servers were"
             for url in (url for url in urls if len(urls) > 1 and url in aside):
-                yield f"{url} could not always be asked, so {others}"
+                yield f"{url} could not always be reached, so {others} used instead"
         yield from self.uncounted()
         self._add_refusals()
         for endpoint, watch in self.watches.items():
@@ -178,48 +178,45 @@ class RunModels(Models):
                 elsewhere[here, there] += number
         for place, reason in sorted(unknown):
             yield (
-                f"the server at {place} ended replies with the reason {reason!r}, not known here;"
-                " they count as whole"
+                f"the server at {place} ended replies with the unknown reason {reason!r}; these"
+                " replies count as complete"
             )
         if lost := self.lost:
             tokens = sum(usage.tokens_in + usage.tokens_out for _, usage in lost)
-            yield (
-                f"{counted(len(lost), 'answer')} could not be used, and billed all the same:"
-                f" {tokens:,} tokens"
-            )
+            yield (f"{counted(len(lost), 'answer')} could not be used, but cost {tokens:,} tokens")
         for (here, there), number in elsewhere.items():
             came = counted(number, "reply", "replies")
             yield (
-                f"{came} came from the cache as {there} gave them; the model at {here} has the same"
-                " `name`"
+                f"{came} of the server at {there} were reused from the cache, because the model at"
+                f" {here} has the same `name`"
             )
 
     def _add_refusals(self) -> None:
-        """Those that other processes met, to those of this one."""
+        """Add the refusals that other processes met to those of this one."""
         for part in self.parts.values():
             for endpoint, (counts, given_up) in part.refused.items():
                 self.watches[endpoint].refused.update(counts)
                 self.watches[endpoint].given_up += given_up
 
     def uncounted(self) -> Iterator[str]:
-        """A sentence for each server that counts no tokens, although its model has prices."""
+        """Yield a sentence for each server that reports no tokens although its model has prices."""
         for model, place, summary in self.used():
             paid = summary.paid
             if getattr(model, "prices", None) and paid.calls and not paid.tokens_in:
                 yield (
-                    f"the server at {place} counts no tokens, so there is no cost of what it"
-                    " answered"
+                    f"the server at {place} reports no token counts, so the cost of its replies is"
+                    " unknown"
                 )
 
 
 @dataclass(eq=False)
 class Ledger(Companion):
-    """What a run has cost in all, in a file of its folder, so that a later command with a budget
-    knows.
+    """The total cost of a run, in a file of its folder, so that later commands can keep to a
+    budget.
 
-    It is written each second while records come, and at the end: a kill forgets at most the last
-    second. Below the sum stands the largest cost of a call of each model. `models` know what
-    this command has paid.
+    It is written every second while records arrive, and at the end, so a kill loses at most one
+    second. Below the total, the file holds each model's largest cost of a single request. `models`
+    provide the cost of this command.
     """
 
     path: Path
@@ -233,13 +230,13 @@ class Ledger(Companion):
             self.max_cost = json.loads(max_cost or "{}")
 
     def record(self, arm: Arm, row: SampleRow, record: Record, scored: ScoredRecord) -> None:
-        """Write, if the last time was a second ago."""
+        """Write the file, at most once a second."""
         with self.lock:
             if time.monotonic() - self.written >= 1:
                 self.write()
 
     def write(self) -> None:
-        """Write what the run has cost up to now, if anything."""
+        """Write the run's cost so far, if there is any."""
         self.written = time.monotonic()
         if (cost := self.models.spent().cost) and self.path.parent.is_dir():
             with suppress(OSError):
@@ -247,24 +244,21 @@ class Ledger(Companion):
                 write_file(self.path, f"{self.before + cost:.9f}\n{max_cost}\n")
 
     def close(self) -> None:
-        """Write at the end, however it ends."""
+        """Write the file at the end of the run, also after an error."""
         self.write()
 
 
 def bound(models: RunModels, ledger: Ledger, asked: Sequence[Any], options: RunOptions) -> None:
-    """Let a run ask no more than its options allow. Raises RunError for a budget where a model has
-    no prices."""
+    """Limit a run to the requests and the cost that its options allow. Raises RunError for a budget
+    if a model has no prices."""
     budget, most = (None if models.only_cached else options.budget), options.max_requests
     if not models.only_cached and (budget, most) != (None, None) and any(map(defers, asked)):
-        raise RunError(
-            "--budget and --max-requests cannot bound what is asked in batches; bound it with"
-            " --limit"
-        )
+        raise RunError("--budget and --max-requests do not work with batched requests; use --limit")
     for model in asked if budget is not None else ():
         if getattr(model, "remote", False) and not getattr(model, "prices", None):
             raise RunError(
-                f"--budget: {name_of(model)} has no prices; give it `prices: {{in: 0.15, out:"
-                " 0.6}`, per million"
+                f"--budget: {name_of(model)} has no prices; add `prices: {{in: 0.15, out:"
+                " 0.6}` to it, per million tokens"
             )
     models.ration = Ration(
         most,
@@ -278,7 +272,7 @@ def bound(models: RunModels, ledger: Ledger, asked: Sequence[Any], options: RunO
 
 
 def spent_by(path: Path) -> float:
-    """What a run has cost in all, as its file says."""
+    """Return the total cost of a run from its ledger file."""
     with suppress(OSError, ValueError, IndexError):
         return float(path.read_text(encoding="utf-8").split()[0])
     return 0.0

@@ -1,4 +1,4 @@
-"""Finds the samples of a task that would fail, as far as no picture need be decoded for it."""
+"""Finds the samples of a task that would fail, without decoding images where possible."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ from looktwice.pipelines.marks import Point
 from looktwice.pipelines.picture import Picture, PictureError
 from looktwice.pipelines.sample import Item, Sample, check_marks, say_key_fault
 
-SECONDS = 5.0  # after which pictures without marks are not opened, only looked for
+SECONDS = 5.0  # after this, images without marks are no longer opened, only looked for
 
 
 @dataclass
 class SampleFaults:
-    """The faults of a task's samples by their kind, each with its sample, and how many samples were
-    looked at; `points` are those of its marks, and `is_whole` says that every picture was opened as
-    far as its size."""
+    """The faults of a task's samples by kind, each with its sample, and the number of samples
+    checked.
+
+    `points` are the point marks; `is_whole` is True if every image was opened to read its size.
+    """
 
     unread: list[str] = field(default_factory=list)
     outside: list[str] = field(default_factory=list)
@@ -31,24 +33,24 @@ class SampleFaults:
     is_whole: bool = True
 
     def sentences(self) -> Iterator[str]:
-        """A sentence for each kind, with the first of it."""
+        """Yield a sentence for each kind of fault, with its first example."""
         for found, why in (
             (self.unread, "an image that cannot be read"),
             (self.outside, "a mark outside its image"),
-            (self.twice, "an id that comes twice"),
+            (self.twice, "a duplicate id"),
         ):
             if found:
-                more = "; --all names all" if len(found) > 1 else ""
+                more = "; --all lists all" if len(found) > 1 else ""
                 number = counted(len(found), "sample")
                 yield f"{number} would fail for {why}; the first: {found[0]}{more}"
 
 
 def find_sample_faults(task: Task, limit: int | None) -> SampleFaults:
-    """Look for the images of the first `limit` samples, for marks outside them and for ids that
-    come twice. Made samples have none of these faults. Raises TaskError.
+    """Check the first `limit` samples for missing images, marks outside their image and duplicate
+    ids. Made samples have none of these faults. Raises TaskError.
 
-    In a folder of questions every image is looked for, and opened where a mark lies on it; what
-    costs more, and other tasks, are looked at for a few seconds.
+    In a folder of questions every image is looked for, and opened if it has a mark. More expensive
+    checks, and other tasks, are limited to a few seconds.
     """
     faults, seen = SampleFaults(), set[str]()
     if isinstance(task, MadeTask):
@@ -74,12 +76,12 @@ def find_sample_faults(task: Task, limit: int | None) -> SampleFaults:
 
 
 def pictures_of(sample: Sample) -> list[Picture]:
-    """The images of a sample, those of its choices included."""
+    """Return the images of a sample, including those of its choices."""
     return [i for i in (*sample.images, *sample.choices) if isinstance(i, Picture)]
 
 
 def _unread(sample: Sample, is_late: bool) -> Iterator[str]:
-    """Why images cannot be opened, or, where it `is_late`, are not there."""
+    """Yield why images cannot be opened, or, if `is_late`, which are missing."""
     for picture in pictures_of(sample):
         try:
             if not picture.is_there():
@@ -93,18 +95,18 @@ def _unread(sample: Sample, is_late: bool) -> Iterator[str]:
 
 
 def looks_cut(data: bytes) -> bool:
-    """Whether the end of an encoded image is missing, as of a download that broke off; some that
-    lack theirs can be decoded."""
+    """Return whether the end of an encoded image is missing, for example after an interrupted
+    download; some such images can still be decoded."""
     begun = {b"\x89PNG": b"IEND", b"\xff\xd8\xff": b"\xff\xd9", b"GIF8": b";"}
     end = next((end for begin, end in begun.items() if data.startswith(begin)), b"")
     is_short = data[:4] == b"RIFF" and len(data) < 8 + int.from_bytes(data[4:8], "little")
-    # the one byte that ends a GIF often stands among the last 64 by chance
+    # the one byte that ends a GIF is often among the last 64 by chance
     tail = data.rstrip(b"\0")[-1:] if end == b";" else data[-64:]
     return is_short or end not in tail
 
 
 def find_mark_fault(sample: Sample) -> str:
-    """The first mark outside its image, in words; empty where there is none, or the image cannot be
+    """Describe the first mark outside its image; empty if there is none or the image cannot be
     read."""
     try:
         check_marks(sample)
@@ -116,8 +118,8 @@ def find_mark_fault(sample: Sample) -> str:
 
 
 def open_item(item: Item) -> tuple[int, list[str]]:
-    """How many images a sample has, those of its choices included, why some cannot be decoded, and
-    a wrong key."""
+    """Return the number of a sample's images, including those of its choices, and its faults:
+    images that cannot be decoded, an invalid correct answer, a mark outside."""
     sample = item.sample
     images = pictures_of(sample)
     wrong = say_key_fault(item.answer, len(sample.choices)), find_mark_fault(sample)

@@ -1,5 +1,4 @@
-"""Runs a plan with cache and limits around the models, a progress display, and a Ctrl-C that loses
-no records."""
+"""Runs a plan with cache, limits and a progress display, and loses no records on Ctrl-C."""
 
 from __future__ import annotations
 
@@ -33,22 +32,22 @@ from looktwice.pipelines.extensions import find_extension
 from looktwice.pipelines.runtime.process import ENDING, exit_code, free_opened, give_up_waiting
 from looktwice.pipelines.runtime.stores import use_result_store
 
-TOGETHER = 0.5  # seconds
+TOGETHER = 0.5  # seconds within which signals count as one
 PROCESSES = "LOOKTWICE_PROCESSES"
-"""The environment variable with the number of processes; where it is not set, the run decides."""
-LONG = 500  # records of a run for which other processes may be worth their start
+"""The environment variable for the number of processes; if it is not set, the run decides."""
+LONG = 500  # records from which starting other processes may pay off
 
 
 @dataclass(frozen=True)
 class Study:
     """Runs a plan into `out/<name>`.
 
-    `cache` is the folder of the reply store (None: `out/.cache`); `fresh` moves an earlier run of
-    the name aside; `only_cached` calls no server. `companions` go along; without them, those that
-    the keys of the study ask for. The `executor` does the trials; without one, threads do, or in a
-    long run the processes of an extension. With `json_lines` progress and remarks are lines of
-    JSON, for a program. With `may_fork` forks of this process may ask for the run. Raises
-    RunError, TaskError, CacheError.
+    `cache` is the folder of the reply cache (None: `out/.cache`); `fresh` moves an earlier run of
+    the same name aside; `only_cached` calls no server. `companions` take part in the run (None:
+    those that the study's keys create). The `executor` runs the trials; without one, threads do, or
+    in a long run the processes of an extension. With `json_lines`, progress and remarks are lines
+    of JSON for a program. With `may_fork`, the run may fork this process. Raises RunError,
+    TaskError, CacheError.
     """
 
     plan: Plan
@@ -70,14 +69,14 @@ class Study:
 
     @property
     def say(self) -> Voice:
-        """Tells the user a sentence."""
+        """The function that prints a message to the user."""
         return Voice(self.console, self.json_lines)
 
     def __call__(self) -> RunSummary:
         """Run everything that has no record yet, and close every model."""
         if self.fresh and self.folder.exists():
             self._move_aside()
-        # its faults come before the first request
+        # find faults of the tasks before the first request
         for arm in self.plan.points:
             with at_task(arm.task_name):
                 arm.task.facts  # noqa: B018  reads the table
@@ -89,7 +88,7 @@ class Study:
         if not self.only_cached:
             companions.append(Announcement(self.say, lambda: models.cached))
         run = Run(self.plan, self.folder, self.options, models, companions, progress=progress)
-        run.scorers  # noqa: B018  the faults of readers, too
+        run.scorers  # noqa: B018  finds faults of readers, too
         run.executor = self.executor or self._find_executor(run)
         for sentence in changed_plugins(RunFolder(self.folder).facts, self.plan.plugins):
             self.say(sentence)
@@ -112,8 +111,8 @@ class Study:
         return replace(summary, told=told)
 
     def _find_executor(self, run: Run) -> Executor:
-        """The threads of the run, or in a long one whose models other processes may ask, the
-        executor `processes` of an extension."""
+        """Return the default executor, or, in a long run whose models other processes may call, the
+        extension's executor `processes`."""
         asked = self.plan.models
         is_long = PROCESSES in os.environ or run.questions.total() >= LONG
         may_go = asked and not run.chooser and all(getattr(m, "apart", False) for m in asked)
@@ -124,7 +123,7 @@ class Study:
         return executor
 
     def _move_aside(self) -> None:
-        # takes the lock: the folder of a running study must not be moved
+        # the writer takes the lock: the folder of a running study must not be moved
         with RunWriter(self.folder):
             now = f"{self.plan.name}.{time.strftime('%Y%m%d-%H%M%S')}"
             for number in count(1):  # several in one second
@@ -135,14 +134,15 @@ class Study:
         self.say(f"the earlier run was moved to {aside}")
 
     def _allow_folder(self) -> None:
-        """Let the run read what its study read, so that `view` and the others do not ask again."""
+        """Allow the run's folder to read what its study may read, so that `view` and other commands
+        do not ask again."""
         if (self.folder / "points.yaml").is_file():
-            with suppress(OSError):  # it is asked for again
+            with suppress(OSError):  # then the user is asked again
                 self.plan.allow_as_this(self.folder)
 
     def _open_models(self, progress: Progress) -> tuple[Models, list[Companion]]:
-        """What asks the models, and the ledger of what they cost where they are asked over a
-        network. Raises RunError."""
+        """Return the models, and a ledger of their cost if any is called over a network. Raises
+        RunError."""
         cache, asked = self.cache or self.out / ".cache", self.plan.models
         if not any(getattr(model, "remote", False) for model in asked):
             return Models(progress, cache, self.only_cached, self.say), []
@@ -155,7 +155,7 @@ class Study:
 
 
 def companions_of(plan: Plan) -> list[Companion]:
-    """What the keys of a study let go along with its run. Raises RunError."""
+    """Return the companions that the keys of a study create for its run. Raises RunError."""
     config = plan.config
     made = (key.companion(config[name], plan) for name, key in keys_in(config).items())
     return [companion for companion in made if companion is not None]
@@ -163,11 +163,11 @@ def companions_of(plan: Plan) -> list[Companion]:
 
 @contextmanager
 def _handle_interrupts(run: Run, say: Callable[[str], None]) -> Iterator[None]:
-    """Ctrl-C, and the signals of a scheduler and of a closed terminal.
+    """Handle Ctrl-C, and the signals of a scheduler and of a closed terminal.
 
-    At the first, no request leaves any more, but those on their way end; the second gives them up,
-    the third exits immediately. Those that come together are one: `timeout` sends its own to the
-    process and to its group.
+    The first lets no further request leave, but waits for those in flight; the second abandons
+    these; the third exits immediately. Signals in quick succession count as one, because `timeout`
+    signals both the process and its group.
     """
     last = -TOGETHER
 
@@ -182,11 +182,11 @@ def _handle_interrupts(run: Run, say: Callable[[str], None]) -> Iterator[None]:
         if run.progress.drain.is_set():
             run.progress.stop.set()
             give_up_waiting()
-            sentence = "stopping now; the same command resumes the run later"
+            sentence = "stopping now; the same command resumes the run"
         else:
             run.progress.drain.set()
             sentence = (
-                "asking no more; what is on its way ends and is kept; Ctrl-C again stops at once"
+                "stopping: no new requests; waiting for those in flight (Ctrl-C again to abort)"
             )
         with suppress(OSError):  # the terminal may be gone
             say(sentence)

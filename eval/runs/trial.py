@@ -33,8 +33,8 @@ from looktwice.pipelines.state import Stage, State
 class TreeNode:
     """One stage of the tree: the arms whose last stage this is, and the stages that follow it.
 
-    `model` is None until a stage on the path asks a model, so that arms with different models share
-    the work before.
+    `model` is None until a stage on the path calls a model, so that arms with different models
+    share the work before it.
     """
 
     slot: str
@@ -45,19 +45,19 @@ class TreeNode:
 
     @cached_property
     def holds_model(self) -> bool:
-        """Whether the stage asks a model of its own."""
+        """True if the stage calls a model of its own."""
         return bool(models_in(self.stage))
 
     def arms(self) -> Iterator[Arm]:
-        """Every arm that ends at this node or below it."""
+        """Yield every arm that ends at this node or below it."""
         yield from self.ends
         for child in self.children.values():
             yield from child.arms()
 
 
 def build_tree(arms: Sequence[Arm]) -> list[TreeNode]:
-    """The roots of the prefix tree over the stages of these arms, which have the same task and
-    seed."""
+    """Return the roots of the prefix tree over the stages of these arms, which have the same task
+    and seed."""
     roots: dict[tuple[str, str, int], TreeNode] = {}
     for arm in arms:
         level, asking = roots, False
@@ -77,7 +77,7 @@ Action = Callable[[], None]
 
 
 def none_of(stage: Stage) -> NoModel:
-    """What a stage has that may call no model, or to whose pipeline none was given."""
+    """Return the placeholder model of a stage that may not call one, or whose pipeline has none."""
     if asks_model(stage):
         return NoModel()
     return NoModel(
@@ -86,13 +86,13 @@ def none_of(stage: Stage) -> NoModel:
 
 
 class Progress:
-    """How far a run is, and what ends it.
+    """The progress of a run, and what ends it.
 
-    Setting `drain` lets no request and no stage start any more, but what is on its way ends;
-    setting `stop` ends the run at the next model call. `counts` are of records and of samples
-    that were put off, `held` are failures for which their endpoint may be to blame, `why` is what
-    stopped the run, or `signal` the number of the last one that did, and `again` says that what
-    waited for a reply is asked again.
+    Setting `drain` stops new requests and stages, while those in flight finish; setting `stop` ends
+    the run at the next model call. `counts` counts records and deferred samples. `held` are
+    failures that may be the endpoint's fault. `why` is the reason that stopped the run, `signal`
+    the number of the last signal, and `again` is True while samples that waited for a batched reply
+    run again.
     """
 
     def __init__(self) -> None:
@@ -104,8 +104,8 @@ class Progress:
         self.lock = threading.Lock()
 
     def give_up(self, why: str) -> None:
-        """Stop because an endpoint cannot be asked: no request starts any more; the first reason
-        counts."""
+        """Stop because an endpoint cannot be asked: no further request starts, and the first reason
+        is kept."""
         with self.lock:
             self.why = self.why or why
         self.drain.set()
@@ -116,7 +116,7 @@ class Progress:
             self.counts[name] += by
 
     def end_with(self, exc: BaseException) -> None:
-        """What ended a sample without a record: a stop, or an error that ends the run."""
+        """Handle what ended a sample without a record: a stop, or an error that ends the run."""
         if isinstance(exc, Stopped):
             self.count("deferred" if isinstance(exc, Deferred) else "stopped")
             return
@@ -124,14 +124,14 @@ class Progress:
         self.drain.set()
 
     def hold(self, row: FailureRow, fail: Action) -> None:
-        """Keep a failure back while it may be the endpoint's own; what has become a sample's
-        failure is recorded."""
+        """Hold back a failure while it may be the endpoint's fault, and record it once it turns out
+        to be the sample's."""
         with self.lock:
             self.held.append((row, fail))
         self.release(lambda row: row.over)
 
     def release(self, wanted: Callable[[FailureRow], bool]) -> None:
-        """Record the failures that were held back and for which this holds."""
+        """Record the held failures for which `wanted` is true."""
         with self.lock:
             ready = [fail for row, fail in self.held if wanted(row)]
             self.held = [(row, fail) for row, fail in self.held if not wanted(row)]
@@ -139,7 +139,7 @@ class Progress:
             fail()
 
     def raise_if_stopped(self) -> None:
-        """Called at each model call and between stages. Raises Stopped after `stop` was set."""
+        """Raise Stopped after `stop` was set; called at each model call and between stages."""
         if self.stop.is_set():
             raise Stopped
 
@@ -148,10 +148,10 @@ class Progress:
 class Trial:
     """Runs the wanted part of the tree for one sample; stage tasks never block on each other.
 
-    All trials of a run share the wrapped models by id of the original, the writer, the crew and
-    `note`, which is told of every record; `at_end` is called when nothing is left. A task takes one
-    of the crew's turns, which it gives back while it waits to ask again. A stage task runs one
-    stage and goes on with the first child of its node, the others go to the crew.
+    All trials of a run share the wrapped models (by id of the original), the writer, the crew and
+    `note`, which receives every record; `at_end` is called when nothing is left. A task holds one
+    of the crew's turns, and releases it while it waits for a retry. A stage task runs one stage and
+    continues with the first child of its node; the other children go to the crew.
     """
 
     models: Mapping[int, Any]
@@ -170,7 +170,7 @@ class Trial:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __call__(self) -> bool:
-        """The first task, and all that has one way to go; whether nothing is left."""
+        """Run the first task and what follows in this thread; return whether nothing is left."""
         return self._run_task(self._run_roots)
 
     def _run_task(self, task: Action) -> bool:
@@ -188,13 +188,13 @@ class Trial:
         return is_over
 
     def _run_roots(self) -> None:
-        """An image that cannot be read, a mark outside or a wrong key fail the sample in every
-        arm."""
+        """Run the tree; an unreadable image, a mark outside or an invalid correct answer fails the
+        sample in every arm."""
         if self.progress.drain.is_set():
             raise Stopped
         state = State(self.sample, prompt=self.sample.question, seed=self.seed, draw=self.draw)
         error = say_key_fault(self.row.answer, len(self.sample.choices))
-        error = error and f"{error}, so nothing was asked; mend the task"
+        error = error and f"{error}, so nothing was asked; fix the task"
         try:
             check_marks(self.sample)
             state = state if error else State.start(self.sample, self.seed, self.draw)
@@ -207,7 +207,8 @@ class Trial:
             self._write(root.arms(), state, error)
 
     def _run_children(self, nodes: Iterable[TreeNode], state: State) -> None:
-        """The first in this thread, so that a sample stays in one where it has one way to go."""
+        """Run the first wanted node in this thread, so that an unbranched sample stays in one, and
+        submit the others."""
         wanted = [node for node in nodes if self._is_wanted(node)]
         for node in wanted[1:]:
             with self.lock:
@@ -220,8 +221,7 @@ class Trial:
         return any(arm.id in self.wanted for arm in node.arms())
 
     def _run_stage(self, node: TreeNode, state: State) -> None:
-        """Run one stage; while the run is being stopped, only where a reply would be lost
-        otherwise."""
+        """Run one stage; while the run is stopping, only if a reply would be lost otherwise."""
         models, progress = self.models, self.progress
         if progress.drain.is_set() and not any(entry.calls for entry in state.trace):
             raise Stopped
@@ -252,7 +252,7 @@ class Trial:
             if state.silent and not error:
                 raise RunError(
                     f"contestants.{arm.contestant}.stages: sample {self.sample.id}:"
-                    f" {say_no_answer(arm.stages)}; one that finds nothing says"
+                    f" {say_no_answer(arm.stages)}; a stage that finds nothing returns"
                     " `state.abstain(why)`"
                 )
             with spend("records"):

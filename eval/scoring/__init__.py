@@ -1,7 +1,8 @@
 """Compares answers with ground truth, aggregates metrics with confidence intervals, and tests
 differences.
 
-Not here: reading replies (`readers`), tables (`display`)."""
+Not here: reading replies (`readers`), tables (`display`).
+"""
 
 import lazy_loader
 

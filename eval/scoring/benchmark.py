@@ -1,8 +1,9 @@
-"""The metrics by which benchmarks of tables are quoted, told as settings of one scorer: a rule for
-replies, groups that are right as a whole, means of means, and boxes.
+"""The metrics by which tabular benchmarks are quoted, as settings of one scorer: a rule for
+replies, groups that must be right as a whole, means of means, and boxes.
 
-The rules by which they compare whole replies with keys are read from the code of their authors and
-of VLMEvalKit (e8e78f05, 2026-08-18); what each of them misreads is part of the rule."""
+The rules that compare whole replies with correct answers follow the code of the benchmarks' authors
+and of VLMEvalKit (e8e78f05, 2026-08-18); their misreadings are part of each rule.
+"""
 
 from __future__ import annotations
 
@@ -35,19 +36,20 @@ LEADS = (
 BRACED = frozenset(
     ("Subway Connections", "Nested Squares", "Line Plot Intersections", "Circled Letter")
 )
-WORDY = 10  # a reply of more words without a capital A to E has no letter
+WORDY = 10  # a longer reply (in words) without a capital A to E has no letter
 Box = Sequence[float]
 
 
 def first_word(reply: str, words: tuple[str, str]) -> str:
-    """The word of the two that comes first as a whole word, in whatever case; empty for neither
-    (NaturalBench)."""
+    """Return whichever of the two words occurs first as a whole word, ignoring case; empty if
+    neither does (NaturalBench)."""
     word = re.search(rf"\b(?:{'|'.join(words)})\b", reply, re.I)
     return word[0].lower() if word else ""
 
 
 def yes_or_no(reply: str) -> str:
-    """ "yes" or "no" where that one alone is among the words; "**Yes**" is neither (VLMEvalKit)."""
+    """Return "yes" or "no" if exactly one of them is among the words; "**Yes**" is neither
+    (VLMEvalKit)."""
     text = reply.lower()
     for mark in dict.fromkeys(PARTED.findall(text)):
         touches = f"{mark} " in text or f" {mark}" in text or NUMBER_COMMA.search(text)
@@ -57,8 +59,8 @@ def yes_or_no(reply: str) -> str:
 
 
 def first_letter(reply: str) -> str:
-    """The first capital A to E anywhere, once openings such as "The answer is" are removed, and A
-    for an empty reply (TreeBench in VLMEvalKit)."""
+    """Return the first capital A to E anywhere, after removing openings such as "The answer is",
+    and A for an empty reply (TreeBench in VLMEvalKit)."""
     text = reply.strip()
     for lead in LEADS:
         text = text.replace(lead, "")
@@ -69,14 +71,15 @@ def first_letter(reply: str) -> str:
 
 
 def braced(reply: str) -> str:
-    """What stands in the first braces, white space included; empty where there are none
+    """Return the content of the first braces, including white space; empty if there are none
     (VLMsAreBlind)."""
     inner = re.search(r"\{(.*?)\}", reply)
     return inner[1] if inner else ""
 
 
 def rows_and_columns(reply: str) -> tuple[int, ...]:
-    """The numbers of "rows={4} columns={5}" in either order, else of the first "(4, 5)"."""
+    """Return the numbers in "rows={4} columns={5}", in either order, or else those in the first
+    "(4, 5)"."""
     rows = re.search(r"[Rr]ows?[^{}]*\{(\d+)\}", reply)
     columns = re.search(r"[Cc]olumns?[^{}]*\{(\d+)\}", reply)
     pair = re.search(r"\((\d+),\s*(\d+)\)", reply)
@@ -86,11 +89,13 @@ def rows_and_columns(reply: str) -> tuple[int, ...]:
 
 
 def mean_best_iou(reply: str, targets: Sequence[Box]) -> float:
-    """The mean over target boxes of the best IoU with any box that a reply writes as
-    `<box>[x1,y1,x2,y2]</box>` in its `<think>`, without one in the whole reply (TreeBench).
+    """Return the mean over target boxes of the best IoU with any box that a reply writes as
+    `<box>[x1,y1,x2,y2]</box>` in its `<think>`, or in the whole reply if it has no `<think>`
+    (TreeBench).
 
-    A box with a space between its numbers, with fractions or without an area is none. Boxes beyond
-    the targets cost nothing. Without targets it is 1 for a reply with a box, else 0.
+    Boxes with a space between their numbers, with fractions or without area are ignored. Boxes
+    beyond the number of targets cost nothing. Without targets the value is 1 for a reply with a
+    box, else 0.
     """
     thought = re.search(r"<think>(.*?)</think>", reply, re.S)
     boxes = []
@@ -124,13 +129,14 @@ def _blind(reply: str, row: SampleRow) -> bool:
 
 
 def _vp(reply: str, row: SampleRow) -> bool:
-    """The first A to D in any word and case: "Answer: D" is A (VP-Bench's code of 2025-12)."""
+    """Return whether the first A to D in any word and case is the correct answer: "Answer: D" reads
+    as A (VP-Bench's code of 2025-12)."""
     letter = re.search("[A-D]", reply.upper())
     return (letter[0] if letter else "") == row.answer
 
 
 def key_of(row: SampleRow) -> str:
-    """The key in small letters, yes and no for 1 and 0."""
+    """Return the correct answer in lower case, with yes and no for 1 and 0."""
     key = (row.answer or "").lower()
     return KEYS.get(key, key)
 
@@ -143,25 +149,26 @@ RULES: Mapping[str, Callable[[str, SampleRow], bool]] = {
     "vlms_are_blind": _blind,
     "vp_bench": _vp,
 }
-"""Whether a reply is right, by the name of the rule."""
+"""The functions that decide whether a reply is right, by name of the rule."""
 
 MEAN = "mean_accuracy"
 
 
 @dataclass(frozen=True)
 class BenchmarkScorer(Scorer):
-    """A benchmark of one table, scored as its authors' code or VLMEvalKit does.
+    """A tabular benchmark, scored as its authors' code or VLMEvalKit does.
 
-    `all_right` names metrics with meta fields: the share of the groups of samples with the same
-    values of these fields that are right as a whole. `mean_of` are meta fields from the outermost
-    to the innermost: `mean_accuracy` is the mean over the values of the first of the mean over
-    those of the second ..., beside it stands what it is for each value of the first.
-    `rule` compares whole replies, with `read: {use: eval.readers.WholeReply}`: "natural_bench",
-    "yes_or_no" (VLMEvalKit's HallusionBench), "tree_bench", "tree_bench_vlmevalkit",
-    "vlms_are_blind" or "vp_bench"; where it is empty answers are compared as everywhere. `boxes` is
-    the truth field of target boxes, as text, for `box_iou`, the mean of the best IoU of each with
-    the boxes in the whole reply. `headlines` are the metrics that tables show first; null shows
-    every metric over a whole task. Raises ValueError for another rule.
+    `all_right` maps names of metrics to meta fields: the metric is the share of groups (samples
+    with the same values of these fields) that are right as a whole. `mean_of` lists meta fields
+    from the outermost to the innermost: `mean_accuracy` is the mean over the values of the first
+    field of the mean over those of the second, and so on; it is also reported for each value of the
+    first field. `rule` compares whole replies, with `read: {use: eval.readers.WholeReply}`:
+    "natural_bench", "yes_or_no" (VLMEvalKit's HallusionBench), "tree_bench",
+    "tree_bench_vlmevalkit", "vlms_are_blind" or "vp_bench"; if it is empty, answers are compared as
+    for any task. `boxes` is the truth field that holds the target boxes as text, for `box_iou`: the
+    mean of each target's best IoU with the boxes in the whole reply. `headlines` are the metrics
+    that tables show first; null shows every metric over a whole task. Raises ValueError for an
+    unknown rule.
     """
 
     all_right: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -172,16 +179,18 @@ class BenchmarkScorer(Scorer):
 
     def __post_init__(self) -> None:
         if self.rule and self.rule not in RULES:
-            raise ValueError(f"rule is one of {', '.join(RULES)}, or empty; found {self.rule!r}")
+            raise ValueError(
+                f"`rule` must be empty or one of {', '.join(RULES)}, got {self.rule!r}"
+            )
 
     def compare(self, answer: str, row: SampleRow) -> Score | None:
-        """By the rule, where there is one."""
+        """Compare by the rule; return None if there is none."""
         if not self.rule:
             return None
         return Score.of(RULES[self.rule](answer, row))
 
     def metrics(self, scores: PointScores) -> Sequence[Metric]:
-        """Those that the settings name, of the fields that the samples have."""
+        """Return the metrics that the settings name, as far as the samples have their fields."""
         metrics = list[Metric]()
         for name, fields in self.all_right.items():
             if groups := group_by(scores.keyed, *fields):
@@ -194,7 +203,7 @@ class BenchmarkScorer(Scorer):
         return metrics
 
     def chance(self, samples: Samples) -> Levels:
-        """Of guesses among the choices; nothing where a question has none."""
+        """Return the levels of guessing among the choices; empty if a question has none."""
         if not samples or not all(row.n_choices for row in samples.values()):
             return {}
         guessed = {name: 1 / row.n_choices for name, row in samples.items()}
@@ -222,11 +231,12 @@ class BenchmarkScorer(Scorer):
             yield _mean_metric(worth, scores, inner, f"{outer}={part}")
 
     def _counted(self, samples: Samples) -> set[str]:
-        """The samples that have every field of the mean."""
+        """Return the samples that have every field of the mean."""
         return {*chain.from_iterable(group_by(samples, *self.mean_of).values())}
 
     def _iou(self, reply: str | None, row: SampleRow) -> float | None:
-        """None for a bare letter, in which a reader left no boxes."""
+        """Return the mean best IoU of a reply; None for a bare letter, from which a reader removed
+        the boxes."""
         if reply is not None and len(reply) == 1:
             return None
         return mean_best_iou(reply or "", literal_eval(str(row.truth.get(self.boxes) or "[]")))
@@ -235,8 +245,8 @@ class BenchmarkScorer(Scorer):
 def _mean_metric(
     values: Mapping[str, float], scores: PointScores, fields: Sequence[str], part: str = ""
 ) -> Metric:
-    """Without a value of its own where parts of one size make it the plain mean, which has an
-    interval."""
+    """Return the mean of means as a metric. If it equals the plain mean (parts of equal size), it
+    sets no value of its own, so that it gets an interval."""
     mean = mean_of_means(values, scores.keyed, fields)
     own = None if isclose(mean, fmean(values.values())) else mean
     failed = frozenset(values.keys() - scores.comparable.keys())
@@ -244,9 +254,11 @@ def _mean_metric(
 
 
 def mean_of_means(values: Mapping[str, float], samples: Samples, fields: Sequence[str]) -> float:
-    """The mean over the values of the first field of the mean over those of the second, and so on.
+    """Return the mean over the values of the first field of the mean over those of the second, and
+    so on.
 
-    Every sample has every field."""
+    Every sample must have every field.
+    """
     if not fields:
         return fmean(values.values())
     parts = group_by({name: samples[name] for name in values}, fields[0])

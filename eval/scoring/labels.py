@@ -11,16 +11,16 @@ from looktwice.eval.scoring.verdict import PointScores, RunScores
 from looktwice.pipelines.model import canonical
 
 ALL_TASKS = "all tasks"
-"""The task of what is over all of them."""
+"""The label for results over all tasks."""
 MOST = 3  # differing settings that a label shows
 
 
 def labels(points: Sequence[PointRow]) -> dict[str, tuple[str, str]]:
-    """The labels (contestant, task) of every point by id, no pair twice.
+    """Return the labels (contestant, task) of every point by id; no pair occurs twice.
 
-    A run that was continued with an edited configuration holds points of one name that were built
-    differently: the later ones say what differs, "plain {mark.color=gray}", or are numbered where
-    too many settings do. Different tasks of one name are numbered.
+    A run that was continued with an edited configuration contains points that share a name but were
+    built differently. The later ones show their differences, "plain {mark.color=gray}", or a number
+    if too many settings differ. Different tasks with one name are numbered.
     """
     plain = {point.id: (contestant_label(point), task_label(point)) for point in points}
     counts = Counter(plain.values())
@@ -53,7 +53,7 @@ def _distinguish(label: str, point: PointRow, seen: dict[str, PointRow]) -> str:
 
 
 def _leaves(spec: Any, place: str = "") -> dict[str, Any]:
-    """Every setting of the stages and the model by its dotted place."""
+    """Return every setting of the stages and the model by its dotted place."""
     if isinstance(spec, Mapping):
         inner = (
             _leaves(v, f"{place}.{k}" if place else str(k))
@@ -65,13 +65,13 @@ def _leaves(spec: Any, place: str = "") -> dict[str, Any]:
 
 
 def contestant_changes(point: PointRow) -> dict[str, Any]:
-    """The changes that belong to who answers: stages, model, draws."""
+    """Return the changes that affect who answers: stages, model, draws."""
     changes = point.changes.items()
     return {p: value for p, value in changes if p.partition(".")[0] not in ("task", "tasks")}
 
 
 def task_changes(point: PointRow) -> dict[str, Any]:
-    """The changes that belong to what is asked; places of other tasks are left out."""
+    """Return the changes that affect what is asked, without those of other tasks."""
     changes = {}
     for place, value in point.changes.items():
         head, _, rest = place.partition(".")
@@ -81,18 +81,20 @@ def task_changes(point: PointRow) -> dict[str, Any]:
 
 
 def contestant_label(point: PointRow, without: str = "") -> str:
-    """The contestant and its changes: "plain [mark.radius=15]"; `without` leaves out one place."""
+    """Return the contestant with its changes, "plain [mark.radius=15]"; `without` leaves out one
+    place."""
     return label_with_changes(point.contestant, contestant_changes(point), without)
 
 
 def task_label(point: PointRow, without: str = "") -> str:
-    """The task and its changes: "correspondence [strength=0.5]"; `without` leaves out one place."""
+    """Return the task with its changes, "correspondence [strength=0.5]"; `without` leaves out one
+    place."""
     return label_with_changes(point.task, task_changes(point), without)
 
 
 def baselines(run: RunScores) -> dict[str, PointScores | None]:
-    """Point id -> the arm that it is compared with: of the present plan, where that has one on the
-    same samples."""
+    """Return the arm that each point is compared with, by point id: one of the present plan if it
+    has one on the same samples."""
     by_id, plans = run.by_id, defaultdict[bool, list[PointRow]](list)
     for scores in run.points:
         plans[scores.older].append(scores.point)
@@ -106,13 +108,14 @@ def baselines(run: RunScores) -> dict[str, PointScores | None]:
 def baseline_of(
     point: PointRow, points: Sequence[PointRow], older: Sequence[PointRow] = ()
 ) -> PointRow | None:
-    """The baseline's point on the same samples at the same setting, else the baseline's first.
+    """Return the baseline's point on the same samples and at the same setting, or else the
+    baseline's first point; None if there is nothing to compare.
 
-    The same setting is the one with all of the point's changes that the baseline has: a sweep of a
-    stage that it has dropped leaves it as it is. A changed point of the baseline itself is compared
-    with its unchanged, else its first point. Of several that fit (the configuration was edited
-    between two runs) it is the latest. None where there is nothing to compare. `older` are looked
-    at where none of `points` is the baseline's.
+    The same setting has all of the point's changes that the baseline also has, so a sweep of a
+    stage that the baseline lacks leaves it unchanged. A changed point of the baseline itself is
+    compared with its unchanged point, or else its first. If several match, because the
+    configuration was edited between runs, the latest counts. `older` points are used only if none
+    of `points` belongs to the baseline.
     """
     mine, others = (
         [arm for arm in arms if arm.baseline and arm.task_id == point.task_id]
@@ -125,14 +128,14 @@ def baseline_of(
 
 
 def closest(changes: Mapping[str, Any], points: Sequence[PointRow]) -> PointRow | None:
-    """The point that has the most of these changes and no others, of several the latest."""
+    """Return the point with the most of these changes and no others; of several, the latest."""
     alike = [point for point in points if contestant_changes(point).items() <= changes.items()]
     return max(reversed(alike), key=lambda point: len(contestant_changes(point)), default=None)
 
 
 def factor_value(point: PointRow, place: str) -> float | None:
-    """The number that a point has at a dotted place: from its changes, or else from what was
-    built."""
+    """Return the number that a point has at a dotted place, from its changes or else from its
+    spec."""
     value = (
         point.changes[place]
         if place in point.changes
@@ -142,13 +145,13 @@ def factor_value(point: PointRow, place: str) -> float | None:
 
 
 def as_number(value: object) -> float | None:
-    """A value as a number; None where it is none, as truth values are."""
+    """Return a value as a float; None if it is not a number (booleans are not)."""
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def setting_of(point: PointRow, place: str) -> str | float | None:
-    """What a point has at a dotted place, changed or not: a number or a word, of a stage its class
-    or "none"."""
+    """Return the setting of a point at a dotted place, changed or not: a number, a text, or for a
+    stage its class or "none"."""
     whole = {**point.spec, "read": point.read, "draws": point.draws, "seed": point.seed}
     value = point.changes[place] if place in point.changes else setting_at(whole, _spec_path(place))
     if isinstance(value, Mapping):
@@ -160,7 +163,7 @@ def setting_of(point: PointRow, place: str) -> str | float | None:
 
 
 def label_with_changes(name: str, changes: Mapping[str, Any], without: str = "") -> str:
-    """A name with its changes by dotted place in short: "plain [mark.radius=15, no zoom]"."""
+    """Return a name with its changes in short form: "plain [mark.radius=15, no zoom]"."""
     short = [_short(place, value) for place, value in changes.items() if place != without]
     return f"{name} [{', '.join(short)}]" if short else name
 
@@ -181,7 +184,7 @@ def _spec_path(place: str) -> list[str]:
 
 
 def setting_at(spec: Any, path: Sequence[str]) -> Any:
-    """What a spec holds at a path; None where it has nothing there."""
+    """Return the value at a path of a spec, or None if there is none."""
     for part in path:
         spec = spec.get(part) if isinstance(spec, Mapping) else None
     return spec

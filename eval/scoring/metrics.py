@@ -1,10 +1,10 @@
-"""The metrics of an arm beyond its counts: those that every task has (`METRICS`), those over groups
-of samples that count as one unit, of the levels of a control, of what stages measured
-(`State.measured`), and of the answer at every turn, scored as if it had been the last.
+"""The metrics of an arm beyond its counts: those of every task (`METRICS`), and those over groups
+of samples that count as one unit, over the levels of a control, of measurements by stages
+(`State.measured`), and of the answer after every turn, scored as if it had been the last.
 
-Stages say which call ended each turn (`turn_call`, and for a vote the majority so far,
-`turn_vote`); replies are read when a run is scored, so another reader reads them anew. Of a chain
-of thought, a turn is a line of the reply.
+Stages record which call ended each turn (`turn_call`, and for a vote the majority so far,
+`turn_vote`). Replies are read when a run is scored, so another reader reads the turns anew. In a
+chain of thought, a turn is a line of the reply.
 """
 
 from __future__ import annotations
@@ -34,31 +34,35 @@ from looktwice.eval.scoring.verdict import (
 from looktwice.eval.statistics.means import finite_mean, scale_of
 from looktwice.eval.statistics.paired import Values, kruskal
 from looktwice.pipelines.config.spec import public_path
+from looktwice.pipelines.counted import format_number
 from looktwice.prompting.wording import ChainOfThought
 
 MEASURED = "measured."
-"""How the metrics of measurements begin in report.csv."""
+"""Prefix of the metrics of measurements in report.csv."""
 TURNS = "turn."
-"""How the metrics of single turns begin there."""
+"""Prefix of the metrics of single turns in report.csv."""
 TURN = "turn_"
-"""How the measurements begin that say where turns end."""
+"""Prefix of the measurements that say where turns end."""
 FEW = 8
-"""So many different numbers are parts of their own; more are put into quarters."""
+"""The most distinct numbers that each become a part; with more, the samples are split into
+quarters."""
 MOST_TURNS = 12
-"""Later turns are those of a single long record, and the last one is shown in any case."""
+"""The most turns that are shown, as later ones come from a few long records; the last turn is
+always shown."""
 CHAIN = public_path(ChainOfThought)
 ANSWERED = (Verdict.RIGHT, Verdict.WRONG, Verdict.HIDDEN)
 CIRCULAR = "circular_accuracy"
 Groups = Mapping[str, Sequence[str]]
 Measured = dict[str, float | str]
-"""By sample: a number, or a category; all of one kind."""
+"""A number or a category by sample; all of one kind."""
 
 
 def accuracy(scores: PointScores) -> dict[str, float]:
-    """Mean score over the asked samples with ground truth; an unreadable or failed answer scores 0.
+    """Return the mean score of each asked sample with a correct answer; an unreadable or failed
+    answer scores 0.
 
-    None where every answer failed: then nothing was measured. What only a judge could score, and
-    none has, is left out.
+    Empty if every answer failed, because then nothing was measured. Samples that only a judge could
+    score, and no judge has, are left out.
     """
     if scores.failure:
         return {}
@@ -67,15 +71,15 @@ def accuracy(scores: PointScores) -> dict[str, float]:
 
 
 def accuracy_answered(scores: PointScores) -> dict[str, float]:
-    """Mean score over the draws with a verdict RIGHT or WRONG; samples without such a draw are left
-    out."""
+    """Return the mean score of each sample over its draws with the verdict RIGHT or WRONG; samples
+    without such a draw are left out."""
     graded = (Verdict.RIGHT, Verdict.WRONG)
     return scores.means(lambda draw: draw.score.value if draw.verdict in graded else None)
 
 
 def coverage(scores: PointScores) -> dict[str, float]:
-    """The share of asked samples with a readable answer: right, wrong, or without ground truth to
-    compare with."""
+    """Return, for each asked sample, the share of draws with a readable answer: right, wrong, or
+    without a correct answer to compare with."""
     return scores.means(lambda draw: draw.verdict in ANSWERED)
 
 
@@ -84,8 +88,8 @@ METRICS: dict[str, Callable[[PointScores], Mapping[str, float]]] = {
     "accuracy_answered": accuracy_answered,
     "coverage": coverage,
 }
-"""Name -> function that returns a value (0..1) for each sample the metric covers. A metric added
-here gets its rows in report.csv, with macro and micro, and its column in the printed tables;
+"""Functions by name that return a value (0..1) for each sample that the metric covers. A metric
+added here gets its rows in report.csv, with macro and micro, and its column in the printed tables;
 `accuracy` stays first."""
 
 
@@ -93,8 +97,8 @@ here gets its rows in report.csv, with macro and micro, and its column in the pr
 
 
 def group_by(samples: Samples, *fields: str) -> dict[str, list[str]]:
-    """The samples by the values of these meta fields; a sample that lacks one of them is in no
-    group."""
+    """Return the samples by the values of these meta fields; a sample that lacks one of them is in
+    no group."""
     groups = defaultdict[str, list[str]](list)
     for name, row in samples.items():
         values = [row.meta.get(field) for field in fields]
@@ -104,7 +108,7 @@ def group_by(samples: Samples, *fields: str) -> dict[str, list[str]]:
 
 
 def right_by_draw(together: Iterable[Sequence[ScoredRecord | None]]) -> list[tuple[bool, ...]]:
-    """For each draw in which all of these were asked: whether each of them was answered right."""
+    """Return, for each draw in which all of these were asked, whether each was answered right."""
     return [
         tuple(scored is not None and scored.verdict is Verdict.RIGHT for scored in draw)
         for draw in zip(*together, strict=False)
@@ -119,10 +123,10 @@ def group_metric(
     groups: Groups,
     rule: Callable[[Iterable[bool]], bool] = all,
 ) -> Metric:
-    """The share of groups whose samples satisfy `rule`, as the mean over draws.
+    """Return the share of groups whose samples satisfy `rule`, as the mean over draws.
 
-    A group without samples never does. A group with a failed sample counts, but not in a paired
-    test; one of which a sample was not asked falls out.
+    A group without samples never satisfies it. A group with a failed sample counts, but not in a
+    paired test; a group with a sample that was not asked is left out.
     """
     units = dict[str, float]()
     for name, members in groups.items():
@@ -134,8 +138,8 @@ def group_metric(
 
 
 def clusters_of(scores: PointScores, groups: Groups) -> dict[str, str]:
-    """The cluster of each group: groups whose members share a cluster, directly or by other groups,
-    are in one."""
+    """Return the cluster of each group; groups that share a cluster of their members, directly or
+    through other groups, are in one."""
     of_cluster = dict[str, str]()
 
     def first(cluster: str) -> str:
@@ -162,12 +166,12 @@ class AllRight(Scorer):
     metric: str = CIRCULAR
 
     def metrics(self, scores: PointScores) -> Sequence[Metric]:
-        """The share of groups that are right as a whole."""
+        """Return the share of groups that are right as a whole."""
         groups = group_by(scores.keyed, self.by)
         return [group_metric(self.metric, self.by, scores, groups)] if groups else []
 
     def chance(self, samples: Samples) -> Levels:
-        """The mean over groups of the product of one over the number of choices."""
+        """Return the mean over groups of the product of 1 / (number of choices)."""
         levels = []
         for members in group_by(samples, self.by).values():
             level = 1.0
@@ -178,22 +182,23 @@ class AllRight(Scorer):
 
 
 def chance_levels(samples: Samples, scorer: Scorer | None) -> Levels:
-    """What guessing reaches, by metric: one over the number of choices, else what the benchmark's
-    scorer says."""
+    """Return the chance levels by metric: for accuracy 1 / (number of choices), and those of the
+    benchmark's scorer."""
     levels = dict(scorer.chance(samples)) if scorer is not None else {}
     choices = [row.n_choices for row in samples.values()]
     return levels | {"accuracy": fmean(1 / n for n in choices)} if all(choices) else levels
 
 
 class AlongControls(Scorer):
-    """What the scorers share whose tasks have `controls`, the meta fields of their levels."""
+    """The shared part of scorers whose tasks have `controls`: the meta fields that hold their
+    levels."""
 
     controls: tuple[str, ...]
-    headlines: ClassVar[tuple[str, ...]] = ()  # accuracy says it all
+    headlines: ClassVar[tuple[str, ...]] = ()  # accuracy is enough
 
     def metrics(self, scores: PointScores) -> Sequence[Metric]:
-        """For every control that has several levels its test, and the accuracy at each of its
-        levels."""
+        """Return, for every control with several levels, its test and the accuracy at each
+        level."""
         values, metrics = accuracy(scores), list[Metric]()
         for control in self.controls:
             levels = defaultdict[Any, dict[str, float]](dict)
@@ -217,10 +222,11 @@ class AlongControls(Scorer):
 
 
 def measurements(scores: PointScores) -> dict[str, Measured]:
-    """Every measurement of an arm by name: a number (the mean over draws) or a category (the first
-    draw's) a sample.
+    """Return every measurement of an arm by name: for each sample a number (the mean over draws) or
+    a category (that of the first draw).
 
-    What was measured at every turn has a name for each, "overlap@1". Turns themselves are left out.
+    A measurement taken at every turn has a name for each, "overlap@1". The ends of turns are left
+    out.
     """
     draws = defaultdict[str, dict[str, list[float | str]]](lambda: defaultdict(list))
     for sample, entries in scores.draws_asked.items():
@@ -241,18 +247,18 @@ def measurements(scores: PointScores) -> dict[str, Measured]:
 
 
 def is_measure(value: Any) -> bool:
-    """Whether this is a category, or a number that a float can hold; others count as not
-    measured."""
+    """Return whether a value is a category, or a number within the range of a float; anything else
+    counts as not measured."""
     return isinstance(value, str) or (value is not None and abs(value) <= sys.float_info.max)
 
 
 def numbers_of(values: Measured) -> dict[str, float]:
-    """The values that are numbers and no categories."""
+    """Return the values that are numbers rather than categories."""
     return {sample: value for sample, value in values.items() if not isinstance(value, str)}
 
 
 def measured_metrics(scores: PointScores) -> Iterator[Metric]:
-    """A metric for each measured number, its mean, and for each category, its share."""
+    """Yield a metric for each measured number (its mean) and for each category (its share)."""
     for name, values in measurements(scores).items():
         if numbers := numbers_of(values):
             mean = finite_mean(numbers.values())
@@ -264,8 +270,8 @@ def measured_metrics(scores: PointScores) -> Iterator[Metric]:
 
 
 def measured_parts(scores: PointScores, name: str) -> Mapping[str, str]:
-    """The part to which each sample belongs by a measurement: its category, its number, or the
-    quarter of the numbers.
+    """Return the part of the samples to which each belongs by a measurement: its category, its
+    number, or its quarter.
 
     A quarter is named by its number and bounds, "1: 0.02 to 0.11".
     """
@@ -276,7 +282,8 @@ def measured_parts(scores: PointScores, name: str) -> Mapping[str, str]:
     scale = scale_of([*numbers.values()])
     scaled = [number / scale for number in numbers.values()]
     edges = scale * np.quantile(scaled, (0, 0.25, 0.5, 0.75, 1))
-    names = [f"{n + 1}: {edges[n]:.3g} to {edges[n + 1]:.3g}" for n in range(4)]
+    bounds = [*map(format_number, edges)]
+    names = [f"{n + 1}: {bounds[n]} to {bounds[n + 1]}" for n in range(4)]
     quarters = np.searchsorted(edges[1:-1], [*numbers.values()])
     return dict(zip(numbers, map(names.__getitem__, quarters), strict=True))
 
@@ -289,32 +296,33 @@ LOOKING = "looking"
 
 @dataclass(frozen=True)
 class Turns:
-    """What one record would have answered after each turn, the last as it did; tokens and cost are
-    those until then. A turn that ended in a request for a look has no answer yet: its reason is
-    LOOKING."""
+    """The answers that one record would have given after each turn; the last is its final answer.
+    Tokens and cost are those up to that turn. A turn that ended in a look (tool call) has no answer
+    yet: its reason is LOOKING."""
 
     sample: str
     scored: tuple[ScoredRecord, ...]
 
     def at(self, turn: int) -> ScoredRecord:
-        """The answer after a turn, counted from 0; one that ended earlier keeps its last."""
+        """Return the answer after a turn, counted from 0; after its end, a record keeps its last
+        answer."""
         return self.scored[min(turn, len(self.scored) - 1)]
 
     def spent(self, turn: int, tokens: bool) -> float:
-        """Tokens until the end of a turn, or turns."""
+        """Return the tokens used up to the end of a turn, or the number of turns."""
         scored = self.at(turn)
         return scored.tokens_in + scored.tokens_out if tokens else min(turn + 1, len(self.scored))
 
     def first(self, holds: Callable[[Turns, int], bool]) -> int:
-        """The first turn of which this holds, at the latest the last."""
+        """Return the first turn for which `holds` is true, or else the last turn."""
         end = len(self.scored) - 1
         return next((turn for turn in range(end) if holds(self, turn)), end)
 
 
 @dataclass(frozen=True)
 class TurnsOfArm:
-    """The turns of every record of an arm that made more than one and did not fail, on samples with
-    a key."""
+    """The turns of every record of an arm that has more than one and did not fail, on samples with
+    a correct answer."""
 
     scores: PointScores
     records: tuple[Turns, ...]
@@ -326,7 +334,8 @@ class TurnsOfArm:
 
     @property
     def shown(self) -> list[int]:
-        """The turns that are shown: the first `MOST_TURNS`, of more the last in place of one."""
+        """The turns to show: the first `MOST_TURNS`, with the last one instead of the twelfth if
+        there are more."""
         return [*range(min(MOST_TURNS - 1, self.last)), self.last]
 
     @property
@@ -335,7 +344,8 @@ class TurnsOfArm:
         return self.scores.clusters_of(turns.sample for turns in self.records)
 
     def mean(self, turn: int, value: Callable[[ScoredRecord], float | None]) -> dict[str, float]:
-        """Something of the answers after a turn by sample, the mean over its draws that have it."""
+        """Return the mean of a value of the answers after a turn, by sample, over the draws that
+        have it."""
         draws = defaultdict[str, list[float]](list)
         for turns in self.records:
             if (worth := value(turns.at(turn))) is not None:
@@ -344,7 +354,7 @@ class TurnsOfArm:
 
     @cached_property
     def values(self) -> Values[int, str]:
-        """The value of every sample after each turn, the mean over its draws; NaN where no draw has
+        """The score of every sample after each turn, as the mean over its draws; NaN if no draw has
         an answer yet."""
 
         def value(scored: ScoredRecord) -> float | None:
@@ -354,18 +364,19 @@ class TurnsOfArm:
         return Values.of(means, self.scores.clusters)
 
     def tokens(self, turn: int) -> float:
-        """Tokens of a sample until the end of a turn, the mean over samples."""
+        """Return the mean tokens of a sample up to the end of a turn."""
         return fmean(self.mean(turn, lambda scored: scored.tokens_in + scored.tokens_out).values())
 
     def cost(self, turn: int) -> float | None:
-        """The list price of a sample until then; None where a model has no prices."""
+        """Return the mean list price of a sample up to the end of a turn; None if a model has no
+        prices."""
         if any(turns.at(turn).cost is None for turns in self.records):
             return None
         return fmean(self.mean(turn, lambda scored: scored.cost or 0.0).values())
 
 
 def read_turns(run: RunScores) -> list[TurnsOfArm]:
-    """The turns of every arm of a run that has more than one, in the run's order."""
+    """Return the turns of every arm that has more than one, in the run's order."""
     chains, turns = set[str](), defaultdict[str, list[Turns]](list)
     for scores in run.points:
         nodes = (scores.point.spec.get("stages") or {}).values()
@@ -391,7 +402,8 @@ def read_turns(run: RunScores) -> list[TurnsOfArm]:
 
 
 def turn_metrics(run: RunScores) -> Iterator[tuple[PointScores, Metric]]:
-    """The accuracy after each turn of every arm that has several: `turn.1.accuracy`, from 1."""
+    """Yield the accuracy after each turn of every arm with several turns, named `turn.1.accuracy`
+    and so on."""
     for arm in read_turns(run):
         for turn in arm.shown:
             asked = arm.values.where(arm.values.has(turn))
@@ -401,8 +413,8 @@ def turn_metrics(run: RunScores) -> Iterator[tuple[PointScores, Metric]]:
 
 
 def _cut(record: Record, chain: bool) -> Iterator[Record]:
-    """The record as it stood after each turn but the last; of a single call in a chain of thought,
-    as if its reply had ended after each line."""
+    """Yield the record as it stood after each turn but the last; for a single call in a chain of
+    thought, as if its reply had ended after each line."""
     measured: Mapping[str, Any] = record.measured or {}
     votes = measured.get("turn_vote")
     for turn, call in enumerate((measured.get("turn_call") or ())[:-1]):

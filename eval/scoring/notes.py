@@ -1,9 +1,9 @@
-"""What a table of a run says beside its figures: what they compare with, what was not asked, what
-it leaves out; and which arms sent the same, as what changed no request cannot change an answer.
+"""Notes below the table of a run: what it compares with, what was not asked, what it leaves out,
+and which arms sent identical requests, because a stage that changed no request cannot change an
+answer.
 
-One rule for `check`, which tries a few samples, and for the records of a run: what each arm sent is
-compared sample by sample with what the arm sent that differs from it in one slot, or that its delta
-is against.
+`check`, which tries a few samples, and a finished run use the same rule: the requests of two arms
+that differ in one slot, or of an arm and its baseline, are compared sample by sample.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ from looktwice.pipelines.counted import counted, listed, shorten
 from looktwice.prompting.markers.base import NO_MARK
 
 WHY_UNREADABLE = {
-    "unread": "as the reader found no answer",
-    "refused": "as the model refused",
-    "empty": "as the reply is empty",
-    "cut_off": "as the reply was cut off; give it a larger `max_tokens`",
-    "filtered": "as the server's filter withheld the reply",
-    "abstained": "as a stage abstained",
-    UNJUDGED: "as no judge has graded it; `looktwice judge` asks one",
+    "unread": "because the reader found no answer",
+    "refused": "because the model refused",
+    "empty": "because the reply is empty",
+    "cut_off": "because the reply was cut off; raise `max_tokens`",
+    "filtered": "because the server's filter withheld the reply",
+    "abstained": "because a stage abstained",
+    UNJUDGED: "because no judge has graded it; `looktwice judge` asks one",
 }
-"""The members of REASONS in words."""
+"""Sentences for the members of REASONS."""
 MOSTLY = 0.5
-"""The share of samples, and of a slot's values, above which it is said that nothing was done."""
-SPENT = ".spent"  # the file of a run folder with what it has cost
-DRAWS_ITSELF = "eval.tasks.MarkQuestions"  # markers beside it have nothing to draw
+"""The share of samples, or of a slot's values, above which a note says that nothing changed."""
+SPENT = ".spent"  # the file of a run folder that holds its total cost
+DRAWS_ITSELF = "eval.tasks.MarkQuestions"  # a task that leaves markers nothing to draw
 SHOWN = 3  # arms that a sentence names
-BESIDE = " + "  # between two slots
-LOOKED = '"look {'  # in the line of a record with a tool call
+BESIDE = " + "  # separates two slots
+LOOKED = '"look {'  # occurs in the line of a record with a tool call
 
 
 def notes(run: RunScores) -> list[str]:
-    """A sentence each: what the tasks' own notes warn of, the baseline, prices; samples without a
-    record, failures, tasks in part; what is older."""
+    """Return the notes of a run, one sentence each: warnings of its tasks, the baseline, prices,
+    samples without a record, failures, incomplete tasks, and arms of earlier plans."""
     warnings = set()
     for scores in run.points:
         for part in str(scores.point.facts.get("note")).split("; "):
@@ -59,8 +59,7 @@ def notes(run: RunScores) -> list[str]:
 
 
 def _refused_calls(run: RunScores) -> Iterator[str]:
-    """Name the arms whose models called tools and had every call refused, so that no tool was
-    run."""
+    """Name the arms whose models called tools but had every call refused, so that no tool ran."""
     idle = dict[str, Counter[str]]()
     for scores in run.points:
         looks = [entry.measured["looks"] for entry in scores.all if "looks" in entry.measured]
@@ -84,7 +83,7 @@ def _refused_calls(run: RunScores) -> Iterator[str]:
 
 
 def _compared(run: RunScores) -> Iterator[str]:
-    """What delta compares with: one arm, or each arm with that of the same setting."""
+    """Say what delta compares with: one arm, or for each arm the one at the same setting."""
     rivals, alike, rest, own = baselines(run), list[str](), list[str](), list[str]()
     names = {rival.contestant for rival in rivals.values() if rival}
     if len(names) < 2:
@@ -100,7 +99,7 @@ def _compared(run: RunScores) -> Iterator[str]:
         else:
             rest.append(rival.contestant)
     parts = [f"against {alike[0]} at the same setting"] if alike else []
-    parts += [f"{'where it has none, ' if alike else ''}against {_nearest(rest)}"] if rest else []
+    parts += [f"{'otherwise ' if alike else ''}against {_nearest(rest)}"] if rest else []
     parts += [f"its own arms against {_nearest(own)}"] if own else []
     yield f"delta: {'; '.join(parts)}"
 
@@ -111,12 +110,12 @@ def _earlier_arms(names: Sequence[str]) -> str:
 
 
 def _nearest(names: Sequence[str]) -> str:
-    return names[0] if len({*names}) == 1 else f"the nearest in setting of {_listed(names)}"
+    return names[0] if len({*names}) == 1 else f"the nearest setting among {_listed(names)}"
 
 
 def _left_out(run: RunScores) -> Iterator[str]:
-    """What is missing; failures of samples and readers, with what they mostly say; tasks in part;
-    and earlier plans."""
+    """Describe missing records, failed and unreadable answers with their most common reason,
+    incomplete tasks, and earlier plans."""
     failed, unreadable, missing, answered = list[str](), list[ScoredRecord](), 0, 0
     earlier = list[str]()
     for scores in run.points:
@@ -131,10 +130,10 @@ def _left_out(run: RunScores) -> Iterator[str]:
         planned = counted(missing + answered, "planned answer")
         are = "is" if missing == 1 else "are"
         is_paid = (run.folder.path / SPENT).exists()
-        larger = ", with a larger --budget where one is spent" * is_paid
+        larger = ", with a larger --budget if it is used up" * is_paid
         yield (
-            f"unfinished: {missing} of {planned} {are} missing, and in no mean; the same command"
-            f" goes on{larger}"
+            f"unfinished: {missing} of {planned} {are} missing and excluded from all means; the"
+            f" same command resumes the run{larger}"
         )
     if failed:
         often = "with" if len(failed) == 1 else "most often with"
@@ -143,31 +142,28 @@ def _left_out(run: RunScores) -> Iterator[str]:
         yield f"unreadable: {counted(len(unreadable), 'answer')}, {commonest_reason(unreadable)}"
     yield from _parts(run)
     if earlier:
-        yield f"also shown, and counted by Holm's correction: {_earlier_arms(earlier)}"
+        yield f"also shown, and included in Holm's correction: {_earlier_arms(earlier)}"
     older, draws = list[str](), counted(run.older_draws, "answer")
     if run.older:
         older.append(_earlier_arms(run.older))
     older += [f"{draws} of an earlier plan with more draws"] if run.older_draws else []
     if older:
-        yield (
-            f"not shown: {'; '.join(older)}; `--all` (in Python `all_arms=True`) shows what is left"
-            " out"
-        )
+        yield (f"not shown: {'; '.join(older)}; `--all` (in Python `all_arms=True`) shows them")
 
 
 def commonest_reason(unreadable: Sequence[ScoredRecord]) -> str:
-    """Why most unreadable answers are that, in words, and what the first of them says of itself."""
+    """Describe the most common reason for unreadable answers, with the first answer's own words."""
     ((reason, count),) = Counter(entry.reason for entry in unreadable).most_common(1)
     most = "" if count == len(unreadable) else f"{count} of them "
     first = next(entry.detail for entry in unreadable if entry.reason == reason)
     words = first.removeprefix(reason).removeprefix(": ").partition("\n")[0]
-    detail = shorten(words, 300).rstrip(".")  # a sentence that goes on
-    return f"{most}{WHY_UNREADABLE.get(reason, reason)}{f', such as {detail}' if detail else ''}"
+    detail = shorten(words, 300).rstrip(".")  # the sentence continues
+    example = f", for example: {detail}" if detail else ""
+    return f"{most}{WHY_UNREADABLE.get(reason, reason)}{example}"
 
 
 def _parts(run: RunScores) -> Iterator[str]:
-    """The tasks of which a limit or a shard leaves samples out, and no earlier run has asked
-    them."""
+    """Name the tasks with samples that a limit or a shard left out and that were never asked."""
     facts, limits = run.folder.facts, list[str]()
     whole, limit, limited = facts.get("samples") or {}, facts.get("limit"), False
     tasks = defaultdict[str, list[PointScores]](list)
@@ -193,12 +189,12 @@ def _parts(run: RunScores) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class SentByArm:
-    """What one arm sent: by sample the digest `Record.request`, and why stages `kept` views as they
-    were.
+    """The requests of one arm: by sample the digest `Record.request`, and why stages left views
+    unchanged (`kept`).
 
-    `contestant` and `task` are its labels in tables, `rival` is the id of the arm that its delta is
-    against. Of the slots in `made_up` nothing can be said, as what they do follows from replies
-    that a dry run makes up.
+    `contestant` and `task` are its labels in tables, `rival` is the id of the arm that it is
+    compared with. Slots in `made_up` are not judged, because what they do depends on the scripted
+    replies of a dry run.
     """
 
     point: PointRow
@@ -216,17 +212,17 @@ class SentByArm:
 
     @property
     def apart_from_stages(self) -> str:
-        """What two arms must share for their requests to be compared: task, model and seed."""
+        """The task, model and seed, which two arms must share for their requests to be compared."""
         return repr([self.point.task_id, self.point.spec.get("model"), self.point.seed])
 
     def same_as(self, rival: SentByArm) -> Iterator[bool]:
-        """Of each sample of which it is known what both sent, whether that was the same."""
+        """Yield, for each sample for which both requests are known, whether they are identical."""
         for name, request in self.requests.items():
             if request and (against := rival.requests.get(name)):
                 yield request == against
 
     def reason(self, samples: Sequence[str]) -> str:
-        """What stages said most often of these samples, which they left as they were."""
+        """Return the most common reason for which stages left these samples unchanged."""
         return Counter(why for name in samples for why in self.kept[name]).most_common(1)[0][0]
 
 
@@ -234,11 +230,11 @@ Arms = Sequence[SentByArm]
 
 
 def unchanged(run: RunScores) -> list[str]:
-    """Which stages changed no request, or few, by the first draw of every sample; what explains a
-    delta of zero."""
+    """Return notes on stages that changed no or few requests in the first draw of every sample,
+    which explains a delta of zero."""
     rivals, arms = baselines(run), []
     for scores in run.points:
-        if scores.older or scores.point.replies_of:  # another reader is no stage
+        if scores.older or scores.point.replies_of:  # another reader is not a stage
             continue
         requests, kept = dict[str, bytes](), dict[str, Sequence[str]]()
         for name in scores.scored:
@@ -252,8 +248,8 @@ def unchanged(run: RunScores) -> list[str]:
 
 
 def say_unchanged(arms: Arms) -> list[str]:
-    """A sentence for each slot whose settings changed no request, or few, and for stages that
-    mostly found nothing."""
+    """Return a sentence for each slot whose settings changed no or few requests, and for stages
+    that mostly found nothing."""
     tasks, ends = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
     explained = set[str]()
     for slots, variants in (*_by_slot(arms), *_against_rivals(arms)):
@@ -268,13 +264,13 @@ def say_unchanged(arms: Arms) -> list[str]:
     sentences = []
     for beginning, (end, *more) in ends.items():
         repeated = len({*more} - {end})
-        alike_too = f"; the same of {counted(repeated, 'more comparison')}" if repeated else ""
+        alike_too = f"; likewise for {counted(repeated, 'more comparison')}" if repeated else ""
         sentences.append(f"{beginning} of {_each(tasks[beginning])}{end}{alike_too}")
     return [*sentences, *_found_nothing(arms)]
 
 
 def _by_slot(arms: Arms) -> Iterator[tuple[str, Arms]]:
-    """For every slot the arms that are the same but for it."""
+    """Yield, for every slot, the arms that differ in nothing else."""
     alike = defaultdict[tuple[str, str, frozenset[tuple[str, str]]], list[SentByArm]](list)
     every = dict.fromkeys(slot for arm in arms for slot in arm.stages)
     for arm in arms:
@@ -288,7 +284,7 @@ def _by_slot(arms: Arms) -> Iterator[tuple[str, Arms]]:
 
 
 def _against_rivals(arms: Arms) -> Iterator[tuple[str, Arms]]:
-    """Each arm that differs in several slots from the one that its delta is against."""
+    """Yield each arm that differs in several slots from the arm that it is compared with."""
     by_id = {arm.point.id: arm for arm in arms}
     for arm in arms:
         rival = by_id.get(arm.rival)
@@ -301,12 +297,12 @@ def _against_rivals(arms: Arms) -> Iterator[tuple[str, Arms]]:
 
 
 def _alike(arms: Arms) -> list[list[SentByArm]]:
-    """The arms in classes of those that sent the same for every sample that both know of."""
+    """Return classes of arms that sent identical requests for every sample known to both."""
     classes = list[list[SentByArm]]()
     for arm in arms:
         for alike in classes:
             same = arm.same_as(alike[0])
-            if next(same, False) and all(same):  # of many arms most differ in the first sample
+            if next(same, False) and all(same):  # most arms differ in the first sample
                 alike.append(arm)
                 break
         else:
@@ -315,9 +311,9 @@ def _alike(arms: Arms) -> list[list[SentByArm]]:
 
 
 def _sentences(slots: str, arms: Arms, classes: Sequence[Arms]) -> Iterator[tuple[str, str]]:
-    """What is said before and after the names of the tasks."""
+    """Yield the text before and after the names of the tasks."""
     largest = max(classes, key=len)
-    # fewer may be alike on purpose, as controls are
+    # a smaller class may be identical on purpose, such as controls
     if len(largest) > len(arms) * MOSTLY and len(largest) > 1:
         samples = _samples([*largest[0].same_as(largest[1])])
         sent = "answer" if arms[0].point.spec.get("model") is None else "request"
@@ -334,7 +330,7 @@ def _sentences(slots: str, arms: Arms, classes: Sequence[Arms]) -> Iterator[tupl
 
 
 def _found_nothing(arms: Arms) -> Iterator[str]:
-    """The arms of which a stage left most samples of a task as they were, with its commonest
+    """Name the arms of which a stage left most samples of a task unchanged, with its most common
     reason."""
     contestants = defaultdict[tuple[str, str, str], list[str]](list)
     for arm in arms:
@@ -366,5 +362,5 @@ def _each(tasks: Sequence[str]) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    """The first of some names, each once, and how many more there are."""
+    """List the first few names, each once, and the number of others."""
     return listed(list(dict.fromkeys(names)), SHOWN)

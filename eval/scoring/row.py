@@ -1,8 +1,8 @@
-"""The rows of report.csv: their columns, each described here, their means over tasks, and how they
-are compared with a baseline.
+"""The rows of report.csv: their columns, their means over tasks, and their comparison with a
+baseline.
 
-With several draws a sample's value is the mean over its draws; intervals and tests are over
-samples, and the verdicts are counted per draw.
+With several draws, the value of a sample is the mean over its draws; intervals and tests are over
+samples, and verdicts are counted per draw.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Arm = TypeVar("Arm", bound=Hashable)
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the long table; shares lie in 0..1, and None (empty in the file) means "does not
+    """A row of the long table. Shares lie in 0..1, and None (empty in the file) means "does not
     apply".
 
     Counts, tokens and cost are repeated in the row of every metric of an arm: to avoid double
@@ -67,41 +67,41 @@ class Row:
     cost: float | None = None
     split: str = ""
     label_version: str = ""
-    reader: str = ""  # who read the replies
-    # p of accuracy after Holm's correction over the run's comparisons, or its micro ones
+    reader: str = ""  # the reader of the replies
+    # p of accuracy after Holm's correction over the run's comparisons on single tasks, or on micro
     p_holm: float | None = None
     baseline: str = ""  # the contestant that delta and p compare with
     discordant: int | None = None  # units on which the two differ
-    excluded: int | None = None  # units out of the test: failed or missing on either side
+    excluded: int | None = None  # units left out of the test: failed or missing on either side
     missing: int = 0  # draws that have no record
-    hidden: int = 0  # answers to samples without a key
+    hidden: int = 0  # answers to samples without a correct answer to compare with
     unit: str = "sample"  # what the metric is a mean over: sample, pair, image, group ...
     task_name: str = ""  # the task's name in the configuration; empty for means over tasks
     n_tasks: int = 1  # tasks behind a mean
-    of_tasks: int = 1  # tasks of the run, of which a mean is over `n_tasks`
+    of_tasks: int = 1  # tasks of the run; a mean is over `n_tasks` of them
     delta_low: float | None = None  # 95 % interval of delta, by a bootstrap over clusters
     delta_high: float | None = None
-    # of the discordant ones, those on which it does better than the baseline
+    # discordant units on which it does better than the baseline
     better: int | None = None
     compared: int | None = None  # units that both have and neither failed
-    # clusters of the compared units: those of one group or picture are one
+    # clusters of the compared units: units of one group or picture form one cluster
     n_clusters: int | None = None
-    # the smallest delta that the compared units show with 80 % power
+    # the smallest delta that the compared units detect with 80 % power
     detectable: float | None = None
     # p of accuracy after Benjamini and Hochberg's correction over the same comparisons
     p_bh: float | None = None
-    test: str = ""  # by which test p was found
-    # what people reach there, as `published:` says of a row of `people`
+    test: str = ""  # the test that gave p
+    # the human accuracy, from a row of `published:` with `people`
     people: float | None = None
-    failure: str = ""  # where every answer failed, so that there is no value: why most did
-    # clusters of the units behind the value: units of one group or picture are one
+    failure: str = ""  # the most common failure, if every answer failed and there is no value
+    # clusters of the units behind the value: units of one group or picture form one cluster
     clusters: int | None = None
-    # these units; no column of the file
+    # these units; not a column of the file
     units: Stratum | None = field(default=None, repr=False, compare=False)
 
     @property
     def worse(self) -> int | None:
-        """Of the discordant units, those on which it does worse than the baseline."""
+        """The number of discordant units on which it does worse than the baseline."""
         if self.better is None or self.discordant is None:
             return None
         return self.discordant - self.better
@@ -116,7 +116,7 @@ COLUMNS = tuple(column.name for column in fields(Row) if column.name != "units")
 
 
 def empty_row(run: RunScores, scores: PointScores, part: str = "") -> Row:
-    """The row of an arm, or of one slice of it, without any metric."""
+    """Return the row of an arm, or of one slice of it, without any metric."""
     point = scores.point
     return Row(
         run.name,
@@ -134,8 +134,8 @@ def empty_row(run: RunScores, scores: PointScores, part: str = "") -> Row:
 
 
 def fill(row: Row, metric: Metric) -> Row:
-    """The row of a metric: the mean of its units with `share_interval`, or the value that the
-    metric sets itself."""
+    """Return the row of a metric: the mean of its units with `share_interval`, or the value that
+    the metric sets itself."""
     n = len(metric.units)
     groups = (metric.groups or row.n_groups) if metric.unit == "sample" else n
     row = replace(
@@ -165,11 +165,11 @@ def _with_interval(row: Row, mean: Row | Estimate) -> Row:
 
 
 def measure(scores: PointScores, row: Row) -> list[Row]:
-    """The rows of one arm (or one slice of it), one for each metric; `row` holds the names that
-    they share.
+    """Return the rows of one arm (or one slice of it), one for each metric; `row` holds the names
+    that they share.
 
-    What was not asked is in none of them. A row "missing" with its share of the planned draws is
-    added only if there are such draws.
+    Samples that were not asked are in none of them. A row "missing", with the missing share of the
+    planned draws, is added only if there are such draws.
     """
     entries, missing = scores.all, scores.missing
     costs = [entry.cost for entry in entries if entry.cost is not None]
@@ -197,8 +197,8 @@ def measure(scores: PointScores, row: Row) -> list[Row]:
 
 
 def macro_row(rows: Rows) -> Row:
-    """The unweighted mean over tasks; a task swept over several variants counts as one task, with
-    their mean.
+    """Return the unweighted mean over tasks; a task swept over several variants counts as one task,
+    with their mean.
 
     Its interval counts a question that several variants ask, and a picture that several tasks show,
     once.
@@ -230,10 +230,11 @@ def macro_row(rows: Rows) -> Row:
 
 
 def micro_row(rows: Rows) -> Row:
-    """All samples of all tasks as one set, tasks weighted by their size.
+    """Return the mean over all samples of all tasks as one set, in which tasks are weighted by
+    their size.
 
-    What several variants ask again is of one cluster, as are questions of several tasks about one
-    picture.
+    A question asked by several variants is one cluster, and so are questions of several tasks about
+    one picture.
     """
     valued, names, n = list[Row](), set[str](), 0
     for row in rows:
@@ -254,7 +255,7 @@ def micro_row(rows: Rows) -> Row:
 
 
 def _pooled(rows: Rows, weight: float = 1.0) -> Stratum | None:
-    """The units behind several rows as one set, each of which varies around the mean of its row;
+    """Return the units behind several rows as one set, each varying around the mean of its row;
     None for levels."""
     values, clusters, centres = list[Floats](), list[Hashable](), list[Floats]()
     for row in rows:
@@ -267,8 +268,8 @@ def _pooled(rows: Rows, weight: float = 1.0) -> Stratum | None:
 
 
 def _sum_rows(rows: Rows) -> Row:
-    """One row that adds up the columns that are summed and joins the distinct split, label version
-    and reader."""
+    """Return one row that sums the additive columns and joins the distinct splits, label versions
+    and readers."""
     first, joined = rows[0], dict[str, Any]()
     for name in SUMMED:
         given = [value for row in rows if (value := getattr(row, name)) is not None]
@@ -283,8 +284,8 @@ def _sum_rows(rows: Rows) -> Row:
 
 
 def accuracy_to_compare(scores: PointScores) -> Metric:
-    """Accuracy for a paired test: failed or missing samples are excluded and not counted as
-    wrong."""
+    """Return the accuracy for a paired test, which excludes failed or missing samples instead of
+    counting them as wrong."""
     values = scores.comparable
     units = {name: values.get(name, 0.0) for name in scores.keyed}
     failed = frozenset(units.keys() - values.keys())
@@ -292,8 +293,8 @@ def accuracy_to_compare(scores: PointScores) -> Metric:
 
 
 def units_of(arms: Mapping[Arm, Sequence[Metric]]) -> Values[Arm, tuple[int, str]]:
-    """The units of a metric of several arms, each on the same tasks, in the clusters of the first;
-    NaN where a unit failed."""
+    """Return the units of a metric of several arms on the same tasks, in the clusters of the first
+    arm; NaN where a unit failed."""
     values: dict[Arm, dict[tuple[int, str], float]] = {arm: {} for arm in arms}
     for arm, metrics in arms.items():
         for task, metric in enumerate(metrics):
@@ -306,11 +307,11 @@ def units_of(arms: Mapping[Arm, Sequence[Metric]]) -> Values[Arm, tuple[int, str
 
 
 def compare(row: Row, baseline: str, pairs: Sequence[tuple[Metric, Metric]]) -> Row:
-    """The row with the paired comparison of a metric with the baseline.
+    """Return the row with the paired comparison of a metric with the baseline.
 
     Each pair is one task: (metric of the contestant, metric of the baseline). The comparison pools
-    the units of all pairs that both sides have and neither side failed; the others are counted as
-    excluded.
+    the units of all pairs that both sides have and in which neither failed; the others are counted
+    as excluded.
     """
     mine, theirs = zip(*pairs, strict=True)
     matrix = units_of({"mine": mine, "theirs": theirs})
@@ -341,13 +342,13 @@ def compare(row: Row, baseline: str, pairs: Sequence[tuple[Metric, Metric]]) -> 
 
 
 def _finite(number: float) -> float | None:
-    """The number; None where it is larger than a float can be."""
+    """Return the number, or None if it is too large for a float."""
     return number if isfinite(number) else None
 
 
 def correct_p_values(rows: Rows) -> list[Row]:
-    """The rows with the corrections of accuracy: over all comparisons on single tasks, and over
-    those of micro."""
+    """Return the rows with corrected p-values of accuracy: over all comparisons on single tasks,
+    and over those of micro."""
     return correct(
         rows,
         lambda row: row.p if row.metric == "accuracy" else None,

@@ -1,5 +1,5 @@
 """Computes the rows of report.csv for a run: arms, means over tasks, benchmarks' own metrics,
-slices, circular evaluation, and what stands beside: a baseline, majority, chance and people."""
+slices, circular evaluation, and reference levels: a baseline, majority, chance and people."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ from looktwice.pipelines.model import canonical
 MAJORITY, CHANCE, GUESSER = "majority (key)", "chance (level)", "guesser (level)"
 ROTATE = "prompting.controls.PermuteChoices", "prompting.controls.PermuteLabels"
 Rivals = Mapping[str, PointScores | None]
-"""Point id -> the arm that it is compared with."""
+"""The arm that each point is compared with, by point id."""
 
 
 def run_rows(run: RunScores, by: Sequence[str]) -> list[Row]:
-    """For each contestant the rows of its tasks, their macro and micro, and slices by the fields in
-    `by`: of meta, or measurements.
+    """Return, for each contestant, the rows of its tasks, their macro and micro, and slices by the
+    fields in `by` (meta fields or measurements).
 
     Circular evaluation, turns, majority and chance follow at the end.
     """
@@ -83,15 +83,15 @@ def run_rows(run: RunScores, by: Sequence[str]) -> list[Row]:
 
 
 def _compare(row: Row, pairs: Sequence[tuple[PointScores, PointScores]]) -> Row:
-    """A row of accuracy with the comparison on all tasks of the pairs."""
+    """Return a row of accuracy with the comparison over all tasks of the pairs."""
     names = dict.fromkeys(rival.contestant for _, rival in pairs)
     metrics = [(accuracy_to_compare(arm), accuracy_to_compare(rival)) for arm, rival in pairs]
     return compare(row, ", ".join(names), metrics)
 
 
 def _means(rows: Rows, arms: Sequence[PointScores], rivals: Rivals) -> list[Row]:
-    """The macro and micro rows of a contestant; micro accuracy has the paired test over all its
-    tasks."""
+    """Return the macro and micro rows of a contestant; micro accuracy has the paired test over all
+    its tasks."""
     means = list[Row]()
     for metric in METRICS:
         of_metric = [row for row in rows if row.metric == metric]
@@ -109,7 +109,7 @@ def _slices(scores: PointScores, by: Sequence[str]) -> Iterator[tuple[str, Point
         values = defaultdict[tuple[str, ...], set[str]](set)
         in_meta = {name for row in scores.samples.values() for name in row.meta}
         if not any(name in in_meta or measured for name, measured in fields.items()):
-            continue  # a field of other tasks
+            continue  # other tasks have this field
         for sample, row in scores.samples.items():
             parts = (
                 f"{name}={row.meta.get(name, measured.get(sample, ''))}"
@@ -120,12 +120,12 @@ def _slices(scores: PointScores, by: Sequence[str]) -> Iterator[tuple[str, Point
             yield ", ".join(part), scores.only(samples)
 
 
-# ---- what values stand beside
+# ---- reference levels
 
 
 def _level_rows(run: RunScores, by: Sequence[str]) -> list[Row]:
-    """The majority and chance rows of all tasks with their macro and micro, the totals of the
-    benchmarks, then those of slices."""
+    """Return the majority and chance rows of all tasks with their macro and micro, the totals of
+    the benchmarks, and those of slices."""
     tasks = list({scores.point.task_id: scores for scores in run.points}.values())
     levels = defaultdict[str, list[Row]](list)
     rows, own, totals = list[Row](), list[Row](), list[Row]()
@@ -145,17 +145,18 @@ def _level_rows(run: RunScores, by: Sequence[str]) -> list[Row]:
 
 
 def is_benchmark_metric(row: Row) -> bool:
-    """Whether the metric of a row is specific to a benchmark; every task has the others."""
+    """Return whether the metric of a row is specific to a benchmark rather than common to all
+    tasks."""
     return row.metric not in (*METRICS, "missing") and not row.metric.startswith((MEASURED, TURNS))
 
 
 def majority_and_chance(scores: PointScores, plain: Row) -> list[Row]:
-    """A row for the majority class, one with the chance level of accuracy and of each metric that
-    has one, and one for whoever sees all but what is asked for, where the benchmark's scorer knows
-    it.
+    """Return the rows of reference levels: the majority class, chance for accuracy and for each
+    metric that has a chance level, and, if the benchmark's scorer knows it, a guesser who sees
+    everything but what is asked for.
 
-    There is no majority row if the key is not an answer but, for example, the number of points a
-    judge can give.
+    There is no majority row if the correct answer is not an answer but, for example, the number of
+    points that a judge can give.
     """
     samples, scorer, rows = scores.keyed, scores.scorer, list[Row]()
     if not samples:
@@ -177,11 +178,11 @@ def majority_and_chance(scores: PointScores, plain: Row) -> list[Row]:
 
 
 def published_people(run: RunScores) -> Mapping[str, float]:
-    """What people reach in percent, by task, `task.metric` or total: the rows of `published:` that
-    are of `people`.
+    """Return human accuracies in percent, by task, `task.metric` or total: the rows of `published:`
+    that are marked `people`.
 
-    Rows of another split than that of the task, for a total of any task, are left out. Where
-    several rows name the same, the first counts.
+    Rows of another split than the task's (for a total, than any task's) are left out. If several
+    rows have the same name, the first counts.
     """
     levels = dict[str, float]()
     for row in (run.config.get("published") or {}).values():
@@ -192,8 +193,8 @@ def published_people(run: RunScores) -> Mapping[str, float]:
 
 
 def of_another_split(run: RunScores, published: Mapping[str, Any], name: str) -> bool:
-    """Whether the value of this name in a row of `published:` is of another split than the run's,
-    where both say."""
+    """Return whether a value in a row of `published:` belongs to another split than the run's, if
+    both name one."""
     wanted, task = published.get("split"), name.partition(".")[0]
     splits = {scores.point.task: scores.point.facts.get("split") for scores in run.points}
     asked = [splits[task]] if task in splits else [*splits.values()]
@@ -201,7 +202,7 @@ def of_another_split(run: RunScores, published: Mapping[str, Any], name: str) ->
 
 
 def published_names(row: Row) -> tuple[str, ...]:
-    """The names that `published:` may have for this value: the task, or `task.metric`, or the
+    """Return the names that `published:` may use for this value: the task, `task.metric`, or the
     metric of a total."""
     if row.metric == "accuracy":
         return (row.task_name or row.task,)
@@ -212,8 +213,8 @@ def published_names(row: Row) -> tuple[str, ...]:
 
 
 def own_metrics(scores: PointScores) -> list[Metric]:
-    """The metrics of the task's scorer; one over samples that names no clusters has those of the
-    samples."""
+    """Return the metrics of the task's scorer; a metric over samples without clusters gets those of
+    the samples."""
     scorer: Scorer | None = scores.scorer
     metrics = list[Metric]()
     for metric in scorer.metrics(scores) if scorer and not scores.failure else ():
@@ -224,7 +225,7 @@ def own_metrics(scores: PointScores) -> list[Metric]:
 
 
 def _judge_metrics(scores: PointScores) -> Iterator[Metric]:
-    """`cot_score` and its criteria, and those of steps: means over the replies that a judge
+    """Yield `cot_score` and its criteria, and those of steps: means over the replies that a judge
     graded."""
     criteria = dict.fromkeys(name for entry in scores.all for name in entry.judged)
 
@@ -242,8 +243,8 @@ def _judge_metrics(scores: PointScores) -> Iterator[Metric]:
 
 
 def metric_rows(scores: PointScores, plain: Row, rival: PointScores | None = None) -> Iterator[Row]:
-    """A row for each metric of the task's scorer, of a judge, and of what stages measured, compared
-    with the rival on the metric's own units.
+    """Yield a row for each metric of the task's scorer, of a judge, and of measurements by stages,
+    compared with the rival on the metric's own units.
 
     Slices of slices are left out, because they would need one row for every pair of values; so are
     comparisons and measurements of slices.
@@ -269,8 +270,8 @@ def metric_rows(scores: PointScores, plain: Row, rival: PointScores | None = Non
 
 
 def _total_rows(arms: Sequence[PointScores], rows: Rows) -> Iterator[Row]:
-    """The totals of every benchmark of which each subtask occurs exactly once, for one contestant
-    or chance level."""
+    """Yield the totals of every benchmark of which each subtask occurs exactly once, for one
+    contestant or chance level."""
     suites = defaultdict[str, list[tuple[Scorer, str]]](list)
     for scores in arms:
         if scores.scorer is not None and scores.scorer.suite:
@@ -288,8 +289,7 @@ def _total_rows(arms: Sequence[PointScores], rows: Rows) -> Iterator[Row]:
 
 
 def headline_rows(runs: Sequence[RunScores], rows: Rows) -> list[Row]:
-    """The rows of the metrics and totals by which the benchmarks themselves are quoted, totals
-    first."""
+    """Return the rows by which the benchmarks are quoted, metrics and totals, totals first."""
     names = defaultdict[tuple[str, str], set[str]](set)
     for run in runs:
         for scores in run.points:
@@ -307,8 +307,8 @@ def headline_rows(runs: Sequence[RunScores], rows: Rows) -> list[Row]:
 
 
 def circular_rows(run: RunScores) -> Iterator[Row]:
-    """Circular evaluation: a row for each contestant with rotated choices; all rotations of a
-    sample must be right.
+    """Yield circular evaluation: a row for each contestant with rotated choices, in which a sample
+    counts only if all its rotations are right.
 
     Points belong together if they differ only in the `by` of one rotating stage. Only samples of
     which every rotation was asked count.
@@ -338,7 +338,8 @@ def circular_rows(run: RunScores) -> Iterator[Row]:
 
 
 def _rotating_slot(point: PointRow) -> str:
-    """The slot of the only stage that rotates the choices; empty if there is none or several."""
+    """Return the slot of the only stage that rotates the choices; empty if there is none or
+    several."""
     slots = []
     for slot, node in (point.spec.get("stages") or {}).items():
         settings = node if isinstance(node, Mapping) else {}

@@ -1,4 +1,4 @@
-"""Whether two answers to an open question are the same text."""
+"""Compares two answers to an open question as texts."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _NUMBER = re.compile(
 
 
 def is_same_text(answer: str, key: str) -> bool:
-    """Whether an answer says what the key says.
+    """Return whether an answer equals the correct answer `key`.
 
-    Case, white space, a bullet before it, quotation marks or brackets around it and a full stop
-    behind it do not count. Numbers are compared by value: "24.50", "24.5" and "$24.50" are the
-    same, amounts in two currencies are not.
+    Case, white space, a leading bullet, enclosing quotation marks or brackets, and a final full
+    stop are ignored. Numbers are compared by value: "24.50", "24.5" and "$24.50" are the same,
+    amounts in two currencies are not.
     """
     said = _fold(answer)
     keys = {_fold(key), _fold(find_text(clean_text(key)))}
@@ -35,7 +35,7 @@ def is_same_text(answer: str, key: str) -> bool:
 
 
 def _fold(text: str) -> str:
-    """The text without what does not count; one of such signs alone stays as it is."""
+    """Return the text without what is ignored; a text of such signs alone stays as it is."""
     folded = " ".join(unicodedata.normalize("NFKC", text).translate(_QUOTES).casefold().split())
     while (inner := _peel(folded)) != folded:
         folded = inner

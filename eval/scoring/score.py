@@ -1,5 +1,5 @@
-"""Reads and scores the records of a run, without any model call: right, wrong, unreadable or
-failed, and what the calls cost."""
+"""Reads and scores the records of a run without any model call: right, wrong, unreadable or failed,
+and the cost of the calls."""
 
 from __future__ import annotations
 
@@ -54,20 +54,21 @@ if TYPE_CHECKING:
 
 NO_MODEL = NoModel("a reader may not call a model: scoring only reads what was recorded")
 Prices = Mapping[str, Mapping[str, float]]
-"""Money per million tokens (`in`, `out`, `cached`) by model: "" is the point's own, others go by
-their identity."""
+"""Money per million tokens (`in`, `out`, `cached`) by model: "" is the point's own model, others
+are named by their identity."""
 JudgementsByRecord = Mapping[JudgedWords, Mapping[str, Judgement]]
-"""The judgements of one judge, by the words and then by pass."""
+"""The judgements of one judge, by record and text, and then by pass."""
 
 
 @dataclass(frozen=True)
 class RecordScorer:
     """Extracts answers from records with one reader, which may not call a model, and compares them
-    with the keys.
+    with the correct answers.
 
     `scorer` is the benchmark's own comparison, if it has one. `judgements` are those of one judge:
     its grade of a description, and its answer in a pass over every reply, replace the reader's
-    answer; its answer to the rest is used for a reply that the reader could not read.
+    answer; its answer in the pass over unreadable replies is used only for a reply that the reader
+    could not read.
     """
 
     folder: RunFolder
@@ -82,8 +83,8 @@ class RecordScorer:
         if self.judgements and not record.error:
             place = record.point, record.sample, record.draw, words_of(record)
             judged = self.judgements.get(place, {})
-        # a judge's grade replaces the reader's answer; where the judge was asked for replies that
-        # no rule can read, its answer counts only for these
+        # a judge's grade replaces the reader's answer; in the pass over unreadable replies, the
+        # judge's answer counts only for these
         grade = judged.get(DESCRIPTION_PASS) or judged.get(EVERY_PASS)
         second = judged.get(UNREADABLE_PASS)
         result = self._extract_answer(record, row)
@@ -137,10 +138,10 @@ class RecordScorer:
         texts = getattr(self.reader, "texts_are_wrong", False)
         score = compare_with_key(result, row, self.scorer, texts)
         if score.verdict is Verdict.UNREADABLE and not result.reason:
-            detail = f"{result.answer!r} is no answer to this task"
+            detail = f"{result.answer!r} is not an answer to this task"
             if row.n_choices:
                 letters = ", ".join(ascii_uppercase[: row.n_choices])
-                detail = f"the reader answered {result.answer!r}, which is none of {letters}"
+                detail = f"the reader answered {result.answer!r}, which is not one of {letters}"
             result = replace(result, reason="unread", detail=detail)
         return result, score
 
@@ -153,8 +154,9 @@ class RecordScorer:
             return ReadResult(Verdict.FAILED, detail=fault)
         if record.answer is None:
             return explain_missing_reply(record) or self._read(record, row)
-        if letters and record.answer.strip() not in letters:  # of a stage: unreadable, not wrong
-            detail = f"the stages answered {record.answer!r}, which is none of {', '.join(letters)}"
+        if letters and record.answer.strip() not in letters:  # from a stage: unreadable, not wrong
+            answers = ", ".join(letters)
+            detail = f"the stages answered {record.answer!r}, which is not one of {answers}"
             return replace(unreadable("unread", detail), answer=record.answer)
         return ReadResult(answer=record.answer)
 
@@ -178,22 +180,20 @@ class RecordScorer:
 
 
 def prices_of(point: PointRow | Arm, binder: Binder) -> Prices:
-    """The `prices` of the point's model and of the models inside its stages, of those that have
-    any.
+    """Return the `prices` of the point's model and of models inside its stages, if they have any.
 
-    Raises RunError for prices of a run folder that are none.
+    Raises RunError for invalid prices in a run folder.
     """
     prices = {}
     for own, node in _priced_nodes(point):
         if fault := price_fault(node["prices"]):
-            raise RunError(f"points.yaml, {point.contestant}: {fault}; mend the line")
+            raise RunError(f"points.yaml, {point.contestant}: {fault}; fix the line")
         prices["" if own else binder.make(node).identity] = amounts(node["prices"])
     return prices
 
 
 def price_lines(arms: Iterable[PointRow | Arm]) -> list[str]:
-    """A sentence for each model with prices: what they are, and when and where they were read, if
-    that is known."""
+    """Return a sentence for each model with prices, with their date and source if known."""
     lines = dict.fromkeys(
         f"prices of {node.get('model') or node.get('use')}: {say_prices(node['prices'])}"
         for arm in arms
@@ -203,7 +203,7 @@ def price_lines(arms: Iterable[PointRow | Arm]) -> list[str]:
 
 
 def _priced_nodes(point: PointRow | Arm) -> Iterator[tuple[bool, Mapping[str, Any]]]:
-    """The node of the point's own model, if it has prices, and those of models inside its
+    """Yield the node of the point's own model, if it has prices, and those of models inside its
     stages."""
     model = point.spec.get("model")
     if isinstance(model, Mapping) and model.get("prices"):
@@ -219,11 +219,11 @@ def _priced_nodes(point: PointRow | Arm) -> Iterator[tuple[bool, Mapping[str, An
 
 
 def cost_of(record: Record, prices: Prices) -> float | None:
-    """The list price of the record's calls; None if a model that was called has no prices, or its
-    tokens no number.
+    """Return the list price of the record's calls; None if a model that was called has no prices,
+    or its tokens were not counted.
 
-    A reply from the cache is counted at its original cost. Input tokens from the server's own cache
-    cost `cached` if that price is given. The tokens of a request that the filter refused are none.
+    A reply from the cache counts at its original cost. Input tokens from the server's own cache
+    cost `cached` if that price is given. A request that the filter refused has no tokens.
     """
     if not prices:
         return None
@@ -239,10 +239,10 @@ def cost_of(record: Record, prices: Prices) -> float | None:
 
 
 def price_of(usage: Usage | UsageCount, prices: Mapping[str, float]) -> float:
-    """The list price of these tokens, of which some input tokens may come from the server's own
-    cache.
+    """Return the list price of these tokens, some of whose input tokens may come from the server's
+    own cache.
 
-    A server that counts more cached tokens than input tokens leaves the cached ones out of the
+    A server that reports more cached than input tokens does not include the cached ones in the
     input.
     """
     fresh = usage.tokens_in - (usage.cached_tokens if usage.cached_tokens <= usage.tokens_in else 0)
@@ -265,12 +265,12 @@ def score_run(
     """Read and score the records of a run's present plan, or with `all_arms` of every plan that it
     ever had.
 
-    `reader` replaces the readers of the run. They and the benchmarks' scorers are the objects of
-    `plan` where the run was just made from it; else they are built as points.yaml names them, from
-    looktwice and the loaded `plugins`. If the run was judged, the judgements of one judge are used:
-    `judge` names it, "" takes the one that read most, "none" uses no judge. No judge is called
-    here. Raises RunError if `folder` is not a run folder, and where a class of a plugin is missing.
-    A reader that raises makes only that record FAILED.
+    `reader` replaces the readers of the run. Readers and the benchmarks' scorers are the objects of
+    `plan` if the run was just made from it; otherwise they are built from points.yaml, with classes
+    of looktwice and the loaded `plugins`. If the run was judged, the judgements of one judge are
+    used: `judge` names it, "" takes the judge that read most, "none" uses no judge. No judge is
+    called here. Raises RunError if `folder` is not a run folder, and if a class of a plugin is
+    missing. A reader that raises makes only that record FAILED.
     """
     judged = judgements(folder.path, judge)
     present, older = folder.present_and_older
@@ -279,8 +279,8 @@ def score_run(
     tools = ScoringTools(folder, plan, tuple(plugins), reader, judged.by_record())
     clusters = _clusters_by_task(folder, shown)
     arms = list[PointScores]()
-    scored = list[dict[str, dict[int, ScoredRecord]]]()  # of each arm, filled record by record
-    readers = defaultdict[str, list[int]](list)  # the places of the arms that read a record
+    scored = list[dict[str, dict[int, ScoredRecord]]]()  # one for each arm, filled by record
+    readers = defaultdict[str, list[int]](list)  # the indices of the arms that read a record
     for place, point in enumerate(shown):
         scorer, samples = tools.record_scorer(point), folder.samples_of.get(point.task_id, {})
         scored.append({name: {} for name in samples})
@@ -300,7 +300,7 @@ def score_run(
             )
         )
         readers[point.recorded_as].append(place)
-    # without a plan, all draws that there are count
+    # without a plan, all existing draws count
     whole, hidden_draws = all_arms or not folder.facts.get("arms"), 0
     for record in folder.last_records():  # one at a time: a large run is never in memory as a whole
         for place in readers.get(record.point, ()):
@@ -316,8 +316,8 @@ def score_run(
 def _clusters_by_task(
     folder: RunFolder, points: Sequence[PointRow]
 ) -> Mapping[str, Mapping[str, str]]:
-    """By a task's name the cluster of each sample: that of its first variant, as others may change
-    the pictures."""
+    """Return the cluster of each sample by name of its task: that of the task's first variant,
+    because others may change the pictures."""
     clusters = defaultdict[str, dict[str, str]](dict)
     for task, task_id in dict.fromkeys((point.task, point.task_id) for point in points):
         for name, row in folder.samples_of.get(task_id, {}).items():
@@ -326,8 +326,8 @@ def _clusters_by_task(
 
 
 def _with_readers(scores: PointScores) -> PointScores:
-    """Named is what extracted the answers: the reader if it was needed, and each judge whose
-    judgements were used."""
+    """Return the scores with the names of what extracted the answers: the reader if it was needed,
+    and each judge whose judgements were used."""
     names, was_needed = dict[str, None](), False
     for entry in scores.all:
         if entry.judge:
@@ -341,8 +341,8 @@ def _with_readers(scores: PointScores) -> PointScores:
 
 @dataclass(frozen=True)
 class ScoringTools:
-    """Makes the scorers of a run's records: from the arms of its plan, else from what points.yaml
-    names."""
+    """Builds the scorers of a run's records: from the arms of its plan, or else from
+    points.yaml."""
 
     folder: RunFolder
     plan: Plan | None = None
@@ -351,7 +351,7 @@ class ScoringTools:
     judgements: JudgementsByRecord = field(default_factory=dict)
 
     def record_scorer(self, point: PointRow) -> RecordScorer:
-        """The scorer of the records of one point. Raises RunError where a class cannot be built."""
+        """Return the scorer of one point's records. Raises RunError if a class cannot be built."""
         if point.id in self.of_plan:
             return self.of_plan[point.id]
         try:
@@ -381,8 +381,8 @@ class ScoringTools:
         return scorers
 
     def _explain(self, point: PointRow, exc: ConfigError) -> str:
-        """Which class cannot be built and, where it is of a plugin that was not named, what to
-        type."""
+        """Explain which class cannot be built, and what to type if it belongs to a plugin that was
+        not named."""
         nodes = {"reader": point.read, "scorer": point.facts.get("scorer") or {}}
         for kind, node in nodes.items():
             use = str(node.get("use", ""))
@@ -390,12 +390,12 @@ class ScoringTools:
             if module in self.plugins or not is_foreign(use) or (kind == "reader" and self.reader):
                 continue
             name = rest.rpartition(".")[2]
-            replaced = f"give score_table(..., reader={name}()), " if kind == "reader" else ""
+            replaced = f"pass score_table(..., reader={name}()), " if kind == "reader" else ""
             if module == "__main__":
                 return (
                     f"its {kind} {use} is a class of the script or notebook that made the run. Call"
-                    f" evaluate() there again, which asks nothing twice, {replaced}or keep the"
-                    " class in a file of its own"
+                    f" evaluate() there again, which repeats no request, {replaced}or move the"
+                    " class to a file of its own"
                 )
             files = {module: module if "." in rest else f"{module}.py"}
             for plugin in self.folder.facts.get("plugins") or ():
@@ -403,8 +403,8 @@ class ScoringTools:
             options = " ".join(f"--plugin {shlex.quote(path)}" for path in files.values())
             return (
                 f"its {kind} {use} is a class of the plugin {files[module]}, and code is loaded"
-                " only where you name it: add it to the command, as in `looktwice score"
+                " only if you name it: add it to the command, as in `looktwice score"
                 f" {shlex.quote(str(self.folder.path))} {options}`; in Python"
-                f" {replaced and replaced + 'or '}import {module} and give `plugins=[{module!r}]`"
+                f" {replaced and replaced + 'or '}import {module} and pass `plugins=[{module!r}]`"
             )
         return f"{point.contestant} on {point.task} cannot be scored: {exc}"

@@ -1,4 +1,4 @@
-"""Why an answer is UNREADABLE, and the sentences for replies without words."""
+"""The reasons for which an answer is UNREADABLE, and explanations of replies without text."""
 
 from __future__ import annotations
 
@@ -6,29 +6,29 @@ from looktwice.eval.records.records import Record
 from looktwice.eval.scoring.verdict import ABSTAINED, UNJUDGED, ReadResult, Verdict
 
 REASONS = ("unread", "refused", "empty", "cut_off", "filtered", ABSTAINED, UNJUDGED)
-"""Why an answer is UNREADABLE."""
+"""The reasons for which an answer is UNREADABLE."""
 CUT_IN_REASONING = (
-    "all words are in the reply's field `reasoning`, and it was cut off there; set `max_tokens`"
-    " higher or `effort` lower"
+    "the reply was cut off within its field `reasoning`, before any text; raise `max_tokens` or"
+    " lower `effort`"
 )
 ONLY_REASONING = (
-    "all words are in the reply's field `reasoning` and its text is empty; start the server without"
-    " its reasoning parser, or with the one of this model, or switch thinking off, as with"
-    " `extra: {chat_template_kwargs: {enable_thinking: false}}` of the model"
+    "the whole reply is in its field `reasoning` and its text is empty; start the server without a"
+    " reasoning parser, or with the right one for this model, or switch thinking off, for example"
+    " with `extra: {chat_template_kwargs: {enable_thinking: false}}` of the model"
 )
-ONLY_CALLS = "the reply calls a tool and says nothing; let prompting.agent.Agent ask"
+ONLY_CALLS = "the reply calls a tool and has no text; use prompting.agent.Agent for tool calls"
 
 
 def unreadable(reason: str, detail: str = "") -> ReadResult:
-    """The result for an answer that cannot be read, for one of REASONS."""
+    """Return the result for an answer that cannot be read, with one of REASONS."""
     return ReadResult(Verdict.UNREADABLE, reason=reason, detail=detail)
 
 
 def explain_missing_reply(record: Record) -> ReadResult | None:
-    """The reason why there is no reply to read; None if there is one."""
+    """Return the result that explains why there is no reply to read, or None if there is one."""
     reply = record.last_reply
     if record.reason or reply is None:
-        detail = record.reason or "no stage asked or answered"
+        detail = record.reason or "no stage called a model or answered"
         return unreadable(reason_of(record.reason), detail)
     if reply.get("finish") == "filter":
         return unreadable("filtered", reply["text"])
@@ -46,6 +46,6 @@ def explain_missing_reply(record: Record) -> ReadResult | None:
 
 
 def reason_of(sentence: str) -> str:
-    """The member of REASONS with which a stage's sentence begins, otherwise "unread"."""
+    """Return the member of REASONS with which a stage's sentence begins, or else "unread"."""
     kind = sentence.partition(":")[0].strip()
     return kind if kind in REASONS else "unread"

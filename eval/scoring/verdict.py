@@ -1,5 +1,5 @@
 """The data types of scoring: the result of extracting an answer, its verdict and score, the scores
-of a run, and the interface by which a benchmark compares answers and adds metrics of its own."""
+of a run, and the interface through which a benchmark compares answers and adds its own metrics."""
 
 from __future__ import annotations
 
@@ -17,23 +17,25 @@ from looktwice.eval.records.records import PointRow, Record, RunFolder, SampleRo
 from looktwice.pipelines.config.build import Binder
 
 UNJUDGED = "unjudged"
-"""Only a judge's grade would be a score, and there is none: the reply counts in no accuracy."""
+"""Only a judge's grade would be a score, and there is none yet: the reply counts in no accuracy."""
 ABSTAINED = "abstained"
-"""A stage gave no answer, because it found no evidence for one."""
+"""A stage gave no answer because it found no evidence for one."""
 LETTERS = frozenset(ascii_uppercase)
-"""Also those beyond a question's choices: they are wrong answers, and other texts are none."""
+"""Letters that count as answers, including those beyond a question's choices, which are wrong;
+other texts are not answers."""
 
 
 Samples = Mapping[str, SampleRow]
-"""Samples by their id."""
+"""Samples by id."""
 Levels = Mapping[str, float]
-"""What guessing reaches, by metric."""
+"""Chance levels by metric."""
 
 
 class Verdict(StrEnum):
     """The outcome of one sample; each kind is counted separately everywhere.
 
-    HIDDEN is the absence of a verdict: there is an answer, but no key to compare it with.
+    HIDDEN is the absence of a verdict: there is an answer, but no correct answer to compare it
+    with.
     """
 
     RIGHT = "right"
@@ -45,8 +47,8 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReadResult:
-    """The result of extracting an answer, before the comparison with the key; `judge` names the
-    judge that found it."""
+    """The result of extracting an answer, before it is compared; `judge` names the judge that found
+    it."""
 
     verdict: Verdict | None = None
     answer: str | None = None
@@ -58,8 +60,7 @@ class ReadResult:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A verdict and a value in 0..1, strictly between on graded tasks; samples of one `group` count
-    as one unit."""
+    """A verdict and a value in 0..1; samples of one `group` count as one unit."""
 
     verdict: Verdict
     value: float = 0.0
@@ -67,12 +68,12 @@ class Score:
 
     @classmethod
     def of(cls, right: bool, group: str = "") -> Score:
-        """That of an answer that is right or wrong."""
+        """Return the score of an answer that is right or wrong."""
         return cls(Verdict.RIGHT if right else Verdict.WRONG, float(right), group)
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.value <= 1.0:
-            raise ValueError(f"a score lies in 0..1, found {self.value}")
+            raise ValueError(f"a score must lie in 0..1, got {self.value}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +81,10 @@ class ScoredRecord:
     """The answer extracted from one record, and its score.
 
     `reason` is one of REASONS for UNREADABLE, `detail` the sentence or traceback behind a reason or
-    a failure. `read` says whether the answer was extracted from a reply (otherwise a stage set it);
-    tokens and `cost` (by list price) are those of all its `calls`. `judge` names the judge whose
+    a failure. `read` is True if the answer was extracted from a reply (otherwise a stage set it).
+    Tokens and `cost` (by list price) are those of all its `calls`. `judge` names the judge whose
     verdict this is, `judged` holds its scores by criterion. `measured` are the record's
-    measurements, and its `confidence` where a stage gave one. `request` is the digest of what was
+    measurements, with its `confidence` if a stage gave one. `request` is the digest of what was
     sent (`Record.request`), `kept` are the notes of stages that found nothing to do.
     """
 
@@ -111,7 +112,7 @@ class ScoredRecord:
 
     @property
     def graded_value(self) -> float | None:
-        """The value of the score; None where only a judge could tell it, and none has."""
+        """The value of the score; None if only a judge could give one and none has."""
         return None if self.reason == UNJUDGED else self.score.value
 
 
@@ -120,12 +121,11 @@ class PointScores:
     """All samples of a point's task with their scored records by draw; a sample without records was
     not asked.
 
-    `contestant` and `task` are the labels of the point in tables. `samples` are rows by their id.
-    `planned` is the number of
-    samples that the run means to ask, None where it is that of `samples`. `scorer` is the task's
-    own `eval.scoring.Scorer`, or None; `score` reads and scores a record of this point, as it is or
-    cut short. `older` says that the run's present plan no longer has the point. `run_clusters` are
-    the clusters of the run's samples, the same in all variants of a task.
+    `contestant` and `task` are the labels of the point in tables. `samples` are rows by id.
+    `planned` is the number of samples that the run is to ask (None: all of `samples`). `scorer` is
+    the task's own `eval.scoring.Scorer`, or None; `score` reads and scores a record of this point,
+    whole or cut short. `older` is True if the run's present plan no longer has the point.
+    `run_clusters` are the clusters of the run's samples, the same in all variants of a task.
     """
 
     point: PointRow
@@ -149,23 +149,23 @@ class PointScores:
         return [scored for draws in self.scored.values() for scored in draws.values()]
 
     def draws(self, sample: str) -> list[ScoredRecord | None]:
-        """One entry for each draw of the point; None for a missing record."""
+        """Return one entry for each draw of the point; None for a missing record."""
         by_draw = self.scored.get(sample, {})
         count = max(self.point.draws, 1 + max(by_draw, default=0))
         return [by_draw.get(draw) for draw in range(count)]
 
     @cached_property
     def keyed(self) -> Samples:
-        """The samples that have a key; metrics are computed over these."""
+        """The samples that have a correct answer; metrics are computed over these."""
         return {name: row for name, row in self.samples.items() if row.answer is not None}
 
     def first(self, sample: str) -> ScoredRecord | None:
-        """The first draw of a sample; None where it has no record."""
+        """Return the first draw of a sample, or None if it has no record."""
         return self.scored.get(sample, {}).get(0)
 
     @cached_property
     def firsts(self) -> Mapping[str, ScoredRecord]:
-        """The first draw of each sample with a key; without what FAILED or no judge has scored."""
+        """The first draw of each sample with a correct answer, unless FAILED or unjudged."""
         firsts = ((name, self.first(name)) for name in self.keyed)
         return {
             name: first
@@ -174,25 +174,25 @@ class PointScores:
         }
 
     def result_of(self, record: Record) -> ScoredRecord | None:
-        """What became of a record; None where this arm has none of its sample and draw."""
+        """Return the scored form of a record, or None if this arm has none for it."""
         return self.scored.get(record.sample, {}).get(record.draw)
 
     def asked(self, sample: str) -> Sequence[ScoredRecord]:
-        """The draws of a sample that have a record, in their order."""
+        """Return the draws of a sample that have a record, in order."""
         return self.draws_asked.get(sample, ())
 
     def accepts(self, row: SampleRow, answer: str) -> bool:
-        """Whether an answer to a sample with a key is right."""
+        """Return whether an answer is right; the sample must have a correct answer."""
         given = ReadResult(answer=answer)
         return compare_with_key(given, row, self.scorer).verdict is Verdict.RIGHT
 
     def not_failed(self, sample: str) -> list[ScoredRecord]:
-        """The draws of a sample that have a record and did not fail."""
+        """Return the draws of a sample that have a record and did not fail."""
         return [scored for scored in self.asked(sample) if scored.verdict is not Verdict.FAILED]
 
     @cached_property
     def draws_asked(self) -> Mapping[str, Sequence[ScoredRecord]]:
-        """The draws that have a record, in their order, of every sample that has one."""
+        """The draws that have a record, in order, of every sample that has one."""
         asked = {}
         for name in self.samples:
             if by_draw := self.scored.get(name):
@@ -200,8 +200,7 @@ class PointScores:
         return asked
 
     def means(self, value: Callable[[ScoredRecord], float | None]) -> dict[str, float]:
-        """The mean over the draws of each asked sample, of those draws of which `value` is not
-        None."""
+        """Return the mean of `value` over the draws of each asked sample, if it is not None."""
         means = {}
         for name, asked in self.draws_asked.items():
             draws = [worth for draw in asked if (worth := value(draw)) is not None]
@@ -211,8 +210,8 @@ class PointScores:
 
     @cached_property
     def comparable(self) -> Mapping[str, float]:
-        """The values of the samples for a paired test: those with a key and at least one draw that
-        did not fail."""
+        """The values of the samples for a paired test: those with a correct answer and at least one
+        draw that did not fail."""
         values = self.means(
             lambda draw: None if draw.verdict is Verdict.FAILED else draw.graded_value
         )
@@ -220,28 +219,28 @@ class PointScores:
 
     @cached_property
     def failure(self) -> str:
-        """Where every answer failed, the commonest reason; else empty."""
+        """The most common failure if every answer failed; otherwise empty."""
         failed = [entry.detail for entry in self.all if entry.verdict is Verdict.FAILED]
         return commonest_failure(failed) if failed and len(failed) == len(self.all) else ""
 
     @cached_property
     def clusters(self) -> Mapping[str, str]:
-        """Sample -> the name of its cluster, the same in every arm and task of a run; see
+        """The name of each sample's cluster, the same in every arm and task of a run; see
         `cluster_of`."""
         if self.run_clusters:
             return self.run_clusters
         return {name: cluster_of(self.point.task, row) for name, row in self.samples.items()}
 
     def clusters_of(self, samples: Iterable[str]) -> list[str]:
-        """The clusters of some samples, in their order."""
+        """Return the clusters of some samples, in order."""
         return [self.clusters[sample] for sample in samples]
 
     @cached_property
     def missing(self) -> int:
-        """How many draws of the planned samples have no record.
+        """The number of draws of the planned samples that have no record.
 
-        Where more samples were asked than are planned now, the planned ones are those with the
-        fewest gaps.
+        If more samples were asked than are planned now, the planned ones are taken to be those with
+        the fewest gaps.
         """
         begun = [draws for name in self.samples if (draws := self.scored.get(name))]
         planned = len(self.samples) if self.planned is None else self.planned
@@ -250,7 +249,7 @@ class PointScores:
         return sum(lacking[:planned]) + max(0, planned - len(begun)) * whole
 
     def only(self, samples: set[str]) -> PointScores:
-        """The same scores restricted to some of the samples: a slice."""
+        """Return the scores restricted to some of the samples: a slice."""
         kept = {name: row for name, row in self.samples.items() if name in samples}
         scored = {name: self.scored[name] for name in self.scored if name in samples}
         return replace(self, samples=kept, scored=scored, planned=None)
@@ -275,23 +274,23 @@ class RunScores:
 
     @property
     def name(self) -> str:
-        """The run's name, which is its folder's."""
+        """The name of the run, which is that of its folder."""
         return self.folder.path.resolve().name
 
     @property
     def by_id(self) -> dict[str, PointScores]:
-        """The points by their id."""
+        """The points by id."""
         return {scores.point.id: scores for scores in self.points}
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """The configuration of the run; empty where its folder holds none."""
+        """The configuration of the run; empty if its folder holds none."""
         config = self.folder.facts.get("config")
         return config if isinstance(config, Mapping) else {}
 
     def records(self, holding: str = "") -> Iterator[tuple[PointScores, Record]]:
-        """Each record whose line is `holding` this, with every arm that reads it: one, or more with
-        other readers."""
+        """Yield each record whose line contains the text `holding`, with every arm that reads it:
+        one, or more with other readers."""
         arms = defaultdict[str, list[PointScores]](list)
         for scores in self.points:
             arms[scores.point.recorded_as].append(scores)
@@ -308,10 +307,10 @@ class Metric:
     """One metric of one arm; `name` is its name in report.csv.
 
     `units` are the values (0..1) of what the metric counts, by name: samples, pairs, images or
-    groups, as `unit` says. The metric is their mean unless `value` gives it; paired tests run on
-    them and leave out the units in `failed`. `slice` is a part of the samples ("rows=3"), `groups`
-    how many groups a test compared, `p` its result. `clusters` names the cluster of units that are
-    not independent; any other unit is its own.
+    groups, as `unit` says. The metric is their mean unless `value` gives it; paired tests use the
+    units except those in `failed`. `slice` is a part of the samples ("rows=3"), `groups` is the
+    number of groups that a test compared, and `p` its result. `clusters` names the cluster of units
+    that are not independent; any other unit is its own.
     """
 
     name: str
@@ -327,9 +326,11 @@ class Metric:
 
 @dataclass(frozen=True)
 class Total:
-    """A benchmark's total over its subtasks: which metric of each enters it; it needs all of them.
+    """A benchmark's total over its subtasks: `parts` maps each subtask to the metric that enters
+    it; all are needed.
 
-    The unweighted mean of the subtasks, or, `pooled`, of all their units as one set.
+    It is the unweighted mean of the subtasks, or if `pooled`, the mean over all their units as one
+    set.
     """
 
     metric: str
@@ -338,16 +339,15 @@ class Total:
 
 
 class Scorer(Protocol):
-    """A frozen dataclass that a task names in its facts; methods it does not override score as for
-    any task.
+    """A frozen dataclass that a task names in its facts; methods that it does not override score as
+    for any task.
 
-    `suite` and `part` say which benchmark and which of its subtasks this is, for the `totals` over
-    them. `key_is_answer` is False if the key is not an answer to the question but, for example, a
-    maximum number of points. `headlines` are the metrics and totals by which the benchmark itself
-    is quoted: tables show them first. None stands for every metric over a whole task.
-    `needs_judge` is True if only a judge's grade is a score: without one a reply is neither right
-    nor wrong. `Samples` are rows (`SampleRow`) by the id of the sample, `Levels` numbers in 0..1 by
-    metric.
+    `suite` and `part` name the benchmark and its subtask, for the `totals` over them.
+    `key_is_answer` is False if the stored key is not an answer to the question but, for example, a
+    maximum number of points. `headlines` are the metrics and totals by which the benchmark is
+    quoted: tables show them first; None means every metric over a whole task. `needs_judge` is True
+    if only a judge's grade is a score: without one a reply is neither right nor wrong. `Samples`
+    are rows (`SampleRow`) by sample id, `Levels` numbers in 0..1 by metric.
     """
 
     suite: ClassVar[str] = ""
@@ -357,40 +357,41 @@ class Scorer(Protocol):
 
     @property
     def headlines(self) -> tuple[str, ...] | None:
-        """Every metric over a whole task."""
+        """The metrics to show first (None: all)."""
         return None
 
     @property
     def part(self) -> str:
-        """The subtask's name within the suite: the scorer's own, where it has one."""
+        """The subtask's name within the suite (by default the scorer's `name`)."""
         return str(getattr(self, "name", ""))
 
     def compare(self, answer: str, row: SampleRow) -> Score | None:
-        """The score of an answer to a sample with a key; None compares it as for any task.
+        """Return the score of an answer to a sample with a correct answer; None compares as for any
+        task.
 
         A score with the verdict UNREADABLE means that the text is not an answer.
         """
         return None
 
     def metrics(self, scores: PointScores) -> Sequence[Metric]:
-        """The metrics of one arm, or of a slice of it."""
+        """Return the metrics of one arm, or of a slice of it."""
         return ()
 
     def chance(self, samples: Samples) -> Levels:
-        """The chance level on these samples, by metric."""
+        """Return the chance level on these samples, by metric."""
         return {}
 
     def guesser(self, samples: Samples) -> float | None:
-        """The accuracy of the best guesser who sees what these images show, but not what is marked
-        or asked for.
+        """Return the accuracy of the best guesser who sees what these images show, but not what is
+        marked or asked for.
 
-        None where that is not known.
+        None if it is not known.
         """
         return None
 
 
 def build_scorer(facts: Mapping[str, Any], binder: Binder | None = None) -> Scorer | None:
-    """The scorer in a task's facts, built where it is a node; None if there is none. Raises
+    """Return the scorer in a task's facts, built if it is a node, or None if there is none. Raises
     ConfigError."""
     named = facts.get("scorer")
     if not named:
@@ -404,10 +405,10 @@ def build_scorer(facts: Mapping[str, Any], binder: Binder | None = None) -> Scor
 def compare_with_key(
     result: ReadResult, row: SampleRow, scorer: Scorer | None, texts_are_wrong: bool = False
 ) -> Score:
-    """The score of an answer that was read, by the benchmark's own comparison where it has one.
+    """Return the score of an extracted answer, by the benchmark's own comparison if it has one.
 
-    Letters must be equal; texts are compared by `is_same_text`. A text where a letter is asked for,
-    such as a choice's own, is no answer, unless `texts_are_wrong`.
+    Letters must be equal; texts are compared by `is_same_text`. A text where a letter is expected,
+    such as a choice's text, is not an answer, unless `texts_are_wrong`.
     """
     group, answer = str(row.meta.get("group", "")), result.answer
     if result.verdict is not None or answer is None:
@@ -429,16 +430,16 @@ def compare_with_key(
 
 
 def commonest_failure(details: Sequence[str]) -> str:
-    """What most failed answers say, by the first lines of their tracebacks."""
+    """Return the most common failure, by the first lines of the tracebacks."""
     lines = Counter((text.strip().splitlines() or ["no message"])[0] for text in details)
     return lines.most_common(1)[0][0][:500]
 
 
 def cluster_of(task: str, row: SampleRow) -> str:
-    """What a sample shares with others: a group of the task with this name, else its pictures, in
-    whatever task.
+    """Return the name of a sample's cluster: its group within this task, or else its pictures, in
+    any task.
 
-    One that has neither is its own.
+    A sample with neither is its own cluster.
     """
     shared = row.shared
     return f"{task}: {shared or row.id}" if not shared or shared.startswith("group ") else shared

@@ -1,5 +1,5 @@
 "use strict";
-// Starts the page: draws what the address asks for, listens to keys, and sorts tables.
+// Starts the page: draws the state in the address, listens to keys, and sorts tables.
 
 const KEYS = {
   j: () => step(1), ArrowDown: () => step(1), k: () => step(-1), ArrowUp: () => step(-1),
@@ -11,10 +11,10 @@ const KEYS = {
 for (let number = 1; number <= 9; number += 1) KEYS[number] = () => choose(number - 1);
 const FLIPS = ["", "any", "gained", "lost"];
 const THEMES = ["", "light", "dark"];
-const ASKED = ["who", "flip", "verdict", "disagree", "q", "sample", "sheet"]; // of the address, so that it opens at the samples
-let drawn = {}; // what the rows of rivals and the charts were drawn for
+const ASKED = ["who", "flip", "verdict", "disagree", "q", "sample", "sheet"]; // parts of the address with which the page opens at the samples
+let drawn = {}; // the state for which the rows of rivals and the charts were drawn
 
-/** Show one contestant's samples first, or anybody's where it is chosen already. */
+/** Show one contestant's samples first, or those of all if it is chosen already. */
 function choose(who) {
   const label = data.contestants[who];
   if (label !== undefined) changeFilter({ who: state.who === label ? "" : label });
@@ -24,7 +24,7 @@ function nextFlip() {
   return FLIPS[(FLIPS.indexOf(state.flip) + 1) % FLIPS.length];
 }
 
-/** Draw what the state asks for; what it leaves alone stays. */
+/** Draw the parts of the page that the state has changed. */
 async function show() {
   document.documentElement.dataset.theme = state.theme;
   const { base } = state, { task } = chosen, isNew = drawn.base !== base || drawn.task !== task;
@@ -40,7 +40,7 @@ function onKey(event) {
   if (event.key === "b" && document.getElementById("large").open) return blink();
   const typing = event.target.closest("input:not([type=checkbox]), select, textarea, dialog");
   if (event.key === "Escape" && typing) return event.target.blur();
-  if (event.key === "Enter" && event.target.closest("a, button, summary")) return undefined; // which it clicks
+  if (event.key === "Enter" && event.target.closest("a, button, summary")) return undefined; // Enter clicks it
   if (typing || event.ctrlKey || event.metaKey || event.altKey || !KEYS[event.key]) return undefined;
   const { top, bottom } = document.getElementById("samples").getBoundingClientRect();
   if (event.key.startsWith("Arrow") && (top >= window.innerHeight || bottom <= 0)) return undefined; // the page scrolls
@@ -48,7 +48,7 @@ function onKey(event) {
   return KEYS[event.key]();
 }
 
-/** Links to parts of the page leave the address, which holds the filters, as it is. */
+/** Follow links to parts of the page without changing the address, which holds the filters. */
 function onClick(event) {
   const part = event.target.closest("[data-part]");
   if (part) event.preventDefault();
@@ -56,7 +56,7 @@ function onClick(event) {
   if (place) document.getElementById(place).scrollIntoView();
 }
 
-/** Let a click on a column's title sort the rows of a table, by numbers where all begin with one. */
+/** Sort the rows of a table by a click on a column's title, as numbers if all cells begin with one. */
 function makeSortable(table) {
   table.querySelectorAll("thead th").forEach((title, column) => {
     const button = make("button", { type: "button", class: "sort" }, ...title.childNodes);
@@ -75,7 +75,7 @@ function makeSortable(table) {
   });
 }
 
-/** Keep the list of samples below the bar of filters, and charts as wide as the page. */
+/** Keep the list of samples below the filters, and charts as wide as the page. */
 function watchSizes() {
   const root = document.documentElement, bar = document.getElementById("filters"), main = document.querySelector("main");
   new ResizeObserver(() => root.style.setProperty("--bar", `${bar.offsetHeight}px`)).observe(bar);
@@ -85,7 +85,7 @@ function watchSizes() {
   }).observe(main);
 }
 
-/** Draw the first screen, then, as the file is read to its end, what lies below it and needs the pictures. */
+/** Draw the first screen, and once the whole file is read, the rest, which needs the pictures. */
 async function start() {
   readAddress();
   setUpFilters();
@@ -107,7 +107,7 @@ async function start() {
   document.getElementById("selected").addEventListener("toggle", drawCharts);
   document.querySelectorAll("#tables table").forEach(makeSortable);
   const lacking = samples.filter((_, number) => lacksPictures(number)).length;
-  if (lacking) fill("lacking", `● ${lacking} of ${samples.length} samples lack pictures in this file: looktwice view RUN shows them.`);
+  if (lacking) fill("lacking", `● ${lacking} of ${samples.length} samples have pictures that are not in this file: looktwice view RUN shows them.`);
   drawCharts();
   drawn.width = document.querySelector("main").clientWidth;
   await show();

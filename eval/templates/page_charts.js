@@ -1,5 +1,5 @@
 "use strict";
-// What was found, the matrix of contestants and tasks, and the charts, drawn by Observable Plot.
+// The findings, the matrix of contestants and tasks, and the charts, drawn by Observable Plot.
 
 const COLORS = [0, 1, 2, 3, 4, 5, 6, 7].map((number) => `var(--k${number})`);
 const percent = (share) => (share === null || share === undefined ? "" : (100 * share).toFixed(1));
@@ -22,7 +22,7 @@ function fill(id, ...children) {
 
 // ---- rows of contestants
 
-/** What was found: the first table beside its flips, those of other tasks below. */
+/** The findings: the first table next to its flips, those of other tasks below. */
 function drawFinding() {
   const tables = data.finding.map((part) => changesTable(part.title, part.task, part.baseline, part.chance,
     part.changes.map(({ contestant, difference, ...change }) => ({ ...change, who: contestant, pair: difference })), part.is_one_change ? "change" : "contestant"));
@@ -30,7 +30,7 @@ function drawFinding() {
   fill("found-more", ...tables.slice(1));
 }
 
-/** Every contestant of a task with its interval, beside a rival that was chosen, or where nothing tells what was found. */
+/** Every contestant of a task with its interval, if a rival was chosen or the page has no findings. */
 function drawRivals() {
   if (data.finding.length && !state.base) return fill("rivals");
   const rival = rivalOf(0), first = data.tasks.findIndex((_, number) => arms.has(`${rival},${number}`));
@@ -43,10 +43,10 @@ function drawRivals() {
   return fill("rivals", rows.length > 1 ? changesTable(task === ALL ? "all samples" : data.tasks[task], task, chosen.base, null, rows, "contestant") : null);
 }
 
-/** A row for each change: its accuracy with interval as a bar, the difference in points, and links to what flipped. */
+/** A row for each change: its accuracy with interval as a bar, the difference in points, and links to the flips. */
 function changesTable(title, task, base, chance, rows, kind) {
   const name = base === null ? "" : rows.find((row) => row.who === base)?.label || data.contestants[base];
-  const against = rows.some((row) => row.pair) ? `; * significantly different from ${name || "the baseline"} at 5 % after correction for all comparisons` : "";
+  const against = rows.some((row) => row.pair) ? `; * significantly different from ${name || "the baseline"} at 5 % after correction over all comparisons` : "";
   const caption = make("figcaption", {}, make("b", {}, title), `: % right with 95 % interval${against}`,
     chance === null ? "" : `; dashed: chance, ${(100 * chance).toFixed(0)} %`);
   const head = [kind, "", "right", "points", "flips"].map((name, i) => make("th", { scope: "col", class: i > 1 ? "n" : null }, name));
@@ -76,21 +76,21 @@ function changeRow({ label, who, accuracy, pair, sure, failure, answered, abstai
   return row;
 }
 
-/** How many answers of a contestant failed, beside its number on a task; null where none did. */
+/** The number of failed answers of a contestant on a task; null if there are none. */
 function failedNote(who, task) {
   const there = answers[who].flatMap((draws, number) => (task === ALL || samples[number].task === task ? draws : []));
   const count = there.filter((draw) => draw.verdict === "f").length;
   return count ? make("small", { class: "soft" }, ` ${count} failed`) : null;
 }
 
-/** How much of what a contestant answered at all is right, where it abstained on the rest; null where it did not. */
+/** The accuracy of a contestant on what it answered, if it abstained on the rest; otherwise null. */
 function answeredNote(answered, abstained) {
   if (!answered) return null;
   const interval = `${percent(answered.value)} % [${percent(answered.low)}, ${percent(answered.high)}] of ${answered.n} answered; abstained on ${percent(abstained)} %`;
   return make("small", { class: "soft", title: interval }, `${(100 * answered.value).toFixed(0)} % of ${(100 * (1 - abstained)).toFixed(0)} % answered`);
 }
 
-/** Put an element at shares of its frame's width. */
+/** Place an element at fractions of its frame's width. */
 function placed(element, shares) {
   for (const [side, share] of Object.entries(shares)) element.style[side] = `${100 * share}%`;
   return element;
@@ -118,7 +118,7 @@ function hasAllTasks(who) {
   return data.tasks.every((_, task) => arms.has(`${who},${task}`));
 }
 
-/** A name that may be broken behind an underscore. */
+/** A name that may be wrapped after an underscore. */
 function breakable(name) {
   const made = make("span");
   name.split(/(?<=_)/).forEach((part) => made.append(part, make("wbr")));
@@ -142,7 +142,7 @@ function matrixCell(who, task) {
 
 const ANYTHING = { task: "", flip: "", verdict: "", disagree: "", q: "", sample: "" };
 
-/** Links to the samples that a contestant gains from, and loses to, its rival; the first of them is opened. */
+/** Links to the samples that a contestant gains and loses compared with its rival; each opens the first of them. */
 function flipLinks(who, rival, task, pair) {
   return [["gained", "▲", pair.better], ["lost", "▼", pair.worse]].flatMap(([flip, sign, count]) => {
     if (!count) return [make("span", { class: "soft flip" }, `${sign}0`), " "];
@@ -166,14 +166,14 @@ function tellPair(pair) {
 // ---- charts
 
 const tips = { fill: "var(--card)" };
-const LETTER = 7; // pixels, about
+const LETTER = 7; // pixels, roughly
 
-/** How wide a chart may be, in pixels. */
+/** The width of a chart in pixels. */
 function roomFor(most) {
   return Math.max(240, Math.min(most, document.getElementById("charts").clientWidth - 24));
 }
 
-/** A chart under its title, with the same figures in words for who cannot see it. */
+/** A chart under its title, with the same numbers as text for screen readers. */
 function figure(title, options, told) {
   const drawn = Plot.plot({ style: { background: "transparent", fontSize: "12px" }, ...options });
   const svg = drawn.tagName === "figure" ? drawn.querySelector(":scope > svg") : drawn;
@@ -185,7 +185,7 @@ function figure(title, options, told) {
   return made;
 }
 
-/** Take away each text of the charts that would lie over an earlier one. */
+/** Remove each text of the charts that would overlap an earlier one. */
 function declutter(id) {
   for (const svg of document.getElementById(id).querySelectorAll("svg")) {
     const kept = [];
@@ -209,7 +209,7 @@ function drawCharts() {
   document.getElementById("charts").hidden = !data.lines.length && !data.grids.length && !draws[2][1].length && !draws[3][1].length;
 }
 
-/** Charts of as many lines as there are colours, each with its place among those of the same number and task. */
+/** Split charts so that each has at most as many lines as there are colours, and number the parts. */
 function facets(charts) {
   return charts.flatMap((chart) => {
     const count = Math.ceil(chart.lines.length / COLORS.length), xs = chart.lines.flatMap(([, points]) => points.map(([x]) => x));
@@ -218,7 +218,7 @@ function facets(charts) {
   });
 }
 
-/** Accuracy along a number, for each number and task; lines stand three pixels apart. */
+/** Accuracy along a number, for each number and task; lines are three pixels apart. */
 function lineCharts(charts) {
   const width = roomFor(760);
   return facets(charts).map(({ factor, task, of, chance, lines, ends, part }) => {
@@ -276,7 +276,7 @@ function gridCharts() {
 
 const PRICES = [["cost", "list price per answer"], ["tokens", "tokens per answer"], ["seconds", "seconds per answer"]];
 
-/** The contestants on each task of which it is known what people reach, beside that. */
+/** The contestants on each task with a known human accuracy, compared with it. */
 function peopleChart() {
   const known = [...data.tasks.keys()].filter((task) => data.people[task] !== null);
   const rows = known.flatMap((task) => data.contestants.flatMap((label, who) => {
@@ -287,7 +287,7 @@ function peopleChart() {
   const people = known.map((task) => ({ task: data.tasks[task], value: data.people[task] }));
   const told = [...people.map((row) => `people on ${row.task}: ${percent(row.value)} %`),
     ...rows.map((row) => `${row.label} on ${row.task}: ${percent(row.value)} %`)];
-  return [figure("Accuracy % by task; the line is what people reach", {
+  return [figure("Accuracy % by task; the line is human accuracy", {
     width: roomFor(760), height: 70 + 34 * known.length, marginLeft: 120,
     x: { label: null, grid: true, domain: [0, 100], transform: (share) => 100 * share },
     y: { label: null, domain: known.map((task) => data.tasks[task]), tickFormat: (task) => shortened(task, 16) },
@@ -298,7 +298,7 @@ function peopleChart() {
   }, told)];
 }
 
-/** Accuracy against the first price by which the contestants of a task differ, and who gives most for less. */
+/** Accuracy against the first price by which the contestants of a task differ, with the best contestant for each price. */
 function costChart() {
   const task = chosen.task === ALL && data.finding.length ? data.finding[0].task : chosen.task, width = roomFor(560);
   const rows = data.contestants.flatMap((label, who) => {
@@ -317,7 +317,7 @@ function costChart() {
   const frontier = known.filter((row, i) => known.slice(0, i).every((cheaper) => cheaper.value < row.value));
   const told = known.map((row) => `${row.label}: ${percent(row.value)} % at ${row[name]}`);
   const where = task === ALL ? "all samples" : data.tasks[task], isRight = (row) => 2 * row[name] > known[0][name] + known.at(-1)[name];
-  return [figure(`Accuracy % on ${where} against ${title}; joined: none is better for less`, {
+  return [figure(`Accuracy % on ${where} against ${title}; line: no cheaper contestant is better`, {
     width, height: 320, marginRight: 40, marginTop: 30, marginBottom: 44,
     x: { label: title, type: known.at(-1)[name] / known[0][name] >= 30 ? "log" : "linear", grid: true, nice: true, labelAnchor: "center",
       labelArrow: "none", labelOffset: 40, ticks: 5 },

@@ -1,16 +1,16 @@
 "use strict";
-// Pictures: a sample's, an agent's looks as a film strip, the contact sheet of samples by contestants, and two pictures
-// at their natural size, of which `b` shows one after the other.
+// Pictures: those of a sample, an agent's looks as a film strip, the contact sheet of samples by contestants, and two
+// pictures at their natural size, between which `b` alternates.
 
 const SHEET_STEP = 24, MOST_COLUMNS = 6;
 let sheetRows = SHEET_STEP;
 
-/** Where a picture is: in this file, or at the server; nothing where it is in neither. */
+/** The source of a picture: in this file or at the server; undefined if it is in neither. */
 function sourceOf(name) {
   return data.served ? `picture/${name}` : data.thumbnails[name];
 }
 
-/** Whether this file lacks words or pictures of a sample. */
+/** Return whether this file lacks texts or pictures of a sample. */
 function lacksPictures(number) {
   if (data.served) return false;
   if (!data.is_whole && !words.has(number)) return true;
@@ -18,12 +18,12 @@ function lacksPictures(number) {
   return [...samples[number].pictures, ...sent].some(({ name }) => !sourceOf(name));
 }
 
-/** The pictures that a draw was sent, in their order. */
+/** The pictures that were sent in a draw, in order. */
 function sentPictures({ turns }) {
   return turns.filter(({ role }) => role !== "look").flatMap(({ parts }) => parts.filter(isPicture));
 }
 
-/** Pictures side by side with the marks over them; a click shows one at its natural size. */
+/** Pictures side by side, with their marks; a click shows one at its natural size. */
 function strip(pictures, known) {
   return pictures.length ? make("div", { class: "pics" }, ...pictures.map((picture) => drawPicture(picture))) : null;
 }
@@ -32,7 +32,7 @@ function drawPicture({ name, caption, marks }, below = caption) {
   const source = sourceOf(name);
   if (!source) return make("p", { class: "note" }, `${caption} (no picture in this file)`);
   const image = make("img", { src: source, alt: caption || "picture", loading: "lazy" });
-  image.addEventListener("error", () => image.replaceWith(make("span", { class: "note" }, "this picture is gone")));
+  image.addEventListener("error", () => image.replaceWith(make("span", { class: "note" }, "this picture is missing")));
   const button = make("button", { type: "button", class: "pic", "aria-label": `${caption || "picture"} at its natural size` }, image, ...(marks || []).map(drawMark));
   button.addEventListener("click", () => showLarge([{ title: caption || "picture", name }]));
   return make("figure", {}, button, below ? make("figcaption", {}, below) : null);
@@ -43,7 +43,7 @@ function drawMark([kind, left, top, width, height, label]) {
   return placed(mark, kind === "box" ? { left, top, width, height } : { left, top });
 }
 
-/** What an agent looked at, one frame a look: the image with the box it asked for, and its words; at last the answer. */
+/** An agent's looks, one per frame: the image with the requested box and the text; the last frame is the answer. */
 function filmStrip(turns, draw, known) {
   const looks = turns.flatMap(({ role, parts }, i) => (role === "look" ? [{ parts, reply: turns.slice(0, i).findLast((turn) => turn.role === "reply") }] : []));
   if (!looks.some(({ parts }) => parts.some(isPicture))) return null;
@@ -59,27 +59,27 @@ function filmStrip(turns, draw, known) {
 
 // ---- evidence and contact sheet
 
-/** An answer, by the words of its choice where it is a letter. */
+/** An answer, as the text of its choice if it is a letter. */
 function tellAnswer(number, draw) {
   const { choices } = samples[number], place = /^[A-Z]$/.test(draw.answer) ? draw.answer.charCodeAt(0) - 65 : -1;
   return choices[place] || draw.answer || VERDICTS[draw.verdict];
 }
 
-/** One contestant's picture of a sample with its verdict; a click compares it with its rival's. */
+/** A contestant's picture of a sample with its verdict; a click compares it with its rival's. */
 async function contact(number, who, rival) {
   const draw = (answers[who][number] || [])[0];
   if (!draw) return make("span", { class: "soft" }, "–");
   const known = await wordsOf(number), said = (known.words.get(who) || [])[0];
   const picture = said && sentPictures(said).at(-1), source = picture && sourceOf(picture.name);
   const verdict = VERDICTS[draw.verdict], told = `${SIGNS[draw.verdict]} ${tellAnswer(number, draw)}`;
-  const shown = source ? make("img", { src: source, alt: `what ${data.contestants[who]} was sent`, loading: "lazy" })
+  const shown = source ? make("img", { src: source, alt: `picture sent to ${data.contestants[who]}`, loading: "lazy" })
     : make("span", { class: "note", title: "no picture in this file" }, "●");
   const button = make("button", { type: "button", class: `contact rim-${verdict}`, title: data.contestants[who] }, shown, make("span", { class: `v ${verdict}` }, told));
   button.addEventListener("click", () => compareSample(number, who, rival));
   return button;
 }
 
-/** Four flips of the largest significant change, the baseline's picture beside the change's. */
+/** Four flips of the largest significant change, with the pictures of the baseline and of the change. */
 async function drawEvidence() {
   if (!data.evidence) return;
   const { contestant, rival, samples: flipped, told, is_gained: isGained } = data.evidence;
@@ -91,7 +91,7 @@ async function drawEvidence() {
   fill("evidence", make("figure", { class: "chart" }, make("figcaption", {}, `${told} (left: the baseline) `, all), make("div", { class: "pairs" }, ...shown)));
 }
 
-/** The contestants of the contact sheet: those chosen, else the baseline, the filtered one, and the surest changes. */
+/** The contestants of the contact sheet: those chosen, or else the baseline, the filtered one, and significant changes. */
 function sheetColumns() {
   const given = state.columns.split(",").filter(Boolean).map(Number).filter((who) => who < data.contestants.length);
   const rows = data.finding.flatMap(({ changes }) => changes), sure = rows.filter((row) => row.sure);
@@ -124,7 +124,7 @@ async function drawSheet(found) {
 
 // ---- natural size
 
-/** The open sample's pictures of the filtered contestant, or the first that differs, beside its rival's. */
+/** Compare the open sample's picture of the filtered contestant, or the first that differs, with its rival's. */
 async function compareOpen() {
   const number = opened(await filterSamples());
   if (number === undefined) return undefined;
@@ -143,22 +143,22 @@ async function compareSample(number, who, rival) {
   showLarge(shown.filter(({ name }) => sourceOf(name)), rival === who ? null : tellDifference(known, rival, who));
 }
 
-/** The words that two contestants were told, with what one of them alone was; null where the words of one are not known. */
+/** The texts sent to two contestants with their differences marked; null if the text of one is not known. */
 function tellDifference(known, rival, who) {
   const [before, after] = [rival, who].map((one) => (known.words.get(one) || []).slice(0, 1)
     .flatMap(({ turns }) => turns.filter(({ role }) => role === "system" || role === "user"))
     .flatMap(({ parts }) => parts.filter((part) => !isPicture(part)).map((part) => known.texts[part])).join("\n").split(/(?<=\s)/));
   if (!before[0] || !after[0]) return null;
   const runs = diffWords(before, after);
-  if (runs.every(([tag]) => tag === "span")) return make("p", { class: "note" }, "Both were told the same words.");
-  const told = `Words told to ${data.contestants[rival]} alone are struck out, those to ${data.contestants[who]} alone underlined:`;
+  if (runs.every(([tag]) => tag === "span")) return make("p", { class: "note" }, "Both got the same text.");
+  const told = `Text sent only to ${data.contestants[rival]} is struck out, text sent only to ${data.contestants[who]} is underlined:`;
   return make("div", {}, make("p", { class: "note" }, told),
     make("p", { class: "diff question", tabindex: "0" }, ...runs.map(([tag, text]) => make(tag, {}, text))));
 }
 
-const MOST_WORDS = 1500; // of each side between what both begin and end with; longer ones are shown whole
+const MOST_WORDS = 1500; // of each side, without the shared beginning and end; longer texts are marked as a whole
 
-/** Runs of words that two lists share ("span"), or the first ("del") or the second ("ins") has alone. */
+/** Runs of words that two lists share ("span"), or that only the first ("del") or the second ("ins") has. */
 function diffWords(before, after) {
   const most = Math.min(before.length, after.length), isSame = (i, j) => before[i].trim() === after[j].trim();
   let start = 0, end = 0;
@@ -175,7 +175,7 @@ function diffWords(before, after) {
   return runs;
 }
 
-/** The same by the longest list of words that both have in this order. */
+/** The runs by the longest common subsequence of words. */
 function diffMiddle(left, right) {
   const lengths = Array.from({ length: left.length + 1 }, () => new Uint16Array(right.length + 1)), marked = [];
   for (let i = left.length - 1; i >= 0; i -= 1) {
@@ -197,13 +197,13 @@ function showLarge(pictures, words = null) {
   dialog.dataset.side = "";
   fill("large-pictures", ...pictures.map(({ title, name }) =>
     make("figure", {}, make("figcaption", {}, title), make("img", { src: sourceOf(name), alt: title }))));
-  if (!pictures.length) fill("large-pictures", make("p", {}, "no picture of it is in this file: looktwice view RUN shows it"));
+  if (!pictures.length) fill("large-pictures", make("p", {}, "its picture is not in this file: looktwice view RUN shows it"));
   fill("large-words", words);
   document.getElementById("blink").hidden = pictures.length < 2;
   if (!dialog.open) dialog.showModal();
 }
 
-/** Show one of the two pictures alone, then the other at the same place. */
+/** Show only one of the two pictures, then the other at the same place. */
 function blink() {
   const dialog = document.getElementById("large");
   if (!document.getElementById("blink").hidden) dialog.dataset.side = dialog.dataset.side === "0" ? "1" : "0";

@@ -1,10 +1,10 @@
 "use strict";
-// The browser of samples: filters, the list of what they leave, and one sample with all that was shown and said.
+// The browser of samples: filters, the list of matching samples, and one sample with its pictures and conversations.
 // Pictures side by side are in page_pictures.js.
 
 const STEP = 150; // samples of the list that are shown at once
 let shownCount = STEP;
-let openSample = null; // what the panel of the sample shows, so that a filter does not draw it again
+let openSample = null; // what the panel shows, so that a filter does not draw it again
 
 function setUpFilters() {
   const options = (id, first, names) => {
@@ -13,7 +13,7 @@ function setUpFilters() {
   };
   options("base", severalBaselines ? "the baseline of each run" : null, data.contestants.filter((_, who) => arms.has(`${who},${ALL}`)));
   options("task", "all tasks", data.tasks);
-  options("who", "anybody", data.contestants);
+  options("who", "any", data.contestants);
   fill("legend", ...legend());
   for (const name of ["base", "task", "who", "flip", "verdict", "order"]) {
     document.getElementById(name).addEventListener("change", (event) => changeFilter({ [name]: event.target.value }));
@@ -49,12 +49,12 @@ async function showSamples() {
   return drawSample(found);
 }
 
-/** The sample that the address names, where the filters leave it, else the first that they leave. */
+/** The sample that the address names, if it matches the filters, or else the first that does. */
 function opened(found) {
   return found.includes(chosen.sample) ? chosen.sample : found[0];
 }
 
-/** The list: every sample is a link, with the verdicts of all contestants in their order. */
+/** The list: every sample is a link, with the verdicts of all contestants in order. */
 function drawList(found) {
   const open = opened(found), place = found.indexOf(open);
   shownCount = Math.max(shownCount, place + 1);
@@ -74,21 +74,21 @@ function drawList(found) {
   showInList(document.querySelector("#list [aria-current]"));
 }
 
-/** The verdicts of all contestants in their order; of very many how many are right. */
+/** The verdicts of all contestants in order, or, if there are very many, the number of right ones. */
 function verdictStrip(number) {
   const verdicts = data.contestants.map((_, who) => verdictOf(who, number));
   if (verdicts.length <= 24) return verdicts.map((verdict) => SIGNS[verdict]).join("");
   return `${verdicts.filter((verdict) => verdict === "r").length} of ${verdicts.filter((verdict) => verdict !== "-").length} right`;
 }
 
-/** What the signs of a strip mean, and whose they are from left to right; the first nine have a key. */
+/** The legend: what the signs of a strip mean, and the contestants from left to right; the first nine have a key. */
 function legend() {
   const signs = [...Object.entries(VERDICTS), ["-", "not asked"]].map(([verdict, word]) => `${SIGNS[verdict]} ${word}`).join(", ");
   const whose = data.contestants.length > 24 ? [] : data.contestants.map((label) => make("li", {}, label));
   return [make("p", {}, signs), make("ol", {}, ...whose)];
 }
 
-/** Scroll the list, and never the page, to one of its links. */
+/** Scroll the list, but not the page, to one of its links. */
 function showInList(link) {
   if (!link) return;
   const list = document.querySelector(".browser nav"), box = list.getBoundingClientRect(), { top, bottom } = link.getBoundingClientRect();
@@ -96,14 +96,14 @@ function showInList(link) {
   else if (bottom > box.bottom) list.scrollTop += bottom - box.bottom;
 }
 
-/** Open the sample before or after the one that is open, among those that the filters leave. */
+/** Open the sample before or after the open one, among those that match the filters. */
 async function step(by) {
   const found = await filterSamples(), place = found.indexOf(opened(found));
   const next = place < 0 ? 0 : Math.min(found.length - 1, Math.max(0, place + by));
   if (found.length) go({ sample: names[found[next]] }, true);
 }
 
-/** Open the next sample, or the one before, that the chosen contestant flips, or anybody where none is chosen. */
+/** Open the next or previous sample that the chosen contestant flips, or any contestant if none is chosen. */
 async function stepFlip(by) {
   const found = await filterSamples(), place = found.indexOf(opened(found));
   const whose = chosen.who === null ? [...data.contestants.keys()] : [chosen.who];
@@ -129,7 +129,7 @@ async function drawSample(found) {
   const key = JSON.stringify([number, state.who, state.base]);
   if (openSample === key) return;
   openSample = key;
-  if (number === undefined) return fill("sample", make("p", { class: "soft" }, "No sample passes these filters."));
+  if (number === undefined) return fill("sample", make("p", { class: "soft" }, "No sample matches these filters."));
   const known = await wordsOf(number);
   if (openSample !== key) return; // another one was opened in the meantime
   const sample = samples[number], task = data.tasks[sample.task];
@@ -142,14 +142,14 @@ async function drawSample(found) {
   compare.addEventListener("click", () => compareOpen());
   fill("sample", make("h3", { tabindex: "-1" }, link), compare, make("p", { class: "question" }, sample.question),
     choices.length ? make("ul", { class: "choices" }, ...choices) : null,
-    make("p", { class: "soft" }, "key: ", make("b", {}, sample.key === null ? "hidden" : sample.key)),
+    make("p", { class: "soft" }, "correct answer: ", make("b", {}, sample.key === null ? "hidden" : sample.key)),
     data.served ? make("p", {}, make("a", { href: `stages?n=${number}`, target: "_blank" }, "the views after every stage")) : null,
     strip(known.pictures, known), make("div", { class: "cards" }, ...cardsOf(number, known)));
 }
 
-const fetched = new Map(); // by sample: the promise of its words
+const fetched = new Map(); // by sample: the promise of its texts
 
-/** The words and pictures of a sample: those of the page, or of the server that keeps them. */
+/** The texts and pictures of a sample, from the page or from its server. */
 async function wordsOf(number) {
   if (!data.served) return { words: new Map(words.get(number) || []), pictures: samples[number].pictures, texts: data.texts };
   if (!fetched.has(number)) fetched.set(number, fetchWords(number));
@@ -168,7 +168,7 @@ function cardsOf(number, known) {
   return order.map((who) => {
     const draws = answers[who][number], flip = flipOf(who, rivalOf(who), number);
     const told = flip ? make("span", { class: "note" }, flip > 0 ? " ▲ gained" : " ▼ lost") : null;
-    const role = who === rivalOf(who) ? make("span", { class: "note" }, " (compared with)") : null;
+    const role = who === rivalOf(who) ? make("span", { class: "note" }, " (rival)") : null;
     const studio = data.served ? make("a", { class: "note studio", href: `studio/?n=${number}&who=${who}`, target: "_blank" }, " open in the studio") : null;
     const card = make("article", { class: "card" }, make("h4", {}, data.contestants[who], told, role, studio));
     draws.forEach((draw, i) => card.append(...drawAnswer(draw, (known.words.get(who) || [])[i], known, draws.length > 1 ? i + 1 : 0)));
@@ -176,7 +176,7 @@ function cardsOf(number, known) {
   });
 }
 
-/** One draw: its verdict and answer, the pictures that were sent, the reply, and every word on request. */
+/** One draw: its verdict and answer, the pictures that were sent, the reply, and the conversation on request. */
 function drawAnswer(draw, said, known, count) {
   const verdict = VERDICTS[draw.verdict];
   const head = make("p", {}, make("span", { class: `v ${verdict}` }, `${SIGNS[draw.verdict]} ${verdict}`),
@@ -184,7 +184,7 @@ function drawAnswer(draw, said, known, count) {
     count ? make("span", { class: "note" }, ` draw ${count}`) : "");
   const made = [head, draw.reason ? make("p", { class: "note pre" }, draw.reason) : null];
   if (!said) {
-    made.push(data.is_whole ? null : make("p", { class: "note" }, "its words are not in this file: looktwice view RUN shows them"));
+    made.push(data.is_whole ? null : make("p", { class: "note" }, "its conversation is not in this file: looktwice view RUN shows it"));
     return made.filter(Boolean);
   }
   const { reply, turns } = said;
@@ -195,7 +195,7 @@ function drawAnswer(draw, said, known, count) {
   const took = [[said.seconds, "s"], [said.tokens_in, "tokens in"], [said.tokens_out, "tokens out"], [said.cost, "list price"]]
     .filter(([value]) => value !== null).map(([value, unit]) => `${value} ${unit}`);
   made.push(make("p", { class: "note" }, [...took, known.texts[said.served_by]].filter(Boolean).join(" · ")));
-  if (turns.length) made.push(make("details", {}, make("summary", {}, "every word"), ...turns.flatMap((turn) => drawTurn(turn, known))));
+  if (turns.length) made.push(make("details", {}, make("summary", {}, "full conversation"), ...turns.flatMap((turn) => drawTurn(turn, known))));
   return made.filter(Boolean);
 }
 

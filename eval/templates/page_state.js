@@ -1,6 +1,6 @@
 "use strict";
-// The data of the page, what follows from it, and the state: which filters are set and which sample is open. The state
-// is the part of the address behind "#", so that every view of the page is a link.
+// The data of the page, values derived from it, and the state: which filters are set and which sample is open. The state
+// is the part of the address after "#", so that every view of the page is a link.
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const ALL = -1;
@@ -26,7 +26,7 @@ const names = nameSamples();
 const byName = new Map(names.map((name, number) => [name, number]));
 let state = { ...EMPTY };
 
-/** The name of every sample in links: its task and id, numbered where a page has two of them. */
+/** The name of every sample in links: its task and id, numbered if a page has two of them. */
 function nameSamples() {
   const seen = new Map();
   return samples.map((sample) => {
@@ -37,7 +37,7 @@ function nameSamples() {
   });
 }
 
-/** What a contestant is compared to a rival on a task, in either direction; null where they share no sample. */
+/** The comparison of a contestant with a rival on a task, in either direction; null if they share no sample. */
 function pairOf(who, rival, task) {
   const known = pairs.get(`${who},${rival},${task}`);
   if (known) return known;
@@ -48,8 +48,8 @@ function pairOf(who, rival, task) {
   };
 }
 
-/** A pair without an interval in this file: its flips, and McNemar's exact test where samples are right or wrong alone.
- * Its p is corrected by Bonferroni for all pairs that can be chosen, whose other p are not in this file. */
+/** A pair without an interval in this file: its flips, and McNemar's exact test if samples are either right or wrong.
+ * Its p is corrected by Bonferroni over all pairs that can be chosen, because their p are not in this file. */
 function countPair(who, rival, task) {
   const place = `${who},${rival},${task}`, arm = arms.get(`${who},${task}`);
   if (!arm || !arms.has(`${rival},${task}`)) return null;
@@ -71,7 +71,7 @@ function countPair(who, rival, task) {
   return pair;
 }
 
-/** The two-sided exact p of so many samples gained and lost. */
+/** The two-sided exact p for these numbers of samples gained and lost. */
 function mcnemar(better, worse) {
   const n = better + worse;
   let term = 0.5 ** n, sum = 0;
@@ -82,13 +82,13 @@ function mcnemar(better, worse) {
   return Math.min(1, 2 * sum);
 }
 
-/** The mean value over the draws that did not fail; null where there is none, or no key. */
+/** The mean value over the draws that did not fail; null if there are none, or no correct answer. */
 function valueOf(who, sample) {
   const kept = (answers[who][sample] || []).filter((draw) => draw.verdict !== "f" && draw.verdict !== "h");
   return kept.length ? kept.reduce((sum, draw) => sum + draw.value, 0) / kept.length : null;
 }
 
-/** 1 where the contestant gains on its rival at this sample, -1 where it loses, 0 where both are alike or one failed. */
+/** 1 if the contestant is better than its rival on this sample, -1 if worse, 0 if they are equal or one failed. */
 function flipOf(who, rival, sample) {
   const mine = valueOf(who, sample), other = valueOf(rival, sample);
   return mine === null || other === null || Math.abs(mine - other) < 1e-9 ? 0 : Math.sign(mine - other);
@@ -120,7 +120,7 @@ const chosen = {
   get sample() { return byName.has(state.sample) ? byName.get(state.sample) : null; },
 };
 
-/** What a contestant is compared with: the chosen rival, else the baseline of its run. */
+/** The contestant to compare with: the chosen rival, or else the baseline of its run. */
 function rivalOf(who) {
   return chosen.base === null ? data.baselines[who] : chosen.base;
 }
@@ -138,7 +138,7 @@ function linkTo(changes) {
   return `#${new URLSearchParams(kept)}`;
 }
 
-/** Go to the state with some changes; `quiet` leaves no step for the browser's way back. */
+/** Go to the state with some changes; `quiet` adds no entry to the browser's history. */
 function go(changes, quiet = false) {
   if (quiet) {
     history.replaceState(null, "", linkTo(changes));
@@ -164,7 +164,7 @@ async function filterSamples() {
   return filtered.found;
 }
 
-/** How many contestants stand against the others on a sample: the smaller side of right and not. */
+/** The number of contestants in the minority on a sample: the smaller of those right and those not. */
 function splitOn(number) {
   const verdicts = data.contestants.map((_, who) => verdictOf(who, number)).filter((verdict) => verdict !== "-");
   const right = verdicts.filter((verdict) => verdict === "r").length;
@@ -188,7 +188,7 @@ function tellFilters() {
   ];
 }
 
-/** Which samples hold a text, in their question, key or id, in an answer, or in what was said; null for no text. */
+/** A test for samples that contain a text in their question, id, answers or conversations; null for no text. */
 async function searchFor(text) {
   if (!text) return null;
   if (data.served) {

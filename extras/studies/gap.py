@@ -233,7 +233,7 @@ def published_table(scored: Table) -> TextTable:
         if rows:
             lines.append((name, "this run", {t: percent(r.value, 2) for t, r in rows.items()}))
             gaps = {task: to_people(row, 2) for task, row in rows.items()}
-            lines += [(f"{name}, less people", "points", gaps)] if any(gaps.values()) else []
+            lines += [(f"{name}, vs people", "points", gaps)] if any(gaps.values()) else []
     errata = {
         arm.point.task: arm.point.facts.get("errata") for run in scored.scores for arm in run.points
     }

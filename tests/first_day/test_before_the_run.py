@@ -118,7 +118,7 @@ def test_a_question_whose_key_is_wrong_is_not_paid(own: Own) -> None:
         assert server.stats["requests"] == 2
     failed = [record for record in RunFolder(Path("runs/study")).records().values() if record.error]
     assert [record.sample for record in failed] == ["1"]
-    assert failed[0].error == "the key 'E' is none of A, B, so nothing was asked; mend the task"
+    assert failed[0].error == "the key 'E' is none of A, B, so nothing was asked; fix the task"
 
 
 @needs_extras
@@ -137,8 +137,8 @@ def test_a_run_says_what_is_left_to_ask(tmp_path: Path) -> None:
         again = run_study(tmp_path, server.url, n=6)
         again += run_study(tmp_path, server.url, "--limit", "3", n=6)
         assert server.stats["requests"] == 6
-    assert "about to ask 2 requests, " in first and "about to ask up to 4 requests, " in more
-    assert "about to ask" not in again
+    assert "about to send 2 requests, " in first and "about to send up to 4 requests, " in more
+    assert "about to send" not in again
 
 
 def test_a_cost_of_guessed_tokens_is_said_to_be_about_and_faults_name_their_setting(
@@ -186,7 +186,7 @@ def test_show_prints_what_a_tool_gave_back(tmp_path: Path) -> None:
     output = looktwice("view", tmp_path / "run", "--sample", sample).output
     lines = [line.strip() for line in output.splitlines()]
     (look,) = [number for number, line in enumerate(lines) if line.startswith("look 1: measure")]
-    assert lines[look + 1].startswith("told: '50.0 pixels")
+    assert lines[look + 1].startswith("result: '50.0 pixels")
 
 
 STRANDED = """

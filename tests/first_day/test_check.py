@@ -57,17 +57,17 @@ def check(*words: str, code: int = 0) -> str:
 
 def test_check_says_what_a_run_asks_and_costs(study: Path) -> None:
     output = check("--all", code=2)  # of a broken image
-    arms = "3 arms (contestant x task x setting), no faults; 1 more read their replies"
+    arms = "3 arms (contestant x task x setting), no faults; 1 more read the same replies"
     assert output.startswith(arms)
     # 3 samples x 2 draws; 10 tokens of words and one tile of pictures each; replies of at most 100
     # tokens
-    amount = "6 requests, 6 pictures, about 1,590 tokens in (60 of words + 1,530 of pictures), out"
+    amount = "6 requests, 6 pictures, about 1,590 tokens in (60 of text + 1,530 of pictures), out"
     assert f" plain: {amount} at most 600; cost about 0.01 with the longest replies" in output
-    assert " chance: no requests " in output and " in all: 12 requests, 12 pictures, " in output
+    assert " chance: no requests " in output and " total: 12 requests, 12 pictures, " in output
     # a request that two arms make is counted once; there is no mark
     again = "contestants.again.stages.mark={use: prompting.markers.Circles, before: ask}"
     output = check(again, "--all", code=2)
-    assert " again: 6 requests, " in output and " in all: 6 requests, " in output
+    assert " again: 6 requests, " in output and " total: 6 requests, " in output
 
 
 @table
@@ -153,8 +153,8 @@ def test_no_network_is_run_to_say_what_a_run_asks(study: Path) -> None:
     plan = load_plan(study, [f"contestants.again.stages.mark={overlay}"])
     samples = {plan.points[0].task_id: 3}
     said = announce_requests(plan, samples)
-    assert said.startswith("about to ask 6 requests, ") and said.endswith(
-        ", and what 1 arm with slow stages asks"
+    assert said.startswith("about to send 6 requests, ") and said.endswith(
+        ", and the requests of 1 arm with slow stages"
     )
     done = {
         arm.id: {(str(sample), draw) for sample in range(3) for draw in range(2)}

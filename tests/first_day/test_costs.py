@@ -34,9 +34,9 @@ def test_no_more_requests_are_sent_than_allowed(tmp_path: Path) -> None:
         first = run_study(tmp_path, server.url, "--max-requests", "7", n=20, code=1)
         assert server.stats["requests"] == 7, "none was counted and then not sent"
         assert "7 requests sent, as many as --max-requests allows" in first
-        assert "(7 new" in first and "goes on later" in first
+        assert "(7 new" in first and "resumes" in first
         second = run_study(tmp_path, server.url, "--max-requests", "20", n=20)
-        assert "(13 new, 7 were there" in second and server.stats["requests"] == 20
+        assert "(13 new, 7 existing" in second and server.stats["requests"] == 20
     with chat_server(None, "--first", "500") as server:  # attempts that fail are requests too
         words = ("--max-requests", "3", "--workers", "1")
         assert "(2 new" in run_study(tmp_path / "failed", server.url, *words, code=1)
@@ -50,15 +50,15 @@ def test_a_budget_is_kept_and_a_larger_one_goes_on(tmp_path: Path) -> None:
         words = "run", config, "--out", tmp_path, "--workers", WORKERS, "--budget"
         first = said(*words, 10 * EACH, code=1)
         assert re.search(r"0\.00[34]\S* spent of a --budget of 0\.0032", first)
-        assert "a larger one goes on" in first and "goes on later" not in first
-        unfinished = "the same command goes on, with a larger --budget where one is spent"
+        assert "a larger one goes on" in first and "resumes" not in first
+        unfinished = "the same command resumes the run, with a larger --budget if it is used up"
         assert unfinished in " ".join(first.split())
         said(*words, 10 * EACH, code=1)  # what the first run paid counts
         assert server.stats["requests"] == 10
         # which a twelfth would exceed: what one costs is remembered
         sentence = "0.00352 spent of a --budget of 0.00368, and a request may cost 0.00032"
         assert sentence in said(*words, 11.5 * EACH, code=1) and server.stats["requests"] == 11
-        assert "(29 new, 11 were there" in said(*words, 100 * EACH)
+        assert "(29 new, 11 existing" in said(*words, 100 * EACH)
         assert server.stats["requests"] == 40
 
 
@@ -99,14 +99,14 @@ def test_replies_from_a_cache_cost_nothing_and_uncounted_ones_keep_no_budget(
             "run", config, "--out", tmp_path, "--again=all", "--budget", EACH / 2
         )
         assert server.stats["requests"] == 8
-        sentence = "--budget: tiny has no prices; give it `prices: {in: "
+        sentence = "--budget: tiny has no prices; add `prices: {in: "
         assert sentence in run_study(tmp_path / "new", server.url, "--budget", "1", code=2)
         assert server.stats["requests"] == 8
     with chat_server(None, "--no-usage") as server:
         config = priced(tmp_path, server.url, n=20)
         words = ("--again=all", "--budget", "1", "--workers", WORKERS)
         output = said("run", config, "--out", tmp_path / "uncounted", *words, code=1)
-        assert "counts no tokens" in output and "use --max-requests" in output
+        assert "reports no token counts" in output and "use --max-requests" in output
         assert server.stats["requests"] <= 2 * WORKERS
 
 

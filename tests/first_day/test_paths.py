@@ -299,7 +299,7 @@ def test_a_place_that_cannot_be_written_is_blamed_on_its_option(lab: Path) -> No
     said("run", "study.yaml", "--allow", "../own")
     Path("taken").touch()
     for words in map(str.split, TAKEN.strip().splitlines()):
-        fault = f"--out {words[-1]} cannot be written (taken is a file); type --out and a place"
+        fault = f"--out {words[-1]} cannot be written (taken is a file); give --out a path"
         assert fault in said(*words, code=2)
     assert "a folder; give the YAML file of a study" in said("run", lab, code=2)
 
@@ -325,7 +325,7 @@ def test_a_mark_outside_its_image_fails_its_own_sample_in_every_arm(lab: Path) -
     mark = "{use: prompting.markers.Circles, before: ask}"
     write("set", f"contestants: {{plain: {{}}, drawn: {{stages: {{mark: {mark}}}}}}}")
     output = said("check", "study.yaml", code=2)
-    assert "1 fault, named at the end" in output and "no faults" not in output
+    assert "1 fault, listed at the end" in output and "no faults" not in output
     assert "2 samples would fail for a mark outside its image; the first: sample q2: " in output
     assert "2 faults in the samples" in said("check", "study.yaml", "--all", code=2)
     said("run", "study.yaml", "models.gpt4v.answer='(A)'", code=1)

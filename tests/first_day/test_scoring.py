@@ -143,7 +143,7 @@ def test_a_run_reads_with_the_plugin_that_it_was_given_and_says_that_it_changed(
     assert "changed since" not in looktwice(*RUN)
     with (folder / "mine.py").open("a") as file:
         file.write("\n# another line\n")
-    assert "mine.py changed since this run was begun; what is recorded stays" in looktwice(*RUN)
+    assert "mine.py changed since this run began; existing records are kept" in looktwice(*RUN)
     assert "changed since" not in looktwice(*RUN)
 
 

@@ -62,7 +62,7 @@ def test_show_says_verdict_answer_and_why_under_the_labels_of_the_table(folder: 
     assert outcomes[0].startswith("UNREADABLE: unread: ") and outcomes[0].count("unread") == 1
     assert any("set by a stage; the key is 'B'" in line for line in outcomes)
     reply = "'It must be blue, or <b>red</b>.'"
-    why = f"the reader answered {reply}, which is none of A, B"
+    why = f"the reader answered {reply}, which is not one of A, B"
     assert outcomes[-1] == f"UNREADABLE: {reply}, read by whole_reply: {why}; the key is 'B'"
     (page,) = (folder / "show").iterdir()
     text = page.read_text()
@@ -124,7 +124,7 @@ def test_the_calls_of_an_agent_stand_in_place_with_their_box(folder: Path, tmp_p
         "Image 1:",
         "Closer.",
         "look 1: zoom",
-        "asked for",
+        "requested",
         "the 3 turns above",
         "Image 2:",
         "(A)",

@@ -59,7 +59,7 @@ def test_after_the_first_signal_no_request_leaves_and_nothing_is_asked_twice(
         with when(lambda: server.stats["requests"] >= 4, send(number)):
             output = said(*run, "--workers", 4, code=128 + number)
         assert server.stats["requests"] == len(records(tmp_path)) == 4
-        assert "asking no more; what is on its way ends and is kept" in output
+        assert "stopping: no new requests; waiting for those in flight" in output
         if number == signal.SIGINT:
             said(*run, "--workers", 16)
             assert server.stats["requests"] == len(records(tmp_path)) == QUESTIONS

@@ -130,7 +130,7 @@ def test_older_arms_are_compared_with_the_present_baseline(made: MadeRun) -> Non
     assert (rows[old].delta, rows[now].delta, rows[other].delta) == (-1.0, None, -0.25)
     assert table.notes == (
         "delta: against plain",
-        "also shown, and counted by Holm's correction: 1 arm of an earlier plan,"
+        "also shown, and included in Holm's correction: 1 arm of an earlier plan,"
         " plain {model=old} on t",
     )
 
@@ -154,7 +154,7 @@ def test_results_tell_an_earlier_arm_from_a_wrong_name(made: MadeRun) -> None:
 def test_the_table_names_what_delta_compares_with(made: MadeRun) -> None:
     ask_each(made, SWEEP)
     (line,) = (line for line in notes(score_table(made.path).scores[0]) if line.startswith("delta"))
-    nearest = "the nearest in setting of unmarked, unmarked [no think]"
+    nearest = "the nearest setting among unmarked, unmarked [no think]"
     assert line == f"delta: against {nearest}; its own arms against unmarked"
     rows = {
         row.contestant: row for row in score_table(made.path).where(metric="accuracy", task="t")
@@ -194,7 +194,7 @@ def test_the_reader_is_one_word_and_its_absence_is_told_in_python_too(
     arms = {"plain": ASK, "said": SAY}
     table = evaluate(Greys(), arms, MODEL, reader=LastLetter(), out="runs/evaluate")
     assert table.rows[0].value == 0.5
-    with pytest.raises(RunError, match=r"give score_table\(\.\.\., reader=LastLetter\(\)\)"):
+    with pytest.raises(RunError, match=r"pass score_table\(\.\.\., reader=LastLetter\(\)\)"):
         write_report(["runs/evaluate"], "out")
     assert write_report(["runs/evaluate"], "out", reader=LastLetter()).exists()
     assert score_table("runs/evaluate", reader=LastLetter()).csv == table.csv

@@ -60,7 +60,7 @@ def test_where_nothing_changed_no_question_is_made_and_no_page_is_drawn(made: li
     made.clear()
     second = again()
     assert PAGE.stat().st_mtime == 2e9 and made == []
-    assert "0 new, 8 were there" in second
+    assert "0 new, 8 existing" in second
     tables = [re.findall(r"(?s)task and contestant.*?records: ", text) for text in (first, second)]
     assert tables[0] == tables[1] != []
     (RUN / "report.md").write_text("of another plan")

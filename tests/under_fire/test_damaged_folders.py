@@ -180,18 +180,18 @@ def test_messages_that_are_gone_or_torn_come_back_from_the_cache(
     asked = made[1].stats["requests"]
     whole = {path: path.read_bytes() for path in map(Blobs(run / "blobs").path, messages(run))}
     damage_blobs(list(whole), damage)
-    assert "is gone or damaged" in ends(2, "replay", run)
+    assert "is missing or damaged" in ends(2, "replay", run)
     ends(2, "view", run, "--sample", SAMPLE)
     # nothing looks into every message; the sentence says to remove it
     if damage not in ("gone", "empty"):
-        assert "3 were there" in ends(0, *again(run))
+        assert "3 existing" in ends(0, *again(run))
         assert "remove its file" in " ".join(ends(2, "replay", run).split())
         damage_blobs(list(whole), "gone")
-    assert "3 new, 0 were there" in ends(0, *again(run))
+    assert "3 new, 0 existing" in ends(0, *again(run))
     assert {path: path.read_bytes() for path in whole} == whole
     assert made[1].stats["requests"] == asked, "the cache has every reply"
     ends(0, "replay", run)
-    assert "0 new, 3 were there" in ends(0, *again(run))
+    assert "0 new, 3 existing" in ends(0, *again(run))
 
 
 @pytest.mark.parametrize("damage", ["gone", "empty"])
@@ -202,7 +202,7 @@ def test_pictures_that_are_gone_or_empty_come_back(run: Path, damage: str) -> No
     damage_blobs(blobs, damage)
     for command in (["score", run], ["score", run, "--report"], ["view", run, "--sample", SAMPLE]):
         ends(0, *command)
-    assert "3 new, 0 were there" in ends(0, *again(run))
+    assert "3 new, 0 existing" in ends(0, *again(run))
     assert whole and {path: path.read_bytes() for path in blobs} == whole
 
 

@@ -52,12 +52,12 @@ def test_a_run_names_the_file_and_goes_on_when_there_is_room(
     with room(size):
         said = ends(2, "run", "study.yaml")
     assert f"runs/study/{file}" in said
-    assert f"{FULL}; make room and type the same command again" in said
+    assert f"{FULL}; free some space and run the same command again" in said
     assert not list(folder.rglob("*.part"))
     kept = len(RunFolder(RUN).records())
     assert kept or file != "records.jsonl"
     said = ends(0, "run", "study.yaml")
-    assert f"({SAMPLES - kept} new, {kept} were there, 0 failed)" in said
+    assert f"({SAMPLES - kept} new, {kept} existing, 0 failed)" in said
 
 
 WRITTEN = {

@@ -67,4 +67,4 @@ def test_a_key_that_is_missing_is_said_before_the_run(monkeypatch: pytest.Monkey
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     asked = "{use: pipelines.models.ChatAPI, model: tiny, url: 'https://api.openai.com/v1'}"
     said = check("", f"models.m={asked}", code=0)
-    assert "a run cannot ask yet: api.openai.com needs a key" in said
+    assert "a run cannot start yet: api.openai.com needs a key" in said

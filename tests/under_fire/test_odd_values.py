@@ -69,7 +69,7 @@ def test_a_reply_that_is_none_fails_its_sample_alone(plugin: str) -> None:
         fails = "gave a reply that cannot be recorded" in record.error
         assert fails is (record.sample == "q0") and bool(record.error) is fails, how
     assert len(folder.records()) == 2 * len(REPLIES)
-    assert "9 new, 9 were there" in " ".join(ends(1, *command).split())
+    assert "9 new, 9 existing" in " ".join(ends(1, *command).split())
 
 
 @pytest.mark.parametrize(("how", "code"), [("own", 1), ("exit", 1), ("stopped", 2)])

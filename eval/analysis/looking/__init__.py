@@ -1,2 +1,2 @@
-"""Whether the picture, the mark or the look made the difference: turns, tools, measurements,
-blindness, routing."""
+"""Analyses of whether the picture, the mark or the look made the difference: turns, tools,
+measurements, routing."""

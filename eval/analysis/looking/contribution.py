@@ -1,9 +1,9 @@
-"""What an agent's tool contributes: arms that differ in one thing each, and a verdict in words with
-its interval.
+"""The contribution of an agent's tool: arms that differ in one thing each, and a verdict in
+sentences with intervals.
 
-The arms go by the names of their contestants, those of `configs/tool_contribution.yaml`: `without`
-any tool, `full`, and control arms in which the call runs all the same. Each of these says what part
-of the gain needs more than it has.
+The roles of the arms are the names of their contestants in `configs/tool_contribution.yaml`:
+`without` any tool, `full`, and control arms in which calls still run. Each control shows which part
+of the gain needs what it lacks.
 """
 
 from __future__ import annotations
@@ -42,28 +42,28 @@ ARMS: Mapping[str, str] = {
     "full": "tools and their results",
     "black": "black images of the same size",
     "format": "calls without results",
-    "result": "results at once, no tool turn",
-    "random": "a random place of the same size",
-    "oracle": "the place that matters",
+    "result": "results at once, without a tool turn",
+    "random": "a random region of the same size",
+    "oracle": "the relevant region",
     "words": "the results in words",
 }
-"""The roles of the arms, which are the names of their contestants unless others are given."""
+"""The roles of the arms with descriptions; roles are the names of contestants unless others are
+given."""
 NEEDS = {
     "black": "need the pixels",
-    "random": "need the place",
+    "random": "need the right region",
     "words": "need more than words",
     "format": "need a result",
 }
-"""What the difference of `full` to an arm needs, where the arm lacks just that."""
+"""What the difference between `full` and an arm needs, for arms that lack just that."""
 LEVEL = 0.05
 BLIND = ("without", "black", "format")
-"""The arms in which a look brings no picture."""
+"""The arms in which a look returns no picture."""
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """The arms of one agent on one task by role, on the samples that none of them failed or
-    lacks."""
+    """The arms of one agent on one task by role, on the samples that all have and none failed."""
 
     arms: Mapping[str, PointScores]
 
@@ -76,50 +76,51 @@ class Certificate:
 
     @property
     def excluded(self) -> int:
-        """Samples with a key that failed or are missing in one of the arms."""
+        """The number of samples with a correct answer that failed or are missing in one of the
+        arms."""
         return len(self.arms["full"].keyed) - len(self.values.units)
 
     def difference(self, role: str, other: str) -> Estimate:
-        """One arm minus another; samples that share a picture or a group are one cluster."""
+        """Return one arm minus another; samples that share a picture or a group are one cluster."""
         return compare_paired(self.values[role], self.values[other], self.values.clusters)
 
     @property
     def gain(self) -> Estimate:
-        """What tool use gains in all."""
+        """The total gain of tool use."""
         return self.difference("full", "without")
 
     @property
     def verdict(self) -> list[str]:
-        """The sentences of the certificate, the first one about the gain and the pixels.
+        """The sentences of the certificate, the first one about the gain.
 
-        Whether something is shown says the exact test; of very few samples the interval may exclude
-        zero beside it.
+        The exact test decides what is significant; with very few samples the interval may still
+        exclude zero.
         """
         gain = self.gain
         gained = gain.p < LEVEL and gain.value > 0
         change = f"Tool use {'gains' if gained else 'loses'}"
         if gain.p >= LEVEL:
-            change = "No gain is shown: tool use changes accuracy by"
+            change = "No significant gain: tool use changes accuracy by"
         sentences = [f"{change} {_points(gain)} points (n = {gain.n})."]
-        of = f"Of {100 * gain.value:.1f} points gained" if gained else "Beside that"
+        of = f"Of {100 * gain.value:.1f} points gained" if gained else "Separately"
         for role, needs in NEEDS.items():
             if role in self.arms:
                 part = self.difference("full", role)
-                shown = "" if part.p < LEVEL and part.value > 0 else ", which is not shown"
+                shown = "" if part.p < LEVEL and part.value > 0 else " (not significant)"
                 pair = f"{ARMS['full']} against {ARMS[role]}"
                 sentences.append(f"{of}, {_points(part)} {needs}{shown}: {pair}.")
         if "result" in self.arms:
             rest = _points(self.difference("full", "result"))
-            sentences.append(f"Tool turns are worth {rest} points beyond {ARMS['result']}.")
+            sentences.append(f"Tool turns add {rest} points to {ARMS['result']}.")
         if "oracle" in self.arms:
             more = _points(self.difference("oracle", "full"))
-            sentences.append(f"{ARMS['oracle'].capitalize()} would bring {more} more.")
+            sentences.append(f"{ARMS['oracle'].capitalize()} would add {more} points.")
         return sentences
 
     @property
     def solved_elsewhere(self) -> Mapping[str, float]:
-        """Of what `full` solves, the share that an arm solves too, and that any arm without
-        pictures does ("blind")."""
+        """The share of the samples solved by `full` that each arm also solves, and that any arm
+        without pictures does ("blind")."""
         hits = {role: self.values[role] > 0.5 for role in self.arms}
         solved = hits.pop("full")
         if not solved.any():
@@ -129,7 +130,7 @@ class Certificate:
 
     @property
     def by_call(self) -> Mapping[str, float]:
-        """Gains and harms where the agent called a tool, and where only the words about tools
+        """Gains and harms where the agent called a tool, and where only the tool descriptions
         differ (Med, 2602.01334).
 
         call gain + schema gain - call harm - schema harm is the gain, on right or wrong answers.
@@ -144,8 +145,8 @@ class Certificate:
 
     @property
     def unequal(self) -> list[str]:
-        """Where arms differ in what should be the same: seed, model, and the agent's bounds, sizes
-        and frame."""
+        """The differences between arms in what should be the same: seed, model, and the agent's
+        bounds, sizes and frame."""
         conditions, sentences = dict[str, dict[str, str]](), list[str]()
         for role, scores in self.arms.items():
             point = scores.point
@@ -163,10 +164,10 @@ class Certificate:
 
 
 def certificates(run: RunScores, roles: Mapping[str, str] | None = None) -> list[Certificate]:
-    """The certificate of every task and setting of a sweep that has the arms `without` and `full`
-    and a control.
+    """Return the certificate of every task and setting of a sweep that has the arms `without` and
+    `full` and a control.
 
-    `roles` gives the contestants of roles that have other names, {"black": "placebo"}.
+    `roles` names the contestants of roles that have other names, {"black": "placebo"}.
     """
     names = dict(zip(ARMS, ARMS, strict=True)) | dict(roles or {})
     certificates = []
@@ -178,7 +179,7 @@ def certificates(run: RunScores, roles: Mapping[str, str] | None = None) -> list
         for role, name in names.items():
             own = [p for p in points if (p.task_id, p.contestant) == (full.task_id, name)]
             point = full if role == "full" else closest(contestant_changes(full), own)
-            if point and run.by_id[point.id].all:  # an arm that nobody has asked is none
+            if point and run.by_id[point.id].all:  # an arm without records does not count
                 arms[role] = run.by_id[point.id]
         certificate = Certificate(arms)
         if "without" in arms and len(arms) > 2 and certificate.values.units:
@@ -187,8 +188,8 @@ def certificates(run: RunScores, roles: Mapping[str, str] | None = None) -> list
 
 
 def contribution_table(certificate: Certificate, run: RunScores) -> TextTable:
-    """A line for each arm: what it has, accuracy, what `full` has more, and where its looks
-    went."""
+    """Return a line for each arm: what it gets, its accuracy, how much better `full` is, and where
+    its looks went."""
     arms, solved = certificate.arms, certificate.solved_elsewhere
     samples = certificate.values.units
     looks = {(arm.contestant, arm.task): arm for arm in summarize_looks(run)}
@@ -213,8 +214,8 @@ def contribution_table(certificate: Certificate, run: RunScores) -> TextTable:
         Column("what it gets", ARMS.get, text),
         Column("n", lambda role: len(samples)),
         Column("accuracy\n%", certificate.values.mean, share_cell),
-        Column("over without", lambda role: over(role, "without"), _points),
-        Column("full over it", partial(over, "full"), _points),
+        Column("over\nwithout", lambda role: over(role, "without"), _points),
+        Column("full over\nthis arm", partial(over, "full"), _points),
         Column("p", p_of_more, format_p),
         Column("of what full\nsolves %", solved.get, percent),
         Column("IoU of look\nwith evidence", overlap, "{:.2f}"),
@@ -224,7 +225,7 @@ def contribution_table(certificate: Certificate, run: RunScores) -> TextTable:
 
 
 def certificate_page(run: RunScores, found: Sequence[Certificate]) -> str:
-    """The page of the certificates as Markdown."""
+    """Return the page of the certificates as Markdown."""
     parts = [f"# What the tool contributes: {run.name}"]
     for certificate in found:
         full = certificate.arms["full"]
@@ -232,29 +233,30 @@ def certificate_page(run: RunScores, found: Sequence[Certificate]) -> str:
         parts.append(contribution_table(certificate, run).markdown)
         calls = certificate.by_call.items()
         split = ", ".join(f"{name} {100 * value:.1f}" for name, value in calls)
-        parts.append(f"By whether a tool was called, in points: {split}.")
+        parts.append(f"Points by whether a tool was called: {split}.")
         if (blind := certificate.solved_elsewhere.get("blind")) is not None:
             parts.append(
-                f"Of what the full agent solves, {100 * blind:.1f} % is solved in an arm without"
-                " pictures of looks too."
+                f"Of what the full agent solves, {100 * blind:.1f} % is also solved by an arm whose"
+                " looks return no picture."
             )
         if count := certificate.excluded:
             parts.append(
-                f"{count} samples failed or are missing in an arm, and are left out of all."
+                f"{count} samples failed or are missing in an arm, and are excluded from all arms."
             )
         unequal = "; ".join(certificate.unequal)
-        same = "Seed, model, sizes and budgets are the same."
-        parts.append(f"Not the same in all arms: {unequal}." if unequal else same)
+        same = "Seed, model, sizes and budgets are the same in all arms."
+        parts.append(f"Settings differ between arms: {unequal}." if unequal else same)
     return "\n\n".join(parts) + "\n"
 
 
 def _points(gap: Estimate) -> str:
-    """A difference in points: "1.1 [-0.9, 3.0]"."""
-    return f"{100 * gap.value:.1f} [{100 * gap.low:.1f}, {100 * gap.high:.1f}]"
+    """Return a difference in points with its interval: "1.1 [0.2, 3.0]"."""
+    shown = f"{100 * gap.value:.1f} [{100 * gap.low:.1f}, {100 * gap.high:.1f}]"
+    return shown.replace("-", "\u2212")
 
 
 SETTINGS = ("bounds", "fit", "coordinates", "protocol", "options", "history", "corrections")
-"""Of an agent, what the arms of a certificate have in common."""
+"""The settings of an agent that all arms of a certificate should share."""
 
 
 def _contribution(scored: Table) -> Iterator[ReportTable]:
@@ -269,7 +271,8 @@ TOOL_ANALYSIS = Analysis("tool", "What the tool contributes", _contribution)
 
 
 def tell_certificates(asked: Asked) -> None:
-    """What a tool contributes, by the arms of tool_contribution, or those that `role` names."""
+    """Print and write what a tool contributes, by the arms of tool_contribution or those that
+    `role` names."""
     roles = asked.settings.get("role", {})
     if unknown := set(roles) - set(ARMS):
         raise RunError(f"role.{min(unknown)}: the arms are {', '.join(ARMS)}")
@@ -278,7 +281,7 @@ def tell_certificates(asked: Asked) -> None:
         controls = ", ".join(name for name in ARMS if name not in ("without", "full"))
         asked.refuse(
             f"without, full and one of {controls}",
-            "run tool_contribution, or say which stands for which: role.without=NAME",
+            "run tool_contribution, or name the contestants: role.without=NAME",
         )
     page = asked.page("certificate.md")
     write_file(page, certificate_page(asked.run, certified))
@@ -289,4 +292,4 @@ def tell_certificates(asked: Asked) -> None:
     asked.say(f"certificate: {page}")
 
 
-CERTIFY = Finding("What a tool contributes, and by what", ("role",), tell_certificates)
+CERTIFY = Finding("What a tool contributes, part by part", ("role",), tell_certificates)

@@ -1,5 +1,6 @@
-"""What was measured, beside being right: means of right and other samples, accuracy by category or
-by quarter; and by confidence what is right of the surest, and what sending on the others brings."""
+"""Measurements and accuracy: means of right and other samples, accuracy by category or by quarter;
+and by confidence the accuracy of the most confident samples and the gain from passing on the
+others."""
 
 from __future__ import annotations
 
@@ -34,13 +35,16 @@ from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict
 from looktwice.eval.statistics.intervals import Estimate, Floats, cluster_codes, share_interval
 from looktwice.eval.statistics.means import finite_mean, mean_gap, mean_interval
 from looktwice.eval.statistics.paired import Values, mean_difference
+from looktwice.pipelines.counted import format_number
 
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """A measured number of some samples of an arm, or the samples of one category, which have none.
+    """A measured number for some samples of an arm, or the samples of one category, which have no
+    number.
 
-    `right` is the share of right draws of each sample, NaN where there is no key or all failed.
+    `right` is the share of right draws of each sample, NaN if it has no correct answer or all draws
+    failed.
     """
 
     scores: PointScores
@@ -51,7 +55,7 @@ class Measured:
 
     @property
     def n(self) -> int:
-        """How many samples these are."""
+        """The number of samples."""
         return len(self.right)
 
     @property
@@ -60,16 +64,18 @@ class Measured:
         if self.numbers is None:
             return None
         low, high = mean_interval(self.numbers.tolist(), self.clusters)
-        interval = "" if low is None else f"\n{low:.3g} to {high:.3g}"
-        return f"{finite_mean(self.numbers):.3g}{interval}"
+        ends = [format_number(end) for end in (low, high) if end is not None]
+        return "\n".join(
+            filter(None, (format_number(finite_mean(self.numbers)), " to ".join(ends)))
+        )
 
     def of(self, right: bool) -> Floats:
-        """The numbers of samples that are right, or not."""
+        """Return the numbers of samples that are right, or of the others."""
         wanted = self.right > 0.5 if right else self.right <= 0.5
         return np.zeros(0) if self.numbers is None else self.numbers[wanted]
 
     def mean_of(self, right: bool) -> float | None:
-        """The mean of these."""
+        """Return the mean number of samples that are right, or of the others."""
         numbers = self.of(right)
         return finite_mean(numbers) if len(numbers) else None
 
@@ -85,21 +91,26 @@ class Measured:
         return share_interval(self.right, self.clusters) if self.numbers is None else None
 
 
+def _gap_cell(gap: Estimate) -> str:
+    low, high = map(format_number, (gap.low, gap.high))
+    return f"{format_number(gap.value, sign='+')}\n{low} to {high}".replace("-", "\u2212")
+
+
 MEASURED: Columns[Measured] = (
     *OF_ARM,
     Column("measured", "name", text),
     Column("n", "n"),
     Column("mean", "mean"),
-    Column("right", lambda line: line.mean_of(True), "{:.3g}"),
-    Column("not right", lambda line: line.mean_of(False), "{:.3g}"),
-    Column("difference", "gap", lambda gap: f"{gap.value:+.3g}\n{gap.low:.3g} to {gap.high:.3g}"),
+    Column("if right", lambda line: line.mean_of(True), format_number),
+    Column("if not", lambda line: line.mean_of(False), format_number),
+    Column("difference", "gap", _gap_cell),
     Column("p", "gap.p", format_p),
     Column("accuracy\n%", "accuracy", share_cell),
 )
 
 
 def rightness(scores: PointScores) -> dict[str, float]:
-    """The share of draws that are right, of every sample with a key whose draws did not all
+    """Return the share of right draws of every sample with a correct answer whose draws did not all
     fail."""
     return {
         name: fmean(draw.verdict is Verdict.RIGHT for draw in scores.not_failed(name))
@@ -108,10 +119,10 @@ def rightness(scores: PointScores) -> dict[str, float]:
 
 
 def measurement_table(scored: Table) -> TextTable:
-    """A line for each measured number, and one for each category, of every arm.
+    """Return a line for each measured number and for each category, of every arm.
 
-    Of a number: the mean with its interval, the means of right and of other samples, and the
-    difference of the two with Welch's interval and p. Of a category: the accuracy of its samples
+    A number has its mean with its interval, the means of right and of other samples, and the
+    difference of the two with Welch's interval and p. A category has the accuracy of its samples
     with its interval.
     """
     arms = [scores for run in scored.scores for scores in run.points]
@@ -140,8 +151,8 @@ def _lines(scores: PointScores) -> Iterator[Measured]:
 
 
 def measurement_curves(run: RunScores, task: str) -> list[PageLines]:
-    """Accuracy against each measured number on a task: a line for each arm, over the quarters of
-    its own numbers."""
+    """Return accuracy against each measured number on a task: a line for each arm, over the
+    quarters of its own numbers."""
     lines: dict[str, dict[str, Sequence[tuple[float, float, float, float]]]] = defaultdict(dict)
     for scores in run.points:
         matrix = Values.of({0: rightness(scores)}, scores.clusters)
@@ -161,11 +172,11 @@ def measurement_curves(run: RunScores, task: str) -> list[PageLines]:
 
 
 PART = re.compile(r"(.+)_(layer|head)_(\d+)")
-"""What was measured of a layer of a network, or of a head."""
+"""A measurement of a layer of a network, or of a head."""
 
 
 def part_curves(run: RunScores, task: str) -> list[PageLines]:
-    """What was measured of every layer or head of a network on a task, its mean along these: a line
+    """Return the mean of each measurement along the layers or heads of a network on a task: a line
     for each arm."""
     lines: dict[tuple[str, str], dict[str, list[tuple[float, float, float, float]]]]
     lines = defaultdict(lambda: defaultdict(list))
@@ -184,12 +195,12 @@ def part_curves(run: RunScores, task: str) -> list[PageLines]:
 # ---- confidence
 
 SHARES = (0.25, 0.5, 0.75)
-"""Shares of the samples that are sent on, or answered at all."""
+"""Shares of the samples that are passed on, or answered at all."""
 
 
 def confidence_of(scores: PointScores) -> Mapping[str, float]:
-    """The confidence of every comparable sample; empty where there is none, or everywhere the
-    same."""
+    """Return the confidence of every comparable sample; empty if there is none or it is the same
+    everywhere."""
     measured = measurements(scores).get("confidence", {})
     numbers = {name: float(value) for name, value in measured.items() if name in scores.comparable}
     return numbers if len(set(numbers.values())) > 1 else {}
@@ -197,12 +208,12 @@ def confidence_of(scores: PointScores) -> Mapping[str, float]:
 
 @dataclass(frozen=True)
 class RiskCoverage:
-    """How much is right of the samples on which an arm is most confident, at each of `SHARES` and
-    of all.
+    """The accuracy on the samples on which an arm is most confident, at each of `SHARES` and on
+    all.
 
     `area` is the area under the curve of risk against coverage, the mean risk over all coverages;
     `best` and `random` are those of an oracle's order and of a random one (Geifman et al. 2019).
-    Ties of confidence share their mean.
+    Samples with equal confidence share their mean.
     """
 
     scores: PointScores
@@ -214,7 +225,7 @@ class RiskCoverage:
 
 
 def risks(run: RunScores) -> Iterator[RiskCoverage]:
-    """The risk of each arm with confidence at every coverage."""
+    """Yield the risk at every coverage of each arm with confidence."""
     for scores in run.points:
         if not (confidence := confidence_of(scores)):
             continue
@@ -230,7 +241,7 @@ def risks(run: RunScores) -> Iterator[RiskCoverage]:
 
 
 def _area(ranked: Floats) -> float:
-    """The mean over coverages of the share that is not right."""
+    """Return the mean over coverages of the share that is not right."""
     return fmean(1 - np.cumsum(ranked) / np.arange(1, len(ranked) + 1))
 
 
@@ -241,8 +252,8 @@ def _accuracy_at(place: int, title: str) -> Column[RiskCoverage]:
 RISK_COLUMNS: Columns[RiskCoverage] = (
     *OF_ARM,
     Column("n", "n"),
-    *(_accuracy_at(n, f"right of the\nsurest {share:.0%}") for n, share in enumerate(SHARES)),
-    _accuracy_at(-1, "right\nof all %"),
+    *(_accuracy_at(n, f"accuracy of most\nconfident {s:.0%}") for n, s in enumerate(SHARES)),
+    _accuracy_at(-1, "accuracy\nof all %"),
     Column("area", "area", "{:.3f}"),
     Column("area,\noracle", "best", "{:.3f}"),
     Column("area,\nrandom", "random", "{:.3f}"),
@@ -251,11 +262,11 @@ RISK_COLUMNS: Columns[RiskCoverage] = (
 
 @dataclass(frozen=True)
 class Route:
-    """A share of the samples sent on from one arm to others, those with the least confidence first.
+    """A share of the samples passed on from one arm to others, the least confident first.
 
-    `router`, `random` and `oracle` are the accuracies where the sent samples are the least
-    confident ones, any, and those on which it helps most; all three send on as many. `gain` is the
-    router's paired difference to random.
+    `router`, `random` and `oracle` are the accuracies if the samples passed on are the least
+    confident, random ones, or those on which it helps most; all three pass on equally many. `gain`
+    is the router's paired difference from random.
     """
 
     start: str
@@ -270,8 +281,8 @@ class Route:
 
 
 def routes(run: RunScores) -> Iterator[Route]:
-    """Every arm with confidence sent on to every other arm of its task, and to a model and a
-    specialist in turn."""
+    """Yield the routes from every arm with confidence to every other arm of its task, and to a
+    model followed by a specialist."""
     for start in run.points:
         confidence, task = confidence_of(start), start.point.task_id
         if not confidence:
@@ -291,8 +302,8 @@ def routes(run: RunScores) -> Iterator[Route]:
 
 
 def _routes(arms: Sequence[PointScores], order: Sequence[str]) -> Iterator[Route]:
-    """The first arm's samples sent on, the least confident ones first; of two arms behind it, the
-    last gets the half of the sent samples with the least confidence."""
+    """Yield the routes of the first arm's samples, the least confident first; if two arms follow,
+    the last gets the less confident half of the samples passed on."""
     n, places, onward = len(order), np.arange(len(order)), len(arms) - 1
     worth, tokens = np.empty((2, len(arms), n))
     for number, arm in enumerate(arms):
@@ -320,9 +331,9 @@ def _routes(arms: Sequence[PointScores], order: Sequence[str]) -> Iterator[Route
 
 
 ROUTE_COLUMNS: Columns[Route] = (
-    Column("first asked", "start", text),
+    Column("first", "start", text),
     Column("then", "onward", text),
-    Column("sent on", lambda route: f"{route.share:.0%}", text),
+    Column("passed on", lambda route: f"{route.share:.0%}", text),
     Column("n", "n"),
     Column("tokens\nper sample", "tokens", "{:,.0f}"),
     Column("by confidence\n%", "router", percent),
@@ -333,13 +344,11 @@ ROUTE_COLUMNS: Columns[Route] = (
 )
 
 
-RISK_ANALYSIS = Analysis(
-    "risk", "Right of what is answered at all", lines(RISK_COLUMNS, risks), wrap=False
-)
-ROUTING_ANALYSIS = Analysis("routing", "Sent on by confidence", lines(ROUTE_COLUMNS, routes))
+RISK_ANALYSIS = Analysis("risk", "Risk and coverage", lines(RISK_COLUMNS, risks), wrap=False)
+ROUTING_ANALYSIS = Analysis("routing", "Routing by confidence", lines(ROUTE_COLUMNS, routes))
 MEASURED_ANALYSIS = Analysis(
     "measured",
-    "What was measured, and being right",
+    "Measurements and accuracy",
     measurement_table,
     curves=curves_by_task(measurement_curves, part_curves),
 )

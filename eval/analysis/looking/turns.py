@@ -1,6 +1,6 @@
-"""What further turns change: accuracy by turn, answers gained and lost, what they cost, and when to
-stop; and how often a task is right whose mark was seen, as `MarkQuestions` on the same samples
-tell."""
+"""The effect of further turns: accuracy by turn, answers gained and lost, their cost, and when to
+stop; and how often an arm is right on samples whose mark was seen, according to `MarkQuestions` on
+the same samples."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from looktwice.eval.statistics.paired import mean_difference
 
 @dataclass(frozen=True)
 class TurnChange:
-    """From one turn of an arm to a later one, counted from 0."""
+    """The change from one turn of an arm to a later one, counted from 0."""
 
     arm: TurnsOfArm
     before: int
@@ -39,8 +39,8 @@ class TurnChange:
 
     @property
     def paired(self) -> Estimate | None:
-        """The paired change of accuracy over the samples that have an answer after both; None where
-        none has."""
+        """The paired change of accuracy over the samples that have an answer after both turns; None
+        if there are none."""
         return self.arm.values.pair(self.after, self.before)
 
     @property
@@ -50,7 +50,8 @@ class TurnChange:
         return [t for t in self.arm.records if LOOKING not in (t.at(end).reason for end in ends)]
 
     def became(self, right: bool) -> list[bool]:
-        """Of each record that has both answers whether it became right, or ceased to be."""
+        """Return, for each record with both answers, whether it became right (or, if not `right`,
+        wrong)."""
         pair = [not right, right]
         return [
             [turns.at(turn).verdict is Verdict.RIGHT for turn in (self.before, self.after)] == pair
@@ -58,8 +59,8 @@ class TurnChange:
         ]
 
     def count(self, right: bool) -> str:
-        """Records gained or lost with the interval of their share; empty where none has both
-        answers."""
+        """Return the number of records gained or lost with the interval of their share; empty if no
+        record has both answers."""
         clusters = self.arm.scores.clusters_of(turns.sample for turns in self.answered)
         if not clusters:
             return ""
@@ -68,31 +69,31 @@ class TurnChange:
 
     @property
     def tokens(self) -> float:
-        """What the turns between add to a sample."""
+        """The tokens per sample that the turns in between add."""
         return self.arm.tokens(self.after) - self.arm.tokens(self.before)
 
     @property
     def cost(self) -> float | None:
-        """The list price of that."""
+        """The list price per sample that the turns in between add."""
         start, end = self.arm.cost(self.before), self.arm.cost(self.after)
         return None if start is None or end is None else end - start
 
     def per_point(self, spent: float | None) -> float | None:
-        """What a sample needs more for each percentage point gained; None where nothing is."""
+        """Return the amount spent per percentage point gained; None without a gain."""
         gain = self.paired.value if self.paired else 0.0
         return None if spent is None or gain <= 0 else spent / (100 * gain)
 
     @property
     def tokens_per_point(self) -> str:
-        """Tokens for each percentage point."""
+        """The tokens per percentage point gained."""
         price = self.per_point(self.tokens)
         return "no gain" if price is None else f"{price:,.1f}"
 
 
 @dataclass(frozen=True)
 class TurnLine:
-    """An arm after a turn, the change that led there, and the change since the first turn, of which
-    the price is told."""
+    """An arm after a turn, the change since the previous turn, and the change since the first turn,
+    which gives the price."""
 
     arm: TurnsOfArm
     name: str
@@ -117,9 +118,9 @@ TURN_COLUMNS: Columns[TurnLine] = (
     Column("p", "change.paired.p", format_p),
     Column("tokens\nper sample", lambda line: line.arm.tokens(line.turn), "{:,.0f}"),
     Column("cost\nper sample", lambda line: line.arm.cost(line.turn), format_cost),
-    Column("tokens per\ngained one", "since.tokens_per_point"),
+    Column("tokens per\npoint gained", "since.tokens_per_point"),
     Column(
-        "cost per\ngained one",
+        "cost per\npoint gained",
         lambda line: line.since and line.since.per_point(line.since.cost),
         format_cost,
     ),
@@ -127,8 +128,8 @@ TURN_COLUMNS: Columns[TurnLine] = (
 
 
 def turn_lines(run: RunScores) -> Iterator[TurnLine]:
-    """A line per turn of every arm, and of more than two turns a line from the first to the
-    last."""
+    """Yield a line per turn of every arm, and, for more than two turns, a line from the first to
+    the last."""
     for arm in read_turns(run):
         first, *later = arm.shown
         yield TurnLine(arm, f"{first + 1}", first)
@@ -142,12 +143,12 @@ def turn_lines(run: RunScores) -> Iterator[TurnLine]:
 
 @dataclass(frozen=True)
 class StoppingRule:
-    """A rule that ends the turns early, beside stopping after a fixed number of turns at the same
-    mean cost.
+    """A rule that ends the turns early, compared with stopping after a fixed number of turns at the
+    same mean cost.
 
-    `turns` and `spent` are means over records, `accuracy` is the rule's, `fixed` that of the fixed
+    `turns` and `spent` are means over records. `accuracy` is the rule's, `fixed` that of fixed
     numbers of turns, mixed so that they cost as much; `gain` is the paired difference of the two.
-    `unit` says what is spent.
+    `unit` names what is spent.
     """
 
     arm: TurnsOfArm
@@ -167,15 +168,15 @@ RULES: Mapping[str, Callable[[Turns, int], bool]] = {
     ),
     "first right (oracle)": lambda turns, turn: turns.at(turn).verdict is Verdict.RIGHT,
 }
-"""After which turn a rule stops, by its name."""
+"""Functions that say whether a rule stops after a turn, by name."""
 
 
 def stopping_rules(run: RunScores) -> Iterator[StoppingRule]:
-    """Every rule on the recorded turns of every arm, none of which asks anything.
+    """Yield every rule applied to the recorded turns of every arm, without further calls.
 
-    `two alike` ends when an answer is given twice in a row, `one answer` at the first reply that
-    can be read, and `first right` knows the key: no rule does better. Each stands against fixed
-    numbers of turns at the same mean cost: in tokens, or in turns where none were counted.
+    `two alike` stops when an answer is given twice in a row, `one answer` at the first readable
+    reply, and `first right` uses the correct answer: no rule does better. Each is compared with
+    fixed numbers of turns at the same mean cost: in tokens, or in turns if tokens were not counted.
     """
     for arm in read_turns(run):
         clusters = arm.clusters
@@ -214,19 +215,19 @@ STOPPING_COLUMNS: Columns[StoppingRule] = (
 )
 
 
-# ---- was the mark seen
+# ---- whether the mark was seen
 
 SEEN_NOTE = (
-    "A mark counts as seen where what was `asked` about it was answered right; some of that is"
-    " guessed. `errors unseen` is the share of wrong answers whose mark was not seen; of 140"
-    " errors of GPT-4V, BLINK's authors laid 20.0 % to marks whose place was hallucinated."
+    "A mark counts as seen if the question about it (`asked`) was answered right; some of these"
+    " answers are guesses. `errors unseen` is the share of wrong answers whose mark was not seen;"
+    " BLINK's authors attributed 20.0 % of 140 errors of GPT-4V to hallucinated mark positions."
 )
 ALL = "all of these"
 
 
 @dataclass(frozen=True)
 class SeenMarks:
-    """The samples of an arm about whose marks its contestant was `asked` too: their values, where
+    """The samples of an arm whose contestant was also `asked` about their marks: their values where
     the mark was seen and where not, with their clusters."""
 
     contestant: str
@@ -244,17 +245,17 @@ class SeenMarks:
 
     @property
     def given_seen(self) -> Estimate | None:
-        """The accuracy where it was seen."""
+        """The accuracy where the mark was seen."""
         return self._mean(self.seen) if self.seen else None
 
     @property
     def given_unseen(self) -> Estimate | None:
-        """The accuracy where it was not."""
+        """The accuracy where the mark was not seen."""
         return self._mean(self.unseen) if self.unseen else None
 
     @property
     def errors_unseen(self) -> float | None:
-        """The share of what is wrong whose mark was not seen."""
+        """The share of wrong answers whose mark was not seen."""
         seen, unseen = (sum(1 - v for v in part.values()) for part in (self.seen, self.unseen))
         return unseen / (seen + unseen) if seen + unseen else None
 
@@ -273,8 +274,8 @@ SEEN_COLUMNS: Columns[SeenMarks] = (
 
 
 def seen_marks(run: RunScores) -> Iterator[SeenMarks]:
-    """For every arm of whose samples the same contestant was asked about the mark, a line per
-    question, and one for all of them."""
+    """Yield, for every arm whose contestant was also asked about the marks of its samples, a line
+    per question and one for all of them."""
     arms = defaultdict[str, list[PointScores]](list)
     for scores in run.points:
         arms[scores.contestant].append(scores)
@@ -285,7 +286,7 @@ def seen_marks(run: RunScores) -> Iterator[SeenMarks]:
                 for name, value in about.comparable.items():
                     row = about.samples[name]
                     aspect, of = row.meta.get("aspect"), str(row.meta.get("of"))
-                    # of "no" none was drawn
+                    # answer "no": no mark was drawn
                     if aspect and of in scores.comparable and row.truth.get("answer") != "no":
                         for kind in (aspect, ALL):
                             marks[kind][of] = min(value, marks[kind].get(of, 1.0))
@@ -305,8 +306,8 @@ STOPPING_ANALYSIS = Analysis(
 )
 SEEN_ANALYSIS = Analysis(
     "seen",
-    "Was the mark seen",
+    "Was the mark seen?",
     lines(SEEN_COLUMNS, seen_marks, empty=False),
     SEEN_NOTE,
-    needs="a task and `MarkQuestions` of it",
+    needs="a task and `MarkQuestions` about it",
 )

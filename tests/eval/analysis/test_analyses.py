@@ -63,7 +63,7 @@ def test_every_analysis_has_a_name_and_gives_its_tables(made: MadeRun) -> None:
     shown = {each.name for each in analyses_of(scored) if each.tables(scored)}
     assert {"baseline", "pairs", "oracle", "letters"} <= shown
     (pairs,) = analysis("pairs").tables(scored)
-    assert pairs.title == "Contestants with one another" and len(pairs.table.rows) == 3
+    assert pairs.title == "Pairs of contestants" and len(pairs.table.rows) == 3
     with pytest.raises(RunError, match="'pairs'"):
         analysis("pair")
 

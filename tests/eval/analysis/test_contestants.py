@@ -40,7 +40,7 @@ def test_two_contestants_by_hand(made: MadeRun) -> None:
     (oracle,) = lines_of(analysed("oracle", run))
     assert has(oracle, n="6", **{"left\nout": "2", "all\nright": "2", "none\nright": "0"})
     # of s1 to s6 the zoom and base outvote the ring on s4 and s5
-    assert oracle["best one %"] == "100.0" and oracle["majority %"].startswith("66.7\n")
+    assert oracle["best %"] == "100.0" and oracle["majority %"].startswith("66.7\n")
 
 
 @pytest.mark.parametrize(
@@ -50,13 +50,13 @@ def test_two_contestants_by_hand(made: MadeRun) -> None:
 def test_each_arm_against_its_baseline(made: MadeRun, meta: Any, test: str, clusters: str) -> None:
     three(made, meta=meta)
     (shown,) = analysis("baseline").tables(score_table(made.write().path))
-    in_common = {"metric": "accuracy", "against": "base", "unit": "sample", "test": test}
+    in_common = {"metric": "accuracy", "baseline": "base", "unit": "sample", "test": test}
     assert dict(shown.facts) == in_common and not in_common.keys() & {*shown.table.header}
     ring, zoom = lines_of(shown.table)  # a mean over one task says nothing new
     assert has(ring, task="t", n="8", clusters=clusters)
     assert has(ring, better="2", worse="1", **{"left\nout": ""})
     assert has(zoom, n="6", **{"left\nout": "2"})
-    assert meta or zoom["would\nshow"] == "96.4"
+    assert meta or zoom["detectable"] == "96.4"
 
 
 def test_a_question_in_two_variants_is_one_cluster(made: MadeRun) -> None:

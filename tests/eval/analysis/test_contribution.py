@@ -55,7 +55,7 @@ def test_a_cheater_gains_and_nothing_of_it_needs_pixels(tmp_path: Path) -> None:
     assert certificate.verdict[1].startswith(
         f"Of {100 * certificate.gain.value:.1f} points gained, 0.0 [-"
     )
-    assert "need the pixels, which is not shown" in certificate.verdict[1]
+    assert "need the pixels (not significant)" in certificate.verdict[1]
     assert certificate.solved_elsewhere["blind"] == 1.0 and certificate.unequal == []
     split = certificate.by_call
     gains, harms = (
@@ -112,7 +112,7 @@ def test_the_numbers_by_hand(tmp_path: Path) -> None:
     assert certificate.solved_elsewhere == pytest.approx(
         {"without": 0.25, "black": 0.75, "blind": 0.75}
     )
-    assert certificate.verdict[1].startswith("Beside that") or "20.0 [" in certificate.verdict[1]
+    assert certificate.verdict[1].startswith("Separately") or "20.0 [" in certificate.verdict[1]
     assert certificate.by_call == pytest.approx(
         {"call gain": 0, "schema gain": 0.6, "call harm": 0, "schema harm": 0}
     )

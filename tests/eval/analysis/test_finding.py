@@ -83,8 +83,8 @@ def test_a_main_effect(study: Study) -> None:
     study.arm("unmarked", QUARTER, stages={"ask": ASK})
     finding = study.finding(sweep={"stages.mark.radius": [28, 9]})
     assert finding.sentences == (
-        "On shape, plain (radius 28) brings Pocket from 25 % (unmarked) to 100 % [91, 100].",
-        "Of 2 variants 2 are significantly worse: unmarked \u221275, radius 9 \u221250 points.",
+        "On shape, plain (radius 28) raises Pocket from 25 % right (unmarked) to 100 % [91, 100].",
+        "Of 2 variants, 2 are significantly worse: unmarked \u221275, radius 9 \u221250 points.",
     )
     assert labels(finding) == ["plain", "radius 9", "unmarked"]
     assert [facts(row, "sure is_baseline") for row in finding.rows] == [
@@ -99,7 +99,7 @@ def test_a_main_effect(study: Study) -> None:
         (flip.before, flip.after, flip.is_gained) == ("A", "B", False) for flip in finding.flips
     )
     assert finding.evidence == (
-        "4 of the 30 samples of shape that unmarked loses, drawn with seed 0"
+        "4 of the 30 samples of shape that unmarked loses, drawn at random with seed 0"
     )
 
 
@@ -113,10 +113,10 @@ def test_an_interaction_is_told_with_what_a_change_does_at_each_level(study: Stu
     finding = study.finding(sweep=sweep)
     assert labels(finding) == ["plain", "style Crosshairs", "radius 9"]
     assert finding.sentences[1:] == (
-        "Of 2 variants 2 are significantly worse: style Crosshairs \u221250, radius 9 \u221250"
+        "Of 2 variants, 2 are significantly worse: style Crosshairs \u221250, radius 9 \u221250"
         " points.",
-        "Radius and style interact (+50 points [31, 64]): radius 9 does \u221250 with style"
-        " Circles, +0 with style Crosshairs.",
+        "Radius and style interact (+50 points [31, 64]): radius 9 changes accuracy by \u221250"
+        " with style Circles, by +0 with style Crosshairs.",
     )
     console = Console(width=80, file=StringIO())
     console.print(Ending(replace(finding, notes=("Nothing. " * 100,))))
@@ -139,7 +139,8 @@ def test_an_interaction_says_which_other_factor_it_is_a_mean_over(study: Study) 
         }
     )
     assert (
-        "): over every color, radius 9 does \u221250 with style Circles, +0" in finding.sentences[2]
+        "): averaged over color, radius 9 changes accuracy by \u221250 with style Circles, by +0"
+        in finding.sentences[2]
     )
 
 
@@ -182,7 +183,7 @@ def test_failures_have_no_accuracy_and_their_reasons_are_told(study: Study) -> N
     assert finding.rows[-1].failure == "OSError: no picture"
     assert finding.sentences[1:] == (
         "broken: every answer failed: OSError: no picture.",
-        "Unreadable: 3 of 80 answers, as the reply is empty.",
+        "Unreadable: 3 of 80 answers, because the reply is empty.",
         "failed: 41 answers, most often with OSError: no picture",
     )
 
@@ -288,7 +289,7 @@ def test_an_arm_of_which_some_failed_says_so_beside_its_number(study: Study) -> 
     console.print(Ending(finding := study.finding()))
     plain, cross, signs, *_ = console.file.getvalue().splitlines()[1:]  # type: ignore[attr-defined]
     assert plain.endswith("baseline") and " 90.0 " in cross and cross.endswith("+0.0  4 failed")
-    assert "failed: 0 in the %, in no difference" in signs and len(signs) <= 80
+    assert "failed: 0 in the %, not in differences" in signs and len(signs) <= 80
     assert "| failed |" in changes(finding.tasks[0]).markdown
     whole = replace(finding.tasks[0], rows=finding.rows[:1])
     assert "| significant |" in changes(whole).markdown and "failed" not in changes(whole).markdown
@@ -308,7 +309,7 @@ def test_where_the_baseline_was_not_asked_yet_nothing_is_compared(study: Study) 
     study.arm("worse", HALF)
     finding = study.finding()
     assert finding.sentences[0] == (
-        "On shape, % right: zoomed 100 % [91, 100], worse 50 % [35, 65]; chance is 50 %."
+        "Accuracy on shape: zoomed 100 % [91, 100], worse 50 % [35, 65]; chance is 50 %."
     )
     table = score_table(study.made.path)
     assert find(table.where(contestant="worse")).rows[0].label == "worse"
@@ -369,7 +370,7 @@ def test_every_contestant_of_its_own_task_is_shown_at_the_end(
     assert abstained.endswith("85 % of 50 % answered")
     told = [sentence for sentence in finding.sentences if sentence.startswith("outlines abst")]
     assert told == [
-        "outlines abstained on 50 % of shape; of what it answered, 85 % [64, 95] is right."
+        "outlines abstained on 50 % of shape and is right on 85 % [64, 95] of the rest."
     ]
 
 

@@ -27,7 +27,7 @@ def test_draws_by_hand(made: MadeRun) -> None:
     assert [line[name] for name in names] == ["3", "1", "2", "50.0"]
     # sqrt(1/18), sqrt(1/36)
     assert (line["error from\nsamples"], line["error from\ndraws"]) == ("23.6", "16.7")
-    assert line["of variance\nin draws %"] == "50.0"
+    assert line["variance from\ndraws %"] == "50.0"
     assert line["pass@k %\n(k = draws)"].startswith("66.7\n")
     assert line["majority %"].startswith("50.0\n")  # of s2 the two answers are as frequent
 

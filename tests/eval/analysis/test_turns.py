@@ -216,7 +216,7 @@ def test_what_a_stage_measures_becomes_rows_slices_and_curves(tmp_path: Path) ->
     assert [point[1] for point in curve.lines["plain"]] == pytest.approx(
         [2 / 3, 1 / 3, 2 / 3, 1 / 3]
     )
-    with pytest.raises(RunError, match="there are group, kind, seen@1, size"):
+    with pytest.raises(RunError, match="the fields are: group, kind, seen@1, size"):
         make_table(table.scores, by=("nothing",))
 
 

@@ -24,7 +24,7 @@ def test_vlm2_shows_pairs_before_questions(made: MadeRun) -> None:
     text = repr(table)
     assert titles(table) == ["cpr: pair_accuracy", "cpr"]
     assert text.index("50.0") < text.index("75.0")
-    assert "pair_accuracy (n: pairs): the benchmark's own, shown first" in text
+    assert "pair_accuracy (n: pairs): the benchmark's own metrics, shown first" in text
     write_report(table, made.path)
     first = (made.path / "report.md").read_text().split("## Accuracy")[1].split("\n\n")[1]
     assert first.startswith("| contestant | cpr<br>pair_accuracy | macro | micro | cpr |")

@@ -122,7 +122,9 @@ def test_slices_are_by_any_meta_field(made: MadeRun) -> None:
     shares = {"": pytest.approx(1 / 3), "kind=x": 0.5, "kind=y": 0.0}
     assert {line.slice: line.value for line in shown} == shares
     assert table.where(contestant="majority (key)", slice="kind=x").rows[0].value == 1.0
-    with pytest.raises(RunError, match="--by colour: no sample has this field; there are kind"):
+    with pytest.raises(
+        RunError, match="--by colour: no sample has this field; the fields are: kind"
+    ):
         score_table(made.path, by=["colour"])
 
 
@@ -304,7 +306,7 @@ def test_a_wide_table_loses_no_figure_in_a_narrow_terminal() -> None:
 def test_a_heading_that_widens_a_column_of_figures_cuts_none_off() -> None:
     """Under `shape, unmarked` the table of a race ended in "p 0.0"."""
     columns = {"task": "shape", "arm": "unmarked", "asked": "72", "mean %": "41.7"}
-    columns |= {"to the leader": "-19.4 [-39.6 to +1.2]", "ended": "after 72"}
+    columns |= {"to the leader": "\u221219.4 [\u221239.6 to +1.2]", "ended": "after 72"}
     shown = printed(columns | {"held out": "+13.3 [+0.0 to +26.1, p 0.058]"}, 2, 2, 2)
     assert {"+1.2]", "0.058]"} <= set(shown.split()), "no figure is cut"
     assert shown.count("shape, unmarked") == 2, "the heading stands once in each block of columns"

@@ -431,7 +431,7 @@ def test_words_that_one_contestant_alone_was_told_are_marked(browser: Browser, s
     browser.open(f"{study}#who=radius 9&sample=shape/s0")
     browser.press("b")
     browser.wait("document.querySelector('#large').open")
-    assert browser.text("#large-words") == "Both were told the same words."
+    assert browser.text("#large-words") == "Both got the same text."
 
 
 @pytest.mark.slow
@@ -474,7 +474,7 @@ def test_it_prints_on_few_pages(browser: Browser, study: str) -> None:
 def test_a_sample_that_the_filters_leave_out_is_not_shown(browser: Browser, study: str) -> None:
     browser.open(f"{study}#q=nowhere&sample=shape/s0")
     assert shown(browser) == "0"
-    assert browser.text("#sample") == "No sample passes these filters."
+    assert browser.text("#sample") == "No sample matches these filters."
 
 
 def test_a_rival_of_which_the_file_has_no_interval_is_counted(

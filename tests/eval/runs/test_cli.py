@@ -73,7 +73,7 @@ def looktwice(*words: object, code: int = 0) -> str:
 @needs_extras
 def test_run_then_score_report_show_and_analyse(study: Path) -> None:
     output = looktwice("run", study)
-    assert "18 new, 0 were there, 0 failed" in output
+    assert "18 new, 0 existing, 0 failed" in output
     assert "report: runs/study/report.html" in output
     folder = study.parent / "runs" / "study"
     before, page = (folder / "records.jsonl").read_bytes(), (folder / "report.html").read_text()
@@ -83,7 +83,7 @@ def test_run_then_score_report_show_and_analyse(study: Path) -> None:
     seams = rows["seams", "jigsaw", "accuracy"]
     assert tuple(seams) == COLUMNS
     assert (seams["value"], seams["n"], seams["right"]) == ("1", "6", "6")
-    assert "0 new, 18 were there" in looktwice("run", study)
+    assert "0 new, 18 existing" in looktwice("run", study)
     assert "thinking" in (scored := looktwice("score", folder))
     official = looktwice("score", folder, "--reader", "blink_official", "--table", "full")
     assert official != scored and "0/0/6/0" in official
@@ -97,7 +97,7 @@ def test_run_then_score_report_show_and_analyse(study: Path) -> None:
     assert "made or changed by a stage" in (folder / "show" / "jigsaw_0003.html").read_text()
     assert "jigsaw_0000" in looktwice("view", folder, "--sample", "jigsaw_9999", code=2)
     assert "certify" in looktwice("analyse", "--list") and "pairs" in looktwice("analyse")
-    assert "Contestants with one another" in looktwice("analyse", folder, "pairs")
+    assert "Pairs of contestants" in looktwice("analyse", folder, "pairs")
     assert "fragility" in looktwice("analyse", folder, "ranks")
     for words, says in (
         ("pears", "'pairs'"),
@@ -274,7 +274,7 @@ def test_what_a_shell_completes(study: Path) -> None:
 
 
 def test_a_model_that_nobody_asks_is_told(study: Path) -> None:
-    place, words = "models.chat.model", "asks a model, so it changes nothing"
+    place, words = "models.chat.model", "calls a model, so it has no effect"
     assert words not in looktwice("check", study, "model={use: pipelines.models.Pocket}")
     study.write_text(
         "task: {use: eval.tasks.Photos, kind: jigsaw, n: 2}\n"

@@ -49,5 +49,5 @@ stages:
 @table
 def test_later_views_that_no_budget_bounds(tmp_path: Path, stage: str, warning: str) -> None:
     (tmp_path / "study.yaml").write_text(TURNS.format(stage=stage))
-    lines = [line for line in check(load_plan(tmp_path / "study.yaml")) if "does not bound" in line]
+    lines = [line for line in check(load_plan(tmp_path / "study.yaml")) if "does not limit" in line]
     assert len(lines) == bool(warning) and all(warning in line for line in lines)

@@ -219,7 +219,7 @@ def test_changed_questions_are_refused_and_a_corrected_key_counts(tmp_path: Path
     one = point(Greys(3), model=(model := Scripted("(A)")))
     run(one, tmp_path)()
     before = plain(tmp_path)
-    for task, says in ((Greys(3, seed=5), "3 samples changed"), (Greys(2), "such as grey_2")):
+    for task, says in ((Greys(3, seed=5), "3 samples changed"), (Greys(2), "for example grey_2")):
         with pytest.raises(RunError, match=says):
             run(replace(one, task=task), tmp_path)()
     assert plain(tmp_path) == before
@@ -228,7 +228,7 @@ def test_changed_questions_are_refused_and_a_corrected_key_counts(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("task", "says"), [(Greys(3, twice=True), "comes twice"), (Greys(0), "empty")]
+    ("task", "says"), [(Greys(3, twice=True), "occurs twice"), (Greys(0), "empty")]
 )
 def test_task_faults_lose_nothing(task: Greys, says: str, tmp_path: Path) -> None:
     run(point(), tmp_path)()

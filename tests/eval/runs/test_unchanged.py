@@ -87,7 +87,7 @@ def test_check_run_and_report_say_what_changed_no_request(planted: str) -> None:
     for sentence in sentences:
         assert f"warning: {sentence}" in checked and sentence in output
         assert sentence.partition(":")[0] in Path("runs/planted/report.md").read_text()
-    assert "of the first 6 samples of each task at most" in checked
+    assert "tried on at most the first 6 samples of each task" in checked
     for name in ("report.md", "report.html"):  # at the top, and beside the zeros
         text = Path("runs/planted", name).read_text()
         assert text.count(sentences[0].partition(" on ")[0][-20:]) >= 2

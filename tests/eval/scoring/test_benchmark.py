@@ -70,7 +70,7 @@ def test_rules(rule: str, reply: str, key: str, task: str, right: bool) -> None:
 
 
 def test_no_rule_of_that_name() -> None:
-    with pytest.raises(ValueError, match=r"rule is one of natural_bench, .*found 'natural'"):
+    with pytest.raises(ValueError, match=r"one of natural_bench, .*got 'natural'"):
         BenchmarkScorer(rule="natural")
 
 

@@ -95,7 +95,7 @@ def test_a_reader_that_answers_no_letter_gives_no_answer(made: MadeRun, answer: 
     made.reply(made.point("plain", "t"), "s0", "The answer is (B)")
     entry = scored(made, reader=Says(answer))["s0"]
     assert (entry.verdict, entry.answer) == (Verdict.UNREADABLE, answer)
-    assert entry.detail == f"the reader answered {answer!r}, which is none of A, B"
+    assert entry.detail == f"the reader answered {answer!r}, which is not one of A, B"
     assert scored(made, reader=Says("E"))["s0"].verdict is Verdict.WRONG
 
 
@@ -114,7 +114,7 @@ def test_a_sentence_that_is_quoted_ends_once(made: MadeRun, words: str) -> None:
     made.task("t", "B")
     made.reply(made.point("plain", "t"), "s0", text="", refusal=words)
     (line,) = (each for each in notes(score_run(made.write())) if each.startswith("unreadable: "))
-    assert line.endswith(f"such as {words.rstrip('.')}")
+    assert line.endswith(f"for example: {words.rstrip('.')}")
 
 
 def test_a_conversation_that_is_gone_fails_for_a_reader_that_looks_at_it(made: MadeRun) -> None:

@@ -146,7 +146,7 @@ def test_the_commands_give_the_same(shared_data: Path, tmp_path: Path) -> None:
     path = f"tasks.Art_Style.path={shared_data / 'blink_replies'}"
     words = ["run", str(CONFIGS / "blink_val.yaml"), path, "--out", str(tmp_path)]
     result = CliRunner().invoke(app, words)
-    assert result.exit_code == 0 and "15208 new, 0 were there, 0 failed" in result.output
+    assert result.exit_code == 0 and "15208 new, 0 existing, 0 failed" in result.output
     report = (tmp_path / "blink_val/report.md").read_text(encoding="utf-8")
     for cell in ("GPT4V | 51.14", "OPUS | 44.05", "MiniGPT-4 | 34.23"):
         assert f"| BLINK | blink_macro | {cell}<br>" in report

@@ -159,7 +159,7 @@ def test_numbers_of_a_model_s_own_are_no_score_of_its_video(made: MadeRun, words
     scored = [scored for run in table.scores for point in run.points for scored in point.all]
     assert {record.reason for record in scored} == {"unjudged"}
     printed = " ".join(repr(table).split())
-    assert "vid: 2 replies without a score until a judge gives one" in printed
+    assert "vid: 2 replies still to be scored by a judge" in printed
 
 
 # ---- files

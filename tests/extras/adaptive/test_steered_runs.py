@@ -148,7 +148,7 @@ def test_the_commands(study: Path) -> None:
     (folder / "race.json").unlink()
     along = ("thresholds.along=size", "choose.questions=10")
     climbed = said("run", study, *out, "name=c", "choose.by=staircase", *along)
-    assert "thresholds" in climbed and "(20 new, 0 were there, 0 failed)" in climbed
+    assert "thresholds" in climbed and "(20 new, 0 existing, 0 failed)" in climbed
     assert "chance, color" in said("analyse", runs / "c", "thresholds", "along=size")
     assert "along=size" in said("analyse", folder, "thresholds", code=2)
     assert "numbers in 'x'" in said("analyse", folder, "thresholds", "along=x", code=2)

@@ -76,7 +76,7 @@ def test_a_study_is_asked_in_one_batch_with_the_answers_of_direct_requests(
         monkeypatch.setenv("LOOKTWICE_KEYS", f"{server.url.split('/')[2]}=MINE")
         monkeypatch.setenv("MINE", "a-key-of-this-test")
         output = ask(tmp_path / "batched", server.url, dialect=dialect)
-        assert "6 new, 0 were there, 0 failed" in output
+        assert "6 new, 0 existing, 0 failed" in output
         assert "1 batch under way, 0 of 6 requests answered" in output
         assert batches(server) == (1, 6) and server.stats["requests"] == 0
         if dialect != "openai":
@@ -108,7 +108,7 @@ def test_each_dialect_says_what_failed_and_what_it_cannot_ask(tmp_path: Path, di
 def test_what_expired_is_asked_again_and_nothing_else(tmp_path: Path, dialect: str) -> None:
     with chat_server(None, "--batch-expires") as server:
         output = ask(tmp_path, server.url, dialect=dialect)
-        assert "6 new, 0 were there, 0 failed" in output and batches(server) == (2, 8)
+        assert "6 new, 0 existing, 0 failed" in output and batches(server) == (2, 8)
         assert dialect != "openai" or server.stats["replies"] == 6
 
 
@@ -116,9 +116,9 @@ def test_what_expired_is_asked_again_and_nothing_else(tmp_path: Path, dialect: s
 def test_each_turn_takes_a_round_and_many_requests_are_several_batches(tmp_path: Path) -> None:
     turns = "stages.ask={use: prompting.turns.CaptionThenAnswer}"
     with chat_server() as server:
-        assert "6 new, 0 were there, 0 failed" in ask(tmp_path / "turns", server.url, turns)
+        assert "6 new, 0 existing, 0 failed" in ask(tmp_path / "turns", server.url, turns)
         assert batches(server) == (4, 24), "three images are described, each by itself"
-        assert "0 new, 6 were there" in ask(tmp_path / "turns", server.url, turns)
+        assert "0 new, 6 existing" in ask(tmp_path / "turns", server.url, turns)
         assert batches(server) == (4, 24)
         assert "10 new" in ask(tmp_path / "many", server.url, "model.requests=4", n=10)
         assert batches(server) == (4 + 3, 24 + 10)
@@ -130,7 +130,7 @@ def test_a_batch_that_is_refused_ends_the_run_in_a_sentence(tmp_path: Path) -> N
         output = ask(tmp_path, server.url, code=1)
         assert "refused the batch: Enqueued token limit reached" in output and "0 new" in output
         assert "Traceback" not in output
-        assert "6 new, 0 were there, 0 failed" in ask(tmp_path, server.url)
+        assert "6 new, 0 existing, 0 failed" in ask(tmp_path, server.url)
         assert batches(server) == (2, 12), "the same requests, handed in anew"
 
 
@@ -155,7 +155,7 @@ def test_a_run_that_is_interrupted_while_it_waits_goes_on_where_the_batch_is(
         with when(lambda: bool(server.stats["batches"]), send(signal.SIGINT)):
             output = ask(tmp_path, server.url, n=4, code=130)
         assert "the batches go on at the server, and the same command collects" in output
-        assert "4 new, 0 were there, 0 failed" in ask(tmp_path, server.url, n=4)
+        assert "4 new, 0 existing, 0 failed" in ask(tmp_path, server.url, n=4)
         assert batches(server) == (1, 4)
 
 
@@ -169,7 +169,7 @@ def test_a_run_that_is_killed_while_it_waits_goes_on_where_the_batch_is(tmp_path
             wait_for(lambda: server.stats["batches"])
             time.sleep(0.2)
             run.kill()
-        assert "4 new, 0 were there, 0 failed" in ask(tmp_path, server.url, n=4)
+        assert "4 new, 0 existing, 0 failed" in ask(tmp_path, server.url, n=4)
         assert batches(server) == (1, 4)
 
 
@@ -242,7 +242,7 @@ def test_what_a_batch_cannot_do_is_said(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="look > 0 must hold"):
         Batched(ChatAPI("m", "http://h:1/v1"), look=0)
     for words in (("--budget", "1"), ("--max-requests", "5")):
-        assert "bound it with --limit" in ask(tmp_path, "http://127.0.0.1:9/v1", *words, code=2)
+        assert "use --limit" in ask(tmp_path, "http://127.0.0.1:9/v1", *words, code=2)
 
 
 def test_it_is_named_among_the_models_of_the_core() -> None:

@@ -233,9 +233,9 @@ def test_a_file_that_is_no_subset(tmp_path: Path) -> None:
     run, other = seen(tmp_path, "A"), "tasks: {other: {subset: {ids: [s0]}}}"
     for text, said in (
         ("", "names no task"),
-        ("tasks: 5", "no subset"),
-        ("a: [", "no subset"),
-        (other, "none of the samples"),
+        ("tasks: 5", "not a subset file"),
+        ("a: [", "not a subset file"),
+        (other, "names no sample"),
     ):
         (tmp_path / "clean.yaml").write_text(text)
         with pytest.raises(RunError, match=said):

@@ -82,21 +82,21 @@ def test_terminal_report_and_page_say_the_gap(tmp_path: Path) -> None:
     report, page = ((out / f"report.{end}").read_text("utf-8") for end in ("md", "html"))
     overview = report.split("## Accuracy")[1].split("## ")[0]
     for shown in (overview, page):
-        assert "less people \u221230.0" in shown and "less people \u221220.0" in shown
+        assert "vs people \u221230.0" in shown and "vs people \u221220.0" in shown
     section = report.split("## cups")[1].split("## ")[0]
-    assert "less<br>people |" in section and "\u221230.0 |" in section
+    assert "vs<br>people |" in section and "\u221230.0 |" in section
 
 
 def test_published_table_and_latex_have_the_gap_below_each_contestant(tmp_path: Path) -> None:
     folder = run(tmp_path, 6)
     shown = published_table(score_table(folder.path))
     lines = {line[0]: dict(zip(shown.header, line, strict=True)) for line in shown.rows}
-    less = lines["plain, less people"]
+    less = lines["plain, vs people"]
     assert (less["cups"], less["balls"]) == ("\u221230.00", "\u221220.00")
     assert lines["plain"]["cups"] == "60.00" and lines["Model"]["cups"] == "50.00"
     latex = Results.open(folder.path).to_latex()
     assert "people, as published & 90.0 & 70.0 & -- \\\\" in latex
-    assert "plain, less people & $-30.0$ & $-20.0$ & -- \\\\" in latex
+    assert "plain, vs people & $-30.0$ & $-20.0$ & -- \\\\" in latex
 
 
 def test_metrics_and_totals_of_a_benchmark_have_it_too(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_metrics_and_totals_of_a_benchmark_have_it_too(tmp_path: Path) -> None:
 def test_a_comparison_has_the_gap_of_its_samples(tmp_path: Path) -> None:
     runs, out = (run(tmp_path, 6).path, run(tmp_path, 8, {}).path), tmp_path / "compare"
     output = said("compare", *runs, "--out", out)
-    assert "less" in output and "\u221210.0" in output
+    assert "vs" in output and "\u221210.0" in output
     with (out / "compare.csv").open(encoding="utf-8") as file:
         people = {row["task"]: float(row["people"]) for row in csv.DictReader(file)}
     assert people == pytest.approx({"all tasks": 0.8, "cups": 0.9, "balls": 0.7})

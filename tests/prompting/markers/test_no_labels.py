@@ -77,7 +77,7 @@ def test_check_tells_of_labels_that_are_letters_of_other_choices(
     marks = [{"label": "A", "x": 50, "y": 60}, {"label": "B", "x": 150, "y": 60}]
     write_questions({"images": ["0.png"], "marks": marks, "choices": choices}, side=200)
     Path("study.yaml").write_text(STUDY)
-    warned = "labels are letters of choices"
+    warned = "labels are also letters of choices"
     (line,) = [row for row in ends(0, "check", "study.yaml").splitlines() if warned in row] or [""]
     assert " ".join(re.findall(r"'[^']+'", line)) == confused
     assert bool(line) == bool(confused)
