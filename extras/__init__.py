@@ -1,5 +1,5 @@
-"""Looktwice's own extensions: the table by which they attach. The core never imports a room of this
-folder; it opens what a name here stands for."""
+"""The table of looktwice's bundled extensions. The core never imports from this folder: it opens an
+entry of this table when its name is used."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ CLASSES = {
     "specialists.drawings.PatternMatcher": _at("drawings.sheets:PatternMatcher"),
     "specialists.drawings.ShapeGridReader": _at("drawings.sheets:ShapeGridReader"),
 }
-"""Classes that stand in studies and records under a path of the core."""
+"""Classes that studies and records still name by their former path in the core."""
 EXTENSIONS: Mapping[str, Mapping[str, Extension]] = {
     "commands": COMMANDS,
     "keys": KEYS,

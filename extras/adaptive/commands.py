@@ -1,4 +1,4 @@
-"""The command that looks for the best arm of a sweep."""
+"""The command that finds the best arm of a sweep."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def discover(
     plugin: Plugins = NONE,
     only_cached: OnlyCached = False,
 ) -> None:
-    """Find the best arm of a sweep for a part of its answers.
+    """Find the best arm of a sweep with a fraction of its answers.
 
-    What wins is confirmed on samples that did not choose it, tried under other marker styles, and
-    written as a study. The same command goes on where it was stopped.
+    The winner is confirmed on samples that were not used to choose it, tried under other marker
+    styles, and written as a study. Run the same command again to resume an interrupted search.
     """
     chosen = ["choose.by=discovery", *([f"choose.budget={budget}"] if budget else [])]
     run(

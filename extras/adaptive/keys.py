@@ -1,5 +1,5 @@
-"""The keys `choose` and `thresholds` of a study: what is asked next, and along which control
-parameter accuracy is fitted."""
+"""The keys `choose` and `thresholds` of a study: how to choose the next questions, and along which
+control parameter to fit accuracy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from looktwice.pipelines.counted import counted
 
 
 class ChooseEntry(TypedDict, total=False):
-    """Questions that are chosen by the answers so far; `by` says how, and the others are its
+    """Choose questions by the answers so far; `by` names the method, and the other keys are its
     settings."""
 
     __pydantic_config__ = CLOSED  # type: ignore[misc]
@@ -73,8 +73,9 @@ class ChooseEntry(TypedDict, total=False):
 
 
 def make_steering(config: Mapping[str, Any]) -> Steering | None:
-    """What chooses the questions, as `choose:` of the study says; None asks all of them. Raises
-    RunError for a staircase that goes along nothing, and for styles that a search cannot try."""
+    """Build the object that chooses the questions, as the study's `choose:` says; None asks all of
+    them. Raises RunError for a staircase without a field, and for styles that a search cannot try.
+    """
     choose = dict(config.get("choose") or {})
     if not choose:
         return None
@@ -101,7 +102,7 @@ def make_steering(config: Mapping[str, Any]) -> Steering | None:
 
 
 def warn_of_levels(plan: Plan, first: int) -> Iterator[str]:
-    """A warning where none of the `first` samples of each task has numbers in the field of
+    """Yield a warning if none of the `first` samples of each task has numbers in the field of
     `thresholds`."""
     if (along := Along.of(plan.config)) is None:
         return
@@ -113,7 +114,7 @@ def warn_of_levels(plan: Plan, first: int) -> Iterator[str]:
 
 
 class Choose(Key):
-    """Questions that are chosen by the answers so far."""
+    """Questions chosen by the answers so far."""
 
     schema = ChooseEntry
     about = (
@@ -123,7 +124,7 @@ class Choose(Key):
     example = "choose: {by: race, level: 0.05}"
 
     def companion(self, value: Any, plan: Plan) -> Steering | None:
-        """What chooses. Raises RunError for what it cannot go along."""
+        """Build the object that chooses. Raises RunError for settings that cannot work."""
         return make_steering(plan.config)
 
 
@@ -137,5 +138,5 @@ class Thresholds(Key):
     example = "thresholds: {along: size, target: 0.75, scale: log}"
 
     def warn(self, value: Any, plan: Plan, first: int) -> Iterator[str]:
-        """Where none of the first samples has numbers in the field."""
+        """Warn if none of the first samples has numbers in the field."""
         return warn_of_levels(plan, first)

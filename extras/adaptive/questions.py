@@ -1,4 +1,5 @@
-"""Questions to finished runs about their items: thresholds along a field, and how hard each is."""
+"""The analysis of a finished run's items: the difficulty of each, and totals predicted from few of
+them."""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ from looktwice.pipelines.disk import dump_yaml, write_file
 
 
 def tell_items(asked: Asked) -> None:
-    """How hard each item is, and what `n` of them, a tenth if not given, tell of each arm's total;
-    both are written beside the run."""
+    """Print each arm's total predicted from `n` items (default: a tenth), and write the difficulty
+    of each item and the chosen subset next to the run."""
     values = response.item_values(asked.run)
     most = len(values.units)
     n = asked.settings.get("n", -(-most // 10))

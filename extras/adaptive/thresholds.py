@@ -1,5 +1,5 @@
-"""Thresholds of the contestants of a run along a control parameter (smallest sizes, angles,
-contrasts, counts), and accuracy at every pair of the levels of two parameters crossed."""
+"""Thresholds of a run's contestants along a control parameter (size, angle, contrast, count), and
+accuracy at every combination of the levels of two parameters."""
 
 from __future__ import annotations
 
@@ -59,8 +59,7 @@ MISFIT = 0.05  # a p below this is remarked on
 
 
 class ThresholdsEntry(TypedDict, total=False):
-    """The control parameter along which accuracy is fitted, and the accuracy whose level is looked
-    for."""
+    """The control parameter along which to fit accuracy, and the accuracy whose level to find."""
 
     __pydantic_config__ = CLOSED  # type: ignore[misc]
     along: Annotated[
@@ -83,7 +82,7 @@ class ThresholdsEntry(TypedDict, total=False):
 
 
 class Along(NamedTuple):
-    """What is fitted: the meta field, the accuracy at the threshold, and how its levels count."""
+    """What to fit: the meta field, the accuracy at the threshold, and the scale of the levels."""
 
     field: str
     target: float = 0.75
@@ -92,7 +91,7 @@ class Along(NamedTuple):
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> Along | None:
-        """That of the entry `thresholds` of a configuration; None where it names no field."""
+        """Read the entry `thresholds` of a configuration; None if it names no field."""
         entry = config.get("thresholds") or {}
         field = entry.get("along")
         if not isinstance(field, str):
@@ -107,11 +106,11 @@ class Along(NamedTuple):
 
 @dataclass(frozen=True)
 class ArmThreshold:
-    """The threshold of one arm; `why` says instead why there is none.
+    """The threshold of one arm, or `why` there is none.
 
-    `alike` is, of several draws, how often those of alike questions at the same levels would differ
-    as much from question to question. Its direction is `borrowed` where its own answers decide none
-    and all other arms of the task have the same.
+    With several draws, `alike` is how often questions of equal difficulty at the same levels would
+    differ from each other as much. The direction is `borrowed` if the arm's own answers do not
+    decide it and all other arms of the task agree on one.
     """
 
     contestant: str
@@ -123,12 +122,12 @@ class ArmThreshold:
 
     @cached_property
     def fit(self) -> FitCheck | None:
-        """How well the function fits."""
+        """The test of how well the function fits."""
         return check_fit(self.threshold) if self.threshold else None
 
     @property
     def passes(self) -> str:
-        """The threshold, on which side of the levels it is, or why there is none."""
+        """The threshold, the side of the levels on which it lies, or why there is none."""
         threshold = self.threshold
         if threshold is None:
             return self.why
@@ -137,13 +136,13 @@ class ArmThreshold:
 
     @property
     def counts(self) -> str | None:
-        """Answers and levels."""
+        """The numbers of answers and of levels."""
         threshold = self.threshold
         return f"{sum(threshold.asked)}/{len(threshold.asked)}" if threshold else None
 
     @property
     def remarks(self) -> str:
-        """What speaks against one function for all questions, in the words that `NOTE` explains."""
+        """Evidence against one function for all questions, in the terms that `NOTE` explains."""
         if not (self.threshold and self.fit):
             return ""
         p, dispersion, low = self.fit.p, self.threshold.dispersion, self.threshold.low
@@ -158,8 +157,8 @@ class ArmThreshold:
 
 
 def say_no_levels(rows: Iterable[Mapping[str, Any]], field: Any) -> str:
-    """That none of some samples, given by their meta, has numbers in a field, and what fields there
-    are; empty where one has."""
+    """Explain that none of these samples, given by their meta, has numbers in a field, and list the
+    fields; empty if one has."""
     metas = list(rows)
     if any(as_number(meta.get(field)) is not None for meta in metas):
         return ""
@@ -169,9 +168,10 @@ def say_no_levels(rows: Iterable[Mapping[str, Any]], field: Any) -> str:
 
 
 def find_thresholds(run: RunScores, along: Along | None = None) -> list[ArmThreshold]:
-    """Of every arm whose samples have the field; `along` is that of the run's configuration if not
-    given. Answers of a staircase are fitted in the direction that it took, unless `along` says
-    one; where an arm's answers decide none, in that of the task's other arms, if they agree."""
+    """Fit a threshold for every arm whose samples have the field; `along` is by default that of the
+    run's configuration. Answers of a staircase are fitted in its own direction unless `along` names
+    one. If an arm's answers do not decide the direction, that of the task's other arms is used if
+    they agree."""
     study = Along.of(run.config)
     wanted = along or study
     chosen: Mapping[str, Any] = run.config.get("choose") or {}
@@ -211,15 +211,15 @@ COLUMNS: Columns[ArmThreshold] = (
 
 
 def threshold_table(runs: Sequence[RunScores], along: Along | None = None) -> TextTable:
-    """A line per arm: its threshold with the interval, slope, lapse rate and how many questions it
-    rests on."""
+    """Return a table with a line per arm: its threshold with the interval, slope, lapse rate and
+    number of questions."""
     arms = [arm for run in runs for arm in find_thresholds(run, along)]
     return table(COLUMNS, arms).without_empty()
 
 
 def threshold_lines(run: RunScores, task: str) -> list[PageLines]:
-    """A chart of a task: of each contestant the answers with their intervals, and the function that
-    was fitted."""
+    """Return a chart of a task: the answers of each contestant with their intervals, and the fitted
+    function."""
     along = Along.of(run.config)
     arms = {(scores.contestant, scores.task): scores for scores in run.points}
     if along is None:
@@ -235,7 +235,7 @@ def threshold_lines(run: RunScores, task: str) -> list[PageLines]:
 
 
 def _fit(scores: PointScores, along: Along) -> ArmThreshold | None:
-    """None for an arm whose samples have no numbers there, or that was not asked."""
+    """Fit one arm; None if its samples have no numbers in the field, or it was not asked."""
     levels = {
         name: level
         for name in scores.comparable
@@ -258,8 +258,8 @@ def _fit(scores: PointScores, along: Along) -> ArmThreshold | None:
 
 
 def _alike(scores: PointScores, levels: Mapping[str, float]) -> float:
-    """How often draws that are dealt anew to the questions of their level make the questions differ
-    as much or more."""
+    """Return how often randomly reassigning draws among the questions of a level makes the
+    questions differ as much or more."""
     by_level = defaultdict[float, list[list[float]]](list)
     for name, level in levels.items():
         by_level[level].append([draw.score.value for draw in scores.not_failed(name)])
@@ -273,7 +273,7 @@ def _alike(scores: PointScores, levels: Mapping[str, float]) -> float:
 
 
 def _asked(scores: PointScores, field: str) -> list[Point]:
-    """Level, accuracy and its interval, for every level of an arm."""
+    """Return level, accuracy and its interval for every level of an arm."""
     levels = Values.of({0: scores.comparable}, scores.clusters).by(
         lambda name: as_number(scores.samples[name].meta.get(field))
     )
@@ -291,8 +291,8 @@ MOST = 12  # maps
 
 
 def crossed_grids(runs: Sequence[RunScores], by: Sequence[str]) -> list[PageGrid]:
-    """A map for each pair of fields in `by`, such as "size,rotation", and each arm whose samples
-    have both."""
+    """Return a map for each pair of fields in `by`, such as "size,rotation", and each arm whose
+    samples have both."""
     grids = []
     for x, y in (fields for text in by if len(fields := text.split(",")) == 2):
         for scores in chain.from_iterable(run.points for run in runs):
@@ -310,8 +310,8 @@ def crossed_grids(runs: Sequence[RunScores], by: Sequence[str]) -> list[PageGrid
 
 
 def crossed_tables(runs: Sequence[RunScores], by: Sequence[str]) -> Iterator[tuple[str, TextTable]]:
-    """The same as tables with their titles: the first field's levels downwards, the second's
-    across."""
+    """Yield the same maps as tables with titles: levels of the first field as rows, of the second
+    as columns."""
     for grid in crossed_grids(runs, by):
         cells = {(x, y): f"{percent(accuracy)}\n{n}" for x, y, accuracy, n in grid.cells}
         down, across = (sorted({place[side] for place in cells}, key=_order) for side in (0, 1))
@@ -334,8 +334,8 @@ def _shown(level: Level) -> str:
 
 
 def _print_thresholds(scored: Table) -> Iterator[ReportTable | str]:
-    """What is printed at the end of a run: fields that are crossed, thresholds, or that no sample
-    has their field."""
+    """Yield what is printed at the end of a run: crossed fields, thresholds, and why there are
+    none."""
     for title, crossed in crossed_tables(scored.scores, scored.by):
         yield ReportTable(title, crossed)
     yield ReportTable("thresholds", threshold_table(scored.scores), note=NOTE)
@@ -347,8 +347,8 @@ def _print_thresholds(scored: Table) -> Iterator[ReportTable | str]:
 
 
 def tell_thresholds(asked: Asked) -> None:
-    """Accuracy along a field, with the settings of the entry `thresholds`, in place of the
-    run's."""
+    """Print accuracy along a field, with the given settings of the entry `thresholds` instead of
+    the run's."""
     along = asked.settings.get("along")
     try:
         TypeAdapter(ThresholdsEntry).validate_python({**asked.settings})

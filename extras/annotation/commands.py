@@ -1,4 +1,4 @@
-"""The command with which people look at samples."""
+"""The command that creates annotation sheets and evaluates filled-in ones."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def annotate(
     reader: Reader = None,
     plugin: Plugins = NONE,
 ) -> None:
-    """Draw a sheet for people to fill in, and read it again.
+    """Create an annotation sheet for people, or evaluate filled-in ones.
 
     Filled-in sheets give shares, kappas, and people as contestants for `compare`.
     """
@@ -78,8 +78,8 @@ def annotate(
 
 
 def _print_ratings(sheets: list[Path], judged: Path | None) -> None:
-    """Print what people wrote into sheets, beside the judges of a run, and write their answers as
-    logs."""
+    """Print the evaluation of filled-in sheets, next to the judges of a run, and write people's
+    answers as logs."""
     from looktwice.extras.annotation import ratings, sheet
 
     rated = ratings.read_ratings(sheets)

@@ -1,4 +1,5 @@
-"""The chat-completions protocol to and from Anthropic's Messages and Gemini's generateContent."""
+"""Conversion between the chat-completions protocol and Anthropic's Messages and Gemini's
+generateContent protocols."""
 
 from __future__ import annotations
 
@@ -13,12 +14,12 @@ Json = dict[str, Any]
 
 
 def whole(counts: Mapping[str, Any], name: str) -> int:
-    """A count, which may be missing, as null, or as a text."""
+    """Return a count that may be missing, null or written as a text."""
     return int(counts.get(name) or 0)
 
 
 def message_request(body: Json) -> Json:
-    """A body of the chat-completions protocol as one of the Messages API. Raises ModelError."""
+    """Convert a chat-completions request body to a Messages API body. Raises ModelError."""
     _refuse(body, "Anthropic", "response_format", "reasoning_effort", "logprobs", "top_logprobs")
     request = {
         name: value
@@ -88,7 +89,7 @@ def _tool_uses(message: Json) -> list[Json]:
 
 
 def message_completion(message: Json) -> Json:
-    """A reply of the Messages API as a chat completion."""
+    """Convert a Messages API reply to a chat completion."""
     usage = message.get("usage") or {}
     parts: list[Json] = []
     calls: list[Json] = []
@@ -111,7 +112,7 @@ def message_completion(message: Json) -> Json:
 
 
 def content_request(body: Json) -> Json:
-    """A body of the chat-completions protocol as one of generateContent. Raises ModelError."""
+    """Convert a chat-completions request body to a generateContent body. Raises ModelError."""
     # a call of a tool bears a signature to give back
     _refuse(body, "Gemini", "tools", "reasoning_effort", "logprobs", "top_logprobs")
     request = {name: value for name, value in body.items() if name not in ("model", "messages")}
@@ -151,7 +152,7 @@ def content_request(body: Json) -> Json:
 
 
 def content_completion(response: Json) -> Json:
-    """An answer of generateContent as a chat completion; a prompt that was blocked is a filtered
+    """Convert a generateContent reply to a chat completion; a blocked prompt becomes a filtered
     reply."""
     usage = response.get("usageMetadata") or {}
     parts: Sequence[Json] = ()
@@ -178,13 +179,13 @@ def content_completion(response: Json) -> Json:
 
 
 def _refuse(body: Json, provider: str, *names: str) -> None:
-    """Raises ModelError for what a request asks and the provider's own protocol does not know."""
+    """Raise ModelError if the request uses fields that the provider's own protocol lacks."""
     if refused := [name for name in names if name in body]:
         raise ModelError(f"{provider} does not take {', '.join(refused)} in a batch; leave it out")
 
 
 def _parts(content: Any) -> Iterator[tuple[str, str]]:
-    """("", text) or (media type, base64 of a picture) for each part of a turn's content."""
+    """Yield ("", text) or (media type, base64 of a picture) for each part of a turn's content."""
     if isinstance(content, str):
         yield "", content
         return

@@ -1,4 +1,4 @@
-"""The commands with which other programs use looktwice."""
+"""The commands that serve looktwice to other programs."""
 
 from __future__ import annotations
 
@@ -79,8 +79,8 @@ def serve(
 ) -> None:
     """Serve a study's contestants to any OpenAI-compatible client.
 
-    Whatever speaks that protocol asks them by name, and what it asks is recorded as a run in
-    OUT/serve. It listens on this machine alone and needs no key. Images are taken as data URLs.
+    Clients ask a contestant by its name as the model, and their requests are recorded as a run in
+    OUT/serve. By default only this machine can ask, and no key is needed. Images must be data URLs.
     """
     from looktwice.extras.integrations.command import (
         ServeOptions,
@@ -130,8 +130,8 @@ def mcp(
 ) -> None:
     """Serve image tools to any agent client.
 
-    Zoom, mark, segment, match, measure and more over the Model Context Protocol, on stdin and
-    stdout, or over HTTP.
+    Tools to zoom, mark, segment, match, measure and more, over the Model Context Protocol, on stdin
+    and stdout or over HTTP.
     """
     import asyncio
 
