@@ -24,13 +24,13 @@ COMMANDS = {
     ),
     "discover": _at(
         "adaptive.commands:discover",
-        "Find the best arm of a sweep for a part of its answers.",
+        "Find the best arm of a sweep with a fraction of its answers.",
         FENCED,
     ),
     "make": _at("make.commands:make", "Make questions from your own files.", FENCED),
     "annotate": _at(
         "annotation.commands:annotate",
-        "Draw a sheet for people to fill in, and read it again.",
+        "Create an annotation sheet for people, or evaluate filled-in ones.",
         FENCED,
     ),
     "export": _at("sent.commands:export", "Write runs and logs in the formats of others.", FENCED),

@@ -25,11 +25,11 @@ def discover(
     overrides: Overrides = NONE,
     budget: Annotated[
         int | None,
-        Option(min=1, help="The most answers, of all arms together (default: 30 % of the grid)."),
+        Option(min=1, help="Maximum answers of all arms together (default: 30 % of the grid)."),
     ] = None,
     cost: Annotated[
         float | None,
-        Option(min=0, help="Stop once it has cost so much, by the `prices` of the models."),
+        Option(min=0, help="Stop when the run reaches this cost, by the models' `prices`."),
     ] = None,
     limit: Limit = None,
     workers: RunWorkers = None,

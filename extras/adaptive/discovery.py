@@ -142,11 +142,11 @@ class Discovery(Races):
     def _say_too_little(self, arms: Arms, samples: int) -> str:
         grid, rounds = len(arms) * samples, math.ceil(math.log2(len(arms)))
         enough = 2 * FEWEST * len(arms) * (rounds + 1)
-        need = f"{enough:,} are enough (--budget), of {grid:,} answers of the full grid"
+        need = f"--budget {enough} or more (the full grid has {grid:,} answers)"
         if enough > grid:
             least = enough // len(arms)
-            need = f"{least} samples (`n`, --limit) are enough, with --budget {enough}"
+            need = f"{least} samples or more (`n`, --limit) with --budget {enough}"
         return (
-            f"{arms[0].task_name}: {self.count(arms, samples):,} answers are too few to tell"
-            f" {len(arms)} arms apart on {samples:,} samples; about {need}"
+            f"{arms[0].task_name}: {self.count(arms, samples):,} answers are too few to compare"
+            f" {len(arms)} arms on {samples:,} samples; use {need}"
         )

@@ -11,9 +11,9 @@ import numpy as np
 from looktwice.eval.statistics.intervals import Codes, Floats
 from looktwice.extras.adaptive.functions import Threshold
 
-PER_BIN = 10  # answers that a level needs to be looked at alone
-SIMULATED = 400  # data sets, to tell how large a deviance is
-# a likelihood ratio beyond what such data sets reach in one of twenty, whatever the levels
+PER_BIN = 10  # minimum answers of a level that is not merged
+SIMULATED = 400  # data sets that give the distribution of the deviance
+# a likelihood ratio that fewer than one in twenty such data sets reach, whatever the levels
 HOPELESS = 15.0
 
 
@@ -113,7 +113,7 @@ def _rising_fit(asked: Floats, right: Floats, target: float, place: int | None) 
     sums = total[:, None, :] - (total - right)[:, :, None]  # (sets, first level, last level)
     sizes = answers[None, :] - (answers - asked)[:, None]
     means = np.where(first[:, None] <= first, sums / np.where(sizes > 0, sizes, 1), np.inf)
-    # over last levels from each level on
+    # minimum over the last levels, from each level on
     least = np.minimum.accumulate(means[:, :, ::-1], axis=2)[:, :, ::-1]
     least = np.where(first[:, None] <= first, least, -np.inf)
     return np.asarray(least.max(axis=1))

@@ -14,13 +14,13 @@ from looktwice.eval.statistics.intervals import Codes, Floats, cluster_sums, stu
 
 Direction = Literal["rising", "falling"]
 
-STEPS = 241  # of the threshold in a fit; half of them lie outside the levels
-# per range of the levels: from one that takes the whole range to a step
+STEPS = 241  # of the threshold grid; half of them lie outside the levels
+# per range of the levels: from one that spans the whole range to a step
 SLOPES = np.geomspace(4, 100, 16)
 LAPSES = np.array([0, 0.01, 0.02, 0.03, 0.05, 0.08, 0.12])
-RANGE = 0.5  # how far beyond the levels a threshold may lie, in shares of their range
-DECIDED = np.log(10)  # one direction explains the answers ten times as well as the other one
-COARSE = 2  # every second step, slope and lapse rate are enough to choose the next question
+RANGE = 0.5  # how far beyond the levels a threshold may lie, as a share of their range
+DECIDED = np.log(10)  # one direction explains the answers ten times as well as the other
+COARSE = 2  # every second step, slope and lapse rate suffice to choose the next question
 
 
 @dataclass(frozen=True)
@@ -72,17 +72,17 @@ class Psychometric:
     def __post_init__(self) -> None:
         if len(set(self.levels)) < 2 or list(self.levels) != sorted(set(self.levels)):
             raise ValueError(
-                f"a threshold needs two or more levels, each once and rising, found {self.levels}"
+                f"a threshold needs two or more different levels in rising order, got {self.levels}"
             )
         if self.log and self.levels[0] <= 0:
             raise ValueError(
-                f"a logarithmic scale needs levels above 0, found {self.levels[0]:g}; set scale:"
+                f"a logarithmic scale needs levels above 0, got {self.levels[0]:g}; set scale:"
                 " linear"
             )
         if not self.guess + 0.02 <= self.target <= 0.98 - LAPSES[-1]:
             raise ValueError(
-                f"the target is an accuracy above that of guessing, {self.guess:g}, and at most "
-                f"{0.98 - LAPSES[-1]:.2f}; found {self.target:g}"
+                f"the target must be above the accuracy of guessing, {self.guess:g}, and at most "
+                f"{0.98 - LAPSES[-1]:.2f}, got {self.target:g}"
             )
 
     @cached_property
@@ -181,7 +181,7 @@ class Psychometric:
 
         share = right / asked
         whole = (xlogy(right, share) + xlogy(asked - right, 1 - share)).sum(axis=1)
-        blocks = np.array_split(right, -(-len(right) // 50))  # of 50, for the sake of memory
+        blocks = np.array_split(right, -(-len(right) // 50))  # blocks of 50 save memory
         best = np.concatenate([self._likely(asked, block).max(axis=1) for block in blocks])
         return np.asarray(2 * (whole - best))
 
@@ -203,9 +203,9 @@ class Psychometric:
         return self._limits(self.weigh(asked, right)[0], float(asked.sum()))
 
     def _limits(self, weights: Floats, n: float) -> tuple[float, float, float]:
-        # all thresholds weigh alike beforehand, so this is their likelihood
+        # the prior of thresholds is uniform, so this is their likelihood
         marginal = weights.sum(axis=(1, 2))
-        # F with one degree is the square of Student's t
+        # F with one degree of freedom is the square of Student's t
         bar = student(max(1, n - 3)) ** 2
         lacking = 2 * np.log(marginal.max() / np.maximum(marginal, 1e-300)) - bar
         kept = np.flatnonzero(lacking <= 0)
@@ -281,7 +281,7 @@ def _dispersion(
     of the likelihood (Huber's sandwich estimator).
     """
     model, curve = fitted.model, np.asarray(fitted.curve)
-    # of a logistic, up to a factor
+    # the derivative of a logistic, up to a factor
     steep = (curve - model.guess) * (1 - model.lapses[0] - curve).clip(0)
     info = (steep**2 / (curve * (1 - curve)))[number].sum()
     sums, _ = cluster_sums(

@@ -17,10 +17,10 @@ DIFFICULTIES = np.linspace(-8, 8, 65)
 ABILITIES = np.linspace(-6, 6, 121)
 FEWEST = 3  # arms
 NOTE = (
-    "Difficulties are those of Rasch's model, told from the other arms, and so are the items that"
-    " are picked: in every task every so-many-th by difficulty. `predicted` is the share right of"
-    " `all` that those few answers tell, with its 95 % interval; `ability` is in logits, 0 for an"
-    " arm that is right on half of the items of middling difficulty."
+    "Difficulties come from Rasch's model, fitted on the other arms. The items asked are evenly"
+    " spaced by difficulty within every task. `predicted` is the accuracy on `all` items, predicted"
+    " from the answers to those, with its 95 % interval. `ability` is in logits; 0 is an arm that"
+    " is right on half of the items of average difficulty."
 )
 
 
@@ -66,7 +66,7 @@ def fit_items(values: Floats) -> Items:
     from scipy.special import log_expit, log_softmax, logsumexp
 
     if len(values) < FEWEST:
-        raise ValueError(f"difficulties are told from {FEWEST} arms or more, found {len(values)}")
+        raise ValueError(f"difficulties need {FEWEST} arms or more, found {len(values)}")
     right, wrong = (np.nan_to_num(side.T) for side in (values, 1 - values))
 
     def log_likelihoods(parameters: Floats) -> Floats:

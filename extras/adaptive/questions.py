@@ -20,7 +20,7 @@ def tell_items(asked: Asked) -> None:
     most = len(values.units)
     n = asked.settings.get("n", -(-most // 10))
     if not isinstance(n, int) or not 1 <= n <= most:
-        raise RunError(f"n is 1 to {most}, the items that all arms answered; found {n!r}")
+        raise RunError(f"n must be from 1 to {most}, the items that all arms answered, got {n!r}")
     try:
         items, lines = response.fit_items(values.value), [*response.predict_arms(values, n)]
     except ValueError as exc:
@@ -40,7 +40,7 @@ def tell_items(asked: Asked) -> None:
     node = {"task": subset.popitem()[1]} if short else {"tasks": subset}
     write_file(page.with_name("subset.yaml"), dump_yaml(node))
     asked.say(
-        f"items: {page}, and {n} of them in subset.yaml beside it, for `include:` and `--only`"
+        f"items: {page}; {n} of them are in subset.yaml next to it, for `include:` and `--only`"
     )
 
 

@@ -30,16 +30,16 @@ STAKES = np.concatenate([np.linspace(0.02, 0.4, 20), np.linspace(0.45, 0.95, 11)
 HEADER = ("task", "arm", "asked", "mean %", "to the leader", "ended", "held out")
 NOTE = (
     "`to the leader` is the mean difference on shared samples with a 95 % confidence sequence,"
-    " which holds at every time of the race together. An arm fell out once bets that another one is"
-    " better had won enough: the best arm falls out with the chance `level` at most. `held out`:"
-    " winner and rival on samples that the race did not see, split off by the hash of their ids,"
-    " with the interval and p of every paired comparison; the choice of the winner does not bias"
-    " that difference. On a budget the worse half falls out as well, round by round, and the winner"
-    " is compared with the baseline. Samples that share a group or a picture are one bet, on their"
+    " which is valid at all times of the race simultaneously. An arm was dropped once bets that"
+    " another one is better had won enough; the chance of dropping the best arm is at most `level`."
+    " `held out` compares winner and rival on samples that the race did not use, split off by the"
+    " hash of their ids, in a paired comparison; the choice of the winner does not bias this"
+    " difference. Within a budget the worse half is also dropped after every round, and the winner"
+    " is compared with the baseline. Samples that share a group or a picture make one bet, on their"
     " mean; `asked` and `after` count bets."
 )
 FILE = "race.json"
-FEW = 8  # arms that are shown at the end of a run
+FEW = 8  # arms shown at the end of a run
 
 
 def _log_mean(logs: Floats) -> Floats:
@@ -89,7 +89,7 @@ def confidence_sequence(gaps: Sequence[float]) -> tuple[float, float]:
 
     ends = []
     for sign in (1, -1):
-        # from the sample's mean, where no bet wins, to the end of the scale
+        # bisect between the sample's mean, where no bet wins, and the end of the scale
         inside, outside = float(differences.mean()) if len(differences) else 0.0, -float(sign)
         if wins(outside * (1 - 1e-6), sign):
             for _ in range(40):
@@ -228,15 +228,15 @@ def say_race(result: RaceResult) -> str:
     gap = result.confirmation
     if race.winner == result.against:
         return (
-            f"{result.task}: none of {len(race.names)} arms is better than {race.winner}, the"
-            f" baseline; {cost}"
+            f"{result.task}: none of {len(race.names)} arms is better than the baseline"
+            f" {race.winner}; {cost}"
         )
     if gap is None:
-        return f"{result.task}: {race.winner} wins, and nothing was held out to confirm it; {cost}"
+        return f"{result.task}: {race.winner} wins; no held-out samples to confirm it; {cost}"
     verdict = "confirmed" if result.is_confirmed else "not confirmed"
     return (
         f"{result.task}: {race.winner} wins, {verdict} on {gap.n} held-out samples:"
-        f" {100 * gap.value:+.1f} points [{100 * gap.low:.1f}, {100 * gap.high:.1f}] to"
+        f" {100 * gap.value:+.1f} points [{100 * gap.low:.1f}, {100 * gap.high:.1f}] against"
         f" {result.against}, p {format_p(gap.p)}{result.more}; {cost}"
     )
 
@@ -271,7 +271,7 @@ def read_races(run: RunScores) -> list[RaceNode]:
         return read_as(list[RaceNode], read_file(path)) if path.exists() else []
     except (OSError, ValueError) as exc:
         raise RunError(
-            f"{path}: it cannot be read ({exc}); a run with `choose.by=race` writes it again"
+            f"{path} cannot be read ({exc}); a run with `choose.by=race` writes it again"
         ) from exc
 
 

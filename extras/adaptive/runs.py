@@ -62,7 +62,7 @@ class Staircase:
             if left is None or level in left
         ]
         if not usable:
-            raise ValueError("no level is left to ask at")
+            raise ValueError("no level is left to ask")
         for end in (len(self.model.levels) - 1, 0):
             if end in usable and not self.asked[end]:
                 return self.model.levels[end]
@@ -151,8 +151,8 @@ class Staircases(Steering):
         if len(levels) < 2:
             fields = sorted({name for row in pool.rows.values() for name in row.meta})
             raise RunError(
-                f"{arm.task_name}: its questions have {len(levels)} levels of {self.along.field!r},"
-                " and a staircase needs two or more numbers; their fields are"
+                f"{arm.task_name}: a staircase needs two or more numbers in {self.along.field!r},"
+                f" and its questions have {len(levels)}; their fields are"
                 f" {', '.join(fields) or 'none'}"
             )
         return dict(sorted(levels.items()))

@@ -49,9 +49,7 @@ class Pool:
         """Return the question with this id."""
         item = self.items.get(sample) or find_item(self.task, sample)
         if item is None:
-            raise RunError(
-                f"{type(self.task).__name__}: the question {sample!r} was there and is not any more"
-            )
+            raise RunError(f"{type(self.task).__name__}: the question {sample!r} has disappeared")
         return item
 
 
@@ -87,16 +85,16 @@ class Steering(Companion, ABC):
         allow asking one question at a time."""
         if any(map(defers, run.plan.models)):
             raise RunError(
-                "what is asked in batches cannot be chosen by the answers; name a model without"
-                " Batched"
+                "questions to a model in batches cannot be chosen by its answers; use a model"
+                " without Batched"
             )
         if any(arm.draws > 1 for arm in run.plan.points):
-            raise RunError("the next question is chosen from one answer to each; set `draws: 1`")
+            raise RunError("choosing questions needs a single answer to each; set `draws: 1`")
         asked = RunFolder(run.folder).facts.get("chosen_by") or self.kind
         if asked != self.kind:
             raise RunError(
-                f"{run.folder} holds what a {asked} asked, and a {self.kind} chooses otherwise;"
-                " name another --out"
+                f"{run.folder} holds questions that a {asked} chose, and a {self.kind} chooses"
+                " differently; name another --out"
             )
         self.scorers, self._progress = run.scorers, run.progress
         self.most = 0

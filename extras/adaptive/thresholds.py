@@ -38,24 +38,24 @@ from looktwice.extras.adaptive.functions import Direction, Threshold, fit_thresh
 from looktwice.pipelines.config.keys import CLOSED
 
 NOTE = (
-    "The level at which accuracy passes the target: the median of the thresholds that the answers"
-    " leave possible, and the 95 % interval by their integrated likelihood. The function is a"
-    " logistic between guessing and 1 minus a lapse rate; slope and lapse rate are summed out."
-    " Where most of these thresholds lie outside the levels that were asked, it says on which side;"
-    " `falling` says that accuracy falls along the levels, and it passes the target downwards."
-    " Without `direction`, one must fit ten times as well as the other, else it is that of the"
-    " task's other arms where these agree (`as others`), or none is told; answers of a staircase"
-    " are fitted in the direction that it took."
-    " `rising alone` is an interval that takes for granted only that accuracy rises, or falls,"
-    " along the levels. `fit p` is how often answers of the function itself would lie as far from"
-    " it (deviance). Remarks: `misfit`, it is below 0.05, as where easy and hard questions share a"
-    " level: take the interval by rising alone. `unlike`: the draws say that questions of a level"
-    " are not alike (p below 0.05 of draws dealt anew): take that interval, too. `2.0 as 1`: so"
-    " many answers on shared pictures or groups tell as much as one. `below 0`: the interval"
-    " reaches below 0 although all levels lie above; with `scale: log` it cannot."
+    "The threshold is the level at which accuracy passes the target: the median and the 95 %"
+    " interval of its integrated likelihood. The function is a logistic between the guessing rate"
+    " and 1 minus a lapse rate; slope and lapse rate are integrated out. If most of the likelihood"
+    " lies outside the levels that were asked, the table names the side. `falling` means that"
+    " accuracy falls along the levels and passes the target downwards. Without `direction`, one"
+    " direction must fit ten times as well as the other; otherwise that of the task's other arms is"
+    " used if they agree (`as others`), or there is no threshold. Answers of a staircase are fitted"
+    " in its own direction. `rising alone` is an interval that assumes only that accuracy rises, or"
+    " falls, along the levels. `fit p` is how often answers simulated from the function have at"
+    " least this deviance. Remarks: `misfit`: this p is below 0.05, for example because easy and"
+    " hard questions share a level; use the interval `rising alone`. `unlike`: the draws show that"
+    " questions of a level differ in difficulty (permutation test, p below 0.05); use that"
+    " interval, too. `2.0 as 1`: this many answers on shared pictures or groups carry as much"
+    " information as one. `below 0`: the interval reaches below 0 although all levels are above;"
+    " with `scale: log` it cannot."
 )
-DEALT = 999  # times that draws are dealt anew
-MISFIT = 0.05  # a p below this is remarked on
+DEALT = 999  # permutations of the draws
+MISFIT = 0.05  # a p below this leads to a remark
 
 
 class ThresholdsEntry(TypedDict, total=False):
@@ -66,17 +66,17 @@ class ThresholdsEntry(TypedDict, total=False):
         str, "A field of the samples' meta with numbers, such as a size.", "along: size"
     ]
     target: Annotated[
-        float, Field(gt=0, lt=1), "The accuracy at the threshold; 0.75 without it.", "target: 0.8"
+        float, Field(gt=0, lt=1), "The accuracy at the threshold (default: 0.75).", "target: 0.8"
     ]
     scale: Annotated[
         Literal["linear", "log"],
-        "How levels count: `linear`, as without it, or `log`.",
+        "The scale of the levels: `linear` (default) or `log`.",
         "scale: log",
     ]
     direction: Annotated[
         Literal["rising", "falling"],
-        "Whether accuracy rises with the level or falls; without it, what fits ten times as"
-        " well, and of a staircase `rising`.",
+        "Whether accuracy rises or falls with the level (default: the direction that fits ten"
+        " times as well; for a staircase `rising`).",
         "direction: falling",
     ]
 
@@ -163,8 +163,8 @@ def say_no_levels(rows: Iterable[Mapping[str, Any]], field: Any) -> str:
     if any(as_number(meta.get(field)) is not None for meta in metas):
         return ""
     fields = ", ".join(sorted(set().union(*metas))) or "none"
-    lacks = f"no sample has numbers in {field!r}" if field else "name a field with numbers"
-    return f"{lacks}, such as along=size; the fields are {fields}"
+    lacks = f"no sample has numbers in {field!r}; " if field else ""
+    return f"{lacks}name a field with numbers, such as along=size. The fields are {fields}"
 
 
 def find_thresholds(run: RunScores, along: Along | None = None) -> list[ArmThreshold]:
@@ -285,9 +285,9 @@ def _asked(scores: PointScores, field: str) -> list[Point]:
     ]
 
 
-# ---- two parameters crossed
+# ---- all combinations of two parameters
 
-MOST = 12  # maps
+MOST = 12  # maximum number of maps
 
 
 def crossed_grids(runs: Sequence[RunScores], by: Sequence[str]) -> list[PageGrid]:

@@ -46,7 +46,7 @@ def finish_discovery(steering: Any, study: Any) -> Iterator[str]:
         parts = styles, _say_cost(steering, folder, winner)
         more = "".join(f"; {part}" for part in parts if part)
         steering.results[number] = replace(winner.result, more=more)
-        yield f"the winner of {winner.arm.task_name} as a study: {path}"
+        yield f"the winner of {winner.arm.task_name}, as a study: {path}"
 
 
 def write_winner(plan: Any, arm: Any, several: bool = False) -> Path:
@@ -94,7 +94,7 @@ def _say_styles(steering: Any, study: Any, winner: Any, path: Path, paid: list[P
     if not ((slots := drawing_slots(winner.arm)) and styles and winner.samples):
         return ""
     wanted = f"fragility={{slot: {slots[0]}, styles: {styles}, codecs: [png]}}"
-    with suppress(OSError):  # it is asked for again
+    with suppress(OSError):  # the permission is requested again below
         study.plan.allow_as_this(path)
     reach = [*map(str, study.plan.reads), *study.plan.hosts]
     plan = load_plan(path, [wanted, f"name={path.stem}-styles"], study.plan.plugins, reach)
@@ -107,13 +107,13 @@ def _say_styles(steering: Any, study: Any, winner: Any, path: Path, paid: list[P
     paid.append(tried.folder)
     if (outcome := tried()).stopped:
         more = ", with a larger --cost" * ("--budget" in outcome.why)
-        return f"its styles were not all tried, and the same command goes on{more}"
+        return f"not all styles were tried; the same command continues{more}"
     for fragility in fragilities(score_table([tried.folder], plan=plan).scores[0]):
         worst, low, high = fragility.ends[0], fragility.means.min(), fragility.means.max()
         return (
             f"under {len(fragility.means)} marker styles, {fragility.n} samples each,"
-            f" {100 * low:.1f} to {100 * high:.1f} % right, worst {worst!r} (p"
-            f" {format_p(fragility.chance.p)} that styles are alike)"
+            f" {100 * low:.1f} to {100 * high:.1f} % right, worst {worst!r} (equality of styles: p"
+            f" {format_p(fragility.chance.p)})"
         )
     return ""
 
@@ -134,4 +134,4 @@ def _say_cost(steering: Any, folder: Any, winner: Any) -> str:
         tokens = fmean(entry.tokens_in + entry.tokens_out for entry in scored)
         costs = [entry.cost for entry in scored if entry.cost is not None]
         prices.append(f"{tokens:,.0f} tokens" + (f", cost {fmean(costs):.2g}" if costs else ""))
-    return f"{prices[0]} an answer (baseline {prices[1]})"
+    return f"{prices[0]} per answer (baseline {prices[1]})"

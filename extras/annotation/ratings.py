@@ -99,7 +99,7 @@ def read_ratings(paths: Sequence[Path]) -> Ratings:
     folders = {path.parent for path in paths}
     if len(folders) > 1:
         raise TaskError(
-            f"the sheets lie in {len(folders)} folders; put those of one sample beside its"
+            f"the sheets are in {len(folders)} folders; put those of one sample next to its"
             f" {KEY_FILE}"
         )
     place = folders.pop() / KEY_FILE
@@ -107,7 +107,7 @@ def read_ratings(paths: Sequence[Path]) -> Ratings:
         key = read_as(SheetKey, read_file(place))
     except (OSError, ValueError) as exc:
         raise TaskError(
-            f"{place} cannot be read ({exc}); it was written with the sheet and belongs beside it"
+            f"{place} cannot be read ({exc}); put the one written with the sheet next to it"
         ) from exc
     items, filled = {item.item for item in key.items}, {}
     practice = {item.item for item in key.items if item.practice}
@@ -115,12 +115,12 @@ def read_ratings(paths: Sequence[Path]) -> Ratings:
     for path in paths:
         rows = list(read_texts(path))
         if not rows or not {"item", column} <= rows[0].keys():
-            raise TaskError(f"{path} is no filled-in sheet: expected the columns item and {column}")
+            raise TaskError(f"{path} is not a filled-in sheet: it needs columns item and {column}")
         cells = {row["item"]: {name: cell.strip() for name, cell in row.items()} for row in rows}
         if strange := [item for item in cells if item not in items]:
             raise TaskError(
-                f"{path}: there is no item {strange[0]!r} in this sample; it belongs to another"
-                " sheet"
+                f"{path}: there is no item {strange[0]!r} in this sample; give a sheet that belongs"
+                f" to its {KEY_FILE}"
             )
         tested = {item: row for item, row in cells.items() if item not in practice}
         if any(row[column] for row in tested.values()):
@@ -276,7 +276,7 @@ def agreement_lines(ratings: Ratings) -> Iterator[str]:
         elif clusters:
             alike = 100 * fmean(map(str.__eq__, *values))
             kappa = _kappa("Cohen's kappa", cohens_kappa(values[0], values[1], clusters))
-            yield f"{raters[0]} and {raters[1]}: {alike:.1f} % alike on {count}, {kappa}"
+            yield f"{raters[0]} and {raters[1]}: {alike:.1f} % agreement on {count}, {kappa}"
 
 
 def _kappa(name: str, kappa: Estimate) -> str:
@@ -316,5 +316,6 @@ def ratings_lines(ratings: Ratings) -> Iterator[str]:
             if is_wrong and letter_of(answer, item) not in letters:
                 unread.append(f"{answer!r} (item {item.item})")
         if unread:
-            yield f"{rater}: neither a letter nor a choice's words, so wrong: {', '.join(unread)}"
+            wrong = ", ".join(unread)
+            yield f"{rater}: neither a letter nor the text of a choice, so wrong: {wrong}"
     yield from agreement_lines(ratings)

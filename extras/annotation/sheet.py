@@ -82,7 +82,7 @@ def parse_exposure(text: str) -> float:
     """Parse a time such as 200ms; return milliseconds. Raises TaskError."""
     time = re.fullmatch(r"(\d+(?:\.\d+)?)ms", text)
     if time is None:
-        raise TaskError(f"--exposure {text}: expected 200ms, or 0ms for until the answer")
+        raise TaskError(f"--exposure {text}: expected a time such as 200ms (0ms: until the answer)")
     return float(time[1])
 
 
@@ -116,10 +116,10 @@ def draw_sheet(
         if ask == ANSWERS or verdict in ("any", row["verdict"])
     ]
     if not rows:
-        raise TaskError(f"no row is {verdict}; say --verdict any, or give another log")
+        raise TaskError(f"no row is {verdict}; set --verdict any, or give another log")
     names = by or (("task",) if ask == ANSWERS else ("contestant", "task"))
     if lacking := [name for name in names if name not in rows[0]]:
-        raise TaskError(f"--by {lacking[0]}: there are {', '.join(rows[0])}")
+        raise TaskError(f"--by {lacking[0]}: no such column; there are {', '.join(rows[0])}")
     strata: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
         strata[", ".join(str(row[name]) for name in names)].append(row)
@@ -181,8 +181,7 @@ def write_sheet(
     """
     if (out / KEY_FILE).exists():
         raise TaskError(
-            f"{out} holds a sheet already, which somebody may have filled in; name another folder"
-            " with --out"
+            f"{out} already holds a sheet, which may be filled in; name another folder with --out"
         )
     by_name = {log.name: log for log in name_apart(logs)}
     filled = FILLED[ask] + (() if exposure is None else TIMED)
@@ -210,8 +209,8 @@ def write_sheet(
     strata = counted(len({item.stratum for item in items}), "stratum", "strata")
     yield f"sheet: {out / PAGE}, or {out / SHEET} ({counted(len(items), 'item')} of {strata})"
     yield (
-        f"each rater saves a copy beside it, such as {out / 'anna.csv'}; then: looktwice annotate"
-        f" {out / '*.csv'}"
+        f"each rater saves a copy next to it, such as {out / 'anna.csv'}; then type: looktwice"
+        f" annotate {out / '*.csv'}"
     )
 
 

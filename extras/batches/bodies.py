@@ -46,7 +46,7 @@ def message_request(body: Json) -> Json:
         if message["role"] == "system":
             before = f"{request['system']}\n\n" if "system" in request else ""
             request["system"] = before + message["content"]
-        # results of tools and what follows them are one turn
+        # tool results and the text after them form one turn
         elif turns and turns[-1]["role"] == role:
             turns[-1]["content"] += _blocks(message)
         else:
@@ -59,7 +59,7 @@ def _blocks(message: Json) -> list[Json]:
     if message["role"] == "tool":
         return [{"type": "tool_result", "tool_use_id": message["tool_call_id"], "content": content}]
     signed = content if message["role"] == "assistant" and isinstance(content, list) else []
-    if signed:  # thoughts come before what follows from them, so the parts keep their order
+    if signed:  # thoughts must come before the text that follows from them: keep the order
         return [part for part in signed if part.get("text") != ""] + _tool_uses(message)
     blocks: list[Json] = []
     for kind, data in _parts(content):
@@ -79,7 +79,7 @@ def _tool_uses(message: Json) -> list[Json]:
             given = json.loads(function["arguments"] or "{}")
         except ValueError:
             given = None
-        # a model may have written anything; the protocol takes objects alone
+        # a model may have written anything; the protocol accepts only objects
         if not isinstance(given, dict):
             given = {"arguments": function["arguments"]}
         blocks.append(
@@ -113,7 +113,7 @@ def message_completion(message: Json) -> Json:
 
 def content_request(body: Json) -> Json:
     """Convert a chat-completions request body to a generateContent body. Raises ModelError."""
-    # a call of a tool bears a signature to give back
+    # tool calls have a signature that must be sent back
     _refuse(body, "Gemini", "tools", "reasoning_effort", "logprobs", "top_logprobs")
     request = {name: value for name, value in body.items() if name not in ("model", "messages")}
     settings: Json = {}
@@ -164,7 +164,9 @@ def content_completion(response: Json) -> Json:
     attached: Json = {}
     for part in parts:
         texts[bool(part.get("thought"))].append(str(part.get("text") or ""))
-        if signature := part.get("thoughtSignature"):  # as the other endpoint writes it
+        if signature := part.get(
+            "thoughtSignature"
+        ):  # in the format of the chat-completions endpoint
             attached = {"extra_content": {"google": {"thought_signature": signature}}}
     thoughts = whole(usage, "thoughtsTokenCount")
     out = whole(usage, "candidatesTokenCount") + thoughts
@@ -181,7 +183,7 @@ def content_completion(response: Json) -> Json:
 def _refuse(body: Json, provider: str, *names: str) -> None:
     """Raise ModelError if the request uses fields that the provider's own protocol lacks."""
     if refused := [name for name in names if name in body]:
-        raise ModelError(f"{provider} does not take {', '.join(refused)} in a batch; leave it out")
+        raise ModelError(f"{provider} has no {', '.join(refused)} in batches; leave it out")
 
 
 def _parts(content: Any) -> Iterator[tuple[str, str]]:

@@ -30,7 +30,7 @@ from looktwice.pipelines.models.http_client import HttpResponse
 
 Answer = tuple[str, int, Any]
 """The key of a request, with the status and body that a chat-completions server would answer."""
-MOST_FILE = 1 << 30  # bytes of the answers of a batch
+MOST_FILE = 1 << 30  # maximum bytes of a batch's answers
 OVER = {"completed", "failed", "expired", "cancelled", "succeeded", "partially_succeeded"}
 STATUS = {
     "invalid_request_error": 400,
@@ -67,7 +67,7 @@ class BatchServer:
 
     chat: ChatAPI
     url: str
-    most_bytes: ClassVar[int] = 100_000_000  # OpenAI takes 200 MB, Anthropic 256
+    most_bytes: ClassVar[int] = 100_000_000  # OpenAI accepts 200 MB, Anthropic 256
     place: ClassVar[str] = "batches/"
     latest: ClassVar[str] = "batches?limit=100"
     listed: ClassVar[str] = "data"
@@ -110,7 +110,7 @@ class BatchServer:
             whole(counts, "completed") + whole(counts, "failed"),
             whole(counts, "total"),
             tuple(str(file) for file in files if file),
-            (reasons or "it does not say why") if state == "failed" else "",
+            (reasons or "no reason given") if state == "failed" else "",
         )
 
     def is_named(self, data: Json, label: str, size: int, since: float) -> bool:
@@ -183,7 +183,7 @@ class BatchServer:
         value = read_value(response, self.url)
         if not isinstance(value, dict):
             raise ModelError(
-                f"{self.url} answered {value!r:.80} where a JSON object belongs", retryable=True
+                f"{self.url} answered {value!r:.80} instead of a JSON object", retryable=True
             )
         return value
 
@@ -194,7 +194,7 @@ class BatchServer:
             yield
         except (LookupError, TypeError, ValueError, AttributeError) as exc:
             raise ModelError(
-                f"{self.url} describes a batch in another form ({exc!r})", retryable=True
+                f"{self.url} describes a batch in an unknown form ({exc!r})", retryable=True
             ) from exc
 
 
@@ -245,7 +245,7 @@ class AnthropicBatches(BatchServer):
 class GeminiBatches(BatchServer):
     """Gemini's batches: a long-running operation that contains its requests and answers."""
 
-    most_bytes = 18_000_000  # the provider takes 20 MB
+    most_bytes = 18_000_000  # the provider accepts 20 MB
     place = ""
     latest = "batches?pageSize=100"
     listed = "operations"
@@ -272,7 +272,7 @@ class GeminiBatches(BatchServer):
         total = whole(stats, "requestCount")
         is_over = bool(data.get("done")) or state.lower() in OVER
         failed = state == "FAILED" or error
-        reason = str(error.get("message") or "it does not say why") if failed else ""
+        reason = str(error.get("message") or "no reason given") if failed else ""
         done = total - whole(stats, "pendingRequestCount")
         return Batch(str(data["name"]), is_over, done, total, error=reason)
 

@@ -41,9 +41,9 @@ from looktwice.pipelines.ranges import Ranged
 
 HOSTS = {"api.anthropic.com": "anthropic", "generativelanguage.googleapis.com": "gemini"}
 
-PATIENCE = 10  # looks in a row at which nothing could be seen
-LOOK = 0.5  # seconds between looks whether another run is done
-ATTEMPTS = 3  # batches in which a request may come before it has failed
+PATIENCE = 10  # consecutive checks of a batch that may fail
+LOOK = 0.5  # seconds between checks whether another run is done
+ATTEMPTS = 3  # batches that a request is part of before it counts as failed
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Batched(Ranged):
         if self.prices is not None and (fault := price_fault(self.prices)):
             raise ValueError(fault)
         if len(self.chat.urls) > 1:
-            raise ValueError("a batch lies with one server; give `chat` one `url`")
+            raise ValueError("a batch goes to one server; give `chat` a single `url`")
 
     @property
     def identity(self) -> str:
@@ -195,7 +195,7 @@ class BatchQueue:
         """
         key = request_key(self.identity, messages, draw, options)
         with self.lock:
-            # what ended one thread's wait for the earlier batches ends that of all
+            # a stop while one thread waits for the earlier batches ends all threads' wait
             if self.stop.is_set():
                 raise Stopped("stopped before it was put into a batch")
             if not self.resumed:
@@ -218,7 +218,7 @@ class BatchQueue:
                 append_file(self._open_file, line)
                 self.waiting.add(key)
                 self.size += len(line)
-        raise Deferred("it waits for its batch")
+        raise Deferred("waiting for its batch")
 
     def collect(self) -> None:
         """Submit the waiting requests, wait for them, and store the replies. Raises Stopped."""
@@ -256,10 +256,10 @@ class BatchQueue:
                 lock.acquire(timeout=LOOK)
             except Timeout:
                 if not waits:
-                    self.say("another run waits for batches of this model; this one waits for it")
+                    self.say("another run is using batches of this model; waiting for it to end")
                 waits = True
                 if self.stop.is_set():
-                    raise Stopped("stopped while another run had the batches") from None
+                    raise Stopped("stopped while another run used the batches") from None
         try:
             yield
         except ModelError as exc:
@@ -313,7 +313,7 @@ class BatchQueue:
             trouble: ModelError | None = None
             for note in notes:
                 if self.stop.is_set():
-                    self.say("the batches go on at the server, and the same command collects them")
+                    self.say("the batches continue at the server; the same command collects them")
                     raise Stopped("stopped while a batch was under way")
                 try:
                     under_way += self._look(note)
@@ -325,7 +325,7 @@ class BatchQueue:
             if trouble and unseen >= PATIENCE:
                 raise trouble
             if trouble:
-                self.say(f"{trouble}; looking again in {self.model.look:g} s")
+                self.say(f"{trouble}; checking again in {self.model.look:g} s")
             done = sum(batch.done for batch in under_way)
             total = sum(batch.total for batch in under_way)
             progress = (
@@ -349,7 +349,7 @@ class BatchQueue:
                 reply = read_response(response, self.model.chat.endpoint, 0.0)
                 self.store.put(key, self.identity, reply)
             except ModelError as exc:
-                # what came of neither is asked again
+                # a request with neither a reply nor a final error is asked again
                 if not exc.retryable or self.attempts[key] >= ATTEMPTS:
                     self.failed[key] = exc
         self.over.add(batch.id)
@@ -361,10 +361,10 @@ class BatchQueue:
     def _hand_in(self, note: _Note) -> Batch | None:
         """Submit the collected requests as a batch; None if other runs have answered all of them in
         the meantime."""
-        batch = self._find(note)  # an answer may have been lost
+        batch = self._find(note)  # the server's response to an earlier try may be lost
         if batch is None:
             lines = read_file(note.lines).splitlines(keepends=True)
-            # another run may have it
+            # another run may have stored the reply
             wanted = [line for line in lines if self.store.get(key_of(line)) is None]
             if not wanted:
                 note.forget()

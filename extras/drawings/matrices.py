@@ -23,12 +23,12 @@ from looktwice.specialists.rules import NoEvidence
 SPOKES = 8
 """Number of directions of a line from a picture's middle: clockwise, from the top."""
 WHOLE = (1 << SPOKES) - 1
-PANELS = 13  # nine of the matrix, the last of them empty, and four to choose from
-REACH = (0.45, 0.75)  # of half a panel, between which spokes are looked for
-DARK = 110  # grey levels; ink is darker
-INK = 40  # grey levels from the paper's
-TOGETHER = 0.01  # of the longer side: parts that are no farther apart belong to one figure
-SIDE = 48  # of figures that are compared
+PANELS = 13  # nine of the matrix, the last of them empty, and four options
+REACH = (0.45, 0.75)  # where spokes are sampled, as shares of half a panel
+DARK = 110  # grey level; ink is darker
+INK = 40  # minimum difference of ink from the paper, in grey levels
+TOGETHER = 0.01  # of the longer side: parts at most this far apart belong to one figure
+SIDE = 48  # pixels; figures are scaled to this side to be compared
 ASKED = re.compile(r"how many lines .*\brow ([123]), column ([123])\b", re.IGNORECASE)
 
 Ink = NDArray[Any]
@@ -104,7 +104,7 @@ def read_panels(pixels: Pixels) -> list[int]:
     gray = cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY)
     boxes, _ = find_boxes(pixels)
     if len(boxes) != PANELS:
-        raise NoEvidence(f"{len(boxes)} panels are seen, and a matrix with options has {PANELS}")
+        raise NoEvidence(f"found {len(boxes)} panels, and a matrix with options has {PANELS}")
     bits = []
     for box in boxes:
         middle, half = box[:2] + (box[2:] - 1) / 2, box[2] / 2
@@ -181,12 +181,12 @@ class FigureAnalogy(AnswerRule):
         pixels = sample.images[0].pixels
         boxes, wide = find_boxes(pixels)
         if len(boxes) < 7 or len(sample.letters) != 4:
-            raise NoEvidence(f"{len(boxes)} figures are seen, and {len(sample.letters)} choices")
+            raise NoEvidence(f"found {len(boxes)} figures, and {len(sample.letters)} choices")
         figures = [_ink(pixels[y : y + height, x : x + width]) for x, y, width, height in boxes]
         shared = np.min(figures, axis=0)
         *given, _, _, _, _ = figures = [figure - shared for figure in figures]
         if len(given) % wide == 0 and len(given) > wide:
-            given.pop()  # in the missing one's place
+            given.pop()  # a figure in place of the missing one
         fits = np.zeros(len(CHANGES))
         for n in range(1, len(given)):
             if n % wide >= max(1, min(2, wide - 1)):

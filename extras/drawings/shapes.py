@@ -21,9 +21,9 @@ from looktwice.specialists.answers.choices import AnswerRule, Decision, only_pix
 from looktwice.specialists.results import Floats
 from looktwice.specialists.rules import NoEvidence
 
-# times as fine as the pixels is the raster in which contours are followed, by their shares of ink
+# contours are followed in a raster this many times finer than the pixels, by their shares of ink
 FINER = 3
-HOLE = 6.0  # square pixels; smaller ones are gaps that a thin line has where it is paler
+HOLE = 6.0  # square pixels; smaller holes are gaps in pale parts of a thin line
 CORNERS = {3: "triangle", 4: "rectangle", 5: "pentagon", 6: "hexagon"}
 CORNERS |= dict.fromkeys((7, 8, 9), "octagon")
 NOTCHES = {4: "cross", 5: "star", 6: "star"}
@@ -57,7 +57,7 @@ def background_color(pixels: Pixels) -> Floats:
     packed = pixels.astype(np.uint32) @ np.array([1 << 16, 1 << 8, 1], np.uint32)
     colors, counts = np.unique(packed, return_counts=True)
     if len(colors) == 1:
-        raise NoEvidence("the image is of one colour, and nothing is drawn on it")
+        raise NoEvidence("the image has a single colour, and nothing is drawn on it")
     most = int(colors[counts.argmax()])
     return np.array([most >> 16, most >> 8 & 255, most & 255], np.float64)
 
@@ -107,9 +107,9 @@ def classify_shape(contour: Floats) -> str | None:
     if area / cv2.contourArea(hull) < 0.925:
         around = cv2.approxPolyDP(points, 0.01 * cv2.arcLength(points, True), True)
         corners = cv2.convexHull(around, returnPoints=False)
-        corners[::-1].sort(axis=0)  # OpenCV asks for falling numbers
+        corners[::-1].sort(axis=0)  # OpenCV needs decreasing indices
         defects = cv2.convexityDefects(around, corners)
-        # the dents that are deeper than a tenth of the shape's size
+        # count the notches deeper than a tenth of the shape's size
         depths = np.reshape([] if defects is None else defects, (-1, 4))[:, 3] / 256
         return NOTCHES.get(int((depths > 0.1 * np.sqrt(area)).sum()))
     if area / (np.pi * radius**2) > 0.93:
@@ -123,18 +123,17 @@ def parse_shape(text: str) -> str:
     named = {shape for word, shape in SHAPES.items() if word in text.lower()}
     if len(named) != 1:
         raise NoEvidence(
-            f"the question names {len(named) or 'no'} shapes that are known, one should be:"
-            f" {text!r}"
+            f"the question names {len(named) or 'no'} known shapes, and one is needed: {text!r}"
         )
     return named.pop()
 
 
 NAMES = "red green blue orange purple black gray yellow white"
 COLORS = {name: ImageColor.getrgb(name) for name in NAMES.split()}
-COLORS["green"] = (0, 255, 0)  # brighter than that of CSS
-# shares of ink from which on a pixel belongs to a line, to a filled shape
+COLORS["green"] = (0, 255, 0)  # brighter than CSS green
+# minimum share of ink of a line's pixel, and of a filled shape's
 LINE_LEVEL, FILL_LEVEL = (0.12, 0.3)
-SMALLEST = 25.0  # square pixels; what is smaller is a speck
+SMALLEST = 25.0  # square pixels; anything smaller is a speck
 ONE_IMAGE = "shapes are counted in one image"
 
 
@@ -205,9 +204,7 @@ def _outlines(sample: Sample) -> list[DrawnShape]:
     """Return every closed outline. Raises NoEvidence if lines cross."""
     outlines = _shapes(only_pixels(sample, ONE_IMAGE), LINE_LEVEL)
     if crossing := sum(1 for shape in outlines if shape.holes > 1):
-        raise NoEvidence(
-            f"lines cross at {crossing} places, and contours cannot be told apart there"
-        )
+        raise NoEvidence(f"lines cross at {crossing} places, where contours cannot be separated")
     return outlines
 
 
@@ -235,7 +232,7 @@ def _parse_color(question: str) -> str:
     colors = COLORS.keys() & _words(question)
     if len(colors) != 1:
         raise NoEvidence(
-            f"the question names {len(colors) or 'no'} colours that are known, one should be:"
+            f"the question names {len(colors) or 'no'} known colours, and one is needed:"
             f" {question!r}"
         )
     return colors.pop()

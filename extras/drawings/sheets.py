@@ -23,7 +23,7 @@ from looktwice.specialists.rules import NoEvidence
 Grid = Mapping[tuple[int, int], tuple[str, str]]
 """(row, column), from 1 -> (fill, shape)."""
 Ink = NDArray[np.bool_]
-# grey levels; lines that cover half a pixel are none, so that a frame ends with its last whole line
+# grey level of ink: half-covered pixels are lighter, so that a frame ends with its last whole line
 DARK = 64
 STEPS = {
     "left": (0, -1),
@@ -57,14 +57,14 @@ class ShapeGridReader(AnswerRule):
         NoEvidence."""
         asked = ASKED.search(sample.question)
         if asked is None or len(sample.images) != 1:
-            raise NoEvidence(f"no cell of a grid is asked about in {sample.question!r}")
+            raise NoEvidence(f"the question names no cell of a grid: {sample.question!r}")
         grids = read_grids(sample.images[0].pixels)
         number, (row, column) = int(asked["grid"]), (int(asked["row"]), int(asked["column"]))
         grid = grids[number - 1] if 0 < number <= len(grids) else {}
         seen, expected = grid.get((row, column)), (asked["fill"].lower(), asked["shape"].lower())
         if seen != expected:
             raise NoEvidence(
-                f"at {row, column} of grid {number} is {' '.join(seen or ('nothing',))}, not"
+                f"at {row, column} of grid {number} there is {' '.join(seen or ('nothing',))}, not"
                 f" {' '.join(expected)}"
             )
         # "black objects", "circles" or "black circles"
@@ -80,7 +80,7 @@ class ShapeGridReader(AnswerRule):
 def read_grids(pixels: Pixels) -> list[Grid]:
     """Return the grids of a picture from left to right. Raises NoEvidence if there is none."""
     ink = pixels.mean(-1) < DARK
-    # everything within outer contours, so that a frame is one thing with what it holds
+    # outer contours only, so that a frame is one object with its content
     contours, _ = cv2.findContours(ink.astype(np.uint8), cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
     frames = sorted(tuple(cv2.boundingRect(contour)) for contour in contours)
     grids = list[Grid]()
@@ -88,7 +88,9 @@ def read_grids(pixels: Pixels) -> list[Grid]:
         if min(wide, high) < 20:
             continue
         inner = ink[y : y + high, x : x + wide]
-        for _ in range(2):  # without the lines that run along its whole rim, then along its sides
+        for _ in range(
+            2
+        ):  # remove the lines along the frame's top and bottom, then along its sides
             full = inner.mean(1) > 0.98
             start, end = np.argmin(full), len(full) - np.argmin(full[::-1])
             inner = inner[start : 0 if full.all() else end].T
@@ -99,7 +101,7 @@ def read_grids(pixels: Pixels) -> list[Grid]:
                     cells[row, column] = cell
         grids.append(cells)
     if not grids or not all(grids):
-        raise NoEvidence("no grid of shapes within a frame is seen")
+        raise NoEvidence("found no grid of shapes within a frame")
     return grids
 
 
@@ -133,8 +135,8 @@ Panel = tuple[float, float, float, float]
 """Left, top, right, bottom as shares of the sheet."""
 Sheet = tuple[Panel, ...]
 """The target's panel, then those of the options."""
-FAR = 4.0  # pixels; farther off is no worse
-ROUNDS = 20  # of bringing lines to lie on one another
+FAR = 4.0  # pixels; larger distances count as this one
+ROUNDS = 20  # of aligning one pattern with the other
 
 
 ROW: Sheet = (
@@ -217,7 +219,7 @@ def _fit(points: Floats, target: Floats) -> Floats:
     )
     for _ in range(ROUNDS):
         away, nearest = (np.asarray(values) for values in tree.query(moved))
-        # bent parts have no say in where the rest lies
+        # exclude bent parts from the alignment of the rest
         near = away <= max(1.5, float(np.quantile(away, 0.8)))
         source, nearby = moved[near], target[nearest[near]]
         apart = source - source.mean(0)
@@ -226,7 +228,7 @@ def _fit(points: Floats, target: Floats) -> Floats:
     return moved
 
 
-# A to Z, as displays of five by seven dots commonly show them
+# A to Z, as five by seven dot displays commonly show them
 FORMS = """\
 01110 10001 10001 11111 10001 10001 10001
 11110 10001 10001 11110 10001 10001 11110
@@ -255,7 +257,7 @@ FORMS = """\
 10001 10001 01010 00100 00100 00100 00100
 11111 00001 00010 00100 01000 10000 11111
 """
-# letters that some displays show another way
+# letters that some displays show differently
 OTHERS = {
     "I": "11111 00100 00100 00100 00100 00100 11111",
     "S": "01110 10001 10000 01110 00001 10001 01110",
@@ -266,8 +268,8 @@ LETTERS = []
 for letter, rows in (*zip(ascii_uppercase, FORMS.splitlines(), strict=True), *OTHERS.items()):
     dots = np.array([list(row) for row in rows.split()], float)  # 1 where a dot is
     LETTERS.append((letter, dots[:, dots.any(0)]))
-APART = 0.3  # of the letters' height: dots of one letter lie closer than that, letters do not
-FAINTEST = 2.0  # of 255 levels: what differs less from the ground is not seen
+APART = 0.3  # of the letters' height: dots of one letter are closer together, letters are not
+FAINTEST = 2.0  # of 255 levels: the minimum difference from the background
 
 
 @dataclass(frozen=True)
@@ -284,7 +286,7 @@ class DotLetterReader(AnswerRule):
     def decide(self, sample: Sample) -> Decision:
         """Return the letters, and the confidence. Raises NoEvidence."""
         ink = find_ink(only_pixels(sample, "letters are read in one image"))
-        # a line of letters, each in one part of its columns
+        # split the line into letters at gaps between columns
         rows = np.flatnonzero(ink.any(1))
         line = ink[rows[0] : rows[-1] + 1]
         columns = np.flatnonzero(line.any(0))
@@ -309,7 +311,7 @@ def find_ink(pixels: Pixels) -> Ink:
     rim = np.unique(np.concatenate((labels[0], labels[-1], labels[:, 0], labels[:, -1])))
     inner = np.where(np.isin(labels, rim[rim > 0]), 0.0, away)
     if not (inner > FAINTEST).any():
-        raise NoEvidence("nothing stands out from the ground")
+        raise NoEvidence("nothing differs from the background")
     ink: Ink = inner > inner.max() / 2
     return ink
 
@@ -323,12 +325,10 @@ def to_cells(ink: Ink) -> Floats:
     pitch = (height - dot) / 6 if dotted else height / 7
     count = round((width - dot) / pitch) + 1 if dotted else 5
     if not 1 <= count <= 5:
-        raise NoEvidence(
-            f"a letter of {count} columns of dots is seen, of which there are five at most"
-        )
+        raise NoEvidence(f"found a letter with {count} columns of dots, and five is the maximum")
     if not dotted:
         return np.asarray(cv2.resize(ink.astype(np.float64), (5, 7), interpolation=cv2.INTER_AREA))
-    # the middle of each dot
+    # sample the middle of each dot
     down, across = (
         np.round((dot - 1) / 2 + pitch * np.arange(number)).astype(int) for number in (7, count)
     )

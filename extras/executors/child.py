@@ -45,7 +45,7 @@ from looktwice.pipelines.pipeline import describe
 from looktwice.pipelines.runtime.process import keep_memory, share_heaps
 from looktwice.pipelines.runtime.stores import Blobs
 
-PAUSE = 0.01  # seconds in which events are gathered for one message
+PAUSE = 0.01  # seconds during which events are collected for one message
 EVERY = 1.0  # seconds between two tallies
 
 
@@ -77,7 +77,7 @@ class Outbox:
                     self.waiting.append(self.models.tally(self.clock))
                     self.tallied = time.monotonic()
                 self.flush()
-        finally:  # who waits for what is not sent would wait for ever
+        finally:  # otherwise the run would wait forever for events that are not sent
             os._exit(1)
 
     def flush(self) -> None:
@@ -124,7 +124,7 @@ class ChildRun(Run):
     def _trials(self, work: Work, crew: Crew) -> Iterator[Trial]:
         roots = {group: build_tree(arms) for group, arms in self.questions.groups().items()}
         while (asked := self.asked.get()) is not None:
-            if self.progress.drain.is_set():  # the run asks nobody what is left
+            if self.progress.drain.is_set():  # the remaining samples are not asked
                 return
             _, seed, draw = asked.group
             yield Trial(
@@ -195,7 +195,7 @@ def _obey(run: ChildRun, orders: IO[bytes]) -> None:
     while True:
         try:
             order = receive(orders)
-        except BaseException:  # who sends must not wait for ever
+        except BaseException:  # otherwise the sender would wait forever
             os._exit(1)
         if order == DRAIN:
             progress.drain.set()
@@ -213,17 +213,19 @@ def main() -> None:
     """Run as a worker process of a run: read orders from standard input, write events to standard
     output."""
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-        if number := getattr(signal, name, None):  # the parent gets it too, and says what to do
+        if number := getattr(
+            signal, name, None
+        ):  # the parent gets the signal, too, and sends an order
             signal.signal(number, signal.SIG_IGN)
     orders, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    # what a library prints, or waits in the output of a fork, must not stand between the events
+    # output of libraries, or buffered before a fork, must not get between the events
     os.dup2(2, 1)
     sys.stdout = sys.stderr
     share_heaps()
     keep_memory()
     setup: Setup = receive(orders)
     if setup.core is not None:
-        # threads on one core hand the interpreter to each other in half the time
+        # threads on one core pass the interpreter on in half the time
         os.sched_setaffinity(0, {setup.core})
     send(answers, pickle.dumps([]))  # it is ready
     work_through(setup, orders, answers)

@@ -24,7 +24,7 @@ from looktwice.pipelines.state import collect_remarks, remark
 
 __all__: list[str] = []
 
-SILENT = 10.0  # seconds after which a task that was not heard of is lost, and what it had is free
+SILENT = 10.0  # seconds without a message after which a task counts as lost, and frees its slots
 
 
 @dataclass(eq=False)
@@ -99,7 +99,7 @@ def obey(ask: Ask, drain: threading.Event) -> None:
         drain.set()
 
 
-CALLS = 64  # of a host at a time: so many may come together in a batch
+CALLS = 64  # simultaneous calls of a host, which can be joined into a batch
 
 
 class NetworkHost:
@@ -112,7 +112,7 @@ class NetworkHost:
     def __init__(self, plugins: Sequence[str], cache: str) -> None:
         for plugin in plugins:
             load_plugin(plugin)
-        self.store = ExitStack()  # unkept, it would leave the store at once
+        self.store = ExitStack()  # without a reference, it would close the store at once
         self.store.enter_context(use_result_store(Path(cache) / "findings"))
 
     def call(self, owner: bytes, method: str, given: tuple[Any, ...]) -> tuple[Any, list[str]]:

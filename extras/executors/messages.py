@@ -20,7 +20,7 @@ Group = tuple[str, int, int]
 """The task id, seed and draw shared by arms that go through the items together."""
 
 
-# ---- to a process; when it has its setup: a list of `Asked`, or one of the words below
+# ---- to a process: first its `Setup`, then lists of `Asked`, or one of the words below
 
 
 DRAIN, STOP, END = "drain", "stop", "end"
@@ -51,7 +51,7 @@ class Asked(NamedTuple):
     wanted: frozenset[str]
 
 
-# ---- from a process; in lists, with a `Tally` (in `made_with`) now and then
+# ---- from a process: lists of these events, with a `Tally` (in `run_models`) now and then
 
 
 class Recorded(NamedTuple):
@@ -77,7 +77,7 @@ class ProcessEnded(NamedTuple):
     error: BaseException | None
 
 
-# ---- how
+# ---- encoding
 
 
 class PicturePickler(pickle.Pickler):

@@ -39,11 +39,9 @@ from looktwice.pipelines.models.limits import LimitKey, Load
 from looktwice.pipelines.runtime.networks import close_networks, run_elsewhere
 from looktwice.pipelines.runtime.stores import Blobs, use_result_store
 
-BLOCKS = (
-    4  # for each task that may run at a time: so much of the work is begun anew where one is lost
-)
-ATTEMPTS = 5  # tasks of a block that may be lost
-LOOK = 1.0  # seconds between looks whether the run is being stopped
+BLOCKS = 4  # per concurrent task; a smaller block means less work to repeat if a task is lost
+ATTEMPTS = 5  # lost tasks of a block after which the run fails
+LOOK = 1.0  # seconds between checks whether the run is being stopped
 
 
 @dataclass(frozen=True)
@@ -93,15 +91,15 @@ class OnRay(Executor):
         options = run.options
         if (options.shard, options.budget, options.max_requests) != ((1, 1), None, None):
             raise RunError(
-                "--on ray makes shards of its own, and has no --budget or --max-requests; leave"
-                " them out"
+                "--on ray makes its own shards, and supports neither --budget nor --max-requests;"
+                " leave them out"
             )
         if any(map(defers, run.plan.models)):
             raise RunError(
-                "--on ray: what is asked in batches needs no other machines; leave it out"
+                "--on ray: a model that is asked in batches needs no other machines; leave it out"
             )
         if run.chooser:
-            raise RunError("--on ray asks everything; leave it out, or `choose:` of the study")
+            raise RunError("--on ray asks all questions; leave it out, or `choose:` of the study")
         self.connection.enter_context(_ray(parse_place(self.on)))
 
     def execute(self, run: RunContext, work: Work, trials: Iterator[Trial]) -> Iterator[Trial]:
@@ -116,7 +114,7 @@ class OnRay(Executor):
         self.connection.close()
 
     def __post_init__(self) -> None:
-        parse_place(self.on)  # a fault comes before anything else
+        parse_place(self.on)  # report a fault before anything else
         self.connection = ExitStack()
 
 
@@ -148,7 +146,7 @@ class Dispatch:
         for key in work.done:
             self.done[shard_of(key[1], blocks)].add(key)
         self.desk = ray.remote(Desk).options(num_cpus=0).remote(tasks)
-        # an actor that holds networks; a lost one is begun anew, and asked again
+        # actors that hold networks; a lost one is restarted, and its calls are repeated
         lives = {"max_restarts": -1, "max_task_retries": -1, "max_concurrency": CALLS}
         host = ray.remote(NetworkHost).options(num_cpus=0, num_gpus=executor.gpus, **lives)
         number = int(gpus / executor.gpus) if executor.gpus else 0
@@ -313,7 +311,7 @@ class Sink:
     def send(self, row: SampleRow, record: Record) -> None:
         """Queue a record with those of its blobs that were not sent before."""
         named = {*record.pictures, *(sha for call in record.calls for sha in call["messages"])}
-        with self.lock:  # a record comes behind the one with which its pictures are sent
+        with self.lock:  # keeps a record behind the one that its pictures were sent with
             new, self.sent = named - self.sent, self.sent | named
             self.outbox.put(Sent(row, record.to_line(), {sha: self.blobs.get(sha) for sha in new}))
 

@@ -17,7 +17,7 @@ from looktwice.eval.runs.trial import Trial
 from looktwice.extras.executors.child import main
 from looktwice.extras.executors.messages import send
 
-PIPE, F_SETPIPE_SZ = 1 << 20, 1031  # bytes of a pipe, so that a picture passes at once
+PIPE, F_SETPIPE_SZ = 1 << 20, 1031  # bytes of a pipe, so that a picture fits
 
 
 class Fork:
@@ -28,7 +28,9 @@ class Fork:
         orders, stdin = os.pipe()
         stdout, answers = os.pipe()
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # numpy's threads end in a fork
+            warnings.simplefilter(
+                "ignore", DeprecationWarning
+            )  # numpy's threads do not survive a fork
             self.pid = os.fork()
         if self.pid == 0:
             try:
@@ -58,7 +60,7 @@ class Fork:
         if self.status is None:
             try:
                 self.status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-            except ChildProcessError:  # whoever began us ignores SIGCHLD
+            except ChildProcessError:  # the parent of this process ignores SIGCHLD
                 self.status = 0
         return self.status
 
@@ -77,7 +79,7 @@ def start_interpreter() -> subprocess.Popen[bytes]:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": path},
-        start_new_session=True,  # a Ctrl-C is for the run
+        start_new_session=True,  # the run handles Ctrl-C
     )
 
 
@@ -92,7 +94,7 @@ class Process:
         self.orders: IO[bytes] = self.handle.stdin  # type: ignore[assignment]
         self.answers: IO[bytes] = self.handle.stdout  # type: ignore[assignment]
         for pipe in (self.orders, self.answers):
-            with suppress(ImportError, OSError):  # Linux alone has it
+            with suppress(ImportError, OSError):  # only on Linux
                 from fcntl import fcntl
 
                 fcntl(pipe.fileno(), F_SETPIPE_SZ, PIPE)
@@ -121,6 +123,6 @@ class Process:
     def end(self) -> int:
         """Close the pipes and wait until the process has ended; return its exit status."""
         for pipe in (self.orders, self.answers):
-            with suppress(OSError):  # of what was not sent any more
+            with suppress(OSError):  # of unsent data
                 pipe.close()
         return self.handle.wait()

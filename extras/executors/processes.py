@@ -51,18 +51,18 @@ from looktwice.pipelines.picture import PictureError
 SETTING = "LOOKTWICE_PROCESSES"
 """The environment variable that sets the number of processes; if it is not set, the run decides."""
 MOST = 4  # processes: more would ask faster than the run writes and scores
-FEWEST = 500  # records of a run that is long enough to begin processes for
-MANY = 32  # threads that one interpreter may be too slow for
-SHARE = 8  # threads that each process has, at least
-AHEAD = 4  # samples that wait in a process until a thread is free, at least
+FEWEST = 500  # records from which a run is long enough for processes
+MANY = 32  # threads from which one interpreter may be too slow
+SHARE = 8  # minimum threads of each process
+AHEAD = 4  # minimum samples that wait in a process for a free thread
 OWN = ("looktwice.prompting.", "looktwice.pipelines.")
 """Packages with the classes of stages and models that other processes may run. Networks stay with
 the run, and only the run has loaded plugins."""
 DRAW = ("markers", "grids", "views", "controls", "burnt_in")
 """The rooms of `prompting` whose stages make pictures."""
-LOOK = 0.2  # seconds between looks whether the run is being stopped
-PATIENCE = 10.0  # seconds that a process has to end once it is told to stop at once
-LATEST = 120.0  # seconds until a process is ready, once there is something to ask
+LOOK = 0.2  # seconds between checks whether the run is being stopped
+PATIENCE = 10.0  # seconds for a process to end after the order to stop at once
+LATEST = 120.0  # seconds for a process to become ready once there are samples
 CANNOT_BE_SENT = (PictureError, TypeError, AttributeError, pickle.PicklingError)
 
 
@@ -92,7 +92,7 @@ def processes_for(run: RunContext, records: int) -> int:
     options, plan, given = run.options, run.plan, os.environ.get(SETTING, "")
     stages = [stage for arm in plan.points for stage in arm.stages.values()]
     is_bounded = options.budget is not None or options.max_requests is not None
-    # OpenTelemetry, where it watches, wants a span of every stage
+    # OpenTelemetry, if active, needs a span of every stage in this process
     is_watched = "opentelemetry.trace" in sys.modules
     if run.chooser or is_bounded or is_watched or not plan.models:
         return 0
@@ -146,18 +146,20 @@ class Processes(Executor):
         if not number:
             return
         run, usable, only_cached = self.run, cores(), self.models.only_cached
-        # the run makes the questions of its shard, and reads the answers
+        # the run itself makes the questions of its shard, and reads the answers
         arms = tuple(replace(arm, task=None, read=None) for arm in run.plan.points)
         workers = math.ceil(run.options.workers / number)
         options = replace(run.options, workers=workers, shard=(1, 1))
         pinned: list[int | None] = [None] * number
         if number <= len(usable) and hasattr(os, "sched_setaffinity"):
-            pinned = [*random.sample(usable, number)]  # any, since another run may do so beside it
+            pinned = [
+                *random.sample(usable, number)
+            ]  # at random, since another run may do the same
         plan, room = Plan(run.plan.name, arms), workers + max(AHEAD, workers // 4)
         folders = run.folder.absolute(), self.models.cache.absolute()
         forked = self.may_fork and not run.plan.plugins and is_safe_to_fork()
         if forked:
-            import_module("aiohttp")  # else each of them would
+            import_module("aiohttp")  # otherwise each process would import it
         for core in pinned:
             try:
                 setup = dump(Setup(plan, options, *folders, only_cached, number, core))
@@ -246,8 +248,8 @@ class Processes(Executor):
             if not self.run.progress.drain.is_set():
                 status = process.handle.wait()
                 self.models.say(
-                    f"a process that asks has ended (exit status {status}); what it was asking is"
-                    " asked again"
+                    f"a worker process has ended (exit status {status}); its samples are asked"
+                    " again"
                 )
             return []
         process.has_greeted = True
@@ -267,7 +269,7 @@ class Processes(Executor):
         group = trial.row.task, trial.seed, trial.draw
         try:
             message = dump([Asked(number, group, trial.sample, trial.row, trial.wanted)])
-        except CANNOT_BE_SENT:  # such as a file that is no picture
+        except CANNOT_BE_SENT:  # for example a file that is not a picture
             self.unsent.append(trial)
             return True
         process.asked[number] = trial
@@ -317,7 +319,7 @@ def _may_be_sent(trial: Trial) -> bool:
     class cannot."""
     try:
         dump((trial.sample, trial.row))
-    except PictureError:  # it is about this sample alone
+    except PictureError:  # the error concerns only this sample
         return True
     except CANNOT_BE_SENT:
         return False

@@ -29,16 +29,16 @@ from looktwice.pipelines.disk import write_file
 from looktwice.pipelines.model import ModelError
 from looktwice.pipelines.picture import PictureError
 
-FEWEST = 2 * FOLDS  # clusters on either side
-EACH = 5  # questions to learn from for each different answer
+FEWEST = 2 * FOLDS  # minimum clusters in the training and in the held-out part
+EACH = 5  # minimum training questions for each different answer
 LEVEL = 0.05
 ORDER = ("tower", "projector", "decoder, image tokens", "decoder, last token")
 ANSWER = "the words of the answer"
 NOTE = (
-    "Right: the share of held-out questions, with the 95 % interval of a cluster bootstrap."
-    f" Shuffled: the same probe that learnt from labels in a random order, the mean of {SHUFFLES}."
-    " Against the model: the paired difference to the model's own answers on the same questions, p"
-    " corrected over an arm's layers (Holm)."
+    "Right: accuracy on held-out questions, with the 95 % interval of a cluster bootstrap."
+    f" Shuffled: mean accuracy of {SHUFFLES} probes trained on shuffled labels. Against the model:"
+    " the paired difference from the model's own answers to the same questions, with p corrected"
+    " over an arm's layers (Holm)."
 )
 
 
@@ -241,7 +241,7 @@ def probe_run(
         model = binder.node(node, "model") if node and scores.all else None
         if binder.faults:
             faults = "; ".join(map(str, binder.faults))
-            left_out[name] = f"its model cannot be built again: {faults}"
+            left_out[name] = f"its model cannot be rebuilt: {faults}"
             continue
         why = "no model was asked" if model is None else _too_few(questions, held_out)
         if model is None or why:
@@ -257,8 +257,8 @@ def probe_run(
             left_out[name] = str(exc)
         except PictureError as exc:
             raise RunError(
-                f"{run.folder.path}: {exc}; a probe shows the model again what was sent, so a run"
-                " needs the pictures in its blobs/: copy them back, or run the configuration again"
+                f"{run.folder.path}: {exc}; a probe sends the model the same pictures again, from"
+                " the run's blobs/: copy them back, or run the study again"
             ) from exc
         else:
             arms.append(probe_arm(scores.contestant, scores.task, questions, states, held_out))
@@ -313,19 +313,19 @@ def _too_few(questions: Sequence[Question], held_out: float) -> str:
     labels, learnt = set(map(attrgetter("label"), questions)), kept.total()
     if min(len(out), len(kept)) < FEWEST:
         return (
-            f"{len(questions)} of its questions were answered, over {len(kept)} different"
-            f" pictures to learn from and {len(out)} held out; a probe needs {FEWEST} of each"
-            " and does well with hundreds: ask more, or finish the run"
+            f"{len(questions)} of its questions were answered, on {len(kept)} different"
+            f" pictures for training and {len(out)} held out; a probe needs {FEWEST} of each,"
+            " and better hundreds: ask more questions, or finish the run"
         )
     if not 1 < len(labels) <= learnt / EACH:
         return (
-            f"its {learnt} questions to learn from have {len(labels)} different answers; a probe"
+            f"its {learnt} training questions have {len(labels)} different answers; a probe"
             f" needs 2 or more, and {EACH} questions for each"
         )
     return ""
 
 
-# ---- what was found, in words, as a table, and as a page
+# ---- results as sentences, as a table, and as a page
 
 
 def probe_table(probed: ProbedRun, whole: bool = True) -> TextTable:
@@ -355,39 +355,40 @@ def probe_sentences(arm: ArmProbe) -> list[str]:
         f"{percent(fmean(probe.right))} % in {probe.layer}" for probe in arm.best.values()
     )
     sentences = [
-        f"{arm.contestant} on {arm.task}: of {len(arm.answered)} held-out questions a linear probe"
-        f" reads the answer to {read}; the model itself answers {percent(fmean(arm.answered))} %,"
-        f" and the commonest answer is right on {percent(fmean(arm.commonest))} %."
+        f"{arm.contestant} on {arm.task}: on {len(arm.answered)} held-out questions, a linear probe"
+        f" is right on {read}; the model itself is right on {percent(fmean(arm.answered))} %,"
+        f" and the most common answer on {percent(fmean(arm.commonest))} %."
     ]
     low, high = (percent(end, sign=True) for end in (arm.gap.low, arm.gap.high))
     p = format_p(arm.gap.p)
     p = p.replace("<", "< ") if p.startswith("<") else f"= {p}"
     beside = (
-        f"the model is {percent(arm.gap.value, sign=True)} points [{low}, {high}] against what is"
-        f" read in {arm.peak.layer}, p {p}"
+        f"the model differs from the probe of {arm.peak.layer} by"
+        f" {percent(arm.gap.value, sign=True)} points [{low}, {high}], p {p}"
     )
     if not arm.is_found:
         sentences.append(
-            f"Nothing is found: in {arm.peak.layer}, the best, no more is read than by the"
-            " commonest answer."
+            f"No answer is found: the best probe, in {arm.peak.layer}, is not significantly better"
+            " than the most common answer."
         )
     elif arm.loss:
-        sentences.append(f"It is lost between {arm.loss.last} and {arm.loss.first}: {beside}.")
+        lost = f"The answer is lost between {arm.loss.last} and {arm.loss.first}"
+        sentences.append(f"{lost}: {beside}.")
     elif arm.gap.p <= LEVEL:
-        sentences.append(f"The model knows more than is linear in one vector of it: {beside}.")
+        sentences.append(f"The model uses more than a linear probe of one vector: {beside}.")
     else:
         sentences.append(f"No loss is found: {beside}.")
     if arm.wordings > 1 and "tower" in arm.best:
         sentences.append(
-            f"Tower and projector have not read the question, of which there are {arm.wordings}"
-            " here: what is not read there may lack the question alone."
+            f"Tower and projector do not see the question, and there are {arm.wordings} different"
+            " ones: probes may fail there only because the question is missing."
         )
     return sentences
 
 
 def probe_page(run: RunScores, probed: ProbedRun) -> str:
     """Return the results of all arms as Markdown."""
-    parts = [f"# What the layers hold in {run.name}"]
+    parts = [f"# Layer probes of {run.name}"]
     parts += [" ".join(probe_sentences(arm)) for arm in probed.arms]
     parts += ["## Layers", NOTE, probe_table(probed).markdown]
     if probed.left_out:
@@ -401,18 +402,18 @@ def tell_probes(asked: Asked) -> None:
     questions of each arm; the share `held_out` of pictures is used to test the probes."""
     page, share = asked.page("probes.md"), asked.settings.get("held_out", 0.4)
     if not isinstance(share, float) or not 0.1 <= share <= 0.9:
-        raise RunError(f"held_out is a share from 0.1 to 0.9, found {share}")
+        raise RunError(f"held_out must be a share from 0.1 to 0.9, got {share}")
     limit, tell = asked.settings.get("limit"), partial(print, file=sys.stderr)
     if not isinstance(limit, int | None):
-        raise RunError(f"limit is a number of questions, found {limit!r}")
+        raise RunError(f"limit must be a number of questions, got {limit!r}")
     probed = probe_run(asked.run, asked.plugins, share, limit, tell)
     for why in dict.fromkeys(probed.left_out.values()):
         names = "; ".join(name for name, reason in probed.left_out.items() if reason == why)
         asked.say(f"not probed: {names} ({why})")
     if not probed.arms:
         raise RunError(
-            f"{asked.run.folder.path} has no arm to probe; `looktwice run probes` makes a run that"
-            " has"
+            f"{asked.run.folder.path} has no arm to probe; `looktwice run probes` makes a run with"
+            " one"
         )
     asked.show(probe_table(probed, whole=False), "read in the layers", NOTE)
     for arm in probed.arms:

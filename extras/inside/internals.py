@@ -104,8 +104,8 @@ def read_states(model: Model, messages: Messages) -> States:
     if isinstance(model, LocalVLM):
         return network_states(model, messages)
     raise ModelError(
-        f"the layers of {type(model).__name__} cannot be read: only a model in this process shows"
-        " them, which is LocalVLM or Pocket; run the same questions with {use:"
+        f"the layers of {type(model).__name__} cannot be read: only models in this process give"
+        " access to them (LocalVLM, Pocket); run the same questions with {use:"
         " pipelines.models.LocalVLM, model: FOLDER_OR_ID}"
     )
 
@@ -124,13 +124,13 @@ def network_states(model: LocalVLM, messages: Messages) -> States:
     config = network.model.config
     if config.model_type not in FAMILIES:
         raise ModelError(
-            f"{model.model}: layers are read of the families {', '.join(FAMILIES)}, and this is"
+            f"{model.model}: layers can be read in the families {', '.join(FAMILIES)}, not in"
             f" {config.model_type}; probe another model"
         )
     inputs, torch = model.inputs(network, [chat]), import_torch()
     is_image = (inputs["input_ids"][0] == config.image_token_id).cpu()
     parts = FAMILIES[config.model_type](network.model)
-    totals: dict[Layer, Any] = defaultdict(float)  # the sum over tokens, and behind it their number
+    totals: dict[Layer, Any] = defaultdict(float)  # the sum over tokens, followed by their number
 
     def add(
         layer: Layer, chosen: Callable[[Any], Any], module: Any, given: Any, output: Any

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from looktwice.eval.statistics.intervals import Codes, Floats, cluster_codes
 
 Mask = NDArray[np.bool_]
-PENALTIES = 10.0 ** np.arange(-5, 4)  # times the mean square of the features along their axes
+PENALTIES = 10.0 ** np.arange(-5, 4)  # times the features' mean square along their axes
 FOLDS = 5
 SHUFFLES = 20
 SEED = 0
@@ -60,7 +60,7 @@ def fit_probe(
         out = fold_of == fold
         chosen = _said(inner[~out], targets[~out], inner[out], allowed[out])
         right += (chosen == sets[:, out]).sum(-1)
-    best = len(PENALTIES) - 1 - right[::-1].argmax(0)  # of equal ones the largest penalty
+    best = len(PENALTIES) - 1 - right[::-1].argmax(0)  # of tied penalties the largest
     chosen = _said(inner, targets, outer, allowed_out)[best, np.arange(len(sets))]
     return Probed(chosen[0], float(right[best[0], 0]) / len(labels), chosen[1:])
 
@@ -71,7 +71,7 @@ def _rotated(train: Floats, held_out: Floats) -> tuple[Floats, Floats]:
     mean, spread = train.mean(0), train.std(0)
     kept = spread > 1e-6 * np.abs(train).max()
     first, second = ((part[:, kept] - mean[kept]) / spread[kept] for part in (train, held_out))
-    if not kept.any():  # all questions look alike here
+    if not kept.any():  # the layer is the same for all questions
         return np.zeros((len(train), 1)), np.zeros((len(held_out), 1))
     left, sizes, axes = np.linalg.svd(first, full_matrices=False)
     return left * sizes, second @ axes.T

@@ -22,10 +22,10 @@ from looktwice.pipelines.view import View
 Json = dict[str, Any]
 Text = Annotated[str, Field(min_length=1)]
 Tokens = Annotated[int, Field(ge=1, le=10**9)]
-OURS = "looktwice"  # the field in which clients and `serve` say more than the protocol has
+OURS = "looktwice"  # the field for data of clients and `serve` that the protocol lacks
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 MOST_BYTES = 64 << 20  # of a request
-MOST_REPLIES = 128  # that one request may ask for, as `n`
+MOST_REPLIES = 128  # to one request, which sets `n`
 MOST_PICTURES = 256
 MOST_VALUES = 1_000_000  # in the JSON of a request
 FORGOTTEN = {
@@ -53,7 +53,9 @@ def read_data_url(url: str) -> Picture:
     """Decode the picture in a data URL. Raises ValueError; nothing is fetched."""
     head, _, data = url.partition(",")
     if not (head.startswith("data:image/") and head.endswith(";base64")):
-        raise ValueError("an image is a data URL, data:image/...;base64,...; nothing is fetched")
+        raise ValueError(
+            "an image must be a data URL, data:image/...;base64,...; nothing is fetched"
+        )
     try:
         picture = Picture.encoded(base64.b64decode(data, validate=True), "the image")
         picture.size  # noqa: B018  # raises PictureError here for what is no image
@@ -134,7 +136,7 @@ class Turn(BaseModel, **OPEN):
             return turn
         own = turn.get(OURS) or {}
         if not (isinstance(own, dict) and all(isinstance(part, dict) for part in content)):
-            return turn  # what is wrong with it is said below
+            return turn  # validation reports the fault
         returned = attached_to_turn({"content": content}).get("content", [])
         others = [part for part in returned if part["type"] != "text"]
         if not returned:
@@ -287,7 +289,7 @@ def read_question(raw: bytes) -> Question:
         raise ValueError(f"more than {MOST_VALUES:,} values")
     request: ChatRequest = read_as(ChatRequest, raw)
     if strange := request.strange:
-        raise ValueError(f"{' and '.join(strange)}: not known here; leave it out")
+        raise ValueError(f"{' and '.join(strange)}: not supported here; leave it out")
     turns = tuple(turn.read() for turn in request.messages)
     for view in (view for turn in turns for view in turn.views):
         view.picture.payload  # noqa: B018  one that cannot be decoded is refused now
@@ -321,7 +323,7 @@ def make_sample(turns: Sequence[Message], known: Known) -> Sample:
             pictures.append(part.picture)
             words += f"<image {len(pictures)}>"
     if len(pictures) > MOST_PICTURES:
-        raise ValueError(f"{len(pictures)} images in one turn; {MOST_PICTURES} are the most")
+        raise ValueError(f"{len(pictures)} images in one turn; the maximum is {MOST_PICTURES}")
     marks = tuple(map(mark_from_dict, known.marks))
     meta = {**known.meta, PLACED: True} if pictures else known.meta
     sample = Sample("", words, tuple(pictures), tuple(known.choices), marks, meta)
@@ -337,7 +339,7 @@ def read_anything(raw: bytes) -> Question:
     a text, and unknown fields are stored in `sent`. Raises ValueError."""
     body = read_json(raw, MOST_VALUES)
     if not (isinstance(body, dict) and isinstance(body.get("messages"), list)):
-        raise ValueError("it is an object with messages")
+        raise ValueError("a request must be a JSON object with messages")
     turns = tuple(map(_read_turn, body["messages"]))
     settings = {name: body[name] for name in SETTINGS & body.keys()}
     try:
@@ -345,7 +347,7 @@ def read_anything(raw: bytes) -> Question:
     except ValueError:
         options, settings = CallOptions(), {}
     sent = {name: write_json(body[name]) for name in body if name not in UNSENT | settings.keys()}
-    details = set[str]()  # how closely pictures are to be looked at
+    details = set[str]()  # requested levels of detail of pictures
     for content in (turn.get("content") for turn in body["messages"]):
         for part in content if isinstance(content, list) else ():
             url = part.get("image_url") if isinstance(part, dict) else None
@@ -364,7 +366,7 @@ def _read_turn(turn: Any) -> Message:
     except (ValueError, TypeError, AttributeError):
         pass
     if not isinstance(turn, dict):
-        raise ValueError("a turn is an object with a role and content")
+        raise ValueError("a turn must be an object with a role and content")
     content, role = turn.get("content"), str(turn.get("role"))
     parts = list[str | View]()
     for part in content if isinstance(content, list) else [content or ""]:

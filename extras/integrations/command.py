@@ -30,8 +30,8 @@ from looktwice.pipelines.models.pocket.model import Pocket
 from looktwice.pipelines.runtime.networks import close_networks
 from looktwice.pipelines.runtime.stores import use_result_store
 
-WRITERS = 2  # threads of a tap, which wait for nothing
-HEARTBEAT = 10.0  # seconds of a stream without a word
+WRITERS = 2  # threads of a tap, which never wait
+HEARTBEAT = 10.0  # seconds between two comments of a waiting stream
 Done = TypeVar("Done")
 
 
@@ -60,8 +60,8 @@ class ServeOptions:
         if self.host and self.host not in LOOPBACK and not token:
             raise ConfigError(
                 [
-                    f"--host {self.host} lets others ask; put a token into an environment variable,"
-                    " and name it with --token-env"
+                    f"--host {self.host} lets other machines ask; put a token into an environment"
+                    " variable, and name it with --token-env"
                 ]
             )
         return token
@@ -80,7 +80,7 @@ def serve_study(plan: Plan, options: ServeOptions, say: Say) -> None:
     arms, name = name_contestants(plan), options.name or plan.name
     folder = free_folder(options.out / "serve" / name)
     recorder = Recorder(folder, tuple(arms.values()), name, plan.plugins)
-    names = f"contestants, which a client names as its model: {', '.join(arms)}"
+    names = f"contestants, to be named as the model: {', '.join(arms)}"
     with use_result_store(cache / "findings"), recorder:
         lens = Lens(arms, recorder, cache, say, options.show_looks, options.abstain)
         try:
@@ -96,14 +96,14 @@ def serve_tap(url: str, options: ServeOptions, say: Say) -> None:
     name, token = options.name or "tap", options.token
     with Recorder(free_folder(options.out / "serve" / name), (), name) as recorder:
         tap = Tap(WRITERS, token, recorder=recorder, url=url, say=say)
-        _serve(tap, recorder, f"everything is sent on to {tap.url}, as it is", options, say)
+        _serve(tap, recorder, f"all requests are forwarded unchanged to {tap.url}", options, say)
 
 
 def _serve(door: Door, recorder: Recorder, about: str, options: ServeOptions, say: Say) -> None:
     def announce(url: str) -> None:
-        say(f"{recorder.name} answers at {url}; Ctrl-C ends it")
+        say(f"{recorder.name} answers at {url}; press Ctrl-C to stop")
         say(about)
-        say(f"what is asked is recorded: looktwice view {recorder.path}")
+        say(f"requests are recorded: looktwice view {recorder.path}")
 
     serve(door, options.host or LOOPBACK[0], options.port, announce)
 
@@ -156,10 +156,10 @@ async def answer_of(work: asyncio.Future[Done]) -> Done:
     except (Refusal, asyncio.CancelledError):
         raise
     except Stopped as exc:
-        raise Refusal(503, "the server is being stopped", "server_error") from exc
+        raise Refusal(503, "the server is shutting down", "server_error") from exc
     except ValueError as exc:
         raise Refusal(400, str(exc)) from exc
-    except Exception as exc:  # whatever somebody sends must not end the server
+    except Exception as exc:  # no request may end the server
         raise Refusal(500, f"{type(exc).__name__}: {exc}", "server_error") from exc
 
 

@@ -19,9 +19,9 @@ from looktwice.extras.integrations.chat_requests import LOOPBACK, MOST_BYTES
 from looktwice.pipelines.config.classes import ConfigError
 from looktwice.pipelines.models.http_client import http_loop
 
-SWITCH_SECONDS = 0.0005  # so that threads that work keep the loop waiting no longer
-MOST_HELD = 512 << 20  # of all requests that are being read or answered
-READ_SECONDS = 120.0  # for the body of a request
+SWITCH_SECONDS = 0.0005  # short, so that busy threads do not keep the event loop waiting
+MOST_HELD = 512 << 20  # bytes of all requests being read or answered
+READ_SECONDS = 120.0  # maximum time to receive the body of a request
 Say = Callable[[str], None]
 """A function that receives a line of text, or an address."""
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -90,9 +90,9 @@ class Door(ABC):
             if self.token:
                 raw = given.encode(errors="surrogateescape")
                 if not secrets.compare_digest(raw, self.token.encode()):
-                    raise Refusal(401, "the token is another; send the one that the server has")
+                    raise Refusal(401, "wrong token; send the token of this server")
             elif host_of(request) not in LOOPBACK:
-                raise Refusal(403, "ask 127.0.0.1")
+                raise Refusal(403, "send requests to 127.0.0.1")
             return await handler(request)
         except (Refusal, web.HTTPException) as exc:
             let_go(exc)
@@ -126,7 +126,7 @@ class Door(ABC):
         """Read the body of a request, and add its size to `held`. Raises Refusal if it is too large
         or too slow, or too many bytes are held."""
         if (length := request.content_length or 0) > MOST_BYTES:
-            raise Refusal(413, f"the request has {length:,} bytes; {MOST_BYTES:,} are the most")
+            raise Refusal(413, f"the request has {length:,} bytes; the maximum is {MOST_BYTES:,}")
         body = bytearray()
         try:
             async with asyncio.timeout(READ_SECONDS):
@@ -137,15 +137,15 @@ class Door(ABC):
                         raise Refusal(413, f"a request has at most {MOST_BYTES:,} bytes")
                     if self.held > MOST_HELD:
                         busy = f"{self.held >> 20} MiB of requests are being answered"
-                        raise Refusal(503, f"{busy}; ask again", "server_error", 1.0)
+                        raise Refusal(503, f"{busy}; try again", "server_error", 1.0)
             return bytes(body)
         except BaseException as exc:
             self.held -= len(body)
             if isinstance(exc, TimeoutError):
-                late = f"the request did not come within {READ_SECONDS:g} s"
+                late = f"the request did not arrive within {READ_SECONDS:g} s"
                 raise Refusal(408, late) from None
             if isinstance(exc, ConnectionError | web.RequestPayloadError):
-                raise Refusal(400, "the request broke off") from None
+                raise Refusal(400, "the request was cut off") from None
             raise
 
     def application(self) -> web.Application:

@@ -91,7 +91,7 @@ class InspectModel:
         """Return the reply. Raises ModelError for options that inspect lacks, and inspect's own
         errors, such as a reached limit."""
         if options.choices:
-            raise ModelError("inspect_ai asks for no fixed choices; leave `choices` out of options")
+            raise ModelError("inspect_ai has no fixed choices; leave `choices` out of options")
         tools = [
             ToolInfo(name=tool.name, description=tool.description, parameters=_params(tool))
             for tool in options.tools or ()
@@ -196,7 +196,7 @@ def looktwice(study: str, contestant: str) -> Solver:
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
         *earlier, asked = map(_message_of, state.messages)
-        ours = state.metadata.get(OURS) or {}  # marks and fields of our own tasks
+        ours = state.metadata.get(OURS) or {}  # marks and fields of looktwice's tasks
         about = {name: ours[name] for name in ("marks", "meta") if name in ours}
         choices = [choice.value for choice in state.choices or ()]
         sample = make_sample([asked], Known(id=str(state.sample_id), choices=choices, **about))
@@ -205,7 +205,7 @@ def looktwice(study: str, contestant: str) -> Solver:
         try:
             done = await anyio.to_thread.run_sync(stages, begun, model, abandon_on_cancel=True)
         except StageFailed as exc:
-            raise cause_of(exc) from None  # its cause is the cause of exc: a circle
+            raise cause_of(exc) from None  # otherwise the causes form a cycle
         state.messages = [_message_for(message) for message in done.messages or (asked,)]
         state.output = model.output or ModelOutput()
         state.output.completion = done.reply or done.answer or ""

@@ -63,8 +63,8 @@ def name_contestants(plan: Plan) -> dict[str, Arm]:
             arms |= {f"{name}@{task}": arm for task, arm in of_task.items()}
     if batched := [name for name, arm in arms.items() if defers(arm.model)]:
         raise RunError(
-            f"{batched[0]}: its model answers in batches, and nobody can wait for it here; name its"
-            " `chat` as the model"
+            f"{batched[0]}: its model answers in batches, too late for a client; use its `chat` as"
+            " the model"
         )
     asked: dict[str, Any] = {"changes": {}, "task_name": "requests", "task": Requests(), "draws": 1}
     return {name: with_id(replace(arm, contestant=name, **asked)) for name, arm in arms.items()}
@@ -90,7 +90,7 @@ class Lens:
     def __post_init__(self) -> None:
         self.stop, self.lock = threading.Event(), threading.Lock()
         self.idle = defaultdict[tuple[str, str], int](int)
-        self.useful = set[tuple[str, str]]()  # stages that changed something once
+        self.useful = set[tuple[str, str]]()  # stages that have changed something
         models = {id(model): model for arm in self.arms.values() for model in arm.models}
         self.models = {key: self._wrap(model) for key, model in models.items()}
 
@@ -104,7 +104,7 @@ class Lens:
         except ModelError as exc:
             raise RunError(str(exc)) from exc
         store = Store(self.cache, "--cache")
-        len(store)  # fails here, with one sentence, if the store cannot be read
+        len(store)  # raises here if the store cannot be read
         return wrap(model, store, self.stop, attempts=1)
 
     def close(self) -> None:
@@ -214,8 +214,8 @@ def refuse_options(arm: Arm, options: CallOptions) -> None:
     if options.tools and any(find_settings(arm.stages, Agent)):
         raise Refusal(
             400,
-            f"tools: {arm.contestant} is an agent with tools of its own; ask it without tools, or"
-            " ask a contestant that is none",
+            f"tools: {arm.contestant} is an agent with its own tools; leave out tools, or use a"
+            " contestant without an agent",
         )
     refuse_permuted(arm)
     if given and not any(map(asks_model, arm.stages.values())):
@@ -241,8 +241,8 @@ def refuse_permuted(arm: Arm) -> None:
         if any(find_settings(arm.stages, kind)):
             raise Refusal(
                 400,
-                f"{arm.contestant}: {kind.__name__} gives choices other letters, and only a scored"
-                " run knows which; ask it by `looktwice run`, or leave the stage out",
+                f"{arm.contestant}: {kind.__name__} changes the letters of choices, and only a"
+                " scored run can undo this; use `looktwice run`, or remove the stage",
             )
 
 
@@ -252,7 +252,7 @@ def explain(failed: StageFailed) -> Refusal:
     cause, slot = cause_of(failed), failed.slot
     if isinstance(cause, ModelError):
         status = cause.status or 200
-        if status == 200:  # no answer, or none that is a reply: a failure upstream
+        if status == 200:  # no answer, or not a valid reply: a failure upstream
             status = 502 if cause.retryable else 0
         if status == 429 or status >= 500:
             kind = "rate_limit_error" if status == 429 else "upstream_error"

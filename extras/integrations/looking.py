@@ -118,7 +118,7 @@ class LookTools:
         }
         scene = _Scene.of(tuple(opened.values()), canonical([name, dict(data)]))
         state, numbers = scene.state, {key: image.number for key, image in opened.items()}
-        # the first one stands at many numbers
+        # cached, since the first image can have many positions
         through = cache(partial(ShownImage.through, fit=self.agent.fit, state=state))
         shown = list(map(through, state.views))
         others = {*range(1, len(shown) + 1)} - {*numbers.values()}
@@ -251,7 +251,7 @@ def find_agent(study: Path | str, contestant: str = "", *how: Sequence[str]) -> 
     ]
     if not looks or looks.count(looks[0]) < len(looks):
         differ = f"the agents of {', '.join(agents)} have different tools; name a --contestant"
-        raise ConfigError([f"{study}: {differ if agents else 'nobody has an agent'}"])
+        raise ConfigError([f"{study}: {differ if agents else 'no contestant has an agent'}"])
     return next(iter(agents.values()))
 
 
@@ -276,7 +276,7 @@ def make_controls(
                 tries = 1 if option == "random" else CANDIDATES
                 controls[name] = partial(_elsewhere, replace(zoom, elsewhere=True, tries=tries))
             else:
-                only = "only Zoom shows another place; --black is for any tool"
+                only = "only Zoom can show another place; --black works for any tool"
                 faults.append(f"--{option} {name}: {only}")
     if faults:
         raise ConfigError(faults)

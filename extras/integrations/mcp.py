@@ -109,7 +109,7 @@ async def serve_http(
     app = server.streamable_http_app(
         max_request_body_size=MOST_BYTES,
         transport_security=TransportSecuritySettings(
-            enable_dns_rebinding_protection=not token,  # no page in a browser has one
+            enable_dns_rebinding_protection=not token,  # web pages do not have the token
             allowed_hosts=hosts,
             allowed_origins=[f"http://{name}" for name in hosts],
         ),

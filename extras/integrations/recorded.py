@@ -37,7 +37,7 @@ class Requests:
     @property
     def facts(self) -> Facts:
         """What tables state about the questions."""
-        return Facts(note="asked by clients of looktwice serve; keys are those that they sent")
+        return Facts(note="asked by clients of looktwice serve, who sent the correct answers")
 
     def __len__(self) -> int:
         return len(RunFolder(self.folder).samples)
@@ -84,7 +84,9 @@ class Recorder:
                 "started": facts.get("started") or now,
                 "plugins": list(map(describe_plugin, self.plugins)),
                 "versions": dict(installed_versions()),
-                "planned": {digest(identity(Requests())): 0},  # who asks decides: none is missing
+                "planned": {
+                    digest(identity(Requests())): 0
+                },  # clients decide how many to ask: none is missing
                 "finished": True,
             }
             self.writer.yaml("run.yaml", described)

@@ -33,7 +33,7 @@ from looktwice.pipelines.sample import Sample
 
 HERE = {"connection", "content-encoding", "content-length", "keep-alive", "transfer-encoding"}
 """Headers that concern only a single connection."""
-MOST_KEPT = 64 << 20  # bytes of an answer that are looked at
+MOST_KEPT = 64 << 20  # bytes of an answer that are recorded
 MOST_MODELS = 1000
 SECONDS = 3600.0
 
@@ -133,11 +133,11 @@ class Tap(Door):
                 if is_there:
                     try:
                         await answer.write(piece)
-                    except OSError:  # the client has left; its answer is recorded all the same
+                    except OSError:  # the client has left; its answer is still recorded
                         is_there = False
         except (aiohttp.ClientError, OSError) as exc:
             if request.transport is not None:
-                request.transport.close()  # so that the client's breaks off, too
+                request.transport.close()  # so that the client's connection is cut off, too
             return answer, HttpResponse(502, {}, f"the stream broke off ({exc})".encode())
         return answer, HttpResponse(response.status, {}, bytes(kept))
 
@@ -152,7 +152,7 @@ class Tap(Door):
             return Asked(arm, request.keep(self.recorder.writer.blobs), sample, row.sha)
         except ValueError as exc:
             if not self.warned:
-                self.say(f"a request was sent on that cannot be recorded: {exc}")
+                self.say(f"forwarded a request that cannot be recorded: {exc}")
             self.warned = True
             return None
 
@@ -165,7 +165,7 @@ class Tap(Door):
             if number:
                 request = replace(request, draw=number).keep(self.recorder.writer.blobs)
             model = RecordingModel(Came(answer, self.url, seconds), sample.id)
-            with suppress(StageFailed):  # the record says so
+            with suppress(StageFailed):  # the record holds the error
                 self.recorder.answer(arm, request, sample, sha, draw, model)
 
     def _arm(self, name: str) -> Arm:
@@ -173,7 +173,7 @@ class Tap(Door):
         with self.lock:
             if name not in self.arms:
                 if len(self.arms) >= MOST_MODELS:
-                    raise ValueError(f"{MOST_MODELS} models are the most that are told apart")
+                    raise ValueError(f"at most {MOST_MODELS} models can be recorded")
                 model, stages = ChatAPI(name, self.url), {"ask": Forward()}
                 arm = Arm(name, {}, "requests", Requests(), model, stages, Robust(), 1, 0)
                 arm = with_id(replace(arm, baseline=not self.arms))
@@ -214,5 +214,5 @@ def split_choices(came: HttpResponse) -> list[HttpResponse]:
             alone |= {"choices": [{**choice, "usage": None}], "usage": None, "x_groq": None}
         answers.append(came._replace(body=write_json(alone).encode()))
     if not answers and any(value for name, value in whole.items() if name != "choices"):
-        answers.append(came._replace(body=write_json(whole).encode()))  # a verdict alone
+        answers.append(came._replace(body=write_json(whole).encode()))  # only a filter's verdict
     return answers or [came]
