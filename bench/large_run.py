@@ -1,5 +1,5 @@
-"""Makes a large run folder through the real writer, for measuring:
-`python -m bench.large_run FOLDER [SAMPLES]`."""
+"""Makes a large run folder with the real writer, for measurements: `python -m bench.large_run
+FOLDER [SAMPLES]`."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ REPLIES = (
 
 
 def make_run(root: Path, samples: int = 10_000) -> tuple[Path, Path]:
-    """A configuration, and the finished run of it in `root`: one record for each of 10 arms and
-    every sample."""
+    """Make a configuration and its finished run in `root`: one record for each of 10 arms and every
+    sample."""
     questions = root / "questions"
     questions.mkdir(parents=True, exist_ok=True)
     draw = random.Random(0)

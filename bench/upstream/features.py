@@ -1,4 +1,4 @@
-"""Features of each cell of a photograph beside the authors' code."""
+"""Features of each cell of a photograph, compared with the authors' code."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PROMPT, DRAWS, BLOCKS = "a photo of a cat", 2, (2, 4, 10, 15)
 
 
 def part() -> Pixels:
-    """A part of the cat whose sides are multiples of 14 pixels."""
+    """Return a part of the cat whose sides are multiples of 14 pixels."""
     return photo()[:280, :448].copy()
 
 
@@ -45,7 +45,7 @@ def our_dinov2(out: Path) -> Outputs:
 
 
 def square() -> Pixels:
-    """A part of the cat whose sides are multiples of 32 pixels."""
+    """Return a part of the cat whose sides are multiples of 32 pixels."""
     return photo()[:288, :448].copy()
 
 

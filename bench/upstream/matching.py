@@ -1,4 +1,5 @@
-"""Matchers beside their authors' code, on two parts of the cat that lie a few pixels aside."""
+"""Matchers compared with their authors' code, on two parts of the cat that are shifted by a few
+pixels."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ GRID = "kornia.utils.grid", "kornia.geometry.grid"
 
 
 def grey(pixels: Pixels) -> Any:
-    """An image as LoFTR's authors give it to the network, (1, 1, height, width)."""
+    """Return an image as LoFTR's authors pass it to the network, (1, 1, height, width)."""
     import torch
 
     return torch.from_numpy(cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY))[None, None].float() / 255
@@ -60,7 +61,7 @@ def our_loftr(out: Path, preset: Preset) -> Outputs:
 
 
 def wide_pair() -> tuple[Pixels, Pixels]:
-    """The cat in grey at 640 x 480 pixels, and 8 columns aside."""
+    """Return the cat in grey at 640 x 480 pixels, and the same shifted by 8 columns."""
     one = cv2.cvtColor(cv2.resize(photo(), WIDE, interpolation=cv2.INTER_CUBIC), cv2.COLOR_RGB2GRAY)
     image = np.asarray(cv2.cvtColor(one, cv2.COLOR_GRAY2RGB), np.uint8)
     return image, np.roll(image, 8, 1)
