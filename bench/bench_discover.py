@@ -66,7 +66,7 @@ def search(accuracies: np.ndarray, samples: int, seed: int, share: float = 0.3) 
             changes={},
             task_name="task",
             baseline=number == 0,
-            stages={"mark": Circles()},  # so that a part of the budget is for its styles
+            stages={"mark": Circles()},  # so that part of the budget is reserved for styles
         )
         for number in range(len(accuracies))
     ]

@@ -86,7 +86,7 @@ def test_what_is_read_whole_takes_no_square_of_its_length(
 
     def measured() -> Iterator[Grown]:
         for run in OUR_RUNS:
-            tries = [  # no text twice, it is kept
+            tries = [  # no text twice, because results are cached
                 Grown(
                     run,
                     *(

@@ -32,8 +32,8 @@ from looktwice.prompting.views import Crop, Dimmed, LongestSide, Look, Show
 from looktwice.prompting.where import Claimed, Elsewhere, Given, Places, Sized, ViCrop, Where
 from tests.planted_network import seeks_ink
 
-SHARE = 0.2  # of the sides of a picture, in every arm that looks
-PIXELS = 400_000  # of a picture as the planted network gets it
+SHARE = 0.2  # of a picture's sides: the size of a look in every arm
+PIXELS = 400_000  # of a picture as the planted network receives it
 ORACLE = Sized(Given(), SHARE)
 CROP, FIT = Crop(padding=0, min_px=0, most=1), LongestSide(480, grow=True)
 CONTROLS: dict[str, Where] = {
@@ -42,7 +42,7 @@ CONTROLS: dict[str, Where] = {
 }
 NOISE = Noise(step=900)
 POINT = "{prompt}\nFirst point at it: [x, y], in {unit}."
-PARTS, PART = 5, 0.4  # a side, and of its length
+PARTS, PART = 5, 0.4  # parts per side, and their length as a share of it
 
 
 def arms(network: Path) -> dict[str, Pipeline]:

@@ -34,8 +34,7 @@ def photograph() -> Pixels:
 def medians(*tasks: Callable[[], object], turns: int = TURNS) -> list[float]:
     """Return the milliseconds of each task; turns alternate, so that a busy machine slows all of
     them."""
-    # glibc then keeps what is freed; else it is chance whose turn pays for handing pages back, up
-    # to 4 ms.
+    # glibc then keeps freed memory; otherwise a random turn pays for returning pages, up to 4 ms
     np.ones(30_000_000, np.uint8)
     for task in tasks:
         task()

@@ -30,7 +30,7 @@ STOPPING = (
     "tests/first_day/test_finished_run.py tests/first_day/test_stopping.py"
     " tests/first_day/test_dead_server.py"
 )
-MODULES = {  # files, and the tests that must notice a change to them, the quick ones first
+MODULES = {  # files, and the tests that must notice changes to them, quick ones first
     "pipelines/geometry.py": ("tests/pipelines/test_geometry.py tests/prompting/views"),
     "pipelines/marks.py": ("tests/pipelines/test_geometry.py tests/prompting/markers"),
     "pipelines/models/wire.py": "tests/pipelines/test_chat_api.py",

@@ -167,7 +167,7 @@ def measured(shape: Callable[[Path], Any], folder: Path) -> tuple[float, float]:
         with torch.inference_mode():
             for _ in range(TURNS + 1):
                 times.append((seconds(partial(sized.predict_many, items)), seconds(alone)))
-        # the first warms up
+        # the first turn is a warm-up
         ours, floor = (statistics.median(each) for each in zip(*times[1:], strict=True))
         rates.append(size / ours)
         shares.append(floor / ours)

@@ -105,7 +105,7 @@ def losses(times: int) -> Iterator[str]:
             kept = np.random.default_rng(seed).random(len(last.right)) >= less / max(
                 last.right.mean(), less
             )
-            answered = last.right * kept  # as good as another layer, then worse
+            answered = last.right * kept  # first as good as another layer, then worse
             both = ArmProbe(
                 "m", "t", (tower, projector), answered, arm.commonest, arm.clusters, arm.trained, 1
             )

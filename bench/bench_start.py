@@ -48,7 +48,7 @@ def measure_all(folder: Path) -> dict[str, float]:
     with endpoint(0.0) as url:
         study = write_study(folder, url, 1)
         again = [study, "--out", folder / "again"]
-        run_seconds(again)  # writes the byte code, too
+        run_seconds(again)  # this first call also writes the byte code
         found = {
             "--help": min(help_seconds() for _ in range(TIMES)),
             "run, scripted": min(

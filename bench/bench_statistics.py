@@ -27,7 +27,7 @@ from looktwice.extras.logs.replies import load_replies, score_replies
 from tests.paths import DATA
 
 Floats = NDArray[np.float64]
-CASES = (  # units, in clusters of so many, share gained, share lost
+CASES = (  # units, cluster size, share gained, share lost
     (12, 1, 0.10, 0.00),
     (12, 1, 0.30, 0.10),
     (30, 1, 0.05, 0.05),

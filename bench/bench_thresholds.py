@@ -25,10 +25,10 @@ Floats = NDArray[np.float64]
 
 TARGET, REPEATS, FIRST, MOST = 0.75, 20, 60, 400
 GRID = tuple(float(level) for level in np.geomspace(0.1, 100, 13))  # such as contrasts in percent
-# a staircase need not keep to a few of them
+# a staircase is not limited to few levels
 FINE = tuple(float(level) for level in np.geomspace(0.1, 100, 61))
 CHOICES = {0.0: "free answers", 1 / 8: "8 choices", 1 / 4: "4 choices", 1 / 2: "2 choices"}
-# on the logarithm: accuracy rises within two thirds of the range, or a twelfth
+# on the log scale: accuracy rises within two thirds of the range, down to a twelfth
 SLOPES = (2.0, 4.0, 8.0, 16.0)
 LAPSES = (0.0, 0.02, 0.06)
 MODELS = {guess: Psychometric(GRID, guess, TARGET, log=True) for guess in CHOICES}

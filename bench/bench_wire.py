@@ -103,7 +103,7 @@ def test_beside_a_bare_loop(folder: Path, latency: float, in_flight: int, circle
             if not circles:
                 measured["bare, and keeps"].append(measure(url, [*bare, "--keep", fresh(folder)]))
             measured["looktwice"].append(measure(url, [*ours, fresh(folder)]))
-            # threads that share an interpreter hinder each other less
+            # these threads compete less for one interpreter
             if shutil.which("taskset") and not circles:
                 measured["on one core"].append(
                     measure(url, ["taskset", "-c", "0", *ours, fresh(folder)])
@@ -179,7 +179,7 @@ def test_a_server_that_refuses_some(tmp_path: Path) -> None:
     found and kept."""
     write_questions(tmp_path / "questions", ASKED)
     seconds: dict[str, float] = {}
-    # of the compared ones the better counts
+    # compared with the better of the two
     for turn, name in enumerate([*REFUSALS, "no errors", "4 % refused"]):
         with chat_server(None, "--delay", "0.1", *REFUSALS[name]) as server:
             command = [

@@ -129,7 +129,7 @@ def pocket_server() -> Iterator[None]:
     command = [sys.executable, "-c", program, "serve", "pocket", "--port", PORT]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as server:
         assert server.stdout is not None
-        server.stdout.readline()  # it has begun
+        server.stdout.readline()  # the server is ready
         try:
             yield
         finally:

@@ -28,9 +28,9 @@ from looktwice.pipelines.view import View
 from looktwice.prompting.turns import ContrastAnswer
 from tests.planted_network import seeks_ink
 
-LIGHT = 230  # of the least of a pixel's colours, above which it is ground
-CONTRAST, HEIGHT = 60, 8  # levels and pixels from which on a thing is seen
-PER_LOGIT, HABIT = 80, 3.5  # levels of contrast a logit of evidence; logits of the habit's letter
+LIGHT = 230  # a pixel whose smallest colour value is above this is background
+CONTRAST, HEIGHT = 60, 8  # minimum levels and pixels of a visible thing
+PER_LOGIT, HABIT = 80, 3.5  # levels of contrast per logit; logits of the habit's letter
 CLAIM = re.compile(r"^LOOK: image 1, \[(.*)\]$", re.M)
 
 

@@ -209,7 +209,7 @@ CLIENTS = (
     Client("inspect-ai", write_inspect, read_inspect, ("openai",)),
     Client("evalscope", write_evalscope, read_evalscope),
     Client("ms-vlmeval", write_vlmeval, read_vlmeval),
-    # its lock of files reaches into filelock as it was before 4
+    # its file lock uses internals of filelock before version 4
     Client("lmms-eval", write_lmms, read_lmms, ("filelock<4",)),
     Client("verifiers", write_verifiers, read_verifiers, ("uv",)),
     Client("litellm", asked_by("ask_litellm"), read_share),

@@ -26,10 +26,10 @@ from looktwice.pipelines.models.pocket.network import (
 )
 
 WIDTH, SINKS = 96, 4
-LOOKS = (False, True, True, False, False)  # of each layer: whether it looks at the views
+LOOKS = (False, True, True, False, False)  # which layers attend to the views
 CHECKED = 4  # layers after which each choice has been compared with what was seen
-POINTING_SHARE = 0.2  # of the loss of where words look, beside that of replies
-SPREAD = 0.1  # of the first weights of words, places and their order
+POINTING_SHARE = 0.2  # weight of the loss of where words look; that of replies is 1
+SPREAD = 0.1  # of the initial weights of words, places and their order
 
 
 def _conv(inside: int, outside: int, stride: int = 1) -> nn.Sequential:

@@ -18,7 +18,7 @@ from looktwice.pipelines.models.pocket.network import NUMBER_OF
 
 POINTING, COUNTING = 0, 1
 """Heads trained to attend to the thing asked about, and to the middle of everything counted."""
-# of the counting head, against 1 on each thing: the more things, the smaller the share of the sinks
+# weight of the sinks in the counting head, with 1 on each thing: more things leave the sinks less
 ON_SINKS = 2.0
 FORMS = (*SHAPES, "tile")
 NAMED = re.compile(rf"Where is the ({'|'.join(COLORS)}) ({'|'.join(FORMS)})\?")

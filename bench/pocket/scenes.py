@@ -71,7 +71,7 @@ KIND_SHARES = {
 NO_MODEL = NoModel("training asks no model")
 OUT_OF_SCENE = 0
 SIZES = 12
-# pixels of the network's input: each class of size is so much larger than the one before
+# pixels of the network's input: the smallest size class, and the ratio between classes
 SMALLEST, FACTOR = (5.0, 1.25)
 Grid = NDArray[np.uint8]
 """CELLS x CELLS x 6: shape, colour, symbol, mark and size of the thing at each place, and whether

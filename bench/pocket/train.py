@@ -42,10 +42,10 @@ from looktwice.pipelines.models.pocket.network import (
 
 CHOICE_LETTERS = tuple(NUMBER_OF[letter] for letter in LETTERS)
 QUESTIONS = 6
-LOOK_SHARE = 0.15  # of the loss of what is where, beside that of replies
-SLOWER = 0.3  # the encoder learns beside the rest, against alone
-AGAIN = 0.4  # of the rate, at which the last part begins
-BLIND = 0.02  # of the scenes are asked about without any view
+LOOK_SHARE = 0.15  # weight of the loss of classes at places; that of replies is 1
+SLOWER = 0.3  # rate of the encoder when it learns with the rest, relative to alone
+AGAIN = 0.4  # rate at which the last part begins, relative to the first
+BLIND = 0.02  # share of scenes asked about without any view
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ from bench.soak.scene import (
 )
 from looktwice.eval.records import RunFolder
 
-WORKERS, TIMEOUT, WIRE = 16, 3.0, 0.5  # seconds: of a request, and until its other end has noticed
+WORKERS, TIMEOUT, WIRE = 16, 3.0, 0.5  # seconds: of a request, and until the other end notices
 ARMS = """
 draws: 2
 contestants: {plain: {}, thought: {stages: {think: {use: prompting.wording.ChainOfThought, before: \
@@ -130,7 +130,7 @@ def chaos(folder: Path, samples: int = 1_250, kills: int = 10) -> Iterator[Findi
         ]
         done = [time for time in times if time is not None]
         ended: Ended | None = None
-        for _ in range(4):  # what failed for good is asked again by the same command
+        for _ in range(4):  # the same command asks failed samples again
             ended = looktwice(*words, url=server.url, seconds=400)
             if ended.code != 1:
                 break

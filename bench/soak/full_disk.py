@@ -57,7 +57,7 @@ def _full(
     with hostile_server(lambda body, before: good(0.02)) as server:
         config = write_study(folder, server.url, (f"Is {n} even?" for n in range(samples)))
         words = ["run", config, "--out", out, "--cache", cache, "--workers", WORKERS]
-        limit = None if before else 120_000  # bytes of a file, where there is no small disk
+        limit = None if before else 120_000  # maximum bytes of a file if no small disk is possible
         ended = looktwice(*words, url=server.url, before=before, file_bytes=limit)
         asked = len(server.exchanges)
         if before:

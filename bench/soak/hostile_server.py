@@ -90,7 +90,7 @@ class HostileServer:
 
     async def talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection until either side closes it."""
-        try:  # a proxy is asked without a body, which is no JSON
+        try:  # requests to a proxy have no body, which is not JSON
             with suppress(
                 OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError
             ):

@@ -197,7 +197,7 @@ def run_replies(
 ) -> Iterator[Finding]:
     """Run a study whose n-th sample gets the n-th reply first, then every command on the run."""
 
-    # of requests that do not repeat the question; every picture is another one
+    # identifies requests that do not repeat the question; every picture is different
     order = itertools.count()
 
     def answer(body: Json, before: int) -> Answer:

@@ -17,7 +17,7 @@ from looktwice.eval.display.printable import printable
 from tests.paths import ROOT
 
 SECRET = "sk-soak-7Hq2mVx9Zt41Wb8Q"
-MOST_MEMORY = 6 << 30  # bytes of address space: what takes more is a bomb that went off
+MOST_MEMORY = 6 << 30  # bytes of address space; more means that a bomb went off
 MAIN = [sys.executable, "-c", "from looktwice.eval.cli import main; main()"]
 
 STUDY = """

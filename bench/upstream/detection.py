@@ -97,7 +97,7 @@ def their_faces(repo: Path, out: Path, detector: Literal["hog", "cnn"]) -> Outpu
     upsample = int(detector == "hog")
     places = api.face_locations(woman(), upsample, model=detector)
     vectors = api.face_encodings(woman(), places, model="small")
-    # their last pixels are inside
+    # their boxes include the last pixels
     edges = [(left, top, right + 1, bottom + 1) for top, right, bottom, left in places]
     return {"edges": np.array(edges), "vectors": vectors}
 

@@ -90,7 +90,9 @@ def their_dift(repo: Path, out: Path) -> Outputs:
     pipe = theirs.OneStepSDPipeline(
         **parts, safety_checker=None, feature_extractor=None, requires_safety_checker=False
     )
-    seed = torch.Generator().manual_seed(noise_seed(photo(), 0))  # theirs is another at every call
+    seed = torch.Generator().manual_seed(
+        noise_seed(photo(), 0)
+    )  # their noise changes with every call
     drawn, noise = torch.randn((2, DRAWS, 4, 16, 16), generator=seed)
     sampling: Any = import_module("diffusers.models.autoencoders.vae")
     sampling.randn_tensor = lambda *_, **__: drawn

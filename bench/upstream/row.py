@@ -138,4 +138,4 @@ def deformed(maps: Any, weight: Any, offset: Any, mask: Any, bias: Any, *numbers
     return total
 
 
-KEPT: list[Any] = []  # what must not be freed
+KEPT: list[Any] = []  # references that keep objects alive

@@ -28,8 +28,8 @@ DRAIN, STOP, END = "drain", "stop", "end"
 
 
 class Setup(NamedTuple):
-    """The first message to a process: the plan without its tasks, the options, and the folders. It
-    is one of so many `processes`, and stays on the CPU core `core` unless that is None."""
+    """The first message to a process: the plan without its tasks, the options, and the folders. The
+    process is one of `processes`, and stays on the CPU core `core` unless that is None."""
 
     plan: Plan
     options: RunOptions

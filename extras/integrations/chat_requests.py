@@ -58,7 +58,7 @@ def read_data_url(url: str) -> Picture:
         )
     try:
         picture = Picture.encoded(base64.b64decode(data, validate=True), "the image")
-        picture.size  # noqa: B018  # raises PictureError here for what is no image
+        picture.size  # noqa: B018  # raises PictureError here if it is not an image
         return picture
     except (binascii.Error, PictureError) as exc:
         raise ValueError(f"an image cannot be read: {exc}") from exc

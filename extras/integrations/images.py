@@ -150,5 +150,5 @@ class Images:
 
     def _read(self, file: Path) -> Picture:
         picture = Picture.encoded(read_file(file), file.name)
-        picture.payload  # noqa: B018  # raises PictureError here for what is no image
+        picture.payload  # noqa: B018  # raises PictureError here if it is not an image
         return picture
