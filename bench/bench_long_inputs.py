@@ -81,8 +81,8 @@ def test_a_reader_takes_ten_times_as_long_for_ten_times_the_reply(name: str) -> 
 def test_what_is_read_whole_takes_no_square_of_its_length(
     choices: tuple[str, ...], subtask: str
 ) -> None:
-    """Only the beginning and the end of a longer reply are read. With four times the words,
-    quadratic time would be 16 times as long."""
+    """Read replies of four times the words: quadratic time would be 16 times as long. Only the
+    beginning and the end of a longer reply are read."""
 
     def measured() -> Iterator[Grown]:
         for run in OUR_RUNS:

@@ -55,8 +55,8 @@ def ours(pixels: Pixels) -> Callable[[], Pixels]:
 
 
 def bare(pixels: Pixels) -> Callable[[], Pixels]:
-    """Return what a script without a framework does: a smooth circle, a filled rectangle, a
-    letter."""
+    """Return drawing code as in a script without a framework: a smooth circle, a filled rectangle,
+    a letter."""
 
     def draw() -> Pixels:
         image = pixels.copy()

@@ -187,7 +187,8 @@ def measured(shape: Callable[[Path], Any], folder: Path) -> tuple[float, float]:
 
 @pytest.mark.parametrize("shape", [loftr, depth_anything, grounding_dino, sam])
 def test_throughput_over_batch_size(shape: Callable[[Path], Any], tmp_path: Path) -> None:
-    """Each network needs its own process: leftovers of an earlier one slow it on the CPU."""
+    """Measure each network in its own process, because leftovers of an earlier one slow it on the
+    CPU."""
     with ProcessPoolExecutor(1, get_context("spawn")) as process:
         share, gain = process.submit(measured, shape, tmp_path).result()
     assert share > LIMIT_SHARE

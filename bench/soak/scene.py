@@ -1,4 +1,4 @@
-"""What all scenes share: the command line in a limited child process, the faults it must never
+"""Code that all scenes share: the command line in a limited child process, the faults it must never
 show, and rows of the table."""
 
 from __future__ import annotations

@@ -82,7 +82,8 @@ class ThresholdsEntry(TypedDict, total=False):
 
 
 class Along(NamedTuple):
-    """What to fit: the meta field, the accuracy at the threshold, and the scale of the levels."""
+    """The fit's settings: the meta field, the accuracy at the threshold, and the scale and
+    direction of the levels."""
 
     field: str
     target: float = 0.75

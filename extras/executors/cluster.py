@@ -1,5 +1,5 @@
-"""What tasks on several machines share: endpoint limits, divided by the demand of each task, and
-networks held by other processes, to which tasks send images.
+"""Resources that tasks on several machines share: endpoint limits, divided by the demand of each
+task, and networks held by other processes, to which tasks send images.
 
 Not here: the tasks of a run and the process that writes their results (`on_ray`).
 """

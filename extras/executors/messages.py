@@ -85,7 +85,7 @@ class PicturePickler(pickle.Pickler):
     PicklingError for a class that other processes may not have."""
 
     def reducer_override(self, value: Any) -> Any:
-        """Return what recreates the same picture in another process."""
+        """Return how to recreate the same picture in another process."""
         if not isinstance(value, Picture):
             named = value if hasattr(value, "__qualname__") else type(value)
             if str(named.__module__).partition(".")[0] not in EVERYWHERE:

@@ -104,7 +104,7 @@ class FunctionOf(BaseModel, **OPEN):
 
     @property
     def attached(self) -> Json:
-        """What a provider attached to a call."""
+        """Fields that a provider attached to the call."""
         return attached_to_call({**(self.model_extra or {}), "function": self.function.model_extra})
 
 
@@ -156,7 +156,7 @@ class Turn(BaseModel, **OPEN):
 
     @property
     def attached(self) -> Json:
-        """What a provider attached to an assistant's turn."""
+        """Fields that a provider attached to an assistant's turn."""
         if self.role != "assistant":
             return {}
         own, shown = self.looktwice or {}, self.model_extra or {}
@@ -194,7 +194,7 @@ class Known(BaseModel, **CLOSED):
 
 
 class StreamOptions(BaseModel, **OPEN):
-    """What a stream sends in addition to its replies."""
+    """Options of a streamed response."""
 
     include_usage: bool | None = None
 

@@ -302,8 +302,8 @@ def questions(
     reader: str = "robust",
     **settings: Any,
 ) -> Task:
-    """Questions of a looktwice task: `use` names its class, such as Blink, Tsv, Columns or Folder,
-    and `settings` are its own. With a `study`, its `contestant` answers."""
+    """Return the questions of a looktwice task: `use` names its class, such as Blink, Tsv, Columns
+    or Folder, and `settings` are its own. With a `study`, its `contestant` answers."""
     node = {"use": use if "." in use else f"eval.tasks.{use}", **settings}
     given = tuple(value for value in settings.values() if isinstance(value, str))
     items = build(node, place="task", given=given)
@@ -318,6 +318,6 @@ def questions(
 
 @task
 def blink(path: str = "data/BLINK", name: str = "Relative_Depth", **settings: Any) -> Task:
-    """A subtask of BLINK, from its parquet files below `path`."""
+    """Return a subtask of BLINK, from its parquet files below `path`."""
     made: Task = questions("Blink", path=path, name=name, **settings)
     return made

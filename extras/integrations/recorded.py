@@ -36,7 +36,7 @@ class Requests:
 
     @property
     def facts(self) -> Facts:
-        """What tables state about the questions."""
+        """The facts that tables state about the questions."""
         return Facts(note="asked by clients of looktwice serve, who sent the correct answers")
 
     def __len__(self) -> int:
