@@ -320,7 +320,7 @@ def test_small_changes_are_noticed() -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--n", type=int, default=CHANGES, help="how many changes")
+    parser.add_argument("--n", type=int, default=CHANGES, help="number of changes")
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--only", default="", help="part of the path of the modules to change")
     given = parser.parse_args()

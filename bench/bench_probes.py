@@ -163,7 +163,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--times", type=int, default=500, help="simulated data sets of each case")
     parser.add_argument("--page", type=Path, help="write the figures into this page instead")
-    parser.add_argument("--runs", type=Path, help="the folder of the run, which goes on there")
+    parser.add_argument("--runs", type=Path, help="the folder of the run, which is resumed there")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as held:
         lines = figures(asked.runs or Path(held), asked.times)

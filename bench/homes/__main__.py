@@ -142,10 +142,10 @@ def show(rows: Sequence[Row], n: int) -> Table:
 def main() -> None:
     """Return exit code 1 if a program did not run, or its difference is 30 points or less."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("package", nargs="*", help="those to run; all without it")
+    parser.add_argument("package", nargs="*", help="packages to run (default: all)")
     parser.add_argument("--n", type=int, default=60, help="questions for each contestant")
     parser.add_argument("--environments", type=Path, default=ROOT / "build" / "homes")
-    parser.add_argument("--keep", type=Path, help="a new folder for everything that is written")
+    parser.add_argument("--keep", type=Path, help="a new folder for all output")
     options = parser.parse_args()
     folder = options.keep or Path(tempfile.mkdtemp(prefix="homes-"))
     folder.mkdir(exist_ok=True)

@@ -308,7 +308,9 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     for each in fields(Plan)[1:]:
         parser.add_argument(f"--{each.name}", type=type(each.default), default=each.default)
-    parser.add_argument("--until", type=int, default=None, help="stop at this step, to go on later")
+    parser.add_argument(
+        "--until", type=int, default=None, help="stop at this step, to resume later"
+    )
     args = vars(parser.parse_args())
     until = args.pop("until")
     train(Plan(**args), until)

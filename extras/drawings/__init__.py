@@ -1,5 +1,5 @@
 """Weight-free readers of flat drawings: shapes, colours, grids, dot letters, pattern sheets,
-matrices and figure analogies. All but `MarkAskedShapes` answer questions.
+matrices and figure analogies. All but one answer questions.
 
 Not here: detectors for photographs (`specialists.detection`), and the generation of such drawings
 (`scenes`).

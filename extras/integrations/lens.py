@@ -203,7 +203,7 @@ def _content(state: State) -> list[Any]:
 
 def is_drawn(arm: Arm, options: CallOptions) -> bool:
     """Return whether the same request may get different replies, so that a repeated request needs a
-    new draw: there is a temperature, or it is left to the server, and no seed."""
+    new draw: the temperature is left to the server, or is above 0 without a seed."""
     full = options.filled_from(arm.model)
     return bool(full.temperature is None or (full.temperature and full.seed is None))
 
