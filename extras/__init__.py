@@ -63,7 +63,7 @@ ANALYSES = {
         "adaptive.thresholds:THRESHOLDS_ANALYSIS", "Thresholds", ("key:thresholds|by",)
     ),
     "crossed": _at(
-        "adaptive.thresholds:CROSSED_ANALYSIS", "Two fields crossed, of --by A,B", ("by",)
+        "adaptive.thresholds:CROSSED_ANALYSIS", "Two fields crossed (--by A,B)", ("by",)
     ),
     "people": _at(
         "studies.gap:PEOPLE_ANALYSIS",
@@ -79,7 +79,9 @@ ANALYSES = {
     "audit": _at("studies.audit:AUDIT", "What is answered without the images", ("asked",)),
     "probe": _at("inside.arms:PROBE", "Where in a model the answer is lost", ("asked",)),
     "items": _at(
-        "adaptive.questions:ITEMS", "How hard each item is, and totals from few of them", ("asked",)
+        "adaptive.questions:ITEMS",
+        "Item difficulties, and totals predicted from a few items",
+        ("asked",),
     ),
 }
 CLASSES = {

@@ -262,7 +262,7 @@ def fit_threshold(
     models = [Psychometric(tuple(map(float, places)), guess, target, log, way) for way in ways]
     fits = [model.weigh(asked, right)[1] for model in models]
     if max(fits) - min(fits) < DECIDED and direction is None:
-        raise ValueError("rising or falling? set direction")
+        raise ValueError("rising or falling is unclear; set direction")
     model = models[int(np.argmax(fits))]
     plain = model.summarize(asked, right)
     if clusters is None or len(set(clusters)) in (1, len(clusters)):

@@ -44,4 +44,4 @@ def tell_items(asked: Asked) -> None:
     )
 
 
-ITEMS = Finding("How hard each item is, and totals from few of them", ("n",), tell_items)
+ITEMS = Finding("Item difficulties, and totals predicted from a few items", ("n",), tell_items)

@@ -377,7 +377,7 @@ THRESHOLDS_ANALYSIS = Analysis(
 )
 CROSSED_ANALYSIS = Analysis(
     "crossed",
-    "Two fields crossed, of --by A,B",
+    "Two fields crossed (--by A,B)",
     lambda scored: starmap(ReportTable, crossed_tables(scored.scores, scored.by)),
     maps=lambda scored: crossed_grids(scored.scores, scored.by),
 )

@@ -96,10 +96,10 @@ class OnRay(Executor):
             )
         if any(map(defers, run.plan.models)):
             raise RunError(
-                "--on ray: a model that is asked in batches needs no other machines; leave it out"
+                "--on ray: a model that is asked in batches needs no other machines; leave out --on"
             )
         if run.chooser:
-            raise RunError("--on ray asks all questions; leave it out, or `choose:` of the study")
+            raise RunError("--on ray asks all questions; leave out --on, or `choose:` of the study")
         self.connection.enter_context(_ray(parse_place(self.on)))
 
     def execute(self, run: RunContext, work: Work, trials: Iterator[Trial]) -> Iterator[Trial]:
