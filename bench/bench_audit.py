@@ -123,7 +123,7 @@ def listed(questions: list[BlindQuestion]) -> set[str]:
 def audit(
     model: BlindModel, n: int, choices: int, draws: int, times: int
 ) -> tuple[float, float, float]:
-    """Return three shares: runs without leaks in which anything is listed, false finds when a tenth
+    """Return three shares: runs without leaks in which anything is found, false finds when a tenth
     of the questions leak, and leaks that are found."""
     any_find, false, power = 0, list[float](), list[float]()
     for seed in range(times):

@@ -57,7 +57,7 @@ class Batched(Ranged):
     so does each draw of `Vote`. A run that is stopped or killed leaves its batches with the server,
     and the same command collects them. Replies to direct requests are cache hits, too. `dialect` is
     the provider's batch protocol; by default the host decides: Anthropic's and Gemini's hosts speak
-    their own, every other one speaks OpenAI's. Anthropic has no seeds, and needs `max_tokens`;
+    their own, every other one uses OpenAI's. Anthropic has no seeds, and needs `max_tokens`;
     Gemini is asked without tools. The URL of `chat` is the one for direct requests, such as
     https://generativelanguage.googleapis.com/v1beta/openai. `prices` are those of a batch.
     `--budget` and `--max-requests` cannot limit it; `--limit` does.

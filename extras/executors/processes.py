@@ -80,7 +80,7 @@ def is_own(value: Any) -> bool:
 
 
 def cores() -> list[int]:
-    """Return the CPU cores that this process may use."""
+    """Return the CPUs that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return [*range(os.cpu_count() or 1)]
