@@ -1,8 +1,7 @@
-"""The audit of simulated models that never look: false finds by their tastes, and planted leaks
-that are found.
+"""The audit of simulated models that never look at images: the rate of false finds under various
+answer biases, and the rate at which planted leaks are found.
 
-`make bench` runs it; `python -m bench.bench_audit --times 20` is quicker. All is drawn from fixed
-seeds.
+`make bench` runs it; `python -m bench.bench_audit --times 20` is quicker. All seeds are fixed.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ TYPES = ("What color is it?", "Which color comes next?", "Name the color of the 
 
 @dataclass(frozen=True)
 class BlindModel:
-    """Guesses by Dirichlet tastes of these concentrations: the smaller the firmer; None is no
-    taste.
+    """A model that guesses by biases drawn from Dirichlet distributions with these concentrations:
+    the smaller, the stronger the bias; None is no bias.
 
-    `word` is for words, anew for each of `types` kinds of questions, `letter` for the place among
-    the choices, `item` for each question by itself. Of the `unique` questions no word occurs twice;
-    `firm` is the share of questions to which it gives one guess in all draws. Choices are in a new
-    order in every draw if `permuted`.
+    `word` is the bias for words, drawn for each of `types` kinds of questions, `letter` for
+    positions among the choices, `item` for each single question. With `unique`, no word occurs in
+    two questions; `firm` is the share of questions that get the same guess in all draws. With
+    `permuted`, choices are reordered in every draw.
     """
 
     name: str
@@ -45,8 +44,8 @@ class BlindModel:
     def answer(
         self, rng: np.random.Generator, n: int, choices: int, draws: int, leaks: float
     ) -> tuple[list[BlindQuestion], set[str]]:
-        """Its answers to n questions with so many choices of a word more, and the ids of those that
-        it knows."""
+        """Answer n questions, whose choices are drawn from a vocabulary of one or no word more;
+        return them with the ids of leaked questions, whose answers the model knows."""
         vocabulary = [f"w{number}" for number in range(max(2, choices + (choices > 2)))]
         by_word = [self._tastes(rng, self.word, vocabulary) for _ in range(self.types)]
         by_letter = np.array([*self._tastes(rng, self.letter, vocabulary[:choices]).values()])
@@ -117,15 +116,15 @@ MODELS = (
 
 
 def listed(questions: list[BlindQuestion]) -> set[str]:
-    """The ids of the questions that the audit lists."""
+    """Return the ids of the questions that the audit lists."""
     return {question.sample for question in listed_by_taste(find_tastes(questions))}
 
 
 def audit(
     model: BlindModel, n: int, choices: int, draws: int, times: int
 ) -> tuple[float, float, float]:
-    """Runs without leaks that list anything, false ones among the finds with leaks in a tenth,
-    leaks found: shares."""
+    """Return three shares: runs without leaks in which anything is found, false finds when a tenth
+    of the questions leak, and leaks that are found."""
     any_find, false, power = 0, list[float](), list[float]()
     for seed in range(times):
         rng = np.random.default_rng(seed)
@@ -138,7 +137,8 @@ def audit(
 
 
 def table(times: int) -> Iterator[str]:
-    """A line for each model and number of choices: the three shares in percent, by draws."""
+    """Yield a line for each model and number of choices: the three shares in percent, by number of
+    draws."""
     yield (
         f"{times} simulated models each; leaks in a tenth of the questions, right in {STRENGTH:.0%}"
         " of the draws."
@@ -155,7 +155,7 @@ def table(times: int) -> Iterator[str]:
 
 
 def test_audit() -> None:
-    """What `make bench` prints."""
+    """Print what `make bench` shows."""
     report(100)
 
 

@@ -1,5 +1,5 @@
-"""How long `looktwice compare` takes on two logs of 100,000 samples: a table, and inspect_ai's
-format. Figures."""
+"""Time of `looktwice compare` on two logs of 100,000 samples: a table, and inspect_ai's format. No
+limit is asserted."""
 
 from __future__ import annotations
 

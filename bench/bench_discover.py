@@ -1,5 +1,5 @@
-"""Simulated searches for the best arm of a sweep: how near to the best they end, how often they
-claim something where all arms are alike, and how often the interval of the gain has the truth.
+"""Simulated searches for the best arm of a sweep: how close to the best they end, how often they
+claim a gain although all arms are equal, and how often the gain's interval covers the truth.
 
 python bench/bench_discover.py [SEARCHES]
 """
@@ -21,14 +21,15 @@ from looktwice.extras.adaptive.steering import Pool
 from looktwice.prompting.markers import Circles
 
 ALIKE = 0.6
-"""Arms share most of what makes a question hard: the correlation of their latent scores on one."""
+"""Correlation of the arms' latent scores on one question: most of a question's difficulty is
+shared."""
 SIZES = ((4, 3, 2, 2), 1000), ((4, 3, 2, 2), 400), ((3, 3), 1000), ((3, 2), 400)
 BLANK = {"id": "", "question": "?", "images": [], "choices": [], "marks": [], "meta": {}}
 
 
 def sweep(levels: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
-    """The accuracies of all combinations, the baseline's 50 % first: each level of each factor
-    moves the score, and each combination by half as much besides."""
+    """Return the accuracies of all combinations, the baseline's 50 % first: every level of every
+    factor shifts the score, and every combination shifts it further, by half as much."""
     arms, score = np.array([*product(*map(range, levels))]), np.zeros(int(np.prod(levels)))
     for factor, count in enumerate(levels):
         effects = rng.normal(0, 0.5 / np.sqrt(len(levels)), count)
@@ -38,15 +39,16 @@ def sweep(levels: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
 
 
 def draw(accuracies: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
-    """Right or wrong, (n, arms)."""
+    """Draw correct and wrong answers, (n, arms)."""
     hard, own = rng.standard_normal((n, 1)), rng.standard_normal((n, len(accuracies)))
     latent = np.sqrt(ALIKE) * hard + np.sqrt(1 - ALIKE) * own
     return np.asarray(latent < ndtri(accuracies), float)
 
 
 class Search(NamedTuple):
-    """What it lost to the best arm, in accuracy; whether a gain was claimed; whether its interval
-    has the true gain, None where the baseline won; and its share of the grid's answers."""
+    """The loss of accuracy compared with the best arm, whether a gain was claimed, whether its
+    interval covers the true gain (None if the baseline won), and the share of the grid's answers
+    that was used."""
 
     regret: float
     claimed: bool
@@ -55,7 +57,7 @@ class Search(NamedTuple):
 
 
 def search(accuracies: np.ndarray, samples: int, seed: int, share: float = 0.3) -> Search:
-    """One search by the code that steers a run, over drawn answers in place of a model's."""
+    """Run one search with the code that steers a run, on simulated answers instead of a model's."""
     values = draw(accuracies, samples, np.random.default_rng((seed, 1)))
     arms = [
         SimpleNamespace(
@@ -64,7 +66,7 @@ def search(accuracies: np.ndarray, samples: int, seed: int, share: float = 0.3) 
             changes={},
             task_name="task",
             baseline=number == 0,
-            stages={"mark": Circles()},  # so that a part of the budget is for its styles
+            stages={"mark": Circles()},  # so that part of the budget is reserved for styles
         )
         for number in range(len(accuracies))
     ]
@@ -83,7 +85,7 @@ def search(accuracies: np.ndarray, samples: int, seed: int, share: float = 0.3) 
 
 
 def planted(levels: tuple[int, ...], samples: int, searches: int) -> list[Search]:
-    """Searches of sweeps with planted effects, another sweep for each seed."""
+    """Run searches of sweeps with planted effects, a different sweep for each seed."""
     return [
         search(sweep(levels, np.random.default_rng((seed, 0))), samples, seed)
         for seed in range(searches)
@@ -91,7 +93,7 @@ def planted(levels: tuple[int, ...], samples: int, searches: int) -> list[Search
 
 
 def line(levels: tuple[int, ...], samples: int, searches: int) -> str:
-    """How near to the best the searches end."""
+    """Format a table line: how close to the best the searches end."""
     ended = planted(levels, samples, searches)
     regrets, shares = (
         100 * np.array([*map(pick, ended)])
@@ -106,7 +108,7 @@ def line(levels: tuple[int, ...], samples: int, searches: int) -> str:
 
 
 def halving(values: np.ndarray, answers: int) -> int:
-    """The arm at which successive halving ends that has all of these answers to itself."""
+    """Return the winner of successive halving that may use all of these answers."""
     left, place, sums = np.arange(values.shape[1]), 0, np.zeros(values.shape[1])
     while len(left) > 1:
         more = first_round(len(left), len(values) - place, answers)
@@ -118,9 +120,9 @@ def halving(values: np.ndarray, answers: int) -> int:
 
 
 def bounds(levels: tuple[int, ...], samples: int, sweeps: int) -> str:
-    """How often what knows or asks more ends at most two points from the best: all answers of the
-    grid; halving with the whole budget; a duel with that budget between the best arm and the best
-    of those that are more than two points behind, of one that is told these two."""
+    """Format how often upper bounds end at most two points from the best: all answers of the grid;
+    halving with the whole budget; and a duel with that budget between the best arm and the best arm
+    that is more than two points worse, both known in advance."""
     right = np.zeros(3)
     for seed in range(sweeps):
         accuracies = sweep(levels, np.random.default_rng((seed, 0)))

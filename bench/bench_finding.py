@@ -1,7 +1,7 @@
-"""How often a study in which nothing differs claims anything: at most one in twenty may.
+"""The rate at which a study without any true difference claims one: at most one in twenty may.
 
-`make bench` runs it; `python -m bench.bench_finding --times 50` is quicker. All is drawn from fixed
-seeds: questions of their own ease, which every arm answers independently of the others.
+`make bench` runs it; `python -m bench.bench_finding --times 50` is quicker. All seeds are fixed.
+Each question has its own difficulty, and all arms answer it independently.
 """
 
 import argparse
@@ -26,8 +26,8 @@ OTHERS = ("zoomed", "reworded", "grid", "unmarked")
 
 
 def null_study(folder: Path, seed: int, tasks: int, n: int, per_picture: int) -> Finding:
-    """The finding of a sweep of six arms and four contestants more on some tasks of n questions,
-    so many about each picture."""
+    """Return the finding of a sweep of six arms and four more contestants on some tasks of n
+    questions, `per_picture` about each picture."""
     random, made = np.random.default_rng(seed), MadeRun(folder)
     arms: list[tuple[str, dict[str, Any]]] = [(name, {}) for name in OTHERS]
     for levels in product(RADII, COLORS):
@@ -45,7 +45,7 @@ def null_study(folder: Path, seed: int, tasks: int, n: int, per_picture: int) ->
 
 
 def silence(times: int) -> Iterator[str]:
-    """A line for each kind of study: the share that claims anything."""
+    """Yield a line for each kind of study: the share that claims a difference."""
     for tasks, n, per_picture in ((1, 60, 1), (1, 200, 1), (1, 120, 4), (3, 60, 1)):
         claims = 0
         for seed in range(times):
@@ -58,7 +58,8 @@ def silence(times: int) -> Iterator[str]:
 
 
 def page_silence(times: int) -> Iterator[str]:
-    """A line for each kind of page: the share on which any rival that can be chosen has a star."""
+    """Yield a line for each kind of page: the share on which any selectable pair is marked
+    significant."""
     for contestants, tasks, n, per_picture in ((4, 1, 60, 1), (8, 3, 60, 1), (6, 2, 80, 4)):
         stars = raw = 0
         for seed in range(times):
@@ -73,7 +74,7 @@ def page_silence(times: int) -> Iterator[str]:
 
 
 def null_page(seed: int, contestants: int, tasks: int, n: int, per_picture: int) -> PageData:
-    """A page of contestants that answer the questions of some tasks equally well."""
+    """Make a page of contestants that answer the questions of some tasks equally well."""
     random, answers = np.random.default_rng(seed), dict[tuple[int, int], list[PageAnswer]]()
     samples = [
         PageSample(task, f"s{i}", group=f"{task} {i // per_picture}" if per_picture > 1 else "")
@@ -93,7 +94,7 @@ def null_page(seed: int, contestants: int, tasks: int, n: int, per_picture: int)
 
 
 def test_finding() -> None:
-    """What `make bench` prints."""
+    """Print what `make bench` shows."""
     report(200)
 
 

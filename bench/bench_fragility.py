@@ -1,7 +1,7 @@
-"""What marker fragility tells of a model that only answers unsteadily, and of one that styles move.
+"""Marker fragility of a model that is only inconsistent between draws, and of one that marker
+styles affect.
 
-`make bench` runs it; `python -m bench.bench_fragility --times 100` is quicker. All is drawn from
-fixed seeds.
+`make bench` runs it; `python -m bench.bench_fragility --times 100` is quicker. All seeds are fixed.
 """
 
 import argparse
@@ -24,11 +24,12 @@ def draw_study(
     one_way: bool = False,
     resamples: int = RESAMPLES,
 ) -> Fragility:
-    """The draws of n samples under styles, in clusters of `size` that are alike easy.
+    """Simulate the draws of n samples under several styles, in clusters of `size` samples with
+    equal difficulty.
 
-    A third of the samples are right in every draw, a third wrong in every one, the others right in
-    a share of them. Every style but the first turns this share round in `moved` of the samples, or,
-    if `one_way`, makes it 0 there.
+    A third of the samples are right in every draw, a third wrong in every draw, the others right in
+    a share of them. Every style but the first inverts this share in `moved` of the samples or, if
+    `one_way`, sets it to 0 there.
     """
     ease = np.repeat(random.uniform(-1, 2, -(-n // size)), size)[:n].clip(0, 1)
     drawn = {}
@@ -42,8 +43,8 @@ def draw_study(
 
 
 def ratios(times: int) -> Iterator[str]:
-    """R, its floor and what lies between them, of an unsteady model alone and of one that five
-    styles move."""
+    """Yield R, its floor and their difference, for a model that is only inconsistent, and for one
+    that five styles affect."""
     for moved in (0.0, 0.1):
         for draws in (1, 2, 8):
             studies = [
@@ -65,8 +66,8 @@ def ratios(times: int) -> Iterator[str]:
 
 
 def false_differences(times: int) -> Iterator[str]:
-    """16 styles that are the default once more: in how many studies any differs, and the spread
-    goes too far."""
+    """Yield the share of studies with 16 identical styles in which any differs from the default,
+    and in which their spread is significant."""
     for n, size, draws in ((60, 1, 1), (120, 4, 1), (120, 1, 2)):
         plain = corrected = far = 0
         for seed in range(times):
@@ -86,7 +87,7 @@ def false_differences(times: int) -> Iterator[str]:
 
 
 def test_fragility() -> None:
-    """What `make bench` prints."""
+    """Print what `make bench` shows."""
     report(300)
 
 

@@ -1,8 +1,8 @@
-"""A run from its start to its report beside inspect_ai's, which is installed into an environment of
-its own.
+"""A run, from start to report, compared with inspect_ai's, which is installed into its own
+environment.
 
 `WIRE_QUESTIONS=1000 WIRE_TIMES=3 make bench ARGS=bench/bench_inspect.py`;
-`INSPECT=/path/to/its/python` names an environment that is there already.
+`INSPECT=/path/to/its/python` names an existing environment.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ ContentText(text=row["question"])]
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The interpreter of an environment with inspect_ai."""
+    """Return the interpreter of an environment with inspect_ai."""
     if named := os.environ.get("INSPECT"):
         return named
     folder = tmp_path_factory.mktemp("inspect") / "env"

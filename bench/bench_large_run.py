@@ -1,7 +1,6 @@
-"""Seconds and peak memory of the commands that read a run of 100,000 records, each in a process of
-its own.
+"""Time and peak memory of the commands that read a run of 100,000 records, each in its own process.
 
-`python -m bench.bench_large_run FOLDER [SAMPLES]` makes the run there first, unless it is there,
+`python -m bench.bench_large_run FOLDER [SAMPLES]` first creates the run there, unless it exists,
 and keeps it.
 """
 
@@ -19,7 +18,7 @@ from bench.large_run import make_run
 
 ROUNDS, LIMIT_MB = 3, 500
 LIMITS_S = {"score": 5.0, "report": 20.0, "show": 2.0, "resume": 5.0}
-"""Seconds of processor on a quiet machine; printed beside what was measured."""
+"""CPU seconds on a quiet machine; printed next to the measurements."""
 CHILD = """
 import json, resource, sys, time
 from looktwice.eval.cli import main
@@ -35,7 +34,7 @@ print(json.dumps([time.perf_counter() - start, used.ru_utime + used.ru_stime, us
 
 
 class Used(NamedTuple):
-    """Wall and processor seconds, and the most resident memory in MB."""
+    """Wall seconds, CPU seconds, and peak resident memory in MB."""
 
     wall: float
     cpu: float
@@ -43,7 +42,7 @@ class Used(NamedTuple):
 
 
 def commands(config: Path, run: Path) -> Mapping[str, Sequence[str]]:
-    """The command lines that are measured, by name."""
+    """Return the measured command lines by name."""
     return {
         "score": ("score", str(run)),
         "report": ("score", str(run), "--report"),
@@ -53,7 +52,7 @@ def commands(config: Path, run: Path) -> Mapping[str, Sequence[str]]:
 
 
 def measure(arguments: Sequence[str]) -> Used:
-    """One command in a fresh process."""
+    """Run one command in a fresh process."""
     done = subprocess.run(
         [sys.executable, "-c", CHILD, *arguments], check=True, capture_output=True, text=True
     )
@@ -61,7 +60,7 @@ def measure(arguments: Sequence[str]) -> Used:
 
 
 def measure_all(config: Path, run: Path, rounds: int = ROUNDS) -> dict[str, Used]:
-    """The median of each figure over the rounds, by command; printed."""
+    """Print and return the median of each figure over the rounds, by command."""
     found = {}
     for name, arguments in commands(config, run).items():
         each = [measure(arguments) for _ in range(rounds)]

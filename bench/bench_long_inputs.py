@@ -1,8 +1,8 @@
-"""Seconds of processor for inputs without end, as a hostile or a broken model gives them: ten times
-the input takes at most about ten times as long.
+"""CPU seconds for endless inputs from a hostile or broken model: ten times the input takes at most
+about ten times as long.
 
-`python -m pytest -s bench/bench_long_inputs.py` prints what grows fastest. The tests count calls
-of functions instead, which does not show what a pattern takes.
+`python -m pytest -s bench/bench_long_inputs.py` prints what grows fastest. The tests count function
+calls instead, which does not show the time of regular expressions.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CAT = "the cat is closer than the dog and there are two "
 
 
 class Grown(NamedTuple):
-    """How long an input takes, and one that is so many times as long."""
+    """The time for an input, and for one that is several times as long."""
 
     name: str
     short: float
@@ -47,7 +47,7 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def check(grown: Iterator[Grown], most: float) -> None:
-    """Print the worst; none may grow by more than `most`."""
+    """Print the input whose time grows most; none may grow by more than `most`."""
     worst = sorted(grown, key=lambda one: -one.factor)
     for one in worst[:5]:
         print(f"\n{one.factor:6.1f} times  {one.short:.3f} s, then {one.long:.3f} s  {one.name!r}")
@@ -81,12 +81,12 @@ def test_a_reader_takes_ten_times_as_long_for_ten_times_the_reply(name: str) -> 
 def test_what_is_read_whole_takes_no_square_of_its_length(
     choices: tuple[str, ...], subtask: str
 ) -> None:
-    """Of a longer reply, beginning and end are read. Four times the words; of a square it would be
-    16."""
+    """Read replies of four times the words: quadratic time would be 16 times as long. Only the
+    beginning and the end of a longer reply are read."""
 
     def measured() -> Iterator[Grown]:
         for run in OUR_RUNS:
-            tries = [  # no text twice, it is kept
+            tries = [  # no text twice, because results are cached
                 Grown(
                     run,
                     *(

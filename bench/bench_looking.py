@@ -1,6 +1,7 @@
-"""The ways of looking against random, placebo and oracle, with networks and readers whose evidence
-is planted: windows, boxes and votes for one who reads only what is large, blur, dimming and points
-for one who reads what stands out, contrasts with their critics' control for one with a habit.
+"""Ways of looking compared with random, placebo and oracle controls, with networks and readers
+whose evidence is planted: windows, boxes and votes for a reader that only reads large things; blur,
+dimming and points for a reader of salient things; contrasts, with their critics' control, for a
+reader with a habit.
 
 python -m bench.bench_looking [QUESTIONS]
 """
@@ -31,8 +32,8 @@ from looktwice.prompting.views import Crop, Dimmed, LongestSide, Look, Show
 from looktwice.prompting.where import Claimed, Elsewhere, Given, Places, Sized, ViCrop, Where
 from tests.planted_network import seeks_ink
 
-SHARE = 0.2  # of the sides of a picture, in every arm that looks
-PIXELS = 400_000  # of a picture as the planted network gets it
+SHARE = 0.2  # of a picture's sides: the size of a look in every arm
+PIXELS = 400_000  # of a picture as the planted network receives it
 ORACLE = Sized(Given(), SHARE)
 CROP, FIT = Crop(padding=0, min_px=0, most=1), LongestSide(480, grow=True)
 CONTROLS: dict[str, Where] = {
@@ -41,11 +42,11 @@ CONTROLS: dict[str, Where] = {
 }
 NOISE = Noise(step=900)
 POINT = "{prompt}\nFirst point at it: [x, y], in {unit}."
-PARTS, PART = 5, 0.4  # a side, and of its length
+PARTS, PART = 5, 0.4  # parts per side, and their length as a share of it
 
 
 def arms(network: Path) -> dict[str, Pipeline]:
-    """One look of one size each, and the whole picture."""
+    """Return arms that show one crop of the same size, and one that shows the whole picture."""
     inked = ViCrop(model=str(network), layer=-1, base=120, general="")
     sources = {**CONTROLS, "ViCrop, of a planted network": Sized(inked, SHARE), "oracle": ORACLE}
     looks = {
@@ -56,7 +57,7 @@ def arms(network: Path) -> dict[str, Pipeline]:
 
 
 def emphasised(network: Path) -> dict[str, Pipeline]:
-    """All but one part blurred, or dimmed, for the reader of what stands out."""
+    """Return arms that blur or dim all but one part, for the reader of salient things."""
     blur = Spotlight(dim=0, blur=5, radius=40)
     window = ViCrop(model=str(network), layer=-1, base=120, general="")
     looks: dict[str, Stage] = {
@@ -77,7 +78,8 @@ def emphasised(network: Path) -> dict[str, Pipeline]:
 
 
 def refined() -> dict[str, Pipeline]:
-    """A second look each beside the whole picture, and up to three rounds of boxes."""
+    """Return arms with a second look next to the whole picture, and arms with up to three rounds of
+    boxes."""
     crop = Crop(padding=0, min_px=0, most=1, upscale=480)
     zooms: dict[str, Stage] = {
         name: Look(where, crop) for name, where in {**CONTROLS, "oracle": ORACLE}.items()
@@ -93,13 +95,13 @@ def refined() -> dict[str, Pipeline]:
 
 @dataclass(frozen=True)
 class Part(Where):
-    """One of overlapping parts of a picture."""
+    """One of several overlapping parts of a picture."""
 
     column: int
     row: int
 
     def places(self, state: State, model: Model) -> Places:
-        """The part."""
+        """Return the part."""
 
         def look(number: int) -> list[Mark]:
             width, height = state.sample.images[number].size
@@ -112,7 +114,8 @@ class Part(Where):
 
 
 def voted() -> dict[str, Pipeline]:
-    """Votes over parts, over as many looks at the whole, and one look at the right part."""
+    """Return arms that vote over parts, vote over as many looks at the whole picture, or look once
+    at the right part."""
     parts = [Part(*place) for place in product(range(PARTS), repeat=2)]
     styles = tuple(Pipeline({"look": Look(part, CROP), "fit": FIT}) for part in parts)
     right = Sized(Given(), PART)
@@ -135,7 +138,7 @@ def voted() -> dict[str, Pipeline]:
 
 
 def contrasted(network: Path) -> dict[str, Pipeline]:
-    """The plain answer, the contrasts, and what their critics compare them with."""
+    """Return the plain answer, the contrasts, and the controls of their critics."""
     window = ViCrop(model=str(network), layer=-1, base=120, general="")
     covers = {
         **{f"CRG, {name}": where for name, where in CONTROLS.items()},
@@ -166,7 +169,7 @@ def compare(title: str, task: Task, pipelines: Mapping[str, Pipeline], model: Mo
 
 
 def main(questions: int) -> None:
-    """Print the tables of the page on where to look."""
+    """Print the tables of docs/looking.md."""
     near, asked = NearSighted(min_height=20), LettersAndShapes(questions)
     small = LettersAndShapes(questions, width=800, height=600, smallest=20, largest=40)
     among = Alone(small, beside=True, letters=True)

@@ -1,8 +1,8 @@
-"""How long four labelled circles on a photograph of 1365 x 1024 take, beside supervision and bare
-OpenCV.
+"""Time to draw four labelled circles on a photograph of 1365 x 1024 pixels, compared with
+supervision and plain OpenCV.
 
-All start from a picture that must not change and end with a new one; medians of turns taken in one
-run.
+All start from a picture that must not change, and return a new one. Medians of alternating turns in
+one run.
 """
 
 import statistics
@@ -32,9 +32,9 @@ def photograph() -> Pixels:
 
 
 def medians(*tasks: Callable[[], object], turns: int = TURNS) -> list[float]:
-    """Milliseconds of each, taken in turns so that a busy machine slows all of them."""
-    # glibc then keeps what is freed; else it is chance whose turn pays for handing pages back, up
-    # to 4 ms.
+    """Return the milliseconds of each task; turns alternate, so that a busy machine slows all of
+    them."""
+    # glibc then keeps freed memory; otherwise a random turn pays for returning pages, up to 4 ms
     np.ones(30_000_000, np.uint8)
     for task in tasks:
         task()
@@ -55,7 +55,8 @@ def ours(pixels: Pixels) -> Callable[[], Pixels]:
 
 
 def bare(pixels: Pixels) -> Callable[[], Pixels]:
-    """What a script without a framework does: a smooth circle, a filled rectangle, a letter."""
+    """Return drawing code as in a script without a framework: a smooth circle, a filled rectangle,
+    a letter."""
 
     def draw() -> Pixels:
         image = pixels.copy()

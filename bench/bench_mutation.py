@@ -1,8 +1,8 @@
-"""How many of 200 small random changes to core modules are noticed by the tests of those modules'
-rooms.
+"""Mutation testing: the share of 200 small random changes to core modules that the tests of their
+rooms notice.
 
-`make bench` runs it; `python -m bench.bench_mutation --n 20 --only scoring` tries a few. Each
-change is made in a copy.
+`make bench` runs it; `python -m bench.bench_mutation --n 20 --only scoring` tries a few. Changes
+are made in copies.
 """
 
 import argparse
@@ -30,7 +30,7 @@ STOPPING = (
     "tests/first_day/test_finished_run.py tests/first_day/test_stopping.py"
     " tests/first_day/test_dead_server.py"
 )
-MODULES = {  # files, and the tests that must notice a change to them, the quick ones first
+MODULES = {  # files, and the tests that must notice changes to them, quick ones first
     "pipelines/geometry.py": ("tests/pipelines/test_geometry.py tests/prompting/views"),
     "pipelines/marks.py": ("tests/pipelines/test_geometry.py tests/prompting/markers"),
     "pipelines/models/wire.py": "tests/pipelines/test_chat_api.py",
@@ -114,7 +114,7 @@ COMPARISONS: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {
 
 @dataclass(frozen=True)
 class Change:
-    """One small change to one module, with the whole text of the changed module."""
+    """A small change to one module, with the whole text of the changed module."""
 
     path: str
     function: str
@@ -128,12 +128,12 @@ class Change:
 
     @property
     def name(self) -> str:
-        """The same without the line, which moves too often to be written down."""
+        """The description without the line number, which shifts too often to be recorded."""
         return f"{self.path} {self.function}: {self.what}"
 
 
 class Replace(ast.NodeTransformer):
-    """Puts one node in the place of another."""
+    """Replaces one node by another."""
 
     def __init__(self, old: ast.AST, new: ast.AST) -> None:
         self.old, self.new = old, new
@@ -143,7 +143,7 @@ class Replace(ast.NodeTransformer):
 
 
 def variants(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
-    """What a node may become, each with the kind of change."""
+    """Yield possible replacements of a node, each with the kind of change."""
     match node:
         case ast.Compare(left, ops, others):
             for at, op in enumerate(ops):
@@ -173,8 +173,8 @@ def variants(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
 
 
 def running(node: ast.AST, function: str = "module") -> Iterator[tuple[ast.AST, str]]:
-    """Every node below one that runs, with the function it stands in: no annotations and no
-    decorators."""
+    """Yield every executed node below one, with the function that contains it; annotations and
+    decorators are left out."""
     for field, value in ast.iter_fields(node):
         for child in value if isinstance(value, list) else [value]:
             if isinstance(child, ast.AST) and field not in (
@@ -188,7 +188,8 @@ def running(node: ast.AST, function: str = "module") -> Iterator[tuple[ast.AST, 
 
 
 def changes(path: str, tests: str) -> Iterator[tuple[str, Callable[[], Change]]]:
-    """Every possible change to a module, with its kind; the text is made when one is chosen."""
+    """Yield every possible change to a module, with its kind; the text is made only for chosen
+    changes."""
     tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
 
     def make(node: ast.AST, new: ast.AST, function: str) -> Change:
@@ -203,7 +204,7 @@ def changes(path: str, tests: str) -> Iterator[tuple[str, Callable[[], Change]]]
 
 
 def chosen(count: int, seed: int, only: str) -> list[Change]:
-    """As many changes of each kind as there are, or as make up the count, drawn by the seed."""
+    """Choose `count` changes at random, or all if there are fewer; every kind is equally likely."""
     kinds: dict[str, list[Callable[[], Change]]] = {}
     for pattern, tests in MODULES.items():
         paths = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob(pattern))
@@ -221,10 +222,11 @@ def chosen(count: int, seed: int, only: str) -> list[Change]:
 
 
 class Trees:
-    """Copies of the source, in which one change at a time is tested."""
+    """Copies of the source, each of which tests one change at a time."""
 
     def __init__(self, folder: Path, paths: set[str]) -> None:
-        """In which the modules at `paths` stand as they are written back without a change."""
+        """Make the copies, with the modules at `paths` written back unchanged from their syntax
+        trees."""
         self.free: SimpleQueue[Path] = SimpleQueue()
         self.seconds: dict[str, float] = {}
         self.clock = itertools.count(1)
@@ -237,7 +239,7 @@ class Trees:
             self.free.put(tree)
 
     def measure(self, tests: str) -> None:
-        """Runs tests on the code as it is, which they must pass, to know how long they take."""
+        """Run the tests on the unchanged code, which must pass, to measure their time."""
         tree, start = self.free.get(), time.monotonic()
         failed = self.fails(tree, tests, None)
         self.seconds[tests] = time.monotonic() - start
@@ -245,7 +247,7 @@ class Trees:
         assert not failed, f"{tests} fail without any change"
 
     def noticed(self, change: Change) -> bool:
-        """Whether the tests fail, or hang, with the change."""
+        """Return whether the tests fail, or hang, with the change."""
         tree = self.free.get()
         file = tree / change.path
         before = file.read_text(encoding="utf-8")
@@ -257,15 +259,15 @@ class Trees:
             self.free.put(tree)
 
     def write(self, file: Path, text: str) -> None:
-        """Each with a time of its own, or the byte code of the text before would be taken for this
-        one's."""
+        """Write a file with a unique modification time, so that the previous text's byte code is
+        not reused."""
         file.write_text(text, encoding="utf-8")
         moment = next(self.clock)
         os.utime(file, (moment, moment))
 
     def fails(self, tree: Path, tests: str, timeout: float | None) -> bool:
-        """Whether pytest fails; stopped with all that it started when the time is over, which
-        counts as a failure."""
+        """Return whether pytest fails. After the timeout it is stopped with all its processes,
+        which counts as a failure."""
         command = [
             sys.executable,
             "-m",
@@ -293,7 +295,7 @@ class Trees:
 
 
 def share_noticed(count: int = CHANGES, seed: int = SEED, only: str = "") -> float:
-    """Prints each change that no test notices, and gives the share of those that some do."""
+    """Print each change that no test notices; return the share of noticed changes."""
     drawn = chosen(count, seed, only)
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(WORKERS) as pool:
         trees = Trees(Path(folder), {change.path for change in drawn})
@@ -318,7 +320,7 @@ def test_small_changes_are_noticed() -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--n", type=int, default=CHANGES, help="how many changes")
+    parser.add_argument("--n", type=int, default=CHANGES, help="number of changes")
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--only", default="", help="part of the path of the modules to change")
     given = parser.parse_args()

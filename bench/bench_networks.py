@@ -1,9 +1,9 @@
-"""Images a second over the batch size, for networks of the real shapes with random weights: ours,
-and the bare forward.
+"""Images per second by batch size, for networks of real sizes with random weights: looktwice's, and
+the bare forward pass.
 
-On CUDA where there is one, else on the CPU with fewer and smaller images, where batches gain
-nothing. Ours is all of it: uint8 images in, arrays out. Bare is the network alone on inputs that
-lie ready, in the same batch. Medians of turns taken in one run.
+It runs on CUDA if available, otherwise on the CPU with fewer and smaller images, where batches gain
+nothing. Looktwice's time includes everything: uint8 images in, arrays out. Bare is the network
+alone, on prepared inputs in the same batch. Medians of alternating turns in one run.
 """
 
 import statistics
@@ -61,7 +61,7 @@ def loftr(folder: Path) -> tuple[Network[Any, Any], Callable[[int], list[Any]], 
 
 
 def ready(network: Network[Any, Any], **given: Any) -> Callable[[], object]:
-    """A network of transformers on what its processor made."""
+    """Return a call of a transformers network on inputs that its processor has prepared."""
     opened, place = network.network(), network.place()
     inputs = opened.inputs(place, **given)
     return lambda: opened.model(**inputs)
@@ -154,8 +154,8 @@ def seconds(task: Callable[[], object]) -> float:
 
 
 def measured(shape: Callable[[Path], Any], folder: Path) -> tuple[float, float]:
-    """The best share of the bare forward, and how many times as many batches bring; printed size by
-    size."""
+    """Print the rates for each batch size; return the best share of the bare forward pass, and the
+    speed-up by batches."""
     torch.manual_seed(0)
     network, make, bare = shape(folder)
     print(f"\n{shape.__name__} on {network.place().device}, images or pairs a second:")
@@ -167,7 +167,7 @@ def measured(shape: Callable[[Path], Any], folder: Path) -> tuple[float, float]:
         with torch.inference_mode():
             for _ in range(TURNS + 1):
                 times.append((seconds(partial(sized.predict_many, items)), seconds(alone)))
-        # the first warms up
+        # the first turn is a warm-up
         ours, floor = (statistics.median(each) for each in zip(*times[1:], strict=True))
         rates.append(size / ours)
         shares.append(floor / ours)
@@ -187,7 +187,7 @@ def measured(shape: Callable[[Path], Any], folder: Path) -> tuple[float, float]:
 
 @pytest.mark.parametrize("shape", [loftr, depth_anything, grounding_dino, sam])
 def test_throughput_over_batch_size(shape: Callable[[Path], Any], tmp_path: Path) -> None:
-    """In a process of its own: what an earlier network leaves behind slows the next one on the
+    """Measure each network in its own process, because leftovers of an earlier one slow it on the
     CPU."""
     with ProcessPoolExecutor(1, get_context("spawn")) as process:
         share, gain = process.submit(measured, shape, tmp_path).result()

@@ -1,4 +1,4 @@
-"""What probes find: on Pocket, of planted information, and where there is nothing: the figures of
+"""Results of probes on Pocket, on planted information, and without any information: the figures of
 docs/probes.md.
 
 python -m bench.bench_probes [--times 500] [--page docs/probes.md]
@@ -41,8 +41,8 @@ BLOCK = re.compile(r"(<!-- figures: .*? -->\n).*?(<!-- /figures -->)", re.DOTALL
 
 
 def simulate(seed: int, n: int, size: int, strength: dict[Layer, float]) -> ArmProbe:
-    """An arm of n questions in clusters of so many, which share their answer, and layers that hold
-    it this strongly."""
+    """Simulate an arm of n questions in clusters of `size`, which share their answer, and layers
+    that contain it with this strength."""
     random = np.random.default_rng(seed)
     labels = np.repeat(random.integers(0, KINDS, n // size), size)
     signs = random.normal(size=(KINDS, WIDTH))
@@ -61,7 +61,7 @@ def simulate(seed: int, n: int, size: int, strength: dict[Layer, float]) -> ArmP
 
 
 def planted(times: int) -> str:
-    """An answer that is in the last layer alone."""
+    """Plant an answer in the last layer only."""
     arms = [simulate(seed, 400, 1, {TOWER: 0, PROJECTOR: 0, LAST: 6}) for seed in range(times)]
     before, last, shuffled = (
         100 * np.mean(values)
@@ -79,8 +79,8 @@ def planted(times: int) -> str:
 
 
 def null_coverage(times: int) -> Iterator[str]:
-    """Layers without the answer: how often the interval holds chance, and how often an answer is
-    said to be found."""
+    """Yield results for layers without the answer: how often the interval covers chance, and how
+    often an answer is reported as found."""
     for n, size in ((150, 1), (400, 1), (400, 2), (600, 4), (1200, 1)):
         hits = finds = 0
         for seed in range(times):
@@ -95,8 +95,8 @@ def null_coverage(times: int) -> Iterator[str]:
 
 
 def losses(times: int) -> Iterator[str]:
-    """How often a loss is said of models that answer as well as is read, and of such that answer
-    worse by `less`."""
+    """Yield how often a loss is reported for models that answer as well as the probes, and for
+    models that answer worse by `less`."""
     for less in (0.0, 0.05, 0.1):
         said = 0
         for seed in range(times):
@@ -105,7 +105,7 @@ def losses(times: int) -> Iterator[str]:
             kept = np.random.default_rng(seed).random(len(last.right)) >= less / max(
                 last.right.mean(), less
             )
-            answered = last.right * kept  # as good as another layer, then worse
+            answered = last.right * kept  # first as good as another layer, then worse
             both = ArmProbe(
                 "m", "t", (tower, projector), answered, arm.commonest, arm.clusters, arm.trained, 1
             )
@@ -114,7 +114,7 @@ def losses(times: int) -> Iterator[str]:
 
 
 def cost() -> str:
-    """Seconds of one layer of a model of 7 billion weights."""
+    """Measure the seconds for one layer of a model with 7 billion weights."""
     random, n = np.random.default_rng(0), 1200
     states, labels, free = (
         random.normal(size=(n, 3584)),
@@ -130,13 +130,13 @@ def cost() -> str:
 
 
 def pocket(folder: Path) -> ProbedRun:
-    """The probes of `configs/probes.yaml`."""
+    """Probe `configs/probes.yaml`."""
     plan = load_plan(CONFIGS / "probes.yaml")
     return probe_run(score_run(RunFolder(Study(plan, folder, RunOptions(workers=2))().folder)))
 
 
 def figures(folder: Path, times: int) -> Iterator[str]:
-    """All that is said, in Markdown."""
+    """Yield all figures in Markdown."""
     found = pocket(folder)
     yield from (" ".join(probe_sentences(arm)) + "\n" for arm in found.arms)
     yield probe_table(found, whole=False).markdown + "\n"
@@ -154,7 +154,7 @@ def figures(folder: Path, times: int) -> Iterator[str]:
 
 
 def test_probes(tmp_path: Path) -> None:
-    """What `make bench` prints."""
+    """Print what `make bench` shows."""
     for line in figures(tmp_path, 200):
         print(line, flush=True)
 
@@ -163,7 +163,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--times", type=int, default=500, help="simulated data sets of each case")
     parser.add_argument("--page", type=Path, help="write the figures into this page instead")
-    parser.add_argument("--runs", type=Path, help="the folder of the run, which goes on there")
+    parser.add_argument("--runs", type=Path, help="the folder of the run, which is resumed there")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as held:
         lines = figures(asked.runs or Path(held), asked.times)

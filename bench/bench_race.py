@@ -1,5 +1,5 @@
-"""Simulated races: how often somebody wins where all arms are alike, and what a planted difference
-costs to find.
+"""Simulated races: how often an arm wins although all arms are equal, and the cost of finding a
+planted difference.
 
 python bench/bench_race.py [STUDIES]
 """
@@ -17,13 +17,13 @@ from looktwice.eval.statistics.paired import compare_paired
 from looktwice.extras.adaptive.race import Race
 
 HELD_OUT, LEVEL, ALIKE = 0.3, 0.05, 0.6
-"""Arms share most of what makes a question hard: `ALIKE` is the correlation of their latent scores
-on one question."""
+"""`ALIKE` is the correlation of the arms' latent scores on one question: most of a question's
+difficulty is shared."""
 MAIN, SIZES = (8, 1000), [(arms, samples) for arms in (3, 8, 16) for samples in (200, 1000, 5000)]
 
 
 def draw(accuracies: list[float], n: int, rng: np.random.Generator) -> np.ndarray:
-    """Right or wrong, (n, arms)."""
+    """Draw correct and wrong answers, (n, arms)."""
     hard, own = rng.standard_normal((n, 1)), rng.standard_normal((n, len(accuracies)))
     latent = np.sqrt(ALIKE) * hard + np.sqrt(1 - ALIKE) * own
     return np.asarray(latent < norm.ppf(accuracies), float)
@@ -31,7 +31,7 @@ def draw(accuracies: list[float], n: int, rng: np.random.Generator) -> np.ndarra
 
 class Study(NamedTuple):
     """Whether the first arm won, or another one; whether that was confirmed; the calls; whether the
-    first fell out."""
+    first arm was dropped."""
 
     won: bool
     other_won: bool
@@ -63,7 +63,7 @@ def simulate(accuracies: list[float], samples: int, rng: np.random.Generator) ->
 
 
 def line(arms: int, samples: int, studies: int) -> str:
-    """What happens where all arms are alike, and where the first is ten points better."""
+    """Format a table line: races of equal arms, and races whose first arm is ten points better."""
     rng = np.random.default_rng(0)
     null = [simulate([0.6] * arms, samples, rng) for _ in range(studies)]
     found = [simulate([0.7, *[0.6] * (arms - 1)], samples, rng) for _ in range(studies)]

@@ -1,4 +1,4 @@
-"""Runs by tasks of Ray on two nodes of this machine, of which one is lost, and a run that is
+"""Runs in Ray tasks on two nodes of this machine, one of which is lost, and a run that is
 stopped."""
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.paths import ROOT
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
-    """Two nodes on this machine, a CPU each; the first one is the head."""
+    """Start two nodes on this machine, with a CPU each; the first one is the head."""
     from ray.cluster_utils import Cluster
 
     os.environ["PYTHONPATH"] = f"{ROOT / 'typings'}:{ROOT}"

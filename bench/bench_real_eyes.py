@@ -1,5 +1,5 @@
-"""How well the small networks of the extra `eyes` see: words at five sizes, and salient boxes
-beside the true ones."""
+"""Accuracy of the small networks of the extra `eyes`: words in five sizes, and salient boxes
+compared with the true ones."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ LICENSE = Path(__file__).parents[1] / "LICENSE"
 
 
 def vocabulary() -> list[str]:
-    """The words of the licence that have four letters or more, in their own case; its text does not
-    change."""
+    """Return the words with at least four letters of the licence, whose text does not change."""
     words = (word.strip("*_().,:;`'\"") for word in LICENSE.read_text(encoding="utf-8").split())
     return sorted({word for word in words if len(word) >= 4 and word.isascii() and word.isalpha()})
 
@@ -32,7 +31,8 @@ def vocabulary() -> list[str]:
 def written(
     number: int, height: int, ground: Pixels
 ) -> tuple[Pixels, dict[tuple[float, float], str]]:
-    """Words in a column each, on a picture of 640 x 480 pixels, and their centres."""
+    """Write words below each other on a picture of 640 x 480 pixels; return it with the words'
+    centres."""
     rng = seeded_rng("words", number, height)
     canvas = Image.fromarray(ground).resize((640, 480))
     draw, font, words = ImageDraw.Draw(canvas), ImageFont.load_default(height), {}
@@ -46,7 +46,7 @@ def written(
 
 
 def right(found: Boxes, words: dict[tuple[float, float], str]) -> int:
-    """How many words stand in the label of a box around their centre, letter by letter."""
+    """Count the words that occur exactly in the label of a box around their centre."""
     return sum(
         any(
             word in label.split()
@@ -101,8 +101,8 @@ def test_salient_boxes_hold_what_is_asked_about() -> None:
 
 
 def compare(pixels: Pixels, thing: object) -> tuple[float, float]:
-    """Whether the largest salient box holds the middle of a thing, and their IoU; NaN without a
-    box."""
+    """Return whether the largest salient box contains the middle of a thing, and their IoU; NaN
+    without a box."""
     assert isinstance(thing, Box)
     found = MaskBoxes(U2Net())(pixels)
     if not len(found):

@@ -1,11 +1,11 @@
-"""How large the page of a run is, how fast Chromium opens it, what it fetches and complains of, and
-how it looks.
+"""The report page of a run: its size, the time Chromium takes to open it, its requests and console
+errors, and screenshots.
 
     python -m bench.bench_report_page RUN... [--axe axe.min.js] [--pictures docs/report]
 
-RUN are run folders whose report.html is written anew. `--axe` is the file of the npm package
-axe-core, which looks for faults of accessibility; `--pictures` writes what the first run's page
-looks like, light and dark.
+RUN are run folders whose report.html is written again. `--axe` is the file of the npm package
+axe-core, which checks accessibility; `--pictures` writes screenshots of the first run's page, light
+and dark.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def measure(browser: Browser, run: Path, axe: str) -> None:
 
 
 def draw(browser: Browser, page: Path, out: Path) -> None:
-    """The top of the page and its samples, in both themes, as WebP."""
+    """Write screenshots of the top of the page and of its samples, in both themes, as WebP."""
     out.mkdir(parents=True, exist_ok=True)
     browser.send(
         "Emulation.setDeviceMetricsOverride",

@@ -1,7 +1,7 @@
-"""What `looktwice serve` costs a request, beside the server that it asks: through a study whose
-stages draw nothing, and through a tap, at 1 and at 64 in flight.
+"""Overhead of `looktwice serve` per request, compared with the server behind it: through a study
+whose stages draw nothing, and through a tap, with 1 and 64 requests in flight.
 
-`SERVE_REQUESTS=512 make bench ARGS="bench/bench_serve.py"`; each request has a picture of its own.
+`SERVE_REQUESTS=512 make bench ARGS="bench/bench_serve.py"`; each request has a different picture.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ contestants: {{plain: {{}}}}
 
 
 class Cost(NamedTuple):
-    """The median of a request's seconds, and the seconds of a processor for each."""
+    """The median of seconds per request, and the CPU seconds per request."""
 
     median: float
     cpu: float
@@ -52,7 +52,7 @@ class Cost(NamedTuple):
 
 @contextmanager
 def running(words: list[str], folder: Path | None = None) -> Iterator[tuple[str, int]]:
-    """The URL that a server's first line tells, and its process."""
+    """Start a server; yield the URL in its first line, and its process id."""
     with subprocess.Popen(
         words, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT, cwd=folder or ROOT
     ) as process:
@@ -65,7 +65,7 @@ def running(words: list[str], folder: Path | None = None) -> Iterator[tuple[str,
 
 
 def make_bodies(count: int, seed: int) -> list[dict[str, Any]]:
-    """Requests with a picture of 336 x 336 noisy pixels each."""
+    """Make requests with a picture of 336 x 336 noisy pixels each."""
     random = np.random.default_rng(seed)
     bodies = []
     for number in range(count):
@@ -81,13 +81,14 @@ def make_bodies(count: int, seed: int) -> list[dict[str, Any]]:
 
 
 def processor_seconds(process: int) -> float:
-    """What a process has used up to now."""
+    """Return the CPU seconds that a process has used so far."""
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 async def ask_all(url: str, model: str, bodies: list[dict[str, Any]], together: int) -> list[float]:
-    """The seconds of each, with so many clients that begin one after the other."""
+    """Return the seconds of each request, sent by several clients that start one after the
+    other."""
     seconds, left = list[float](), iter(bodies)
     connector = aiohttp.TCPConnector(limit=0)
     async with aiohttp.ClientSession(connector=connector) as session:
@@ -107,7 +108,7 @@ async def ask_all(url: str, model: str, bodies: list[dict[str, Any]], together: 
 
 
 def measure(address: tuple[str, int], model: str, together: int, count: int, seed: int) -> Cost:
-    """What requests with pictures of their own take, once the server is warm."""
+    """Measure requests with different pictures, once the server is warm."""
     url, process = address
     asyncio.run(ask_all(url, model, make_bodies(together, 1000 + seed), together))
     bodies, before = make_bodies(count, seed), processor_seconds(process)

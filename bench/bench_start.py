@@ -1,8 +1,7 @@
-"""How long looktwice takes beside what it is asked to do: `--help`, and one question with and
-without a server.
+"""Start-up time of looktwice: `--help`, and one question with and without a server.
 
-`python -m bench.bench_start` prints the same. The best of some times: whatever else the machine
-does only adds to it.
+`python -m bench.bench_start` prints the same. The best of several times, because other processes of
+the machine only add time.
 """
 
 import json
@@ -37,19 +36,19 @@ def help_seconds() -> float:
 
 
 def run_seconds(arguments: Sequence[object]) -> float:
-    """Seconds of processor of a whole process that runs one question."""
+    """Return the CPU seconds of a whole process that runs one question."""
     command = [sys.executable, "-c", CHILD, "run", *map(str, arguments)]
     output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return float(json.loads(output.splitlines()[-1])[0])
 
 
 def measure_all(folder: Path) -> dict[str, float]:
-    """The best of each, by name; printed."""
+    """Print and return the best time of each, by name."""
     write_questions(folder / "questions", 1)
     with endpoint(0.0) as url:
         study = write_study(folder, url, 1)
         again = [study, "--out", folder / "again"]
-        run_seconds(again)  # writes the byte code, too
+        run_seconds(again)  # this first call also writes the byte code
         found = {
             "--help": min(help_seconds() for _ in range(TIMES)),
             "run, scripted": min(

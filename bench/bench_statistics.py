@@ -1,7 +1,7 @@
-"""How often the intervals hold the truth, and how often there is a false win where nothing differs.
+"""Coverage of the confidence intervals, and the rate of false wins when nothing differs.
 
-`make bench` runs it; `python -m bench.bench_statistics --times 300` is quicker. All is drawn from
-fixed seeds.
+`make bench` runs it; `python -m bench.bench_statistics --times 300` is quicker. All seeds are
+fixed.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from looktwice.extras.logs.replies import load_replies, score_replies
 from tests.paths import DATA
 
 Floats = NDArray[np.float64]
-CASES = (  # units, in clusters of so many, share gained, share lost
+CASES = (  # units, cluster size, share gained, share lost
     (12, 1, 0.10, 0.00),
     (12, 1, 0.30, 0.10),
     (30, 1, 0.05, 0.05),
@@ -59,14 +59,14 @@ CLUSTERS, SPREAD = 60, (0.0, 0.3, 0.8)
 
 
 def draw_gaps(random: np.random.Generator, n: int, size: int, up: float, down: float) -> Floats:
-    """Paired differences of n units; half of the units of a cluster do as its first does."""
+    """Draw paired differences of n units; half of the units of a cluster copy its first one."""
     own = random.choice([1.0, -1.0, 0.0], p=[up, down, 1 - up - down], size=(n // size, size))
     return np.where(random.random(own.shape) < 0.5, own[:, :1], own).ravel()
 
 
 def coverage(times: int) -> Iterator[str]:
-    """A line for each case: the share of intervals that hold the true difference, and their mean
-    width."""
+    """Yield a line for each case: the share of intervals that cover the true difference, and their
+    mean width."""
     for n, size, up, down in CASES:
         names, hits, width = np.repeat(np.arange(n // size), size).tolist(), 0, 0.0
         for seed in range(times):
@@ -79,7 +79,7 @@ def coverage(times: int) -> Iterator[str]:
 
 
 def task_coverage(times: int) -> Iterator[str]:
-    """Differences over several tasks, which show a share of their pictures together."""
+    """Yield the coverage of differences over several tasks, which share part of their pictures."""
     for tasks, shared, size in product(TASKS, (0.0, 0.5, 1.0), (1, 4)):
         truth, hits, width = float(np.mean([up - down for up, down in tasks])), 0, 0.0
         pictures = np.arange(CLUSTERS)
@@ -100,8 +100,8 @@ def task_coverage(times: int) -> Iterator[str]:
 
 
 def share_coverage(times: int) -> Iterator[str]:
-    """Shares of 60 clusters (near 0 and 1 too), of right or wrong answers, means of 3 draws and
-    graded values."""
+    """Yield the coverage of accuracies over 60 clusters (also near 0 and 1), of correct or wrong
+    answers, means of 3 draws and graded values."""
     for kind, size, share, alike in product(
         ("right or wrong", "draws", "graded"), (1, 4, 10), (0.03, 0.3, 0.9), SPREAD
     ):
@@ -127,7 +127,8 @@ def share_coverage(times: int) -> Iterator[str]:
 
 
 def uneven_coverage(times: int) -> Iterator[str]:
-    """Shares of clusters of very different sizes: of 1 to 20 and more, the mean being 5."""
+    """Yield the coverage of accuracies over clusters of very different sizes: 1 to over 20, with
+    mean 5."""
     for count, share in product((12, 30, 100), (0.03, 0.3, 0.9)):
         hits = 0
         for seed in range(times):
@@ -145,7 +146,8 @@ def uneven_coverage(times: int) -> Iterator[str]:
 
 
 def macro_coverage(times: int) -> Iterator[str]:
-    """Means over variants that ask the same questions, and over tasks that share their pictures."""
+    """Yield the coverage of means over variants that ask the same questions, and over tasks that
+    share their pictures."""
     for variants, share, alike in product((1, 3, 5, 10), (0.03, 0.3, 0.9), SPREAD):
         rows = [(share, variants, 1, alike)]
         yield (
@@ -164,8 +166,8 @@ def macro_coverage(times: int) -> Iterator[str]:
 
 
 def macro_hits(times: int, tasks: Sequence[tuple[float, int, int, float]]) -> float:
-    """In how many of 100 the interval of `macro_row` holds the mean over tasks: share, variants,
-    size of clusters."""
+    """Return the percentage of intervals of `macro_row` that cover the mean over tasks, each given
+    by share, variants and size of clusters."""
     hits, truth = 0, float(np.mean([share for share, *_ in tasks]))
     for seed in range(times):
         random, rows = np.random.default_rng(seed), []
@@ -193,7 +195,7 @@ def macro_hits(times: int, tasks: Sequence[tuple[float, int, int, float]]) -> fl
 
 
 def draw_ability(random: np.random.Generator, n: int, share: float, alike: float) -> Floats:
-    """The chance that questions on each picture are answered right; `alike` is their
+    """Draw the probability of a correct answer to the questions on each picture; `alike` is their
     correlation."""
     if not alike:
         return np.full(n, share)
@@ -201,8 +203,8 @@ def draw_ability(random: np.random.Generator, n: int, share: float, alike: float
 
 
 def draw_values(random: np.random.Generator, right: Floats, kind: str) -> Floats:
-    """A value for each question: right or wrong, the mean of three draws, or graded with that
-    mean."""
+    """Draw a value for each question: correct or wrong, the mean of three draws, or graded with
+    that mean."""
     if kind == "graded":
         return random.beta(np.maximum(2 * right, 1e-9), np.maximum(2 * (1 - right), 1e-9))
     draws = 3 if kind == "draws" else 1
@@ -210,8 +212,8 @@ def draw_values(random: np.random.Generator, right: Floats, kind: str) -> Floats
 
 
 def interaction_coverage(times: int) -> Iterator[str]:
-    """Interactions of two changes, of samples that are hard for every arm or for none by
-    `shared`."""
+    """Yield the coverage of interactions between two changes, for samples whose difficulty is
+    common to all arms to the degree `shared`."""
     for n, shared in ((20, 0.5), (60, 2.0), (200, 2.0), (200, 6.0)):
         truth, hits = (
             float(draw_interaction(np.random.default_rng(times), 2_000_000, shared).mean()),
@@ -227,7 +229,7 @@ def interaction_coverage(times: int) -> Iterator[str]:
 
 
 def draw_interaction(random: np.random.Generator, n: int, shared: float) -> Floats:
-    """Right or wrong under both changes, less under each alone, plus under none."""
+    """Draw interactions: right under both changes, minus under each alone, plus under none."""
     ease = shared * random.standard_normal(n)
     arms = [ease + random.standard_normal(n) > bar for bar in (0.0, 0.2, -0.3, 0.1)]
     both, first, second, none = (arm.astype(float) for arm in arms)
@@ -235,7 +237,7 @@ def draw_interaction(random: np.random.Generator, n: int, shared: float) -> Floa
 
 
 def kappa_coverage(times: int) -> str:
-    """Two raters that agree by kappa 0.5 on two answers, on 150 items."""
+    """Return the coverage of kappa for two raters with kappa 0.5 on two answers and 150 items."""
     hits = 0
     for seed in range(times):
         random = np.random.default_rng(seed)
@@ -247,8 +249,8 @@ def kappa_coverage(times: int) -> str:
 
 
 def false_wins(times: int) -> Iterator[str]:
-    """Sweeps of variants that differ from the baseline by chance alone: in how many of them any p
-    is below 0.05."""
+    """Yield the share of sweeps, whose variants differ from the baseline only by chance, in which
+    any p is below 0.05."""
     for size, share in ((1, 0.3), (4, 0.3)):
         names, counts = np.repeat(np.arange(UNITS // size), size).tolist(), np.zeros(3)
         for seed in range(times):
@@ -268,8 +270,8 @@ def false_wins(times: int) -> Iterator[str]:
 
 
 def false_finds(times: int) -> str:
-    """Sweeps in which half of the variants gain 20 points: the share of false ones among the finds
-    of each kind."""
+    """Return the share of false finds of each kind in sweeps in which half of the variants gain 20
+    points."""
     rates, power = np.zeros(2), np.zeros(2)
     for seed in range(times):
         random = np.random.default_rng(seed)
@@ -291,8 +293,8 @@ def false_finds(times: int) -> str:
 
 
 def shared_errors() -> Iterator[str]:
-    """BLINK's App. C.2 from the recorded replies on val; the paper's figures are presumably on
-    test."""
+    """Yield BLINK's App. C.2 from the recorded replies on val; the paper's figures are presumably
+    on test."""
     folder = DATA / "blink_replies"
     if not folder.is_dir():
         yield "App. C.2: no recorded replies here"
@@ -319,7 +321,7 @@ def shared_errors() -> Iterator[str]:
 
 
 def cost() -> Iterator[str]:
-    """Seconds of one comparison."""
+    """Yield the seconds of one comparison."""
     for n in (150, 1_900, 100_000):
         mine, theirs = np.random.default_rng(0).integers(0, 2, (2, n)).astype(float)
         start = perf_counter()
@@ -328,7 +330,7 @@ def cost() -> Iterator[str]:
 
 
 def test_statistics() -> None:
-    """What `make bench` prints."""
+    """Print what `make bench` shows."""
     report(1000)
 
 

@@ -1,8 +1,8 @@
-"""How long the studio takes from a move to the picture that shows it, in Chromium, for a photograph
-of 1024 x 768 pixels: with marks, grid and zoom, and with set-of-mark by Felzenszwalb.
+"""Latency of the studio from a slider's move to the picture that shows it, in Chromium, for a
+photograph of 1024 x 768 pixels: with marks, grid and zoom, and with set-of-mark by Felzenszwalb.
 
-`STUDIO_MOVES=60 make bench ARGS="bench/bench_studio.py"`; a move is a slider's, and the time ends
-when every picture is decoded.
+`STUDIO_MOVES=60 make bench ARGS="bench/bench_studio.py"`; the time ends when every picture is
+decoded.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
 @pytest.mark.parametrize("name", CASES)
 def test_from_a_move_to_its_picture(browser: Browser, tmp_path: Path, name: str) -> None:
-    """Print median and p95, of the whole way and of the stages alone."""
+    """Print median and p95, for the whole latency and for the stages alone."""
     stages, place, values = CASES[name]
     image = Image.fromarray(photograph("astronaut")).resize((1024, 768))
     image.save(file := tmp_path / "photo.jpg", quality=92)
@@ -85,6 +85,6 @@ def test_from_a_move_to_its_picture(browser: Browser, tmp_path: Path, name: str)
 
 
 def move(studio: OpenStudio, place: str, value: int) -> float:
-    """Milliseconds from a slider's move to its picture."""
+    """Return the milliseconds from a slider's move to its picture."""
     studio.set(place, value)
     return float(studio.browser.run("Number(document.getElementById('studio').dataset.seen)"))

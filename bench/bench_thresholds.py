@@ -1,5 +1,5 @@
-"""Thresholds of simulated observers: how often their intervals hold the truth, and what a staircase
-saves.
+"""Thresholds of simulated observers: the coverage of their intervals, and the questions that a
+staircase saves.
 
 python bench/bench_thresholds.py [OBSERVERS]
 """
@@ -25,10 +25,10 @@ Floats = NDArray[np.float64]
 
 TARGET, REPEATS, FIRST, MOST = 0.75, 20, 60, 400
 GRID = tuple(float(level) for level in np.geomspace(0.1, 100, 13))  # such as contrasts in percent
-# a staircase need not keep to a few of them
+# a staircase is not limited to few levels
 FINE = tuple(float(level) for level in np.geomspace(0.1, 100, 61))
 CHOICES = {0.0: "free answers", 1 / 8: "8 choices", 1 / 4: "4 choices", 1 / 2: "2 choices"}
-# on the logarithm: accuracy rises within two thirds of the range, or a twelfth
+# on the log scale: accuracy rises within two thirds of the range, down to a twelfth
 SLOPES = (2.0, 4.0, 8.0, 16.0)
 LAPSES = (0.0, 0.02, 0.06)
 MODELS = {guess: Psychometric(GRID, guess, TARGET, log=True) for guess in CHOICES}
@@ -37,7 +37,7 @@ STAIRS = {guess: Psychometric(FINE, guess, TARGET, log=True) for guess in CHOICE
 
 @dataclass(frozen=True)
 class Observer:
-    """Sees the better the stronger."""
+    """An observer whose accuracy rises with the stimulus level."""
 
     threshold: float
     guess: float
@@ -55,8 +55,8 @@ class Observer:
 
 @dataclass(frozen=True)
 class Found:
-    """Of one observer: whether each interval held the truth, and the questions of the staircase to
-    the grid's width."""
+    """Results for one observer: whether each interval covers the truth, and the questions that the
+    staircase needs to reach the grid's width."""
 
     observer: Observer
     held: tuple[bool, bool, bool]
@@ -65,7 +65,8 @@ class Found:
 
 
 def draw(observers: int, rng: np.random.Generator) -> Iterator[Observer]:
-    """All kinds equally often; thresholds lie anywhere in the middle four fifths of the levels."""
+    """Yield observers of all kinds in equal numbers, with thresholds anywhere in the middle four
+    fifths of the levels."""
     for kind in islice(cycle(product(CHOICES, SLOPES, LAPSES)), observers):
         yield Observer(float(np.exp(rng.uniform(np.log(0.2), np.log(50)))), *kind)
 
@@ -75,8 +76,8 @@ def width(limits: tuple[float, float, float]) -> float:
 
 
 def observe(observer: Observer, rng: np.random.Generator) -> Found:
-    """Every level of the grid equally often; a staircase until its interval is as narrow, and after
-    60 questions."""
+    """Ask every level of the grid equally often; then run a staircase until its interval is as
+    narrow, and for 60 questions."""
     right = np.array([rng.binomial(REPEATS, observer.accuracy(level)) for level in GRID], float)
     grid = MODELS[observer.guess].limits(np.full(len(GRID), float(REPEATS)), right)
     stairs, asked, narrow, sixty = Staircase(STAIRS[observer.guess]), 0, None, None
@@ -97,11 +98,11 @@ def observe(observer: Observer, rng: np.random.Generator) -> Found:
 
 @dataclass(frozen=True)
 class Crowd:
-    """Questions of which the share `easy` have a threshold e^`gap` times lower than the others,
-    with one logistic each.
+    """Questions of which the share `easy` have a threshold e^`gap` times lower than the others;
+    each question's accuracy is a logistic.
 
-    Questions on one picture, `shared` of them, are easier or harder together, by a normal factor
-    e^`spread`.
+    Questions on one picture, `shared` of them, are easier or harder together, by a log-normal
+    factor with standard deviation `spread`.
     """
 
     guess: float
@@ -112,8 +113,8 @@ class Crowd:
     shared: int = 1
 
     def accuracy(self, levels: Floats, eases: Floats, middle: float = 0.0) -> Floats:
-        """At so many levels, on the logarithm, for questions so much easier than others: the two
-        broadcast."""
+        """Return the accuracy at levels (logarithms) for questions that are easier by `eases`; the
+        two are broadcast."""
         span, lapse = 1 - self.guess - 0.02, 0.02
         shift = logit((TARGET - self.guess) / (1 - self.guess - lapse))
         kinds = (self.easy, -self.gap / 2), (1 - self.easy, self.gap / 2)
@@ -122,8 +123,8 @@ class Crowd:
         return np.asarray(self.guess + span * sum(parts))
 
     def threshold(self) -> float:
-        """Where the mean accuracy of all questions passes the target, of a middle of 0, on the
-        logarithm."""
+        """Return the logarithm of the level at which the mean accuracy of all questions passes the
+        target, for a middle of 0."""
         levels = np.linspace(-12, 12, 24001)
         eases = self.spread * ndtri((np.arange(40) + 0.5) / 40)
         mean = self.accuracy(levels[:, None], eases).mean(axis=1)
@@ -131,8 +132,8 @@ class Crowd:
 
 
 class Checked(NamedTuple):
-    """Whether both intervals held the threshold, their widths on the logarithm, whether the
-    function was refused."""
+    """Whether both intervals cover the threshold, their widths on the logarithm, and whether the
+    function was rejected."""
 
     plain: bool
     rising: bool
@@ -142,7 +143,7 @@ class Checked(NamedTuple):
 
 
 def check(crowd: Crowd, repeats: int, rng: np.random.Generator) -> Checked:
-    """A grid with so many questions at each level, or, with 0, a staircase of 60 questions."""
+    """Fit a grid with `repeats` questions at each level or, with 0, a staircase of 60 questions."""
     middle = float(rng.uniform(np.log(0.5), np.log(20)))
     truth = middle + crowd.threshold()
     if repeats:
@@ -171,8 +172,8 @@ def check(crowd: Crowd, repeats: int, rng: np.random.Generator) -> Checked:
 
 
 def unlike(times: int) -> Iterator[str]:
-    """A line for each kind of crowd: how often both intervals hold the threshold, how often the
-    function is refused."""
+    """Yield a line for each kind of crowd: how often both intervals cover the threshold, and how
+    often the function is rejected."""
     yield (
         "| questions | asked | n | holds % | rising alone % | width, rising alone | function"
         " refused % |"

@@ -1,5 +1,5 @@
-"""What the engine costs beside a server that answers at once, and one that takes its time: ratios
-to bare loops.
+"""Overhead of the engine with a server that answers at once, and with a slow one, as ratios to
+minimal loops.
 
 `WIRE_QUESTIONS=10000 WIRE_TIMES=5 make bench ARGS="bench/bench_wire.py"`; by default 1,000
 questions, three times.
@@ -37,8 +37,8 @@ LOOKTWICE = [sys.executable, "-c", "from looktwice.eval.cli import main; main()"
 
 
 class Measured(NamedTuple):
-    """Questions a second between the first and the last; seconds of the whole process, and of its
-    processor."""
+    """Questions per second between the first and the last, the seconds of the whole process, and
+    its CPU seconds."""
 
     rate: float
     whole: float
@@ -47,7 +47,7 @@ class Measured(NamedTuple):
 
 @contextmanager
 def endpoint(latency: float) -> Iterator[str]:
-    """The URL of a server in a process of its own."""
+    """Yield the URL of a server in its own process."""
     command = [sys.executable, "-m", "bench.wire.server", "--latency", str(latency)]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT, cwd=ROOT
@@ -60,7 +60,7 @@ def endpoint(latency: float) -> Iterator[str]:
 
 
 def measure(url: str, command: Sequence[object]) -> Measured:
-    """What a command that asks every question comes to."""
+    """Measure a command that asks every question."""
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     subprocess.run(
         [str(word) for word in command], check=True, capture_output=True, env=ENVIRONMENT, cwd=ROOT
@@ -75,7 +75,7 @@ def measure(url: str, command: Sequence[object]) -> Measured:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the questions in it."""
+    """Return a folder with the questions."""
     path = tmp_path_factory.mktemp("wire")
     write_questions(path / "questions", QUESTIONS)
     return path
@@ -103,7 +103,7 @@ def test_beside_a_bare_loop(folder: Path, latency: float, in_flight: int, circle
             if not circles:
                 measured["bare, and keeps"].append(measure(url, [*bare, "--keep", fresh(folder)]))
             measured["looktwice"].append(measure(url, [*ours, fresh(folder)]))
-            # threads that share an interpreter hinder each other less
+            # these threads compete less for one interpreter
             if shutil.which("taskset") and not circles:
                 measured["on one core"].append(
                     measure(url, ["taskset", "-c", "0", *ours, fresh(folder)])
@@ -131,13 +131,12 @@ def test_beside_a_bare_loop(folder: Path, latency: float, in_flight: int, circle
 
 
 def fresh(folder: Path) -> Path:
-    """A folder that is not there yet; none is emptied, as what was just deleted slows a disk
-    down."""
+    """Return a new folder; none is emptied, because recent deletions slow a disk."""
     return folder / f"out{time.monotonic_ns()}"
 
 
 def test_memory_stays_flat(tmp_path: Path) -> None:
-    """Resident memory of a run over a thousand questions and over many."""
+    """Compare the resident memory of runs over a thousand and over many questions."""
     peaks = []
     for count in (1_000, MANY):
         root = tmp_path / str(count)
@@ -176,11 +175,11 @@ REFUSALS = {
 
 
 def test_a_server_that_refuses_some(tmp_path: Path) -> None:
-    """Requests of 0.1 s, 16 at a time: one that is refused waits by itself, and a real limit is
+    """Send requests of 0.1 s, 16 at a time: a refused request waits alone, and a real limit is
     found and kept."""
     write_questions(tmp_path / "questions", ASKED)
     seconds: dict[str, float] = {}
-    # of the compared ones the better counts
+    # compared with the better of the two
     for turn, name in enumerate([*REFUSALS, "no errors", "4 % refused"]):
         with chat_server(None, "--delay", "0.1", *REFUSALS[name]) as server:
             command = [
@@ -224,8 +223,8 @@ PHOTOGRAPHS = 200
 
 
 def test_a_detector_beside_the_wire(tmp_path: Path) -> None:
-    """A study of detector, zoom and model beside the slower of its two halves, with the threads
-    that a run has by itself."""
+    """Compare a study with detector, zoom and model with the slower of its two halves, with the
+    default number of threads."""
     write_questions(tmp_path / "questions", PHOTOGRAPHS)
     scripted = "{use: pipelines.models.Scripted, answer: (A)}"
     seconds = dict[str, list[float]]()

@@ -1,13 +1,13 @@
-"""Holds this tree against an earlier commit: every figure, identity and request of the shipped
+"""Compares this tree with an earlier commit: every figure, identity and request of the bundled
 studies.
 
 `python -m bench.golden COMMIT FOLDER [STUDY...]` checks out COMMIT in FOLDER/tree, runs the studies
-there and here, and compares report.csv, effects.csv and report.md, the ids of the arms, the items,
-and of each record what was asked (pictures by their pixels), answered and noted. Then this tree
-resumes, scores, reports and replays copies of the earlier runs, and nothing may be asked again; nor
-does a study behind a server, run anew with the cache of the earlier commit. What the earlier commit
-gave stays in FOLDER and is not made anew. Studies of recorded replies are left out, and said, where
-the benchmark files are not there.
+with both trees, and compares report.csv, effects.csv and report.md, the ids of arms, the items, and
+the requests (pictures by their pixels), replies and notes of each record. Then this tree resumes,
+scores, reports and replays copies of the earlier runs without any new request, and runs a study
+behind a server again from the earlier commit's cache, also without any new request. The results of
+the earlier commit stay in FOLDER and are reused. Studies of recorded replies are skipped, with a
+message, if the benchmark files are missing.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ print(json.dumps(plans))
 
 @dataclass
 class Comparison:
-    """How many values were compared, and the places where they differ."""
+    """The number of compared values, and the places where they differ."""
 
     values: int = 0
     differences: list[str] = field(default_factory=list)
@@ -86,7 +86,7 @@ class Comparison:
 
 
 def looktwice(tree: Path, *arguments: str, cwd: Path) -> str:
-    """What a command of the tree prints. Raises CalledProcessError where it fails."""
+    """Return the output of one of the tree's commands. Raises SystemExit if it fails."""
     program = "from looktwice.eval.cli import main; main()"
     return _python(tree, "-c", program, *arguments, cwd=cwd)
 
@@ -105,7 +105,7 @@ def _python(tree: Path, *arguments: str, cwd: Path) -> str:
 
 
 def run_studies(tree: Path, folder: Path, names: Sequence[str]) -> None:
-    """Runs the studies of a tree into `folder`, unless they lie there."""
+    """Run the studies of a tree into `folder`, unless their results exist."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in names:
         if not (folder / name / "report.csv").exists():
@@ -123,13 +123,13 @@ def run_studies(tree: Path, folder: Path, names: Sequence[str]) -> None:
 
 @contextmanager
 def pocket_server() -> Iterator[None]:
-    """Inside, this tree serves Pocket on `SERVER`."""
+    """Serve Pocket on `SERVER` with this tree."""
     program = "from looktwice.eval.cli import main; main()"
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "typings")}
     command = [sys.executable, "-c", program, "serve", "pocket", "--port", PORT]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as server:
         assert server.stdout is not None
-        server.stdout.readline()  # it has begun
+        server.stdout.readline()  # the server is ready
         try:
             yield
         finally:
@@ -137,7 +137,7 @@ def pocket_server() -> Iterator[None]:
 
 
 def take_cache_over(before: Path, folder: Path, name: str, comparison: Comparison) -> None:
-    """Runs a study behind a server anew with the replies of the earlier cache: nothing is asked
+    """Run a study behind a server again with the replies of the earlier cache: nothing is asked
     again."""
     replies, out = folder / "cache", folder / "from the cache"
     for path in (replies, out):
@@ -150,7 +150,7 @@ def take_cache_over(before: Path, folder: Path, name: str, comparison: Compariso
 
 
 def compare_plans(before: Path, comparison: Comparison, folder: Path) -> None:
-    """Compares the arms of the earlier configurations, built by both trees: names, changes and
+    """Compare the arms of the earlier configurations, built by both trees: names, changes and
     ids."""
     old, new = (
         json.loads(_python(tree, "-c", PLANS, str(before / "configs"), cwd=folder))
@@ -161,8 +161,8 @@ def compare_plans(before: Path, comparison: Comparison, folder: Path) -> None:
 
 
 def compare_texts(before: Path, after: Path, comparison: Comparison) -> None:
-    """Compares the tables: report.csv and effects.csv cell by cell by the names of columns, the
-    rest line by line."""
+    """Compare report.csv and effects.csv cell by cell, by column names, and the other tables line
+    by line."""
     for name in TEXTS:
         if name == "effects.csv" and not (before / name).exists() and not (after / name).exists():
             continue  # a study without a sweep
@@ -182,7 +182,7 @@ def compare_texts(before: Path, after: Path, comparison: Comparison) -> None:
 
 
 def compare_records(before: Path, after: Path, comparison: Comparison) -> None:
-    """Compares the items, and what each record asked, was answered and noted."""
+    """Compare the items, and the requests, replies and notes of each record."""
     items, now_items = (
         sorted((run / "samples.jsonl").read_text().splitlines()) for run in (before, after)
     )
@@ -195,7 +195,8 @@ def compare_records(before: Path, after: Path, comparison: Comparison) -> None:
 
 
 def _records(run: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every record, with each picture as the sha256 of its pixels: the bytes are the encoder's."""
+    """Yield every record, with each picture as the sha256 of its pixels, because the encoder's
+    bytes may differ."""
 
     @cache
     def blob(sha: str) -> bytes:
@@ -223,8 +224,8 @@ def _records(run: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def take_over(before: Path, copy: Path, comparison: Comparison) -> None:
-    """Resumes, scores, reports and replays a copy of an earlier run with this tree: nothing is
-    asked again."""
+    """Resume, score, report and replay a copy of an earlier run with this tree: nothing is asked
+    again."""
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(before, copy)
     records = (copy / "records.jsonl").read_bytes()
@@ -243,7 +244,8 @@ def take_over(before: Path, copy: Path, comparison: Comparison) -> None:
 
 
 def main() -> None:
-    """Prints how much was compared, and the first differences; exits with 1 where there are any."""
+    """Print the number of compared values and the first differences; exit with 1 if there are
+    any."""
     commit, folder = sys.argv[1], Path(sys.argv[2]).resolve()
     names = sys.argv[3:] or [
         name for name in STUDIES if DATA.is_dir() or str(DATA) not in str(STUDIES[name])

@@ -1,5 +1,5 @@
-"""Makes a large run folder through the real writer, for measuring:
-`python -m bench.large_run FOLDER [SAMPLES]`."""
+"""Makes a large run folder with the real writer, for measurements: `python -m bench.large_run
+FOLDER [SAMPLES]`."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ REPLIES = (
 
 
 def make_run(root: Path, samples: int = 10_000) -> tuple[Path, Path]:
-    """A configuration, and the finished run of it in `root`: one record for each of 10 arms and
-    every sample."""
+    """Make a configuration and its finished run in `root`: one record for each of 10 arms and every
+    sample."""
     questions = root / "questions"
     questions.mkdir(parents=True, exist_ok=True)
     draw = random.Random(0)
@@ -77,9 +77,7 @@ def make_run(root: Path, samples: int = 10_000) -> tuple[Path, Path]:
     )
     plan, folder = load_plan(config), root / "runs" / "large"
     with RunWriter(folder) as writer:
-        for item in plan.points[
-            0
-        ].task:  # all arms of a sample after one another, as a run asks them
+        for item in plan.points[0].task:  # all arms of a sample in turn, as a run asks them
             writer.sample(
                 SampleRow(
                     plan.points[0].task_id, item.sample.sha, item.answer, item.sample.to_dict()
@@ -88,7 +86,7 @@ def make_run(root: Path, samples: int = 10_000) -> tuple[Path, Path]:
             for arm in plan.points:
                 state = _answered(arm, item, draw)
                 writer.record(make_record(arm, item.sample, item.sample.sha, state, writer.blobs))
-    # an hour old: what is younger is read again at every resume
+    # an hour old, because newer files are read again at every resume
     for blob in (folder / "blobs").glob("*/*"):
         os.utime(blob, (blob.stat().st_mtime - 3600,) * 2)
     Run(plan, folder)()

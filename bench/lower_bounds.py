@@ -1,7 +1,9 @@
-"""Installs the oldest releases that `pyproject.toml` allows, and does what a newcomer does:
-`make bounds`, or `python -m bench.lower_bounds [EXTRA ...]` to install those extras' oldest too.
+"""Installs the oldest releases that `pyproject.toml` allows, and runs a newcomer's first commands:
+`make bounds`, or `python -m bench.lower_bounds [EXTRA ...]` to include the oldest releases of those
+extras.
 
-A temporary folder holds the environment; uv, which can choose the oldest, is installed there.
+The environment is in a temporary folder; uv, which can choose the oldest releases, is installed
+there.
 """
 
 from __future__ import annotations
@@ -25,11 +27,11 @@ TYPED = (
     "view runs/quickstart --sample shape_00000",
     "compare runs/quickstart",
 )
-"""What is run after `looktwice`."""
+"""The arguments of each `looktwice` command."""
 
 
 def install_oldest(environment: Path, extras: Sequence[str]) -> Path:
-    """Make an environment with the oldest releases, and give its folder of programs. Raises
+    """Create an environment with the oldest releases; return its folder of programs. Raises
     CalledProcessError."""
     subprocess.run([sys.executable, "-m", "venv", environment], check=True)
     programs = environment / "bin"
@@ -43,7 +45,7 @@ def install_oldest(environment: Path, extras: Sequence[str]) -> Path:
 
 
 def run_typed(programs: Path, folder: Path) -> list[str]:
-    """Run every command in a folder, and give those that failed, with their last words."""
+    """Run every command in a folder; return those that failed, with their last output."""
     failed = []
     for typed in TYPED:
         words = [word.format(study=STUDY) for word in typed.split()]
@@ -57,7 +59,7 @@ def run_typed(programs: Path, folder: Path) -> list[str]:
 
 
 def main() -> int:
-    """The exit code: 1 where something failed."""
+    """Return exit code 1 if something failed."""
     with TemporaryDirectory(prefix="looktwice-bounds-") as folder:
         programs = install_oldest(Path(folder) / "environment", sys.argv[1:])
         failed = run_typed(programs, Path(folder))

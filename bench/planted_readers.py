@@ -1,6 +1,5 @@
-"""Pictures and readers whose needs are known, for the methods of the page on where to look: one
-that reads what stands out, one whose boxes are a little off, and likelihoods that lean to a
-habit."""
+"""Pictures and readers with known needs, for the methods on the page about where to look: a reader
+of salient things, one whose boxes are slightly off, and likelihoods with a habit."""
 
 from __future__ import annotations
 
@@ -29,16 +28,17 @@ from looktwice.pipelines.view import View
 from looktwice.prompting.turns import ContrastAnswer
 from tests.planted_network import seeks_ink
 
-LIGHT = 230  # of the least of a pixel's colours, above which it is ground
-CONTRAST, HEIGHT = 60, 8  # levels and pixels from which on a thing is seen
-PER_LOGIT, HABIT = 80, 3.5  # levels of contrast a logit of evidence; logits of the habit's letter
+LIGHT = 230  # a pixel whose smallest colour value is above this is background
+CONTRAST, HEIGHT = 60, 8  # minimum levels and pixels of a visible thing
+PER_LOGIT, HABIT = 80, 3.5  # levels of contrast per logit; logits of the habit's letter
 CLAIM = re.compile(r"^LOOK: image 1, \[(.*)\]$", re.M)
 
 
 @dataclass(frozen=True)
 class Alone:
-    """Questions of LettersAndShapes in whose pictures all but what is asked about is white, or
-    `beside` in black, and then what is asked about is in red and a letter."""
+    """Questions of LettersAndShapes whose pictures show only the thing asked about; everything else
+    is white. With `beside` the other things stay, in black, and the thing asked about is a red
+    letter."""
 
     questions: LettersAndShapes
     beside: bool = False
@@ -75,7 +75,7 @@ class Alone:
 
 
 def seeks_red(folder: Path) -> Path:
-    """The network of `seeks_ink`, which does not see greys: it asks for patches with red."""
+    """Save a variant of `seeks_ink`'s network that ignores greys and attends to red patches."""
     from safetensors.torch import load_file, save_file
 
     seeks_ink(folder)
@@ -88,8 +88,8 @@ def seeks_red(folder: Path) -> Path:
 
 
 class Thing(NamedTuple):
-    """A thing in a picture: how sharp its edges are and how far it is from the ground, in levels,
-    whether it is red, and what is seen of it."""
+    """A thing in a picture: the sharpness of its edges and its contrast to the background, in grey
+    levels, whether it is red, and how it looks."""
 
     sharpness: float
     contrast: float
@@ -98,7 +98,7 @@ class Thing(NamedTuple):
 
 
 def things(pixels: Pixels) -> list[Thing]:
-    """What differs from the ground, each connected part of it."""
+    """Return the connected parts of a picture that differ from the background."""
     grey = cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY).astype(np.float32)
     off = np.abs(grey - np.median(grey))
     seen = (off >= CONTRAST).astype(np.uint8)
@@ -119,26 +119,27 @@ def things(pixels: Pixels) -> list[Thing]:
 
 
 def moved(value: str, sides: Any, draw: int) -> NDArray[np.float64]:
-    """An error of up to these sides either way, by what is pointed at and the draw."""
+    """Return a random error of up to `sides` in either direction, determined by `value` and the
+    draw."""
     return np.asarray(seeded_rng("off", draw, value).uniform(-1, 1, 2) * sides)
 
 
 @dataclass(frozen=True)
 class Distracted:
-    """Reads the thing with the sharpest edges in the last picture that it is sent, whatever it is
-    asked; asked to point, it points at the red one, up to `off` pixels beside its middle."""
+    """A reader of the thing with the sharpest edges in the last picture, whatever the question.
+    Asked to point, it points at the red thing, up to `off` pixels from its middle."""
 
     off: float = 12
 
     @property
     def identity(self) -> str:
-        """Its setting."""
+        """The settings."""
         return canonical({"off": self.off})
 
     def __call__(
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
     ) -> Reply:
-        """The point, or the letter."""
+        """Return the point, or the letter."""
         views = [part for message in messages for part in message.parts if isinstance(part, View)]
         listed, text = things(views[-1].pixels), "I see nothing."
         pointed = [thing for thing in listed if thing.red]
@@ -154,7 +155,7 @@ class Distracted:
 
 
 def used(messages: Messages, text: str) -> Usage:
-    """Tokens as `NearSighted` counts them."""
+    """Count tokens as `NearSighted` does."""
     parts = [part for message in messages for part in message.parts]
     words = sum(len(part) for part in parts if isinstance(part, str)) // 4
     pixels = sum(
@@ -165,8 +166,8 @@ def used(messages: Messages, text: str) -> Usage:
 
 @dataclass(frozen=True)
 class Boxing:
-    """`NearSighted`, who says with each reply where it would look closer: a part of the last
-    picture, up to `off` of its sides beside what is asked about, at `shrink` of its sides."""
+    """`NearSighted` that also names a box to look at: a part of the last picture, `shrink` of its
+    sides long, and off the thing asked about by up to `off` of its sides."""
 
     reader: NearSighted
     off: float = 0.12
@@ -174,13 +175,13 @@ class Boxing:
 
     @property
     def identity(self) -> str:
-        """Its settings."""
+        """The settings."""
         return canonical({"reader": self.reader.identity, "off": self.off, "shrink": self.shrink})
 
     def __call__(
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
     ) -> Reply:
-        """The reader's reply, and a box in thousandths of the first picture."""
+        """Return the reader's reply, and a box in thousandths of the first picture."""
         reply = self.reader(messages, draw, options)
         views = [part for message in messages for part in message.parts if isinstance(part, View)]
         claims = CLAIM.findall("\n".join(m.text for m in messages if m.role == "assistant"))
@@ -196,7 +197,8 @@ class Boxing:
         return replace(reply, text=f"LOOK: image 1, {box}\n{reply.text}")
 
     def _around(self, view: View, part: Rect, draw: int) -> list[int] | None:
-        """The next box, where the view shows this part of the first picture."""
+        """Return the next box, given the part of the first picture that the view shows; None
+        without a coloured thing."""
         colored = np.ptp(view.pixels.astype(int), axis=-1) > 60
         if not colored.any():
             return None
@@ -212,21 +214,21 @@ class Boxing:
 
 
 class Likelihoods(NamedTuple):
-    """Of each capital as the first token of a reply."""
+    """The log-likelihood of each capital letter as the first token of a reply."""
 
     likely: NDArray[np.float64]
 
     def letters(self, choices: Sequence[str]) -> list[int]:
-        """The numbers of these capitals."""
+        """Return the indices of these capital letters."""
         return [ascii_uppercase.index(choice) for choice in choices]
 
 
 class Habit:
-    """Finds a letter the likelier the more it differs from the ground, and E likely whatever it
-    sees."""
+    """A planted network whose likelihood of a letter grows with the letter's contrast, and which
+    always finds E likely."""
 
     def look(self, messages: Sequence[Message]) -> Likelihoods:
-        """The likelihoods with the last picture of the message."""
+        """Return the likelihoods, given the last message's picture."""
         (view,) = (part for part in messages[-1].parts if isinstance(part, View))
         logits = np.zeros(26)
         for thing in things(view.pixels):
@@ -238,11 +240,11 @@ class Habit:
 
 @dataclass(frozen=True, kw_only=True)
 class PlantedContrast(ContrastAnswer):
-    """`ContrastAnswer` with these likelihoods in place of a network's."""
+    """`ContrastAnswer` with these likelihoods instead of a network's."""
 
     model: str = "planted"
 
     @property
     def eyes(self) -> Any:
-        """What is looked with."""
+        """The planted network."""
         return Habit()

@@ -1,9 +1,9 @@
 """The authors' own networks at a small size: built from a clone of their repository, and run on
 tensors.
 
-`bench/upstream/side.py` runs one in a process of its own, since each repository wants packages of
-its own (timm, torchvision; transformers below 5 for GroundingDINO). Writes what
-`tests/original_files.py` makes the tiny file from, and the outputs.
+`bench/upstream/side.py` runs each in a separate process, since each repository needs its own
+packages (timm, torchvision; transformers below 5 for GroundingDINO). It writes the input of
+`tests/original_files.py`, which makes the tiny files, and the outputs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.original_files import BERT, photograph, weight
 
 
 class Upstream(NamedTuple):
-    """A network, the name of its release's file and what stands around the tensors in it, and some
+    """A network, the file name of its release, the keys around its tensors in that file, and some
     outputs."""
 
     network: Any
@@ -33,7 +33,8 @@ class Upstream(NamedTuple):
 
 
 def fill(network: Any) -> Any:
-    """The network with weights that follow from their names; what it computes itself stays."""
+    """Give the network weights that follow from their names; buffers that it computes itself
+    stay."""
     tensors, ties = network.state_dict(), find_ties(network)
     computed = {
         name for name, each in tensors.items() if not each.is_floating_point() and each.dim()
@@ -48,7 +49,7 @@ def fill(network: Any) -> Any:
 
 
 def find_ties(network: Any) -> dict[str, str]:
-    """The names of tensors that are the same as an earlier one, and the name of that."""
+    """Map the names of tied tensors to the name of the first one."""
     first: dict[int, str] = {}
     tensors = network.state_dict(keep_vars=True).items()
     return {

@@ -1,9 +1,9 @@
 """Compares the specialists with their authors' code and writes the table of docs/specialists.md.
 
-`python -m bench.upstream_table OUT REPOSITORIES` runs each row of `bench/upstream/rows.py`, the
-authors' code in a process of its own, which finds the clones and packages in REPOSITORIES as
-`bench/upstream/side.py` says. What that gave lies in OUT and is not computed again. A row that
-fails is printed and "not run". It also records what the tests read of small networks.
+`python -m bench.upstream_table OUT REPOSITORIES` runs each row of `bench/upstream/rows.py`. The
+authors' code runs in a separate process, which finds clones and packages in REPOSITORIES as
+`bench/upstream/side.py` describes; its results are kept in OUT and reused. A row that fails is
+printed, and its cell is "not run". It also records the facts of small networks for the tests.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ HEAD = "| specialist | the authors' code | on what | largest difference |\n|---|
 
 
 def run_theirs(name: str, repositories: Path, out: Path) -> Mapping[str, Any]:
-    """What the authors' code gives, run once. Raises RuntimeError."""
+    """Return the results of the authors' code, which is run once. Raises RuntimeError."""
     if not (out / f"{name}.npz").exists():
         command = [sys.executable, "-m", "bench.upstream.side", name, str(repositories), str(out)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -43,7 +43,7 @@ def run_theirs(name: str, repositories: Path, out: Path) -> Mapping[str, Any]:
 
 
 def shorten(out: Path, kind: str, told: Mapping[str, Any]) -> dict[str, Any]:
-    """The facts of a small network and some values of its outputs."""
+    """Return the facts of a small network and some values of its outputs."""
     facts: dict[str, Any] = json.loads((out / f"{kind}.json").read_text())
     facts["outputs"] = {}
     for name, values in told.items():
@@ -58,7 +58,7 @@ def shorten(out: Path, kind: str, told: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def run_ours(kind: str) -> Mapping[str, Any]:
-    """What our network gives, opened from the same file."""
+    """Return the outputs of looktwice's network, loaded from the same file."""
     with tempfile.TemporaryDirectory() as folder, torch.inference_mode():
         return {
             name: each.numpy()
@@ -69,7 +69,7 @@ def run_ours(kind: str) -> Mapping[str, Any]:
 def compare(
     name: str, theirs: Callable[[], Mapping[str, Any]], ours: Callable[[], Mapping[str, Any]]
 ) -> str:
-    """The largest difference as the table has it, "not run" where something failed."""
+    """Format the largest difference for the table; "not run" if something failed."""
     try:
         with torch.inference_mode():
             found = apart(theirs(), ours())

@@ -1,5 +1,5 @@
-"""Looktwice's own extensions: the table by which they attach. The core never imports a room of this
-folder; it opens what a name here stands for."""
+"""The table of looktwice's bundled extensions. The core never imports from this folder: it opens an
+entry of this table when its name is used."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ COMMANDS = {
     ),
     "discover": _at(
         "adaptive.commands:discover",
-        "Find the best arm of a sweep for a part of its answers.",
+        "Find the best arm of a sweep with a fraction of its answers.",
         FENCED,
     ),
     "make": _at("make.commands:make", "Make questions from your own files.", FENCED),
     "annotate": _at(
         "annotation.commands:annotate",
-        "Draw a sheet for people to fill in, and read it again.",
+        "Create an annotation sheet for people, or evaluate filled-in ones.",
         FENCED,
     ),
     "export": _at("sent.commands:export", "Write runs and logs in the formats of others.", FENCED),
@@ -63,7 +63,7 @@ ANALYSES = {
         "adaptive.thresholds:THRESHOLDS_ANALYSIS", "Thresholds", ("key:thresholds|by",)
     ),
     "crossed": _at(
-        "adaptive.thresholds:CROSSED_ANALYSIS", "Two fields crossed, of --by A,B", ("by",)
+        "adaptive.thresholds:CROSSED_ANALYSIS", "Two fields crossed (--by A,B)", ("by",)
     ),
     "people": _at(
         "studies.gap:PEOPLE_ANALYSIS",
@@ -79,7 +79,9 @@ ANALYSES = {
     "audit": _at("studies.audit:AUDIT", "What is answered without the images", ("asked",)),
     "probe": _at("inside.arms:PROBE", "Where in a model the answer is lost", ("asked",)),
     "items": _at(
-        "adaptive.questions:ITEMS", "How hard each item is, and totals from few of them", ("asked",)
+        "adaptive.questions:ITEMS",
+        "Item difficulties, and totals predicted from a few items",
+        ("asked",),
     ),
 }
 CLASSES = {
@@ -105,7 +107,7 @@ CLASSES = {
     "specialists.drawings.PatternMatcher": _at("drawings.sheets:PatternMatcher"),
     "specialists.drawings.ShapeGridReader": _at("drawings.sheets:ShapeGridReader"),
 }
-"""Classes that stand in studies and records under a path of the core."""
+"""Classes that studies and records still name by their former path in the core."""
 EXTENSIONS: Mapping[str, Mapping[str, Extension]] = {
     "commands": COMMANDS,
     "keys": KEYS,

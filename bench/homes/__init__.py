@@ -1,2 +1,2 @@
-"""Programs that evaluate models, each in an environment of its own, ask `looktwice serve` the same
-questions: what a zoom is worth in each, with none of them changed."""
+"""Evaluation programs, each in its own environment, ask `looktwice serve` the same questions: the
+gain from a zoom, measured by each program, none of them changed."""

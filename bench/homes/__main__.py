@@ -1,5 +1,5 @@
-"""`python -m bench.homes [PACKAGE...]`: installs each program into an environment of its own, lets
-it ask a served study, and prints one table."""
+"""`python -m bench.homes [PACKAGE...]`: installs each program into its own environment, lets it ask
+a served study, and prints a table."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ FORGOTTEN = ("PYTHONPATH", "VIRTUAL_ENV")
 
 
 class Failed(Exception):
-    """Why a program did not run."""
+    """The reason why a program did not run."""
 
 
 class Row(NamedTuple):
-    """What came of a program: the shares that were right, how many questions the server had, or
+    """The result of a program: the accuracies, the number of questions that the server received, or
     why there are none."""
 
     package: str
@@ -45,7 +45,7 @@ class Row(NamedTuple):
 
 
 def run(words: Sequence[str], variables: dict[str, str], folder: Path) -> str:
-    """What a command prints. Raises Failed with its last lines."""
+    """Return a command's output. Raises Failed with its last lines."""
     kept = {name: value for name, value in os.environ.items() if name not in FORGOTTEN}
     try:
         ended = subprocess.run(
@@ -67,7 +67,7 @@ def run(words: Sequence[str], variables: dict[str, str], folder: Path) -> str:
 
 
 def install(client: Client, environment: Path, folder: Path) -> str:
-    """The version of the program in its environment, which is made where there is none. Raises
+    """Return the version of the program in its environment, which is created if necessary. Raises
     Failed."""
     python = str(environment / "bin" / "python")
     tell = f"import importlib.metadata as m; print(m.version({client.package!r}))"
@@ -81,7 +81,7 @@ def install(client: Client, environment: Path, folder: Path) -> str:
 
 @contextmanager
 def served(study: Path, out: Path) -> Iterator[tuple[str, Path]]:
-    """The address at which a study answers, and the folder of what it is asked."""
+    """Serve a study; yield its address, and the folder of recorded requests."""
     words = [*LOOKTWICE, "serve", str(study), "--port", "0", "--out", str(out)]
     pipe = subprocess.PIPE
     with subprocess.Popen(words, stdout=pipe, stderr=subprocess.STDOUT, text=True) as process:
@@ -103,7 +103,7 @@ def served(study: Path, out: Path) -> Iterator[tuple[str, Path]]:
 def ask(
     client: Client, environments: Path, questions: Sequence[Question], study: Path, folder: Path
 ) -> Row:
-    """What a program makes of both contestants, and how many of their questions arrived."""
+    """Evaluate both contestants with a program, and count the questions that arrived."""
     version, shares = "", dict[str, float]()
     try:
         folder.mkdir()
@@ -127,7 +127,7 @@ def ask(
 
 
 def show(rows: Sequence[Row], n: int) -> Table:
-    """The table that is printed."""
+    """Return the table to print."""
     names = ("program", "version", "plain, %", "zoomed, %", "difference", "arrived")
     title = f"{n} questions with a ring in the picture, Pocket behind `looktwice serve`"
     table = Table(*names, title=title)
@@ -140,12 +140,12 @@ def show(rows: Sequence[Row], n: int) -> Table:
 
 
 def main() -> None:
-    """Exit code 1 where a program did not run, or its difference is 30 points or less."""
+    """Return exit code 1 if a program did not run, or its difference is 30 points or less."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("package", nargs="*", help="those to run; all without it")
+    parser.add_argument("package", nargs="*", help="packages to run (default: all)")
     parser.add_argument("--n", type=int, default=60, help="questions for each contestant")
     parser.add_argument("--environments", type=Path, default=ROOT / "build" / "homes")
-    parser.add_argument("--keep", type=Path, help="a new folder for everything that is written")
+    parser.add_argument("--keep", type=Path, help="a new folder for all output")
     options = parser.parse_args()
     folder = options.keep or Path(tempfile.mkdtemp(prefix="homes-"))
     folder.mkdir(exist_ok=True)

@@ -1,5 +1,5 @@
-"""`python ask_all.py MODULE URL CONTESTANT`: asks every question by the function `ask` of a module
-beside this one, in that program's environment, and writes the share that was right."""
+"""`python ask_all.py MODULE URL CONTESTANT`: asks every question with the function `ask` of a
+module in this folder, in that program's environment, and writes the accuracy."""
 
 import json
 import os
@@ -14,7 +14,7 @@ ROWS = (FOLDER / "samples.jsonl").read_text(encoding="utf-8").splitlines()
 
 
 def is_right(line: str) -> bool:
-    """Whether the first letter of the reply is the right one."""
+    """Return whether the reply begins with the correct letter."""
     row = json.loads(line)
     choices = [f"({a}) {text}" for a, text in zip("ABCD", row["choices"], strict=True)]
     words = "\n".join([row["question"], *choices, "Answer with one letter."])

@@ -1,4 +1,5 @@
-"""How each program is installed, told to ask, and read: its own command, its own score."""
+"""How to install, configure and run each program, and how to read its results: its own command, its
+own score."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ DECLARE = str(HERE / "without_operators.py")
 
 
 class Command(NamedTuple):
-    """What is typed in the program's environment, and the variables that it needs."""
+    """A command in the program's environment, and the environment variables that it needs."""
 
     words: Sequence[str]
     variables: Mapping[str, str] = {}
@@ -27,8 +28,8 @@ class Command(NamedTuple):
 
 @dataclass(frozen=True)
 class Client:
-    """A program from the registry. `write` puts the questions into a folder in its own form and
-    tells the command; `read` gives the share that was right by its own score."""
+    """A program from the registry. `write` puts the questions into a folder in its own format and
+    returns the command; `read` returns the accuracy by its own score."""
 
     package: str
     write: Callable[[Path, Sequence[Question], str, str], Command]
@@ -37,7 +38,7 @@ class Client:
 
 
 def _only(folder: Path, pattern: str) -> Path:
-    """The one file below a folder. Raises ValueError where it is not one."""
+    """Return the only matching file in a folder. Raises ValueError unless there is exactly one."""
     (path,) = folder.rglob(pattern)
     return path
 
@@ -45,7 +46,7 @@ def _only(folder: Path, pattern: str) -> Path:
 def write_inspect(
     folder: Path, questions: Sequence[Question], url: str, contestant: str
 ) -> Command:
-    """inspect_ai: `multiple_choice`, and its scorer `pattern`."""
+    """Write questions for inspect_ai: `multiple_choice`, and its scorer `pattern`."""
     shutil.copy(HERE / "scenes_inspect.py", folder / "scenes.py")
     address = {"LOOKTWICE_BASE_URL": url, "LOOKTWICE_API_KEY": "none"}
     model = ["--model", f"openai-api/looktwice/{contestant}"]
@@ -54,7 +55,7 @@ def write_inspect(
 
 
 def read_inspect(folder: Path) -> float:
-    """Its accuracy."""
+    """Return inspect_ai's accuracy."""
     log = json.loads(_only(folder, "*scenes*.json").read_text(encoding="utf-8"))
     return float(log["results"]["scores"][0]["metrics"]["accuracy"]["value"])
 
@@ -62,7 +63,7 @@ def read_inspect(folder: Path) -> float:
 def write_evalscope(
     folder: Path, questions: Sequence[Question], url: str, contestant: str
 ) -> Command:
-    """evalscope: `general_vmcq`, in the stream that it asks for by itself."""
+    """Write questions for evalscope: `general_vmcq`, with streaming, which is its default."""
     rows = [
         {
             "question": f"<image 1> {question.question}",
@@ -81,7 +82,7 @@ def write_evalscope(
 
 
 def read_evalscope(folder: Path) -> float:
-    """Its score."""
+    """Return evalscope's score."""
     report = json.loads(_only(folder, "general_vmcq.json").read_text(encoding="utf-8"))
     return float(report["metrics"][0]["score"])
 
@@ -89,7 +90,8 @@ def read_evalscope(folder: Path) -> float:
 def write_vlmeval(
     folder: Path, questions: Sequence[Question], url: str, contestant: str
 ) -> Command:
-    """VLMEvalKit: `run.py --base-url`, a table of one's own, letters read without a judge."""
+    """Write questions for VLMEvalKit: `run.py --base-url`, a custom table, letters read without a
+    judge."""
     with (folder / "Scenes.tsv").open("w", encoding="utf-8", newline="") as file:
         table = csv.writer(file, delimiter="\t")
         table.writerow(["index", "image", "question", *"ABCD", "answer"])
@@ -104,7 +106,7 @@ def write_vlmeval(
 
 
 def read_vlmeval(folder: Path) -> float:
-    """Its overall accuracy."""
+    """Return VLMEvalKit's overall accuracy."""
     path = _only(folder, "*_acc.csv")
     with path.open(encoding="utf-8", newline="") as file:
         return float(next(csv.DictReader(file))["Overall"])
@@ -139,7 +141,8 @@ def look(doc):
 
 
 def write_lmms(folder: Path, questions: Sequence[Question], url: str, contestant: str) -> Command:
-    """lmms-eval: `async_openai`, with the words and the score of its task BLINK."""
+    """Write questions for lmms-eval: `async_openai`, with the prompt and the score of its task
+    BLINK."""
     rows = [
         {
             "idx": question.id,
@@ -162,7 +165,7 @@ def write_lmms(folder: Path, questions: Sequence[Question], url: str, contestant
 
 
 def read_lmms(folder: Path) -> float:
-    """Its accuracy of BLINK."""
+    """Return lmms-eval's accuracy on BLINK."""
     results = json.loads(_only(folder, "*_results.json").read_text(encoding="utf-8"))
     return float(results["results"]["scenes"]["blink_acc,none"])
 
@@ -170,7 +173,8 @@ def read_lmms(folder: Path) -> float:
 def write_verifiers(
     folder: Path, questions: Sequence[Question], url: str, contestant: str
 ) -> Command:
-    """verifiers: `vf-eval` of a taskset, by its chat harness in a process of this machine."""
+    """Write questions for verifiers: `vf-eval` of a taskset, with its chat harness in a local
+    process."""
     shutil.copy(HERE / "scenes_verifiers.py", folder)
     server = ["--model", contestant, "--client.base-url", url, "--client.api-key-var", "NO_KEY"]
     where = ["--env.agent.harness.id", "null", "--env.agent.runtime.type", "subprocess"]
@@ -180,14 +184,15 @@ def write_verifiers(
 
 
 def read_verifiers(folder: Path) -> float:
-    """The mean of its rewards."""
+    """Return the mean reward of verifiers."""
     lines = _only(folder, "traces.jsonl").read_text(encoding="utf-8").splitlines()
     rewards = [json.loads(line)["traces"][0]["rewards"]["right"]["score"] for line in lines]
     return fmean(rewards)
 
 
 def asked_by(module: str) -> Callable[[Path, Sequence[Question], str, str], Command]:
-    """The command of a program that is a library: its function `ask` is called."""
+    """Return a writer for a program that is a library, whose command calls the module's function
+    `ask`."""
 
     def write(folder: Path, questions: Sequence[Question], url: str, contestant: str) -> Command:
         return Command(["python", str(HERE / "ask_all.py"), module, url, contestant])
@@ -196,7 +201,7 @@ def asked_by(module: str) -> Callable[[Path, Sequence[Question], str, str], Comm
 
 
 def read_share(folder: Path) -> float:
-    """What `ask_all.py` wrote."""
+    """Return the accuracy that `ask_all.py` wrote."""
     return float(json.loads(_only(folder, "share.json").read_text(encoding="utf-8")))
 
 
@@ -204,7 +209,7 @@ CLIENTS = (
     Client("inspect-ai", write_inspect, read_inspect, ("openai",)),
     Client("evalscope", write_evalscope, read_evalscope),
     Client("ms-vlmeval", write_vlmeval, read_vlmeval),
-    # its lock of files reaches into filelock as it was before 4
+    # its file lock uses internals of filelock before version 4
     Client("lmms-eval", write_lmms, read_lmms, ("filelock<4",)),
     Client("verifiers", write_verifiers, read_verifiers, ("uv",)),
     Client("litellm", asked_by("ask_litellm"), read_share),

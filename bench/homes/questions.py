@@ -1,4 +1,4 @@
-"""The questions that every program asks: a ring is part of the picture, and nothing else tells of
+"""The questions that every program asks: the ring is part of the picture, and nothing else reveals
 it."""
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ contestants:
 
 @dataclass(frozen=True)
 class Question:
-    """A question, the path of its picture, its choices, and the letter of the right one."""
+    """A question, the path of its picture, its choices, and the letter of the correct one."""
 
     id: str
     image: str
@@ -44,14 +44,14 @@ class Question:
 
     @property
     def lettered(self) -> str:
-        """Question and choices, as BLINK writes them."""
+        """The question and choices, as BLINK writes them."""
         lines = [f"({a}) {text}" for a, text in zip("ABCD", self.choices, strict=True)]
         return "\n".join([self.question, "Select from the following choices.", *lines])
 
 
 def write_questions(folder: Path, n: int) -> Sequence[Question]:
-    """`n` questions about small lettered tiles, in `samples.jsonl` with their pictures, and the
-    study of both contestants."""
+    """Write `n` questions about small lettered tiles to `samples.jsonl` with their pictures, and
+    the study of both contestants."""
     draw, questions = Circles(radius=16, color="red"), list[Question]()
     for item in MarkedScenes("symbol", n=n, controls={"size": [16, 24]}):
         view = draw(State.start(item.sample), NoModel()).views[0]

@@ -15,7 +15,7 @@ FOLDER = Path(os.environ["QUESTIONS"])
 
 
 def to_sample(row: dict[str, Any]) -> Sample:
-    """A question as inspect has it."""
+    """Convert a question to inspect's format."""
     picture = ContentImage(image=str(FOLDER / row["image"]))
     words = ContentText(text=row["question"])
     asked = ChatMessageUser(content=[picture, words])
@@ -24,7 +24,7 @@ def to_sample(row: dict[str, Any]) -> Sample:
 
 @task
 def scenes() -> Task:
-    """Its own words for choices, and the letter of the reply."""
+    """Return a task with inspect's own prompt for choices, which reads the letter of the reply."""
     lines = (FOLDER / "samples.jsonl").read_text(encoding="utf-8").splitlines()
     samples = [to_sample(json.loads(line)) for line in lines]
     letter = pattern(r"\b([A-D])\b")

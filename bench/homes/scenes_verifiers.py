@@ -14,17 +14,17 @@ FOLDER = Path(os.environ["QUESTIONS"])
 
 
 class ScenesData(vf.TaskData):
-    """A question with the letter of the right choice."""
+    """A question with the letter of the correct choice."""
 
     answer: str
 
 
 class ScenesTask(vf.Task[ScenesData]):
-    """A question, and what a reply is worth."""
+    """A question, and the reward of a reply."""
 
     @vf.reward(weight=1.0)
     async def right(self, trace: vf.Trace) -> float:
-        """1 where the first letter of the reply is the right one."""
+        """Return 1 if the reply begins with the correct letter."""
         letter = re.search(r"\b([A-D])\b", trace.last_reply)
         return float(bool(letter) and letter[1] == self.data.answer)
 
@@ -33,7 +33,7 @@ class ScenesTaskset(vf.Taskset[ScenesTask, vf.TasksetConfig]):
     """All questions."""
 
     def load(self) -> Iterator[ScenesTask]:
-        """One task a line."""
+        """Yield one task per line."""
         for line in (FOLDER / "samples.jsonl").read_text(encoding="utf-8").splitlines():
             row: dict[str, Any] = json.loads(line)
             data = base64.b64encode((FOLDER / row["image"]).read_bytes()).decode()

@@ -1,8 +1,8 @@
-"""`python without_operators.py MODULE ARGS`: runs a module where torchvision was built for another
-torch.
+"""`python without_operators.py MODULE ARGS`: runs a module although torchvision was built for
+another torch.
 
-Two operators that it describes at import are then unknown; they are declared. No program here calls
-them, and none is changed.
+Torchvision describes two operators at import, which are then unknown; they are declared here. None
+of the programs calls them, and none is changed.
 """
 
 import runpy

@@ -1,7 +1,7 @@
-"""Writes the trained weights in the form that numpy runs: `python -m bench.pocket.export FOLDER
-[FILE]`.
+"""Writes the trained weights in the format of the numpy network: `python -m bench.pocket.export
+FOLDER [FILE]`.
 
-Half precision, normalisation folded into the convolutions, linear layers as (inside, outside).
+Half precision, normalisation folded into the convolutions, linear layers as (in, out).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from looktwice.pipelines.models.pocket import network as shipped
 
 
 def arrays_of(network: Network) -> dict[str, Tensor]:
-    """Every weight by the name that the numpy network knows."""
+    """Return every weight by its name in the numpy network."""
     found: dict[str, Tensor] = {}
     blocks = [block for block in network.encoder.layers if not isinstance(block, nn.ReLU)]
     for number, block in enumerate(blocks):

@@ -1,5 +1,5 @@
-"""Pocket's network in torch, for training: a small convolutional encoder, and a transformer that
-reads."""
+"""Pocket's network in torch, for training: a small convolutional encoder, and a transformer for the
+text."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from looktwice.pipelines.models.pocket.network import (
 )
 
 WIDTH, SINKS = 96, 4
-LOOKS = (False, True, True, False, False)  # of each layer: whether it looks at the views
+LOOKS = (False, True, True, False, False)  # which layers attend to the views
 CHECKED = 4  # layers after which each choice has been compared with what was seen
-POINTING_SHARE = 0.2  # of the loss of where words look, beside that of replies
-SPREAD = 0.1  # of the first weights of words, places and their order
+POINTING_SHARE = 0.2  # weight of the loss of where words look; that of replies is 1
+SPREAD = 0.1  # of the initial weights of words, places and their order
 
 
 def _conv(inside: int, outside: int, stride: int = 1) -> nn.Sequential:
@@ -39,7 +39,7 @@ def _conv(inside: int, outside: int, stride: int = 1) -> nn.Sequential:
 
 
 class Residual(nn.Module):  # type: ignore[misc]  # torch is not followed
-    """Two convolutions whose result is added to what went in."""
+    """Two convolutions with a residual connection."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -50,7 +50,8 @@ class Residual(nn.Module):  # type: ignore[misc]  # torch is not followed
 
 
 class Encoder(nn.Module):  # type: ignore[misc]  # torch is not followed
-    """Pixels (n, 3, SIDE, SIDE) in -1..1 to CELLS x CELLS places (n, CELLS * CELLS, WIDTH)."""
+    """Encodes pixels (n, 3, SIDE, SIDE) in -1..1 as CELLS x CELLS places (n, CELLS * CELLS,
+    WIDTH)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -71,7 +72,7 @@ class Encoder(nn.Module):  # type: ignore[misc]  # torch is not followed
 
 
 class Looking(nn.Module):  # type: ignore[misc]  # torch is not followed
-    """Words look at the places of the views."""
+    """Cross-attention of the words to the places of the views."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -85,8 +86,8 @@ class Looking(nn.Module):  # type: ignore[misc]  # torch is not followed
     def forward(
         self, x: Tensor, places: Tensor, hidden: Tensor | None, questions: int
     ) -> tuple[Tensor, Tensor]:
-        """The words with what they saw, and how they looked (scenes, HEADS, questions * long,
-        places)."""
+        """Return the words with what they attended to, and the attention (scenes, HEADS, questions
+        * long, places)."""
         n, long, _ = x.shape
         asked = self.ask(self.before(x)).view(n // questions, questions * long, WIDTH)
         key, value = _split(self.places(places), 2)
@@ -95,8 +96,8 @@ class Looking(nn.Module):  # type: ignore[misc]  # torch is not followed
 
 
 class Layer(nn.Module):  # type: ignore[misc]  # torch is not followed
-    """Words look at words, then, where the layer does, at the places of the views, then think for
-    themselves."""
+    """A layer of self-attention, cross-attention to the places of the views if the layer has it,
+    and a feed-forward network."""
 
     def __init__(self, looks: bool) -> None:
         super().__init__()
@@ -114,7 +115,7 @@ class Layer(nn.Module):  # type: ignore[misc]  # torch is not followed
         questions: int,
         looks: list[Tensor],
     ) -> Tensor:
-        """The words after this layer; how they looked is appended to `looks`."""
+        """Return the words after this layer; append their attention to `looks`."""
         query, key, value = _split(self.words(self.before_words(x)), 3)
         x = x + self.words_out(_join(_attention(query, key, mask) @ value))
         if self.looking is not None:
@@ -124,14 +125,14 @@ class Layer(nn.Module):  # type: ignore[misc]  # torch is not followed
 
 
 def _attention(query: Tensor, key: Tensor, mask: Tensor | None) -> Tensor:
-    """Shares of attention with a mask to be added; on a CPU this is faster than torch's own for
-    heads so narrow."""
+    """Return attention weights, with an additive mask; on a CPU this is faster than torch's own for
+    heads this narrow."""
     scores = (query * (WIDTH // HEADS) ** -0.5) @ key.transpose(-1, -2)
     return (scores if mask is None else scores + mask).softmax(-1)
 
 
 def _split(x: Tensor, parts: int) -> Any:
-    """(n, long, parts * WIDTH) to `parts` of (n, HEADS, long, WIDTH / HEADS)."""
+    """Split (n, long, parts * WIDTH) into `parts` of (n, HEADS, long, WIDTH / HEADS)."""
     n, long, _ = x.shape
     return x.view(n, long, parts, HEADS, WIDTH // HEADS).permute(2, 0, 3, 1, 4)
 
@@ -143,12 +144,12 @@ def _join(x: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Words:
-    """Tokens (n, questions, long) of texts with their replies, of which the first `read` are text.
+    """Tokens (n, questions, long) of texts with their replies; the first `read` tokens are text.
 
-    `targets`, of the same shape, are the tokens that follow, -1 where nothing is learnt; `right`,
-    too, is 1 at the words of the right choice, 0 at those of the others and -1 elsewhere. At each
-    (scene, token of all its questions, head) of `at` (m, 3), `shares` (m, places) says where to
-    look.
+    `targets`, of the same shape, are the next tokens, -1 where there is no loss. `right`, also of
+    that shape, is 1 at the words of the correct choice, 0 at those of other choices and -1
+    elsewhere. Each row of `at` (m, 3) is (scene, token of all its questions, head), and the same
+    row of `shares` (m, places) is where it should look.
     """
 
     tokens: Tensor
@@ -161,8 +162,8 @@ class Words:
 
 @dataclass(frozen=True)
 class Batch:
-    """Views (n, v, SIDE, SIDE, 3) uint8, which are `shown` (n, v), `grids` (n, v, CELLS, CELLS,
-    parts), and words."""
+    """Views (n, v, SIDE, SIDE, 3) uint8, the mask of existing ones (`shown` (n, v)), `grids` (n, v,
+    CELLS, CELLS, parts), and words."""
 
     views: Tensor
     shown: Tensor
@@ -170,7 +171,7 @@ class Batch:
     words: tuple[Words, ...]
 
     def to(self, device: str) -> Batch:
-        """The same on a device."""
+        """Move the batch to a device."""
         words = (
             Words(
                 w.tokens.to(device),
@@ -185,7 +186,7 @@ class Batch:
 
 
 class Network(nn.Module):  # type: ignore[misc]  # torch is not followed
-    """Tokens of texts and replies, with views, to the likelihood of the tokens that follow."""
+    """Predicts the next tokens of texts and replies, given views."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -211,16 +212,16 @@ class Network(nn.Module):  # type: ignore[misc]  # torch is not followed
         self.other_classes = _drawn(sum(CLASSES))
 
     def meanings(self) -> Tensor:
-        """What each class that a place can have adds to it (classes, WIDTH): the word for it, where
-        there is one."""
+        """Return the vector that each class adds to a place (classes, WIDTH): the embedding of its
+        word, if it has one."""
         known = (self.class_words >= 0)[:, None]
         return torch.where(known, self.embed(self.class_words.clamp(min=0)), self.other_classes)
 
     def places(
         self, views: Tensor, shown: Tensor, learn_to_look: bool = True
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """The places of all views (n, places, WIDTH), which of them there are, and the classes (..,
-        sum(CLASSES))."""
+        """Return the places of all views (n, places, WIDTH), the mask of existing ones, and the
+        classes (.., sum(CLASSES))."""
         n, count = shown.shape
         with torch.set_grad_enabled(learn_to_look and torch.is_grad_enabled()):
             pixels = views.flatten(0, 1).permute(0, 3, 1, 2).float() / 127.5 - 1
@@ -237,8 +238,8 @@ class Network(nn.Module):  # type: ignore[misc]  # torch is not followed
         return self.before_views(x), there, classes
 
     def forward(self, batch: Batch, learn_to_look: bool = True) -> tuple[Tensor, Tensor]:
-        """The loss of replies, and that of what is at each place; of a batch without words the
-        second alone."""
+        """Return the loss of replies and the loss of classes at places; of a batch without words
+        only the second."""
         places, there, seen = self.places(batch.views, batch.shown, learn_to_look)
         if not batch.words:
             return seen.new_zeros(()), self._look_loss(seen, batch)
@@ -267,8 +268,8 @@ class Network(nn.Module):  # type: ignore[misc]  # torch is not followed
     def logits(
         self, tokens: Tensor, read: int, places: Tensor, there: Tensor
     ) -> tuple[Tensor, Tensor, list[Tensor]]:
-        """For tokens from number `read` on (n * questions, long - read, words), all after CHECKED,
-        and all looks."""
+        """Return logits for tokens from number `read` on (n * questions, long - read, words), the
+        states after layer CHECKED, and the attention weights of all layers."""
         _, questions, long = tokens.shape
         tokens = tokens.flatten(0, 1)
         order = torch.cat(
@@ -308,14 +309,14 @@ def _drawn(count: int) -> nn.Parameter:
 
 
 def _waves(at: Tensor) -> Tensor:
-    """(long, WIDTH) for numbers in 0..1, near ones alike, so that a place in an image soon finds
-    its number."""
+    """Return (long, WIDTH) sine encodings of numbers in 0..1; near numbers are similar, so that
+    image positions are quickly learnt."""
     turns = at[:, None] * torch.pi * torch.tensor([0.5, 1.0, 2.0, 4.0, 8.0, 16.0])
     return torch.cat([turns.sin(), turns.cos()], 1) @ (SPREAD * 0.4 * torch.randn(12, WIDTH))
 
 
 def _class_words() -> list[int]:
-    """The token that names each class, -1 where there is none."""
+    """Return the token that names each class, -1 if there is none."""
     marks = ["", "marked", "A", "B"]
     names = [
         ["", *SHAPES, "tile"],

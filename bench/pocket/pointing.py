@@ -1,5 +1,5 @@
-"""Where the words of a question should look: the network is told while it learns, and has to know
-when it runs."""
+"""Where the words of a question should look: targets for attention during training; at inference
+the network has no such help."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ from looktwice.eval.tasks.marked_scenes.scene import COLORS, SHAPES
 from looktwice.pipelines.models.pocket.network import NUMBER_OF
 
 POINTING, COUNTING = 0, 1
-"""Heads that learn to look at what is asked about, and at the middle of everything that is
-counted."""
-# of the counting head, against 1 on each thing: the more things, the smaller the share of the sinks
+"""Heads trained to attend to the thing asked about, and to the middle of everything counted."""
+# weight of the sinks in the counting head, with 1 on each thing: more things leave the sinks less
 ON_SINKS = 2.0
 FORMS = (*SHAPES, "tile")
 NAMED = re.compile(rf"Where is the ({'|'.join(COLORS)}) ({'|'.join(FORMS)})\?")
@@ -30,10 +29,10 @@ Shares = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Pointer:
-    """The token, by its place in the text, whose `head` should look so: shares of all places and
-    sinks, one in all.
+    """A token, by its index in the text, whose `head` should attend to places and sinks with these
+    `shares`, which sum to 1.
 
-    The first token of the reply comes right after the text.
+    The first token of the reply follows the text directly.
     """
 
     token: int
@@ -44,8 +43,8 @@ class Pointer:
 def point_out(
     words: Sequence[int], question: Question, views: NDArray[np.uint8]
 ) -> Iterator[Pointer]:
-    """Where the tokens of a text should look in views whose places hold these classes (views,
-    CELLS, CELLS, parts)."""
+    """Yield where the tokens of a text should look, in views whose places have these classes
+    (views, CELLS, CELLS, parts)."""
     if "two marked things" in question.text:
         for mark, letter in ((2, "A"), (3, "B")):
             yield Pointer(words.index(NUMBER_OF[letter]), POINTING, _at(views[..., 3] == mark))
@@ -81,8 +80,8 @@ def _named(views: NDArray[np.uint8], color: str, form: str) -> NDArray[np.bool_]
 
 
 def _at(places: NDArray[np.bool_], on_sinks: float = 0.0) -> Shares:
-    """Equal shares of these places; the sinks have `on_sinks` times one of those, or all where
-    there is no place."""
+    """Return equal shares for these places; the sinks together get `on_sinks` times one of them, or
+    everything if there is no place."""
     weights = np.concatenate(
         [places.ravel().astype(np.float32), np.full(SINKS, on_sinks / SINKS, np.float32)]
     )

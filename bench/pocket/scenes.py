@@ -1,8 +1,7 @@
-"""The scenes that Pocket learns from: the task's own kinds on other photographs, in styles of
-training.
+"""The scenes that Pocket is trained on: the task's own kinds, on other photographs and in training
+styles.
 
-What is held out so that fragility can be measured stands in `HELD_OUT`; nothing of it is drawn
-here.
+`HELD_OUT` lists what is held out so that fragility can be measured; none of it is drawn here.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ KIND_SHARES = {
 NO_MODEL = NoModel("training asks no model")
 OUT_OF_SCENE = 0
 SIZES = 12
-# pixels of the network's input: each class of size is so much larger than the one before
+# pixels of the network's input: the smallest size class, and the ratio between classes
 SMALLEST, FACTOR = (5.0, 1.25)
 Grid = NDArray[np.uint8]
 """CELLS x CELLS x 6: shape, colour, symbol, mark and size of the thing at each place, and whether
@@ -84,8 +83,8 @@ Classes count from 1; 0 is none.
 
 @dataclass(frozen=True, eq=False)
 class Example:
-    """A scene as the network sees it: input pixels and what is at each place of every view, and
-    what may be asked."""
+    """A scene as the network sees it: the input pixels and grid of every view, and possible
+    questions."""
 
     inputs: tuple[Pixels, ...]
     grids: tuple[Grid, ...]
@@ -97,7 +96,7 @@ class Example:
 
 
 def make_example(seed: int, number: int) -> Example:
-    """Scene `number` of a training of this seed."""
+    """Make scene `number` of the training with this seed."""
     rng = seeded_rng("pocket", seed, number)
     while True:
         try:
@@ -140,8 +139,8 @@ def _draw_example(rng: Generator, number: int) -> Example:
 def _prepare(
     rng: Generator, pixels: Pixels, marked: Sequence[Thing], kind: str
 ) -> tuple[State, bool]:
-    """The views of a scene with marks drawn, zoomed or with a grid; and whether the whole image is
-    the first view."""
+    """Return the views of a scene with marks drawn, zoomed or with a grid, and whether the whole
+    image is the first view."""
     boxes = rng.random() < 0.35
     marks: tuple[Mark, ...] = tuple(
         Box(label, *thing.box) if boxes else Point(label, thing.x - 0.5, thing.y - 0.5)
@@ -202,8 +201,8 @@ def _grid(
     things: Sequence[Thing],
     marked: Sequence[int],
 ) -> Grid:
-    """What is at each place: of the things whose middle half covers a place the one that was drawn
-    last."""
+    """Return the content of each place: of the things whose middle half covers the place, the one
+    drawn last."""
     grid = np.zeros((CELLS, CELLS, 6), np.uint8)
     affine = view.parts[0].affine
     places = (np.arange(CELLS) + 0.5) * STEP
@@ -235,10 +234,11 @@ def _classes(thing: Thing, number: int, marked: Sequence[int]) -> tuple[int, int
 def more_questions(
     rng: Generator, example: Example, count: int, choices: bool, counting: int = 3, side: int = 320
 ) -> list[Question]:
-    """The scene's own question, if it can be asked so, and others about the same views, with
-    `choices` or without.
+    """Return the scene's own question, if it can be asked in this form, and others about the same
+    views, with or without `choices`.
 
-    Without choices, `counting` in `counting` + 2 ask for a number, as far as nothing is marked.
+    Without choices, `counting` of `counting` + 2 questions ask for a number, as far as nothing is
+    marked.
     """
     things, marked = example.things, [example.things[n] for n in example.marked]
     own = bool(example.question.choices) == choices and (example.whole or len(marked) == 1)
@@ -285,8 +285,8 @@ def _about_named(
 
 
 def _count(rng: Generator, things: Sequence[Thing]) -> Question:
-    """How many of one name, colour or shape; half the time of three such questions the one about
-    most things."""
+    """Ask for the number of things with one name, colour or shape; half the time, draw three such
+    questions and take the one with the largest number."""
     found = [_count_one(rng, things) for _ in range(3 if rng.random() < 0.5 else 1)]
     return max(found, key=lambda question: int(question.answer))
 

@@ -1,4 +1,4 @@
-"""Scenes on disk, so that they are drawn once and each epoch words other questions about them."""
+"""Scenes on disk, so that they are drawn once; each epoch asks different questions about them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHARD = 500  # scenes of a file
 
 
 def write_shard(folder: Path, seed: int, shard: int) -> Path:
-    """Draw the scenes of a shard, unless its file is there already."""
+    """Draw the scenes of a shard, unless its file exists."""
     path = folder / f"seed{seed}-{shard:05}.npz"
     if not path.exists():
         examples = [
@@ -38,7 +38,7 @@ def write_shard(folder: Path, seed: int, shard: int) -> Path:
 
 
 def read_shard(path: Path) -> list[Example]:
-    """The scenes of a shard."""
+    """Read the scenes of a shard."""
     with np.load(path, allow_pickle=False) as data:
         inputs, grids, facts = data["inputs"], data["grids"], json.loads(data["facts"].tobytes())
     examples, at = list[Example](), 0

@@ -1,8 +1,8 @@
-"""Trains Pocket: `python -m bench.pocket.train FOLDER`; goes on where it was stopped.
+"""Trains Pocket: `python -m bench.pocket.train FOLDER`; resumes an interrupted training.
 
-Draws the scenes into FOLDER/scenes, learns from six questions about each of a step, and keeps
-FOLDER/state.pt and the curve in FOLDER/curve.csv: step, loss of replies, loss of what is where,
-seconds. `python -m bench.pocket.export FOLDER` makes the weights.
+Draws the scenes into FOLDER/scenes, learns from six questions about each scene of a step, and
+writes the state to FOLDER/state.pt and the curve to FOLDER/curve.csv: step, loss of replies, loss
+of classes, seconds. `python -m bench.pocket.export FOLDER` writes the weights.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ from looktwice.pipelines.models.pocket.network import (
 
 CHOICE_LETTERS = tuple(NUMBER_OF[letter] for letter in LETTERS)
 QUESTIONS = 6
-LOOK_SHARE = 0.15  # of the loss of what is where, beside that of replies
-SLOWER = 0.3  # the encoder learns beside the rest, against alone
-AGAIN = 0.4  # of the rate, at which the last part begins
-BLIND = 0.02  # of the scenes are asked about without any view
+LOOK_SHARE = 0.15  # weight of the loss of classes at places; that of replies is 1
+SLOWER = 0.3  # rate of the encoder when it learns with the rest, relative to alone
+AGAIN = 0.4  # rate at which the last part begins, relative to the first
+BLIND = 0.02  # share of scenes asked about without any view
 
 
 @dataclass(frozen=True)
@@ -62,10 +62,10 @@ class Text:
 def make_batch(
     rng: Generator, examples: Sequence[Example], asked: bool = True, counting: int = 3
 ) -> Batch:
-    """The tensors of some scenes with freshly worded questions, half of them without choices, or
-    none.
+    """Make the tensors of some scenes, with newly worded questions, half of them without choices;
+    without questions unless `asked`.
 
-    Of those without choices `counting` ask for a number, for each that asks for a place.
+    Of the questions without choices, `counting` of `counting` + 2 ask for a number.
     """
     count = max(len(example.inputs) for example in examples)
     views = np.full((len(examples), count, SIDE, SIDE, 3), 128, np.uint8)
@@ -122,8 +122,8 @@ def _words(texts: Sequence[Text], places: int) -> Words:
 
 
 def _right_words(words: Sequence[int], key: int) -> list[int]:
-    """1 at the words of the choice whose letter is `key`, 0 at those of others, -1 at all that are
-    in no choice."""
+    """Return 1 at the words of the choice whose letter is `key`, 0 at those of other choices, -1
+    elsewhere."""
     labels, now, before = list[int](), -1, LINE
     for word in words:
         if before == LINE:
@@ -135,12 +135,13 @@ def _right_words(words: Sequence[int], key: int) -> list[int]:
 
 @dataclass(frozen=True)
 class Plan:
-    """How the network is trained, in four parts.
+    """The training plan, in four parts.
 
-    At first the encoder learns alone what is where, `look` steps long; then the rest learns to read
-    and to answer, for `read` steps; then both learn together, for `both`, and for `count` more with
-    more questions of number, which are learnt last. A step has `batch` scenes of the first `scenes`
-    of this `seed`, which `workers` processes share; on a GPU (`device` cuda) there is one.
+    First only the encoder learns to classify places, for `look` steps; then the rest learns to read
+    and answer, for `read` steps; then both learn together, for `both` steps, and for `count` more
+    with more counting questions, which are learnt last. A step has `batch` scenes of the first
+    `scenes` of this `seed`, divided between `workers` processes; on a GPU (`device` cuda) there is
+    one.
     """
 
     folder: Path
@@ -157,12 +158,12 @@ class Plan:
 
     @property
     def steps(self) -> int:
-        """Of all three parts."""
+        """The number of steps of all parts."""
         return self.look + self.read + self.both + self.count
 
     def rate_at(self, step: int) -> float:
-        """Warmed up, and falling along half a cosine: for the encoder alone, for the next two
-        parts, for the last."""
+        """Return the learning rate: warm-up, then half a cosine, once for the encoder alone, once
+        for the next two parts, and once for the last."""
         begun, whole, most = step, self.look, 1.0
         if step >= self.look:
             begun, whole = step - self.look, self.read + self.both
@@ -177,7 +178,8 @@ class Plan:
 
 
 def batches(plan: Plan, worker: int, first: int) -> Iterator[Batch]:
-    """Endless batches of a worker from step `first` on, each of scenes with equally many views."""
+    """Yield a worker's batches endlessly, from step `first` on; the scenes of a batch have equally
+    many views."""
     shards = range(worker, plan.scenes // SHARD, plan.workers)
     examples = [
         each
@@ -212,8 +214,8 @@ def batches(plan: Plan, worker: int, first: int) -> Iterator[Batch]:
 
 
 def train(plan: Plan, until: int | None = None) -> None:
-    """Train up to step `until`, from where it was stopped; the state is kept every 250 steps in
-    FOLDER/state.pt."""
+    """Train up to step `until`, resuming an interrupted training; the state is saved every 250
+    steps in FOLDER/state.pt."""
     if plan.workers == 1:
         return _work(0, plan, until or plan.steps)
     meet = (plan.folder / "meet").absolute()
@@ -276,7 +278,8 @@ def _work(worker: int, plan: Plan, until: int) -> None:
 
 
 def _groups(network: Network) -> list[dict[str, Any]]:
-    """The weights of the encoder and those of the rest, matrices with decay and others without."""
+    """Return parameter groups: the encoder and the rest, each as matrices with weight decay and
+    other weights without."""
     named = [(name.startswith(("encoder.", "look.")), p) for name, p in network.named_parameters()]
     return [
         {
@@ -290,7 +293,7 @@ def _groups(network: Network) -> list[dict[str, Any]]:
 
 
 def _share_gradients(network: Network, workers: int) -> None:
-    """The mean of the workers' gradients, in each of them."""
+    """Replace each worker's gradients by the mean over all workers."""
     found = [p.grad for p in network.parameters() if p.grad is not None]
     flat = torch.cat([each.flatten() for each in found])
     distributed.all_reduce(flat)
@@ -305,7 +308,9 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     for each in fields(Plan)[1:]:
         parser.add_argument(f"--{each.name}", type=type(each.default), default=each.default)
-    parser.add_argument("--until", type=int, default=None, help="stop at this step, to go on later")
+    parser.add_argument(
+        "--until", type=int, default=None, help="stop at this step, to resume later"
+    )
     args = vars(parser.parse_args())
     until = args.pop("until")
     train(Plan(**args), until)

@@ -1,4 +1,4 @@
-"""Many wordings for every question, and many forms of its choices, so that the network learns to
+"""Many wordings of every question and many formats of its choices, so that the network learns to
 read them."""
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ BEFORE = ("", "", "", "", "Look at the image.", "Look closely at the picture.", 
 
 
 def reword(rng: Generator, text: str) -> str:
-    """The question as it is, or in another wording."""
+    """Return the question unchanged, or in another wording."""
     if rng.random() < 0.45:
         return text
     for pattern, wordings in WORDINGS.items():
@@ -87,8 +87,8 @@ def reword(rng: Generator, text: str) -> str:
 
 
 def write_prompt(rng: Generator, question: Question, with_choices: bool) -> tuple[str, str]:
-    """The whole prompt and the reply to it, with lettered choices where it has some and they are
-    wanted."""
+    """Return the whole prompt and its reply, with lettered choices if the question has some and
+    they are requested."""
     before = str(rng.choice(list(BEFORE)))
     text = f"{before} {reword(rng, question.text)}".strip()
     if edges := [float(edge) for edge in re.findall(r"\d+\.\d", question.answer)]:

@@ -1,5 +1,5 @@
-"""`python -m bench.soak [SCENE...]`: plays every scene against a hostile world on loopback, and
-prints one table."""
+"""`python -m bench.soak [SCENE...]`: runs every scene against hostile servers, files and disks on
+this machine, and prints a table."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SCENES: dict[str, Scene] = {
 
 
 def play(names: list[str]) -> list[Finding]:
-    """Play the scenes, each in a folder of its own that is removed afterwards."""
+    """Run the scenes, each in its own folder, which is removed afterwards."""
     found: list[Finding] = []
     for name in names:
         begun = time.perf_counter()
@@ -51,7 +51,7 @@ def play(names: list[str]) -> list[Finding]:
 
 
 def main() -> None:
-    """Exit code 1 where a row is not as promised."""
+    """Return exit code 1 if a row breaks a promise."""
     begun = time.perf_counter()
     findings = play(sys.argv[1:] or list(SCENES))
     table = Table(

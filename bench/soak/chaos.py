@@ -1,5 +1,5 @@
-"""Chaos with kills: a faulty server and a runner that is killed again and again lose nothing and
-pay nothing twice."""
+"""Chaos with kills: with a faulty server and a runner that is killed again and again, nothing is
+lost and nothing is paid twice."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from bench.soak.scene import (
 )
 from looktwice.eval.records import RunFolder
 
-WORKERS, TIMEOUT, WIRE = 16, 3.0, 0.5  # seconds: of a request, and until its other end has noticed
+WORKERS, TIMEOUT, WIRE = 16, 3.0, 0.5  # seconds: of a request, and until the other end notices
 ARMS = """
 draws: 2
 contestants: {plain: {}, thought: {stages: {think: {use: prompting.wording.ChainOfThought, before: \
@@ -59,7 +59,7 @@ FAULTS: dict[str, Answer] = {
 
 
 def misbehave(body: Json, before: int) -> Answer:
-    """Four in ten requests fail at first, one in ten of those once more."""
+    """Answer with a failure for four in ten first requests, and again for one in ten of those."""
     number = int(sha256(f"{before} {json.dumps(body)}".encode()).hexdigest()[:8], 16)
     share = {0: 40, 1: 10}.get(before, 0)
     return (
@@ -70,8 +70,8 @@ def misbehave(body: Json, before: int) -> Answer:
 def run_and_kill(
     words: list[object], server: HostileServer, answers: int, seconds: float
 ) -> float | None:
-    """Start the command, and kill it once the server has given so many answers; when that was, None
-    if it ended."""
+    """Start the command, and kill it once the server has given this many answers; return the time,
+    or None if the command ended first."""
     command = [*MAIN, *(str(word) for word in words)]
     quiet = subprocess.DEVNULL
     with subprocess.Popen(
@@ -86,11 +86,11 @@ def run_and_kill(
 
 
 def in_flight_at_a_kill(server: HostileServer, kills: list[float]) -> Counter[str]:
-    """Good answers on whose way the runner was killed, by request.
+    """Count, by request, good answers that were in flight when the runner was killed.
 
-    The server may see a request only after the kill, from whose moment on it was on the wire, and
-    an answer is not stored in the moment in which it is sent. The next runner needs longer than
-    that to start.
+    A request may have been on the wire when the runner was killed, and reach the server only later;
+    an answer is not stored at the moment it is sent. The next runner takes longer than that to
+    start.
     """
     return Counter(
         each.body
@@ -101,13 +101,13 @@ def in_flight_at_a_kill(server: HostileServer, kills: list[float]) -> Counter[st
 
 
 def stored(out: Path) -> int:
-    """How many replies the cache holds."""
+    """Count the replies in the cache."""
     with closing(sqlite3.connect(out / ".cache" / "replies.sqlite")) as connection:
         return int(connection.execute("SELECT COUNT(*) FROM replies").fetchone()[0])
 
 
 def missing_and_double(out: Path, planned: int) -> list[str]:
-    """Where not each sample, arm and draw has one answer in the records."""
+    """List samples, arms and draws that do not have exactly one answer in the records."""
     answered: Counter[tuple[str, str, int]] = Counter()
     for line in (out / "study/records.jsonl").read_text().splitlines():
         row = json.loads(line)
@@ -117,8 +117,8 @@ def missing_and_double(out: Path, planned: int) -> list[str]:
 
 
 def chaos(folder: Path, samples: int = 1_250, kills: int = 10) -> Iterator[Finding]:
-    """Samples x 2 arms x 2 draws, each asked of a server that fails in ten ways, by a runner killed
-    so many times."""
+    """Ask samples x 2 arms x 2 draws of a server that fails in ten ways, with a runner that is
+    killed this many times."""
     with hostile_server(misbehave) as server:
         config = write_study(
             folder, server.url, (f"Is {n} even?" for n in range(samples)), TIMEOUT, ARMS
@@ -130,7 +130,7 @@ def chaos(folder: Path, samples: int = 1_250, kills: int = 10) -> Iterator[Findi
         ]
         done = [time for time in times if time is not None]
         ended: Ended | None = None
-        for _ in range(4):  # what failed for good is asked again by the same command
+        for _ in range(4):  # the same command asks failed samples again
             ended = looktwice(*words, url=server.url, seconds=400)
             if ended.code != 1:
                 break

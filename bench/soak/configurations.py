@@ -1,5 +1,5 @@
-"""Hostile configurations and templates: includes, bombs, endless plans, `use` of what is no part,
-and paths outside."""
+"""Hostile configurations and templates: includes, bombs, endless plans, `use` of things that are
+not classes of looktwice, and paths outside."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ TEMPLATES: tuple[str, ...] = (
 
 
 def configurations(folder: Path, only: str = "") -> Iterator[Finding]:
-    """Every study is checked; those with settings are run."""
+    """Check every study, and run those with settings."""
     with hostile_server(lambda body, before: good()) as server:
         base = write_study(folder, server.url, ["Is it?"]).read_text()
         commands: dict[str, list[object]] = {}
@@ -197,7 +197,8 @@ def configurations(folder: Path, only: str = "") -> Iterator[Finding]:
 
 
 def refused(folder: Path, commands: dict[str, list[object]], url: str) -> Iterator[Finding]:
-    """Rows of those that were not refused in a sentence, and one of all that were."""
+    """Yield a row for each command that was not refused with a clear sentence, and one for all that
+    were."""
     ends = dict(zip(commands, looktwice_each(list(commands.values()), url), strict=True))
     for name, ended in ends.items():
         wrong = faults(ended, {1, 2}) + (["a page of words"] if len(ended.said) > 20_000 else [])
@@ -212,7 +213,7 @@ def refused(folder: Path, commands: dict[str, list[object]], url: str) -> Iterat
 
 
 def templates(folder: Path, base: str, url: str) -> Iterator[Finding]:
-    """Each template words the question of a run."""
+    """Run a study with each template as the wording of its question."""
     commands = []
     for number, text in enumerate(TEMPLATES):
         (folder / f"t{number}.txt").write_text(text)

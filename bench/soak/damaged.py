@@ -1,4 +1,4 @@
-"""Damaged folders: lines, blobs, rows of the cache and small files that are torn, empty or of wrong
+"""Damaged folders: lines, blobs, cache rows and small files that are truncated, empty or of wrong
 types."""
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ Damage = Callable[[Path], None]
 
 
 def damages() -> dict[str, Damage]:
-    """Every damage by its name; each is done to the folder that holds `runs`."""
+    """Return every kind of damage by its name; each is applied to the folder that holds `runs`."""
     found: dict[str, Damage] = {}
     for name in ("records.jsonl", "samples.jsonl"):
         found |= {f"{name}: a line {what}": _append(name, line) for what, line in LINES.items()}
@@ -121,8 +121,8 @@ def _row(text: str) -> Damage:
 
 
 def damaged(folder: Path, only: str = "") -> Iterator[Finding]:
-    """One good run of four questions, damaged in each way; every command says a sentence or goes
-    on."""
+    """Damage a good run of four questions in each way; every command must report a sentence or
+    continue."""
     with hostile_server(lambda body, before: good()) as server:
         config = write_study(folder, server.url, (f"Is {n} even?" for n in range(4)))
         ended = looktwice("run", config, "--out", folder / "runs", url=server.url)

@@ -1,5 +1,5 @@
-"""Many commands in one child process: everything is imported once, and each command runs in a fork
-of its own."""
+"""Many commands in one child process: everything is imported once, and each command runs in its own
+fork."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ IMPORTED = (
 def looktwice_each(
     commands: Sequence[Sequence[object]], url: str = "", seconds: int = 20
 ) -> list[Ended]:
-    """What a user types, one after the other; one that takes more than `seconds` is ended."""
+    """Run commands one after the other; one that takes more than `seconds` is killed."""
     asked = json.dumps(
         {"seconds": seconds, "commands": [[str(word) for word in words] for words in commands]}
     )
@@ -56,7 +56,7 @@ def looktwice_each(
 
 
 def in_fork(words: list[str], seconds: int) -> Ended:
-    """One command, its output in a file, with an alarm that ends it."""
+    """Run one command with its output in a file, and a timeout by alarm."""
     begun = time.perf_counter()
     with tempfile.TemporaryFile() as said:
         child = os.fork()
@@ -87,7 +87,7 @@ def _main(words: list[str]) -> int:
 
 
 def main() -> None:
-    """Read the commands from stdin, write what became of them to stdout."""
+    """Read the commands from stdin, and write their results to stdout."""
     asked = json.load(sys.stdin)
     for name in IMPORTED:
         importlib.import_module(name)

@@ -1,5 +1,5 @@
-"""Full disks: nothing is paid for after the fatal error, the place is named, and the same command
-goes on later."""
+"""Full disks: nothing is paid after the fatal error, the message names the place, and the same
+command continues later."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ cp -a "$disk/." "$keep"; exit $code
 
 
 def small_disk(size: str, disk: Path, keep: Path) -> list[str]:
-    """What makes `disk` a small one for one command, and keeps its files; empty where this machine
-    does not let us."""
+    """Return a command prefix that makes `disk` a small disk and keeps its files; empty if this
+    machine does not allow it."""
     disk.mkdir()
     keep.mkdir()
     permitted = (
@@ -36,14 +36,14 @@ def small_disk(size: str, disk: Path, keep: Path) -> list[str]:
 
 
 def full_cache(folder: Path, samples: int = SAMPLES) -> Iterator[Finding]:
-    """The disk of the reply cache is full in the middle."""
+    """Fill the disk of the reply cache in the middle of a run."""
     yield from _full(
         folder, "the disk of the cache", folder / "runs", folder / "disk", "300k", samples
     )
 
 
 def full_run_folder(folder: Path, samples: int = SAMPLES) -> Iterator[Finding]:
-    """The disk of the run folder is full in the middle."""
+    """Fill the disk of the run folder in the middle of a run."""
     yield from _full(
         folder, "the disk of the run folder", folder / "disk", folder / "cache", "150k", samples
     )
@@ -57,7 +57,7 @@ def _full(
     with hostile_server(lambda body, before: good(0.02)) as server:
         config = write_study(folder, server.url, (f"Is {n} even?" for n in range(samples)))
         words = ["run", config, "--out", out, "--cache", cache, "--workers", WORKERS]
-        limit = None if before else 120_000  # bytes of a file, where there is no small disk
+        limit = None if before else 120_000  # maximum bytes of a file if no small disk is possible
         ended = looktwice(*words, url=server.url, before=before, file_bytes=limit)
         asked = len(server.exchanges)
         if before:

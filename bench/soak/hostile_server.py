@@ -1,4 +1,4 @@
-"""A server on loopback that sends exactly the bytes that a script gives it, and remembers every
+"""A server on loopback that sends exactly the bytes that a script specifies, and records every
 request."""
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Answer:
-    """The bytes of a response, and what is done with them: sent after `delay` seconds, then perhaps
-    the line is cut."""
+    """The bytes of a response, sent after `delay` seconds; then the connection is cut if `cut`."""
 
     raw: bytes
     kind: str = "good"
@@ -29,8 +28,8 @@ class Answer:
 
 @dataclass(eq=False)
 class Exchange:
-    """One request for a completion: its question, when it came, how it was answered and when that
-    was sent."""
+    """One request for a completion: its question, the time of arrival, the kind of answer, and the
+    time it was sent."""
 
     body: str
     began: float
@@ -39,11 +38,11 @@ class Exchange:
 
 
 Script = Callable[[Json, int], Answer]
-"""The answer to a request; the number says how often the same one came before."""
+"""Returns the answer to a request; the number says how often the same request came before."""
 
 
 def http(status: int, body: bytes, *headers: str | bytes, length: int | None = None) -> bytes:
-    """A whole HTTP response."""
+    """Return a whole HTTP response."""
     lines = [f"HTTP/1.1 {status} Said".encode(), b"Content-Type: application/json"]
     lines += [f"Content-Length: {len(body) if length is None else length}".encode()]
     lines += [line if isinstance(line, bytes) else line.encode("latin-1") for line in headers]
@@ -51,7 +50,7 @@ def http(status: int, body: bytes, *headers: str | bytes, length: int | None = N
 
 
 def completion(content: Any = "(A)", **changed: Any) -> Json:
-    """A chat completion; `changed` replaces whole keys."""
+    """Return a chat completion; `changed` replaces whole keys."""
     choice = {
         "index": 0,
         "message": {"role": "assistant", "content": content},
@@ -68,12 +67,12 @@ def completion(content: Any = "(A)", **changed: Any) -> Json:
 
 
 def good(delay: float = 0.0) -> Answer:
-    """A proper answer."""
+    """Return a proper answer."""
     return Answer(http(200, json.dumps(completion()).encode()), delay=delay)
 
 
 def question_of(body: Json) -> str:
-    """All words of the last message."""
+    """Return the text of the last message."""
     content = body["messages"][-1]["content"]
     return (
         content if isinstance(content, str) else " ".join(part.get("text", "") for part in content)
@@ -82,7 +81,7 @@ def question_of(body: Json) -> str:
 
 @dataclass(eq=False)
 class HostileServer:
-    """Answers by the script, in a thread of its own."""
+    """A server that follows the script, in its own thread."""
 
     script: Script
     exchanges: list[Exchange] = field(default_factory=list)
@@ -90,8 +89,8 @@ class HostileServer:
     url: str = ""
 
     async def talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection: requests and answers until either side goes away."""
-        try:  # a proxy is asked without a body, which is no JSON
+        """Serve one connection until either side closes it."""
+        try:  # requests to a proxy have no body, which is not JSON
             with suppress(
                 OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError
             ):
@@ -101,7 +100,7 @@ class HostileServer:
             writer.transport.abort()
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """Read one request and answer it; False where the line was cut."""
+        """Read one request and answer it; return False if the connection was cut."""
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
         size = next(
             (int(line[15:]) for line in head.split("\r\n") if line.startswith("content-length:")), 0
@@ -123,7 +122,7 @@ class HostileServer:
         return not message.cut
 
     def count(self, kind: str = "good") -> int:
-        """How many answers of a kind were sent."""
+        """Count the answers of one kind."""
         return sum(each.kind == kind and each.ended is not None for each in list(self.exchanges))
 
 

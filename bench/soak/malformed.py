@@ -1,5 +1,5 @@
-"""Malformed responses: every body and header that a broken or hostile server may send, and what
-becomes of each."""
+"""Malformed responses: the bodies and headers that a broken or hostile server may send, and the
+outcome of each."""
 
 from __future__ import annotations
 
@@ -30,40 +30,40 @@ NINES = "9" * 4000
 
 
 def plain(value: Any, *headers: str | bytes) -> bytes:
-    """A response with this value as its JSON."""
+    """Return a response with this value as its JSON."""
     return http(200, json.dumps(value).encode(), *headers)
 
 
 def message(**fields: Any) -> Json:
-    """A completion with other fields in its message."""
+    """Return a completion with other fields in its message."""
     whole = completion()
     whole["choices"][0]["message"].update(fields)
     return whole
 
 
 def choice(**fields: Any) -> Json:
-    """A completion with other fields in its choice."""
+    """Return a completion with other fields in its choice."""
     whole = completion()
     whole["choices"][0].update(fields)
     return whole
 
 
 def token(text: Any, logprob: Any = -0.5, top: Any = ()) -> Json:
-    """A completion with one token's log-probability."""
+    """Return a completion with one token's log-probability."""
     return choice(
         logprobs={"content": [{"token": text, "logprob": logprob, "top_logprobs": list(top)}]}
     )
 
 
 def call(name: Any, arguments: Any, identifier: Any = "c") -> Json:
-    """A completion that calls a tool."""
+    """Return a completion that calls a tool."""
     return message(
         tool_calls=[{"id": identifier, "function": {"name": name, "arguments": arguments}}]
     )
 
 
 def spread(text: str) -> dict[str, Json]:
-    """A text in every place of a response where a text may stand."""
+    """Put a text into every place of a response where a text can be."""
     return {
         "content": completion(text),
         "parts": completion([{"type": "text", "text": text}]),
@@ -81,7 +81,7 @@ def spread(text: str) -> dict[str, Json]:
 
 
 def escaped(text: str) -> bytes:
-    """A completion whose content is written with JSON's escapes alone."""
+    """Return a completion whose content consists of JSON escapes."""
     return (
         json.dumps(completion("X"))
         .replace('"X"', '"' + "".join(f"\\u{ord(c):04x}" for c in text) + '"')
@@ -90,7 +90,7 @@ def escaped(text: str) -> bytes:
 
 
 def number(written: str) -> bytes:
-    """A completion with a number of tokens written like this."""
+    """Return a completion whose number of tokens is written like this."""
     return http(
         200, json.dumps(completion(usage={"prompt_tokens": 7})).replace("7", written).encode()
     )
@@ -193,7 +193,7 @@ BYTES: dict[str, bytes] = {
 
 
 def responses() -> dict[str, bytes]:
-    """Every malformed response by its name."""
+    """Return every malformed response by its name."""
     texts = {"half a surrogate": HALF, "control characters": CONTROL, "the key": f"(A) {SECRET}"}
     found = {
         f"{name} in {place}": plain(v)
@@ -206,7 +206,7 @@ def responses() -> dict[str, bytes]:
 
 
 def few() -> dict[str, bytes]:
-    """One of each kind, for a quick scene."""
+    """Return one response of each kind, for a quick scene."""
     chosen = (
         "half a surrogate in",
         "the key in",
@@ -221,7 +221,7 @@ def few() -> dict[str, bytes]:
 
 
 def malformed(folder: Path, cases: dict[str, bytes] | None = None) -> Iterator[Finding]:
-    """Each is the first answer to a question of its own; the second is a proper one."""
+    """Answer each question first with a malformed response, then with a proper one."""
     cases = cases or responses()
     names = list(cases)
 
@@ -261,8 +261,8 @@ def malformed(folder: Path, cases: dict[str, bytes] | None = None) -> Iterator[F
 
 
 def what_became(run: Path, cases: int, seen: Counter[str]) -> Counter[str]:
-    """How many were taken as a reply, asked for again, or failed their sample; the odd samples
-    asked no case."""
+    """Count the responses that were accepted as a reply, asked again, or failed their sample;
+    samples with odd numbers were not given one."""
     records = {record.sample: record for record in RunFolder(run).records().values()}
     attempts = {
         match[1]: n for body, n in seen.items() if (match := re.search(r"case (\d+)\.", body))

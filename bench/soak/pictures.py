@@ -1,5 +1,5 @@
-"""Hostile pictures: other formats under wrong names, bombs, torn files, odd pixels, and files that
-are no files."""
+"""Hostile pictures: formats under wrong names, bombs, truncated files, odd pixels, and paths that
+are not files."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ EPS = (
 
 
 def encoded(mode: str, kind: str, size: tuple[int, int] = (40, 30), **more: object) -> bytes:
-    """An image of a mode in a format."""
+    """Encode an image of a mode in a format."""
     buffer = io.BytesIO()
     Image.new(mode, size, 1).save(buffer, kind, **more)
     return buffer.getvalue()
 
 
 def png(width: int, height: int, depth: int, colour: int, data: bytes) -> bytes:
-    """A PNG with this header, whatever its data."""
+    """Return a PNG with this header and any data."""
     header = struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, 0)
     chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(data, 9)), (b"IEND", b""))
     parts = (
@@ -43,7 +43,7 @@ def png(width: int, height: int, depth: int, colour: int, data: bytes) -> bytes:
 
 
 def files() -> dict[str, bytes]:
-    """File name -> its bytes."""
+    """Return file contents by file name."""
     whole, photo = encoded("RGB", "PNG"), encoded("RGB", "JPEG", (400, 300))
     noise = np.random.default_rng(0).integers(0, 65536, (2000, 2000), np.uint16)
     sixteen = io.BytesIO()
@@ -102,7 +102,7 @@ STRANGE: dict[str, Callable[[Path], object]] = {
 
 
 def pictures(folder: Path) -> Iterator[Finding]:
-    """A question about each of them; links that lead out are tried in a folder of their own."""
+    """Ask a question about each picture; links to the outside have their own folder."""
     with hostile_server(lambda body, before: good()) as server:
         config = write_study(folder, server.url, ())
         data = folder / "questions"
@@ -141,7 +141,7 @@ def pictures(folder: Path) -> Iterator[Finding]:
 
 
 def write_rows(data: Path, names: list[str]) -> None:
-    """A question for each picture."""
+    """Write a question for each picture."""
     rows = [
         {"id": name, "question": "Is it?", "choices": ["yes", "no"], "answer": "A", "image": name}
         for name in names

@@ -1,5 +1,5 @@
-"""What a model may write: SVG attacks, absurd tool calls, endless replies for every reader, and
-terminal characters."""
+"""Hostile replies: SVG attacks, absurd tool calls, endless replies for every reader, and terminal
+control characters."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ ABSURD: tuple[object, ...] = (
 
 
 def tool_calls() -> list[Json]:
-    """First replies of a model that calls tools absurdly."""
+    """Return first replies of a model with absurd tool calls."""
     arguments = [json.dumps({"box": value}) for value in ABSURD] + [
         json.dumps({"image": value}) for value in ABSURD
     ]
@@ -195,9 +195,9 @@ def tool_calls() -> list[Json]:
 def run_replies(
     folder: Path, first: Sequence[Json], stages: str, name: str, picture: bool = True
 ) -> Iterator[Finding]:
-    """A run whose n-th sample gets the n-th reply first; then every command on it."""
+    """Run a study whose n-th sample gets the n-th reply first, then every command on the run."""
 
-    # of requests that do not repeat the question; every picture is another one
+    # identifies requests that do not repeat the question; every picture is different
     order = itertools.count()
 
     def answer(body: Json, before: int) -> Answer:
@@ -237,7 +237,7 @@ def run_replies(
 
 
 def read_again(run: Path, name: str, url: str) -> Iterator[Finding]:
-    """What reads a run's records."""
+    """Run the commands that read a run's records."""
     commands = [
         ["score", run, "--report"],
         ["view", run, "--sample", "s0"],
@@ -250,7 +250,7 @@ def read_again(run: Path, name: str, url: str) -> Iterator[Finding]:
 
 
 def svg(folder: Path) -> Iterator[Finding]:
-    """SVG that is drawn for a second look."""
+    """Draw hostile SVG for a second look."""
     stages = (
         "stages: {say: {use: prompting.wording.MultipleChoice}, ask: {use:"
         " prompting.turns.RedrawThenAnswer}}\n"
@@ -259,7 +259,7 @@ def svg(folder: Path) -> Iterator[Finding]:
 
 
 def tools(folder: Path) -> Iterator[Finding]:
-    """Calls of an agent's tools with values that no tool can take."""
+    """Call an agent's tools with invalid values."""
     stages = (
         "stages: {agent: {use: prompting.agent.Agent, tools: {zoom: {use: prompting.agent.Zoom}, "
     )
@@ -269,7 +269,7 @@ def tools(folder: Path) -> Iterator[Finding]:
 
 
 def readers(folder: Path) -> Iterator[Finding]:
-    """Replies of 100,000 characters, read by every reader that has a name."""
+    """Read replies of 100,000 characters with every named reader."""
     texts = [f"x{run * (LENGTH // len(run))} A x" for run in RUNS]
     stages = (
         "stages: {choose: {use: prompting.wording.MultipleChoice}, ask: {use:"
@@ -293,7 +293,7 @@ def readers(folder: Path) -> Iterator[Finding]:
 
 
 def terminal(folder: Path) -> Iterator[Finding]:
-    """Ids, questions, replies and errors that hold control characters for the terminal."""
+    """Put terminal control characters into ids, questions, replies and errors."""
     first = [
         completion(EVIL),
         completion("(A)", model=EVIL),

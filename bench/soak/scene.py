@@ -1,5 +1,5 @@
-"""What every scene shares: the command line in a bounded child process, what it must never do, a
-row of the table."""
+"""Code that all scenes share: the command line in a limited child process, the faults it must never
+show, and rows of the table."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from looktwice.eval.display.printable import printable
 from tests.paths import ROOT
 
 SECRET = "sk-soak-7Hq2mVx9Zt41Wb8Q"
-MOST_MEMORY = 6 << 30  # bytes of address space: what takes more is a bomb that went off
+MOST_MEMORY = 6 << 30  # bytes of address space; more means that a bomb went off
 MAIN = [sys.executable, "-c", "from looktwice.eval.cli import main; main()"]
 
 STUDY = """
@@ -31,7 +31,7 @@ stages:
 
 
 class Finding(NamedTuple):
-    """One row of the table: what was tried, what was seen, and whether that is what is promised."""
+    """One row of the table: the test, the result, and whether it is as promised."""
 
     scene: str
     test: str
@@ -40,7 +40,7 @@ class Finding(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """A command that ended: its exit code (None where its time was up), all that it said, and its
+    """A finished command: its exit code (None after a timeout), its whole output, and its
     seconds."""
 
     code: int | None
@@ -49,7 +49,7 @@ class Ended(NamedTuple):
 
 
 def environment(url: str = "", **more: str) -> dict[str, str]:
-    """That of a user with a key for the server at `url`, and no other key."""
+    """Return the environment of a user with a key for the server at `url`, and no other key."""
     plain = {
         k: v
         for k, v in os.environ.items()
@@ -61,7 +61,7 @@ def environment(url: str = "", **more: str) -> dict[str, str]:
 
 
 def bound(file_bytes: int | None = None) -> Callable[[], None]:
-    """Bounds for a child process: its memory, and how long a file may become."""
+    """Limit the memory of a child process and the size of its files."""
 
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
@@ -80,8 +80,7 @@ def looktwice(
     cwd: Path | None = None,
     more: Mapping[str, str] | None = None,
 ) -> Ended:
-    """What a user types, in a child process with bounds; `before` stands in front of the
-    command."""
+    """Run a looktwice command in a limited child process; `before` precedes the command."""
     command = [*before, *MAIN, *(str(word) for word in words)]
     begun = time.perf_counter()
     try:
@@ -105,7 +104,7 @@ def looktwice(
 
 
 def faults(ended: Ended, codes: Iterable[int], says: Iterable[str] = ()) -> list[str]:
-    """What a command did that it must not do; empty where nothing."""
+    """List forbidden effects of a command; empty if there are none."""
     if ended.code is None:
         return [f"did not end in {ended.seconds:.0f} s"]
     found = [] if ended.code in codes else [f"exit code {ended.code}"]
@@ -121,7 +120,7 @@ def faults(ended: Ended, codes: Iterable[int], says: Iterable[str] = ()) -> list
 
 
 def keys_in(folder: Path) -> list[str]:
-    """The files below a folder that hold the key, or the first half of it."""
+    """List files in a folder that contain the key, or its first half."""
     half = SECRET[:12].encode()
     return [
         f"the key in {path.name}"
@@ -133,7 +132,8 @@ def keys_in(folder: Path) -> list[str]:
 def finding(
     scene: str, test: str, figure: str, found: Sequence[str], ended: Ended | None = None
 ) -> Finding:
-    """A row of the table; with faults these are its figure, and the end of what was said."""
+    """Make a row of the table; if there are faults, they become the figure, with the end of the
+    output."""
     if not found:
         return Finding(scene, test, figure, True)
     tail = " ".join(ended.said.split())[-300:] if ended else ""
@@ -143,7 +143,8 @@ def finding(
 def write_study(
     folder: Path, url: str, questions: Iterable[str], timeout: float = 30, more: str = ""
 ) -> Path:
-    """A study in `folder` that asks these questions, whose answer is A, of the server at `url`."""
+    """Write a study in `folder` that asks the server at `url` these questions, whose answer is
+    A."""
     data = folder / "questions"
     data.mkdir(parents=True, exist_ok=True)
     rows = [

@@ -1,6 +1,7 @@
-"""Each specialist beside its authors' own code: what that gives on a photograph, what ours gives,
-how far apart.
+"""Each specialist compared with its authors' own code: the results of both on a photograph, and
+their difference.
 
-`rows.py` lists them, `side.py` runs the authors' code in a process of its own, since repositories
-want packages of their own. Not here: the table (`bench/upstream_table.py`), and the record of small
-networks that the tests read (`bench/upstream_networks.py`)."""
+`rows.py` lists them; `side.py` runs the authors' code in a separate process, since repositories
+need their own packages. Not here: the table (`bench/upstream_table.py`), and the record of small
+networks that the tests read (`bench/upstream_networks.py`).
+"""

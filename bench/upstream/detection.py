@@ -1,5 +1,5 @@
-"""Detectors beside their authors' code: boxes by words, faces, text, what stands out, real or
-generated."""
+"""Detectors compared with their authors' code: boxes for words, faces, text, salient objects, real
+or generated images."""
 
 from __future__ import annotations
 
@@ -97,13 +97,13 @@ def their_faces(repo: Path, out: Path, detector: Literal["hog", "cnn"]) -> Outpu
     upsample = int(detector == "hog")
     places = api.face_locations(woman(), upsample, model=detector)
     vectors = api.face_encodings(woman(), places, model="small")
-    # their last pixels are inside
+    # their boxes include the last pixels
     edges = [(left, top, right + 1, bottom + 1) for top, right, bottom, left in places]
     return {"edges": np.array(edges), "vectors": vectors}
 
 
 def woman() -> Pixels:
-    """scikit-image's astronaut, her upper half."""
+    """Return the upper half of scikit-image's astronaut."""
     return photograph("astronaut")[:320, 60:440].copy()
 
 
@@ -113,14 +113,14 @@ def our_faces(out: Path, detector: Literal["hog", "cnn"]) -> Outputs:
 
 
 def run_onnx(file: Path, batch: Any) -> list[Any]:
-    """What onnxruntime gives."""
+    """Return the outputs of onnxruntime."""
     session = import_module("onnxruntime").InferenceSession(str(file))
     outputs: list[Any] = session.run(None, {session.get_inputs()[0].name: batch})
     return outputs
 
 
 def text_inputs() -> dict[str, Any]:
-    """A page in print as the first network is given it, and a line of it as the second."""
+    """Return a printed page as the first network's input, and a line of it as the second's."""
     page = photograph("page")
     tall = np.pad(page, ((0, -page.shape[0] % 32), (0, -page.shape[1] % 32), (0, 0)), mode="edge")
     line = np.asarray(Image.fromarray(page[:40, :320]).resize((384, 48)))
@@ -142,7 +142,7 @@ def our_text(out: Path) -> Outputs:
 
 
 def face_inputs() -> dict[str, Any]:
-    """The astronaut as the three networks of MTCNN are given her: whole, and her face in two
+    """Return the astronaut as input of the three networks of MTCNN: whole, and her face in two
     sizes."""
     her = Image.fromarray(woman())
     face = her.crop((110, 60, 220, 200))

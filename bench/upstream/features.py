@@ -1,4 +1,4 @@
-"""Features of each cell of a photograph beside the authors' code."""
+"""Features of each cell of a photograph, compared with the authors' code."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PROMPT, DRAWS, BLOCKS = "a photo of a cat", 2, (2, 4, 10, 15)
 
 
 def part() -> Pixels:
-    """A part of the cat whose sides are multiples of 14 pixels."""
+    """Return a part of the cat whose sides are multiples of 14 pixels."""
     return photo()[:280, :448].copy()
 
 
@@ -45,7 +45,7 @@ def our_dinov2(out: Path) -> Outputs:
 
 
 def square() -> Pixels:
-    """A part of the cat whose sides are multiples of 32 pixels."""
+    """Return a part of the cat whose sides are multiples of 32 pixels."""
     return photo()[:288, :448].copy()
 
 
@@ -90,7 +90,9 @@ def their_dift(repo: Path, out: Path) -> Outputs:
     pipe = theirs.OneStepSDPipeline(
         **parts, safety_checker=None, feature_extractor=None, requires_safety_checker=False
     )
-    seed = torch.Generator().manual_seed(noise_seed(photo(), 0))  # theirs is another at every call
+    seed = torch.Generator().manual_seed(
+        noise_seed(photo(), 0)
+    )  # their noise changes with every call
     drawn, noise = torch.randn((2, DRAWS, 4, 16, 16), generator=seed)
     sampling: Any = import_module("diffusers.models.autoencoders.vae")
     sampling.randn_tensor = lambda *_, **__: drawn

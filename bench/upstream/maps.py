@@ -1,4 +1,4 @@
-"""Depth and reflectance beside their authors' code, on the whole cat."""
+"""Depth and reflectance compared with the authors' code, on the whole cat."""
 
 from __future__ import annotations
 

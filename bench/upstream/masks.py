@@ -1,4 +1,4 @@
-"""Segment Anything beside its authors' code: what lies in a box of the cat."""
+"""Segment Anything compared with its authors' code: the mask in a box on the cat."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def their_sam2(repo: Path, out: Path) -> Outputs:
 
 
 def their_masks(predictor: Any, scale: Any) -> Outputs:
-    """The masks of the box, from which is taken what they add: half a pixel of the network's image,
-    `scale` of ours."""
+    """Return the authors' masks for the box, whose coordinates are shifted to undo the half pixel
+    (of the network's image, `scale` of ours) that their code adds."""
     predictor.set_image(photo())
     masks, scores, _ = predictor.predict(box=BOX[0] - 0.5 / scale, multimask_output=False)
     return {"masks": np.asarray(masks) > 0, "scores": scores}

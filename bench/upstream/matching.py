@@ -1,4 +1,5 @@
-"""Matchers beside their authors' code, on two parts of the cat that lie a few pixels aside."""
+"""Matchers compared with their authors' code, on two parts of the cat that are shifted by a few
+pixels."""
 
 from __future__ import annotations
 
@@ -20,13 +21,13 @@ from looktwice.specialists.networks.packages import find_package_file
 from tests.tiny import tiny
 
 Preset = Literal["outdoor", "indoor_new"]
-WIDE = (640, 480)  # the size at which EfficientLoFTR's processor looks
+WIDE = (640, 480)  # the size to which EfficientLoFTR's processor scales
 POINTS = 512
 GRID = "kornia.utils.grid", "kornia.geometry.grid"
 
 
 def grey(pixels: Pixels) -> Any:
-    """An image as LoFTR's authors give it to the network, (1, 1, height, width)."""
+    """Return an image as LoFTR's authors pass it to the network, (1, 1, height, width)."""
     import torch
 
     return torch.from_numpy(cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY))[None, None].float() / 255
@@ -55,12 +56,12 @@ def their_loftr(repo: Path, out: Path, preset: Preset) -> Outputs:
 
 def our_loftr(out: Path, preset: Preset) -> Outputs:
     matches = LoFTR(str(out / "loftr.ckpt"), preset=preset, threshold=0.0, device="cpu")(*pair())
-    # they count from the corner
+    # their coordinates count from the pixel's corner
     return sort_rows(xy0=matches.xy0 + 0.5, xy1=matches.xy1 + 0.5, sure=matches.confidence)
 
 
 def wide_pair() -> tuple[Pixels, Pixels]:
-    """The cat in grey at 640 x 480 pixels, and 8 columns aside."""
+    """Return the cat in grey at 640 x 480 pixels, and the same shifted by 8 columns."""
     one = cv2.cvtColor(cv2.resize(photo(), WIDE, interpolation=cv2.INTER_CUBIC), cv2.COLOR_RGB2GRAY)
     image = np.asarray(cv2.cvtColor(one, cv2.COLOR_GRAY2RGB), np.uint8)
     return image, np.roll(image, 8, 1)
@@ -70,7 +71,7 @@ def their_efficient_loftr(repo: Path, out: Path) -> Outputs:
     network = efficient_loftr(repo).network
     for name, each in network.named_parameters():
         if "layer3" in name and name.endswith("bn.weight"):
-            each.mul_(0.5)  # so that no cell is like all others, and many match
+            each.mul_(0.5)  # so that cells differ, and many match
     save(network.state_dict(), out / "eloftr_outdoor.ckpt", key="state_dict", prefix="matcher.")
     inputs = {f"image{side}": grey(each) for side, each in enumerate(wide_pair())}
     network(inputs)
@@ -146,7 +147,7 @@ def their_aliked(repo: Path, out: Path) -> Outputs:
 
     theirs = import_module("lightglue.aliked").ALIKED
     convolution: Any = import_module("torchvision.ops.deform_conv")
-    convolution._assert_has_ops = bool  # it is ours
+    convolution._assert_has_ops = bool  # looktwice's own is used
     torch.hub.load_state_dict_from_url = no_weights
     theirs.load_state_dict = no_weights  # while it is built
     network = theirs()

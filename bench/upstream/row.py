@@ -1,4 +1,4 @@
-"""A row of the table: a specialist and its authors' code, and what several rows share."""
+"""A row of the table: a specialist and its authors' code, and code that several rows share."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from looktwice.pipelines.picture import Pixels
 from tests.original_files import cat
 
 Outputs = Mapping[str, Any]
-"""Arrays by what they are: boxes, scores, maps ..."""
+"""Arrays by name: boxes, scores, maps ..."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """A specialist beside its authors' code.
+    """A specialist and its authors' code.
 
-    `theirs` runs that code, of the clone or package `upstream`, and leaves in a folder the weights
-    that both take; `ours` takes them from there. Both give the same arrays. `how` says on what, and
-    with which weights.
+    `theirs` runs that code, from the clone or package `upstream`, and saves the weights that both
+    use in a folder; `ours` loads them from there. Both return the same arrays. `how` describes the
+    input and the weights.
     """
 
     name: str
@@ -36,22 +36,22 @@ class Row:
 
     @property
     def clone(self) -> str:
-        """The folder of the authors' repository, empty for a package."""
+        """The folder of the authors' repository; empty for a package."""
         return self.upstream.split()[0].replace("/", "+") if "/" in self.upstream else ""
 
 
 def photo() -> Pixels:
-    """scikit-image's cat."""
+    """Return scikit-image's cat."""
     return cat()
 
 
 def pair() -> tuple[Pixels, Pixels]:
-    """Two parts of the cat, 448 x 288 pixels, one 3 columns and 8 rows aside."""
+    """Return two parts of the cat, 448 x 288 pixels, shifted by 3 columns and 8 rows."""
     return cat()[:288, :448].copy(), cat()[8:296, 3:451].copy()
 
 
 def save(tensors: Mapping[str, Any], path: Path, **under: str) -> None:
-    """A checkpoint as its authors save it: `under` one key, its names with a `prefix`."""
+    """Save a checkpoint in its authors' format: `under` one key, with a `prefix` to its names."""
     import torch
 
     held = {under.get("prefix", "") + name: each for name, each in tensors.items()}
@@ -59,7 +59,7 @@ def save(tensors: Mapping[str, Any], path: Path, **under: str) -> None:
 
 
 def sort_rows(**columns: Any) -> Outputs:
-    """Rows of matches or boxes in the order of their numbers, so that ties do not count."""
+    """Sort rows of matches or boxes by their numbers, so that ties do not matter."""
     held = {
         name: np.asarray(each, np.float64).reshape(len(each), -1) for name, each in columns.items()
     }
@@ -68,10 +68,10 @@ def sort_rows(**columns: Any) -> Outputs:
 
 
 def apart(theirs: Outputs, ours: Outputs) -> float:
-    """The largest difference of an output, as a part of that output's largest value; pixels' and
-    masks' as it is.
+    """Return the largest difference between outputs, relative to that output's largest value;
+    absolute for pixels and masks.
 
-    Raises ValueError where one has other rows than the other.
+    Raises ValueError if their rows differ.
     """
     found = []
     for name, expected in theirs.items():
@@ -86,14 +86,14 @@ def apart(theirs: Outputs, ours: Outputs) -> float:
 
 
 def alias(old: str, new: str) -> None:
-    """Let a module be imported by the name that it had when the authors' code was written."""
+    """Let a module be imported by its former name, which the authors' code uses."""
     sys.modules[old] = import_module(new)
 
 
 def permit_torchvision() -> None:
     """Let a torchvision be imported whose compiled part does not fit this torch.
 
-    Its transforms need nothing of it; its deformable convolution, which ALIKED's authors use, is
+    Its transforms do not need it; its deformable convolution, which ALIKED's authors use, is
     computed here.
     """
     import torch
@@ -117,8 +117,8 @@ def permit_torchvision() -> None:
 
 
 def deformed(maps: Any, weight: Any, offset: Any, mask: Any, bias: Any, *numbers: Any) -> Any:
-    """A deformable convolution of stride 1 (Dai et al., ICCV 2017): each tap looks beside its place
-    by an offset."""
+    """Return a deformable convolution of stride 1 (Dai et al., ICCV 2017): each tap samples at an
+    offset from its place."""
     import torch
 
     stride, padding, dilation, masked = numbers[:2], numbers[2:4], numbers[4:6], numbers[-1]
@@ -138,4 +138,4 @@ def deformed(maps: Any, weight: Any, offset: Any, mask: Any, bias: Any, *numbers
     return total
 
 
-KEPT: list[Any] = []  # what must not be freed
+KEPT: list[Any] = []  # references that keep objects alive

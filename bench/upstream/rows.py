@@ -3,7 +3,7 @@
 from bench.upstream import detection, features, maps, masks, matching
 
 ROWS = [*matching.ROWS, *features.ROWS, *maps.ROWS, *masks.ROWS, *detection.ROWS]
-# of `bench/upstream_networks.py`: the specialist that opens the file, and the authors' repository
+# networks of `bench/upstream_networks.py`: the specialist that opens the file, and the repository
 NETWORKS = {
     "depth_anything_v1": ("`DepthAnything`, version 1", "LiheYoung/Depth-Anything"),
     "depth_anything_v2": ("`DepthAnything`, version 2", "DepthAnything/Depth-Anything-V2"),

@@ -1,8 +1,8 @@
-"""Runs the authors' code of one row, or of one small network:
-`python -m bench.upstream.side NAME REPOSITORIES OUT`.
+"""Runs the authors' code of one row, or of one small network: `python -m bench.upstream.side NAME
+REPOSITORIES OUT`.
 
-REPOSITORIES holds clones as OWNER+NAME; packages that they want lie in its folder `packages`, those
-of one clone alone in OWNER+NAME.packages.
+REPOSITORIES holds clones as OWNER+NAME; the packages that they need are in its folder `packages`,
+those of a single clone in OWNER+NAME.packages.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 
 def main(name: str, repositories: Path, out: Path) -> None:
-    """Write what the authors' code gives to OUT/NAME.npz, and its weights to OUT/NAME."""
+    """Write the outputs of the authors' code to OUT/NAME.npz, and its weights to OUT/NAME."""
     import torch
 
     from bench.upstream.row import permit_torchvision

@@ -1,11 +1,11 @@
-"""The least that could be done, to measure against: bodies that lie ready, or that threads draw,
-posted by aiohttp.
+"""The least work possible, as a reference: bodies that are ready, or drawn by threads, posted by
+aiohttp.
 
-`python -m bench.wire.bare STUDY IN_FLIGHT` posts to its server what `looktwice run STUDY` does;
-with `--draw` four circles with their letters are drawn by cv2 in a pool of threads and written as
-PNG on the way. With `--keep FOLDER` the loop makes each request itself, of a photograph that it
-reads, and keeps what a run has to: photograph and message by their sha256, the reply in a SQLite
-file, and a line for each question.
+`python -m bench.wire.bare STUDY IN_FLIGHT` posts to the study's server what `looktwice run STUDY`
+does. With `--draw`, cv2 draws four circles with their letters in a thread pool and encodes them as
+PNG. With `--keep FOLDER` the loop makes each request itself, from a photograph that it reads, and
+stores what a run has to store: photograph and message by their sha256, the reply in a SQLite file,
+and a line for each question.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ PNG = [
 
 @dataclass
 class Listener:
-    """A model that keeps the bodies that `chat` would send."""
+    """A model that stores the bodies that `chat` would send."""
 
     chat: Any
     identity: str = "listener"
@@ -57,14 +57,14 @@ class Listener:
     def __call__(
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
     ) -> Reply:
-        """Keep the body."""
+        """Store the body."""
         body = self.chat.body(messages, draw, options)
         self.found.append(request_bytes(body))
         return Reply("(A)")
 
 
 def ready_bodies(study: Path) -> Iterator[Work]:
-    """The requests of a study, as looktwice sends them."""
+    """Yield the requests of a study, as looktwice sends them."""
     arm = load_plan(study).points[0]
     listener = Listener(arm.model)
     for item in arm.task:
@@ -73,7 +73,7 @@ def ready_bodies(study: Path) -> Iterator[Work]:
 
 
 def drawn_bodies(study: Path) -> Iterator[Work]:
-    """Functions that read a photograph, draw on it, encode it and make the request."""
+    """Yield functions that read a photograph, draw on it, encode it and make the request."""
     plain = load_plan(study).points[0]
     for item in plain.task:
         file, marks, question = (
@@ -107,8 +107,8 @@ def _draw(file: Path, marks: Any, question: str) -> bytes:
 
 @dataclass
 class Keeper:
-    """Keeps what a run has to keep of each question, and no more; replies and lines are written by
-    the hundred."""
+    """Stores what a run has to store for each question, and no more; replies and lines are written
+    in batches of a hundred."""
 
     folder: Path
     waiting: list[tuple[str, str]] = field(default_factory=list)
@@ -120,7 +120,7 @@ class Keeper:
         self.file.execute("CREATE TABLE replies (key TEXT PRIMARY KEY, reply TEXT) WITHOUT ROWID")
 
     def body(self, sample: Sample) -> tuple[str, bytes]:
-        """The key of a request, and the request."""
+        """Return the key of a request, and the request."""
         data = Path(sample.images[0].name).read_bytes()
         picture = self._blob(data)
         text = f"{sample.question}\n" + "\n".join(map(str, sample.choices))
@@ -136,13 +136,13 @@ class Keeper:
         return self._blob(message), body
 
     def reply(self, key: str, reply: bytes) -> None:
-        """Keep a reply, and the line of its question."""
+        """Store a reply, and the line of its question."""
         self.waiting.append((key, json.dumps({"sample": key, "reply": json.loads(reply)})))
         if len(self.waiting) >= 100:
             self.flush()
 
     def flush(self) -> None:
-        """Write what waits."""
+        """Write waiting data."""
         self.file.execute("BEGIN")
         self.file.executemany("INSERT OR IGNORE INTO replies VALUES (?, ?)", self.waiting)
         self.file.execute("COMMIT")
@@ -160,7 +160,7 @@ class Keeper:
 
 
 async def keep_all(url: str, study: Path, in_flight: int, folder: Path) -> None:
-    """Ask every question, so many at a time, and keep what comes of it."""
+    """Ask every question, `in_flight` at a time, and store the results."""
     keeper, samples = Keeper(folder), (item.sample for item in load_plan(study).points[0].task)
 
     async def post(session: aiohttp.ClientSession) -> None:
@@ -177,8 +177,7 @@ async def keep_all(url: str, study: Path, in_flight: int, folder: Path) -> None:
 
 
 async def post_all(url: str, works: Iterator[Work], in_flight: int, threads: int) -> None:
-    """Post every body, so many at a time, and read the answers; what there is to do before, threads
-    do."""
+    """Post every body, `in_flight` at a time, and read the answers; threads prepare the bodies."""
     loop = asyncio.get_running_loop()
     pool = ThreadPoolExecutor(threads) if threads else None
 

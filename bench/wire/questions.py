@@ -1,4 +1,4 @@
-"""Questions with a photograph of 640 x 480 each, marks on it, and the studies that ask them."""
+"""Questions with marks on a photograph of 640 x 480 pixels each, and the studies that ask them."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ CIRCLES = "\n  mark: {use: prompting.markers.Circles, radius: 20, thickness: 3}"
 
 
 def write_questions(folder: Path, count: int) -> None:
-    """`samples.jsonl` and as many photographs, cut from larger ones and no two alike, JPEG at
-    quality 90."""
+    """Write `samples.jsonl` and a different photograph for each question, cut from larger ones, as
+    JPEG at quality 90."""
     rng = np.random.default_rng(0)
     (folder / "images").mkdir(parents=True)
     large = [
@@ -57,7 +57,7 @@ def write_questions(folder: Path, count: int) -> None:
 
 
 def write_study(folder: Path, url: str, in_flight: int, circles: bool = False) -> Path:
-    """The configuration that asks the questions in `folder`/questions."""
+    """Write the configuration that asks the questions in `folder`/questions."""
     path = folder / f"wire{in_flight}{'-circles' * circles}.yaml"
     path.write_text(
         STUDY.format(url=url, in_flight=in_flight, mark=CIRCLES * circles), encoding="utf-8"

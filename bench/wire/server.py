@@ -1,7 +1,7 @@
-"""An endpoint on loopback that says the same to whatever it is asked:
-`python -m bench.wire.server [--latency S]`.
+"""An endpoint on loopback that gives the same answer to every request: `python -m bench.wire.server
+[--latency S]`.
 
-It prints its port, and answers GET /stats with how many requests came, and the seconds from the
+It prints its port, and answers GET /stats with the number of requests, and the seconds from the
 first to the last.
 """
 
@@ -27,14 +27,14 @@ ANSWER = {
 
 
 class Endpoint:
-    """Counts what comes in, and answers after `latency` seconds."""
+    """An endpoint that counts requests, and answers after `latency` seconds."""
 
     def __init__(self, latency: float) -> None:
         self.latency, self.body = latency, json.dumps(ANSWER).encode()
         self.count, self.first, self.last = 0, 0.0, 0.0
 
     async def answer(self, request: web.Request) -> web.Response:
-        """A chat completion."""
+        """Return a chat completion."""
         now = time.perf_counter()
         self.first, self.count = self.first or now, self.count + 1
         await request.read()
@@ -44,11 +44,11 @@ class Endpoint:
         return web.Response(body=self.body, content_type="application/json")
 
     async def models(self, request: web.Request) -> web.Response:
-        """The one model."""
+        """List the only model."""
         return web.json_response({"object": "list", "data": [{"id": "wire", "object": "model"}]})
 
     async def stats(self, request: web.Request) -> web.Response:
-        """What came since the last time, and how long it took."""
+        """Return the number of requests since the last call, and how long they took."""
         found = {"count": self.count, "seconds": self.last - self.first}
         self.count, self.first, self.last = 0, 0.0, 0.0
         return web.json_response(found)

@@ -1,4 +1,4 @@
-"""The command that looks for the best arm of a sweep."""
+"""The command that finds the best arm of a sweep."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def discover(
     overrides: Overrides = NONE,
     budget: Annotated[
         int | None,
-        Option(min=1, help="The most answers, of all arms together (default: 30 % of the grid)."),
+        Option(min=1, help="Maximum answers of all arms together (default: 30 % of the grid)."),
     ] = None,
     cost: Annotated[
         float | None,
-        Option(min=0, help="Stop once it has cost so much, by the `prices` of the models."),
+        Option(min=0, help="Stop when the run reaches this cost, by the models' `prices`."),
     ] = None,
     limit: Limit = None,
     workers: RunWorkers = None,
@@ -37,10 +37,10 @@ def discover(
     plugin: Plugins = NONE,
     only_cached: OnlyCached = False,
 ) -> None:
-    """Find the best arm of a sweep for a part of its answers.
+    """Find the best arm of a sweep with a fraction of its answers.
 
-    What wins is confirmed on samples that did not choose it, tried under other marker styles, and
-    written as a study. The same command goes on where it was stopped.
+    The winner is confirmed on samples that were not used to choose it, tried under other marker
+    styles, and written as a study. Run the same command again to resume an interrupted search.
     """
     chosen = ["choose.by=discovery", *([f"choose.budget={budget}"] if budget else [])]
     run(

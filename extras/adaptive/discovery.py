@@ -1,5 +1,5 @@
-"""The search for the best arm of a sweep on a budget of answers, confirmed on samples that did not
-choose it; and what chooses the questions of a run, made from the entry `choose` of its study."""
+"""A search for the best arm of a sweep within a budget of answers. The winner is confirmed on
+samples that were not used to choose it."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from looktwice.extras.adaptive.winner import drawing_slots, finish_discovery
 from looktwice.pipelines.config.spec import Arm
 
 SHARE = 0.3
-"""Of all answers of the grid, where no budget is named."""
+"""Share of the grid's answers to spend if no budget is set."""
 FEWEST = 4
-"""Samples in the first round; means over fewer say nothing of who is better."""
+"""Minimum number of samples in the first round; means over fewer cannot rank arms."""
 STYLES = (
     "default",
     "color blue",
@@ -32,16 +32,16 @@ STYLES = (
     "radius 3",
     "text offset below",
 )
-"""Those of VPBench's result tables."""
+"""The marker styles in VPBench's result tables."""
 
 
 def first_round(arms: int, samples: int, answers: int) -> int:
-    """How many samples to ask the arms that are left, if they are halved round after round: the
-    most with which no round asks more than `answers` have room for.
+    """Return the number of samples for the first round of successive halving: the most that all
+    rounds together can afford with `answers`.
 
-    Each round asks twice as many samples as the one before, of half as many arms, so that rounds
-    cost the same (Karnin, Koren and Somekh 2013); of `samples` none is asked twice, and what the
-    last rounds leave goes to the first.
+    Each round asks half as many arms twice as many samples as the round before, so that all rounds
+    cost the same (Karnin, Koren and Somekh 2013). None of the `samples` is asked twice, and what
+    the last rounds cannot use goes to the first.
     """
 
     def cost(first: int) -> int:
@@ -56,8 +56,8 @@ def first_round(arms: int, samples: int, answers: int) -> int:
 
 
 class Winner(NamedTuple):
-    """Who won on a task, the baseline, how it ended, and the held-out samples on which it is tried
-    under other styles."""
+    """The winner on a task, the baseline, the result of the race, and the held-out samples on which
+    the winner is tried under other styles."""
 
     arm: Arm
     baseline: Arm
@@ -67,12 +67,13 @@ class Winner(NamedTuple):
 
 @dataclass(eq=False)
 class Discovery(Races):
-    """The best of the arms of every task, for `budget` answers in all (0: 30 % of the grid), which
-    are shared by the tasks as their grids are large.
+    """A search for the best arm of every task with `budget` answers in total (0: 30 % of the grid),
+    which tasks share in proportion to their grids.
 
-    A share of the samples, `held_out`, is kept for the winner and the baseline, the first arm; it
-    takes a quarter of the budget at most, and where an arm draws marks `styles` another. The rest
-    is a race in which the worse half falls out after every round as well.
+    A share `held_out` of the samples is reserved for the winner and the baseline, which is the
+    first arm if the study names none. It takes at most a quarter of the budget; if an arm draws
+    marks, trying the `styles` takes at most another quarter. The rest goes to a race in which the
+    worse half also drops out after every round.
     """
 
     kind = "discovery"
@@ -82,7 +83,8 @@ class Discovery(Races):
     share: float = SHARE
 
     def begin(self, run: RunContext) -> None:
-        """Choose what this run asks. Raises RunError for what cannot be asked one by one."""
+        """Divide the budget between the tasks and prepare the run. Raises RunError for settings
+        that do not allow asking one question at a time."""
         groups, planned = run.questions.groups(), run.questions.planned
         grids = [len(arms) * planned[task] for (task, *_), arms in groups.items()]
         self.share = min(1.0, self.budget / sum(grids)) if self.budget else SHARE
@@ -95,12 +97,12 @@ class Discovery(Races):
         yield from super().end(study, summary)
 
     def count(self, arms: Arms, samples: int) -> int:
-        """The task's part of the budget."""
+        """Return this task's part of the budget."""
         return int(self.share * len(arms) * samples)
 
     def rounds(self, arms: Arms, pool: Pool) -> Iterator[Round]:
-        """Halving, and then what was held out for the winner and the baseline. Raises RunError for
-        a budget with which nothing can be told."""
+        """Yield the rounds of successive halving, then the held-out samples for the winner and the
+        baseline. Raises RunError if the budget is too small."""
         named, allowance = by_label(arms), self.count(arms, len(pool.rows))
         kept = min(self.held_out, allowance / 8 / max(1, len(pool.rows)))
         split, styled = Split.of(pool, self.seed, kept), list[str]()
@@ -124,8 +126,8 @@ class Discovery(Races):
         self.winners.append(winner)
 
     def _drop_failing(self, race: Race, arms: NamedArms, units: Sequence[Sequence[str]]) -> None:
-        """Let arms fall out that failed on all of these samples, and take in what the others
-        answered. Raises RunError where nobody did."""
+        """Drop arms that failed on all of these samples, and add the answers of the others to the
+        race. Raises RunError if all arms failed."""
         samples, failing = list(chain.from_iterable(units)), list[str]()
         for name in race.left:
             if all(self.answers.get((arms[name].id, sample)) is None for sample in samples):
@@ -140,11 +142,11 @@ class Discovery(Races):
     def _say_too_little(self, arms: Arms, samples: int) -> str:
         grid, rounds = len(arms) * samples, math.ceil(math.log2(len(arms)))
         enough = 2 * FEWEST * len(arms) * (rounds + 1)
-        need = f"{enough:,} are enough (--budget), of {grid:,} answers of the full grid"
+        need = f"--budget {enough} or more (the full grid has {grid:,} answers)"
         if enough > grid:
             least = enough // len(arms)
-            need = f"{least} samples (`n`, --limit) are enough, with --budget {enough}"
+            need = f"{least} samples or more (`n`, --limit) with --budget {enough}"
         return (
-            f"{arms[0].task_name}: {self.count(arms, samples):,} answers are too few to tell"
-            f" {len(arms)} arms apart on {samples:,} samples; about {need}"
+            f"{arms[0].task_name}: {self.count(arms, samples):,} answers are too few to compare"
+            f" {len(arms)} arms on {samples:,} samples; use {need}"
         )

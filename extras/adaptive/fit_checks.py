@@ -1,5 +1,5 @@
-"""How well a psychometric function fits its answers, and the interval of the threshold that needs
-no function."""
+"""A test of how well a psychometric function fits its answers, and an interval of the threshold
+that assumes no function."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ import numpy as np
 from looktwice.eval.statistics.intervals import Codes, Floats
 from looktwice.extras.adaptive.functions import Threshold
 
-PER_BIN = 10  # answers that a level needs to be looked at alone
-SIMULATED = 400  # data sets, to tell how large a deviance is
-# a likelihood ratio beyond what such data sets reach in one of twenty, whatever the levels
+PER_BIN = 10  # minimum answers of a level that is not merged
+SIMULATED = 400  # data sets that give the distribution of the deviance
+# a likelihood ratio that fewer than one in twenty such data sets reach, whatever the levels
 HOPELESS = 15.0
 
 
 class FitCheck(NamedTuple):
-    """How well the function fits, and the interval that holds where the questions of a level are
-    not alike.
+    """The p-value of a fit, and an interval of the threshold that also holds if the questions of a
+    level differ in difficulty.
 
-    `p` is how often answers of the function itself are at least as far from their best fit (by
-    deviance); None where there are fewer than three levels with PER_BIN answers each.
+    `p` is how often answers simulated from the function itself have at least the same deviance from
+    their best fit. It is None if fewer than three levels have PER_BIN answers each.
     """
 
     p: float | None
@@ -31,13 +31,13 @@ class FitCheck(NamedTuple):
 
 
 def check_fit(fitted: Threshold) -> FitCheck:
-    """How well a threshold's function fits its answers.
+    """Test how well a threshold's function fits its answers.
 
-    The deviance of the best function is held against that of SIMULATED data sets of it, each with
-    its own best fit (Wichmann and Hill 2001); neighbouring levels with few answers are taken
-    together. The interval needs no function: that accuracy rises, or falls, along the levels is all
-    that is taken for granted, see `_monotone_limits`. The answers of a staircase are simulated at
-    the levels that were asked, as if these were fixed.
+    The deviance of the best function is compared with the deviances of SIMULATED data sets drawn
+    from it, each from its own best fit (Wichmann and Hill 2001). Neighbouring levels with few
+    answers are merged. The interval assumes only that accuracy rises, or falls, along the levels;
+    see `_monotone_cuts`. Answers of a staircase are simulated at the levels that were asked, as if
+    these had been fixed.
     """
     model = fitted.model
     scale = model._at(np.array(model.levels))
@@ -62,13 +62,13 @@ def check_fit(fitted: Threshold) -> FitCheck:
 def _monotone_cuts(
     asked: Floats, right: Floats, target: float, dispersion: float, random: np.random.Generator
 ) -> Codes:
-    """The places where rising accuracy may pass the target: place k is between level k - 1 and
-    level k, from 0.
+    """Return the places where rising accuracy may pass the target; place k lies between levels k -
+    1 and k, counted from 0.
 
-    Of each place, twice the log-likelihood ratio of any rising accuracy to the best one that lies
-    at or below the target before the place and at or above it after is held against that of
-    SIMULATED data sets of the latter; places with a p above 5 % are left. The place where the ratio
-    is least always is.
+    For each place, twice the log-likelihood ratio is computed between the best rising accuracy, and
+    the best one that stays at or below the target before the place and at or above it after. The
+    ratio is compared with those of SIMULATED data sets of the latter, and places with p above 5 %
+    are returned. The place with the smallest ratio is always among them.
     """
     sizes, places = np.round(asked).astype(int), range(len(asked) + 1)
     ratios = (
@@ -84,7 +84,8 @@ def _monotone_cuts(
 
 
 def _ratio(asked: Floats, right: Floats, target: float, place: int) -> Floats:
-    """Of each data set, (sets, levels), the ratio of `_monotone_cuts` at a place."""
+    """Return the ratio that `_monotone_cuts` describes, at one place, for each data set (sets,
+    levels)."""
     from scipy.special import xlogy
 
     free, bound = _rising_fit(asked, right, target, None), _rising_fit(asked, right, target, place)
@@ -94,11 +95,11 @@ def _ratio(asked: Floats, right: Floats, target: float, place: int) -> Floats:
 
 
 def _rising_fit(asked: Floats, right: Floats, target: float, place: int | None) -> Floats:
-    """The likeliest rising accuracies of each data set, (sets, levels); with a place, passing the
-    target there.
+    """Return the most likely rising accuracies of each data set, (sets, levels); with a `place`,
+    those that pass the target there.
 
-    The largest, over all first levels, of the least, over all last ones, mean of the levels between
-    (isotonic regression).
+    This is isotonic regression: the maximum over all first levels of the minimum over all last
+    levels of the mean between them.
     """
     if place is not None:
         before = _rising_fit(asked[:place], right[:, :place], target, None)
@@ -112,15 +113,15 @@ def _rising_fit(asked: Floats, right: Floats, target: float, place: int | None) 
     sums = total[:, None, :] - (total - right)[:, :, None]  # (sets, first level, last level)
     sizes = answers[None, :] - (answers - asked)[:, None]
     means = np.where(first[:, None] <= first, sums / np.where(sizes > 0, sizes, 1), np.inf)
-    # over last levels from each level on
+    # minimum over the last levels, from each level on
     least = np.minimum.accumulate(means[:, :, ::-1], axis=2)[:, :, ::-1]
     least = np.where(first[:, None] <= first, least, -np.inf)
     return np.asarray(least.max(axis=1))
 
 
 def _merge(scale: Floats, asked: Floats, right: Floats) -> tuple[Floats, Floats, Floats]:
-    """Neighbouring levels taken together until each has PER_BIN answers: mean level, answers, right
-    ones."""
+    """Merge neighbouring levels until each has PER_BIN answers; return mean levels, answers and
+    correct answers."""
     before = np.cumsum(asked) - asked
     least = max(PER_BIN, asked.sum() / 40)
     groups, start = np.zeros(len(asked), np.int64), 0.0

@@ -1,5 +1,5 @@
 """Psychometric functions: accuracy along a control parameter, the level at which it passes a
-target, and its interval. How well the function fits is told by `fit_checks.py`."""
+target, and the interval of that level. `fit_checks.py` tests how well a function fits."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from looktwice.eval.statistics.intervals import Codes, Floats, cluster_sums, stu
 
 Direction = Literal["rising", "falling"]
 
-STEPS = 241  # of the threshold in a fit; half of them lie outside the levels
-# per range of the levels: from one that takes the whole range to a step
+STEPS = 241  # of the threshold grid; half of them lie outside the levels
+# per range of the levels: from one that spans the whole range to a step
 SLOPES = np.geomspace(4, 100, 16)
 LAPSES = np.array([0, 0.01, 0.02, 0.03, 0.05, 0.08, 0.12])
-RANGE = 0.5  # how far beyond the levels a threshold may lie, in shares of their range
-DECIDED = np.log(10)  # one direction explains the answers ten times as well as the other one
-COARSE = 2  # every second step, slope and lapse rate are enough to choose the next question
+RANGE = 0.5  # how far beyond the levels a threshold may lie, as a share of their range
+DECIDED = np.log(10)  # one direction explains the answers ten times as well as the other
+COARSE = 2  # every second step, slope and lapse rate suffice to choose the next question
 
 
 @dataclass(frozen=True)
 class Threshold:
     """The level at which accuracy passes the target, with its 95 % interval.
 
-    `outside` is "" or says that the median lies "below" or "above" all levels that were asked.
+    `outside` is "below" or "above" if the median lies outside all levels that were asked, else "".
     `slope` is that of the logistic, per unit of the level or, on a logarithmic scale, of its
-    natural logarithm; `lapse` the share of errors at the easy end; `curve` the mean function at the
-    levels, `asked` and `right` the answers per level of the `model`. `dispersion` says by how many
-    times the answers tell less than so many independent ones, since questions share a picture or a
-    group.
+    natural logarithm. `lapse` is the share of errors at the easy end. `curve` is the mean function
+    at the levels; `asked` and `right` are the answers and the correct ones per level of the
+    `model`. `dispersion` is the factor by which the answers carry less information than independent
+    ones, because questions share a picture or a group.
     """
 
     value: float
@@ -50,16 +50,16 @@ class Threshold:
 
 @dataclass(frozen=True)
 class Psychometric:
-    """The functions that are thought possible: p(x) = guess + (1 - guess - lapse) logistic(slope (x
-    - threshold) + c).
+    """A grid of candidate functions: p(x) = guess + (1 - guess - lapse) logistic(slope (x -
+    threshold) + c).
 
-    The constant c makes the accuracy at the threshold the `target`. `levels` are those that may be
-    asked; with `log` they count by their logarithm. Thresholds lie from half a range below the
-    levels to half a range above, all alike. Slopes go from one that takes the whole range to a
-    step; they weigh as the inverse root of the slope on their logarithm, halfway between equal
-    weights there and equal weights for equal widths of the rise. Lapse rates weigh as Beta(1, 20).
-    Raises ValueError for fewer than two levels, a level that has no logarithm, and a target that no
-    function reaches.
+    The constant c makes the accuracy at the threshold equal the `target`. `levels` are those that
+    can be asked; with `log`, their logarithms are used. Thresholds range from half a range below
+    the levels to half a range above, with equal prior weights. Slopes range from one that spans the
+    whole range to a step; their prior weight on the log scale is the inverse square root of the
+    slope, halfway between equal weights on that scale and equal weights for equal widths of the
+    rise. Lapse rates have a Beta(1, 20) prior. Raises ValueError for fewer than two levels, a level
+    without a logarithm, and a target that no function reaches.
     """
 
     levels: tuple[float, ...]
@@ -72,29 +72,29 @@ class Psychometric:
     def __post_init__(self) -> None:
         if len(set(self.levels)) < 2 or list(self.levels) != sorted(set(self.levels)):
             raise ValueError(
-                f"a threshold needs two or more levels, each once and rising, found {self.levels}"
+                f"a threshold needs two or more different levels in rising order, got {self.levels}"
             )
         if self.log and self.levels[0] <= 0:
             raise ValueError(
-                f"a logarithmic scale needs levels above 0, found {self.levels[0]:g}; set scale:"
+                f"a logarithmic scale needs levels above 0, got {self.levels[0]:g}; set scale:"
                 " linear"
             )
         if not self.guess + 0.02 <= self.target <= 0.98 - LAPSES[-1]:
             raise ValueError(
-                f"the target is an accuracy above that of guessing, {self.guess:g}, and at most "
-                f"{0.98 - LAPSES[-1]:.2f}; found {self.target:g}"
+                f"the target must be above the accuracy of guessing, {self.guess:g}, and at most "
+                f"{0.98 - LAPSES[-1]:.2f}, got {self.target:g}"
             )
 
     @cached_property
     def thresholds(self) -> Floats:
-        """The thresholds, on the scale of the levels or of their logarithms."""
+        """The candidate thresholds, on the scale of the levels or of their logarithms."""
         first, last = self._ends
         beyond = RANGE * (last - first)
         return np.linspace(first - beyond, last + beyond, STEPS // self.coarse)
 
     @cached_property
     def slopes(self) -> Floats:
-        """The slopes, per unit of that scale."""
+        """The candidate slopes, per unit of that scale."""
         first, last = self._ends
         return np.asarray(SLOPES[:: self.coarse] / (last - first))
 
@@ -104,12 +104,12 @@ class Psychometric:
 
     @cached_property
     def lapses(self) -> Floats:
-        """The lapse rates."""
+        """The candidate lapse rates."""
         return LAPSES[:: self.coarse]
 
     @cached_property
     def prior(self) -> Floats:
-        """The weight of each function beforehand: (thresholds, slopes, lapses), sums to 1."""
+        """The prior probability of each function: (thresholds, slopes, lapses), sums to 1."""
         nuisance = self.slopes[:, None] ** -0.5 * (1 - self.lapses) ** 19
         weights = np.broadcast_to(nuisance, (len(self.thresholds), *nuisance.shape))
         return np.asarray(weights / weights.sum())
@@ -132,11 +132,10 @@ class Psychometric:
         return np.log(self.accuracy), np.log1p(-self.accuracy)
 
     def weigh(self, asked: Floats, right: Floats) -> tuple[Floats, float]:
-        """How likely each function is after the answers, summing to 1, and the logarithm of how
-        well all fit them.
+        """Return the posterior probability of each function, summing to 1, and the log of the
+        marginal likelihood.
 
-        `asked` and `right` hold a number for each level; values of graded tasks may be parts of
-        one.
+        `asked` and `right` hold one number per level; scores of graded tasks may be fractions.
         """
         (hit, miss), used = self._logs, asked > 0
         likely = np.tensordot(right[used], hit[used], 1) + np.tensordot(
@@ -148,8 +147,8 @@ class Psychometric:
         return weights / total, top + float(np.log(total))
 
     def summarize(self, asked: Floats, right: Floats, dispersion: float = 1.0) -> Threshold:
-        """The threshold with its interval, after these answers; they tell `dispersion` times less
-        than their number."""
+        """Estimate the threshold and its interval from answers that carry `dispersion` times less
+        information than independent ones."""
         weights, _ = self.weigh(asked / dispersion, right / dispersion)
         low, middle, high = self._limits(weights, float(asked.sum()) / dispersion)
         outside: Literal["", "below", "above"] = ""
@@ -171,43 +170,42 @@ class Psychometric:
         )
 
     def best(self, asked: Floats, right: Floats) -> Floats:
-        """The accuracy at each level by the function that makes the answers most likely."""
+        """Return the accuracy at each level under the most likely function."""
         place = self._likely(asked, right[None])[0].argmax()
         return self.accuracy.reshape(len(asked), -1)[:, place]
 
     def deviance(self, asked: Floats, right: Floats) -> Floats:
-        """How far answers, (sets, levels), are from the function that fits each best: twice a
-        log-likelihood ratio."""
+        """Return the deviance of each set of answers, (sets, levels), from its best-fitting
+        function: twice a log-likelihood ratio."""
         from scipy.special import xlogy
 
         share = right / asked
         whole = (xlogy(right, share) + xlogy(asked - right, 1 - share)).sum(axis=1)
-        blocks = np.array_split(right, -(-len(right) // 50))  # of 50, for the sake of memory
+        blocks = np.array_split(right, -(-len(right) // 50))  # blocks of 50 save memory
         best = np.concatenate([self._likely(asked, block).max(axis=1) for block in blocks])
         return np.asarray(2 * (whole - best))
 
     def _likely(self, asked: Floats, right: Floats) -> Floats:
-        """The log-likelihood of each set of answers, (sets, levels), under each function: (sets,
-        functions)."""
+        """Return the log-likelihood of each set of answers, (sets, levels), under each function:
+        (sets, functions)."""
         hit, miss = (part.reshape(len(asked), -1) for part in self._logs)
         return right @ hit + (asked - right) @ miss
 
     def limits(self, asked: Floats, right: Floats) -> tuple[float, float, float]:
-        """The interval of the threshold and, between its ends, the median of what the answers leave
-        possible.
+        """Return the lower end of the threshold's interval, its median, and the upper end.
 
-        Slope and lapse rate are summed out of the likelihood (Berger, Liseo and Wolpert 1999). In
-        the interval lies every threshold of which twice the logarithm falls short of the best one's
-        by at most the 95 % point of F with 1 and n - 3 degrees of freedom. Percentiles of the same
-        weights would reach far too wide after a staircase, which hardly sees the slope: most of
-        their width is that of shallow functions that nobody looked for.
+        Slope and lapse rate are integrated out of the likelihood (Berger, Liseo and Wolpert 1999).
+        The interval holds every threshold whose log-likelihood, doubled, is below the maximum by at
+        most the 95 % point of F with 1 and n - 3 degrees of freedom. Percentiles of the same
+        weights would be far too wide after a staircase, which carries little information on the
+        slope: shallow functions would account for most of their width.
         """
         return self._limits(self.weigh(asked, right)[0], float(asked.sum()))
 
     def _limits(self, weights: Floats, n: float) -> tuple[float, float, float]:
-        # all thresholds weigh alike beforehand, so this is their likelihood
+        # the prior of thresholds is uniform, so this is their likelihood
         marginal = weights.sum(axis=(1, 2))
-        # F with one degree is the square of Student's t
+        # F with one degree of freedom is the square of Student's t
         bar = student(max(1, n - 3)) ** 2
         lacking = 2 * np.log(marginal.max() / np.maximum(marginal, 1e-300)) - bar
         kept = np.flatnonzero(lacking <= 0)
@@ -224,8 +222,8 @@ class Psychometric:
         return low, middle, high
 
     def _cross(self, lacking: Floats, inside: int, step: int) -> float:
-        """Where `lacking` passes 0 between the last threshold inside and the next one; at the end
-        of all, that end."""
+        """Interpolate where `lacking` crosses 0 between the last threshold inside and the next one;
+        return the end of the grid if there is no next one."""
         end, outside = self.thresholds[inside], inside + step
         if not 0 <= outside < len(lacking):
             return float(end)
@@ -249,12 +247,12 @@ def fit_threshold(
     direction: Direction | None = None,
     clusters: Sequence[Hashable] | None = None,
 ) -> Threshold:
-    """The threshold of answers: a level and a value in 0..1 each. Without a direction, the one that
-    fits at least ten times as well as the other.
+    """Fit a threshold to answers, each a level and a value in 0..1. Without a direction, the one
+    that fits at least ten times as well as the other is taken.
 
-    Of a psychometric function on a grid, as in Kuss, Jaekel and Wichmann (2005) and psignifit 4.
-    `clusters` names what answers share: where such answers err together, the interval is wider.
-    Raises ValueError, also where no direction is given and the answers do not decide it.
+    The fit uses a grid of psychometric functions, as Kuss, Jaekel and Wichmann (2005) and psignifit
+    4 do. `clusters` names what answers share: if such answers err together, the interval is wider.
+    Raises ValueError, also if no direction is given and the answers do not decide it.
     """
     places, worth = sorted(set(levels)), np.asarray(values, float)
     number = np.searchsorted(places, np.asarray(levels, float))
@@ -264,7 +262,7 @@ def fit_threshold(
     models = [Psychometric(tuple(map(float, places)), guess, target, log, way) for way in ways]
     fits = [model.weigh(asked, right)[1] for model in models]
     if max(fits) - min(fits) < DECIDED and direction is None:
-        raise ValueError("rising or falling? set direction")
+        raise ValueError("rising or falling is unclear; set direction")
     model = models[int(np.argmax(fits))]
     plain = model.summarize(asked, right)
     if clusters is None or len(set(clusters)) in (1, len(clusters)):
@@ -275,15 +273,15 @@ def fit_threshold(
 def _dispersion(
     fitted: Threshold, number: Codes, values: Floats, clusters: Sequence[Hashable]
 ) -> float:
-    """By how many times the score of the threshold varies more over clusters than independent
-    answers would, 1 or more.
+    """Return the factor, 1 or more, by which the threshold's score varies more between clusters
+    than for independent answers.
 
-    `number` is the place of each value's level. The score is the slope of an answer's
-    log-likelihood in the threshold; its variance by clusters over that of the likelihood (Huber's
-    sandwich) is what the likelihood counts too much.
+    `number` is the index of each value's level. The score is the derivative of an answer's
+    log-likelihood with respect to the threshold; the factor is its variance by clusters over that
+    of the likelihood (Huber's sandwich estimator).
     """
     model, curve = fitted.model, np.asarray(fitted.curve)
-    # of a logistic, up to a factor
+    # the derivative of a logistic, up to a factor
     steep = (curve - model.guess) * (1 - model.lapses[0] - curve).clip(0)
     info = (steep**2 / (curve * (1 - curve)))[number].sum()
     sums, _ = cluster_sums(

@@ -1,5 +1,5 @@
-"""Item response: how hard each item is, how able each arm, and what an arm's answers to a few items
-tell of its total (Rasch 1960, by marginal likelihood)."""
+"""Item response theory: the difficulty of each item, the ability of each arm, and an arm's total
+predicted from its answers to a few items (Rasch 1960, by marginal likelihood)."""
 
 from __future__ import annotations
 
@@ -17,17 +17,18 @@ DIFFICULTIES = np.linspace(-8, 8, 65)
 ABILITIES = np.linspace(-6, 6, 121)
 FEWEST = 3  # arms
 NOTE = (
-    "Difficulties are those of Rasch's model, told from the other arms, and so are the items that"
-    " are picked: in every task every so-many-th by difficulty. `predicted` is the share right of"
-    " `all` that those few answers tell, with its 95 % interval; `ability` is in logits, 0 for an"
-    " arm that is right on half of the items of middling difficulty."
+    "Difficulties come from Rasch's model, fitted on the other arms. The items asked are evenly"
+    " spaced by difficulty within every task. `predicted` is the accuracy on `all` items, predicted"
+    " from the answers to those, with its 95 % interval. `ability` is in logits; 0 is an arm that"
+    " is right on half of the items of average difficulty."
 )
 
 
 @dataclass(frozen=True, eq=False)
 class Items:
-    """`likely` (items, DIFFICULTIES) is how likely each difficulty of an item is, `spread` the
-    standard deviation of difficulties over items, around 0; `abilities` are those of the arms."""
+    """Fitted items: `likely` (items, DIFFICULTIES) is the posterior over each item's difficulty,
+    `spread` the standard deviation of difficulties across items, centred on 0, and `abilities`
+    those of the arms."""
 
     abilities: Floats
     spread: float
@@ -40,30 +41,32 @@ class Items:
 
     @property
     def error(self) -> Floats:
-        """Its standard deviation."""
+        """The standard deviation of each item's difficulty."""
         squares = self.likely @ np.square(DIFFICULTIES)
         return np.sqrt(squares - np.square(self.difficulty))
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """What the answers to `total.n` items tell: the ability, and the share right of all items."""
+    """An arm's ability and its share of correct answers on all items, predicted from its answers to
+    `total.n` items."""
 
     ability: float
     total: Estimate
 
 
 def fit_items(values: Floats) -> Items:
-    """Items by the values (arms, items) in 0..1, NaN where an arm has none.
+    """Fit item difficulties and arm abilities to values (arms, items) in 0..1, NaN where an arm has
+    no value.
 
-    Abilities, and the spread of difficulties that are normal around 0, have the largest marginal
+    Abilities and the spread of difficulties, which are normal around 0, maximise the marginal
     likelihood. Raises ValueError for fewer than three arms.
     """
     from scipy.optimize import minimize
     from scipy.special import log_expit, log_softmax, logsumexp
 
     if len(values) < FEWEST:
-        raise ValueError(f"difficulties are told from {FEWEST} arms or more, found {len(values)}")
+        raise ValueError(f"difficulties need {FEWEST} arms or more, found {len(values)}")
     right, wrong = (np.nan_to_num(side.T) for side in (values, 1 - values))
 
     def log_likelihoods(parameters: Floats) -> Floats:
@@ -81,12 +84,12 @@ def fit_items(values: Floats) -> Items:
 
 
 def predict_total(items: Items, answers: Floats) -> Prediction:
-    """What an arm that `items` do not know is right on, by its answers (items,), NaN for items that
-    were not asked.
+    """Predict the total of an arm that `items` were not fitted on, from its answers (items,), NaN
+    for items that it was not asked.
 
-    Every ability is as likely as any other before; the interval is normal, and holds the answers to
-    come as well. It takes items of one difficulty for alike: those of a task at which the arm is
-    unusually good are to be picked as often as others.
+    The prior of the ability is uniform. The interval is normal and includes the uncertainty of the
+    answers not yet given. Items of equal difficulty count as interchangeable, so items of a task at
+    which the arm is unusually good should be picked as often as others.
     """
     from scipy.special import expit, softmax
 
@@ -104,8 +107,8 @@ def predict_total(items: Items, answers: Floats) -> Prediction:
 
 
 def pick_items(items: Items, groups: Sequence[Hashable], n: int) -> Codes:
-    """The places of n items in their order: of items sorted by group and difficulty every
-    so-many-th, equals being shuffled always alike."""
+    """Return the sorted indices of n items, evenly spaced in the order by group and difficulty;
+    ties are shuffled with a fixed seed."""
     codes = {group: code for code, group in enumerate(dict.fromkeys(groups))}
     mixed = np.random.default_rng(0).random(len(groups))
     order = np.lexsort(np.array([mixed, items.difficulty, [codes[group] for group in groups]]))
@@ -114,7 +117,7 @@ def pick_items(items: Items, groups: Sequence[Hashable], n: int) -> Codes:
 
 @dataclass(frozen=True)
 class ArmPrediction:
-    """The share right of an arm on `n` items, and what it is by some of them."""
+    """An arm's share of correct answers on `n` items, and its prediction from some of them."""
 
     contestant: str
     right: float
@@ -133,7 +136,7 @@ COLUMNS: Columns[ArmPrediction] = (
 
 
 def item_values(run: RunScores) -> Values[str, tuple[str, str]]:
-    """What every contestant is worth on each (task, sample) that all of them answered."""
+    """Return the score of every contestant on each (task, sample) that all of them answered."""
     arms = dict[str, dict[tuple[str, str], float]]()
     for scores in run.points:
         own = arms.setdefault(scores.contestant, {})
@@ -143,7 +146,7 @@ def item_values(run: RunScores) -> Values[str, tuple[str, str]]:
 
 
 def predict_arms(values: Values[str, tuple[str, str]], n: int) -> Iterator[ArmPrediction]:
-    """Of every arm its total, told from n items as if it had not been asked the others. Raises
+    """Predict each arm's total from n items, with difficulties fitted on the other arms. Raises
     ValueError."""
     groups = [task for task, _ in values.units]
     for number, arm in enumerate(values.arms):

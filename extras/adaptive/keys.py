@@ -1,5 +1,5 @@
-"""The keys `choose` and `thresholds` of a study: what is asked next, and along which control
-parameter accuracy is fitted."""
+"""The keys `choose` and `thresholds` of a study: how to choose the next questions, and along which
+control parameter to fit accuracy."""
 
 from __future__ import annotations
 
@@ -22,59 +22,60 @@ from looktwice.pipelines.counted import counted
 
 
 class ChooseEntry(TypedDict, total=False):
-    """Questions that are chosen by the answers so far; `by` says how, and the others are its
+    """Choose questions by the answers so far; `by` names the method, and the other keys are its
     settings."""
 
     __pydantic_config__ = CLOSED  # type: ignore[misc]
     by: Annotated[
         Required[Literal["race", "staircase", "discovery"]],
-        "`race` asks arms that can no longer win no more, and confirms the winner on other"
-        " samples; `staircase` looks for the level of `thresholds` at which each arm passes"
-        " its target; `discovery` looks for the best arm on a budget.",
+        "`race` stops asking arms that can no longer win, and confirms the winner on other"
+        " samples; `staircase` finds the level at which each arm passes the target of"
+        " `thresholds`; `discovery` finds the best arm within a budget.",
         "by: race",
     ]
     level: Annotated[
         float,
         Field(ge=0.001, le=0.5),
-        "race: the chance of dropping the best arm, and the level of its confirmation and of a"
-        " discovery's; 0.05 without it.",
+        "race, discovery: the maximum chance of dropping the best arm, and the significance"
+        " level of the winner's confirmation (default: 0.05).",
         "level: 0.01",
     ]
     held_out: Annotated[
         float,
         Field(ge=0, le=0.9),
-        "race, discovery: the share of samples to confirm on; 0.3 without it.",
+        "race, discovery: the share of samples held out to confirm the winner (default: 0.3).",
         "held_out: 0.5",
     ]
     budget: Annotated[
         int,
         Field(ge=1),
-        "discovery: the most answers; without it 30 % of those of all arms on all samples.",
+        "discovery: the maximum number of answers (default: 30 % of all arms on all samples).",
         "budget: 2000",
     ]
     styles: Annotated[
         list[str],
-        "discovery: the styles of VPBench under which the winner is tried where it draws marks;"
-        " without it the six of its result tables.",
+        "discovery: the VPBench styles under which to try a winner that draws marks (default: the"
+        " six of its result tables).",
         "styles: [default, radius 3]",
     ]
     questions: Annotated[
         int,
         Field(ge=2),
-        "staircase: the most questions of each arm; 60 without it.",
+        "staircase: the maximum number of questions for each arm (default: 60).",
         "questions: 40",
     ]
     width: Annotated[
         float,
         Field(ge=0),
-        "staircase: stop at an interval this wide; on a log scale, the ratio of its ends.",
+        "staircase: stop when the interval is this wide; on a log scale, the ratio of its ends.",
         "width: 1.5",
     ]
 
 
 def make_steering(config: Mapping[str, Any]) -> Steering | None:
-    """What chooses the questions, as `choose:` of the study says; None asks all of them. Raises
-    RunError for a staircase that goes along nothing, and for styles that a search cannot try."""
+    """Build the object that chooses the questions, as the study's `choose:` says; None asks all of
+    them. Raises RunError for a staircase without a field, and for styles that a search cannot try.
+    """
     choose = dict(config.get("choose") or {})
     if not choose:
         return None
@@ -87,21 +88,19 @@ def make_steering(config: Mapping[str, Any]) -> Steering | None:
         styles = choose.get("styles", [])
         if len(styles) == 1 or not DRAWINGS.keys() >= {*styles}:
             raise RunError(
-                f"choose.styles are two or more of {', '.join(DRAWINGS)}, or [] for none; found"
-                f" {styles}"
+                f"choose.styles must be [] or two or more of {', '.join(DRAWINGS)}, got {styles}"
             )
         return Discovery(**choose)
     along = Along.of(config)
     if along is None:
         raise RunError(
-            "a staircase goes along a field of the questions, such as thresholds.along=size; none"
-            " was named"
+            "a staircase needs a field of the questions; set one, such as thresholds.along=size"
         )
     return Staircases(along, **choose)
 
 
 def warn_of_levels(plan: Plan, first: int) -> Iterator[str]:
-    """A warning where none of the `first` samples of each task has numbers in the field of
+    """Yield a warning if none of the `first` samples of each task has numbers in the field of
     `thresholds`."""
     if (along := Along.of(plan.config)) is None:
         return
@@ -109,21 +108,21 @@ def warn_of_levels(plan: Plan, first: int) -> Iterator[str]:
     for task in {arm.task_id: arm.task for arm in plan.points}.values():
         metas += [item.sample.meta for item in islice(checked_items(task), first)]
     if lacking := say_no_levels(metas, along.field):
-        yield f"warning: no thresholds, of the first {counted(len(metas), 'sample')}: {lacking}"
+        yield f"warning: no thresholds in the first {counted(len(metas), 'sample')}: {lacking}"
 
 
 class Choose(Key):
-    """Questions that are chosen by the answers so far."""
+    """Questions chosen by the answers so far."""
 
     schema = ChooseEntry
     about = (
-        "Asks what tells most, in place of everything: a race between the arms, or a staircase"
-        " for each."
+        "Asks the most informative questions instead of all: a race between the arms, or a"
+        " staircase for each."
     )
     example = "choose: {by: race, level: 0.05}"
 
     def companion(self, value: Any, plan: Plan) -> Steering | None:
-        """What chooses. Raises RunError for what it cannot go along."""
+        """Build the object that chooses. Raises RunError for settings that cannot work."""
         return make_steering(plan.config)
 
 
@@ -132,10 +131,10 @@ class Thresholds(Key):
 
     schema = ThresholdsEntry
     about = (
-        "Fits accuracy along a control parameter, and tells the level at which it passes a target."
+        "Fits accuracy along a control parameter, and finds the level at which it passes a target."
     )
     example = "thresholds: {along: size, target: 0.75, scale: log}"
 
     def warn(self, value: Any, plan: Plan, first: int) -> Iterator[str]:
-        """Where none of the first samples has numbers in the field."""
+        """Warn if none of the first samples has numbers in the field."""
         return warn_of_levels(plan, first)

@@ -1,4 +1,5 @@
-"""Questions to finished runs about their items: thresholds along a field, and how hard each is."""
+"""The analysis of a finished run's items: the difficulty of each, and totals predicted from few of
+them."""
 
 from __future__ import annotations
 
@@ -13,13 +14,13 @@ from looktwice.pipelines.disk import dump_yaml, write_file
 
 
 def tell_items(asked: Asked) -> None:
-    """How hard each item is, and what `n` of them, a tenth if not given, tell of each arm's total;
-    both are written beside the run."""
+    """Print each arm's total predicted from `n` items (default: a tenth), and write the difficulty
+    of each item and the chosen subset next to the run."""
     values = response.item_values(asked.run)
     most = len(values.units)
     n = asked.settings.get("n", -(-most // 10))
     if not isinstance(n, int) or not 1 <= n <= most:
-        raise RunError(f"n is 1 to {most}, the items that all arms answered; found {n!r}")
+        raise RunError(f"n must be from 1 to {most}, the items that all arms answered, got {n!r}")
     try:
         items, lines = response.fit_items(values.value), [*response.predict_arms(values, n)]
     except ValueError as exc:
@@ -39,8 +40,8 @@ def tell_items(asked: Asked) -> None:
     node = {"task": subset.popitem()[1]} if short else {"tasks": subset}
     write_file(page.with_name("subset.yaml"), dump_yaml(node))
     asked.say(
-        f"items: {page}, and {n} of them in subset.yaml beside it, for `include:` and `--only`"
+        f"items: {page}; {n} of them are in subset.yaml next to it, for `include:` and `--only`"
     )
 
 
-ITEMS = Finding("How hard each item is, and totals from few of them", ("n",), tell_items)
+ITEMS = Finding("Item difficulties, and totals predicted from a few items", ("n",), tell_items)

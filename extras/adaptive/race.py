@@ -1,7 +1,7 @@
-"""A race between arms: who can no longer win is not asked any more, and who wins is asked on
-samples held out. It is run by bets, whose tests of paired differences are valid at any time; on a
-budget the worse half falls out as well. How it ended is a table, and a file that a report reads
-again."""
+"""A race between arms: an arm that can no longer win is not asked again, and the winner is
+confirmed on held-out samples. Arms are dropped by betting tests of paired differences, which are
+valid at any time; within a budget, the worse half also drops out. The result is a table, and a file
+that reports read."""
 
 from __future__ import annotations
 
@@ -26,46 +26,46 @@ from looktwice.pipelines.disk import read_file, write_file
 from looktwice.pipelines.json_input import OPEN, read_as
 
 STAKES = np.concatenate([np.linspace(0.02, 0.4, 20), np.linspace(0.45, 0.95, 11)])
-"""Shares of the capital that are bet at once; the capital is the mean over all of them."""
+"""Shares of the capital that are staked in parallel; the capital is the mean over all of them."""
 HEADER = ("task", "arm", "asked", "mean %", "to the leader", "ended", "held out")
 NOTE = (
     "`to the leader` is the mean difference on shared samples with a 95 % confidence sequence,"
-    " which holds at every time of the race together. An arm fell out once bets that another one is"
-    " better had won enough: the best arm falls out with the chance `level` at most. `held out`:"
-    " winner and rival on samples that the race did not see, split off by the hash of their ids,"
-    " with the interval and p of every paired comparison; the choice of the winner does not bias"
-    " that difference. On a budget the worse half falls out as well, round by round, and the winner"
-    " is compared with the baseline. Samples that share a group or a picture are one bet, on their"
+    " which is valid at all times of the race simultaneously. An arm was dropped once bets that"
+    " another one is better had won enough; the chance of dropping the best arm is at most `level`."
+    " `held out` compares winner and rival on samples that the race did not use, split off by the"
+    " hash of their ids, in a paired comparison; the choice of the winner does not bias this"
+    " difference. Within a budget the worse half is also dropped after every round, and the winner"
+    " is compared with the baseline. Samples that share a group or a picture make one bet, on their"
     " mean; `asked` and `after` count bets."
 )
 FILE = "race.json"
-FEW = 8  # arms that are shown at the end of a run
+FEW = 8  # arms shown at the end of a run
 
 
 def _log_mean(logs: Floats) -> Floats:
-    """The logarithm of the mean capital over the stakes, which come first."""
+    """Return the log of the mean capital over the stakes, which are the first axis."""
     top = logs.max(axis=0)
     return np.asarray(top + np.log(np.exp(logs - top).mean(axis=0)))
 
 
 class PairwiseBets:
-    """For every two of `n` arms the capital of bets that the first is better; of an arm against
-    itself it stays 1.
+    """The capital of bets, for each pair of `n` arms, that the first arm is better; 1 for an arm
+    against itself.
 
     With differences d in -1..1 and stakes s, the capital is the mean over s of the product of (1 +
-    s d). Where the first arm is not better on average it is a supermartingale that begins at 1, so
-    that it ever reaches 1/a with probability a at most (Ville): one may look after every sample
+    s d). If the first arm is not better on average, the capital is a supermartingale that starts at
+    1, so it reaches 1/a with probability at most a (Ville): it can be checked after every sample
     (Waudby-Smith and Ramdas 2024).
     """
 
     def __init__(self, n: int) -> None:
         self.logs: Floats = np.zeros((len(STAKES), n, n))
         self.capital: Floats = np.ones((n, n))
-        """How sure it is that the arm of the row is better than that of the column."""
+        """Evidence that the row's arm is better than the column's arm."""
 
     def add(self, values: Floats) -> None:
-        """The values of all arms on one sample, (n,) in 0..1; of an arm that was not asked it is
-        NaN, and no bet."""
+        """Add the values of all arms on one sample, (n,) in 0..1; NaN for an arm that was not
+        asked, which makes no bet."""
         asked = np.flatnonzero(np.isfinite(values))
         pairs, gaps = np.ix_(asked, asked), values[asked, None] - values[asked]
         logs = self.logs[:, pairs[0], pairs[1]] + np.log1p(STAKES[:, None, None] * gaps)
@@ -74,11 +74,11 @@ class PairwiseBets:
 
 
 def confidence_sequence(gaps: Sequence[float]) -> tuple[float, float]:
-    """A 95 % interval of the mean of paired differences in -1..1 that holds at all times together,
-    not only at the end.
+    """Return a 95 % interval of the mean of paired differences in -1..1 that is valid at all times
+    simultaneously, not only at the end.
 
-    It has the means against which neither bet, that it is more or that it is less, has won 2 /
-    0.05.
+    It consists of the means against which neither bet, that the true mean is higher or lower, has
+    reached a capital of 2 / 0.05.
     """
     differences, bar = np.asarray(gaps, float), np.log(2 / (1 - LEVEL))
 
@@ -89,7 +89,7 @@ def confidence_sequence(gaps: Sequence[float]) -> tuple[float, float]:
 
     ends = []
     for sign in (1, -1):
-        # from the sample's mean, where no bet wins, to the end of the scale
+        # bisect between the sample's mean, where no bet wins, and the end of the scale
         inside, outside = float(differences.mean()) if len(differences) else 0.0, -float(sign)
         if wins(outside * (1 - 1e-6), sign):
             for _ in range(40):
@@ -101,15 +101,15 @@ def confidence_sequence(gaps: Sequence[float]) -> tuple[float, float]:
 
 @dataclass(eq=False)
 class Race:
-    """The arms of one task on samples in a random order; `level` is the chance of dropping the best
-    arm.
+    """The arms of one task on samples in a random order; `level` is the maximum chance of dropping
+    the best arm.
 
-    An arm falls out once the mean capital of the bets that each of the others is better reaches 1 /
-    level: whichever arm is best, that mean is a supermartingale and does so with probability
-    `level` at most, however often one looks. Of arms that are equally good, one alone is left with
-    probability level * arms / (arms - 1) at most. `values` is (samples, arms), NaN where an arm was
-    not asked, and `dropped` says of an arm after how many samples it fell out, and who won against
-    it.
+    An arm is dropped once the mean capital of the bets that each other arm is better reaches 1 /
+    level: for the best arm that mean is a supermartingale, so it does so with probability at most
+    `level`, however often it is checked. Among equally good arms, a single one remains with
+    probability at most level * arms / (arms - 1). `values` is (samples, arms), NaN where an arm was
+    not asked. `dropped` maps a dropped arm to the number of samples after which it was dropped, and
+    the arm that beat it.
     """
 
     names: Sequence[str]
@@ -125,16 +125,17 @@ class Race:
 
     @property
     def left(self) -> list[str]:
-        """The arms that may still win."""
+        """The arms that can still win."""
         return [name for name in self.names if name not in self.dropped]
 
     @property
     def calls(self) -> int:
-        """How many answers were taken in."""
+        """The number of answers added so far."""
         return int(np.isfinite(self.values).sum())
 
     def add(self, answers: dict[str, float]) -> None:
-        """The values of one sample by arm, in 0..1, and drop whoever can no longer win."""
+        """Add the values of one sample by arm, in 0..1, and drop the arms that can no longer
+        win."""
         row = np.array([answers.get(name, np.nan) for name in self.names], float)
         self.values = np.vstack([self.values, row])
         self._bets.add(row)
@@ -146,37 +147,37 @@ class Race:
                 self.dropped[name] = len(self.values), self.names[int(capital[:, number].argmax())]
 
     def halve(self) -> None:
-        """Drop the worse half of those that are left, by their means, as a budget demands; of arms
-        with one mean the later ones."""
+        """Drop the worse half of the remaining arms by their means, to keep to a budget; of tied
+        arms, the later ones."""
         ranked = sorted(self.left, key=lambda name: -float(np.mean(self.answers(name))))
         for name in ranked[(len(ranked) + 1) // 2 :]:
             self.dropped[name] = len(self.values), ranked[0]
 
     @property
     def winner(self) -> str | None:
-        """The arm that is left alone; None while there are several."""
+        """The only remaining arm; None while there are several."""
         return self.left[0] if len(self.left) == 1 else None
 
     @property
     def leader(self) -> str:
-        """Of those left, the arm with the highest mean."""
+        """The remaining arm with the highest mean."""
         return max(self.left, key=lambda name: float(np.mean(self.answers(name))))
 
     @property
     def rival(self) -> str:
-        """The best of the others on the samples that it was asked, by its mean difference to the
-        arm that leads."""
+        """The best of the other arms by its mean difference from the leading arm, on the samples
+        that both were asked."""
         lead = self.winner or self.leader
         others = [name for name in self.names if name != lead]
         return max(others, key=lambda name: float(np.mean(self.gaps(name, lead) or [-2.0])))
 
     def answers(self, name: str) -> Floats:
-        """The values of one arm on the samples that it was asked."""
+        """Return the values of one arm on the samples that it was asked."""
         column = self.values[:, self.names.index(name)]
         return column[np.isfinite(column)]
 
     def gaps(self, name: str, rival: str) -> list[float]:
-        """The differences of two arms on the samples that both were asked."""
+        """Return the differences between two arms on the samples that both were asked."""
         mine, theirs = self.names.index(name), self.names.index(rival)
         gaps = self.values[:, mine] - self.values[:, theirs]
         return list(gaps[np.isfinite(gaps)].tolist())
@@ -184,9 +185,9 @@ class Race:
 
 @dataclass(frozen=True)
 class RaceResult:
-    """How a race on a task ended: the state of the race, the calls of all arms, and what the
-    held-out samples, which did not choose the winner, say of it `against` its rival, or against the
-    baseline. `more` ends the sentence."""
+    """The result of a race on a task: its final state, the calls of all arms, and the winner's
+    paired difference on the held-out samples, `against` its rival or the baseline. `more` is
+    appended to the sentence that describes it."""
 
     task: str
     race: Race
@@ -198,14 +199,14 @@ class RaceResult:
 
     @property
     def is_confirmed(self) -> bool:
-        """Whether the winner is better there as well, at the level of the race."""
+        """Whether the winner is also better on the held-out samples, at the level of the race."""
         estimate = self.confirmation
         return estimate is not None and estimate.value > 0 and estimate.p <= self.race.level
 
 
 @with_config(OPEN)
 class RaceNode(TypedDict):
-    """A race as race.json holds it."""
+    """A race as stored in race.json."""
 
     task: str
     said: str
@@ -213,7 +214,7 @@ class RaceNode(TypedDict):
 
 
 def say_race(result: RaceResult) -> str:
-    """The end of a race in a sentence, with what it cost."""
+    """Describe the result of a race in one sentence, with its cost."""
     race, grid = result.race, len(result.race.names) * result.samples
     cost = (
         f"{result.calls:,} of {grid:,} answers of the full grid"
@@ -227,21 +228,21 @@ def say_race(result: RaceResult) -> str:
     gap = result.confirmation
     if race.winner == result.against:
         return (
-            f"{result.task}: none of {len(race.names)} arms is better than {race.winner}, the"
-            f" baseline; {cost}"
+            f"{result.task}: none of {len(race.names)} arms is better than the baseline"
+            f" {race.winner}; {cost}"
         )
     if gap is None:
-        return f"{result.task}: {race.winner} wins, and nothing was held out to confirm it; {cost}"
+        return f"{result.task}: {race.winner} wins; no held-out samples to confirm it; {cost}"
     verdict = "confirmed" if result.is_confirmed else "not confirmed"
     return (
         f"{result.task}: {race.winner} wins, {verdict} on {gap.n} held-out samples:"
-        f" {100 * gap.value:+.1f} points [{100 * gap.low:.1f}, {100 * gap.high:.1f}] to"
+        f" {100 * gap.value:+.1f} points [{100 * gap.low:.1f}, {100 * gap.high:.1f}] against"
         f" {result.against}, p {format_p(gap.p)}{result.more}; {cost}"
     )
 
 
 def save_races(folder: Path, results: Sequence[RaceResult]) -> Path:
-    """Write race.json into the run's folder: a list with an object per task."""
+    """Write race.json into the run's folder: a list with one object per task."""
     nodes = []
     for result in results:
         gap, held_out = result.confirmation, None
@@ -264,19 +265,19 @@ def save_races(folder: Path, results: Sequence[RaceResult]) -> Path:
 
 
 def read_races(run: RunScores) -> list[RaceNode]:
-    """The races that a run has on disk. Raises RunError for a damaged file."""
+    """Read the races saved in a run's folder. Raises RunError for a damaged file."""
     path = run.folder.path / FILE
     try:
         return read_as(list[RaceNode], read_file(path)) if path.exists() else []
     except (OSError, ValueError) as exc:
         raise RunError(
-            f"{path}: it cannot be read ({exc}); a run with `choose.by=race` writes it again"
+            f"{path} cannot be read ({exc}); a run with `choose.by=race` writes it again"
         ) from exc
 
 
 def saved_races(runs: Sequence[RunScores]) -> tuple[TextTable, str]:
-    """The table of the races that runs have on disk, and what is said above it. Raises RunError for
-    a damaged file."""
+    """Return a table of the races saved in the runs' folders, and the text above it. Raises
+    RunError for a damaged file."""
     races = [race for run in runs for race in read_races(run)]
     lines = [
         (race["task"], *(arm.get(name, "") for name in HEADER[1:]))
@@ -288,7 +289,7 @@ def saved_races(runs: Sequence[RunScores]) -> tuple[TextTable, str]:
 
 
 def last_arms(scored: Table) -> Iterator[ReportTable]:
-    """The races of scored runs, of each those arms alone that stayed longest."""
+    """Yield a table of the races of scored runs, with only the arms that lasted longest in each."""
     shown, _ = saved_races(scored.scores)
     place, by_task = HEADER.index("ended"), defaultdict[str, list[Sequence[str]]](list)
     for line in shown.rows:

@@ -1,5 +1,5 @@
-"""The rounds of a staircase and of a race: which question comes next for which arm. A staircase
-asks at the level whose answer is expected to tell most about the threshold."""
+"""The rounds of a staircase and of a race: which arm is asked which question next. A staircase asks
+at the level whose answer is expected to be most informative about the threshold."""
 
 from __future__ import annotations
 
@@ -30,17 +30,18 @@ Arms = Sequence[Arm]
 NamedArms = Mapping[str, Arm]
 
 make_coarse = lru_cache(maxsize=64)(partial(replace, coarse=COARSE))
-"""The same psychometric functions on a coarser grid, which is enough to choose by."""
+"""Replace psychometric functions by the same ones on a coarser grid, which is precise enough to
+choose by."""
 
 
 @dataclass(eq=False)
 class Staircase:
     """The answers so far, by level, and the choice of the next level.
 
-    The next level is the one after whose answer the entropy of the threshold is expected to be
-    least, slope and lapse rate summed out: the psi-marginal method (Kontsevich and Tyler 1999;
-    Prins 2013). The first two questions are at the ends of the levels, so that whoever fits the
-    answers later knows the range. `model` says which functions are thought possible.
+    The next level is the one whose answer is expected to reduce the entropy of the threshold most,
+    with slope and lapse rate integrated out: the psi-marginal method (Kontsevich and Tyler 1999;
+    Prins 2013). The first two questions are at the ends of the levels, so that later fits know the
+    range. `model` holds the candidate functions.
     """
 
     model: Psychometric
@@ -53,15 +54,15 @@ class Staircase:
         self._weights = self._coarse.prior
 
     def choose(self, left: Collection[float] | None = None) -> float:
-        """The next level, among those that are `left`; without it, among all. Raises ValueError for
-        none."""
+        """Return the next level, among those `left` or, by default, among all. Raises ValueError if
+        none is left."""
         usable = [
             number
             for number, level in enumerate(self.model.levels)
             if left is None or level in left
         ]
         if not usable:
-            raise ValueError("no level is left to ask at")
+            raise ValueError("no level is left to ask")
         for end in (len(self.model.levels) - 1, 0):
             if end in usable and not self.asked[end]:
                 return self.model.levels[end]
@@ -72,7 +73,7 @@ class Staircase:
         return self.model.levels[usable[int(expected.argmin())]]
 
     def add(self, level: float, value: float) -> None:
-        """An answer at a level: 1 right, 0 wrong, or between."""
+        """Add an answer at a level: 1 correct, 0 wrong, or between."""
         number = self.model.levels.index(level)
         self.asked[number] += 1
         self.right[number] += value
@@ -81,17 +82,17 @@ class Staircase:
         self._weights = weights / weights.sum()
 
     def limits(self) -> tuple[float, float, float]:
-        """Where the threshold lies after the answers so far: the interval's low end, its median,
-        the high end."""
+        """Return the lower end of the threshold's interval so far, its median, and the upper
+        end."""
         return self.model.limits(self.asked, self.right)
 
     def threshold(self) -> Threshold:
-        """The threshold after the answers so far."""
+        """Estimate the threshold from the answers so far."""
         return self.model.summarize(self.asked, self.right)
 
 
 def _entropy(parts: Floats) -> Floats:
-    """The entropy of each row's shares, times the row's sum."""
+    """Return the entropy of each row's normalised shares, times the row's sum."""
     total = parts.sum(axis=1, keepdims=True)
     shares = parts / np.maximum(total, 1e-300)
     return np.asarray(-(parts * np.log(np.maximum(shares, 1e-300))).sum(axis=1))
@@ -99,12 +100,12 @@ def _entropy(parts: Floats) -> Floats:
 
 @dataclass(eq=False)
 class Staircases(Steering):
-    """A staircase for every arm: at most `questions` each, and no more once its interval is `width`
-    wide or less.
+    """A staircase for every arm: at most `questions` each, ended early once its interval is at most
+    `width` wide.
 
-    `width` is in units of the level, on a logarithmic scale the ratio of the interval's ends; 0
-    asks all questions. Levels are those that the task's questions have; each question is asked
-    once. Without a direction accuracy is taken to rise with the level.
+    `width` is in units of the level; on a logarithmic scale it is the ratio of the interval's ends;
+    0 asks all questions. Levels are those of the task's questions, and each question is asked once.
+    Without a direction, accuracy is assumed to rise with the level.
     """
 
     kind = "staircase"
@@ -114,12 +115,12 @@ class Staircases(Steering):
     seed: int = 0
 
     def count(self, arms: Arms, samples: int) -> int:
-        """So many questions for each arm."""
+        """Return the maximum number of questions for all arms together."""
         return len(arms) * min(self.questions, samples)
 
     def rounds(self, arms: Arms, pool: Pool) -> Iterator[Round]:
-        """One question for every arm that still climbs. Raises RunError for questions without
-        levels."""
+        """Yield rounds of one question for every arm whose staircase has not ended. Raises RunError
+        for questions without levels."""
         left = {arm.id: self._by_level(arm, pool) for arm in arms}
         stairs = {arm.id: Staircase(self._model(arm, pool, left[arm.id])) for arm in arms}
         climbing = list(arms)
@@ -140,7 +141,8 @@ class Staircases(Steering):
                 return
 
     def _by_level(self, arm: Arm, pool: Pool) -> dict[float, list[str]]:
-        """The ids of the questions with a key by level, in a random order that all arms share."""
+        """Group the ids of questions with a known answer by level, in a random order that all arms
+        share."""
         levels: dict[float, list[str]] = defaultdict(list)
         for name in sorted(pool.rows, key=lambda name: rank(name, self.seed), reverse=True):
             level = as_number(pool.rows[name].meta.get(self.along.field))
@@ -149,8 +151,8 @@ class Staircases(Steering):
         if len(levels) < 2:
             fields = sorted({name for row in pool.rows.values() for name in row.meta})
             raise RunError(
-                f"{arm.task_name}: its questions have {len(levels)} levels of {self.along.field!r},"
-                " and a staircase needs two or more numbers; their fields are"
+                f"{arm.task_name}: a staircase needs two or more numbers in {self.along.field!r},"
+                f" and its questions have {len(levels)}; their fields are"
                 f" {', '.join(fields) or 'none'}"
             )
         return dict(sorted(levels.items()))
@@ -173,9 +175,9 @@ class Staircases(Steering):
 
 @dataclass(frozen=True)
 class Split:
-    """The samples with a key in an order by the hash of their ids: those that are `raced`, in units
-    that share a group or a picture, each with how many samples come up to its end; and those that
-    are `kept` to confirm on. `clusters` names what each sample shares."""
+    """The samples with a known answer, ordered by the hash of their ids and split in two. `raced`
+    are units of samples that share a group or a picture, each with the number of samples up to its
+    end; `kept` are held out to confirm the winner. `clusters` names what each sample shares."""
 
     raced: list[tuple[list[str], int]]
     kept: list[str]
@@ -183,7 +185,7 @@ class Split:
 
     @classmethod
     def of(cls, pool: Pool, seed: int, held_out: float) -> Split:
-        """With this share held out; no unit is divided."""
+        """Split the pool with this share held out; no unit is divided."""
         clusters = dict[str, str]()
         for name, row in pool.rows.items():
             if row.answer is not None:
@@ -197,12 +199,12 @@ class Split:
 
 @dataclass(eq=False)
 class Races(Steering):
-    """A race between the arms of every task; `held_out` is the share of samples that only winner
-    and rival are asked.
+    """A race between the arms of every task; only the winner and its rival are asked the share
+    `held_out` of samples.
 
-    Samples come in a random order, about `step` of them at a time; `level` as for `Race`. Samples
-    that share a group or a picture come together and are one bet, on their mean; none of them is
-    held out from the others.
+    Samples come in a random order, about `step` at a time; `level` is that of `Race`. Samples that
+    share a group or a picture come together and make one bet, on their mean; all or none of them
+    are held out.
     """
 
     kind = "race"
@@ -213,17 +215,17 @@ class Races(Steering):
     results: list[RaceResult] = field(default_factory=list, init=False)
 
     def end(self, study: Study, summary: RunSummary) -> Iterator[str]:
-        """Save the races beside the records."""
+        """Save the races next to the records."""
         if summary.written or summary.kept:
             yield f"race: {save_races(summary.folder, self.results)}"
 
     def count(self, arms: Arms, samples: int) -> int:
-        """The full grid."""
+        """Return the size of the full grid."""
         return len(arms) * samples
 
     def rounds(self, arms: Arms, pool: Pool) -> Iterator[Round]:
-        """The next samples for the arms that are left; at the end, what was held out for the winner
-        and its rival."""
+        """Yield the next samples for the remaining arms and, at the end, the held-out samples for
+        the winner and its rival."""
         field, split = by_label(arms), Split.of(pool, self.seed, self.held_out)
         race = Race([*field], self.level)
         yield from self.heats(race, field, split.raced)
@@ -232,7 +234,7 @@ class Races(Steering):
     def heats(
         self, race: Race, arms: NamedArms, raced: Sequence[tuple[Sequence[str], int]]
     ) -> Iterator[Round]:
-        """These samples for the arms that are left, until one is."""
+        """Yield rounds of these samples for the remaining arms until only one remains."""
         for _, block in groupby(raced, key=lambda pair: (pair[1] - 1) // self.step):
             samples, running = [unit for unit, _ in block], [arms[name] for name in race.left]
             yield [(sample, running) for unit in samples for sample in unit]
@@ -244,8 +246,8 @@ class Races(Steering):
     def confirm(
         self, race: Race, arms: NamedArms, split: Split, against: str = ""
     ) -> Iterator[Round]:
-        """What was held out, for the winner and the arm that it is compared with, its rival where
-        none is named; then the result."""
+        """Ask the held-out samples of the winner and the arm to compare it with (default: its
+        rival), then record the result."""
         confirmation, lead = None, race.winner
         against = against or (race.rival if lead else "")
         if lead and lead != against and split.kept:
@@ -269,8 +271,8 @@ class Races(Steering):
         return compare_paired(mine, theirs, shared) if shared else None
 
     def _add(self, race: Race, arms: NamedArms, samples: Sequence[str]) -> None:
-        """Samples that share something, as one; one of them counts where no arm that is still in
-        the race failed it."""
+        """Add the mean over samples that share something as one bet; samples on which a remaining
+        arm failed are left out."""
         answered = list[Any]()
         for sample in samples:
             row = [self.answers.get((arms[name].id, sample)) for name in race.left]
@@ -282,8 +284,7 @@ class Races(Steering):
 
 
 def by_label(arms: Arms) -> dict[str, Arm]:
-    """The arms of one task by the names that they have in a race. Raises RunError for fewer than
-    two."""
+    """Return the arms of one task by their labels in a race. Raises RunError for fewer than two."""
     named = {label_with_changes(arm.contestant, arm.changes): arm for arm in arms}
     if len(named) < 2:
         raise RunError(

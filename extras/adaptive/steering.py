@@ -1,5 +1,5 @@
-"""A run that chooses in rounds what to ask next: each round waits for the answers of the one
-before."""
+"""A run that chooses its questions in rounds: each round waits for the answers of the previous
+one."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from looktwice.pipelines.model import defers
 from looktwice.pipelines.sample import Item, sha_of
 
 Round = Sequence[tuple[str, Sequence[Arm]]]
-"""Samples by id, each with the arms that are asked it."""
+"""Sample ids, each with the arms to ask."""
 Answers = dict[tuple[str, str], float | None]
-"""Values by (arm id, sample), None where it failed."""
+"""Values by (arm id, sample); None for a failure."""
 
 
 @dataclass(eq=False)
 class Pool:
-    """The questions of a task that may be asked: their rows by id, and each as an item."""
+    """The questions of a task that can be asked: their rows and their items, by id."""
 
     task: Any
     rows: dict[str, SampleRow]
@@ -35,8 +35,8 @@ class Pool:
 
     @classmethod
     def of(cls, task: Any, items: Iterator[Item]) -> Pool:
-        """All of them; of made questions the pictures are not kept, since each can be made
-        again."""
+        """Collect all items of a task. Pictures of generated questions are not kept, since they can
+        be generated again."""
         rows, kept = dict[str, SampleRow](), dict[str, Item]()
         for item in items:
             plain = item.sample.to_dict()
@@ -46,22 +46,20 @@ class Pool:
         return cls(task, rows, kept)
 
     def item(self, sample: str) -> Item:
-        """The question of this id."""
+        """Return the question with this id."""
         item = self.items.get(sample) or find_item(self.task, sample)
         if item is None:
-            raise RunError(
-                f"{type(self.task).__name__}: the question {sample!r} was there and is not any more"
-            )
+            raise RunError(f"{type(self.task).__name__}: the question {sample!r} has disappeared")
         return item
 
 
 @dataclass(eq=False)
 class Steering(Companion, ABC):
-    """What a run asks, chosen in `rounds`; `answers` are the values so far by (arm id, sample),
-    None where it failed.
+    """A companion that chooses what a run asks, in `rounds`; `answers` are the values so far by
+    (arm id, sample), None for a failure.
 
-    `most` is the most answers that it may take, for the display; `kind` is what a run folder says
-    of who chose, since questions that two kinds chose are no sample of either.
+    `most` is the maximum number of answers, for the display. The run folder records the `kind` of
+    choice, because questions chosen in two ways are a sample of neither.
     """
 
     kind: ClassVar[str]
@@ -75,27 +73,28 @@ class Steering(Companion, ABC):
 
     @abstractmethod
     def rounds(self, arms: Sequence[Arm], pool: Pool) -> Iterator[Round]:
-        """What the arms of one task are asked, round by round; when the next is wanted, `answers`
-        has the last."""
+        """Yield the rounds for the arms of one task; when the next one is requested, `answers`
+        holds those of the last."""
 
     @abstractmethod
     def count(self, arms: Sequence[Arm], samples: int) -> int:
-        """The most answers that the arms of one task may give, of so many samples."""
+        """Return the maximum number of answers from the arms of one task, for this many samples."""
 
     def begin(self, run: RunContext) -> None:
-        """Choose what this run asks. Raises RunError for what cannot be asked one by one."""
+        """Prepare to choose the questions of this run. Raises RunError for settings that do not
+        allow asking one question at a time."""
         if any(map(defers, run.plan.models)):
             raise RunError(
-                "what is asked in batches cannot be chosen by the answers; name a model without"
-                " Batched"
+                "questions to a model in batches cannot be chosen by its answers; use a model"
+                " without Batched"
             )
         if any(arm.draws > 1 for arm in run.plan.points):
-            raise RunError("the next question is chosen from one answer to each; set `draws: 1`")
+            raise RunError("choosing questions needs a single answer to each; set `draws: 1`")
         asked = RunFolder(run.folder).facts.get("chosen_by") or self.kind
         if asked != self.kind:
             raise RunError(
-                f"{run.folder} holds what a {asked} asked, and a {self.kind} chooses otherwise;"
-                " name another --out"
+                f"{run.folder} holds questions that a {asked} chose, and a {self.kind} chooses"
+                " differently; name another --out"
             )
         self.scorers, self._progress = run.scorers, run.progress
         self.most = 0
@@ -103,11 +102,11 @@ class Steering(Companion, ABC):
             self.most += self.count(arms, run.questions.planned[task])
 
     def facts(self) -> Mapping[str, Any]:
-        """Who chose."""
+        """Return the kind of choice, for the run folder."""
         return {"chosen_by": self.kind}
 
     def record(self, arm: Arm, row: SampleRow, record: Record, scored: ScoredRecord) -> None:
-        """An answer was recorded."""
+        """Note a recorded answer."""
         with self._told:
             failed = scored.verdict in (Verdict.FAILED, Verdict.HIDDEN)
             self.answers[arm.id, scored.sample] = None if failed else scored.score.value
@@ -117,7 +116,7 @@ class Steering(Companion, ABC):
     def select(
         self, arms: Sequence[Arm], items: Iterator[Item]
     ) -> Iterator[tuple[Item, Sequence[Arm]]]:
-        """Round by round, each with the answers of the one before."""
+        """Yield the questions round by round, each round after the answers of the previous one."""
         pool, recorded = Pool.of(arms[0].task, items), self._known_answers(arms)
         for wanted in self.rounds(arms, pool):
             for sample, asked in wanted:
@@ -137,7 +136,7 @@ class Steering(Companion, ABC):
                 return
 
     def _known_answers(self, arms: Sequence[Arm]) -> Answers:
-        """The answers that an earlier command recorded."""
+        """Return the answers that an earlier command recorded."""
         folder = next(iter(self.scorers.values())).folder
         rows = folder.samples_of.get(arms[0].task_id, {})
         mine, answers = {arm.id for arm in arms}, Answers()
@@ -149,8 +148,8 @@ class Steering(Companion, ABC):
         return answers
 
     def _wait(self) -> bool:
-        """Until all that was asked is answered, but for failures that are held back; False where
-        the run is stopped."""
+        """Wait until every question is answered, except for failures held back for a retry; return
+        False if the run is being stopped."""
         with self._told:
             while len(self._open) > len(self._progress.held):
                 if self._progress.drain.is_set():

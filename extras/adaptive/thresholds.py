@@ -1,5 +1,5 @@
-"""Thresholds of the contestants of a run along a control parameter (smallest sizes, angles,
-contrasts, counts), and accuracy at every pair of the levels of two parameters crossed."""
+"""Thresholds of a run's contestants along a control parameter (size, angle, contrast, count), and
+accuracy at every combination of the levels of two parameters."""
 
 from __future__ import annotations
 
@@ -38,52 +38,52 @@ from looktwice.extras.adaptive.functions import Direction, Threshold, fit_thresh
 from looktwice.pipelines.config.keys import CLOSED
 
 NOTE = (
-    "The level at which accuracy passes the target: the median of the thresholds that the answers"
-    " leave possible, and the 95 % interval by their integrated likelihood. The function is a"
-    " logistic between guessing and 1 minus a lapse rate; slope and lapse rate are summed out."
-    " Where most of these thresholds lie outside the levels that were asked, it says on which side;"
-    " `falling` says that accuracy falls along the levels, and it passes the target downwards."
-    " Without `direction`, one must fit ten times as well as the other, else it is that of the"
-    " task's other arms where these agree (`as others`), or none is told; answers of a staircase"
-    " are fitted in the direction that it took."
-    " `rising alone` is an interval that takes for granted only that accuracy rises, or falls,"
-    " along the levels. `fit p` is how often answers of the function itself would lie as far from"
-    " it (deviance). Remarks: `misfit`, it is below 0.05, as where easy and hard questions share a"
-    " level: take the interval by rising alone. `unlike`: the draws say that questions of a level"
-    " are not alike (p below 0.05 of draws dealt anew): take that interval, too. `2.0 as 1`: so"
-    " many answers on shared pictures or groups tell as much as one. `below 0`: the interval"
-    " reaches below 0 although all levels lie above; with `scale: log` it cannot."
+    "The threshold is the level at which accuracy passes the target: the median and the 95 %"
+    " interval of its integrated likelihood. The function is a logistic between the guessing rate"
+    " and 1 minus a lapse rate; slope and lapse rate are integrated out. If most of the likelihood"
+    " lies outside the levels that were asked, the table names the side. `falling` means that"
+    " accuracy falls along the levels and passes the target downwards. Without `direction`, one"
+    " direction must fit ten times as well as the other; otherwise that of the task's other arms is"
+    " used if they agree (`as others`), or there is no threshold. Answers of a staircase are fitted"
+    " in its own direction. `rising alone` is an interval that assumes only that accuracy rises, or"
+    " falls, along the levels. `fit p` is how often answers simulated from the function have at"
+    " least this deviance. Remarks: `misfit`: this p is below 0.05, for example because easy and"
+    " hard questions share a level; use the interval `rising alone`. `unlike`: the draws show that"
+    " questions of a level differ in difficulty (permutation test, p below 0.05); use that"
+    " interval, too. `2.0 as 1`: this many answers on shared pictures or groups carry as much"
+    " information as one. `below 0`: the interval reaches below 0 although all levels are above;"
+    " with `scale: log` it cannot."
 )
-DEALT = 999  # times that draws are dealt anew
-MISFIT = 0.05  # a p below this is remarked on
+DEALT = 999  # permutations of the draws
+MISFIT = 0.05  # a p below this leads to a remark
 
 
 class ThresholdsEntry(TypedDict, total=False):
-    """The control parameter along which accuracy is fitted, and the accuracy whose level is looked
-    for."""
+    """The control parameter along which to fit accuracy, and the accuracy whose level to find."""
 
     __pydantic_config__ = CLOSED  # type: ignore[misc]
     along: Annotated[
         str, "A field of the samples' meta with numbers, such as a size.", "along: size"
     ]
     target: Annotated[
-        float, Field(gt=0, lt=1), "The accuracy at the threshold; 0.75 without it.", "target: 0.8"
+        float, Field(gt=0, lt=1), "The accuracy at the threshold (default: 0.75).", "target: 0.8"
     ]
     scale: Annotated[
         Literal["linear", "log"],
-        "How levels count: `linear`, as without it, or `log`.",
+        "The scale of the levels: `linear` (default) or `log`.",
         "scale: log",
     ]
     direction: Annotated[
         Literal["rising", "falling"],
-        "Whether accuracy rises with the level or falls; without it, what fits ten times as"
-        " well, and of a staircase `rising`.",
+        "Whether accuracy rises or falls with the level (default: the direction that fits ten"
+        " times as well; for a staircase `rising`).",
         "direction: falling",
     ]
 
 
 class Along(NamedTuple):
-    """What is fitted: the meta field, the accuracy at the threshold, and how its levels count."""
+    """The fit's settings: the meta field, the accuracy at the threshold, and the scale and
+    direction of the levels."""
 
     field: str
     target: float = 0.75
@@ -92,7 +92,7 @@ class Along(NamedTuple):
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> Along | None:
-        """That of the entry `thresholds` of a configuration; None where it names no field."""
+        """Read the entry `thresholds` of a configuration; None if it names no field."""
         entry = config.get("thresholds") or {}
         field = entry.get("along")
         if not isinstance(field, str):
@@ -107,11 +107,11 @@ class Along(NamedTuple):
 
 @dataclass(frozen=True)
 class ArmThreshold:
-    """The threshold of one arm; `why` says instead why there is none.
+    """The threshold of one arm, or `why` there is none.
 
-    `alike` is, of several draws, how often those of alike questions at the same levels would differ
-    as much from question to question. Its direction is `borrowed` where its own answers decide none
-    and all other arms of the task have the same.
+    With several draws, `alike` is how often questions of equal difficulty at the same levels would
+    differ from each other as much. The direction is `borrowed` if the arm's own answers do not
+    decide it and all other arms of the task agree on one.
     """
 
     contestant: str
@@ -123,12 +123,12 @@ class ArmThreshold:
 
     @cached_property
     def fit(self) -> FitCheck | None:
-        """How well the function fits."""
+        """The test of how well the function fits."""
         return check_fit(self.threshold) if self.threshold else None
 
     @property
     def passes(self) -> str:
-        """The threshold, on which side of the levels it is, or why there is none."""
+        """The threshold, the side of the levels on which it lies, or why there is none."""
         threshold = self.threshold
         if threshold is None:
             return self.why
@@ -137,13 +137,13 @@ class ArmThreshold:
 
     @property
     def counts(self) -> str | None:
-        """Answers and levels."""
+        """The numbers of answers and of levels."""
         threshold = self.threshold
         return f"{sum(threshold.asked)}/{len(threshold.asked)}" if threshold else None
 
     @property
     def remarks(self) -> str:
-        """What speaks against one function for all questions, in the words that `NOTE` explains."""
+        """Evidence against one function for all questions, in the terms that `NOTE` explains."""
         if not (self.threshold and self.fit):
             return ""
         p, dispersion, low = self.fit.p, self.threshold.dispersion, self.threshold.low
@@ -158,20 +158,21 @@ class ArmThreshold:
 
 
 def say_no_levels(rows: Iterable[Mapping[str, Any]], field: Any) -> str:
-    """That none of some samples, given by their meta, has numbers in a field, and what fields there
-    are; empty where one has."""
+    """Explain that none of these samples, given by their meta, has numbers in a field, and list the
+    fields; empty if one has."""
     metas = list(rows)
     if any(as_number(meta.get(field)) is not None for meta in metas):
         return ""
     fields = ", ".join(sorted(set().union(*metas))) or "none"
-    lacks = f"no sample has numbers in {field!r}" if field else "name a field with numbers"
-    return f"{lacks}, such as along=size; the fields are {fields}"
+    lacks = f"no sample has numbers in {field!r}; " if field else ""
+    return f"{lacks}name a field with numbers, such as along=size. The fields are {fields}"
 
 
 def find_thresholds(run: RunScores, along: Along | None = None) -> list[ArmThreshold]:
-    """Of every arm whose samples have the field; `along` is that of the run's configuration if not
-    given. Answers of a staircase are fitted in the direction that it took, unless `along` says
-    one; where an arm's answers decide none, in that of the task's other arms, if they agree."""
+    """Fit a threshold for every arm whose samples have the field; `along` is by default that of the
+    run's configuration. Answers of a staircase are fitted in its own direction unless `along` names
+    one. If an arm's answers do not decide the direction, that of the task's other arms is used if
+    they agree."""
     study = Along.of(run.config)
     wanted = along or study
     chosen: Mapping[str, Any] = run.config.get("choose") or {}
@@ -211,15 +212,15 @@ COLUMNS: Columns[ArmThreshold] = (
 
 
 def threshold_table(runs: Sequence[RunScores], along: Along | None = None) -> TextTable:
-    """A line per arm: its threshold with the interval, slope, lapse rate and how many questions it
-    rests on."""
+    """Return a table with a line per arm: its threshold with the interval, slope, lapse rate and
+    number of questions."""
     arms = [arm for run in runs for arm in find_thresholds(run, along)]
     return table(COLUMNS, arms).without_empty()
 
 
 def threshold_lines(run: RunScores, task: str) -> list[PageLines]:
-    """A chart of a task: of each contestant the answers with their intervals, and the function that
-    was fitted."""
+    """Return a chart of a task: the answers of each contestant with their intervals, and the fitted
+    function."""
     along = Along.of(run.config)
     arms = {(scores.contestant, scores.task): scores for scores in run.points}
     if along is None:
@@ -235,7 +236,7 @@ def threshold_lines(run: RunScores, task: str) -> list[PageLines]:
 
 
 def _fit(scores: PointScores, along: Along) -> ArmThreshold | None:
-    """None for an arm whose samples have no numbers there, or that was not asked."""
+    """Fit one arm; None if its samples have no numbers in the field, or it was not asked."""
     levels = {
         name: level
         for name in scores.comparable
@@ -258,8 +259,8 @@ def _fit(scores: PointScores, along: Along) -> ArmThreshold | None:
 
 
 def _alike(scores: PointScores, levels: Mapping[str, float]) -> float:
-    """How often draws that are dealt anew to the questions of their level make the questions differ
-    as much or more."""
+    """Return how often randomly reassigning draws among the questions of a level makes the
+    questions differ as much or more."""
     by_level = defaultdict[float, list[list[float]]](list)
     for name, level in levels.items():
         by_level[level].append([draw.score.value for draw in scores.not_failed(name)])
@@ -273,7 +274,7 @@ def _alike(scores: PointScores, levels: Mapping[str, float]) -> float:
 
 
 def _asked(scores: PointScores, field: str) -> list[Point]:
-    """Level, accuracy and its interval, for every level of an arm."""
+    """Return level, accuracy and its interval for every level of an arm."""
     levels = Values.of({0: scores.comparable}, scores.clusters).by(
         lambda name: as_number(scores.samples[name].meta.get(field))
     )
@@ -285,14 +286,14 @@ def _asked(scores: PointScores, field: str) -> list[Point]:
     ]
 
 
-# ---- two parameters crossed
+# ---- all combinations of two parameters
 
-MOST = 12  # maps
+MOST = 12  # maximum number of maps
 
 
 def crossed_grids(runs: Sequence[RunScores], by: Sequence[str]) -> list[PageGrid]:
-    """A map for each pair of fields in `by`, such as "size,rotation", and each arm whose samples
-    have both."""
+    """Return a map for each pair of fields in `by`, such as "size,rotation", and each arm whose
+    samples have both."""
     grids = []
     for x, y in (fields for text in by if len(fields := text.split(",")) == 2):
         for scores in chain.from_iterable(run.points for run in runs):
@@ -310,8 +311,8 @@ def crossed_grids(runs: Sequence[RunScores], by: Sequence[str]) -> list[PageGrid
 
 
 def crossed_tables(runs: Sequence[RunScores], by: Sequence[str]) -> Iterator[tuple[str, TextTable]]:
-    """The same as tables with their titles: the first field's levels downwards, the second's
-    across."""
+    """Yield the same maps as tables with titles: levels of the first field as rows, of the second
+    as columns."""
     for grid in crossed_grids(runs, by):
         cells = {(x, y): f"{percent(accuracy)}\n{n}" for x, y, accuracy, n in grid.cells}
         down, across = (sorted({place[side] for place in cells}, key=_order) for side in (0, 1))
@@ -334,8 +335,8 @@ def _shown(level: Level) -> str:
 
 
 def _print_thresholds(scored: Table) -> Iterator[ReportTable | str]:
-    """What is printed at the end of a run: fields that are crossed, thresholds, or that no sample
-    has their field."""
+    """Yield what is printed at the end of a run: crossed fields, thresholds, and why there are
+    none."""
     for title, crossed in crossed_tables(scored.scores, scored.by):
         yield ReportTable(title, crossed)
     yield ReportTable("thresholds", threshold_table(scored.scores), note=NOTE)
@@ -347,8 +348,8 @@ def _print_thresholds(scored: Table) -> Iterator[ReportTable | str]:
 
 
 def tell_thresholds(asked: Asked) -> None:
-    """Accuracy along a field, with the settings of the entry `thresholds`, in place of the
-    run's."""
+    """Print accuracy along a field, with the given settings of the entry `thresholds` instead of
+    the run's."""
     along = asked.settings.get("along")
     try:
         TypeAdapter(ThresholdsEntry).validate_python({**asked.settings})
@@ -376,7 +377,7 @@ THRESHOLDS_ANALYSIS = Analysis(
 )
 CROSSED_ANALYSIS = Analysis(
     "crossed",
-    "Two fields crossed, of --by A,B",
+    "Two fields crossed (--by A,B)",
     lambda scored: starmap(ReportTable, crossed_tables(scored.scores, scored.by)),
     maps=lambda scored: crossed_grids(scored.scores, scored.by),
 )

@@ -1,5 +1,5 @@
-"""What is done with the winner of a search: it is tried under other marker styles, written as a
-study of its own, and told with what it costs."""
+"""The last steps of a search: try the winner under other marker styles, write it as a study, and
+describe its cost."""
 
 from __future__ import annotations
 
@@ -16,30 +16,29 @@ from looktwice.pipelines.config.spec import Arm, public_path
 
 
 def drawing_slots(arm: Arm) -> list[str]:
-    """The slots of an arm whose stages draw marks."""
+    """Return the slots of an arm whose stages draw marks."""
     paths = {slot: public_path(type(stage)) for slot, stage in arm.stages.items()}
     return [slot for slot, path in paths.items() if path.startswith("prompting.markers.")]
 
 
 @dataclass(eq=False)
 class Only(Steering):
-    """These samples for all arms, and no others."""
+    """A fixed list of samples for all arms."""
 
     kind = "discovery"
     samples: Sequence[str] = ()
 
     def count(self, arms: Sequence[Arm], samples: int) -> int:
-        """All of them for each."""
+        """Return the number of answers: all samples for each arm."""
         return len(arms) * len(self.samples)
 
     def rounds(self, arms: Sequence[Arm], pool: Pool) -> Iterator[Round]:
-        """One round."""
+        """Yield a single round."""
         yield [(sample, arms) for sample in self.samples]
 
 
 def finish_discovery(steering: Any, study: Any) -> Iterator[str]:
-    """Write each winner as a study, try it under the styles, and add to the results what it
-    costs."""
+    """Write each winner as a study, try it under the styles, and add its cost to the results."""
     folder, paid = RunFolder(study.folder), [study.folder]
     for number, winner in enumerate(steering.winners):
         path = write_winner(study.plan, winner.arm, several=len(steering.winners) > 1)
@@ -47,12 +46,12 @@ def finish_discovery(steering: Any, study: Any) -> Iterator[str]:
         parts = styles, _say_cost(steering, folder, winner)
         more = "".join(f"; {part}" for part in parts if part)
         steering.results[number] = replace(winner.result, more=more)
-        yield f"the winner of {winner.arm.task_name} as a study: {path}"
+        yield f"the winner of {winner.arm.task_name}, as a study: {path}"
 
 
 def write_winner(plan: Any, arm: Any, several: bool = False) -> Path:
-    """Write the arm as a study with every setting written out, beside the study that it comes from
-    (a shipped one: into the working folder), so that paths count from the same place."""
+    """Write the arm as a study with every setting spelled out, next to the study it comes from, so
+    that relative paths still work; the winner of a bundled study goes into the working folder."""
     import yaml
 
     from looktwice.pipelines.config.shipped import shipped
@@ -78,10 +77,12 @@ def write_winner(plan: Any, arm: Any, several: bool = False) -> Path:
 
 
 def _say_styles(steering: Any, study: Any, winner: Any, path: Path, paid: list[Path]) -> str:
-    """Run the winner under the styles on the samples held out, and say which is the worst; nothing
-    where it draws no marks.
+    """Run the winner under the styles on held-out samples and describe the worst style; empty if
+    the winner draws no marks.
 
-    Its folder joins the `paid` ones, which together cost no more than the budget of the study."""
+    The folder of this run is appended to `paid`, whose runs together stay within the study's
+    budget.
+    """
     from looktwice.eval.display.table import score_table
     from looktwice.eval.display.text_tables import format_p
     from looktwice.eval.runs.run_models import spent_by
@@ -93,7 +94,7 @@ def _say_styles(steering: Any, study: Any, winner: Any, path: Path, paid: list[P
     if not ((slots := drawing_slots(winner.arm)) and styles and winner.samples):
         return ""
     wanted = f"fragility={{slot: {slots[0]}, styles: {styles}, codecs: [png]}}"
-    with suppress(OSError):  # it is asked for again
+    with suppress(OSError):  # the permission is requested again below
         study.plan.allow_as_this(path)
     reach = [*map(str, study.plan.reads), *study.plan.hosts]
     plan = load_plan(path, [wanted, f"name={path.stem}-styles"], study.plan.plugins, reach)
@@ -106,20 +107,20 @@ def _say_styles(steering: Any, study: Any, winner: Any, path: Path, paid: list[P
     paid.append(tried.folder)
     if (outcome := tried()).stopped:
         more = ", with a larger --cost" * ("--budget" in outcome.why)
-        return f"its styles were not all tried, and the same command goes on{more}"
+        return f"not all styles were tried; the same command continues{more}"
     for fragility in fragilities(score_table([tried.folder], plan=plan).scores[0]):
         worst, low, high = fragility.ends[0], fragility.means.min(), fragility.means.max()
         return (
             f"under {len(fragility.means)} marker styles, {fragility.n} samples each,"
-            f" {100 * low:.1f} to {100 * high:.1f} % right, worst {worst!r} (p"
-            f" {format_p(fragility.chance.p)} that styles are alike)"
+            f" {100 * low:.1f} to {100 * high:.1f} % right, worst {worst!r} (equality of styles: p"
+            f" {format_p(fragility.chance.p)})"
         )
     return ""
 
 
 def _say_cost(steering: Any, folder: Any, winner: Any) -> str:
-    """Tokens and money of an answer, of the winner and of the baseline; nothing for what asks no
-    model."""
+    """Describe tokens and cost per answer of the winner and of the baseline; empty if no model was
+    asked."""
     prices = list[str]()
     for arm in (winner.arm, winner.baseline):
         rows = folder.samples_of.get(arm.task_id, {})
@@ -133,4 +134,4 @@ def _say_cost(steering: Any, folder: Any, winner: Any) -> str:
         tokens = fmean(entry.tokens_in + entry.tokens_out for entry in scored)
         costs = [entry.cost for entry in scored if entry.cost is not None]
         prices.append(f"{tokens:,.0f} tokens" + (f", cost {fmean(costs):.2g}" if costs else ""))
-    return f"{prices[0]} an answer (baseline {prices[1]})"
+    return f"{prices[0]} per answer (baseline {prices[1]})"

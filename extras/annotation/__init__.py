@@ -1,7 +1,8 @@
-"""Sheets on which people sort errors, answer questions or rate them: drawn (`sheet`), read
-again (`ratings`).
+"""Annotation sheets, on which people classify errors, answer questions or rate them: created by
+`sheet`, read back by `ratings`.
 
-Not here: people beside the contestants of a run (`studies`), a model as a judge
-(`eval.judging`), and what agreement is (`eval.statistics`)."""
+Not here: people compared with the contestants of a run (`studies`), a model as a judge
+(`eval.judging`), and measures of agreement (`eval.statistics`).
+"""
 
 __all__: list[str] = []

@@ -1,4 +1,4 @@
-"""The command with which people look at samples."""
+"""The command that creates annotation sheets and evaluates filled-in ones."""
 
 from __future__ import annotations
 
@@ -19,42 +19,42 @@ from looktwice.eval.commands.options import (
 
 def annotate(
     sources: Annotated[
-        list[Path],
-        Argument(metavar="LOG...|SHEET...", help="Runs and logs, or sheets that people filled in."),
+        list[Path], Argument(metavar="LOG...|SHEET...", help="Runs and logs, or filled-in sheets.")
     ],
-    out: Annotated[Path, Option(help="The folder of a new sheet.")] = Path("sheet"),
+    out: Annotated[Path, Option(help="The folder for a new sheet.")] = Path("sheet"),
     ask: Annotated[
         str,
         Option(
-            help="errors: which kind; answers: people answer; replies: they read what a reply says."
+            help="errors: classify errors; answers: answer questions; replies: read the replies."
         ),
     ] = "errors",
-    n: Annotated[int, Option("--n", "-n", min=1, help="How many items.")] = 60,
+    n: Annotated[int, Option("--n", "-n", min=1, help="Number of items.")] = 60,
     verdict: Annotated[str, Option(help="errors: draw rows of this verdict, or any.")] = "wrong",
     by: Annotated[
-        list[str], Option(help="A column that makes strata: contestant, task, answer ...")
+        list[str], Option(help="A column that defines strata: contestant, task, answer ...")
     ] = NONE,
     taxonomy: Annotated[
         str, Option(help="The categories: a,b,c or a file with one on each line.")
     ] = "",
-    seed: Annotated[int, Option(help="The seed of the draw.")] = 0,
+    seed: Annotated[int, Option(help="The random seed.")] = 0,
     exposure: Annotated[
         str,
         Option(
             metavar="TIME",
-            help="answers: show pictures for 200ms, say, then a mask; 0ms: until the answer.",
+            help="answers: time to show pictures before a mask, such as 200ms; 0ms: until the"
+            " answer.",
         ),
     ] = "",
     practice: Annotated[
-        int, Option(min=0, help="answers: items of each task first, told right or wrong.")
+        int, Option(min=0, help="answers: number of practice items per task, with feedback.")
     ] = 0,
     judged: Annotated[
-        Path | None, Option(help="replies: the run whose judges are set beside the people.")
+        Path | None, Option(help="replies: a run whose judges are compared with the people.")
     ] = None,
     reader: Reader = None,
     plugin: Plugins = NONE,
 ) -> None:
-    """Draw a sheet for people to fill in, and read it again.
+    """Create an annotation sheet for people, or evaluate filled-in ones.
 
     Filled-in sheets give shares, kappas, and people as contestants for `compare`.
     """
@@ -78,8 +78,8 @@ def annotate(
 
 
 def _print_ratings(sheets: list[Path], judged: Path | None) -> None:
-    """Print what people wrote into sheets, beside the judges of a run, and write their answers as
-    logs."""
+    """Print the evaluation of filled-in sheets, next to the judges of a run, and write people's
+    answers as logs."""
     from looktwice.extras.annotation import ratings, sheet
 
     rated = ratings.read_ratings(sheets)

@@ -1,4 +1,4 @@
-"""Reads filled-in sheets: the shares of each category, how raters agree, and people as
+"""Evaluates filled-in sheets: the share of each category, agreement between raters, and people as
 contestants."""
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from looktwice.pipelines.json_input import read_as
 
 MAJORITY, HUMANS = "majority", "humans/humans.csv"
 OFF = 25.0
-"""ms of a frame and a half at 60 Hz."""
+"""Tolerance of an exposure time in ms: a frame and a half at 60 Hz."""
 
 
 @dataclass(frozen=True)
 class Ratings:
-    """What raters filled in: by rater and item the columns that are not empty, beside what the
-    sheet left out."""
+    """The cells that raters filled in, by rater and item, without empty ones, and the key of the
+    sheet."""
 
     key: SheetKey
     filled: Mapping[str, Mapping[str, Mapping[str, str]]]
 
     def column(self, rater: str, name: str) -> dict[str, str]:
-        """What a rater filled into a column, by item; MAJORITY is what more than half of the raters
-        of an item say."""
+        """Return one rater's entries in a column, by item. For MAJORITY, return what more than half
+        of an item's raters entered."""
         if rater != MAJORITY:
             rated = self.filled[rater].items()
             return {item: cells[name] for item, cells in rated if cells.get(name)}
@@ -59,7 +59,7 @@ class Ratings:
         return majority
 
     def numbers(self, rater: str, name: str) -> dict[str, float]:
-        """The numbers that a rater filled into a column, by item."""
+        """Return the numbers that a rater entered in a column, by item."""
         column = self.column(rater, name) if rater in self.filled else {}
         return {
             item: float(cell)
@@ -69,16 +69,17 @@ class Ratings:
 
     @property
     def raters(self) -> list[str]:
-        """The raters, and MAJORITY where there are three or more."""
+        """The raters, and MAJORITY if there are three or more."""
         return [*self.filled, *([MAJORITY] if len(self.filled) > 2 else [])]
 
     @property
     def asked(self) -> str:
-        """The column that raters fill in."""
+        """The name of the column that raters fill in."""
         return "category" if self.key.ask == ERRORS else "human_answer"
 
     def is_right(self, rater: str) -> dict[str, bool]:
-        """Whether the person's answer is the key, by item; an item without a key is left out."""
+        """Return whether the rater's answer is correct, by item; items without a correct answer are
+        left out."""
         answers = self.column(rater, "human_answer")
         return {
             item.item: letter_of(answers[item.item], item) == letter_or_text(item.key)
@@ -88,17 +89,17 @@ class Ratings:
 
 
 def is_sheet(path: Path) -> bool:
-    """Whether a file lies beside the key of a sheet, as a filled-in one does."""
+    """Return whether a file is a CSV next to the key of a sheet, as a filled-in sheet is."""
     return path.suffix == ".csv" and (path.parent / KEY_FILE).exists()
 
 
 def read_ratings(paths: Sequence[Path]) -> Ratings:
-    """The filled-in sheets of several raters, whose names are those of the files. Raises
+    """Read the filled-in sheets of several raters, who are named after their files. Raises
     TaskError."""
     folders = {path.parent for path in paths}
     if len(folders) > 1:
         raise TaskError(
-            f"the sheets lie in {len(folders)} folders; put those of one sample beside its"
+            f"the sheets are in {len(folders)} folders; put those of one sample next to its"
             f" {KEY_FILE}"
         )
     place = folders.pop() / KEY_FILE
@@ -106,7 +107,7 @@ def read_ratings(paths: Sequence[Path]) -> Ratings:
         key = read_as(SheetKey, read_file(place))
     except (OSError, ValueError) as exc:
         raise TaskError(
-            f"{place} cannot be read ({exc}); it was written with the sheet and belongs beside it"
+            f"{place} cannot be read ({exc}); put the one written with the sheet next to it"
         ) from exc
     items, filled = {item.item for item in key.items}, {}
     practice = {item.item for item in key.items if item.practice}
@@ -114,12 +115,12 @@ def read_ratings(paths: Sequence[Path]) -> Ratings:
     for path in paths:
         rows = list(read_texts(path))
         if not rows or not {"item", column} <= rows[0].keys():
-            raise TaskError(f"{path} is no filled-in sheet: expected the columns item and {column}")
+            raise TaskError(f"{path} is not a filled-in sheet: it needs columns item and {column}")
         cells = {row["item"]: {name: cell.strip() for name, cell in row.items()} for row in rows}
         if strange := [item for item in cells if item not in items]:
             raise TaskError(
-                f"{path}: there is no item {strange[0]!r} in this sample; it belongs to another"
-                " sheet"
+                f"{path}: there is no item {strange[0]!r} in this sample; give a sheet that belongs"
+                f" to its {KEY_FILE}"
             )
         tested = {item: row for item, row in cells.items() if item not in practice}
         if any(row[column] for row in tested.values()):
@@ -131,8 +132,8 @@ def read_ratings(paths: Sequence[Path]) -> Ratings:
 
 
 def with_judges(ratings: Ratings, run: Path) -> Ratings:
-    """The ratings with what the reader and each judge of a run found in the same replies; NOBODY
-    stands for nothing. Raises RunError."""
+    """Add the answers that a run's reader and judges found in the same replies; NOBODY means that
+    none was found. Raises RunError."""
     items = {(item.contestant, item.task, item.sample): item.item for item in ratings.key.items}
     filled, folder = dict(ratings.filled), RunFolder(run)
     for judge in (NOBODY, *judgements(run).judges):
@@ -147,8 +148,8 @@ def with_judges(ratings: Ratings, run: Path) -> Ratings:
 
 
 def share_table(ratings: Ratings) -> TextTable:
-    """The share of each category among all rows that the sample stands for, by rater, with its 95 %
-    interval."""
+    """Return the estimated share of each category among all rows that were sampled from, by rater,
+    with its 95 % interval."""
     columns = {rater: ratings.column(rater, "category") for rater in ratings.raters}
     names = dict.fromkeys(ratings.key.taxonomy)
     for column in columns.values():
@@ -165,8 +166,8 @@ def share_table(ratings: Ratings) -> TextTable:
 
 
 def _share(items: Sequence[SheetItem], hits: Mapping[str, bool]) -> str:
-    """The share of hits in percent, weighted by the strata of the items, with its interval over
-    their samples; empty without any."""
+    """Format the share of hits in percent, weighted by strata, with its interval over samples;
+    empty if there are no items."""
     strata: dict[str, list[SheetItem]] = defaultdict(list)
     for item in items:
         if item.item in hits:
@@ -185,8 +186,8 @@ def _share(items: Sequence[SheetItem], hits: Mapping[str, bool]) -> str:
 
 
 def answer_table(ratings: Ratings) -> TextTable:
-    """How many each person answered rightly, over all and by task, and how difficult it was
-    found."""
+    """Return the accuracy of each person, overall and by task, and the mean difficulty that they
+    reported."""
     tasks: dict[str, list[SheetItem]] = {"all tasks": list(ratings.key.items)}
     for item in ratings.key.items:
         tasks.setdefault(item.task, []).append(item)
@@ -205,9 +206,8 @@ def answer_table(ratings: Ratings) -> TextTable:
 
 
 def time_table(ratings: Ratings) -> TextTable:
-    """The medians of how long pictures were there and when the answers came, by rater; no lines
-    where nobody was timed. `off` counts pictures that were there for OFF ms more or less than
-    asked."""
+    """Return the median exposure and response times by rater; no lines if nobody was timed. `off`
+    counts pictures whose exposure differed from the requested time by more than OFF ms."""
     lines = []
     for rater in ratings.filled:
         shown = ratings.numbers(rater, "exposure_ms").values()
@@ -225,8 +225,8 @@ def time_table(ratings: Ratings) -> TextTable:
 
 
 def difficulty_table(ratings: Ratings) -> TextTable:
-    """The shares right of each person, and of the model whose log was drawn from, by how difficult
-    most people found an item; no lines where nobody rated any (Do You See Me, Fig. 6)."""
+    """Return the accuracy of each person, and of the model whose log was sampled, by the difficulty
+    that most people reported; no lines if nobody rated any (Do You See Me, Fig. 6)."""
     rated, items = ratings.column(MAJORITY, "difficulty"), ratings.key.items
     right = {rater: ratings.is_right(rater) for rater in ratings.filled}
     right[items[0].contestant] = {
@@ -243,16 +243,16 @@ def difficulty_table(ratings: Ratings) -> TextTable:
 
 
 def letter_of(answer: str, item: SheetItem) -> str:
-    """The answer as a letter, where it is one, begins as "(B) far" does, or is the text of one
-    choice."""
+    """Return the answer as a letter if it is one, begins with one, as "(B) far" does, or is the
+    text of exactly one choice."""
     given = letter_or_text(answer.partition(")")[0] if answer.startswith("(") else answer)
     texts = [choice.casefold() for choice in item.choices]
     return chr(65 + texts.index(given)) if texts.count(given) == 1 else given
 
 
 def agreement_lines(ratings: Ratings) -> Iterator[str]:
-    """Cohen's kappa of any two raters on the items that both filled in, and Fleiss' of all on those
-    that all did."""
+    """Describe Cohen's kappa of every two raters on the items that both filled in, and Fleiss'
+    kappa of all raters on the items that all filled in."""
     import pandas
 
     samples = {item.item: (item.task, item.sample) for item in ratings.key.items}
@@ -276,7 +276,7 @@ def agreement_lines(ratings: Ratings) -> Iterator[str]:
         elif clusters:
             alike = 100 * fmean(map(str.__eq__, *values))
             kappa = _kappa("Cohen's kappa", cohens_kappa(values[0], values[1], clusters))
-            yield f"{raters[0]} and {raters[1]}: {alike:.1f} % alike on {count}, {kappa}"
+            yield f"{raters[0]} and {raters[1]}: {alike:.1f} % agreement on {count}, {kappa}"
 
 
 def _kappa(name: str, kappa: Estimate) -> str:
@@ -284,7 +284,7 @@ def _kappa(name: str, kappa: Estimate) -> str:
 
 
 def write_humans(ratings: Ratings, path: Path) -> Path:
-    """Write the people as a table of logs, which `looktwice compare` sets beside models. Raises
+    """Write the people as a log table, which `looktwice compare` compares with models. Raises
     OSError."""
     items = {item.item: item for item in ratings.key.items}
     rows = [["contestant", "task", "sample", "question", "key", "answer", "value"]]
@@ -299,7 +299,8 @@ def write_humans(ratings: Ratings, path: Path) -> Path:
 
 
 def ratings_lines(ratings: Ratings) -> Iterator[str]:
-    """What is not in the taxonomy, not filled in, or no answer, and how the raters agree."""
+    """List entries that are outside the taxonomy, missing or not an answer, then describe the
+    agreement of raters."""
     taxonomy, n = ratings.key.taxonomy, len(ratings.key.items)
     for rater in ratings.filled:
         column = ratings.column(rater, ratings.asked)
@@ -315,5 +316,6 @@ def ratings_lines(ratings: Ratings) -> Iterator[str]:
             if is_wrong and letter_of(answer, item) not in letters:
                 unread.append(f"{answer!r} (item {item.item})")
         if unread:
-            yield f"{rater}: neither a letter nor a choice's words, so wrong: {', '.join(unread)}"
+            wrong = ", ".join(unread)
+            yield f"{rater}: neither a letter nor the text of a choice, so wrong: {wrong}"
     yield from agreement_lines(ratings)

@@ -1,5 +1,5 @@
-"""Draws a stratified sample of logs and writes it as a sheet for people: CSV, pictures, and a page
-with forms."""
+"""Draws a stratified sample of logs and writes it as an annotation sheet: a CSV file, pictures, and
+a page with forms."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from looktwice.pipelines.picture import Picture, PictureError, thumbnail
 
 ERRORS, ANSWERS, REPLIES = "errors", "answers", "replies"
 ITEM = ("contestant", "task", "sample", "question", "choices", "key", "answer", "reply")
-"""The columns of a row that an item keeps."""
+"""The columns of a log row that an item keeps."""
 SHOWN: Mapping[str, tuple[str, ...]] = {
     ERRORS: ("item", "task", "sample", "contestant", *ITEM[3:], "pictures"),
     ANSWERS: ("item", "task", "sample", "question", "choices", "pictures"),
@@ -36,11 +36,12 @@ FILLED: Mapping[str, tuple[str, ...]] = {
     ANSWERS: ("human_answer", "difficulty", "note"),
     REPLIES: ("human_answer", "note"),
 }
-"""The columns that people fill in. Who answers sees neither the key nor what a model said; who
-reads replies, for judges to be compared with, sees neither the key nor what was read."""
+"""The columns that people fill in. People who answer see neither the correct answer nor a model's
+reply; people who read replies, to be compared with judges, see neither the correct answer nor the
+answer that was read."""
 TIMED = ("exposure_ms", "response_ms")
-"""What a page of trials fills in beside: how long the pictures were there, and when after their
-onset the answer came."""
+"""Further columns that a page of timed trials fills in: how long the pictures were shown, and the
+time from their onset to the answer."""
 KEY_FILE, SHEET, PAGE = "key.json", "sheet.csv", "sheet.html"
 PICTURE_SIDE = 768
 ROOM = "looktwice.extras.annotation"
@@ -48,8 +49,8 @@ ROOM = "looktwice.extras.annotation"
 
 @dataclass(frozen=True)
 class SheetItem:
-    """An item of a sheet: its number, the row of the log, and its stratum, which stands for
-    `weight` of all rows. One for `practice` tells its key, and is not counted."""
+    """An item of a sheet: its number, the row of the log, and its stratum, which makes up the share
+    `weight` of all rows. A `practice` item shows its correct answer and is not counted."""
 
     item: str
     contestant: str
@@ -67,8 +68,9 @@ class SheetItem:
 
 @dataclass(frozen=True)
 class SheetKey:
-    """What a sheet leaves out, kept beside it: what it asks, the user's taxonomy, every item with
-    its key, and for how many ms pictures are shown (0: until the answer; None: no trials)."""
+    """The part of a sheet that raters do not see: what it asks, the user's taxonomy, every item
+    with its correct answer, and for how many ms pictures are shown (0: until the answer; None: no
+    timed trials)."""
 
     ask: str
     taxonomy: tuple[str, ...]
@@ -77,10 +79,10 @@ class SheetKey:
 
 
 def parse_exposure(text: str) -> float:
-    """The ms of a time such as 200ms. Raises TaskError."""
+    """Parse a time such as 200ms; return milliseconds. Raises TaskError."""
     time = re.fullmatch(r"(\d+(?:\.\d+)?)ms", text)
     if time is None:
-        raise TaskError(f"--exposure {text}: expected 200ms, or 0ms for until the answer")
+        raise TaskError(f"--exposure {text}: expected a time such as 200ms (0ms: until the answer)")
     return float(time[1])
 
 
@@ -93,14 +95,14 @@ def draw_sheet(
     seed: int = 0,
     practice: int = 0,
 ) -> tuple[SheetItem, ...]:
-    """Draw n rows, from every stratum equally many as far as it has them, always the same for a
-    seed.
+    """Draw n rows, as equally from all strata as their sizes allow; the same seed gives the same
+    rows.
 
-    `by` are columns of the logs, or `contestant`; by default the contestant and the task. Of draws
-    the first counts. For ANSWERS each sample of the first log comes once, whatever its verdict.
-    `verdict` is one of eval.scoring's, or any. Before the n stand `practice` other rows of each
-    stratum, evenly from its easiest to its hardest by the mean value in all logs. Raises TaskError
-    where nothing is left.
+    Strata are defined by `by`, columns of the logs or `contestant`; the default is contestant and
+    task. Only the first draw of a sample counts. For ANSWERS each sample of the first log comes
+    once, whatever its verdict. `verdict` is one of eval.scoring's, or "any". The n rows follow
+    `practice` other rows of each stratum, evenly spaced from the easiest to the hardest by the mean
+    value in all logs. Raises TaskError if nothing is left.
     """
     if ask not in SHOWN:
         raise TaskError(f"--ask {ask}: expected {', '.join(SHOWN)}")
@@ -114,10 +116,10 @@ def draw_sheet(
         if ask == ANSWERS or verdict in ("any", row["verdict"])
     ]
     if not rows:
-        raise TaskError(f"no row is {verdict}; say --verdict any, or give another log")
+        raise TaskError(f"no row is {verdict}; set --verdict any, or give another log")
     names = by or (("task",) if ask == ANSWERS else ("contestant", "task"))
     if lacking := [name for name in names if name not in rows[0]]:
-        raise TaskError(f"--by {lacking[0]}: there are {', '.join(rows[0])}")
+        raise TaskError(f"--by {lacking[0]}: no such column; there are {', '.join(rows[0])}")
     strata: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
         strata[", ".join(str(row[name]) for name in names)].append(row)
@@ -147,8 +149,8 @@ def draw_sheet(
 
 
 def _take_spread(rows: list[dict[str, Any]], logs: Sequence[Log], n: int) -> list[dict[str, Any]]:
-    """Takes so many of the rows out, evenly from the one that is right most often in the logs to
-    that which is right least often."""
+    """Remove up to n rows and return them, evenly spaced from the one that is most often right in
+    the logs to the one that is least often right."""
     import pandas
 
     if not n:
@@ -171,16 +173,15 @@ def write_sheet(
     taxonomy: Sequence[str] = (),
     exposure: float | None = None,
 ) -> Iterator[str]:
-    """Write sheet.csv, sheet.html, key.json and the pictures into a folder, and say what is there.
-    Raises OSError.
+    """Write sheet.csv, sheet.html, key.json and the pictures into a folder, and yield lines that
+    describe them. Raises OSError.
 
-    The pictures are those that were sent to the model, marks and all, where a log keeps them. With
-    an `exposure` in ms (0: until the answer) the page shows one item at a time, and times it.
+    The pictures are the ones sent to the model, including marks, if a log keeps them. With an
+    `exposure` in ms (0: until the answer), the page shows one item at a time and times it.
     """
     if (out / KEY_FILE).exists():
         raise TaskError(
-            f"{out} holds a sheet already, which somebody may have filled in; name another folder"
-            " with --out"
+            f"{out} already holds a sheet, which may be filled in; name another folder with --out"
         )
     by_name = {log.name: log for log in name_apart(logs)}
     filled = FILLED[ask] + (() if exposure is None else TIMED)
@@ -208,13 +209,13 @@ def write_sheet(
     strata = counted(len({item.stratum for item in items}), "stratum", "strata")
     yield f"sheet: {out / PAGE}, or {out / SHEET} ({counted(len(items), 'item')} of {strata})"
     yield (
-        f"each rater saves a copy beside it, such as {out / 'anna.csv'}; then: looktwice annotate"
-        f" {out / '*.csv'}"
+        f"each rater saves a copy next to it, such as {out / 'anna.csv'}; then type: looktwice"
+        f" annotate {out / '*.csv'}"
     )
 
 
 def _pictures(log: Log, item: SheetItem) -> Iterator[tuple[str, Picture]]:
-    """The pictures that were sent, each once, with the names of their files."""
+    """Yield the pictures that were sent, each once, with their file names."""
     seen: set[str] = set()
     for message in log.messages({"task": item.task, "sample": item.sample, "draw": 0}):
         for picture in (view.picture for view in message.views):
@@ -229,7 +230,7 @@ def _pictures(log: Log, item: SheetItem) -> Iterator[tuple[str, Picture]]:
 
 
 def _page(shown: Sequence[Mapping[str, Any]], key: SheetKey, filled: Sequence[str]) -> str:
-    """The page with forms: it keeps what is filled in, in the browser, and saves it as a CSV
+    """Render the page with forms, which stores entries in the browser and saves them as a CSV
     file."""
     data = {
         "filled": filled,

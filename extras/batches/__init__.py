@@ -1,8 +1,9 @@
-"""A model that is asked in batches: the queue of a run, and the endpoints that providers have for
-it.
+"""A model that is asked through batch endpoints, for half the price: a run's queue of requests, and
+each provider's batch protocol.
 
-Here: what waits and lies with a provider, and each provider's protocol. Not here: the model behind
-it, which is asked directly (`pipelines.models`), and the rounds of a run (`eval.runs`).
+Here: the queue of waiting requests and submitted batches, and the protocols.
+Not here: the model behind it, which is asked directly (`pipelines.models`), and the rounds of a run
+(`eval.runs`).
 """
 
 import lazy_loader

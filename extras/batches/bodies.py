@@ -1,4 +1,5 @@
-"""The chat-completions protocol to and from Anthropic's Messages and Gemini's generateContent."""
+"""Conversion between the chat-completions protocol and Anthropic's Messages and Gemini's
+generateContent protocols."""
 
 from __future__ import annotations
 
@@ -13,12 +14,12 @@ Json = dict[str, Any]
 
 
 def whole(counts: Mapping[str, Any], name: str) -> int:
-    """A count, which may be missing, as null, or as a text."""
+    """Return a count that may be missing, null or written as a text."""
     return int(counts.get(name) or 0)
 
 
 def message_request(body: Json) -> Json:
-    """A body of the chat-completions protocol as one of the Messages API. Raises ModelError."""
+    """Convert a chat-completions request body to a Messages API body. Raises ModelError."""
     _refuse(body, "Anthropic", "response_format", "reasoning_effort", "logprobs", "top_logprobs")
     request = {
         name: value
@@ -45,7 +46,7 @@ def message_request(body: Json) -> Json:
         if message["role"] == "system":
             before = f"{request['system']}\n\n" if "system" in request else ""
             request["system"] = before + message["content"]
-        # results of tools and what follows them are one turn
+        # tool results and the text after them form one turn
         elif turns and turns[-1]["role"] == role:
             turns[-1]["content"] += _blocks(message)
         else:
@@ -58,7 +59,7 @@ def _blocks(message: Json) -> list[Json]:
     if message["role"] == "tool":
         return [{"type": "tool_result", "tool_use_id": message["tool_call_id"], "content": content}]
     signed = content if message["role"] == "assistant" and isinstance(content, list) else []
-    if signed:  # thoughts come before what follows from them, so the parts keep their order
+    if signed:  # thoughts must come before the text that follows from them: keep the order
         return [part for part in signed if part.get("text") != ""] + _tool_uses(message)
     blocks: list[Json] = []
     for kind, data in _parts(content):
@@ -78,7 +79,7 @@ def _tool_uses(message: Json) -> list[Json]:
             given = json.loads(function["arguments"] or "{}")
         except ValueError:
             given = None
-        # a model may have written anything; the protocol takes objects alone
+        # a model may have written anything; the protocol accepts only objects
         if not isinstance(given, dict):
             given = {"arguments": function["arguments"]}
         blocks.append(
@@ -88,7 +89,7 @@ def _tool_uses(message: Json) -> list[Json]:
 
 
 def message_completion(message: Json) -> Json:
-    """A reply of the Messages API as a chat completion."""
+    """Convert a Messages API reply to a chat completion."""
     usage = message.get("usage") or {}
     parts: list[Json] = []
     calls: list[Json] = []
@@ -111,8 +112,8 @@ def message_completion(message: Json) -> Json:
 
 
 def content_request(body: Json) -> Json:
-    """A body of the chat-completions protocol as one of generateContent. Raises ModelError."""
-    # a call of a tool bears a signature to give back
+    """Convert a chat-completions request body to a generateContent body. Raises ModelError."""
+    # tool calls have a signature that must be sent back
     _refuse(body, "Gemini", "tools", "reasoning_effort", "logprobs", "top_logprobs")
     request = {name: value for name, value in body.items() if name not in ("model", "messages")}
     settings: Json = {}
@@ -151,7 +152,7 @@ def content_request(body: Json) -> Json:
 
 
 def content_completion(response: Json) -> Json:
-    """An answer of generateContent as a chat completion; a prompt that was blocked is a filtered
+    """Convert a generateContent reply to a chat completion; a blocked prompt becomes a filtered
     reply."""
     usage = response.get("usageMetadata") or {}
     parts: Sequence[Json] = ()
@@ -163,7 +164,9 @@ def content_completion(response: Json) -> Json:
     attached: Json = {}
     for part in parts:
         texts[bool(part.get("thought"))].append(str(part.get("text") or ""))
-        if signature := part.get("thoughtSignature"):  # as the other endpoint writes it
+        if signature := part.get(
+            "thoughtSignature"
+        ):  # in the format of the chat-completions endpoint
             attached = {"extra_content": {"google": {"thought_signature": signature}}}
     thoughts = whole(usage, "thoughtsTokenCount")
     out = whole(usage, "candidatesTokenCount") + thoughts
@@ -178,13 +181,13 @@ def content_completion(response: Json) -> Json:
 
 
 def _refuse(body: Json, provider: str, *names: str) -> None:
-    """Raises ModelError for what a request asks and the provider's own protocol does not know."""
+    """Raise ModelError if the request uses fields that the provider's own protocol lacks."""
     if refused := [name for name in names if name in body]:
-        raise ModelError(f"{provider} does not take {', '.join(refused)} in a batch; leave it out")
+        raise ModelError(f"{provider} has no {', '.join(refused)} in batches; leave it out")
 
 
 def _parts(content: Any) -> Iterator[tuple[str, str]]:
-    """("", text) or (media type, base64 of a picture) for each part of a turn's content."""
+    """Yield ("", text) or (media type, base64 of a picture) for each part of a turn's content."""
     if isinstance(content, str):
         yield "", content
         return

@@ -1,4 +1,4 @@
-"""How each provider is handed batches: a server of its own for each.
+"""Each provider's batch protocol, as one server class per provider.
 
 Sources: the batch API of OpenAI and of the servers that copy it; Anthropic's Messages and Message
 Batches API, version 2023-06-01; models.batchGenerateContent and batches of the Gemini API, v1beta.
@@ -29,8 +29,8 @@ from looktwice.pipelines.models.chat_api import ChatAPI, bearer
 from looktwice.pipelines.models.http_client import HttpResponse
 
 Answer = tuple[str, int, Any]
-"""The key of a request, and the status and body that the chat-completions protocol would bring."""
-MOST_FILE = 1 << 30  # bytes of the answers of a batch
+"""The key of a request, with the status and body that a chat-completions server would answer."""
+MOST_FILE = 1 << 30  # maximum bytes of a batch's answers
 OVER = {"completed", "failed", "expired", "cancelled", "succeeded", "partially_succeeded"}
 STATUS = {
     "invalid_request_error": 400,
@@ -44,7 +44,7 @@ STATUS = {
 
 
 class Batch(NamedTuple):
-    """A batch as the server describes it; `error` says why it was refused, where it was."""
+    """A batch as the server describes it; `error` is the reason for a refusal, or empty."""
 
     id: str
     is_over: bool
@@ -56,32 +56,32 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class BatchServer:
-    """The server of `chat`, whose batch endpoints lie below `url`, in the words of OpenAI and of
-    those that copy it; other providers change `fields`, `hand_in`, `read` and what else differs.
+    """The batch endpoints below `url` of `chat`'s server, in the protocol of OpenAI and of servers
+    that copy it. Classes for other providers override `fields`, `hand_in`, `read` and whatever else
+    differs.
 
-    `most_bytes` bounds the requests of a batch. Paths are below the URL: a batch lies at `place`,
-    and the last hundred in the field `listed` of what `latest` gives. Every method raises
-    ModelError.
+    `most_bytes` limits the requests of a batch. Paths are relative to the URL: a batch is at
+    `place`, and the last hundred batches are in the field `listed` of the response to `latest`.
+    Every method raises ModelError.
     """
 
     chat: ChatAPI
     url: str
-    most_bytes: ClassVar[int] = 100_000_000  # OpenAI takes 200 MB, Anthropic 256
+    most_bytes: ClassVar[int] = 100_000_000  # OpenAI accepts 200 MB, Anthropic 256
     place: ClassVar[str] = "batches/"
     latest: ClassVar[str] = "batches?limit=100"
     listed: ClassVar[str] = "data"
 
     def sign(self, key: str | None) -> dict[str, str]:
-        """The headers that bear the key, if there is one."""
+        """Return the headers that carry the key, if there is one."""
         return bearer(key)
 
     def fields(self, body: Json) -> Json:
-        """What stands in the line of a request, made from a body of the chat-completions
-        protocol."""
+        """Return the fields of a request's line, made from a chat-completions body."""
         return {"method": "POST", "url": "/v1/chat/completions", "body": body}
 
     def hand_in(self, lines: Sequence[bytes], label: str) -> Json:
-        """Hand in lines under a label; the description of the batch."""
+        """Submit lines under a label; return the server's description of the batch."""
         border = uuid.uuid4().hex
         head = (
             f'--{border}\r\nContent-Disposition: form-data; name="purpose"\r\n\r\nbatch\r\n'
@@ -99,7 +99,7 @@ class BatchServer:
         return self.post("batches", json.dumps(wanted).encode())
 
     def read(self, data: Json) -> Batch:
-        """The batch of a description."""
+        """Parse a server's description of a batch."""
         counts, state = data.get("request_counts") or {}, str(data.get("status"))
         errors = (data.get("errors") or {}).get("data") or ()
         reasons = "; ".join(str(error.get("message")) for error in errors)
@@ -110,15 +110,16 @@ class BatchServer:
             whole(counts, "completed") + whole(counts, "failed"),
             whole(counts, "total"),
             tuple(str(file) for file in files if file),
-            (reasons or "it does not say why") if state == "failed" else "",
+            (reasons or "no reason given") if state == "failed" else "",
         )
 
     def is_named(self, data: Json, label: str, size: int, since: float) -> bool:
-        """Whether a description is that of a label, a number of requests and a time in seconds."""
+        """Return whether a description belongs to the batch with this label, number of requests and
+        time of submission in seconds."""
         return bool((data.get("metadata") or {}).get("looktwice") == label)
 
     def results(self, batch: Batch, keys: Sequence[str]) -> Iterator[Answer]:
-        """The answers of a batch; `keys` are in the order of its lines."""
+        """Yield the answers of a batch; `keys` are in the order of its lines."""
         for file in batch.files:
             for row in self.rows(f"files/{file}/content"):
                 failed: Json = {"status_code": 500, "body": {"error": row.get("error")}}
@@ -126,24 +127,24 @@ class BatchServer:
                 yield str(row["custom_id"]), int(response["status_code"]), response.get("body")
 
     def line(self, key: str, body: Json) -> bytes:
-        """The line of a request, given as a body of the chat-completions protocol; its first field
-        is the key."""
+        """Write the line of a request, given as a chat-completions body; its first field is the
+        key."""
         row = {"custom_id": key, **self.fields(body)}
         return json.dumps(row, separators=(",", ":")).encode() + b"\n"
 
     def create(self, lines: Sequence[bytes], label: str) -> Batch:
-        """Hand in the lines."""
+        """Submit the lines as a batch."""
         with self._understood():
             return self.read(self.hand_in(lines, label))
 
     def look_at(self, identifier: str) -> Batch:
-        """How far a batch is."""
+        """Return the state of a batch."""
         with self._understood():
             return self.read(self.get(self.place + identifier))
 
     def find(self, label: str, size: int, since: float) -> Batch | None:
-        """The batch of so many requests that was handed in under a label, at or after a time in
-        seconds."""
+        """Find the batch of `size` requests that was submitted under a label at time `since`, in
+        seconds, or later."""
         with self._understood():
             for data in reversed(self.get(self.latest).get(self.listed) or ()):
                 if self.is_named(data, label, size, since):
@@ -151,22 +152,22 @@ class BatchServer:
         return None
 
     def answers(self, batch: Batch, keys: Sequence[str]) -> Iterator[tuple[str, HttpResponse]]:
-        """Each key with its answer as of the chat-completions protocol; one that was not answered
-        is missing."""
+        """Yield each key with its response in the chat-completions protocol; requests without an
+        answer are missing."""
         with self._understood():
             for key, status, body in self.results(batch, keys):
                 yield key, HttpResponse(status, {}, json.dumps(body).encode())
 
     def get(self, path: str) -> Json:
-        """The JSON object at a path."""
+        """Return the JSON object at a path."""
         return self._object(self._send("GET", path))
 
     def post(self, path: str, body: bytes, kind: str = "application/json") -> Json:
-        """The JSON object that answers a body of a media type."""
+        """Send a body of this media type; return the JSON object in the response."""
         return self._object(self._send("POST", path, body, kind))
 
     def rows(self, path: str) -> Iterator[Any]:
-        """The JSON value in each line of a file."""
+        """Yield the JSON value of each line of a file."""
         response = self._send("GET", path)
         if response.status != 200:
             raise refusal(response, self.url, {})
@@ -182,28 +183,29 @@ class BatchServer:
         value = read_value(response, self.url)
         if not isinstance(value, dict):
             raise ModelError(
-                f"{self.url} answered {value!r:.80} where a JSON object belongs", retryable=True
+                f"{self.url} answered {value!r:.80} instead of a JSON object", retryable=True
             )
         return value
 
     @contextmanager
     def _understood(self) -> Iterator[None]:
-        """Inside, what is not of the shape that the API promises is a ModelError."""
+        """Convert errors from an unexpected form of a response into ModelError."""
         try:
             yield
         except (LookupError, TypeError, ValueError, AttributeError) as exc:
             raise ModelError(
-                f"{self.url} describes a batch in another form ({exc!r})", retryable=True
+                f"{self.url} describes a batch in an unknown form ({exc!r})", retryable=True
             ) from exc
 
 
 def key_of(line: bytes) -> str:
-    """The key of a line that `BatchServer.line` wrote."""
+    """Return the key of a line that `BatchServer.line` wrote."""
     return line[len(b'{"custom_id":"') :].partition(b'"')[0].decode()
 
 
 class AnthropicBatches(BatchServer):
-    """Anthropic has no labels: a batch whose name was lost is known by its time and its size."""
+    """Anthropic's batches. They have no labels: a batch whose id was lost is identified by its time
+    and its size."""
 
     place = "messages/batches/"
     latest = "messages/batches?limit=100"
@@ -225,12 +227,12 @@ class AnthropicBatches(BatchServer):
         return Batch(str(data["id"]), data.get("processing_status") == "ended", done, total)
 
     def is_named(self, data: Json, label: str, size: int, since: float) -> bool:
-        """The earliest of this size since then, to within a second."""
+        """Match the earliest batch of this size since then, to within a second."""
         made = datetime.fromisoformat(data["created_at"]).timestamp()
         return self.read(data).total == size and made + 1 >= since
 
     def results(self, batch: Batch, keys: Sequence[str]) -> Iterator[Answer]:
-        """What was cancelled or expired is missing."""
+        """Yield the results without cancelled and expired requests."""
         for row in self.rows(f"messages/batches/{batch.id}/results"):
             key, result = str(row["custom_id"]), row["result"]
             if result["type"] == "succeeded":
@@ -241,9 +243,9 @@ class AnthropicBatches(BatchServer):
 
 
 class GeminiBatches(BatchServer):
-    """Gemini, whose batch is a long-running operation with its requests and answers inside."""
+    """Gemini's batches: a long-running operation that contains its requests and answers."""
 
-    most_bytes = 18_000_000  # the provider takes 20 MB
+    most_bytes = 18_000_000  # the provider accepts 20 MB
     place = ""
     latest = "batches?pageSize=100"
     listed = "operations"
@@ -270,7 +272,7 @@ class GeminiBatches(BatchServer):
         total = whole(stats, "requestCount")
         is_over = bool(data.get("done")) or state.lower() in OVER
         failed = state == "FAILED" or error
-        reason = str(error.get("message") or "it does not say why") if failed else ""
+        reason = str(error.get("message") or "no reason given") if failed else ""
         done = total - whole(stats, "pendingRequestCount")
         return Batch(str(data["name"]), is_over, done, total, error=reason)
 
@@ -278,7 +280,7 @@ class GeminiBatches(BatchServer):
         return bool(data["metadata"].get("displayName") == label)
 
     def results(self, batch: Batch, keys: Sequence[str]) -> Iterator[Answer]:
-        """In the order of the keys, which not every version gives back."""
+        """Yield the results in the order of the keys, because not every version returns keys."""
         operation = self.get(batch.id)
         output = operation.get("response") or operation["metadata"].get("output") or {}
         rows = (output.get("inlinedResponses") or {}).get("inlinedResponses") or ()

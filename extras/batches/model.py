@@ -1,5 +1,5 @@
-"""A model that is asked in batches, for half the price: what a run wants to ask is gathered in
-files, handed in, and waited for."""
+"""A model that is asked through batch endpoints, for half the price: a run's requests are collected
+in files, submitted, and waited for."""
 
 from __future__ import annotations
 
@@ -41,26 +41,26 @@ from looktwice.pipelines.ranges import Ranged
 
 HOSTS = {"api.anthropic.com": "anthropic", "generativelanguage.googleapis.com": "gemini"}
 
-PATIENCE = 10  # looks in a row at which nothing could be seen
-LOOK = 0.5  # seconds between looks whether another run is done
-ATTEMPTS = 3  # batches in which a request may come before it has failed
+PATIENCE = 10  # consecutive checks of a batch that may fail
+LOOK = 0.5  # seconds between checks whether another run is done
+ATTEMPTS = 3  # batches that a request is part of before it counts as failed
 
 
 @dataclass(frozen=True)
 class Batched(Ranged):
-    """The model `chat`, asked through the batch endpoints of its server, which take half the price
-    and up to a day.
+    """The model `chat`, asked through its server's batch endpoints, which cost half the price and
+    take up to a day.
 
-    `run` goes through all samples, hands in what they ask, at most `requests` in a batch, looks
-    every `look` seconds how far it is, keeps the replies in the cache, and goes through the samples
-    again that waited. So each turn of a conversation takes a round of batches, and so does each
-    draw of `Vote`. A run that is stopped or killed leaves its batches with the server, and the same
-    command collects them. What was answered directly is the same to the cache. `dialect` is the
-    provider's own protocol of batches; without one the host tells, and any other than Anthropic's
-    and Gemini's speaks OpenAI's. Anthropic has no seeds, and needs `max_tokens`; Gemini is asked
-    without tools. The URL of `chat` is the one of direct requests, such as
+    `run` goes through all samples, submits their requests, at most `requests` in a batch, checks
+    the batches every `look` seconds, and stores the replies in the cache. Then it goes through the
+    samples that were waiting again. So each turn of a conversation takes one round of batches, and
+    so does each draw of `Vote`. A run that is stopped or killed leaves its batches with the server,
+    and the same command collects them. Replies to direct requests are cache hits, too. `dialect` is
+    the provider's batch protocol; by default the host decides: Anthropic's and Gemini's hosts speak
+    their own, every other one uses OpenAI's. Anthropic has no seeds, and needs `max_tokens`;
+    Gemini is asked without tools. The URL of `chat` is the one for direct requests, such as
     https://generativelanguage.googleapis.com/v1beta/openai. `prices` are those of a batch.
-    `--budget` and `--max-requests` cannot bound it; `--limit` does.
+    `--budget` and `--max-requests` cannot limit it; `--limit` does.
     """
 
     chat: ChatAPI
@@ -78,20 +78,20 @@ class Batched(Ranged):
         if self.prices is not None and (fault := price_fault(self.prices)):
             raise ValueError(fault)
         if len(self.chat.urls) > 1:
-            raise ValueError("a batch lies with one server; give `chat` one `url`")
+            raise ValueError("a batch goes to one server; give `chat` a single `url`")
 
     @property
     def identity(self) -> str:
-        """That of `chat`: a reply is the same whichever way it was asked for."""
+        """The identity of `chat`: a reply is the same whether it came directly or in a batch."""
         return self.chat.identity
 
     @property
     def speaks(self) -> str:
-        """The dialect in force."""
+        """The dialect in use."""
         return self.dialect or HOSTS.get(URL(self.chat.urls[0]).host or "", "openai")
 
     def __getattr__(self, name: str) -> Any:
-        """What else is asked of a model is that of `chat`."""
+        """Return any other attribute from `chat`."""
         if name.startswith("_") or name == "chat":
             raise AttributeError(name)
         return getattr(self.chat, name)
@@ -99,7 +99,7 @@ class Batched(Ranged):
     def __call__(
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
     ) -> Reply:
-        """Raises ModelError: only `run` knows what else there is to ask."""
+        """Raise ModelError: only `run` can collect requests into a batch."""
         raise ModelError("only `looktwice run` asks in batches; use `chat` itself here")
 
     def open_queue(
@@ -109,16 +109,16 @@ class Batched(Ranged):
         say: Callable[[str], None],
         give_up: Callable[[str], None],
     ) -> BatchQueue:
-        """What a run asks in place of this model; samples wait for the replies."""
+        """Open the queue that a run asks instead of this model; samples wait for the replies."""
         return BatchQueue(self, store, stop, say, give_up)
 
 
 @dataclass(frozen=True)
 class _Note:
-    """What lies at `path` beside the requests of a batch.
+    """The file at `path` that describes a batch, next to its requests.
 
-    `batch` is its name at the server, once it has one, `process` who gathered it, `tried` when it
-    was handed in, and `keys` are those of its requests in their order.
+    `batch` is its id at the server, once it has one, `process` the queue that collected it, `tried`
+    the time of submission, and `keys` are those of its requests in order.
     """
 
     path: Path
@@ -133,7 +133,7 @@ class _Note:
 
     @property
     def lines(self) -> Path:
-        """Where the requests lie until the server has them."""
+        """The file that holds the requests until the server has them."""
         return self.path.with_suffix(".jsonl")
 
     def write(self) -> None:
@@ -147,10 +147,10 @@ class _Note:
 
 @dataclass(eq=False)
 class BatchQueue:
-    """What a run wants to ask of a `Batched` model, in files of `store`'s folder, and the batches
-    that are under way.
+    """The requests of a run to a `Batched` model, in files of `store`'s folder, and the submitted
+    batches.
 
-    `say` is told how far they are, and `give_up` why there is no use in waiting on; setting `stop`
+    `say` receives their progress, and `give_up` the reason if waiting on is useless; setting `stop`
     ends the wait.
     """
 
@@ -175,28 +175,27 @@ class BatchQueue:
 
     @cached_property
     def server(self) -> BatchServer:
-        """Where batches are handed in, at the URL of the provider's own protocol."""
+        """The server that takes batches, at the URL of the provider's own protocol."""
         chat, speaks = self.model.chat, self.model.speaks
         url = chat.urls[0].removesuffix("/openai") if speaks == "gemini" else chat.urls[0]
         return DIALECTS[speaks](chat, url)
 
     @property
     def folder(self) -> Path:
-        """Where the files of this model's requests and batches lie."""
+        """The folder with the files of this model's requests and batches."""
         name = hashlib.sha256(self.identity.encode()).hexdigest()[:16]
         return self.store.folder / "batches" / name
 
     def __call__(
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
     ) -> Reply:
-        """The reply, where a batch that an earlier run left has brought it; else it is put among
-        what is to be asked.
+        """Return the reply if an earlier batch brought it; otherwise add the request to the queue.
 
         Raises Deferred, and the ModelError of a request that failed in its batch.
         """
         key = request_key(self.identity, messages, draw, options)
         with self.lock:
-            # what ended one thread's wait for the earlier batches ends that of all
+            # a stop while one thread waits for the earlier batches ends all threads' wait
             if self.stop.is_set():
                 raise Stopped("stopped before it was put into a batch")
             if not self.resumed:
@@ -219,16 +218,16 @@ class BatchQueue:
                 append_file(self._open_file, line)
                 self.waiting.add(key)
                 self.size += len(line)
-        raise Deferred("it waits for its batch")
+        raise Deferred("waiting for its batch")
 
     def collect(self) -> None:
-        """Hand in what waits, wait for it, and keep the replies. Raises Stopped."""
+        """Submit the waiting requests, wait for them, and store the replies. Raises Stopped."""
         with self.lock, self._alone():
             self._close_file()
             self._wait()
 
     def close(self) -> None:
-        """Let go of what was gathered and not handed in."""
+        """Discard requests that were not submitted."""
         self._open_file.unlink(missing_ok=True)
         self._presence.release()
         Path(self._presence.lock_file).unlink(missing_ok=True)
@@ -239,8 +238,8 @@ class BatchQueue:
 
     @cached_property
     def _presence(self) -> FileLock:
-        """Held as long as this queue gathers, so that others let it; whatever ends the process lets
-        go of it."""
+        """A lock held while this queue collects requests, so that other runs leave them alone; it
+        is released however the process ends."""
         return FileLock(self.folder / f"{self.name}.here", thread_local=False)
 
     @property
@@ -249,18 +248,18 @@ class BatchQueue:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Inside, no other process has these batches; what no wait can mend ends the run. Raises
-        Stopped."""
+        """Lock these batches against other processes; an error that waiting cannot fix ends the
+        run. Raises Stopped."""
         lock, waits = FileLock(self.folder / ".lock"), False
         while not lock.is_locked:
             try:
                 lock.acquire(timeout=LOOK)
             except Timeout:
                 if not waits:
-                    self.say("another run waits for batches of this model; this one waits for it")
+                    self.say("another run is using batches of this model; waiting for it to end")
                 waits = True
                 if self.stop.is_set():
-                    raise Stopped("stopped while another run had the batches") from None
+                    raise Stopped("stopped while another run used the batches") from None
         try:
             yield
         except ModelError as exc:
@@ -270,7 +269,8 @@ class BatchQueue:
             lock.release()
 
     def _resume(self) -> None:
-        """Wait for what an earlier run handed in; what it had only gathered is gathered again."""
+        """Wait for batches that an earlier run submitted; discard requests that it only collected,
+        since they are collected again."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with self._alone():
             self._presence.acquire()
@@ -286,8 +286,8 @@ class BatchQueue:
         self.resumed = True
 
     def _find(self, note: _Note) -> Batch | None:
-        """The batch that was handed in a moment before its run was killed, or before its name was
-        lost, unless it is known otherwise."""
+        """Find a batch that was submitted just before its run was killed, or whose id was lost,
+        unless it is already known."""
         if not note.tried:
             return None
         batch = self.server.find(note.path.stem, len(note.keys), note.tried)
@@ -297,7 +297,7 @@ class BatchQueue:
         return batch
 
     def _close_file(self) -> None:
-        """Make a batch of what was gathered, which is handed in by `_wait`."""
+        """Turn the collected requests into a batch, which `_wait` submits."""
         if self.waiting:
             note = _Note(self.folder / f"{uuid.uuid4().hex}.json", self.name)
             self._open_file.rename(note.lines)
@@ -306,14 +306,14 @@ class BatchQueue:
         self.waiting, self.size = set(), 0
 
     def _wait(self) -> None:
-        """Until every batch is over."""
+        """Wait until every batch has ended."""
         shown, unseen = "", 0
         while notes := self._notes:
             under_way: list[Batch] = []
             trouble: ModelError | None = None
             for note in notes:
                 if self.stop.is_set():
-                    self.say("the batches go on at the server, and the same command collects them")
+                    self.say("the batches continue at the server; the same command collects them")
                     raise Stopped("stopped while a batch was under way")
                 try:
                     under_way += self._look(note)
@@ -325,7 +325,7 @@ class BatchQueue:
             if trouble and unseen >= PATIENCE:
                 raise trouble
             if trouble:
-                self.say(f"{trouble}; looking again in {self.model.look:g} s")
+                self.say(f"{trouble}; checking again in {self.model.look:g} s")
             done = sum(batch.done for batch in under_way)
             total = sum(batch.total for batch in under_way)
             progress = (
@@ -339,8 +339,8 @@ class BatchQueue:
                 self.stop.wait(self.model.look)
 
     def _look(self, note: _Note) -> list[Batch]:
-        """The batch of a note, handed in if it has not been, unless it is over: then its replies
-        are kept."""
+        """Check the batch of a note, and submit it first if necessary. Return it while it is under
+        way; store its replies once it has ended."""
         batch = self.server.look_at(note.batch) if note.batch else self._hand_in(note)
         if batch is None or not batch.is_over:
             return [batch] if batch else []
@@ -349,7 +349,7 @@ class BatchQueue:
                 reply = read_response(response, self.model.chat.endpoint, 0.0)
                 self.store.put(key, self.identity, reply)
             except ModelError as exc:
-                # what came of neither is asked again
+                # a request with neither a reply nor a final error is asked again
                 if not exc.retryable or self.attempts[key] >= ATTEMPTS:
                     self.failed[key] = exc
         self.over.add(batch.id)
@@ -359,11 +359,12 @@ class BatchQueue:
         return []
 
     def _hand_in(self, note: _Note) -> Batch | None:
-        """The batch of what was gathered; None where other runs have brought all of it by now."""
-        batch = self._find(note)  # an answer may have been lost
+        """Submit the collected requests as a batch; None if other runs have answered all of them in
+        the meantime."""
+        batch = self._find(note)  # the server's response to an earlier try may be lost
         if batch is None:
             lines = read_file(note.lines).splitlines(keepends=True)
-            # another run may have it
+            # another run may have stored the reply
             wanted = [line for line in lines if self.store.get(key_of(line)) is None]
             if not wanted:
                 note.forget()
@@ -377,7 +378,7 @@ class BatchQueue:
 
 
 def _is_held(lock: Path) -> bool:
-    """Whether a process that runs holds this lock; the file of one that does not is removed."""
+    """Return whether a running process holds this lock; delete the lock file if none does."""
     try:
         with FileLock(lock, timeout=0):
             pass

@@ -1,6 +1,6 @@
-"""Answers to matrices of spokes: three rows of three pictures, the last one missing, and four to
-choose from. Pictures are read from the pixels, and every rule is tried. Of other puzzles figures
-are compared as they stand."""
+"""Solvers of matrix puzzles. Matrices of spokes, three rows of three pictures with the last one
+missing and four options, are read from the pixels, and every rule is tried. In other puzzles,
+figures are compared as images."""
 
 from __future__ import annotations
 
@@ -21,30 +21,31 @@ from looktwice.specialists.answers.choices import AnswerRule, Decision
 from looktwice.specialists.rules import NoEvidence
 
 SPOKES = 8
-"""Directions that a line from a picture's middle may have: clockwise, from the top."""
+"""Number of directions of a line from a picture's middle: clockwise, from the top."""
 WHOLE = (1 << SPOKES) - 1
-PANELS = 13  # nine of the matrix, the last of them empty, and four to choose from
-REACH = (0.45, 0.75)  # of half a panel, between which spokes are looked for
-DARK = 110  # grey levels; ink is darker
-INK = 40  # grey levels from the paper's
-TOGETHER = 0.01  # of the longer side: parts that are no farther apart belong to one figure
-SIDE = 48  # of figures that are compared
+PANELS = 13  # nine of the matrix, the last of them empty, and four options
+REACH = (0.45, 0.75)  # where spokes are sampled, as shares of half a panel
+DARK = 110  # grey level; ink is darker
+INK = 40  # minimum difference of ink from the paper, in grey levels
+TOGETHER = 0.01  # of the longer side: parts at most this far apart belong to one figure
+SIDE = 48  # pixels; figures are scaled to this side to be compared
 ASKED = re.compile(r"how many lines .*\brow ([123]), column ([123])\b", re.IGNORECASE)
 
 Ink = NDArray[Any]
 Rule = Callable[[int, int], int | None]
-"""The third picture of a row from the first two, as bits of spokes; None where these do not fit."""
+"""A function from the first two pictures of a row, as bits of spokes, to the third; None if it does
+not apply to them."""
 
 
 def turn(bits: int, steps: int) -> int:
-    """Spokes turned clockwise by so many eighths."""
+    """Rotate spokes clockwise by `steps` eighths of a turn."""
     whole = bits << steps % SPOKES
     return whole & WHOLE | whole >> SPOKES
 
 
 def spread(bits: int, steps: int) -> int:
-    """Spokes with the `steps` next ones of each, clockwise; below 0 without so many last ones of
-    each run."""
+    """Add the next `steps` spokes clockwise to each spoke; if `steps` is negative, remove that many
+    first spokes of each run instead."""
     for _ in range(abs(steps)):
         beside = turn(bits, 1)
         bits = bits | beside if steps > 0 else bits & beside
@@ -69,8 +70,8 @@ RULES: Mapping[str, Mapping[str, Rule]] = {
 
 
 def solve(pictures: Sequence[int], options: Sequence[int]) -> list[int]:
-    """The numbers of the options that some rule gives which holds in the first two rows; `pictures`
-    are eight, row by row."""
+    """Return the indices of the options that follow from a rule that holds in the first two rows;
+    `pictures` are eight, row by row."""
     rows = [pictures[0:3], pictures[3:6]]
     last: set[int | None] = set()
     for rule in (rule for rules in RULES.values() for rule in rules.values()):
@@ -80,8 +81,9 @@ def solve(pictures: Sequence[int], options: Sequence[int]) -> list[int]:
 
 
 def find_boxes(pixels: Pixels) -> tuple[NDArray[np.int64], int]:
-    """The left, top, width and height (n, 4) of the figures of a page in reading order, and how
-    many stand in the first row. What is less than half as wide or high as the largest is a word."""
+    """Return left, top, width and height (n, 4) of the figures of a page in reading order, and the
+    number in the first row. Anything less than half as wide or high as the largest figure counts as
+    text."""
     gray = cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY).astype(int)
     dark = abs(gray - np.bincount(gray.ravel()).argmax()) > INK
     rim = int(TOGETHER * max(gray.shape) / 2)
@@ -97,12 +99,12 @@ def find_boxes(pixels: Pixels) -> tuple[NDArray[np.int64], int]:
 
 
 def read_panels(pixels: Pixels) -> list[int]:
-    """The spokes of each panel, row by row, as bits. Raises NoEvidence where there are not
-    thirteen."""
+    """Read the spokes of each panel, row by row, as bits. Raises NoEvidence unless there are
+    thirteen panels."""
     gray = cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY)
     boxes, _ = find_boxes(pixels)
     if len(boxes) != PANELS:
-        raise NoEvidence(f"{len(boxes)} panels are seen, and a matrix with options has {PANELS}")
+        raise NoEvidence(f"found {len(boxes)} panels, and a matrix with options has {PANELS}")
     bits = []
     for box in boxes:
         middle, half = box[:2] + (box[2:] - 1) / 2, box[2] / 2
@@ -121,12 +123,12 @@ class MatrixSolver(AnswerRule):
     """Answers questions about a matrix of spokes, such as `eval.tasks.Puzzles` draws: which option
     completes it, by exhaustive search over `RULES`, or how many lines a picture has.
 
-    It reads the pixels of image 0. Abstains where these do not show nine panels and four options,
-    and where no option, or more than one, follows from a rule that holds in the first two rows.
+    It reads the pixels of image 0. Abstains unless they show nine panels and four options, and
+    unless exactly one option follows from the rules that hold in the first two rows.
     """
 
     def decide(self, sample: Sample) -> Decision:
-        """The letter, and 1. Raises NoEvidence."""
+        """Return the letter, and confidence 1. Raises NoEvidence."""
         if not sample.images:
             raise NoEvidence("there is no image")
         bits = read_panels(sample.images[0].pixels)
@@ -156,35 +158,35 @@ CHANGES: Sequence[Callable[[Ink, Ink], Ink]] = (
     cv2.absdiff,
     lambda first, second: np.maximum(first - second, 0),
 )
-"""A figure from the two before it: eight turns of the second; what either has, both, one alone, the
-first alone."""
+"""Functions from two figures to the next one: eight rotations of the second; the union, the
+intersection, the symmetric difference, and the first without the second."""
 
 
 @dataclass(frozen=True)
 class FigureAnalogy(AnswerRule):
-    """Answers any puzzle of figures on one page whose last four are the options, after the affine
-    and set transformations of Kunda, McGreggor and Goel (2013): the change (`CHANGES`) that holds
-    best along the rows is made once more, and the option most like that is the answer.
+    """Answers any puzzle of figures on one page whose last four are the options, by the affine and
+    set transformations of Kunda, McGreggor and Goel (2013): the change (`CHANGES`) that fits the
+    rows best is applied once more, and the option most similar to the result is the answer.
 
-    It reads the pixels of image 0. What all figures share, such as a frame, is left out, and so is
-    a figure in the missing one's place. Likeness is the ink that both have of what either has;
-    confidence that of the option. Abstains where fewer than seven figures are seen. It knows no
-    folding, no cubes and no numbers.
+    It reads the pixels of image 0. Parts that all figures share, such as a frame, are removed, and
+    so is a figure in place of the missing one. Similarity is the ink that two figures share,
+    divided by the ink that either has; the confidence is that of the chosen option. Abstains if
+    fewer than seven figures are found. It cannot solve puzzles of folding, cubes or numbers.
     """
 
     def decide(self, sample: Sample) -> Decision:
-        """The letter, and its likeness. Raises NoEvidence."""
+        """Return the letter, and its similarity. Raises NoEvidence."""
         if not sample.images:
             raise NoEvidence("there is no image")
         pixels = sample.images[0].pixels
         boxes, wide = find_boxes(pixels)
         if len(boxes) < 7 or len(sample.letters) != 4:
-            raise NoEvidence(f"{len(boxes)} figures are seen, and {len(sample.letters)} choices")
+            raise NoEvidence(f"found {len(boxes)} figures, and {len(sample.letters)} choices")
         figures = [_ink(pixels[y : y + height, x : x + width]) for x, y, width, height in boxes]
         shared = np.min(figures, axis=0)
         *given, _, _, _, _ = figures = [figure - shared for figure in figures]
         if len(given) % wide == 0 and len(given) > wide:
-            given.pop()  # in the missing one's place
+            given.pop()  # a figure in place of the missing one
         fits = np.zeros(len(CHANGES))
         for n in range(1, len(given)):
             if n % wide >= max(1, min(2, wide - 1)):
@@ -196,5 +198,5 @@ class FigureAnalogy(AnswerRule):
 
 
 def likeness(first: Ink, second: Ink) -> float:
-    """The ink that both figures have, of what either has."""
+    """Return the ink that both figures share, divided by the ink that either has."""
     return float(np.minimum(first, second).sum() / max(np.maximum(first, second).sum(), 1e-6))

@@ -1,4 +1,5 @@
-"""Contours of flat drawings: ink, connected shapes, and which shape a contour is."""
+"""Contours of flat drawings: ink, connected shapes, and the classification of a contour as a
+shape."""
 
 from __future__ import annotations
 
@@ -20,15 +21,15 @@ from looktwice.specialists.answers.choices import AnswerRule, Decision, only_pix
 from looktwice.specialists.results import Floats
 from looktwice.specialists.rules import NoEvidence
 
-# times as fine as the pixels is the raster in which contours are followed, by their shares of ink
+# contours are followed in a raster this many times finer than the pixels, by their shares of ink
 FINER = 3
-HOLE = 6.0  # square pixels; smaller ones are gaps that a thin line has where it is paler
+HOLE = 6.0  # square pixels; smaller holes are gaps in pale parts of a thin line
 CORNERS = {3: "triangle", 4: "rectangle", 5: "pentagon", 6: "hexagon"}
 CORNERS |= dict.fromkeys((7, 8, 9), "octagon")
 NOTCHES = {4: "cross", 5: "star", 6: "star"}
 SHAPES = {name: name for name in (*CORNERS.values(), *NOTCHES.values(), "circle")}
 SHAPES["square"] = "rectangle"
-"""Words for shapes -> what `classify_shape` says; squares are rectangles here."""
+"""Names of shapes -> the classes that `classify_shape` returns; squares count as rectangles."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,36 +42,37 @@ class DrawnShape:
 
     @property
     def area(self) -> float:
-        """Square pixels within the outer contour."""
+        """The area within the outer contour, in square pixels."""
         return float(cv2.contourArea(self.contour.astype(np.float32)))
 
     @property
     def box(self) -> tuple[float, float, float, float]:
-        """Left, top, right, bottom of the contour."""
+        """Left, top, right and bottom of the contour."""
         (left, top), (right, bottom) = self.contour.min(0), self.contour.max(0)
         return float(left), float(top), float(right), float(bottom)
 
 
 def background_color(pixels: Pixels) -> Floats:
-    """The colour (3,) that most pixels have. Raises NoEvidence where all have it."""
+    """Return the colour (3,) of most pixels. Raises NoEvidence if all pixels have it."""
     packed = pixels.astype(np.uint32) @ np.array([1 << 16, 1 << 8, 1], np.uint32)
     colors, counts = np.unique(packed, return_counts=True)
     if len(colors) == 1:
-        raise NoEvidence("the image is of one colour, and nothing is drawn on it")
+        raise NoEvidence("the image has a single colour, and nothing is drawn on it")
     most = int(colors[counts.argmax()])
     return np.array([most >> 16, most >> 8 & 255, most & 255], np.float64)
 
 
 def color_distance(pixels: Pixels) -> Floats:
-    """How far each pixel's colour is from the ground's, (height, width), 1 for the farthest. Raises
-    NoEvidence."""
+    """Return the distance of each pixel's colour from the background, (height, width), scaled so
+    that the maximum is 1. Raises NoEvidence."""
     difference = np.linalg.norm(pixels - background_color(pixels), axis=-1)
     scaled: Floats = difference / difference.max()
     return scaled
 
 
 def find_shapes(ink: Floats, level: float) -> list[DrawnShape]:
-    """Connected shapes where the ink (height, width), 0..1, is above `level`, the largest first."""
+    """Return connected shapes where the ink (height, width), 0..1, is above `level`, the largest
+    first."""
     height, width = ink.shape
     fine = cv2.resize(
         np.pad(ink, 1), ((width + 2) * FINER, (height + 2) * FINER), interpolation=cv2.INTER_LINEAR
@@ -90,11 +92,12 @@ def find_shapes(ink: Floats, level: float) -> list[DrawnShape]:
 
 
 def classify_shape(contour: Floats) -> str | None:
-    """The shape of a contour (n, 2), one of the values of `SHAPES`; None where it is none of them.
+    """Return the shape of a contour (n, 2), one of the values of `SHAPES`; None if it is none of
+    them.
 
-    A circle fills the smallest circle around it, an octagon nine tenths of it. What is convex is
-    told by its corners (Douglas and Peucker, to 3 % of its length); a star has five or six notches,
-    a cross four.
+    A circle fills the smallest circle around it, an octagon nine tenths of it. Other convex shapes
+    are classified by their number of corners (Douglas and Peucker, to 3 % of the contour's length);
+    a star has five or six notches, a cross four.
     """
     points = np.round(np.asarray(contour) * 64).astype(np.int32)
     area, (_, radius) = cv2.contourArea(points), cv2.minEnclosingCircle(points)
@@ -104,9 +107,9 @@ def classify_shape(contour: Floats) -> str | None:
     if area / cv2.contourArea(hull) < 0.925:
         around = cv2.approxPolyDP(points, 0.01 * cv2.arcLength(points, True), True)
         corners = cv2.convexHull(around, returnPoints=False)
-        corners[::-1].sort(axis=0)  # OpenCV asks for falling numbers
+        corners[::-1].sort(axis=0)  # OpenCV needs decreasing indices
         defects = cv2.convexityDefects(around, corners)
-        # the dents that are deeper than a tenth of the shape's size
+        # count the notches deeper than a tenth of the shape's size
         depths = np.reshape([] if defects is None else defects, (-1, 4))[:, 3] / 256
         return NOTCHES.get(int((depths > 0.1 * np.sqrt(area)).sum()))
     if area / (np.pi * radius**2) > 0.93:
@@ -115,50 +118,51 @@ def classify_shape(contour: Floats) -> str | None:
 
 
 def parse_shape(text: str) -> str:
-    """The one shape that a question names, one of the values of `SHAPES`. Raises NoEvidence."""
+    """Return the one shape that a question names, one of the values of `SHAPES`. Raises
+    NoEvidence."""
     named = {shape for word, shape in SHAPES.items() if word in text.lower()}
     if len(named) != 1:
         raise NoEvidence(
-            f"the question names {len(named) or 'no'} shapes that are known, one should be:"
-            f" {text!r}"
+            f"the question names {len(named) or 'no'} known shapes, and one is needed: {text!r}"
         )
     return named.pop()
 
 
 NAMES = "red green blue orange purple black gray yellow white"
 COLORS = {name: ImageColor.getrgb(name) for name in NAMES.split()}
-COLORS["green"] = (0, 255, 0)  # brighter than that of CSS
-# shares of ink from which on a pixel belongs to a line, to a filled shape
+COLORS["green"] = (0, 255, 0)  # brighter than CSS green
+# minimum share of ink of a line's pixel, and of a filled shape's
 LINE_LEVEL, FILL_LEVEL = (0.12, 0.3)
-SMALLEST = 25.0  # square pixels; what is smaller is a speck
+SMALLEST = 25.0  # square pixels; anything smaller is a speck
 ONE_IMAGE = "shapes are counted in one image"
 
 
 @dataclass(frozen=True)
 class OutlineCounter(AnswerRule):
-    """Counts the outlines of the shape that the question names, rings within rings too (Do You See
-    Me's first).
+    """Counts the outlines of the shape that the question names, including rings within rings (the
+    first task of Do You See Me).
 
-    Each outline that closes by itself is one shape. Where lines cross, no contour tells which of
-    them belong together, so it abstains.
+    Each closed outline is one shape. It abstains if lines cross, since contours do not show which
+    lines belong together.
     """
 
     def decide(self, sample: Sample) -> Decision:
-        """The number, and the share of outlines that are a known shape. Raises NoEvidence."""
+        """Return the number, and the share of outlines that are a known shape. Raises
+        NoEvidence."""
         asked = parse_shape(sample.question)
         return _count(_outlines(sample), asked)
 
 
 @dataclass(frozen=True)
 class ColoredShapeCounter(AnswerRule):
-    """Counts the filled shapes of the kind and colour that the question names (Do You See Me's
-    joint task).
+    """Counts the filled shapes of the kind and colour that the question names (the joint task of Do
+    You See Me).
 
-    A shape's colour is that of `COLORS` nearest to its inner half. Shapes must not touch.
+    A shape's colour is the one of `COLORS` nearest to its inner half. Shapes must not touch.
     """
 
     def decide(self, sample: Sample) -> Decision:
-        """The number, and the share of shapes of that colour whose kind is known. Raises
+        """Return the number, and the share of shapes of that colour whose kind is known. Raises
         NoEvidence."""
         asked, color = parse_shape(sample.question), _parse_color(sample.question)
         return _count(_filled(sample, color), asked)
@@ -166,17 +170,18 @@ class ColoredShapeCounter(AnswerRule):
 
 @dataclass(frozen=True)
 class MarkAskedShapes(WithoutModel):
-    """The sample with a box around each drawn shape that the question asks for, and no other marks.
+    """Draws a box around each shape that the question asks for, and removes all other marks of the
+    sample.
 
-    For Do You See Me's own pictures, which come without the places of their shapes: outlines, rings
-    within rings too, or filled shapes where the question names a colour, each labelled with what it
-    is and a number, "star 1" or "red star 1". A box is one for the shape as it is drawn, so it
-    gives the answer away: for measurements and oracles. Where the shapes cannot be told apart there
-    are no marks, and a note says why.
+    For Do You See Me's own pictures, which come without the positions of their shapes: outlines,
+    including rings within rings, or filled shapes if the question names a colour. Each box is
+    labelled with the shape and a number, "star 1" or "red star 1". The boxes follow the shapes as
+    drawn, so they give the answer away: use them for measurements and oracles. If the shapes cannot
+    be separated, there are no marks, and a note gives the reason.
     """
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with another sample; the views are left as they are."""
+        """Return the state with the marked sample; the views stay as they are."""
         sample = state.sample
         try:
             asked, color = parse_shape(sample.question), ""
@@ -196,17 +201,15 @@ class MarkAskedShapes(WithoutModel):
 
 
 def _outlines(sample: Sample) -> list[DrawnShape]:
-    """Every outline that closes by itself. Raises NoEvidence where lines cross."""
+    """Return every closed outline. Raises NoEvidence if lines cross."""
     outlines = _shapes(only_pixels(sample, ONE_IMAGE), LINE_LEVEL)
     if crossing := sum(1 for shape in outlines if shape.holes > 1):
-        raise NoEvidence(
-            f"lines cross at {crossing} places, and contours cannot be told apart there"
-        )
+        raise NoEvidence(f"lines cross at {crossing} places, where contours cannot be separated")
     return outlines
 
 
 def _filled(sample: Sample, color: str) -> list[DrawnShape]:
-    """The filled shapes of a colour. Raises NoEvidence."""
+    """Return the filled shapes of a colour. Raises NoEvidence."""
     pixels = only_pixels(sample, ONE_IMAGE)
     shapes = _shapes(pixels, FILL_LEVEL)
     return [shape for shape in shapes if inner_color(pixels, shape) == color]
@@ -218,7 +221,8 @@ def _shapes(pixels: Pixels, level: float) -> list[DrawnShape]:
 
 
 def _count(shapes: list[DrawnShape], asked: str) -> Decision:
-    """How many shapes are the one asked for, and the share of them that are known."""
+    """Count the shapes of the kind asked for; also return the share of shapes whose kind is
+    known."""
     kinds = [classify_shape(shape.contour) for shape in shapes]
     named = len(kinds) - kinds.count(None)
     return str(kinds.count(asked)), named / len(kinds) if kinds else 0.0
@@ -228,7 +232,7 @@ def _parse_color(question: str) -> str:
     colors = COLORS.keys() & _words(question)
     if len(colors) != 1:
         raise NoEvidence(
-            f"the question names {len(colors) or 'no'} colours that are known, one should be:"
+            f"the question names {len(colors) or 'no'} known colours, and one is needed:"
             f" {question!r}"
         )
     return colors.pop()
@@ -239,8 +243,8 @@ def _words(question: str) -> set[str]:
 
 
 def inner_color(pixels: Pixels, shape: DrawnShape) -> str:
-    """The colour of the inner half of a shape: the pixels at least half as deep in it as the
-    deepest."""
+    """Return the colour of the inner half of a shape: the pixels at least half as deep inside it as
+    the deepest."""
     within: NDArray[np.uint8] = np.zeros(pixels.shape[:2], np.uint8)
     cv2.fillPoly(within, [np.round(shape.contour).astype(np.int32)], 1)
     depth = cv2.distanceTransform(within, cv2.DIST_L2, 3)

@@ -1,5 +1,5 @@
-"""Drawn sheets: grids of small shapes, read cell by cell; patterns among which one is looked for;
-and letters of dots, read dot by dot and compared with the letterforms of five by seven dots."""
+"""Readers of drawn sheets: grids of small shapes, cell by cell; patterns to be found among options;
+and letters of dots, compared with the five by seven dot letterforms."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from looktwice.specialists.rules import NoEvidence
 Grid = Mapping[tuple[int, int], tuple[str, str]]
 """(row, column), from 1 -> (fill, shape)."""
 Ink = NDArray[np.bool_]
-# grey levels; lines that cover half a pixel are none, so that a frame ends with its last whole line
+# grey level of ink: half-covered pixels are lighter, so that a frame ends with its last whole line
 DARK = 64
 STEPS = {
     "left": (0, -1),
@@ -44,26 +44,27 @@ ASKED = re.compile(
 
 @dataclass(frozen=True)
 class ShapeGridReader(AnswerRule):
-    """Answers how many things lie on one side of a cell in its row or column (Do You See Me's
-    visual spatial task).
+    """Counts the things on one side of a cell in its row or column (the visual spatial task of Do
+    You See Me).
 
     Rows, columns and grids count from 1, grids from left to right. Each grid is a frame with black
-    or white squares, circles and triangles in rows and columns. Abstains where the question is
-    another, or the cell is not as it says.
+    or white squares, circles and triangles in rows and columns. Abstains if the question is a
+    different one, or the cell does not hold what it says.
     """
 
     def decide(self, sample: Sample) -> Decision:
-        """The number and the confidence, 1: it reads every cell or abstains. Raises NoEvidence."""
+        """Return the number, and confidence 1, since it reads every cell or abstains. Raises
+        NoEvidence."""
         asked = ASKED.search(sample.question)
         if asked is None or len(sample.images) != 1:
-            raise NoEvidence(f"no cell of a grid is asked about in {sample.question!r}")
+            raise NoEvidence(f"the question names no cell of a grid: {sample.question!r}")
         grids = read_grids(sample.images[0].pixels)
         number, (row, column) = int(asked["grid"]), (int(asked["row"]), int(asked["column"]))
         grid = grids[number - 1] if 0 < number <= len(grids) else {}
         seen, expected = grid.get((row, column)), (asked["fill"].lower(), asked["shape"].lower())
         if seen != expected:
             raise NoEvidence(
-                f"at {row, column} of grid {number} is {' '.join(seen or ('nothing',))}, not"
+                f"at {row, column} of grid {number} there is {' '.join(seen or ('nothing',))}, not"
                 f" {' '.join(expected)}"
             )
         # "black objects", "circles" or "black circles"
@@ -77,9 +78,9 @@ class ShapeGridReader(AnswerRule):
 
 
 def read_grids(pixels: Pixels) -> list[Grid]:
-    """The grids of a picture from left to right. Raises NoEvidence where there is none."""
+    """Return the grids of a picture from left to right. Raises NoEvidence if there is none."""
     ink = pixels.mean(-1) < DARK
-    # everything within outer contours, so that a frame is one thing with what it holds
+    # outer contours only, so that a frame is one object with its content
     contours, _ = cv2.findContours(ink.astype(np.uint8), cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
     frames = sorted(tuple(cv2.boundingRect(contour)) for contour in contours)
     grids = list[Grid]()
@@ -87,7 +88,9 @@ def read_grids(pixels: Pixels) -> list[Grid]:
         if min(wide, high) < 20:
             continue
         inner = ink[y : y + high, x : x + wide]
-        for _ in range(2):  # without the lines that run along its whole rim, then along its sides
+        for _ in range(
+            2
+        ):  # remove the lines along the frame's top and bottom, then along its sides
             full = inner.mean(1) > 0.98
             start, end = np.argmin(full), len(full) - np.argmin(full[::-1])
             inner = inner[start : 0 if full.all() else end].T
@@ -98,22 +101,22 @@ def read_grids(pixels: Pixels) -> list[Grid]:
                     cells[row, column] = cell
         grids.append(cells)
     if not grids or not all(grids):
-        raise NoEvidence("no grid of shapes within a frame is seen")
+        raise NoEvidence("found no grid of shapes within a frame")
     return grids
 
 
 def _runs(filled: Ink) -> list[tuple[int, int]]:
-    """Where something is, from and up to, without the slivers that a frame leaves."""
+    """Return the (start, end) of each run of ink, without slivers left by a frame."""
     steps = np.flatnonzero(np.diff(filled.astype(np.int8), prepend=0, append=0)).reshape(-1, 2)
     return [(int(start), int(end)) for start, end in steps if end - start > 5]
 
 
 def classify_cell(ink: Ink) -> tuple[str, str] | None:
-    """Fill and shape of what is in a cell: all three are convex, and fill 1, pi / 4 and 1 / 2 of
-    their boxes.
+    """Return the fill and shape in a cell; None if there is nothing. The three shapes are convex,
+    and fill 1, pi / 4 and 1 / 2 of their boxes.
 
-    What is looked at is the black or white around the middle: the frame may hide the line around a
-    white thing, but not where its inside ends.
+    The region examined is the black or white one around the middle: the frame may hide the line
+    around a white shape, but not the end of its inside.
     """
     black = bool(ink[ink.shape[0] // 2, ink.shape[1] // 2])
     alike = (ink == black).astype(np.uint8)
@@ -129,11 +132,11 @@ def classify_cell(ink: Ink) -> tuple[str, str] | None:
 
 
 Panel = tuple[float, float, float, float]
-"""Left, top, right, bottom in shares of the sheet."""
+"""Left, top, right, bottom as shares of the sheet."""
 Sheet = tuple[Panel, ...]
 """The target's panel, then those of the options."""
-FAR = 4.0  # pixels; farther off is no worse
-ROUNDS = 20  # of bringing lines to lie on one another
+FAR = 4.0  # pixels; larger distances count as this one
+ROUNDS = 20  # of aligning one pattern with the other
 
 
 ROW: Sheet = (
@@ -148,26 +151,26 @@ SQUARE: Sheet = tuple(
 
 @dataclass(frozen=True)
 class PatternMatcher(AnswerRule):
-    """Answers with the number of the option whose lines lie nearest to the target's (chamfer
+    """Answers with the number of the option whose lines are nearest to the target's (chamfer
     distance).
 
-    The three of `kind` are Do You See Me's: in "closure" an option lacks parts, so its ink must lie
-    on the target's, after size and place are fitted to it; in "figure_ground" options lie in noise,
-    so the target's ink must lie on theirs; in "form_constancy" both. The distance is the mean over
-    the ink, in pixels and at most 4. Confidence is how much nearer the best is than the second, in
-    0..1. Abstains where a panel is empty, and at a tie.
+    `kind` is one of three tasks of Do You See Me. In "closure" an option lacks parts, so its ink
+    must lie on the target's, after its size and position are fitted; in "figure_ground" options lie
+    in noise, so the target's ink must lie on theirs; in "form_constancy" both. The distance is the
+    mean over the ink, in pixels and at most 4. The confidence is the lead of the best option over
+    the second, in 0..1. Abstains if a panel is empty, and at a tie.
     """
 
     kind: Literal["closure", "figure_ground", "form_constancy"]
 
     def decide(self, sample: Sample) -> Decision:
-        """The number of the option, and the confidence. Raises NoEvidence."""
+        """Return the number of the option, and the confidence. Raises NoEvidence."""
         far = self.distances(only_pixels(sample, "target and options are on one image"))
         numbers = {str(number): distance for number, distance in enumerate(far, 1)}
         return nearest_choice(numbers, "the distances of options")
 
     def distances(self, pixels: Pixels) -> list[float]:
-        """The mean distance of each option in pixels. Raises NoEvidence."""
+        """Return the mean distance of each option in pixels. Raises NoEvidence."""
         ink, panels = color_distance(pixels) > 0.5, ROW if self.kind == "closure" else SQUARE
         target, *options = (_points(ink, panel) for panel in panels)
         far = []
@@ -183,8 +186,8 @@ class PatternMatcher(AnswerRule):
 
 
 def _points(ink: Ink, panel: Panel) -> Floats:
-    """The ink of a panel as points (n, 2), x and y from its corner. Raises NoEvidence where it is
-    empty."""
+    """Return the ink of a panel as points (n, 2), x and y from its corner. Raises NoEvidence if it
+    is empty."""
     height, width = ink.shape
     left, top, right, bottom = (
         round(share * side) for share, side in zip(panel, (width, height) * 2, strict=True)
@@ -198,7 +201,7 @@ def _points(ink: Ink, panel: Panel) -> Floats:
 
 
 def _chamfer_distance(points: Floats, others: Floats) -> float:
-    """The mean distance from each point to the nearest of the others, at most `FAR` each."""
+    """Return the mean distance from each point to the nearest of the others, each at most `FAR`."""
     from scipy.spatial import cKDTree
 
     away, _ = cKDTree(others).query(points, distance_upper_bound=FAR)
@@ -206,8 +209,8 @@ def _chamfer_distance(points: Floats, others: Floats) -> float:
 
 
 def _fit(points: Floats, target: Floats) -> Floats:
-    """Points moved and scaled to lie on the target's, from the middle of both on (iterated closest
-    points)."""
+    """Move and scale points onto the target's, starting from matching middles (iterative closest
+    point)."""
     from scipy.spatial import cKDTree
 
     tree = cKDTree(target)
@@ -216,7 +219,7 @@ def _fit(points: Floats, target: Floats) -> Floats:
     )
     for _ in range(ROUNDS):
         away, nearest = (np.asarray(values) for values in tree.query(moved))
-        # bent parts have no say in where the rest lies
+        # exclude bent parts from the alignment of the rest
         near = away <= max(1.5, float(np.quantile(away, 0.8)))
         source, nearby = moved[near], target[nearest[near]]
         apart = source - source.mean(0)
@@ -225,7 +228,7 @@ def _fit(points: Floats, target: Floats) -> Floats:
     return moved
 
 
-# A to Z, as displays of five by seven dots commonly show them
+# A to Z, as five by seven dot displays commonly show them
 FORMS = """\
 01110 10001 10001 11111 10001 10001 10001
 11110 10001 10001 11110 10001 10001 11110
@@ -254,7 +257,7 @@ FORMS = """\
 10001 10001 01010 00100 00100 00100 00100
 11111 00001 00010 00100 01000 10000 11111
 """
-# letters that some displays show another way
+# letters that some displays show differently
 OTHERS = {
     "I": "11111 00100 00100 00100 00100 00100 11111",
     "S": "01110 10001 10000 01110 00001 10001 01110",
@@ -265,25 +268,25 @@ LETTERS = []
 for letter, rows in (*zip(ascii_uppercase, FORMS.splitlines(), strict=True), *OTHERS.items()):
     dots = np.array([list(row) for row in rows.split()], float)  # 1 where a dot is
     LETTERS.append((letter, dots[:, dots.any(0)]))
-APART = 0.3  # of the letters' height: dots of one letter lie closer than that, letters do not
-FAINTEST = 2.0  # of 255 levels: what differs less from the ground is not seen
+APART = 0.3  # of the letters' height: dots of one letter are closer together, letters are not
+FAINTEST = 2.0  # of 255 levels: the minimum difference from the background
 
 
 @dataclass(frozen=True)
 class DotLetterReader(AnswerRule):
-    """Answers with the letters of a line, from left to right (Do You See Me's letter
-    disambiguation).
+    """Reads a line of letters from left to right (the letter disambiguation task of Do You See Me).
 
-    Each letter is brought to five by seven cells by the distance of its dots, or, where it is drawn
-    in one piece, by its height, and is the one with the letterform that correlates best with the
-    ink in them. Confidence is the least lead over the second letter. Abstains where nothing stands
-    out from the ground by two grey levels, and where a letter's dots lie in more than five columns.
+    Each letter is scaled to five by seven cells, by the distance of its dots or, if it is drawn in
+    one piece, by its height. It is read as the letterform that correlates best with the ink in the
+    cells. The confidence is the smallest lead over the second-best letter. Abstains if nothing
+    differs from the background by two grey levels, and if a letter's dots lie in more than five
+    columns.
     """
 
     def decide(self, sample: Sample) -> Decision:
-        """The letters and the confidence. Raises NoEvidence."""
+        """Return the letters, and the confidence. Raises NoEvidence."""
         ink = find_ink(only_pixels(sample, "letters are read in one image"))
-        # a line of letters, each in one part of its columns
+        # split the line into letters at gaps between columns
         rows = np.flatnonzero(ink.any(1))
         line = ink[rows[0] : rows[-1] + 1]
         columns = np.flatnonzero(line.any(0))
@@ -296,11 +299,11 @@ class DotLetterReader(AnswerRule):
 
 
 def find_ink(pixels: Pixels) -> Ink:
-    """What differs from the ground by at least half as much as the most different thing, without
-    the picture's rim.
+    """Return the mask of pixels that differ from the background by at least half as much as the
+    most different one, without the picture's rim.
 
-    Pale dots may differ less than rounded corners do, so what hangs together with the rim is put
-    away first.
+    Pale dots may differ less than rounded corners do, so everything connected to the rim is removed
+    first.
     """
     away = np.linalg.norm(pixels - background_color(pixels), axis=-1)
     differs = away > FAINTEST
@@ -308,13 +311,13 @@ def find_ink(pixels: Pixels) -> Ink:
     rim = np.unique(np.concatenate((labels[0], labels[-1], labels[:, 0], labels[:, -1])))
     inner = np.where(np.isin(labels, rim[rim > 0]), 0.0, away)
     if not (inner > FAINTEST).any():
-        raise NoEvidence("nothing stands out from the ground")
+        raise NoEvidence("nothing differs from the background")
     ink: Ink = inner > inner.max() / 2
     return ink
 
 
 def to_cells(ink: Ink) -> Floats:
-    """One letter as shares of ink (7, 5 or fewer columns). Raises NoEvidence."""
+    """Scale one letter to shares of ink (7, at most 5 columns). Raises NoEvidence."""
     height, width = ink.shape
     _, _, stats, _ = cv2.connectedComponentsWithStats(ink.astype(np.uint8), connectivity=8)
     dot = float(np.median(stats[1:, cv2.CC_STAT_HEIGHT]))
@@ -322,12 +325,10 @@ def to_cells(ink: Ink) -> Floats:
     pitch = (height - dot) / 6 if dotted else height / 7
     count = round((width - dot) / pitch) + 1 if dotted else 5
     if not 1 <= count <= 5:
-        raise NoEvidence(
-            f"a letter of {count} columns of dots is seen, of which there are five at most"
-        )
+        raise NoEvidence(f"found a letter with {count} columns of dots, and five is the maximum")
     if not dotted:
         return np.asarray(cv2.resize(ink.astype(np.float64), (5, 7), interpolation=cv2.INTER_AREA))
-    # the middle of each dot
+    # sample the middle of each dot
     down, across = (
         np.round((dot - 1) / 2 + pitch * np.arange(number)).astype(int) for number in (7, count)
     )
@@ -336,8 +337,8 @@ def to_cells(ink: Ink) -> Floats:
 
 
 def read_letter(cells: Floats) -> tuple[str, float]:
-    """The letter whose form correlates best with the cells, and its lead over the second, 0..1.
-    Raises NoEvidence."""
+    """Return the letter whose form correlates best with the cells, and its lead over the second,
+    0..1. Raises NoEvidence."""
     alike: dict[str, float] = {}
     inked = cells - cells.mean()
     for letter, form in LETTERS:

@@ -1,6 +1,7 @@
-"""Runs whose samples are asked in other processes, of this machine (`processes` is the run's
-side, `child` a process, `messages` what passes between) or of a cluster (`on_ray`).
+"""Executors that process a run's samples in other processes: on this machine (`processes` is the
+run's side, `child` a process, `messages` their protocol) or on a cluster (`on_ray`).
 
-Not here: the threads of a run (`eval.runs.crew`)."""
+Not here: the threads of a run (`eval.runs.crew`).
+"""
 
 __all__: list[str] = []

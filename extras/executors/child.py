@@ -1,7 +1,7 @@
-"""One of several processes that ask for a run: it works through the samples that it is sent in
-threads of its own, as a run does, and sends each record back.
+"""A worker process of a run: it processes the samples that it receives in its own threads, as a run
+does, and sends each record back.
 
-Pictures and messages of a record lie in the run's folder before the record is sent.
+Pictures and messages of a record are written to the run's folder before the record is sent.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ from looktwice.pipelines.pipeline import describe
 from looktwice.pipelines.runtime.process import keep_memory, share_heaps
 from looktwice.pipelines.runtime.stores import Blobs
 
-PAUSE = 0.01  # seconds in which events are gathered for one message
+PAUSE = 0.01  # seconds during which events are collected for one message
 EVERY = 1.0  # seconds between two tallies
 
 
 @dataclass(eq=False)
 class Outbox:
-    """Sends events to the run, several in a message, and now and then what was used of the
-    models."""
+    """Sends events to the run, several per message, and regularly a tally of what the models
+    used."""
 
     pipe: IO[bytes]
     models: RunModels
@@ -63,12 +63,12 @@ class Outbox:
     tallied: float = field(default_factory=time.monotonic)
 
     def put(self, event: Any) -> None:
-        """Send this soon."""
+        """Send this event soon."""
         self.waiting.append(event)
         self.is_filled.set()
 
     def work(self) -> None:
-        """Send what waits, until the process ends."""
+        """Send waiting events until the process ends."""
         try:
             while self.is_filled.wait():
                 time.sleep(PAUSE)
@@ -77,11 +77,11 @@ class Outbox:
                     self.waiting.append(self.models.tally(self.clock))
                     self.tallied = time.monotonic()
                 self.flush()
-        finally:  # who waits for what is not sent would wait for ever
+        finally:  # otherwise the run would wait forever for events that are not sent
             os._exit(1)
 
     def flush(self) -> None:
-        """Send what waits now."""
+        """Send all waiting events now."""
         with self.sending:
             events = [self.waiting.popleft() for _ in range(len(self.waiting))]
             send(self.pipe, pickle.dumps(events, pickle.HIGHEST_PROTOCOL))
@@ -89,23 +89,24 @@ class Outbox:
 
 @dataclass(frozen=True)
 class BlobWriter:
-    """Stands in for a `RunWriter` where another process writes the lines."""
+    """Replaces a `RunWriter` if another process writes the lines."""
 
     blobs: Blobs
 
     def record(self, record: Record) -> Record:
-        """The record as it is: `ChildRun`, which knows its sample's number, sends it."""
+        """Return the record unchanged: `ChildRun`, which knows its sample's number, sends it."""
         return record
 
 
 @dataclass(eq=False)
 class SharedModels(RunModels):
-    """The models of one of so many `sharers`, which have the limits of an endpoint together."""
+    """The models of one of several processes (`sharers`), which share the rate limits of an
+    endpoint."""
 
     sharers: int = 1
 
     def wrap(self, model: Any) -> Any:
-        """The model that the stages ask here."""
+        """Return the model that the stages call here."""
         wrapped = super().wrap(model)
         for key, limiter in limiters().items():
             limiter.allot(max(1, key.in_flight // self.sharers))
@@ -114,8 +115,8 @@ class SharedModels(RunModels):
 
 @dataclass(eq=False)
 class ChildRun(Run):
-    """The part of a run that one process does: the samples in `asked`, until there is None. `emit`
-    is given the events that go to the run."""
+    """The part of a run that one process executes: the samples in `asked`, until it yields None.
+    `emit` is called with the events for the run."""
 
     emit: Callable[[Any], None] = lambda event: None
     asked: queue.SimpleQueue[Asked | None] = field(default_factory=queue.SimpleQueue)
@@ -123,7 +124,7 @@ class ChildRun(Run):
     def _trials(self, work: Work, crew: Crew) -> Iterator[Trial]:
         roots = {group: build_tree(arms) for group, arms in self.questions.groups().items()}
         while (asked := self.asked.get()) is not None:
-            if self.progress.drain.is_set():  # the run asks nobody what is left
+            if self.progress.drain.is_set():  # the remaining samples are not asked
                 return
             _, seed, draw = asked.group
             yield Trial(
@@ -147,8 +148,8 @@ class ChildRun(Run):
 
 
 def work_through(setup: Setup, orders: IO[bytes], answers: IO[bytes]) -> None:
-    """Ask the samples that `orders` brings until it says that no more come, or until the run has
-    ended; events go into `answers`."""
+    """Process the samples that arrive in `orders` until the end is announced or the run ends; write
+    events to `answers`."""
     with run_clock() as clock:
         progress = Progress()
         ration = Ration(price=price)
@@ -189,12 +190,12 @@ def _survives_pickling(exc: BaseException) -> bool:
 
 
 def _obey(run: ChildRun, orders: IO[bytes]) -> None:
-    """Do as the parent says; where that has ended, so does this process."""
+    """Follow the parent's orders; if the parent has ended, end this process."""
     progress = run.progress
     while True:
         try:
             order = receive(orders)
-        except BaseException:  # who sends must not wait for ever
+        except BaseException:  # otherwise the sender would wait forever
             os._exit(1)
         if order == DRAIN:
             progress.drain.set()
@@ -209,20 +210,22 @@ def _obey(run: ChildRun, orders: IO[bytes]) -> None:
 
 
 def main() -> None:
-    """Be one of the processes of a run: orders come over the standard input, events leave over the
-    standard output."""
+    """Run as a worker process of a run: read orders from standard input, write events to standard
+    output."""
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-        if number := getattr(signal, name, None):  # the parent gets it too, and says what to do
+        if number := getattr(
+            signal, name, None
+        ):  # the parent gets the signal, too, and sends an order
             signal.signal(number, signal.SIG_IGN)
     orders, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    # what a library prints, or waits in the output of a fork, must not stand between the events
+    # output of libraries, or buffered before a fork, must not get between the events
     os.dup2(2, 1)
     sys.stdout = sys.stderr
     share_heaps()
     keep_memory()
     setup: Setup = receive(orders)
     if setup.core is not None:
-        # threads on one core hand the interpreter to each other in half the time
+        # threads on one core pass the interpreter on in half the time
         os.sched_setaffinity(0, {setup.core})
     send(answers, pickle.dumps([]))  # it is ready
     work_through(setup, orders, answers)

@@ -1,7 +1,8 @@
-"""What tasks on several machines share: the limits of endpoints, shared out by what each of them
-wants, and networks that other processes hold, to which a task sends the images.
+"""Resources that tasks on several machines share: endpoint limits, divided by the demand of each
+task, and networks held by other processes, to which tasks send images.
 
-Not here: the tasks of a run and who writes what they find, which is `eval.runs`."""
+Not here: the tasks of a run and the process that writes their results (`on_ray`).
+"""
 
 from __future__ import annotations
 
@@ -23,18 +24,18 @@ from looktwice.pipelines.state import collect_remarks, remark
 
 __all__: list[str] = []
 
-SILENT = 10.0  # seconds after which a task that was not heard of is lost, and what it had is free
+SILENT = 10.0  # seconds without a message after which a task counts as lost, and frees its slots
 
 
 @dataclass(eq=False)
 class Desk:
-    """Where the tasks of a run, so many at a time, ask once a second what they may do, and whether
-    to stop.
+    """The coordinator of a run's tasks, at most `tasks` at a time: once a second each asks how many
+    requests it may have in flight, and whether to stop.
 
-    All together have never more of an endpoint's slots than it has: one that is to give some back
-    keeps what it had when it asked, in which it may begin more until it is answered, and what it
-    uses until it says that it uses fewer. `given` is what each may use, and the most that it may be
-    using.
+    Together they never use more slots of an endpoint than it has. A task that has to return slots
+    still counts with those it had when it asked, since it may start requests until the answer
+    arrives, and with those in use until it reports fewer. `given` holds the number that each task
+    may use, and the maximum that it may be using.
     """
 
     tasks: int
@@ -43,11 +44,11 @@ class Desk:
     given: dict[tuple[str, LimitKey], tuple[int, int]] = field(default_factory=dict)
 
     def ring(self) -> None:
-        """From now on the run is being stopped."""
+        """Tell all tasks, when they next ask, to stop."""
         self.rung = True
 
     def ask(self, task: str, loads: Mapping[LimitKey, Load]) -> tuple[bool, dict[LimitKey, int]]:
-        """Whether to stop, and how many slots of each endpoint this task may use."""
+        """Return whether to stop, and how many slots of each endpoint this task may use."""
         now = time.monotonic()
         self.loads[task] = now, loads
         for lost in [name for name, (heard, _) in self.loads.items() if now - heard > SILENT]:
@@ -55,7 +56,7 @@ class Desk:
         return self.rung, {key: self._give(task, key, load) for key, load in loads.items()}
 
     def leave(self, task: str) -> None:
-        """A task has ended, or is lost."""
+        """Free the slots of a task that has ended or is lost."""
         self.loads.pop(task, None)
         self.given = {key: slots for key, slots in self.given.items() if key[0] != task}
 
@@ -75,8 +76,8 @@ class Desk:
 
 
 def share_out(wanted: Mapping[str, int], most: int) -> dict[str, int]:
-    """So many for each that all get what they want, or those who want more than their part get as
-    much as any other."""
+    """Divide `most` slots so that every task gets what it wants, or as much as any other if that is
+    not enough."""
     shares, left = dict[str, int](), most
     for number, name in enumerate(sorted(wanted, key=lambda name: (wanted[name], name))):
         shares[name] = min(wanted[name], left // (len(wanted) - number))
@@ -88,7 +89,8 @@ Ask = Callable[[Mapping[LimitKey, Load]], tuple[bool, dict[LimitKey, int]]]
 
 
 def obey(ask: Ask, drain: threading.Event) -> None:
-    """Within a task: use what the desk gives, and set `drain` where it says to stop."""
+    """Ask the desk from within a task: apply the limits it returns, and set `drain` if it says to
+    stop."""
     here = limiters()
     rung, slots = ask({key: limiter.load for key, limiter in here.items()})
     for key, number in slots.items():
@@ -97,12 +99,12 @@ def obey(ask: Ask, drain: threading.Event) -> None:
         drain.set()
 
 
-CALLS = 64  # of a host at a time: so many may come together in a batch
+CALLS = 64  # simultaneous calls of a host, which can be joined into a batch
 
 
 class NetworkHost:
-    """Holds networks for others; calls of several tasks come together in batches, as those of
-    threads do.
+    """Holds networks for other processes, and joins calls of several tasks into batches, as those
+    of threads are joined.
 
     `cache` is the folder in which results are stored.
     """
@@ -110,12 +112,12 @@ class NetworkHost:
     def __init__(self, plugins: Sequence[str], cache: str) -> None:
         for plugin in plugins:
             load_plugin(plugin)
-        self.store = ExitStack()  # unkept, it would leave the store at once
+        self.store = ExitStack()  # without a reference, it would close the store at once
         self.store.enter_context(use_result_store(Path(cache) / "findings"))
 
     def call(self, owner: bytes, method: str, given: tuple[Any, ...]) -> tuple[Any, list[str]]:
-        """What `method` of the pickled `owner` gives, and what was remarked in it. Raises what it
-        raises."""
+        """Call `method` of the pickled `owner`; return its result and the remarks made during the
+        call. Raises whatever the method raises."""
         with collect_remarks() as remarks:
             return getattr(_unpickled(owner), method)(*given), remarks
 
@@ -126,13 +128,13 @@ def _unpickled(owner: bytes) -> Any:
 
 
 class Hosts:
-    """Within a task: asks one of the hosts, which are actors of Ray."""
+    """A client, within a task, of the hosts, which are Ray actors."""
 
     def __init__(self, ray: Any, actors: Sequence[Any]) -> None:
         self.ray, self.actors = ray, actors
 
     def __call__(self, owner: Any, method: str, *given: Any) -> Any:
-        """What the method gives there. Raises what it raises there."""
+        """Call a method on a random host. Raises whatever the method raises there."""
         actor = random.choice(self.actors)
         try:
             result, remarks = self.ray.get(

@@ -1,5 +1,4 @@
-"""What passes between a run and the processes that ask for it: values that are pickled, each behind
-its length."""
+"""Messages between a run and its worker processes: pickled values, each preceded by its length."""
 
 from __future__ import annotations
 
@@ -16,21 +15,21 @@ from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Sample
 
 EVERYWHERE = {"looktwice", "numpy", *sys.stdlib_module_names}
-"""The packages of which every process has the classes."""
+"""Packages whose classes every process has."""
 Group = tuple[str, int, int]
-"""The task id, seed and draw of arms that take one pass over the items."""
+"""The task id, seed and draw shared by arms that go through the items together."""
 
 
-# ---- to a process; when it has its setup: a list of `Asked`, or one of the words below
+# ---- to a process: first its `Setup`, then lists of `Asked`, or one of the words below
 
 
 DRAIN, STOP, END = "drain", "stop", "end"
-"""Begin nothing more; end at the next model call; no more samples come."""
+"""Start nothing more; end at the next model call; no more samples follow."""
 
 
 class Setup(NamedTuple):
-    """What a process is sent first: the plan without its tasks, how it is run, and where. It is one
-    of so many `processes`, and stays on the processor's `core`, if there is one."""
+    """The first message to a process: the plan without its tasks, the options, and the folders. The
+    process is one of `processes`, and stays on the CPU core `core` unless that is None."""
 
     plan: Plan
     options: RunOptions
@@ -42,8 +41,8 @@ class Setup(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """A sample to ask, with its row and the ids of the arms that are wanted; `number` tells it from
-    all others of the run."""
+    """A sample to process, with its row and the ids of the arms that still need it; `number` is
+    unique within the run."""
 
     number: int
     group: Group
@@ -52,7 +51,7 @@ class Asked(NamedTuple):
     wanted: frozenset[str]
 
 
-# ---- from a process; in lists, with a `Tally` (in `made_with`) now and then
+# ---- from a process: lists of these events, with a `Tally` (in `run_models`) now and then
 
 
 class Recorded(NamedTuple):
@@ -64,29 +63,29 @@ class Recorded(NamedTuple):
 
 
 class SampleEnded(NamedTuple):
-    """No more records come of the sample with this number."""
+    """The end of the records of the sample with this number."""
 
     number: int
 
 
 class ProcessEnded(NamedTuple):
-    """The last thing that is sent: how often a stage raised Stopped, why an endpoint could not be
-    asked (empty where it could), and what ended this part of the run."""
+    """The last message of a process: how often a stage raised Stopped, why an endpoint could not be
+    reached (empty if it could), and the error that ended this part of the run."""
 
     stopped: int
     why: str
     error: BaseException | None
 
 
-# ---- how
+# ---- encoding
 
 
 class PicturePickler(pickle.Pickler):
-    """Pickles pictures as they came: their encoded bytes, or their pixels. Raises PictureError, and
-    PicklingError for what is of a class that another process may not have."""
+    """Pickles pictures as their encoded bytes or their pixels. Raises PictureError, and
+    PicklingError for a class that other processes may not have."""
 
     def reducer_override(self, value: Any) -> Any:
-        """What makes the same picture in another process."""
+        """Return how to recreate the same picture in another process."""
         if not isinstance(value, Picture):
             named = value if hasattr(value, "__qualname__") else type(value)
             if str(named.__module__).partition(".")[0] not in EVERYWHERE:
@@ -99,22 +98,21 @@ class PicturePickler(pickle.Pickler):
 
 
 def dump(value: Any) -> memoryview:
-    """The bytes of a message that may hold pictures. Raises PictureError, and what pickle
-    raises."""
+    """Pickle a message that may hold pictures. Raises PictureError, and pickle's errors."""
     buffer = io.BytesIO()
     PicturePickler(buffer, pickle.HIGHEST_PROTOCOL).dump(value)
     return buffer.getbuffer()
 
 
 def send(pipe: IO[bytes], message: bytes | memoryview) -> None:
-    """Write a message behind its length. Raises OSError where the other side has ended."""
+    """Write a message preceded by its length. Raises OSError if the other side has ended."""
     pipe.write(len(message).to_bytes(8, "big"))
     pipe.write(message)
     pipe.flush()
 
 
 def receive(pipe: IO[bytes]) -> Any:
-    """Wait for the next message. Raises EOFError where the other side has ended."""
+    """Wait for the next message. Raises EOFError if the other side has ended."""
     length = pipe.read(8)
     message = pipe.read(int.from_bytes(length, "big"))
     if len(length) < 8 or len(message) < int.from_bytes(length, "big"):

@@ -1,10 +1,9 @@
-"""A run whose samples are worked through by tasks of Ray, on this machine or on a cluster; one
-process writes it all.
+"""An executor that processes a run's samples in Ray tasks, on this machine or on a cluster; one
+process writes all results.
 
-Each block of samples is a task: it gets the whole plan, goes through its samples in threads as a
-run on one machine does, and streams each record back with the pictures and messages that it names.
-What a lost task had not sent is begun anew by another one. Where there are GPUs, actors hold the
-networks for all tasks.
+Each block of samples is a task: it gets the whole plan, processes its samples in threads as a local
+run does, and streams each record back with its pictures and messages. Whatever a lost task had not
+sent is restarted in another one. If there are GPUs, actors hold the networks for all tasks.
 """
 
 from __future__ import annotations
@@ -40,20 +39,18 @@ from looktwice.pipelines.models.limits import LimitKey, Load
 from looktwice.pipelines.runtime.networks import close_networks, run_elsewhere
 from looktwice.pipelines.runtime.stores import Blobs, use_result_store
 
-BLOCKS = (
-    4  # for each task that may run at a time: so much of the work is begun anew where one is lost
-)
-ATTEMPTS = 5  # tasks of a block that may be lost
-LOOK = 1.0  # seconds between looks whether the run is being stopped
+BLOCKS = 4  # per concurrent task; a smaller block means less work to repeat if a task is lost
+ATTEMPTS = 5  # lost tasks of a block after which the run fails
+LOOK = 1.0  # seconds between checks whether the run is being stopped
 
 
 @dataclass(frozen=True)
 class Job:
-    """What every task is told: the plan, pickled; how it is run; how many blocks there are, and
-    tasks at a time.
+    """The settings of every task: the pickled plan, the options, the number of blocks, and the
+    number of tasks at a time.
 
     `roots` are folders that tasks may read, because the command line or LOOKTWICE_ALLOW named them
-    here.
+    on this machine.
     """
 
     plan: bytes
@@ -68,8 +65,8 @@ class Job:
 
 @dataclass(frozen=True)
 class Sent:
-    """A line of samples.jsonl, or a record with its sample and the blobs that it names and that
-    were not sent yet."""
+    """A line of samples.jsonl, or a record with its sample and those of its blobs that were not
+    sent before."""
 
     row: SampleRow
     line: str = ""
@@ -78,10 +75,9 @@ class Sent:
 
 @dataclass(eq=False)
 class OnRay(Executor):
-    """Does the trials of a run by tasks of Ray: `on` is "ray" for one on this machine, or
-    "ray://HOST:PORT" for a cluster.
+    """Runs trials in Ray tasks: `on` is "ray" for this machine, or "ray://HOST:PORT" for a cluster.
 
-    With `gpus`, the networks lie with actors that get this share of a GPU each, as many as there is
+    With `gpus`, networks are held by actors that get this share of a GPU each, as many as there is
     room for.
     """
 
@@ -90,41 +86,41 @@ class OnRay(Executor):
     gpus: float = 0.0
 
     def start(self, run: RunContext) -> None:
-        """Connect to Ray. Raises RunError where it is missing or cannot be reached, or the run
-        cannot be split."""
+        """Connect to Ray. Raises RunError if Ray is missing or cannot be reached, or the run cannot
+        be split."""
         options = run.options
         if (options.shard, options.budget, options.max_requests) != ((1, 1), None, None):
             raise RunError(
-                "--on ray makes shards of its own, and has no --budget or --max-requests; leave"
-                " them out"
+                "--on ray makes its own shards, and supports neither --budget nor --max-requests;"
+                " leave them out"
             )
         if any(map(defers, run.plan.models)):
             raise RunError(
-                "--on ray: what is asked in batches needs no other machines; leave it out"
+                "--on ray: a model that is asked in batches needs no other machines; leave out --on"
             )
         if run.chooser:
-            raise RunError("--on ray asks everything; leave it out, or `choose:` of the study")
+            raise RunError("--on ray asks all questions; leave out --on, or `choose:` of the study")
         self.connection.enter_context(_ray(parse_place(self.on)))
 
     def execute(self, run: RunContext, work: Work, trials: Iterator[Trial]) -> Iterator[Trial]:
-        """Let tasks go through the plan. Raises RunError where it cannot be sent."""
+        """Process the plan in tasks. Raises RunError if the plan cannot be sent."""
         there = run.questions.done_by_arm(work.done)
         run.skip(sum(len(there.get(arm.id, ())) for arm in run.plan.points))
         Dispatch(self, run, work)()
         return iter(())
 
     def close(self) -> None:
-        """Leave Ray, if it was not there before."""
+        """Disconnect from Ray, unless it was connected before."""
         self.connection.close()
 
     def __post_init__(self) -> None:
-        parse_place(self.on)  # a fault comes before anything else
+        parse_place(self.on)  # report a fault before anything else
         self.connection = ExitStack()
 
 
 class Dispatch:
-    """The tasks of a run: each works through a block, and a block whose task is lost gets
-    another."""
+    """The tasks of a run: each processes one block, and a block whose task is lost gets a new
+    one."""
 
     def __init__(self, executor: OnRay, run: RunContext, work: Work) -> None:
         self.run, self.work, self.ray = run, work, _ray_module()
@@ -150,7 +146,7 @@ class Dispatch:
         for key in work.done:
             self.done[shard_of(key[1], blocks)].add(key)
         self.desk = ray.remote(Desk).options(num_cpus=0).remote(tasks)
-        # an actor that holds networks; a lost one is begun anew, and asked again
+        # actors that hold networks; a lost one is restarted, and its calls are repeated
         lives = {"max_restarts": -1, "max_task_retries": -1, "max_concurrency": CALLS}
         host = ray.remote(NetworkHost).options(num_cpus=0, num_gpus=executor.gpus, **lives)
         number = int(gpus / executor.gpus) if executor.gpus else 0
@@ -161,8 +157,8 @@ class Dispatch:
         self.lost: Counter[int] = Counter()
 
     def __call__(self) -> None:
-        """Until every block is worked through, or the run is stopped. Raises RunError, and what a
-        task raises."""
+        """Wait until every block is done, or the run is stopped. Raises RunError, and the errors of
+        tasks."""
         for block in self.done:
             self._start(block)
         while self.running:
@@ -179,7 +175,7 @@ class Dispatch:
         self.running[self.begin(block, self.done[block])] = block
 
     def _take(self, stream: Any) -> None:
-        """The next thing that a task has sent, or its end."""
+        """Handle the next item that a task has sent, or its end."""
         block = self.running.pop(stream)
         try:
             self._keep(self.ray.get(next(stream)), self.done[block])
@@ -211,7 +207,7 @@ class Dispatch:
 
 @dataclass(eq=False)
 class Part(Run):
-    """The part of a run that one task does; its records go to `sink`."""
+    """The part of a run that one task executes; its records go to `sink`."""
 
     sink: Any = None
 
@@ -222,25 +218,25 @@ class Part(Run):
 
 @dataclass(eq=False)
 class ObeyingModels(RunModels):
-    """The models of one task, which asks the desk what it may before it asks one of them."""
+    """The models of one task, which gets its limits from the desk before it calls one of them."""
 
     ask: Any = None
 
     def wrap(self, model: Any) -> Any:
-        """The model that the stages ask here."""
+        """Return the model that the stages call here."""
         wrapped = super().wrap(model)
         obey(self.ask, self.progress.drain)
         return wrapped
 
 
 class GaveUp(RunError):
-    """The sentence of an endpoint that a task could not ask."""
+    """An endpoint that a task gave up on; the message is the reason."""
 
 
 def work_through(
     job: Job, block: int, done: set[Key], desk: Any, hosts: Sequence[Any]
 ) -> Iterator[Sent]:
-    """Go through the samples of a block, and give each record as soon as it is there."""
+    """Process the samples of a block, and yield each record as soon as it is available."""
     ray, task = _ray_module(), uuid.uuid4().hex
 
     def ask(loads: Mapping[LimitKey, Load]) -> tuple[bool, dict[LimitKey, int]]:
@@ -297,8 +293,7 @@ def _listen(ask: Ask, drain: threading.Event) -> None:
 
 @dataclass(eq=False)
 class Sink:
-    """Takes what a run writes, in place of a `RunWriter`, and puts it into a queue with its
-    blobs."""
+    """Replaces a `RunWriter`: puts what a run writes into a queue, together with the blobs."""
 
     blobs: Blobs
     outbox: queue.Queue[Any]
@@ -306,17 +301,17 @@ class Sink:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def sample(self, row: SampleRow) -> None:
-        """A line of samples.jsonl."""
+        """Queue a line of samples.jsonl."""
         self.outbox.put(Sent(row))
 
     def record(self, record: Record) -> Record:
-        """Sent by `send`, once it is known to which sample it belongs."""
+        """Return the record unchanged: `send` queues it once its sample is known."""
         return record
 
     def send(self, row: SampleRow, record: Record) -> None:
-        """A record, with what it names in `blobs`."""
+        """Queue a record with those of its blobs that were not sent before."""
         named = {*record.pictures, *(sha for call in record.calls for sha in call["messages"])}
-        with self.lock:  # a record comes behind the one with which its pictures are sent
+        with self.lock:  # keeps a record behind the one that its pictures were sent with
             new, self.sent = named - self.sent, self.sent | named
             self.outbox.put(Sent(row, record.to_line(), {sha: self.blobs.get(sha) for sha in new}))
 
@@ -330,7 +325,7 @@ def _ray_module() -> Any:
 
 @contextmanager
 def _ray(address: str) -> Iterator[None]:
-    """Inside, Ray is connected; one that was before stays so."""
+    """Connect to Ray for the duration of a block; an existing connection is used and kept."""
     ray = _ray_module()
     if ray.is_initialized():
         yield
@@ -353,7 +348,7 @@ def _ray(address: str) -> Iterator[None]:
 
 
 def parse_place(text: str) -> str:
-    """The address in `--on ray[://HOST:PORT]`; empty for this machine. Raises RunError."""
+    """Parse the address in `--on ray[://HOST:PORT]`; empty for this machine. Raises RunError."""
     if text == "ray":
         return ""
     if text.startswith("ray://") and len(text) > len("ray://"):

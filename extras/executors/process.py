@@ -1,5 +1,5 @@
-"""One of the processes that ask for a run: a fork of the command where that is safe, else a new
-interpreter; and the pipes to it."""
+"""A worker process of a run, as seen by the run: a fork of the command if that is safe, otherwise a
+new interpreter; and the pipes to it."""
 
 from __future__ import annotations
 
@@ -17,18 +17,20 @@ from looktwice.eval.runs.trial import Trial
 from looktwice.extras.executors.child import main
 from looktwice.extras.executors.messages import send
 
-PIPE, F_SETPIPE_SZ = 1 << 20, 1031  # bytes of a pipe, so that a picture passes at once
+PIPE, F_SETPIPE_SZ = 1 << 20, 1031  # bytes of a pipe, so that a picture fits
 
 
 class Fork:
-    """A fork of this process, which can begin at once, while a new interpreter has to import
-    everything first; with what `Process` needs of a Popen."""
+    """A fork of this process, which can start at once, whereas a new interpreter has to import
+    everything first. It has those methods of a Popen that `Process` needs."""
 
     def __init__(self) -> None:
         orders, stdin = os.pipe()
         stdout, answers = os.pipe()
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # numpy's threads end in a fork
+            warnings.simplefilter(
+                "ignore", DeprecationWarning
+            )  # numpy's threads do not survive a fork
             self.pid = os.fork()
         if self.pid == 0:
             try:
@@ -48,43 +50,43 @@ class Fork:
         self.status: int | None = None
 
     def kill(self) -> None:
-        """End it at once."""
+        """Kill the process at once."""
         if self.status is None:
             with suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
 
     def wait(self) -> int:
-        """Wait until it has ended; gives its exit status, 0 where the system keeps none."""
+        """Wait until the process has ended; return its exit status, 0 if the system keeps none."""
         if self.status is None:
             try:
                 self.status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-            except ChildProcessError:  # whoever began us ignores SIGCHLD
+            except ChildProcessError:  # the parent of this process ignores SIGCHLD
                 self.status = 0
         return self.status
 
 
 def is_safe_to_fork() -> bool:
-    """Whether no other thread of Python's could hold a lock that a fork would wait for."""
+    """Return whether no other Python thread could hold a lock that a fork would wait for."""
     names = {thread.name for thread in threading.enumerate()}
     return sys.platform == "linux" and names <= {"MainThread"}
 
 
 def start_interpreter() -> subprocess.Popen[bytes]:
-    """A new process. Raises OSError where there is no room for another."""
+    """Start a new process. Raises OSError if there is no room for another."""
     path = os.pathsep.join(filter(None, sys.path))
     return subprocess.Popen(
         [sys.executable, "-c", "from looktwice.extras.executors.child import main; main()"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": path},
-        start_new_session=True,  # a Ctrl-C is for the run
+        start_new_session=True,  # the run handles Ctrl-C
     )
 
 
 class Process:
-    """One of the processes: a fork of this one, or a new interpreter. `asked` are the samples that
-    it has and has not ended, by their numbers, `room` how many it may have; of those in `over`
-    a failure may be held back."""
+    """A worker process: a fork of this one, or a new interpreter. `asked` are its unfinished
+    samples by number, at most `room`; samples in `over` have ended, but a failure of theirs may be
+    held back."""
 
     def __init__(self, setup: memoryview, room: int, forked: bool) -> None:
         self.handle = Fork() if forked else start_interpreter()
@@ -92,7 +94,7 @@ class Process:
         self.orders: IO[bytes] = self.handle.stdin  # type: ignore[assignment]
         self.answers: IO[bytes] = self.handle.stdout  # type: ignore[assignment]
         for pipe in (self.orders, self.answers):
-            with suppress(ImportError, OSError):  # Linux alone has it
+            with suppress(ImportError, OSError):  # only on Linux
                 from fcntl import fcntl
 
                 fcntl(pipe.fileno(), F_SETPIPE_SZ, PIPE)
@@ -103,12 +105,12 @@ class Process:
 
     @property
     def has_room(self) -> bool:
-        """Whether it may be sent another sample."""
+        """Whether the process can be sent another sample."""
         return len(self.asked) < self.room
 
     def send(self, message: bytes | memoryview, patience: float = -1) -> bool:
-        """Send a message, unless the process has ended; whether it could within so many seconds,
-        where another message is not read."""
+        """Send a message, unless the process has ended. Return False if another message was still
+        being written after `patience` seconds."""
         if not self.lock.acquire(timeout=patience):
             return False
         try:
@@ -119,8 +121,8 @@ class Process:
         return True
 
     def end(self) -> int:
-        """Close its pipes and wait until it has ended; gives its exit status."""
+        """Close the pipes and wait until the process has ended; return its exit status."""
         for pipe in (self.orders, self.answers):
-            with suppress(OSError):  # of what was not sent any more
+            with suppress(OSError):  # of unsent data
                 pipe.close()
         return self.handle.wait()

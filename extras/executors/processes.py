@@ -1,8 +1,8 @@
-"""The run's side of several processes that ask for it, each in threads of its own: one interpreter
-does one thing at a time, however many threads it has.
+"""The run's side of several worker processes, each with its own threads: one interpreter does one
+thing at a time, however many threads it has.
 
-They share the cache, the limits of endpoints and the pictures' folder; the run makes the questions,
-writes and scores all records, and asks what a process that has ended was to ask.
+The processes share the cache, the endpoint limits and the pictures' folder. The run makes the
+questions, writes and scores all records, and takes over the samples of a process that has died.
 """
 
 from __future__ import annotations
@@ -49,26 +49,26 @@ from looktwice.pipelines.models.limits import IN_FLIGHT
 from looktwice.pipelines.picture import PictureError
 
 SETTING = "LOOKTWICE_PROCESSES"
-"""The environment variable with their number; where it is not set, the run decides."""
+"""The environment variable that sets the number of processes; if it is not set, the run decides."""
 MOST = 4  # processes: more would ask faster than the run writes and scores
-FEWEST = 500  # records of a run that is long enough to begin processes for
-MANY = 32  # threads that one interpreter may be too slow for
-SHARE = 8  # threads that each process has, at least
-AHEAD = 4  # samples that wait in a process until a thread is free, at least
+FEWEST = 500  # records from which a run is long enough for processes
+MANY = 32  # threads from which one interpreter may be too slow
+SHARE = 8  # minimum threads of each process
+AHEAD = 4  # minimum samples that wait in a process for a free thread
 OWN = ("looktwice.prompting.", "looktwice.pipelines.")
-"""Where the classes of stages and models lie that other processes may run: networks are the run's,
-and plugins were loaded by it."""
+"""Packages with the classes of stages and models that other processes may run. Networks stay with
+the run, and only the run has loaded plugins."""
 DRAW = ("markers", "grids", "views", "controls", "burnt_in")
 """The rooms of `prompting` whose stages make pictures."""
-LOOK = 0.2  # seconds between looks whether the run is being stopped
-PATIENCE = 10.0  # seconds that a process has to end once it is told to stop at once
-LATEST = 120.0  # seconds until a process is ready, once there is something to ask
+LOOK = 0.2  # seconds between checks whether the run is being stopped
+PATIENCE = 10.0  # seconds for a process to end after the order to stop at once
+LATEST = 120.0  # seconds for a process to become ready once there are samples
 CANNOT_BE_SENT = (PictureError, TypeError, AttributeError, pickle.PicklingError)
 
 
 def is_own(value: Any) -> bool:
-    """Whether a stage, model or setting is made of looktwice's own classes and plain values
-    alone."""
+    """Return whether a stage, model or setting consists only of looktwice's own classes and plain
+    values."""
     if is_dataclass(value) and not isinstance(value, type):
         inner = [getattr(value, f.name) for f in fields(value)]
         return type(value).__module__.startswith(OWN) and all(map(is_own, inner))
@@ -80,18 +80,19 @@ def is_own(value: Any) -> bool:
 
 
 def cores() -> list[int]:
-    """The processor's cores that this process may use."""
+    """Return the CPUs that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return [*range(os.cpu_count() or 1)]
 
 
 def processes_for(run: RunContext, records: int) -> int:
-    """How many processes are to ask for a run of so many records; 0 where it asks by itself."""
+    """Return the number of processes for a run of this many records; 0 if the run should do without
+    them."""
     options, plan, given = run.options, run.plan, os.environ.get(SETTING, "")
     stages = [stage for arm in plan.points for stage in arm.stages.values()]
     is_bounded = options.budget is not None or options.max_requests is not None
-    # OpenTelemetry, where it watches, wants a span of every stage
+    # OpenTelemetry, if active, needs a span of every stage in this process
     is_watched = "opentelemetry.trace" in sys.modules
     if run.chooser or is_bounded or is_watched or not plan.models:
         return 0
@@ -112,12 +113,12 @@ def processes_for(run: RunContext, records: int) -> int:
 
 @dataclass(eq=False)
 class Processes(Executor):
-    """Does the trials of a run in processes, begun where `processes_for` says so.
+    """Runs trials in worker processes, if `processes_for` asks for any.
 
-    The models of the run get the tallies of what was used in them, and it is told where one ends
-    too early. `may_fork` says that this process is a command, which has used nothing yet that a
-    fork of it could not. `returned` are samples that are to be sent, or to be asked by the run
-    where no process is left; `unsent` are those that could not be pickled.
+    Usage tallies of the processes are added to the run's models, and a process that dies is
+    reported. `may_fork` means that this process is a command that has not yet used anything that a
+    fork could not use. `returned` are samples to send again, or to leave to the run if no process
+    is left; `unsent` are samples that could not be pickled.
     """
 
     may_fork: bool = False
@@ -130,8 +131,8 @@ class Processes(Executor):
     stopped: float = 0.0
 
     def start(self, run: RunContext) -> None:
-        """Begin them before the first question, unless an earlier run may have left nothing to
-        ask."""
+        """Start the processes before the first question, unless an earlier run may have left
+        nothing to ask."""
         if run.models is None:
             raise TypeError("processes share the cache of the models of a run; give it `Models`")
         self.run, self.models = run, run.models
@@ -140,23 +141,25 @@ class Processes(Executor):
             self.begin()
 
     def begin(self) -> None:
-        """Start them, so that they are ready when the first question is."""
+        """Start the processes, so that they are ready when the first question is."""
         number = processes_for(self.run, self.run.questions.total())
         if not number:
             return
         run, usable, only_cached = self.run, cores(), self.models.only_cached
-        # the run makes the questions of its shard, and reads the answers
+        # the run itself makes the questions of its shard, and reads the answers
         arms = tuple(replace(arm, task=None, read=None) for arm in run.plan.points)
         workers = math.ceil(run.options.workers / number)
         options = replace(run.options, workers=workers, shard=(1, 1))
         pinned: list[int | None] = [None] * number
         if number <= len(usable) and hasattr(os, "sched_setaffinity"):
-            pinned = [*random.sample(usable, number)]  # any, since another run may do so beside it
+            pinned = [
+                *random.sample(usable, number)
+            ]  # at random, since another run may do the same
         plan, room = Plan(run.plan.name, arms), workers + max(AHEAD, workers // 4)
         folders = run.folder.absolute(), self.models.cache.absolute()
         forked = self.may_fork and not run.plan.plugins and is_safe_to_fork()
         if forked:
-            import_module("aiohttp")  # else each of them would
+            import_module("aiohttp")  # otherwise each process would import it
         for core in pinned:
             try:
                 setup = dump(Setup(plan, options, *folders, only_cached, number, core))
@@ -165,8 +168,8 @@ class Processes(Executor):
                 return
 
     def execute(self, run: RunContext, work: Work, trials: Iterator[Trial]) -> Iterator[Trial]:
-        """Ask all samples; gives those that the run itself is to ask. Raises what a Ctrl-C
-        raises."""
+        """Process all samples; return those that the run itself has to process. Raises what a
+        Ctrl-C raises."""
         writer = work.writer
         first: Trial | None = next(trials, None)
         if first is None:
@@ -198,7 +201,7 @@ class Processes(Executor):
         return chain(left, trials)
 
     def _pass_on_stops(self) -> None:
-        """Tell every process that the run is being stopped, once."""
+        """Tell every process once that the run is being stopped."""
         progress = self.run.progress
         for order, event in ((DRAIN, progress.drain), (STOP, progress.stop)):
             for process in self.processes if event.is_set() else ():
@@ -206,7 +209,7 @@ class Processes(Executor):
                     process.stops.add(order)
 
     def _end_what_hangs(self) -> None:
-        """End what does not begin, or stop, by itself: it would keep the run for ever."""
+        """Kill processes that fail to start or stop, since the run would wait for them forever."""
         now = time.monotonic()
         if not self.run.progress.stop.is_set():
             self.stopped = now
@@ -216,7 +219,7 @@ class Processes(Executor):
                 process.handle.kill()
 
     def _keep_asking(self, process: Process, trials: Iterator[Trial], writer: RunWriter) -> None:
-        """Send a process samples and take its events, until it has ended."""
+        """Send samples to a process and handle its events until it has ended."""
         was_last_sent = False
         try:
             while not process.has_ended:
@@ -234,7 +237,7 @@ class Processes(Executor):
         self.returned.extend(trial for trial in process.asked.values() if trial.wanted)
 
     def _receive(self, process: Process) -> list[Any]:
-        """What a process has sent; of one that has ended too early, what it did not end is asked
+        """Receive events from a process; if it has died, its unfinished samples are processed
         again."""
         try:
             events: list[Any] = receive(process.answers)
@@ -245,15 +248,15 @@ class Processes(Executor):
             if not self.run.progress.drain.is_set():
                 status = process.handle.wait()
                 self.models.say(
-                    f"a process that asks has ended (exit status {status}); what it was asking is"
-                    " asked again"
+                    f"a worker process has ended (exit status {status}); its samples are asked"
+                    " again"
                 )
             return []
         process.has_greeted = True
         return events
 
     def _send_next(self, process: Process, trials: Iterator[Trial]) -> bool:
-        """Send a process the next sample; whether there was one."""
+        """Send the next sample to a process; return whether there was one."""
         try:
             with self.taking:
                 trial = self.returned.popleft() if self.returned else next(trials, None)
@@ -266,7 +269,7 @@ class Processes(Executor):
         group = trial.row.task, trial.seed, trial.draw
         try:
             message = dump([Asked(number, group, trial.sample, trial.row, trial.wanted)])
-        except CANNOT_BE_SENT:  # such as a file that is no picture
+        except CANNOT_BE_SENT:  # for example a file that is not a picture
             self.unsent.append(trial)
             return True
         process.asked[number] = trial
@@ -274,7 +277,7 @@ class Processes(Executor):
         return True
 
     def _take(self, process: Process, event: Any, writer: RunWriter) -> None:
-        """Write down what a process has sent."""
+        """Handle an event from a process, and write its record."""
         run = self.run
         if isinstance(event, Recorded):
             arm = self.arms[event.record.point]
@@ -304,7 +307,7 @@ class Processes(Executor):
 
 
 def _strike_out(process: Process, number: int, arm: str) -> None:
-    """Want no record of this arm any more."""
+    """Remove this arm from the arms that a sample still needs."""
     if trial := process.asked.get(number) or process.over.get(number):
         trial.wanted -= {arm}
         if not trial.wanted:
@@ -312,11 +315,11 @@ def _strike_out(process: Process, number: int, arm: str) -> None:
 
 
 def _may_be_sent(trial: Trial) -> bool:
-    """Whether a sample of this kind can go to another process: one of a class of the user's own
-    can not."""
+    """Return whether samples of this kind can be pickled for another process; those of a user's own
+    class cannot."""
     try:
         dump((trial.sample, trial.row))
-    except PictureError:  # it is about this sample alone
+    except PictureError:  # the error concerns only this sample
         return True
     except CANNOT_BE_SENT:
         return False

@@ -1,8 +1,7 @@
-"""What a linear probe reads in the layers of a model, beside what the model answers: where is it
-lost?
+"""Linear probes of a model's layers, compared with the model's answers: where is the answer lost?
 
-Not here: the states of the layers (`pipelines.models`), and accuracy along control parameters
-(`adaptive`).
+Not here: the layers' states of bundled models (`pipelines.models`), and accuracy along control
+parameters (`adaptive`).
 """
 
 __all__: list[str] = []

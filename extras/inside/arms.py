@@ -1,5 +1,5 @@
-"""Probes of the arms of a run, place by place, beside the model's own answers on the same held-out
-questions: what was sent, the true answer, and whether the model was right."""
+"""Probes of a run's arms, layer by layer, compared with the model's own answers to the same
+held-out questions: the messages sent, the correct answer, and whether the model was right."""
 
 from __future__ import annotations
 
@@ -29,25 +29,26 @@ from looktwice.pipelines.disk import write_file
 from looktwice.pipelines.model import ModelError
 from looktwice.pipelines.picture import PictureError
 
-FEWEST = 2 * FOLDS  # clusters on either side
-EACH = 5  # questions to learn from for each different answer
+FEWEST = 2 * FOLDS  # minimum clusters in the training and in the held-out part
+EACH = 5  # minimum training questions for each different answer
 LEVEL = 0.05
 ORDER = ("tower", "projector", "decoder, image tokens", "decoder, last token")
 ANSWER = "the words of the answer"
 NOTE = (
-    "Right: the share of held-out questions, with the 95 % interval of a cluster bootstrap."
-    f" Shuffled: the same probe that learnt from labels in a random order, the mean of {SHUFFLES}."
-    " Against the model: the paired difference to the model's own answers on the same questions, p"
-    " corrected over an arm's layers (Holm)."
+    "Right: accuracy on held-out questions, with the 95 % interval of a cluster bootstrap."
+    f" Shuffled: mean accuracy of {SHUFFLES} probes trained on shuffled labels. Against the model:"
+    " the paired difference from the model's own answers to the same questions, with p corrected"
+    " over an arm's layers (Holm)."
 )
 
 
 class Question(NamedTuple):
-    """A question that was asked: `label` is the true answer in words, `words` are those in which it
-    was asked.
+    """A question that a run asked: `label` is the correct answer in words, `words` the question's
+    text.
 
-    `offered` are the choices in words, none of an open question. Questions of one `cluster` share
-    their picture, or a group. `sent` are the messages by sha256: read, each would hold its pixels.
+    `offered` are the choices in words, empty for an open question. Questions of one `cluster` share
+    a picture or a group. `sent` are the sha256 of the messages, because loaded messages would hold
+    all pixels.
     """
 
     sample: str
@@ -60,11 +61,10 @@ class Question(NamedTuple):
 
 
 def questions_of(run: RunScores) -> Mapping[str, Sequence[Question]]:
-    """The questions of every arm by the id of its point, in the order of their records.
+    """Return the questions of every arm by the id of its point, in the order of their records.
 
-    Of several draws the first counts. Left out are samples without a key, those that failed, and
-    those whose answer no request of the arm's own model brought; requests that offered tools are
-    not among these.
+    Only the first draw counts. Samples without a correct answer are left out, and so are failures
+    and samples that the arm's own model did not answer in a request without tools.
     """
     by_arm: dict[str, dict[str, Question]] = {scores.point.id: {} for scores in run.points}
     for scores, record in run.records():
@@ -86,15 +86,15 @@ def questions_of(run: RunScores) -> Mapping[str, Sequence[Question]]:
 
 
 def choice_texts(row: SampleRow) -> tuple[str, ...]:
-    """The choices of a question in words; none where there are no choices, or where some are
+    """Return the choices of a question as texts; empty if there are no choices, or some are
     pictures."""
     choices = row.sample["choices"]
     return tuple(map(_plain, choices)) if all(isinstance(choice, str) for choice in choices) else ()
 
 
 def true_answer(row: SampleRow) -> str:
-    """The text of the right choice, so that its place among the choices is no part of it; without
-    texts, the key."""
+    """Return the text of the correct choice, so that its position does not matter; without texts,
+    the letter or text of the correct answer."""
     key, texts = (row.answer or "").strip(), choice_texts(row)
     number = ord(key) - ord("A") if len(key) == 1 else -1
     return texts[number] if 0 <= number < len(texts) else _plain(key)
@@ -105,14 +105,14 @@ def _plain(text: str) -> str:
 
 
 def is_held_out(cluster: str, share: float) -> bool:
-    """Whether a cluster is among the share that a probe is tried on: the same in every arm and
+    """Return whether a cluster belongs to the held-out share, which is the same in every arm and
     run."""
     drawn = int.from_bytes(hashlib.sha256(f"held out\n{cluster}".encode()).digest()[:8])
     return drawn < share * 2**64
 
 
 def _answered(record: Record) -> Sequence[str] | None:
-    """The messages of the last request that the arm's own model answered with words."""
+    """Return the messages of the last request that the arm's own model answered with words."""
     for call in reversed(record.calls):
         offers_tools = (call.get("options") or {}).get("tools")
         if call.get("reply") and not call.get("model") and not offers_tools:
@@ -122,8 +122,8 @@ def _answered(record: Record) -> Sequence[str] | None:
 
 @dataclass(frozen=True, eq=False)
 class LayerProbe:
-    """What was read in one layer: whether right on each held-out question, and how often with
-    shuffled labels.
+    """The result of probing one layer: whether each held-out question is right, and the accuracy
+    with shuffled labels.
 
     `inner` is the accuracy by cross-validation within the training part, by which layers are
     chosen.
@@ -136,8 +136,8 @@ class LayerProbe:
 
 
 class Loss(NamedTuple):
-    """The places between which the answer is lost: the last in which it is read, and the first with
-    less of it."""
+    """The places between which the answer is lost: the last from which it can be read, and the
+    first with less of it."""
 
     last: str
     first: str
@@ -145,11 +145,11 @@ class Loss(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ArmProbe:
-    """The probes of one arm; all values are of the same held-out questions, in one order.
+    """The probes of one arm; all values belong to the same held-out questions, in one order.
 
-    `answered` says whether the model was right, `commonest` whether the commonest answer of the
-    training part is; `trained` counts the questions learnt from, `wordings` the different
-    questions.
+    `answered` says whether the model was right, `commonest` whether the most common answer of the
+    training part is; `trained` is the number of training questions, `wordings` the number of
+    different question texts.
     """
 
     contestant: str
@@ -162,13 +162,13 @@ class ArmProbe:
     wordings: int
 
     def compare(self, right: Floats, baseline: Floats) -> Estimate:
-        """The paired difference on the same questions, tested by clusters."""
+        """Return the paired difference on the same questions, tested by clusters."""
         return compare_paired(right, baseline, self.clusters)
 
     @cached_property
     def best(self) -> Mapping[str, LayerProbe]:
-        """By place, in the order in which the model comes there, the layer that is best in the
-        training part."""
+        """The best layer of each place by accuracy in the training part, in the order in which the
+        model computes the places."""
         best: dict[str, LayerProbe] = {}
         for probe in sorted(self.layers, key=lambda probe: ORDER.index(probe.layer.place)):
             rival = best.setdefault(probe.layer.place, probe)
@@ -177,27 +177,27 @@ class ArmProbe:
 
     @cached_property
     def peak(self) -> LayerProbe:
-        """The layer in which most is read, chosen in the training part."""
+        """The layer with the highest accuracy in the training part."""
         return max(self.best.values(), key=lambda probe: probe.inner)
 
     @cached_property
     def gap(self) -> Estimate:
-        """The model's answers against what is read at the peak."""
+        """The difference between the model's accuracy and the probe's at the peak."""
         return self.compare(self.answered, self.peak.right)
 
     @cached_property
     def is_found(self) -> bool:
-        """Whether at the peak more is read than the commonest answer gives."""
+        """Whether the probe at the peak is significantly better than the most common answer."""
         test = self.compare(self.peak.right, self.commonest)
         return test.p <= LEVEL and test.value > 0
 
     @cached_property
     def loss(self) -> Loss | None:
-        """Where the answer is lost; None where the model says as much as is read anywhere, or
-        nothing is read.
+        """Where the answer is lost; None if the model answers as well as the best probe, or no
+        probe finds the answer.
 
-        Behind the peak, the first place in which less is read (Holm over these) has lost it, else
-        the words have.
+        The answer is lost at the first place after the peak that is significantly worse (Holm over
+        these places), otherwise between the last place and the model's words.
         """
         if not self.is_found or self.gap.p > LEVEL or self.gap.value >= 0:
             return None
@@ -213,7 +213,8 @@ class ArmProbe:
 
 
 class ProbedRun(NamedTuple):
-    """The probes of a run's arms, and why the others have none, by contestant and task."""
+    """The probes of a run's arms, and the reasons why other arms have none, by contestant and
+    task."""
 
     arms: Sequence[ArmProbe]
     left_out: Mapping[str, str]
@@ -226,10 +227,10 @@ def probe_run(
     limit: int | None = None,
     tell: Callable[[str], None] = lambda said: None,
 ) -> ProbedRun:
-    """Probe every arm whose model shows its layers, on at most `limit` questions of each; `tell`
-    hears of each arm.
+    """Probe every arm whose model gives access to its layers, on at most `limit` questions each;
+    `tell` reports each arm.
 
-    Raises RunError where what was sent is gone.
+    Raises RunError if the pictures that were sent are missing.
     """
     asked, binder = questions_of(run), Binder.of_run(run.folder.path, plugins)
     arms, left_out = list[ArmProbe](), dict[str, str]()
@@ -240,7 +241,7 @@ def probe_run(
         model = binder.node(node, "model") if node and scores.all else None
         if binder.faults:
             faults = "; ".join(map(str, binder.faults))
-            left_out[name] = f"its model cannot be built again: {faults}"
+            left_out[name] = f"its model cannot be rebuilt: {faults}"
             continue
         why = "no model was asked" if model is None else _too_few(questions, held_out)
         if model is None or why:
@@ -256,8 +257,8 @@ def probe_run(
             left_out[name] = str(exc)
         except PictureError as exc:
             raise RunError(
-                f"{run.folder.path}: {exc}; a probe shows the model again what was sent, so a run"
-                " needs the pictures in its blobs/: copy them back, or run the configuration again"
+                f"{run.folder.path}: {exc}; a probe sends the model the same pictures again, from"
+                " the run's blobs/: copy them back, or run the study again"
             ) from exc
         else:
             arms.append(probe_arm(scores.contestant, scores.task, questions, states, held_out))
@@ -271,8 +272,8 @@ def probe_arm(
     states: Sequence[States],
     held_out: float,
 ) -> ArmProbe:
-    """The probes of one arm from the states of its questions; layers that some question lacks are
-    left out."""
+    """Probe one arm, given the states of its questions; layers that are missing for some question
+    are left out."""
     out = np.array([is_held_out(question.cluster, held_out) for question in questions])
     learnt, tried = (list(compress(questions, side)) for side in (~out, out))
     code = {label: n for n, label in enumerate(dict.fromkeys(q.label for q in learnt))}
@@ -305,30 +306,31 @@ def probe_arm(
 
 
 def _too_few(questions: Sequence[Question], held_out: float) -> str:
-    """Why so many questions and different answers cannot be probed; empty where they can."""
+    """Explain why there are too few questions or different answers to probe; empty if there are
+    enough."""
     kept = Counter(question.cluster for question in questions)
     out = [kept.pop(cluster) for cluster in [*kept] if is_held_out(cluster, held_out)]
     labels, learnt = set(map(attrgetter("label"), questions)), kept.total()
     if min(len(out), len(kept)) < FEWEST:
         return (
-            f"{len(questions)} of its questions were answered, over {len(kept)} different"
-            f" pictures to learn from and {len(out)} held out; a probe needs {FEWEST} of each"
-            " and does well with hundreds: ask more, or finish the run"
+            f"{len(questions)} of its questions were answered, on {len(kept)} different"
+            f" pictures for training and {len(out)} held out; a probe needs {FEWEST} of each,"
+            " and better hundreds: ask more questions, or finish the run"
         )
     if not 1 < len(labels) <= learnt / EACH:
         return (
-            f"its {learnt} questions to learn from have {len(labels)} different answers; a probe"
+            f"its {learnt} training questions have {len(labels)} different answers; a probe"
             f" needs 2 or more, and {EACH} questions for each"
         )
     return ""
 
 
-# ---- what was found, in words, as a table, and as a page
+# ---- results as sentences, as a table, and as a page
 
 
 def probe_table(probed: ProbedRun, whole: bool = True) -> TextTable:
-    """A line for each layer, or only for the best of each place, and for the model's own and the
-    commonest answer."""
+    """Return a table with a line per layer, or per best layer of each place, and lines for the
+    model's own and the most common answer."""
     header = ("contestant", "task", "read in", "right %", "shuffled %", "against the model", "p")
     rows: list[tuple[str, ...]] = []
     for arm in probed.arms:
@@ -348,44 +350,45 @@ def probe_table(probed: ProbedRun, whole: bool = True) -> TextTable:
 
 
 def probe_sentences(arm: ArmProbe) -> list[str]:
-    """What was found of an arm, with intervals, and where the answer is lost."""
+    """Describe the result for an arm, with intervals, and where the answer is lost."""
     read = ", ".join(
         f"{percent(fmean(probe.right))} % in {probe.layer}" for probe in arm.best.values()
     )
     sentences = [
-        f"{arm.contestant} on {arm.task}: of {len(arm.answered)} held-out questions a linear probe"
-        f" reads the answer to {read}; the model itself answers {percent(fmean(arm.answered))} %,"
-        f" and the commonest answer is right on {percent(fmean(arm.commonest))} %."
+        f"{arm.contestant} on {arm.task}: on {len(arm.answered)} held-out questions, a linear probe"
+        f" is right on {read}; the model itself is right on {percent(fmean(arm.answered))} %,"
+        f" and the most common answer on {percent(fmean(arm.commonest))} %."
     ]
     low, high = (percent(end, sign=True) for end in (arm.gap.low, arm.gap.high))
     p = format_p(arm.gap.p)
     p = p.replace("<", "< ") if p.startswith("<") else f"= {p}"
     beside = (
-        f"the model is {percent(arm.gap.value, sign=True)} points [{low}, {high}] against what is"
-        f" read in {arm.peak.layer}, p {p}"
+        f"the model differs from the probe of {arm.peak.layer} by"
+        f" {percent(arm.gap.value, sign=True)} points [{low}, {high}], p {p}"
     )
     if not arm.is_found:
         sentences.append(
-            f"Nothing is found: in {arm.peak.layer}, the best, no more is read than by the"
-            " commonest answer."
+            f"No answer is found: the best probe, in {arm.peak.layer}, is not significantly better"
+            " than the most common answer."
         )
     elif arm.loss:
-        sentences.append(f"It is lost between {arm.loss.last} and {arm.loss.first}: {beside}.")
+        lost = f"The answer is lost between {arm.loss.last} and {arm.loss.first}"
+        sentences.append(f"{lost}: {beside}.")
     elif arm.gap.p <= LEVEL:
-        sentences.append(f"The model knows more than is linear in one vector of it: {beside}.")
+        sentences.append(f"The model uses more than a linear probe of one vector: {beside}.")
     else:
         sentences.append(f"No loss is found: {beside}.")
     if arm.wordings > 1 and "tower" in arm.best:
         sentences.append(
-            f"Tower and projector have not read the question, of which there are {arm.wordings}"
-            " here: what is not read there may lack the question alone."
+            f"Tower and projector do not see the question, and there are {arm.wordings} different"
+            " ones: probes may fail there only because the question is missing."
         )
     return sentences
 
 
 def probe_page(run: RunScores, probed: ProbedRun) -> str:
-    """All of it as Markdown."""
-    parts = [f"# What the layers hold in {run.name}"]
+    """Return the results of all arms as Markdown."""
+    parts = [f"# Layer probes of {run.name}"]
     parts += [" ".join(probe_sentences(arm)) for arm in probed.arms]
     parts += ["## Layers", NOTE, probe_table(probed).markdown]
     if probed.left_out:
@@ -395,22 +398,22 @@ def probe_page(run: RunScores, probed: ProbedRun) -> str:
 
 
 def tell_probes(asked: Asked) -> None:
-    """Where in a model the answer is lost, by linear probes on every layer, tried on the share
-    `held_out` of the pictures of at most `limit` questions of each arm."""
+    """Show where in a model the answer is lost, by linear probes of every layer, on at most `limit`
+    questions of each arm; the share `held_out` of pictures is used to test the probes."""
     page, share = asked.page("probes.md"), asked.settings.get("held_out", 0.4)
     if not isinstance(share, float) or not 0.1 <= share <= 0.9:
-        raise RunError(f"held_out is a share from 0.1 to 0.9, found {share}")
+        raise RunError(f"held_out must be a share from 0.1 to 0.9, got {share}")
     limit, tell = asked.settings.get("limit"), partial(print, file=sys.stderr)
     if not isinstance(limit, int | None):
-        raise RunError(f"limit is a number of questions, found {limit!r}")
+        raise RunError(f"limit must be a number of questions, got {limit!r}")
     probed = probe_run(asked.run, asked.plugins, share, limit, tell)
     for why in dict.fromkeys(probed.left_out.values()):
         names = "; ".join(name for name, reason in probed.left_out.items() if reason == why)
         asked.say(f"not probed: {names} ({why})")
     if not probed.arms:
         raise RunError(
-            f"{asked.run.folder.path} has no arm to probe; `looktwice run probes` makes a run that"
-            " has"
+            f"{asked.run.folder.path} has no arm to probe; `looktwice run probes` makes a run with"
+            " one"
         )
     asked.show(probe_table(probed, whole=False), "read in the layers", NOTE)
     for arm in probed.arms:

@@ -1,7 +1,8 @@
-"""What the layers of a model in this process hold while it reads a question; endpoints show none of
-it.
+"""The states of a model's layers while it reads a question; only models in this process give access
+to them.
 
-Networks of transformers are read by hooks: LLaVA, LLaVA-NeXT, Qwen2-VL, Qwen2.5-VL, Qwen3-VL.
+Networks of transformers are read with forward hooks: LLaVA, LLaVA-NeXT, Qwen2-VL, Qwen2.5-VL,
+Qwen3-VL.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ PLACES: Mapping[Over, str] = {"image": "image tokens", "last": "last token"}
 
 class Layer(NamedTuple):
     """A layer by its number in its part, from 1; its state is the mean over the image's tokens, or
-    the last token's."""
+    the state of the last token."""
 
     part: Literal["tower", "projector", "decoder"]
     number: int
@@ -41,7 +42,7 @@ class Layer(NamedTuple):
 
     @property
     def place(self) -> str:
-        """What it is called with the other layers of its kind."""
+        """The name shared by all layers of its kind."""
         return f"decoder, {PLACES[self.over]}" if self.part == "decoder" else self.part
 
     def __str__(self) -> str:
@@ -56,8 +57,8 @@ kinds."""
 
 
 class Parts(NamedTuple):
-    """The modules of a network that are watched; the tower's first `skipped` tokens stand for no
-    place."""
+    """The modules of a network that are hooked; the tower's first `skipped` tokens do not belong to
+    a place in the image."""
 
     tower: Sequence[Any]
     projector: Any
@@ -66,7 +67,8 @@ class Parts(NamedTuple):
 
 
 def _llava(network: Any) -> Parts:
-    """Of the tower, the layers up to the one whose output the projector gets."""
+    """Return the parts of a LLaVA network; the tower ends at the layer whose output the projector
+    gets."""
     inner, config = network.model, network.config
     modules = inner.vision_tower.named_modules()
     layers = next(module for name, module in modules if name.endswith("encoder.layers"))
@@ -88,13 +90,13 @@ FAMILIES: dict[str, Callable[[Any], Parts]] = {
     "qwen2_5_vl": _qwen,
     "qwen3_vl": _qwen,
 }
-"""How the parts of a family are found, by `model_type` of its configuration."""
+"""Functions that find a network's parts, by `model_type` of its configuration."""
 
 
 def read_states(model: Model, messages: Messages) -> States:
-    """The states of all layers as the model begins its reply to a conversation.
+    """Return the states of all layers as the model begins its reply to a conversation.
 
-    Without pictures there are those of the decoder's last token alone. Raises ModelError for a
+    Without pictures, only the decoder's states of the last token exist. Raises ModelError for a
     model whose layers cannot be read, and PictureError.
     """
     if isinstance(model, Pocket):
@@ -102,16 +104,16 @@ def read_states(model: Model, messages: Messages) -> States:
     if isinstance(model, LocalVLM):
         return network_states(model, messages)
     raise ModelError(
-        f"the layers of {type(model).__name__} cannot be read: only a model in this process shows"
-        " them, which is LocalVLM or Pocket; run the same questions with {use:"
+        f"the layers of {type(model).__name__} cannot be read: only models in this process give"
+        " access to them (LocalVLM, Pocket); run the same questions with {use:"
         " pipelines.models.LocalVLM, model: FOLDER_OR_ID}"
     )
 
 
 def network_states(model: LocalVLM, messages: Messages) -> States:
-    """The states of a network's layers over one conversation.
+    """Return the states of a network's layers over one conversation.
 
-    Raises ModelError, also for another family and where the network cannot be opened, and
+    Raises ModelError, also for an unknown family and if the network cannot be opened, and
     PictureError.
     """
     chat = model.chat(messages)
@@ -122,13 +124,13 @@ def network_states(model: LocalVLM, messages: Messages) -> States:
     config = network.model.config
     if config.model_type not in FAMILIES:
         raise ModelError(
-            f"{model.model}: layers are read of the families {', '.join(FAMILIES)}, and this is"
+            f"{model.model}: layers can be read in the families {', '.join(FAMILIES)}, not in"
             f" {config.model_type}; probe another model"
         )
     inputs, torch = model.inputs(network, [chat]), import_torch()
     is_image = (inputs["input_ids"][0] == config.image_token_id).cpu()
     parts = FAMILIES[config.model_type](network.model)
-    totals: dict[Layer, Any] = defaultdict(float)  # the sum over tokens, and behind it their number
+    totals: dict[Layer, Any] = defaultdict(float)  # the sum over tokens, followed by their number
 
     def add(
         layer: Layer, chosen: Callable[[Any], Any], module: Any, given: Any, output: Any
@@ -158,10 +160,10 @@ def network_states(model: LocalVLM, messages: Messages) -> States:
 
 
 def pocket_states(messages: Messages) -> States:
-    """The encoder's layers are the tower; what the words look at, classes of the places added, is
-    the projector.
+    """Return Pocket's states: the encoder's layers are the tower; the vectors that the words attend
+    to, with classes added to the places, are the projector.
 
-    Its decoder has no tokens of the image: the words look at the places. Raises ModelError and
+    Its decoder has no image tokens: the words attend to the places. Raises ModelError and
     PictureError.
     """
     weights, (tokens, inputs) = shipped_weights(), network_inputs(messages)

@@ -1,9 +1,8 @@
-"""A linear probe: ridge regression onto the classes, its penalty chosen by cross-validation inside
-the training part.
+"""A linear probe: ridge regression onto the classes, with the penalty chosen by cross-validation
+within the training part.
 
-One decomposition serves all penalties, and all sets of shuffled labels with them (Hastie,
-Tibshirani and Friedman 2009, section 3.4.1). The class with the largest value is what the probe
-says.
+One decomposition serves all penalties and all sets of shuffled labels (Hastie, Tibshirani and
+Friedman 2009, section 3.4.1). The probe predicts the class with the largest value.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 from looktwice.eval.statistics.intervals import Codes, Floats, cluster_codes
 
 Mask = NDArray[np.bool_]
-PENALTIES = 10.0 ** np.arange(-5, 4)  # times the mean square of the features along their axes
+PENALTIES = 10.0 ** np.arange(-5, 4)  # times the features' mean square along their axes
 FOLDS = 5
 SHUFFLES = 20
 SEED = 0
@@ -25,10 +24,10 @@ SEED = 0
 
 @dataclass(frozen=True)
 class Probed:
-    """What a probe says of held-out questions, by the codes of the labels.
+    """A probe's predictions for held-out questions, as codes of the labels.
 
     `inner` is its accuracy within the training part, by cross-validation; `shuffled` is (shuffles,
-    questions), of probes that learnt from the same states with the labels in a random order.
+    questions), the predictions of probes trained on the same states with shuffled labels.
     """
 
     said: Codes
@@ -44,11 +43,11 @@ def fit_probe(
     allowed: Mask,
     allowed_out: Mask,
 ) -> Probed:
-    """Learn labels 0, 1 ... of (questions, width) states; questions of one cluster never stand on
-    both sides of a fold.
+    """Train a probe on (questions, width) states with labels 0, 1, ...; questions of one cluster
+    are always in the same fold.
 
-    `allowed` says which labels each question offers, (questions, labels), and the probe says one of
-    these. There are two clusters and two labels or more.
+    `allowed` says which labels each question offers, (questions, labels), and only these are
+    predicted. There must be at least two clusters and two labels.
     """
     random = np.random.default_rng(SEED)
     sets = np.stack([labels, *(random.permutation(labels) for _ in range(SHUFFLES))])
@@ -61,25 +60,25 @@ def fit_probe(
         out = fold_of == fold
         chosen = _said(inner[~out], targets[~out], inner[out], allowed[out])
         right += (chosen == sets[:, out]).sum(-1)
-    best = len(PENALTIES) - 1 - right[::-1].argmax(0)  # of equal ones the largest penalty
+    best = len(PENALTIES) - 1 - right[::-1].argmax(0)  # of tied penalties the largest
     chosen = _said(inner, targets, outer, allowed_out)[best, np.arange(len(sets))]
     return Probed(chosen[0], float(right[best[0], 0]) / len(labels), chosen[1:])
 
 
 def _rotated(train: Floats, held_out: Floats) -> tuple[Floats, Floats]:
-    """Both parts, standardised as the training part is, along its principal axes: no wider than it
-    has questions."""
+    """Standardise both parts by the training part's mean and spread, and rotate them onto its
+    principal axes, at most as many as it has questions."""
     mean, spread = train.mean(0), train.std(0)
     kept = spread > 1e-6 * np.abs(train).max()
     first, second = ((part[:, kept] - mean[kept]) / spread[kept] for part in (train, held_out))
-    if not kept.any():  # all questions look alike here
+    if not kept.any():  # the layer is the same for all questions
         return np.zeros((len(train), 1)), np.zeros((len(held_out), 1))
     left, sizes, axes = np.linalg.svd(first, full_matrices=False)
     return left * sizes, second @ axes.T
 
 
 def _said(train: Floats, targets: Floats, asked: Floats, allowed: Mask) -> Codes:
-    """The likeliest of the allowed labels for every penalty, set of labels and asked question."""
+    """Return the most likely allowed label for every penalty, set of labels and question."""
     mean, base = train.mean(0), targets.mean(0)
     centred = train - mean
     squares, axes = np.linalg.eigh(centred.T @ centred)

@@ -1,7 +1,7 @@
-"""Where looktwice is used inside what people already run: a study as a model server, our image
-tools for any agent client, and inspect_ai.
+"""Integrations with programs that people already use: a study as a model server, image tools for
+any agent client, and inspect_ai.
 
-Not here: logs that those programs have written (`logs`), and the page of a run (`eval.page`).
+Not here: logs written by those programs (`logs`), and the page of a run (`eval.page`).
 """
 
 import lazy_loader

@@ -1,4 +1,4 @@
-"""Requests of the chat-completions protocol as questions."""
+"""Parsing of chat-completions requests into questions."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from looktwice.pipelines.view import View
 Json = dict[str, Any]
 Text = Annotated[str, Field(min_length=1)]
 Tokens = Annotated[int, Field(ge=1, le=10**9)]
-OURS = "looktwice"  # the field in which clients and `serve` say more than the protocol has
+OURS = "looktwice"  # the field for data of clients and `serve` that the protocol lacks
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 MOST_BYTES = 64 << 20  # of a request
-MOST_REPLIES = 128  # that one request may ask for, as `n`
+MOST_REPLIES = 128  # to one request, which sets `n`
 MOST_PICTURES = 256
 MOST_VALUES = 1_000_000  # in the JSON of a request
 FORGOTTEN = {
@@ -37,7 +37,7 @@ FORGOTTEN = {
     "prompt_cache_key",
     "parallel_tool_calls",
 }
-"""Fields that change no reply."""
+"""Fields that do not affect a reply."""
 USUAL: Mapping[str, Any] = {
     "presence_penalty": 0,
     "frequency_penalty": 0,
@@ -46,24 +46,26 @@ USUAL: Mapping[str, Any] = {
     "min_p": 0,
     "logit_bias": {},
 }
-"""What other fields hold where they change nothing; false and null never do."""
+"""Values of other fields that have no effect; false and null never have one."""
 
 
 def read_data_url(url: str) -> Picture:
-    """The picture in a data URL. Raises ValueError; nothing is fetched."""
+    """Decode the picture in a data URL. Raises ValueError; nothing is fetched."""
     head, _, data = url.partition(",")
     if not (head.startswith("data:image/") and head.endswith(";base64")):
-        raise ValueError("an image is a data URL, data:image/...;base64,...; nothing is fetched")
+        raise ValueError(
+            "an image must be a data URL, data:image/...;base64,...; nothing is fetched"
+        )
     try:
         picture = Picture.encoded(base64.b64decode(data, validate=True), "the image")
-        picture.size  # noqa: B018  # raises PictureError here for what is no image
+        picture.size  # noqa: B018  # raises PictureError here if it is not an image
         return picture
     except (binascii.Error, PictureError) as exc:
         raise ValueError(f"an image cannot be read: {exc}") from exc
 
 
 class Address(BaseModel, **OPEN):
-    """Where a picture is: here in the request itself, as a data URL."""
+    """The URL of a picture: a data URL within the request itself."""
 
     url: str
 
@@ -78,14 +80,14 @@ class Part(BaseModel, **OPEN):
     ] = Address(url="")
 
     def read(self) -> str | View:
-        """The text or the picture. Raises ValueError; nothing is fetched."""
+        """Return the text or the picture. Raises ValueError; nothing is fetched."""
         if self.type == "text":
             return self.text
         return View.of(read_data_url(self.image_url.url))
 
 
 class Function(BaseModel, **OPEN):
-    """A function that may be called, or is."""
+    """A function that can be called, or a call of one."""
 
     name: str
     description: str = ""
@@ -102,15 +104,15 @@ class FunctionOf(BaseModel, **OPEN):
 
     @property
     def attached(self) -> Json:
-        """What a provider attached to a call."""
+        """Fields that a provider attached to the call."""
         return attached_to_call({**(self.model_extra or {}), "function": self.function.model_extra})
 
 
 class Turn(BaseModel, **OPEN):
     """A turn of the conversation.
 
-    `looktwice` is what `serve` says of fields that its message shows otherwise than the provider
-    sent them: the provider's own value, or null where it sent none.
+    `looktwice` holds the provider's own values of fields that `serve` shows differently in its
+    message; null if the provider sent none.
     """
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
@@ -127,14 +129,14 @@ class Turn(BaseModel, **OPEN):
     @model_validator(mode="before")
     @classmethod
     def set_parts_apart(cls, turn: Any) -> Any:
-        """Keep an assistant's content that is more than texts, such as signed thoughts, in
-        `looktwice`, and its texts alone as content."""
+        """Move an assistant's content with more than texts, such as signed thoughts, to
+        `looktwice`, and keep only the texts as content."""
         content = turn.get("content") if isinstance(turn, dict) else None
         if not isinstance(content, list) or turn.get("role") != "assistant":
             return turn
         own = turn.get(OURS) or {}
         if not (isinstance(own, dict) and all(isinstance(part, dict) for part in content)):
-            return turn  # what is wrong with it is said below
+            return turn  # validation reports the fault
         returned = attached_to_turn({"content": content}).get("content", [])
         others = [part for part in returned if part["type"] != "text"]
         if not returned:
@@ -143,7 +145,7 @@ class Turn(BaseModel, **OPEN):
         return {**turn, "content": texts, OURS: {"content": returned, **own}}
 
     def read(self) -> Message:
-        """The same as a message. Raises ValueError."""
+        """Convert the turn to a message. Raises ValueError."""
         role: Role = "system" if self.role == "developer" else self.role
         calls = tuple(
             ToolCall(call.id, call.function.name, call.function.arguments, call.attached)
@@ -154,7 +156,7 @@ class Turn(BaseModel, **OPEN):
 
     @property
     def attached(self) -> Json:
-        """What a provider attached to an assistant's turn."""
+        """Fields that a provider attached to an assistant's turn."""
         if self.role != "assistant":
             return {}
         own, shown = self.looktwice or {}, self.model_extra or {}
@@ -162,7 +164,7 @@ class Turn(BaseModel, **OPEN):
 
 
 class Outputs(BaseModel, **CLOSED):
-    """What vLLM calls structured outputs."""
+    """The `structured_outputs` of vLLM."""
 
     choice: list[Text] | None = None
 
@@ -174,15 +176,15 @@ class Schema(BaseModel, **OPEN):
 
 
 class Format(BaseModel, **OPEN):
-    """The form of the reply."""
+    """The format of the reply."""
 
     type: Literal["text", "json_object", "json_schema"]
     json_schema: Schema | None = None
 
 
 class Known(BaseModel, **CLOSED):
-    """What a client knows of its question, as `extra_body={"looktwice": {...}}` sends it; scoring
-    alone reads the `answer`."""
+    """Facts about a question that a client sends as `extra_body={"looktwice": {...}}`; only scoring
+    reads the `answer`."""
 
     id: Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]{1,200}$")] | None = None
     marks: list[Json] = []
@@ -192,13 +194,13 @@ class Known(BaseModel, **CLOSED):
 
 
 class StreamOptions(BaseModel, **OPEN):
-    """What a stream tells besides its replies."""
+    """Options of a streamed response."""
 
     include_usage: bool | None = None
 
 
 class ChatRequest(BaseModel, **OPEN):
-    """A request of the chat-completions protocol, as far as it is known here."""
+    """A chat-completions request, with the fields that looktwice supports."""
 
     messages: list[Turn] = Field(min_length=1)
     model: str = ""
@@ -224,7 +226,7 @@ class ChatRequest(BaseModel, **OPEN):
 
     @property
     def strange(self) -> list[str]:
-        """The fields that are not known here and may change a reply."""
+        """The unsupported fields that may affect a reply."""
         given = (self.model_extra or {}).items()
         return [
             name
@@ -233,8 +235,8 @@ class ChatRequest(BaseModel, **OPEN):
         ]
 
     def options(self) -> CallOptions:
-        """What is asked for of each reply. Raises ValueError for a call of a tool where there are
-        none."""
+        """Return the sampling options of the request. Raises ValueError if it asks for a tool call
+        without tools."""
         stop, choices, form = self.stop, self.guided_choice, self.response_format
         if self.structured_outputs:
             choices = choices or self.structured_outputs.choice
@@ -262,9 +264,9 @@ class ChatRequest(BaseModel, **OPEN):
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """What a client asks: its turns, of which the last of the user is the `sample`, what it asks of
-    the replies, and `count` of them. A `stream` ends with its usage where that is asked for; no
-    stage sees the `answer`."""
+    """A client's question: its turns, of which the user's last is the `sample`, the options, and
+    the number of replies (`count`). A `stream` ends with its `usage` if requested; no stage sees
+    the `answer`."""
 
     model: str
     turns: tuple[Message, ...]
@@ -278,16 +280,16 @@ class Question:
 
 
 def read_question(raw: bytes) -> Question:
-    """The question of a request. Raises ValueError for what is none, and for what is not known
-    here.
+    """Parse a request. Raises ValueError for an invalid request, and for fields that are not
+    supported.
 
-    Pictures are taken as data URLs; nothing is fetched.
+    Pictures must be data URLs; nothing is fetched.
     """
     if sum(map(raw.count, (b",", b"[", b"{"))) > MOST_VALUES:
         raise ValueError(f"more than {MOST_VALUES:,} values")
     request: ChatRequest = read_as(ChatRequest, raw)
     if strange := request.strange:
-        raise ValueError(f"{' and '.join(strange)}: not known here; leave it out")
+        raise ValueError(f"{' and '.join(strange)}: not supported here; leave it out")
     turns = tuple(turn.read() for turn in request.messages)
     for view in (view for turn in turns for view in turn.views):
         view.picture.payload  # noqa: B018  one that cannot be decoded is refused now
@@ -306,10 +308,10 @@ def read_question(raw: bytes) -> Question:
 
 
 def make_sample(turns: Sequence[Message], known: Known) -> Sample:
-    """The last turn of the user as a sample: its words with `<image 1>` and so on where its
-    pictures stood, and what else is known. Raises ValueError.
+    """Convert the user's last turn to a sample: its text with `<image 1>` and so on in place of
+    pictures, and the known facts. Raises ValueError.
 
-    Without an id of its own it is named by a digest of all that.
+    Without an id, the sample is named by a digest of its content.
     """
     asked = next((turn for turn in reversed(turns) if turn.role == "user"), Message("user", ()))
     words, pictures = "", list[Picture]()
@@ -321,7 +323,7 @@ def make_sample(turns: Sequence[Message], known: Known) -> Sample:
             pictures.append(part.picture)
             words += f"<image {len(pictures)}>"
     if len(pictures) > MOST_PICTURES:
-        raise ValueError(f"{len(pictures)} images in one turn; {MOST_PICTURES} are the most")
+        raise ValueError(f"{len(pictures)} images in one turn; the maximum is {MOST_PICTURES}")
     marks = tuple(map(mark_from_dict, known.marks))
     meta = {**known.meta, PLACED: True} if pictures else known.meta
     sample = Sample("", words, tuple(pictures), tuple(known.choices), marks, meta)
@@ -333,11 +335,11 @@ SETTINGS = set(ChatRequest.model_fields) - UNSENT
 
 
 def read_anything(raw: bytes) -> Question:
-    """The question of a request to another server, which may know more: a part that is not known
-    here is its JSON as a text, and fields that are not known stand in `sent`. Raises ValueError."""
+    """Parse a request to another server, which may support more: unknown parts become their JSON as
+    a text, and unknown fields are stored in `sent`. Raises ValueError."""
     body = read_json(raw, MOST_VALUES)
     if not (isinstance(body, dict) and isinstance(body.get("messages"), list)):
-        raise ValueError("it is an object with messages")
+        raise ValueError("a request must be a JSON object with messages")
     turns = tuple(map(_read_turn, body["messages"]))
     settings = {name: body[name] for name in SETTINGS & body.keys()}
     try:
@@ -345,7 +347,7 @@ def read_anything(raw: bytes) -> Question:
     except ValueError:
         options, settings = CallOptions(), {}
     sent = {name: write_json(body[name]) for name in body if name not in UNSENT | settings.keys()}
-    details = set[str]()  # how closely pictures are to be looked at
+    details = set[str]()  # requested levels of detail of pictures
     for content in (turn.get("content") for turn in body["messages"]):
         for part in content if isinstance(content, list) else ():
             url = part.get("image_url") if isinstance(part, dict) else None
@@ -358,13 +360,13 @@ def read_anything(raw: bytes) -> Question:
 
 
 def _read_turn(turn: Any) -> Message:
-    """A turn as a message, with the JSON of what is not known."""
+    """Convert a turn to a message, with unknown parts as JSON."""
     try:
         return Turn.model_validate(turn).read()
     except (ValueError, TypeError, AttributeError):
         pass
     if not isinstance(turn, dict):
-        raise ValueError("a turn is an object with a role and content")
+        raise ValueError("a turn must be an object with a role and content")
     content, role = turn.get("content"), str(turn.get("role"))
     parts = list[str | View]()
     for part in content if isinstance(content, list) else [content or ""]:

@@ -1,5 +1,5 @@
-"""Replies as responses of the chat-completions protocol, whole and as the chunks of a stream, and
-chunks put together again."""
+"""Chat-completions responses made from replies, whole or as the chunks of a stream, and chunks
+joined into a whole response."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from looktwice.pipelines.models.wire import MOST_CALLS, tool_call_json
 
 
 def join_chunks(body: bytes) -> Json:
-    """The events of a stream as one completion. Raises ValueError, LookupError, TypeError,
-    AttributeError for what is none."""
+    """Join the events of a stream into one completion. Raises ValueError, LookupError, TypeError or
+    AttributeError for an invalid stream."""
     whole: Json = {"choices": []}
     choices = dict[int, Json]()
     for line in body.decode(errors="replace").splitlines():
@@ -54,9 +54,9 @@ def _add_delta(message: Json, delta: Json) -> None:
 
 
 def _call_of(calls: list[Json], piece: Json) -> Json:
-    """The call that a piece belongs to: the one of its `index`, unless it has another id, as
-    Gemini's parallel calls all have the index 0. Raises LookupError for more than any agent
-    runs."""
+    """Return the tool call that a piece belongs to: the one with its `index`, unless their ids
+    differ, since all of Gemini's parallel calls have index 0. Raises LookupError for more calls
+    than any agent runs."""
     index, identifier = piece.get("index") or 0, piece.get("id")
     same = next((call for call in reversed(calls) if (call.get("index") or 0) == index), None)
     if same is not None and not (identifier and same["id"] and identifier != same["id"]):
@@ -69,8 +69,8 @@ def _call_of(calls: list[Json], piece: Json) -> Json:
 
 
 def _joined(before: Any, piece: Any) -> Any:
-    """What a field of a stream holds with its next piece: texts and lists grow, an object gets the
-    fields of the piece."""
+    """Append a piece to a field of a stream: texts and lists grow, an object gets the fields of the
+    piece."""
     if not before or not piece:
         return piece or before
     if isinstance(before, dict) and isinstance(piece, dict):
@@ -92,8 +92,8 @@ def _joined(before: Any, piece: Any) -> Any:
 
 
 def _continued(parts: Sequence[Any], piece: Any) -> int | None:
-    """The place of the part that a piece of a stream goes on with: the one of its type and `index`,
-    or the last of its type, unless that has got the signature which ends it."""
+    """Return the index of the part that a piece continues: the one of its type and `index`, or the
+    last one of its type, unless that has its signature and is complete; None if there is none."""
     if not isinstance(piece, dict) or not piece.keys() & {*GROWING, "signature"}:
         return None
     for place, part in enumerate(parts):
@@ -107,14 +107,14 @@ def _continued(parts: Sequence[Any], piece: Any) -> int | None:
 
 
 GROWING = ("text", "summary", "thinking")
-"""Fields of a part of content or reasoning that come in pieces; others, such as its type, come
+"""Fields of a part of content or reasoning that arrive in pieces; others, such as its type, arrive
 whole."""
 
 
 @dataclass(frozen=True)
 class Answered:
-    """What is sent back: a reply for each draw, the text that is its content, and the looks before
-    it; `calls` are all replies that each of them needed, and `headers` tell of them."""
+    """The content of a response: a reply for each draw, and the looks before it. `calls` are all
+    replies that each of them needed, and `headers` describe them."""
 
     model: str
     replies: Sequence[Reply]
@@ -125,7 +125,7 @@ class Answered:
 
     @property
     def usage(self) -> Json:
-        """The tokens of all calls; what was asked counts once, as in the protocol."""
+        """The tokens of all calls; input tokens count once, as in the protocol."""
         asked, given, thought = sum(reply.usage.tokens_in for reply in self.calls[0]), 0, 0
         for reply in chain(*self.calls):
             given += reply.usage.tokens_out
@@ -134,7 +134,7 @@ class Answered:
         return counts | {"completion_tokens_details": {"reasoning_tokens": thought}}
 
     def _messages(self) -> Iterator[tuple[Json, Json]]:
-        """The message of each choice, and what stands beside it."""
+        """Yield the message of each choice, and the choice's other fields."""
         for number, (reply, looks) in enumerate(zip(self.replies, self.looks, strict=True)):
             message: Json = {"role": "assistant", "content": reply.text, "refusal": None}
             if reply.refusal:
@@ -176,13 +176,14 @@ class Answered:
         }
 
     def completion(self) -> Json:
-        """The response as a whole."""
+        """Return the response as a whole."""
         choices = [{**beside, "message": message} for message, beside in self._messages()]
         return self._whole("chat.completion") | {"choices": choices, "usage": self.usage}
 
     def chunks(self, usage: bool = False) -> Iterator[bytes]:
-        """The response as events of a stream: the content, the end, its `usage` where a client asks
-        for it, as others read a choice out of every event, and that was it."""
+        """Yield the response as events of a stream: the content, the end, and [DONE]. The `usage`
+        is sent only if the client asks for it, because other clients expect a choice in every
+        event."""
         whole = self._whole("chat.completion.chunk")
         for message, beside in self._messages():
             calls = message.pop("tool_calls", ())
@@ -198,5 +199,5 @@ class Answered:
 
 
 def event(value: Json) -> bytes:
-    """A server-sent event that holds this value."""
+    """Format a value as a server-sent event."""
     return b"data: " + json.dumps(value).encode() + b"\n\n"

@@ -1,5 +1,5 @@
-"""What `looktwice serve` does: a study, or the small model, as a server that records what it is
-asked."""
+"""The implementation of `looktwice serve`: a server for a study or the bundled small model, which
+records its requests."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from looktwice.pipelines.models.pocket.model import Pocket
 from looktwice.pipelines.runtime.networks import close_networks
 from looktwice.pipelines.runtime.stores import use_result_store
 
-WRITERS = 2  # threads of a tap, which wait for nothing
-HEARTBEAT = 10.0  # seconds of a stream without a word
+WRITERS = 2  # threads of a tap, which never wait
+HEARTBEAT = 10.0  # seconds between two comments of a waiting stream
 Done = TypeVar("Done")
 
 
 @dataclass(frozen=True)
 class ServeOptions:
-    """How a server listens and what it tells. `out` is the folder that holds all runs, `name`
-    that of what is recorded."""
+    """How a server listens and what it sends. `out` is the folder of all runs, `name` the name of
+    the recorded run."""
 
     port: int
     host: str
@@ -52,23 +52,23 @@ class ServeOptions:
 
     @property
     def token(self) -> str:
-        """What a client has to bring; empty where anybody on this machine may ask. Raises
-        ConfigError where others could."""
+        """The token that clients must send; empty if anybody on this machine may ask. Raises
+        ConfigError if other machines could ask without one."""
         token = os.environ.get(self.token_env, "").strip() if self.token_env else ""
         if self.token_env and not token:
             raise ConfigError([f"--token-env {self.token_env}: this environment variable is empty"])
         if self.host and self.host not in LOOPBACK and not token:
             raise ConfigError(
                 [
-                    f"--host {self.host} lets others ask; put a token into an environment variable,"
-                    " and name it with --token-env"
+                    f"--host {self.host} lets other machines ask; put a token into an environment"
+                    " variable, and name it with --token-env"
                 ]
             )
         return token
 
 
 def plan_of_pocket() -> Plan:
-    """A study of nothing: the small model, to which requests are sent on as they are."""
+    """Make a study that only forwards requests to the bundled small model, unchanged."""
     stages = {"ask": Forward()}
     arm = Arm("pocket", {}, "requests", Requests(), Pocket(), stages, Robust(), 1, 0, True)
     return Plan("pocket", (arm,))
@@ -80,7 +80,7 @@ def serve_study(plan: Plan, options: ServeOptions, say: Say) -> None:
     arms, name = name_contestants(plan), options.name or plan.name
     folder = free_folder(options.out / "serve" / name)
     recorder = Recorder(folder, tuple(arms.values()), name, plan.plugins)
-    names = f"contestants, which a client names as its model: {', '.join(arms)}"
+    names = f"contestants, to be named as the model: {', '.join(arms)}"
     with use_result_store(cache / "findings"), recorder:
         lens = Lens(arms, recorder, cache, say, options.show_looks, options.abstain)
         try:
@@ -91,26 +91,26 @@ def serve_study(plan: Plan, options: ServeOptions, say: Say) -> None:
 
 
 def serve_tap(url: str, options: ServeOptions, say: Say) -> None:
-    """Send requests on to another server and record them, until interrupted. Raises ConfigError,
+    """Forward requests to another server and record them until interrupted. Raises ConfigError,
     RunError."""
     name, token = options.name or "tap", options.token
     with Recorder(free_folder(options.out / "serve" / name), (), name) as recorder:
         tap = Tap(WRITERS, token, recorder=recorder, url=url, say=say)
-        _serve(tap, recorder, f"everything is sent on to {tap.url}, as it is", options, say)
+        _serve(tap, recorder, f"all requests are forwarded unchanged to {tap.url}", options, say)
 
 
 def _serve(door: Door, recorder: Recorder, about: str, options: ServeOptions, say: Say) -> None:
     def announce(url: str) -> None:
-        say(f"{recorder.name} answers at {url}; Ctrl-C ends it")
+        say(f"{recorder.name} answers at {url}; press Ctrl-C to stop")
         say(about)
-        say(f"what is asked is recorded: looktwice view {recorder.path}")
+        say(f"requests are recorded: looktwice view {recorder.path}")
 
     serve(door, options.host or LOOPBACK[0], options.port, announce)
 
 
 def free_folder(folder: Path) -> Path:
-    """The folder, or the first one behind it, such as `pocket-2`, that no other server is writing
-    to."""
+    """Return the folder, or the first numbered alternative, such as `pocket-2`, that no other
+    server is writing to."""
     free = folder
     for number in count(2):
         free.mkdir(parents=True, exist_ok=True)
@@ -122,12 +122,12 @@ def free_folder(folder: Path) -> Path:
 
 @dataclass(eq=False)
 class StudyDoor(Door):
-    """Takes requests to the contestants of a study."""
+    """Passes requests to the contestants of a study."""
 
     lens: Lens = field(kw_only=True)
 
     async def list_models(self, request: web.Request) -> web.StreamResponse:
-        """The contestants."""
+        """List the contestants."""
         models = [
             {"id": name, "object": "model", "created": 0, "owned_by": "looktwice"}
             for name in self.lens.arms
@@ -135,7 +135,7 @@ class StudyDoor(Door):
         return web.json_response({"object": "list", "data": models})
 
     async def respond(self, request: web.Request, raw: bytes) -> web.StreamResponse:
-        """The answer of a contestant."""
+        """Respond with a contestant's answer."""
         loop = asyncio.get_running_loop()
         question = await answer_of(loop.run_in_executor(self.pool, read_question, raw))
         work = loop.run_in_executor(self.pool, self.lens.answer, question)
@@ -145,30 +145,30 @@ class StudyDoor(Door):
         return web.json_response(answered.completion(), headers=answered.headers)
 
     async def close(self) -> None:
-        """Let no call start any more."""
+        """Prevent new calls."""
         self.lens.stop.set()
 
 
 async def answer_of(work: asyncio.Future[Done]) -> Done:
-    """What came of it. Raises Refusal, whatever was raised."""
+    """Wait for the result of some work. Raises any error as a Refusal."""
     try:
         return await work
     except (Refusal, asyncio.CancelledError):
         raise
     except Stopped as exc:
-        raise Refusal(503, "the server is being stopped", "server_error") from exc
+        raise Refusal(503, "the server is shutting down", "server_error") from exc
     except ValueError as exc:
         raise Refusal(400, str(exc)) from exc
-    except Exception as exc:  # whatever somebody sends must not end the server
+    except Exception as exc:  # no request may end the server
         raise Refusal(500, f"{type(exc).__name__}: {exc}", "server_error") from exc
 
 
 async def stream(
     request: web.Request, work: asyncio.Future[Answered], usage: bool
 ) -> web.StreamResponse:
-    """Send the answer as events, its `usage` too where that was asked for. Comments tell that there
-    is somebody as long as there is no answer; a fault that comes after them is an event too. Raises
-    Refusal for one that comes before."""
+    """Send the answer as events, with its `usage` if requested. Comments keep the connection alive
+    until the answer is there; an error after them is sent as an event. Raises Refusal for an error
+    before them."""
     await asyncio.wait([work], timeout=HEARTBEAT)
     headers = {"Content-Type": "text/event-stream", "Cache-Control": "no-cache"}
     if work.done():

@@ -1,4 +1,4 @@
-"""The commands with which other programs use looktwice."""
+"""The commands that serve looktwice to other programs."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def serve(
         str,
         Argument(
             metavar="[STUDY]",
-            help="A configuration; or pocket, the small model that comes with looktwice.",
+            help="A study; or pocket, the small model bundled with looktwice.",
             autocompletion=complete_config,
         ),
     ] = "pocket",
     overrides: Overrides = NONE,
     tap: Annotated[
         str,
-        Option(metavar="URL", help="No study: send all on to this server as it is, and record it."),
+        Option(metavar="URL", help="No study: forward requests to this server, and record them."),
     ] = "",
     port: Port = 8765,
     host: Host = "",
@@ -68,19 +68,19 @@ def serve(
     ] = "",
     cache: OutCache = None,
     show_looks: Annotated[
-        bool, Option("--show-looks", help="Send what was said before the answer along.")
+        bool, Option("--show-looks", help="Also send the model's texts before the answer.")
     ] = False,
     abstain: Annotated[
         Literal["error", "text"],
-        Option(help="What a client gets where the stages abstain: 422, or a text."),
+        Option(help="The response if the stages abstain: error 422, or a text."),
     ] = "error",
     workers: Workers = 64,
     plugin: Plugins = NONE,
 ) -> None:
     """Serve a study's contestants to any OpenAI-compatible client.
 
-    Whatever speaks that protocol asks them by name, and what it asks is recorded as a run in
-    OUT/serve. It listens on this machine alone and needs no key. Images are taken as data URLs.
+    Clients ask a contestant by its name as the model, and their requests are recorded as a run in
+    OUT/serve. By default only this machine can ask, and no key is needed. Images must be data URLs.
     """
     from looktwice.extras.integrations.command import (
         ServeOptions,
@@ -95,7 +95,7 @@ def serve(
     if tap and (study != "pocket" or overrides):
         refuse(f"serve {study} --tap: a tap has no study; leave one of them out")
     if not is_there:
-        refuse(f"serve {study}: no such model is here; there is pocket, or name a study's file")
+        refuse(f"serve {study}: no such study; name pocket, or the file of a study")
     with until_interrupted():
         if tap:
             serve_tap(tap, options, say)
@@ -109,7 +109,7 @@ def mcp(
     study: AgentStudy = "look",
     overrides: Overrides = NONE,
     contestant: Annotated[
-        str, Option(help="Whose tools, where the study's agents have different ones.")
+        str, Option(help="The contestant whose tools to serve, if the study's agents differ.")
     ] = "",
     http: PortOfHTTP = None,
     host: Host = "",
@@ -117,21 +117,21 @@ def mcp(
     allow: ImageFolders = NONE,
     out: Annotated[
         Path | None,
-        Option(help="The folder of new images (default: looks in the first of --allow)."),
+        Option(help="The folder for new images (default: looks, in the first --allow folder)."),
     ] = None,
     placebo: Annotated[
-        list[str], Option(help="This tool, zoom, shows a place off the one asked for.")
+        list[str], Option(help="Control: this zoom tool avoids the requested place.")
     ] = NONE,
     random: Annotated[
-        list[str], Option(help="This tool, zoom, shows any place, also that one.")
+        list[str], Option(help="Control: this zoom tool shows any place, even the requested one.")
     ] = NONE,
-    black: Annotated[list[str], Option(help="This tool shows black images.")] = NONE,
+    black: Annotated[list[str], Option(help="Control: this tool shows black images.")] = NONE,
     plugin: Plugins = NONE,
 ) -> None:
     """Serve image tools to any agent client.
 
-    Zoom, mark, segment, match, measure and more over the Model Context Protocol, on stdin and
-    stdout, or over HTTP.
+    Tools to zoom, mark, segment, match, measure and more, over the Model Context Protocol, on stdin
+    and stdout or over HTTP.
     """
     import asyncio
 
@@ -158,7 +158,7 @@ def mcp(
         options = ServeOptions(http, host, token_env)
 
         def started(url: str) -> None:
-            say(f"{len(looks.tools)} tools at {url}; Ctrl-C ends it")
+            say(f"{len(looks.tools)} tools at {url}; press Ctrl-C to stop")
 
         address = host or LOOPBACK[0]
         asyncio.run(server.serve_http(served, address, http, options.token, started))

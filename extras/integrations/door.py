@@ -1,4 +1,4 @@
-"""Who may ask the server, and how much of it: every request comes through here."""
+"""The HTTP entry of a server: it decides who may ask, and how much is accepted at a time."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ from looktwice.extras.integrations.chat_requests import LOOPBACK, MOST_BYTES
 from looktwice.pipelines.config.classes import ConfigError
 from looktwice.pipelines.models.http_client import http_loop
 
-SWITCH_SECONDS = 0.0005  # so that threads that work keep the loop waiting no longer
-MOST_HELD = 512 << 20  # of all requests that are being read or answered
-READ_SECONDS = 120.0  # for the body of a request
+SWITCH_SECONDS = 0.0005  # short, so that busy threads do not keep the event loop waiting
+MOST_HELD = 512 << 20  # bytes of all requests being read or answered
+READ_SECONDS = 120.0  # maximum time to receive the body of a request
 Say = Callable[[str], None]
-"""Who is told a line, or an address."""
+"""A function that receives a line of text, or an address."""
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Refusal(Exception):
-    """Why a request is not answered: an HTTP status, a sentence, and what stands beside it."""
+    """The reason why a request is not answered: an HTTP status, a sentence, and further fields of
+    the error."""
 
     def __init__(
         self,
@@ -44,19 +45,19 @@ class Refusal(Exception):
 
     @property
     def body(self) -> dict[str, Any]:
-        """The error as OpenAI's clients read it."""
+        """The error in the format of OpenAI's clients."""
         error = {"message": str(self), "type": self.kind, "param": None, "code": None}
         return {"error": error | self.more}
 
 
 def respond_with(refusal: Refusal) -> web.Response:
-    """A refusal as a client reads it."""
+    """Make the response for a refusal."""
     return web.json_response(refusal.body, status=refusal.status, headers=refusal.headers)
 
 
 def let_go(exc: BaseException) -> None:
-    """Free what an error, and those that led to it, hold in their tracebacks: the body of a request
-    lies there, in cycles that nothing collects for long."""
+    """Free the frames in the tracebacks of an error and its causes: they hold the body of a request
+    in reference cycles, which would stay in memory for long."""
     waiting: list[BaseException | None] = [exc]
     while waiting:
         if (error := waiting.pop()) is not None:
@@ -67,10 +68,10 @@ def let_go(exc: BaseException) -> None:
 
 @dataclass(eq=False)
 class Door(ABC):
-    """Lets requests in; a subclass says who answers them.
+    """Accepts requests; subclasses answer them.
 
-    Without a `token` only this machine may ask, under its own name, so that no page in a browser
-    can. With one, whoever brings it.
+    Without a `token` only this machine may ask, by a loopback name, so that no web page can. With a
+    token, anybody who sends it may ask.
     """
 
     workers: int = 64
@@ -83,15 +84,15 @@ class Door(ABC):
 
     @web.middleware
     async def guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Refuse who may not come in, and say in JSON what went wrong."""
+        """Reject requests without permission, and send errors as JSON."""
         given = request.headers.get("Authorization", "").removeprefix("Bearer ")
         try:
             if self.token:
                 raw = given.encode(errors="surrogateescape")
                 if not secrets.compare_digest(raw, self.token.encode()):
-                    raise Refusal(401, "the token is another; send the one that the server has")
+                    raise Refusal(401, "wrong token; send the token of this server")
             elif host_of(request) not in LOOPBACK:
-                raise Refusal(403, "ask 127.0.0.1")
+                raise Refusal(403, "send requests to 127.0.0.1")
             return await handler(request)
         except (Refusal, web.HTTPException) as exc:
             let_go(exc)
@@ -101,15 +102,15 @@ class Door(ABC):
 
     @abstractmethod
     async def list_models(self, request: web.Request) -> web.StreamResponse:
-        """The names under which one may ask."""
+        """List the names that requests can use as the model."""
 
     @abstractmethod
     async def respond(self, request: web.Request, raw: bytes) -> web.StreamResponse:
-        """The response to a request with this body. Raises Refusal."""
+        """Respond to a request with this body. Raises Refusal."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Let nothing start any more."""
+        """Prevent new work."""
 
     async def chat(self, request: web.Request) -> web.StreamResponse:
         """Answer a request. Raises Refusal."""
@@ -122,10 +123,10 @@ class Door(ABC):
             self.held -= len(raw)
 
     async def read_body(self, request: web.Request) -> bytes:
-        """The body of a request, which counts among what is held. Raises Refusal for one that is
-        too large, too slow, or one too many."""
+        """Read the body of a request, and add its size to `held`. Raises Refusal if it is too large
+        or too slow, or too many bytes are held."""
         if (length := request.content_length or 0) > MOST_BYTES:
-            raise Refusal(413, f"the request has {length:,} bytes; {MOST_BYTES:,} are the most")
+            raise Refusal(413, f"the request has {length:,} bytes; the maximum is {MOST_BYTES:,}")
         body = bytearray()
         try:
             async with asyncio.timeout(READ_SECONDS):
@@ -136,19 +137,19 @@ class Door(ABC):
                         raise Refusal(413, f"a request has at most {MOST_BYTES:,} bytes")
                     if self.held > MOST_HELD:
                         busy = f"{self.held >> 20} MiB of requests are being answered"
-                        raise Refusal(503, f"{busy}; ask again", "server_error", 1.0)
+                        raise Refusal(503, f"{busy}; try again", "server_error", 1.0)
             return bytes(body)
         except BaseException as exc:
             self.held -= len(body)
             if isinstance(exc, TimeoutError):
-                late = f"the request did not come within {READ_SECONDS:g} s"
+                late = f"the request did not arrive within {READ_SECONDS:g} s"
                 raise Refusal(408, late) from None
             if isinstance(exc, ConnectionError | web.RequestPayloadError):
-                raise Refusal(400, "the request broke off") from None
+                raise Refusal(400, "the request was cut off") from None
             raise
 
     def application(self) -> web.Application:
-        """What is served, under /v1 and without it."""
+        """Return the web application, whose routes exist with and without /v1."""
         app = web.Application(middlewares=[self.guard])
         for base in ("/v1", ""):
             app.router.add_post(f"{base}/chat/completions", self.chat)
@@ -157,8 +158,8 @@ class Door(ABC):
 
 
 def serve(door: Door, host: str, port: int, started: Say) -> None:
-    """Serve until interrupted; `started` is told the URL. Port 0 takes a free one. Raises
-    ConfigError for a port that is taken."""
+    """Serve until interrupted; `started` receives the URL. Port 0 picks a free port. Raises
+    ConfigError if the port is taken."""
 
     async def run() -> None:
         runner = make_runner(door.application(), shutdown_timeout=5.0)

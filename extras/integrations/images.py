@@ -1,9 +1,9 @@
-"""The images that programs of others look at with our tools: opened from files below folders that
-were allowed, or from data URLs; what a tool makes of them is a file again.
+"""The images that external programs use with looktwice's tools: opened from files in allowed
+folders, or from data URLs. Results of tools are files, too.
 
-Beside every made file lies a `.json` that says which part of which picture it shows. So a server
-that is started anew for each call knows as much as one that lives on, and a number is no more than
-a short name of a file.
+A `.json` file next to every result says which part of which picture it shows. So a server that is
+started for each call knows as much as one that keeps running, and a number is only a short name of
+a file.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ ADDRESS = re.compile(r"\w[\w+.-]+:")  # file:, http:, but not C:
 
 @dataclass(frozen=True)
 class Origin:
-    """What lies beside a made file: the files that it shows, and where (`parts`).
+    """The note next to a result: the files that it shows, and which parts of them (`parts`).
 
-    A control is made with `apart`: its pixels are not those that `parts` tell of, so specialists
-    look at the file itself and not at its sources.
+    `apart` marks the result of a control: its pixels are not the ones that `parts` describe, so
+    specialists look at the file itself instead of its sources.
     """
 
     sources: tuple[str, ...]
@@ -43,7 +43,7 @@ class Origin:
 
 @dataclass(frozen=True, eq=False)
 class OpenedImage:
-    """A file as tools get it: its view, whose parts name pictures among `sources`."""
+    """A file as tools receive it: its view, whose parts name pictures among `sources`."""
 
     number: int
     file: Path
@@ -54,8 +54,8 @@ class OpenedImage:
 
 @dataclass(eq=False)
 class Images:
-    """Images by number: files below the folders `allowed`, and those written into `out`, which is
-    readable too. Paths count from `folder`."""
+    """Images by number: files in the `allowed` folders, and those written to `out`, which can be
+    read, too. Paths are relative to `folder`."""
 
     out: Path
     allowed: tuple[Path, ...]
@@ -65,14 +65,15 @@ class Images:
         self.files, self.lock = list[Path](), threading.Lock()
 
     def number(self, file: Path) -> int:
-        """The number of a file, a new one if it has none."""
+        """Return the number of a file; a new file gets the next one."""
         with self.lock:
             if file not in self.files:
                 self.files.append(file)
             return 1 + self.files.index(file)
 
     def open(self, name: Any) -> OpenedImage:
-        """The image of a number (0 is the last one), a path or a data URL. Raises ToolError."""
+        """Open the image with a number (0 is the last one), a path or a data URL. Raises
+        ToolError."""
         if isinstance(name, str) and name.strip().isdecimal():
             name = int(name)
         if isinstance(name, int) and not isinstance(name, bool):
@@ -97,8 +98,8 @@ class Images:
         return replace(whole, view=shown, sources=sources, apart=origin.apart)
 
     def find(self, text: str) -> Path:
-        """The file of a path, links followed. Raises ToolError outside of the folders, whether it
-        is there or not."""
+        """Return the file of a path, with links resolved. Raises ToolError for a path outside the
+        folders, whether the file exists or not."""
         if ADDRESS.match(text):
             raise ToolError(
                 f"{text[:60]!r} is no path; nothing is fetched: give the path of a file, or"
@@ -119,7 +120,8 @@ class Images:
         return real
 
     def _say_inside(self, text: str) -> str:
-        """What is told of a path that counts from the wrong folder: its place in an allowed one."""
+        """Suggest a path within an allowed folder, in case the path is relative to the wrong
+        folder."""
         places = ((root / text).resolve() for root in self.allowed)
         inside = [path for path in places if any(map(path.is_relative_to, self.allowed))]
         meant = next((path for path in inside if path.is_file()), None)
@@ -128,7 +130,7 @@ class Images:
         return f", and there is no {inside[0]}" if inside else ""
 
     def keep(self, view: View, sources: Sequence[Path], stem: str, apart: bool = False) -> Path:
-        """Write a view as a file, with a note of what it shows. Raises OSError."""
+        """Write a view to a file, with a note of what it shows. Raises OSError."""
         sent = view.picture.payload
         origin = asdict(Origin(tuple(map(str, sources)), view.parts, apart))
         name = f"{stem}-{digest([sent.sha, origin])[:8]}"
@@ -138,7 +140,7 @@ class Images:
         return file
 
     def _write_url(self, url: str) -> Path:
-        """The file of a picture that was sent. Raises ToolError and PictureError."""
+        """Write a picture from a data URL to a file. Raises ToolError and PictureError."""
         if len(url) > MOST_BYTES:
             raise ToolError(f"a data URL has at most {MOST_BYTES:,} characters, found {len(url):,}")
         sent = read_data_url(url).payload
@@ -148,5 +150,5 @@ class Images:
 
     def _read(self, file: Path) -> Picture:
         picture = Picture.encoded(read_file(file), file.name)
-        picture.payload  # noqa: B018  # raises PictureError here for what is no image
+        picture.payload  # noqa: B018  # raises PictureError here if it is not an image
         return picture

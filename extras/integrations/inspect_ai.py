@@ -1,5 +1,5 @@
-"""Studies inside of inspect_ai: a contestant as a solver, our image tools, our readers as a scorer,
-and our tasks. Needs the extra `inspect`, and is registered with it as `looktwice/...`.
+"""The integration with inspect_ai: a contestant as a solver, image tools, readers as scorers, and
+tasks. It needs the extra `inspect`, and its entries are registered as `looktwice/...`.
 
 Every call goes through inspect's own active model, so that its logs, limits and caches count it.
 """
@@ -69,7 +69,7 @@ from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
 
 OURS = "looktwice"
-"""Where the metadata of a sample hold what our stages know of it, and what they did."""
+"""The key in a sample's metadata for what stages need to know, and for what they did."""
 FINISHED: Mapping[str, Finish] = {
     "max_tokens": "length",
     "model_length": "length",
@@ -79,7 +79,8 @@ TOOL_CHOICES: Mapping[Any, Any] = {None: None, "auto": "auto", "none": "none", "
 
 
 class InspectModel:
-    """inspect's active model as one of ours, for stages that run in a thread of inspect's loop."""
+    """A looktwice model that calls inspect's active model, for stages that run in a thread of
+    inspect's event loop."""
 
     identity = "the active model of inspect_ai"
     output: ModelOutput | None = None
@@ -87,10 +88,10 @@ class InspectModel:
     def __call__(
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
     ) -> Reply:
-        """The reply. Raises ModelError for what inspect cannot ask for, and what inspect raises,
-        as at a limit."""
+        """Return the reply. Raises ModelError for options that inspect lacks, and inspect's own
+        errors, such as a reached limit."""
         if options.choices:
-            raise ModelError("inspect_ai asks for no fixed choices; leave `choices` out of options")
+            raise ModelError("inspect_ai has no fixed choices; leave `choices` out of options")
         tools = [
             ToolInfo(name=tool.name, description=tool.description, parameters=_params(tool))
             for tool in options.tools or ()
@@ -137,7 +138,7 @@ def _content(part: str | View) -> ContentText | ContentImage:
 
 
 def _message_for(message: Message) -> ChatMessage:
-    """A turn as inspect has it."""
+    """Convert a message to inspect's format."""
     content = [_content(part) for part in message.parts]
     if message.role == "tool":
         return ChatMessageTool(content=content, tool_call_id=message.call_id)
@@ -154,7 +155,8 @@ def _message_for(message: Message) -> ChatMessage:
 
 
 def _message_of(turn: ChatMessage) -> Message:
-    """A turn of inspect's as ours. Raises ValueError for a picture that is no data URL."""
+    """Convert a message from inspect's format. Raises ValueError for a picture that is not a data
+    URL."""
     content = [ContentText(text=turn.content)] if isinstance(turn.content, str) else turn.content
     parts = [
         View.of(read_data_url(part.image)) if isinstance(part, ContentImage) else part.text
@@ -167,8 +169,8 @@ def _message_of(turn: ChatMessage) -> Message:
 
 
 def _attached_to(turn: ChatMessage) -> dict[str, Any]:
-    """The content of an assistant's turn where it holds more than texts, such as reasoning with a
-    signature."""
+    """Return the content of an assistant's turn if it holds more than texts, such as signed
+    reasoning."""
     parts = [] if isinstance(turn.content, str) else turn.content
     dumped = [part.model_dump(mode="json", exclude_none=True) for part in parts]
     return attached_to_turn({"content": dumped})
@@ -181,12 +183,12 @@ def _calls_of(turn: ChatMessage) -> tuple[ToolCall, ...]:
 
 @solver
 def looktwice(study: str, contestant: str) -> Solver:
-    """The stages of a contestant of a study, named as `looktwice serve` names it, with inspect's
-    model in place of the study's.
+    """Run the stages of a study's contestant, named as in `looktwice serve`, with inspect's model
+    instead of the study's.
 
-    It takes the place of `multiple_choice()`: the stages word the choices. The conversation and the
-    reply become the state's; `metadata["looktwice"]` says how many views and which notes the stages
-    left. Raises Refusal for an arm that permutes the choices.
+    It replaces `multiple_choice()`: the stages format the choices. The conversation and the reply
+    are stored in the state; `metadata["looktwice"]` gets the number of views and the stages' notes.
+    Raises Refusal for an arm that permutes the choices.
     """
     arm = find_arms(study, contestant)[contestant]
     refuse_permuted(arm)
@@ -194,7 +196,7 @@ def looktwice(study: str, contestant: str) -> Solver:
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
         *earlier, asked = map(_message_of, state.messages)
-        ours = state.metadata.get(OURS) or {}  # marks and fields of our own tasks
+        ours = state.metadata.get(OURS) or {}  # marks and fields of looktwice's tasks
         about = {name: ours[name] for name in ("marks", "meta") if name in ours}
         choices = [choice.value for choice in state.choices or ()]
         sample = make_sample([asked], Known(id=str(state.sample_id), choices=choices, **about))
@@ -203,7 +205,7 @@ def looktwice(study: str, contestant: str) -> Solver:
         try:
             done = await anyio.to_thread.run_sync(stages, begun, model, abandon_on_cancel=True)
         except StageFailed as exc:
-            raise cause_of(exc) from None  # its cause is the cause of exc: a circle
+            raise cause_of(exc) from None  # otherwise the causes form a cycle
         state.messages = [_message_for(message) for message in done.messages or (asked,)]
         state.output = model.output or ModelOutput()
         state.output.completion = done.reply or done.answer or ""
@@ -215,9 +217,9 @@ def looktwice(study: str, contestant: str) -> Solver:
 
 
 def look_tools(study: str = STUDY, contestant: str = "") -> list[Tool]:
-    """The tools of a study's agent, for `react(tools=[*look_tools()])` and the like.
+    """Return the tools of a study's agent, for `react(tools=[*look_tools()])` and the like.
 
-    Image 1 is the first one of the conversation, and every image that a tool shows has the next
+    Image 1 is the first one of the conversation, and each image that a tool shows gets the next
     number.
     """
     agent, folder = find_agent(study, contestant), Path(tempfile.mkdtemp(prefix="looktwice-"))
@@ -251,8 +253,8 @@ def look_tools(study: str = STUDY, contestant: str = "") -> list[Tool]:
 
 @scorer(metrics=[accuracy(), stderr()])
 def answer_reader(reader: str = "robust") -> Scorer:
-    """What a reader of ours finds in the reply, compared with the target; a reply in which it finds
-    no answer is not scored, and its reason is said."""
+    """Compare what a looktwice reader finds in the reply with the target; a reply without an answer
+    is unscored, with the reason."""
     read = row_reader(build_reader(reader))
 
     async def score(state: TaskState, target: Target) -> Score:
@@ -275,7 +277,7 @@ def answer_reader(reader: str = "robust") -> Scorer:
 
 
 def _sample_for(item: Item) -> InspectSample:
-    """A question of ours as a sample of inspect's; choices that are pictures follow the images."""
+    """Convert an item to inspect's format; choices that are pictures follow the images."""
     sample, pictures, texts = item.sample, list(item.sample.images), list[str]()
     for choice in sample.choices:
         if not isinstance(choice, str):
@@ -300,8 +302,8 @@ def questions(
     reader: str = "robust",
     **settings: Any,
 ) -> Task:
-    """The questions of a task of ours: `use` names its class, such as Blink, Tsv, Columns or
-    Folder, and `settings` are its own. With a `study` its contestant answers."""
+    """Return the questions of a looktwice task: `use` names its class, such as Blink, Tsv, Columns
+    or Folder, and `settings` are its own. With a `study`, its `contestant` answers."""
     node = {"use": use if "." in use else f"eval.tasks.{use}", **settings}
     given = tuple(value for value in settings.values() if isinstance(value, str))
     items = build(node, place="task", given=given)
@@ -316,6 +318,6 @@ def questions(
 
 @task
 def blink(path: str = "data/BLINK", name: str = "Relative_Depth", **settings: Any) -> Task:
-    """A subtask of BLINK, from its parquet files below `path`."""
+    """Return a subtask of BLINK, from its parquet files below `path`."""
     made: Task = questions("Blink", path=path, name=name, **settings)
     return made

@@ -1,5 +1,5 @@
-"""The contestants of a study as models that anybody may ask: what a request becomes, and what is
-said back."""
+"""The contestants of a study as models for any client: how a request becomes a question, and an
+answer a response."""
 
 from __future__ import annotations
 
@@ -33,17 +33,19 @@ from looktwice.prompting.agent.agent import Agent
 from looktwice.prompting.controls.choices import PermuteChoices, PermuteLabels
 
 FIRST, IDLE = 10, 20
-"""A stage that changes nothing in so many requests in a row is reported: at first, and later."""
+"""Number of consecutive requests after which a stage that changes nothing is reported: if it has
+never changed anything, and later."""
 FIELDS = {"schema": "response_format", "effort": "reasoning_effort", "choices": "guided_choice"}
-"""How a request calls what `CallOptions` calls otherwise."""
+"""Names of request fields that differ from those of `CallOptions`."""
 
 
 def name_contestants(plan: Plan) -> dict[str, Arm]:
-    """The arms of a study by the names under which they are asked, each on the task of its
-    requests.
+    """Return the arms of a study by the names that clients use, with the task of recorded requests
+    as their task.
 
-    A contestant that is the same on every task has its own name, another one `contestant@task`;
-    behind an arm of a sweep stand its changes. Raises RunError for a model that answers in batches.
+    A contestant that is the same on every task keeps its name, others become `contestant@task`; the
+    name of an arm of a sweep ends with its changes. Raises RunError for a model that answers in
+    batches.
     """
     by_name = defaultdict[str, dict[str, Arm]](dict)
     for arm in plan.points:
@@ -61,8 +63,8 @@ def name_contestants(plan: Plan) -> dict[str, Arm]:
             arms |= {f"{name}@{task}": arm for task, arm in of_task.items()}
     if batched := [name for name, arm in arms.items() if defers(arm.model)]:
         raise RunError(
-            f"{batched[0]}: its model answers in batches, and nobody can wait for it here; name its"
-            " `chat` as the model"
+            f"{batched[0]}: its model answers in batches, too late for a client; use its `chat` as"
+            " the model"
         )
     asked: dict[str, Any] = {"changes": {}, "task_name": "requests", "task": Requests(), "draws": 1}
     return {name: with_id(replace(arm, contestant=name, **asked)) for name, arm in arms.items()}
@@ -70,10 +72,12 @@ def name_contestants(plan: Plan) -> dict[str, Arm]:
 
 @dataclass(eq=False)
 class Lens:
-    """Answers questions by the stages of `arms`, the contestants by name, and records each answer.
+    """Answers questions with the stages of `arms`, which are contestants by name, and records each
+    answer.
 
-    `cache` is the folder of the reply store. `say` tells the user. With `looks` what was said
-    before the last reply is given as its reasoning, and an abstention is a refusal or a text.
+    `cache` is the folder of the reply cache. `say` receives messages for the user. With `looks`,
+    texts before the last reply are sent as its reasoning. `abstain` says whether an abstention
+    becomes an error or a text.
     """
 
     arms: Mapping[str, Arm]
@@ -86,13 +90,13 @@ class Lens:
     def __post_init__(self) -> None:
         self.stop, self.lock = threading.Event(), threading.Lock()
         self.idle = defaultdict[tuple[str, str], int](int)
-        self.useful = set[tuple[str, str]]()  # stages that changed something once
+        self.useful = set[tuple[str, str]]()  # stages that have changed something
         models = {id(model): model for arm in self.arms.values() for model in arm.models}
         self.models = {key: self._wrap(model) for key, model in models.items()}
 
     def _wrap(self, model: Any) -> Any:
-        """A model with the reply cache and its limits; who asks tries again, not we. Raises
-        RunError for a bad URL or a missing key, CacheError."""
+        """Wrap a model with the reply cache and its limits, but without retries, which are left to
+        clients. Raises RunError for a bad URL or a missing key, and CacheError."""
         if not getattr(model, "remote", False):
             return Stoppable(model, self.stop)
         try:
@@ -100,17 +104,17 @@ class Lens:
         except ModelError as exc:
             raise RunError(str(exc)) from exc
         store = Store(self.cache, "--cache")
-        len(store)  # fails here, with one sentence, if the store cannot be read
+        len(store)  # raises here if the store cannot be read
         return wrap(model, store, self.stop, attempts=1)
 
     def close(self) -> None:
-        """Let no call start any more, and close every model."""
+        """Prevent new calls, and close every model."""
         self.stop.set()
         for model in self.models.values():
             close_model(model)
 
     def answer(self, question: Question) -> Answered:
-        """The answer to a question. Raises Refusal."""
+        """Answer a question. Raises Refusal."""
         arm = self.arms.get(question.model)
         if arm is None and not question.model and len(self.arms) == 1:
             arm = next(iter(self.arms.values()))
@@ -140,8 +144,7 @@ class Lens:
         return self._respond(arm, sample.id, draws[0], states)
 
     def _notice(self, arm: Arm, slot: str, before: State, after: State) -> None:
-        """Report once that a stage changed nothing in the first ten requests, or later in
-        twenty."""
+        """Report once if a stage changed nothing in the first ten requests, or later in twenty."""
         idle = _content(before) == _content(after)
         with self.lock:
             key = arm.contestant, slot
@@ -177,8 +180,8 @@ class Lens:
         return Answered(arm.contestant, replies, looks, calls, name, headers)
 
     def _reply(self, state: State, made: Sequence[Reply]) -> Reply:
-        """The last reply, or what the stages answered without one. Raises Refusal where they
-        abstained."""
+        """Return the last reply, or the stages' answer if there was no reply. Raises Refusal if
+        they abstained."""
         if state.ended:
             if self.abstain == "text":
                 return Reply("no answer")
@@ -192,27 +195,27 @@ class Lens:
 
 
 def _content(state: State) -> list[Any]:
-    """What of a state a stage may change, beside its notes."""
+    """Return everything in a state that a stage may change, except notes."""
     names = ("views", "prompt", "messages", "answer", "reason", "measures")
     sample = state.sample
     return [sample.marks, sample.choices, *(getattr(state, name) for name in names)]
 
 
 def is_drawn(arm: Arm, options: CallOptions) -> bool:
-    """Whether a reply to the same request may be another one, so that who asks again wants another
-    draw: there is a temperature, and no seed. Without one it is the server's own."""
+    """Return whether the same request may get different replies, so that a repeated request needs a
+    new draw: the temperature is left to the server, or is above 0 without a seed."""
     full = options.filled_from(arm.model)
     return bool(full.temperature is None or (full.temperature and full.seed is None))
 
 
 def refuse_options(arm: Arm, options: CallOptions) -> None:
-    """Raises Refusal for what an arm cannot be asked for."""
+    """Raise Refusal for options that an arm does not support."""
     given = _fields(options, "tools", "schema", "choices", "logprobs")
     if options.tools and any(find_settings(arm.stages, Agent)):
         raise Refusal(
             400,
-            f"tools: {arm.contestant} is an agent with tools of its own; ask it without tools, or"
-            " ask a contestant that is none",
+            f"tools: {arm.contestant} is an agent with its own tools; leave out tools, or use a"
+            " contestant without an agent",
         )
     refuse_permuted(arm)
     if given and not any(map(asks_model, arm.stages.values())):
@@ -225,31 +228,31 @@ def refuse_options(arm: Arm, options: CallOptions) -> None:
 
 
 def _fields(options: CallOptions, *names: str) -> str:
-    """Those of these options that are given, as a request calls them."""
+    """List the options that are set, by their names in a request."""
     return " and ".join(
         FIELDS.get(name, name) for name in names if getattr(options, name) is not None
     )
 
 
 def refuse_permuted(arm: Arm) -> None:
-    """Raises Refusal for an arm that asks under other letters than the client, who would hold the
-    answer's letter for its own."""
+    """Raise Refusal for an arm that reorders letters: the client would take the answer's letter for
+    one of its own."""
     for kind in (PermuteChoices, PermuteLabels):
         if any(find_settings(arm.stages, kind)):
             raise Refusal(
                 400,
-                f"{arm.contestant}: {kind.__name__} gives choices other letters, and only a scored"
-                " run knows which; ask it by `looktwice run`, or leave the stage out",
+                f"{arm.contestant}: {kind.__name__} changes the letters of choices, and only a"
+                " scored run can undo this; use `looktwice run`, or remove the stage",
             )
 
 
 def explain(failed: StageFailed) -> Refusal:
-    """What a client is told of a stage that failed: what its model's server said, or where and
-    why."""
+    """Describe a failed stage to the client: the error of its model's server, or the place and the
+    reason."""
     cause, slot = cause_of(failed), failed.slot
     if isinstance(cause, ModelError):
         status = cause.status or 200
-        if status == 200:  # no answer, or none that is a reply: a failure upstream
+        if status == 200:  # no answer, or not a valid reply: a failure upstream
             status = 502 if cause.retryable else 0
         if status == 429 or status >= 500:
             kind = "rate_limit_error" if status == 429 else "upstream_error"

@@ -1,5 +1,5 @@
-"""Our agent's tools for agents of others: the tools of a study, what they lack, their controls, and
-one look, from arguments as a client sends them to words and images."""
+"""The agent tools of a study for external agents: which tools work on this machine, their controls,
+and single calls from a client's arguments to texts and images."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ from looktwice.specialists.networks.network import HubNetwork
 from looktwice.specialists.rules import Checked, NoEvidence
 
 STUDY = "look"
-"""The shipped study that holds every tool."""
+"""The bundled study that has every tool."""
 OPEN = "open"
 ANY_IMAGE = {
     "anyOf": [{"type": "integer"}, {"type": "string"}],
     "description": "the image: its number, the path of its file, or a data URL",
 }
 REPORTED = (ValueError, LookupError, OSError, NoEvidence, WeightsError)
-"""What a tool raises because of what it was asked; the client's model is told."""
+"""Errors of a tool that depend on its arguments; they are reported to the client's model."""
 Control = Callable[[ToolResult, State, Any], ToolResult]
-"""What takes the place of a tool's result: of the same number of images, or of none."""
+"""A function that replaces a tool's result by one with the same number of images, or with none."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class OpenImage:
     arguments = ImageArguments
 
     def __call__(self, state: State, arguments: ImageArguments) -> ToolResult:
-        """The image itself."""
+        """Return the image itself."""
         return ToolResult("", (state.views[arguments.image - 1],))
 
 
@@ -71,8 +71,8 @@ class OpenImage:
 class LookTools:
     """The tools of an agent, and the images that they look at.
 
-    `controls` change what a tool brings, by its name; sizes and regions are told as the tool itself
-    gave them.
+    `controls` replace results of tools, by name; sizes and regions are described as in the tool's
+    own result.
     """
 
     agent: Agent
@@ -81,12 +81,13 @@ class LookTools:
 
     @cached_property
     def left_out(self) -> dict[str, str]:
-        """What a tool lacks on this machine, by its name."""
+        """The tools that cannot be used on this machine, each with the reason."""
         return {name: why for name, tool in self.agent.tools.items() if (why := _lack(tool))}
 
     @cached_property
     def tools(self) -> dict[str, AgentTool]:
-        """The tools that are offered, by name; not those that steer the loop of our own agent."""
+        """The offered tools by name, without those that only steer the loop of looktwice's own
+        agent."""
         offered: dict[str, AgentTool] = {OPEN: OpenImage()}
         for name, tool in self.agent.tools.items():
             if name not in self.left_out and not isinstance(tool, Answer | Undo):
@@ -95,7 +96,7 @@ class LookTools:
 
     @cached_property
     def descriptions(self) -> list[Tool]:
-        """The tools as a client gets them: every image is a number, a path or a data URL."""
+        """The tools as described to clients: every image is a number, a path or a data URL."""
         described = []
         for name, tool in self.tools.items():
             plain = describe_tool(name, tool, self.agent.coordinates)
@@ -106,8 +107,8 @@ class LookTools:
         return described
 
     def look(self, name: str, data: Mapping[str, Any]) -> Parts:
-        """What a call brings: words, and each image behind the words on it. Raises what a tool
-        raises."""
+        """Call a tool; return texts, and each image after the text that describes it. Raises the
+        errors of tools."""
         if name not in self.tools:
             raise ToolError(f"there is no tool {name[:64]!r}; there are {', '.join(self.tools)}")
         tool, frame = self.tools[name], self.agent.coordinates
@@ -117,7 +118,7 @@ class LookTools:
         }
         scene = _Scene.of(tuple(opened.values()), canonical([name, dict(data)]))
         state, numbers = scene.state, {key: image.number for key, image in opened.items()}
-        # the first one stands at many numbers
+        # cached, since the first image can have many positions
         through = cache(partial(ShownImage.through, fit=self.agent.fit, state=state))
         shown = list(map(through, state.views))
         others = {*range(1, len(shown) + 1)} - {*numbers.values()}
@@ -132,8 +133,8 @@ class LookTools:
         return tuple(parts) or ("done",)
 
     def _show(self, scene: _Scene, view: View, tool: str, controlled: bool) -> Parts:
-        """The words on an image that a tool brought, and the image as it is sent; it is written
-        down, unless it lies there already."""
+        """Return the description of an image from a tool, and the image as it is sent; write it to
+        a file unless it is one already."""
         view = scene.mapped(view)
         files, first = [file for file, _ in scene.sources], scene.images[0]
         file = first.file
@@ -159,7 +160,8 @@ class LookTools:
 class _Scene:
     """The images of one call as the views of a state, whose sample has their sources.
 
-    Each stands at its number, so that tools say it right; the first one stands at those between.
+    Each view has the image's number as its position, so that tools report it correctly; positions
+    in between repeat the first image.
     """
 
     images: tuple[OpenedImage, ...]
@@ -169,7 +171,7 @@ class _Scene:
 
     @classmethod
     def of(cls, opened: Sequence[OpenedImage], request: str) -> _Scene:
-        """The scene of one call; `request` is what chance depends on, beside the pixels."""
+        """Build the scene of one call; random choices depend on `request` and on the pixels."""
         images = tuple({image.number: image for image in opened}.values())
         sources = dict[Path, Picture]()
         for image in images:
@@ -192,11 +194,12 @@ class _Scene:
 
     @property
     def apart(self) -> bool:
-        """Whether one of the images is a control's."""
+        """Whether one of the images is the result of a control."""
         return bool(self.claims)
 
     def mapped(self, view: View) -> View:
-        """A view in whose parts a control's image has given way to what it is said to show."""
+        """Return the view with its parts mapped from controls' images to the regions that they
+        claim to show."""
         parts = tuple[Part, ...]()
         for part in view.parts:
             claim = self.claims.get(part.source)
@@ -206,14 +209,14 @@ class _Scene:
 
 
 def _image_fields(tool: AgentTool) -> dict[str, int]:
-    """The arguments of a tool that are images, with the number that each has by itself."""
+    """Return the arguments of a tool that are images, with their default numbers."""
     declared = tool.arguments.model_fields
     return {name: info.default for name, info in declared.items() if IMAGE in info.metadata}
 
 
 def _lack(tool: AgentTool) -> str:
-    """What a tool's specialists lack on this machine, as far as it can be told without opening
-    them."""
+    """Explain what a tool's specialists lack on this machine, as far as that can be found without
+    loading them."""
     for specialist in find_settings(tool, Checked):
         try:
             if hasattr(specialist, "files"):
@@ -226,9 +229,8 @@ def _lack(tool: AgentTool) -> str:
 
 
 def find_arms(study: Path | str, contestant: str, *how: Sequence[str]) -> dict[str, Arm]:
-    """The arm of a contestant of a study by its name, as `serve` names it, or all arms without a
-    name; `how` are overrides, plugins and allowed folders, as for `load_plan`. Raises
-    ConfigError."""
+    """Return a study's arm by its contestant's name, as in `serve`, or all arms without a name;
+    `how` are overrides, plugins and allowed folders, as for `load_plan`. Raises ConfigError."""
     arms = name_contestants(load_plan(find_config(study), *how))
     if contestant not in ("", *arms):
         wrong = f"no contestant {contestant!r}; there are {', '.join(arms)}"
@@ -237,8 +239,8 @@ def find_arms(study: Path | str, contestant: str, *how: Sequence[str]) -> dict[s
 
 
 def find_agent(study: Path | str, contestant: str = "", *how: Sequence[str]) -> Agent:
-    """The agent of a contestant of a study, or the one of all. Raises ConfigError where it is not
-    plain which; `how` as for `find_arms`."""
+    """Return the agent of a contestant, or the one agent that a study's contestants share. Raises
+    ConfigError if their agents differ; `how` as for `find_arms`."""
     agents = {
         name: agent
         for name, arm in find_arms(study, contestant, *how).items()
@@ -249,16 +251,16 @@ def find_agent(study: Path | str, contestant: str = "", *how: Sequence[str]) -> 
     ]
     if not looks or looks.count(looks[0]) < len(looks):
         differ = f"the agents of {', '.join(agents)} have different tools; name a --contestant"
-        raise ConfigError([f"{study}: {differ if agents else 'nobody has an agent'}"])
+        raise ConfigError([f"{study}: {differ if agents else 'no contestant has an agent'}"])
     return next(iter(agents.values()))
 
 
 def make_controls(
     agent: Agent, placebo: Sequence[str] = (), black: Sequence[str] = (), random: Sequence[str] = ()
 ) -> dict[str, Control]:
-    """The certificate's controls by the names of tools: a crop of the same size that keeps off the
-    place that was asked for (`placebo`), one as likely here as there (`random`), or a black image;
-    and what the agent itself does to results. Raises ConfigError."""
+    """Make the control experiments of a certificate, by names of tools: a crop of the same size
+    that avoids the requested place (`placebo`), one that may be anywhere (`random`), or a black
+    image; and the agent's own changes to results. Raises ConfigError."""
     controls, faults = dict[str, Control](), list[str]()
     if own := agent.results:
         controls = {name: lambda true, state, _: own(true, state) for name in agent.tools}
@@ -274,7 +276,7 @@ def make_controls(
                 tries = 1 if option == "random" else CANDIDATES
                 controls[name] = partial(_elsewhere, replace(zoom, elsewhere=True, tries=tries))
             else:
-                only = "only Zoom shows another place; --black is for any tool"
+                only = "only Zoom can show another place; --black works for any tool"
                 faults.append(f"--{option} {name}: {only}")
     if faults:
         raise ConfigError(faults)

@@ -1,5 +1,5 @@
-"""Our image tools over the Model Context Protocol, to any agent client: over stdio, or streamable
-HTTP. Needs the extra `mcp`, the official SDK from version 2."""
+"""Image tools over the Model Context Protocol, for any agent client: over stdio, or streamable
+HTTP. It needs the extra `mcp`, the official SDK from version 2."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ INSTRUCTIONS = (
 
 
 def make_server(looks: LookTools) -> Server[Any]:
-    """The server of these tools, for whatever transport."""
+    """Make a server of these tools, for either transport."""
     lines = [INSTRUCTIONS.format(unit=UNITS[looks.agent.coordinates])]
     lines += [f"Not offered: {name}, as {why}." for name, why in looks.left_out.items()]
 
@@ -68,7 +68,7 @@ def make_server(looks: LookTools) -> Server[Any]:
 
 
 def answer(looks: LookTools, name: str, arguments: dict[str, Any]) -> protocol.CallToolResult:
-    """The result of a call; what cannot be done is one too, in words for the client's model."""
+    """Call a tool; errors become results, too, written for the client's model."""
     try:
         parts = looks.look(name, arguments)
     except REPORTED as exc:
@@ -86,7 +86,7 @@ def answer(looks: LookTools, name: str, arguments: dict[str, Any]) -> protocol.C
 
 
 async def serve_stdio(server: Server[Any]) -> None:
-    """Serve one client over stdin and stdout, until it leaves."""
+    """Serve one client over stdin and stdout until it disconnects."""
     async with stdio_server() as (incoming, outgoing):
         await server.run(incoming, outgoing, server.create_initialization_options())
 
@@ -94,9 +94,9 @@ async def serve_stdio(server: Server[Any]) -> None:
 async def serve_http(
     server: Server[Any], host: str, port: int, token: str, started: Callable[[str], None]
 ) -> None:
-    """Serve any number of clients over streamable HTTP at /mcp, until interrupted; `started` is
-    told the URL. With a `token`, whoever brings it may ask, under any name of this machine, and
-    nobody else. Raises ConfigError for a port that is taken."""
+    """Serve any number of clients over streamable HTTP at /mcp until interrupted; `started`
+    receives the URL. With a `token`, only clients that send it may ask, under any name of this
+    machine. Raises ConfigError if the port is taken."""
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listening = socket.create_server((host, port), family=family)
@@ -109,7 +109,7 @@ async def serve_http(
     app = server.streamable_http_app(
         max_request_body_size=MOST_BYTES,
         transport_security=TransportSecuritySettings(
-            enable_dns_rebinding_protection=not token,  # no page in a browser has one
+            enable_dns_rebinding_protection=not token,  # web pages do not have the token
             allowed_hosts=hosts,
             allowed_origins=[f"http://{name}" for name in hosts],
         ),

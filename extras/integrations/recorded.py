@@ -1,4 +1,4 @@
-"""The run folder that grows while clients ask: their questions as a task, and the writing."""
+"""A run folder that grows while clients ask: the recorded questions as a task, and the recorder."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from looktwice.pipelines.state import State
 
 @dataclass(frozen=True)
 class Requests:
-    """The questions that clients of `looktwice serve` asked, with the keys that they sent, from
-    the run `folder` in which they were recorded, by default the one that names this task.
+    """The questions that clients of `looktwice serve` asked, with the answers that they sent along,
+    from the run `folder` in which they were recorded (default: the run that names this task).
 
     Raises TaskError, RunError.
     """
@@ -36,8 +36,8 @@ class Requests:
 
     @property
     def facts(self) -> Facts:
-        """What a table must say of the questions."""
-        return Facts(note="asked by clients of looktwice serve; keys are those that they sent")
+        """The facts that tables state about the questions."""
+        return Facts(note="asked by clients of looktwice serve, who sent the correct answers")
 
     def __len__(self) -> int:
         return len(RunFolder(self.folder).samples)
@@ -50,10 +50,10 @@ class Requests:
 
 @dataclass(eq=False)
 class Recorder:
-    """Writes what clients ask and get into the run folder at `path`; a context manager.
+    """A context manager that writes questions and answers of clients into the run folder at `path`.
 
-    A question is asked under one id; what else is asked under the same gets another. Each answer of
-    a contestant to it is a further draw.
+    A question keeps its id; a different question with the same id gets another one. Each further
+    answer of a contestant to a question is a new draw.
     """
 
     path: Path
@@ -67,7 +67,7 @@ class Recorder:
         self.taken = defaultdict[tuple[str, str], set[int]](set)
 
     def __enter__(self) -> Recorder:
-        """Raises RunError where the folder is of another kind, or in use."""
+        """Open the folder. Raises RunError if it holds another kind of run, or is in use."""
         with ExitStack() as stack:
             stack.enter_context(self.writer)
             run = RunFolder(self.path)
@@ -84,7 +84,9 @@ class Recorder:
                 "started": facts.get("started") or now,
                 "plugins": list(map(describe_plugin, self.plugins)),
                 "versions": dict(installed_versions()),
-                "planned": {digest(identity(Requests())): 0},  # who asks decides: none is missing
+                "planned": {
+                    digest(identity(Requests())): 0
+                },  # clients decide how many to ask: none is missing
                 "finished": True,
             }
             self.writer.yaml("run.yaml", described)
@@ -95,15 +97,15 @@ class Recorder:
         self.close()
 
     def add(self, arms: Sequence[Arm]) -> None:
-        """Note who may answer. Raises RunError where a setting holds a key."""
+        """Record contestants. Raises RunError if a setting contains a secret key."""
         with self.lock:
             self.writer.points(make_point_rows(Plan(self.name, tuple(arms))))
 
     def note(
         self, sample: Sample, task: str, answer: str | None = None
     ) -> tuple[Sample, SampleRow]:
-        """A question under the id by which it is known from now on, and its line, written with its
-        key, if a client told it, and its pictures where it is new. Raises PictureError."""
+        """Return a question under its final id, with its line. A new question is written with its
+        pictures and, if the client sent it, the correct answer. Raises PictureError."""
         for picture in sample.images:
             self.writer.blobs.put(picture.source, picture.sha)
         row = SampleRow(task, sha_of(plain := sample.to_dict()), answer, plain)
@@ -118,8 +120,8 @@ class Recorder:
         return sample, row
 
     def take(self, arm: Arm, sample: str, number: int) -> list[int]:
-        """The numbers of the next draws; from the most that a run may hold on, the last ones
-        again."""
+        """Return the numbers of the next draws; beyond the maximum of a run, the last number is
+        reused."""
         with self.lock:
             taken = self.taken[arm.id, sample]
             free = (draw for draw in count() if draw not in taken)
@@ -137,9 +139,9 @@ class Recorder:
         model: RecordingModel,
         watch: Callable[[str, State, State], None] = lambda slot, before, after: None,
     ) -> State:
-        """Run the stages of a contestant, and write the record, which lies on the disk afterwards.
+        """Run the stages of a contestant, and write the record to disk.
 
-        `watch` is told of every stage what was before and after it. Raises StageFailed.
+        `watch` receives the states before and after every stage. Raises StageFailed.
         """
         state, failed = request.begin(State.start(sample, arm.seed, request.draw)), None
         try:

@@ -1,4 +1,4 @@
-"""A server between a client and another one that changes nothing and records everything."""
+"""A proxy between a client and another server that changes nothing and records everything."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from looktwice.pipelines.pipeline import RecordingModel, StageFailed
 from looktwice.pipelines.sample import Sample
 
 HERE = {"connection", "content-encoding", "content-length", "keep-alive", "transfer-encoding"}
-"""Headers that speak of one connection alone."""
-MOST_KEPT = 64 << 20  # bytes of an answer that are looked at
+"""Headers that concern only a single connection."""
+MOST_KEPT = 64 << 20  # bytes of an answer that are recorded
 MOST_MODELS = 1000
 SECONDS = 3600.0
 
 
 class Asked(NamedTuple):
-    """Which arm a request asks, and about which sample."""
+    """The arm and the sample of a request."""
 
     arm: Arm
     request: Request
@@ -49,8 +49,8 @@ class Asked(NamedTuple):
 
 @dataclass(eq=False)
 class Tap(Door):
-    """Sends every request on to the server at `url` as it came, with the key of its host in place
-    of the client's, and its answer back; the contestant is the model that was asked for."""
+    """Forwards every request unchanged to the server at `url`, with the key for its host instead of
+    the client's, and returns the answer; the requested model is the contestant."""
 
     recorder: Recorder = field(kw_only=True)
     url: str = field(kw_only=True)
@@ -68,12 +68,12 @@ class Tap(Door):
             raise RunError(str(exc)) from exc
 
     async def list_models(self, request: web.Request) -> web.StreamResponse:
-        """The models of the other server."""
+        """Return the models of the other server."""
         return (await self._send_on(request, "GET", "models", None))[0]
 
     async def respond(self, request: web.Request, raw: bytes) -> web.StreamResponse:
-        """The answer of the other server, as it comes; its record lies on the disk once the client
-        has all of it."""
+        """Pass on the other server's answer as it arrives; its record is on disk before the
+        response ends."""
         start, loop = time.perf_counter(), asyncio.get_running_loop()
         reading = loop.run_in_executor(self.pool, self.read, raw)  # while the other server works
         answer, came = await self._send_on(request, "POST", "chat/completions", raw)
@@ -93,8 +93,8 @@ class Tap(Door):
     async def _send_on(
         self, request: web.Request, method: str, path: str, raw: bytes | None
     ) -> tuple[web.StreamResponse, HttpResponse]:
-        """What came back, on its way to the client or ready for it, and to be looked at. Raises
-        Refusal where nothing came."""
+        """Forward a request; return the response for the client, which may already have been
+        streamed, and the other server's answer. Raises Refusal if there is no answer."""
         if self.session is None:
             connector, cookies = aiohttp.TCPConnector(limit=0), aiohttp.DummyCookieJar()
             self.session = aiohttp.ClientSession(connector=connector, cookie_jar=cookies)
@@ -133,17 +133,17 @@ class Tap(Door):
                 if is_there:
                     try:
                         await answer.write(piece)
-                    except OSError:  # the client has left; its answer is recorded all the same
+                    except OSError:  # the client has left; its answer is still recorded
                         is_there = False
         except (aiohttp.ClientError, OSError) as exc:
             if request.transport is not None:
-                request.transport.close()  # so that the client's breaks off, too
+                request.transport.close()  # so that the client's connection is cut off, too
             return answer, HttpResponse(502, {}, f"the stream broke off ({exc})".encode())
         return answer, HttpResponse(response.status, {}, bytes(kept))
 
     def read(self, raw: bytes) -> Asked | None:
-        """What a request asks, written down as far as it can be without an answer; None for what
-        cannot be recorded, which is told once."""
+        """Parse a request and record its question; None if it cannot be recorded, which is reported
+        once."""
         try:
             question = read_anything(raw)
             arm = self._arm(question.model or "unnamed")
@@ -152,12 +152,12 @@ class Tap(Door):
             return Asked(arm, request.keep(self.recorder.writer.blobs), sample, row.sha)
         except ValueError as exc:
             if not self.warned:
-                self.say(f"a request was sent on that cannot be recorded: {exc}")
+                self.say(f"forwarded a request that cannot be recorded: {exc}")
             self.warned = True
             return None
 
     def record(self, asked: Asked, came: HttpResponse, seconds: float) -> None:
-        """Write down the answers to a request."""
+        """Record the answers to a request."""
         arm, request, sample, sha = asked
         answers = split_choices(came)
         draws = self.recorder.take(arm, sample.id, len(answers))
@@ -165,16 +165,15 @@ class Tap(Door):
             if number:
                 request = replace(request, draw=number).keep(self.recorder.writer.blobs)
             model = RecordingModel(Came(answer, self.url, seconds), sample.id)
-            with suppress(StageFailed):  # the record says so
+            with suppress(StageFailed):  # the record holds the error
                 self.recorder.answer(arm, request, sample, sha, draw, model)
 
     def _arm(self, name: str) -> Arm:
-        """The contestant of a model's name. Raises ValueError for one that cannot be written
-        down."""
+        """Return the contestant for a model's name. Raises ValueError if there are too many."""
         with self.lock:
             if name not in self.arms:
                 if len(self.arms) >= MOST_MODELS:
-                    raise ValueError(f"{MOST_MODELS} models are the most that are told apart")
+                    raise ValueError(f"at most {MOST_MODELS} models can be recorded")
                 model, stages = ChatAPI(name, self.url), {"ask": Forward()}
                 arm = Arm(name, {}, "requests", Requests(), model, stages, Robust(), 1, 0)
                 arm = with_id(replace(arm, baseline=not self.arms))
@@ -185,7 +184,7 @@ class Tap(Door):
 
 @dataclass(frozen=True)
 class Came:
-    """Answers with what came."""
+    """A model that returns a recorded response."""
 
     response: HttpResponse
     url: str
@@ -195,13 +194,13 @@ class Came:
     def __call__(
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
     ) -> Reply:
-        """The reply. Raises ModelError."""
+        """Return the reply. Raises ModelError."""
         return read_response(self.response, self.url, self.seconds)
 
 
 def split_choices(came: HttpResponse) -> list[HttpResponse]:
-    """An answer as one for each of its choices; those of a stream are put together first. The
-    tokens count for the first."""
+    """Split an answer into one for each of its choices, after joining the chunks of a stream. All
+    tokens are counted for the first."""
     is_whole = came.body.lstrip().startswith(b"{")
     try:
         whole = read_json(came.body) if is_whole else join_chunks(came.body)
@@ -215,5 +214,5 @@ def split_choices(came: HttpResponse) -> list[HttpResponse]:
             alone |= {"choices": [{**choice, "usage": None}], "usage": None, "x_groq": None}
         answers.append(came._replace(body=write_json(alone).encode()))
     if not answers and any(value for name, value in whole.items() if name != "choices"):
-        answers.append(came._replace(body=write_json(whole).encode()))  # a verdict alone
+        answers.append(came._replace(body=write_json(whole).encode()))  # only a filter's verdict
     return answers or [came]

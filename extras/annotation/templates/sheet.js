@@ -13,7 +13,7 @@ function make(tag, text, parent) {
 
 function keep(item, name, value) {
   (kept[item] ??= {})[name] = value;
-  try { localStorage.setItem(place, JSON.stringify(kept)); } catch { /* it stays on the page */ }
+  try { localStorage.setItem(place, JSON.stringify(kept)); } catch { /* the entry is only on the page */ }
   count();
 }
 
@@ -29,7 +29,7 @@ function field(form, item, name) {
   const input = make(options.length ? "select" : name === "note" ? "textarea" : "input", undefined, label);
   if (options.length) for (const text of ["", ...new Set([...options, held])].filter((t, i) => t || !i)) make("option", text, input);
   input.value = held;
-  if (name === "human_answer" && item.choices) input.placeholder = "letter, or its words";
+  if (name === "human_answer" && item.choices) input.placeholder = "letter, or its text";
   input.addEventListener("input", () => keep(item.item, name, input.value));
 }
 
@@ -43,7 +43,7 @@ function show() {
     for (const address of item.pictures) {
       const image = make("img", undefined, box);
       image.src = address;
-      image.alt = "what the model was shown";
+      image.alt = "image shown to the model";
     }
     make("p", item.question, box).className = "words";
     if (item.choices) make("p", item.choices, box).className = "words";

@@ -2,10 +2,10 @@
 // One item at a time: its question, a cross, the pictures for their exposure, a mask, the answer.
 
 const CROSS = 500, MASK = 500;  // ms
-const BLOCK = 6;  // pixels of a side of what the mask shuffles
+const BLOCK = 6;  // pixels: the side of the blocks that the mask shuffles
 const SPACE = " ";
 
-/** Wait for the frame that begins nearest to a time, and give when; `before` is the frame before. */
+/** Wait for the frame that begins nearest to a time; return its start. `before` is the previous frame's. */
 async function frameAt(time, before) {
   for (;;) {
     const now = await new Promise(requestAnimationFrame);
@@ -14,7 +14,7 @@ async function frameAt(time, before) {
   }
 }
 
-/** Draw the pictures side by side, and a mask: their blocks in an order that is always the same for a size. */
+/** Draw the pictures side by side, and a mask: their blocks in an order that depends only on their size. */
 async function draw(pictures, stage) {
   const images = pictures.map(src => Object.assign(new Image(), {src}));
   await Promise.all(images.map(image => image.decode()));
@@ -33,7 +33,7 @@ async function draw(pictures, stage) {
     picture, Math.min(x, width - BLOCK), Math.min(y, height - BLOCK), BLOCK, BLOCK, ...places[to].slice(1), BLOCK, BLOCK));
 }
 
-/** Which option somebody presses or clicks, and when; without options, words that Enter ends. */
+/** Return the option that a person presses or clicks, and when; without options, text ended by Enter. */
 function askFor(words, options, box) {
   return new Promise(resolve => {
     const form = make("form", undefined, box), label = make("label", `${words} `, form);
@@ -54,20 +54,20 @@ function askFor(words, options, box) {
   });
 }
 
-/** The first item without an answer, and after it the next. */
+/** Show the first item without an answer, then the next. */
 async function showTrial() {
   const main = document.getElementById("items"), item = sheet.items.find(item => !kept[item.item]?.human_answer);
   count();
   main.replaceChildren();
   if (!item) return make("p", "That was the last one. Save it as CSV.", main);
   const box = make("section", undefined, main);
-  make("h2", `${item.item}. ${item.task}${item.key ? ", for practice" : ""}`, box);
+  make("h2", `${item.item}. ${item.task}${item.key ? ", practice" : ""}`, box);
   for (const text of [item.question, item.choices]) make("p", text, box).className = "words";
   const stage = make("div", undefined, box);
   stage.className = "stage";
   make("span", "+", stage).className = "cross";
   await draw(item.pictures, stage);
-  const [, pressed] = await askFor("Look at the middle, and press", [SPACE], box);
+  const [, pressed] = await askFor("Look at the centre, and press", [SPACE], box);
   stage.scrollIntoView({block: "center"});
   stage.dataset.seen = "cross";
   const onset = await frameAt(pressed + CROSS, pressed);
@@ -86,8 +86,8 @@ async function showTrial() {
   for (const [name, value] of Object.entries({difficulty, ...times, human_answer: answer})) keep(item.item, name, value);
   if (item.key) {
     stage.dataset.seen = "picture";
-    const verdict = answer.toLowerCase() === item.key.toLowerCase() ? "Right" : `Wrong, it is ${item.key}`;
-    await askFor(`${verdict}. Go on with`, [SPACE], box);
+    const verdict = answer.toLowerCase() === item.key.toLowerCase() ? "Right" : `Wrong: the answer is ${item.key}`;
+    await askFor(`${verdict}. To continue, press`, [SPACE], box);
   }
   showTrial();
 }

@@ -169,10 +169,10 @@ def test_a_lying_judge_is_found_beside_people_and_honest_judges(run: Path, tmp_p
     ratings = people.with_judges(people.read_ratings([anna]), run)
     kappas = {line.partition(":")[0]: line for line in people.agreement_lines(ratings)}
     assert "kappa 1.00" in kappas["anna and honest"]
-    assert "0.0 % alike on 5 items" in kappas["anna and liar"]
-    assert "50.0 % alike on 6 items" in kappas["anna and reader"]
+    assert "0.0 % agreement on 5 items" in kappas["anna and liar"]
+    assert "50.0 % agreement on 6 items" in kappas["anna and reader"]
     output = CliRunner().invoke(app, ["annotate", str(anna), "--judged", str(run)]).output
-    assert "anna and liar: 0.0 % alike" in output and "answers of people" not in output
+    assert "anna and liar: 0.0 % agreement" in output and "answers of people" not in output
 
 
 # ---- steps

@@ -105,7 +105,7 @@ def test_a_staircase_asks_each_question_once_and_stops_when_it_knows(study: Path
     assert not find(score_table([summary.folder])).tasks  # its arms share no samples
     wide = Staircases(Along("size"), questions=40, width=1000.0)
     assert steered(study, wide, out="wide").written == 20
-    with pytest.raises(RunError, match="what a staircase asked, and a race chooses otherwise"):
+    with pytest.raises(RunError, match="a staircase chose, and a race chooses differently"):
         steered(study, Races())
 
 
@@ -152,4 +152,4 @@ def test_the_commands(study: Path) -> None:
     assert "chance, color" in said("analyse", runs / "c", "thresholds", "along=size")
     assert "along=size" in said("analyse", folder, "thresholds", code=2)
     assert "numbers in 'x'" in said("analyse", folder, "thresholds", "along=x", code=2)
-    assert "none was named" in said("run", study, *out, "choose.by=staircase", code=2)
+    assert "a staircase needs a field" in said("run", study, *out, "choose.by=staircase", code=2)

@@ -80,7 +80,7 @@ def test_shares_are_weighted_by_strata_and_kappas_are_right() -> None:
     assert rows["a"][0].startswith("50.0 [") and rows["c"][0].startswith("0.0 [")
     assert rows["items"] == ["6", "6"]
     (line,) = agreement_lines(ratings)
-    assert line.startswith("anna and ben: 66.7 % alike on 6 items, Cohen's kappa 0.33 [")
+    assert line.startswith("anna and ben: 66.7 % agreement on 6 items, Cohen's kappa 0.33 [")
     ((_, share), *_) = share_table(rated("errors", "999911", anna="aaabbb")).rows
     assert share.startswith("67.5 [")
 
@@ -202,14 +202,18 @@ def test_a_sheet_of_errors_goes_out_and_comes_back(run: Path, tmp_path: Path) ->
     assert "</script><b>" not in page and page.count("data:image/jpeg") == 3
     assert len(list((out / "pictures").iterdir())) == 3
     again = looktwice("annotate", *args)
-    assert again.exit_code == 2 and "a sheet already" in again.output
+    assert again.exit_code == 2 and "already holds a sheet" in again.output
     lasts = {"anna": "", "ben": "else"}
     read = looktwice(
         "annotate",
         *(fill(out, who, {"category": ["cannot say"] * 2 + [last]}) for who, last in lasts.items()),
     )
     assert read.exit_code == 0, read.output
-    for words in ("anna: 1 item of 3 not", "ben: not in the taxonomy: else", "alike on 2 items"):
+    for words in (
+        "anna: 1 item of 3 not",
+        "ben: not in the taxonomy: else",
+        "agreement on 2 items",
+    ):
         assert words in read.output
 
 
@@ -222,7 +226,9 @@ def test_a_sheet_of_answers_shows_neither_key_nor_reply(run: Path, tmp_path: Pat
     keys = [drawn.key for drawn in items]
     cells = {"human_answer": [*keys[:2], "eye"], "difficulty": ["1", "3", "5"]}
     read = looktwice("annotate", fill(tmp_path, "anna", cells))
-    assert "anna: neither a letter nor a choice's words, so wrong: 'eye' (item 3)" in read.output
+    assert (
+        "anna: neither a letter nor the text of a choice, so wrong: 'eye' (item 3)" in read.output
+    )
     assert read.exit_code == 0 and "right by difficulty" in read.output, read.output
     people = read_logs(tmp_path / "humans" / "humans.csv")
     (contrast,) = compare_logs([log, *people]).contrasts
@@ -235,7 +241,7 @@ def test_what_is_no_filled_in_sheet_is_refused(run: Path, tmp_path: Path) -> Non
     (tmp_path / "odd.csv").write_text("item,category\n77,a\n")
     (tmp_path / "bad.csv").write_text("name\nx\n")
     names = {"sheet": "nobody filled in", "none": r"none\.csv cannot be read", "odd": "'77'"}
-    for name, words in (names | {"bad": "no filled-in sheet"}).items():
+    for name, words in (names | {"bad": "not a filled-in sheet"}).items():
         with pytest.raises(TaskError, match=words):
             read_ratings([tmp_path / f"{name}.csv"])
     (tmp_path / "key.json").write_text('{"ask": "errors"}')

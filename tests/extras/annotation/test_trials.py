@@ -63,7 +63,7 @@ def wait_for(browser: Browser, words: str) -> None:
 
 def look(browser: Browser) -> list[str]:
     """Begin a trial, and give what is seen in turn until the question after it."""
-    wait_for(browser, "Look at the middle")
+    wait_for(browser, "Look at the centre")
     browser.run(
         f"seen = ['']; times = []; watch = (time) => {{ const now = {SEEN};"
         " if (seen.at(-1) !== now) { seen.push(now); times.push(time); }"
@@ -97,7 +97,7 @@ def test_a_trial_is_timed_and_keyed(run: Path, tmp_path: Path, browser: Browser)
         wait_for(browser, "How difficult")
         browser.press("2")
         if number == 0:
-            wait_for(browser, "Right. Go on")
+            wait_for(browser, "Right.")
             assert browser.run(SEEN) == "picture"
             browser.press(" ")
     wait_for(browser, "the last one")
@@ -149,5 +149,5 @@ def test_pictures_stay_until_words_are_typed(tmp_path: Path, browser: Browser) -
 @pytest.mark.parametrize("text", ["200", "2s", "-1ms", "fast"])
 def test_an_exposure_is_a_time(text: str) -> None:
     assert [parse_exposure(time) for time in ("200ms", "16.7ms", "0ms")] == [200, 16.7, 0]
-    with pytest.raises(TaskError, match=f"--exposure {text}: expected 200ms"):
+    with pytest.raises(TaskError, match=f"--exposure {text}: expected a time"):
         parse_exposure(text)

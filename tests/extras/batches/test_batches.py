@@ -95,7 +95,7 @@ def test_each_dialect_says_what_failed_and_what_it_cannot_ask(tmp_path: Path, di
     fails = "stages.choose={use: prompting.wording.Template, text: '{{ question }} #400'}"
     tells = {fails: "answered 400: Unknown parameter: 'top_k'"}
     if dialect != "openai":
-        tells["model.chat.logprobs=5"] = "does not take logprobs, top_logprobs in a batch"
+        tells["model.chat.logprobs=5"] = "has no logprobs, top_logprobs in batches"
     with chat_server() as server:
         for number, (word, tell) in enumerate(tells.items()):
             folder = tmp_path / str(number)
@@ -154,8 +154,8 @@ def test_a_run_that_is_interrupted_while_it_waits_goes_on_where_the_batch_is(
     with chat_server(None, "--batch-seconds", "0.8") as server:
         with when(lambda: bool(server.stats["batches"]), send(signal.SIGINT)):
             output = ask(tmp_path, server.url, n=4, code=130)
-        assert "the batches go on at the server, and the same command collects" in output
-        assert "4 new, 0 existing, 0 failed" in ask(tmp_path, server.url, n=4)
+        assert "the batches continue at the server; the same command collects" in output
+        assert "4 new, 0 were there, 0 failed" in ask(tmp_path, server.url, n=4)
         assert batches(server) == (1, 4)
 
 

@@ -160,7 +160,10 @@ def _off(one: Mark, other: Mark) -> float:
 
 
 def test_where_no_shape_can_be_told_none_is_marked() -> None:
-    reasons = {"How many hearts?": "names no shapes", "How many red stars?": "of one colour"}
+    reasons = {
+        "How many hearts?": "names no known shapes",
+        "How many red stars?": "a single colour",
+    }
     for question, reason in reasons.items():
         after = MarkAskedShapes()(asked(WHITE, question), NoModel())
         assert after.sample.marks == () and reason in after.notes[0]
@@ -204,14 +207,14 @@ SPATIAL = (
 @pytest.mark.parametrize(
     ("name", "question", "reason"),
     [
-        ("shape_discrimination", "How many hearts?", "names no shapes"),
-        ("shape_discrimination", "How many circles?", "of one colour"),
-        ("joint_shape_color", "How many circles?", "names no colours"),
-        ("joint_shape_color", "How many circles are red?", "of one colour"),
-        ("visual_spatial", "What is this?", "no cell of a grid is asked about"),
+        ("shape_discrimination", "How many hearts?", "names no known shapes"),
+        ("shape_discrimination", "How many circles?", "a single colour"),
+        ("joint_shape_color", "How many circles?", "names no known colours"),
+        ("joint_shape_color", "How many circles are red?", "a single colour"),
+        ("visual_spatial", "What is this?", "names no cell of a grid"),
         ("visual_spatial", SPATIAL.format(grid=1, thing="black circle"), "no grid of shapes"),
-        ("letter_disambiguation", "Which letters?", "of one colour"),
-        ("visual_closure", "Which option?", "of one colour"),
+        ("letter_disambiguation", "Which letters?", "a single colour"),
+        ("visual_closure", "Which option?", "a single colour"),
     ],
 )
 def test_where_nothing_is_seen_nothing_is_answered(name: str, question: str, reason: str) -> None:

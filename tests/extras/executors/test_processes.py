@@ -185,7 +185,7 @@ def test_records_are_as_without_processes(
     assert (summary.written, summary.failed, summary.stopped) == (RECORDS, FAILED, False)
     # a request that was under way in it is sent again, and no other
     assert 0 <= seen["requests"] - 2 * ASKED <= 4 * was_killed
-    assert ("a process that asks has ended (exit status -9)" in said) == was_killed
+    assert ("a worker process has ended (exit status -9)" in said) == was_killed
     assert seen["most_in_flight"] <= 8
     if not was_killed:
         assert f"tokens {ASKED * 100} in {ASKED * 7} out" in said
@@ -209,7 +209,7 @@ def test_a_process_that_never_begins(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with chat_server(None) as server:
         summary, rows, sentences = run(tmp_path, server.url, 2, monkeypatch)
     assert (summary.failed, len(rows)) == (FAILED, RECORDS)
-    assert sentences.count("a process that asks has ended (exit status -9)") == 2
+    assert sentences.count("a worker process has ended (exit status -9)") == 2
 
 
 @pytest.mark.slow

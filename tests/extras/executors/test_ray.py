@@ -140,10 +140,10 @@ BATCHED = (
 @pytest.mark.parametrize(
     ("words", "fault"),
     [
-        (("ray", BATCHED), "what is asked in batches"),
+        (("ray", BATCHED), "asked in batches"),
         (("ray", "--gpus", "9"), "the nodes of Ray have 1 GPU;"),
         (("rays",), "write `ray`"),
-        (("ray", "--shard", "1/2"), "shards of its own"),
+        (("ray", "--shard", "1/2"), "its own shards"),
     ],
 )
 def test_what_ray_is_not_given(tmp_path: Path, words: tuple[str, ...], fault: str) -> None:

@@ -219,7 +219,7 @@ def test_controls_tell_the_same_and_show_what_they_must(folder: Path) -> None:
         assert pixels_of(control)[0].shape == pixels_of(true)[0].shape
     assert not pixels_of(black)[0].any()
     assert (pixels_of(placebo)[0] != pixels_of(true)[0]).any()
-    with pytest.raises(ConfigError, match="--random grid: only Zoom shows another place"):
+    with pytest.raises(ConfigError, match="--random grid: only Zoom can show another place"):
         tools_of(folder, random=["grid"])
     with pytest.raises(ConfigError, match="no such tool"):
         tools_of(folder, black=["zooom"])
@@ -249,7 +249,7 @@ def test_a_studys_own_sizes_and_contestants(folder: Path) -> None:
     """`fit` shows every image at 480 pixels; the zoom cuts from the whole file."""
     with pytest.raises(ConfigError, match="the agents of full, black, format, result"):
         find_agent("tool_contribution")
-    with pytest.raises(ConfigError, match="nobody has an agent"):
+    with pytest.raises(ConfigError, match="no contestant has an agent"):
         find_agent("quickstart")
     agent = find_agent("tool_contribution", "full")
     looks = LookTools(agent, Images(folder / "looks", (folder,), folder))

@@ -108,7 +108,7 @@ def test_nothing_is_told_to_another_host(url: str) -> None:
 def test_another_model_and_a_taken_port_are_said(url: str) -> None:
     taken = url.split(":")[2].split("/")[0]
     for words, says in (
-        (["gpt"], "serve gpt: no such model is here; there is pocket"),
+        (["gpt"], "serve gpt: no such study"),
         (["pocket", "--port", taken], f"port {taken} cannot be used"),
     ):
         result = looktwice("serve", *words)

@@ -113,7 +113,7 @@ def test_what_is_unknown_is_sent_on(body: dict[str, Any], words: str, tmp_path: 
     if "temperature" in body:
         assert (record.measured or {})["sent.temperature"] == '"hot"'
     [sentence] = served.told
-    assert sentence.startswith("a request was sent on that cannot be recorded")
+    assert sentence.startswith("forwarded a request that cannot be recorded")
 
 
 CHUNK = b'data: {"choices": [{"index": 0, "delta": {"content": "blue"}}]}\n\n'
