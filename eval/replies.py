@@ -1,8 +1,8 @@
-"""BLINK's questions for recorded replies (idx, choices and key, without the words and the images),
-and their official labels.
+"""BLINK's questions for recorded replies (idx, choices and answer key, without question texts and
+images), and their official labels.
 
-With these a file of recorded replies is replayed as a run, with `pipelines.models.Replay` as the
-model. Not here: such files as they are read, scored and written (`logs`).
+With these, a file of recorded replies is replayed as a run with the model
+`pipelines.models.Replay`. Not here: reading, scoring and writing such files (`logs`).
 """
 
 from __future__ import annotations
@@ -49,18 +49,18 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "Visual_Correspondence": _POINTS,
     "Visual_Similarity": _LATER,
 }
-"""BLINK's choices by subtask; the texts of Counting differ from item to item and are empty here."""
+"""BLINK's choices by subtask; those of Counting differ between questions and are empty here."""
 HIDDEN = "hidden"
-"""The key of an item of the split test, which is not public."""
+"""The key of a question of the test split, whose answers are not public."""
 
 
 def subtask_of_idx(idx: str) -> str:
-    """`val_Art_Style_3` is of Art_Style: the split and the number are cut off."""
+    """Return the subtask of an idx, without split and number: `val_Art_Style_3` gives Art_Style."""
     return idx.partition("_")[2].rpartition("_")[0]
 
 
 def load_key(file: Path) -> dict[str, str]:
-    """A JSON object from idx to "(X)". Raises TaskError."""
+    """Read an answer key, a JSON object that maps idx to "(X)". Raises TaskError."""
     try:
         data = read_json(read_file(file))
     except (OSError, ValueError) as exc:
@@ -85,12 +85,12 @@ OLD_KEY = (
 
 @dataclass(frozen=True)
 class RecordedQuestions:
-    """The subtask `name` of BLINK by the official offline key `key` in the folder `path`, an object
-    from idx to "(X)".
+    """The subtask `name` of BLINK, from the official offline answer key `key` in the folder `path`,
+    a JSON object that maps idx to "(X)"; `subset` chooses some of its questions.
 
-    For scoring replies that were recorded elsewhere, with `pipelines.models.Replay` as the model;
-    any other model would find nothing to answer. The choices are those of the subtask; Counting's
-    differ from item to item and are empty. Raises TaskError.
+    For scoring replies that were recorded by other software, with the model
+    `pipelines.models.Replay`; any other model would find nothing to answer. The choices are those
+    of the subtask; Counting's differ between questions and are empty. Raises TaskError.
     """
 
     path: Path
@@ -106,8 +106,7 @@ class RecordedQuestions:
 
     @property
     def facts(self) -> Facts:
-        """The split val, the key's sha256 as label version, and what is known to be wrong in that
-        key."""
+        """The split val, the key's sha256 as label version, and the known errata of that key."""
         sha = hashlib.sha256(self._file.read_bytes()).hexdigest()
         errata = (OLD_KEY,) if self.name == "Relative_Reflectance" else ()
         note = "recorded replies: neither the questions' words nor their images are here"
@@ -125,7 +124,7 @@ class RecordedQuestions:
         return len(self._chosen)
 
     def __iter__(self) -> Iterator[Item]:
-        """The items in the key's order."""
+        """Yield the items in the key's order."""
         question = f"A question of BLINK's {self.name}; only the reply to it was recorded."
         for idx in self._chosen:
             sample = Sample(idx, question, choices=CHOICES[self.name], meta={"subtask": self.name})
@@ -162,7 +161,7 @@ class RecordedQuestions:
 class OfficialLabel(Reader):
     """Reads a recorded official label as BLINK's own scoring does: "(B)" is B, "(Z)" is no answer.
 
-    The official code compares strings, so any other text stays as it is, and "(B) Point B" is
+    The official code compares strings, so any other text is left as it is, and "(B) Point B" is
     wrong.
     """
 

@@ -1,5 +1,5 @@
-"""What single sentences of a reply claim about the choices: which is declared, preferred, described
-or ruled out."""
+"""Claims that a single sentence of a reply makes about the choices: which one it declares, prefers,
+describes or rules out."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ _LONGEST = 4000  # characters of a sentence; the time to search one grows with t
 
 
 class Weight(IntEnum):
-    """How strong a claim is: the highest weight decides, and of equal ones the last.
+    """The strength of a claim: the highest weight decides, and among equals the last claim.
 
-    STATED is what a plain sentence says of a choice itself ("⟦A⟧ is closer"), PREFERRED what is
-    said in its reasons ("the head marked by ⟦A⟧ looks larger and closer").
+    STATED is a plain statement about a choice itself ("⟦A⟧ is closer"), PREFERRED one in the
+    reasoning about it ("the head marked by ⟦A⟧ looks larger and closer").
     """
 
     NAMED = 1
@@ -60,8 +60,7 @@ class Weight(IntEnum):
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim for a choice, or against it; `letter` is empty where several choices or none of them
-    are meant."""
+    """A claim for or against a choice; `letter` is empty if it is about several choices or none."""
 
     weight: Weight
     letter: str
@@ -73,11 +72,11 @@ Claims = Iterator[Claim]
 
 @lru_cache(maxsize=16)  # several rules ask for the sentences of one reply
 def split_sentences(text: str) -> Texts:
-    """The sentences of a text; a line that ends with a colon goes with the next one, unless that
-    begins a list.
+    """Split a text into sentences. A line that ends with a colon is joined with the next one,
+    unless that begins a list.
 
-    Of one that never ends, as models that repeat themselves produce, only the last characters are
-    kept.
+    A sentence that never ends, as models produce when they repeat themselves, keeps only its last
+    characters.
     """
     if "\n" in text:
         text = _OPEN_COLON.sub(r"\1 ", text)
@@ -86,7 +85,7 @@ def split_sentences(text: str) -> Texts:
 
 @lru_cache(maxsize=16384)  # many replies share their sentences, once the choices in them are tagged
 def find_claims(sentence: str, letters: str, subtask: str) -> tuple[Claim, ...]:
-    """The claims of one sentence in which choices are tagged (see `mentions`)."""
+    """Return the claims of one sentence in which the choices are tagged (see `mentions`)."""
     return tuple(_claims(sentence, letters, answer_words(subtask)))
 
 
@@ -151,8 +150,8 @@ def _names_another(text: str, end: int, letter: str) -> bool:
 def _claims_by_predicate(
     text: str, predicate: Pattern, weight: Weight, words: AnswerWords
 ) -> Claims:
-    """Claims of a predicate: "the closest is X" or "X ... is the closest" or, without a subject,
-    "closest to X"."""
+    """Yield the claims that a predicate makes: "the closest is X", "X ... is the closest" or,
+    without a subject, "closest to X"."""
     for match in predicate.finditer(text):
         start = max(text.rfind(sign, 0, match.start()) for sign in ",;:") + 1
         end = text.find(",", match.end())
@@ -187,9 +186,10 @@ def _claim_after(text: str, match: Match, weight: Weight) -> Claim | None:
 
 
 def _claim_before(text: str, match: Match, weight: Weight, equal: bool = False) -> Claim | None:
-    """The nearest choice before the predicate is its subject, unless something else stands between.
+    """Return a claim about the nearest choice before the predicate, its subject, unless something
+    else stands between them.
 
-    Where a choice may say that the others do not differ (`equal`), what one looks like is no plain
+    If a choice may say that the others do not differ (`equal`), how a choice looks is not a plain
     statement.
     """
     mentions = list(re.finditer(TAG, text[: match.start()]))
@@ -209,8 +209,8 @@ def _claim_before(text: str, match: Match, weight: Weight, equal: bool = False) 
 
 
 def _claim_beside(text: str, match: Match, weight: Weight, follows: bool) -> Claim | None:
-    """ "The first image is most similar to X": the choice is the object, and no other one the
-    subject."""
+    """Return a claim for the object of a predicate: "The first image is most similar to X". No
+    other choice may be the subject."""
     choice = _BESIDE.match(text[match.end() :])
     if (
         not choice
@@ -225,7 +225,7 @@ def _claim_beside(text: str, match: Match, weight: Weight, follows: bool) -> Cla
 
 
 def _claims_by_comparison(text: str, predicate: Pattern, letters: str, equal: bool) -> Claims:
-    """What something without a name is "darker than" is not the answer, and the two are not the
+    """Rule out a choice that something unnamed is "darker than", and the choice that both are the
     same."""
     for match in predicate.finditer(text):
         before, than = text[: match.start()], _THAN.match(text[match.end() :])
@@ -234,7 +234,7 @@ def _claims_by_comparison(text: str, predicate: Pattern, letters: str, equal: bo
 
 
 def _claims_by_opposite(text: str, opposite: Pattern, letters: str, equal: bool) -> Claims:
-    """What the opposite word is said of is not the answer: "A is further away"."""
+    """Rule out a choice that is described by the opposite word: "A is further away"."""
     for match in opposite.finditer(text):
         claim = _claim_before(text, match, Weight.DESCRIBED)
         if claim and not claim.letter and (joined := _TAGS_JOINED.search(text[: match.start()])):

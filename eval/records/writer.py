@@ -1,5 +1,5 @@
-"""What a run writes: the record of a sample from its last state, the line of an arm, and the one
-writer of the folder: whole lines, one thread, one process at a time."""
+"""Writing of a run: builds the records of samples and the rows of points, and writes them to the
+run folder line by line, from one thread of one process."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class RunWriter:
     """Appends to `records.jsonl` and `samples.jsonl` of one folder from any thread; a context
     manager.
 
-    Entering takes the folder's lock (RunError where another process holds it) and cuts a torn last
-    line that a killed writer left. Leaving writes what is waiting. A failure to write calls
+    Entering acquires the folder's lock (RunError if another process holds it) and cuts off a torn
+    last line that a killed writer left. Leaving writes the queued lines. A failed write calls
     `on_failure` and is raised at the next call.
     """
 
@@ -80,8 +80,8 @@ class RunWriter:
             raise self._failure
 
     def record(self, record: Record) -> Record:
-        """Queue one record, whose blobs must already be kept, and give back what is written: one
-        without keys, and a failure for one that nobody could read."""
+        """Queue one record, whose blobs must already be stored, and return what is written: secret
+        keys are masked, and a record too large to be read becomes a failure."""
         text, keys = record.to_line(), known_keys()
         if any(key in text for key in keys):  # of a model or stage that asks a server by itself
             plain = read_json(text, most=None)
@@ -109,18 +109,18 @@ class RunWriter:
 
     @property
     def known(self) -> Mapping[str, PointRow]:
-        """The points of `points.yaml`; none where it is not there. Raises RunError where it is
-        damaged."""
+        """The points of `points.yaml`, none if it does not exist. Raises RunError if it is damaged.
+        """
         return RunFolder(self.path).points if (self.path / "points.yaml").exists() else {}
 
     def points(self, rows: Sequence[PointRow]) -> None:
-        """Add points to `points.yaml`; those that are there stay, and the new description of a
-        point counts."""
+        """Add points to `points.yaml`; existing ones stay, and a new description of a point
+        replaces the old one."""
         merged = {**self.known, **{row.id: row for row in rows}}
         self.yaml("points.yaml", [_to_plain(asdict(row)) for row in merged.values()])
 
     def yaml(self, name: str, value: Any) -> None:
-        """Write a small file as a whole, or not at all."""
+        """Write a small YAML file atomically."""
         write_file(self.path / name, dump_yaml(value))
 
     def _put(self, name: str, line: bytes) -> None:
@@ -136,7 +136,7 @@ class RunWriter:
         self.flush()
 
     def flush(self) -> None:
-        """Write what is waiting, whichever thread queued it."""
+        """Write the queued lines of all threads."""
         with self._writing:
             try:
                 batch = [self._waiting.popleft() for _ in range(len(self._waiting))]
@@ -151,7 +151,7 @@ class RunWriter:
 
 
 def cut_torn_tail(path: Path) -> None:
-    """Cut off half a line at the end of a file, which a killed process leaves."""
+    """Cut off an incomplete last line, which a killed process leaves."""
     if not path.exists():
         return
     with path.open("rb+") as file:
@@ -179,9 +179,11 @@ def _to_plain(value: Any) -> Any:
 def make_record(
     point: Arm, given: Sample, sha: str, state: State, blobs: Blobs, error: str = ""
 ) -> Record:
-    """The record of one sample at one point; messages and pictures sent are put into `blobs` first.
+    """Return the record of one sample at one point, after storing the messages and pictures sent in
+    `blobs`.
 
-    `given` is the sample as the task gave it: marks are recorded where a stage changed them.
+    `given` is the sample as the task gave it: marks and choices are recorded if a stage changed
+    them.
     """
     calls = [call for entry in state.trace for call in entry.calls]
     sent = {node["sha"]: node for node in _store_pictures(calls, blobs)}
@@ -213,8 +215,8 @@ def make_record(
 
 
 def make_point_rows(plan: Plan) -> list[PointRow]:
-    """The lines of points.yaml for a plan. Raises RunError where a setting holds a key: all are
-    written down."""
+    """Return the rows of points.yaml for a plan. Raises RunError if a setting holds a secret key,
+    since all settings are written."""
     rows = [
         PointRow(
             arm.id,
@@ -242,8 +244,8 @@ def make_point_rows(plan: Plan) -> list[PointRow]:
 
 
 def describe_failure(exc: BaseException) -> str:
-    """The traceback of a stage's own exception, its last line first, so that tables can show one
-    line, with the place where code of a plugin raised it; without keys."""
+    """Format the traceback of a stage's exception without secret keys: its last line first, so that
+    tables can show one line, with the place in a plugin's code that raised it."""
     text, place = describe(exc), place_in_plugins(exc)
     if place:
         first, *more = text.split("\n", 1)
@@ -252,7 +254,7 @@ def describe_failure(exc: BaseException) -> str:
 
 
 def _meant_by(exc: BaseException, text: str) -> str:
-    """What to type in place of what an object of ours has not, or that was set."""
+    """Suggest what to type instead of an attribute that our object lacks or that cannot be set."""
     if isinstance(exc, FrozenInstanceError):
         return "; change a copy, such as state.replace(prompt=...)"
     owner, name = type(getattr(exc, "obj", None)), getattr(exc, "name", None)
@@ -267,7 +269,7 @@ def _meant_by(exc: BaseException, text: str) -> str:
 
 
 def describe_reply(reply: Reply) -> dict[str, Any]:
-    """A reply as a record holds it: without its time, which stands among the timings."""
+    """Return a reply as a record holds it: without its seconds, which the timings hold."""
     plain = reply.to_dict()
     return {key: value for key, value in plain.items() if key not in ("seconds", "cached")}
 
