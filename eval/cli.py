@@ -91,8 +91,7 @@ def open_command(name: str, command: Extension) -> Any:
 
 
 def say_near(word: str, known: Iterable[str]) -> str:
-    """Return the end of a sentence about an unknown word: a suggestion of the word that was meant.
-    """
+    """Return the end of a sentence about an unknown word: a suggestion of a known one."""
     from looktwice.pipelines.config.classes import did_you_mean
 
     return did_you_mean(word, known)

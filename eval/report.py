@@ -74,8 +74,7 @@ def write_report(
 
 
 def _effects(scored: Table) -> str:
-    """Return the effect of each change as CSV, empty if the runs have neither a sweep nor `each`.
-    """
+    """Return the effect of each change as CSV, empty if the runs have no sweep and no `each`."""
     if not any(run.config.get("sweep") or run.config.get("each") for run in scored.scores):
         return ""
     from looktwice.eval.analysis.factors import effects_csv, sweep_table

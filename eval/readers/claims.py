@@ -234,7 +234,8 @@ def _claims_by_comparison(text: str, predicate: Pattern, letters: str, equal: bo
 
 
 def _claims_by_opposite(text: str, opposite: Pattern, letters: str, equal: bool) -> Claims:
-    """Rule out a choice that is described by the opposite word: "A is further away"."""
+    """Rule out a choice that the opposite word describes ("A is further away"), and claim one that
+    it is compared with ("further away than B")."""
     for match in opposite.finditer(text):
         claim = _claim_before(text, match, Weight.DESCRIBED)
         if claim and not claim.letter and (joined := _TAGS_JOINED.search(text[: match.start()])):

@@ -341,8 +341,7 @@ def tagger_of(choices: Texts) -> MentionTagger:
 
 
 def _patterns_of_text(text: str) -> Iterator[TextPattern]:
-    """Yield the patterns by which a reply may name a choice of this text other than by its letter.
-    """
+    """Yield the patterns by which a reply may name a choice by this text."""
     folded = _fold(text)
     ordinal = _ORDINAL_CHOICE.fullmatch(folded)
     if bare := _plain(folded):

@@ -103,8 +103,7 @@ def read_without_choices(reply: str, kind: str, question: str, subtask: str) -> 
 
 
 def read_prose(text: str, tagged: str, asked: Asked) -> Reading:
-    """Read the letter that a cleaned reply claims; `tagged` is the reply with its choices tagged.
-    """
+    """Read the letter that a cleaned reply claims; `tagged` is the reply with tagged choices."""
     tagged = tagged if asked.wrong_is_asked else mark_wrong_answers(tagged)
     reading = _read_claims(text, tagged, asked)
     if reading.answer is None and asked.question is not None and "yes" in asked.choices:
@@ -130,8 +129,7 @@ def _read_claims(text: str, tagged: str, asked: Asked) -> Reading:
 
 
 def _read_declared(tagged: str, asked: Asked) -> Reading | None:
-    """Read what part of a reply states plainly, ignoring hints and descriptions; None if nothing.
-    """
+    """Read what part of a reply states plainly, without hints and descriptions, or None."""
     first = next(iter(split_sentences(tagged)), "")
     if len({*tagged_letters(first)}) > 1 and LISTED.fullmatch(first):
         return Reading.of_letter("", asked.letters)

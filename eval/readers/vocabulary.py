@@ -212,8 +212,7 @@ def longest_word(text: str) -> str:
 
 
 def may_hold(text: str, word: str) -> bool:
-    """Return whether a text may contain a word in any case; also True if only a pattern can tell.
-    """
+    """Return whether a text may contain a word in any case; True if only a pattern can tell."""
     return not word.isascii() or word.lower() in text.lower() or ALSO_ASCII.search(text) is not None
 
 

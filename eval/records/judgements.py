@@ -186,8 +186,7 @@ def judgements(run: Path, judge: str = "") -> Judgements:
 
 
 def append(run: Path, *lines: Judgement) -> None:
-    """Append judgements to the file, after cutting off a torn last line that a killed process left.
-    """
+    """Append judgements to the file, after cutting off a torn last line of a killed process."""
     path = run / "judged.jsonl"
     if not lines:
         return

@@ -331,8 +331,7 @@ class StoredMessage(Message):
 
 
 def read_message(blobs: Blobs, sha: str) -> Json:
-    """Read a sent message, as `message_json` wrote it. Raises RunError if it is missing or damaged.
-    """
+    """Read a message that `message_json` wrote. Raises RunError if it is missing or damaged."""
     try:
         return read_as(MessageNode, blobs.get(sha))  # type: ignore[no-any-return]
     except (OSError, ValueError) as exc:

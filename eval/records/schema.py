@@ -57,8 +57,7 @@ Choice = str | PictureNode
 
 @with_config(CLOSED)
 class MarkNode(TypedDict, total=False):
-    """A mark as the `to_dict` of its class writes it; a number that JSON cannot represent is null.
-    """
+    """A mark as its class's `to_dict` writes it; a number that JSON cannot represent is null."""
 
     label: str
     image: Whole

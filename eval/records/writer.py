@@ -109,8 +109,7 @@ class RunWriter:
 
     @property
     def known(self) -> Mapping[str, PointRow]:
-        """The points of `points.yaml`, none if it does not exist. Raises RunError if it is damaged.
-        """
+        """The points of `points.yaml`, if it exists. Raises RunError if it is damaged."""
         return RunFolder(self.path).points if (self.path / "points.yaml").exists() else {}
 
     def points(self, rows: Sequence[PointRow]) -> None:

@@ -1,5 +1,5 @@
 """BLINK (Fu et al., 2024) from its official parquet files, one folder for each of its fourteen
-tasks, and totals."""
+tasks, and its totals."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ WITHOUT_REFLECTANCE = {
 
 @dataclass(frozen=True)
 class BlinkScorer(Scorer):
-    """The task `name`: plain accuracy. The official total is `blink_macro`; VLMEvalKit's is
-    `blink_micro`."""
+    """Scores the task `name` by plain accuracy. The official total is `blink_macro`; VLMEvalKit's
+    is `blink_micro`."""
 
     name: str
 
@@ -76,15 +76,16 @@ ERRATA = {
 class Blink(TableTask):
     """The task `name` of BLINK from PATH/NAME/SPLIT-*-of-*.parquet, read a few rows at a time.
 
-    `path` is the folder of all tasks, `split` is val or test; in the place of `path`, `hub` names a
-    data set of the Hugging Face hub (BLINK-Benchmark/BLINK) and `revision` its commit.
+    `path` is the folder of all tasks, `split` is val or test. Instead of `path`, `hub` names a data
+    set of the Hugging Face hub (BLINK-Benchmark/BLINK) and `revision` its commit; `subset` selects
+    some of the questions.
 
     `question` and `choices` are the columns of these names; the official text, which already ends
-    with the lettered choices, is `meta["prompt"]`, verbatim. The official runner also puts a
-    disclaimer of its own before the prompts of Art_Style, Forensic_Detection and Jigsaw: that text
-    is in no column and is left out here. The column `explanation` is left out because it gives
-    answers away. `meta["row"]` counts from 0 through all files. The key "(B)" becomes "B", and
-    "hidden" None. Raises TaskError.
+    with the lettered choices, is `meta["prompt"]`, verbatim. The official runner also prepends a
+    disclaimer to the prompts of Art_Style, Forensic_Detection and Jigsaw: that text is in no column
+    and is left out here. The column `explanation` is left out because it reveals answers.
+    `meta["row"]` counts from 0 through all files. The key "(B)" becomes "B", and "hidden" None.
+    Raises TaskError.
     """
 
     path: Path | None = None
@@ -182,8 +183,8 @@ class Blink(TableTask):
         return [RowQuestion(number, identifier, question, tuple(choices), key, meta)]
 
     def _pictures(self, question: RowQuestion, cells: Row) -> Pictures:
-        """The columns up to the last image, at least the first: one that is missing before another
-        must fail."""
+        """Return the images up to the last column that has one, at least the first column: an image
+        missing before another must fail."""
         end = max((end for end, name in enumerate(IMAGES, 1) if cells[name] is not None), default=1)
         pictures = []
         for column in IMAGES[:end]:

@@ -1,4 +1,4 @@
-"""The files of a data set, in a folder, in a zip or on a hub of data sets."""
+"""The files of a data set, in a folder, in a zip or on the Hugging Face hub."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ LARGEST = 1 << 30  # an entry that claims to unpack to more is no image and no l
 
 
 def file_inside(root: Path, name: str) -> Path:
-    """The file `name` of the folder; what leads out of it, and to no folder that is allowed, raises
-    TaskError. A path written with backslashes is read on every system."""
+    """Return the file `name` of the folder. Raises TaskError if the path leads out of it, unless
+    into an allowed folder. Backslashes in paths work on every system."""
     if "\\" in name and not os.path.lexists(root / name):
         name = name.replace("\\", "/")
     try:
@@ -49,12 +49,12 @@ class FolderFiles:
     root: Path
 
     def has(self, name: str) -> bool:
-        """Whether there is such a file. Raises TaskError for a name that leads out of the
+        """Return whether this file exists. Raises TaskError for a name that leads out of the
         folder."""
         return file_inside(self.root, name).is_file()
 
     def read(self, name: str) -> bytes:
-        """Its bytes. Raises TaskError."""
+        """Return the bytes of the file. Raises TaskError."""
         try:
             return read_file(file_inside(self.root, name))
         except OSError as exc:
@@ -67,21 +67,21 @@ class FolderFiles:
             raise TaskError(f"{self.root / name} cannot be read ({exc.strerror}){hint}") from exc
 
     def ending(self, tail: str) -> Iterator[str]:
-        """The names that end with these parts, the shortest first."""
+        """Yield the paths that end with these components, shortest first."""
         paths = self.root.rglob(PurePosixPath(tail).name)
         yield from _ending((path.relative_to(self.root).as_posix() for path in paths), tail)
 
 
 @dataclass(frozen=True)
 class ZipFiles:
-    """The entries of a zip, read in place: nothing is unpacked onto the disk."""
+    """The entries of a zip, read without unpacking it to disk."""
 
     root: Path
 
     @cached_property
     def names(self) -> dict[str, zipfile.ZipInfo]:
-        """The entries by name. Raises TaskError for a damaged zip, and for one with names that
-        climb out of it."""
+        """The entries by name. Raises TaskError for a damaged zip, and for one with names that lead
+        out of it."""
         entries = {entry.filename: entry for entry in self._zip.infolist() if not entry.is_dir()}
         if wrong := list(filter(_leads_outside, entries)):
             raise TaskError(
@@ -91,13 +91,13 @@ class ZipFiles:
         return entries
 
     def has(self, name: str) -> bool:
-        """Whether there is such an entry. Raises TaskError for a name that leads out of the zip."""
+        """Return whether this entry exists. Raises TaskError if the name leads out of the zip."""
         if _leads_outside(name):
             raise TaskError(f"the path {name!r} leads out of {self.root}; name a file in it")
         return self._entry(name) is not None
 
     def read(self, name: str) -> bytes:
-        """Its bytes. Raises TaskError, also where the checksum says that they are damaged."""
+        """Return the bytes of the entry. Raises TaskError, also if the checksum does not match."""
         entry = self._entry(name)
         if entry is None:
             raise TaskError(f"{self.root} has no entry {name}")
@@ -120,7 +120,7 @@ class ZipFiles:
             ) from exc
 
     def ending(self, tail: str) -> Iterator[str]:
-        """The names that end with these parts, the shortest first."""
+        """Yield the paths that end with these components, shortest first."""
         yield from _ending(self.names, tail)
 
     def _entry(self, name: str) -> zipfile.ZipInfo | None:
@@ -144,7 +144,7 @@ Files = FolderFiles | ZipFiles
 
 
 def open_files(path: Path) -> Files:
-    """The files of a folder or a .zip. Raises TaskError for anything else, and for a zip that
+    """Open the files of a folder or a .zip. Raises TaskError for anything else, and for a zip that
     cannot be trusted."""
     path = Path(path)
     if path.is_dir():
@@ -157,8 +157,8 @@ def open_files(path: Path) -> Files:
 
 
 def open_picture(files: Files, name: str) -> Picture:
-    """An image of the set, read when it is looked at; one that cannot be read fails its own sample
-    alone."""
+    """Return an image of the data set that is read on first use; if it is unreadable, only its own
+    sample fails."""
 
     def fetch() -> bytes:
         try:
@@ -185,17 +185,17 @@ def _leads_outside(name: str) -> bool:
 
 
 DataLocation = tuple[Path, str]
-"""Where the files lie, and the revision that names them (empty for local files)."""
+"""The path of the files, and their revision (empty for local files)."""
 
 
 def locate_data(
     path: Path | None, hub: str, revision: str, patterns: Sequence[str]
 ) -> DataLocation:
-    """The folder of a data set: the local `path`, or the files of the hub id that match `patterns`,
-    fetched once.
+    """Return the folder of a data set: the local `path`, or the files of the hub id that match
+    `patterns`, downloaded once.
 
-    The revision of the hub is its commit. Raises TaskError where both or neither is given, and
-    where the hub cannot be reached.
+    The revision of the hub is its commit. Raises TaskError if both or neither are given, and if the
+    hub cannot be reached.
     """
     if (path is None) == (not hub):
         raise TaskError(

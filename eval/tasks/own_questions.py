@@ -31,13 +31,13 @@ class Folder(RowTask):
 
     A line has `id` and `question`, and may have `image` or `images` (paths inside the folder),
     `choices` (texts, numbers or {"image": path}; also {"A": text}), `answer` (a letter, "(B)" or a
-    choice's text; without choices any text or number; absent or null where the key is hidden),
+    choice's text; for an open question any text or number; absent or null if the key is hidden),
     `marks` (points `{label, x, y}` and boxes `{label, x0, y0, x1, y1}` in pixels of the first
-    image, or of number `image`, from 0) and `meta` (an object of your own fields, by which scores
-    can be sliced). `split`, `label_version` and `note` are what tables say of the set; an empty
-    `label_version` becomes the sha256 of the file. `scorer` says what counts where that is not
-    plain accuracy. Raises TaskError that lists every faulty line; an image that cannot be read, and
-    a mark outside its image, fails only its own sample.
+    image, or of number `image`, from 0) and `meta` (an object with your own fields, by which scores
+    can be sliced). `split`, `label_version` and `note` are what tables state about the set; an
+    empty `label_version` becomes the sha256 of the file. `scorer` replaces plain accuracy, `subset`
+    selects some of the questions. Raises TaskError that lists every faulty line; an unreadable
+    image, or a mark outside its image, fails only its own sample.
     """
 
     path: Path
@@ -53,7 +53,7 @@ class Folder(RowTask):
 
     @property
     def facts(self) -> Facts:
-        """What the user said of the set; the file's sha256 where nothing was said of its labels."""
+        """The user's statements about the set; if the label version is empty, the file's sha256."""
         label_version = self.label_version or f"sha256 {self._sha[:12]}"
         return Facts(self.split, label_version, note=self.note, scorer=self.scorer or {})
 
@@ -129,7 +129,7 @@ def _refuse(constant: str) -> None:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether a value is a number, or a text that is not empty."""
+    """Return whether a value is a number or a text that is not empty."""
     return isinstance(value, str | int | float) and not isinstance(value, bool) and value != ""
 
 

@@ -32,16 +32,17 @@ COUNTED = "Rows and columns are counted from 0."
 
 @dataclass(frozen=True)
 class DoYouSeeMe(TableTask):
-    """The subtask `name` of `kind` 2D or 3D, from `path`: the whole tree, a half, a subtask's
-    folder, or a zip.
+    """The subtask `name` of `kind` 2D or 3D, from `path`: the whole tree, one dimension's folder, a
+    subtask's folder, or a zip.
 
     Names in 2D: shape_discrimination, joint_shape_color, letter_disambiguation, form_constancy,
     visual_spatial, figure_ground, visual_closure; in 3D the first five. `sweep` becomes control
-    parameters in `meta`, by which accuracy is sliced and tested. Where the CSV has no question it
-    is ours, after the README's samples. Listed `.svg` names are read as `.png`. `coordinates: said`
-    adds to the questions with 0-based coordinates that they are. Missing images fail their own
-    samples, or, with `missing: leave_out`, are not asked and counted in the facts; `blind` asks
-    without any image, which shows what the keys alone give away. Raises TaskError.
+    parameters in `meta`, by which accuracy is sliced and tested. If the CSV has no question, it is
+    ours, after the README's samples. Listed `.svg` names are read as `.png`. `coordinates: said`
+    adds to questions with 0-based coordinates that they count from 0. Missing images fail their own
+    samples or, with `missing: leave_out`, are not asked and counted in the facts; `blind` asks
+    without any image, which shows what the keys alone reveal. `subset` selects some of the
+    questions. Raises TaskError.
     """
 
     name: str
@@ -65,22 +66,22 @@ class DoYouSeeMe(TableTask):
 
     @property
     def subtask(self) -> Subtask:
-        """What is known of it."""
+        """The description of the subtask."""
         return SUBTASKS[self.kind][self.name]
 
     @property
     def split(self) -> str:
-        """The one split of the dimension."""
+        """The only split of the dimension."""
         return f"all ({self.kind})"
 
     @property
     def errata(self) -> tuple[str, ...]:
-        """What is wrong with the subtask."""
+        """The known errata of the subtask."""
         return self.subtask.errata
 
     @property
     def note(self) -> str:
-        """Whether images or the authors' questions are missing."""
+        """Whether images are withheld or the question is ours."""
         notes = ["asked without images"] if self.blind else []
         notes += ["the question is ours: the CSV has none"] if self.subtask.question else []
         return "; ".join(notes)
@@ -99,7 +100,7 @@ class DoYouSeeMe(TableTask):
 
     @cached_property
     def _folder(self) -> str:
-        """The subtask's folder within the files; empty where `path` is that folder."""
+        """The subtask's folder within the files; empty if `path` is that folder."""
         half = f"{'3D' if self.kind == '2D' else '2D'}_DoYouSeeMe"
         names = self.subtask.folders
         for entry in (entry for name in names for entry in self._files.ending(f"{name}/{FILE}")):
@@ -162,7 +163,7 @@ class DoYouSeeMe(TableTask):
         return [RowQuestion(number, identifier, question, (), answer, meta, images)]
 
     def _usable(self, questions: Questions, total: int) -> Questions:
-        """Those whose images are there, or all where a missing one shall fail."""
+        """Return the questions whose images exist, or all if missing images shall fail."""
         questions = super()._usable(questions, total)
         if self.missing == "fail":
             return questions
@@ -193,9 +194,9 @@ class JointQuestions(MappedTask):
     """Two questions per image, asked separately, from a table (.jsonl, .csv, .tsv, .parquet).
 
     Its columns are id, image, perception_question, perception_answer, reasoning_question,
-    reasoning_answer and, where there are any, perception_choices and reasoning_choices; `columns`
-    maps these to the table's own names. The samples are `<id>/perception` and `<id>/reasoning`. The
-    authors' own 150 images are not published. Raises TaskError.
+    reasoning_answer and, optionally, perception_choices and reasoning_choices; `columns` maps these
+    to the table's own names. The samples are `<id>/perception` and `<id>/reasoning`. The authors'
+    own 150 images are not published. Raises TaskError.
     """
 
     path: Path
@@ -210,7 +211,7 @@ class JointQuestions(MappedTask):
     _usual = USUAL
 
     def _questions(self, number: int, cells: Row) -> Iterator[RowQuestion]:
-        """Both questions of an image, one after the other."""
+        """Yield both questions of an image."""
         row = self._row(cells)
         identifier = as_text(row["id"])
         for role in ROLES:

@@ -45,8 +45,8 @@ SUBTASKS: Mapping[str, tuple[tuple[str, ...], str]] = {
         "data/pc/video/UNI",
     ),
 }
-"""For each subtask where its questions may lie (one folder's name is misspelt officially) and where
-its media."""
+"""For each subtask, the possible files of its questions (the official name of one folder is
+misspelt) and the folder of its media."""
 VIDEOS = (".mp4", ".mov", ".avi")
 SCORERS: Mapping[str, Callable[[str], Scorer]] = {
     "Mat": PairScorer,
@@ -60,7 +60,7 @@ KEYS = {
     "Cnt": (r"0*([1-9]\d*)", "a whole number above 0"),
     "Grp": (r"([A-Z])\s*(?:\).*)?", 'a choice such as "D) 1 and 2"'),
 }
-"""What a key is; of all others it is T or F."""
+"""The form of a key by kind of subtask; for all others it is T or F."""
 ERRATA: Mapping[str, tuple[str, ...]] = {
     "GC-Mat": ("the paper says 260 pairs; every published score is a share of 259 ids",),
     "GC-Trk": ("the paper says 220 pairs; every published score is a share of 219 ids",),
@@ -78,7 +78,7 @@ ERRATA: Mapping[str, tuple[str, ...]] = {
 
 TSV_COLUMNS = ("index", "question", "answer", "category")
 FULL = {"AB": "1", "ABA": "2"}
-"""The highest score that a judge may give a description, by kind of video."""
+"""The highest grade that a judge may give a description, by kind of video."""
 OBJECT = re.compile(
     r"\bthe same ([a-z][a-z -]*?)(?= in the |[.?])|\bhow many different ([a-z][a-z -]*?)s are ",
     re.I,
@@ -92,13 +92,14 @@ class Vlm2Bench(TableTask):
     """The subtask `name` (GC-Mat, GC-Trk, OC-Cpr, OC-Cnt, OC-Grp, PC-Cpr, PC-Cnt, PC-Grp, PC-VID).
 
     `path` is the folder that holds `jsonl/` and `data/`, the official zip, or VLMEvalKit's TSV
-    (images only); in its place `hub` names a data set of the Hugging Face hub, and `revision` its
-    commit. Keys: T or F, a whole number, a letter (the choices are read out of the question), and
-    for VID the highest score that a judge may give. `meta["prompt"]` is the official text,
-    `meta["pair"]` joins the questions that count as one. VID's videos become `frames` pictures
-    evenly from first to last, or one every 1/`fps` seconds; their times are `meta["seconds"]`. A
-    second question under one id is left out and counted; missing images and videos that do not
-    decode fail their own samples. Raises TaskError.
+    (images only); instead, `hub` names a data set of the Hugging Face hub, and `revision` its
+    commit. Keys: T or F, a whole number, a letter (the choices are parsed from the question), and
+    for VID the highest grade that a judge may give. `meta["prompt"]` is the official text,
+    `meta["pair"]` joins the questions that count as one. VID's videos become `frames` pictures,
+    evenly spaced from first to last, or one every 1/`fps` seconds; their times are
+    `meta["seconds"]`. A second question with the same id is left out and counted; missing images
+    and undecodable videos fail their own samples. `subset` selects some of the questions. Raises
+    TaskError.
     """
 
     name: str
@@ -129,12 +130,12 @@ class Vlm2Bench(TableTask):
 
     @property
     def errata(self) -> tuple[str, ...]:
-        """What is wrong with the subtask."""
+        """The known errata of the subtask."""
         return ERRATA.get(self.name, ())
 
     @property
     def scorer(self) -> Scorer:
-        """The benchmark's own rules for this subtask."""
+        """The benchmark's own scorer for this subtask."""
         return SCORERS[self._sort](self.name)
 
     @property
@@ -144,7 +145,7 @@ class Vlm2Bench(TableTask):
 
     @property
     def note(self) -> str:
-        """How videos are sampled, or which pairs are not two questions."""
+        """How videos are sampled, or which pairs do not have exactly two questions."""
         if self._sort == "VID":
             frames = f"{self.frames} frames from first to last"
             return f"VID: {frames if self.frames else f'{self.fps:g} frames per second'}"
@@ -185,7 +186,7 @@ class Vlm2Bench(TableTask):
 
     @property
     def _prefix(self) -> str:
-        """What stands before `jsonl/` and `data/`: a zip may hold them in a folder of its own."""
+        """The path before `jsonl/` and `data/`: a zip may hold them in a folder."""
         return self._file.partition("jsonl/")[0]
 
     @cached_property
@@ -249,7 +250,7 @@ class Vlm2Bench(TableTask):
         return RowQuestion(number, vid, words, (), FULL[kind], meta)
 
     def _question(self, number: int, row: Row) -> RowQuestion:
-        """The question of a line, or of a row of the TSV, which has no field `images`."""
+        """Return the question of a line, or of a row of the TSV, which has no field `images`."""
         identifier, words, sort = str(row["q_id"]), str(row["question"]), self._sort
         images = tuple(map(str, as_list(row.get("images"))))
         if not images and not self._is_tsv:
@@ -309,8 +310,8 @@ class Vlm2Bench(TableTask):
         return tuple(open_picture(self._files, self._find(name)) for name in question.images)
 
     def _find(self, name: str) -> str:
-        """Where an image lies: as its path says, in the subtask's folder, or there by its name
-        alone."""
+        """Return where an image is: at its path, at this path in the subtask's folder, or there by
+        its name alone."""
         media = f"{self._prefix}{SUBTASKS[self.name][1]}"
         places = (f"{self._prefix}{name}", f"{media}/{name}", name, f"{media}/{Path(name).name}")
         return next(filter(self._has, places), places[0])
@@ -323,7 +324,7 @@ class Vlm2Bench(TableTask):
 
 
 def _read_pair(identifier: str) -> str:
-    """`17_p`, `tf_17_n`: the id without its side, whose key may be either."""
+    """Return the id without its side (`17_p`, `tf_17_n`), whose key may be either."""
     plain = identifier.removeprefix("tf_")
     pair, _, side = plain.rpartition("_")
     if not pair or side not in ("p", "n"):
@@ -332,7 +333,7 @@ def _read_pair(identifier: str) -> str:
 
 
 def _read_choices(words: str) -> tuple[str, ...]:
-    """The choices that a question lists; none where they are not lettered from A on and all
+    """Return the choices that a question lists; empty unless they are lettered from A on and all
     different."""
     _, heading, tail = words.rpartition("Choices:")
     listed = re.findall(r"(?:^|[\s;,])([A-Z])\)\s*(.*?)(?=[\s;,]+[A-Z]\)|$)", tail.strip(), re.S)
