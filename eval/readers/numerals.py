@@ -125,7 +125,7 @@ def _strip_list_numbers(text: str) -> str:
 
 
 def _list_numbers(text: str) -> Iterator[Match]:
-    """Yield the numbers of lists that count from 1 to 2 or more, at line starts or within a line."""
+    """Yield the numbers of lists that count from 1 up, at line starts or within a line."""
     run = list[Match]()
     for number in _LIST_NUMBER.finditer(text):
         value = int(number["number"])
