@@ -45,10 +45,10 @@ COMMANDS: Mapping[str, Extension] = {
     ),
     "list": Extension(
         f"{ROOM}.studies:list_names",
-        "List configurations to begin with, and what a configuration may name.",
+        "List configurations to start from, and what a configuration can name.",
     ),
     "analyse": Extension(
-        f"{ROOM}.analyses:analyse", "Ask finished runs one question; no model is called.", FENCED
+        f"{ROOM}.analyses:analyse", "Run one analysis of finished runs; no model is called.", FENCED
     ),
     "judge": Extension(
         f"{ROOM}.runs:judge", "Let a model grade replies that no rule can read.", FENCED
@@ -60,7 +60,7 @@ COMMANDS: Mapping[str, Extension] = {
         f"{ROOM}.runs:replay", "Repeat a run with its recorded replies and compare.", FENCED
     ),
     "cache": Extension(
-        f"{ROOM}.runs:reply_cache", "Say what the reply cache holds, by model, or prune it."
+        f"{ROOM}.runs:reply_cache", "Show what the reply cache holds, by model, or prune it."
     ),
 }
 """The commands of the core; extensions add the others."""
@@ -101,12 +101,12 @@ def say_option(option: str, params: Sequence[Any]) -> str:
     """Return the end of a sentence about an unknown option: what to type instead."""
     typable, name = [opt for param in params for opt in param.opts], option.lstrip("-")
     if name in ("resume", "continue"):
-        return "; the same command goes on where it was stopped"
+        return "; to continue, type the same command again"
     if "overrides" in typable and ("." in name or name in SET.split()):
-        return "; say stages.mark.radius=5, contestants.NAME=null or models.NAME.model=OTHER"
+        return "; type stages.mark.radius=5, contestants.NAME=null or models.NAME.model=OTHER"
     if "words" in typable:
-        place = "role.NAME" if name == "role" else name  # what stands for one of several arms
-        return f"; a setting of an analysis is written {place}=VALUE"
+        place = "role.NAME" if name == "role" else name  # one of several arms
+        return f"; for a setting of an analysis, type {place}=VALUE"
     options = [opt.removeprefix("--") for opt in (*typable, "--help") if opt.startswith("--")]
     return say_near(name, options).replace("'", "'--", 1) or "; see --help"
 
@@ -123,7 +123,7 @@ class Commands(TyperGroup):
         return self.commands.get(cmd_name)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        if not find_command(args[0]) and not ctx.resilient_parsing:  # no shell's completion
+        if not find_command(args[0]) and not ctx.resilient_parsing:  # not during shell completion
             near = say_near(args[0], [*self.list_commands(ctx), "--help", "--version"])
             ctx.fail(f"there is no command {args[0]!r}{near}; `looktwice --help` lists them")
         return super().resolve_command(ctx, args)
@@ -148,7 +148,7 @@ app = typer.Typer(
     cls=Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # boxes would take longer to import than all the rest
+    rich_markup_mode=None,  # rich takes longer to import than everything else
 )
 
 
@@ -197,7 +197,7 @@ def keep_streams() -> None:
     """
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:
-            number = os.open(os.devnull, os.O_RDWR)  # the lowest that is free
+            number = os.open(os.devnull, os.O_RDWR)  # the lowest free number
             os.set_inheritable(number, True)
             mode = "r" if name == "stdin" else "w"
             nowhere = open(number, mode, encoding="utf-8", closefd=False)  # noqa: SIM115
@@ -206,8 +206,8 @@ def keep_streams() -> None:
         stream = getattr(sys, name)
         if os.name == "posix" and isinstance(stream, io.TextIOWrapper):
             raw = io.BufferedWriter(_Output(stream.fileno(), "w", closefd=False))
-            said_as = stream.encoding, stream.errors, None, stream.line_buffering
-            setattr(sys, name, io.TextIOWrapper(raw, *said_as))
+            settings = stream.encoding, stream.errors, None, stream.line_buffering
+            setattr(sys, name, io.TextIOWrapper(raw, *settings))
 
 
 def interrupt_when_told() -> None:
@@ -227,5 +227,5 @@ def main() -> None:
     gc.set_threshold(SELDOM)
     try:
         app()
-    except KeyboardInterrupt as exc:  # before a command has begun, or after its end
+    except KeyboardInterrupt as exc:  # before a command begins, or after it ends
         sys.exit(code_of(exc))

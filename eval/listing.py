@@ -37,25 +37,25 @@ from looktwice.pipelines.model import Model
 __all__: list[str] = []
 
 SAYS: Mapping[str, str] = {
-    "stages": "what is drawn, cropped, said and asked",
+    "stages": "steps that draw, crop, word the prompt and ask the model",
     "specialists": "stages that answer without the multimodal model, and the vision models in them",
-    "tools": "what an agent may look with",
+    "tools": "image tools of an agent",
     "tasks": "benchmarks, tables of your own questions, questions made from images",
-    "readers": "rules that find the answer in a reply",
-    "models": "what answers messages",
+    "readers": "rules that read the answer out of a reply",
+    "models": "models that reply to messages",
     "configs": "studies to start from: `looktwice run NAME`, or `looktwice init NAME` for a copy",
 }
 """Each kind of entry and its description."""
 FIRST: Mapping[str, str] = {
-    "quickstart": "marks, zooms and wordings on the small model in the box; no key, no network",
-    "marked_scenes": "what a mark and a zoom are worth, on made scenes of which all is known",
-    "marker_styles": "how much results hang on the look of a marker",
+    "quickstart": "marks, zooms and wordings on the small bundled model; no key, no network",
+    "marked_scenes": "the effect of marks and zooms, on drawn scenes with known answers",
+    "marker_styles": "how much results depend on the style of a marker",
     "ways_of_looking": "ways to look again with any model behind an endpoint",
     "where_to_look": "which crop helps, at equal tokens, against placebo and oracle",
-    "evidence_in_words": "what a specialist sees, told in words or drawn",
-    "tool_contribution": "what an agent's tool contributes, and by what",
+    "evidence_in_words": "what a specialist sees, as text or drawn",
+    "tool_contribution": "how much an agent's tool contributes, and through what",
     "blindness": "what a model answers without the images",
-    "discover": "the best combination of a sweep, for a part of its answers",
+    "discover": "the best combination of a sweep, for part of its cost",
     "blink_markers": "a paper's experiment: radius and color of BLINK's circles",
 }
 """The configurations to start from, in this order."""
@@ -89,14 +89,14 @@ SIMPLE = {
 
 def list_first() -> Iterator[str]:
     """Yield the configurations to start from, and what to type to list everything else."""
-    yield "Studies to begin with: looktwice run NAME, or looktwice init NAME for a copy"
+    yield "Studies to start from: looktwice run NAME, or looktwice init NAME for a copy"
     width = max(map(len, FIRST))
     for name, text in FIRST.items():
         yield f"  {name:{width}}  {text}"
-    yield f"looktwice list --all names all {len(shipped())}, and looktwice list KIND more:"
+    yield f"looktwice list --all lists all {len(shipped())}, and looktwice list KIND more:"
     for kind in SAYS:
         yield f"  {kind:{width}}  {SAYS[kind]}"
-    yield "looktwice list NAME tells the settings of a class, such as Circles"
+    yield "looktwice list NAME shows the settings of a class, such as Circles"
     yield _documents()
 
 
@@ -247,7 +247,7 @@ def listed_kind(cls: type) -> str | None:
     folder = public_path(cls).partition(".")[0]
     if folder != "specialists" and {"state", "model"} <= takes.keys():
         return "stages"
-    # a crop's style is the setting of a stage
+    # a crop's style is only a setting of a stage
     return None if folder == "prompting" else "specialists"
 
 
@@ -264,11 +264,11 @@ def copy_config(name: str, out: Path | None) -> Path:
     if config is None:
         hint = did_you_mean(name, configs) or "; see `looktwice list configs`"
         if name.endswith(".yaml"):
-            hint += f"; a new file is --out {name}"
+            hint += f"; to name the new file, type --out {name}"
         raise ConfigError([f"{name}: no shipped configuration of this name{hint}"])
     target = out or Path(config.name)
     if target.exists():
-        raise FileExistsError(f"{target} is there already; give another --out FILE")
+        raise FileExistsError(f"{target} already exists; name another file with --out FILE")
     text = config.read_text("utf-8").replace(f"configs/{config.name}", str(target))
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(text, encoding="utf-8")

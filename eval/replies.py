@@ -65,21 +65,24 @@ def load_key(file: Path) -> dict[str, str]:
         data = read_json(read_file(file))
     except (OSError, ValueError) as exc:
         raise TaskError(
-            f"{file} cannot be read as a key ({exc}); expected a JSON object from idx to '(A)'"
+            f"{file} cannot be read as an answer key ({exc}); it must be a JSON object from idx to"
+            " '(A)'"
         ) from exc
     if (
         not isinstance(data, dict)
         or not data
         or not all(re.fullmatch(r"\([A-Z]\)", str(v)) for v in data.values())
     ):
-        raise TaskError(f"{file} is no key; expected a JSON object from idx to '(A)', '(B)' ...")
+        raise TaskError(
+            f"{file} is not an answer key: it must be a JSON object from idx to '(A)', '(B)' ..."
+        )
     return {str(idx): str(letter) for idx, letter in data.items()}
 
 
 OLD_KEY = (
-    "the offline key val_answers.json of 2024 has the labels of Relative_Reflectance at the wrong"
-    " questions; they were corrected in the data set on 2025-09-03, and scores on the two keys"
-    " cannot be compared"
+    "the offline key val_answers.json of 2024 assigns the labels of Relative_Reflectance to the"
+    " wrong questions; the data set was corrected on 2025-09-03, so scores on the two keys cannot"
+    " be compared"
 )
 
 
@@ -100,16 +103,14 @@ class RecordedQuestions:
 
     def __post_init__(self) -> None:
         if self.name not in CHOICES:
-            raise TaskError(
-                f"no task of BLINK is named {self.name!r}{suggest_among(self.name, CHOICES)}"
-            )
+            raise TaskError(f"BLINK has no task {self.name!r}{suggest_among(self.name, CHOICES)}")
 
     @property
     def facts(self) -> Facts:
         """The split val, the key's sha256 as label version, and the known errata of that key."""
         sha = hashlib.sha256(self._file.read_bytes()).hexdigest()
         errata = (OLD_KEY,) if self.name == "Relative_Reflectance" else ()
-        note = "recorded replies: neither the questions' words nor their images are here"
+        note = "recorded replies, without the texts and images of the questions"
         own = spec(BlinkScorer(self.name))
         return Facts(
             "val",
@@ -143,8 +144,8 @@ class RecordedQuestions:
         }
         if not keys:
             raise TaskError(
-                f"{self._file} has no key of val_{self.name}_1 ...; name BLINK's val_answers.json"
-                " as `key`"
+                f"{self._file} has no answers for val_{self.name}_1 ...; set `key` to BLINK's"
+                " val_answers.json"
             )
         return keys
 

@@ -63,7 +63,7 @@ def write_report(
         return page
     if effects := _effects(scored):
         texts["effects.csv"] = effects
-    else:  # one of an earlier plan would be taken for this one's
+    else:  # a file of an earlier plan would be mistaken for this one's
         (folder / "effects.csv").unlink(missing_ok=True)
     for name, text in texts.items():
         write_file(folder / name, text)
@@ -240,7 +240,7 @@ class Report:
             asked = {scores.point.contestant for scores in run.points if scores.all}
             for name in dict.fromkeys(scores.point.contestant for scores in run.points):
                 if name not in asked:
-                    pairs.append((name, "planned, and no sample of it was asked yet"))
+                    pairs.append((name, "planned, but no sample was asked yet"))
         return pairs
 
     @property

@@ -36,7 +36,7 @@ _BEFORE_BEST = pattern(r"\b(?:least|less|not)\s+(?:the\s+)?$")
 _THAN = pattern(rf"{NEAR}{{0,40}}?\bthan {NEAR}{{0,40}}?{TAG}")
 _TAGS_JOINED = pattern(rf"(?:{TAG}(?:\s|,|and\b|or\b|&|the\b)*){{2,}}{NEAR}{{0,40}}$")
 _PREDICATE_OF_TAG = pattern(r"\u27e7 (?:is|was|looks|seems|appears)(?: \w+ly)? (?:the )?$")
-_SHORT = 60  # characters from a predicate to the choice that it is said of
+_SHORT = 60  # characters between a predicate and the choice that it describes
 _FAR = 220  # characters between a subject and its predicate
 _LONGEST = 4000  # characters of a sentence; the time to search one grows with their square
 
@@ -70,7 +70,7 @@ class Claim:
 Claims = Iterator[Claim]
 
 
-@lru_cache(maxsize=16)  # several rules ask for the sentences of one reply
+@lru_cache(maxsize=16)  # several rules split the same reply
 def split_sentences(text: str) -> Texts:
     """Split a text into sentences. A line that ends with a colon is joined with the next one,
     unless that begins a list.
@@ -83,7 +83,7 @@ def split_sentences(text: str) -> Texts:
     return tuple(part.strip()[-_LONGEST:] for part in _SENTENCE_END.split(text) if part.strip())
 
 
-@lru_cache(maxsize=16384)  # many replies share their sentences, once the choices in them are tagged
+@lru_cache(maxsize=16384)  # many replies share sentences once their choices are tagged
 def find_claims(sentence: str, letters: str, subtask: str) -> tuple[Claim, ...]:
     """Return the claims of one sentence in which the choices are tagged (see `mentions`)."""
     return tuple(_claims(sentence, letters, answer_words(subtask)))
@@ -155,7 +155,7 @@ def _claims_by_predicate(
     for match in predicate.finditer(text):
         start = max(text.rfind(sign, 0, match.start()) for sign in ",;:") + 1
         end = text.find(",", match.end())
-        if phrases.ILLUSION.search(text[start : end if end >= 0 else None]):  # of its clause
+        if phrases.ILLUSION.search(text[start : end if end >= 0 else None]):  # in its clause
             continue
         before = None if words.follows else _claim_before(text, match, weight, words.equal)
         readings = (

@@ -32,10 +32,10 @@ _MARKS = re.compile(
     r"\*+|`+|~~|(?m:^\s{0,3}#{1,6}\s+)|(?m:^\s{0,99}>\s)|\$+(?!\d)|\\[()\[\]]|\\(?=[_*#&%$])"
     r"|(?<!\w)_+|_+(?!\w)"
 )
-_ANY_MARK = re.compile(r"[*`~#>$\\_]")  # to find out quickly that there is nothing to remove
+_ANY_MARK = re.compile(r"[*`~#>$\\_]")  # a quick test whether there is anything to remove
 _HEAD, _TAIL = 2_000, 8_000  # characters
-_SPACE = re.compile(r"\s(?:(?<! )\s*|\s+)")  # but no single space, which stays
-# a rule of dashes, or a model that repeats one sign without end
+_SPACE = re.compile(r"\s(?:(?<! )\s*|\s+)")  # but not a single space
+# a rule of dashes, or a model that repeats one character endlessly
 _RUN = re.compile(r"(([^\w\s])\2{19})\2+")
 _QUOTES = str.maketrans(
     {
@@ -67,8 +67,8 @@ def clean_text(reply: str) -> str:
     r"""Return the text of a reply up to the end of its turn, without thoughts, tokens, Markdown and
     TeX, with ASCII punctuation; \boxed{B} becomes "Answer: B"."""
     text = cut_at_turn_end(drop_beginning(strip_thoughts(reply)))
-    if len(text) > _HEAD + _TAIL:  # the time that rules take may grow with the square of a length
-        text = f"{text[:_HEAD]}\n{text[-_TAIL:]}"  # a reply says what it answers there
+    if len(text) > _HEAD + _TAIL:  # the time of rules may grow with the square of the length
+        text = f"{text[:_HEAD]}\n{text[-_TAIL:]}"  # a reply states its answer there
     text = _TOKENS.sub(" ", text).translate(_PUNCTUATION)
     if not text.isascii():
         from looktwice.eval.readers.look_alikes import to_latin
@@ -87,7 +87,7 @@ def clean_text(reply: str) -> str:
     if _ANY_MARK.search(text):
         text = _MARKS.sub("", _MATHS.sub(r"\2", text))
     text = _RUN.sub(r"\1", text)
-    # one space, line break or empty line for a run of white space of any length
+    # replace a run of white space by one space, line break or empty line
     return _SPACE.sub(lambda run: "\n" * min(run[0].count("\n"), 2) or " ", text).strip()
 
 

@@ -41,7 +41,7 @@ _ANY_SIGN = re.compile("[\U0001f150-\U0001f1ff]")
 _ALIKE = f"[{''.join(map(chr, _LATIN))}]"
 _ANY_ALIKE = re.compile(_ALIKE)
 _ALONE = re.compile(rf"(?<![\w'-]){_ALIKE}(?![\w'-])")
-_FOREIGN_WORD = re.compile("[\u0370-\u04ff]{2,}")  # of Greek or Cyrillic
+_FOREIGN_WORD = re.compile("[\u0370-\u04ff]{2,}")  # Greek or Cyrillic
 _NAMES_CHOICE = (  # the second line is Russian, the third Greek
     r"(?:is|be|answer|option|choice|point|box"
     r"|\u043e\u0442\u0432\u0435\u0442\w*|\u0432\u0430\u0440\u0438\u0430\u043d\u0442\w*"

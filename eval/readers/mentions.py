@@ -46,7 +46,7 @@ LISTED = pattern(
 _ORDINAL = "|".join(ORDINALS)
 _STARTS_ORDINAL = pattern(rf"(?:the\s+)?(?:{_ORDINAL})\b")
 _CHINESE = "\u96f6\u4e00\u4e8c\u4e09\u56db\u4e94\u516d"  # digits from 0
-# letters that many beyond the choices are tagged too, as choices that do not exist; others are
+# this many letters beyond the choices are tagged, too, as choices that do not exist; others are
 # words
 _BEYOND = 3
 _IMAGE = (
@@ -103,7 +103,7 @@ _VERB = (
     r"|for|the|it"
     r" is|but|that)\b|\s*[\u2705\u2713\u2714\u2611\u274c\u2717\u2718]|[\u3000-\ud7af]|'s\b)"
 )
-_LATIN = (  # letters that make a word with a letter beside them; those of Asia do not
+_LATIN = (  # letters that form words; those of Asian scripts do not
     r"A-Za-z0-9_\u00c0-\u024f"
 )
 _ALONE = (
@@ -114,7 +114,7 @@ _SURELY = (
     "definitely|certainly|clearly|obviously|surely|probably|absolutely|undoubtedly|presumably|"
     "possibly|evidently|really|actually|apparently|precisely|exactly|indeed|only|confidently"
 )
-_NO_NOUN = (  # words that no article has behind it, so that an "A" before them is a letter
+_NO_NOUN = (  # words that cannot follow an article, so that an "A" before them is a letter
     r"(?=\s+(?:here|there|right (?:away|now)|this|these|those|the|my|our|your|his|her|its|their"
     r"|we|you|he|she|they|I|if|when|unless|until|although|by|via|of|among|between|any|every|each"
     r"|after all|out of|due to|based on|given (?:that|the|its|how|what)"
@@ -123,7 +123,7 @@ _NO_NOUN = (  # words that no article has behind it, so that an "A" before them 
     rf"|(?:then|now|today|again|too|though|anyway|instead|overall|for sure|all the way|{_SURELY})"
     r"(?=\s*(?:[.,;:!)]|$|because\b|since\b|as\b|and\b)))(?![\w-]))"
 )
-_ACTS = (  # what a choice does and no noun is called
+_ACTS = (  # predicates of a choice that are not nouns
     r"(?=\s+(?:wins|works(?! of)|makes|holds|contains|depicts|displays|represents|satisfies"
     r"|completes|belongs|remains|resembles|follows|continues"
     r"|it (?:is|was|has to|must|should|will)|here|after all|this time"
@@ -141,7 +141,7 @@ _DECLARED_A = re.compile(
 _BY_LETTER = (
     re.compile(r"(?<![\w)])[(\[{<]\s*(?:option\s+)?([A-Z])\s*[)\]}>](?!\()"),
     re.compile(rf"(?i:\b{_NOUN}{_LABELED}\s*[:=#\"'(]?\s*)\(?([A-Z])\b[\"')]?(?![\w'])"),
-    re.compile(r"(?<![\w)])\(([A-Z])\Z"),  # a reply that was cut off there
+    re.compile(r"(?<![\w)])\(([A-Z])\Z"),  # a reply cut off there
     re.compile(
         r"(?i:\b(?:option|choice|point|box)\s|\banswer\s*(?:is\s*:?\s|[:=]|\s)"
         r"|\bans\b\.?\s*[:=]?)\s*"
@@ -154,7 +154,7 @@ _BY_LETTER = (
     re.compile(r"(?<![\w.'(+=*/-])([B-H])\)"),
     re.compile(r"\A([A-H])(?= \()"),
     re.compile(_ALONE.format("[B-H]")),
-    re.compile(_ALONE.format("A") + f"(?:{_VERB}|{_ACTS})"),  # elsewhere it is the article
+    re.compile(_ALONE.format("A") + f"(?:{_VERB}|{_ACTS})"),  # otherwise it is the article
 )
 _ANSWER = pattern(r"ans(?:wers?)?\b\.?(?:\s*(?:is\b|[:=]))?\s*|choice\s*[:=]\s*")
 _IDLE = (
@@ -346,7 +346,7 @@ def _patterns_of_text(text: str) -> Iterator[TextPattern]:
     ordinal = _ORDINAL_CHOICE.fullmatch(folded)
     if bare := _plain(folded):
         source = rf"(?<!\w)(?:(?:the|an?)\s+)?{re.escape(bare)}(?!\w)".replace(r"\ ", r"\s+")
-        if re.search("[\u3040-\ud7af]", bare):  # words of Asia have no spaces between them
+        if re.search("[\u3040-\ud7af]", bare):  # Asian scripts have no spaces between words
             source = re.escape(bare)
         yield TextPattern(source, word=longest_word(bare))
     elif ordinal:
@@ -363,7 +363,7 @@ def _patterns_of_text(text: str) -> Iterator[TextPattern]:
         yield TextPattern(rf"{way}{any_word(here)}(?!{_TO}{any_word(there)}){_NO_JUDGEMENT}")
     elif folded in _NUMERALS or _DIGITS.fullmatch(folded):
         yield from _patterns_of_number(NUMBERS.get(folded, folded))
-    elif _PREDICATE.fullmatch(folded):  # else a predicate of its subject
+    elif _PREDICATE.fullmatch(folded):  # otherwise it is a predicate of its subject
         yield TextPattern(
             rf"^[^\w\n]*(?:\({folded[0]}\)\s*)?(?:point )?{re.escape(folded)}(?=\s*(?:[.;!\n]|$))",
             re.I | re.M,

@@ -37,7 +37,7 @@ _ASKS = {
     ),
     "yes_no asked": r"^\W*(?:is|are|was|were|does|do|did|has|have|can|could|will)\b[^?]*\?\s*$",
 }
-_FEW_WORDS = 6  # of an answer in words, beside which a second choice is left out
+_FEW_WORDS = 6  # longest answer in words whose second choice is dropped
 _NAMES = {
     "letter_disambiguation": "letters",
     "shape_discrimination": "integer",
@@ -175,7 +175,7 @@ def _read_two_words(words: Mapping[str, str], text: str, question: str) -> Readi
     first, second = words
     words_of_both = "|".join(words.values())
     both = rf"(?P<word>{words_of_both})"
-    # an offer, no answer
+    # "yes or no" is not an answer
     text = re.sub(rf"(?:{words_of_both})\s*(?:or|/)\s*(?:{words_of_both})", " ", text, flags=re.I)
     declaring = rf"(?:{_CLAIM}{_LINK}|{_BE}|{_ISNT}|\b(?:it|that)'s ){_NOT}{both}"
     answer = re.search(rf"[:;]\s*{_NOT}{both}\W*\Z", text, re.I)
@@ -278,7 +278,7 @@ _DECLARED = pattern(
     r"(?:\s+(?:is|was|would be|must be|should be)\b\s*:?|\s*[:=]|\s+[\u2013\u2014-](?=\s)|(?=\n))"
     r"\s*(?=(?P<text>\S[^\n]*))",
 )
-_REMARK = pattern(  # behind a declared answer
+_REMARK = pattern(  # after a declared answer
     r"[.!?;]\s+(?=(?:the|this|that|it|i|there|in|my|we|you|both|these|those|as|at|on|because|since"
     r"|second|next|alternat\w+|runner|an?|correction|other|if|another)\b)"
     r"|\s*\((?:confidence\b|\d+(?:\.\d+)?\s?%)|,\s+(?:not|rather than|instead of|because|since)\b"

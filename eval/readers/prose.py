@@ -45,7 +45,7 @@ _ITEM_VERDICT = re.compile(  # "(B) green: yes, ...", or "(A) no (B) yes"
     rf"|{TAG} ({{0}})(?=[\s,;.]*(?:\u27e6|\Z)))".replace("{0}", "|".join((*_AGREES, *_DENIES))),
     re.I | re.M,
 )
-# "B. The roof", of which tagging takes the full stop, or "the labels: B"
+# "B. The roof", whose full stop tagging removes, or "the labels: B"
 _ALONE_IN_FRONT = re.compile(rf"\A{TAG} (?=[A-Z])|:\s*{TAG}\W*\Z")
 _TOTAL = pattern(r"\b(?:in total|in all|altogether|total|makes|making|sum)\b|=")
 _FIRST_TAG = re.compile(rf"^\W*?{TAG}")
@@ -147,7 +147,7 @@ def _collect_claims(text: str, tagged: str, asked: Asked) -> Claims:
     letters, question = asked.letters, asked.question
     for sentence in split_sentences(tagged):
         yield from find_claims(sentence, letters, asked.subtask)
-    # the number that the reply gives of what the question asks to count
+    # the reply's number of the things that the question asks to count
     if question and not _TOTAL.search(text):
         texts = dict(zip(letters, asked.choices, strict=True))
         words = re.sub(TAG, lambda named: texts.get(named[1], ""), text)
@@ -218,7 +218,7 @@ def _decide(claims: Iterable[Claim], tagged: str, letters: str) -> Reading:
             else:
                 favoured.append(claim)
     stated = {claim.letter for claim in favoured if claim.weight is Weight.STATED}
-    # plain sentences that differ count no more than others
+    # plain sentences that disagree count no more than others
     alike = len(stated) > 1 or HANDED_BACK.search(tagged) is not None
     by_weight = defaultdict[Weight, list[str]](list)
     for claim in favoured:

@@ -175,8 +175,8 @@ def build_reader(name: str, plugins: Sequence[str] = ()) -> Stage:
         near = did_you_mean(_in_snake_case(name), names)
         classes = (cls for module in plugins for cls in vars(import_module(module)).values())
         own = [public_path(cls) for cls in classes if isinstance(cls, type) and is_own_reader(cls)]
-        there = ", ".join(names) + (f", and of your plugin: {', '.join(own)}" if own else "")
-        raise ConfigError([f"reader: no reader is named {name!r}{near or '.'} There are {there}"])
+        there = ", ".join(names) + (f", and in your plugin: {', '.join(own)}" if own else "")
+        raise ConfigError([f"reader: there is no reader {name!r}{near or '.'} There are {there}"])
     reader: Stage = build({"use": path}, place="reader", plugins=plugins)
     return reader
 

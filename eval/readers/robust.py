@@ -114,7 +114,7 @@ def read_choice(
     )
 
 
-_clean_text = lru_cache(maxsize=8192)(clean_text)  # models say the same of many questions
+_clean_text = lru_cache(maxsize=8192)(clean_text)  # models repeat the same reply
 
 
 @lru_cache(maxsize=8192)

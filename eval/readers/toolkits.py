@@ -229,7 +229,7 @@ class Vlm2(Reader):
             form = _FORMS.get(subtask.rpartition("-")[2], "")
         if not form:
             raise ValueError(
-                f"{state.sample.id}: {subtask or 'no subtask'!r} is none of VLM2-Bench's subtasks; "
+                f"{state.sample.id}: {subtask or 'no subtask'!r} is not a subtask of VLM2-Bench; "
                 "read other tasks with eval.readers.Robust"
             )
         return Reading.of(_read_reply(state.reply, form))
@@ -245,7 +245,7 @@ def _read_reply(reply: str, form: str) -> str:
             words = re.findall(r"\b(t|f|true|false)\b", text, re.I)
             return words[0][0].upper() if len(words) == 1 else ""
         case "count":
-            # of any length
+            # digits may be of any length
             numbers = [digits.lstrip("0") or "0" for digits in re.findall(r"\d+", text)]
             value = value_of_words([word.lower() for word in _NUMBER_WORDS.findall(text)])
             numbers += [str(value)] if value else []

@@ -124,7 +124,7 @@ class Judgements:
     def which_counts(self) -> list[str]:
         """One sentence for each pass with several judges: whose verdicts count and why, and how
         many replies each judge read."""
-        sentences, why = list[str](), "it was named" if self.named else "no judge read more"
+        sentences, why = list[str](), "it was named" if self.named else "no judge read more replies"
         for kind, judge in self.counting.items():
             read = {name: "{} of {}".format(*of) for name, of in self.read_in(kind).items()}
             own = read.pop(judge, "0 of 0")
@@ -132,8 +132,8 @@ class Judgements:
                 others = ", ".join(" ".join(pair) for pair in read.items())
                 where = f" for {kind}" if len(self.counting) > 1 else ""
                 sentences.append(
-                    f"judge {judge} counts{where}, since {why}: it read {own} replies ({others});"
-                    " --judge NAME takes another"
+                    f"judge {judge} counts{where}, because {why}: it read {own} replies ({others});"
+                    " --judge NAME chooses another"
                 )
         return sentences
 
@@ -163,7 +163,7 @@ def judgements(run: Path, judge: str = "") -> Judgements:
     last = dict[JudgementKey, Judgement]()
     path = run / "judged.jsonl"
     data = path.read_bytes() if path.exists() else b""
-    for number, line in enumerate(data.split(b"\n")[:-1], 1):  # without a torn last one
+    for number, line in enumerate(data.split(b"\n")[:-1], 1):  # without a torn last line
         try:
             judgement: Judgement = read_as(Judgement, line)
             if judgement.v != VERSION:
@@ -176,7 +176,8 @@ def judgements(run: Path, judge: str = "") -> Judgements:
     if judge not in ("", NOBODY, *kept.judges):
         names = ", ".join(kept.judges) or "nobody"
         raise RunError(
-            f"--judge {judge}: it did not judge {run} (so far: {names}); `looktwice judge` asks one"
+            f"--judge {judge}: it did not judge {run} (judges so far: {names}); run"
+            " `looktwice judge` first"
         )
     counting = dict[str, str]()
     for kind in dict.fromkeys(line.kind for line in kept.lines) if judge != NOBODY else ():
@@ -191,7 +192,7 @@ def append(run: Path, *lines: Judgement) -> None:
     if not lines:
         return
     data = ""
-    for line in lines:  # what is empty is left out
+    for line in lines:  # empty fields are left out
         node = {name: v for name, v in asdict(line).items() if v or name in ("draw", "v")}
         data += f"{write_json(node)}\n"
     cut_torn_tail(path)

@@ -132,7 +132,7 @@ class RunFolder:
     path: Path
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "path", Path(self.path))  # a notebook gives a text
+        object.__setattr__(self, "path", Path(self.path))  # notebooks pass a string
         refuse_links(self.path)
 
     @cached_property
@@ -149,8 +149,8 @@ class RunFolder:
             near = sorted(str(file.parent) for file in inner)[:3]
             meant = f"; did you mean {' or '.join(near)}?" if near else ""
             raise RunError(
-                f"{self.path} is no run folder: it has no points.yaml; give the folder that `run`"
-                f" named{meant}"
+                f"{self.path} is not a run folder: it has no points.yaml; name the folder that"
+                f" `run` printed{meant}"
             )
         nodes = self._yaml("points.yaml", list[PointRow]) or ()
         return {node["id"]: PointRow(**node) for node in nodes}
@@ -188,7 +188,7 @@ class RunFolder:
         except (yaml.YAMLError, ValueError) as exc:
             raise RunError(
                 f"{path} is damaged ({exc}); remove it and run the configuration again: it is"
-                " written anew, and what was answered stays"
+                " rewritten, and existing answers are kept"
             ) from exc
 
     @property
@@ -256,12 +256,12 @@ class RunFolder:
                     if line.endswith(b"\n") and wanted(number, line):
                         yield number, parse(line)
                     number += 1
-            except RunError as exc:  # of another version
+            except RunError as exc:  # another version
                 raise RunError(f"{path} line {number}: {exc}") from exc
             except ValueError as exc:
                 raise RunError(
                     f"{path} line {number}: not a {name.removesuffix('s.jsonl')} ({exc}); delete"
-                    " the line and run the configuration again: what was answered comes from the"
+                    " the line and run the configuration again: existing answers come from the"
                     " cache"
                 ) from exc
 
@@ -336,8 +336,8 @@ def read_message(blobs: Blobs, sha: str) -> Json:
         return read_as(MessageNode, blobs.get(sha))  # type: ignore[no-any-return]
     except (OSError, ValueError) as exc:
         raise RunError(
-            f"{blobs.folder}: the message {sha[:12]} is gone or damaged ({exc}); remove its file if"
-            " it is there, and run the configuration again: what was answered comes from the cache"
+            f"{blobs.folder}: the message {sha[:12]} is missing or damaged ({exc}); remove its file"
+            " if it exists and run the configuration again: existing answers come from the cache"
         ) from exc
 
 
@@ -360,8 +360,8 @@ def refuse_links(run: Path) -> None:
     for entry in list(os.scandir(run)) if run.is_dir() else ():
         if entry.is_symlink() or not (entry.is_file() or entry.is_dir()):
             raise RunError(
-                f"{run / entry.name} is a link, a pipe or a device; a run consists of its own files"
-                " and folders, so remove it"
+                f"{run / entry.name} is a link, a pipe or a device; remove it: a run consists of"
+                " its own files and folders"
             )
 
 
@@ -373,6 +373,4 @@ def is_run(path: Path) -> bool:
 def refuse_run_file(out: Path) -> None:
     """Raise RunError if `out` is one of the files of a run, which writing would destroy."""
     if out.name in RUN_FILES and is_run(out.parent):
-        raise RunError(
-            f"{out} is what the run in {out.parent} is made of; name another file to write"
-        )
+        raise RunError(f"{out} is a file of the run in {out.parent}; name another file to write")

@@ -199,7 +199,7 @@ class Record:
         record: Record = read_as(cls, line)
         if record.v != VERSION:
             raise RunError(
-                f"it is of format version {record.v}, and this looktwice reads version {VERSION};"
+                f"it has format version {record.v}, and this looktwice reads version {VERSION};"
                 " read the run with the looktwice that made it, or run its configuration again"
                 " into another folder"
             )
@@ -304,7 +304,7 @@ def stored_picture(blobs: Blobs, sha: str) -> Picture:
     def fetch() -> bytes:
         try:
             return blobs.get(sha)
-        except (OSError, ValueError) as exc:  # it is gone, or what names it is no sha256
+        except (OSError, ValueError) as exc:  # it is missing, or its name is not a sha256
             raise PictureError(str(exc)) from exc
 
     return Picture.lazy(fetch, f"picture {sha[:12]}")

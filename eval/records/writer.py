@@ -37,7 +37,7 @@ from looktwice.pipelines.runtime.stores import Blobs
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import Call, State
 
-PAUSE, MOST_WAITING = 0.05, 4096  # seconds between two writes, and lines that may wait for one
+PAUSE, MOST_WAITING = 0.05, 4096  # seconds between writes; most queued lines
 
 
 class RunWriter:
@@ -83,7 +83,7 @@ class RunWriter:
         """Queue one record, whose blobs must already be stored, and return what is written: secret
         keys are masked, and a record too large to be read becomes a failure."""
         text, keys = record.to_line(), known_keys()
-        if any(key in text for key in keys):  # of a model or stage that asks a server by itself
+        if any(key in text for key in keys):  # from a model or stage with its own client
             plain = read_json(text, most=None)
             for name in ("answer", "reason", "error", "calls", "notes"):
                 plain[name] = with_texts(plain[name], partial(mask_keys, keys=keys))
@@ -92,10 +92,10 @@ class RunWriter:
         line = text.encode()
         if len(line) >= MOST_LINE:
             problem = (
-                f"its replies make a record of {len(line) >> 20} MiB, and {MOST_LINE >> 20} MiB are"
-                " the most"
+                f"its replies make a record of {len(line) >> 20} MiB, more than the limit of"
+                f" {MOST_LINE >> 20} MiB"
             )
-            error = f"RunError: {problem}; bound them with `max_tokens`"
+            error = f"RunError: {problem}; limit them with `max_tokens`"
             record = Record(
                 record.point, record.sample, record.sample_sha, record.draw, error=error
             )
@@ -126,7 +126,7 @@ class RunWriter:
         if self._failure:
             raise self._failure
         self._waiting.append((name, line))
-        if len(self._waiting) > MOST_WAITING:  # the disk is slower than what comes
+        if len(self._waiting) > MOST_WAITING:  # the disk is too slow
             self.flush()
 
     def _work(self) -> None:
@@ -139,12 +139,12 @@ class RunWriter:
         with self._writing:
             try:
                 batch = [self._waiting.popleft() for _ in range(len(self._waiting))]
-                # samples first: none is answered and not there
+                # samples first, so that no answered sample is missing
                 for name in ("samples.jsonl", "records.jsonl"):
                     lines = [line for target, line in batch if target == name]
                     if lines and self._failure is None:
                         append_file(self.path / name, b"".join(lines))
-            except OSError as exc:  # a full disk must stop the run, not this thread alone
+            except OSError as exc:  # a full disk must stop the run, not only this thread
                 self._failure = exc
                 self.on_failure()
 
@@ -235,7 +235,7 @@ def make_point_rows(plan: Plan) -> list[PointRow]:
     ]
     try:
         refuse_keys(**plan.config)
-        for row in rows:  # what files of texts hold, and what was not made from a configuration
+        for row in rows:  # contents of text files, and objects built without a configuration
             refuse_keys(contestants={row.contestant: asdict(row)})
     except ValueError as exc:
         raise RunError(str(exc)) from exc
@@ -262,9 +262,7 @@ def _meant_by(exc: BaseException, text: str) -> str:
     if not isinstance(name, str) or not owner.__module__.startswith("looktwice.pipelines."):
         return ""
     names = {*dir(owner), *getattr(owner, "__dataclass_fields__", ())}
-    return (
-        f"{did_you_mean(name, sorted(names))}; `looktwice list {owner.__name__}` names what it has"
-    )
+    return f"{did_you_mean(name, sorted(names))}; see `looktwice list {owner.__name__}`"
 
 
 def describe_reply(reply: Reply) -> dict[str, Any]:
@@ -276,7 +274,7 @@ def describe_reply(reply: Reply) -> dict[str, Any]:
 def _describe_call(call: Call, blobs: Blobs) -> dict[str, Any]:
     try:
         shas = [blobs.put(canonical(message_json(turn)).encode()) for turn in call.messages]
-    except PictureError:  # one that cannot be encoded is why this call failed; its error says so
+    except PictureError:  # an unencodable picture made this call fail; its error says so
         shas = []
     more = {
         "options": call.options.given(),

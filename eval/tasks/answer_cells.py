@@ -33,10 +33,10 @@ def choice_texts(row: Row, columns: Sequence[str]) -> tuple[str, ...]:
     cells at the end. Raises ValueError."""
     if len(columns) == 1:
         cells = as_options(row.get(columns[0])) or [""]
-    else:  # "[0, 1]" is one choice there, an interval
+    else:  # here "[0, 1]" is one choice, an interval
         cells = [row.get(name) for name in columns]
     if objects := [cell for cell in cells if isinstance(cell, Mapping)]:
-        raise ValueError(f"a choice is a text or a number, found {objects[0]!r:.80}")
+        raise ValueError(f"a choice must be a text or a number, found {objects[0]!r:.80}")
     texts = [*map(as_text, cells)]
     blank = ("", "nan") if len(columns) > 1 else ("",)  # as pandas writes an empty cell
     while texts and texts[-1] in blank:
@@ -80,7 +80,7 @@ def answer_key(cell: Any, choices: Sequence[str], first: int | None = None) -> s
     """
     answers = [cell] if as_text(cell).strip() in choices else as_list(cell)
     if choices and len(answers) > 1:
-        raise ValueError(f"a row has one answer, found {answers}")
+        raise ValueError(f"a row must have one answer, found {answers}")
     text = as_text((answers or [None])[0] if choices else cell).strip()
     if text.casefold() in HIDDEN and text not in choices:
         return None

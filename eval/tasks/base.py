@@ -70,10 +70,10 @@ class Subset:
     ids: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        # 0 is refused where the file is known, in a sentence that names it
+        # 0 is refused later, where the error can name the file
         if self.n is not None and self.n < 0:
             raise TaskError(
-                f"subset.n is how many items are kept, 1 or more, or null for all; found {self.n}"
+                f"subset.n, the number of items to keep, must be 1 or more, or null; found {self.n}"
             )
 
     def choose(
@@ -99,8 +99,8 @@ class Subset:
             chosen = sorted(self._chosen(rows, chosen))
         if not chosen:
             raise TaskError(
-                f"{f'{where}: ' if where else ''}the subset {self} leaves no question of"
-                f" {len(rows)}"
+                f"{f'{where}: ' if where else ''}the subset {self} keeps none of {len(rows)}"
+                " questions"
             )
         return chosen
 
@@ -194,7 +194,7 @@ class MadeTask(ABC):
 def require_some(n: int | None) -> None:
     """Raise TaskError if the number of questions is less than 1."""
     if n is not None and (not isinstance(n, int) or n < 1):
-        raise TaskError(f"n is how many questions are made, 1 or more; found {n!r}")
+        raise TaskError(f"n, the number of questions, must be 1 or more; found {n!r}")
 
 
 @contextmanager
@@ -223,7 +223,7 @@ def count_items(task: Task) -> int:
         raise
     except (TypeError, ValueError, OverflowError) as exc:
         raise TaskError(
-            f"{type(task).__name__}: its `__len__` gives no number of samples: {exc}"
+            f"{type(task).__name__}: its `__len__` does not return the number of samples: {exc}"
         ) from exc
 
 
@@ -234,12 +234,12 @@ def find_item(task: Task, sample_id: str) -> Item | None:
     return next((item for item in task if item.sample.id == sample_id), None)
 
 
-# where more rows than this are faulty, the file or the settings are wrong, and not the rows
+# if a larger share of rows is faulty, the file or the settings are wrong rather than the rows
 MOST_SHARE = 0.1
-IN_FACTS = 10  # reasons that a report repeats
-IN_ERROR = 20  # more lines than this say nothing new about a file
-ALIKE = re.compile(r"\d+|'[^']*'|, ")  # what may differ in errors of one kind
-MOST_ALIKE = 2  # more than these beside the first are counted
+IN_FACTS = 10  # reasons shown in a report
+IN_ERROR = 20  # lines; more say nothing new about a file
+ALIKE = re.compile(r"\d+|'[^']*'|, ")  # parts that differ between errors of one kind
+MOST_ALIKE = 2  # beside the first; more are only counted
 
 
 @dataclass
@@ -276,8 +276,7 @@ class RowErrors:
         first = self.ids.setdefault(identifier, row)
         if first != row:
             self.add(
-                row,
-                f"the id {identifier!r} is already that of {self.unit} {first}; ids must be unique",
+                row, f"{self.unit} {first} already has the id {identifier!r}; ids must be unique"
             )
         return first != row
 
@@ -285,7 +284,7 @@ class RowErrors:
         """Raise TaskError with the first errors if no part is usable, or more than a tenth is
         unusable."""
         if total == 0:
-            raise TaskError(f"{self.source} holds no {self.unit}, or none that the settings keep")
+            raise TaskError(f"{self.source} has no {self.units}, or the settings keep none")
         if len(self.found) >= total or len(self.found) > max(1, MOST_SHARE * total):
             summary = f"{self.source}: {len(self.found)} of {total} {self.units} cannot be used"
             summary += " (the first is row 0)" * (self.units == "rows")
@@ -322,7 +321,7 @@ class RowErrors:
             if len(others) <= MOST_ALIKE:
                 lines.append(line)
             elif line is first:
-                lines.append(f"{line} ({len(others)} more alike)")
+                lines.append(f"{line} ({len(others)} more like this)")
         more = [f"... and {len(lines) - limit} more"] if len(lines) > limit else []
         return [*lines[:limit], *more]
 

@@ -100,22 +100,22 @@ class Blink(TableTask):
     def __post_init__(self) -> None:
         if self.path is None:
             if self.name not in NAMES:
-                raise TaskError(f"no task is named {self.name!r}{suggest_among(self.name, NAMES)}")
+                raise TaskError(f"BLINK has no task {self.name!r}{suggest_among(self.name, NAMES)}")
             return
         folder = Path(self.path)
         if not folder.is_dir():
             raise TaskError(
-                f"there is no folder {folder}; `path` is the folder that holds BLINK's task folders"
+                f"there is no folder {folder}; `path` must be the folder of BLINK's task folders"
             )
         present = sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
         if self.name not in present:
-            wrong = f"BLINK's {self.name} is not in it."
+            wrong = f"BLINK's task {self.name} is missing."
             if self.name not in NAMES:
                 hint = suggest_name(self.name, {*NAMES, *present})
-                wrong = f"no task is named {self.name!r}{hint}"
+                wrong = f"BLINK has no task {self.name!r}{hint}"
             raise TaskError(
-                f"{folder}: {wrong} It has {', '.join(present) or 'no folders'}; in a study of"
-                " several tasks, `tasks.NAME=null` drops it"
+                f"{folder}: {wrong} It has {', '.join(present) or 'no folders'}; to drop the task"
+                " from a study, type `tasks.NAME=null`"
             )
 
     @property
@@ -149,8 +149,8 @@ class Blink(TableTask):
         total = files[0].stem.split("-of-")[-1]
         if not total.isdecimal() or len(files) != int(total):
             raise TaskError(
-                f"{folder}: {len(files)} of {total} files of the split {self.split}; fetch the"
-                " others"
+                f"{folder} has {len(files)} of {total} files of the split {self.split}; download"
+                " the others"
             )
         table = ParquetTable(tuple(files))
         require_columns(files[0], (*WORDS, *IMAGES), table.columns)
@@ -168,7 +168,7 @@ class Blink(TableTask):
     def _questions(self, number: int, cells: Row) -> Questions:
         texts = ("idx", "question", "sub_task", "prompt")
         if wrong := [name for name in texts if not cells[name] or not isinstance(cells[name], str)]:
-            raise ValueError(f"{', '.join(wrong)}: no text, but every question needs one")
+            raise ValueError(f"{', '.join(wrong)} must be a text that is not empty")
         identifier, choices, answer = cells["idx"], cells["choices"], cells["answer"]
         if not isinstance(choices, list) or len(choices) < 2 or None in choices:
             raise ValueError(f"{identifier} needs at least two texts as choices, found {choices!r}")
@@ -192,6 +192,6 @@ class Blink(TableTask):
             if cell and cell["bytes"]:
                 pictures.append(Picture.encoded(cell["bytes"], name))
             else:
-                why = "the parquet file holds no bytes for it; fetch a file with embedded images"
+                why = "the parquet file has no bytes for it; download one with embedded images"
                 pictures.append(broken_picture(name, why))
         return tuple(pictures)

@@ -39,7 +39,7 @@ def cot_score(clues: float, truth: float) -> float:
     """
     for name, value in zip(CRITERIA, (clues, truth), strict=True):
         if not 0.0 <= value <= 1.0:
-            raise ValueError(f"the criterion {name} lies in 0..1, found {value}")
+            raise ValueError(f"the criterion {name} must be in 0..1, found {value}")
     return (clues + truth) / 2
 
 
@@ -131,9 +131,9 @@ CHOICES = ("Yes", "No")
 KEYS = {"a": "A", "yes": "A", "a yes": "A", "b": "B", "no": "B", "b no": "B"}
 ERRATA = (
     (
-        'the supplement calls Q-Acc "either question correct"; every published Q-Acc is plain'
-        " accuracy, which is q_acc here; q_acc_either and NaturalBench's q_acc_naturalbench stand"
-        " beside it"
+        'the supplement calls Q-Acc "either question correct", but every published Q-Acc is plain'
+        " accuracy, which is q_acc here; q_acc_either and NaturalBench's q_acc_naturalbench are"
+        " also reported"
     ),
     "published I-Acc and G-Acc are not all shares of 448 images and 103 groups",
     "the table of one-pass and multi-turn results, headed Q-Acc, evidently shows No-Acc",
@@ -183,14 +183,14 @@ class BlinkTwice(MappedTask):
         fours = list(groups.values()).count(self.scorer.per_group)
         notes = [f"{images.total()} questions on {len(images)} images, {fours} groups of four"]
         if self._image_id is None:
-            notes.append("no column names images: a hash of their pixels tells them apart")
+            notes.append("no column identifies images: a hash of their pixels does")
         if self.scorer.per_image not in images.values():
             notes.append(
                 "warning: i_acc and q_acc_either cannot be computed, because no image has two"
                 " questions"
             )
         if not fours:
-            why = "no group has four questions" if groups else "no column names groups"
+            why = "no group has four questions" if groups else "no column identifies groups"
             notes.append(f"warning: g_acc cannot be computed, because {why}")
         return "; ".join(notes)
 
@@ -211,7 +211,7 @@ class BlinkTwice(MappedTask):
         row = self._row(cells)
         questions, answers = as_list(row["question"]), as_list(row["answer"])
         if not questions or len(questions) != len(answers):
-            raise ValueError(f"{len(questions)} questions and {len(answers)} answers")
+            raise ValueError(f"it has {len(questions)} questions but {len(answers)} answers")
         image = as_text(cells[self._image_id]) if self._image_id else self._pixel_hash(cells)
         image = image or f"row {number}"
         base = as_text(row.get("id")) or f"row {number}"

@@ -98,7 +98,7 @@ def _from_columns(columns: Mapping[Any, list[Any]]) -> list[Any]:
     named = [*filter(labelled.__contains__, LABELS), *labelled]
     if not named and (wrong := [key for key in LABELS if key in columns and key not in TEXTS]):
         found = ", ".join(map(as_text, columns[wrong[0]]))
-        raise ValueError(f"the labels of choices are A, B ..., found {found}")
+        raise ValueError(f"the labels of choices must be A, B ..., found {found}")
     others = [key for key in columns if key not in named[:1]]
     texts = [*filter(others.__contains__, TEXTS)] or (others if len(others) == 1 else [])
     if not texts:
@@ -136,7 +136,7 @@ def _in_order(labelled: Mapping[Any, Any]) -> list[Any]:
     """Return the texts of options in the order of their labels. Raises ValueError."""
     by_label = {_label(label): text for label, text in labelled.items()}
     if len(by_label) < len(labelled) or not _are_labels([*by_label]):
-        raise ValueError(f"the labels of choices are A, B ..., found {', '.join(by_label)}")
+        raise ValueError(f"the labels of choices must be A, B ..., found {', '.join(by_label)}")
     return [by_label[label] for label in sorted(by_label, key=lambda name: (len(name), name))]
 
 
@@ -170,14 +170,14 @@ def find_letter(text: str, bare: str, choices: Sequence[object]) -> str:
         meant = {letters[n] for n, choice in enumerate(texts) if _number(choice) == number}
     if len(meant) > 1:
         raise ValueError(
-            f"the answer {text!r} is a letter and the text of another choice; write it as ({text})"
+            f"the answer {text!r} is a letter, but also the text of another choice; write ({text})"
         )
     if not meant:
         named = [choice for choice in choices if isinstance(choice, str)]
         hint = did_you_mean(text, (*named, *letters))
         raise ValueError(
-            f"the answer {text!r} is none of the letters {', '.join(letters)} and none of the texts"
-            f" {named}{hint}"
+            f"the answer {text!r} is neither one of the letters {', '.join(letters)} nor one of the"
+            f" texts {named}{hint}"
         )
     return meant.pop()
 

@@ -16,7 +16,7 @@ from looktwice.pipelines.config.paths import OutsideError, Scope, pass_fence, re
 from looktwice.pipelines.disk import read_file
 from looktwice.pipelines.picture import Picture, PictureError
 
-LARGEST = 1 << 30  # an entry that claims to unpack to more is no image and no list of questions
+LARGEST = 1 << 30  # bytes; a larger entry is neither an image nor a list of questions
 
 
 def file_inside(root: Path, name: str) -> Path:
@@ -28,7 +28,7 @@ def file_inside(root: Path, name: str) -> Path:
         file = (root / name).resolve()
         inside = file.is_relative_to(root.resolve()) and not Path(name).is_absolute()
     except (OSError, RuntimeError, ValueError) as exc:
-        raise TaskError(f"the path {name!r} leads nowhere ({exc})") from exc
+        raise TaskError(f"the path {name!r} cannot be resolved ({exc})") from exc
     if not inside:
         own = root.resolve()
         scope = Scope(root, allowed=read_allowed(), what="folder of questions", source=own)
@@ -58,12 +58,12 @@ class FolderFiles:
         try:
             return read_file(file_inside(self.root, name))
         except OSError as exc:
-            hint = ""  # what was meant
+            hint = ""
             if self.root.is_file():
-                hint = f"; `path` is the folder, {self.root.parent}, and `file` {self.root.name}"
-                hint += "; eval.tasks.Columns reads tables"
+                hint = f"; set `path` to {self.root.parent} and `file` to {self.root.name}"
+                hint += "; for tables, use eval.tasks.Columns"
             elif others := sorted(path.name for path in self.root.glob(f"*{Path(name).suffix}")):
-                hint = f"; there is {', '.join(others[:3])}, named by `file`"
+                hint = f"; the folder has {', '.join(others[:3])}: set `file`"
             raise TaskError(f"{self.root / name} cannot be read ({exc.strerror}){hint}") from exc
 
     def ending(self, tail: str) -> Iterator[str]:
@@ -86,7 +86,7 @@ class ZipFiles:
         if wrong := list(filter(_leads_outside, entries)):
             raise TaskError(
                 f"{self.root}: {len(wrong)} entries lead out of the folder, such as {wrong[0]!r};"
-                " no data set needs that, so this zip is not read at all"
+                " no data set needs that, so the zip is refused"
             )
         return entries
 
@@ -103,7 +103,7 @@ class ZipFiles:
             raise TaskError(f"{self.root} has no entry {name}")
         if entry.file_size > LARGEST:
             raise TaskError(
-                f"{self.root}: {name} would unpack to {entry.file_size} bytes; that is not read"
+                f"{self.root}: {name} would unpack to {entry.file_size} bytes, more than {LARGEST}"
             )
         try:
             return self._zip.read(entry)
@@ -116,7 +116,7 @@ class ZipFiles:
             NotImplementedError,
         ) as exc:
             raise TaskError(
-                f"{self.root}: the entry {name} is damaged ({exc}); fetch the zip again"
+                f"{self.root}: the entry {name} is damaged ({exc}); download the zip again"
             ) from exc
 
     def ending(self, tail: str) -> Iterator[str]:
@@ -134,8 +134,7 @@ class ZipFiles:
             return zipfile.ZipFile(self.root)
         except (zipfile.BadZipFile, OSError) as exc:
             raise TaskError(
-                f"{self.root} is no zip that can be read ({exc}); it may be cut short: fetch it"
-                " again"
+                f"{self.root} is not a readable zip ({exc}); it may be truncated: download it again"
             ) from exc
 
 
@@ -151,9 +150,9 @@ def open_files(path: Path) -> Files:
         return FolderFiles(path)
     if path.suffix.lower() == ".zip" and path.is_file():
         files = ZipFiles(path)
-        files.names  # noqa: B018  a damaged or hostile zip must be said before anything is asked
+        files.names  # noqa: B018  report a damaged or hostile zip before anything is asked
         return files
-    raise TaskError(f"there is no folder and no .zip at {path}; `path` is where the data set lies")
+    raise TaskError(f"there is no folder and no .zip at {path}; set `path` to the data set")
 
 
 def open_picture(files: Files, name: str) -> Picture:
@@ -199,7 +198,7 @@ def locate_data(
     """
     if (path is None) == (not hub):
         raise TaskError(
-            "say where the data lie: either `path` (a local folder) or `hub` (an id), and not both"
+            "set either `path` (a local folder) or `hub` (an id) to locate the data, but not both"
         )
     if path is not None:
         return Path(path), ""
@@ -215,6 +214,6 @@ def locate_data(
         )
     except (OSError, ValueError) as exc:
         raise TaskError(
-            f"hub: {hub} cannot be fetched ({exc}); fetch it yourself and say `path`"
+            f"hub: {hub} cannot be downloaded ({exc}); download it yourself and set `path`"
         ) from exc
     return Path(folder), f"{hub}@{Path(folder).name}"

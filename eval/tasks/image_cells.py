@@ -13,7 +13,7 @@ from looktwice.eval.tasks.files import Files, open_picture
 from looktwice.pipelines.json_input import read_literal
 from looktwice.pipelines.picture import Picture, PictureError
 
-LONGEST_PATH = 1024  # characters; a longer text is an image itself
+LONGEST_PATH = 1024  # characters; a longer text is an encoded image
 
 
 def numbered_columns(stems: str, names: Iterable[str]) -> tuple[str, ...]:
@@ -88,11 +88,11 @@ def picture_from_cell(cell: Any, name: str, files: Files | None) -> Picture:
         return broken_picture(name, f"no image in the cell, found {type(cell).__name__}")
     if cell.startswith(("http://", "https://")):
         return broken_picture(
-            name, f"{cell[:200]!r} is an address; fetch the image and give the path of its file"
+            name, f"{cell[:200]!r} is a URL; download the image and give the path of its file"
         )
     if is_path(cell):
         if files is None:
-            return broken_picture(name, f"{cell!r} is a path; say `images`")
+            return broken_picture(name, f"{cell!r} is a path; set `images` to its folder")
         return open_picture(files, cell)
 
     def decode() -> bytes:

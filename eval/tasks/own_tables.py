@@ -82,7 +82,7 @@ class Columns(MappedTask):
 
     def __post_init__(self) -> None:
         if self.answers_from not in (None, 0, 1):
-            raise TaskError(f"answers_from is 0, 1 or null, found {self.answers_from}")
+            raise TaskError(f"answers_from must be 0, 1 or null, found {self.answers_from}")
 
     @property
     def _word_columns(self) -> list[str]:
@@ -107,12 +107,12 @@ class Columns(MappedTask):
             before, choices = split_lettered(choices[0])
             question = before if self._map["choices"] == self._map["question"] else question
         if len(choices) == 1 or len(set(choices)) < len(choices) or "" in choices:
-            raise ValueError(f"choices are two different texts or more, found {list(choices)}")
+            raise ValueError(f"choices must be two or more different texts, found {list(choices)}")
         try:
             answer = answer_key(row.get("answer"), choices, self.answers_from)
         except ValueError as exc:
             is_number = self.answers_from is None and as_text(row["answer"]).strip().isdecimal()
-            hint = "; of numbers, say from which they count: `answers_from: 0`, or 1"
+            hint = "; for answers that are numbers, set `answers_from` to 0 or 1, where they start"
             raise ValueError(f"{exc}{hint if is_number else ''}") from exc
         meta: dict[str, Any] = {}
         for name in (*self.meta, *self.truth):
@@ -133,7 +133,7 @@ class Columns(MappedTask):
 
 IMAGES = ("image", "image_path")
 RESERVED_COLUMNS = ("index", "question", "answer", "hint", *IMAGES, *ascii_uppercase)
-SHORT = 64  # an image cell that is no longer names another row, whose image it shares
+SHORT = 64  # characters; an image cell up to this length names the row whose image it shares
 CIRCLE = 1_000_000  # a circular file numbers rotation r of question i as r * CIRCLE + i
 
 
@@ -189,7 +189,7 @@ class Tsv(TableTask):
         """The table whose rows are the questions. Raises TaskError."""
         path = Path(self.path)
         if path.suffix.lower() != ".tsv" or not path.is_file():
-            raise TaskError(f"{path} is no .tsv file; for other tables use eval.tasks.Columns")
+            raise TaskError(f"{path} is not a .tsv file; for other tables use eval.tasks.Columns")
         table = TextTable(path, "tsv")
         images = [name for name in IMAGES if name in table.columns]
         images += numbered_columns(" ".join(IMAGES), table.columns)
@@ -210,7 +210,7 @@ class Tsv(TableTask):
         choices = choice_texts(cells, [*filter(cells.__contains__, ascii_uppercase)])
         if len(choices) == 1 or "" in choices:
             raise ValueError(
-                f"{identifier}: choices are two or more without a gap, found {list(choices)}"
+                f"{identifier}: choices must be two or more without a gap, found {list(choices)}"
             )
         answer = answer_key(cells.get("answer"), choices)
         meta: dict[str, Any] = {

@@ -137,7 +137,7 @@ def _read_shipped(file: str) -> bytes:
         return files("skimage").joinpath("data", file).read_bytes()
     except (ModuleNotFoundError, OSError) as exc:
         raise TaskError(
-            f"scikit-image's {file} is not there ({exc}); type: pip install 'scikit-image>=0.25'"
+            f"scikit-image's {file} is missing ({exc}); type: pip install 'scikit-image>=0.25'"
         ) from exc
 
 

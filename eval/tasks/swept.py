@@ -18,7 +18,7 @@ from looktwice.eval.tasks.photographs import deal_evenly
 
 Level = int | float | str
 T = TypeVar("T")
-TRIES = 300  # scenes that are drawn until one keeps every promise
+TRIES = 300  # attempts to draw a scene that meets all conditions
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Control:
             fits = is_within and not isinstance(value, bool)
             kind = "a whole number" if self.whole else "a number"
             wanted = f"{kind} in {self.low:g}..{self.high:g}"
-        return "" if fits else f"{self.name} is {wanted}, found {value!r}"
+        return "" if fits else f"{self.name} must be {wanted}, found {value!r}"
 
 
 Whole = partial(Control, whole=True)
@@ -118,7 +118,7 @@ class SweptTask(MadeTask):
             given = self.controls.get(control.name, control.levels)
             levels[control.name] = tuple(given) if isinstance(given, list | tuple) else (given,)
             faults += [control.fault(level) for level in levels[control.name]]
-            faults += [] if levels[control.name] else [f"{control.name} has no level"]
+            faults += [] if levels[control.name] else [f"{control.name} has no levels"]
         if any(faults):
             raise TaskError("controls: " + "; ".join(filter(None, faults)))
         return levels

@@ -96,8 +96,8 @@ def _open_parquet(file: Path) -> Iterator[ParquetFile]:
             yield parquet
     except (OSError, pyarrow.ArrowException) as exc:
         raise TaskError(
-            f"{file} is no whole parquet file ({exc}); it may be cut short or damaged: fetch it"
-            " again"
+            f"{file} is not a complete parquet file ({exc}); it may be truncated or damaged:"
+            " download it again"
         ) from exc
 
 
@@ -162,23 +162,23 @@ class TextTable:
         _, _, names = next(self._records(), (0, 0, None))
         if not names:
             raise TaskError(
-                f"{self.file} is empty; a {self.kind.upper()} begins with the names of its columns"
+                f"{self.file} is empty; a {self.kind.upper()} must begin with its column names"
             )
         if len(set(names)) < len(names):
-            raise TaskError(f"{self.file}: a column comes twice in {', '.join(names)}")
+            raise TaskError(f"{self.file}: a column occurs twice in {', '.join(names)}")
         return [name.removeprefix("\ufeff") for name in names]
 
     def _placed(self, place: int = 0) -> NumberedRows:
         """Yield every row from a byte offset on, with its own offset."""
         header = self._header
         for start, number, record in self._records(place):
-            if (header and not start) or not record:  # the names, or an empty line
+            if (header and not start) or not record:  # the header, or an empty line
                 continue
             try:
                 if header and len(record) != len(header):
                     raise ValueError(
-                        f"{len(record)} cells under {len(header)} columns; the file may be cut"
-                        " short, or its quotes may be broken"
+                        f"it has {len(record)} cells for {len(header)} columns; the file may be"
+                        " truncated, or its quotes may be broken"
                     )
                 row = dict(zip(header, record, strict=True)) if header else json_object(record)
                 yield start, row
@@ -228,16 +228,16 @@ def open_table(path: Path) -> TableFile:
         if not files:
             names = sorted(entry.name for entry in path.iterdir())[:12]
             raise TaskError(
-                f"{path} has no parquet file; it has {', '.join(names) or 'nothing'}: name the file"
-                " itself"
+                f"{path} has no parquet file; it has {', '.join(names) or 'nothing'}: set `path` to"
+                " the file"
             )
         return ParquetTable(tuple(files))
     ending = path.suffix.lower()
     if not path.is_file() or ending not in ENDINGS:
-        what = f"is no {', '.join(ENDINGS)}" if path.is_file() else "does not exist"
+        what = "is not such a file" if path.is_file() else "does not exist"
         raise TaskError(
-            f"{path} {what}; a table of questions is one of these files, or a folder of parquet"
-            " files"
+            f"{path} {what}; a table of questions is a {', '.join(ENDINGS)} file, or a folder of"
+            " parquet files"
         )
     return ParquetTable((path,)) if ending == ".parquet" else TextTable(path, ending[1:])
 
@@ -292,7 +292,7 @@ def _sheet_rows(file: Path) -> Iterator[dict[str, str]]:
             for row in rows:
                 texts = (cell if isinstance(cell, str) else as_text(cell) for cell in row)
                 yield dict(zip(header, texts, strict=False))
-    except Exception as exc:  # a damaged table raises whatever its readers stumble over
+    except Exception as exc:  # a damaged table can raise anything
         raise TaskError(f"{file} cannot be read as an Excel table ({exc})") from exc
 
 

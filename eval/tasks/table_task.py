@@ -68,7 +68,7 @@ class TableTask(RowTask):
     @property
     def facts(self) -> Facts:
         """The statements about the set, the sha256 of the table, and what was left out."""
-        self._rows  # noqa: B018  what is left out is known only then
+        self._rows  # noqa: B018  determines what is left out
         return Facts(
             self.split,
             self.label_version or f"as in the file, sha256 {self._sha[:12]}",
@@ -91,7 +91,7 @@ class TableTask(RowTask):
             yield from (self._item(question, cells) for question in wanted[number])
 
     def _pictures(self, question: RowQuestion, cells: Row) -> Pictures:
-        # without an image the question must fail, not be asked blindly
+        # without an image the question must fail rather than be asked blindly
         images = image_cells(cells, self._image_columns) or [None]
         return tuple(
             picture_from_cell(cell, f"{question.id} image {number}", self._files)
@@ -166,7 +166,7 @@ class MappedTask(TableTask):
             raise TaskError(f"{self._left_out.source} is empty: it has no columns")
         if unknown := [name for name in self.columns if name not in self._usual]:
             raise TaskError(
-                f"columns: {unknown[0]!r} is no setting of `columns`, which are"
+                f"columns: {unknown[0]!r} is not one of our fields"
                 f" {', '.join(self._usual)}{did_you_mean(unknown[0], self._usual)}; the table has"
                 f" the columns {', '.join(names)}"
             )
@@ -179,8 +179,8 @@ class MappedTask(TableTask):
         if missing := [name for name in self._needed if not mapping[name]]:
             entries = ", ".join(f"{name}: COLUMN" for name in missing)
             raise TaskError(
-                f"no column for `{'` and `'.join(missing)}` is known; the table has the columns"
-                f" {', '.join(names)}. Name it: columns: {{{entries}}}"
+                f"no column was found for `{'` and `'.join(missing)}`; the table has the columns"
+                f" {', '.join(names)}. Type: columns: {{{entries}}}"
             )
         return mapping
 

@@ -192,13 +192,13 @@ def read_controls(subtask: Subtask, sweep: str, filename: str) -> dict[str, Any]
     try:
         values = ast.literal_eval(sweep)
     except (ValueError, SyntaxError, MemoryError, RecursionError) as exc:
-        raise ValueError(f"sweep is a tuple or list, found {sweep!r}") from exc
+        raise ValueError(f"sweep must be a tuple or list, found {sweep!r}") from exc
     names = subtask.controls
     if not isinstance(values, tuple | list) or len(values) != len(names):
-        raise ValueError(f"sweep holds {', '.join(names)}, found {sweep!r}")
+        raise ValueError(f"sweep must hold {', '.join(names)}, found {sweep!r}")
     numbers = (value for value in values if not isinstance(value, str))
     if not all(isinstance(value, int | float) and math.isfinite(value) for value in numbers):
-        raise ValueError(f"sweep holds numbers and words, found {sweep!r}")
+        raise ValueError(f"sweep must hold numbers and words, found {sweep!r}")
     controls = dict(zip(names, values, strict=True))
     if subtask.name == "visual_closure" and (number := re.fullmatch(r"(\d+)\.\w+", filename)):
         place = int(number[1]) // 24
@@ -238,7 +238,7 @@ def standard_answer(answer: str, form: Form) -> str | None:
     """
     text = answer.strip().strip("*`\"'. ")
     if form == "integer":
-        # no count is longer, and Python reads no 5,000 digits
+        # no count is longer, and Python refuses to parse 5,000 digits
         match = re.fullmatch(r"(\d{1,100})(?:\.0+)?", text)
         return str(int(match[1])) if match else None
     if form == "option":

@@ -57,7 +57,7 @@ class DoYouSeeMe(TableTask):
 
     def __post_init__(self) -> None:
         if self.kind not in SUBTASKS:
-            raise TaskError(f"kind is 2D or 3D, found {self.kind!r}")
+            raise TaskError(f"kind must be 2D or 3D, found {self.kind!r}")
         names = SUBTASKS[self.kind]
         if self.name not in names:
             raise TaskError(
@@ -83,7 +83,11 @@ class DoYouSeeMe(TableTask):
     def note(self) -> str:
         """Whether images are withheld or the question is ours."""
         notes = ["asked without images"] if self.blind else []
-        notes += ["the question is ours: the CSV has none"] if self.subtask.question else []
+        notes += (
+            ["the question is worded by looktwice: the CSV has none"]
+            if self.subtask.question
+            else []
+        )
         return "; ".join(notes)
 
     @property
@@ -109,8 +113,8 @@ class DoYouSeeMe(TableTask):
         if Path(self.path).name in names and self._files.has(FILE):
             return ""
         raise TaskError(
-            f"{self.path} has no {names[0]}/{FILE}; `path` is the folder that holds 2D_DoYouSeeMe"
-            " and 3D_DoYouSeeMe, one of these, or a zip of them"
+            f"{self.path} has no {names[0]}/{FILE}; `path` must be the folder of 2D_DoYouSeeMe and"
+            " 3D_DoYouSeeMe, one of these, or a zip of them"
         )
 
     @cached_property
@@ -132,16 +136,20 @@ class DoYouSeeMe(TableTask):
         return RowErrors(f"{self._folder}{FILE}", self.units)
 
     def _cells(self) -> Iterator[tuple[int, Any]]:
-        return ((number + 2, cells) for number, cells in super()._cells())  # as lines of the file
+        return (
+            (number + 2, cells) for number, cells in super()._cells()
+        )  # line numbers of the file
 
     def _questions(self, number: int, cells: Mapping[str, str]) -> Questions:
         texts = {name: cell.strip() for name, cell in cells.items()}
         filename, subtask = texts["filename"], self.subtask
         answer = standard_answer(texts["answer"], subtask.form)
         if not filename or "/" in filename or "\\" in filename:
-            raise ValueError(f"filename is a file of this folder, found {filename!r}")
+            raise ValueError(f"filename must be a file in this folder, found {filename!r}")
         if answer is None:
-            raise ValueError(f"{filename}: the answer {texts['answer']!r} is no {subtask.form}")
+            raise ValueError(
+                f"{filename}: the answer {texts['answer']!r} does not have the form {subtask.form}"
+            )
         question = texts.get("question") or subtask.question
         if not question:
             raise ValueError(f"{filename} has no question")
@@ -176,7 +184,7 @@ class DoYouSeeMe(TableTask):
                 present.append(question)
         if not present:
             raise TaskError(
-                f"{self.path}: not one of the {total} images of {self.name} exists;"
+                f"{self.path}: none of the {total} images of {self.name} exists;"
                 f" the first is {questions[0].images[0]}"
             )
         return present

@@ -29,14 +29,14 @@ from looktwice.eval.tasks.marked_scenes.scene import (
 )
 from looktwice.eval.tasks.swept import TRIES, Control, Controls, SceneParameters, Whole
 
-# pixels of the things beside two that are compared, and of those that are counted
+# height in pixels of counted things, and of those beside two compared ones
 SMALLEST, LARGEST = (16.0, 56.0)
-LETTERED = 0.35  # how often a thing that is not asked about is a tile
-PEERS = 4  # things that may be the asked one as well: as many as there are choices
-# times smaller or larger than the asked one: the sizes of those that are not its peers
+LETTERED = 0.35  # share of tiles among things that are not asked about
+PEERS = 4  # candidates for the thing asked about: as many as there are choices
+# factors by which things other than its peers are smaller or larger than the thing asked about
 NEAREST, FARTHEST = (1.1, 1.5)
-BEGINNINGS = 30  # of a scene, until all of its things find room
-EDGE = 0.03  # of the image's side is kept free on both sides of the lines between cells
+BEGINNINGS = 30  # attempts to place all things of a scene
+EDGE = 0.03  # share of the image's side kept free on both sides of the lines between cells
 MOST_COUNTED = 6
 CELLS = tuple(f"row {row}, column {column}" for row, column in product((1, 2, 3), repeat=2))
 SAME_SIZE, SAME_HEIGHT = "they are equally large", "they are equally high up"
@@ -251,7 +251,7 @@ def make_one(name: str, params: MarkedSceneParameters) -> AskedScene:
         question = ask_cell(params.rng, asked, peers, side, params.deal(range(4)))
     else:
         question = ask_where(asked, side)
-    # of an open question every one of the peers may be the asked one
+    # an open question may be about any of the peers
     possible = len({*(own or words)} & {*(question.choices or words)})
     things = tuple(params.shuffled(placed))
     return AskedScene(things, (asked,) if is_marked else (), question, possible)
@@ -307,8 +307,8 @@ def make_higher(params: MarkedSceneParameters) -> AskedScene:
         if all(abs(a.x - b.x) > 0.7 * (a.size + b.size) for a, b in combinations(placed, 2)):
             return _compared(params, placed, placed[:2], placed[2:], ask_higher)
     raise TaskError(
-        f"no scene with drop={params.levels['drop']} was found in {TRIES} tries; choose a"
-        " smaller one"
+        f"no scene with drop={params.levels['drop']} was found in {TRIES} attempts; choose a"
+        " smaller drop"
     )
 
 
@@ -327,7 +327,7 @@ def make_count(params: MarkedSceneParameters) -> AskedScene:
     absent, *groups = names[: most + 2]
     for (color, _), (_, shape) in permutations(groups, 2):
         if (color, shape) not in groups:
-            absent = color, shape  # both are there, but not of one thing
+            absent = color, shape  # both occur, but not in one thing
             break
     sizes = [*range(1, most + 1), total - most * (most + 1) // 2]
     things = []
@@ -352,7 +352,7 @@ def make_present(params: MarkedSceneParameters) -> AskedScene:
     size, total = float(params.levels["size"]), params.levels["things"]
     tints, forms = {*colors[:2]}, {*shapes[:2]}
     peers = []
-    # which color with which shape; the choices are those of 0 and 1
+    # indices of color and shape; the choices combine 0 and 1
     for c, s in [(0, 0), (1, 2), (2, 1)][:total]:
         peers.append(replace(random_thing(params.rng, size), color=colors[c], shape=shapes[s]))
     rest = params.rest(

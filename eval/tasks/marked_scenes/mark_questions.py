@@ -66,7 +66,7 @@ DRAWN = {
 }
 """The shape that each marker draws; derived classes draw the same."""
 NO_MODEL = NoModel("a marker may not call a model")
-_counts: deque[tuple[Task, int]] = deque(maxlen=16)  # of tasks, which aspects and markers share
+_counts: deque[tuple[Task, int]] = deque(maxlen=16)  # shared by aspects and markers
 
 
 @dataclass(frozen=True)
@@ -91,10 +91,12 @@ class MarkQuestions:
 
     def __post_init__(self) -> None:
         if self.aspect not in QUESTIONS:
-            raise TaskError(f"aspect is one of {', '.join(QUESTIONS)}, found {self.aspect!r}")
+            raise TaskError(f"aspect must be one of {', '.join(QUESTIONS)}, found {self.aspect!r}")
         if self.aspect == "shape" and not self._shape:
             markers = ", ".join(DRAWN)
-            raise TaskError(f"{type(self.mark).__name__} draws no one shape; known are {markers}")
+            raise TaskError(
+                f"the shape of {type(self.mark).__name__} is unknown; use one of {markers}"
+            )
 
     @property
     def facts(self) -> Facts:
@@ -130,7 +132,7 @@ class MarkQuestions:
         if self.aspect == "label":
             marks = [replace(marks[0], label=dealt)]
             if not isinstance(self.mark, Marking) or self.mark.drawn_labels(marks) != [dealt]:
-                raise TaskError(f"{type(self.mark).__name__} writes no label beside such a mark")
+                raise TaskError(f"{type(self.mark).__name__} draws no label beside this mark")
         if self.aspect == "count":
             marks += self._more(sample, marks[0], int(dealt) - 1)
         marked = replace(sample, marks=tuple(marks))
@@ -144,7 +146,7 @@ class MarkQuestions:
             answers["color"] = self._color(marked)
         answer = answers.get(self.aspect, dealt)
         choices = words
-        if len(words) > 4:  # three wrong ones at random, and the right one at a dealt place
+        if len(words) > 4:  # three random wrong ones, and the right one at a dealt place
             wrong = [word for word in words if word != answer]
             rng = seeded_rng("mark", self.aspect, self.seed, sample.id)
             picked = [str(word) for word in rng.permutation(wrong)[:3]]
@@ -186,7 +188,7 @@ class MarkQuestions:
         """Yield `count` marks like this one, in the centres of other cells of a three by three
         grid."""
         if isinstance(mark, Mask):
-            raise TaskError(f"sample {sample.id}: points and boxes are counted, and not masks")
+            raise TaskError(f"sample {sample.id}: only points and boxes can be counted, not masks")
         width, height = sample.images[mark.image].size
         middles = [(width * x / 6, height * y / 6) for x, y in product((1, 3, 5), repeat=2)]
         far = [dist(mark.center, middle) > min(width, height) / 4 for middle in middles]

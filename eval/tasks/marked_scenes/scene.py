@@ -63,7 +63,7 @@ OUTLINES: dict[str, XY] = {
 SHAPES = tuple(OUTLINES)
 TILE = rounded_square(-0.9, -0.9, 1.8, 0.35)
 SHIFT = 4  # bits of a pixel's fraction in OpenCV's corners
-RIM = 0.06  # of a thing's height is its outline
+RIM = 0.06  # width of the outline as a share of the thing's height
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ def _symbol(symbol: str, height: int) -> NDArray[np.float32]:
 
 
 Ground = Literal["plain", "photo", "both"]
-PLACES = 200  # that are tried for a thing
+PLACES = 200  # attempts to place a thing
 MARGIN = 4.0  # pixels between a thing and the rim of the image
 
 
@@ -218,5 +218,5 @@ def place(
 def no_room(style: Style, count: int) -> TaskError:
     """Return the error for more things than fit."""
     return TaskError(
-        f"an image of {style.side} pixels has no room for {count} things; make them fewer"
+        f"an image of {style.side} pixels has no room for {count} things; ask for fewer"
     )

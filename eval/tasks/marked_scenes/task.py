@@ -76,7 +76,7 @@ class KindTask(SweptTask):
         """Raise TaskError for an unknown kind, and as other swept tasks do."""
         if self.kind not in self._controls:
             hint = suggest_among(self.kind, self._controls)
-            raise TaskError(f"no kind of question is named {self.kind!r}{hint}")
+            raise TaskError(f"there is no kind of question {self.kind!r}{hint}")
         super().__post_init__()
 
     @property

@@ -29,8 +29,8 @@ XY = NDArray[np.float64]
 """Pixel-centre coordinates, (n, 2)."""
 
 LETTERS = "ABCD"
-SHARE = 0.75  # side of either view, as a share of the photograph's
-SHORTEST = 0.6  # of the shift between two windows, in units of the room that the frame leaves
+SHARE = 0.75  # side of each view, as a share of the photograph's
+SHORTEST = 0.6  # shift between two windows, as a share of the room that the frame leaves
 # pixels between any two candidates in the second image, and between their places in the first
 APART = 32.0
 MARGIN = 16.0  # pixels between a mark and the rim of its image
@@ -99,7 +99,7 @@ def make_marks(reference: XY, candidates: XY, letter: str) -> Marks:
     return Point("REF", *reference.round(2).tolist()), *marks
 
 
-LARGEST = (640, 480)  # width and height of what is seen of a photograph
+LARGEST = (640, 480)  # width and height of the visible part of a photograph
 STEPS = (0.0, 0.25, 0.5, 0.75, 1.0)
 """Strengths at which the points of a question must be visible and apart."""
 
@@ -201,7 +201,7 @@ def _project(matrix: XY, points: XY) -> XY:
 
 
 RATIO = 1.25  # the nearer point's disparity is at least this many times the other's
-DEPTH_WINDOW = (560, 400)  # width and height of what a depth question shows
+DEPTH_WINDOW = (560, 400)  # width and height of the images of a depth question
 DEPTH_APART = 48.0  # pixels between the two points of a depth question
 TILT = 0.25  # the two points differ in height by at least this share of their distance
 
@@ -261,7 +261,7 @@ def draw_depth(
         if chosen is not None:
             break
     else:
-        raise TaskError("no window of the stereo pair has two such points")
+        raise TaskError("no window of the stereo pair has two points for this question")
     places, ratio = chosen
     views = [left_view, right_view] if pair else [left_view]
     light = Light.draw(rng, strength)

@@ -42,7 +42,7 @@ JIGSAW_QUESTION = (
     "The lower right quarter of the first image is missing. Which image shows the missing piece?"
 )
 JIGSAW_CHOICES = ("the second image", "the third image")
-_installed = cache(version)  # it is asked for once an arm, and looks through a folder
+_installed = cache(version)  # called once per arm; it searches a folder
 SOURCES = ("photos", "stereo", "both")
 KINDS = {
     "jigsaw": PhotoKind(
@@ -103,18 +103,22 @@ class Photos(MadeTask):
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
-            raise TaskError(f"kind is one of {', '.join(KINDS)}, found {self.kind!r}")
+            raise TaskError(f"kind must be one of {', '.join(KINDS)}, found {self.kind!r}")
         if self.source not in SOURCES:
-            raise TaskError(f"source is one of {', '.join(SOURCES)}, found {self.source!r}")
+            raise TaskError(f"source must be one of {', '.join(SOURCES)}, found {self.source!r}")
         require_some(self.n)
         for name, most in (("strength", 1), ("quality", 100), ("turn", 90)):
             value, least = getattr(self, name), int(name == "quality")
             if value is not None and not least <= value <= most:
-                raise TaskError(f"{name} lies in {least}..{most}, found {value}")
+                raise TaskError(f"{name} must be in {least}..{most}, found {value}")
         if self.source != "both" and self.kind != "correspondence":
-            raise TaskError(f"source is a setting of correspondence; {self.kind} has one source")
+            raise TaskError(
+                f"source can be set only for correspondence; {self.kind} has one source"
+            )
         if not self.pair and self.kind != "depth":
-            raise TaskError(f"pair is a setting of depth; {self.kind} always shows the same images")
+            raise TaskError(
+                f"pair can be set only for depth; {self.kind} always shows the same images"
+            )
 
     @property
     def facts(self) -> Facts:
@@ -178,12 +182,12 @@ SCENES = tuple(name for name in PHOTOGRAPHS if name not in ("hubble", "retina"))
 its black frame."""
 
 PIECE = 200  # pixels wide, as in BLINK's files
-HEIGHTS = (100, 120)  # of a piece; BLINK's lie between 83 and 125, mostly at 105 to 110
+HEIGHTS = (100, 120)  # of a piece; BLINK's are between 83 and 125, mostly 105 to 110
 WIDTHS = (0.6, 1.0)  # of the crop, as a share of the widest that the photograph allows
 # rows and columns of the pieces that are not shown
 OTHERS = ((0, 2), (1, 2), (2, 0), (2, 1), (2, 2))
-PLAIN = 8.0  # standard deviation in grey levels: a flatter piece has nothing to continue
-ALIKE = 12.0  # mean absolute difference in grey levels: below, the two pieces show the same
+PLAIN = 8.0  # standard deviation in grey levels; a flatter piece has nothing to continue
+ALIKE = 12.0  # mean absolute difference in grey levels; below, the pieces look the same
 
 
 def draw_jigsaw(rng: Generator, scene: str, letter: str, strength: float) -> QuestionImages:
@@ -216,7 +220,7 @@ def cut_jigsaw(
         if min(missing.std(), distractor.std()) >= PLAIN and difference >= ALIKE:
             break
     else:
-        raise TaskError(f"{name} has no two pieces that differ{'' if whole else ', in any crop'}")
+        raise TaskError(f"{name} has no two different pieces{'' if whole else ' in any crop'}")
     light = Light.draw(rng, strength)
     pieces = [light(piece, rng) for piece in (missing, distractor)]
     board = grid[:2, :, :2].copy()

@@ -31,7 +31,7 @@ HEADLINE = {
     "PC-Grp": "accuracy",
 }
 """The metric of each subtask that enters the overall score."""
-MOST_DIGITS = 100  # what is longer counts nothing, and is more than arithmetic takes
+MOST_DIGITS = 100  # a longer number is no count, and Python refuses to parse it
 TOTALS = (Total("overall_8", HEADLINE), Total("overall_9", {**HEADLINE, "PC-VID": "vid"}))
 HEADLINES = ("overall_8", "overall_9", "pair_accuracy", "numeric_official", "vid")
 

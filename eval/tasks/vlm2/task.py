@@ -113,16 +113,15 @@ class Vlm2Bench(TableTask):
     def __post_init__(self) -> None:
         if self.name not in SUBTASKS:
             raise TaskError(
-                "no subtask of VLM2-Bench is named"
-                f" {self.name!r}{suggest_among(self.name, SUBTASKS)}"
+                f"VLM2-Bench has no subtask {self.name!r}{suggest_among(self.name, SUBTASKS)}"
             )
         if (self.frames is None) == (self.fps is None):
             raise TaskError(
-                "a video is sampled by `frames` or by `fps`: set one of them, and the other to null"
+                "videos are sampled by `frames` or by `fps`: set one of them, and the other to null"
             )
         if not (self.frames or self.fps or 0) > 0:
             raise TaskError(
-                f"frames and fps are above 0, found frames={self.frames}, fps={self.fps}"
+                f"frames and fps must be above 0, found frames={self.frames}, fps={self.fps}"
             )
 
     split = "all"
@@ -180,8 +179,8 @@ class Vlm2Bench(TableTask):
         for name in (name for tail in tails for name in self._files.ending(tail)):
             return name
         raise TaskError(
-            f"{self._files.root} has no {tails[0]}; `path` is the folder or zip that holds jsonl/"
-            " and data/, or VLM2Bench_img.tsv"
+            f"{self._files.root} has no {tails[0]}; set `path` to the folder or zip with jsonl/"
+            " and data/, or to VLM2Bench_img.tsv"
         )
 
     @property
@@ -238,13 +237,13 @@ class Vlm2Bench(TableTask):
         video = self._sort == "VID"
         needed = ("vid", "question") if video else ("q_id", "question", "gt_answer", "images")
         if missing := [key for key in needed if key not in row]:
-            raise ValueError(f"lacks {', '.join(missing)}; it has {', '.join(sorted(row))}")
+            raise ValueError(f"it lacks {', '.join(missing)}; it has {', '.join(sorted(row))}")
         return [self._video(number, row) if video else self._question(number, row)]
 
     def _video(self, number: int, row: Row) -> RowQuestion:
         vid, words = str(row["vid"]), str(row["question"])
         if not vid or "/" in vid or "\\" in vid or ".." in vid:
-            raise ValueError(f"`vid` names a file of the video folder, found {vid!r}")
+            raise ValueError(f"`vid` must name a file in the video folder, found {vid!r}")
         kind = "ABA" if "ABA" in vid else "AB"
         meta = {"subtask": self.name, "prompt": f"\n{words}", "type": kind, "pair": vid}
         return RowQuestion(number, vid, words, (), FULL[kind], meta)
@@ -258,7 +257,7 @@ class Vlm2Bench(TableTask):
         pattern, wanted = KEYS.get(sort, ("([TF])", '"T" or "F"'))
         key = re.fullmatch(pattern, as_text(row["gt_answer"]).strip(), re.S)
         if key is None:
-            raise ValueError(f"gt_answer is {wanted}, found {row['gt_answer']!r}")
+            raise ValueError(f"gt_answer must be {wanted}, found {row['gt_answer']!r}")
         answer = key[1]
         meta: dict[str, Any] = {"subtask": self.name}
         if self.name.startswith("OC") and (named := OBJECT.search(words)):
@@ -282,7 +281,7 @@ class Vlm2Bench(TableTask):
         choices = _read_choices(words) if sort == "Grp" else ()
         if choices and answer not in ascii_uppercase[: len(choices)]:
             raise ValueError(
-                f"{identifier}: the key {row['gt_answer']!r} is none of its {len(choices)} choices"
+                f"{identifier}: the key {row['gt_answer']!r} is none of the {len(choices)} choices"
             )
         question = words.rpartition("Choices:")[0].strip() if choices else words
         return RowQuestion(number, identifier, question, choices, answer, meta, images)
@@ -293,7 +292,7 @@ class Vlm2Bench(TableTask):
         folder = f"{self._prefix}{SUBTASKS[self.name][1]}"
         names = [f"{folder}/{question.id}{suffix}" for suffix in VIDEOS]
         name = next(filter(self._has, names), "")
-        if not name:  # looked at, the picture says which file is missing
+        if not name:  # when read, the picture says which file is missing
             asked = replace(question, images=(names[0],), meta={**question.meta, "seconds": []})
             return super()._item(asked, cells)
         files = self._files
@@ -319,7 +318,7 @@ class Vlm2Bench(TableTask):
     def _has(self, name: str) -> bool:
         try:
             return self._files.has(name)
-        except TaskError:  # it leads out of the data set, and says so when it is looked at
+        except TaskError:  # it leads out of the data set; reading it will say so
             return False
 
 
@@ -328,7 +327,7 @@ def _read_pair(identifier: str) -> str:
     plain = identifier.removeprefix("tf_")
     pair, _, side = plain.rpartition("_")
     if not pair or side not in ("p", "n"):
-        raise ValueError(f"q_id is <id>_p or <id>_n, found {identifier!r}")
+        raise ValueError(f"q_id must be <id>_p or <id>_n, found {identifier!r}")
     return pair
 
 

@@ -23,7 +23,7 @@ def choose_frames(count: int, rate: float, frames: int | None, fps: float | None
     the two is given.
     """
     if (frames is None) == (fps is None):
-        raise ValueError(f"say either frames or fps, found frames={frames} and fps={fps}")
+        raise ValueError(f"set either frames or fps, found frames={frames} and fps={fps}")
     if count < 1:
         return []
     if frames is not None:
@@ -85,7 +85,7 @@ class VideoFrames:
     def _decode(self) -> list[Pixels]:
         if not self.numbers:
             raise PictureError(
-                f"{self.name}: the video does not decode (no frames found); fetch it again"
+                f"{self.name}: the video cannot be decoded (no frames found); download it again"
             )
         with self._on_disk() as path:
             frames, seen = _decode_frames(path, self.numbers)
