@@ -45,7 +45,7 @@ COMMANDS: Mapping[str, Extension] = {
     ),
     "list": Extension(
         f"{ROOM}.studies:list_names",
-        "List configurations to start from, and what a configuration can name.",
+        "List configurations to start with, and what a configuration may use.",
     ),
     "analyse": Extension(
         f"{ROOM}.analyses:analyse", "Run one analysis of finished runs; no model is called.", FENCED

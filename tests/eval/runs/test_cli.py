@@ -131,7 +131,7 @@ def test_check_goes_through_the_stages_and_warns(study: Path) -> None:
     assert "after the last call" in output
     assert (study.parent / "views" / "jigsaw_0000.html").exists()
     empty = looktwice("check", study, "task.subset.n=0", code=2)
-    assert "leaves no question" in empty and "no faults" not in empty
+    assert "keeps none of" in empty and "no faults" not in empty
 
 
 def test_faults_are_printed_at_once_and_the_exit_code_is_2(study: Path) -> None:
@@ -191,7 +191,7 @@ def check_config(config: Path, shared_data: Path, tmp_path: Path) -> None:
     try:
         plan = load_plan(config, given)
     except ConfigError as exc:
-        absent = [fault for fault in exc.faults if "is not in it. It has" in fault]
+        absent = [fault for fault in exc.faults if "is missing. It has" in fault]
         assert absent == list(exc.faults)
         plan = load_plan(config, [*given, *(f"{fault.partition(':')[0]}=null" for fault in absent)])
     assert plan.points or plan.left_out
