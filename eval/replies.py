@@ -51,7 +51,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
 }
 """BLINK's choices by subtask; those of Counting differ between questions and are empty here."""
 HIDDEN = "hidden"
-"""The key of a question of the test split, whose answers are not public."""
+"""The correct answer of a question in the test split, whose answers are not public."""
 
 
 def subtask_of_idx(idx: str) -> str:
@@ -107,7 +107,7 @@ class RecordedQuestions:
 
     @property
     def facts(self) -> Facts:
-        """The split val, the key's sha256 as label version, and the known errata of that key."""
+        """The split val, the answer key's sha256 as label version, and its known errata."""
         sha = hashlib.sha256(self._file.read_bytes()).hexdigest()
         errata = (OLD_KEY,) if self.name == "Relative_Reflectance" else ()
         note = "recorded replies, without the texts and images of the questions"
@@ -125,7 +125,7 @@ class RecordedQuestions:
         return len(self._chosen)
 
     def __iter__(self) -> Iterator[Item]:
-        """Yield the items in the key's order."""
+        """Yield the items in the order of the answer key."""
         question = f"A question of BLINK's {self.name}; only the reply to it was recorded."
         for idx in self._chosen:
             sample = Sample(idx, question, choices=CHOICES[self.name], meta={"subtask": self.name})

@@ -11,7 +11,7 @@ from typing import Any
 from looktwice.eval.tasks.cells import Row, as_list, as_options, as_text, find_letter
 
 HIDDEN = ("hidden", "nan", "none", "")
-"""Contents of an answer cell that mean a hidden key."""
+"""Contents of an answer cell that mean a hidden answer."""
 
 
 def lettered_columns(names: Iterable[str]) -> tuple[str, ...]:

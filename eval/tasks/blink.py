@@ -84,7 +84,7 @@ class Blink(TableTask):
     with the lettered choices, is `meta["prompt"]`, verbatim. The official runner also prepends a
     disclaimer to the prompts of Art_Style, Forensic_Detection and Jigsaw: that text is in no column
     and is left out here. The column `explanation` is left out because it reveals answers.
-    `meta["row"]` counts from 0 through all files. The key "(B)" becomes "B", and "hidden" None.
+    `meta["row"]` counts from 0 through all files. The answer "(B)" becomes "B", and "hidden" None.
     Raises TaskError.
     """
 

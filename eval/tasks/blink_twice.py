@@ -61,12 +61,12 @@ class TwiceScorer(Scorer):
     """Scores two yes/no questions per image (`per_image`), and up to two images with their four
     questions per group (`per_group`).
 
-    `no_acc` and `yes_acc` cover the questions with that key; `q_acc` covers all questions (all
-    published rows equal it); `q_acc_either` is the share of images with at least one right question
-    (the supplement's definition); `i_acc` the share of images with both right; `g_acc` the share of
-    groups of two images with all four right; `q_acc_naturalbench` the share of questions, among
-    those asked about both images of a group, that are right on both. Incomplete images and groups
-    are excluded from the metrics that they are too small for.
+    `no_acc` and `yes_acc` cover the questions with that correct answer; `q_acc` covers all
+    questions (all published rows equal it); `q_acc_either` is the share of images with at least one
+    right question (the supplement's definition); `i_acc` the share of images with both right;
+    `g_acc` the share of groups of two images with all four right; `q_acc_naturalbench` the share of
+    questions, among those asked about both images of a group, that are right on both. Incomplete
+    images and groups are excluded from the metrics that they are too small for.
     """
 
     per_image: int = 2
@@ -148,7 +148,7 @@ class BlinkTwice(MappedTask):
     `columns` maps our field names to the file's columns: question, answer and image are required,
     id, image_id, group, slot (which of an image's questions), category and kind are optional.
     Fields that it omits are looked up under likely names; the error for a missing one lists all
-    columns. A row may list several questions and answers. Keys "A) Yes", "yes", "B" ... become A
+    columns. A row may list several questions and answers. Answers "A) Yes", "yes", "B" ... become A
     (Yes) and B (No). Images are embedded, base64, or paths below `images`. Questions belong to the
     same image if `image_id` is the same, otherwise the image's path or, for embedded images, a hash
     of their pixels. The facts warn of metrics that the file does not allow. Columns with solutions

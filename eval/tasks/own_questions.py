@@ -31,11 +31,11 @@ class Folder(RowTask):
 
     A line has `id` and `question`, and may have `image` or `images` (paths inside the folder),
     `choices` (texts, numbers or {"image": path}; also {"A": text}), `answer` (a letter, "(B)" or a
-    choice's text; for an open question any text or number; absent or null if the key is hidden),
-    `marks` (points `{label, x, y}` and boxes `{label, x0, y0, x1, y1}` in pixels of the first
-    image, or of number `image`, from 0) and `meta` (an object with your own fields, by which scores
-    can be sliced). `split`, `label_version` and `note` are what tables state about the set; an
-    empty `label_version` becomes the sha256 of the file. `scorer` replaces plain accuracy, `subset`
+    choice's text; for an open question any text or number; absent or null if it is hidden), `marks`
+    (points `{label, x, y}` and boxes `{label, x0, y0, x1, y1}` in pixels of the first image, or of
+    number `image`, from 0) and `meta` (an object with your own fields, by which scores can be
+    sliced). `split`, `label_version` and `note` are what tables state about the set; an empty
+    `label_version` becomes the sha256 of the file. `scorer` replaces plain accuracy, `subset`
     selects some of the questions. Raises TaskError that lists every faulty line; an unreadable
     image, or a mark outside its image, fails only its own sample.
     """

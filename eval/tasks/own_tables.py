@@ -48,13 +48,14 @@ class Columns(MappedTask):
     default: the table's folder); `image_name` makes a path of a cell: with "{}.jpg", 7 becomes
     7.jpg. Choices are a list or {"A": red}, or lettered in one text, "(A) red (B) blue"; if that is
     the question's own column, the question ends before them. Answers are letters or choices' texts,
-    or numbers from `answers_from` (0 or 1); an empty or hidden answer is no key. `meta` names
-    columns to keep for slices, `truth` columns for scoring only, `numbered` makes fields of a row's
-    number (`{pair: [2]}`), `where` keeps only rows with these values. `file` is the table's path
-    below a folder `path`, or in the data set `hub` of the Hugging Face hub, whose commit is
-    `revision`. `split`, `label_version`, `errata` and `note` are what tables state about the set;
-    `scorer` replaces plain accuracy; `subset` selects some of the questions. An unusable row is
-    left out and counted in the facts; more than a tenth of them is an error. Raises TaskError.
+    or numbers from `answers_from` (0 or 1); an empty or hidden answer means that the correct answer
+    is unknown. `meta` names columns to keep for slices, `truth` columns for scoring only,
+    `numbered` makes fields of a row's number (`{pair: [2]}`), `where` keeps only rows with these
+    values. `file` is the table's path below a folder `path`, or in the data set `hub` of the
+    Hugging Face hub, whose commit is `revision`. `split`, `label_version`, `errata` and `note` are
+    what tables state about the set; `scorer` replaces plain accuracy; `subset` selects some of the
+    questions. An unusable row is left out and counted in the facts; more than a tenth of them is an
+    error. Raises TaskError.
     """
 
     path: Path | None = None

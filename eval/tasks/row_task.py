@@ -18,7 +18,7 @@ from looktwice.pipelines.sample import Item, Sample
 
 @dataclass(frozen=True, eq=False)
 class RowQuestion:
-    """A question of the row `number`, without its images; `answer` None means a hidden key.
+    """A question of the row `number`, without its images; `answer` None means that it is hidden.
 
     `images`, and choices that are a Path, name files; if the row's cells hold the images, they are
     empty.

@@ -29,7 +29,7 @@ Form = Literal["integer", "option", "letters", "yes_no"]
 OPTION = "Respond as follows: Option <your answer, 1 to 4>."
 MIRRORED = (
     "rows and columns count from 0, and in the one published render column 0 is on the right-hand"
-    " side: keys for left and right are mirrored unless columns are read from the right"
+    " side: answers for left and right are mirrored unless columns are read from the right"
 )
 
 
@@ -70,7 +70,7 @@ _2D = (
                 "the paper calls the second control the number of unique colours; the generator"
                 " varies instances, and the colours are always eight"
             ),
-            '"1" is the key of 358 of 408 questions, which no published model beats',
+            '"1" is the correct answer to 358 of 408 questions, which no published model beats',
         ),
     ),
     Subtask(
@@ -149,7 +149,7 @@ _3D = (
         "integer",
         errata=(
             "the paper says eight colours, the generator has five",
-            '"1" is the key of 90.83 %',
+            '"1" is the correct answer to 90.83 %',
         ),
     ),
     Subtask(
@@ -164,7 +164,7 @@ _3D = (
         ("num_shapes", "rotation"),
         "yes_no",
         errata=(
-            "every key is No, so this measures how often a model says No",
+            "every correct answer is No, so this measures how often a model says No",
             "rotating a sphere changes nothing",
         ),
     ),

@@ -37,12 +37,12 @@ class DoYouSeeMe(TableTask):
 
     Names in 2D: shape_discrimination, joint_shape_color, letter_disambiguation, form_constancy,
     visual_spatial, figure_ground, visual_closure; in 3D the first five. `sweep` becomes control
-    parameters in `meta`, by which accuracy is sliced and tested. If the CSV has no question, it is
-    ours, after the README's samples. Listed `.svg` names are read as `.png`. `coordinates: said`
-    adds to questions with 0-based coordinates that they count from 0. Missing images fail their own
-    samples or, with `missing: leave_out`, are not asked and counted in the facts; `blind` asks
-    without any image, which shows what the keys alone reveal. `subset` selects some of the
-    questions. Raises TaskError.
+    parameters in `meta`, by which accuracy is sliced and tested. A question that the CSV lacks is
+    worded by us, after the README's samples. Listed `.svg` names are read as `.png`. If
+    `coordinates` is "said", questions with 0-based coordinates say that they count from 0. Missing
+    images fail their own samples or, if `missing` is "leave_out", are not asked and counted in the
+    facts; `blind` asks without any image, which shows how far guessing gets. `subset` selects some
+    of the questions. Raises TaskError.
     """
 
     name: str

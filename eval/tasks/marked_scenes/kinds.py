@@ -121,8 +121,8 @@ def ask_present(rng: Generator, thing: Thing, absent: Sequence[str], at: int) ->
 
 
 def ask_where(thing: Thing, side: int) -> Question:
-    """Ask where a thing is; the key is its box, left, top, right, bottom, in percent of the image's
-    side."""
+    """Ask where a thing is; the correct answer is its box, left, top, right, bottom, in percent of
+    the image's side."""
     box = " ".join(f"{100 * edge / side:.1f}" for edge in thing.box)
     place = "Give the place of its middle as (x, y), in percent of the image's width and height."
     return Question(f"Where is the {thing.name}? {place}", box)
@@ -222,8 +222,8 @@ def _place_all(
 
 
 def make_one(name: str, params: MarkedSceneParameters) -> AskedScene:
-    """Make a scene that asks about one thing of a given size among others, as many of which as
-    needed have the attributes of the choices.
+    """Make a scene that asks about one thing of a given size, among others that have the attributes
+    of the wrong choices, as far as there are enough.
 
     The thing is marked and its attribute is asked for, or it is named uniquely and its place is
     asked for. For "cell", each offered cell holds one thing, if there are enough.

@@ -80,8 +80,8 @@ class MarkQuestions:
     known by construction: the colour is that of `mark`, as the nearest of nine names, so sweep over
     markers if a model may guess. The samples have no marks of their own, so markers among a study's
     stages do nothing here. The table `seen` of a report shows how often samples of `of` are right
-    if their mark was seen. Raises TaskError for a marker whose aspect is unknown, for one that
-    draws nothing, or no label if that is asked for, and for masks to count.
+    if their mark was seen. Raises TaskError for a marker whose shape is unknown if that is asked
+    for, for one that draws nothing, or no label if that is asked for, and for masks to count.
     """
 
     of: Task

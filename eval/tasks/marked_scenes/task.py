@@ -42,8 +42,8 @@ class SceneScorer(AlongControls):
     controls: tuple[str, ...] = ()
 
     def compare(self, answer: str, row: SampleRow) -> Score | None:
-        """Compare a place: the last pair of numbers must lie in the box that is the key. Other
-        kinds are compared as in any task."""
+        """Compare a place: the last pair of numbers must lie in the box that is the correct answer.
+        Other kinds are compared as in any task."""
         if self.kind != "where":
             return None
         pairs = PAIR.findall(answer)

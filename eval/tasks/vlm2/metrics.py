@@ -46,7 +46,7 @@ class SubtaskScorer(Scorer):
 
 def read_side(name: str, meta: Mapping[str, Any], key: str | None) -> str:
     """Return the side of its pair that a question is on, T or F: for Cpr the one in its id,
-    whatever its key; otherwise its key."""
+    whatever the correct answer; otherwise the correct answer."""
     ending = str(meta.get("q_id", "")).rpartition("_")[2]
     named = {"p": "T", "n": "F"}.get(ending) if name.endswith("Cpr") else None
     return named or key or ""
@@ -57,8 +57,8 @@ class PairScorer(SubtaskScorer):
     """Scores the subtasks `name` GC-Mat, GC-Trk, OC-Cpr, PC-Cpr: a pair is right if both of its
     questions are.
 
-    The positive side of a pair is the question whose key is T; for Cpr the one whose id ends with
-    `_p`, whatever its key.
+    The positive side of a pair is the question whose correct answer is T; for Cpr the one whose id
+    ends with `_p`, whatever its answer.
 
     `pair_accuracy` is official: GC joins all questions of one id (if more than two share it, one
     right of each side is enough), Cpr counts only complete pairs. `pair_accuracy_vlmevalkit`
@@ -188,8 +188,8 @@ class VideoScorer(SubtaskScorer):
     needs_judge = True
 
     def compare(self, answer: str, row: SampleRow) -> Score | None:
-        """Return the grade divided by the highest one, which is the key; only the full grade is
-        RIGHT."""
+        """Return the grade divided by the highest one, which the row has as its answer; only the
+        full grade is RIGHT."""
         most = int(row.answer or 1)
         grade = _number(answer)
         if grade is None or grade > most:

@@ -60,13 +60,11 @@ KEYS = {
     "Cnt": (r"0*([1-9]\d*)", "a whole number above 0"),
     "Grp": (r"([A-Z])\s*(?:\).*)?", 'a choice such as "D) 1 and 2"'),
 }
-"""The form of a key by kind of subtask; for all others it is T or F."""
+"""The form of a correct answer by kind of subtask; for all others it is T or F."""
 ERRATA: Mapping[str, tuple[str, ...]] = {
     "GC-Mat": ("the paper says 260 pairs; every published score is a share of 259 ids",),
     "GC-Trk": ("the paper says 220 pairs; every published score is a share of 219 ids",),
-    "OC-Cnt": (
-        "the paper's construction table lists other counts than the keys; the keys are used",
-    ),
+    "OC-Cnt": ("the counts in the paper's construction table differ from the answers used here",),
     "PC-VID": (
         (
             "the paper's first table includes VID in its averages although the footnote says that"
@@ -93,10 +91,10 @@ class Vlm2Bench(TableTask):
 
     `path` is the folder that holds `jsonl/` and `data/`, the official zip, or VLMEvalKit's TSV
     (images only); instead, `hub` names a data set of the Hugging Face hub, and `revision` its
-    commit. Keys: T or F, a whole number, a letter (the choices are parsed from the question), and
-    for VID the highest grade that a judge may give. `meta["prompt"]` is the official text,
-    `meta["pair"]` joins the questions that count as one. VID's videos become `frames` pictures,
-    evenly spaced from first to last, or one every 1/`fps` seconds; their times are
+    commit. Correct answers are T or F, a whole number, a letter (the choices are parsed from the
+    question), and for VID the highest grade that a judge may give. `meta["prompt"]` is the official
+    text, `meta["pair"]` joins the questions that count as one. VID's videos become `frames`
+    pictures, evenly spaced from first to last, or one every 1/`fps` seconds; their times are
     `meta["seconds"]`. A second question with the same id is left out and counted; missing images
     and undecodable videos fail their own samples. `subset` selects some of the questions. Raises
     TaskError.
@@ -281,7 +279,7 @@ class Vlm2Bench(TableTask):
         choices = _read_choices(words) if sort == "Grp" else ()
         if choices and answer not in ascii_uppercase[: len(choices)]:
             raise ValueError(
-                f"{identifier}: the key {row['gt_answer']!r} is none of the {len(choices)} choices"
+                f"{identifier}: gt_answer {row['gt_answer']!r} is not one of its choices"
             )
         question = words.rpartition("Choices:")[0].strip() if choices else words
         return RowQuestion(number, identifier, question, choices, answer, meta, images)
@@ -323,7 +321,7 @@ class Vlm2Bench(TableTask):
 
 
 def _read_pair(identifier: str) -> str:
-    """Return the id without its side (`17_p`, `tf_17_n`), whose key may be either."""
+    """Return the id without its side (`17_p`, `tf_17_n`), which need not be the correct answer."""
     plain = identifier.removeprefix("tf_")
     pair, _, side = plain.rpartition("_")
     if not pair or side not in ("p", "n"):
