@@ -206,8 +206,8 @@ def keep_streams() -> None:
         stream = getattr(sys, name)
         if os.name == "posix" and isinstance(stream, io.TextIOWrapper):
             raw = io.BufferedWriter(_Output(stream.fileno(), "w", closefd=False))
-            settings = stream.encoding, stream.errors, None, stream.line_buffering
-            setattr(sys, name, io.TextIOWrapper(raw, *settings))
+            said_as = stream.encoding, stream.errors, None, stream.line_buffering
+            setattr(sys, name, io.TextIOWrapper(raw, *said_as))
 
 
 def interrupt_when_told() -> None:

@@ -89,11 +89,12 @@ OLD_KEY = (
 @dataclass(frozen=True)
 class RecordedQuestions:
     """The subtask `name` of BLINK, from the official offline answer key `key` in the folder `path`,
-    a JSON object that maps idx to "(X)"; `subset` chooses some of its questions.
+    a JSON object that maps idx to "(X)".
 
     For scoring replies that were recorded by other software, with the model
     `pipelines.models.Replay`; any other model would find nothing to answer. The choices are those
-    of the subtask; Counting's differ between questions and are empty. Raises TaskError.
+    of the subtask; Counting's differ between questions and are empty. `subset` selects some of the
+    questions. Raises TaskError.
     """
 
     path: Path

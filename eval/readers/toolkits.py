@@ -201,14 +201,14 @@ _NUMBER_WORDS = pattern(rf"\b({'|'.join((*_COUNTING, 'hundred', 'thousand'))})\b
 
 @dataclass(frozen=True)
 class Vlm2(Reader):
-    """VLM2-Bench's rules. `form` "official" (vlm2-bench/VLM2-Bench at 7624b77, 2025-05-24) reads GC
-    as "exact", Cpr as "true_false", Cnt as "count", Grp as "grouping"; a video's reply is the
-    description or a judge's text ("Score: 1"), which the benchmark's scorer reads.
+    """VLM2-Bench's own rules, by kind of subtask.
 
-    "vlmevalkit" (VLMEvalKit at 09874c7a, 2026-08-03) reads GC as "true_false", the rest as
-    official; its other difference, the denominators, is in the metrics named `..._vlmevalkit`. Both
-    take the subtask from `meta["subtask"]`, as `eval.tasks.Vlm2Bench` sets it, and raise ValueError
-    for any other.
+    `form` "official" (vlm2-bench/VLM2-Bench at 7624b77, 2025-05-24) reads GC as "exact", Cpr as
+    "true_false", Cnt as "count", Grp as "grouping"; a video's reply is the description or a judge's
+    text ("Score: 1"), which the benchmark's scorer reads. "vlmevalkit" (VLMEvalKit at 09874c7a,
+    2026-08-03) reads GC as "true_false", the rest as official; its other difference, the
+    denominators, is in the metrics named `..._vlmevalkit`. Both take the subtask from
+    `meta["subtask"]`, as `eval.tasks.Vlm2Bench` sets it, and raise ValueError for any other.
 
     "exact": exactly T or F; "T." and "True" are no answer. "true_false": the only word that is t,
     f, true or false; the t of "don't" is such a word. "count": the only number, where all number

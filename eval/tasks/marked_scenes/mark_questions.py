@@ -71,9 +71,10 @@ _counts: deque[tuple[Task, int]] = deque(maxlen=16)  # shared by aspects and mar
 
 @dataclass(frozen=True)
 class MarkQuestions:
-    """Questions about one `aspect` of the mark that the stage `mark` draws, on the images of every
-    sample with marks of the task `of`: whether there is one (half of the images have none), where,
-    its shape, colour, label, or the number of marks (up to three more are drawn).
+    """Questions about the mark that the stage `mark` draws, on the images of every sample with
+    marks of the task `of`. The `aspect` asked for is whether there is one (half of the images have
+    none), where it is, its shape, colour, label, or the number of marks (up to three more are
+    drawn).
 
     Only the first mark of a sample is drawn, exactly as in a study whose stages include `mark`; if
     its label is asked for, the label is a letter. `seed` deals answers and choices. The truth is
