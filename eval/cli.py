@@ -1,5 +1,5 @@
-"""The command line: the table of the commands, which are opened when they are used. Input and
-output may be closed, end early or be stopped, and the work goes on."""
+"""The command line: a table of commands whose modules are imported on first use. Closed or
+interrupted input and output do not end a command."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ __all__ = ["app", "commands", "main"]
 
 
 SELDOM = 50_000
-"""So many objects more, rather than 700, between two looks for cycles: a table of 20,000 records
-takes a sixth less of a core."""
+"""Allocations between two garbage collections (Python's default is 700): scoring a table of 20,000
+records takes a sixth less CPU time."""
 
 ROOM = "looktwice.eval.commands"
 FENCED = ("--allow",)
-"""What a command needs that reads studies or runs, and so takes `--allow`."""
+"""Options that a command needs if it reads studies or runs."""
 FIRST = ("init", "check", "run", "view", "score", "compare", "studio", "list")
-"""The commands of the first section of `looktwice --help`, in their order."""
+"""The commands of the first section of `looktwice --help`, in this order."""
 COMMANDS: Mapping[str, Extension] = {
     "init": Extension(f"{ROOM}.studies:init", "Write a commented study to begin with."),
     "check": Extension(
@@ -45,10 +45,10 @@ COMMANDS: Mapping[str, Extension] = {
     ),
     "list": Extension(
         f"{ROOM}.studies:list_names",
-        "List configurations to begin with, and what a configuration may name.",
+        "List configurations to start with, and what a configuration may use.",
     ),
     "analyse": Extension(
-        f"{ROOM}.analyses:analyse", "Ask finished runs one question; no model is called.", FENCED
+        f"{ROOM}.analyses:analyse", "Run one analysis of finished runs; no model is called.", FENCED
     ),
     "judge": Extension(
         f"{ROOM}.runs:judge", "Let a model grade replies that no rule can read.", FENCED
@@ -60,24 +60,24 @@ COMMANDS: Mapping[str, Extension] = {
         f"{ROOM}.runs:replay", "Repeat a run with its recorded replies and compare.", FENCED
     ),
     "cache": Extension(
-        f"{ROOM}.runs:reply_cache", "Say what the reply cache holds, by model, or prune it."
+        f"{ROOM}.runs:reply_cache", "Show what the reply cache holds, by model, or prune it."
     ),
 }
-"""The commands of the core; extensions bring the others."""
+"""The commands of the core; extensions add the others."""
 
 SET = "set sweep m name model models task tasks contestant contestants only seed draws stages"
-"""What is set by its place, and not by an option."""
+"""Settings that a user may mistake for options: they are written as `place=value` arguments."""
 
 
 def commands() -> Mapping[str, Mapping[str, Extension]]:
-    """The commands by section and name; no module of a command is imported."""
+    """Return the commands by section and name, without importing their modules."""
     known = {**COMMANDS, **list_extensions("commands")}
     first = {name: known.pop(name) for name in FIRST if name in known}
     return {"Commands": first, "More": known}
 
 
 def find_command(name: str) -> Extension | None:
-    """The command of this name, of the core or of an extension."""
+    """Return the command of this name from the core or an extension, or None."""
     return COMMANDS.get(name) or find_extension("commands", name)
 
 
@@ -91,28 +91,28 @@ def open_command(name: str, command: Extension) -> Any:
 
 
 def say_near(word: str, known: Iterable[str]) -> str:
-    """Ends a sentence about an unknown command or option with the one that is meant."""
+    """Return the end of a sentence about an unknown word: a suggestion of a known one."""
     from looktwice.pipelines.config.classes import did_you_mean
 
     return did_you_mean(word, known)
 
 
 def say_option(option: str, params: Sequence[Any]) -> str:
-    """Ends a sentence about an option that a command with these parameters has not."""
+    """Return the end of a sentence about an unknown option: what to type instead."""
     typable, name = [opt for param in params for opt in param.opts], option.lstrip("-")
     if name in ("resume", "continue"):
-        return "; the same command goes on where it was stopped"
+        return "; to continue, type the same command again"
     if "overrides" in typable and ("." in name or name in SET.split()):
-        return "; say stages.mark.radius=5, contestants.NAME=null or models.NAME.model=OTHER"
+        return "; type stages.mark.radius=5, contestants.NAME=null or models.NAME.model=OTHER"
     if "words" in typable:
-        place = "role.NAME" if name == "role" else name  # what stands for one of several arms
-        return f"; a setting of an analysis is written {place}=VALUE"
+        place = "role.NAME" if name == "role" else name  # one of several arms
+        return f"; for a setting of an analysis, type {place}=VALUE"
     options = [opt.removeprefix("--") for opt in (*typable, "--help") if opt.startswith("--")]
     return say_near(name, options).replace("'", "'--", 1) or "; see --help"
 
 
 class Commands(TyperGroup):
-    """Opens a command when it is typed, and lists all in groups."""
+    """A command group that imports a command when it is typed and lists all of them by section."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return [name for section in commands().values() for name in section]
@@ -123,7 +123,7 @@ class Commands(TyperGroup):
         return self.commands.get(cmd_name)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        if not find_command(args[0]) and not ctx.resilient_parsing:  # no shell's completion
+        if not find_command(args[0]) and not ctx.resilient_parsing:  # not during shell completion
             near = say_near(args[0], [*self.list_commands(ctx), "--help", "--version"])
             ctx.fail(f"there is no command {args[0]!r}{near}; `looktwice --help` lists them")
         return super().resolve_command(ctx, args)
@@ -148,7 +148,7 @@ app = typer.Typer(
     cls=Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # boxes would take longer to import than all the rest
+    rich_markup_mode=None,  # rich takes longer to import than everything else
 )
 
 
@@ -174,8 +174,7 @@ def looktwice(
 
 
 class _Output(io.FileIO):
-    """Output that nobody has to read: where the other end is closed, as by `head`, the rest goes
-    nowhere."""
+    """Output that discards what is written after its reader has closed it, as `head` does."""
 
     def write(self, data: Any) -> int:
         try:
@@ -190,14 +189,15 @@ class _Output(io.FileIO):
 
 
 def keep_streams() -> None:
-    """Open what was closed, to nowhere, and let output that nobody reads any more end no command.
+    """Replace closed standard streams by the null device, and keep a closed reader from ending a
+    command.
 
-    Else the next file to be opened, such as the cache, would take the number of a closed one, and
-    what is printed.
+    Otherwise the next opened file, such as the cache, would get the number of a closed stream and
+    receive what is printed.
     """
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:
-            number = os.open(os.devnull, os.O_RDWR)  # the lowest that is free
+            number = os.open(os.devnull, os.O_RDWR)  # the lowest free number
             os.set_inheritable(number, True)
             mode = "r" if name == "stdin" else "w"
             nowhere = open(number, mode, encoding="utf-8", closefd=False)  # noqa: SIM115
@@ -211,8 +211,8 @@ def keep_streams() -> None:
 
 
 def interrupt_when_told() -> None:
-    """Let the signals of a scheduler and of a closed terminal do what Ctrl-C does; the exit code
-    tells which it was."""
+    """Handle a scheduler's signals and a closed terminal as Ctrl-C; the exit code tells which it
+    was."""
     for name in ENDING:
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) is signal.SIG_DFL:  # nohup ignores it
@@ -220,12 +220,12 @@ def interrupt_when_told() -> None:
 
 
 def main() -> None:
-    """The entry point of the command `looktwice`."""
+    """Run the command `looktwice`."""
     keep_streams()
     interrupt_when_told()
     share_heaps()
     gc.set_threshold(SELDOM)
     try:
         app()
-    except KeyboardInterrupt as exc:  # before a command has begun, or after its end
+    except KeyboardInterrupt as exc:  # before a command begins, or after it ends
         sys.exit(code_of(exc))

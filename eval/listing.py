@@ -1,5 +1,5 @@
-"""What a configuration may name, a line each, by kind, with the settings of a class as a
-configuration writes them; and the shipped configurations, of which it makes copies."""
+"""Lists what a configuration can name, by kind, with the settings of each class; copies shipped
+configurations."""
 
 from __future__ import annotations
 
@@ -37,28 +37,28 @@ from looktwice.pipelines.model import Model
 __all__: list[str] = []
 
 SAYS: Mapping[str, str] = {
-    "stages": "what is drawn, cropped, said and asked",
+    "stages": "steps that draw, crop, word the prompt and ask the model",
     "specialists": "stages that answer without the multimodal model, and the vision models in them",
-    "tools": "what an agent may look with",
+    "tools": "image tools of an agent",
     "tasks": "benchmarks, tables of your own questions, questions made from images",
-    "readers": "rules that find the answer in a reply",
-    "models": "what answers messages",
+    "readers": "rules that read the answer out of a reply",
+    "models": "models that reply to messages",
     "configs": "studies to start from: `looktwice run NAME`, or `looktwice init NAME` for a copy",
 }
-"""Each kind, and what it holds."""
+"""Each kind of entry and its description."""
 FIRST: Mapping[str, str] = {
-    "quickstart": "marks, zooms and wordings on the small model in the box; no key, no network",
-    "marked_scenes": "what a mark and a zoom are worth, on made scenes of which all is known",
-    "marker_styles": "how much results hang on the look of a marker",
+    "quickstart": "marks, zooms and wordings on the small bundled model; no key, no network",
+    "marked_scenes": "the effect of marks and zooms, on drawn scenes with known answers",
+    "marker_styles": "how much results depend on the style of a marker",
     "ways_of_looking": "ways to look again with any model behind an endpoint",
     "where_to_look": "which crop helps, at equal tokens, against placebo and oracle",
-    "evidence_in_words": "what a specialist sees, told in words or drawn",
-    "tool_contribution": "what an agent's tool contributes, and by what",
+    "evidence_in_words": "what a specialist sees, as text or drawn",
+    "tool_contribution": "how much an agent's tool contributes, and through what",
     "blindness": "what a model answers without the images",
-    "discover": "the best combination of a sweep, for a part of its answers",
+    "discover": "the best combination of a sweep, for part of its cost",
     "blink_markers": "a paper's experiment: radius and color of BLINK's circles",
 }
-"""The configurations to begin with, in this order."""
+"""The configurations to start from, in this order."""
 ROOMS: Mapping[str, tuple[str, ...]] = {
     "stages": ("prompting",),
     "specialists": ("specialists",),
@@ -67,8 +67,8 @@ ROOMS: Mapping[str, tuple[str, ...]] = {
     "readers": ("eval.readers", "eval.replies"),
     "models": ("pipelines.models", "eval.tasks"),
 }
-"""How the paths of classes of a kind begin, with a folder or a room of one, of which extensions
-alone may have classes; no other is opened, because that takes time."""
+"""Path prefixes of the classes of each kind: a folder, or a room that may hold classes of
+extensions alone. Only these are imported, because importing takes time."""
 CORE = (
     "looktwice.pipelines",
     "looktwice.eval.scoring",
@@ -76,7 +76,7 @@ CORE = (
     "looktwice.eval.readers.reader",
     "looktwice.prompting.agent",
 )
-"""Where that lies which an own class is given, and gives or inherits."""
+"""Modules of the types that a user's own class receives, returns or inherits from."""
 SIMPLE = {
     int: "whole number",
     float: "number",
@@ -88,21 +88,21 @@ SIMPLE = {
 
 
 def list_first() -> Iterator[str]:
-    """The configurations to begin with, and what to type for all of them and for the classes."""
-    yield "Studies to begin with: looktwice run NAME, or looktwice init NAME for a copy"
+    """Yield the configurations to start from, and what to type to list everything else."""
+    yield "Studies to start from: looktwice run NAME, or looktwice init NAME for a copy"
     width = max(map(len, FIRST))
     for name, text in FIRST.items():
         yield f"  {name:{width}}  {text}"
-    yield f"looktwice list --all names all {len(shipped())}, and looktwice list KIND more:"
+    yield f"looktwice list --all lists all {len(shipped())}, and looktwice list KIND more:"
     for kind in SAYS:
         yield f"  {kind:{width}}  {SAYS[kind]}"
-    yield "looktwice list NAME tells the settings of a class, such as Circles"
+    yield "looktwice list NAME shows the settings of a class, such as Circles"
     yield _documents()
 
 
 def _documents() -> str:
-    """Where the documents lie: the project's page, the folder of a checkout, or what to look
-    for."""
+    """Return where the documentation is: the project's page, the folder of a checkout, or what to
+    look for."""
     for page in distribution("looktwice").metadata.get_all("Project-URL") or ():
         return f"documents: {page.partition(', ')[2]}"
     folder = Path(__file__).resolve().parents[1] / "docs"
@@ -112,14 +112,14 @@ def _documents() -> str:
 
 
 def all_classes() -> list[str]:
-    """The last word of the path of every class that a configuration may name."""
+    """Return the short name of every class that a configuration can name."""
     return [path.rpartition(".")[2] for kind in ROOMS for path in classes_of(kind, ())]
 
 
 def list_class(name: str, plugins: Sequence[str] = ()) -> Iterator[str]:
-    """What a class is, its settings as a configuration writes them, and where more of it stands.
+    """Yield a class's description, its settings as YAML, and where to read more.
 
-    `name` is its whole path, or the last word of it. Raises ConfigError for one that there is not.
+    `name` is the class's path or its last word. Raises ConfigError for an unknown name.
     """
     classes = dict[str, type]()
     for kind in ROOMS:
@@ -154,8 +154,8 @@ def list_class(name: str, plugins: Sequence[str] = ()) -> Iterator[str]:
 
 
 def _describe_type(cls: type, room: str) -> Iterator[str]:
-    """What an own stage, task, model or scorer is given and gives: fields and methods, a line
-    each."""
+    """Yield the fields and methods of a core type that a user's own stage, task, model or scorer
+    works with, one a line."""
 
     def signature(function: Callable[..., Any]) -> str:
         return str(inspect.signature(function)).replace("'", "")
@@ -172,8 +172,8 @@ def _describe_type(cls: type, room: str) -> Iterator[str]:
 
 
 def list_kind(kind: str, plugins: Sequence[str]) -> Iterator[str]:
-    """A line for each thing of a kind: what to write after `use:`, or a file's name, its first
-    sentence, and the settings that must be given."""
+    """Yield one line for each entry of a kind: what to write after `use:`, or a file's name; its
+    first sentence; and its required settings."""
     texts, needed = dict[str, str](), dict[str, list[str]]()
     if kind == "configs":
         for name, path in shipped().items():
@@ -207,8 +207,8 @@ def _first_sentence(text: str) -> str:
 
 
 def classes_of(kind: str, plugins: Sequence[str]) -> dict[str, type]:
-    """The public dataclasses by path in the rooms that hold classes of a kind, in our extensions
-    under paths of these rooms, and in the plugins."""
+    """Return by path the public dataclasses of a kind's rooms, of extensions under the same paths,
+    and of the plugins."""
     names = list[str]()
     for place in ROOMS[kind]:
         if find_spec(f"looktwice.{place}") is None:
@@ -230,8 +230,8 @@ def classes_of(kind: str, plugins: Sequence[str]) -> dict[str, type]:
 
 
 def listed_kind(cls: type) -> str | None:
-    """The kind of a class, None for what is only the setting of another, or put there by the run
-    itself."""
+    """Return the kind under which a class is listed; None if it is only a setting of another class
+    or is set by the run itself."""
     made = kind_of(cls)
     if made == "task":
         return "tasks"
@@ -247,16 +247,16 @@ def listed_kind(cls: type) -> str | None:
     folder = public_path(cls).partition(".")[0]
     if folder != "specialists" and {"state", "model"} <= takes.keys():
         return "stages"
-    # a crop's style is the setting of a stage
+    # a crop's style is only a setting of a stage
     return None if folder == "prompting" else "specialists"
 
 
 def copy_config(name: str, out: Path | None) -> Path:
-    """Write a copy of a shipped configuration, or of the study to begin with, by default into the
-    working folder.
+    """Copy a shipped configuration, or the study template, to `out`, by default into the working
+    folder; return the path.
 
-    Nothing is overwritten, and the commands in its comment name the copy. The study is none of
-    those that go by name: who mistypes the path of an own study.yaml would run it. Raises
+    Existing files are not overwritten, and the commands in the comment name the copy. The template
+    cannot be run by name: a mistyped path of a user's own study.yaml would run it. Raises
     ConfigError, FileExistsError.
     """
     configs = {"study": Path(__file__).with_name("templates") / "study.yaml", **shipped()}
@@ -264,11 +264,11 @@ def copy_config(name: str, out: Path | None) -> Path:
     if config is None:
         hint = did_you_mean(name, configs) or "; see `looktwice list configs`"
         if name.endswith(".yaml"):
-            hint += f"; a new file is --out {name}"
+            hint += f"; to name the new file, type --out {name}"
         raise ConfigError([f"{name}: no shipped configuration of this name{hint}"])
     target = out or Path(config.name)
     if target.exists():
-        raise FileExistsError(f"{target} is there already; give another --out FILE")
+        raise FileExistsError(f"{target} already exists; name another file with --out FILE")
     text = config.read_text("utf-8").replace(f"configs/{config.name}", str(target))
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(text, encoding="utf-8")
@@ -276,14 +276,13 @@ def copy_config(name: str, out: Path | None) -> Path:
 
 
 def bases_of(cls: type) -> list[type]:
-    """The classes from which a class has some of its settings."""
+    """Return the base classes that declare some of a class's settings."""
     names = {f.name for f in dataclasses.fields(cls) if f.init}
     return [base for base in cls.__mro__[1:] if names & inspect.get_annotations(base).keys()]
 
 
 def settings_text(path: str, cls: type) -> str:
-    """The class and its settings with their defaults and types, as they stand in a
-    configuration."""
+    """Format a class and its settings as YAML, with defaults and types."""
     hints, lines = get_type_hints(cls), [f"use: {path}"]
     for f in (f for f in dataclasses.fields(cls) if f.init):
         value, words = default_of(f), type_words(hints[f.name])
@@ -298,8 +297,8 @@ def settings_text(path: str, cls: type) -> str:
 
 
 def plain(value: Any, hint: Any = None) -> Any:
-    """A default as it would be written in place: an object by its class and what differs from that
-    one's defaults."""
+    """Convert a default to plain values: an object becomes its class and the settings that differ
+    from their defaults."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         kept = {} if dataclass_in(hint) is type(value) else {"use": public_path(type(value))}
         for f in dataclasses.fields(value):
@@ -314,7 +313,7 @@ def plain(value: Any, hint: Any = None) -> Any:
 
 
 def flow(value: Any) -> str:
-    """A value in one line of YAML."""
+    """Format a value as one line of YAML."""
     text = yaml.safe_dump(
         value, default_flow_style=True, sort_keys=False, width=float("inf"), allow_unicode=True
     )
@@ -322,7 +321,7 @@ def flow(value: Any) -> str:
 
 
 def type_words(hint: Any) -> str:
-    """A type in a few plain words."""
+    """Describe a type hint in plain words."""
     origin, args = get_origin(hint), get_args(hint)
     if origin in (Annotated, NotRequired):
         return type_words(args[0])

@@ -1,8 +1,8 @@
-"""BLINK's questions for recorded replies (idx, choices and key, without the words and the images),
-and their official labels.
+"""BLINK's questions for recorded replies (idx, choices and answer key, without question texts and
+images), and their official labels.
 
-With these a file of recorded replies is replayed as a run, with `pipelines.models.Replay` as the
-model. Not here: such files as they are read, scored and written (`logs`).
+With these, a file of recorded replies is replayed as a run with the model
+`pipelines.models.Replay`. Not here: reading, scoring and writing such files (`logs`).
 """
 
 from __future__ import annotations
@@ -49,48 +49,52 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "Visual_Correspondence": _POINTS,
     "Visual_Similarity": _LATER,
 }
-"""BLINK's choices by subtask; the texts of Counting differ from item to item and are empty here."""
+"""BLINK's choices by subtask; those of Counting differ between questions and are empty here."""
 HIDDEN = "hidden"
-"""The key of an item of the split test, which is not public."""
+"""The correct answer of a question in the test split, whose answers are not public."""
 
 
 def subtask_of_idx(idx: str) -> str:
-    """`val_Art_Style_3` is of Art_Style: the split and the number are cut off."""
+    """Return the subtask of an idx, without split and number: `val_Art_Style_3` gives Art_Style."""
     return idx.partition("_")[2].rpartition("_")[0]
 
 
 def load_key(file: Path) -> dict[str, str]:
-    """A JSON object from idx to "(X)". Raises TaskError."""
+    """Read an answer key, a JSON object that maps idx to "(X)". Raises TaskError."""
     try:
         data = read_json(read_file(file))
     except (OSError, ValueError) as exc:
         raise TaskError(
-            f"{file} cannot be read as a key ({exc}); expected a JSON object from idx to '(A)'"
+            f"{file} cannot be read as an answer key ({exc}); it must be a JSON object from idx to"
+            " '(A)'"
         ) from exc
     if (
         not isinstance(data, dict)
         or not data
         or not all(re.fullmatch(r"\([A-Z]\)", str(v)) for v in data.values())
     ):
-        raise TaskError(f"{file} is no key; expected a JSON object from idx to '(A)', '(B)' ...")
+        raise TaskError(
+            f"{file} is not an answer key: it must be a JSON object from idx to '(A)', '(B)' ..."
+        )
     return {str(idx): str(letter) for idx, letter in data.items()}
 
 
 OLD_KEY = (
-    "the offline key val_answers.json of 2024 has the labels of Relative_Reflectance at the wrong"
-    " questions; they were corrected in the data set on 2025-09-03, and scores on the two keys"
-    " cannot be compared"
+    "the offline key val_answers.json of 2024 assigns the labels of Relative_Reflectance to the"
+    " wrong questions; the data set was corrected on 2025-09-03, so scores on the two keys cannot"
+    " be compared"
 )
 
 
 @dataclass(frozen=True)
 class RecordedQuestions:
-    """The subtask `name` of BLINK by the official offline key `key` in the folder `path`, an object
-    from idx to "(X)".
+    """The subtask `name` of BLINK, from the official offline answer key `key` in the folder `path`,
+    a JSON object that maps idx to "(X)".
 
-    For scoring replies that were recorded elsewhere, with `pipelines.models.Replay` as the model;
-    any other model would find nothing to answer. The choices are those of the subtask; Counting's
-    differ from item to item and are empty. Raises TaskError.
+    For scoring replies that were recorded by other software, with the model
+    `pipelines.models.Replay`; any other model would find nothing to answer. The choices are those
+    of the subtask; Counting's differ between questions and are empty. `subset` selects some of the
+    questions. Raises TaskError.
     """
 
     path: Path
@@ -100,17 +104,14 @@ class RecordedQuestions:
 
     def __post_init__(self) -> None:
         if self.name not in CHOICES:
-            raise TaskError(
-                f"no task of BLINK is named {self.name!r}{suggest_among(self.name, CHOICES)}"
-            )
+            raise TaskError(f"BLINK has no task {self.name!r}{suggest_among(self.name, CHOICES)}")
 
     @property
     def facts(self) -> Facts:
-        """The split val, the key's sha256 as label version, and what is known to be wrong in that
-        key."""
+        """The split val, the answer key's sha256 as label version, and its known errata."""
         sha = hashlib.sha256(self._file.read_bytes()).hexdigest()
         errata = (OLD_KEY,) if self.name == "Relative_Reflectance" else ()
-        note = "recorded replies: neither the questions' words nor their images are here"
+        note = "recorded replies, without the texts and images of the questions"
         own = spec(BlinkScorer(self.name))
         return Facts(
             "val",
@@ -125,7 +126,7 @@ class RecordedQuestions:
         return len(self._chosen)
 
     def __iter__(self) -> Iterator[Item]:
-        """The items in the key's order."""
+        """Yield the items in the order of the answer key."""
         question = f"A question of BLINK's {self.name}; only the reply to it was recorded."
         for idx in self._chosen:
             sample = Sample(idx, question, choices=CHOICES[self.name], meta={"subtask": self.name})
@@ -144,8 +145,8 @@ class RecordedQuestions:
         }
         if not keys:
             raise TaskError(
-                f"{self._file} has no key of val_{self.name}_1 ...; name BLINK's val_answers.json"
-                " as `key`"
+                f"{self._file} has no answers for val_{self.name}_1 ...; set `key` to BLINK's"
+                " val_answers.json"
             )
         return keys
 
@@ -162,7 +163,7 @@ class RecordedQuestions:
 class OfficialLabel(Reader):
     """Reads a recorded official label as BLINK's own scoring does: "(B)" is B, "(Z)" is no answer.
 
-    The official code compares strings, so any other text stays as it is, and "(B) Point B" is
+    The official code compares strings, so any other text is left as it is, and "(B) Point B" is
     wrong.
     """
 

@@ -46,14 +46,14 @@ def write_report(
     reader: Stage | None = None,
     again: bool = True,
 ) -> Path:
-    """Write report.html, report.md and report.csv of a table, or of runs, into `out`; return the
-    path of the page.
+    """Write report.html, report.md and report.csv of a table or of runs into `out`; return the path
+    of the page.
 
-    Where the runs have a sweep of several factors or `each`, effects.csv beside them holds what
-    each change does. `images` returns a sample's own images if the task's data is available;
-    without it the page shows what was sent. `reader` reads the replies of runs, in place of their
-    own reader; a table is read already. Unless `again`, a page stays that is younger than all
-    records and judgements, where every number is as before. Raises RunError.
+    If the runs sweep several factors or have `each`, effects.csv holds the effect of each change.
+    `images` returns a sample's own images if the task's data is available; without it the page
+    shows the images that were sent. `reader` reads the replies of runs instead of their own reader;
+    a table is read already. Unless `again`, keep a page that is newer than all records and
+    judgements if no number changed. Raises RunError.
     """
     scored = runs if isinstance(runs, Table) else score_table(runs, reader)
     folder, report = Path(out), Report(scored)
@@ -64,7 +64,7 @@ def write_report(
         return page
     if effects := _effects(scored):
         texts["effects.csv"] = effects
-    else:  # one of an earlier plan would be taken for this one's
+    else:  # a file of an earlier plan would be mistaken for this one's
         (folder / "effects.csv").unlink(missing_ok=True)
     for name, text in texts.items():
         write_file(folder / name, text)
@@ -75,7 +75,7 @@ def write_report(
 
 
 def _effects(scored: Table) -> str:
-    """What each change does, as CSV; empty where the runs have neither a sweep nor `each`."""
+    """Return the effect of each change as CSV, empty if the runs have no sweep and no `each`."""
     if not any(run.config.get("sweep") or run.config.get("each") for run in scored.scores):
         return ""
     from looktwice.eval.analysis.factors import effects_csv, sweep_table
@@ -84,7 +84,7 @@ def _effects(scored: Table) -> str:
 
 
 def _is_younger(page: Path, scored: Table) -> bool:
-    """Whether the page was written after all records and judgements."""
+    """Return whether the page was written after all records and judgements."""
     if not page.exists():
         return False
     folders = [run.folder.path for run in scored.scores]
@@ -94,7 +94,7 @@ def _is_younger(page: Path, scored: Table) -> bool:
 
 
 def _are_written(folder: Path, texts: Mapping[str, str]) -> bool:
-    """Whether these files lie there as they would be written now."""
+    """Return whether these files exist with exactly these texts."""
     try:
         return all((folder / name).read_bytes() == text.encode() for name, text in texts.items())
     except FileNotFoundError:
@@ -102,8 +102,8 @@ def _are_written(folder: Path, texts: Mapping[str, str]) -> bool:
 
 
 def html_page(report: Report, page: RunPage, *, served: bool = False) -> Iterator[str]:
-    """The page of a report, piece by piece: with what fits into a file, or `served` without
-    words."""
+    """Yield the page of a report piece by piece: with texts that fit into a file, or, if `served`,
+    without texts."""
     scored, finding = report.scored, report.finding
     evidence = _evidence(finding, page)
     first = evidence.samples if evidence else ()
@@ -146,7 +146,8 @@ def _short_labels(scored: Table, page: RunPage) -> list[PageContestant]:
 
 
 def _evidence(finding: Finding, page: RunPage) -> PageEvidence | None:
-    """The flips of a finding by the page's numbers, None where nothing is significant."""
+    """Return the flipped samples of a finding by their numbers on the page, or None if no effect is
+    significant."""
     if not finding.flips:
         return None
     first = finding.flips[0]
@@ -160,7 +161,7 @@ def _evidence(finding: Finding, page: RunPage) -> PageEvidence | None:
 
 
 def _rows_on_page(task: TaskFinding, page: RunPage) -> PageFinding:
-    """The rows of a task by the page's numbers of contestants and tasks."""
+    """Return the rows of a task with the page's numbers of contestants and tasks."""
     run, tasks = [scored.name for scored in page.runs].index(task.run), [*page.tasks]
     rows, base = list[PageChange](), None
     for row in task.rows:
@@ -174,7 +175,8 @@ def _rows_on_page(task: TaskFinding, page: RunPage) -> PageFinding:
 
 
 def _about(page: RunPage) -> Iterator[str]:
-    """Models, answers, the day of the first run, and whether all that was planned is there."""
+    """Yield the models, the number of answers, the date of the first run, and whether all runs are
+    complete."""
     models = dict[str, None]()
     for run in page.runs:
         for arm in run.points:
@@ -192,20 +194,19 @@ def _about(page: RunPage) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Report:
-    """What a report says of scored runs, as page and Markdown show it."""
+    """The contents of a report on scored runs, as the page and the Markdown show them."""
 
     scored: Table
 
     @cached_property
     def finding(self) -> Finding:
-        """What was found, in rows and sentences."""
+        """The finding, as rows and sentences."""
         return find(self.scored)
 
     @cached_property
     def tables(self) -> list[ReportTable]:
-        """Contestants by tasks; macro, micro and totals of several tasks; a table for each task
-        name of each run, its variants together; and those of all analyses that have something to
-        say."""
+        """Contestants by tasks; macro, micro and totals over several tasks; a table for each task
+        of each run, all variants together; and the tables of all analyses that apply."""
         rows = [row for row in self.scored.rows if not row.slice]
         own = headline_rows(self.scored.scores, self.scored.rows)
         tables = [ReportTable("Accuracy", overview_table(self.scored.rows, own))]
@@ -225,19 +226,19 @@ class Report:
 
     @property
     def method(self) -> list[str]:
-        """How everything was computed, a paragraph each."""
+        """How all numbers were computed, one paragraph each."""
         paragraphs = page_file("method.txt").split("\n\n")
         return [" ".join(paragraph.split()) for paragraph in paragraphs]
 
     @property
     def readers(self) -> str:
-        """Who read the replies."""
+        """The names of the readers that read the replies."""
         names = dict.fromkeys(row.reader for row in self.scored.rows if row.reader and row.point)
         return ", ".join(names) or "none needed"
 
     @cached_property
     def agreement(self) -> list[str]:
-        """Which judge counts, and how far judges agree."""
+        """Which judge's verdicts count, and how well the judges agree."""
         lines = []
         for run in self.scored.scores:
             if run.judged.lines:
@@ -248,8 +249,7 @@ class Report:
 
     @cached_property
     def left_out(self) -> list[tuple[str, str]]:
-        """Contestants that the configuration left out, and those that were planned and not run
-        yet."""
+        """Contestants that the configuration left out, and planned ones that have not run yet."""
         pairs = []
         for run in self.scored.scores:
             for name, why in (run.folder.facts.get("left_out") or {}).items():
@@ -257,7 +257,7 @@ class Report:
             asked = {scores.point.contestant for scores in run.points if scores.all}
             for name in dict.fromkeys(scores.point.contestant for scores in run.points):
                 if name not in asked:
-                    pairs.append((name, "planned, and no sample of it was asked yet"))
+                    pairs.append((name, "planned, but no sample was asked yet"))
         return pairs
 
     @property
@@ -280,8 +280,8 @@ class Report:
 
 
 def _describe_data(variants: Sequence[PointScores]) -> tuple[tuple[str, str], ...]:
-    """Split, labels, errata and other facts of the data, each distinct value once over the task's
-    variants."""
+    """Return the split, labels, errata and other facts of a task's data, each distinct value of its
+    variants once."""
     described = []
     for name, title, empty in FACTS:
         values: dict[str, None] = {}

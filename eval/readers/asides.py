@@ -1,8 +1,8 @@
-"""What a reply says beside its answer: second choices ("Second choice: A"), and words by which it
-takes back what stands before them ("Correction: B").
+"""Parts of a reply other than its answer: second choices ("Second choice: A"), and phrases that
+take back or correct what precedes them ("Correction: B").
 
-Patterns over tagged texts (see `mentions`); a new way to name a runner-up goes into `_RUNNER_UP`, a
-new word of correction into `_CORRECTS`.
+The patterns match tagged texts (see `mentions`). A new way to name a runner-up goes into
+`_RUNNER_UP`, a new phrase of correction into `_CORRECTS`.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ _RIVALS = pattern(
     rf"(?!(?:\s+\w+)?(?:\s+{_IS}\b|\s*:))",
     rf"\bfollowed by {_TAGS}",
 )
-""""Second choice: X" and its like, from the phrase to the choices that it names."""
+""""Second choice: X" and similar phrases, up to and including the choices that they name."""
 _RIVAL_WORDS = (
     "second|third|fourth|fifth|2nd|3rd|4th|5th|next|alternat|back|fall|runner|less |least|worst"
     "|another|other|opposite|tempting|random|naive|closest|nearest|main|strongest|only|if |would"
     "|might|may|could|will|at first|followed"
 )
-"""One of them is in every match of `_RIVALS`, as of `_BAD_WORDS` in `_BAD_ANSWER` and of
-`_CORRECTING` in `_CORRECTS`: to look for plain words takes less time."""
+"""Every match of `_RIVALS` contains one of these words, as do those of `_BAD_ANSWER` (`_BAD_WORDS`)
+and `_CORRECTS` (`_CORRECTING`): searching for plain words first saves time."""
 _BAD = (
     r"(?:wrong|incorrect|false|invalid|mistaken|bad|poor|unlikely"
     r"|(?:tempting|plausible|common|obvious) but \w+)"
@@ -155,16 +155,16 @@ _CORRECTING = (
 
 
 def second_thoughts(text: str) -> str:
-    """What follows the last words that take back what was said before them ("No, wait. Looking
+    """Return what follows the last phrase that takes back what precedes it ("No, wait. Looking
     again, "), or ""."""
     return _tail(text, _TAKES_BACK)
 
 
 def correction(text: str) -> str:
-    """What follows the last words that correct what was said before them ("Oops, "), or "".
+    """Return what follows the last phrase that corrects what precedes it ("Oops, "), or "".
 
-    Such words also begin other remarks ("Sorry, B is hidden."), so only what is declared behind
-    them is an answer.
+    Such phrases also begin other remarks ("Sorry, B is hidden."), so only a declared answer counts
+    after them.
     """
     return _tail(text, _CORRECTS) if _holds_any(text, _CORRECTING) else ""
 

@@ -1,5 +1,5 @@
-"""What single sentences of a reply claim about the choices: which is declared, preferred, described
-or ruled out."""
+"""Claims that a single sentence of a reply makes about the choices: which one it declares, prefers,
+describes or rules out."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ _BEFORE_BEST = pattern(r"\b(?:least|less|not)\s+(?:the\s+)?$")
 _THAN = pattern(rf"{NEAR}{{0,40}}?\bthan {NEAR}{{0,40}}?{TAG}")
 _TAGS_JOINED = pattern(rf"(?:{TAG}(?:\s|,|and\b|or\b|&|the\b)*){{2,}}{NEAR}{{0,40}}$")
 _PREDICATE_OF_TAG = pattern(r"\u27e7 (?:is|was|looks|seems|appears)(?: \w+ly)? (?:the )?$")
-_SHORT = 60  # characters from a predicate to the choice that it is said of
+_SHORT = 60  # characters between a predicate and the choice that it describes
 _FAR = 220  # characters between a subject and its predicate
 _LONGEST = 4000  # characters of a sentence; the time to search one grows with their square
 
 
 class Weight(IntEnum):
-    """How strong a claim is: the highest weight decides, and of equal ones the last.
+    """The strength of a claim: the highest weight decides, and among equals the last claim.
 
-    STATED is what a plain sentence says of a choice itself ("⟦A⟧ is closer"), PREFERRED what is
-    said in its reasons ("the head marked by ⟦A⟧ looks larger and closer").
+    STATED is a plain statement about a choice itself ("⟦A⟧ is closer"), PREFERRED one in the
+    reasoning about it ("the head marked by ⟦A⟧ looks larger and closer").
     """
 
     NAMED = 1
@@ -60,8 +60,7 @@ class Weight(IntEnum):
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim for a choice, or against it; `letter` is empty where several choices or none of them
-    are meant."""
+    """A claim for or against a choice; `letter` is empty if it is about several choices or none."""
 
     weight: Weight
     letter: str
@@ -71,22 +70,22 @@ class Claim:
 Claims = Iterator[Claim]
 
 
-@lru_cache(maxsize=16)  # several rules ask for the sentences of one reply
+@lru_cache(maxsize=16)  # several rules split the same reply
 def split_sentences(text: str) -> Texts:
-    """The sentences of a text; a line that ends with a colon goes with the next one, unless that
-    begins a list.
+    """Split a text into sentences. A line that ends with a colon is joined with the next one,
+    unless that begins a list.
 
-    Of one that never ends, as models that repeat themselves produce, only the last characters are
-    kept.
+    A sentence that never ends, as models produce when they repeat themselves, keeps only its last
+    characters.
     """
     if "\n" in text:
         text = _OPEN_COLON.sub(r"\1 ", text)
     return tuple(part.strip()[-_LONGEST:] for part in _SENTENCE_END.split(text) if part.strip())
 
 
-@lru_cache(maxsize=16384)  # many replies share their sentences, once the choices in them are tagged
+@lru_cache(maxsize=16384)  # many replies share sentences once their choices are tagged
 def find_claims(sentence: str, letters: str, subtask: str) -> tuple[Claim, ...]:
-    """The claims of one sentence in which choices are tagged (see `mentions`)."""
+    """Return the claims of one sentence in which the choices are tagged (see `mentions`)."""
     return tuple(_claims(sentence, letters, answer_words(subtask)))
 
 
@@ -151,12 +150,12 @@ def _names_another(text: str, end: int, letter: str) -> bool:
 def _claims_by_predicate(
     text: str, predicate: Pattern, weight: Weight, words: AnswerWords
 ) -> Claims:
-    """Claims of a predicate: "the closest is X" or "X ... is the closest" or, without a subject,
-    "closest to X"."""
+    """Yield the claims that a predicate makes: "the closest is X", "X ... is the closest" or,
+    without a subject, "closest to X"."""
     for match in predicate.finditer(text):
         start = max(text.rfind(sign, 0, match.start()) for sign in ",;:") + 1
         end = text.find(",", match.end())
-        if phrases.ILLUSION.search(text[start : end if end >= 0 else None]):  # of its clause
+        if phrases.ILLUSION.search(text[start : end if end >= 0 else None]):  # in its clause
             continue
         before = None if words.follows else _claim_before(text, match, weight, words.equal)
         readings = (
@@ -187,9 +186,10 @@ def _claim_after(text: str, match: Match, weight: Weight) -> Claim | None:
 
 
 def _claim_before(text: str, match: Match, weight: Weight, equal: bool = False) -> Claim | None:
-    """The nearest choice before the predicate is its subject, unless something else stands between.
+    """Return a claim about the nearest choice before the predicate, its subject, unless something
+    else stands between them.
 
-    Where a choice may say that the others do not differ (`equal`), what one looks like is no plain
+    If a choice may say that the others do not differ (`equal`), how a choice looks is not a plain
     statement.
     """
     mentions = list(re.finditer(TAG, text[: match.start()]))
@@ -209,8 +209,8 @@ def _claim_before(text: str, match: Match, weight: Weight, equal: bool = False) 
 
 
 def _claim_beside(text: str, match: Match, weight: Weight, follows: bool) -> Claim | None:
-    """ "The first image is most similar to X": the choice is the object, and no other one the
-    subject."""
+    """Return a claim for the object of a predicate: "The first image is most similar to X". No
+    other choice may be the subject."""
     choice = _BESIDE.match(text[match.end() :])
     if (
         not choice
@@ -225,7 +225,7 @@ def _claim_beside(text: str, match: Match, weight: Weight, follows: bool) -> Cla
 
 
 def _claims_by_comparison(text: str, predicate: Pattern, letters: str, equal: bool) -> Claims:
-    """What something without a name is "darker than" is not the answer, and the two are not the
+    """Rule out a choice that something unnamed is "darker than", and the choice that both are the
     same."""
     for match in predicate.finditer(text):
         before, than = text[: match.start()], _THAN.match(text[match.end() :])
@@ -234,7 +234,8 @@ def _claims_by_comparison(text: str, predicate: Pattern, letters: str, equal: bo
 
 
 def _claims_by_opposite(text: str, opposite: Pattern, letters: str, equal: bool) -> Claims:
-    """What the opposite word is said of is not the answer: "A is further away"."""
+    """Rule out a choice that the opposite word describes ("A is further away"), and claim one that
+    it is compared with ("further away than B")."""
     for match in opposite.finditer(text):
         claim = _claim_before(text, match, Weight.DESCRIBED)
         if claim and not claim.letter and (joined := _TAGS_JOINED.search(text[: match.start()])):

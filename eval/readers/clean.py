@@ -1,7 +1,7 @@
-"""Brings a reply to plain English: without thoughts, special tokens, markup and echoes of the
-question, the telling words of other languages put into English.
+"""Converts a reply to plain English: removes thoughts, special tokens, markup and echoes of the
+question, and translates the decisive words of other languages.
 
-A language is added as a table in `gloss_tables`, with the words that tell it here.
+A new language needs a table in `gloss_tables` and the words that identify it here.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _MARKS = re.compile(
     r"\*+|`+|~~|(?m:^\s{0,3}#{1,6}\s+)|(?m:^\s{0,99}>\s)|\$+(?!\d)|\\[()\[\]]|\\(?=[_*#&%$])"
     r"|(?<!\w)_+|_+(?!\w)"
 )
-_ANY_MARK = re.compile(r"[*`~#>$\\_]")  # to find out quickly that there is nothing to remove
+_ANY_MARK = re.compile(r"[*`~#>$\\_]")  # a quick test whether there is anything to remove
 _HEAD, _TAIL = 2_000, 8_000  # characters
-_SPACE = re.compile(r"\s(?:(?<! )\s*|\s+)")  # but no single space, which stays
-# a rule of dashes, or a model that repeats one sign without end
+_SPACE = re.compile(r"\s(?:(?<! )\s*|\s+)")  # but not a single space
+# a rule of dashes, or a model that repeats one character endlessly
 _RUN = re.compile(r"(([^\w\s])\2{19})\2+")
 _QUOTES = str.maketrans(
     {
@@ -64,11 +64,11 @@ _PUNCTUATION = str.maketrans(
 
 
 def clean_text(reply: str) -> str:
-    r"""The words of a reply up to the end of its turn: no thoughts, tokens, Markdown, TeX; ASCII
-    punctuation; \boxed{B} as "Answer: B"."""
+    r"""Return the text of a reply up to the end of its turn, without thoughts, tokens, Markdown and
+    TeX, with ASCII punctuation; \boxed{B} becomes "Answer: B"."""
     text = cut_at_turn_end(drop_beginning(strip_thoughts(reply)))
-    if len(text) > _HEAD + _TAIL:  # the time that rules take may grow with the square of a length
-        text = f"{text[:_HEAD]}\n{text[-_TAIL:]}"  # a reply says what it answers there
+    if len(text) > _HEAD + _TAIL:  # the time of rules may grow with the square of the length
+        text = f"{text[:_HEAD]}\n{text[-_TAIL:]}"  # a reply states its answer there
     text = _TOKENS.sub(" ", text).translate(_PUNCTUATION)
     if not text.isascii():
         from looktwice.eval.readers.look_alikes import to_latin
@@ -87,7 +87,7 @@ def clean_text(reply: str) -> str:
     if _ANY_MARK.search(text):
         text = _MARKS.sub("", _MATHS.sub(r"\2", text))
     text = _RUN.sub(r"\1", text)
-    # one space, line break or empty line for a run of white space of any length
+    # replace a run of white space by one space, line break or empty line
     return _SPACE.sub(lambda run: "\n" * min(run[0].count("\n"), 2) or " ", text).strip()
 
 
@@ -116,8 +116,8 @@ _BETWEEN_CHOICES = pattern(
 
 
 def strip_echo(text: str, choices: Texts) -> str:
-    """A cleaned reply without what it repeats of the question: its words, the choices, "Between A
-    and B, "."""
+    """Return a cleaned reply without what it repeats of the question: its text, the choices,
+    "Between A and B, "."""
     if question := _QUESTION.match(text):
         text = text[question.end() :]
     if (
@@ -131,7 +131,7 @@ def strip_echo(text: str, choices: Texts) -> str:
 
 @lru_cache(maxsize=4096)
 def _choices_pattern(choices: Texts) -> Pattern:
-    """All choices in turn with their letters, as a question lists them."""
+    """Return a pattern for all choices in order with their letters, as a question lists them."""
     items = [
         rf"(?:\({letter}\)|\b{letter}[.):])\s*" + r"\s+".join(map(re.escape, text.split()))
         for letter, text in zip(ascii_uppercase, choices, strict=False)
@@ -157,7 +157,7 @@ _MARKERS = {
         " ningún ninguna por aproximadamente igual elijo elegiría los las en dos tres"
     ),
 }
-"""Words that tell a language; none of them makes up an English reply."""
+"""Words that identify a language; an English reply does not consist of them."""
 _LANGUAGES = {language: frozenset(words.split()) for language, words in _MARKERS.items()}
 _ENGLISH = pattern(r"\b(?:the|is|are|of|and|to|this|that|than|it|with)\b")
 _ASIAN = re.compile("[\u3040-\u30ff\u4e00-\u9fff]")
@@ -165,10 +165,10 @@ _KANA = re.compile("[\u3040-\u30ff]")
 
 
 def in_english(text: str, choices: Texts = ()) -> tuple[str, Texts]:
-    """A cleaned reply and the texts of choices, with the telling words of the reply's language put
-    into English.
+    """Return a cleaned reply and the texts of choices, with the decisive words of the reply's
+    language translated into English.
 
-    A reply with common words of English in it counts as English, and all stays as it is.
+    A reply that contains common English words counts as English, and nothing changes.
     """
     if _ENGLISH.search(text):
         return text, choices
@@ -192,8 +192,8 @@ def _gloss(text: str, language: str) -> str:
 
 @lru_cache
 def _entries(language: str) -> tuple[tuple[Pattern, str], ...]:
-    """The table's patterns, of whole words where words have spaces between them, each with its
-    English."""
+    """Return the patterns of a language's table with their English. In languages with spaces
+    between words they match whole words."""
     spaced = language not in ("zh", "ja")
     from looktwice.eval.readers.gloss_tables import TABLES
 

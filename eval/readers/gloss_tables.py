@@ -1,5 +1,5 @@
-"""Words of other languages and their English, for `clean`: a pattern, `=`, and what stands for
-it, top to bottom."""
+"""Translations into English for `clean`, one a line: a pattern, `=`, and its replacement, applied
+from top to bottom."""
 
 from __future__ import annotations
 

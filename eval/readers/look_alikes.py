@@ -1,6 +1,7 @@
-"""Letters of other alphabets, and signs, that look like Latin letters: a Cyrillic Ve, a squared B.
+"""Letters of other alphabets, and symbols, that look like Latin letters: a Cyrillic Ve, a squared
+B.
 
-Models write them for the letter of a choice. They stay inside words and, in a text of their own
+Models write them for the letter of a choice. They are kept inside words and, in a text of their own
 language, where they may be words: a lone Ve is Russian for "in".
 """
 
@@ -40,7 +41,7 @@ _ANY_SIGN = re.compile("[\U0001f150-\U0001f1ff]")
 _ALIKE = f"[{''.join(map(chr, _LATIN))}]"
 _ANY_ALIKE = re.compile(_ALIKE)
 _ALONE = re.compile(rf"(?<![\w'-]){_ALIKE}(?![\w'-])")
-_FOREIGN_WORD = re.compile("[\u0370-\u04ff]{2,}")  # of Greek or Cyrillic
+_FOREIGN_WORD = re.compile("[\u0370-\u04ff]{2,}")  # Greek or Cyrillic
 _NAMES_CHOICE = (  # the second line is Russian, the third Greek
     r"(?:is|be|answer|option|choice|point|box"
     r"|\u043e\u0442\u0432\u0435\u0442\w*|\u0432\u0430\u0440\u0438\u0430\u043d\u0442\w*"
@@ -55,7 +56,7 @@ _GIVEN = re.compile(  # in a text of that language: in brackets, or as the answe
 
 
 def to_latin(text: str) -> str:
-    """A text in NFKC with look-alikes that stand for a letter replaced by that letter."""
+    """Return an NFKC text in which look-alikes that stand for a Latin letter are replaced by it."""
     if _ANY_SIGN.search(text):
         text = text.translate(_SIGNS)
         text = _LONE_FLAG_LETTER.sub(lambda flag: chr(ord(flag[0]) - 0x1F1E6 + ord("A")), text)

@@ -1,5 +1,5 @@
-"""Finds where a reply names a choice and replaces each such place by a tag, so that rules can speak
-of choices.
+"""Replaces each place where a reply names a choice by a tag, so that the rules can refer to
+choices.
 
 "(B)", "Option B", "point labeled "B"", "the third image" and "Box B (B)" all become ⟦B⟧. A new way
 to name a choice by its letter goes into `_BY_LETTER`, one to name it by its text into
@@ -36,16 +36,17 @@ from looktwice.eval.readers.vocabulary import (
 )
 
 TAG = "\u27e6([A-Z])\u27e7"
-"""The pattern of a tag, with the letter of the choice as its group."""
+"""The pattern of a tag; its group is the letter of the choice."""
 ONLY_CHOICES = pattern(rf"\W*(?:(?:the |is |it is |it's )*{TAG})+\W*")
 LISTED = pattern(
     rf"[^\w\u2705\u2713\u2714\u2611]*(?:{TAG}(?:[^\w\u2705\u2713\u2714\u2611=]|\b(?:and|or)\b)*)+"
 )
-"""A tagged text that is a choice and nothing more, and one that is several of them."""
+"""`ONLY_CHOICES` is a tagged text that consists of one choice, this one that consists of several.
+"""
 _ORDINAL = "|".join(ORDINALS)
 _STARTS_ORDINAL = pattern(rf"(?:the\s+)?(?:{_ORDINAL})\b")
 _CHINESE = "\u96f6\u4e00\u4e8c\u4e09\u56db\u4e94\u516d"  # digits from 0
-# letters that many beyond the choices are tagged too, as choices that do not exist; others are
+# this many letters beyond the choices are tagged, too, as choices that do not exist; others are
 # words
 _BEYOND = 3
 _IMAGE = (
@@ -102,7 +103,7 @@ _VERB = (
     r"|for|the|it"
     r" is|but|that)\b|\s*[\u2705\u2713\u2714\u2611\u274c\u2717\u2718]|[\u3000-\ud7af]|'s\b)"
 )
-_LATIN = (  # letters that make a word with a letter beside them; those of Asia do not
+_LATIN = (  # letters that form words; those of Asian scripts do not
     r"A-Za-z0-9_\u00c0-\u024f"
 )
 _ALONE = (
@@ -113,7 +114,7 @@ _SURELY = (
     "definitely|certainly|clearly|obviously|surely|probably|absolutely|undoubtedly|presumably|"
     "possibly|evidently|really|actually|apparently|precisely|exactly|indeed|only|confidently"
 )
-_NO_NOUN = (  # words that no article has behind it, so that an "A" before them is a letter
+_NO_NOUN = (  # words that cannot follow an article, so that an "A" before them is a letter
     r"(?=\s+(?:here|there|right (?:away|now)|this|these|those|the|my|our|your|his|her|its|their"
     r"|we|you|he|she|they|I|if|when|unless|until|although|by|via|of|among|between|any|every|each"
     r"|after all|out of|due to|based on|given (?:that|the|its|how|what)"
@@ -122,7 +123,7 @@ _NO_NOUN = (  # words that no article has behind it, so that an "A" before them 
     rf"|(?:then|now|today|again|too|though|anyway|instead|overall|for sure|all the way|{_SURELY})"
     r"(?=\s*(?:[.,;:!)]|$|because\b|since\b|as\b|and\b)))(?![\w-]))"
 )
-_ACTS = (  # what a choice does and no noun is called
+_ACTS = (  # predicates of a choice that are not nouns
     r"(?=\s+(?:wins|works(?! of)|makes|holds|contains|depicts|displays|represents|satisfies"
     r"|completes|belongs|remains|resembles|follows|continues"
     r"|it (?:is|was|has to|must|should|will)|here|after all|this time"
@@ -136,11 +137,11 @@ _DECLARED_A = re.compile(
     r"|it's|(?:it|that|answer|choice|pick|guess|option|selection) (?:is|was)|answer\s*:)\s+"
     r"(?:(?i:\w+ly|option|choice|thus|indeed|still|again)\s+)?)A" + _NO_NOUN
 )
-""""I choose A here": after such words, "A" is the letter unless a noun may follow."""
+""""I choose A here": after such words "A" is the letter, unless a noun may follow."""
 _BY_LETTER = (
     re.compile(r"(?<![\w)])[(\[{<]\s*(?:option\s+)?([A-Z])\s*[)\]}>](?!\()"),
     re.compile(rf"(?i:\b{_NOUN}{_LABELED}\s*[:=#\"'(]?\s*)\(?([A-Z])\b[\"')]?(?![\w'])"),
-    re.compile(r"(?<![\w)])\(([A-Z])\Z"),  # a reply that was cut off there
+    re.compile(r"(?<![\w)])\(([A-Z])\Z"),  # a reply cut off there
     re.compile(
         r"(?i:\b(?:option|choice|point|box)\s|\banswer\s*(?:is\s*:?\s|[:=]|\s)"
         r"|\bans\b\.?\s*[:=]?)\s*"
@@ -153,7 +154,7 @@ _BY_LETTER = (
     re.compile(r"(?<![\w.'(+=*/-])([B-H])\)"),
     re.compile(r"\A([A-H])(?= \()"),
     re.compile(_ALONE.format("[B-H]")),
-    re.compile(_ALONE.format("A") + f"(?:{_VERB}|{_ACTS})"),  # elsewhere it is the article
+    re.compile(_ALONE.format("A") + f"(?:{_VERB}|{_ACTS})"),  # otherwise it is the article
 )
 _ANSWER = pattern(r"ans(?:wers?)?\b\.?(?:\s*(?:is\b|[:=]))?\s*|choice\s*[:=]\s*")
 _IDLE = (
@@ -179,22 +180,22 @@ _TWO_KINDS = re.compile(rf"\u27e6([A-Za-z])\u27e7{_BESIDE}\u27e6([A-Za-z])\u27e7
 
 
 def tag(letter: str) -> str:
-    """The tag that stands for a choice in a tagged text."""
+    """Return the tag of a choice in a tagged text."""
     return f"\u27e6{letter}\u27e7"
 
 
 def tagged_letters(text: str) -> list[str]:
-    """The choices that a tagged text names, in order, each as often as it is named."""
+    """Return the letters of the choices that a tagged text names, in order, with repetitions."""
     return re.findall(TAG, text)
 
 
 @dataclass(frozen=True)
 class TextPattern:
-    """A pattern by which a choice's text is named, compiled when a reply holds the `word` that is
-    part of it.
+    """A pattern for the text of a choice, compiled only when a reply contains `word`, which is part
+    of that text.
 
-    Most replies name no choice by its text, and compiling takes longer than all the rest of reading
-    one.
+    Most replies name no choice by its text, and compiling takes longer than everything else in
+    reading a reply.
     """
 
     source: str
@@ -202,7 +203,7 @@ class TextPattern:
     word: str = ""
 
     def replace(self, text: str, by: str) -> str:
-        """The text with every match replaced."""
+        """Replace every match in the text."""
         return self._compiled.sub(by, text) if may_hold(text, self.word) else text
 
     @cached_property
@@ -212,12 +213,12 @@ class TextPattern:
 
 @dataclass(frozen=True)
 class MentionTagger:
-    """Replaces the places of a cleaned reply that name a choice by tags. `letters` are the
-    choices', such as "ABCD".
+    """Replaces the places of a cleaned reply that name a choice by tags. `letters` are the letters
+    of the choices, such as "ABCD".
 
-    `texts` are the patterns by which a choice is named beside its letter; `ordinal` says that the
-    choices are ordinals ("the second image"), `numbered` that "option 2" is the second of them,
-    since none is a number itself.
+    `texts` are the patterns that name a choice by its text; `ordinal` says that the choices are
+    ordinals ("the second image"), `numbered` that "option 2" means the second choice, since no
+    choice is a number itself.
     """
 
     letters: str
@@ -226,10 +227,11 @@ class MentionTagger:
     numbered: bool
 
     def __call__(self, text: str) -> str:
-        """The text with one tag per mention; letters a little beyond the choices are tagged too.
+        """Return the text with one tag per mention; a few letters beyond the choices are tagged,
+        too.
 
-        Small letters in tags are choices that are named by their texts, until those are merged with
-        the others.
+        Lowercase letters in tags are choices that are named by their texts, until they are merged
+        with the others.
         """
         if self.ordinal:
             text = _OTHER_ORDINAL.sub(r"\g<0> image", text)
@@ -262,7 +264,8 @@ class MentionTagger:
         return tag(self.letters[number - 1]) if number <= len(self.letters) else match[0]
 
     def _prefer_letter(self, match: Match) -> str:
-        """Of a letter and a text side by side the letter counts, if it is one of the choices."""
+        """Merge a letter and a text that are side by side: the letter counts if it is one of the
+        choices."""
         first, between, second = match.groups()
         if first.islower() == second.islower() or re.search(r"[,.=\n]", between):
             return match[0]
@@ -274,8 +277,8 @@ class MentionTagger:
 
 def _drop_repeated(text: str) -> str:
     def keep_parted(match: Match) -> str:
-        """Nothing for a tag that the same one follows, but not from line to line or, within a line,
-        after a full stop."""
+        """Drop a tag that the same tag follows, except on another line or, within a line, after a
+        full stop."""
         lead, letter, between = match.groups()
         stopped = (lead is None or letter.islower()) and re.search(r"\.\s", between)
         return match[0] if "\n" in between or stopped else lead or ""
@@ -285,8 +288,8 @@ def _drop_repeated(text: str) -> str:
 
 
 def nameable(choices: Sequence[str], text: str) -> Texts:
-    """The choices' texts, empty where a cleaned reply does not name one by its text: it is read
-    alike without them."""
+    """Return the texts of the choices; a text that a cleaned reply cannot contain is emptied, which
+    does not change how the reply is read."""
     choices = tuple(choices)
     words = _words_of(choices)
     if words is None or ALSO_ASCII.search(text):
@@ -299,10 +302,10 @@ def nameable(choices: Sequence[str], text: str) -> Texts:
 
 @lru_cache(maxsize=4096)
 def _words_of(choices: Texts) -> Texts | None:
-    """For each choice a word without which no reply names it by its text; empty where there is
-    none, as for numbers.
+    """Return, for each choice, a word that every reply naming it by its text contains; empty if
+    there is no such word, as for numbers.
 
-    None where the choices are ordinals: the tagger adds words of its own.
+    None if the choices are ordinals, because the tagger adds words.
     """
     if any(map(_STARTS_ORDINAL.match, choices)):
         return None
@@ -315,8 +318,8 @@ def _fold(text: str) -> str:
 
 
 def _plain(folded: str) -> str:
-    """The words that name a choice of this text, without its article; empty where it has patterns
-    of its own."""
+    """Return the text that names a choice, without its article; empty if the choice has patterns of
+    its own."""
     if folded in _SPECIAL or _ONE_OF_A_KIND.fullmatch(folded):
         return ""
     return _ARTICLE.sub("", folded)
@@ -324,7 +327,7 @@ def _plain(folded: str) -> str:
 
 @lru_cache(maxsize=4096)
 def tagger_of(choices: Texts) -> MentionTagger:
-    """The tagger for these choices' texts, empty where a choice has none."""
+    """Return the tagger for choices with these texts, empty for a choice without text."""
     pairs = zip(ascii_uppercase, choices, strict=False)
     patterns = [(letter, named) for letter, text in pairs for named in _patterns_of_text(text)]
     patterns.sort(key=lambda pair: -len(pair[1].source))
@@ -338,12 +341,12 @@ def tagger_of(choices: Texts) -> MentionTagger:
 
 
 def _patterns_of_text(text: str) -> Iterator[TextPattern]:
-    """The patterns by which a reply names a choice of this text, beside its letter."""
+    """Yield the patterns by which a reply may name a choice by this text."""
     folded = _fold(text)
     ordinal = _ORDINAL_CHOICE.fullmatch(folded)
     if bare := _plain(folded):
         source = rf"(?<!\w)(?:(?:the|an?)\s+)?{re.escape(bare)}(?!\w)".replace(r"\ ", r"\s+")
-        if re.search("[\u3040-\ud7af]", bare):  # words of Asia have no spaces between them
+        if re.search("[\u3040-\ud7af]", bare):  # Asian scripts have no spaces between words
             source = re.escape(bare)
         yield TextPattern(source, word=longest_word(bare))
     elif ordinal:
@@ -360,7 +363,7 @@ def _patterns_of_text(text: str) -> Iterator[TextPattern]:
         yield TextPattern(rf"{way}{any_word(here)}(?!{_TO}{any_word(there)}){_NO_JUDGEMENT}")
     elif folded in _NUMERALS or _DIGITS.fullmatch(folded):
         yield from _patterns_of_number(NUMBERS.get(folded, folded))
-    elif _PREDICATE.fullmatch(folded):  # else a predicate of its subject
+    elif _PREDICATE.fullmatch(folded):  # otherwise it is a predicate of its subject
         yield TextPattern(
             rf"^[^\w\n]*(?:\({folded[0]}\)\s*)?(?:point )?{re.escape(folded)}(?=\s*(?:[.;!\n]|$))",
             re.I | re.M,

@@ -1,6 +1,6 @@
-"""Brings counts to digits: number words of several parts ("one hundred and five", "half a dozen"),
-thousands separators; and drops numbers that count nothing, as those of a list ("1. a red cup").
-"""
+"""Converts counts to digits: number words of several parts ("one hundred and five", "half a dozen")
+and numbers with thousands separators. Drops numbers that count nothing, such as those of a list
+("1. a red cup")."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from looktwice.eval.readers.vocabulary import NUMBERS, Match, pattern
 from looktwice.pipelines.counted import NUMBER_WORDS
 
 MOST = 10**12
-"""Number words that make more than this count nothing that an image shows."""
+"""Larger number words cannot be a count of things in an image."""
 _SCALES = {"hundred": 100, "dozen": 12, "dozens": 12, "thousand": 1000, "million": 10**6}
 _WORD = "|".join(word for word in NUMBERS if word.isascii() and word.isalpha())
 _TENS = "|".join(word for word in NUMBERS if word.endswith("ty"))
@@ -32,7 +32,7 @@ ASKED = pattern(
     r"\bhow many"
     r" ((?:[\w-]+\s+){0,4}?[\w-]+)(?=\s+(?:is|are|do|does|did|can|were|was|in|on)\b|\W*\Z)"
 )
-"""What a question asks to count, with its adjectives."""
+"""The things that a question asks to count, with their adjectives."""
 _ONE_PAIR = "scissors|glasses|sunglasses|pants|trousers|jeans|shorts|pliers|tweezers|binoculars"
 _PLACE = (
     r"images?|pictures?|photos?|frames?|rows?|columns?|lines?|steps?|panels?|views?|figures?|pages?"
@@ -46,7 +46,7 @@ _CANNOT = pattern(r"\b(?:can ?not|can't|unable|unclear|sorry|impossible|not sure
 
 
 def value_of_words(words: Iterable[str]) -> int:
-    """The number that words make together; any one above MOST as soon as they make more than
+    """Return the number that several words form, or any number above MOST as soon as it exceeds
     that."""
     whole = part = 0
     for word in words:
@@ -63,7 +63,7 @@ def value_of_words(words: Iterable[str]) -> int:
 
 
 def in_digits(text: str) -> str:
-    """A text with number words of several parts, and numbers with separators, in digits."""
+    """Return a text with compound number words, and numbers with separators, as digits."""
     text = _HALVES.sub(lambda half: "0.5", text)
     text = _HALF_DOZEN.sub("6", text)
     if alone := _SCALE_ALONE.match(text):
@@ -73,7 +73,7 @@ def in_digits(text: str) -> str:
 
 
 def as_digits(choice: str) -> str:
-    """A choice that is a whole number, in digits; empty for others."""
+    """Return a choice that is a whole number in digits, or "" for other choices."""
     digits = in_digits(choice.strip(" ."))
     digits = NUMBERS.get(digits.casefold(), digits)
     return digits if digits.isdigit() else ""
@@ -86,8 +86,8 @@ def _compose(match: Match) -> str:
 
 
 def counted_in_digits(text: str, question: str = "") -> str:
-    """A reply with its counts in digits, without list numbers; where other numbers are left, also
-    without percentages and numbers of places ("image 2")."""
+    """Return a reply with its counts in digits and without list numbers. Percentages and place
+    numbers ("image 2") are removed, too, as long as another number is left."""
     text = _strip_list_numbers(_couples(in_digits(text), question))
     for strip in (_strip_percents, _strip_places):
         left = strip(text, question)
@@ -96,7 +96,7 @@ def counted_in_digits(text: str, question: str = "") -> str:
 
 
 def count_listed(text: str) -> int:
-    """How many things a reply lists with numbers, where it names no other number; 0 for none."""
+    """Return the length of a numbered list in a reply without other numbers, or 0."""
     runs = list(_list_numbers(text))
     if len(runs) < 2 or _CANNOT.search(text):
         return 0
@@ -113,7 +113,7 @@ def _couples(text: str, question: str) -> str:
 
 
 def stem_of(noun: str) -> str:
-    """A noun without the ending of its plural, as a pattern."""
+    """Return a pattern for a noun without its plural ending."""
     return re.escape(re.sub(r"(?:ies|es|s)\Z", "", noun) if len(noun) > 3 else noun)
 
 
@@ -125,7 +125,7 @@ def _strip_list_numbers(text: str) -> str:
 
 
 def _list_numbers(text: str) -> Iterator[Match]:
-    """The numbers of lists that count from 1 to at least 2, at line starts or within a line."""
+    """Yield the numbers of lists that count from 1 up, at line starts or within a line."""
     run = list[Match]()
     for number in _LIST_NUMBER.finditer(text):
         value = int(number["number"])
@@ -150,8 +150,8 @@ def _strip_percents(text: str, question: str) -> str:
 
 
 def _strip_places(text: str, question: str) -> str:
-    """Without the numbers of places, and of what is asked for where they count it: "cup 1: red, cup
-    2: blue"."""
+    """Remove the numbers of places, and those that enumerate what is asked for: "cup 1: red, cup 2:
+    blue"."""
     if not (asked := ASKED.search(question)):
         return text
     text = re.sub(rf"\b({_PLACE})\s+#?\d{{1,2}}\b(?!\s*[./]\d)", r"\1", text, flags=re.I)

@@ -1,5 +1,5 @@
-"""Our own reading of replies to questions without choices: yes or no, true or false, a whole
-number, letters, text."""
+"""Our own rules for replies to open questions: yes or no, true or false, a whole number, letters,
+text."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _ASKS = {
     ),
     "yes_no asked": r"^\W*(?:is|are|was|were|does|do|did|has|have|can|could|will)\b[^?]*\?\s*$",
 }
-_FEW_WORDS = 6  # of an answer in words, beside which a second choice is left out
+_FEW_WORDS = 6  # longest answer in words whose second choice is dropped
 _NAMES = {
     "letter_disambiguation": "letters",
     "shape_discrimination": "integer",
@@ -83,17 +83,18 @@ _EACH = re.compile(r"(?m)(?::|^\s*\d+[.)])\s*([A-Z])\W*$")
 
 
 def kind_of(question: str, subtask: str = "") -> str:
-    """Which of KINDS a question asks for, by the subtask's name or its own words; "text" if they do
-    not tell."""
+    """Return which of KINDS a question asks for, by its subtask's name or its own words; "text" if
+    neither tells."""
     asked = (kind for kind, asks in _ASKS.items() if re.search(asks, question, re.I))
     return _NAMES.get(subtask) or next(asked, "text").removesuffix(" asked")
 
 
 def read_open(reply: str, kind: str, question: str = "") -> Reading:
-    """What a reply gives: "yes"/"no", "T"/"F", a number in digits, capitals without spaces, or a
-    text.
+    """Read the answer of a reply: "yes"/"no", "T"/"F", a number in digits, capitals without spaces,
+    or a text.
 
-    Of numbers, one of what the `question` asks to count ("how many dogs") comes before others.
+    A number of the things that the `question` asks to count ("how many dogs") takes precedence over
+    other numbers.
     """
     text = clean_text(reply)
     if not text:
@@ -116,7 +117,8 @@ def read_open(reply: str, kind: str, question: str = "") -> Reading:
 
 
 def _read_correction(tail: str, kind: str, question: str) -> Reading:
-    """What the words behind "Correction:" or "Oops, " declare; texts are read by `find_text`."""
+    """Read what is declared after "Correction:" or "Oops, "; corrected texts are left to
+    `find_text`."""
     first = re.split(r"(?<=[.!?;])\s+|\n", tail, maxsplit=1)[0]
     if kind == "integer" and re.match(r"\W*no(?:ne|thing)?\b", first, re.I):
         return Reading(None)  # "Correction: none."
@@ -136,10 +138,10 @@ _NONE = (
 
 
 def number_of_asked(text: str, question: str) -> str | None:
-    """The number, in digits, that a text gives of what the question asks to count; None for none,
-    or for several.
+    """Return the number, in digits, that a text gives for the things that the question asks to
+    count; None if it gives none or several.
 
-    Where the largest is the sum of the others ("five boats: two blue boats and three red boats") it
+    If the largest is the sum of the others ("five boats: two blue boats and three red boats"), it
     counts.
     """
     if not (asked := ASKED.search(question)):
@@ -168,12 +170,12 @@ def number_of_asked(text: str, question: str) -> str | None:
 
 
 def _read_two_words(words: Mapping[str, str], text: str, question: str) -> Reading:
-    """One of two words: what is declared last, what the reply begins with, or the only one that it
-    names."""
+    """Read one of two words: the one declared last, the one that the reply begins with, or the only
+    one that it contains."""
     first, second = words
     words_of_both = "|".join(words.values())
     both = rf"(?P<word>{words_of_both})"
-    # an offer, no answer
+    # "yes or no" is not an answer
     text = re.sub(rf"(?:{words_of_both})\s*(?:or|/)\s*(?:{words_of_both})", " ", text, flags=re.I)
     declaring = rf"(?:{_CLAIM}{_LINK}|{_BE}|{_ISNT}|\b(?:it|that)'s ){_NOT}{both}"
     answer = re.search(rf"[:;]\s*{_NOT}{both}\W*\Z", text, re.I)
@@ -219,9 +221,8 @@ def _read_declared_integer(text: str, question: str) -> Reading:
 
 
 def _read_integer(text: str, question: str) -> Reading:
-    """The number that is declared last, or that of what is asked for, or the only one of the reply
-    or of its last sentence that has any; of a list alone, its length.
-    """
+    """Read a number: the length of a bare list; the number declared last, or that of the things
+    asked for; or the only number of the reply, or of its last sentence with any."""
     if listed := count_listed(text):
         return Reading(str(listed))
     text = counted_in_digits(text, question)
@@ -247,8 +248,8 @@ def _digits(word: str) -> str:
 
 
 def _read_letters(text: str, question: str) -> Reading:
-    """The capitals after the last declaration, else the longest run of capitals, where no other is
-    as long."""
+    """Read the capitals after the last declaration, otherwise the longest run of capitals if no
+    other run is as long."""
     if len(listed := _EACH.findall(text)) > 1 and len(listed) == len(text.splitlines()):
         return Reading("".join(listed))
     after = re.split(r"\b(?:are|is|read|reads|spell|say)\b|:", text)[-1]
@@ -265,7 +266,7 @@ def _read_letters(text: str, question: str) -> Reading:
 
 
 JSON_ANSWER = pattern(r'"(?:my|final)?_?answer"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?)')
-"""An answer in JSON, with its quotation marks."""
+"""An answer in JSON, including its quotation marks."""
 _DECLARED = pattern(
     r"(?m)(?:^|(?<=[.!?;:,]\s))[^\w\n]*(?:\u7b54\u6848|\u56de\u7b54|\u7b54\u3048|\u6b63\u89e3)"
     r"\s*[:\u662f\u4e3a\u306f]\s*(?=(?P<asian>[^\n.]+?)(?:\u3067\u3059)?\s*(?:\.|$))",
@@ -277,7 +278,7 @@ _DECLARED = pattern(
     r"(?:\s+(?:is|was|would be|must be|should be)\b\s*:?|\s*[:=]|\s+[\u2013\u2014-](?=\s)|(?=\n))"
     r"\s*(?=(?P<text>\S[^\n]*))",
 )
-_REMARK = pattern(  # behind a declared answer
+_REMARK = pattern(  # after a declared answer
     r"[.!?;]\s+(?=(?:the|this|that|it|i|there|in|my|we|you|both|these|those|as|at|on|because|since"
     r"|second|next|alternat\w+|runner|an?|correction|other|if|another)\b)"
     r"|\s*\((?:confidence\b|\d+(?:\.\d+)?\s?%)|,\s+(?:not|rather than|instead of|because|since)\b"
@@ -286,7 +287,8 @@ _REMARK = pattern(  # behind a declared answer
 
 
 def find_text(text: str) -> str:
-    """What a cleaned reply declares last to be the answer ("Answer: red"), else its whole text."""
+    """Return the answer that a cleaned reply declares last ("Answer: red"), otherwise its whole
+    text."""
     *_, given = (None, *JSON_ANSWER.finditer(text))
     if given is not None:
         return given[1].strip('"')
@@ -304,4 +306,4 @@ KINDS: Mapping[str, Callable[[str, str], Reading]] = {
     "letters": _read_letters,
     "text": lambda text, question: Reading(find_text(text)),
 }
-"""How each kind of open answer is read, from cleaned text and the question."""
+"""The function that reads each kind of open answer from a cleaned text and the question."""

@@ -1,7 +1,7 @@
-"""The turns of phrase by which replies declare, prefer, negate and hedge: patterns over tagged
-texts (see `mentions`).
+"""Phrases by which replies declare, prefer, negate and hedge: patterns that match tagged texts (see
+`mentions`).
 
-A new way to say "the answer is ⟦B⟧" goes into DECLARES, "I go with ⟦B⟧" into CHOOSE; `claims` says
+A new way to say "the answer is ⟦B⟧" goes into DECLARES, "I go with ⟦B⟧" into CHOOSE; `claims` shows
 how each is used.
 """
 
@@ -12,9 +12,9 @@ import re
 from looktwice.eval.readers.vocabulary import pattern
 
 GAP = r"[^\u27e6\u27e7.?!;\n]"
-"""A character between two places of one clause."""
+"""One character of the gap between two positions in the same clause."""
 NEAR = r"[^\u27e6\u27e7.,?!;\n]"
-"""The same without a comma."""
+"""One character of such a gap without a comma."""
 CHOICE = r"\u27e6(?P<letter>[A-Z])\u27e7"
 """The tag of the choice that a phrase is about."""
 
@@ -32,21 +32,21 @@ COPULA = (
     rf"(?:{GAP}{{0,30}}?\b(?:is|be|in|with|by|to|that|at|as|the|of)\s+)?"
     rf"(?:(?:most |very )?{_ADVERB}\s+)*[\"'(]*"
 )
-"""From a verb of being, or a colon, to the choice that follows it."""
+"""A form of "to be", or a colon, and the words up to the choice that follows it."""
 
 NOT = pattern(r"\b(?:not|never|neither|cannot|none)\b", r"n't\b")
-"""Turns a declared choice into one that is ruled out."""
+"""Words that turn a declared choice into one that is ruled out."""
 LESS = pattern(r"\b(?:less|least)\b")
-"""So does this: "the least likely answer is X"."""
+"""Words that rule out a declared choice, too: "the least likely answer is X"."""
 NEGATED = pattern(
     r"\b(?:not|cannot|neither|nor|none|never|incorrect|wrong|rather than|instead"
     r" of|except|unlikely|without|lacks?"
     r"|fails?|excluded?|eliminated?|rule out|ruled out|difficult|impossible|unclear|hard to)\b",
     r"n't\b",
 )
-"""Negations and their like, for sentences that only describe a choice."""
+"""Negations and similar words, for sentences that only describe a choice."""
 AFTERWARDS = re.compile(r"\s*(?:is|was|does|do|has|can|would|could)?\s*(?:not\b|n't)")
-"""Right after a declared choice: "the answer is (A) is not correct"."""
+"""A negation right after a declared choice: "the answer is (A) is not correct"."""
 _ALL = r"(?:images?|options?|points?|pictures?|choices|boxes|photos\w*)"
 NO_SINGLE_CHOICE = pattern(
     r"\bnone of (?!the other)",
@@ -56,7 +56,7 @@ NO_SINGLE_CHOICE = pattern(
     rf"\b(?:all|both|any) (?:of )?(?:the )?(?:four |three |two |these )?{_ALL}?\b[^.]{{0,60}}"
     r"\b(?:equally|could|have the|are likely|qualities|potential)",
 )
-"""No choice is the answer, or any of them may be."""
+"""Phrases saying that no choice is the answer, or that any of them may be."""
 
 _ANSWER = (
     "(?:answer|ans|choice|option|response|conclusion|assessment|selection|guess|verdict|"
@@ -114,7 +114,7 @@ DECLARES = (
         r" visible)"
     ),
 )
-""" "The answer is X", in other languages, and "X is the correct choice"."""
+""""The answer is X", also in other languages, and "X is the correct choice"."""
 _MODAL = "(?:i|we|i'd|i'll|one|would|will|can|could|might|may|must|to|therefore|thus|so|should|,)"
 _PICK = (
     "(?:choose|select|pick|opt for|go with|vote for|lean (?:more )?towards?|settle on|chose|"
@@ -169,9 +169,9 @@ DIRECT = pattern(
     r"|noticeably|the|an?|one|that"
     r"|which|to|point|surface|colou?r|of|two|both|not|cannot|in|fact|most)\b)*"
 )
-"""Between a choice and what a plain sentence says of it."""
+"""The words allowed between a choice and what a plain sentence says about it."""
 LOOKS = pattern(r"\b(?:looks?|appears?|seems?)\b")
-"""What something looks like, which it may not be."""
+"""Verbs of appearance, which may deceive."""
 ILLUSION = pattern(
     r"\b(?:only|just|merely|might|may|first) (?:looks?|appears?|seems?)\b",
     r"\b(?:may|might|can|could|lighting|light|lamp|sun|shad(?:ows?|e|ing)) (?:that"
@@ -182,14 +182,14 @@ ILLUSION = pattern(
     r"\b(?:might|could|would) \w+.*\bif\b",
     r"\b(?:looks?|appears?|seems?) .{0,30}(?:due to|because of) .{0,20}\b(?:shad\w+|light\w*)",
 )
-"""What only seems so, or would be so in another case."""
+"""Phrases for what only seems so, or would be so in other circumstances."""
 EQUAL = pattern(
     r"(?:\b(?:is|are|be|have|has|share|appears?|seems?|looks?|remains?|little"
     r" to|there's|see|find|notice)\s+"
     r"(?:(?:to be|to have|likely|probably|indeed|also|in fact|actually|very|quite)\s+){0,3}"
     rf"|[:;]\s*(?:so )?(?:they(?: are|'re) )?(?=\u27e6[A-Z]\u27e7\W*$)){CHOICE}"
 )
-""" "They are X", where X says that the others do not differ ("about the same")."""
+""""They are X", where the choice X says that the others do not differ ("about the same")."""
 MARKED = pattern(
     rf"\b(?:my[_ ]answer|final[ _]answer)\b(?! chang)\s*(?:is)?\s*[:=]*\s*{GAP}{{0,20}}?{CHOICE}"
 )
@@ -200,7 +200,7 @@ CONCLUDES = pattern(
     r" result"
     r"|based on (?:this|these|the above|my))\b"
 )
-"""How a sentence begins that concludes."""
+"""The beginning of a concluding sentence."""
 FORCED = pattern(
     r"\b(?:if|were)\s+(?:i|we)\s+(?:had|have|must|need|needed|were forced|am"
     r" forced|were|assume|consider|focus"
@@ -209,7 +209,7 @@ FORCED = pattern(
     r"\beducated guess\b",
     r"\bif (?:a choice|one) (?:must|has to)\b",
 )
-"""A choice is made in spite of doubts: "if I had to choose"."""
+"""A choice made despite doubts: "if I had to choose"."""
 _CONSIDER = "(?:determine|compare|find|identify|look|consider|analyze|check)"
 _PURPOSE = "(?:determine|find|identify|decide|solve|figure)"
 NOT_YET = pattern(
@@ -219,13 +219,13 @@ NOT_YET = pattern(
     r"\bif\b[^,]{3,140},\s*(?:then|the|it|we)\b",
     r"\bdepend(?:s|ing)\b|\b(?:one|which) of the following\b|\bplease\b|\bwhether\b",
 )
-"""A question, a condition, a plan or a request claims nothing."""
+"""A question, a condition, a plan or a request, which claims nothing."""
 SUBORDINATE = pattern(
     r"^\W*(?:(?:while|although|though|even though)\b[^,]*"
     r"|(?:to (?:determine|find|identify|decide|solve|figure|choose)|in order"
     r" to|when)\b[^,\u27e6]*),\s*"
 )
-"""A clause before the main one, which is left out: "although A is larger, "."""
+"""A clause before the main one, which is ignored: "although A is larger, "."""
 _UNABLE = (
     "(?:cannot|can't|can not|not possible to|impossible to|unable to|difficult to|hard to|"
     "challenging to|couldn't|could not)"
@@ -239,36 +239,36 @@ _HANDED_BACK = (
     r"|\b(?:do|can|could|would) you (?:think|choose|identify|select)\b"
 )
 HANDED_BACK = pattern(_HANDED_BACK)
-"""The reply hands the question back."""
+"""Phrases by which a reply returns the question to the user."""
 UNDECIDED = pattern(
     rf"\b{_UNABLE}\s+(?:\w+ly\s+)?(?:be )?{_FIND}\b"
     r"(?! (?:the |any |real |specific )*(?:people|persons?|individuals?|identit(?:y|ies)|who)\b)",
     _HANDED_BACK,
 )
-"""The reply cannot tell, or hands the question back."""
+"""Phrases saying that the reply cannot tell, or returning the question to the user."""
 
 _AND = r"\s*(?:,|/|&|and/or|or|and|nor|as well as|,\s*(?:or|and)|)\s*"
 WITH_ANOTHER = pattern(rf"^{_AND}(?:either |also |possibly )?\s*\u27e6([A-Z])\u27e7")
-"""Right after a choice: a second one, so that several are named."""
+"""A second choice right after a choice, so that several are named."""
 JOINED = pattern(rf"\u27e6([A-Z])\u27e7{_AND}(?:the )?$")
-"""Right before a choice: a first one."""
+"""A first choice right before a choice."""
 OBJECT = pattern(
     r"\b(?:than|unlike|compared to|compared with|rather than|instead of|not)\s*(?:with |of |for"
     r" |that |in )?(?:the )?$"
 )
-"""Right before a choice that something else is compared with: "closer than X"."""
+"""Words right before a choice that something else is compared with: "closer than X"."""
 BREAKS_LINK = pattern(
     r"\bwhich (?:of|one|image|point|box|option)\b",
     r"\b(?:whether|if|because|since|whereas|than|determine|the other|both|making it)\b",
     r"\bother (?:images?|points?|options?)\b",
     r"\bit (?:is|has|was|also|appears|looks|seems)\b",
 )
-"""Between a choice and a predicate: the predicate is another's."""
+"""Words between a choice and a predicate that show that the predicate belongs to something else."""
 
 
 def states(before: str) -> bool:
-    """Whether a main clause begins at the end of this text, before a choice or a predicate, and is
-    not denied."""
+    """Return whether a main clause that is not denied begins at the end of this text, before a
+    choice or a predicate."""
     clause = before[-80:]
     return _STATES.search(clause) is not None and not re.search(
         r"\b(?:less|un)\W?likely that\b", clause, re.I

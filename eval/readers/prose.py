@@ -1,8 +1,8 @@
-"""The rules of the reader `Robust` over a whole reply in prose: openings, lists, ticks, lines of
-their own, and which of the claims decides.
+"""The rules of the reader `Robust` for a whole reply in prose: openings, lists, ticks, choices on
+their own lines, and which of the claims decides.
 
-It is opened for the first reply that is more than a choice and nothing else. How a reply is read,
-and where a rule goes, stands in `robust`.
+This module is imported for the first reply that is more than a bare choice. `robust` explains how a
+reply is read and which file holds each rule.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _ITEM_VERDICT = re.compile(  # "(B) green: yes, ...", or "(A) no (B) yes"
     rf"|{TAG} ({{0}})(?=[\s,;.]*(?:\u27e6|\Z)))".replace("{0}", "|".join((*_AGREES, *_DENIES))),
     re.I | re.M,
 )
-# "B. The roof", of which tagging takes the full stop, or "the labels: B"
+# "B. The roof", whose full stop tagging removes, or "the labels: B"
 _ALONE_IN_FRONT = re.compile(rf"\A{TAG} (?=[A-Z])|:\s*{TAG}\W*\Z")
 _TOTAL = pattern(r"\b(?:in total|in all|altogether|total|makes|making|sum)\b|=")
 _FIRST_TAG = re.compile(rf"^\W*?{TAG}")
@@ -78,9 +78,9 @@ _IDLE_WORD = re.compile(
 
 @dataclass(frozen=True)
 class Asked:
-    """What a reply answers; the question only where it has a say.
+    """The question that a reply answers; its text is given only if it affects reading.
 
-    `wrong_is_asked` says that the question asks which choice is wrong.
+    `wrong_is_asked` means that the question asks which choice is wrong.
     """
 
     letters: str
@@ -91,7 +91,7 @@ class Asked:
 
 
 def read_without_choices(reply: str, kind: str, question: str, subtask: str) -> Reading:
-    """What a reply to an open question gives; of yes or no, a statement may answer as well."""
+    """Read a reply to an open question; a statement may also answer yes or no."""
     kind = kind_of(question, subtask) if kind == "auto" else kind
     reading = read_open(reply, kind, question)
     if reading.answer is not None or kind != "yes_no":
@@ -103,7 +103,7 @@ def read_without_choices(reply: str, kind: str, question: str, subtask: str) -> 
 
 
 def read_prose(text: str, tagged: str, asked: Asked) -> Reading:
-    """The letter that a cleaned reply claims, of which `tagged` has the choices tagged."""
+    """Read the letter that a cleaned reply claims; `tagged` is the reply with tagged choices."""
     tagged = tagged if asked.wrong_is_asked else mark_wrong_answers(tagged)
     reading = _read_claims(text, tagged, asked)
     if reading.answer is None and asked.question is not None and "yes" in asked.choices:
@@ -112,8 +112,8 @@ def read_prose(text: str, tagged: str, asked: Asked) -> Reading:
 
 
 def _read_claims(text: str, tagged: str, asked: Asked) -> Reading:
-    """What is claimed behind a correction, else by the whole reply, where second choices settle
-    what its plain claims leave open."""
+    """Read what is claimed after a correction, otherwise by the whole reply. Text without the
+    second choices settles what plain claims leave open."""
     if (tail := correction(tagged)) and (corrected := _read_declared(tail, asked)):
         return corrected
     if tail := second_thoughts(tagged):
@@ -129,7 +129,7 @@ def _read_claims(text: str, tagged: str, asked: Asked) -> Reading:
 
 
 def _read_declared(tagged: str, asked: Asked) -> Reading | None:
-    """What a part of a reply says plainly, without hints and descriptions; None if nothing."""
+    """Read what part of a reply states plainly, without hints and descriptions, or None."""
     first = next(iter(split_sentences(tagged)), "")
     if len({*tagged_letters(first)}) > 1 and LISTED.fullmatch(first):
         return Reading.of_letter("", asked.letters)
@@ -147,7 +147,7 @@ def _collect_claims(text: str, tagged: str, asked: Asked) -> Claims:
     letters, question = asked.letters, asked.question
     for sentence in split_sentences(tagged):
         yield from find_claims(sentence, letters, asked.subtask)
-    # the number that the reply gives of what the question asks to count
+    # the reply's number of the things that the question asks to count
     if question and not _TOTAL.search(text):
         texts = dict(zip(letters, asked.choices, strict=True))
         words = re.sub(TAG, lambda named: texts.get(named[1], ""), text)
@@ -167,7 +167,8 @@ def _collect_claims(text: str, tagged: str, asked: Asked) -> Claims:
 
 
 def _claim_of_opening(text: str, tagged: str) -> Claims:
-    """The choice at the beginning, but not of a text that goes through the choices line by line."""
+    """Claim the choice that the reply begins with, unless the text goes through the choices line by
+    line."""
     opening = _OPENS.match(tagged)
     items = set()
     for begins, lines in ((_LIST_ITEM, text), (_LIST_HEADING, tagged)):
@@ -179,8 +180,8 @@ def _claim_of_opening(text: str, tagged: str) -> Claims:
 
 
 def _claim_of_own_line(text: str, tagged: str) -> Claims:
-    """A line, or the last sentence, that is a choice and nothing more, where no other line is
-    another one."""
+    """Claim a choice that is a line, or the last sentence, by itself, unless another line is
+    another choice."""
     lines = [line.strip() for line in tagged.splitlines() if line.strip()]
     sentences = split_sentences(tagged)
     last = ONLY_CHOICES.fullmatch(sentences[-1]) if len(sentences) > 1 else None
@@ -193,8 +194,8 @@ def _claim_of_own_line(text: str, tagged: str) -> Claims:
 
 
 def _claim_of_only_mention(tagged: str, letters: str) -> Claims:
-    """The only choice that the reply names, where the last sentence that names it neither negates
-    nor asks."""
+    """Claim the only choice that the reply names, if the last sentence that names it neither
+    negates nor asks."""
     if any(may_hold(tagged, word) for word in ("not", "than", "instead")):
         tagged = _CONTRAST.sub("", tagged)
     mentioned, last = set[str](), ""
@@ -207,8 +208,8 @@ def _claim_of_only_mention(tagged: str, letters: str) -> Claims:
 
 
 def _decide(claims: Iterable[Claim], tagged: str, letters: str) -> Reading:
-    """The last of the weightiest claims; weak ones must agree, and count for nothing where the
-    reply cannot tell."""
+    """Return the last claim with the highest weight. Weak claims must agree, and do not count if
+    the reply says that it cannot tell."""
     favoured, against = list[Claim](), set[str]()
     for claim in claims:
         if claim.weight >= Weight.DECLARED or claim.letter in letters:
@@ -217,7 +218,7 @@ def _decide(claims: Iterable[Claim], tagged: str, letters: str) -> Reading:
             else:
                 favoured.append(claim)
     stated = {claim.letter for claim in favoured if claim.weight is Weight.STATED}
-    # plain sentences that differ count no more than others
+    # plain sentences that disagree count no more than others
     alike = len(stated) > 1 or HANDED_BACK.search(tagged) is not None
     by_weight = defaultdict[Weight, list[str]](list)
     for claim in favoured:
@@ -240,8 +241,8 @@ def _decide(claims: Iterable[Claim], tagged: str, letters: str) -> Reading:
 
 
 def _read_statement(text: str, question: str) -> Reading | None:
-    """A statement in place of yes or no: a negated one says no, one with all the words of the
-    question yes."""
+    """Read a statement as yes or no: a negated one means no, one with all words of the question
+    means yes."""
     if REFUSED.search(text) or UNDECIDED.search(text) or _UNSURE.search(text):
         return None
     words = re.findall(r"\w+", question.casefold())

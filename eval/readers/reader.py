@@ -1,5 +1,5 @@
-"""What a reader is: a stage that finds the answer in the model's last reply; and how readers are
-called by name."""
+"""The base class of readers, stages that find the answer in the model's last reply, and look-up of
+readers by name."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ ASKED_RELATIONS = (
     ("Relative_Depth", re.compile(r"\b[a-z] is (?:closer|nearer)\b")),
     ("Relative_Reflectance", re.compile(r"\b[a-z] is darker\b")),
 )
-"""The subtasks that are known by what their choices say."""
+"""Subtasks that can be recognised by the texts of their choices."""
 
 
 @dataclass(frozen=True)
 class Reading:
-    """The answer, or None and why: one of scoring's reasons (unread, refused, empty, cut_off), then
-    the details."""
+    """The answer, or None and a reason: one of scoring's reasons (unread, refused, empty, cut_off),
+    followed by details."""
 
     answer: str | None
     reason: str = ""
 
     @classmethod
     def of(cls, answer: str | None) -> Reading:
-        """A reading with this answer; without one, or an empty one, its reason is "unread"."""
+        """Return a reading with this answer; if it is None or empty, the reason is "unread"."""
         return cls(answer or None, "" if answer else "unread")
 
     @classmethod
     def of_letter(cls, letter: str, letters: str) -> Reading:
-        """A reading of the letter that a reply names, empty where it names several; only one of
-        `letters` is an answer."""
+        """Return a reading of the letter that a reply names (empty if it names several); it is an
+        answer only if it is one of `letters`."""
         if not letter:
             return cls(None, "unread: it names several choices, or none of them")
         if letter not in letters:
@@ -56,7 +56,8 @@ class Reading:
 
     @classmethod
     def without_words(cls, reply: str) -> Reading:
-        """For a reply of which cleaning leaves no words: it was empty, or held only thoughts."""
+        """Return a reading of a reply without text after cleaning: it was empty, or held only
+        thoughts."""
         if not reply.strip():
             return cls(None, "empty")
         if ends_in_thought(reply):
@@ -67,32 +68,33 @@ class Reading:
 class Reader(WithoutModel, ABC):
     """A stage that sets the state's answer from the last reply, or leaves it None with a reason.
 
-    Scoring runs it on recorded conversations. It never asks a model and never guesses; a subclass
-    says how by `read`, which gets `part` of the reply: the words that can be the "answer", without
-    thoughts, calls of tools, and what follows the end of the model's turn; the "turn", which goes
-    on where words such as "Human:" begin another one, for readers that follow the code of others;
-    or the whole "reply".
+    Scoring runs it on recorded conversations. It never calls a model and never guesses. A subclass
+    implements `read`, which gets the `part` of the reply that it asks for: "answer" is the text
+    without thoughts, tool calls and what follows the end of the model's turn; "turn" goes on after
+    words such as "Human:" that begin another turn, for readers that follow the code of other
+    projects; "reply" is the whole reply.
     """
 
     part: ClassVar[Literal["answer", "turn", "reply"]] = "answer"
 
     @abstractmethod
     def read(self, state: State) -> Reading:
-        """The answer in `state.reply`: a letter of the sample's choices, or text where it has none.
+        """Read the answer in `state.reply`: a letter of the sample's choices, or text for an open
+        question.
 
-        A choice's text in place of its letter is no answer: the reply counts as unreadable.
+        The text of a choice instead of its letter is not an answer: the reply counts as unreadable.
         """
 
     def __call__(self, state: State, model: Model) -> State:
-        """Read the last reply; the model is not asked."""
+        """Read the last reply without calling the model."""
         reading = self.masked(state)
         return state.replace(answer=reading.answer, reason=reading.reason)
 
     def masked(self, state: State, keys: Sequence[str] | None = None) -> Reading:
-        """What `read` gives, without keys: what Markdown and the like had torn apart may be one
-        again.
+        """Return the result of `read` with secret keys masked: removing markup may have joined a
+        key that was split.
 
-        Who has many states gives the `known_keys` along.
+        To read many states, pass the `known_keys`.
         """
         reading = self._read_last_turn(state)
         answer = reading.answer
@@ -101,7 +103,7 @@ class Reader(WithoutModel, ABC):
         return Reading(answer, mask_keys(reading.reason, keys))
 
     def _read_last_turn(self, state: State) -> Reading:
-        """What `read` gives for its part of the reply."""
+        """Return the result of `read` for its part of the reply."""
         if self.part == "reply":
             return self.read(state)
         words = strip_thoughts(state.reply)
@@ -119,11 +121,11 @@ class Reader(WithoutModel, ABC):
 
 
 SIGNS_OF_CALLS = re.compile(r"[<{\[`]|&lt;|\w\(|action|function", re.I)
-"""One of them is in every call that a server left in the words."""
+"""Every tool call that a server left in the text contains one of these."""
 
 
 def _strip_calls(words: str) -> str:
-    """The words beside the calls in them."""
+    """Return the text without the tool calls in it."""
     if not SIGNS_OF_CALLS.search(words):
         return words
     from looktwice.pipelines.replies.text_calls import strip_text_calls
@@ -138,7 +140,7 @@ def _left_as_text() -> Reading:
 
 
 def _with_reply(state: State, reply: str) -> State:
-    """The state with other words in its model's last turn."""
+    """Return the state with another text in the model's last turn."""
     if reply == state.reply:
         return state
     turns = list(state.messages)
@@ -148,8 +150,8 @@ def _with_reply(state: State, reply: str) -> State:
 
 
 def subtask_of(state: State) -> str:
-    """The subtask that `meta` names, else the one of BLINK whose relation the choices ask for, or
-    nothing."""
+    """Return the subtask named in `meta`, otherwise the BLINK subtask recognised by its choices, or
+    ""."""
     if named := state.sample.meta.get("subtask", ""):
         return str(named)
     texts = "\n".join(choice_texts(state)).lower()
@@ -157,13 +159,13 @@ def subtask_of(state: State) -> str:
 
 
 def choice_texts(state: State) -> list[str]:
-    """The texts of the sample's choices, empty where a choice is an image."""
+    """Return the texts of the sample's choices, empty for a choice that is an image."""
     return [choice if isinstance(choice, str) else "" for choice in state.sample.choices]
 
 
 def build_reader(name: str, plugins: Sequence[str] = ()) -> Stage:
-    """The reader of this name as commands spell it, `blink_official` for BlinkOfficial; `mine.Last`
-    is a plugin's.
+    """Build the reader of this name, spelt as in commands: `blink_official` is BlinkOfficial,
+    `mine.Last` a plugin's reader.
 
     Raises ConfigError.
     """
@@ -173,15 +175,15 @@ def build_reader(name: str, plugins: Sequence[str] = ()) -> Stage:
         near = did_you_mean(_in_snake_case(name), names)
         classes = (cls for module in plugins for cls in vars(import_module(module)).values())
         own = [public_path(cls) for cls in classes if isinstance(cls, type) and is_own_reader(cls)]
-        there = ", ".join(names) + (f", and of your plugin: {', '.join(own)}" if own else "")
-        raise ConfigError([f"reader: no reader is named {name!r}{near or '.'} There are {there}"])
+        there = ", ".join(names) + (f", and in your plugin: {', '.join(own)}" if own else "")
+        raise ConfigError([f"reader: there is no reader {name!r}{near or '.'} There are {there}"])
     reader: Stage = build({"use": path}, place="reader", plugins=plugins)
     return reader
 
 
 def is_own_reader(cls: type) -> bool:
-    """Whether a class of a plugin reads: it is a stage that looks at the reply, by whatever class,
-    and asks no model."""
+    """Return whether a plugin's class is a reader: a stage of any class that uses the reply and
+    calls no model."""
     # a plugin's reader need not inherit `Reader`: its code reads `reply` and calls no model
     names = getattr(vars(cls).get("__call__"), "__code__", is_own_reader.__code__).co_names
     is_reader = issubclass(cls, Reader) or ("reply" in names and "model" not in names)
@@ -189,17 +191,18 @@ def is_own_reader(cls: type) -> bool:
 
 
 def readers_by_name() -> dict[str, str]:
-    """The path of every reader of this room by its name in snake case, as `--reader` takes it."""
+    """Return the paths of this room's readers by their names in snake case, as `--reader` takes
+    them."""
     room = "eval.readers"
     names = import_module(f"looktwice.{room}").__all__
     return {_in_snake_case(name): f"{room}.{name}" for name in names}
 
 
 def reader_name(reader: object) -> str:
-    """The name of a reader, as `--reader` takes it."""
+    """Return the name of a reader, as `--reader` takes it."""
     return _in_snake_case(type(reader).__name__)
 
 
 def _in_snake_case(path: str) -> str:
-    """`eval.readers.BlinkOfficial` as `blink_official`."""
+    """Convert `eval.readers.BlinkOfficial` to `blink_official`."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", path.rpartition(".")[2]).lower()

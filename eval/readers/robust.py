@@ -1,23 +1,23 @@
-"""The reader `Robust`: our own rules for free words, which find the choice that a reply claims,
-however it says so.
+"""The reader `Robust`: our own rules for free text, which find the choice that a reply claims, in
+whatever wording.
 
-How a reply to a question with choices is read, and where a rule of each step goes:
+How a reply to a question with choices is read, and where to add a rule for each step:
 
-1. `clean`: thoughts, markup and echoes of the question are taken out (a new tag, token or markup
-   goes there);
-2. `clean`: the telling words of a reply in another language become English (a new language is a
-   table there); where choices are numbers, `numerals` writes counts in digits;
-3. `mentions`: each place that names a choice becomes a tag, ⟦B⟧ (a new way to name one; words in
-   `vocabulary`);
-4. `claims`: each sentence is searched for claims about tagged choices, by the turns of phrase in
-   `phrases` ("I would go with ⟦B⟧") and by what makes a choice the answer of a subtask in
-   `vocabulary` ("⟦B⟧ is closer");
-5. `prose`: rules over the whole reply (lists, ticks, lines of their own), and which of the claims
-   decides; `asides` finds second choices, which count for nothing, and corrections.
+1. `clean`: thoughts, markup and echoes of the question are removed (add a tag, token or markup
+   there);
+2. `clean`: the decisive words of a reply in another language become English (add a language as a
+   table there); if choices are numbers, `numerals` writes counts in digits;
+3. `mentions`: each place that names a choice becomes a tag, ⟦B⟧ (add a way to name one; words are
+   in `vocabulary`);
+4. `claims`: each sentence is searched for claims about tagged choices, by the wordings in `phrases`
+   ("I would go with ⟦B⟧") and by what makes a choice the answer of a subtask in `vocabulary` ("⟦B⟧
+   is closer");
+5. `prose`: rules for the whole reply (lists, ticks, choices on their own lines), and which claim
+   decides; `asides` finds second choices, which do not count, and corrections.
 
-Here stand the class and the replies that are a choice and nothing more, which are most of them.
+This module has the class, and reads replies that are a bare choice, which most are.
 
-Open questions are read in `open_answers`. Every rule has a line in the tables of
+`open_answers` reads replies to open questions. Every rule has a line in the tables of
 `tests/eval/readers`.
 """
 
@@ -46,22 +46,22 @@ Kind = Literal["auto", "choice", "yes_no", "true_false", "integer", "letters", "
 
 @dataclass(frozen=True)
 class Robust(Reader):
-    """Our own rules for free words: the choice that a reply claims, in whatever way it claims it.
+    """Our own rules for free text: finds the choice that a reply claims, in whatever wording.
 
-    Questions with choices are read with their texts and the words of their subtask
-    (`meta["subtask"]`), in this order: a reply that is a choice and nothing more; "MY_ANSWER: X";
-    what is declared last ("the answer is X", "I choose X", a line of its own); the choice that the
-    reply opens with; what plain sentences say of it in the subtask's words ("X is closer"), where
-    they agree; what such words say of it in reasons ("the head beside X looks closer"); a
-    conclusion that names one choice; weaker descriptions; the only choice that is named; the only
-    one that is not ruled out. Several at once, none of them, letters beyond the choices, questions,
-    conditions and refusals are no answer, with the reason. To yes and no, a statement may answer as
-    well. A correction ("Oops, I misread: ...") replaces what stands before it, and second choices
-    ("Second choice: A") count for nothing beside a first one.
+    Questions with choices are read with the choices' texts and the words of the subtask
+    (`meta["subtask"]`), in this order: a reply that is a bare choice; "MY_ANSWER: X"; what is
+    declared last ("the answer is X", "I choose X", a choice on its own line); the choice that the
+    reply begins with; plain sentences in the subtask's words ("X is closer"), if they agree; such
+    words in the reasoning ("the head beside X looks closer"); a conclusion that names one choice;
+    weaker descriptions; the only choice that is named; the only one that is not ruled out. Several
+    choices at once, none of them, letters beyond the choices, questions, conditions and refusals
+    are no answer and give a reason. A statement may also answer yes or no. A correction ("Oops, I
+    misread: ...") replaces what precedes it, and second choices ("Second choice: A") do not count
+    beside a first one.
 
-    Open questions are read by what they ask for, a number, yes or no, letters or a text: `kind`
-    "auto" tells it from the question. A text is what the reply declares last ("Answer: red"), else
-    all of it. What stands in <think> and the like is no answer.
+    Open questions are read as a number, yes or no, letters or a text: `kind` "auto" infers this
+    from the question. A text is what the reply declares last ("Answer: red"), otherwise the whole
+    reply. The contents of <think> and similar tags are not an answer.
     """
 
     kind: Kind = "auto"
@@ -87,8 +87,8 @@ _WRONG_IS_ASKED = pattern(
 def read_choice(
     reply: str, choices: Sequence[str], subtask: str = "", question: str = ""
 ) -> Reading:
-    """The letter of the choice that a reply gives, as `Robust` says; a text in `choices` is empty
-    where it is none."""
+    """Read the letter of the choice that a reply gives, as `Robust` describes; a choice without
+    text is "" in `choices`."""
     text = _clean_text(reply)
     if not text:
         return Reading.without_words(reply)
@@ -114,15 +114,15 @@ def read_choice(
     )
 
 
-_clean_text = lru_cache(maxsize=8192)(clean_text)  # models say the same of many questions
+_clean_text = lru_cache(maxsize=8192)(clean_text)  # models repeat the same reply
 
 
 @lru_cache(maxsize=8192)
 def _read_choice(
     text: str, choices: Texts, subtask: str, question: str | None, wrong_is_asked: bool
 ) -> Reading:
-    """As `read_choice` of a cleaned reply; choices and question only where they have a say, to read
-    equal ones once."""
+    """Do the work of `read_choice` for a cleaned reply. Choices and question are given only if they
+    affect reading, so that equal replies are read once."""
     tagger = tagger_of(choices)
     letters = tagger.letters
     text = strip_echo(text, choices)

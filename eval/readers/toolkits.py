@@ -1,8 +1,8 @@
-"""Readers without rules of our own: of replies in an agreed form, and those that follow the code of
-others, BLINK's own, VLMEvalKit's, lmms-eval's and VLM2-Bench's.
+"""Readers without rules of our own: for replies in a fixed format, and readers that follow the code
+of BLINK, VLMEvalKit, lmms-eval and VLM2-Bench.
 
-Each docstring names the commit whose rules it follows. Where the original code goes on to ask a
-language model or to draw an answer at random, there is no answer here.
+Each docstring names the commit whose rules it follows. Where the original code would ask a language
+model or draw an answer at random, there is no answer here.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from looktwice.pipelines.state import State
 
 @dataclass(frozen=True)
 class Strict(Reader):
-    """The answer and nothing else: "B", "(B)", "B.", "B) its text" or its text alone; without
-    choices the reply.
+    """Accepts only a bare answer: "B", "(B)", "B.", "B) its text" or its text alone; for an open
+    question the whole reply.
 
-    White space around it and end tokens are forgiven, thoughts are left out.
+    Surrounding white space and end tokens are ignored, thoughts are removed.
     """
 
     def read(self, state: State) -> Reading:
@@ -49,11 +49,12 @@ _MARKER = pattern(
 
 @dataclass(frozen=True)
 class Marked(Reader):
-    r"""What stands after the last "MY_ANSWER:", "Final Answer:" or "Answer:", or in the last
-    \boxed{} or <answer>, or as "answer" in JSON.
+    r"""Reads what follows the last "MY_ANSWER:", "Final Answer:" or "Answer:", or the last
+    \boxed{},
+    <answer> or JSON "answer".
 
-    With choices it is read as `Robust` does; without them it is the answer as it stands. What
-    stands in <think> is not the answer, and without a marker there is none.
+    With choices, this text is read as `Robust` does; otherwise it is the answer. The contents of
+    <think> are not an answer, and without a marker there is none.
     """
 
     def read(self, state: State) -> Reading:
@@ -73,7 +74,7 @@ class Marked(Reader):
 
 @dataclass(frozen=True)
 class WholeReply(Reader):
-    """The whole reply, without the white space around it, as the answer to an open question."""
+    """Takes the whole reply, without surrounding white space, as the answer to an open question."""
 
     part: ClassVar[Literal["answer", "turn", "reply"]] = "reply"
 
@@ -86,10 +87,10 @@ class BlinkOfficial(Reader):
     """BLINK's own token rule (`analyze_answer` of zeyofu/BLINK_Benchmark at 2d6a779, 2024-07-03,
     without its language model).
 
-    A reply that is exactly a letter A-E, bare or in brackets, counts as it is, also beyond the
-    choices. Else the tokens between white space that are exactly "(A)", "(B)" ... are looked at:
-    the only one of the last paragraph wins, then the only one of the whole reply. Where the
-    official code would go on to ask GPT-3.5, there is no answer here (reason "unread").
+    A reply that is exactly one letter A-E, bare or in brackets, counts, even beyond the choices.
+    Otherwise only tokens between white space that are exactly "(A)", "(B)" ... count: the only one
+    of the last paragraph wins, then the only one of the whole reply. Where the official code would
+    ask GPT-3.5, there is no answer here (reason "unread").
     """
 
     part: ClassVar[Literal["answer", "turn", "reply"]] = "turn"
@@ -99,7 +100,7 @@ class BlinkOfficial(Reader):
 
     @staticmethod
     def rule(reply: str, choices: int) -> str | None:
-        """The letter that the rule gives for a reply to a question with so many choices, or
+        """Return the letter that the rule finds in a reply to a question with this many choices, or
         None."""
         exact = re.fullmatch(r"[A-E]|\([A-E]\)", reply)
         if exact:
@@ -128,18 +129,18 @@ _LAST = 4  # words among which VLMEvalKit looks for the letter
 @dataclass(frozen=True)
 class Vlmevalkit(Reader):
     """VLMEvalKit's rules for multiple choice (`can_infer` in `vlmeval/utils/matching_util.py`);
-    where it would ask a judge or draw at random there is no answer.
+    where it would ask a judge or draw at random, there is no answer.
 
     `form` is the month of the commit that introduced the rules. "2026-06" (a67ace50, and still
     e8e78f05 of 2026-08-18) has these steps: known refusals; the only choice letter among the words,
     if it is one of the last four; the letter A to D after the first "answer is", with or without
-    stars, even where it begins a word; the only choice whose text occurs in a reply that is at most
-    twice as long as all texts together. "2025-08" (c3371551, and the package ms-vlmeval 0.0.20) has
-    no "answer is". "2024-02" (98e3733f, and the package nvidia-vlmeval 26.3) has neither that nor
-    the two limits: the letter may stand anywhere, and the reply may have any length.
+    asterisks, even if it begins a word; the only choice whose text occurs in a reply that is at
+    most twice as long as all texts together. "2025-08" (c3371551, and the package ms-vlmeval
+    0.0.20) lacks "answer is". "2024-02" (98e3733f, and the package nvidia-vlmeval 26.3) also lacks
+    both limits: the letter may stand anywhere, and the reply may have any length.
 
-    Two things are not imitated: with the environment variable VERBOSE set, their code gives up on
-    an "A" among more than three words; and a choice whose text they do not have is no choice there.
+    Two differences remain: if the environment variable VERBOSE is set, their code rejects an "A"
+    among more than three words; and a choice whose text is unknown to them is not a choice there.
     """
 
     version: ClassVar[int] = 2
@@ -155,7 +156,8 @@ class Vlmevalkit(Reader):
         return Reading.of(found)
 
     def _letter(self, reply: str, letters: str) -> str | None:
-        """The letter that the reply gives; empty where it gives none and its words do not count."""
+        """Return the letter that the reply gives; "" if the reply is a refusal, so that its text
+        does not count either."""
         words = reply.translate(_PUNCTUATION).split()
         mentioned = [*filter(words.__contains__, letters)]
         if any(refusal in reply for refusal in _REFUSALS) or (not mentioned and "Z" in words):
@@ -167,7 +169,7 @@ class Vlmevalkit(Reader):
         return claim[1].upper() if claim and claim[1].upper() in letters else None
 
     def _by_text(self, reply: str, choices: Mapping[str, str]) -> str | None:
-        """The only choice whose text occurs in the reply."""
+        """Return the only choice whose text occurs in the reply."""
         text = reply.lower()
         if self.form != "2024-02" and len(text) > 2 * sum(map(len, choices.values())):
             return None
@@ -181,7 +183,7 @@ _FIRST_LETTER = pattern(r"[(\s]*([A-Z])[).\s]*")
 @dataclass(frozen=True)
 class LmmsEval(Reader):
     """lmms-eval's rule for BLINK (`_extract_answer_letter` of `tasks/blink` at 75571cfe,
-    2026-08-06): the first letter of the reply, whichever it is.
+    2026-08-06): the first letter of the reply, whatever it is.
 
     "The answer is B" gives T, "answer: C" gives A.
     """
@@ -199,21 +201,20 @@ _NUMBER_WORDS = pattern(rf"\b({'|'.join((*_COUNTING, 'hundred', 'thousand'))})\b
 
 @dataclass(frozen=True)
 class Vlm2(Reader):
-    """VLM2-Bench's readings. `form` "official" (vlm2-bench/VLM2-Bench at 7624b77, 2025-05-24): GC
-    "exact", Cpr "true_false", Cnt "count", Grp "grouping"; a video's reply is the description or a
-    judge's words ("Score: 1"), which the benchmark's scorer reads.
+    """VLM2-Bench's own rules, by kind of subtask.
 
-    "vlmevalkit" (VLMEvalKit at 09874c7a, 2026-08-03) is "true_false" on GC, else official; its
-    other difference, what counts in the denominators, is in the metrics named `..._vlmevalkit`. Of
-    these two the subtask stands in `meta["subtask"]`, as `eval.tasks.Vlm2Bench` gives it; a
-    ValueError is raised for any other.
+    `form` "official" (vlm2-bench/VLM2-Bench at 7624b77, 2025-05-24) reads GC as "exact", Cpr as
+    "true_false", Cnt as "count", Grp as "grouping"; a video's reply is the description or a judge's
+    text ("Score: 1"), which the benchmark's scorer reads. "vlmevalkit" (VLMEvalKit at 09874c7a,
+    2026-08-03) reads GC as "true_false", the rest as official; its other difference, the
+    denominators, is in the metrics named `..._vlmevalkit`. Both take the subtask from
+    `meta["subtask"]`, as `eval.tasks.Vlm2Bench` sets it, and raise ValueError for any other.
 
     "exact": exactly T or F; "T." and "True" are no answer. "true_false": the only word that is t,
     f, true or false; the t of "don't" is such a word. "count": the only number, where all number
     words together are one: "2 (two)" has two numbers, "one or two" is the one number 3, "zero" is
-    none; words that make more than a trillion count nothing that an image shows. "grouping": what
-    stands before the first ")", so that "(D)" is not D; none where there are several letters in
-    brackets.
+    none; number words above a trillion are no answer. "grouping": what precedes the first ")", so
+    that "(D)" is not D; no answer if there are several letters in brackets.
     """
 
     part: ClassVar[Literal["answer", "turn", "reply"]] = "turn"
@@ -228,14 +229,14 @@ class Vlm2(Reader):
             form = _FORMS.get(subtask.rpartition("-")[2], "")
         if not form:
             raise ValueError(
-                f"{state.sample.id}: {subtask or 'no subtask'!r} is none of VLM2-Bench's subtasks; "
+                f"{state.sample.id}: {subtask or 'no subtask'!r} is not a subtask of VLM2-Bench; "
                 "read other tasks with eval.readers.Robust"
             )
         return Reading.of(_read_reply(state.reply, form))
 
 
 def _read_reply(reply: str, form: str) -> str:
-    """The answer in a reply by one of the forms; empty for none."""
+    """Return the answer in a reply by one of the forms, or ""."""
     text = reply.strip()
     match form:
         case "exact":
@@ -244,7 +245,7 @@ def _read_reply(reply: str, form: str) -> str:
             words = re.findall(r"\b(t|f|true|false)\b", text, re.I)
             return words[0][0].upper() if len(words) == 1 else ""
         case "count":
-            # of any length
+            # digits may be of any length
             numbers = [digits.lstrip("0") or "0" for digits in re.findall(r"\d+", text)]
             value = value_of_words([word.lower() for word in _NUMBER_WORDS.findall(text)])
             numbers += [str(value)] if value else []

@@ -1,7 +1,7 @@
-"""Words that replies use: numbers, ordinals, yes and no and directions in several languages,
-refusals; and those that make a choice the answer in each subtask of BLINK.
+"""Words that replies use: numbers, ordinals, yes, no and directions in several languages, refusals;
+and the words that make a choice the answer in each subtask of BLINK.
 
-A language is added here: its words for yes, no, left, right, true and false, and its ordinals.
+To add a language, add its words for yes, no, left, right, true and false, and its ordinals here.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ DENIED = (
     "false",
     "wrong",
 )
-"""What stands for no, as AGREED for yes, at the beginning of a reply."""
+"""Phrases that mean no at the beginning of a reply, as AGREED means yes."""
 LEFT = (
     "left(?:wards?)?",
     "left-?hand side",
@@ -188,17 +188,17 @@ REFUSED = re.compile(
     r" a|assess|determine|tell|select|choose)",
     re.I,
 )
-"""Words with which a model refuses to answer."""
+"""Words by which a model refuses to answer."""
 
 
 def pattern(*parts: str) -> Pattern:
-    """The pattern of any of the parts, in whatever case."""
+    """Compile a case-insensitive pattern that matches any of the parts."""
     return re.compile("|".join(parts), re.I)
 
 
 def any_word(words: Sequence[str]) -> str:
-    """The pattern of any of the words; they stand between word boundaries, except in Chinese,
-    Japanese and Korean."""
+    """Return a pattern of any of the words, between word boundaries except in Chinese, Japanese and
+    Korean."""
     joined = [word for word in words if re.search("[\u3000-\ud7af]", word)]
     spaced = [word for word in words if word not in joined]
     anywhere = "|".join(sorted(joined, key=len, reverse=True))
@@ -206,29 +206,29 @@ def any_word(words: Sequence[str]) -> str:
 
 
 def longest_word(text: str) -> str:
-    """The longest word of a text, for `may_hold`: one in ASCII where there is one."""
+    """Return the longest word of a text, for `may_hold`, preferably in ASCII."""
     rank = len if text.isascii() else (lambda word: (word.isascii(), len(word)))
     return max(text.split(), key=rank, default="")
 
 
 def may_hold(text: str, word: str) -> bool:
-    """Whether a text may hold a word in whatever case: True also where a pattern alone can tell."""
+    """Return whether a text may contain a word in any case; True if only a pattern can tell."""
     return not word.isascii() or word.lower() in text.lower() or ALSO_ASCII.search(text) is not None
 
 
 ALSO_ASCII = re.compile("[\u0130\u0131\u017f\u212a]")
-"""The letters beyond ASCII that a pattern takes for i, s and k where it takes no heed of case."""
+"""Non-ASCII letters that a case-insensitive pattern matches with i, s and k."""
 
 
 @dataclass(frozen=True)
 class AnswerWords:
-    """What is said of the choice that is the answer: in plain words (`strong`), in weaker ones
+    """Words that describe the choice that is the answer: decisive ones (`strong`) and weaker ones
     (`weak`).
 
-    What is said in `other` words is said of the wrong choice ("farther"). Where the choice
-    `follows` its words ("the camera moves to the left"), it is never their subject. `equal` where a
-    choice says that two others do not differ ("about the same"). The group `letter` of `claimed` is
-    the answer ("A is in front of B").
+    `other` words describe a wrong choice ("farther"). `follows` means that the choice comes after
+    its words ("the camera moves to the left") and is never their subject. `equal` means that a
+    choice may say that two others do not differ ("about the same"). The group `letter` of `claimed`
+    is the answer ("A is in front of B").
     """
 
     strong: Pattern
@@ -392,10 +392,11 @@ _GENERAL = AnswerWords(pattern(*_BEST))
 
 
 def answer_words(subtask: str) -> AnswerWords:
-    """The words of a subtask of BLINK, with spaces or underscores; others have general words."""
+    """Return the words of a BLINK subtask, named with spaces or underscores; general words for
+    others."""
     return _SUBTASKS.get(subtask.replace(" ", "_"), _GENERAL)
 
 
 def has_words(subtask: str) -> bool:
-    """Whether a subtask has answer words of its own."""
+    """Return whether a subtask has answer words of its own."""
     return answer_words(subtask) is not _GENERAL

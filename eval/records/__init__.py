@@ -1,6 +1,7 @@
-"""The on-disk format of a run: records, how they are written and read, and judgements.
+"""The on-disk format of a run: records, judgements, and how both are written and read.
 
-Not here: what makes them (`runs`) and what is computed from them (`scoring`)."""
+Not here: what makes them (`runs`) and what is computed from them (`scoring`).
+"""
 
 import lazy_loader
 

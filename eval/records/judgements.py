@@ -1,5 +1,5 @@
-"""What judges said of a run's replies: `judged.jsonl` in the run folder, read by scoring, which
-asks nobody."""
+"""Judges' verdicts on the replies of a run: `judged.jsonl` in the run folder, which scoring reads
+without calling a model."""
 
 from __future__ import annotations
 
@@ -17,34 +17,36 @@ from looktwice.pipelines.json_input import CLOSED, Holds, Number, Whole, read_as
 
 VERSION = 1
 DESCRIPTION_PASS = "vid"
-"""The judge grades a description; its grade is then the answer that is compared with the key."""
+"""The judge grades a description; this grade is the answer that is compared with the correct one.
+"""
 REASONING_PASS = "cot"
-"""The judge scores the reasoning by criteria; this leaves the verdict on the answer as it is."""
+"""The judge scores the reasoning by criteria, without changing whether the answer is right."""
 UNREADABLE_PASS = "unreadable"
 """The judge extracts the answer from a reply that the reader could not read."""
 EVERY_PASS = "every"
-"""The judge extracts the answer from every reply, in the reader's place."""
+"""The judge extracts the answer from every reply, instead of the reader."""
 STEPS_PASS = "steps"
-"""The judge says which annotated steps a chain of thought sees; the answer's verdict stays."""
+"""The judge names the annotated steps that a chain of thought covers, without changing whether the
+answer is right."""
 NOBODY = "none"
-"""The name of no judge, as `--judge` takes it."""
+"""The value of `--judge` for using no judge."""
 
 JudgedWords = tuple[str, str, int, str]
 """(point, sample, draw, digest of the judged words)."""
 JudgementKey = tuple[str, str, str, int, str, str, int]
 """(pass, point, sample, draw, identity of the judge, judged words, version of the question): the
-last line counts."""
+last line of a key counts."""
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """One reply, judged in one pass. Of a record that was asked anew, and so has other words, it
-    says nothing.
+    """A judge's verdict on one reply in one pass. It does not apply to a later record of the same
+    sample with another reply.
 
     `judge` is the model's name, `identity` a digest of all its settings, `words` a digest of what
     was judged, `asked` the version of the question put to it. The verdict is an `answer`, `scores`
-    by criterion, or `none` (the reply chooses nothing); else `reason` says why its words give no
-    verdict, or `error` that it could not be asked. `cached` says that no server was asked for it;
+    by criterion, or `none` (the reply chooses nothing); otherwise `reason` says why its words hold
+    no verdict, or `error` why the judge could not be asked. `cached` marks a reply from the cache;
     tokens are those of the judge's call.
     """
 
@@ -70,17 +72,17 @@ class Judgement:
 
     @property
     def key(self) -> JudgementKey:
-        """What makes this line the successor of an earlier one."""
+        """The key of the line: a later line with the same key replaces it."""
         return self.kind, self.point, self.sample, self.draw, self.identity, self.words, self.asked
 
     @property
     def given(self) -> bool:
-        """Whether there is a verdict, also that the reply chooses nothing."""
+        """Whether there is a verdict; "the reply chooses nothing" is one, too."""
         return self.answer is not None or bool(self.scores) or self.none
 
     @property
     def verdict(self) -> str:
-        """The verdict as a text, for comparing two judges; empty where there is none."""
+        """The verdict as text, for comparing judges; empty if there is none."""
         if self.scores:
             return ", ".join(f"{name} {value:g}" for name, value in self.scores.items())
         return "none" if self.none else self.answer or ""
@@ -88,10 +90,10 @@ class Judgement:
 
 @dataclass(frozen=True)
 class Judgements:
-    """Every judgement of a run, and by pass the judge (`counting`) whose verdicts scoring uses;
-    empty for none.
+    """All judgements of a run and, by pass, the judge whose verdicts scoring uses (`counting`,
+    without entries if no judge counts).
 
-    `named` says that somebody named that judge; else it is the one that read most in the pass.
+    `named` means that the user named this judge; otherwise it is the one that read most replies.
     """
 
     lines: tuple[Judgement, ...] = ()
@@ -100,17 +102,17 @@ class Judgements:
 
     @property
     def counts(self) -> str:
-        """The judges whose verdicts count, in one text."""
+        """The names of the judges whose verdicts count, separated by commas."""
         return ", ".join(dict.fromkeys(self.counting.values()))
 
     @property
     def judges(self) -> list[str]:
-        """The judges by name, in the order in which they were first asked."""
+        """The names of all judges, in the order in which they were first asked."""
         return list(dict.fromkeys(line.judge for line in self.lines))
 
     def read_in(self, kind: str) -> dict[str, tuple[int, int]]:
-        """By judge of a pass: on how many of the replies that it was asked about it gave a verdict,
-        and of how many."""
+        """Return, by judge of a pass, the number of its verdicts and the number of replies it was
+        asked about."""
         read = dict[str, tuple[int, int]]()
         for line in self.lines:
             if line.kind == kind:
@@ -120,9 +122,9 @@ class Judgements:
 
     @property
     def which_counts(self) -> list[str]:
-        """Of several judges of a pass, one sentence: whose verdicts count and why, and how many
-        replies each of them read."""
-        sentences, why = list[str](), "it was named" if self.named else "no judge read more"
+        """One sentence for each pass with several judges: whose verdicts count and why, and how
+        many replies each judge read."""
+        sentences, why = list[str](), "it was named" if self.named else "no judge read more replies"
         for kind, judge in self.counting.items():
             read = {name: "{} of {}".format(*of) for name, of in self.read_in(kind).items()}
             own = read.pop(judge, "0 of 0")
@@ -130,13 +132,13 @@ class Judgements:
                 others = ", ".join(" ".join(pair) for pair in read.items())
                 where = f" for {kind}" if len(self.counting) > 1 else ""
                 sentences.append(
-                    f"judge {judge} counts{where}, since {why}: it read {own} replies ({others});"
-                    " --judge NAME takes another"
+                    f"judge {judge} counts{where}, because {why}: it read {own} replies ({others});"
+                    " --judge NAME chooses another"
                 )
         return sentences
 
     def by_record(self) -> dict[JudgedWords, dict[str, Judgement]]:
-        """The verdicts that count, by (point, sample, draw, words) and pass."""
+        """Return the verdicts that count, by (point, sample, draw, words) and pass."""
         records = defaultdict[JudgedWords, dict[str, Judgement]](dict)
         for line in self.lines:
             if line.judge == self.counting.get(line.kind) and line.given:
@@ -145,23 +147,23 @@ class Judgements:
 
 
 def words_of(record: Record) -> str:
-    """A digest of the words of a record that a judge reads: its last reply; empty where it has
+    """Return a digest of the text that a judge reads, a record's last reply; empty if there is
     none."""
     last = record.last_reply
     return hashlib.sha256(last["text"].encode()).hexdigest()[:16] if last else ""
 
 
 def judgements(run: Path, judge: str = "") -> Judgements:
-    """The last line of every key. `judge` names whose verdicts count: "none" nobody's, and "" in
-    each pass those of the judge that gave a verdict on most replies (of equal ones the first that
-    was asked).
+    """Read the last judgement of every key. `judge` names the judge whose verdicts count: "none"
+    for no judge, "" for the judge with the most verdicts in each pass (in a tie, the first that was
+    asked).
 
     Raises RunError for a damaged line, and for a judge that never judged this run.
     """
     last = dict[JudgementKey, Judgement]()
     path = run / "judged.jsonl"
     data = path.read_bytes() if path.exists() else b""
-    for number, line in enumerate(data.split(b"\n")[:-1], 1):  # without a torn last one
+    for number, line in enumerate(data.split(b"\n")[:-1], 1):  # without a torn last line
         try:
             judgement: Judgement = read_as(Judgement, line)
             if judgement.v != VERSION:
@@ -174,7 +176,8 @@ def judgements(run: Path, judge: str = "") -> Judgements:
     if judge not in ("", NOBODY, *kept.judges):
         names = ", ".join(kept.judges) or "nobody"
         raise RunError(
-            f"--judge {judge}: it did not judge {run} (so far: {names}); `looktwice judge` asks one"
+            f"--judge {judge}: it did not judge {run} (judges so far: {names}); run"
+            " `looktwice judge` first"
         )
     counting = dict[str, str]()
     for kind in dict.fromkeys(line.kind for line in kept.lines) if judge != NOBODY else ():
@@ -184,13 +187,12 @@ def judgements(run: Path, judge: str = "") -> Judgements:
 
 
 def append(run: Path, *lines: Judgement) -> None:
-    """Write lines behind the others; a torn last line, which a killed process leaves, is cut off
-    first."""
+    """Append judgements to the file, after cutting off a torn last line of a killed process."""
     path = run / "judged.jsonl"
     if not lines:
         return
     data = ""
-    for line in lines:  # what is empty is left out
+    for line in lines:  # empty fields are left out
         node = {name: v for name, v in asdict(line).items() if v or name in ("draw", "v")}
         data += f"{write_json(node)}\n"
     cut_torn_tail(path)

@@ -1,5 +1,4 @@
-"""The run folder that holds the lines of `schema`: how it is read, and the messages behind a
-record."""
+"""Reading of a run folder, whose lines `schema` describes, and of the messages behind a record."""
 
 from __future__ import annotations
 
@@ -43,7 +42,7 @@ RUN_FILES = ("points.yaml", "samples.jsonl", "records.jsonl", "judged.jsonl", "r
 
 @with_config(OPEN)
 class PublishedNode(TypedDict, total=False):
-    """A published result of a configuration."""
+    """A published result in a configuration."""
 
     accuracy: dict[str, Number] | None
     people: bool | None
@@ -53,7 +52,7 @@ class PublishedNode(TypedDict, total=False):
 
 @with_config(OPEN)
 class ConfigNode(TypedDict, total=False):
-    """What score and report read of the configuration that a run was made from."""
+    """The part of a run's configuration that score and report read."""
 
     sweep: Json | None
     contestants: Json | None
@@ -93,7 +92,7 @@ class ShardNode(TypedDict):
 
 @with_config(OPEN)
 class FactsNode(TypedDict, total=False):
-    """run.yaml."""
+    """The contents of run.yaml."""
 
     name: str | None
     started: str | None
@@ -112,8 +111,8 @@ class FactsNode(TypedDict, total=False):
 
 
 def read_yaml(path: Path, kind: Any) -> Any:
-    """What a YAML file holds, if it is of this type, in the order of the file; None where it is
-    empty. Raises ValueError and YAMLError with what is wrong."""
+    """Read a YAML file and check it against the type `kind`; return None if it is empty. Raises
+    ValueError and YAMLError that say what is wrong."""
     text = read_file(path).decode()
     check_yaml(text)
     value = yaml.load(text, Loader=LOADER)
@@ -126,32 +125,32 @@ def read_yaml(path: Path, kind: Any) -> Any:
 class RunFolder:
     """`points.yaml`, `samples.jsonl`, `records.jsonl` and `blobs/` of one run, for reading.
 
-    A folder that is not there has no samples and no records, as before a first run; `points` raises
-    RunError for one that is no run.
+    A folder that does not exist has no samples and no records, as before a first run; `points`
+    raises RunError if the folder is not a run.
     """
 
     path: Path
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "path", Path(self.path))  # a notebook gives a text
+        object.__setattr__(self, "path", Path(self.path))  # notebooks pass a string
         refuse_links(self.path)
 
     @cached_property
     def blobs(self) -> Blobs:
-        """Every picture sent and every message, by sha256."""
+        """All sent pictures and messages, by sha256."""
         return Blobs(self.path / "blobs")
 
     @cached_property
     def points(self) -> dict[str, PointRow]:
-        """The points by id, in the order in which they were asked. Raises RunError."""
+        """The points by id, in the order in which they were run. Raises RunError."""
         if not is_run(self.path):
             of_study = Path("runs").glob(f"{glob.escape(self.path.stem)}/points.yaml")
             inner = (*self.path.glob("*/points.yaml"), *of_study)
             near = sorted(str(file.parent) for file in inner)[:3]
             meant = f"; did you mean {' or '.join(near)}?" if near else ""
             raise RunError(
-                f"{self.path} is no run folder: it has no points.yaml; give the folder that `run`"
-                f" named{meant}"
+                f"{self.path} is not a run folder: it has no points.yaml; name the folder that"
+                f" `run` printed{meant}"
             )
         nodes = self._yaml("points.yaml", list[PointRow]) or ()
         return {node["id"]: PointRow(**node) for node in nodes}
@@ -167,7 +166,7 @@ class RunFolder:
 
     @cached_property
     def samples_of(self) -> dict[str, dict[str, SampleRow]]:
-        """The samples by task id and sample id; the last line counts."""
+        """The samples by task id and sample id; the last line of a sample counts."""
         samples = defaultdict[str, dict[str, SampleRow]](dict)
         for _, row in self._parsed("samples.jsonl", partial(read_as, SampleRow)):
             samples[row.task][row.id] = row
@@ -175,8 +174,8 @@ class RunFolder:
 
     @cached_property
     def facts(self) -> Mapping[str, Any]:
-        """run.yaml: who was left out and why, versions, how many samples the tasks hold, whether
-        the run finished.
+        """The contents of run.yaml: contestants that were left out and why, versions, the number of
+        samples of each task, whether the run finished.
 
         Raises RunError.
         """
@@ -189,20 +188,20 @@ class RunFolder:
         except (yaml.YAMLError, ValueError) as exc:
             raise RunError(
                 f"{path} is damaged ({exc}); remove it and run the configuration again: it is"
-                " written anew, and what was answered stays"
+                " rewritten, and existing answers are kept"
             ) from exc
 
     @property
     def present_and_older(self) -> tuple[list[PointRow], list[PointRow]]:
-        """The points of the plan in run.yaml, in its order, and those of earlier plans (none
-        without a list)."""
+        """The points of the plan in run.yaml, in its order, and those of earlier plans (none if
+        run.yaml has no list)."""
         listed = dict.fromkeys(self.facts.get("arms") or self.points)
         present = [self.points[name] for name in listed if name in self.points]
         return present, [point for name, point in self.points.items() if name not in listed]
 
     def records(self, sample: str | None = None) -> dict[Key, Record]:
-        """The last record of every key, or of those of one sample, read afresh; `last_records`
-        holds one at a time.
+        """Read the last record of every key, or only of one sample. `last_records` yields them one
+        at a time.
 
         Raises RunError with the line number of a damaged line.
         """
@@ -212,10 +211,10 @@ class RunFolder:
     def last_records(
         self, samples: Collection[str] | None = None, holding: str = ""
     ) -> Iterator[Record]:
-        """The last record of every key, in the order of their lines, one after the other.
+        """Yield the last record of every key, in the order of the lines.
 
-        With `samples` only theirs, with `holding` only those whose JSON holds this piece: the
-        others are not parsed. Raises RunError with the line number of a damaged line.
+        `samples` limits them to these samples, `holding` to lines whose JSON contains this text;
+        other lines are not parsed. Raises RunError with the line number of a damaged line.
         """
         name, piece = "records.jsonl", holding.encode()
         if piece and not any(self._parsed(name, bytes, lambda number, line: piece in line)):
@@ -228,8 +227,8 @@ class RunFolder:
             yield record
 
     def outcomes(self) -> dict[Key, Outcome]:
-        """How the last record of each key ended; "lost" is an answer of which a message or picture
-        is gone.
+        """Return how the last record of each key ended; "lost" is an answer with a missing message
+        or picture.
 
         Raises RunError as `last_records` does.
         """
@@ -246,8 +245,8 @@ class RunFolder:
         parse: Callable[[bytes], Any],
         wanted: Callable[[int, bytes], bool] = lambda number, line: True,
     ) -> Iterator[tuple[int, Any]]:
-        """What the lines of a JSONL file hold that are wanted, by their numbers; a torn last line,
-        which a killed writer leaves, is passed over."""
+        """Yield the wanted lines of a JSONL file, parsed, with their line numbers. A torn last
+        line, which a killed writer leaves, is skipped."""
         path, number = self.path / name, 1
         if not path.exists():
             return
@@ -257,18 +256,18 @@ class RunFolder:
                     if line.endswith(b"\n") and wanted(number, line):
                         yield number, parse(line)
                     number += 1
-            except RunError as exc:  # of another version
+            except RunError as exc:  # another version
                 raise RunError(f"{path} line {number}: {exc}") from exc
             except ValueError as exc:
                 raise RunError(
                     f"{path} line {number}: not a {name.removesuffix('s.jsonl')} ({exc}); delete"
-                    " the line and run the configuration again: what was answered comes from the"
+                    " the line and run the configuration again: existing answers come from the"
                     " cache"
                 ) from exc
 
     def messages(self, record: Record, call: int = -1) -> tuple[Message, ...]:
-        """The conversation of one call with its reply; a message is read from the blobs when it is
-        looked at."""
+        """Return the conversation of one call with its reply; messages are read from the blobs on
+        first use."""
         if not record.calls:
             return ()
         entry = record.calls[call]
@@ -281,17 +280,16 @@ class RunFolder:
 
 
 def _key_of(line: bytes) -> Key:
-    """The key alone, for half of the time."""
+    """Parse only the key of a record, which takes half the time."""
     node = read_as(KeyNode, line)
     return node["point"], node["sample"], node.get("draw", 0)
 
 
 class StoredMessage(Message):
-    """A message of a run's blobs, read when something of it is looked at; pictures come from the
-    kept bytes.
+    """A message from a run's blobs, read on first use; its pictures have the stored bytes.
 
-    Most readers look at the reply alone, which stands in the record. Raises RunError where the blob
-    is gone or damaged.
+    Most readers use only the reply, which is in the record itself. Raises RunError if the blob is
+    missing or damaged.
     """
 
     _stored: tuple[Blobs, str]
@@ -333,20 +331,19 @@ class StoredMessage(Message):
 
 
 def read_message(blobs: Blobs, sha: str) -> Json:
-    """A message that was sent, as `message_json` wrote it. Raises RunError where it is gone or
-    damaged."""
+    """Read a message that `message_json` wrote. Raises RunError if it is missing or damaged."""
     try:
         return read_as(MessageNode, blobs.get(sha))  # type: ignore[no-any-return]
     except (OSError, ValueError) as exc:
         raise RunError(
-            f"{blobs.folder}: the message {sha[:12]} is gone or damaged ({exc}); remove its file if"
-            " it is there, and run the configuration again: what was answered comes from the cache"
+            f"{blobs.folder}: the message {sha[:12]} is missing or damaged ({exc}); remove its file"
+            " if it exists and run the configuration again: existing answers come from the cache"
         ) from exc
 
 
 def looks_of(record: Record) -> Sequence[Look]:
-    """The tool calls of an agent that a record notes, in order; what reads them is opened where
-    there are any."""
+    """Return the tool calls of an agent noted in a record, in order. Their parser is imported only
+    if there are any."""
     if not any(note.startswith("look {") for note in record.notes):
         return ()
     from looktwice.prompting.agent.looks import read_looks
@@ -355,28 +352,25 @@ def looks_of(record: Record) -> Sequence[Look]:
 
 
 def refuse_links(run: Path) -> None:
-    """Raises RunError for a link, a pipe or a device in a run folder: in one that somebody sent it
-    leads elsewhere.
+    """Raise RunError for a link, a pipe or a device in a run folder: in a folder from someone else
+    it could lead to other files.
 
     The folder itself may be a link.
     """
     for entry in list(os.scandir(run)) if run.is_dir() else ():
         if entry.is_symlink() or not (entry.is_file() or entry.is_dir()):
             raise RunError(
-                f"{run / entry.name} is a link, a pipe or a device; a run consists of its own files"
-                " and folders, so remove it"
+                f"{run / entry.name} is a link, a pipe or a device; remove it: a run consists of"
+                " its own files and folders"
             )
 
 
 def is_run(path: Path) -> bool:
-    """Whether this is the folder of a run."""
+    """Return whether this is a run folder."""
     return (path / "points.yaml").exists()
 
 
 def refuse_run_file(out: Path) -> None:
-    """Raises RunError for a path at which a file lies that a run is made of: to write there would
-    lose the run."""
+    """Raise RunError if `out` is one of the files of a run, which writing would destroy."""
     if out.name in RUN_FILES and is_run(out.parent):
-        raise RunError(
-            f"{out} is what the run in {out.parent} is made of; name another file to write"
-        )
+        raise RunError(f"{out} is a file of the run in {out.parent}; name another file to write")

@@ -1,5 +1,4 @@
-"""What the lines and files of a run folder hold, as types: pydantic checks them where they are
-read."""
+"""Types of the lines and files in a run folder; pydantic checks them when they are read."""
 
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ __all__ = ["PointRow", "Record", "RunError", "SampleRow"]
 
 VERSION = 1
 MOST_DRAWS = 10_000
-"""Scoring holds a place for every draw of a sample."""
+"""Limit of draws per sample, because scoring reserves a place for every draw."""
 Key = tuple[str, str, int]
 """(point id, sample id, draw): the last record of a key counts."""
 Draw = Annotated[int, Field(ge=0, lt=MOST_DRAWS)]
@@ -48,7 +47,7 @@ class RunError(ValueError):
 
 @with_config(CLOSED)
 class PictureNode(TypedDict):
-    """A choice that is a picture, by its sha256."""
+    """A choice that is a picture, named by its sha256."""
 
     picture: str
 
@@ -58,7 +57,7 @@ Choice = str | PictureNode
 
 @with_config(CLOSED)
 class MarkNode(TypedDict, total=False):
-    """A mark as `to_dict` of its class writes it; a number that JSON does not know is null."""
+    """A mark as its class's `to_dict` writes it; a number that JSON cannot represent is null."""
 
     label: str
     image: Whole
@@ -86,7 +85,7 @@ class CallNode(TypedDict):
 
 @with_config(ConfigDict(extra="ignore", strict=True))
 class KeyNode(TypedDict):
-    """Of a record, what makes it the successor of an earlier one."""
+    """The key of a record: a later record with the same key replaces it."""
 
     point: str
     sample: str
@@ -95,7 +94,7 @@ class KeyNode(TypedDict):
 
 @with_config(OPEN)
 class CallTimeNode(TypedDict, total=False):
-    """The seconds of a call, and whether its reply came from the cache."""
+    """The seconds of a call, and whether its reply was a cache hit."""
 
     seconds: Number | None
     cached: bool
@@ -103,7 +102,7 @@ class CallTimeNode(TypedDict, total=False):
 
 @with_config(OPEN)
 class TimingsNode(TypedDict, total=False):
-    """Seconds, in all, by stage and by call."""
+    """Seconds: the total, by stage and by call."""
 
     total: Number | None
     stages: dict[str, Number | None]
@@ -135,7 +134,7 @@ class MessageNode(TypedDict):
 
 @with_config(CLOSED)
 class QuestionNode(TypedDict):
-    """A sample by its words and hashes, as `Sample.to_dict` writes it."""
+    """A sample with texts and the hashes of its images, as `Sample.to_dict` writes it."""
 
     id: str
     question: str
@@ -153,14 +152,14 @@ class Record:
     """Record v1. `error` is the traceback of a FAILED sample; `reason` says why there is no answer.
 
     `calls` hold, per call, the messages (sha256 of their JSON in `blobs`), `draw`, `options`, and
-    `reply` or `error`. `pictures` are the sha256 of every picture sent, `sent` the same with bytes,
-    media type, width, height and, where they are not the source's own bytes, why. `marks` and
-    `choices` are given where a stage changed them, `letters` (a letter as it was asked -> the
-    sample's own letter) where a stage permuted them: `answer` and the replies speak of the letters
-    as asked, and scoring maps them back. `notes` are what the stages say they did otherwise than
-    usual, such as that nothing was found to zoom on. `measured` are the numbers and categories that
-    stages measured, by name: one, or a list with one for each turn. `timings` hold seconds (total,
-    by stage) and, per call, its seconds and whether it came from the cache.
+    `reply` or `error`. `pictures` are the sha256 of all pictures sent; `sent` adds bytes, media
+    type, width, height and, if they are not the source's own bytes, why. `marks` and `choices` are
+    set if a stage changed them, `letters` (a letter as asked -> the sample's own letter) if a stage
+    permuted them: `answer` and the replies use the letters as asked, and scoring maps them back.
+    `notes` say where stages deviated from their usual work, for example because nothing was found
+    to zoom on. `measured` are the numbers and categories that stages measured, by name: one, or a
+    list with one for each turn. `timings` hold seconds (total, by stage) and, per call, its seconds
+    and whether it was a cache hit.
     """
 
     __pydantic_config__ = CLOSED
@@ -185,22 +184,22 @@ class Record:
 
     @property
     def key(self) -> Key:
-        """What makes this record the successor of an earlier one."""
+        """The key of the record: a later record with the same key replaces it."""
         return self.point, self.sample, self.draw
 
     def to_line(self) -> str:
-        """One line of JSON; numbers that JSON does not know become null."""
+        """Format the record as one line of JSON; numbers that JSON cannot represent become null."""
         return (
             write_json({column.name: getattr(self, column.name) for column in fields(self)}) + "\n"
         )
 
     @classmethod
     def from_line(cls, line: str | bytes) -> Record:
-        """The way back. Raises ValueError for a version that this code does not know."""
+        """Parse a line that `to_line` wrote. Raises ValueError for an unknown version."""
         record: Record = read_as(cls, line)
         if record.v != VERSION:
             raise RunError(
-                f"it is of format version {record.v}, and this looktwice reads version {VERSION};"
+                f"it has format version {record.v}, and this looktwice reads version {VERSION};"
                 " read the run with the looktwice that made it, or run its configuration again"
                 " into another folder"
             )
@@ -208,16 +207,15 @@ class Record:
 
     @property
     def last_reply(self) -> Nodes | None:
-        """The reply of the last call that brought one, as `Reply.to_dict` wrote it."""
+        """The reply of the last call that returned one, as `Reply.to_dict` wrote it."""
         return next((c["reply"] for c in reversed(self.calls) if c.get("reply")), None)
 
     @property
     def request(self) -> bytes:
-        """A digest of all that it sent to models and answered by itself; without a call, of what it
-        measured, too.
+        """A digest of everything the arm sent to models and of its answer; without a call, also of
+        what it measured.
 
-        Empty where that is not known: of a sample that failed, and of a record that does not hold
-        its messages.
+        Empty if unknown: for a failed sample, and for a record without its messages.
         """
         if self.error or not all(call.get("messages") for call in self.calls):
             return b""
@@ -230,19 +228,19 @@ class Record:
 
     @property
     def kept(self) -> tuple[str, ...]:
-        """What its stages noted that found nothing to do."""
+        """Notes of stages that found nothing to do."""
         return tuple([sys.intern(note) for note in self.notes if note.endswith(KEPT)])
 
     @property
     def replies(self) -> list[Reply]:
-        """The replies of every call that brought one, in order."""
+        """The replies of all calls that returned one, in order."""
         return [Reply.from_dict(call["reply"]) for call in self.calls if call.get("reply")]
 
 
 @dataclass(frozen=True)
 class SampleRow:
-    """A line of samples.jsonl: a sample's words, marks and hashes, and its key and truth, which
-    scoring alone reads."""
+    """A line of samples.jsonl: a sample's texts, marks and hashes, and its correct answer and
+    truth, which only scoring reads."""
 
     __pydantic_config__ = CLOSED
     task: str
@@ -263,22 +261,22 @@ class SampleRow:
 
     @property
     def n_choices(self) -> int:
-        """How many choices it has, 0 where it is an open question."""
+        """The number of choices, 0 for an open question."""
         return len(self.sample["choices"])
 
     @property
     def shared(self) -> str:
-        """What it has in common with other samples, which makes them dependent: its group, else its
+        """The cluster of dependent samples that this one belongs to: its group, otherwise its
         pictures."""
         group = self.meta.get("group")
         no_group = group in (None, "")
         return " ".join(map(str, self.sample["images"])) if no_group else f"group {group}"
 
     def without_pixels(self, blobs: Blobs, asked: Sequence[Any] | None = None) -> Sample:
-        """The sample as a reader sees it: images are there by hash, and readable only where they
-        were kept.
+        """Return the sample as a reader sees it: images by hash, readable only if the run stored
+        them.
 
-        `asked` are the choices as a record holds them, where a stage changed them.
+        `asked` are the choices of a record in which a stage changed them.
         """
         node = self.sample
         choices = [
@@ -295,18 +293,18 @@ class SampleRow:
         return Sample(self.id, node["question"], images, tuple(choices), marks, node["meta"])
 
     def to_line(self) -> bytes:
-        """One line of JSON."""
+        """Format the row as one line of JSON."""
         plain = {column.name: getattr(self, column.name) for column in fields(self)}
         return canonical(plain).encode() + b"\n"
 
 
 def stored_picture(blobs: Blobs, sha: str) -> Picture:
-    """A picture that a run kept, read when its pixels are needed."""
+    """Return a picture that the run stored; it is read when its pixels are needed."""
 
     def fetch() -> bytes:
         try:
             return blobs.get(sha)
-        except (OSError, ValueError) as exc:  # it is gone, or what names it is no sha256
+        except (OSError, ValueError) as exc:  # it is missing, or its name is not a sha256
             raise PictureError(str(exc)) from exc
 
     return Picture.lazy(fetch, f"picture {sha[:12]}")
@@ -314,14 +312,14 @@ def stored_picture(blobs: Blobs, sha: str) -> Picture:
 
 @with_config(OPEN)
 class ClassNode(TypedDict, total=False):
-    """Settings of a class."""
+    """The settings of a class."""
 
     use: str
 
 
 @with_config(OPEN)
 class SpecNode(TypedDict, total=False):
-    """What an arm was built from."""
+    """The spec from which an arm was built."""
 
     stages: Json
     task: Any
@@ -329,7 +327,7 @@ class SpecNode(TypedDict, total=False):
 
 @with_config(OPEN)
 class TaskFactsNode(TypedDict, total=False):
-    """What a task says of itself."""
+    """The facts of a task."""
 
     scorer: ClassNode | None
     split: str | None
@@ -342,12 +340,12 @@ class TaskFactsNode(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class PointRow:
-    """A point of points.yaml: who answered, on which task, and the full spec of what was built.
+    """A point of points.yaml: its contestant, its task, and the full spec of the objects built.
 
-    `changes` are the swept or single changes behind it, by dotted place; `task` is the task's name
-    in the configuration, `task_id` the identity of the task as built; `facts` are the task's split,
-    label version, errata and note; `baseline` marks the points of the baseline contestant.
-    `replies_of` is empty, or the id of the point whose records this one reads with another reader.
+    `changes` are its swept or single changes, by dotted place; `task` is the task's name in the
+    configuration, `task_id` the identity of the task as built; `facts` are the task's split, label
+    version, errata and note; `baseline` marks the points of the baseline contestant. `replies_of`
+    is empty, or the id of the point whose records this one reads with another reader.
     """
 
     __pydantic_config__ = CLOSED
@@ -366,5 +364,5 @@ class PointRow:
 
     @property
     def recorded_as(self) -> str:
-        """The id under which its records stand."""
+        """The point id in its records."""
         return self.replies_of or self.id

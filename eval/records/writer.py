@@ -1,5 +1,5 @@
-"""What a run writes: the record of a sample from its last state, the line of an arm, and the one
-writer of the folder: whole lines, one thread, one process at a time."""
+"""Writing of a run: builds the records of samples and the rows of points, and writes them to the
+run folder line by line, from one thread of one process."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ from looktwice.pipelines.runtime.stores import Blobs
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import Call, State
 
-PAUSE, MOST_WAITING = 0.05, 4096  # seconds between two writes, and lines that may wait for one
+PAUSE, MOST_WAITING = 0.05, 4096  # seconds between writes; most queued lines
 
 
 class RunWriter:
     """Appends to `records.jsonl` and `samples.jsonl` of one folder from any thread; a context
     manager.
 
-    Entering takes the folder's lock (RunError where another process holds it) and cuts a torn last
-    line that a killed writer left. Leaving writes what is waiting. A failure to write calls
+    Entering acquires the folder's lock (RunError if another process holds it) and cuts off a torn
+    last line that a killed writer left. Leaving writes the queued lines. A failed write calls
     `on_failure` and is raised at the next call.
     """
 
@@ -80,10 +80,10 @@ class RunWriter:
             raise self._failure
 
     def record(self, record: Record) -> Record:
-        """Queue one record, whose blobs must already be kept, and give back what is written: one
-        without keys, and a failure for one that nobody could read."""
+        """Queue one record, whose blobs must already be stored, and return what is written: secret
+        keys are masked, and a record too large to be read becomes a failure."""
         text, keys = record.to_line(), known_keys()
-        if any(key in text for key in keys):  # of a model or stage that asks a server by itself
+        if any(key in text for key in keys):  # from a model or stage with its own client
             plain = read_json(text, most=None)
             for name in ("answer", "reason", "error", "calls", "notes"):
                 plain[name] = with_texts(plain[name], partial(mask_keys, keys=keys))
@@ -92,10 +92,10 @@ class RunWriter:
         line = text.encode()
         if len(line) >= MOST_LINE:
             problem = (
-                f"its replies make a record of {len(line) >> 20} MiB, and {MOST_LINE >> 20} MiB are"
-                " the most"
+                f"its replies make a record of {len(line) >> 20} MiB, more than the limit of"
+                f" {MOST_LINE >> 20} MiB"
             )
-            error = f"RunError: {problem}; bound them with `max_tokens`"
+            error = f"RunError: {problem}; limit them with `max_tokens`"
             record = Record(
                 record.point, record.sample, record.sample_sha, record.draw, error=error
             )
@@ -109,25 +109,24 @@ class RunWriter:
 
     @property
     def known(self) -> Mapping[str, PointRow]:
-        """The points of `points.yaml`; none where it is not there. Raises RunError where it is
-        damaged."""
+        """The points of `points.yaml`, if it exists. Raises RunError if it is damaged."""
         return RunFolder(self.path).points if (self.path / "points.yaml").exists() else {}
 
     def points(self, rows: Sequence[PointRow]) -> None:
-        """Add points to `points.yaml`; those that are there stay, and the new description of a
-        point counts."""
+        """Add points to `points.yaml`; existing ones stay, and a new description of a point
+        replaces the old one."""
         merged = {**self.known, **{row.id: row for row in rows}}
         self.yaml("points.yaml", [_to_plain(asdict(row)) for row in merged.values()])
 
     def yaml(self, name: str, value: Any) -> None:
-        """Write a small file as a whole, or not at all."""
+        """Write a small YAML file atomically."""
         write_file(self.path / name, dump_yaml(value))
 
     def _put(self, name: str, line: bytes) -> None:
         if self._failure:
             raise self._failure
         self._waiting.append((name, line))
-        if len(self._waiting) > MOST_WAITING:  # the disk is slower than what comes
+        if len(self._waiting) > MOST_WAITING:  # the disk is too slow
             self.flush()
 
     def _work(self) -> None:
@@ -136,22 +135,22 @@ class RunWriter:
         self.flush()
 
     def flush(self) -> None:
-        """Write what is waiting, whichever thread queued it."""
+        """Write the queued lines of all threads."""
         with self._writing:
             try:
                 batch = [self._waiting.popleft() for _ in range(len(self._waiting))]
-                # samples first: none is answered and not there
+                # samples first, so that no answered sample is missing
                 for name in ("samples.jsonl", "records.jsonl"):
                     lines = [line for target, line in batch if target == name]
                     if lines and self._failure is None:
                         append_file(self.path / name, b"".join(lines))
-            except OSError as exc:  # a full disk must stop the run, not this thread alone
+            except OSError as exc:  # a full disk must stop the run, not only this thread
                 self._failure = exc
                 self.on_failure()
 
 
 def cut_torn_tail(path: Path) -> None:
-    """Cut off half a line at the end of a file, which a killed process leaves."""
+    """Cut off an incomplete last line, which a killed process leaves."""
     if not path.exists():
         return
     with path.open("rb+") as file:
@@ -179,9 +178,11 @@ def _to_plain(value: Any) -> Any:
 def make_record(
     point: Arm, given: Sample, sha: str, state: State, blobs: Blobs, error: str = ""
 ) -> Record:
-    """The record of one sample at one point; messages and pictures sent are put into `blobs` first.
+    """Return the record of one sample at one point, after storing the messages and pictures sent in
+    `blobs`.
 
-    `given` is the sample as the task gave it: marks are recorded where a stage changed them.
+    `given` is the sample as the task gave it: marks and choices are recorded if a stage changed
+    them.
     """
     calls = [call for entry in state.trace for call in entry.calls]
     sent = {node["sha"]: node for node in _store_pictures(calls, blobs)}
@@ -213,8 +214,8 @@ def make_record(
 
 
 def make_point_rows(plan: Plan) -> list[PointRow]:
-    """The lines of points.yaml for a plan. Raises RunError where a setting holds a key: all are
-    written down."""
+    """Return the rows of points.yaml for a plan. Raises RunError if a setting holds a secret key,
+    since all settings are written."""
     rows = [
         PointRow(
             arm.id,
@@ -234,7 +235,7 @@ def make_point_rows(plan: Plan) -> list[PointRow]:
     ]
     try:
         refuse_keys(**plan.config)
-        for row in rows:  # what files of texts hold, and what was not made from a configuration
+        for row in rows:  # contents of text files, and objects built without a configuration
             refuse_keys(contestants={row.contestant: asdict(row)})
     except ValueError as exc:
         raise RunError(str(exc)) from exc
@@ -242,8 +243,8 @@ def make_point_rows(plan: Plan) -> list[PointRow]:
 
 
 def describe_failure(exc: BaseException) -> str:
-    """The traceback of a stage's own exception, its last line first, so that tables can show one
-    line, with the place where code of a plugin raised it; without keys."""
+    """Format the traceback of a stage's exception without secret keys: its last line first, so that
+    tables can show one line, with the place in a plugin's code that raised it."""
     text, place = describe(exc), place_in_plugins(exc)
     if place:
         first, *more = text.split("\n", 1)
@@ -252,7 +253,7 @@ def describe_failure(exc: BaseException) -> str:
 
 
 def _meant_by(exc: BaseException, text: str) -> str:
-    """What to type in place of what an object of ours has not, or that was set."""
+    """Suggest what to type instead of an attribute that our object lacks or that cannot be set."""
     if isinstance(exc, FrozenInstanceError):
         return "; change a copy, such as state.replace(prompt=...)"
     owner, name = type(getattr(exc, "obj", None)), getattr(exc, "name", None)
@@ -261,13 +262,11 @@ def _meant_by(exc: BaseException, text: str) -> str:
     if not isinstance(name, str) or not owner.__module__.startswith("looktwice.pipelines."):
         return ""
     names = {*dir(owner), *getattr(owner, "__dataclass_fields__", ())}
-    return (
-        f"{did_you_mean(name, sorted(names))}; `looktwice list {owner.__name__}` names what it has"
-    )
+    return f"{did_you_mean(name, sorted(names))}; see `looktwice list {owner.__name__}`"
 
 
 def describe_reply(reply: Reply) -> dict[str, Any]:
-    """A reply as a record holds it: without its time, which stands among the timings."""
+    """Return a reply as a record holds it: without its seconds, which the timings hold."""
     plain = reply.to_dict()
     return {key: value for key, value in plain.items() if key not in ("seconds", "cached")}
 
@@ -275,7 +274,7 @@ def describe_reply(reply: Reply) -> dict[str, Any]:
 def _describe_call(call: Call, blobs: Blobs) -> dict[str, Any]:
     try:
         shas = [blobs.put(canonical(message_json(turn)).encode()) for turn in call.messages]
-    except PictureError:  # one that cannot be encoded is why this call failed; its error says so
+    except PictureError:  # an unencodable picture made this call fail; its error says so
         shas = []
     more = {
         "options": call.options.given(),

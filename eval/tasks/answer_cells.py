@@ -1,4 +1,4 @@
-"""The cells of a table that hold choices and answers, in a column each or in one text."""
+"""Parsing of table cells that hold choices and answers, in one column each or in one text."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 from looktwice.eval.tasks.cells import Row, as_list, as_options, as_text, find_letter
 
 HIDDEN = ("hidden", "nan", "none", "")
-"""The contents of an answer cell whose key is hidden."""
+"""Contents of an answer cell that mean a hidden answer."""
 
 
 def lettered_columns(names: Iterable[str]) -> tuple[str, ...]:
-    """The columns of choices with a letter each: A, B ..., or `choice_a`, `Option B` and their
-    like, up to the first letter that has none."""
+    """Return the columns of choices with one letter each: A, B ..., or `choice_a`, `Option B` and
+    so on, up to the first missing letter."""
     available = [*names]
     for stem in ("", "choices?", "options?"):
         pattern = re.compile(rf"{stem}[ _./-]?([a-z])", re.I)
@@ -29,14 +29,14 @@ def lettered_columns(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def choice_texts(row: Row, columns: Sequence[str]) -> tuple[str, ...]:
-    """The choices of a row, from one column with a list or one column each; empty cells at the end
-    are dropped. Raises ValueError."""
+    """Return the choices of a row, from one column with a list or one column each, without empty
+    cells at the end. Raises ValueError."""
     if len(columns) == 1:
         cells = as_options(row.get(columns[0])) or [""]
-    else:  # "[0, 1]" is one choice there, an interval
+    else:  # here "[0, 1]" is one choice, an interval
         cells = [row.get(name) for name in columns]
     if objects := [cell for cell in cells if isinstance(cell, Mapping)]:
-        raise ValueError(f"a choice is a text or a number, found {objects[0]!r:.80}")
+        raise ValueError(f"a choice must be a text or a number, found {objects[0]!r:.80}")
     texts = [*map(as_text, cells)]
     blank = ("", "nan") if len(columns) > 1 else ("",)  # as pandas writes an empty cell
     while texts and texts[-1] in blank:
@@ -49,15 +49,15 @@ LETTERED = (
     r"(?:^|[\s,;])(?:\*\*)?[(\[]?([A-Z])[)\].:]+(?:\*\*)?\s",
     r"(?:^|\n)[(\[]([A-Z])[)\]]",
 )
-"""How letters stand before choices; a later form is looked for where none before it fits."""
+"""Patterns of the letters before choices, tried in this order."""
 
 
 def split_lettered(text: str) -> tuple[str, tuple[str, ...]]:
-    """What stands before the lettered choices of a text, and these: "(A) red (B) blue", or lines as
-    "A. red".
+    """Split a text into the part before its lettered choices and these choices: "(A) red (B) blue",
+    or lines such as "A. red".
 
-    The last ends with its line. Where the letters are not A, B ... in their order, the one choice
-    is the text itself.
+    The last choice ends with its line. If the letters are not A, B ... in order, the whole text is
+    the only choice.
     """
     for form in LETTERED:
         before, *parts = re.split(form, text)
@@ -71,7 +71,8 @@ def split_lettered(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def answer_key(cell: Any, choices: Sequence[str], first: int | None = None) -> str | None:
-    """The answer of a row: a letter if there are choices, otherwise its text; None if it is hidden.
+    """Return the correct answer of a row: a letter if there are choices, otherwise its text; None
+    if it is hidden.
 
     With choices it may be written as a letter ("B", "(b)", "B."), as the text of the choice, as
     both ("B. blue"), as a list of one of these, or, if `first` is 0 or 1, as a number that counts
@@ -79,7 +80,7 @@ def answer_key(cell: Any, choices: Sequence[str], first: int | None = None) -> s
     """
     answers = [cell] if as_text(cell).strip() in choices else as_list(cell)
     if choices and len(answers) > 1:
-        raise ValueError(f"a row has one answer, found {answers}")
+        raise ValueError(f"a row must have one answer, found {answers}")
     text = as_text((answers or [None])[0] if choices else cell).strip()
     if text.casefold() in HIDDEN and text not in choices:
         return None

@@ -1,11 +1,13 @@
-"""What a benchmark is: items in a fixed order, and the facts that a table must state about them.
+"""Interface of a benchmark: items in a fixed order, and the facts that a table must state about
+them.
 
-To add one without any code, describe its files to `Columns` (a parquet, JSONL, CSV or TSV table),
-`Tsv` (VLMEvalKit's) or `Folder` (JSON lines beside images). With code: write a frozen dataclass in
-a file of this room whose fields are its settings, which iterates over `Item`s and has `__len__` and
-`facts`; name it in one line of `__init__.pyi`. For a table of questions derive it from
-`table_task.TableTask`, as `own_questions.py` does; a metric of its own is a `Scorer` that its facts
-name (`eval.scoring`). Its test goes to `tests/eval/tasks/`."""
+To add one without code, describe its files to `Columns` (a parquet, JSONL, CSV or TSV table), `Tsv`
+(VLMEvalKit's) or `Folder` (JSON lines beside images). With code: write a frozen dataclass in a file
+of this room whose fields are its settings, which iterates over `Item`s and has `__len__` and
+`facts`; name it in one line of `__init__.pyi`. For a table of questions, derive it from
+`table_task.TableTask`, as `own_tables.py` does; its own metrics go into a `Scorer` that its facts
+name (`eval.scoring`). Its test goes to `tests/eval/tasks/`.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ from looktwice.pipelines.config.classes import AbsentPart, did_you_mean
 from looktwice.pipelines.sample import Item, say_item_fault
 
 Fields = Mapping[str, Any]
-"""What is known of a question, by name."""
+"""What is known about a question, by field name."""
 
 
 class TaskError(ValueError):
@@ -38,10 +40,10 @@ class AbsentTask(AbsentPart, TaskError):
 
 @dataclass(frozen=True)
 class Facts:
-    """What every table says of a task: split, label version, the errata that apply, and a remark.
+    """What every table states about a task: split, label version, applicable errata, and a note.
 
-    `revision` names the very files (a hash or a commit), `left_out` says which rows are not asked
-    and why, the first entry with their count, and `scorer` is the benchmark's own scorer
+    `revision` identifies the files (a hash or a commit); `left_out` says which rows are not asked
+    and why, starting with their number; `scorer` is the benchmark's own scorer
     (`eval.scoring.Scorer`), or its node.
     """
 
@@ -56,13 +58,13 @@ class Facts:
 
 @dataclass(frozen=True)
 class Subset:
-    """A choice of `n` items by `seed`, or of `n` for each value of the field `per`, of all or of
-    those named in `ids`.
+    """A selection of `n` items by `seed`, or of `n` for each value of the field `per`, out of all
+    items or those listed in `ids`.
 
-    `per` names a meta field, or is "answer". Items that share the field `whole`, such as the
-    questions of one image or a pair, come all or none, and `n` counts what they share. The choice
-    depends on ids and `seed` alone, so it stays the same when other items come or go, and a larger
-    `n` contains a smaller one. `n` None keeps everything.
+    `per` names a meta field, or is "answer". Items that share the value of the field `whole`, such
+    as the questions of one image or pair, are selected together, and `n` counts these groups. The
+    selection depends only on ids and `seed`, so it is stable when other items are added or removed,
+    and a larger `n` contains a smaller one. `n` None keeps everything.
     """
 
     n: int | None = None
@@ -72,20 +74,20 @@ class Subset:
     ids: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        # 0 is refused where the file is known, in a sentence that names it
+        # 0 is refused later, where the error can name the file
         if self.n is not None and self.n < 0:
             raise TaskError(
-                f"subset.n is how many items are kept, 1 or more, or null for all; found {self.n}"
+                f"subset.n, the number of items to keep, must be 1 or more, or null; found {self.n}"
             )
 
     def choose(
         self, rows: Sequence[tuple[str, Fields]], where: object = "", names: Sequence[str] = ()
     ) -> list[int]:
-        """The numbers of the chosen rows in their order; a row is (id, its fields), `names` are its
-        samples' ids if these are others.
+        """Return the indices of the selected rows in order; a row is (id, its fields), `names` are
+        the sample ids if they differ.
 
-        Raises TaskError where a row lacks the field, or none is left; `where` says of which file in
-        its message.
+        Raises TaskError if a row lacks the field or no row is left; `where` names the file in its
+        message.
         """
         chosen = list(range(len(rows)))
         if self.ids:
@@ -101,8 +103,8 @@ class Subset:
             chosen = sorted(self._chosen(rows, chosen))
         if not chosen:
             raise TaskError(
-                f"{f'{where}: ' if where else ''}the subset {self} leaves no question of"
-                f" {len(rows)}"
+                f"{f'{where}: ' if where else ''}the subset {self} keeps none of {len(rows)}"
+                " questions"
             )
         return chosen
 
@@ -124,17 +126,17 @@ class Subset:
 
 
 def rank(name: str, seed: int) -> bytes:
-    """The place of a sample in a random order that depends on its id and the seed alone."""
+    """Return a sort key that puts samples in random order, depending only on their ids and the
+    seed."""
     return hashlib.sha256(f"{seed}\n{name}".encode()).digest()
 
 
 class Task(Protocol):
-    """A frozen dataclass whose fields are its settings; iterating gives its items, lazily and
-    always alike.
+    """A frozen dataclass whose fields are its settings. Iterating yields its items lazily, in the
+    same order every time.
 
-    Images are handles that are read when a stage looks at them, so iterating is cheap. Raises
-    TaskError where the data cannot be used at all; a single image that cannot be read fails only
-    its own sample.
+    Images are handles that are read when a stage needs them, so iterating is cheap. Raises
+    TaskError if the data cannot be used at all; an unreadable image fails only its own sample.
     """
 
     @property
@@ -146,10 +148,10 @@ class Task(Protocol):
 
 
 class MadeTask(ABC):
-    """A task whose questions are made one by one, each from its number and the settings alone.
+    """A task that generates its questions one by one, each from its number and the settings alone.
 
-    One question can be made without the others, and a finished run need not make them again to know
-    them. A subclass says how a question is named (`_id`) and made (`_item`).
+    A question can be generated without the others, so a finished run need not generate them again.
+    A subclass defines a question's id (`_id`) and content (`_item`).
     """
 
     n: int
@@ -159,18 +161,18 @@ class MadeTask(ABC):
         return len(self._chosen)
 
     def __iter__(self) -> Iterator[Item]:
-        """The questions in their order; each is made when it is asked for."""
+        """Yield the questions in order, each generated when it is needed."""
         return map(self._item, self._chosen)
 
     def item(self, sample_id: str) -> Item | None:
-        """The question of this id; None where there is none."""
+        """Return the question with this id, or None."""
         number = self._numbers.get(sample_id)
         return None if number is None else self._item(number)
 
     @property
     @abstractmethod
     def facts(self) -> Facts:
-        """What a table must say of the task."""
+        """What a table must state about the task."""
 
     @abstractmethod
     def _id(self, number: int) -> str: ...
@@ -179,7 +181,7 @@ class MadeTask(ABC):
     def _item(self, number: int) -> Item: ...
 
     def _known(self, number: int) -> Fields:
-        """The fields of a question by which a subset may choose it."""
+        """Return the fields of a question by which a subset may select it."""
         return {}
 
     @cached_property
@@ -188,20 +190,20 @@ class MadeTask(ABC):
 
     @cached_property
     def _chosen(self) -> Sequence[int]:
-        """The numbers of the questions that are asked."""
+        """The numbers of the selected questions."""
         fields = self._known if self.subset.per or self.subset.whole else lambda number: {}
         return self.subset.choose([(self._id(n), fields(n)) for n in range(self.n)])
 
 
 def require_some(n: int | None) -> None:
-    """Raise TaskError for a number of questions below 1."""
+    """Raise TaskError if the number of questions is less than 1."""
     if n is not None and (not isinstance(n, int) or n < 1):
-        raise TaskError(f"n is how many questions are made, 1 or more; found {n!r}")
+        raise TaskError(f"n, the number of questions, must be 1 or more; found {n!r}")
 
 
 @contextmanager
 def at_task(name: str) -> Iterator[None]:
-    """Raise every TaskError again with the place of the task in front."""
+    """Put the place of the task in front of every TaskError."""
     try:
         yield
     except TaskError as exc:
@@ -209,7 +211,8 @@ def at_task(name: str) -> Iterator[None]:
 
 
 def checked_items(task: Task) -> Iterator[Item]:
-    """The items of a task. Raises TaskError at the first that cannot be asked or written down."""
+    """Yield the items of a task. Raises TaskError at the first one that cannot be asked or
+    recorded."""
     for item in task:
         if fault := say_item_fault(item):
             raise TaskError(f"{type(task).__name__}: {fault}")
@@ -217,38 +220,38 @@ def checked_items(task: Task) -> Iterator[Item]:
 
 
 def count_items(task: Task) -> int:
-    """How many items a task has. Raises TaskError where it gives no number."""
+    """Return the number of items of a task. Raises TaskError if `__len__` does not return one."""
     try:
         return len(task)
     except TaskError:
         raise
     except (TypeError, ValueError, OverflowError) as exc:
         raise TaskError(
-            f"{type(task).__name__}: its `__len__` gives no number of samples: {exc}"
+            f"{type(task).__name__}: its `__len__` does not return the number of samples: {exc}"
         ) from exc
 
 
 def find_item(task: Task, sample_id: str) -> Item | None:
-    """The item of this id; None where the task has none. Raises TaskError."""
+    """Return the item with this id, or None. Raises TaskError."""
     if isinstance(task, MadeTask):
         return task.item(sample_id)
     return next((item for item in task if item.sample.id == sample_id), None)
 
 
-# where more rows than this are faulty, the file or the settings are wrong, and not the rows
+# if a larger share of rows is faulty, the file or the settings are wrong rather than the rows
 MOST_SHARE = 0.1
-IN_FACTS = 10  # reasons that a report repeats
-IN_ERROR = 20  # more lines than this say nothing new about a file
-ALIKE = re.compile(r"\d+|'[^']*'|, ")  # what may differ in errors of one kind
-MOST_ALIKE = 2  # more than these beside the first are counted
+IN_FACTS = 10  # reasons shown in a report
+IN_ERROR = 20  # lines; more say nothing new about a file
+ALIKE = re.compile(r"\d+|'[^']*'|, ")  # parts that differ between errors of one kind
+MOST_ALIKE = 2  # beside the first; more are only counted
 
 
 @dataclass
 class RowErrors:
-    """Collects the parts of one source that cannot be used; `units` names these parts, such as
-    "rows" or "images".
+    """Collects the unusable parts of one source; `units` names these parts, such as "rows" or
+    "images".
 
-    A task that leaves faulty rows out ends with `check_share` and states `sentences` in its facts;
+    A task that leaves faulty rows out ends with `check_share` and puts `sentences` into its facts;
     a task that accepts none ends with `raise_any`.
     """
 
@@ -263,48 +266,48 @@ class RowErrors:
         return self.units.removesuffix("s")
 
     def clear(self) -> None:
-        """Forget what was collected while reading stopped half-way."""
+        """Discard what was collected in a reading that stopped half-way."""
         self.found, self.ids = [], {}
 
     def add(self, where: int | str, why: object) -> None:
-        """Collect what is wrong with the row of this number, or with the file of this name."""
+        """Collect an error of the row with this number, or of the file with this name."""
         self.found.append(
             f"{self.unit} {where}: {why}" if isinstance(where, int) else f"{where}: {why}"
         )
 
     def repeats(self, row: int, identifier: str) -> bool:
-        """Whether an earlier row has this id; the later row is then collected as an error."""
+        """Return whether an earlier row has this id; if so, collect the later row as an error."""
         first = self.ids.setdefault(identifier, row)
         if first != row:
             self.add(
-                row,
-                f"the id {identifier!r} is already that of {self.unit} {first}; ids must be unique",
+                row, f"{self.unit} {first} already has the id {identifier!r}; ids must be unique"
             )
         return first != row
 
     def check_share(self, total: int) -> None:
-        """Raises TaskError with the first errors if no part is usable, or more than a tenth of them
-        is not."""
+        """Raise TaskError with the first errors if no part is usable, or more than a tenth is
+        unusable."""
         if total == 0:
-            raise TaskError(f"{self.source} holds no {self.unit}, or none that the settings keep")
+            raise TaskError(f"{self.source} has no {self.units}, or the settings keep none")
         if len(self.found) >= total or len(self.found) > max(1, MOST_SHARE * total):
             summary = f"{self.source}: {len(self.found)} of {total} {self.units} cannot be used"
             summary += " (the first is row 0)" * (self.units == "rows")
             raise TaskError("\n  ".join([summary, *self._first(IN_FACTS)]))
 
     def raise_any(self) -> None:
-        """Raises TaskError with the first twenty errors, if there are any."""
+        """Raise TaskError with the first twenty errors, if there are any."""
         if self.found:
             count = "1 fault" if len(self.found) == 1 else f"{len(self.found)} faults"
             raise TaskError("\n  ".join([f"{self.source}: {count}", *self._first(IN_ERROR)]))
 
     def nothing_left(self, where: Path, wanted: str) -> TaskError:
-        """The error to raise if nothing can be used."""
+        """Return the error to raise if nothing can be used."""
         return TaskError("\n  ".join([f"{where}: {wanted}", *self._first(IN_FACTS)]))
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """For the facts: the count, then the first reasons; empty if nothing was left out."""
+        """The number of parts left out, then the first reasons, for the facts; empty if there are
+        none."""
         of = f" of {self.source}" if self.source else ""
         return (
             (f"{len(self.found)} {self.units}{of} left out", *self._first(IN_FACTS))
@@ -313,7 +316,7 @@ class RowErrors:
         )
 
     def _first(self, limit: int) -> list[str]:
-        """The first lines; of many that differ in numbers and quoted words alone, one."""
+        """Return the first lines, merging lines that differ only in numbers and quoted words."""
         kinds, lines = defaultdict[str, list[str]](list), list[str]()
         for line in self.found:
             kinds[ALIKE.sub("", line)].append(line)
@@ -322,18 +325,18 @@ class RowErrors:
             if len(others) <= MOST_ALIKE:
                 lines.append(line)
             elif line is first:
-                lines.append(f"{line} ({len(others)} more alike)")
+                lines.append(f"{line} ({len(others)} more like this)")
         more = [f"... and {len(lines) - limit} more"] if len(lines) > limit else []
         return [*lines[:limit], *more]
 
 
 def suggest_among(word: str, among: Iterable[str]) -> str:
-    """Ends a sentence about an unknown name with a spelling suggestion, if there is one, and all
+    """Return the end of a sentence about an unknown name: a similar name, if there is one, and all
     known names."""
     return f"{suggest_name(word, names := tuple(among))} There are {', '.join(names)}"
 
 
 def suggest_name(word: str, among: Iterable[str]) -> str:
-    """Ends a sentence about an unknown name: `; did you mean 'X'?`, or a full stop if no known name
-    is similar."""
+    """Return the end of a sentence about an unknown name: `; did you mean 'X'?`, or a full stop if
+    no known name is similar."""
     return did_you_mean(word, among) or "."

@@ -1,5 +1,5 @@
 """BLINK (Fu et al., 2024) from its official parquet files, one folder for each of its fourteen
-tasks, and totals."""
+tasks, and its totals."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ WITHOUT_REFLECTANCE = {
 
 @dataclass(frozen=True)
 class BlinkScorer(Scorer):
-    """The task `name`: plain accuracy. The official total is `blink_macro`; VLMEvalKit's is
-    `blink_micro`."""
+    """Scores the task `name` by plain accuracy. The official total is `blink_macro`; VLMEvalKit's
+    is `blink_micro`."""
 
     name: str
 
@@ -83,15 +83,16 @@ ERRATA = {
 class Blink(TableTask):
     """The task `name` of BLINK from PATH/NAME/SPLIT-*-of-*.parquet, read a few rows at a time.
 
-    `path` is the folder of all tasks, `split` is val or test; in the place of `path`, `hub` names a
-    data set of the Hugging Face hub (BLINK-Benchmark/BLINK) and `revision` its commit.
+    `path` is the folder of all tasks, `split` is val or test. Instead of `path`, `hub` names a data
+    set of the Hugging Face hub (BLINK-Benchmark/BLINK) and `revision` its commit; `subset` selects
+    some of the questions.
 
     `question` and `choices` are the columns of these names; the official text, which already ends
-    with the lettered choices, is `meta["prompt"]`, verbatim. The official runner also puts a
-    disclaimer of its own before the prompts of Art_Style, Forensic_Detection and Jigsaw: that text
-    is in no column and is left out here. The column `explanation` is left out because it gives
-    answers away. `meta["row"]` counts from 0 through all files. The key "(B)" becomes "B", and
-    "hidden" None. Raises TaskError.
+    with the lettered choices, is `meta["prompt"]`, verbatim. The official runner also prepends a
+    disclaimer to the prompts of Art_Style, Forensic_Detection and Jigsaw: that text is in no column
+    and is left out here. The column `explanation` is left out because it reveals answers.
+    `meta["row"]` counts from 0 through all files. The answer "(B)" becomes "B", and "hidden" None.
+    Raises TaskError.
     """
 
     path: Path | None = None
@@ -106,18 +107,18 @@ class Blink(TableTask):
     def __post_init__(self) -> None:
         if self.path is None:
             if self.name not in NAMES:
-                raise TaskError(f"no task is named {self.name!r}{suggest_among(self.name, NAMES)}")
+                raise TaskError(f"BLINK has no task {self.name!r}{suggest_among(self.name, NAMES)}")
             return
         folder = Path(self.path)
         if not folder.is_dir():
             raise TaskError(
-                f"there is no folder {folder}; `path` is the folder that holds BLINK's task folders"
+                f"there is no folder {folder}; `path` must be the folder of BLINK's task folders"
             )
         present = self._present
         if self.name not in (*present, *NAMES):
             hint = suggest_name(self.name, {*NAMES, *present})
             raise TaskError(
-                f"{folder}: no task is named {self.name!r}{hint} It has"
+                f"{folder}: BLINK has no task {self.name!r}{hint} It has"
                 f" {', '.join(present) or 'no folders'}"
             )
 
@@ -131,9 +132,9 @@ class Blink(TableTask):
         if self.path is None or self.name in (present := self._present):
             return
         raise AbsentTask(
-            f"{self.path}: BLINK's {self.name} is not in it. It has"
-            f" {', '.join(present) or 'no folders'}; in a study of several tasks,"
-            " `tasks.NAME=null` drops it",
+            f"{self.path}: BLINK's task {self.name} is missing. It has"
+            f" {', '.join(present) or 'no folders'}; to drop the task"
+            " from a study, type `tasks.NAME=null`",
             "BLINK",
             [name for name in NAMES if name in present],
             len(NAMES),
@@ -171,8 +172,8 @@ class Blink(TableTask):
         total = files[0].stem.split("-of-")[-1]
         if not total.isdecimal() or len(files) != int(total):
             raise TaskError(
-                f"{folder}: {len(files)} of {total} files of the split {self.split}; fetch the"
-                " others"
+                f"{folder} has {len(files)} of {total} files of the split {self.split}; download"
+                " the others"
             )
         table = ParquetTable(tuple(files))
         require_columns(files[0], (*WORDS, *IMAGES), table.columns)
@@ -190,7 +191,7 @@ class Blink(TableTask):
     def _questions(self, number: int, cells: Row) -> Questions:
         texts = ("idx", "question", "sub_task", "prompt")
         if wrong := [name for name in texts if not cells[name] or not isinstance(cells[name], str)]:
-            raise ValueError(f"{', '.join(wrong)}: no text, but every question needs one")
+            raise ValueError(f"{', '.join(wrong)} must be a text that is not empty")
         identifier, choices, answer = cells["idx"], cells["choices"], cells["answer"]
         if not isinstance(choices, list) or len(choices) < 2 or None in choices:
             raise ValueError(f"{identifier} needs at least two texts as choices, found {choices!r}")
@@ -205,8 +206,8 @@ class Blink(TableTask):
         return [RowQuestion(number, identifier, question, tuple(choices), key, meta)]
 
     def _pictures(self, question: RowQuestion, cells: Row) -> Pictures:
-        """The columns up to the last image, at least the first: one that is missing before another
-        must fail."""
+        """Return the images up to the last column that has one, at least the first column: an image
+        missing before another must fail."""
         end = max((end for end, name in enumerate(IMAGES, 1) if cells[name] is not None), default=1)
         pictures = []
         for column in IMAGES[:end]:
@@ -214,6 +215,6 @@ class Blink(TableTask):
             if cell and cell["bytes"]:
                 pictures.append(Picture.encoded(cell["bytes"], name))
             else:
-                why = "the parquet file holds no bytes for it; fetch a file with embedded images"
+                why = "the parquet file has no bytes for it; download one with embedded images"
                 pictures.append(broken_picture(name, why))
         return tuple(pictures)

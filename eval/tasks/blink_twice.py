@@ -1,5 +1,5 @@
-"""BLINK-Twice (Ye et al., 2025): yes/no questions on images that mislead, and its accuracies and
-CoT score."""
+"""BLINK-Twice (Ye et al., 2025): yes/no questions on misleading images, with its accuracies and CoT
+score."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ _JUDGED = {
 
 
 def cot_score(clues: float, truth: float) -> float:
-    """The CoT score (supplement, "CoT Score"): visual clues seen (0..1) and truth inferred (0..1),
-    their mean.
+    """Return the CoT score (supplement, "CoT Score"): the mean of visual clues seen (0..1) and
+    truth inferred (0..1).
 
     Raises ValueError for a criterion outside 0..1.
     """
     for name, value in zip(CRITERIA, (clues, truth), strict=True):
         if not 0.0 <= value <= 1.0:
-            raise ValueError(f"the criterion {name} lies in 0..1, found {value}")
+            raise ValueError(f"the criterion {name} must be in 0..1, found {value}")
     return (clues + truth) / 2
 
 
 def judged_cot(text: str) -> tuple[float, float] | None:
-    """Both criteria from a judge's words, such as "Clues: 0.5" and "Truth: 1" on lines of their
-    own; else None."""
+    """Parse both criteria from a judge's reply, such as "Clues: 0.5" and "Truth: 1" on separate
+    lines; None if either is missing or ambiguous."""
     values = []
     for name in CRITERIA:
         judged = _JUDGED[name].findall(text)
@@ -58,15 +58,15 @@ def judged_cot(text: str) -> tuple[float, float] | None:
 
 @dataclass(frozen=True)
 class TwiceScorer(Scorer):
-    """Two yes/no questions per image (`per_image`), up to two images with their four questions per
-    group (`per_group`).
+    """Scores two yes/no questions per image (`per_image`), and up to two images with their four
+    questions per group (`per_group`).
 
-    `no_acc` and `yes_acc` are over the questions with that key, `q_acc` is over all questions
-    (which every published row equals), `q_acc_either` over images with one right question at least
-    (the supplement's words), `i_acc` over images with both right, `g_acc` over groups of two images
-    with all four right, and `q_acc_naturalbench` over questions that are asked of both images of a
-    group and are right on both. Incomplete images and groups are not counted in what they are too
-    small for.
+    `no_acc` and `yes_acc` cover the questions with that correct answer; `q_acc` covers all
+    questions (all published rows equal it); `q_acc_either` is the share of images with at least one
+    right question (the supplement's definition); `i_acc` the share of images with both right;
+    `g_acc` the share of groups of two images with all four right; `q_acc_naturalbench` the share of
+    questions, among those asked about both images of a group, that are right on both. Incomplete
+    images and groups are excluded from the metrics that they are too small for.
     """
 
     per_image: int = 2
@@ -75,7 +75,7 @@ class TwiceScorer(Scorer):
     headlines = ("g_acc",)
 
     def metrics(self, scores: PointScores) -> Sequence[Metric]:
-        """Every accuracy that the files' fields allow."""
+        """Return every accuracy that the fields of the file allow."""
         samples = scores.keyed
         plain = group_metric("q_acc", "question", scores, {name: [name] for name in samples})
         plain = replace(plain, clusters={})
@@ -98,7 +98,7 @@ class TwiceScorer(Scorer):
         return list(filter(attrgetter("units"), metrics))
 
     def chance(self, samples: Samples) -> Levels:
-        """Of a fair coin for every question."""
+        """Return the levels of tossing a fair coin for every question."""
         return {
             "no_acc": 0.5,
             "yes_acc": 0.5,
@@ -125,15 +125,15 @@ GUESSES: Mapping[str, str] = {
     "category": "category illusion_type type class",
     "kind": "kind variant image_type is_adversarial adversarial",
 }
-"""The column names that are tried for each of our field names; the authors' files were not
-available for this list."""
+"""Column names to try for each of our fields; the authors' files were not available for this list.
+"""
 CHOICES = ("Yes", "No")
 KEYS = {"a": "A", "yes": "A", "a yes": "A", "b": "B", "no": "B", "b no": "B"}
 ERRATA = (
     (
-        'the supplement calls Q-Acc "either question correct"; every published Q-Acc is plain'
-        " accuracy, which is q_acc here; q_acc_either and NaturalBench's q_acc_naturalbench stand"
-        " beside it"
+        'the supplement calls Q-Acc "either question correct", but every published Q-Acc is plain'
+        " accuracy, which is q_acc here; q_acc_either and NaturalBench's q_acc_naturalbench are"
+        " also reported"
     ),
     "published I-Acc and G-Acc are not all shares of 448 images and 103 groups",
     "the table of one-pass and multi-turn results, headed Q-Acc, evidently shows No-Acc",
@@ -142,17 +142,17 @@ ERRATA = (
 
 @dataclass(frozen=True)
 class BlinkTwice(MappedTask):
-    """Questions from a parquet, JSONL, CSV or TSV file, or a folder of parquet files.
+    """Questions of BLINK-Twice from a parquet, JSONL, CSV or TSV file, or a folder of parquet
+    files.
 
-    `columns` maps our field names to the file's columns: question, answer and image must be found,
-    id, image_id, group, slot (which of an image's questions), category and kind may be. What it
-    leaves out is looked for under likely names; the error for what is not found lists all columns.
-    A cell of questions and one of answers may be lists. Keys "A) Yes", "yes", "B" ... become A
-    (Yes) and B (No). Images are embedded, base64, or paths below `images`. Questions belong to one
-    image where `image_id` is the same, without it the image's path, and where images are embedded a
-    hash of their pixels. The facts warn of metrics that the file does not allow. Columns with
-    solutions (clues, true reality) reach no stage: they would give the answer away. Raises
-    TaskError.
+    `columns` maps our field names to the file's columns: question, answer and image are required,
+    id, image_id, group, slot (which of an image's questions), category and kind are optional.
+    Fields that it omits are looked up under likely names; the error for a missing one lists all
+    columns. A row may list several questions and answers. Answers "A) Yes", "yes", "B" ... become A
+    (Yes) and B (No). Images are embedded, base64, or paths below `images`. Questions belong to the
+    same image if `image_id` is the same, otherwise the image's path or, for embedded images, a hash
+    of their pixels. The facts warn of metrics that the file does not allow. Columns with solutions
+    (clues, true reality) reach no stage, since they would reveal the answer. Raises TaskError.
     """
 
     path: Path | None = None
@@ -173,7 +173,7 @@ class BlinkTwice(MappedTask):
 
     @property
     def note(self) -> str:
-        """How the questions are grouped, how images are told apart, and which metrics cannot be
+        """How the questions are grouped, what identifies an image, and which metrics cannot be
         computed."""
         images, groups = Counter[str](), Counter[str]()
         for question in self._chosen:
@@ -183,14 +183,14 @@ class BlinkTwice(MappedTask):
         fours = list(groups.values()).count(self.scorer.per_group)
         notes = [f"{images.total()} questions on {len(images)} images, {fours} groups of four"]
         if self._image_id is None:
-            notes.append("no column names images: a hash of their pixels tells them apart")
+            notes.append("no column identifies images: a hash of their pixels does")
         if self.scorer.per_image not in images.values():
             notes.append(
                 "warning: i_acc and q_acc_either cannot be computed, because no image has two"
                 " questions"
             )
         if not fours:
-            why = "no group has four questions" if groups else "no column names groups"
+            why = "no group has four questions" if groups else "no column identifies groups"
             notes.append(f"warning: g_acc cannot be computed, because {why}")
         return "; ".join(notes)
 
@@ -200,18 +200,18 @@ class BlinkTwice(MappedTask):
 
     @cached_property
     def _image_id(self) -> str | None:
-        """The column that tells one image from another: an id, or the image's path; None where
-        there is neither."""
+        """The column that identifies an image, with its id or its path, or None."""
         column = self._map["image"][0]
         _, first = next(iter(self.table.rows_at([0], [column])), (0, {column: None}))
         return next(iter(self._map["image_id"]), column if is_path(first[column]) else None)
 
     def _questions(self, number: int, cells: Row) -> Iterator[RowQuestion]:
-        """The one question of a row, or all of a row that lists several with as many answers."""
+        """Yield the question of a row, or all questions of a row that lists several with as many
+        answers."""
         row = self._row(cells)
         questions, answers = as_list(row["question"]), as_list(row["answer"])
         if not questions or len(questions) != len(answers):
-            raise ValueError(f"{len(questions)} questions and {len(answers)} answers")
+            raise ValueError(f"it has {len(questions)} questions but {len(answers)} answers")
         image = as_text(cells[self._image_id]) if self._image_id else self._pixel_hash(cells)
         image = image or f"row {number}"
         base = as_text(row.get("id")) or f"row {number}"
@@ -228,8 +228,8 @@ class BlinkTwice(MappedTask):
             yield RowQuestion(number, identifier, words, CHOICES, _key(answer), meta)
 
     def _pixel_hash(self, cells: Row) -> str:
-        """The sha256 of the decoded images of a row; empty where one cannot be read, which then
-        stands alone."""
+        """Return the sha256 of the decoded images of a row; "" if one is unreadable, which makes
+        the row an image of its own."""
         digest = hashlib.sha256()
         try:
             for cell in image_cells(cells, self._image_columns):
@@ -241,7 +241,7 @@ class BlinkTwice(MappedTask):
 
 
 def _key(cell: Any) -> str | None:
-    """A for yes, B for no. Raises ValueError for anything else."""
+    """Return A for yes, B for no, None for hidden. Raises ValueError for anything else."""
     if isinstance(cell, bool):
         return "A" if cell else "B"
     text = as_text(cell).strip().casefold()

@@ -1,5 +1,5 @@
-"""The cells of a table: what is empty, texts, lists, choices with their labels, and the letter that
-is meant by an answer."""
+"""Parsing of table cells: empty cells, texts, lists, labelled choices, and the letter that an
+answer means."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from looktwice.pipelines.config.classes import did_you_mean
 from looktwice.pipelines.json_input import read_literal
 
 Row = Mapping[str, Any]
-"""The cells of a row of a table, by column."""
+"""The cells of a table row, by column."""
 
 
 def is_empty(cell: Any) -> bool:
-    """Whether a cell is empty: None, NaN, or text without characters."""
+    """Return whether a cell is empty: None, NaN, or blank text."""
     if isinstance(cell, str):
         return not cell.strip()
     return cell is None or (isinstance(cell, float) and math.isnan(cell))
 
 
 def as_text(cell: Any) -> str:
-    """A cell as text; whole numbers stored as floats are written without a decimal point."""
+    """Return a cell as text; whole numbers stored as floats are written without a decimal point."""
     if is_empty(cell):
         return ""
     if isinstance(cell, bytes):
@@ -33,12 +33,12 @@ def as_text(cell: Any) -> str:
 
 
 LITERALS = ("[", "array(", "np.", "numpy.", "('", '("')
-"""What begins a list that is written as text."""
+"""The beginnings of a list that is written as text."""
 
 
 def as_list(cell: Any) -> list[Any]:
-    """A cell that may hold a list: a list itself, one written as text (JSON, Python, or as numpy
-    prints arrays), or one value."""
+    """Return a cell as a list: a list, one written as text (JSON, Python, or a printed numpy
+    array), or one value."""
     if is_empty(cell):
         return []
     if isinstance(cell, str) and cell.lstrip().startswith(LITERALS):
@@ -51,12 +51,12 @@ def as_list(cell: Any) -> list[Any]:
 
 LABELS = ("label", "labels", "letter", "key", "keys", "id", "option_label", "option", "index")
 TEXTS = ("text", "texts", "content", "value", "values", "option_text", "choice", "option", "answer")
-"""The names of the labels and of the texts of choices, the likeliest first."""
+"""Names of the fields with the labels and the texts of choices, most likely first."""
 LABEL = re.compile(r"(?:options?|choices?)?[\s_-]*[(\[]?([a-z]|\d{1,2})[)\].:]*\s*", re.I)
 
 
 def as_options(cell: Any) -> list[Any]:
-    """A cell that holds options: a list of them, {"A": text, "B": text}, {"label": [...], "text":
+    """Parse a cell of options: a list of them, {"A": text, "B": text}, {"label": [...], "text":
     [...]}, a list of {"label", "text"}, of {"A": text} or of ("A", text), also written as text.
 
     Raises ValueError for labels that are not A, B ... or 1, 2 ... or 0, 1 ....
@@ -80,7 +80,7 @@ def as_options(cell: Any) -> list[Any]:
 
 
 def _from_objects(options: Sequence[Mapping[Any, Any]]) -> list[Any]:
-    """The texts of options that are an object each. Raises ValueError."""
+    """Return the texts of options that are one object each. Raises ValueError."""
     keys = [*dict.fromkeys(key for option in options for key in option)]
     own = len(keys) == len(options) and all(len(option) == 1 for option in options)
     if own and _are_labels([*map(_label, keys)]):
@@ -92,13 +92,13 @@ def _from_objects(options: Sequence[Mapping[Any, Any]]) -> list[Any]:
 
 
 def _from_columns(columns: Mapping[Any, list[Any]]) -> list[Any]:
-    """The texts of options whose labels, texts and whatever else are a list each. Raises
+    """Return the texts of options whose labels, texts and other fields are one list each. Raises
     ValueError."""
     labelled = [key for key, cells in columns.items() if _are_labels([*map(_label, cells)])]
     named = [*filter(labelled.__contains__, LABELS), *labelled]
     if not named and (wrong := [key for key in LABELS if key in columns and key not in TEXTS]):
         found = ", ".join(map(as_text, columns[wrong[0]]))
-        raise ValueError(f"the labels of choices are A, B ..., found {found}")
+        raise ValueError(f"the labels of choices must be A, B ..., found {found}")
     others = [key for key in columns if key not in named[:1]]
     texts = [*filter(others.__contains__, TEXTS)] or (others if len(others) == 1 else [])
     if not texts:
@@ -109,7 +109,7 @@ def _from_columns(columns: Mapping[Any, list[Any]]) -> list[Any]:
 
 
 def _are_pairs(options: Sequence[Any]) -> bool:
-    """Whether these are pairs of a letter and a text, as maps of parquet are."""
+    """Return whether these are pairs of a letter and a text, as parquet stores maps."""
     if len(options) < 2 or not all(isinstance(o, list | tuple) and len(o) == 2 for o in options):
         return False
     letters, texts = ([*map(_label, part)] for part in zip(*options, strict=True))
@@ -117,14 +117,14 @@ def _are_pairs(options: Sequence[Any]) -> bool:
 
 
 def _label(cell: Any) -> str:
-    """A label in capitals, without what stands around it."""
+    """Return a label in capitals, without brackets and words around it."""
     text = as_text(cell).strip()
     found = LABEL.fullmatch(text)
     return (found[1] if found else text).upper()
 
 
 def _are_labels(labels: Sequence[str]) -> bool:
-    """Whether these are A, B ..., or numbers from 0 or 1, in any order."""
+    """Return whether these are A, B ..., or numbers from 0 or 1, in any order."""
     counted = [[str(number + first) for number in range(len(labels))] for first in (0, 1)]
     return sorted(labels) in (
         [*ascii_uppercase[: len(labels)]],
@@ -133,10 +133,10 @@ def _are_labels(labels: Sequence[str]) -> bool:
 
 
 def _in_order(labelled: Mapping[Any, Any]) -> list[Any]:
-    """The texts of options in the order of their labels. Raises ValueError."""
+    """Return the texts of options in the order of their labels. Raises ValueError."""
     by_label = {_label(label): text for label, text in labelled.items()}
     if len(by_label) < len(labelled) or not _are_labels([*by_label]):
-        raise ValueError(f"the labels of choices are A, B ..., found {', '.join(by_label)}")
+        raise ValueError(f"the labels of choices must be A, B ..., found {', '.join(by_label)}")
     return [by_label[label] for label in sorted(by_label, key=lambda name: (len(name), name))]
 
 
@@ -146,14 +146,15 @@ WRAPPED = re.compile(
     r"|'([A-Za-z])'",
     re.I,
 )
-"""A letter with its choice's text, and one in brackets, quotes or words."""
+"""`WITH_TEXT` matches a letter with its choice's text, this one a letter in brackets, quotes or
+words."""
 
 
 def find_letter(text: str, bare: str, choices: Sequence[object]) -> str:
-    """The letter of the choice that is meant by the letter `bare`, by its whole `text`, or by both
-    ("B. blue").
+    """Return the letter of the choice that an answer means by the letter `bare`, by its whole
+    `text`, or by both ("B. blue").
 
-    Raises ValueError where that is none of them, or not one alone.
+    Raises ValueError if it means no choice or several.
     """
     letters = ascii_uppercase[: len(choices)]
     texts = [str(choice).strip() for choice in choices]
@@ -169,18 +170,18 @@ def find_letter(text: str, bare: str, choices: Sequence[object]) -> str:
         meant = {letters[n] for n, choice in enumerate(texts) if _number(choice) == number}
     if len(meant) > 1:
         raise ValueError(
-            f"the answer {text!r} is a letter and the text of another choice; write it as ({text})"
+            f"the answer {text!r} is a letter, but also the text of another choice; write ({text})"
         )
     if not meant:
         named = [choice for choice in choices if isinstance(choice, str)]
         hint = did_you_mean(text, (*named, *letters))
         raise ValueError(
-            f"the answer {text!r} is none of the letters {', '.join(letters)} and none of the texts"
-            f" {named}{hint}"
+            f"the answer {text!r} is neither one of the letters {', '.join(letters)} nor one of the"
+            f" texts {named}{hint}"
         )
     return meant.pop()
 
 
 def _number(text: str) -> float | None:
-    """A plain decimal number; None for any other text."""
+    """Parse a plain decimal number; None for any other text."""
     return float(text) if re.fullmatch(r"-?\d+(?:\.\d*)?", text) else None

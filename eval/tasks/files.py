@@ -1,4 +1,4 @@
-"""The files of a data set, in a folder, in a zip or on a hub of data sets."""
+"""The files of a data set, in a folder, in a zip or on the Hugging Face hub."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from looktwice.pipelines.config.paths import OutsideError, Scope, pass_fence, re
 from looktwice.pipelines.disk import read_file
 from looktwice.pipelines.picture import Picture, PictureError
 
-LARGEST = 1 << 30  # an entry that claims to unpack to more is no image and no list of questions
+LARGEST = 1 << 30  # bytes; a larger entry is neither an image nor a list of questions
 
 
 def file_inside(root: Path, name: str) -> Path:
-    """The file `name` of the folder; what leads out of it, and to no folder that is allowed, raises
-    TaskError. A path written with backslashes is read on every system."""
+    """Return the file `name` of the folder. Raises TaskError if the path leads out of it, unless
+    into an allowed folder. Backslashes in paths work on every system."""
     if "\\" in name and not os.path.lexists(root / name):
         name = name.replace("\\", "/")
     try:
         file = (root / name).resolve()
         inside = file.is_relative_to(root.resolve()) and not Path(name).is_absolute()
     except (OSError, RuntimeError, ValueError) as exc:
-        raise TaskError(f"the path {name!r} leads nowhere ({exc})") from exc
+        raise TaskError(f"the path {name!r} cannot be resolved ({exc})") from exc
     if not inside:
         own = root.resolve()
         scope = Scope(root, allowed=read_allowed(), what="folder of questions", source=own)
@@ -49,61 +49,61 @@ class FolderFiles:
     root: Path
 
     def has(self, name: str) -> bool:
-        """Whether there is such a file. Raises TaskError for a name that leads out of the
+        """Return whether this file exists. Raises TaskError for a name that leads out of the
         folder."""
         return file_inside(self.root, name).is_file()
 
     def read(self, name: str) -> bytes:
-        """Its bytes. Raises TaskError."""
+        """Return the bytes of the file. Raises TaskError."""
         try:
             return read_file(file_inside(self.root, name))
         except OSError as exc:
-            hint = ""  # what was meant
+            hint = ""
             if self.root.is_file():
-                hint = f"; `path` is the folder, {self.root.parent}, and `file` {self.root.name}"
-                hint += "; eval.tasks.Columns reads tables"
+                hint = f"; set `path` to {self.root.parent} and `file` to {self.root.name}"
+                hint += "; for tables, use eval.tasks.Columns"
             elif others := sorted(path.name for path in self.root.glob(f"*{Path(name).suffix}")):
-                hint = f"; there is {', '.join(others[:3])}, named by `file`"
+                hint = f"; the folder has {', '.join(others[:3])}: set `file`"
             raise TaskError(f"{self.root / name} cannot be read ({exc.strerror}){hint}") from exc
 
     def ending(self, tail: str) -> Iterator[str]:
-        """The names that end with these parts, the shortest first."""
+        """Yield the paths that end with these components, shortest first."""
         paths = self.root.rglob(PurePosixPath(tail).name)
         yield from _ending((path.relative_to(self.root).as_posix() for path in paths), tail)
 
 
 @dataclass(frozen=True)
 class ZipFiles:
-    """The entries of a zip, read in place: nothing is unpacked onto the disk."""
+    """The entries of a zip, read without unpacking it to disk."""
 
     root: Path
 
     @cached_property
     def names(self) -> dict[str, zipfile.ZipInfo]:
-        """The entries by name. Raises TaskError for a damaged zip, and for one with names that
-        climb out of it."""
+        """The entries by name. Raises TaskError for a damaged zip, and for one with names that lead
+        out of it."""
         entries = {entry.filename: entry for entry in self._zip.infolist() if not entry.is_dir()}
         if wrong := list(filter(_leads_outside, entries)):
             raise TaskError(
                 f"{self.root}: {len(wrong)} entries lead out of the folder, such as {wrong[0]!r};"
-                " no data set needs that, so this zip is not read at all"
+                " no data set needs that, so the zip is refused"
             )
         return entries
 
     def has(self, name: str) -> bool:
-        """Whether there is such an entry. Raises TaskError for a name that leads out of the zip."""
+        """Return whether this entry exists. Raises TaskError if the name leads out of the zip."""
         if _leads_outside(name):
             raise TaskError(f"the path {name!r} leads out of {self.root}; name a file in it")
         return self._entry(name) is not None
 
     def read(self, name: str) -> bytes:
-        """Its bytes. Raises TaskError, also where the checksum says that they are damaged."""
+        """Return the bytes of the entry. Raises TaskError, also if the checksum does not match."""
         entry = self._entry(name)
         if entry is None:
             raise TaskError(f"{self.root} has no entry {name}")
         if entry.file_size > LARGEST:
             raise TaskError(
-                f"{self.root}: {name} would unpack to {entry.file_size} bytes; that is not read"
+                f"{self.root}: {name} would unpack to {entry.file_size} bytes, more than {LARGEST}"
             )
         try:
             return self._zip.read(entry)
@@ -116,11 +116,11 @@ class ZipFiles:
             NotImplementedError,
         ) as exc:
             raise TaskError(
-                f"{self.root}: the entry {name} is damaged ({exc}); fetch the zip again"
+                f"{self.root}: the entry {name} is damaged ({exc}); download the zip again"
             ) from exc
 
     def ending(self, tail: str) -> Iterator[str]:
-        """The names that end with these parts, the shortest first."""
+        """Yield the paths that end with these components, shortest first."""
         yield from _ending(self.names, tail)
 
     def _entry(self, name: str) -> zipfile.ZipInfo | None:
@@ -134,8 +134,7 @@ class ZipFiles:
             return zipfile.ZipFile(self.root)
         except (zipfile.BadZipFile, OSError) as exc:
             raise TaskError(
-                f"{self.root} is no zip that can be read ({exc}); it may be cut short: fetch it"
-                " again"
+                f"{self.root} is not a readable zip ({exc}); it may be truncated: download it again"
             ) from exc
 
 
@@ -144,21 +143,21 @@ Files = FolderFiles | ZipFiles
 
 
 def open_files(path: Path) -> Files:
-    """The files of a folder or a .zip. Raises TaskError for anything else, and for a zip that
+    """Open the files of a folder or a .zip. Raises TaskError for anything else, and for a zip that
     cannot be trusted."""
     path = Path(path)
     if path.is_dir():
         return FolderFiles(path)
     if path.suffix.lower() == ".zip" and path.is_file():
         files = ZipFiles(path)
-        files.names  # noqa: B018  a damaged or hostile zip must be said before anything is asked
+        files.names  # noqa: B018  report a damaged or hostile zip before anything is asked
         return files
-    raise TaskError(f"there is no folder and no .zip at {path}; `path` is where the data set lies")
+    raise TaskError(f"there is no folder and no .zip at {path}; set `path` to the data set")
 
 
 def open_picture(files: Files, name: str) -> Picture:
-    """An image of the set, read when it is looked at; one that cannot be read fails its own sample
-    alone."""
+    """Return an image of the data set that is read on first use; if it is unreadable, only its own
+    sample fails."""
 
     def fetch() -> bytes:
         try:
@@ -185,21 +184,21 @@ def _leads_outside(name: str) -> bool:
 
 
 DataLocation = tuple[Path, str]
-"""Where the files lie, and the revision that names them (empty for local files)."""
+"""The path of the files, and their revision (empty for local files)."""
 
 
 def locate_data(
     path: Path | None, hub: str, revision: str, patterns: Sequence[str]
 ) -> DataLocation:
-    """The folder of a data set: the local `path`, or the files of the hub id that match `patterns`,
-    fetched once.
+    """Return the folder of a data set: the local `path`, or the files of the hub id that match
+    `patterns`, downloaded once.
 
-    The revision of the hub is its commit. Raises TaskError where both or neither is given, and
-    where the hub cannot be reached.
+    The revision of the hub is its commit. Raises TaskError if both or neither are given, and if the
+    hub cannot be reached.
     """
     if (path is None) == (not hub):
         raise TaskError(
-            "say where the data lie: either `path` (a local folder) or `hub` (an id), and not both"
+            "set either `path` (a local folder) or `hub` (an id) to locate the data, but not both"
         )
     if path is not None:
         return Path(path), ""
@@ -215,6 +214,6 @@ def locate_data(
         )
     except (OSError, ValueError) as exc:
         raise TaskError(
-            f"hub: {hub} cannot be fetched ({exc}); fetch it yourself and say `path`"
+            f"hub: {hub} cannot be downloaded ({exc}); download it yourself and set `path`"
         ) from exc
     return Path(folder), f"{hub}@{Path(folder).name}"

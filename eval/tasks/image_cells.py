@@ -1,4 +1,4 @@
-"""The cells of a table that hold images, and the columns in which they stand."""
+"""Table cells that hold images, and the columns that hold them."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from looktwice.eval.tasks.files import Files, open_picture
 from looktwice.pipelines.json_input import read_literal
 from looktwice.pipelines.picture import Picture, PictureError
 
-LONGEST_PATH = 1024  # characters; a longer text is an image itself
+LONGEST_PATH = 1024  # characters; a longer text is an encoded image
 
 
 def numbered_columns(stems: str, names: Iterable[str]) -> tuple[str, ...]:
-    """The columns that are one of the stems, parted by spaces, with a number (`image_2`,
+    """Return the columns named by one of the space-separated stems and a number (`image_2`,
     `images.0`, `image_2_path`), in the order of their numbers.
 
-    A column of the stem alone comes before a number 2, and before the `image.1` that pandas makes
-    of a second `image`.
+    A column named by the stem alone comes before a number 2, and before the `image.1` that pandas
+    makes of a second `image`.
     """
     available = [*names]
     for stem, ending in ((s, e) for e in ("", "[ _]?(?:path|file)") for s in stems.split()):
@@ -42,13 +42,13 @@ FILE_NAME = re.compile(r"[^'\"{}]*\.[A-Za-z]\w{1,4}")
 
 
 def image_cells(row: Row, columns: Sequence[str]) -> list[Any]:
-    """Every image of a row, column by column."""
+    """Return every image of a row, column by column."""
     return [image for name in columns for image in _images(row.get(name))]
 
 
 def _images(cell: Any) -> Iterator[Any]:
-    """The images in a cell: one, a list, {"image_1": ..., "image_2": ...}, or paths with commas,
-    semicolons, bars or line breaks between them."""
+    """Yield the images in a cell: one, a list, {"image_1": ..., "image_2": ...}, or paths separated
+    by commas, semicolons, bars or line breaks."""
     if isinstance(cell, str) and cell.lstrip().startswith("{"):
         parsed = read_literal(cell)
         cell = parsed if isinstance(parsed, Mapping) else cell
@@ -66,7 +66,7 @@ def _images(cell: Any) -> Iterator[Any]:
 
 
 def is_path(cell: Any) -> bool:
-    """Whether a cell is the path of an image file, and not an image itself: base64 has no full
+    """Return whether a cell is the path of an image file rather than an image: base64 has no full
     stop."""
     if not isinstance(cell, str) or not len(cell) < LONGEST_PATH or cell.startswith("data:"):
         return False
@@ -74,7 +74,8 @@ def is_path(cell: Any) -> bool:
 
 
 def picture_from_cell(cell: Any, name: str, files: Files | None) -> Picture:
-    """An image cell: bytes, a hub's {bytes, path}, a path in `files`, a data URL or base64.
+    """Return the picture of an image cell: bytes, a hub's {bytes, path}, a path in `files`, a data
+    URL or base64.
 
     Anything else gives a picture that raises PictureError when it is read; `name` is part of the
     message.
@@ -87,11 +88,11 @@ def picture_from_cell(cell: Any, name: str, files: Files | None) -> Picture:
         return broken_picture(name, f"no image in the cell, found {type(cell).__name__}")
     if cell.startswith(("http://", "https://")):
         return broken_picture(
-            name, f"{cell[:200]!r} is an address; fetch the image and give the path of its file"
+            name, f"{cell[:200]!r} is a URL; download the image and give the path of its file"
         )
     if is_path(cell):
         if files is None:
-            return broken_picture(name, f"{cell!r} is a path; say `images`")
+            return broken_picture(name, f"{cell!r} is a path; set `images` to its folder")
         return open_picture(files, cell)
 
     def decode() -> bytes:
@@ -105,7 +106,7 @@ def picture_from_cell(cell: Any, name: str, files: Files | None) -> Picture:
 
 
 def broken_picture(name: str, why: str) -> Picture:
-    """A picture that raises PictureError with this reason when it is read."""
+    """Return a picture that raises PictureError with this reason when it is read."""
 
     def fetch() -> bytes:
         raise PictureError(f"{name}: {why}")

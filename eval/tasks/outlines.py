@@ -1,4 +1,4 @@
-"""Outlines of shapes around the origin, as corners, and how they are turned and moved.
+"""Outlines of shapes around the origin, as corners, and their rotation and translation.
 
 Coordinates are edges: the upper left pixel spans 0..1 in both directions, as in boxes.
 """
@@ -16,29 +16,30 @@ XY = NDArray[np.float64]
 
 
 def on_circle(angles: XY) -> XY:
-    """The points (n, 2) of a circle of radius 1 at angles (n,) in radians, down from the right."""
+    """Return the points (n, 2) of a circle of radius 1 at angles (n,) in radians, clockwise from
+    the right."""
     return np.stack([np.cos(angles), np.sin(angles)], axis=1)
 
 
 def circle(radius: float, x: float = 0.0, y: float = 0.0) -> XY:
-    """A circle, as corners about 2 px apart."""
+    """Return a circle as corners about 2 px apart."""
     return translate(regular_polygon(max(24, round(math.pi * radius)), radius), x, y)
 
 
 def regular_polygon(corners: int, radius: float, first: float = -90.0) -> XY:
-    """A regular polygon around the origin; `first` is the angle of its first corner in degrees,
-    down from the right."""
+    """Return a regular polygon around the origin; `first` is the angle of its first corner in
+    degrees, clockwise from the right."""
     return radius * on_circle(np.radians(first) + 2 * np.pi * np.arange(corners) / corners)
 
 
 def star(tips: int, outer: float, inner: float, first: float = -90.0) -> XY:
-    """A star around the origin."""
+    """Return a star around the origin."""
     radii = np.where(np.arange(2 * tips) % 2 == 0, outer, inner)
     return regular_polygon(2 * tips, 1.0, first) * radii[:, None]
 
 
 def rounded_square(x: float, y: float, side: float, radius: float) -> XY:
-    """A square with its upper left corner at (x, y) and quarter circles for corners."""
+    """Return a square with its upper left corner at (x, y) and quarter circles for corners."""
     quarter = radius * on_circle(np.radians(np.linspace(0, 90, 7)))
     far = side - radius
     places = ((far, far), (radius, far), (radius, radius), (far, radius))
@@ -47,11 +48,11 @@ def rounded_square(x: float, y: float, side: float, radius: float) -> XY:
 
 
 def rotate(points: XY, degrees: float, center: Sequence[float] | XY = (0.0, 0.0)) -> XY:
-    """Turned clockwise, as seen, around a point."""
+    """Rotate points clockwise, as seen in the image, around a centre."""
     cos, sin = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
     return np.asarray((points - center) @ np.array([[cos, sin], [-sin, cos]]) + center, np.float64)
 
 
 def translate(points: XY, x: float, y: float) -> XY:
-    """Moved right and down."""
+    """Move points right and down."""
     return points + np.array([x, y], np.float64)

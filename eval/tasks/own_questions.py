@@ -31,13 +31,13 @@ class Folder(RowTask):
 
     A line has `id` and `question`, and may have `image` or `images` (paths inside the folder),
     `choices` (texts, numbers or {"image": path}; also {"A": text}), `answer` (a letter, "(B)" or a
-    choice's text; without choices any text or number; absent or null where the key is hidden),
-    `marks` (points `{label, x, y}` and boxes `{label, x0, y0, x1, y1}` in pixels of the first
-    image, or of number `image`, from 0) and `meta` (an object of your own fields, by which scores
-    can be sliced). `split`, `label_version` and `note` are what tables say of the set; an empty
-    `label_version` becomes the sha256 of the file. `scorer` says what counts where that is not
-    plain accuracy. Raises TaskError that lists every faulty line; an image that cannot be read, and
-    a mark outside its image, fails only its own sample.
+    choice's text; for an open question any text or number; absent or null if it is hidden), `marks`
+    (points `{label, x, y}` and boxes `{label, x0, y0, x1, y1}` in pixels of the first image, or of
+    number `image`, from 0) and `meta` (an object with your own fields, by which scores can be
+    sliced). `split`, `label_version` and `note` are what tables state about the set; an empty
+    `label_version` becomes the sha256 of the file. `scorer` replaces plain accuracy, `subset`
+    selects some of the questions. Raises TaskError that lists every faulty line; an unreadable
+    image, or a mark outside its image, fails only its own sample.
     """
 
     path: Path
@@ -53,7 +53,7 @@ class Folder(RowTask):
 
     @property
     def facts(self) -> Facts:
-        """What the user said of the set; the file's sha256 where nothing was said of its labels."""
+        """The user's statements about the set; if the label version is empty, the file's sha256."""
         label_version = self.label_version or f"sha256 {self._sha[:12]}"
         return Facts(self.split, label_version, note=self.note, scorer=self.scorer or {})
 
@@ -99,7 +99,7 @@ class Folder(RowTask):
             answer = answer.strip() if isinstance(answer, str) else answer
             if not _is_plain(answer):
                 raise ValueError(
-                    f"`answer` must be a text or a number, or null where it is hidden, found"
+                    f"`answer` must be a text or a number, or null if it is hidden, found"
                     f" {answer!r}"
                 )
             answer = str(answer)
@@ -115,7 +115,7 @@ class Folder(RowTask):
         images = [name for question in self._chosen for name in question.images]
         if images and not any(file_inside(self._files.root, n).exists() for n in images):
             raise TaskError(
-                f"{self.path}: not one of the {len(images)} images exists; the first is"
+                f"{self.path}: none of the {len(images)} images exists; the first is"
                 f" {self._files.root / images[0]}"
             )
         return super().__iter__()
@@ -125,20 +125,20 @@ class Folder(RowTask):
 
 
 def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no number that JSON knows")
+    raise ValueError(f"{constant} is not a number in JSON")
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether a value is a number, or a text that is not empty."""
+    """Return whether a value is a number or a text that is not empty."""
     return isinstance(value, str | int | float) and not isinstance(value, bool) and value != ""
 
 
 def _read_images(row: Row) -> tuple[str, ...]:
     if "image" in row and "images" in row:
-        raise ValueError("`image` and `images` are both there; keep one of them")
+        raise ValueError("`image` and `images` are both given; keep one of them")
     images = row.get("images", [row["image"]] if row.get("image") is not None else []) or []
     if not isinstance(images, list) or not all(isinstance(name, str) and name for name in images):
-        raise ValueError(f"`image` is a path and `images` a list of paths, found {images!r}")
+        raise ValueError(f"`image` must be a path and `images` a list of paths, found {images!r}")
     return tuple(images)
 
 
@@ -148,7 +148,7 @@ def _read_choices(listed: Any, root: Path) -> tuple[str | Path, ...]:
     if isinstance(listed, dict | list) and listed:
         listed = as_options(listed)
     if not isinstance(listed, list) or not 2 <= len(listed) <= len(ascii_uppercase):
-        raise ValueError(f"`choices` must be a list of 2 to 26, found {listed!r}")
+        raise ValueError(f"`choices` must be a list of 2 to 26 choices, found {listed!r}")
     choices = list[str | Path]()
     for choice in listed:
         if isinstance(choice, dict) and [*choice] == ["image"] and isinstance(choice["image"], str):
@@ -156,7 +156,9 @@ def _read_choices(listed: Any, root: Path) -> tuple[str | Path, ...]:
         elif _is_plain(choice):
             choices.append(str(choice))
         else:
-            raise ValueError(f'a choice is a text, a number or {{"image": path}}, found {choice!r}')
+            raise ValueError(
+                f'a choice must be a text, a number or {{"image": path}}, found {choice!r}'
+            )
     if len(set(choices)) < len(choices):
         raise ValueError(f"two of the `choices` are the same: {listed!r}")
     return tuple(choices)
@@ -168,7 +170,7 @@ def _read_marks(listed: Any, images: int) -> Marks:
     try:
         marks = tuple(mark_from_dict(mark) for mark in listed)
     except (TypeError, OverflowError) as exc:
-        raise ValueError(f"a mark has a value that is no number ({exc}): {listed!r}") from exc
+        raise ValueError(f"a mark has a value that is not a number ({exc}): {listed!r}") from exc
     for mark in marks:
         if not 0 <= mark.image < images:
             raise ValueError(

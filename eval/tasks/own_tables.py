@@ -1,5 +1,5 @@
 """A user's own tables: any table with a map from our field names to its columns, and the TSVs that
-VLMEvalKit hands out."""
+VLMEvalKit distributes."""
 
 from __future__ import annotations
 
@@ -32,27 +32,30 @@ USUAL: Mapping[str, str] = {
     "answer": "answer gt_answer ground_truth label correct_answer",
     "prompt": "prompt",
 }
-"""The column names that are tried for a field that `columns` does not name."""
+"""Column names to try for a field that `columns` does not name."""
 
 
 @dataclass(frozen=True)
 class Columns(MappedTask):
     """Questions from one table: `path` is a .parquet, .jsonl, .csv or .tsv file, or a folder of
-    parquet files; marks they cannot have, those of `Folder` can.
+    parquet files. They cannot have marks; use `Folder` for these.
 
-    `columns` maps our field names (id, question, images, choices, answer, prompt) to a column or to
-    a list of them (`choices: [A, B, C, D]`, `images: [image_1, image_2]`); what it leaves out is
-    looked for under the usual names, or these with numbers or letters (`image_2`, `choice_a`), and
-    null says that there is none. Only `question` and `images` must be found; without an id rows are
-    numbered. Images are embedded bytes, base64, or paths below `images` (a folder or a .zip;
-    default: the table's folder); `image_name` makes a path of a cell, "{}.jpg" of 7 being 7.jpg.
-    Choices are a list or {"A": red}, or stand lettered in one text, "(A) red (B) blue": where that
-    is the question's own column, the question ends before them. Answers are letters or choices'
-    texts, or numbers where `answers_from` says 0 or 1; an empty or hidden answer is no key. `meta`
-    names columns to keep for slices, `truth` others for scoring alone, `numbered` makes fields of a
-    row's number (`{pair: [2]}`), `where` keeps the rows with these values alone. `file` is the
-    table's path below a folder `path` or a hub's data set. A row that cannot be used is left out
-    and counted in the facts; more than a tenth of them stops. Raises TaskError.
+    `columns` maps our field names (id, question, images, choices, answer, prompt) to a column or a
+    list of columns (`choices: [A, B, C, D]`, `images: [image_1, image_2]`). Fields that it omits
+    are looked up under their usual names, also with numbers or letters (`image_2`, `choice_a`);
+    null means that there is none. Only `question` and `images` are required; without an id, rows
+    are numbered. Images are embedded bytes, base64, or paths below `images` (a folder or a .zip;
+    default: the table's folder); `image_name` makes a path of a cell: with "{}.jpg", 7 becomes
+    7.jpg. Choices are a list or {"A": red}, or lettered in one text, "(A) red (B) blue"; if that is
+    the question's own column, the question ends before them. Answers are letters or choices' texts,
+    or numbers from `answers_from` (0 or 1); an empty or hidden answer means that the correct answer
+    is unknown. `meta` names columns to keep for slices, `truth` columns for scoring only,
+    `numbered` makes fields of a row's number (`{pair: [2]}`), `where` keeps only rows with these
+    values. `file` is the table's path below a folder `path`, or in the data set `hub` of the
+    Hugging Face hub, whose commit is `revision`. `split`, `label_version`, `errata` and `note` are
+    what tables state about the set; `scorer` replaces plain accuracy; `subset` selects some of the
+    questions. An unusable row is left out and counted in the facts; more than a tenth of them is an
+    error. Raises TaskError.
     """
 
     path: Path | None = None
@@ -80,7 +83,7 @@ class Columns(MappedTask):
 
     def __post_init__(self) -> None:
         if self.answers_from not in (None, 0, 1):
-            raise TaskError(f"answers_from is 0, 1 or null, found {self.answers_from}")
+            raise TaskError(f"answers_from must be 0, 1 or null, found {self.answers_from}")
 
     @property
     def _word_columns(self) -> list[str]:
@@ -105,12 +108,12 @@ class Columns(MappedTask):
             before, choices = split_lettered(choices[0])
             question = before if self._map["choices"] == self._map["question"] else question
         if len(choices) == 1 or len(set(choices)) < len(choices) or "" in choices:
-            raise ValueError(f"choices are two different texts or more, found {list(choices)}")
+            raise ValueError(f"choices must be two or more different texts, found {list(choices)}")
         try:
             answer = answer_key(row.get("answer"), choices, self.answers_from)
         except ValueError as exc:
             is_number = self.answers_from is None and as_text(row["answer"]).strip().isdecimal()
-            hint = "; of numbers, say from which they count: `answers_from: 0`, or 1"
+            hint = "; for answers that are numbers, set `answers_from` to 0 or 1, where they start"
             raise ValueError(f"{exc}{hint if is_number else ''}") from exc
         meta: dict[str, Any] = {}
         for name in (*self.meta, *self.truth):
@@ -131,7 +134,7 @@ class Columns(MappedTask):
 
 IMAGES = ("image", "image_path")
 RESERVED_COLUMNS = ("index", "question", "answer", "hint", *IMAGES, *ascii_uppercase)
-SHORT = 64  # an image cell that is no longer names another row, whose image it shares
+SHORT = 64  # characters; an image cell up to this length names the row whose image it shares
 CIRCLE = 1_000_000  # a circular file numbers rotation r of question i as r * CIRCLE + i
 
 
@@ -140,13 +143,12 @@ class Tsv(TableTask):
     """Questions of a VLMEvalKit TSV (MMBench, MMMU, V*, HR-Bench ...): index, question, answer, A,
     B ..., image or image_path, and any other columns.
 
-    Every other column (category, split ...) becomes a meta field, and `hint` one too. A short image
-    cell names the row whose image it shares; images of paths lie below `images` (default: the
-    file's folder). In files with rotated choices, `meta["circle"]` is the question that the
-    rotations belong to: with `scorer: {use: eval.scoring.AllRight}` all of them must be right.
-    `where` keeps the rows with these values alone, `numbered` gives fields from a row's number, as
-    `{pair: [2]}`, and `truth` names columns that scoring alone may read. Rows that cannot be used
-    are left out and counted in the facts. Raises TaskError.
+    All other columns (category, split ...) and `hint` become meta fields. A short image cell names
+    the row whose image it shares; image paths are below `images` (default: the file's folder). In
+    files with rotated choices, `meta["circle"]` is the question that the rotations belong to: with
+    `scorer: {use: eval.scoring.AllRight}` all of them must be right. `where` keeps only rows with
+    these values, `numbered` makes fields of a row's number, as `{pair: [2]}`, and `truth` names
+    columns for scoring only. Unusable rows are left out and counted in the facts. Raises TaskError.
     """
 
     path: Path
@@ -172,7 +174,7 @@ class Tsv(TableTask):
 
     @cached_property
     def _numbered_images(self) -> tuple[str, ...]:
-        """The columns of images that have numbers, in their order."""
+        """The image columns with numbers, in order."""
         return numbered_columns(" ".join(IMAGES), self.table.columns)
 
     def _pictures(self, question: RowQuestion, cells: Row) -> Pictures:
@@ -188,7 +190,7 @@ class Tsv(TableTask):
         """The table whose rows are the questions. Raises TaskError."""
         path = Path(self.path)
         if path.suffix.lower() != ".tsv" or not path.is_file():
-            raise TaskError(f"{path} is no .tsv file; for other tables use eval.tasks.Columns")
+            raise TaskError(f"{path} is not a .tsv file; for other tables use eval.tasks.Columns")
         table = TextTable(path, "tsv")
         images = [name for name in IMAGES if name in table.columns]
         images += numbered_columns(" ".join(IMAGES), table.columns)
@@ -209,7 +211,7 @@ class Tsv(TableTask):
         choices = choice_texts(cells, [*filter(cells.__contains__, ascii_uppercase)])
         if len(choices) == 1 or "" in choices:
             raise ValueError(
-                f"{identifier}: choices are two or more without a gap, found {list(choices)}"
+                f"{identifier}: choices must be two or more without a gap, found {list(choices)}"
             )
         answer = answer_key(cells.get("answer"), choices)
         meta: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""The real photographs that the scikit-image wheel ships, a change of light for them, and seeded
+"""The photographs that the scikit-image wheel contains, a change of light for them, and seeded
 random numbers."""
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PHOTOGRAPHS = (
     "retina",
     "rocket",
 )
-"""One name for each scene: places, people, animals, things, surfaces, a micrograph and two
+"""One name for each scene: places, people, animals, objects, surfaces, a micrograph and two
 astronomical pictures."""
 FILES = {name: f"{name}.png" for name in (*PHOTOGRAPHS, "motorcycle_right")}
 FILES |= {"hubble": "hubble_deep_field.jpg", "motorcycle": "motorcycle_left.png"}
@@ -48,7 +48,7 @@ DISPARITY = "motorcycle_disp.npz"
 
 @dataclass(frozen=True, eq=False)
 class QuestionImages:
-    """The pictures of a question, its marks on them in pixels, and what documents how they were
+    """The pictures of a question, its marks on them in pixels, and meta fields on how they were
     made."""
 
     images: tuple[Pixels, ...]
@@ -58,7 +58,7 @@ class QuestionImages:
 
 @dataclass(frozen=True)
 class Light:
-    """A photometric change: its directions are drawn, its size is set by `strength` in 0..1 alone.
+    """A photometric change: its directions are random, its size depends only on `strength` in 0..1.
 
     At strength 1: gamma 1.6 or its inverse, then gain 1.25 or its inverse, then Gaussian blur of 2
     px, then Gaussian noise of 20 grey levels; exponents, sigma and noise shrink in proportion, so 0
@@ -71,14 +71,14 @@ class Light:
 
     @classmethod
     def draw(cls, rng: Generator, strength: float) -> Light:
-        """A change of this strength in a random direction; it uses the same random numbers for
-        every strength."""
+        """Draw a change of this strength in a random direction; every strength uses the same random
+        numbers."""
         brighter, steeper = (int(sign) for sign in rng.choice([-1, 1], 2))
         return cls(strength, brighter, steeper)
 
     @property
     def settings(self) -> dict[str, float]:
-        """Gamma, gain, sigma of the blur in pixels and of the noise in grey levels."""
+        """Gamma, gain, sigma of the blur in pixels, and sigma of the noise in grey levels."""
         share = self.strength
         gamma, gain = 1.6 ** (self.steeper * share), 1.25 ** (self.brighter * share)
         return {
@@ -89,7 +89,7 @@ class Light:
         }
 
     def __call__(self, pixels: Pixels, rng: Generator) -> Pixels:
-        """The changed picture, of the same shape; `rng` gives the noise."""
+        """Return the changed picture, of the same shape; `rng` draws the noise."""
         noise = rng.standard_normal(pixels.shape, np.float32)
         if not self.strength:
             return pixels
@@ -103,8 +103,8 @@ class Light:
 
 @cache
 def photograph(name: str) -> Pixels:
-    """HxWx3 RGB uint8, read-only; halved where a side is over a thousand pixels. Raises
-    TaskError."""
+    """Load a photograph as HxWx3 RGB uint8, read-only, halved if a side exceeds a thousand pixels.
+    Raises TaskError."""
     pixels = decode(_read_shipped(FILES[name]), FILES[name])
     if max(pixels.shape) > LARGEST:
         size = (pixels.shape[1] // 2, pixels.shape[0] // 2)
@@ -115,11 +115,11 @@ def photograph(name: str) -> Pixels:
 
 @cache
 def stereo_pair() -> tuple[Pixels, Pixels, NDArray[np.float64]]:
-    """Left and right view and the true disparity of the Motorcycle scene (Scharstein et al., GCPR
-    2014).
+    """Load the left and right views and the true disparity of the Motorcycle scene (Scharstein et
+    al., GCPR 2014).
 
-    What the left view shows at (x, y) the right one shows at (x - disparity, y). Disparity is
-    infinite where it is not known. Raises TaskError.
+    A point at (x, y) in the left view is at (x - disparity, y) in the right one. Unknown disparity
+    is infinite. Raises TaskError.
     """
     import io
 
@@ -130,39 +130,38 @@ def stereo_pair() -> tuple[Pixels, Pixels, NDArray[np.float64]]:
 
 
 def _read_shipped(file: str) -> bytes:
-    """The bytes of a file in the wheel; scikit-image's own loaders would fetch what is missing from
-    a server."""
+    """Read a file from the wheel; scikit-image's own loaders would download a missing one."""
     from importlib.resources import files
 
     try:
         return files("skimage").joinpath("data", file).read_bytes()
     except (ModuleNotFoundError, OSError) as exc:
         raise TaskError(
-            f"scikit-image's {file} is not there ({exc}); type: pip install 'scikit-image>=0.25'"
+            f"scikit-image's {file} is missing ({exc}); type: pip install 'scikit-image>=0.25'"
         ) from exc
 
 
 def seeded_rng(*words: str | int) -> Generator:
-    """A generator that depends on these words alone, the same on every machine."""
+    """Return a generator that depends only on these words and is the same on every machine."""
     digest = hashlib.sha256("\n".join(str(word) for word in words).encode()).digest()
     return np.random.Generator(np.random.PCG64(int.from_bytes(digest[:16])))
 
 
 def deal_evenly(number: int, cards: Sequence[Any], *words: str | int) -> Any:
-    """The card of item `number`: every run of len(cards) items has each card once, in a shuffled
-    order."""
+    """Return the card of item `number`: every block of len(cards) items has each card once,
+    shuffled."""
     hand, place = divmod(number, len(cards))
     return cards[int(seeded_rng("deal", hand, *words).permutation(len(cards))[place])]
 
 
 def random_corner(rng: Generator, size: Size, window: Size) -> tuple[int, int]:
-    """The left and top edge of a random window (width, height) inside a frame of `size` (width,
-    height)."""
+    """Return the left and top edge of a random window (width, height) inside a frame of `size`
+    (width, height)."""
     return int(rng.integers(size[0] - window[0] + 1)), int(rng.integers(size[1] - window[1] + 1))
 
 
 def cut_window(pixels: Pixels, corner: Sequence[float] | NDArray[np.float64], size: Size) -> Pixels:
-    """The part of a picture with this upper left `corner` (left, top) and `size` (width,
+    """Return the part of a picture with this upper left `corner` (left, top) and `size` (width,
     height)."""
     left, top = (int(edge) for edge in corner)
     return pixels[top : top + size[1], left : left + size[0]]

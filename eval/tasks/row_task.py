@@ -1,4 +1,4 @@
-"""What tasks of questions in rows share: reading them, what is left out, the subset, and the
+"""The base class of tasks with one question per row: reading rows, leaving some out, subsets,
 items."""
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ from looktwice.pipelines.sample import Item, Sample
 
 @dataclass(frozen=True, eq=False)
 class RowQuestion:
-    """A question of the row `number`, without its images; `answer` None is a key that is kept
-    back.
+    """A question of the row `number`, without its images; `answer` None means that it is hidden.
 
-    `images`, and choices that are a Path, name files; where the cells of the row hold the images,
-    they are empty.
+    `images`, and choices that are a Path, name files; if the row's cells hold the images, they are
+    empty.
     """
 
     number: int
@@ -43,11 +42,11 @@ class RowTask:
     """A task whose questions are rows of a file; a subclass is a frozen dataclass with its settings
     as fields.
 
-    It gives the rows (`_cells`), what a row asks (`_questions`) and its images (`_pictures`).
-    Settings that it does not have keep the values below. `numbered` gives meta fields from the
-    number of a row, for files that tell pairs and groups by their order alone: `[step]` is number
-    // step, and `[step, of]` that modulo `of`. `truth` names meta fields that scoring alone may
-    read, such as boxes of the answer.
+    It defines the rows (`_cells`), the questions of a row (`_questions`) and their images
+    (`_pictures`). Settings that it lacks keep the values below. `numbered` makes meta fields from a
+    row's number, for files that show pairs and groups only by order: `[step]` is number // step,
+    and `[step, of]` that modulo `of`. `truth` names meta fields for scoring only, such as boxes of
+    the answer.
     """
 
     path: Path | None
@@ -59,22 +58,22 @@ class RowTask:
     whole: ClassVar[bool] = False  # no row may be left out
 
     def _cells(self) -> Iterator[tuple[int, Any]]:
-        """The rows with their numbers."""
+        """Yield the rows with their numbers."""
         raise NotImplementedError
 
     def _questions(self, number: int, cells: Any) -> Iterable[RowQuestion]:
-        """What the row asks. Raises ValueError with the reason why it cannot be used."""
+        """Return the questions of a row. Raises ValueError with the reason if it cannot be used."""
         raise NotImplementedError
 
     def _pictures(self, question: RowQuestion, cells: Any) -> Pictures:
-        """The images of a question; `cells` are those that hold them, where cells do."""
+        """Return the images of a question; `cells` hold them, if the table does."""
         raise NotImplementedError
 
     def __len__(self) -> int:
         return len(self._chosen)
 
     def __iter__(self) -> Iterator[Item]:
-        """The items in their order."""
+        """Yield the items in order."""
         yield from (self._item(question, {}) for question in self._chosen)
 
     def _item(self, question: RowQuestion, cells: Any) -> Item:
@@ -96,12 +95,12 @@ class RowTask:
 
     @cached_property
     def _times(self) -> Counter[str]:
-        """How many questions each image, or whatever else repeats, has so far."""
+        """The number of questions so far for each image, or for another repeated value."""
         return Counter()
 
     @cached_property
     def _rows(self) -> Questions:
-        """Every usable question; a row with an id that came before is left out."""
+        """All usable questions; a row that repeats an earlier id is left out."""
         faults, total = self._left_out, 0
         faults.clear()
         self._times.clear()
@@ -118,8 +117,7 @@ class RowTask:
         return self._usable(questions, total)
 
     def _usable(self, questions: Questions, total: int) -> Questions:
-        """The questions that can be asked. Raises TaskError where too many of the rows cannot be
-        used."""
+        """Return the usable questions. Raises TaskError if too many rows are unusable."""
         if self.whole:
             self._left_out.raise_any()
         self._left_out.check_share(total)

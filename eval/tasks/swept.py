@@ -1,5 +1,5 @@
-"""Control parameters, what a made question is drawn from, and tasks whose questions are dealt the
-levels of control parameters."""
+"""Control parameters, the random parameters of generated questions, and tasks that deal levels of
+control parameters to their questions."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from looktwice.eval.tasks.photographs import deal_evenly
 
 Level = int | float | str
 T = TypeVar("T")
-TRIES = 300  # scenes that are drawn until one keeps every promise
+TRIES = 300  # attempts to draw a scene that meets all conditions
 
 
 @dataclass(frozen=True)
 class SceneParameters:
-    """What a scene is drawn from: random numbers, one level of each control, and whether the
-    authors' flaws are kept.
+    """The parameters of a generated scene: random numbers, one level of each control, and whether
+    the authors' flaws are reproduced.
 
-    `deal` gives one of its options so that all of them come equally often over the questions of a
+    `deal` returns one of its options so that each occurs equally often over the questions of a
     task.
     """
 
@@ -36,23 +36,23 @@ class SceneParameters:
     official: bool = False
 
     def pick(self, cards: Sequence[T]) -> T:
-        """One of them, at random."""
+        """Return a random one of the cards."""
         return cards[int(self.rng.integers(len(cards)))]
 
     def shuffled(self, cards: Iterable[T]) -> list[T]:
-        """All of them, in random order."""
+        """Return all cards in random order."""
         cards = list(cards)
         return [cards[int(number)] for number in self.rng.permutation(len(cards))]
 
     def whole(self, low: int, high: int) -> int:
-        """A whole number from `low` to `high`."""
+        """Return a random whole number from `low` to `high`."""
         return int(self.rng.integers(low, high, endpoint=True))
 
 
 @dataclass(frozen=True)
 class Control:
-    """A control parameter: the paper's levels, and the bounds of any other; of words there are no
-    others."""
+    """A control parameter: the levels of the paper, and the bounds of other numbers; other words
+    are not allowed."""
 
     name: str
     levels: tuple[Level, ...]
@@ -61,7 +61,7 @@ class Control:
     whole: bool = False
 
     def fault(self, value: object) -> str:
-        """What is wrong with a level; empty where nothing is."""
+        """Return what is wrong with a level, or ""."""
         if isinstance(self.levels[0], str):
             fits, wanted = value in self.levels, f"one of {', '.join(map(str, self.levels))}"
         else:
@@ -70,7 +70,7 @@ class Control:
             fits = is_within and not isinstance(value, bool)
             kind = "a whole number" if self.whole else "a number"
             wanted = f"{kind} in {self.low:g}..{self.high:g}"
-        return "" if fits else f"{self.name} is {wanted}, found {value!r}"
+        return "" if fits else f"{self.name} must be {wanted}, found {value!r}"
 
 
 Whole = partial(Control, whole=True)
@@ -79,32 +79,32 @@ Controls = tuple[Control, ...]
 
 
 Sort = tuple[str, Controls]
-"""The name of a sort of questions, and its controls."""
+"""The name of a kind of question, and its controls."""
 
 
 class SweptTask(MadeTask):
-    """A made task whose questions are dealt the levels of control parameters.
+    """A generated task that deals levels of control parameters to its questions.
 
-    Every run of as many questions as there are combinations of levels has each of them once.
+    Every block of as many questions as there are combinations of levels has each combination once.
     """
 
     seed: int
     controls: Mapping[str, Any]
 
     def __post_init__(self) -> None:
-        """Raises TaskError for no questions, and for controls that cannot be."""
+        """Raise TaskError for less than one question, and for invalid controls."""
         require_some(self.n)
         _ = self.levels
 
     @property
     @abstractmethod
     def _sort(self) -> Sort:
-        """That of these questions."""
+        """The kind of these questions, and its controls."""
 
     @cached_property
     def levels(self) -> dict[str, tuple[Level, ...]]:
-        """The levels of every control: those given, one or several, else its own. Raises TaskError
-        for unknown controls, and for levels that cannot be."""
+        """The levels of every control: those given, one or several, otherwise its defaults. Raises
+        TaskError for unknown controls and invalid levels."""
         name, controls = self._sort
         by_name = {control.name: control for control in controls}
         for unknown in self.controls:
@@ -118,7 +118,7 @@ class SweptTask(MadeTask):
             given = self.controls.get(control.name, control.levels)
             levels[control.name] = tuple(given) if isinstance(given, list | tuple) else (given,)
             faults += [control.fault(level) for level in levels[control.name]]
-            faults += [] if levels[control.name] else [f"{control.name} has no level"]
+            faults += [] if levels[control.name] else [f"{control.name} has no levels"]
         if any(faults):
             raise TaskError("controls: " + "; ".join(filter(None, faults)))
         return levels
@@ -128,12 +128,12 @@ class SweptTask(MadeTask):
         return list(product(*self.levels.values()))
 
     def _plan(self, number: int) -> dict[str, Level]:
-        """The levels of question `number`."""
+        """Return the levels of question `number`."""
         levels = deal_evenly(number, self._combinations, "levels", self._sort[0], self.seed)
         return dict(zip(self.levels, levels, strict=True))
 
     def _deal(self, number: int, cards: Sequence[Any]) -> Any:
-        """The card of question `number`, apart from its levels."""
+        """Return the card of question `number`, dealt independently of its levels."""
         return deal_evenly(number, cards, "answer", self._sort[0], self.seed)
 
     def _known(self, number: int) -> Fields:

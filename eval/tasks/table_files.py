@@ -1,6 +1,6 @@
 """Tables read row by row: parquet, JSON lines, CSV, TSV and Excel.
 
-Of questions the words of all rows are read first; the images of a row only when it is its turn.
+The texts of all rows are read first, the images of a row only when it is needed.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ ENDINGS = (".parquet", ".jsonl", ".tsv", ".csv")
 
 @dataclass(frozen=True)
 class ParquetTable:
-    """Parquet files as one table, streamed: pages are read through a small buffer and dropped
-    again."""
+    """Parquet files as one table, streamed: pages are read through a small buffer and then
+    released."""
 
     files: tuple[Path, ...]
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
-        """The names of the columns. Raises TaskError where two files differ."""
+        """The names of the columns. Raises TaskError if two files differ."""
         names: tuple[str, ...] = ()
         for file in self.files:
             with _open_parquet(file) as parquet:
@@ -57,12 +57,12 @@ class ParquetTable:
 
     @property
     def sha(self) -> str:
-        """The sha256 of the files, of several that of their hashes."""
+        """The sha256 of the file, or of the hashes of several files."""
         digests = file_digests(self.files)
         return (digests if len(self.files) == 1 else hashlib.sha256(digests).digest()).hex()
 
     def rows(self, columns: Sequence[str]) -> Iterator[Row]:
-        """These cells of every row. Raises TaskError for a damaged file."""
+        """Yield these cells of every row. Raises TaskError for a damaged file."""
         for file in self.files:
             with _open_parquet(file) as parquet:
                 kinds = [str(parquet.schema_arrow.field(name).type) for name in columns]
@@ -71,7 +71,7 @@ class ParquetTable:
                     yield from batch.to_pylist()
 
     def rows_at(self, numbers: Sequence[int], columns: Sequence[str]) -> NumberedRows:
-        """These cells of the wanted rows; row groups without any are not read. Raises TaskError."""
+        """Yield these cells of the given rows, skipping other row groups. Raises TaskError."""
         number, wanted = 0, set(numbers)
         for file in self.files:
             with _open_parquet(file) as parquet:
@@ -96,17 +96,17 @@ def _open_parquet(file: Path) -> Iterator[ParquetFile]:
             yield parquet
     except (OSError, pyarrow.ArrowException) as exc:
         raise TaskError(
-            f"{file} is no whole parquet file ({exc}); it may be cut short or damaged: fetch it"
-            " again"
+            f"{file} is not a complete parquet file ({exc}); it may be truncated or damaged:"
+            " download it again"
         ) from exc
 
 
 @dataclass(frozen=True)
 class TextTable:
-    """A text table of the `kind` jsonl, csv or tsv: it is read through once to find its rows; then
-    any row is read from its place alone.
+    """A text table of the `kind` jsonl, csv or tsv: it is scanned once to find its rows; then any
+    row is read directly.
 
-    `data` stands in place of the file's content, where this lies in a zip.
+    `data` replaces the content of the file if that is in a zip.
     """
 
     file: Path
@@ -115,7 +115,7 @@ class TextTable:
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
-        """The names of the columns; of JSON lines those of all rows."""
+        """The names of the columns; for JSON lines, the keys of all rows."""
         return tuple(self._header if self.kind != "jsonl" else self._scan[1])
 
     @property
@@ -126,29 +126,29 @@ class TextTable:
         return file_digests([self.file]).hex()
 
     def rows(self, columns: Sequence[str]) -> Iterator[Row]:
-        """These cells of every row, None where a row lacks one. Raises TaskError with the line that
-        is no row."""
+        """Yield these cells of every row, None for a missing one. Raises TaskError with the number
+        of a faulty line."""
         for _, row in self._placed():
             yield {name: row.get(name) for name in columns}
 
     def rows_at(self, numbers: Sequence[int], columns: Sequence[str]) -> NumberedRows:
-        """These cells of the wanted rows. Raises TaskError."""
+        """Yield these cells of the given rows. Raises TaskError."""
         for number in numbers:
             row = self.row_at(number)
             yield number, {name: row.get(name) for name in columns}
 
     def row_at(self, number: int) -> Row:
-        """One row, read from its place."""
+        """Read one row directly."""
         return next(self._placed(self._places[number]))[1]
 
     @property
     def _places(self) -> list[int]:
-        """Where each row begins."""
+        """The byte offset of each row."""
         return self._scan[0]
 
     @cached_property
     def _scan(self) -> tuple[list[int], list[str]]:
-        """Where each row begins, and every name in the rows, in the order of the first ones."""
+        """The byte offset of each row, and all column names in order of first occurrence."""
         places, names = list[int](), dict[str, None]()
         for place, row in self._placed():
             places.append(place)
@@ -162,23 +162,23 @@ class TextTable:
         _, _, names = next(self._records(), (0, 0, None))
         if not names:
             raise TaskError(
-                f"{self.file} is empty; a {self.kind.upper()} begins with the names of its columns"
+                f"{self.file} is empty; a {self.kind.upper()} must begin with its column names"
             )
         if len(set(names)) < len(names):
-            raise TaskError(f"{self.file}: a column comes twice in {', '.join(names)}")
+            raise TaskError(f"{self.file}: a column occurs twice in {', '.join(names)}")
         return [name.removeprefix("\ufeff") for name in names]
 
     def _placed(self, place: int = 0) -> NumberedRows:
-        """Every row from a place on, with the place where it begins."""
+        """Yield every row from a byte offset on, with its own offset."""
         header = self._header
         for start, number, record in self._records(place):
-            if (header and not start) or not record:  # the names, or an empty line
+            if (header and not start) or not record:  # the header, or an empty line
                 continue
             try:
                 if header and len(record) != len(header):
                     raise ValueError(
-                        f"{len(record)} cells under {len(header)} columns; the file may be cut"
-                        " short, or its quotes may be broken"
+                        f"it has {len(record)} cells for {len(header)} columns; the file may be"
+                        " truncated, or its quotes may be broken"
                     )
                 row = dict(zip(header, record, strict=True)) if header else json_object(record)
                 yield start, row
@@ -186,8 +186,8 @@ class TextTable:
                 raise TaskError(f"{self.file} line {number}: {exc}") from exc
 
     def _records(self, place: int = 0) -> Iterator[tuple[int, int, Any]]:
-        """Of every record from a place on where it begins, the number of its last line, and its
-        JSON or its cells."""
+        """Yield, for every record from a byte offset on, its offset, the number of its last line,
+        and its JSON or its cells."""
         number, end = 0, place
 
         def lines() -> Iterator[str]:
@@ -216,41 +216,40 @@ class TextTable:
 
 
 TableFile = ParquetTable | TextTable
-"""A table: its columns, the cells of some columns of all rows, and whole rows one after the
-other."""
+"""A table with columns, from which cells of all rows or of given rows can be read."""
 
 
 def open_table(path: Path) -> TableFile:
-    """The table in a file, or in all parquet files of a folder. Raises TaskError with what is there
-    instead."""
+    """Open the table in a file, or in all parquet files of a folder. Raises TaskError with what was
+    found instead."""
     path = Path(path)
     if path.is_dir():
         files = sorted(path.glob("*.parquet"), key=_by_numbers)
         if not files:
             names = sorted(entry.name for entry in path.iterdir())[:12]
             raise TaskError(
-                f"{path} has no parquet file; it has {', '.join(names) or 'nothing'}: name the file"
-                " itself"
+                f"{path} has no parquet file; it has {', '.join(names) or 'nothing'}: set `path` to"
+                " the file"
             )
         return ParquetTable(tuple(files))
     ending = path.suffix.lower()
     if not path.is_file() or ending not in ENDINGS:
-        what = f"is no {', '.join(ENDINGS)}" if path.is_file() else "does not exist"
+        what = "is not such a file" if path.is_file() else "does not exist"
         raise TaskError(
-            f"{path} {what}; a table of questions is one of these files, or a folder of parquet"
-            " files"
+            f"{path} {what}; a table of questions is a {', '.join(ENDINGS)} file, or a folder of"
+            " parquet files"
         )
     return ParquetTable((path,)) if ending == ".parquet" else TextTable(path, ending[1:])
 
 
 def _by_numbers(path: Path) -> list[tuple[int, str]]:
-    """A key that puts part 2 before part 10."""
+    """Return a sort key that puts part 2 before part 10."""
     parts = re.split(r"(\d+)", path.name)
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
 
 
 def require_columns(source: object, needed: Sequence[str], available: Sequence[str]) -> None:
-    """Raise TaskError where a table lacks one of the columns."""
+    """Raise TaskError if a table lacks one of the columns."""
     if missing := [name for name in needed if name not in available]:
         raise TaskError(
             f"{source} lacks the columns {', '.join(missing)}; it has"
@@ -259,7 +258,7 @@ def require_columns(source: object, needed: Sequence[str], available: Sequence[s
 
 
 def read_objects(path: Path) -> NumberedRows:
-    """The objects of a file of JSON lines, plain or `.gz`, with the numbers of their lines. Raises
+    """Yield the objects of a JSON lines file, plain or `.gz`, with their line numbers. Raises
     TaskError."""
     try:
         yield from read_json_lines(path)
@@ -268,8 +267,8 @@ def read_objects(path: Path) -> NumberedRows:
 
 
 def read_texts(path: Path) -> Iterator[Mapping[str, str]]:
-    """The rows of a CSV or TSV, plain or `.gz`, or of the first sheet of an `.xlsx`, as texts.
-    Raises TaskError."""
+    """Return the rows of a CSV or TSV, plain or `.gz`, or of the first sheet of an `.xlsx`, as
+    texts. Raises TaskError."""
     if path.suffix == ".xlsx":
         return _sheet_rows(path)
     table = TextTable(path, "tsv" if ".tsv" in path.suffixes else "csv")
@@ -293,12 +292,12 @@ def _sheet_rows(file: Path) -> Iterator[dict[str, str]]:
             for row in rows:
                 texts = (cell if isinstance(cell, str) else as_text(cell) for cell in row)
                 yield dict(zip(header, texts, strict=False))
-    except Exception as exc:  # a damaged table raises whatever its readers stumble over
+    except Exception as exc:  # a damaged table can raise anything
         raise TaskError(f"{file} cannot be read as an Excel table ({exc})") from exc
 
 
 def file_digests(files: Sequence[Path]) -> bytes:
-    """The sha256 of each of the files, one after the other."""
+    """Return the concatenated sha256 digests of the files."""
     digests = b""
     for file in files:
         with file.open("rb") as source:

@@ -1,4 +1,4 @@
-"""What tasks of questions in a table share: the table's file, its columns, images in its cells."""
+"""The base classes of tasks on a table: its file, its columns, images in its cells."""
 
 from __future__ import annotations
 
@@ -22,12 +22,11 @@ from looktwice.pipelines.sample import Item
 class TableTask(RowTask):
     """A task whose questions are rows of one table.
 
-    It says which cells are read (`_word_columns`), which hold images (`_image_columns`) and what a
-    row asks (`_questions`). Settings that it does not have keep the values below: `path` is the
-    table, or, in its place, `hub` names a data set of the Hugging Face hub, `revision` its commit
-    and `file` the table in it; `images` is the folder of the images; `where` keeps the rows with
-    these values alone; `split`, `label_version`, `errata` and `note` are what tables say of the
-    set.
+    A subclass defines which cells are read (`_word_columns`), which hold images (`_image_columns`)
+    and the questions of a row (`_questions`). Settings that it lacks keep the values below: `path`
+    is the table; instead, `hub` names a data set of the Hugging Face hub, `revision` its commit and
+    `file` the table in it; `images` is the folder of the images; `where` keeps only rows with these
+    values; `split`, `label_version`, `errata` and `note` are what tables state about the set.
     """
 
     images: Path | None = None
@@ -38,38 +37,38 @@ class TableTask(RowTask):
 
     @property
     def split(self) -> str:
-        """The part of the set."""
+        """The name of the split."""
         return ""
 
     @property
     def errata(self) -> tuple[str, ...]:
-        """What is known to be wrong in the set."""
+        """Known errors in the set."""
         return ()
 
     @property
     def note(self) -> str:
-        """The remark of the facts."""
+        """The note in the facts."""
         return ""
 
     @property
     def scorer(self) -> Scorer | None:
-        """The benchmark's own rules, where it has any."""
+        """The benchmark's own scorer, if it has one."""
         return None
 
     @property
     def _word_columns(self) -> Sequence[str]:
-        """The columns that are read of every row."""
+        """The columns that are read for every row."""
         raise NotImplementedError
 
     @property
     def _image_columns(self) -> Sequence[str]:
-        """The columns that are read of a row when its turn has come."""
+        """The columns that are read only when a row is needed."""
         return ()
 
     @property
     def facts(self) -> Facts:
-        """What was said of the set, the sha256 of the table, and what was left out."""
-        self._rows  # noqa: B018  what is left out is known only then
+        """The statements about the set, the sha256 of the table, and what was left out."""
+        self._rows  # noqa: B018  determines what is left out
         return Facts(
             self.split,
             self.label_version or f"as in the file, sha256 {self._sha[:12]}",
@@ -81,7 +80,7 @@ class TableTask(RowTask):
         )
 
     def __iter__(self) -> Iterator[Item]:
-        """The items in their order; the images of a few rows are in memory at a time, encoded."""
+        """Yield the items in order; only a few rows' encoded images are in memory at a time."""
         if not self._image_columns:
             yield from super().__iter__()
             return
@@ -92,7 +91,7 @@ class TableTask(RowTask):
             yield from (self._item(question, cells) for question in wanted[number])
 
     def _pictures(self, question: RowQuestion, cells: Row) -> Pictures:
-        # without an image the question must fail, not be asked blindly
+        # without an image the question must fail rather than be asked blindly
         images = image_cells(cells, self._image_columns) or [None]
         return tuple(
             picture_from_cell(cell, f"{question.id} image {number}", self._files)
@@ -101,7 +100,7 @@ class TableTask(RowTask):
 
     @property
     def _patterns(self) -> Sequence[str]:
-        """The files that are fetched of a data set of the hub."""
+        """Patterns of the files to download from the hub."""
         return [self.file] if self.file else ["*.parquet", "**/*.parquet"]
 
     @cached_property
@@ -121,12 +120,12 @@ class TableTask(RowTask):
 
     @cached_property
     def _files(self) -> Files:
-        """Where images lie whose cells are paths: `images`, or the table's folder."""
+        """The files below `images`, or the table's folder, for cells that are paths."""
         place, _ = self._location
         return open_files(self.images or (place if place.is_dir() else place.parent))
 
     def _cells(self) -> Iterator[tuple[int, Any]]:
-        """The rows with their numbers, less those that `where` does not keep."""
+        """Yield the rows that `where` keeps, with their numbers."""
         rows = self.table.rows(list(dict.fromkeys(self._word_columns)))
         for number, cells in enumerate(rows):
             if all(as_text(cells[column]) == value for column, value in self.where.items()):
@@ -134,10 +133,10 @@ class TableTask(RowTask):
 
 
 class MappedTask(TableTask):
-    """A table task whose user says in `columns` which column, or columns, hold each of our fields.
+    """A table task whose `columns` map each of our fields to one or more columns.
 
-    What `columns` leaves out is looked for under the names in `_usual`; `_needed` must be found.
-    The field of the images is `_image_field`.
+    Fields that `columns` omits are looked up under the names in `_usual`; `_needed` ones are
+    required. `_image_field` is the field of the images.
     """
 
     columns: Mapping[str, Any]
@@ -155,7 +154,7 @@ class MappedTask(TableTask):
         return self._map[self._image_field]
 
     def _row(self, cells: Row) -> Row:
-        """The first cell of each of our fields, less those without a column and the images."""
+        """Return the first cell of each of our fields, without unmapped fields and images."""
         first = {name: columns[0] for name, columns in self._map.items() if columns}
         return {name: cells[column] for name, column in first.items() if column in cells}
 
@@ -167,7 +166,7 @@ class MappedTask(TableTask):
             raise TaskError(f"{self._left_out.source} is empty: it has no columns")
         if unknown := [name for name in self.columns if name not in self._usual]:
             raise TaskError(
-                f"columns: {unknown[0]!r} is no setting of `columns`, which are"
+                f"columns: {unknown[0]!r} is not one of our fields"
                 f" {', '.join(self._usual)}{did_you_mean(unknown[0], self._usual)}; the table has"
                 f" the columns {', '.join(names)}"
             )
@@ -180,24 +179,24 @@ class MappedTask(TableTask):
         if missing := [name for name in self._needed if not mapping[name]]:
             entries = ", ".join(f"{name}: COLUMN" for name in missing)
             raise TaskError(
-                f"no column for `{'` and `'.join(missing)}` is known; the table has the columns"
-                f" {', '.join(names)}. Name it: columns: {{{entries}}}"
+                f"no column was found for `{'` and `'.join(missing)}`; the table has the columns"
+                f" {', '.join(names)}. Type: columns: {{{entries}}}"
             )
         return mapping
 
     def _complete(self, mapping: dict[str, tuple[str, ...]]) -> None:
-        """Adds the columns that are found by other means than their usual names."""
+        """Add columns that are found by other means than their usual names."""
 
 
 def guess_column(guesses: str, available: Sequence[str]) -> str | None:
-    """The first of the likely names, parted by spaces, that a table has, in whatever case."""
+    """Return the first of these space-separated names that a table has, in any case, or None."""
     by_case = {name.casefold().replace(" ", "_"): name for name in reversed(available)}
     by_case |= zip(available, available, strict=True)
     return next((by_case[guess] for guess in guesses.split() if guess in by_case), None)
 
 
 def require_known(columns: Iterable[str], available: Iterable[str]) -> None:
-    """Raise TaskError for a column that the table has not."""
+    """Raise TaskError for a column that the table lacks."""
     names = [*available]
     for column in columns:
         if column not in names:

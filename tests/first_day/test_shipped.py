@@ -80,7 +80,7 @@ def test_what_init_writes_passes_check_as_it_stands(name: str) -> None:
     assert f"wrote {file}; next: looktwice check {file}" in said(*init)
     assert f"looktwice run {file}" in Path(file).read_text()
     assert "FAILED" not in said("check", file)
-    assert f"{file} is there already; give another --out FILE" in said(*init, code=2)
+    assert f"{file} already exists; name another file with --out FILE" in said(*init, code=2)
     said(*init, "--out", "new/copy.yaml")
     assert "did you mean 'study'?" in said("init", "studi", code=2)
 

@@ -140,7 +140,7 @@ def test_a_record_that_nobody_could_read_fails_its_own_sample(
 
     assert "1 sample FAILED" in run_agent(script, 1)
     (failed,) = (record for record in RunFolder(RUN).records().values() if record.error)
-    assert "bound them with `max_tokens`" in failed.error
+    assert "limit them with `max_tokens`" in failed.error
     ends(0, "score", RUN)
 
 

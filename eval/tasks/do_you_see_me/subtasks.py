@@ -1,4 +1,4 @@
-"""The subtasks of Do You See Me, what is wrong with them, and how its authors score them."""
+"""The subtasks of Do You See Me, their errata, and how its authors score them."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ Form = Literal["integer", "option", "letters", "yes_no"]
 OPTION = "Respond as follows: Option <your answer, 1 to 4>."
 MIRRORED = (
     "rows and columns count from 0, and in the one published render column 0 is on the right-hand"
-    " side: keys for left and right are mirrored unless columns are read from the right"
+    " side: answers for left and right are mirrored unless columns are read from the right"
 )
 
 
 @dataclass(frozen=True)
 class Subtask:
-    """`folders` are its names, the official tree's first; `controls` name the entries of `sweep` in
-    their order.
+    """A subtask: `folders` are its folder names, the official tree's first; `controls` name the
+    entries of `sweep` in order.
 
-    `question` stands where the CSV has none: our words after the README's samples.
+    `question` is used if the CSV has none: our wording after the README's samples.
     """
 
     name: str
@@ -70,7 +70,7 @@ _2D = (
                 "the paper calls the second control the number of unique colours; the generator"
                 " varies instances, and the colours are always eight"
             ),
-            '"1" is the key of 358 of 408 questions, which no published model beats',
+            '"1" is the correct answer to 358 of 408 questions, which no published model beats',
         ),
     ),
     Subtask(
@@ -149,7 +149,7 @@ _3D = (
         "integer",
         errata=(
             "the paper says eight colours, the generator has five",
-            '"1" is the key of 90.83 %',
+            '"1" is the correct answer to 90.83 %',
         ),
     ),
     Subtask(
@@ -164,7 +164,7 @@ _3D = (
         ("num_shapes", "rotation"),
         "yes_no",
         errata=(
-            "every key is No, so this measures how often a model says No",
+            "every correct answer is No, so this measures how often a model says No",
             "rotating a sphere changes nothing",
         ),
     ),
@@ -184,21 +184,21 @@ CLOSURE_SHAPES = ("capsule", "star", "hexagon", "circle", "pentagon", "rectangle
 
 
 def read_controls(subtask: Subtask, sweep: str, filename: str) -> dict[str, Any]:
-    """The control parameters by name from the text of a tuple or list.
+    """Parse the control parameters, by name, from the text of a tuple or list.
 
-    Closure's shape is not in its sweep: it follows from the image's number, 24 images to a shape.
+    Closure's shape is not in its sweep: it follows from the image's number, 24 images per shape.
     Raises ValueError.
     """
     try:
         values = ast.literal_eval(sweep)
     except (ValueError, SyntaxError, MemoryError, RecursionError) as exc:
-        raise ValueError(f"sweep is a tuple or list, found {sweep!r}") from exc
+        raise ValueError(f"sweep must be a tuple or list, found {sweep!r}") from exc
     names = subtask.controls
     if not isinstance(values, tuple | list) or len(values) != len(names):
-        raise ValueError(f"sweep holds {', '.join(names)}, found {sweep!r}")
+        raise ValueError(f"sweep must hold {', '.join(names)}, found {sweep!r}")
     numbers = (value for value in values if not isinstance(value, str))
     if not all(isinstance(value, int | float) and math.isfinite(value) for value in numbers):
-        raise ValueError(f"sweep holds numbers and words, found {sweep!r}")
+        raise ValueError(f"sweep must hold numbers and words, found {sweep!r}")
     controls = dict(zip(names, values, strict=True))
     if subtask.name == "visual_closure" and (number := re.fullmatch(r"(\d+)\.\w+", filename)):
         place = int(number[1]) // 24
@@ -229,15 +229,16 @@ TOTALS = (
 
 
 def standard_answer(answer: str, form: Form) -> str | None:
-    """An answer in the form in which answers are compared; None where it is not of that form.
+    """Convert an answer to the form in which answers are compared; None if it does not have that
+    form.
 
     Integers lose leading zeros, options become their digit, letters are capitals without spaces,
-    yes and no are spelt "Yes" and "No". This is the standardisation that the paper (5.1) speaks of;
+    yes and no are spelt "Yes" and "No". This is the standardisation that the paper describes (5.1);
     its code was not published.
     """
     text = answer.strip().strip("*`\"'. ")
     if form == "integer":
-        # no count is longer, and Python reads no 5,000 digits
+        # no count is longer, and Python refuses to parse 5,000 digits
         match = re.fullmatch(r"(\d{1,100})(?:\.0+)?", text)
         return str(int(match[1])) if match else None
     if form == "option":
@@ -251,10 +252,10 @@ def standard_answer(answer: str, form: Form) -> str | None:
 
 @dataclass(frozen=True)
 class SweepScorer(AlongControls):
-    """The subtask `name` of `kind` 2D or 3D: exact match in its `form`, and by levels of its
-    `controls`.
+    """Scores the subtask `name` of `kind` 2D or 3D by exact match in its `form`, also by levels of
+    its `controls`.
 
-    `accuracy_along` is given for every level of each control, `kruskal_*` for each control.
+    `accuracy_along` is reported for every level of each control, `kruskal_*` for each control.
     """
 
     name: str
@@ -268,11 +269,11 @@ class SweepScorer(AlongControls):
 
     @property
     def part(self) -> str:
-        """The subtask with its dimension."""
+        """The subtask's name with its dimension."""
         return f"{self.kind} {self.name}"
 
     def compare(self, answer: str, row: SampleRow) -> Score | None:
-        """Exact match of the standard forms; what has not the form is no answer."""
+        """Compare the standard forms exactly; an answer without that form is unreadable."""
         given, wanted = (
             standard_answer(answer, self.form),
             standard_answer(row.answer or "", self.form),
@@ -282,8 +283,8 @@ class SweepScorer(AlongControls):
         return Score.of(given == wanted)
 
     def chance(self, samples: Samples) -> Levels:
-        """One in four options, one in two for yes and no, one in 26 per letter; none for counts,
-        which are open."""
+        """Return one in four for options, one in two for yes and no, one in 26 per letter; nothing
+        for counts, which are open."""
         if self.form == "letters":
             return {"accuracy": fmean(26.0 ** -len(row.answer or "") for row in samples.values())}
         return (
@@ -298,17 +299,18 @@ ROLES = ("perception", "reasoning")
 
 @dataclass(frozen=True)
 class JointScorer(Scorer):
-    """The joint form: one image with a question of perception and one of reasoning (paper, 3.1 and
+    """Scores the joint form: one image with a perception question and a reasoning question (paper,
+    3.1 and
     5.2.1).
 
-    `perception_wrong_when_reasoning_right` is over the images whose reasoning is right; `both`
-    wants both.
+    `perception_wrong_when_reasoning_right` covers the images with a right reasoning answer; `both`
+    needs both right.
     """
 
     headlines = ("both",)
 
     def metrics(self, scores: PointScores) -> Sequence[Metric]:
-        """Both accuracies, both together, and how often the right conclusion was drawn from a wrong
+        """Return both accuracies, both together, and how often a right conclusion follows a wrong
         perception."""
         sides: dict[str, dict[str, list[str]]] = {role: defaultdict(list) for role in ROLES}
         for name, row in scores.keyed.items():

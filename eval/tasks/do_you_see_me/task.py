@@ -32,16 +32,17 @@ COUNTED = "Rows and columns are counted from 0."
 
 @dataclass(frozen=True)
 class DoYouSeeMe(TableTask):
-    """The subtask `name` of `kind` 2D or 3D, from `path`: the whole tree, a half, a subtask's
-    folder, or a zip.
+    """The subtask `name` of `kind` 2D or 3D, from `path`: the whole tree, one dimension's folder, a
+    subtask's folder, or a zip.
 
     Names in 2D: shape_discrimination, joint_shape_color, letter_disambiguation, form_constancy,
     visual_spatial, figure_ground, visual_closure; in 3D the first five. `sweep` becomes control
-    parameters in `meta`, by which accuracy is sliced and tested. Where the CSV has no question it
-    is ours, after the README's samples. Listed `.svg` names are read as `.png`. `coordinates: said`
-    adds to the questions with 0-based coordinates that they are. Missing images fail their own
-    samples, or, with `missing: leave_out`, are not asked and counted in the facts; `blind` asks
-    without any image, which shows what the keys alone give away. Raises TaskError.
+    parameters in `meta`, by which accuracy is sliced and tested. A question that the CSV lacks is
+    worded by us, after the README's samples. Listed `.svg` names are read as `.png`. If
+    `coordinates` is "said", questions with 0-based coordinates say that they count from 0. Missing
+    images fail their own samples or, if `missing` is "leave_out", are not asked and counted in the
+    facts; `blind` asks without any image, which shows how far guessing gets. `subset` selects some
+    of the questions. Raises TaskError.
     """
 
     name: str
@@ -56,7 +57,7 @@ class DoYouSeeMe(TableTask):
 
     def __post_init__(self) -> None:
         if self.kind not in SUBTASKS:
-            raise TaskError(f"kind is 2D or 3D, found {self.kind!r}")
+            raise TaskError(f"kind must be 2D or 3D, found {self.kind!r}")
         names = SUBTASKS[self.kind]
         if self.name not in names:
             raise TaskError(
@@ -65,24 +66,28 @@ class DoYouSeeMe(TableTask):
 
     @property
     def subtask(self) -> Subtask:
-        """What is known of it."""
+        """The description of the subtask."""
         return SUBTASKS[self.kind][self.name]
 
     @property
     def split(self) -> str:
-        """The one split of the dimension."""
+        """The only split of the dimension."""
         return f"all ({self.kind})"
 
     @property
     def errata(self) -> tuple[str, ...]:
-        """What is wrong with the subtask."""
+        """The known errata of the subtask."""
         return self.subtask.errata
 
     @property
     def note(self) -> str:
-        """Whether images or the authors' questions are missing."""
+        """Whether images are withheld or the question is ours."""
         notes = ["asked without images"] if self.blind else []
-        notes += ["the question is ours: the CSV has none"] if self.subtask.question else []
+        notes += (
+            ["the question is worded by looktwice: the CSV has none"]
+            if self.subtask.question
+            else []
+        )
         return "; ".join(notes)
 
     @property
@@ -99,7 +104,7 @@ class DoYouSeeMe(TableTask):
 
     @cached_property
     def _folder(self) -> str:
-        """The subtask's folder within the files; empty where `path` is that folder. Raises
+        """The subtask's folder within the files; empty if `path` is that folder. Raises
         AbsentTask."""
         names = self.subtask.folders
         if folder := self._find_folder(self.kind, names):
@@ -113,7 +118,7 @@ class DoYouSeeMe(TableTask):
             if self._find_folder(kind, SUBTASKS[kind][name].folders)
         ]
         raise AbsentTask(
-            f"{self.path} has no {names[0]}/{FILE}; `path` is the folder that holds 2D_DoYouSeeMe"
+            f"{self.path} has no {names[0]}/{FILE}; `path` must be the folder of 2D_DoYouSeeMe"
             " and 3D_DoYouSeeMe, one of these, or a zip of them",
             "Do You See Me",
             found,
@@ -150,16 +155,20 @@ class DoYouSeeMe(TableTask):
         return RowErrors(f"{self._folder}{FILE}", self.units)
 
     def _cells(self) -> Iterator[tuple[int, Any]]:
-        return ((number + 2, cells) for number, cells in super()._cells())  # as lines of the file
+        return (
+            (number + 2, cells) for number, cells in super()._cells()
+        )  # line numbers of the file
 
     def _questions(self, number: int, cells: Mapping[str, str]) -> Questions:
         texts = {name: cell.strip() for name, cell in cells.items()}
         filename, subtask = texts["filename"], self.subtask
         answer = standard_answer(texts["answer"], subtask.form)
         if not filename or "/" in filename or "\\" in filename:
-            raise ValueError(f"filename is a file of this folder, found {filename!r}")
+            raise ValueError(f"filename must be a file in this folder, found {filename!r}")
         if answer is None:
-            raise ValueError(f"{filename}: the answer {texts['answer']!r} is no {subtask.form}")
+            raise ValueError(
+                f"{filename}: the answer {texts['answer']!r} does not have the form {subtask.form}"
+            )
         question = texts.get("question") or subtask.question
         if not question:
             raise ValueError(f"{filename} has no question")
@@ -181,7 +190,7 @@ class DoYouSeeMe(TableTask):
         return [RowQuestion(number, identifier, question, (), answer, meta, images)]
 
     def _usable(self, questions: Questions, total: int) -> Questions:
-        """Those whose images are there, or all where a missing one shall fail."""
+        """Return the questions whose images exist, or all if missing images shall fail."""
         questions = super()._usable(questions, total)
         if self.missing == "fail":
             return questions
@@ -194,7 +203,7 @@ class DoYouSeeMe(TableTask):
                 present.append(question)
         if not present:
             raise TaskError(
-                f"{self.path}: not one of the {total} images of {self.name} exists;"
+                f"{self.path}: none of the {total} images of {self.name} exists;"
                 f" the first is {questions[0].images[0]}"
             )
         return present
@@ -212,9 +221,9 @@ class JointQuestions(MappedTask):
     """Two questions per image, asked separately, from a table (.jsonl, .csv, .tsv, .parquet).
 
     Its columns are id, image, perception_question, perception_answer, reasoning_question,
-    reasoning_answer and, where there are any, perception_choices and reasoning_choices; `columns`
-    maps these to the table's own names. The samples are `<id>/perception` and `<id>/reasoning`. The
-    authors' own 150 images are not published. Raises TaskError.
+    reasoning_answer and, optionally, perception_choices and reasoning_choices; `columns` maps these
+    to the table's own names. The samples are `<id>/perception` and `<id>/reasoning`. The authors'
+    own 150 images are not published. Raises TaskError.
     """
 
     path: Path
@@ -229,7 +238,7 @@ class JointQuestions(MappedTask):
     _usual = USUAL
 
     def _questions(self, number: int, cells: Row) -> Iterator[RowQuestion]:
-        """Both questions of an image, one after the other."""
+        """Yield both questions of an image."""
         row = self._row(cells)
         identifier = as_text(row["id"])
         for role in ROLES:

@@ -1,1 +1,1 @@
-"""Made scenes of coloured shapes and lettered tiles, and questions about those that are marked."""
+"""Drawn scenes of coloured shapes and lettered tiles, and questions about the marked ones."""

@@ -1,5 +1,5 @@
-"""The nine kinds of questions: what is asked, what a scene is made of so that its question has the
-wanted answer, and the controls."""
+"""The nine kinds of questions on drawn scenes: their texts, how to draw a scene that has the dealt
+answer, and their control parameters."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from looktwice.eval.tasks.marked_scenes.scene import (
 )
 from looktwice.eval.tasks.swept import TRIES, Control, Controls, SceneParameters, Whole
 
-# pixels of the things beside two that are compared, and of those that are counted
+# height in pixels of counted things, and of those beside two compared ones
 SMALLEST, LARGEST = (16.0, 56.0)
-LETTERED = 0.35  # how often a thing that is not asked about is a tile
-PEERS = 4  # things that may be the asked one as well: as many as there are choices
-# times smaller or larger than the asked one: the sizes of those that are not its peers
+LETTERED = 0.35  # share of tiles among things that are not asked about
+PEERS = 4  # candidates for the thing asked about: as many as there are choices
+# factors by which things other than its peers are smaller or larger than the thing asked about
 NEAREST, FARTHEST = (1.1, 1.5)
-BEGINNINGS = 30  # of a scene, until all of its things find room
-EDGE = 0.03  # of the image's side is kept free on both sides of the lines between cells
+BEGINNINGS = 30  # attempts to place all things of a scene
+EDGE = 0.03  # share of the image's side kept free on both sides of the lines between cells
 MOST_COUNTED = 6
 CELLS = tuple(f"row {row}, column {column}" for row, column in product((1, 2, 3), repeat=2))
 SAME_SIZE, SAME_HEIGHT = "they are equally large", "they are equally high up"
@@ -45,16 +45,16 @@ ATTRIBUTES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "color": ("What color is the marked thing?", tuple(COLORS)),
     "symbol": ("Which letter or digit is on the marked tile?", SYMBOLS),
 }
-"""What is asked of a marked thing, and the words that may be the answer."""
+"""The question about each attribute of a marked thing, and its possible answers."""
 
 Word = Callable[[Thing], str]
-"""What is asked of a thing, or what it is named by."""
+"""A function from a thing to its attribute or name."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """`answer` is the right one in words; `choices` holds it too, or is empty where the question is
-    open."""
+    """A question: `answer` is the correct one in words, which `choices` contains; an open question
+    has no choices."""
 
     text: str
     answer: str
@@ -62,15 +62,15 @@ class Question:
 
     @property
     def key(self) -> str:
-        """The letter of the right choice, or the answer to an open question."""
+        """The letter of the correct choice, or the answer to an open question."""
         return ascii_uppercase[self.choices.index(self.answer)] if self.choices else self.answer
 
 
 def ask_attribute(rng: Generator, name: str, thing: Thing, among: Things, at: int) -> Question:
-    """What a marked thing has; the right choice is number `at`, the wrong ones those of things
-    `among` others.
+    """Ask for an attribute of a marked thing; the correct choice is number `at`, the wrong ones are
+    attributes of the other things in `among`.
 
-    Where these are too few, words of nothing among them are added.
+    If these are too few, words that none of them has are added.
     """
     text, pool = ATTRIBUTES[name]
     word = attrgetter(name)
@@ -79,12 +79,12 @@ def ask_attribute(rng: Generator, name: str, thing: Thing, among: Things, at: in
 
 
 def ask_larger(a: Thing, b: Thing) -> Question:
-    """Which of two things that are marked A and B is larger."""
+    """Ask which of two things marked A and B is larger."""
     return _ask_compared("larger", a.size - b.size, SAME_SIZE)
 
 
 def ask_higher(a: Thing, b: Thing) -> Question:
-    """Which of two things that are marked A and B is higher up."""
+    """Ask which of two things marked A and B is higher up."""
     return _ask_compared("higher up in the image", b.y - a.y, SAME_HEIGHT)
 
 
@@ -94,35 +94,35 @@ def _ask_compared(how: str, lead: float, same: str) -> Question:
 
 
 def ask_count(things: Things, color: str = "", shape: str = "") -> Question:
-    """How many things have a colour, a shape, or both."""
+    """Ask how many things have a colour, a shape, or both."""
     count = sum(color in ("", thing.color) and shape in ("", thing.shape) for thing in things)
     noun = {"": "things", "cross": "crosses"}.get(shape, f"{shape}s")
     return Question(f"How many {f'{color} {noun}'.strip()} are in the image?", str(count))
 
 
 def ask_cell(rng: Generator, thing: Thing, among: Things, side: int, at: int) -> Question:
-    """In which cell of a grid of three by three a thing lies that is the only one of its name."""
+    """Ask in which cell of a three by three grid the only thing of its name is."""
     text = f"Divide the image into three rows and three columns. Where is the {thing.name}?"
     there = [cell_of(peer, side) for peer in among]
     return _choose(rng, text, cell_of(thing, side), there, CELLS, at)
 
 
 def cell_of(thing: Thing, side: int) -> str:
-    """The row and column, from 1, of a thing in an image of `side` pixels that is divided in three
-    by three."""
+    """Return the row and column, from 1, of a thing in an image of `side` pixels divided three by
+    three."""
     return f"row {1 + int(3 * thing.y // side)}, column {1 + int(3 * thing.x // side)}"
 
 
 def ask_present(rng: Generator, thing: Thing, absent: Sequence[str], at: int) -> Question:
-    """Which of four things is there; the other three are of the names that are `absent`."""
+    """Ask which of four things is present; the names of the other three are in `absent`."""
     asked = _choose(rng, "Which of these is in the image?", thing.name, absent, (), at)
     named = tuple(f"{'an' if word[0] in 'aeiou' else 'a'} {word}" for word in asked.choices)
     return replace(asked, answer=named[at], choices=named)
 
 
 def ask_where(thing: Thing, side: int) -> Question:
-    """Where a thing lies; the key is its box, left, top, right, bottom, in percent of the image's
-    side."""
+    """Ask where a thing is; the correct answer is its box, left, top, right, bottom, in percent of
+    the image's side."""
     box = " ".join(f"{100 * edge / side:.1f}" for edge in thing.box)
     place = "Give the place of its middle as (x, y), in percent of the image's width and height."
     return Question(f"Where is the {thing.name}? {place}", box)
@@ -131,8 +131,8 @@ def ask_where(thing: Thing, side: int) -> Question:
 def _choose(
     rng: Generator, text: str, answer: str, there: Sequence[str], pool: Sequence[str], at: int
 ) -> Question:
-    """Wrong choices are words that are `there`, at random, and where these are too few others of
-    the `pool`."""
+    """Return a question whose wrong choices are drawn from the words `there` and, if these are too
+    few, from the `pool`."""
     near = {*there} - {answer}
     far = {*pool} - near - {answer}
     others = [*rng.permutation(sorted(near)), *rng.permutation(sorted(far))][:3]
@@ -143,19 +143,19 @@ def _choose(
 
 @dataclass(frozen=True)
 class MarkedSceneParameters(SceneParameters):
-    """What a scene is drawn from, and how it looks."""
+    """The random parameters of a scene, and its style."""
 
     style: Style = Style()
 
     def size(self) -> float:
-        """A random height in pixels, any factor being as likely as any other."""
+        """Draw a height in pixels from a log-uniform distribution."""
         return SMALLEST * math.exp(float(self.rng.random()) * math.log(LARGEST / SMALLEST))
 
     def peers(self, word: Word, lettered: bool = False) -> list[Thing]:
-        """The asked thing and others that could be it: equally large, each with a `word` of its
-        own; no place yet.
+        """Return candidates for the thing asked about: equally large, each with a different `word`,
+        not yet placed.
 
-        There are `PEERS`, or as many as the level of `things` has room for.
+        There are `PEERS` of them, or as many as the level of `things` allows.
         """
         peers: dict[str, Thing] = {}
         while len(peers) < min(PEERS, self.levels["things"]):
@@ -164,8 +164,8 @@ class MarkedSceneParameters(SceneParameters):
         return list(peers.values())
 
     def rest(self, count: int, wrong: Callable[[Thing], bool]) -> list[Thing]:
-        """So many things, none of which is `wrong`, by turns smaller and larger than the level of
-        `size`."""
+        """Return `count` other things, none of them `wrong`, alternately smaller and larger than
+        the level of `size`."""
         rest: list[Thing] = []
         grows = self.rng.random() < 0.5
         while len(rest) < count:
@@ -180,11 +180,10 @@ class MarkedSceneParameters(SceneParameters):
 
 @dataclass(frozen=True)
 class AskedScene:
-    """The things of a scene in the order in which they are drawn, those that are marked, and what
-    is asked.
+    """The things of a scene in drawing order, the marked ones among them, and the question.
 
-    `possible` is how many answers are equally likely to whoever sees the things, but not what is
-    marked or named.
+    `possible` is the number of answers that are equally likely to someone who sees the things, but
+    not which one is marked or named.
     """
 
     things: tuple[Thing, ...]
@@ -195,7 +194,8 @@ class AskedScene:
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of question: how its scenes are made, and its control parameters with their levels."""
+    """A kind of question: a function that makes its scenes, and its control parameters with their
+    levels."""
 
     make: Callable[[MarkedSceneParameters], AskedScene]
     controls: Controls
@@ -206,9 +206,9 @@ def _place_all(
     things: Things,
     fits: Callable[[int, Thing], bool] = lambda number, thing: True,
 ) -> list[Thing]:
-    """All things at places of their own where the one of this number `fits`.
+    """Place all things without overlap, each where it `fits`.
 
-    The largest find theirs first, and all is begun anew where the last ones find none.
+    The largest are placed first; if the last ones find no room, placing starts again.
     """
     order = sorted(range(len(things)), key=lambda number: -things[number].size)
     for _ in range(BEGINNINGS):
@@ -222,11 +222,11 @@ def _place_all(
 
 
 def make_one(name: str, params: MarkedSceneParameters) -> AskedScene:
-    """One asked thing of a given size among others, of which as many as are needed have the words
-    of the choices.
+    """Make a scene that asks about one thing of a given size, among others that have the attributes
+    of the wrong choices, as far as there are enough.
 
-    It is marked and asked for an attribute, or named by the only name of its kind and asked for its
-    place; of "cell" each cell that is offered holds one thing, if there are so many.
+    The thing is marked and its attribute is asked for, or it is named uniquely and its place is
+    asked for. For "cell", each offered cell holds one thing, if there are enough.
     """
     side, is_marked = params.style.side, name in ATTRIBUTES
     word: Word = attrgetter(name if is_marked else "name")
@@ -251,7 +251,7 @@ def make_one(name: str, params: MarkedSceneParameters) -> AskedScene:
         question = ask_cell(params.rng, asked, peers, side, params.deal(range(4)))
     else:
         question = ask_where(asked, side)
-    # of an open question every one of the peers may be the asked one
+    # an open question may be about any of the peers
     possible = len({*(own or words)} & {*(question.choices or words)})
     things = tuple(params.shuffled(placed))
     return AskedScene(things, (asked,) if is_marked else (), question, possible)
@@ -264,7 +264,8 @@ def _compared(
     less: Things,
     ask: Callable[[Thing, Thing], Question],
 ) -> AskedScene:
-    """A and B are marked: the dealt one is of the two that have `more`, or both are equal."""
+    """Mark A and B and ask which has more: the dealt one is among the two that have `more`, or both
+    are equal."""
     answer = params.deal(("A", "B", "same"))
     if answer == "same":
         a, b = params.shuffled(params.pick((more, less)))
@@ -275,10 +276,10 @@ def _compared(
 
 
 def make_larger(params: MarkedSceneParameters) -> AskedScene:
-    """Two marked things of which one is `ratio` times as large as the other, or both are equally
+    """Make a scene with two marked things, one `ratio` times as large as the other, or both equally
     large.
 
-    There are two things of either size and a fifth, so that the sizes do not tell which two are
+    There are two things of either size and a fifth, so that sizes do not reveal which two are
     marked.
     """
     ratio = float(params.levels["ratio"])
@@ -290,10 +291,10 @@ def make_larger(params: MarkedSceneParameters) -> AskedScene:
 
 
 def make_higher(params: MarkedSceneParameters) -> AskedScene:
-    """Two marked things of which one lies `drop` pixels above the other, or both at the same
+    """Make a scene with two marked things, one `drop` pixels above the other, or both at the same
     height.
 
-    There are two things at either height, so that the heights do not tell which two are marked.
+    There are two things at either height, so that heights do not reveal which two are marked.
     """
     drop, side, rng = float(params.levels["drop"]), params.style.side, params.rng
     for _ in range(TRIES):
@@ -306,18 +307,18 @@ def make_higher(params: MarkedSceneParameters) -> AskedScene:
         if all(abs(a.x - b.x) > 0.7 * (a.size + b.size) for a, b in combinations(placed, 2)):
             return _compared(params, placed, placed[:2], placed[2:], ask_higher)
     raise TaskError(
-        f"no scene with drop={params.levels['drop']} was found in {TRIES} tries; choose a"
-        " smaller one"
+        f"no scene with drop={params.levels['drop']} was found in {TRIES} attempts; choose a"
+        " smaller drop"
     )
 
 
 def make_count(params: MarkedSceneParameters) -> AskedScene:
-    """So many things of a colour, a shape or both among `things`, which `overlap` in pairs, the
-    smaller in front.
+    """Make a scene that asks for the number of things of a colour, a shape or both among `things`,
+    which `overlap` in pairs, the smaller in front.
 
-    In every scene one such word is of one thing, another of two and so on, as far as there are
-    things, and each of these numbers, or none, is asked for equally often: how many of a word there
-    are does not tell whether it is asked.
+    In every scene one such word applies to one thing, another to two and so on, as far as there are
+    things. Each of these numbers, and zero, is asked for equally often, so that the number of
+    things does not reveal which word is asked.
     """
     total, overlap = int(params.levels["things"]), float(params.levels["overlap"])
     most = next(n for n in range(MOST_COUNTED, 0, -1) if n * (n + 1) <= 2 * total)
@@ -326,7 +327,7 @@ def make_count(params: MarkedSceneParameters) -> AskedScene:
     absent, *groups = names[: most + 2]
     for (color, _), (_, shape) in permutations(groups, 2):
         if (color, shape) not in groups:
-            absent = color, shape  # both are there, but not of one thing
+            absent = color, shape  # both occur, but not in one thing
             break
     sizes = [*range(1, most + 1), total - most * (most + 1) // 2]
     things = []
@@ -345,13 +346,13 @@ def make_count(params: MarkedSceneParameters) -> AskedScene:
 
 
 def make_present(params: MarkedSceneParameters) -> AskedScene:
-    """One of four names is in the image; each of their colours and shapes is there once, if there
-    are three things."""
+    """Make a scene that contains one of four names; each of their colours and shapes occurs once,
+    if there are three things."""
     colors, shapes = params.shuffled(COLORS), params.shuffled(SHAPES)
     size, total = float(params.levels["size"]), params.levels["things"]
     tints, forms = {*colors[:2]}, {*shapes[:2]}
     peers = []
-    # which color with which shape; the choices are those of 0 and 1
+    # indices of color and shape; the choices combine 0 and 1
     for c, s in [(0, 0), (1, 2), (2, 1)][:total]:
         peers.append(replace(random_thing(params.rng, size), color=colors[c], shape=shapes[s]))
     rest = params.rest(

@@ -1,5 +1,5 @@
-"""Was the mark seen? Questions about the mark itself, as any marker stage draws it on the images of
-any task."""
+"""Questions about the mark itself, to test whether a model sees it: any marker stage draws it on
+the images of any task."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ QUESTIONS: dict[Aspect, tuple[str, tuple[str, ...]]] = {
     "label": ("Which letter is written beside the mark?", tuple("KMPRTXYZ")),
     "count": ("How many such marks are there?", ("1", "2", "3", "4")),
 }
-"""What is asked of each aspect, and the words that may be the answer."""
+"""The question about each aspect, and its possible answers."""
 BEGINNING = "To point something out, a mark may have been drawn on this image afterwards."
 PALETTE: tuple[RGB, ...] = (
     (255, 0, 0),
@@ -64,24 +64,25 @@ DRAWN = {
     "Rectangles": "a rectangle",
     "Contours": "an outline",
 }
-"""What each marker draws; a class that derives from one draws the same."""
+"""The shape that each marker draws; derived classes draw the same."""
 NO_MODEL = NoModel("a marker may not call a model")
-_counts: deque[tuple[Task, int]] = deque(maxlen=16)  # of tasks, which aspects and markers share
+_counts: deque[tuple[Task, int]] = deque(maxlen=16)  # shared by aspects and markers
 
 
 @dataclass(frozen=True)
 class MarkQuestions:
-    """Questions of one `aspect` of the mark that the stage `mark` draws, on the images of every
-    sample of the task `of` that has marks: whether there is one (on half of the images there is
-    none), where, its shape, colour, label, or how many (up to three more are drawn).
+    """Questions about the mark that the stage `mark` draws, on the images of every sample with
+    marks of the task `of`. The `aspect` asked for is whether there is one (half of the images have
+    none), where it is, its shape, colour, label, or the number of marks (up to three more are
+    drawn).
 
-    The first mark of a sample is drawn, and in no other way than in a study whose stages hold
-    `mark`; its label is a letter where that is asked. `seed` deals answers and choices. Truth is by
-    construction: the colour is that of `mark`, by the nearest of nine names, so sweep over markers
-    where a model may guess. As no sample has marks of its own, markers among a study's stages do
-    nothing here. The table `seen` of a report tells how often the samples of `of` are right whose
-    mark was seen. Raises TaskError for a marker whose aspect is not known, for one that draws
-    nothing, or no label where that is asked, and for masks to count.
+    Only the first mark of a sample is drawn, exactly as in a study whose stages include `mark`; if
+    its label is asked for, the label is a letter. `seed` deals answers and choices. The truth is
+    known by construction: the colour is that of `mark`, as the nearest of nine names, so sweep over
+    markers if a model may guess. The samples have no marks of their own, so markers among a study's
+    stages do nothing here. The table `seen` of a report shows how often samples of `of` are right
+    if their mark was seen. Raises TaskError for a marker whose shape is unknown if that is asked
+    for, for one that draws nothing, or no label if that is asked for, and for masks to count.
     """
 
     of: Task
@@ -91,22 +92,24 @@ class MarkQuestions:
 
     def __post_init__(self) -> None:
         if self.aspect not in QUESTIONS:
-            raise TaskError(f"aspect is one of {', '.join(QUESTIONS)}, found {self.aspect!r}")
+            raise TaskError(f"aspect must be one of {', '.join(QUESTIONS)}, found {self.aspect!r}")
         if self.aspect == "shape" and not self._shape:
             markers = ", ".join(DRAWN)
-            raise TaskError(f"{type(self.mark).__name__} draws no one shape; known are {markers}")
+            raise TaskError(
+                f"the shape of {type(self.mark).__name__} is unknown; use one of {markers}"
+            )
 
     @property
     def facts(self) -> Facts:
-        """That the truth is made, and of which marker."""
+        """Facts that say that the truth is known by construction, and which marker draws."""
         return Facts("made", "by construction", note=f"marks by {type(self.mark).__name__}")
 
     def __len__(self) -> int:
-        """How many samples have marks."""
+        """Return the number of samples with marks."""
         return self._count
 
     def __iter__(self) -> Iterator[Item]:
-        """A question for each of them, in their order."""
+        """Yield one question for each sample with marks, in order."""
         marked = (item.sample for item in self.of if item.sample.marks)
         return (self._ask(number, sample) for number, sample in enumerate(marked))
 
@@ -130,7 +133,7 @@ class MarkQuestions:
         if self.aspect == "label":
             marks = [replace(marks[0], label=dealt)]
             if not isinstance(self.mark, Marking) or self.mark.drawn_labels(marks) != [dealt]:
-                raise TaskError(f"{type(self.mark).__name__} writes no label beside such a mark")
+                raise TaskError(f"{type(self.mark).__name__} draws no label beside this mark")
         if self.aspect == "count":
             marks += self._more(sample, marks[0], int(dealt) - 1)
         marked = replace(sample, marks=tuple(marks))
@@ -144,7 +147,7 @@ class MarkQuestions:
             answers["color"] = self._color(marked)
         answer = answers.get(self.aspect, dealt)
         choices = words
-        if len(words) > 4:  # three wrong ones at random, and the right one at a dealt place
+        if len(words) > 4:  # three random wrong ones, and the right one at a dealt place
             wrong = [word for word in words if word != answer]
             rng = seeded_rng("mark", self.aspect, self.seed, sample.id)
             picked = [str(word) for word in rng.permutation(wrong)[:3]]
@@ -167,8 +170,8 @@ class MarkQuestions:
         return after
 
     def _color(self, sample: Sample) -> str:
-        """The name of the marker's color; of one that chooses it, that of the pixel that changes
-        most, labels left out."""
+        """Return the name of the marker's colour; if the marker chooses it, that of the pixel that
+        changes most, ignoring labels."""
         bare = replace(self.mark, label=None) if isinstance(self.mark, Marking) else self.mark
         try:
             color = np.array(rgb(str(getattr(bare, "color", ""))), float)
@@ -183,9 +186,10 @@ class MarkQuestions:
         return QUESTIONS["color"][1][nearest]
 
     def _more(self, sample: Sample, mark: Mark, count: int) -> Iterator[Mark]:
-        """So many marks like this one, in the middles of other cells of three by three."""
+        """Yield `count` marks like this one, in the centres of other cells of a three by three
+        grid."""
         if isinstance(mark, Mask):
-            raise TaskError(f"sample {sample.id}: points and boxes are counted, and not masks")
+            raise TaskError(f"sample {sample.id}: only points and boxes can be counted, not masks")
         width, height = sample.images[mark.image].size
         middles = [(width * x / 6, height * y / 6) for x, y in product((1, 3, 5), repeat=2)]
         far = [dist(mark.center, middle) > min(width, height) / 4 for middle in middles]

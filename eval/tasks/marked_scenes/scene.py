@@ -1,5 +1,5 @@
-"""A made scene: coloured shapes and lettered tiles on a ground, plain or photographed, that overlap
-no more than they may."""
+"""Drawn scenes: coloured shapes and lettered tiles on a plain or photographed background, with
+limited overlap."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ COLORS: dict[str, RGB] = {
     "black": (25, 25, 25),
 }
 SYMBOLS = tuple("ACEFHKLPTXYZ2457")
-"""What a tile may say; none of them is easily taken for another one at a legible size."""
+"""Symbols of tiles that are hard to confuse at a legible size."""
 
 
 _ARM = np.array([(0.36, 1), (0.36, 0.36), (1, 0.36), (1, -0.36), (0.36, -0.36), (0.36, -1)])
@@ -59,19 +59,19 @@ OUTLINES: dict[str, XY] = {
     "heart": np.stack([16 * np.sin(_TURN) ** 3 / 16.5, -(_HEIGHT + 2.5) / 14.5], axis=1),
     "crescent": translate(_CRESCENT, 0.15, 0.0),
 }
-"""Each shape around the origin, about one unit from there to its rim."""
+"""Each shape as corners around the origin, about one unit from there to its rim."""
 SHAPES = tuple(OUTLINES)
 TILE = rounded_square(-0.9, -0.9, 1.8, 0.35)
 SHIFT = 4  # bits of a pixel's fraction in OpenCV's corners
-RIM = 0.06  # of a thing's height is its outline
+RIM = 0.06  # width of the outline as a share of the thing's height
 
 
 @dataclass(frozen=True)
 class Thing:
-    """A shape or, with a `symbol`, a lettered tile; `x` and `y` are its middle, in edges, `size`
-    its height in pixels.
+    """A shape or, with a `symbol`, a lettered tile; `x` and `y` are its centre in edge coordinates,
+    `size` its height in pixels.
 
-    `tilt` turns it clockwise, in degrees; the symbol of a tile stands upright.
+    `tilt` turns it clockwise, in degrees; the symbol of a tile stays upright.
     """
 
     shape: str
@@ -84,22 +84,22 @@ class Thing:
 
     @property
     def name(self) -> str:
-        """In words: "red star", "blue tile"."""
+        """The colour and shape in words: "red star", "blue tile"."""
         return f"{self.color} {self.shape}"
 
     @property
     def box(self) -> tuple[float, float, float, float]:
-        """The upright square around it, in edges."""
+        """The upright square around the thing, in edge coordinates."""
         half = self.size / 2
         return self.x - half, self.y - half, self.x + half, self.y + half
 
     def to_dict(self) -> dict[str, Any]:
-        """As truths hold it."""
+        """Return the thing as the truth of an item holds it."""
         box = [round(edge, 2) for edge in self.box]
         return {"name": self.name, "symbol": self.symbol, "box": box}
 
     def draw(self, pixels: Pixels) -> None:
-        """Draw on HxWx3 RGB pixels."""
+        """Draw the thing on HxWx3 RGB pixels."""
         outline = TILE if self.symbol else OUTLINES[self.shape]
         corners = rotate(outline, self.tilt) * (self.size / 2) + (self.x - 0.5, self.y - 0.5)
         whole = [np.rint(corners * 2**SHIFT).astype(np.int32)]
@@ -118,8 +118,8 @@ class Thing:
             there[:] = np.rint(there * (1 - ink) + (0 if bright else 255) * ink)
 
     def is_apart(self, others: Things) -> bool:
-        """Whether outlines keep apart, and boxes do not overlap, so that no point lies in two of
-        them."""
+        """Return whether its outline keeps a distance from the others and no boxes overlap, so that
+        no point lies in two of them."""
         for neighbour in others:
             across, down = abs(self.x - neighbour.x), abs(self.y - neighbour.y)
             sizes = self.size + neighbour.size
@@ -133,19 +133,20 @@ Things = Sequence[Thing]
 
 @lru_cache(maxsize=2048)
 def _symbol(symbol: str, height: int) -> NDArray[np.float32]:
-    """How much of each pixel a capital of this height covers, HxWx1."""
+    """Return the coverage of each pixel by a capital of this height, HxWx1 in 0..1."""
     ink = render_text(symbol, max(6.0, height / 0.7))
     return np.asarray(ink[..., None] / np.float32(255), np.float32)
 
 
 Ground = Literal["plain", "photo", "both"]
-PLACES = 200  # that are tried for a thing
+PLACES = 200  # attempts to place a thing
 MARGIN = 4.0  # pixels between a thing and the rim of the image
 
 
 @dataclass(frozen=True)
 class Style:
-    """How scenes look: `side` pixels square, on `ground`, of which `photos` are cut."""
+    """The look of scenes: `side` is their width and height in pixels, `ground` their background,
+    cut from `photos` unless it is plain."""
 
     side: int = 320
     ground: Ground = "both"
@@ -153,7 +154,7 @@ class Style:
 
 
 def draw_things(rng: Generator, things: Things, style: Style) -> Pixels:
-    """HxWx3 RGB uint8: the things, one over the other, on a random ground."""
+    """Draw the things, one over the other, on a random background: HxWx3 RGB uint8."""
     pixels = draw_ground(rng, style)
     for thing in things:
         thing.draw(pixels)
@@ -161,7 +162,7 @@ def draw_things(rng: Generator, things: Things, style: Style) -> Pixels:
 
 
 def draw_ground(rng: Generator, style: Style) -> Pixels:
-    """A grey or tinted surface, or a part of a photograph with less contrast than it has."""
+    """Draw a grey or tinted surface, or part of a photograph with reduced contrast."""
     shape = style.side, style.side
     if style.ground == "plain" or (style.ground == "both" and rng.random() < 0.5):
         tint = rng.uniform(90, 215) + rng.uniform(-18, 18, 3)
@@ -177,7 +178,7 @@ def draw_ground(rng: Generator, style: Style) -> Pixels:
 
 
 def random_thing(rng: Generator, size: float, lettered: bool = False) -> Thing:
-    """A thing of any colour, at no place yet."""
+    """Return a thing of a random colour that is not placed yet."""
     color, tilt = str(rng.choice(list(COLORS))), float(rng.uniform(-12, 12))
     if lettered:
         return Thing("tile", color, 0, 0, size, tilt, str(rng.choice(SYMBOLS)))
@@ -193,11 +194,10 @@ def place(
     over: Thing | None = None,
     overlap: float = 0,
 ) -> Thing:
-    """The thing at a place apart from all others where it `fits`. Raises TaskError where there is
-    none.
+    """Place a thing apart from all others where it `fits`. Raises TaskError if there is no room.
 
-    With a thing that it lies `over` they cover each other by `overlap`: at 0 they touch, as circles
-    would, and at 1 their middles are at one place.
+    A thing that lies `over` another covers it by `overlap`: at 0 they touch, as circles would, and
+    at 1 their centres coincide.
     """
     low = thing.size * 0.6 + MARGIN
     high = style.side - low
@@ -216,7 +216,7 @@ def place(
 
 
 def no_room(style: Style, count: int) -> TaskError:
-    """What to say where so many things do not fit."""
+    """Return the error for more things than fit."""
     return TaskError(
-        f"an image of {style.side} pixels has no room for {count} things; make them fewer"
+        f"an image of {style.side} pixels has no room for {count} things; ask for fewer"
     )

@@ -1,5 +1,5 @@
-"""Made scenes with marked things: nine kinds of questions, each with control parameters, any number
-of each."""
+"""Drawn scenes with marked things: nine kinds of questions, each with control parameters, in any
+number."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Item, Sample
 
 TEST_PHOTOS = ("camera", "chelsea", "moon", "retina", "rocket")
-"""Grounds of the questions. The others are for training on such scenes, so that what is asked was
-never seen."""
+"""Backgrounds of the questions. The others are for training on such scenes, so that test
+backgrounds were never seen."""
 TRAINING_PHOTOS = tuple(name for name in PHOTOGRAPHS if name not in TEST_PHOTOS)
 CONTROLS = {name: kind.controls for name, kind in KINDS.items()}
 PAIR = re.compile(r"(\d+(?:\.\d+)?)\s*%?\s*[,; ]\s*(\d+(?:\.\d+)?)")
@@ -32,18 +32,18 @@ PAIR = re.compile(r"(\d+(?:\.\d+)?)\s*%?\s*[,; ]\s*(\d+(?:\.\d+)?)")
 
 @dataclass(frozen=True)
 class SceneScorer(AlongControls):
-    """Scores `MarkedScenes` of one `kind`: a place is right within the thing's box, and accuracy
-    goes by `controls`.
+    """Scores `MarkedScenes` of one `kind`: a place is right if it lies within the thing's box, and
+    accuracy is sliced by `controls`.
 
-    `accuracy_along` is given for every level of each control, `kruskal_*` for each control.
+    `accuracy_along` is reported for every level of each control, `kruskal_*` for each control.
     """
 
     kind: str
     controls: tuple[str, ...] = ()
 
     def compare(self, answer: str, row: SampleRow) -> Score | None:
-        """Of a place: whether the last pair of numbers lies in the box that is the key; otherwise
-        as for any task."""
+        """Compare a place: the last pair of numbers must lie in the box that is the correct answer.
+        Other kinds are compared as in any task."""
         if self.kind != "where":
             return None
         pairs = PAIR.findall(answer)
@@ -54,8 +54,8 @@ class SceneScorer(AlongControls):
         return Score.of(left <= x <= right and top <= y <= bottom)
 
     def guesser(self, samples: Samples) -> float | None:
-        """One over the number of answers that fit what is drawn; None where a row does not tell
-        it."""
+        """Return the mean of one over the number of answers that fit a scene; None if a row does
+        not hold that number."""
         shares = []
         for row in samples.values():
             possible = row.truth.get("possible")
@@ -66,22 +66,23 @@ class SceneScorer(AlongControls):
 
 
 class KindTask(SweptTask):
-    """A swept task of scenes that has several kinds of questions, of which it asks one."""
+    """A swept task of scenes with several kinds of questions, of which it asks one."""
 
     kind: str
     _controls: ClassVar[Mapping[str, Controls]]
     _note: ClassVar[str]
 
     def __post_init__(self) -> None:
-        """Raises TaskError for an unknown kind, and as other swept tasks do."""
+        """Raise TaskError for an unknown kind, and as other swept tasks do."""
         if self.kind not in self._controls:
             hint = suggest_among(self.kind, self._controls)
-            raise TaskError(f"no kind of question is named {self.kind!r}{hint}")
+            raise TaskError(f"there is no kind of question {self.kind!r}{hint}")
         super().__post_init__()
 
     @property
     def facts(self) -> Facts:
-        """That the truth is made, and by what accuracy is sliced."""
+        """Facts that say that the truth is known by construction, and which controls slice
+        accuracy."""
         scorer = SceneScorer(self.kind, tuple(self.levels))
         return Facts("made", "by construction", note=self._note, scorer=scorer)
 
@@ -92,26 +93,28 @@ class KindTask(SweptTask):
 
 @dataclass(frozen=True)
 class MarkedScenes(KindTask):
-    """`n` questions of one `kind` about coloured shapes and lettered tiles, on a plain or a
-    photographed ground.
+    """`n` questions of one `kind` about coloured shapes and lettered tiles on a plain or
+    photographed background.
 
     Kinds: shape, color and symbol (of one marked thing), larger and higher (of two marked A and B),
     count (of a colour, a shape or both), cell (of three rows and columns), present (one of four),
     where (x and y in percent). `controls` gives levels by parameter, one or a list: `size` is the
-    height in pixels of what is asked about, `things` how many there are, `ratio` that of two sizes,
-    `drop` the pixels by which one lies higher, `overlap` the share of their sizes by which the
-    things cover each other in pairs. Every run of as many questions as there are combinations of
-    levels has each of them once, and they are slices of the scores; right choices are dealt.
+    height in pixels of the thing asked about, `things` the number of things, `ratio` that of two
+    sizes, `drop` the pixels by which one is higher, `overlap` the share of their sizes by which
+    things cover each other in pairs. Every block of as many questions as there are combinations of
+    levels has each combination once, and scores are sliced by level; correct choices are dealt
+    evenly, too.
 
-    What is drawn does not tell what is marked or asked for: the choices are words of things in the
-    picture that are equally large and have nothing else in common with the right one, of the rest
-    as many are smaller as are larger, of two that are compared every relation is there, and so is
-    every number that is counted. How often the best guesser is right who sees all that but no mark
-    is the row `guesser (level)` of every table.
+    The drawing does not reveal what is marked or asked for. The choices are words of equally large
+    things in the picture that have nothing else in common with the correct one. As many of the
+    other things are smaller as are larger. Every relation between two compared things occurs, and
+    every number that is counted. The row `guesser (level)` of every table is the accuracy of the
+    best guesser who sees all this but no mark.
 
-    Nothing is drawn on the images: what is marked is in the sample's marks, as `mark` says, and any
-    stage may draw it. Images are 320 x 320 pixels. Question `i` depends on kind, `controls`,
-    `ground`, `seed` and `i` alone, and not on `mark`. Raises TaskError.
+    Nothing is drawn on the images: the sample's marks hold what is marked, as `mark` says, and any
+    stage may draw them. Images are 320 x 320 pixels. Question `i` depends only on kind, `controls`,
+    `ground`, `seed` and `i`, not on `mark`. `subset` selects some of the questions. Raises
+    TaskError.
     """
 
     kind: str

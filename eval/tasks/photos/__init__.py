@@ -1,1 +1,1 @@
-"""Questions from scikit-image's real photographs, with answers known by construction."""
+"""Questions on scikit-image's photographs, with answers known by construction."""

@@ -1,5 +1,5 @@
-"""Questions about two views, of one photograph or of a stereo pair: which points correspond, and
-which of two is nearer? Points are chosen so that their places alone tell nothing."""
+"""Questions about two views of one photograph or a stereo pair: which points correspond, and which
+of two points is nearer. Points are chosen so that their positions alone reveal nothing."""
 
 from __future__ import annotations
 
@@ -29,18 +29,19 @@ XY = NDArray[np.float64]
 """Pixel-centre coordinates, (n, 2)."""
 
 LETTERS = "ABCD"
-SHARE = 0.75  # side of either view, as a share of the photograph's
-SHORTEST = 0.6  # of the shift between two windows, in units of the room that the frame leaves
+SHARE = 0.75  # side of each view, as a share of the photograph's
+SHORTEST = 0.6  # shift between two windows, as a share of the room that the frame leaves
 # pixels between any two candidates in the second image, and between their places in the first
 APART = 32.0
 MARGIN = 16.0  # pixels between a mark and the rim of its image
 
 
 def two_windows(rng: Generator, frame: Size) -> tuple[XY, XY, Size]:
-    """The upper left corners of two windows on a frame (width, height), and their common size.
+    """Return the upper left corners of two windows on a frame (width, height), and their common
+    size.
 
-    Their shift is uniform over what the frame allows, short ones left out: otherwise most true
-    points would lie about where the reference was.
+    Their shift is uniform over what the frame allows, except for short ones: otherwise most true
+    points would lie close to the reference's position.
     """
     size = (round(SHARE * frame[0]), round(SHARE * frame[1]))
     room = np.array([frame[0] - size[0], frame[1] - size[1]])
@@ -52,23 +53,23 @@ def two_windows(rng: Generator, frame: Size) -> tuple[XY, XY, Size]:
 
 
 def find_corners(pixels: Pixels, most: int = 400) -> XY:
-    """Well textured pixels (n, 2), 8 px apart or more (Shi and Tomasi, CVPR 1994)."""
+    """Return well-textured pixels (n, 2), at least 8 px apart (Shi and Tomasi, CVPR 1994)."""
     gray = cv2.GaussianBlur(cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY), (0, 0), 1)
     corners = cv2.goodFeaturesToTrack(gray, most, 0.01, 8, blockSize=7)
     return np.zeros((0, 2)) if corners is None else corners.reshape(-1, 2).astype(np.float64)
 
 
 def are_inside(place: XY, size: Size) -> NDArray[np.bool_]:
-    """Which points (n, 2) are in an image of this (width, height), and not at its rim."""
+    """Return which points (n, 2) lie in an image of this (width, height), away from its rim."""
     return np.asarray(((place >= MARGIN) & (place <= np.array(size) - 1 - MARGIN)).all(1))
 
 
 def choose_points(rng: Generator, places: list[XY], size: Size, rank: int) -> list[int] | None:
-    """Numbers of the true point and three others; `places` are theirs in the first view and in
-    second views.
+    """Return the indices of the true point and three others; `places` are their positions in the
+    first view and in second views.
 
-    They are inside all views and apart in all of them, and in every second view `rank` of the three
-    are nearer than the true point to the place that this has in the first view, the others farther.
+    The points are inside all views and apart in all of them. In every second view, `rank` of the
+    three are nearer than the true point to its position in the first view, the others farther.
     """
     inside = np.logical_and.reduce([are_inside(place, size) for place in places])
     numbers = rng.permutation(np.flatnonzero(inside))
@@ -90,30 +91,30 @@ def choose_points(rng: Generator, places: list[XY], size: Size, rank: int) -> li
 
 
 def make_marks(reference: XY, candidates: XY, letter: str) -> Marks:
-    """REF on image 0, and on image 1 the candidates, of which the first is the true one and gets
-    `letter`."""
+    """Return REF on image 0, and the candidates on image 1, of which the first is the true one and
+    gets `letter`."""
     labels = [letter, *LETTERS.replace(letter, "")]
     named = sorted(zip(labels, candidates.round(2).tolist(), strict=True))
     marks = (Point(label, x, y, 1) for label, (x, y) in named)
     return Point("REF", *reference.round(2).tolist()), *marks
 
 
-LARGEST = (640, 480)  # width and height of what is seen of a photograph
+LARGEST = (640, 480)  # width and height of the visible part of a photograph
 STEPS = (0.0, 0.25, 0.5, 0.75, 1.0)
 """Strengths at which the points of a question must be visible and apart."""
 
 
 @dataclass(frozen=True, eq=False)
 class Viewpoint:
-    """How the second view looks at a photograph: directions are drawn, sizes are set by the
-    strength in 0..1.
+    """The viewpoint of the second view of a photograph: its directions are random, its size depends
+    on the strength in 0..1.
 
-    At strength 0 it is another upright window, of the same scale, on the photograph. At 1 it is
-    turned by `turn` degrees, its corners are moved by up to a tenth of its sides (perspective), and
-    it is zoomed in by 1.25 or more, as far as is needed to stay within the photograph; between,
-    angle and shifts grow in proportion. `frame` and `size` are the (width, height) of photograph
-    and view, `center` the view's centre at strength 0 in edge coordinates, `turn` is clockwise or
-    below 0, and `skew` (4, 2) are the shifts of the corners in -1..1.
+    At strength 0 it is another upright window of the same scale on the photograph. At 1 it is
+    rotated by `turn` degrees, its corners are moved by up to a tenth of its sides (perspective),
+    and it is zoomed in by at least 1.25, as far as needed to stay within the photograph; in
+    between, angle and shifts grow in proportion. `frame` and `size` are the (width, height) of
+    photograph and view, `center` the view's centre at strength 0 in edge coordinates, `turn` is
+    clockwise if positive, and `skew` (4, 2) are the shifts of the corners in -1..1.
     """
 
     frame: Size
@@ -126,14 +127,14 @@ class Viewpoint:
     def draw(
         cls, rng: Generator, frame: Size, corner: XY, size: Size, turn: float = 40.0
     ) -> Viewpoint:
-        """One that at strength 0 is the window of this `size` with this upper left `corner`; turned
-        either way."""
+        """Draw a viewpoint that at strength 0 is the window of this `size` with this upper left
+        `corner`, rotated either way."""
         left, top = corner.tolist()
         center = (left + size[0] / 2, top + size[1] / 2)
         return cls(frame, size, center, turn * int(rng.choice([-1, 1])), rng.uniform(-1, 1, (4, 2)))
 
     def homography(self, strength: float) -> XY:
-        """The 3x3 map from the photograph to the view, in pixel-centre coordinates."""
+        """Return the 3x3 map from the photograph to the view, in pixel-centre coordinates."""
         width, height = self.size
         view = np.array([[0, 0], [width, 0], [width, height], [0, height]], np.float32)
         corners = self._outline(strength).astype(np.float32)
@@ -143,8 +144,8 @@ class Viewpoint:
         )
 
     def _outline(self, strength: float) -> XY:
-        """The view's corners on the photograph (4, 2), clockwise from the upper left, in edge
-        coordinates."""
+        """Return the view's corners on the photograph (4, 2), clockwise from the upper left, in
+        edge coordinates."""
         unit = np.array([[-1, -1], [1, -1], [1, 1], [-1, 1]]) / 2 + 0.1 * strength * self.skew
         corners = rotate(unit * self.size, strength * self.turn)
         extent = corners.max(0) - corners.min(0)
@@ -156,14 +157,14 @@ class Viewpoint:
 def draw_correspondence(
     rng: Generator, scene: str, letter: str, rank: int, strength: float, turn: float = 40.0
 ) -> QuestionImages:
-    """Two views of one photograph; REF on the first, A to D on the second, all visible in both.
+    """Draw two views of one photograph, with REF on the first and A to D on the second, all visible
+    in both.
 
-    The first view is a window on the photograph, untouched; the second is seen from a `Viewpoint`
+    The first view is an unchanged window on the photograph; the second is seen from a `Viewpoint`
     and under another `Light`, both of this strength; `turn` is that of the viewpoint at strength 1,
     in degrees. The points are corners of the photograph and the same for every strength; the true
-    one is exact up to the rounding to 0.01 px. Candidates are at least 32 px apart in both images,
-    and `rank` of the three others lie nearer to where REF was than the true point. Raises
-    TaskError.
+    one is exact up to rounding to 0.01 px. Candidates are at least 32 px apart in both images, and
+    `rank` of the three others are nearer to REF's position than the true point. Raises TaskError.
     """
     photo = photograph(scene)
     tall, wide = photo.shape[:2]
@@ -200,17 +201,17 @@ def _project(matrix: XY, points: XY) -> XY:
 
 
 RATIO = 1.25  # the nearer point's disparity is at least this many times the other's
-DEPTH_WINDOW = (560, 400)  # width and height of what a depth question shows
+DEPTH_WINDOW = (560, 400)  # width and height of the images of a depth question
 DEPTH_APART = 48.0  # pixels between the two points of a depth question
 TILT = 0.25  # the two points differ in height by at least this share of their distance
 
 
 def draw_stereo(rng: Generator, letter: str, rank: int, strength: float) -> QuestionImages:
-    """Windows of the left and the right view of a stereo pair, at different places; the truth is
-    the disparity.
+    """Draw windows on the left and the right view of a stereo pair, at different positions; the
+    truth is the disparity.
 
-    Points are corners whose disparity is known and smooth around them, and that nothing hides in
-    the right view. `strength` changes the light of the second view alone. For the rest, see
+    Points are corners whose disparity is known and smooth around them, and which are not occluded
+    in the right view. `strength` changes only the light of the second view. Otherwise as in
     `draw_correspondence`.
     """
     left_view, right_view, disparity = stereo_pair()
@@ -236,14 +237,14 @@ def draw_stereo(rng: Generator, letter: str, rank: int, strength: float) -> Ques
 def draw_depth(
     rng: Generator, letter: str, lower: bool, outer: bool, strength: float, pair: bool
 ) -> QuestionImages:
-    """Two points A and B on a window of the left view, and with `pair` the same window of the right
-    view.
+    """Draw two points A and B on a window of the left view and, with `pair`, the same window of the
+    right view.
 
     The disparity of the nearer point, which gets `letter`, is at least 1.25 times the other's;
-    depth is inversely related to disparity. The points are 48 px apart or more. The nearer one is
-    the lower of the two if and only if `lower`, and the one farther from the middle if and only if
-    `outer`, so that place alone tells nothing. `strength` changes the light, of both views in one
-    direction, with noise of their own. Raises TaskError.
+    depth is inversely related to disparity. The points are at least 48 px apart. The nearer one is
+    the lower of the two if and only if `lower`, and the one farther from the centre if and only if
+    `outer`, so that position alone reveals nothing. `strength` changes the light of both views in
+    one direction, with separate noise. Raises TaskError.
     """
     left_view, right_view, disparity = stereo_pair()
     wide, high = DEPTH_WINDOW
@@ -260,7 +261,7 @@ def draw_depth(
         if chosen is not None:
             break
     else:
-        raise TaskError("no window of the stereo pair has two such points")
+        raise TaskError("no window of the stereo pair has two points for this question")
     places, ratio = chosen
     views = [left_view, right_view] if pair else [left_view]
     light = Light.draw(rng, strength)
@@ -270,7 +271,7 @@ def draw_depth(
 
 
 def depth_marks(places: list[list[float]], letter: str) -> Marks:
-    """The nearer point, which gets `letter`, and the other, as A and B."""
+    """Return the nearer point, which gets `letter`, and the other one, as marks A and B."""
     labels = (letter, "B" if letter == "A" else "A")
     return tuple(Point(label, x, y) for label, (x, y) in sorted(zip(labels, places, strict=True)))
 
@@ -285,12 +286,12 @@ def near_and_far(
     ratio: float = RATIO,
     apart: float = DEPTH_APART,
 ) -> tuple[list[list[float]], float] | None:
-    """Two of the points (n, 2), the nearer first, and the ratio of their nearness; None where no
-    two fit.
+    """Return two of the points (n, 2), the nearer first, and the ratio of their nearness; None if
+    no two fit.
 
-    `value` (n,) is the nearness of each, as disparity is: at least `ratio` apart, and the points
-    `apart` pixels. `lower` and `outer` are as in `draw_depth`, on an image of this `size` (width,
-    height).
+    `value` (n,) is the nearness of each, such as its disparity. The two differ by at least the
+    factor `ratio` and are `apart` pixels apart. `lower` and `outer` are as in `draw_depth`, on an
+    image of this `size` (width, height).
     """
     if len(points) < 2:
         return None
@@ -310,8 +311,8 @@ def near_and_far(
 
 @cache
 def known_surface() -> NDArray[np.bool_]:
-    """Where on the left view the disparity is known and smooth (1 px in 7x7), and the right view
-    shows the spot: nothing nearer lands within 1 px of it."""
+    """Return where on the left view the disparity is known and smooth (1 px in 7x7), and the right
+    view shows the spot: nothing nearer lands within 1 px of it."""
     disparity = stereo_pair()[2]
     height, width = disparity.shape
     measured = np.isfinite(disparity)

@@ -1,4 +1,4 @@
-"""Questions with a known truth, made on the fly from real photographs: no download, no labelling,
+"""Questions with known answers, generated from real photographs without download or labelling, in
 any number."""
 
 from __future__ import annotations
@@ -30,8 +30,7 @@ from looktwice.pipelines.sample import Item, Sample
 
 
 class PhotoKind(NamedTuple):
-    """A kind of question: its words, its choices, the strength that it has by itself, and what
-    tables say of it."""
+    """A kind of question: its text, its choices, its default strength, and its note in tables."""
 
     question: str
     choices: tuple[str, ...]
@@ -43,7 +42,7 @@ JIGSAW_QUESTION = (
     "The lower right quarter of the first image is missing. Which image shows the missing piece?"
 )
 JIGSAW_CHOICES = ("the second image", "the third image")
-_installed = cache(version)  # it is asked for once an arm, and looks through a folder
+_installed = cache(version)  # called once per arm; it searches a folder
 SOURCES = ("photos", "stereo", "both")
 KINDS = {
     "jigsaw": PhotoKind(
@@ -74,21 +73,22 @@ SECOND_VIEW = " The second image shows the same scene from a little further to t
 class Photos(MadeTask):
     """`n` questions of one `kind` on the photographs that come with scikit-image.
 
-    `jigsaw`: BLINK's construction: the upper left 2x2 of a 3x3 grid with its last piece black, and
-    two pieces to choose from. `correspondence`: REF on the first image, four candidates on the
-    second; by homography (`source: photos`) or true disparity (`stereo`), of which `both` has every
-    fifth. `depth`: two points on the left view of the stereo pair; the right view is the second
-    image unless `pair` is false. The truth is by construction, or by the pair's measured disparity.
+    `jigsaw`, as BLINK constructs it: the upper left 2x2 of a 3x3 grid with its last piece black,
+    and two pieces to choose from. `correspondence`: REF on the first image, four candidates on the
+    second, by homography (`source: photos`) or true disparity (`stereo`, which is every fifth
+    question of `both`). `depth`: two points on the left view of the stereo pair; the right view is
+    the second image unless `pair` is false. The truth is known by construction, or by the pair's
+    measured disparity.
 
-    `strength` in 0..1 is how much viewpoint and light differ (of a jigsaw the light of the pieces,
-    of stereo that of the second view); None is 0 for jigsaw and depth and 0.5 for correspondence.
-    `turn` is how far the second view of a correspondence is turned at strength 1, in degrees either
-    way. `quality` is that of the JPEG files that models and specialists are given, None sends them
-    lossless. Question `i` depends on kind, source, turn, `seed` and `i` alone, and is about the
-    same spots for every strength and quality, so a sweep over these asks the same questions.
-    Answers are dealt: every run of as many questions as there are letters has each letter once.
-    Images are not marked; points are in `marks`. Scores can be sliced by `photo`, `source` and, for
-    depth, the `ratio` of the disparities. Raises TaskError.
+    `strength` in 0..1 is the difference in viewpoint and light (for jigsaw the light of the pieces,
+    for stereo that of the second view); None is 0 for jigsaw and depth and 0.5 for correspondence.
+    `turn` is the rotation of the second view of a correspondence at strength 1, in degrees either
+    way. `quality` is that of the JPEG files that models and specialists are given; None sends them
+    lossless. Question `i` depends only on kind, source, turn, `seed` and `i`, and is about the same
+    spots for every strength and quality, so a sweep over these asks the same questions. Answers are
+    dealt evenly: every block of as many questions as there are letters has each letter once. Images
+    are not marked; points are in `marks`. Scores can be sliced by `photo`, `source` and, for depth,
+    the `ratio` of the disparities. `subset` selects some of the questions. Raises TaskError.
     """
 
     kind: Literal["jigsaw", "correspondence", "depth"]
@@ -103,23 +103,27 @@ class Photos(MadeTask):
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
-            raise TaskError(f"kind is one of {', '.join(KINDS)}, found {self.kind!r}")
+            raise TaskError(f"kind must be one of {', '.join(KINDS)}, found {self.kind!r}")
         if self.source not in SOURCES:
-            raise TaskError(f"source is one of {', '.join(SOURCES)}, found {self.source!r}")
+            raise TaskError(f"source must be one of {', '.join(SOURCES)}, found {self.source!r}")
         require_some(self.n)
         for name, most in (("strength", 1), ("quality", 100), ("turn", 90)):
             value, least = getattr(self, name), int(name == "quality")
             if value is not None and not least <= value <= most:
-                raise TaskError(f"{name} lies in {least}..{most}, found {value}")
+                raise TaskError(f"{name} must be in {least}..{most}, found {value}")
         if self.source != "both" and self.kind != "correspondence":
-            raise TaskError(f"source is a setting of correspondence; {self.kind} has one source")
+            raise TaskError(
+                f"source can be set only for correspondence; {self.kind} has one source"
+            )
         if not self.pair and self.kind != "depth":
-            raise TaskError(f"pair is a setting of depth; {self.kind} always shows the same images")
+            raise TaskError(
+                f"pair can be set only for depth; {self.kind} always shows the same images"
+            )
 
     @property
     def facts(self) -> Facts:
-        """What a table must say: the truth is made, and how many scenes stand behind the
-        questions."""
+        """Facts that say that the truth is known by construction, and how many scenes the questions
+        show."""
         label_version = f"by construction, scikit-image {_installed('scikit-image')}"
         return Facts("made", label_version, note=KINDS[self.kind].note)
 
@@ -127,7 +131,7 @@ class Photos(MadeTask):
         return f"{self.kind}_{number:04}"
 
     def _known(self, number: int) -> Fields:
-        """What is known of a question before it is made."""
+        """Return the fields of a question that are known before it is generated."""
         kind, words = KINDS[self.kind], (self.kind, self.seed)
         stereo = self.kind == "depth" or self.source == "stereo"
         if self.kind == "correspondence" and self.source == "both":
@@ -174,26 +178,26 @@ class Photos(MadeTask):
 
 
 SCENES = tuple(name for name in PHOTOGRAPHS if name not in ("hubble", "retina"))
-"""Photographs whose pieces continue each other: not the stars of `hubble`, nor `retina` with its
-black frame."""
+"""Photographs whose pieces continue each other: without the stars of `hubble`, and `retina` with
+its black frame."""
 
 PIECE = 200  # pixels wide, as in BLINK's files
-HEIGHTS = (100, 120)  # of a piece; BLINK's lie between 83 and 125, mostly at 105 to 110
+HEIGHTS = (100, 120)  # of a piece; BLINK's are between 83 and 125, mostly 105 to 110
 WIDTHS = (0.6, 1.0)  # of the crop, as a share of the widest that the photograph allows
 # rows and columns of the pieces that are not shown
 OTHERS = ((0, 2), (1, 2), (2, 0), (2, 1), (2, 2))
-PLAIN = 8.0  # standard deviation in grey levels: a flatter piece has nothing to continue
-ALIKE = 12.0  # mean absolute difference in grey levels: below, the two pieces show the same
+PLAIN = 8.0  # standard deviation in grey levels; a flatter piece has nothing to continue
+ALIKE = 12.0  # mean absolute difference in grey levels; below, the pieces look the same
 
 
 def draw_jigsaw(rng: Generator, scene: str, letter: str, strength: float) -> QuestionImages:
-    """The upper left 2x2 of a 3x3 grid with its last piece black, then the two pieces to choose
-    from.
+    """Draw the upper left 2x2 of a 3x3 grid with its last piece black, then the two pieces to
+    choose from.
 
     The missing piece is the centre of the grid, the other one is drawn from the five that are not
     shown (BLINK, section 3.2). Pieces are 200 px wide. `strength` is that of one photometric change
-    of both pieces, which the first image does not get; at 0, as in BLINK, the pieces continue it
-    exactly. Raises TaskError.
+    of both pieces, but not of the first image; at 0, as in BLINK, the pieces continue it exactly.
+    Raises TaskError.
     """
     return cut_jigsaw(rng, photograph(scene), f"the photograph {scene!r}", letter, strength)
 
@@ -206,8 +210,8 @@ def cut_jigsaw(
     strength: float = 0.0,
     whole: bool = False,
 ) -> QuestionImages:
-    """The same from any photograph, HxWx3; `whole` cuts all of it, at its own aspect, instead of a
-    random crop."""
+    """Draw a jigsaw as `draw_jigsaw` does from any photograph, HxWx3; `whole` cuts all of it, with
+    its own aspect ratio, instead of a random crop."""
     for _ in range(200):
         grid, crop = _cut_grid(rng, photo, whole)
         row, column = OTHERS[int(rng.integers(len(OTHERS)))]
@@ -216,7 +220,7 @@ def cut_jigsaw(
         if min(missing.std(), distractor.std()) >= PLAIN and difference >= ALIKE:
             break
     else:
-        raise TaskError(f"{name} has no two pieces that differ{'' if whole else ', in any crop'}")
+        raise TaskError(f"{name} has no two different pieces{'' if whole else ' in any crop'}")
     light = Light.draw(rng, strength)
     pieces = [light(piece, rng) for piece in (missing, distractor)]
     board = grid[:2, :, :2].copy()
@@ -228,8 +232,8 @@ def cut_jigsaw(
 
 
 def _cut_grid(rng: Generator, photo: Pixels, whole: bool) -> tuple[Pixels, list[int]]:
-    """Pieces (3, height, 3, width, 3) of a crop, and where it was cut out: left, top, right and
-    bottom edge."""
+    """Return the pieces (3, height, 3, width, 3) of a crop, and its left, top, right and bottom
+    edge in the photograph."""
     tall, wide = photo.shape[:2]
     left, top, size = 0, 0, (wide, tall)
     height = max(8, round(PIECE * tall / wide))

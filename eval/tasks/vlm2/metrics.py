@@ -30,14 +30,14 @@ HEADLINE = {
     "PC-Cnt": "numeric_official",
     "PC-Grp": "accuracy",
 }
-"""The metric by which each subtask enters the overall score."""
-MOST_DIGITS = 100  # what is longer counts nothing, and is more than arithmetic takes
+"""The metric of each subtask that enters the overall score."""
+MOST_DIGITS = 100  # a longer number is no count, and Python refuses to parse it
 TOTALS = (Total("overall_8", HEADLINE), Total("overall_9", {**HEADLINE, "PC-VID": "vid"}))
 HEADLINES = ("overall_8", "overall_9", "pair_accuracy", "numeric_official", "vid")
 
 
 class SubtaskScorer(Scorer):
-    """What the scorers of all subtasks share."""
+    """The base class of the scorers of all subtasks."""
 
     suite = "VLM2-Bench"
     totals = TOTALS
@@ -45,8 +45,8 @@ class SubtaskScorer(Scorer):
 
 
 def read_side(name: str, meta: Mapping[str, Any], key: str | None) -> str:
-    """Which side of its pair a question is, T or F: of Cpr as its id ends, whatever its key; else
-    its key."""
+    """Return the side of its pair that a question is on, T or F: for Cpr the one in its id,
+    whatever the correct answer; otherwise the correct answer."""
     ending = str(meta.get("q_id", "")).rpartition("_")[2]
     named = {"p": "T", "n": "F"}.get(ending) if name.endswith("Cpr") else None
     return named or key or ""
@@ -54,21 +54,22 @@ def read_side(name: str, meta: Mapping[str, Any], key: str | None) -> str:
 
 @dataclass(frozen=True)
 class PairScorer(SubtaskScorer):
-    """`name` GC-Mat, GC-Trk, OC-Cpr, PC-Cpr: a pair is right if both of its questions are.
+    """Scores the subtasks `name` GC-Mat, GC-Trk, OC-Cpr, PC-Cpr: a pair is right if both of its
+    questions are.
 
-    The positive side of a pair is the question whose key is T; of Cpr the one whose id ends with
-    `_p`, whatever its key.
+    The positive side of a pair is the question whose correct answer is T; for Cpr the one whose id
+    ends with `_p`, whatever its answer.
 
-    `pair_accuracy` is official: GC joins all questions of one id (where it is shared by more than
-    two, one right of each kind is enough), Cpr counts complete pairs alone.
-    `pair_accuracy_vlmevalkit` wants every question of the id, and counts incomplete pairs as wrong.
-    `positive_accuracy` and `negative_accuracy` are over the same pairs.
+    `pair_accuracy` is official: GC joins all questions of one id (if more than two share it, one
+    right of each side is enough), Cpr counts only complete pairs. `pair_accuracy_vlmevalkit`
+    requires every question of the id, and counts incomplete pairs as wrong. `positive_accuracy` and
+    `negative_accuracy` are over the same pairs.
     """
 
     name: str
 
     def metrics(self, scores: PointScores) -> Sequence[Metric]:
-        """The four metrics, each over pairs."""
+        """Return the four metrics, each over pairs."""
         samples = scores.keyed
         pairs = group_by(samples, "pair")
         sides: dict[str, dict[str, list[str]]] = {"T": {}, "F": {}}
@@ -101,31 +102,32 @@ class PairScorer(SubtaskScorer):
         return [official, *metrics, replace(every, units=units)]
 
     def chance(self, samples: Samples) -> Levels:
-        """A quarter for GC, whose two questions are independent; a half for Cpr, where one denies
-        the other."""
+        """Return a quarter for GC, whose two questions are independent; a half for Cpr, where one
+        denies the other."""
         return {"pair_accuracy": 0.5 if self.name.endswith("Cpr") else 0.25, "accuracy": 0.5}
 
 
 @dataclass(frozen=True)
 class CountScorer(SubtaskScorer):
-    """`name` OC-Cnt, PC-Cnt: the share of exact counts, and how near the others are.
+    """Scores the subtasks `name` OC-Cnt, PC-Cnt: the share of exact counts, and how close the
+    others are.
 
-    `numeric_official` leaves answers that are no count of 1 to the number of images out of the
-    mean. `numeric_vlmevalkit` counts what is no number as 0 and takes any number; accuracy is the
-    share of exact counts.
+    `numeric_official` excludes answers that are not a count from 1 to the number of images from the
+    mean. `numeric_vlmevalkit` counts an answer that is not a number as 0 and accepts any number;
+    accuracy is the share of exact counts.
     """
 
     name: str
 
     def compare(self, answer: str, row: SampleRow) -> Score | None:
-        """Exact numbers; what is no number is no answer."""
+        """Compare numbers exactly; an answer that is not a number is unreadable."""
         count = _number(answer)
         if count is None:
             return Score(Verdict.UNREADABLE)
         return Score.of(count == int(row.answer or 0))
 
     def metrics(self, scores: PointScores) -> Sequence[Metric]:
-        """The two means; of several draws the mean over those that count."""
+        """Return the two means; several draws count with the mean of those included."""
         official: dict[str, float] = {}
         toolkit: dict[str, float] = {}
         for name, row in scores.keyed.items():
@@ -147,8 +149,8 @@ class CountScorer(SubtaskScorer):
         ]
 
     def chance(self, samples: Samples) -> Levels:
-        """The mean score and the share of exact hits of even draws from 1 to the number of
-        images."""
+        """Return the mean score and the share of exact hits of uniform guesses from 1 to the number
+        of images."""
         levels, exact = list[float](), list[float]()
         for row in samples.values():
             images = int(row.meta["image_len"])
@@ -160,13 +162,12 @@ class CountScorer(SubtaskScorer):
 
 @dataclass(frozen=True)
 class GroupScorer(SubtaskScorer):
-    """`name` OC-Grp, PC-Grp: plain accuracy over four choices."""
+    """Scores the subtasks `name` OC-Grp, PC-Grp by plain accuracy over four choices."""
 
     name: str
 
     def chance(self, samples: Samples) -> Levels:
-        """One over the number of choices; of questions whose choices could not be told apart,
-        four."""
+        """Return one over the number of choices, taken as four if they could not be parsed."""
         return {
             "accuracy": fmean(1 / (len(row.sample["choices"]) or 4) for row in samples.values())
         }
@@ -174,12 +175,12 @@ class GroupScorer(SubtaskScorer):
 
 @dataclass(frozen=True)
 class VideoScorer(SubtaskScorer):
-    """PC-VID: a judge's score of the description, 0 or 1 for AB videos and 0, 1 or 2 for ABA
-    videos.
+    """Scores PC-VID by a judge's grade of the description, 0 or 1 for AB videos and 0, 1 or 2 for
+    ABA videos.
 
-    A description that no judge has scored has no score, whatever numbers it holds. `vid` is the
-    mean of `vid_ab` and `vid_aba`; what is unreadable or failed is left out of all three, as
-    officially.
+    A description that no judge has graded has no score, whatever numbers it contains. `vid` is the
+    mean of `vid_ab` and `vid_aba`; unreadable and failed samples are excluded from all three, as in
+    the official code.
     """
 
     name = "PC-VID"
@@ -187,7 +188,8 @@ class VideoScorer(SubtaskScorer):
     needs_judge = True
 
     def compare(self, answer: str, row: SampleRow) -> Score | None:
-        """The judged score over the highest one, which is the key; RIGHT is the full score."""
+        """Return the grade divided by the highest one, which the row has as its answer; only the
+        full grade is RIGHT."""
         most = int(row.answer or 1)
         grade = _number(answer)
         if grade is None or grade > most:
@@ -195,7 +197,7 @@ class VideoScorer(SubtaskScorer):
         return Score(Verdict.RIGHT if grade == most else Verdict.WRONG, grade / most)
 
     def metrics(self, scores: PointScores) -> Sequence[Metric]:
-        """AB, ABA and their mean."""
+        """Return the means of AB and ABA videos, and the mean of both."""
         kinds: dict[str, dict[str, float]] = {"AB": {}, "ABA": {}}
         for name, row in scores.keyed.items():
             asked = scores.asked(name)
@@ -218,10 +220,10 @@ def _number(answer: str | None) -> int | None:
 
 
 def numeric_score(count: int, truth: int, images: int) -> float:
-    """What a count is worth (0..1) on a question with this many images.
+    """Return the score (0..1) of a count on a question with this many images.
 
-    1 where it is right, else 1 - (4/images) * e**(1/10), not below 0, with e the error over the
-    largest that is possible. Worked values: 4 images, truth 1, found 2: 0.10404.
+    It is 1 if right, otherwise 1 - (4/images) * e**(1/10), at least 0, where e is the error divided
+    by the largest possible error. Worked values: 4 images, truth 1, found 2: 0.10404.
     """
     if count == truth:
         return 1.0
@@ -233,5 +235,5 @@ def numeric_score(count: int, truth: int, images: int) -> float:
 
 
 def chance_numeric(truth: int, images: int) -> float:
-    """The mean score of a count drawn evenly from 1 to the number of images."""
+    """Return the mean score of a uniform guess from 1 to the number of images."""
     return fmean(numeric_score(count, truth, images) for count in range(1, images + 1))

@@ -45,8 +45,8 @@ SUBTASKS: Mapping[str, tuple[tuple[str, ...], str]] = {
         "data/pc/video/UNI",
     ),
 }
-"""For each subtask where its questions may lie (one folder's name is misspelt officially) and where
-its media."""
+"""For each subtask, the possible files of its questions (the official name of one folder is
+misspelt) and the folder of its media."""
 VIDEOS = (".mp4", ".mov", ".avi")
 SCORERS: Mapping[str, Callable[[str], Scorer]] = {
     "Mat": PairScorer,
@@ -60,13 +60,11 @@ KEYS = {
     "Cnt": (r"0*([1-9]\d*)", "a whole number above 0"),
     "Grp": (r"([A-Z])\s*(?:\).*)?", 'a choice such as "D) 1 and 2"'),
 }
-"""What a key is; of all others it is T or F."""
+"""The form of a correct answer by kind of subtask; for all others it is T or F."""
 ERRATA: Mapping[str, tuple[str, ...]] = {
     "GC-Mat": ("the paper says 260 pairs; every published score is a share of 259 ids",),
     "GC-Trk": ("the paper says 220 pairs; every published score is a share of 219 ids",),
-    "OC-Cnt": (
-        "the paper's construction table lists other counts than the keys; the keys are used",
-    ),
+    "OC-Cnt": ("the counts in the paper's construction table differ from the answers used here",),
     "PC-VID": (
         (
             "the paper's first table includes VID in its averages although the footnote says that"
@@ -78,7 +76,7 @@ ERRATA: Mapping[str, tuple[str, ...]] = {
 
 TSV_COLUMNS = ("index", "question", "answer", "category")
 FULL = {"AB": "1", "ABA": "2"}
-"""The highest score that a judge may give a description, by kind of video."""
+"""The highest grade that a judge may give a description, by kind of video."""
 OBJECT = re.compile(
     r"\bthe same ([a-z][a-z -]*?)(?= in the |[.?])|\bhow many different ([a-z][a-z -]*?)s are ",
     re.I,
@@ -92,13 +90,14 @@ class Vlm2Bench(TableTask):
     """The subtask `name` (GC-Mat, GC-Trk, OC-Cpr, OC-Cnt, OC-Grp, PC-Cpr, PC-Cnt, PC-Grp, PC-VID).
 
     `path` is the folder that holds `jsonl/` and `data/`, the official zip, or VLMEvalKit's TSV
-    (images only); in its place `hub` names a data set of the Hugging Face hub, and `revision` its
-    commit. Keys: T or F, a whole number, a letter (the choices are read out of the question), and
-    for VID the highest score that a judge may give. `meta["prompt"]` is the official text,
-    `meta["pair"]` joins the questions that count as one. VID's videos become `frames` pictures
-    evenly from first to last, or one every 1/`fps` seconds; their times are `meta["seconds"]`. A
-    second question under one id is left out and counted; missing images and videos that do not
-    decode fail their own samples. Raises TaskError.
+    (images only); instead, `hub` names a data set of the Hugging Face hub, and `revision` its
+    commit. Correct answers are T or F, a whole number, a letter (the choices are parsed from the
+    question), and for VID the highest grade that a judge may give. `meta["prompt"]` is the official
+    text, `meta["pair"]` joins the questions that count as one. VID's videos become `frames`
+    pictures, evenly spaced from first to last, or one every 1/`fps` seconds; their times are
+    `meta["seconds"]`. A second question with the same id is left out and counted; missing images
+    and undecodable videos fail their own samples. `subset` selects some of the questions. Raises
+    TaskError.
     """
 
     name: str
@@ -112,16 +111,15 @@ class Vlm2Bench(TableTask):
     def __post_init__(self) -> None:
         if self.name not in SUBTASKS:
             raise TaskError(
-                "no subtask of VLM2-Bench is named"
-                f" {self.name!r}{suggest_among(self.name, SUBTASKS)}"
+                f"VLM2-Bench has no subtask {self.name!r}{suggest_among(self.name, SUBTASKS)}"
             )
         if (self.frames is None) == (self.fps is None):
             raise TaskError(
-                "a video is sampled by `frames` or by `fps`: set one of them, and the other to null"
+                "videos are sampled by `frames` or by `fps`: set one of them, and the other to null"
             )
         if not (self.frames or self.fps or 0) > 0:
             raise TaskError(
-                f"frames and fps are above 0, found frames={self.frames}, fps={self.fps}"
+                f"frames and fps must be above 0, found frames={self.frames}, fps={self.fps}"
             )
 
     split = "all"
@@ -129,12 +127,12 @@ class Vlm2Bench(TableTask):
 
     @property
     def errata(self) -> tuple[str, ...]:
-        """What is wrong with the subtask."""
+        """The known errata of the subtask."""
         return ERRATA.get(self.name, ())
 
     @property
     def scorer(self) -> Scorer:
-        """The benchmark's own rules for this subtask."""
+        """The benchmark's own scorer for this subtask."""
         return SCORERS[self._sort](self.name)
 
     @property
@@ -144,7 +142,7 @@ class Vlm2Bench(TableTask):
 
     @property
     def note(self) -> str:
-        """How videos are sampled, or which pairs are not two questions."""
+        """How videos are sampled, or which pairs do not have exactly two questions."""
         if self._sort == "VID":
             frames = f"{self.frames} frames from first to last"
             return f"VID: {frames if self.frames else f'{self.fps:g} frames per second'}"
@@ -179,8 +177,8 @@ class Vlm2Bench(TableTask):
         if file := self._find_file(tails):
             return file
         raise AbsentTask(
-            f"{self._files.root} has no {tails[0]}; `path` is the folder or zip that holds jsonl/"
-            " and data/, or VLM2Bench_img.tsv",
+            f"{self._files.root} has no {tails[0]}; set `path` to the folder or zip with jsonl/"
+            " and data/, or to VLM2Bench_img.tsv",
             "VLM2-Bench",
             [name for name, (tails, _) in SUBTASKS.items() if self._find_file(tails)],
             len(SUBTASKS),
@@ -196,7 +194,7 @@ class Vlm2Bench(TableTask):
 
     @property
     def _prefix(self) -> str:
-        """What stands before `jsonl/` and `data/`: a zip may hold them in a folder of its own."""
+        """The path before `jsonl/` and `data/`: a zip may hold them in a folder."""
         return self._file.partition("jsonl/")[0]
 
     @cached_property
@@ -248,19 +246,19 @@ class Vlm2Bench(TableTask):
         video = self._sort == "VID"
         needed = ("vid", "question") if video else ("q_id", "question", "gt_answer", "images")
         if missing := [key for key in needed if key not in row]:
-            raise ValueError(f"lacks {', '.join(missing)}; it has {', '.join(sorted(row))}")
+            raise ValueError(f"it lacks {', '.join(missing)}; it has {', '.join(sorted(row))}")
         return [self._video(number, row) if video else self._question(number, row)]
 
     def _video(self, number: int, row: Row) -> RowQuestion:
         vid, words = str(row["vid"]), str(row["question"])
         if not vid or "/" in vid or "\\" in vid or ".." in vid:
-            raise ValueError(f"`vid` names a file of the video folder, found {vid!r}")
+            raise ValueError(f"`vid` must name a file in the video folder, found {vid!r}")
         kind = "ABA" if "ABA" in vid else "AB"
         meta = {"subtask": self.name, "prompt": f"\n{words}", "type": kind, "pair": vid}
         return RowQuestion(number, vid, words, (), FULL[kind], meta)
 
     def _question(self, number: int, row: Row) -> RowQuestion:
-        """The question of a line, or of a row of the TSV, which has no field `images`."""
+        """Return the question of a line, or of a row of the TSV, which has no field `images`."""
         identifier, words, sort = str(row["q_id"]), str(row["question"]), self._sort
         images = tuple(map(str, as_list(row.get("images"))))
         if not images and not self._is_tsv:
@@ -268,7 +266,7 @@ class Vlm2Bench(TableTask):
         pattern, wanted = KEYS.get(sort, ("([TF])", '"T" or "F"'))
         key = re.fullmatch(pattern, as_text(row["gt_answer"]).strip(), re.S)
         if key is None:
-            raise ValueError(f"gt_answer is {wanted}, found {row['gt_answer']!r}")
+            raise ValueError(f"gt_answer must be {wanted}, found {row['gt_answer']!r}")
         answer = key[1]
         meta: dict[str, Any] = {"subtask": self.name}
         if self.name.startswith("OC") and (named := OBJECT.search(words)):
@@ -292,7 +290,7 @@ class Vlm2Bench(TableTask):
         choices = _read_choices(words) if sort == "Grp" else ()
         if choices and answer not in ascii_uppercase[: len(choices)]:
             raise ValueError(
-                f"{identifier}: the key {row['gt_answer']!r} is none of its {len(choices)} choices"
+                f"{identifier}: gt_answer {row['gt_answer']!r} is not one of its choices"
             )
         question = words.rpartition("Choices:")[0].strip() if choices else words
         return RowQuestion(number, identifier, question, choices, answer, meta, images)
@@ -303,7 +301,7 @@ class Vlm2Bench(TableTask):
         folder = f"{self._prefix}{SUBTASKS[self.name][1]}"
         names = [f"{folder}/{question.id}{suffix}" for suffix in VIDEOS]
         name = next(filter(self._has, names), "")
-        if not name:  # looked at, the picture says which file is missing
+        if not name:  # when read, the picture says which file is missing
             asked = replace(question, images=(names[0],), meta={**question.meta, "seconds": []})
             return super()._item(asked, cells)
         files = self._files
@@ -320,8 +318,8 @@ class Vlm2Bench(TableTask):
         return tuple(open_picture(self._files, self._find(name)) for name in question.images)
 
     def _find(self, name: str) -> str:
-        """Where an image lies: as its path says, in the subtask's folder, or there by its name
-        alone."""
+        """Return where an image is: at its path, at this path in the subtask's folder, or there by
+        its name alone."""
         media = f"{self._prefix}{SUBTASKS[self.name][1]}"
         places = (f"{self._prefix}{name}", f"{media}/{name}", name, f"{media}/{Path(name).name}")
         return next(filter(self._has, places), places[0])
@@ -329,21 +327,21 @@ class Vlm2Bench(TableTask):
     def _has(self, name: str) -> bool:
         try:
             return self._files.has(name)
-        except TaskError:  # it leads out of the data set, and says so when it is looked at
+        except TaskError:  # it leads out of the data set; reading it will say so
             return False
 
 
 def _read_pair(identifier: str) -> str:
-    """`17_p`, `tf_17_n`: the id without its side, whose key may be either."""
+    """Return the id without its side (`17_p`, `tf_17_n`), which need not be the correct answer."""
     plain = identifier.removeprefix("tf_")
     pair, _, side = plain.rpartition("_")
     if not pair or side not in ("p", "n"):
-        raise ValueError(f"q_id is <id>_p or <id>_n, found {identifier!r}")
+        raise ValueError(f"q_id must be <id>_p or <id>_n, found {identifier!r}")
     return pair
 
 
 def _read_choices(words: str) -> tuple[str, ...]:
-    """The choices that a question lists; none where they are not lettered from A on and all
+    """Return the choices that a question lists; empty unless they are lettered from A on and all
     different."""
     _, heading, tail = words.rpartition("Choices:")
     listed = re.findall(r"(?:^|[\s;,])([A-Z])\)\s*(.*?)(?=[\s;,]+[A-Z]\)|$)", tail.strip(), re.S)

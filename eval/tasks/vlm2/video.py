@@ -1,5 +1,4 @@
-"""Frames of a video file as pictures with their times, decoded with OpenCV when they are first
-looked at."""
+"""Frames of a video file as pictures with their times, decoded with OpenCV on first use."""
 
 from __future__ import annotations
 
@@ -17,13 +16,14 @@ from looktwice.pipelines.picture import Picture, PictureError, Pixels
 
 
 def choose_frames(count: int, rate: float, frames: int | None, fps: float | None) -> list[int]:
-    """The numbers of the frames to show of `count` at `rate` per second.
+    """Return the numbers of the frames to show, out of `count` at `rate` per second.
 
-    `frames` of them evenly from the first to the last, or one every 1/`fps` seconds from the first
-    on; fewer where the video has fewer. Raises ValueError unless exactly one of the two is given.
+    These are `frames` of them, evenly spaced from the first to the last, or one every 1/`fps`
+    seconds from the first on; fewer if the video has fewer. Raises ValueError unless exactly one of
+    the two is given.
     """
     if (frames is None) == (fps is None):
-        raise ValueError(f"say either frames or fps, found frames={frames} and fps={fps}")
+        raise ValueError(f"set either frames or fps, found frames={frames} and fps={fps}")
     if count < 1:
         return []
     if frames is not None:
@@ -36,13 +36,13 @@ def choose_frames(count: int, rate: float, frames: int | None, fps: float | None
 
 @dataclass(eq=False)
 class VideoFrames:
-    """One video: `times` of the chosen frames in seconds, `pictures` that decode it once, all
-    together.
+    """One video: the `times` of the chosen frames in seconds, and `pictures` that decode it once,
+    all together.
 
-    The header says how many frames there are; where it promises more than can be decoded, the
-    frames are chosen again among those that can. A video that does not decode gives one picture
-    that says so when it is looked at. `source` is the file, or gives its bytes, which are then put
-    into a temporary file while they are decoded.
+    The header gives the number of frames; if fewer can be decoded, the frames are chosen again
+    among those. A video that cannot be decoded gives one picture that says so when it is read.
+    `source` is the file, or returns its bytes, which are put into a temporary file while they are
+    decoded.
     """
 
     source: Path | Callable[[], bytes]
@@ -62,12 +62,12 @@ class VideoFrames:
 
     @property
     def times(self) -> list[float]:
-        """When each picture is seen, in seconds from the start; 0 where the file names no rate."""
+        """The time of each picture, in seconds from the start; 0 if the file gives no rate."""
         return [round(number / self.rate, 3) if self.rate > 0 else 0.0 for number in self.numbers]
 
     @property
     def pictures(self) -> tuple[Picture, ...]:
-        """The chosen frames; nothing is decoded before one of them is looked at."""
+        """The chosen frames; nothing is decoded before one of them is read."""
         return tuple(
             Picture.lazy(self._nth(place), f"{self.name} frame {number}")
             for place, number in enumerate(self.numbers or [0])
@@ -85,7 +85,7 @@ class VideoFrames:
     def _decode(self) -> list[Pixels]:
         if not self.numbers:
             raise PictureError(
-                f"{self.name}: the video does not decode (no frames found); fetch it again"
+                f"{self.name}: the video cannot be decoded (no frames found); download it again"
             )
         with self._on_disk() as path:
             frames, seen = _decode_frames(path, self.numbers)
@@ -112,8 +112,8 @@ class VideoFrames:
 
 
 def _decode_frames(path: Path, numbers: Sequence[int]) -> tuple[list[Pixels], int]:
-    """The frames of these rising numbers, RGB, read in order (seeking is not exact), and how many
-    there were."""
+    """Decode the frames with these ascending numbers as RGB, in sequence (seeking is not exact);
+    also return the number of frames seen."""
     capture, wanted, seen = cv2.VideoCapture(str(path)), set(numbers), 0
     frames: list[Pixels] = []
     try:

@@ -34,7 +34,7 @@ def test_vlm2_shows_pairs_before_questions(made: MadeRun) -> None:
 def test_blink_twice_shows_groups_and_warns_where_there_are_none(made: MadeRun) -> None:
     metas = [{"image": str(n // 2), "group": "g", "slot": str(n % 2)} for n in range(4)]
     made.task("twice", "ABAB", meta=metas)
-    warning = "warning: g_acc cannot be computed, because no column names groups"
+    warning = "warning: g_acc cannot be computed, because no column identifies groups"
     facts = {"scorer": spec(TwiceScorer()), "note": f"4 questions; {warning}"}
     made.answers(made.point("plain", "twice", facts=facts), "ABAB")
     table = score_table(made.write().path)

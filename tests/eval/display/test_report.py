@@ -104,7 +104,7 @@ def test_the_files_hold_the_same_facts(written: tuple[Page, str]) -> None:
     facts += ["never", "macro", "37.50"]
     for text in (words, page.text):
         assert [fact for fact in facts if fact not in text] == []
-    assert "planned, and no sample of it was asked yet" in words
+    assert "planned, but no sample was asked yet" in words
 
 
 def test_the_page_needs_nothing_else_and_runs_its_own_scripts(written: tuple[Page, str]) -> None:

@@ -189,7 +189,7 @@ def test_the_judge_that_read_most_counts_whoever_was_first(run: Path, tmp_path: 
     assert sentence in " ".join(repr(score_table(run)).split())
     assert sentence in write_report([run], tmp_path / "out").with_suffix(".md").read_text("utf-8")
     named = repr(score_table(run, judge="solomon"))
-    assert "judge solomon counts, since it was named: it read 0 of 4" in named
+    assert "judge solomon counts, because it was named: it read 0 of 4" in named
 
 
 def test_agreement_in_figures() -> None:

@@ -98,7 +98,7 @@ def test_readers_have_names() -> None:
     assert spec(Vlm2("count")) == {"use": "eval.readers.Vlm2", "form": "count"}
     with pytest.raises(
         ConfigError,
-        match=r"named 'robsut'; did you mean 'robust'\? There are blink_official, lmms_eval",
+        match=r"no reader 'robsut'; did you mean 'robust'\? There are blink_official, lmms_eval",
     ):
         build_reader("robsut")
     # it said "node.use"

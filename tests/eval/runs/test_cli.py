@@ -132,7 +132,7 @@ def test_check_goes_through_the_stages_and_warns(study: Path) -> None:
     assert "after the last call" in output
     assert (study.parent / "views" / "jigsaw_0000.html").exists()
     empty = looktwice("check", study, "task.subset.n=0", code=2)
-    assert "leaves no question" in empty and "no faults" not in empty
+    assert "keeps none of" in empty and "no faults" not in empty
 
 
 def test_faults_are_printed_at_once_and_the_exit_code_is_2(study: Path) -> None:
@@ -192,7 +192,7 @@ def check_config(config: Path, shared_data: Path, tmp_path: Path) -> None:
     try:
         plan = load_plan(config, given)
     except ConfigError as exc:
-        words = ("is not in it. It has", "; `path` is the folder")
+        words = ("is missing. It has", "; `path` must be the", "; set `path` to the folder")
         assert all(any(word in fault for word in words) for fault in exc.faults), exc.faults
         absent = [f"{fault.partition(':')[0]}=null" for fault in exc.faults]
         with suppress(ConfigError):  # nothing is left of a study of one benchmark

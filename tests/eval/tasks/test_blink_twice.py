@@ -94,8 +94,8 @@ TWO = [row(embedded(0)), row(embedded(0))]
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
-        (TWO, "images: a hash of their pixels tells them apart"),
-        (TWO, "warning: g_acc cannot be computed, because no column names groups"),
+        (TWO, "identifies images: a hash of their pixels does"),
+        (TWO, "warning: g_acc cannot be computed, because no column identifies groups"),
         ([row(group=""), row(group=1)], "g_acc cannot be computed, because no group has four"),
         ([row(), row("1_2.png")], "i_acc and q_acc_either cannot be computed, because no image"),
     ],
@@ -107,7 +107,11 @@ def test_uncomputable_metrics_are_warned_of(tmp_path: Path, rows: list[Any], sai
 @pytest.mark.parametrize(
     ("rows", "settings", "words"),
     [
-        ([{"q": "?", "pic": "x"}], {}, "no column for `question` and `answer` and `image` is"),
+        (
+            [{"q": "?", "pic": "x"}],
+            {},
+            "no column was found for `question` and `answer` and `image`",
+        ),
         ([row()], {"columns": {"question": "ask"}}, "there is no column 'ask'"),
         ([row()], {"columns": {"questoin": "ask"}}, "did you mean 'question'"),
         ([row(answer="perhaps")], {}, "1 of 1 rows .*\\n  row 0: the answer 'perhaps' is neither"),
@@ -126,7 +130,7 @@ def test_bad_rows_are_counted_and_missing_images_fail_alone(tmp_path: Path) -> N
     items = list(task)
     count, reason = task.facts.left_out
     assert (len(items), count) == (12, "1 rows of twice.jsonl left out")
-    assert reason == "row 11: the id '3' is already that of row 3; ids must be unique"
+    assert reason == "row 11: row 3 already has the id '3'; ids must be unique"
     assert items[-1].answer is None
     with pytest.raises(PictureError, match="gone"):
         items[10].sample.images[0].size  # noqa: B018
@@ -182,7 +186,7 @@ def test_the_published_q_acc_is_a_mix_of_no_and_yes(no: float, yes: float, q: fl
 
 def test_the_cot_score() -> None:
     assert cot_score(0.5, 1.0) == 0.75
-    with pytest.raises(ValueError, match="clues lies in 0"):
+    with pytest.raises(ValueError, match="clues must be in 0"):
         cot_score(1.5, 0)
 
 

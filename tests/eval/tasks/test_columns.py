@@ -81,7 +81,7 @@ def test_options(cell: Any, texts: list[str]) -> None:
 
 @table
 def test_options_whose_labels_are_none(cell: Any) -> None:
-    with pytest.raises(ValueError, match=r"the labels of choices are A, B \.\.\., found"):
+    with pytest.raises(ValueError, match=r"the labels of choices must be A, B \.\.\., found"):
         choice_texts({"options": cell}, ["options"])
 
 
@@ -266,10 +266,10 @@ def test_a_hub_is_asked_only_by_its_id(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("row", "words"),
     [
-        (asked(0), "row 20: the id 'q0' is already that of row 0"),
-        (asked(20, answer="E"), "row 20: the answer 'E' is none of the letters A, B and none"),
+        (asked(0), "row 20: row 0 already has the id 'q0'"),
+        (asked(20, answer="E"), "row 20: the answer 'E' is neither one of the letters A, B nor"),
         (asked(20, question=" "), "row 20: the question is empty"),
-        (asked(20, choices=["cat", "cat"]), "choices are two different texts or more"),
+        (asked(20, choices=["cat", "cat"]), "choices must be two or more different texts"),
     ],
 )
 def test_one_bad_row_is_left_out_and_counted(tmp_path: Path, row: Any, words: str) -> None:
@@ -286,7 +286,7 @@ def test_one_bad_row_is_left_out_and_counted(tmp_path: Path, row: Any, words: st
         ([asked(0), "{broken"], "line 2: no JSON object"),
         ([asked(0), "[1]"], "line 2: a JSON object is needed"),
         ([asked(n, answer="E") for n in range(3)], "3 of 3 rows cannot be used .*first is row 0"),
-        ([asked(n, answer=1) for n in range(3)], "say from which they count: `answers_from: 0`"),
+        ([asked(n, answer=1) for n in range(3)], "set `answers_from` to 0 or 1"),
         ([], "set.jsonl is empty: it has no columns"),
     ],
 )
@@ -321,7 +321,9 @@ def parquet(path: Path, rows: int, size: int = 0, **options: Any) -> Path:
 def test_parquet_shards_and_subsets(tmp_path: Path) -> None:
     for shard in range(2):
         parquet(tmp_path / f"{shard}.parquet", 30, row_group_size=7)
-    with pytest.raises(TaskError, match=r"30 of 60 rows .*\n  row 30: the id 'q0' is .* row 0"):
+    with pytest.raises(
+        TaskError, match=r"30 of 60 rows .*\n  row 30: row 0 already has the id 'q0'"
+    ):
         len(Columns(tmp_path))
     assert len(Columns(tmp_path, {"id": None})) == 60
     items = list(Columns(tmp_path / "0.parquet", subset=Subset(n=5)))
@@ -404,7 +406,7 @@ def test_tsv_paths(tmp_path: Path) -> None:
 def test_tsv_faults(tmp_path: Path, rows: Any, head: Sequence[str], words: str) -> None:
     with pytest.raises(TaskError, match=words):
         len(Tsv(tsv(tmp_path, rows, head), where={"split": "dev"}))
-    with pytest.raises(TaskError, match=r"is no \.tsv file"):
+    with pytest.raises(TaskError, match=r"is not a \.tsv file"):
         len(Tsv(tmp_path / "set.csv"))
 
 

@@ -45,7 +45,7 @@ def test_the_official_counts_majorities_and_facts(
     assert (facts.split, facts.label_version[:11]) == (f"all ({kind})", "as in the f")
     assert facts.left_out == () and isinstance(facts.scorer, SweepScorer)
     assert facts.errata or name == "letter_disambiguation"
-    assert most != "No" or "every key is No" in facts.errata[0]
+    assert most != "No" or "every correct answer is No" in facts.errata[0]
 
 
 @table
@@ -174,7 +174,7 @@ def test_one_bad_line_is_left_out_and_counted(tmp_path: Path, line: str, words: 
     [
         (["file,answer", "0.svg,1"], {}, "lacks the columns filename, sweep; it has file, answer"),
         ([""], {}, "dataset_info.csv is empty"),
-        (GROUND[:1], {}, "holds no line, or none that the settings keep"),
+        (GROUND[:1], {}, "has no lines, or the settings keep none"),
         ([GROUND[0], '0.svg,x,0.1,"(2, 0.1)"'], {}, "1 of 1 lines cannot be used"),
         (GROUND, {"name": "figure"}, "did you mean 'figure_ground'"),
         (GROUND, {"kind": "3D"}, "'figure_ground'. There are shape_discrimination"),
@@ -190,7 +190,7 @@ def test_unusable_folders(
 
 def test_without_any_image_nothing_is_left_to_ask(tmp_path: Path) -> None:
     lay(tmp_path, GROUND, images=0)
-    with pytest.raises(TaskError, match="not one of the 12 images"):
+    with pytest.raises(TaskError, match="none of the 12 images"):
         len(DoYouSeeMe("figure_ground", tmp_path, missing="leave_out"))
     assert all(not item.sample.images for item in DoYouSeeMe("figure_ground", tmp_path, blind=True))
 

@@ -105,8 +105,8 @@ def test_faults_that_are_alike_are_counted(folder: Path) -> None:
         len(write(folder, ROW, ROW, *rows))
     first, twice, alike = str(caught.value).splitlines()
     assert "31 faults" in first
-    assert twice.endswith("line 2: the id 'a' is already that of line 1; ids must be unique")
-    assert alike.startswith("  line 3: the answer 'Z'") and alike.endswith("(29 more alike)")
+    assert twice.endswith("line 2: line 1 already has the id 'a'; ids must be unique")
+    assert alike.startswith("  line 3: the answer 'Z'") and alike.endswith("(29 more like this)")
 
 
 def test_all_faults_come_at_once_up_to_twenty() -> None:
@@ -163,7 +163,7 @@ def test_one_bad_image_fails_only_its_own_sample(folder: Path, data: bytes | Non
 
 
 def test_a_folder_without_any_of_its_images(folder: Path) -> None:
-    with pytest.raises(TaskError, match=r"not one of the 2 images exists; the first is .*x\.png"):
+    with pytest.raises(TaskError, match=r"none of the 2 images exists; the first is .*x\.png"):
         list(write(folder, {**ROW, "image": "x.png"}, {**ROW, "id": "b", "image": "y.png"}))
 
 
@@ -196,7 +196,7 @@ def test_subset_and_facts(folder: Path) -> None:
     for subset, sentence in (
         (Subset(n=1, whole="floor"), r"subset\.whole: item 0 has no field 'floor'"),
         (Subset(n=1, per="floor"), "has no field 'floor'; it has"),
-        (Subset(n=0), "leaves no question"),
+        (Subset(n=0), "keeps none of "),
     ):
         with pytest.raises(TaskError, match=sentence):
             len(Folder(folder, subset=subset))

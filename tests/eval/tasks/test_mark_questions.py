@@ -151,11 +151,11 @@ def test_as_many_marks_are_drawn_as_the_key_says(kind: str) -> None:
 @pytest.mark.parametrize(
     ("marker", "kind", "aspect", "said"),
     [
-        (Cover(), "box", "shape", "draws no one shape; known are Circles"),
+        (Cover(), "box", "shape", "is unknown; use one of Circles"),
         (Rectangles(), "point", "where", "Rectangles draws nothing on sample h0"),
-        (Contours(), "mask", "count", "points and boxes are counted"),
-        (Dots(label=None), "point", "label", "Dots writes no label beside such a mark"),
-        (Dots(), "point", "size", "aspect is one of present, where"),
+        (Contours(), "mask", "count", "only points and boxes can be counted"),
+        (Dots(label=None), "point", "label", "Dots draws no label beside this mark"),
+        (Dots(), "point", "size", "aspect must be one of present, where"),
     ],
 )
 def test_what_cannot_be_asked(marker: Any, kind: str, aspect: Any, said: str) -> None:

@@ -109,7 +109,7 @@ def test_subset_by_what_is_known_beforehand() -> None:
     task = Photos("correspondence", n=40, subset=Subset(n=2, per="source"))
     assert Counter(item.sample.meta["source"] for item in task) == {"photos": 2, "stereo": 2}
     assert len(task) == 4
-    with pytest.raises(TaskError, match="leaves no question"):
+    with pytest.raises(TaskError, match="keeps none of"):
         len(Photos("depth", n=3, subset=Subset(n=0)))
 
 
@@ -127,7 +127,7 @@ def test_quality_is_that_of_the_bytes_that_are_sent() -> None:
 def test_a_wheel_without_its_photographs_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(photographs.FILES, "brick", "not_shipped.png")
     photographs.photograph.cache_clear()
-    with pytest.raises(TaskError, match=r"not_shipped\.png is not there.*pip install"):
+    with pytest.raises(TaskError, match=r"not_shipped\.png is missing.*pip install"):
         photographs.photograph("brick")
 
 

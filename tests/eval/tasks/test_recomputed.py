@@ -204,7 +204,7 @@ def test_the_official_reader_of_vlm2(subtask: str, reply: str, answer: str | Non
     sample = Sample("s", "q", meta={"subtask": subtask})
     state = State(sample, messages=(Message("assistant", (reply,)),))
     assert Vlm2()(state, NoModel()).answer == answer
-    with pytest.raises(ValueError, match="'no subtask' is none of VLM2-Bench's subtasks"):
+    with pytest.raises(ValueError, match="'no subtask' is not a subtask of VLM2-Bench"):
         Vlm2()(state.replace(sample=Sample("s", "q")), NoModel())
 
 

@@ -231,7 +231,7 @@ def test_one_bad_line_is_left_out_and_counted(tmp_path: Path, row: Any, words: s
 
 def test_a_file_of_other_rows_stops(tmp_path: Path) -> None:
     lay(tmp_path, OC_FILE, [{"id": 1}, {"id": 2}], OC_MEDIA)
-    with pytest.raises(TaskError, match="2 of 2 lines cannot be used\n  line 1: lacks q_id"):
+    with pytest.raises(TaskError, match="2 of 2 lines cannot be used\n  line 1: it lacks q_id"):
         len(Vlm2Bench("OC-Cpr", tmp_path))
 
 
@@ -277,7 +277,7 @@ def test_a_truncated_zip_says_so_and_a_damaged_entry_fails_its_sample(tmp_path: 
     out = zipped(tmp_path)
     whole = out.read_bytes()
     out.write_bytes(whole[:-40])
-    with pytest.raises(TaskError, match="is no zip that can be read"):
+    with pytest.raises(TaskError, match="is not a readable zip"):
         len(Vlm2Bench("GC-Mat", out))
     out.write_bytes(whole)
     with zipfile.ZipFile(out) as entries:

@@ -155,7 +155,7 @@ def test_a_run_that_is_interrupted_while_it_waits_goes_on_where_the_batch_is(
         with when(lambda: bool(server.stats["batches"]), send(signal.SIGINT)):
             output = ask(tmp_path, server.url, n=4, code=130)
         assert "the batches continue at the server; the same command collects" in output
-        assert "4 new, 0 were there, 0 failed" in ask(tmp_path, server.url, n=4)
+        assert "4 new, 0 existing, 0 failed" in ask(tmp_path, server.url, n=4)
         assert batches(server) == (1, 4)
 
 

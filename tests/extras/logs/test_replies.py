@@ -219,7 +219,7 @@ def test_more_input_that_cannot_be_used(tmp_path: Path) -> None:
         (tmp_path / "none.jsonl", {}, "no file"),
         (broken, {}, "cannot be read"),
         (file, {"key": key}, "none of its 1 items"),
-        (file, {"key": file}, "no key"),
+        (file, {"key": file}, "not an answer key"),
         (other, {"reader": "robust"}, "'Unheard'"),
     ):
         with pytest.raises(TaskError, match=words):

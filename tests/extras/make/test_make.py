@@ -627,8 +627,8 @@ FAULTS: Sequence[tuple[Callable[[Path], Task], str]] = [
     (lambda root: Sequences(root, "group"), r"no folder with photographs; expected THING/\*\.jpg"),
     (lambda root: Correspondence(_twins(root), n=500), "of 500 cannot be made: no two views share"),
     (lambda root: Jigsaw(_twins(root), n=9), "2 images give 2 questions and not 9; say `whole: f"),
-    (lambda root: Correspondence(root, n=0), "n is how many"),
-    (lambda root: Jigsaw(root, n=0), "n is how many questions"),
+    (lambda root: Correspondence(root, n=0), "n, the number of questions"),
+    (lambda root: Jigsaw(root, n=0), "n, the number of questions"),
     (lambda root: RelativeDepth(root, "nearer", ratio=1), "ratio above 1"),
     (lambda root: Localization(root, iou=(0.8, 0.4)), "two rising shares"),
     (lambda root: Sequences(root, "count", patterns=("ABA",)), "found 'ABA'"),
@@ -720,7 +720,7 @@ def test_what_was_left_out_is_told(tmp_path: Path) -> None:
     made, count, reason = make_questions(CONFIGS / "make_jigsaw.yaml", words, out=tmp_path)
     assert made.startswith(f"Jigsaw: 5 questions, 15 images in {tmp_path / 'Jigsaw'} ")
     assert count == "  1 images left out"
-    assert reason.startswith("  white.png: the image white.png has no two pieces that differ")
+    assert reason.startswith("  white.png: the image white.png has no two different pieces")
 
 
 def test_faults_of_the_configuration(tmp_path: Path) -> None:

@@ -213,7 +213,7 @@ def test_subset_by_levels_and_by_answer() -> None:
     assert Counter(item.sample.meta["rotation"] for item in chosen) == {5: 2, 25: 2, 50: 2}
     chosen = GeneratedDoYouSeeMe("patch_rotation", n=20, subset=Subset(n=1, per="answer"))
     assert sorted(item.answer or "" for item in chosen) == ["No", "Yes"]
-    with pytest.raises(TaskError, match="leaves no question"):
+    with pytest.raises(TaskError, match="keeps none of"):
         len(GeneratedDoYouSeeMe("patch_rotation", n=3, subset=Subset(n=0)))
 
 

@@ -188,7 +188,7 @@ def test_a_fault_names_no_file_that_nobody_wrote(desk: Desk) -> None:
     with pytest.raises(TaskError) as fault:
         desk.render(draft_of(desk, choices=("cat", "dog"), answer="Q"))
     (sentence,) = desk.say_faults(fault.value)
-    assert sentence.startswith("the answer 'Q' is none of the letters A, B")
+    assert sentence.startswith("the answer 'Q' is neither one of the letters A, B")
 
 
 def test_a_study_that_would_fail_is_not_handed_out(desk: Desk) -> None:
