@@ -1,4 +1,5 @@
-"""The same pixels are looked at once: what a specialist found is shared by all stages of a run."""
+"""Shares the results of specialists between all stages of a run, so that each image is processed
+once."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ Result = TypeVar("Result")
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Plain:
-    """A result that is no class of `results`, an array or a number, as it is stored."""
+    """An array or a number in the form in which it is stored: a result that is not a class of
+    `results`."""
 
     values: Any
 
@@ -40,16 +42,17 @@ KINDS = (Boxes, DepthMap, Faces, FeatureGrid, Masks, Matches, Plain)
 
 
 def look_once(specialist: Callable[..., Result], *inputs: Any) -> Result:
-    """What a specialist gives for pixels and words; stages call it through this.
+    """Run a specialist on pixels and words, or return its result if it ran on them before.
 
-    Within a run the first thread that asks runs it, and all others with the same pixels, words and
-    settings get what it found. What is costly, more than 20 ms and more than writing it takes, is
-    stored in the run's cache folder by pixels, settings, the specialist's code and the files that
-    it reads: a later command finds it there. These are the paths among its settings, or what its
-    method `files()` says. A class whose helpers change needs a higher `version`. A network stores
-    what it finds itself, and what is made of other specialists only calls them. Outside of
-    `use_result_store`, and where results are neither arrays nor numbers, nothing is shared. Raises
-    what it raises.
+    Stages call specialists through this function. Within a run, the first thread that asks runs the
+    specialist, and every other call with the same pixels, words and settings gets the same result.
+    Results that take more than 20 ms, and longer than writing them, are stored in the run's cache
+    folder for later commands. The key covers the pixels, the settings, the specialist's code and
+    the files that it reads: the paths among its settings, or those that its method `files()`
+    returns. If helpers of a class change, raise its `version`. Networks store their results
+    themselves, and specialists built on other specialists are not stored. Nothing is shared outside
+    of `use_result_store`, or if the result is neither an array, a number nor a class of `results`.
+    Raises whatever the specialist raises.
     """
     store = current_store()
     if store is None or not all(isinstance(given, INPUTS) for given in inputs):
@@ -69,7 +72,8 @@ def look_once(specialist: Callable[..., Result], *inputs: Any) -> Result:
 def _find(
     specialist: Callable[..., Result], inputs: tuple[Any, ...], store: ResultStore | None, key: str
 ) -> tuple[Result, int | None]:
-    """What is stored or found, with its bytes; None for those where others might change it."""
+    """Load or compute a result. Return it with its size in bytes, or None instead of the size if
+    others could modify it."""
     whole: Any = None if store is None else store.get(key, *KINDS)
     if whole is None:
         start = time.perf_counter()
@@ -95,8 +99,8 @@ def _count_bytes(whole: Any) -> int:
 
 
 def _stored_name(specialist: Any) -> str:
-    """What results on the disk depend on; empty for what stores them itself or is made of other
-    specialists."""
+    """Return the text that stored results depend on; empty for specialists that store results
+    themselves or are built on other specialists."""
     parts = list(_parts(specialist))
     if hasattr(specialist, "weights_id") or any(callable(part) for part in parts[1:]):
         return ""
@@ -114,7 +118,7 @@ def _stored_name(specialist: Any) -> str:
 
 
 def _parts(value: Any) -> Iterator[Any]:
-    """A dataclass and those among its settings."""
+    """Yield a dataclass and all dataclasses among its settings."""
     if is_object(value):
         yield value
     for setting in inner_settings(value):
@@ -123,5 +127,5 @@ def _parts(value: Any) -> Iterator[Any]:
 
 @cache
 def _installed() -> list[str]:
-    """The versions of the libraries that decide what specialists without networks find."""
+    """Return the versions of the libraries that affect specialists without networks."""
     return [distribution.version for name in LIBRARIES for distribution in distributions(name=name)]

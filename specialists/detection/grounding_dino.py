@@ -49,18 +49,19 @@ from looktwice.specialists.rules import NoEvidence
 @dataclass(frozen=True)
 class GroundingDINO(WordDetector):
     """Boxes of objects named by text prompts, by Grounding DINO (Liu et al., ECCV 2024) or a
-    network like it.
+    similar network.
 
     Any id that Hugging Face transformers opens for zero-shot detection works (MM-Grounding DINO,
-    OWLv2 ...). A box is kept where its score is above `threshold`. Its label is the likeliest of
-    the asked words, whatever their order, or empty where that word's score is not above
-    `text_threshold`. Words that have more tokens together than the network takes are looked for in
-    several passes. Both defaults are those that Visual Sketchpad took (Hu et al., NeurIPS 2024).
-    The surest box comes first, and at most `most` are given. Scores are probabilities. `model` may
-    be the authors' file (`groundingdino_swint_ogc.pth`); it lacks its words, which `tokenizer`
-    names: the id or folder of its BERT, or a `vocab.txt`. With `package` the authors' own package
-    groundingdino, which is to be installed, looks at that file; `tokenizer` is then a folder of
-    BERT with its weights, or left out and fetched.
+    OWLv2 ...). A box is kept if its score, a probability, is above `threshold`. Its label is the
+    likeliest of the requested words, whatever their order, or empty if that word's score is not
+    above `text_threshold`. If the words together exceed the network's token limit, several passes
+    are made. Both defaults are those of Visual Sketchpad (Hu et al., NeurIPS 2024). At most `most`
+    boxes are returned, highest score first.
+
+    `model` may be the authors' file (`groundingdino_swint_ogc.pth`); it contains no vocabulary, so
+    `tokenizer` names the id or folder of its BERT, or a `vocab.txt`. With `package`, the authors'
+    own package groundingdino, which must be installed, runs that file; `tokenizer` is then a folder
+    of BERT with its weights, or is left at its default, and the package downloads BERT.
     """
 
     model: str = "IDEA-Research/grounding-dino-tiny"
@@ -84,17 +85,17 @@ class GroundingDINO(WordDetector):
             require_float32(self.dtype)
 
     def open_file(self, path: str) -> HubModel:
-        """An original checkpoint. Raises WeightsError."""
+        """Open an original checkpoint. Raises WeightsError."""
         return open_grounding_dino(path, self.tokenizer)
 
     def open_network(self, place: Place) -> Any:
-        """Network and processor, or what the package opens. Raises WeightsError."""
+        """Open the network and its processor, or the package's network. Raises WeightsError."""
         if self.package:
             return open_grounding_dino_package(self.model, self.tokenizer, place)
         return super().open_network(place)
 
     def forward(self, network: Any, place: Place, items: Sequence[Item]) -> list[Boxes]:
-        """The boxes of each image, in its own pixels, clipped to it. Raises NoEvidence."""
+        """Return the boxes of each image, in its own pixels, clipped to it. Raises NoEvidence."""
         groups = [group_words(network, words) for _, words in items]
         if all(len(group) == 1 for group in groups):
             return self._find(network, place, items)
@@ -109,7 +110,7 @@ class GroundingDINO(WordDetector):
         return merged
 
     def _find(self, network: Any, place: Place, items: Sequence[Item]) -> list[Boxes]:
-        """The boxes of each image for words that the network can take at once."""
+        """Return the boxes of each image for words that fit into one pass."""
         if self.package:
             return [self._boxes(network.find(*item, self.threshold), *item) for item in items]
         images, words = [image for image, _ in items], [list(asked) for _, asked in items]
@@ -147,8 +148,8 @@ class GroundingDINO(WordDetector):
 
 
 def group_words(network: Any, words: Words) -> list[Words]:
-    """The words in groups, each of which the network takes at once, in their order. Raises
-    NoEvidence for a word that is too long by itself."""
+    """Split the words, in order, into groups that fit into one pass each. Raises NoEvidence for a
+    word that is too long by itself."""
     if isinstance(network, GroundingDINOPackage):
         tokenizer, most = network.network.tokenizer, network.network.max_text_len
     else:
@@ -175,8 +176,11 @@ def group_words(network: Any, words: Words) -> list[Words]:
 def likeliest_words(
     logits: Any, tokens: Sequence[int], words: Sequence[str], tokenizer: Any
 ) -> list[str]:
-    """Of each box the words of its likeliest token, of `logits` (boxes, tokens); as in the text, a
-    full stop ends words. Probabilities near 1 would be equal."""
+    """Return, for each box, the phrase that contains its most likely token.
+
+    `logits` is (boxes, tokens); a full stop ends a phrase, as in the text. Logits are compared
+    rather than probabilities, because probabilities near 1 would be equal.
+    """
     stop = tokenizer.convert_tokens_to_ids(".")
     around = (tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id)
     # "st. bernard" has two parts
@@ -204,9 +208,9 @@ THREE = ("query", "key", "value")
 
 
 def open_grounding_dino(path: str, tokenizer: str) -> HubModel:
-    """Grounding DINO from a file such as `groundingdino_swint_ogc.pth`.
+    """Open Grounding DINO from a file such as `groundingdino_swint_ogc.pth`.
 
-    Its words are not in the file: `tokenizer` is the hub id or folder of the BERT that it was
+    The file contains no vocabulary: `tokenizer` is the hub id or folder of the BERT that it was
     trained with, or a `vocab.txt`. Raises WeightsError.
     """
     tensors = open_tensors(path, "GroundingDINO")
@@ -234,7 +238,7 @@ def open_grounding_dino(path: str, tokenizer: str) -> HubModel:
 
 
 def open_words(tokenizer: str) -> Any:
-    """The tokenizer of a hub id, a folder, or a `vocab.txt`. Raises WeightsError."""
+    """Open the tokenizer of a hub id, a folder, or a `vocab.txt`. Raises WeightsError."""
     place = Path(tokenizer).expanduser()
     if not place.is_file():
         return from_hub("AutoTokenizer", tokenizer, None)
@@ -243,7 +247,7 @@ def open_words(tokenizer: str) -> Any:
 
 
 def _config(transformers: Any, tensors: Tensors) -> Any:
-    """The configuration that these shapes belong to."""
+    """Derive the configuration from the shapes of the tensors."""
 
     def rows(name: str) -> int:
         return int(tensors[name].shape[0])
@@ -295,8 +299,8 @@ COMPUTED = ("bert.embeddings.position_ids", "label_enc.weight")
 
 @dataclass(frozen=True, eq=False)
 class GroundingDINOPackage:
-    """The package's functions and a network of it, which keeps the image in itself: one thread
-    looks at a time."""
+    """The package's functions and one of its networks. The network stores its image, so one thread
+    uses it at a time."""
 
     inference: Any
     network: Any
@@ -304,8 +308,8 @@ class GroundingDINOPackage:
     turn: Any = field(default_factory=threading.Lock)
 
     def find(self, pixels: Pixels, words: Sequence[str], threshold: float) -> dict[str, Any]:
-        """Boxes as edges in pixels, their scores, and the words of the likeliest token of each, all
-        of them."""
+        """Return boxes as edges in pixels, their scores, and the phrase of the most likely token of
+        each."""
         image = self.inference.Model.preprocess_image(np.ascontiguousarray(pixels[..., ::-1]))
         with self.turn:
             middles, scores, labels = self.inference.predict(
@@ -324,11 +328,11 @@ class GroundingDINOPackage:
 
 
 def open_grounding_dino_package(model: str, tokenizer: str, place: Place) -> GroundingDINOPackage:
-    """The package's network with the tensors of an original file such as
+    """Open the package's network with the tensors of an original file such as
     `groundingdino_swint_ogc.pth`.
 
-    `tokenizer` is a folder with BERT, or an id of it, which the package then fetches. Raises
-    WeightsError where the package or BERT is missing, or the file is of another network or lacks a
+    `tokenizer` is a folder with BERT, or its id, which the package then downloads. Raises
+    WeightsError if the package or BERT is missing, or if the file is of another network or lacks a
     tensor.
     """
     inference = import_package("groundingdino.util.inference")

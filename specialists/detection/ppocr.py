@@ -1,4 +1,4 @@
-"""PP-OCR: lines of text in a photograph, found and read by two small networks."""
+"""PP-OCR: detects and reads lines of text in a photograph with two small networks."""
 
 from __future__ import annotations
 
@@ -54,17 +54,19 @@ SETTINGS: dict[str, dict[str, Any]] = {  # what transformers takes where a folde
 
 
 class Part(NamedTuple):
-    """One of the two networks of transformers, its place, and how it looks at images."""
+    """One of the two networks opened by transformers, its device, and its image settings."""
 
     network: Any
     place: Place
     settings: dict[str, Any]
 
     def run(self, pixels: Pixels, rows: int, columns: int, least: int = 0) -> Floats:
-        """What the network gives for one image at this size, filled up to a width of `least`.
+        """Run the network on one image resized to this size and padded to a width of at least
+        `least`.
 
-        The readers of version 5 see red first, all others blue; other readers see whole numbers
-        between the nearest pixels, all others smoothed floats.
+        Recognizers of version 5 take RGB, all other networks BGR. Recognizers of other versions get
+        images that were resized by plain bilinear interpolation in whole numbers, all other
+        networks antialiased floats.
         """
         torch, kind = import_torch(), str(self.network.config.model_type)
         reads, version_5 = kind.endswith("_rec"), kind.startswith("pp_ocrv5")
@@ -81,7 +83,7 @@ class Part(NamedTuple):
 
 
 def find_text(folder: Path, pixels: Pixels) -> Floats:
-    """The probability of text in each place of an image, seen whole: (1, 1, rows, columns). Raises
+    """Compute the probability of text at each place of a whole image: (1, 1, rows, columns). Raises
     WeightsError."""
     part = _open(FIND, folder)
     height, width = pixels.shape[:2]
@@ -101,8 +103,8 @@ def find_text(folder: Path, pixels: Pixels) -> Floats:
 
 
 def read_line(folder: Path, line: Pixels) -> tuple[Floats, tuple[str, ...]]:
-    """The probability (1, steps, letters) of each letter in an upright line, and the letters.
-    Raises WeightsError."""
+    """Compute the probability (1, steps, letters) of each letter in an upright line; return it with
+    the letters. Raises WeightsError."""
     part = _open(READ, folder)
     letters = tuple(part.settings["character_list"])
     if not letters:
@@ -151,22 +153,23 @@ UPRIGHT = 1.5  # a line that many times higher than wide is turned a quarter
 
 @dataclass(frozen=True)
 class PPOCR(Checked):
-    """A detector of text: each box is a line, its label the text of the line, its score the
-    confidence of the reading.
+    """A detector of text: each box is a line, its label the text, its score the confidence of the
+    reading.
 
-    Small networks of PP-OCRv6 (Cui et al., arXiv 2507.05595, describes its forerunner): regions by
-    differentiable binarization (Liao et al., AAAI 2020, section 3), which become lines where their
-    mean probability is above `box_threshold`; each is straightened and read by connectionist
-    temporal classification. A tall line is read downwards and upwards, and the surer text counts.
-    Lines whose letters have a mean probability below `threshold` are dropped. Chinese, Japanese,
-    English and other Latin scripts are read, text that stands on its head is not. An image whose
-    longer side has more than `longest` pixels is searched smaller, and read at its own size.
+    The small networks of PP-OCRv6 are used (Cui et al., arXiv 2507.05595, describes its
+    predecessor). Differentiable binarization (Liao et al., AAAI 2020, section 3) finds regions,
+    which become lines if their mean probability is above `box_threshold`; each is straightened and
+    read by connectionist temporal classification. A tall line is read downwards and upwards, and
+    the more confident reading is kept. Lines whose letters have a mean probability below
+    `threshold` are dropped. Chinese, Japanese, English and other Latin scripts are read;
+    upside-down text is not. If the longer side of an image has more than `longest` pixels, text is
+    detected in a smaller copy and read at full size.
 
-    With words, it gives the lines that hold one, labelled with the word, ignoring case. Boxes come
-    in reading order: row by row, each from left to right. The networks lie in the package rapidocr,
-    which is not imported; `detector` and `recognizer` are other files in its format, or folders of
-    PP-OCRv5's or v6's networks as Hugging Face transformers saves them, which look at images as
-    their own configuration says, at any `longest`.
+    With words, it returns the lines that contain one, labelled with the word, ignoring case. Boxes
+    come in reading order: row by row, each from left to right. The networks are files of the
+    package rapidocr, which is not imported; `detector` and `recognizer` are other files in its
+    format, or folders of PP-OCRv5 or v6 networks saved by Hugging Face transformers, which take the
+    image size from their own configuration and ignore `longest`.
     """
 
     threshold: float = 0.5
@@ -183,7 +186,7 @@ class PPOCR(Checked):
     )
 
     def __call__(self, pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
-        """The lines of an HxWx3 RGB image, or those that hold one of the words. Raises
+        """Return the lines of an HxWx3 RGB image, or those that contain one of the words. Raises
         WeightsError."""
         if words is not None:
             return lines_with(look_once(self, pixels), words)
@@ -200,7 +203,7 @@ class PPOCR(Checked):
         return Boxes(np.reshape(xyxy, (-1, 4)), np.array(scores), np.array(texts, str))
 
     def files(self) -> list[Path]:
-        """The files or folders of its two networks. Raises WeightsError."""
+        """Return the files or folders of the two networks. Raises WeightsError."""
         own = {"det": self.detector, "rec": self.recognizer}
         files = {part: path and path.expanduser() for part, path in own.items()}
         return [
@@ -209,7 +212,7 @@ class PPOCR(Checked):
         ]
 
     def _find(self, pixels: Pixels, file: Path) -> list[Quad]:
-        """The lines in pixels of the image, unsorted."""
+        """Return the lines in pixels of the image, unsorted."""
         shown, margin = pixels, 0
         if file.is_dir():
             text_map = find_text(file, pixels)
@@ -232,8 +235,8 @@ class PPOCR(Checked):
         return [quad for quad in quads if min(_sides(quad)) > 3]
 
     def _quads(self, likely: Floats) -> list[Quad]:
-        """The lines in a map of the probability of text (height, width), grown to what their
-        letters take up."""
+        """Find the lines in a text probability map (height, width), and grow them to the extent of
+        their letters."""
         mask = cv2.dilate((likely > TEXT).astype(np.uint8), np.ones((2, 2), np.uint8))
         outlines, _ = cv2.findContours(mask, cv2.RETR_LIST, cv2.CHAIN_APPROX_SIMPLE)
         quads = list[Quad]()
@@ -254,7 +257,7 @@ class PPOCR(Checked):
 
 
 def _resized(pixels: Pixels, scale: float, stride: int = 1) -> Pixels:
-    """The image at another scale, its sides multiples of `stride`."""
+    """Resize the image by a factor, with sides that are multiples of `stride`."""
     height, width = (
         max(stride, round(side * scale / stride) * stride) for side in pixels.shape[:2]
     )
@@ -264,7 +267,8 @@ def _resized(pixels: Pixels, scale: float, stride: int = 1) -> Pixels:
 
 
 def with_margin(pixels: Pixels) -> tuple[Pixels, int]:
-    """The image with black above and below where it is low or slim, as a line is; how much."""
+    """Add black above and below an image that is low or slim, such as a line; return it with the
+    margin."""
     height, width = pixels.shape[:2]
     if height > LOW and width <= SLIM * height:
         return pixels, 0
@@ -273,14 +277,15 @@ def with_margin(pixels: Pixels) -> tuple[Pixels, int]:
 
 
 def to_input(pixels: Pixels) -> Floats:
-    """A batch (1, 3, height, width) of -1..1, blue first, as the networks were trained."""
+    """Convert an image to the batch (1, 3, height, width) that the networks were trained on: -1..1,
+    BGR."""
     return np.ascontiguousarray(
         (pixels[None, ..., ::-1].astype(np.float32) / 127.5 - 1).transpose(0, 3, 1, 2)
     )
 
 
 def mean_inside(likely: Floats, corners: Any) -> float:
-    """The mean of a map (height, width) within four corners (x, y)."""
+    """Return the mean of a map (height, width) within four corners (x, y)."""
     most = likely.shape[1] - 1, likely.shape[0] - 1
     low = np.floor(corners.min(0)).astype(int).clip(0, most)
     high = np.ceil(corners.max(0)).astype(int).clip(0, most)
@@ -291,15 +296,15 @@ def mean_inside(likely: Floats, corners: Any) -> float:
 
 
 def _sides(quad: Quad) -> tuple[float, float]:
-    """The width and height of a line in pixels."""
+    """Return the width and height of a line in pixels."""
     edges = quad - np.roll(quad, -1, 0)
     top, right, bottom, left = (float(np.linalg.norm(edge)) for edge in edges)
     return max(top, bottom), max(left, right)
 
 
 def sort_lines(quads: Sequence[Quad]) -> list[Quad]:
-    """Row by row, each from left to right; a new row begins half a line's height below the line
-    before."""
+    """Sort lines row by row, each from left to right; a new row begins half a line's height below
+    the previous line."""
     down = sorted(quads, key=lambda quad: float(quad[0, 1]))
     row, places = 0, list[tuple[int, float, int]]()
     for k, quad in enumerate(down):
@@ -309,8 +314,7 @@ def sort_lines(quads: Sequence[Quad]) -> list[Quad]:
 
 
 def straighten(pixels: Pixels, quad: Quad) -> list[Pixels]:
-    """A line as an upright image of its own; of a tall one both ways in which it may run, down and
-    up."""
+    """Warp a line to an upright image; return two for a tall line, which may run down or up."""
     width, height = map(int, _sides(quad))
     goal = np.array([(0, 0), (width, 0), (width, height), (0, height)], np.float32)
     change = cv2.getPerspectiveTransform(quad, goal)
@@ -322,7 +326,8 @@ def straighten(pixels: Pixels, quad: Quad) -> list[Pixels]:
 
 
 def recognize(line: Pixels, file: Path) -> tuple[str, float]:
-    """What an upright line says, and the mean probability of its letters. Raises WeightsError."""
+    """Read an upright line; return its text and the mean probability of its letters. Raises
+    WeightsError."""
     if file.is_dir():
         scores, letters = read_line(file, line)
     else:
@@ -347,8 +352,8 @@ def recognize(line: Pixels, file: Path) -> tuple[str, float]:
 
 @lru_cache(maxsize=4)
 def _letters(file: Path) -> tuple[str, ...]:
-    """What the network reads, 0 for no letter, as the ONNX file says beside it: OpenCV does not
-    tell."""
+    """Read the network's alphabet, with 0 for no letter, from the ONNX file's metadata, which
+    OpenCV does not expose."""
     # a pair of protobuf: of each text its field (1, 2) and kind (2), its length, and its bytes
     content = file.read_bytes()
     match = re.search(rb"\n\tcharacter\x12([\x80-\xff]*[\x00-\x7f])", content)
