@@ -21,11 +21,11 @@ from looktwice.specialists.results import Matches, descending
 
 
 def match_cells(scores: Any, config: Any) -> tuple[Any, Any]:
-    """Which cells are each other's best (Wang et al., CVPR 2024, section 3.2), from scores (n, h0,
-    w0, h1, w1).
+    """Find mutually best cells (Wang et al., CVPR 2024, section 3.2) from scores (n, h0, w0, h1,
+    w1).
 
-    Gives the numbers of the joined cells of image 0 and 1, -1 for none, and their scores: both (n,
-    2, h0 * w0).
+    Returns the numbers of the matched cells of images 0 and 1, -1 for none, and their scores: both
+    (n, 2, h0 * w0).
     """
     torch = import_torch()
     from transformers.models.efficientloftr.modeling_efficientloftr import mask_border
@@ -42,12 +42,12 @@ def match_cells(scores: Any, config: Any) -> tuple[Any, Any]:
 
 
 def refine_matches(fine0: Any, fine1: Any, cells: Any, scale: float, config: Any) -> Any:
-    """Where matches lie, (n, 2, m, 2): first to a pixel, then in image 1 to a part of one (the
-    same, section 3.3).
+    """Locate matches, (n, 2, m, 2): first to a pixel, then in image 1 to a fraction of one (section
+    3.3 of the same paper).
 
     `fine0` (n, m, s * s, d) are the features of the windows in image 0, `fine1` (n, m, (s + 2) * (s
-    + 2), d) those in image 1 with a rim of one pixel; the last channels are for the second step.
-    `cells` (n, 2, m, 2) are the windows' places, `scale` the pixels of a step.
+    + 2), d) those in image 1 with a border of one pixel; the last channels are for the second step.
+    `cells` (n, 2, m, 2) are the positions of the windows, `scale` the pixels of a step.
     """
     torch, (count, slots, inner, width) = import_torch(), fine0.shape
     side, cut = isqrt(inner), width - config.fine_matching_slice_dim
@@ -73,14 +73,14 @@ def refine_matches(fine0: Any, fine1: Any, cells: Any, scale: float, config: Any
 
 @dataclass(frozen=True)
 class KeypointMatcher(MatchingNetwork, HubNetwork[Pair, Matches]):
-    """Matches of EfficientLoFTR (Wang et al., CVPR 2024), SuperPoint with LightGlue or SuperGlue,
-    or their like.
+    """Matches by EfficientLoFTR (Wang et al., CVPR 2024), SuperPoint with LightGlue or SuperGlue,
+    or similar networks.
 
-    Any id that Hugging Face transformers opens for keypoint matching works. A match is kept where
-    its score, its confidence, is above `threshold`, beyond the network's own one. Images are looked
-    at in the size of the processor that was saved with the network, usually 640 x 480, upright
-    where both are, in their own proportions: the rest of the size is black, and matches there are
-    dropped. SuperPoint's weights are not for commercial use.
+    `model` is any id that Hugging Face transformers opens for keypoint matching. A match is kept if
+    its score, which is its confidence, is above `threshold`, in addition to the network's own
+    threshold. Images are resized to the size of the processor that was saved with the network,
+    usually 640 x 480, in portrait format if both images are, with their aspect ratio kept: the rest
+    is black, and matches there are dropped. SuperPoint's weights are not for commercial use.
     """
 
     model: str = "zju-community/efficientloftr"
@@ -98,7 +98,7 @@ class KeypointMatcher(MatchingNetwork, HubNetwork[Pair, Matches]):
             )
 
     def open_network(self, place: Place) -> HubModel:
-        """Network and processor. Raises WeightsError."""
+        """Open the network and its processor. Raises WeightsError."""
         opened = super().open_network(place)
         network = opened.model
         # of EfficientLoFTR two steps are ours
@@ -108,11 +108,11 @@ class KeypointMatcher(MatchingNetwork, HubNetwork[Pair, Matches]):
         return opened
 
     def open_file(self, path: str) -> HubModel:
-        """An original checkpoint. Raises WeightsError."""
+        """Open an original checkpoint. Raises WeightsError."""
         return open_efficient_loftr(path)
 
     def forward(self, network: Any, place: Place, items: Sequence[Pair]) -> list[Matches]:
-        """The matches of each pair, the surest first."""
+        """Return the matches of each pair, highest confidence first."""
         rows, columns = network.processor.size["height"], network.processor.size["width"]
         if self.batch_key(items[0]):
             rows, columns = max(rows, columns), min(rows, columns)
@@ -138,21 +138,21 @@ class KeypointMatcher(MatchingNetwork, HubNetwork[Pair, Matches]):
         return matched
 
     def batch_key(self, item: Pair) -> Hashable:
-        """Whether both images are upright: all pairs are brought to one size or to the same one
-        turned."""
+        """Return whether both images are in portrait format: all pairs are resized to one landscape
+        size or to the same size rotated."""
         return all(pixels.shape[0] > pixels.shape[1] for pixels in item)
 
 
 def pad(pixels: Pixels, ratio: float) -> Pixels:
-    """The image with black to its right or below, so that its width is `ratio` times its height."""
+    """Add black to the right or below, so that the width is `ratio` times the height."""
     height, width = pixels.shape[:2]
     wide, high = max(width, round(height * ratio)), max(height, round(width / ratio))
     return np.pad(pixels, ((0, high - height), (0, wide - width), (0, 0)))
 
 
 def read_matches(output: Any, number: int) -> tuple[Any, Any]:
-    """Row numbers (2, n) of the joined keypoints of image 0 and 1 in one pair, -1 for none, and
-    their scores (n,)."""
+    """Return the row numbers (2, n) of the matched keypoints of images 0 and 1 in one pair, -1 for
+    none, and their scores (n,)."""
     matches, scores = (
         output.matches[number].cpu().numpy(),
         to_numbers(output.matching_scores[number]),
@@ -172,7 +172,7 @@ ATTENTION = re.compile(r"^loftr_coarse\.layers\.(\d+)\.(.*)")
 
 
 def open_efficient_loftr(path: str) -> HubModel:
-    """EfficientLoFTR, the full network, from its authors' `eloftr_outdoor.ckpt`. Raises
+    """Open EfficientLoFTR, the full network, from its authors' `eloftr_outdoor.ckpt`. Raises
     WeightsError."""
     transformers, tensors = import_transformers(), open_tensors(path, "EfficientLoFTR")
     blocks, widths = list[int](), list[int]()

