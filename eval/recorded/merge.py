@@ -24,20 +24,20 @@ COUNTS = ("records", "failed", "tokens_in", "tokens_out")
 
 
 class Merged(NamedTuple):
-    """What a merge says of itself, and the shards that it lacks, such as "2/3"."""
+    """The sentence that describes a merge, and the missing shards, such as "2/3"."""
 
     said: str
     missing: Sequence[str]
 
 
 def merge(shards: Sequence[Path], out: Path) -> Merged:
-    """Copy points, samples, records, judgements and blobs of every shard into `out`; say the count
-    and what is missing.
+    """Copy points, samples, records, judgements and blobs of every shard into `out`; return the
+    counts and the missing shards.
 
-    The results of an earlier merge in `out` are kept, and what is there already is not written
-    again. Of two answers to one question the later shard's counts, which the sentence says. Raises
-    RunError, before anything is written, if the shards differ in configuration or data set, or one
-    is damaged. Which data a whole shard was made from its digests tell.
+    The results of an earlier merge in `out` are kept, and only new ones are written. If two shards
+    answer the same question, the later shard counts, and the sentence reports it. Digests identify
+    the data from which a whole shard was made. Raises RunError, before anything is written, if the
+    shards differ in configuration or data set, or if one is damaged.
     """
     unique = {path.resolve(): path for path in reversed(shards)}  # of one named twice, the last
     for whole, path in unique.items():
@@ -79,8 +79,8 @@ def merge(shards: Sequence[Path], out: Path) -> Merged:
 
 
 class Last(NamedTuple):
-    """What counts of several runs by key: records, samples and judgements, and the keys that have
-    several answers that differ."""
+    """The latest records, samples and judgements of several runs by key, and the keys with
+    conflicting answers."""
 
     records: dict[Key, Record]
     samples: dict[Any, Any]
@@ -89,8 +89,8 @@ class Last(NamedTuple):
 
 
 def _last(runs: Sequence[RunFolder]) -> Last:
-    """The last one counts, but a failure in one shard does not take the place of an answer of
-    another."""
+    """Collect the latest entries; a failure in a later shard does not replace an answer of an
+    earlier one."""
     last = Last({}, {}, {}, set())
     for run in runs:
         last.samples.update(run.samples)
@@ -111,13 +111,13 @@ def _answer_of(record: Record) -> tuple[str | None, list[str]]:
 
 
 def _new(earlier: Mapping[Any, Any], whole: Mapping[Any, Any]) -> list[Any]:
-    """The values that have to be written so that `earlier` becomes `whole`."""
+    """Return the values of `whole` that are missing or different in `earlier`."""
     return [value for key, value in whole.items() if earlier.get(key) != value]
 
 
 def _copy_blobs(run: RunFolder, writer: RunWriter) -> None:
-    """Every blob that is not there yet; one that is torn is left out, so that `run` brings it back
-    from the cache."""
+    """Copy every blob that is missing, except damaged ones, which `run` can restore from the cache.
+    """
     for path in run.blobs.folder.glob("??/*"):
         sha = path.name
         if SHA256.fullmatch(sha) and sha not in writer.blobs and path.is_file():
@@ -128,8 +128,10 @@ def _copy_blobs(run: RunFolder, writer: RunWriter) -> None:
 
 
 def _combine_facts(runs: Sequence[RunFolder]) -> tuple[dict[str, Any], list[str]]:
-    """The facts of run.yaml for several shards: `shards` lists them, `started` is the earliest,
-    versions are joined. With the shards that are missing, such as "2/3"."""
+    """Combine the facts of run.yaml of several shards, and list the missing shards, such as "2/3".
+
+    `shards` lists the shards, `started` is the earliest start, and versions are joined.
+    """
     facts, by_folder = [run.facts for run in runs], dict[str, Mapping[str, Any]]()
     joined: dict[str, dict[str, Any]] = {"left_out": {}, "samples": {}}
     versions = defaultdict[str, list[str]](list)
@@ -165,7 +167,7 @@ def _combine_facts(runs: Sequence[RunFolder]) -> tuple[dict[str, Any], list[str]
 
 
 def _missing(shards: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The shards that are not there, such as "2/3", nine at most; one without a number is the whole
+    """Return the missing shards, such as "2/3", at most nine; a shard without a number is the whole
     run."""
     numbers = defaultdict[Any, set[Any]](set)
     for shard in shards:
@@ -177,7 +179,8 @@ def _missing(shards: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _describe_shard(run: RunFolder) -> dict[str, Any]:
-    """The folder of a shard, its part of the samples, and its counts of records and tokens."""
+    """Return the folder of a shard, its part of the samples, and its counts of records and tokens.
+    """
     # as run.yaml holds it, to be known again
     shard: dict[str, Any] = {"folder": str(run.path).encode(errors="backslashreplace").decode()}
     shard |= {name: run.facts.get(name) for name in ("shard", "started", "finished")}
@@ -194,7 +197,7 @@ def _describe_shard(run: RunFolder) -> dict[str, Any]:
 
 
 def _refuse_other_runs(first: RunFolder, others: Sequence[RunFolder]) -> None:
-    """Raises RunError if two shards differ in a setting that affects answers."""
+    """Raise RunError if two shards differ in a setting that affects answers."""
     mine = {point.id: point for point in first.present_and_older[0]}
     for rival in others:
         problem = f"{rival.path} is not of the same run as {first.path}"
@@ -211,7 +214,7 @@ def _refuse_other_runs(first: RunFolder, others: Sequence[RunFolder]) -> None:
 
 
 def _doubts(runs: Sequence[RunFolder]) -> Iterator[str]:
-    """What may differ between shards and is not refused, in words."""
+    """Yield sentences on differences between shards that are allowed."""
     limits = set[Any]()
     plugins = defaultdict[str, set[str]](set)
     for facts in (run.facts for run in runs):
@@ -226,8 +229,8 @@ def _doubts(runs: Sequence[RunFolder]) -> Iterator[str]:
 
 
 def _refuse_other_data(runs: Sequence[RunFolder]) -> None:
-    """Raises RunError if shards are of different questions, keys or pictures, or tasks of different
-    sizes."""
+    """Raise RunError if shards differ in questions, correct answers or pictures, or in the sizes of
+    tasks."""
     sizes: dict[str, int] = {}
     asked: dict[tuple[str, str], tuple[str, str | None]] = {}
     digests: dict[tuple[str, int | None], tuple[RunFolder, Mapping[str, str]]] = {}
