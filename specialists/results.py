@@ -226,8 +226,8 @@ class DepthMap:
 
 
 def descending(values: NDArray[Any]) -> NDArray[np.int64]:
-    """Return the indices that sort values (n,) in descending order; equal values keep their order.
-    """
+    """Return the indices that sort values (n,) in descending order; equal values keep their
+    order."""
     return np.argsort(-values, kind="stable")
 
 
@@ -238,8 +238,8 @@ def patch_around(values: NDArray[Any], x: float, y: float, window: int) -> NDArr
 
 
 def _keep_values(result: FeatureGrid | DepthMap, shape: str) -> None:
-    """Check the shape of the values and make them read-only; values that are not finite become NaN.
-    """
+    """Check the shape of the values and make them read-only; values that are not finite become
+    NaN."""
     values = np.array(result.values, np.float64)
     if values.ndim != shape.count(",") + 1 or 0 in values.shape:
         kind = type(result).__name__

@@ -1,5 +1,5 @@
-"""Summaries of judges: how many replies each judged, at what cost, and the agreement of two judges.
-"""
+"""Summaries of judges: how many replies each judged, at what cost, and the agreement of two
+judges."""
 
 from __future__ import annotations
 

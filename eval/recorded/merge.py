@@ -116,8 +116,8 @@ def _new(earlier: Mapping[Any, Any], whole: Mapping[Any, Any]) -> list[Any]:
 
 
 def _copy_blobs(run: RunFolder, writer: RunWriter) -> None:
-    """Copy every blob that is missing, except damaged ones, which `run` can restore from the cache.
-    """
+    """Copy every blob that is missing, except damaged ones, which `run` can restore from the
+    cache."""
     for path in run.blobs.folder.glob("??/*"):
         sha = path.name
         if SHA256.fullmatch(sha) and sha not in writer.blobs and path.is_file():
@@ -179,8 +179,8 @@ def _missing(shards: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _describe_shard(run: RunFolder) -> dict[str, Any]:
-    """Return the folder of a shard, its part of the samples, and its counts of records and tokens.
-    """
+    """Return the folder of a shard, its part of the samples, and its counts of records and
+    tokens."""
     # as run.yaml holds it, to be known again
     shard: dict[str, Any] = {"folder": str(run.path).encode(errors="backslashreplace").decode()}
     shard |= {name: run.facts.get(name) for name in ("shard", "started", "finished")}

@@ -252,8 +252,8 @@ class Replay(RecordedRun):
         return self._compare(point, sample, record)
 
     def _is_whole(self, sha: str) -> bool:
-        """Return whether a stored picture matches the hash in its name; a missing picture passes.
-        """
+        """Return whether a stored picture matches the hash in its name; a missing picture
+        passes."""
         if sha not in self._whole and sha in self.folder.blobs:
             if hashlib.sha256(self.folder.blobs.get(sha)).hexdigest() != sha:
                 return False

@@ -1,5 +1,5 @@
-"""Describes the reply cache and prunes it: replies that no record uses are removed, oldest first.
-"""
+"""Describes the reply cache and prunes it: replies that no record uses are removed, oldest
+first."""
 
 from __future__ import annotations
 

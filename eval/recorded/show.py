@@ -111,8 +111,8 @@ class ShownRun(RecordedRun):
         self.tools = ScoringTools(self.folder, plugins=tuple(plugins), judgements=judged)
 
     def rows(self, sample: str, task: str = "") -> list[SampleRow]:
-        """Return the rows of a sample, for each task or for the one with this id. Raises RunError.
-        """
+        """Return the rows of a sample, for each task or for the one with this id. Raises
+        RunError."""
         tasks = self.folder.samples_of
         rows = [rows[sample] for id, rows in tasks.items() if sample in rows and task in (id, "")]
         if not rows:

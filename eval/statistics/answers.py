@@ -182,8 +182,8 @@ def split_variance(values: ArrayLike) -> DrawVariance:
 
 
 def majority_value(answers: Sequence[str | None], values: Sequence[float]) -> float:
-    """Return the value of the most frequent answer, the mean value at a tie, or 0 without answers.
-    """
+    """Return the value of the most frequent answer, the mean value at a tie, or 0 without
+    answers."""
     counts = Counter(answer for answer in answers if answer is not None)
     if not counts:
         return 0.0

@@ -170,16 +170,16 @@ def bootstrap_mean(
 ) -> Estimate:
     """Compute the mean of values in `floor`..1 with its deterministic cluster bootstrap interval.
 
-    Before resampling, half a value at `floor`, half a value at 1 and one in the middle are added, each
-    as its own cluster: otherwise equal values would have an interval of zero width, and few different
-    ones a narrow one. For paired right or wrong answers this is half an item in each cell of their
-    table (Agresti and Min 2005). If clusters hold several values, each added value counts as many of
-    them as `_independent_weight` returns. If all values are equal, the interval includes the case that
-    some clusters lie at a limit: the share that Wilson's upper limit allows after none was observed,
-    7.4 points after 48 pairs without a difference. `strata` names the task of each value: values vary
-    around the mean of their task, so that tasks with different means do not widen the interval. The
-    mean is that of the given values alone, which may lie beyond the limits. Raises ValueError without
-    values.
+    Before resampling, half a value at `floor`, half a value at 1 and one in the middle are added,
+    each as its own cluster: otherwise equal values would have an interval of zero width, and few
+    different ones a narrow one. For paired right or wrong answers this is half an item in each cell
+    of their table (Agresti and Min 2005). If clusters hold several values, each added value counts
+    as many of them as `_independent_weight` returns. If all values are equal, the interval includes
+    the case that some clusters lie at a limit: the share that Wilson's upper limit allows after
+    none was observed, 7.4 points after 48 pairs without a difference. `strata` names the task of
+    each value: values vary around the mean of their task, so that tasks with different means do not
+    widen the interval. The mean is that of the given values alone, which may lie beyond the limits.
+    Raises ValueError without values.
     """
     data = np.asarray(values, float)
     mean = fsum(data.tolist()) / len(data)

@@ -275,8 +275,8 @@ class Values(Generic[Arm, Unit]):
         return {part: self.where(np.array([name == part for name in names])) for part in parts}
 
     def mean(self, arm: Arm) -> Estimate | None:
-        """Return the mean of an arm with its interval (`share_interval`), or None without values.
-        """
+        """Return the mean of an arm with its interval (`share_interval`), or None without
+        values."""
         own = self.where(self.has(arm))
         return share_interval(own[arm], own.clusters) if own.units else None
 

@@ -67,8 +67,8 @@ class ObjectIdentity:
     """The mean feature vector of an image, of length 1; with a `detector`, that of the
     highest-scoring box of the named object.
 
-    For vectors of length 1 the Euclidean distance is sqrt(2 - 2 cos): 0.6 corresponds to a cosine of
-    0.82.
+    For vectors of length 1 the Euclidean distance is sqrt(2 - 2 cos): 0.6 corresponds to a cosine
+    of 0.82.
     """
 
     features: FeatureExtractor

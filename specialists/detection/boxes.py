@@ -32,8 +32,8 @@ Item = tuple[Pixels, Words]
 
 
 def asked_words(words: Sequence[str] | None) -> Words:
-    """Normalize the words of a call: lower case, without full stops; a single string is one word.
-    """
+    """Normalize the words of a call: lower case, without full stops; a single string is one
+    word."""
     every = (words,) if isinstance(words, str) else words or ()
     return tuple(word.strip().lower().rstrip(".") for word in every if word.strip(" ."))
 
@@ -160,8 +160,8 @@ class Florence2(WordDetector):
     def _write(
         self, network: HubModel, place: Place, images: list[Pixels], asked: _Asked
     ) -> list[Any]:
-        """Generate the network's text about each image, and parse it with the network's processor.
-        """
+        """Generate the network's text about each image, and parse it with the network's
+        processor."""
         text = [asked.task + asked.words] * len(images)
         written = network.model.generate(
             **network.inputs(place, images=images, text=text),
@@ -285,8 +285,8 @@ class _Processor:
         self.post_process_object_detection = settings.post_process_object_detection
 
     def __call__(self, images: Sequence[Pixels], return_tensors: str) -> Any:
-        """Preprocess images for the network: 0..1, bilinear without antialiasing, then normalized.
-        """
+        """Preprocess images for the network: 0..1, bilinear without antialiasing, then
+        normalized."""
         settings, here = self.settings, Place("cpu", "float32")
         size = settings.size.height, settings.size.width
         batch = []

@@ -71,8 +71,8 @@ class DINOv2(HubNetwork[Item, FeatureGrid]):
     ranges = ("longest >= 32",)
 
     def __call__(self, pixels: Pixels, prompt: str = "", /) -> FeatureGrid:
-        """Compute the features of an HxWx3 RGB image; the prompt is ignored. Raises WeightsError.
-        """
+        """Compute the features of an HxWx3 RGB image; the prompt is ignored. Raises
+        WeightsError."""
         return self.predict((pixels,))
 
     def open_file(self, path: str) -> HubModel:
@@ -246,8 +246,8 @@ class EfficientNet(TensorNetwork[FeatureGrid]):
     ranges = ("block >= 0", f"block < {BLOCKS}", "longest >= 32")
 
     def __call__(self, pixels: Pixels, prompt: str = "", /) -> FeatureGrid:
-        """Compute the features of an HxWx3 RGB image; the prompt is ignored. Raises WeightsError.
-        """
+        """Compute the features of an HxWx3 RGB image; the prompt is ignored. Raises
+        WeightsError."""
         return self.predict((pixels,))
 
     def run(self, tensors: Tensors, images: Any) -> Any:

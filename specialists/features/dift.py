@@ -64,8 +64,8 @@ class DIFT(Network[Item, FeatureGrid]):
         return self.predict((pixels, prompt))
 
     def prepare(self, given: Inputs) -> Item:
-        """Return the image and its word; add a remark if the prompt needs a word and there is none.
-        """
+        """Return the image and its word; add a remark if the prompt needs a word and there is
+        none."""
         item = require_pixels(given[0]), str((*given, "")[1])
         if "{}" in self.prompt and not item[1]:
             remark(

@@ -89,8 +89,8 @@ class QuestionAttention(WithoutModel, Network[Inputs, Looks]):
     result = Looks
 
     def __call__(self, state: State, model: Model) -> State:
-        """Return the state with its measurements, or with a note that explains why there are none.
-        """
+        """Return the state with its measurements, or with a note that explains why there are
+        none."""
         users = [n for n, message in enumerate(state.messages) if message.role == "user"]
         messages = state.messages[: users[-1] + 1] if users else ()
         if not messages:

@@ -52,11 +52,12 @@ class KeypointNetwork(PairNetwork):
 class LightGlue(KeypointNetwork):
     """Keypoints of DISK or ALIKED, matched by LightGlue (Lindenberger et al., ICCV 2023).
 
-    `features` selects the detector: DISK is Tyszkiewicz et al., NeurIPS 2020; ALIKED is Zhao et al.,
-    2023. `model` and `matcher` are the files of the detector and of LightGlue's head for it; if one is
-    empty, kornia downloads its own (DISK `depth`, ALIKED `aliked-n16`). At most `keypoints` are taken
-    from each image, and a match is kept if its score, which is its confidence, is above `threshold`.
-    Images are RGB, resized to a longest side of at most `longest` pixels.
+    `features` selects the detector: DISK is Tyszkiewicz et al., NeurIPS 2020; ALIKED is Zhao et
+    al., 2023. `model` and `matcher` are the files of the detector and of LightGlue's head for it;
+    if one is empty, kornia downloads its own (DISK `depth`, ALIKED `aliked-n16`). At most
+    `keypoints` are taken from each image, and a match is kept if its score, which is its
+    confidence, is above `threshold`. Images are RGB, resized to a longest side of at most `longest`
+    pixels.
     """
 
     features: Literal["disk", "aliked"] = "disk"

@@ -146,8 +146,8 @@ def read_tensors(path: str | Path) -> Tensors:
 
 
 def say_file(path: str | Path) -> str:
-    """Describe a weight file, in a sentence without its full stop; empty if it is not recognized.
-    """
+    """Describe a weight file, in a sentence without its full stop; empty if it is not
+    recognized."""
     try:
         tensors = read_tensors(path)
     except WeightsError:
@@ -189,8 +189,8 @@ def load_weights(network: Any, tensors: Tensors, source: str | Path) -> Any:
 
 
 def rename(tensors: Tensors, *networks: str) -> Tensors:
-    """Rename the tensors as in transformers, by the rules for these networks in `originals.yaml`.
-    """
+    """Rename the tensors as in transformers, by the rules for these networks in
+    `originals.yaml`."""
     renamed = {}
     for name, tensor in tensors.items():
         for network in networks:

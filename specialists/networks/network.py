@@ -298,8 +298,8 @@ def open_diffusion(model: str, revision: str | None, place: Place) -> dict[str, 
 
 
 def require_numbers(scores: Any, model: str, dtype: str) -> None:
-    """Raise ValueError if scores are NaN: they would pass no threshold, and nothing would be found.
-    """
+    """Raise ValueError if scores are NaN: they would pass no threshold, and nothing would be
+    found."""
     if scores.isnan().any():
         raise ValueError(
             f"{model} gives scores that are no numbers in {dtype}; set dtype: float32, or fetch it"

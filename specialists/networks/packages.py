@@ -146,8 +146,8 @@ class OnnxNetwork:
     turn: Any = field(default_factory=threading.Lock)
 
     def run(self, images: Floats) -> list[Floats]:
-        """Return all outputs for one batch. Raises WeightsError if the network does not accept it.
-        """
+        """Return all outputs for one batch. Raises WeightsError if the network does not accept
+        it."""
         with self.turn, spend("networks"):
             try:
                 self.network.setInput(images)
