@@ -58,7 +58,9 @@ class _Rows:
                 sizes = ", ".join("any" if size is None else str(size) for size in wanted)
                 raise ValueError(f"{name} must have the shape ({sizes}), found {array.shape}")
             if array.dtype == np.float64 and not np.isfinite(array).all():
-                raise ValueError(f"{name} holds numbers that are not finite; drop these rows first")
+                raise ValueError(
+                    f"{name} contains numbers that are not finite; drop these rows first"
+                )
             array.flags.writeable = False
             object.__setattr__(self, own.name, array)
 
@@ -77,8 +79,9 @@ class Boxes(_Rows):
         turned = np.flatnonzero((self.xyxy[:, 2:] < self.xyxy[:, :2]).any(1))
         if len(turned):
             raise ValueError(
-                f"Boxes.xyxy[{turned[0]}] = {self.xyxy[turned[0]].tolist()} has its right before"
-                " its left edge or its bottom above its top; give left, top, right, bottom"
+                f"Boxes.xyxy[{turned[0]}] = {self.xyxy[turned[0]].tolist()} has its right edge"
+                " before its left edge or its bottom edge above its top edge; the order is left,"
+                " top, right, bottom"
             )
 
     def to_supervision(self) -> Any:
@@ -144,7 +147,7 @@ class Matches(_Rows):
         super().__post_init__()
         wrong = self.confidence[(self.confidence < 0) | (self.confidence > 1)]
         if len(wrong):
-            raise ValueError(f"Matches.confidence lies in 0..1, found {wrong[0]:g}")
+            raise ValueError(f"Matches.confidence must lie in 0..1, found {wrong[0]:g}")
 
     @classmethod
     def none(cls) -> Matches:

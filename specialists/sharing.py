@@ -105,7 +105,7 @@ def _stored_name(specialist: Any) -> str:
     if hasattr(specialist, "weights_id") or any(callable(part) for part in parts[1:]):
         return ""
     if not parts:
-        raise TypeError(f"{specialist!r} is no dataclass")
+        raise TypeError(f"{specialist!r} is not a dataclass")
     files = [
         Path(getattr(sys.modules.get(type(part).__module__), "__file__", None) or "")
         for part in parts

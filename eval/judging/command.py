@@ -99,9 +99,14 @@ class RunJudge:
         # raises RunError if this is not a run folder, before anything is written
         folder.points  # noqa: B018
         if unknown := [name for name in self.passes if name not in PASSES]:
-            raise RunError(f"--pass {unknown[0]}: there are {', '.join(PASSES)}")
+            raise RunError(
+                f"--pass {unknown[0]} does not exist; the passes are {', '.join(PASSES)}"
+            )
         if self.wording and len(self.passes) != 1:
-            raise RunError(f"--prompt words one pass; say --pass and one of {', '.join(PASSES)}")
+            raise RunError(
+                "--prompt replaces the prompt of one pass; add --pass with one of"
+                f" {', '.join(PASSES)}"
+            )
         lock = FileLock(self.run / ".lock")
         try:
             lock.acquire(timeout=0)
@@ -136,9 +141,9 @@ class RunJudge:
         named = (line for line in judgements(self.run).lines if line.judge == self.name)
         if {line.identity for line in named} - {self.identity}:
             raise RunError(
-                f"{self.run} was judged by another model, server, settings or prompt, under the"
-                f" name {self.name!r}; give this one, or its file, another name, so that tables can"
-                " tell the two apart"
+                f"{self.run} was judged under the name {self.name!r} by another model, server,"
+                " settings or prompt; give this judge, or its file, another name, so that tables"
+                " can distinguish the two"
             )
 
     def _jobs(
@@ -191,8 +196,8 @@ class RunJudge:
                         line = asked.result()
                         if dead:
                             raise RunError(
-                                f"{dead[0]}; what was judged is kept, and the same command goes on"
-                                " later"
+                                f"{dead[0]}; the verdicts so far are saved, and the same command"
+                                " continues later"
                             )
                         append(self.run, line)
                         failed += bool(line.error)
@@ -297,7 +302,7 @@ def build_judge_model(
         place for text in overrides if not (place := parse_override(text)[0]).startswith("models.")
     ]:
         faults.append(
-            f"{strange[0]}: a judge's settings stand under `models:`, as"
+            f"{strange[0]}: a judge's settings belong under `models:`, such as"
             f" models.{name or 'judge'}.model=NAME"
         )
     node = resolve({**node, "models": node.get("models") or {}}, faults)

@@ -121,7 +121,7 @@ def parse_video(text: str, case: JudgeCase) -> JudgeVerdict:
     scores = re.findall(r"\bScore\W{0,4}:\W{0,4}(\d+(?:\.\d+)?)", text, re.I)
     highest = len(SCALES[str(case.sample.meta["type"])]) - 1
     if not scores:
-        return JudgeVerdict(reason="no score in its words")
+        return JudgeVerdict(reason="no score in the judge's words")
     if scores[-1] not in map(str, range(highest + 1)):
         return JudgeVerdict(reason=f"the score {scores[-1]} is not on the scale of 0 to {highest}")
     return JudgeVerdict(answer=scores[-1])
@@ -198,7 +198,7 @@ def parse_steps(text: str, case: JudgeCase) -> JudgeVerdict:
     seen, wrong = named.values()
     numbers = [*seen, *wrong]
     if len({*numbers}) < len(numbers) or not {*numbers} <= {*range(1, count + 1)}:
-        return JudgeVerdict(reason="a step is named twice, or is not there")
+        return JudgeVerdict(reason="a step is named twice or does not exist")
     marks = {f"step_{number}": float(number in seen) for number in range(1, count + 1)}
     marks["steps_seen"] = len(seen) / count
     marks["steps_before_error"] = (min(wrong) - 1) / count if wrong else 1.0
@@ -243,7 +243,7 @@ def parse_unreadable(text: str, case: JudgeCase) -> JudgeVerdict:
     kind, or NONE."""
     answers = ANSWER_LINE.findall(text)
     if not answers:
-        return JudgeVerdict(reason="no answer line in its words")
+        return JudgeVerdict(reason="no answer line in the judge's words")
     line = answers[-1].strip(" \t`*\"'.")
     if line.strip("() ").upper() == "NONE":
         return JudgeVerdict(none=True)
@@ -251,12 +251,12 @@ def parse_unreadable(text: str, case: JudgeCase) -> JudgeVerdict:
         kind = _answer_kind(case.sample)
         answer = read_open(line, kind).answer
         return JudgeVerdict(
-            answer or None, reason="" if answer else f"{line!r} is no {kind} answer"
+            answer or None, reason="" if answer else f"{line!r} is not a {kind} answer"
         )
     letters = set(re.findall(r"\b[A-Z]\b", line)) & set(case.sample.letters)
     if len(letters) == 1 and re.match(r"\(?[A-Z]\b", line):
         return JudgeVerdict(letters.pop())
-    return JudgeVerdict(reason=f"{line[:40]!r} is none of {', '.join(case.sample.letters)}")
+    return JudgeVerdict(reason=f"{line[:40]!r} is not one of {', '.join(case.sample.letters)}")
 
 
 @dataclass(frozen=True)
@@ -364,9 +364,12 @@ class Wording:
             raise RunError(f"--prompt {path}: {exc}") from exc
         named = FIELD.findall(text)
         if unknown := [name for name in named if name not in FIELDS]:
-            raise RunError(f"--prompt {path}: {{{unknown[0]}}} is none of {', '.join(FIELDS)}")
+            raise RunError(f"--prompt {path}: {{{unknown[0]}}} is not one of {', '.join(FIELDS)}")
         if "reply" not in named:
-            raise RunError(f"--prompt {path}: {{reply}} must stand where the reply is to be put")
+            raise RunError(
+                f"--prompt {path}: the text must contain {{reply}} where the reply is to be"
+                " inserted"
+            )
         return cls(path.stem, text)
 
     def word(self, judging: JudgePass) -> JudgePass:

@@ -51,8 +51,8 @@ class AnnotatedSolutions:
         self.loaded = dict[str, Annotated]()
         if unknown := [name for name in self.columns if name not in COLUMN_NAMES]:
             raise RunError(
-                f"--column {unknown[0]}: the columns are {', '.join(COLUMN_NAMES)}, as --column"
-                " clues=NAME"
+                f"--column {unknown[0]} does not exist; the columns are"
+                f" {', '.join(COLUMN_NAMES)}, such as --column clues=NAME"
             )
 
     def __call__(self, case: JudgeCase, point: PointRow) -> JudgeCase:
@@ -99,7 +99,7 @@ class AnnotatedSolutions:
                 near = did_you_mean(column, available)
                 problem = f"there is no column {column!r}{near}" if column else "none found"
                 raise TaskError(
-                    f"{name}: {problem}; the columns are {', '.join(available)}. Say --column"
+                    f"{name}: {problem}; the columns are {', '.join(available)}. Add --column"
                     f" {name}=COLUMN"
                 )
         return chosen

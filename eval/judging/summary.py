@@ -57,7 +57,7 @@ def summary(lines: Sequence[Judgement], judge: str) -> Iterator[str]:
         judged = counted(len(arm.lines), "reply", "replies")
         parts = [f"{arm.count('given')} of {judged} judged"]
         if none := arm.count("none"):
-            parts[0] += f", {none} of them to choose nothing"
+            parts[0] += f", {none} of them as choosing nothing"
         reasons = Counter(line.reason for line in arm.lines if line.reason)
         for reason, count in reasons.most_common(3):
             parts.append(f"{count} without a verdict ({reason})")
@@ -100,9 +100,11 @@ def _describe_agreement(pairs: Sequence[tuple[Judgement, Judgement]]) -> str:
         for name in first.scores.keys() & second.scores.keys():
             distances.append(abs(first.scores[name] - second.scores[name]))
     if distances:
-        return f"{share}, marks {fmean(distances):.3f} apart on average"
+        return f"{share}, scores {fmean(distances):.3f} apart on average"
     kappa = cohens_kappa(mine, theirs).value
-    doubt = "; so one of them misreads: `looktwice annotate RUN --ask replies` has people read some"
+    doubt = (
+        "; one of them misreads: let people read some with `looktwice annotate RUN --ask replies`"
+    )
     return f"{share}, kappa {kappa:.3f}{doubt if kappa < MODERATE else ''}"
 
 

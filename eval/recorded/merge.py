@@ -70,7 +70,7 @@ def merge(shards: Sequence[Path], out: Path) -> Merged:
     sentences += _doubts(every)
     if twice:
         sentences.append(
-            f"{len(twice)} of them were answered twice and otherwise: the later shard's answer"
+            f"{len(twice)} of them have different answers in two shards: the later shard's answer"
             " counts"
         )
     if missing:
@@ -223,9 +223,9 @@ def _doubts(runs: Sequence[RunFolder]) -> Iterator[str]:
             plugins[plugin["name"]].add(plugin.get("sha") or "")
     for name, shas in plugins.items():
         if len(shas) > 1:
-            yield f"the plugin {name} is not the same in all of them"
+            yield f"the plugin {name} differs between them"
     if len(limits) > 1:
-        yield "their limits differ, so that their data were not compared"
+        yield "their limits differ, so their data were not compared"
 
 
 def _refuse_other_data(runs: Sequence[RunFolder]) -> None:
@@ -248,13 +248,13 @@ def _refuse_other_data(runs: Sequence[RunFolder]) -> None:
         for task, size in (run.facts.get("samples") or {}).items():
             if sizes.setdefault(task, size) != size:
                 raise RunError(
-                    f"{run.path}: a task of {size} samples has {sizes[task]} in an earlier shard;"
-                    f" {ADVICE}"
+                    f"{run.path}: a task has {size} samples, but {sizes[task]} in an earlier"
+                    f" shard; {ADVICE}"
                 )
         for key, row in run.samples.items():
             sha, answer = asked.setdefault(key, (row.sha, row.answer))
             if (sha, answer) != (row.sha, row.answer):
-                what = "sample" if sha != row.sha else "the key of sample"
+                what = "sample" if sha != row.sha else "the correct answer of sample"
                 raise RunError(
                     f"{run.path}: {what} {row.id} differs from the earlier shards'; {ADVICE}"
                 )

@@ -129,7 +129,7 @@ class RecordedRun:
             plugins = self.folder.facts.get("plugins") or ()
             paths = [p["path"] for p in plugins if p["name"] not in binder.scope.plugins]
             named = " ".join(f"--plugin {shlex.quote(path)}" for path in paths)
-            where = "; code is loaded only where you name it, so add to the command: "
+            where = "; code is loaded only if you name it, so add to the command: "
             problem = f"{self.folder.path}: its stages cannot be built again"
             raise ConfigError([problem + (where + named if named else ""), *binder.faults])
         self._stages[point.id] = stages
@@ -215,9 +215,9 @@ class Replay(RecordedRun):
         waiting = defaultdict[tuple[str, str], list[Record]](list)
         for record in self.folder.records().values():
             if record.error:
-                self.left_out["failed when it was made"] += 1
+                self.left_out["failed in the run"] += 1
             elif record.point not in points:
-                self.left_out["of an arm that points.yaml does not hold"] += 1
+                self.left_out["of an arm that is not in points.yaml"] += 1
             else:
                 waiting[points[record.point].task_id, record.sample].append(record)
         for task_id, point in {point.task_id: point for point in points.values()}.items():
@@ -242,7 +242,7 @@ class Replay(RecordedRun):
         now = SampleRow(row.task, sample.sha, item.answer, sample.to_dict(), item.truth)
         for name, old in asdict(row).items():
             if canonical(old) != canonical(getattr(now, name)):
-                return f"samples.jsonl: {name} differs from what the task gives"
+                return f"samples.jsonl: {name} differs from the task's"
         for sha in record.pictures:
             if not self._is_whole(sha):
                 return f"the stored picture {sha[:12]} is not the one that was sent"
@@ -319,8 +319,7 @@ def describe_replay(result: Replay) -> Iterator[str]:
         yield f"compared with the cache: {counted(compared, 'reply', 'replies')}"
     if alone := result.replies[False]:
         yield (
-            "in no cache, so that an edited one would not be noticed:"
-            f" {counted(alone, 'reply', 'replies')}"
+            f"not in the cache, so edits would go unnoticed: {counted(alone, 'reply', 'replies')}"
         )
     verdict = f"the same, {different} different" if different else "the same bit for bit"
     yield f"replayed without a model: {counted(result.same, 'record')} {verdict}"

@@ -29,10 +29,12 @@ def look_at_cache(folder: Path, runs: Path, prune: str | None) -> Iterator[str]:
         if any(runs.glob("*/points.yaml")):
             yield (
                 f"{folder}: no replies; those of models without a server or weights, such as"
-                " Pocket, are not kept, as they are made anew at once"
+                " Pocket, are not stored, because they are quick to make again"
             )
             return
-        raise RunError(f"{folder} holds no replies.sqlite; name the folder of the runs, or --cache")
+        raise RunError(
+            f"{folder} contains no replies.sqlite; give the folder of the runs, or --cache"
+        )
     store = Store(folder, "--cache")
     if prune is not None:
         yield prune_cache(store, runs, parse_size(prune))
@@ -52,7 +54,7 @@ def parse_size(text: str) -> int:
     """Parse a size such as "500MB", "2 GB" or "0" into bytes. Raises RunError."""
     size = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)b?\s*", text, re.IGNORECASE)
     if not size:
-        raise RunError(f"a size is a number with a unit, such as 500MB or 2GB; found {text!r}")
+        raise RunError(f"a size must be a number with a unit, such as 500MB or 2GB; found {text!r}")
     return int(float(size[1]) * UNITS[size[2].lower()])
 
 
@@ -82,7 +84,7 @@ def prune_cache(store: Store, runs: Path, most: int) -> str:
     rows = sorted(store.rows(), key=lambda row: row.stored)
     if not any(runs.glob("*/points.yaml")):
         raise RunError(
-            f"{runs} holds no runs, whose records would say what to keep; name the folder of the"
+            f"{runs} contains no runs, whose records decide what to keep; give the folder of the"
             " runs first"
         )
     named, gone = _named(runs, {row.model for row in rows}), list[StoredReply]()
@@ -96,7 +98,7 @@ def prune_cache(store: Store, runs: Path, most: int) -> str:
     sentence = f"removed {_counted(gone)}; {kept} left"
     if total > most:
         sentence += (
-            f", {_size(total)}: what is left is named by records in {runs} or younger than an hour"
+            f", {_size(total)}: the rest is used by records in {runs} or younger than an hour"
         )
     return sentence
 

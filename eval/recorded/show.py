@@ -55,7 +55,7 @@ def show_sample(shown: ShownRun, sample: str, out: Path | None = None) -> Iterat
         if missing := [label for label, point in points.items() if point.recorded_as not in asked]:
             yield f"not asked yet: {', '.join(missing)}"
         while faults:
-            yield f"shown with the stored pictures, for {faults.pop(0)}"
+            yield f"shown with the stored pictures, because {faults.pop(0)}"
         yield f"page: {path}"
         yield f"studio: {studio_command(run, sample)}"
 
@@ -104,7 +104,7 @@ class ShownRun(RecordedRun):
             if name not in arms:
                 who = ", ".join(dict.fromkeys(point.contestant for point in self.present))
                 near = did_you_mean(name, arms) or f"; there are {who}"
-                raise RunError(f"--arm {name}: no arm of this name{near}")
+                raise RunError(f"--arm {name} does not exist{near}")
         if only:
             self.present = [point for point in self.present if by_id[point.id] & {*only}]
         judged = judgements(path).by_record()
@@ -190,7 +190,11 @@ def _outcome(scored: ScoredRecord, row: SampleRow, reader: Stage) -> str:
     """Describe the verdict as tables count it, the answer with its source or the reason for its
     absence, and the correct answer."""
     value = f" ({scored.score.value:.2f})" if 0 < scored.score.value < 1 else ""
-    key = "the key is hidden" if row.answer is None else f"the key is {row.answer!r}"
+    key = (
+        "the correct answer is hidden"
+        if row.answer is None
+        else f"the correct answer is {row.answer!r}"
+    )
     if scored.answer is None:
         answer = scored.reason
     elif scored.read or scored.judge:

@@ -202,7 +202,7 @@ def latex_table(table: Table) -> str:
         if row.people is not None:
             blocks["people"].setdefault("people, as published", {})[task] = percent(row.people)
         if gap := to_people(row):
-            blocks["people"].setdefault(f"{name}, less people", {})[task] = f"${gap}$"
+            blocks["people"].setdefault(f"{name} minus people", {})[task] = f"${gap}$"
     counts = (dict.fromkeys((min(sizes[task]), max(sizes[task]))) for task in tasks)
     lines = [["", *map(escape, tasks)], ["$n$", *("--".join(map(str, n)) for n in counts)]]
     body = [*map(_latex_line, lines)]
@@ -243,8 +243,8 @@ def _caption(rows: Rows) -> str:
     out, runs = sum(row.excluded or 0 for row in rows), len({row.run for row in rows})
     of_runs = f", times the {runs} runs" if runs > 1 else ""
     parts = [
-        f"Accuracy in percent{f' ({splits})' if splits else ''}; $n$: samples with a key that were"
-        " asked."
+        f"Accuracy in percent{f' ({splits})' if splits else ''}; $n$: samples with a correct"
+        " answer that were asked."
     ]
     if baselines:
         parts.append(
@@ -253,7 +253,7 @@ def _caption(rows: Rows) -> str:
             " units left out)."
         )
     if any(row.people is not None for row in rows):
-        parts.append("People: as published; below them points of difference.")
+        parts.append("People: published accuracies; below them the differences in points.")
     return escape(" ".join([*parts, "Best in bold."])).replace("\\$n\\$", "$n$")
 
 

@@ -289,7 +289,7 @@ class Results:
         compared = values.pair("after", "before")
         if compared is None:
             raise RunError(
-                f"{before!r} and {after!r} have no sample with a key that both were asked"
+                f"{before!r} and {after!r} were asked no common sample that has a correct answer"
             )
         changed = values.where(values.has() & (values["before"] != values["after"])).units
         flips = _flips([(*pairs[number], name) for number, name in changed])

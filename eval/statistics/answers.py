@@ -59,7 +59,8 @@ def fleiss_kappa(
     """
     if len(ratings) < 2 or len({*map(len, ratings)}) > 1:
         raise ValueError(
-            f"two or more raters of the same items are needed, found {[*map(len, ratings)]}"
+            f"agreement needs two or more raters of the same items, found {[*map(len, ratings)]}"
+            " answers"
         )
     raters, table = len(ratings), np.sum(_marks(ratings), axis=0)
     pairs = (np.square(table).sum(axis=1) - raters) / (raters * (raters - 1))
@@ -173,7 +174,8 @@ def split_variance(values: ArrayLike) -> DrawVariance:
     data = np.asarray(values, float)
     if data.ndim != 2 or min(data.shape) < 2:
         raise ValueError(
-            f"to split the variance takes two samples and two draws of each, found {data.shape}"
+            "splitting the variance needs two samples with two draws each, found the shape"
+            f" {data.shape}"
         )
     n, draws = data.shape
     within = float(data.var(axis=1, ddof=1).mean())
@@ -210,7 +212,7 @@ def swap_over_settings(
     gaps = np.asarray(values, float) - np.asarray(others, float)
     if gaps.ndim != 2 or len(gaps) < 2:
         raise ValueError(
-            f"a swap between settings needs two of them, found an array of shape {gaps.shape}"
+            f"a swap between settings needs two settings, found the shape {gaps.shape}"
         )
     count = len(gaps)
 

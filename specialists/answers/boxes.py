@@ -62,9 +62,7 @@ class FittingBox(AnswerRule):
         finds = detected.xyxy[:1] if self.only_surest else detected.xyxy
         fit = {letter: max(iou(box.xyxy, find) for find in finds) for letter, box in boxes.items()}
         if max(fit.values()) == 0:
-            raise NoEvidence(
-                f"what the detector finds as {words or 'thing'} overlaps none of the boxes"
-            )
+            raise NoEvidence(f"the detections of {words or 'objects'} overlap none of the boxes")
         return best_choice(fit, "the overlaps of")
 
 
@@ -87,7 +85,7 @@ class ReadText(AnswerRule):
         texts = [look_once(self.reader, image.pixels) for image in sample.images]
         lines = [str(text) for boxes in texts for text in boxes.labels]
         if not lines:
-            raise NoEvidence("no text is read")
+            raise NoEvidence("no text was found")
         text = self.join.join(lines) if self.join else "".join("".join(lines).split())
         choices = choice_texts(sample)
         if len(choices) > 1:
@@ -144,14 +142,15 @@ def choose_number(sample: Sample, number: int, nearest: bool) -> tuple[str, int]
         numbers = [NUMBER_WORDS.index(text)] if text in NUMBER_WORDS else re.findall(r"\d+", text)
         if len(numbers) != 1:
             raise NoEvidence(
-                f"not every choice says a number: {', '.join(map(str, sample.choices))}"
+                "not every choice contains exactly one number:"
+                f" {', '.join(map(str, sample.choices))}"
             )
         differences[letter] = abs(int(numbers[0]) - number)
     least = min(differences.values())
     best = [letter for letter, off in differences.items() if off == least]
     if len(best) > 1 or (least and not nearest):
-        which = "nearest to it" if len(best) > 1 else "that number"
-        raise NoEvidence(f"{number} are found, and no choice is {which}")
+        which = "the only nearest one" if len(best) > 1 else "that number"
+        raise NoEvidence(f"{number} objects were found, and no choice is {which}")
     return best[0], least
 
 
@@ -184,7 +183,7 @@ class SpatialRelation(AnswerRule):
         detected = look_once(self.detector, pixels, list(dict.fromkeys((subject, object_))))
         if kind in ("front", "behind"):
             if self.depth is None:
-                raise NoEvidence(f"two boxes do not show what is {kind}; set depth")
+                raise NoEvidence(f"boxes alone do not show what is {kind!r}; set depth")
             near = look_once(self.depth, pixels).nearness
             lead = _lead(near, *_pick_boxes(detected, subject, object_))
             margin = lead if kind == "front" else -lead

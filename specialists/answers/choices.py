@@ -126,7 +126,7 @@ def true_or_false(sample: Sample, holds: bool) -> str:
         if text.strip(" .").lower() in words:
             return letter
     raise NoEvidence(
-        f"no choice says {words[0]}; they are {', '.join(texts.values()) or 'pictures'}"
+        f"no choice means {words[0]!r}; the choices are {', '.join(texts.values()) or 'pictures'}"
     )
 
 
@@ -224,7 +224,9 @@ def parse_relation(sample: Sample) -> tuple[str, str, str]:
     Raises NoEvidence."""
     match = RELATED.match(" ".join(sample.question.split()))
     if match is None:
-        raise NoEvidence(f"no relation that boxes can decide is asked for in {sample.question!r}")
+        raise NoEvidence(
+            f"the question asks for no relation that boxes can decide: {sample.question!r}"
+        )
     return match["one"].lower(), KIND[match["relation"].lower()], match["two"].lower()
 
 

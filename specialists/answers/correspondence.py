@@ -122,7 +122,7 @@ def find_reference_and_candidates(
     ]
     if len(references) != 1:
         raise NoEvidence(
-            f"{len(references) or 'no'} points {reference!r} are on image 0, one should be"
+            f"image 0 has {len(references) or 'no'} points {reference!r}, exactly one is needed"
         )
     return np.array(references[0].center), marks_by_letter(sample, Point, image=1)
 
@@ -154,7 +154,7 @@ class NearestFeature(AnswerRule):
         grids = []
         for number, image in enumerate(sample.images[:2]):
             if is_one_color(image.pixels):
-                raise NoEvidence(f"image {number} is of one color")
+                raise NoEvidence(f"image {number} has a single colour")
             grids.append(look_once(self.features, image.pixels, self.prompt))
         vector, grid = grids[0].at(reference), grids[1]
         places = np.array([point.center for point in candidates.values()])
@@ -257,7 +257,7 @@ class MostSimilar(AnswerRule):
     def decide(self, sample: Sample) -> Decision:
         candidates = images_by_letter(sample)
         if not sample.images:
-            raise NoEvidence("there is no image that the choices could be compared with")
+            raise NoEvidence("there is no image to compare the choices with")
         if any(image is sample.images[0] for image in candidates.values()):
             raise NoEvidence(
                 "the first image is one of the candidates, so there is nothing to compare them with"

@@ -55,8 +55,8 @@ class Guess(WithoutModel):
     def __post_init__(self) -> None:
         if getattr(self.rule, "asks", True):
             raise ValueError(
-                f"{type(self.rule).__name__} asks the model; a guess stands in for specialists"
-                " alone"
+                f"{type(self.rule).__name__} calls the model; Guess can only wrap a rule that"
+                " does not"
             )
 
     def __call__(self, state: State, model: Model) -> State:

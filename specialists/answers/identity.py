@@ -53,11 +53,13 @@ class FaceIdentity:
         if not len(faces):
             raise NoEvidence("there is no face in an image")
         if not faces.vectors.shape[1]:
-            raise NoEvidence(f"{type(self.detector).__name__} finds faces and gives no identities")
+            raise NoEvidence(
+                f"{type(self.detector).__name__} finds faces but computes no identities"
+            )
         if self.faces == "all":
             return faces.vectors
         if self.faces == "one" and len(faces) > 1:
-            raise NoEvidence(f"there are {len(faces)} faces in an image, and one is asked about")
+            raise NoEvidence(f"an image has {len(faces)} faces, exactly one is needed")
         area = np.prod(faces.xyxy[:, 2:] - faces.xyxy[:, :2], axis=1)
         return faces.vectors[[int(np.argmax(area))]]
 
@@ -110,13 +112,13 @@ class IdentityRule(AnswerRule):
         """Return one identity for each of two or more images, (n, d). Raises NoEvidence."""
         if len(sample.images) < 2:
             raise NoEvidence(
-                f"identities are compared between two images or more, found {len(sample.images)}"
+                f"comparing identities needs at least two images, found {len(sample.images)}"
             )
         identities = self.embed(sample, words)
         for number, vectors in enumerate(identities):
             if len(vectors) != 1:
                 raise NoEvidence(
-                    f"image {number} has {len(vectors)} identities, and one is asked about"
+                    f"image {number} has {len(vectors)} identities, exactly one is needed"
                 )
         return np.concatenate(identities)
 
@@ -138,7 +140,7 @@ class SameIdentity(IdentityRule):
         vectors = self.embed_each(sample, words)
         far = max(np.linalg.norm(first - second) for first, second in combinations(vectors, 2))
         if far == self.threshold:
-            raise NoEvidence("the images are just as far apart as the threshold")
+            raise NoEvidence("the distance between the images equals the threshold")
         answer = true_or_false(sample, bool(far < self.threshold) == claimed)
         return answer, abs(float(far) / self.threshold - 1)
 
@@ -194,12 +196,12 @@ class GroupIdentities(IdentityRule):
             none = not numbers and "none" not in str(choice).lower()
             if none or not numbers <= set(range(len(sample.images))):
                 raise NoEvidence(
-                    f"the choice {str(choice)!r} names no images of the {len(sample.images)} that"
-                    " there are"
+                    f"the choice {str(choice)!r} does not name images from 1 to"
+                    f" {len(sample.images)}"
                 )
             groups[letter] = numbers
         if len(groups) < 2:
-            raise NoEvidence("there are no choices of groups")
+            raise NoEvidence("there are fewer than two choices of groups")
         words = _parse_name(sample) if self.words is None else self.words
         vectors = self.embed_each(sample, words)
         margins = {letter: self._margin(vectors, members) for letter, members in groups.items()}

@@ -49,7 +49,7 @@ class ColorAtMark(AnswerRule):
 
         marks = sample.on(0)
         if len(marks) != 1:
-            raise NoEvidence(f"the colour at one mark is asked for, and image 0 has {len(marks)}")
+            raise NoEvidence(f"exactly one mark is needed, image 0 has {len(marks)}")
         (x, y), (width, height) = marks[0].center, sample.images[0].size
         if not (0 <= round(x) < width and 0 <= round(y) < height):
             raise NoEvidence(f"mark {marks[0].label} at ({x:g}, {y:g}) lies outside image 0")
@@ -62,10 +62,10 @@ class ColorAtMark(AnswerRule):
                 named = ImageColor.getrgb(str(choice).strip(" .").replace(" ", ""))[:3]
                 color = np.array(named, np.uint8)
             except (ValueError, OverflowError):
-                raise NoEvidence(f"the choice {str(choice)!r} names no colour of CSS") from None
+                raise NoEvidence(f"the choice {str(choice)!r} is not a CSS colour name") from None
             distances[letter] = float(distance(lab(seen / 255), lab(color / 255)))
         if len(distances) < 2:
-            raise NoEvidence(f"{len(distances)} choices name colours, and 2 or more are compared")
+            raise NoEvidence(f"{len(distances)} choices name colours, at least 2 are needed")
         far = {letter: -away for letter, away in distances.items()}
         letter, lead = best_choice(far, "the colours of")
         return letter, lead / (distances[letter] + lead)
@@ -93,8 +93,8 @@ def measure_points(
     shape = (height, width) if weights is None else (height, width, len(weights))
     if values.shape != shape:
         raise ValueError(
-            f"the map of {what} has the shape {values.shape}, its image is {width} x {height}"
-            f" pixels; it must be {shape}"
+            f"the {what} map must have the shape {shape}, as its image has {width} x {height}"
+            f" pixels, found {values.shape}"
         )
     if weights is not None:
         values = values @ weights
@@ -133,12 +133,12 @@ class DarkerPoint(AnswerRule):
         points, same = marks_by_letter(sample, Point), find_choice(sample, SAME)
         points.pop(same or "", None)
         if len(points) != 2:
-            raise NoEvidence(f"two points are compared, and the choices name {len(points)}")
+            raise NoEvidence(f"the choices must name two points, found {len(points)}")
         albedo = look_once(self.reflectance, sample.images[0].pixels)
         light = measure_points(albedo, sample, points, self.window, "reflectance", LUMINANCE)
         low, high = sorted(light, key=lambda letter: light[letter])
         if light[high] <= 0:
-            raise NoEvidence("both points are black, so their ratio says nothing")
+            raise NoEvidence("both points are black, so their ratio is undefined")
         ratio = math.log(light[high] / light[low]) if light[low] > 0 else math.inf
         if same is None and ratio == 0:
             raise NoEvidence("both points are equally dark, and no choice says so")
@@ -193,7 +193,7 @@ class NearerPoint(AnswerRule):
         wanted = {bool(match["near"]) != bool(match["not"]) for match in asked}
         if len(wanted) != 1:
             both = "both the nearer and" if wanted else "neither the nearer nor"
-            raise NoEvidence(f"{both} the farther point is asked for: {sample.question!r}")
+            raise NoEvidence(f"the question asks for {both} the farther point: {sample.question!r}")
         nearness = look_once(self.depth, *(image.pixels for image in sample.images)).nearness
         near = measure_points(nearness, sample, points, self.window, "depth")
         first, second = sorted(near, key=lambda letter: near[letter], reverse=wanted.pop())[:2]
@@ -286,7 +286,7 @@ def _missing(board: Pixels) -> tuple[int, int]:
                 black.append((row, column))
     if len(black) != 1:
         raise NoEvidence(
-            f"{len(black) or 'no'} quadrants of the first image are black, one should be"
+            f"{len(black) or 'no'} quadrants of the first image are black, exactly one must be"
         )
     return black[0]
 
@@ -294,8 +294,7 @@ def _missing(board: Pixels) -> tuple[int, int]:
 def _candidates(sample: Sample) -> Sequence[Picture]:
     if len(sample.choices) < 2 or not sample.images:
         raise NoEvidence(
-            f"there are {len(sample.images)} images and {len(sample.choices)} choices to decide"
-            " between"
+            f"{len(sample.images)} images and {len(sample.choices)} choices are too few"
         )
     pictures = [choice for choice in sample.choices if isinstance(choice, Picture)]
     candidates = pictures or sample.images[1:]

@@ -80,7 +80,7 @@ class WordDetector(HubNetwork[Item, Boxes]):
     def check(self, words: Words) -> Words:
         """Return the words to look for. Raises NoEvidence without a word."""
         if not words:
-            raise NoEvidence(f"{type(self).__name__} looks for words, and none was given")
+            raise NoEvidence(f"{type(self).__name__} needs words to look for, but got none")
         return words
 
 
@@ -214,9 +214,9 @@ class RFDETR(WordDetector):
         settings = from_hub("RTDetrImageProcessorPil", self.model, self.revision)
         if not (settings.size.height and settings.size.width):
             raise WeightsError(
-                f"{self.model}: RF-DETR looks at images of one size, and its"
-                f" preprocessor_config.json says {dict(settings.size)}; give the id or folder of a"
-                " release"
+                f"{self.model}: RF-DETR needs a fixed image size, but its"
+                f" preprocessor_config.json has {dict(settings.size)}; set model: to the id or"
+                " folder of a release"
             )
         return _Processor(settings)
 
@@ -255,7 +255,7 @@ class RFDETR(WordDetector):
         if unknown:
             names = ", ".join(name for name in numbers if name not in UNNAMED)
             raise NoEvidence(
-                f"{self.model} has learnt no {' and no '.join(unknown)}; its labels are {names}"
+                f"{self.model} has no label {' or '.join(unknown)}; its labels are {names}"
             )
         return chosen
 
@@ -266,8 +266,9 @@ class RFDETR(WordDetector):
         config = from_hub("AutoConfig", self.model, self.revision)
         if type(config) not in import_transformers().MODEL_FOR_OBJECT_DETECTION_MAPPING:
             raise WeightsError(
-                f"{self.model} is a network of the type {config.model_type!r}, which finds no"
-                " objects; give an id or folder of RF-DETR, DETR, RT-DETR, D-FINE or YOLOS"
+                f"{self.model} is a network of the type {config.model_type!r}, which does not"
+                " detect objects; set model: to an id or folder of RF-DETR, DETR, RT-DETR, D-FINE"
+                " or YOLOS"
             )
         return {int(number): str(label) for number, label in config.id2label.items()}
 

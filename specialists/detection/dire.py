@@ -49,7 +49,7 @@ class DIRE(TensorNetwork[Probability]):
         super().__post_init__()
         if not self.model:
             raise ValueError(
-                "model is the file of DIRE's checkpoint, such as lsun_adm.pth; found none"
+                "`model` must be the file of DIRE's checkpoint, such as lsun_adm.pth; it is empty"
             )
 
     def __call__(self, pixels: Pixels, /) -> float:
@@ -65,8 +65,9 @@ class DIRE(TensorNetwork[Probability]):
         """Compute the logits (n,) of images (n, 3, height, width). Raises WeightsError."""
         if (depths := _depths(tensors)) not in DEPTHS or len(tensors["fc.weight"]) != 1:
             raise WeightsError(
-                f"{self.model} holds {depths} blocks in four layers and"
-                f" {len(tensors['fc.weight'])} outputs; ResNet-50 has {DEPTHS[0]}, DIRE one output"
+                f"{self.model} has {depths} blocks in its four layers and"
+                f" {len(tensors['fc.weight'])} outputs; a ResNet-50 has {DEPTHS[0]} blocks, DIRE"
+                " one output"
             )
         return run_resnet(tensors, images)[:, 0]
 

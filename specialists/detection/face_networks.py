@@ -57,7 +57,9 @@ class MTCNN:
 
     def __post_init__(self) -> None:
         if len(self.thresholds) != 3 or not all(0 <= t < 1 for t in self.thresholds):
-            raise ValueError(f"thresholds are three numbers >= 0 and < 1, found {self.thresholds}")
+            raise ValueError(
+                f"`thresholds` must be three numbers >= 0 and < 1, found {self.thresholds}"
+            )
         check_ranges(self, f"smallest >= {WINDOW}", "longest >= smallest")
 
     def __call__(self, pixels: Pixels, /) -> Faces:
@@ -118,7 +120,8 @@ def _run(file: Path, images: NDArray[np.float32]) -> tuple[Rows, Rows]:
     }
     if not {2, 4} <= set(outputs):
         raise WeightsError(
-            f"{file} is no network of MTCNN; set models: to the folder of pnet, rnet and onet.onnx"
+            f"{file} is not a network of MTCNN; set models: to the folder of pnet, rnet and"
+            " onet.onnx"
         )
     return outputs[4], outputs[2][..., 1]
 
@@ -205,7 +208,8 @@ class _Detector:
             self.network = cv2.FaceDetectorYN.create(str(file), "", (320, 320))
         except cv2.error as exc:
             raise WeightsError(
-                f"{file} is no YuNet that OpenCV reads ({say_file(file) or first_line(exc)}); give"
+                f"{file} is not a YuNet that OpenCV can read"
+                f" ({say_file(file) or first_line(exc)}); set model: to"
                 " face_detection_yunet_2023mar.onnx from OpenCV's model zoo"
             ) from exc
 
@@ -218,5 +222,7 @@ class _Detector:
             try:
                 _, rows = self.network.detect(cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR))
             except cv2.error as exc:
-                raise NoEvidence(f"YuNet cannot look at an image of {pixels.shape} pixels") from exc
+                raise NoEvidence(
+                    f"YuNet cannot process an image of the shape {pixels.shape}"
+                ) from exc
         return np.reshape(rows if rows is not None else [], (-1, 15)).astype(np.float64)

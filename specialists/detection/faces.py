@@ -107,7 +107,7 @@ def open_dlib(detector: str, files: dict[str, str]) -> DlibNetworks:
     except RuntimeError as exc:
         folder = Path(files["identity"]).parent
         raise WeightsError(
-            f"dlib cannot read its files in {folder} ({exc}); fetch them again"
+            f"dlib cannot read its files in {folder} ({exc}); download them again"
         ) from exc
 
 

@@ -161,10 +161,13 @@ def group_words(network: Any, words: Words) -> list[Words]:
         spoken = f"{word}." if most else word
         tokens = len(tokenizer(spoken, add_special_tokens=False)["input_ids"])
         if tokens < (2 if most else 1):  # a full stop is one
-            raise NoEvidence(f"{word[:40]!r} has no token of the network; leave it out")
+            raise NoEvidence(
+                f"{word[:40]!r} contains no token that the network knows; leave it out"
+            )
         if tokens > own - AROUND:
             raise NoEvidence(
-                f"{word[:40]!r} has {tokens} tokens, and the network takes {own - AROUND} of a word"
+                f"{word[:40]!r} has {tokens} tokens; the network takes at most {own - AROUND} per"
+                " word"
             )
         if not groups or (most and tokens > room):
             groups, room = [*groups, ()], own - AROUND
@@ -341,7 +344,8 @@ def open_grounding_dino_package(model: str, tokenizer: str, place: Place) -> Gro
     name = CONFIGS.get(tensors["backbone.0.patch_embed.proj.weight"].shape[0])
     if name is None:
         raise WeightsError(
-            f"{model} has an encoder of another size than {' and '.join(CONFIGS.values())}"
+            f"{model} has an encoder of unknown size; the package supports"
+            f" {' and '.join(CONFIGS.values())}"
         )
     settings = configs.SLConfig.fromfile(
         str(find_package_file("groundingdino-py", "groundingdino", "config", name))
@@ -354,7 +358,7 @@ def open_grounding_dino_package(model: str, tokenizer: str, place: Place) -> Gro
     except (OSError, ValueError, TypeError, AttributeError) as exc:
         raise WeightsError(
             f"the package groundingdino could not be opened with {settings.text_encoder_type}"
-            f" ({first_line(exc)}); set tokenizer: to a folder with {BERT}, its weights too, or"
+            f" ({first_line(exc)}); set tokenizer: to a folder with {BERT} and its weights, or"
             f" type: {INSTALL['groundingdino']}"
         ) from exc
     tensors = {key: tensor for key, tensor in tensors.items() if key not in COMPUTED}

@@ -109,8 +109,8 @@ def read_line(folder: Path, line: Pixels) -> tuple[Floats, tuple[str, ...]]:
     letters = tuple(part.settings["character_list"])
     if not letters:
         raise WeightsError(
-            f"{folder}: its preprocessor_config.json names no character_list; give a release's"
-            " folder"
+            f"{folder}: its preprocessor_config.json has no character_list; use the folder of a"
+            " release"
         )
     high, least = (int(part.settings["size"][side]) for side in ("height", "width"))
     most, ratio = int(part.settings["max_image_width"]), line.shape[1] / line.shape[0]
@@ -125,7 +125,7 @@ def _open(kind: str, folder: Path) -> Part:
         network = from_hub(kind, str(folder), None, use_safetensors=True).to(place.device).eval()
         if not str(network.config.model_type).startswith("pp_ocr"):
             raise WeightsError(
-                f"{folder} holds a {network.config.model_type}, which is no network of PP-OCR"
+                f"{folder} contains a {network.config.model_type}, which is not a PP-OCR network"
             )
         file = folder / "preprocessor_config.json"
         values = json.loads(file.read_text("utf-8")) if file.is_file() else {}
@@ -223,8 +223,8 @@ class PPOCR(Checked):
             text_map = open_onnx(file).run(to_input(_resized(shown, grown, STRIDE)))[0]
         if text_map.ndim != 4 or text_map.shape[1] != 1:
             raise WeightsError(
-                f"{file} gives {text_map.shape}, which is no map of text; set detector: to one of"
-                " PP-OCR"
+                f"{file} returns an array of shape {text_map.shape}, which is not a text map; set"
+                " detector: to a PP-OCR network"
             )
         size, cells = np.array(pixels.shape[1::-1]), np.array(text_map.shape[:1:-1])
         # pixels of the image in one of what is shown
@@ -340,8 +340,8 @@ def recognize(line: Pixels, file: Path) -> tuple[str, float]:
         scores = open_onnx(file).run(batch)[0]
     if scores.ndim != 3 or scores.shape[-1] != len(letters):
         raise WeightsError(
-            f"{file} gives {scores.shape} for {len(letters)} letters; set recognizer: to a file"
-            " that carries its own letters, as those of rapidocr do"
+            f"{file} returns an array of shape {scores.shape} for {len(letters)} letters; set"
+            " recognizer: to a file that contains its letters, as those of rapidocr do"
         )
     best = scores[0].argmax(1)
     # 0 is no letter, and one that goes on stands once

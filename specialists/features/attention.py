@@ -58,11 +58,13 @@ class Received:
 
         layers = [torch.cat(calls, -1) for calls in self.modules.values()]
         if not layers:
-            raise WeightsError(f"{model}: its layers do not give their attention")
+            raise WeightsError(f"{model}: its layers do not expose their attention")
         if layer is None:
             return torch.stack([heads.mean(1) for heads in layers], 1)
         if not -len(layers) <= layer < len(layers):
-            raise WeightsError(f"layer {layer} of {model}: it has {len(layers)} layers")
+            raise WeightsError(
+                f"layer {layer} of {model} does not exist; it has {len(layers)} layers"
+            )
         return layers[layer]
 
 
@@ -171,10 +173,7 @@ class VisionAttention(HubNetwork[tuple[Pixels], AttentionMap]):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.compile:
-            raise ValueError(
-                "attention is read beside the network's result, which a compiled one hides; drop"
-                " compile"
-            )
+            raise ValueError("attention cannot be read from a compiled network; leave compile out")
 
     def __call__(self, pixels: Pixels, /) -> Floats:
         """Return floats (height, width) that add up to 1; a patch's attention is spread evenly over
@@ -204,7 +203,8 @@ class VisionAttention(HubNetwork[tuple[Pixels], AttentionMap]):
         grid = hasattr(getattr(tower, "config", None), "image_size")
         if tower is None or not (grid or whole.config.model_type in WINDOWED):
             raise WeightsError(
-                f"{self.model}: its vision encoder has no plain grid of patches to map attention on"
+                f"{self.model}: its vision encoder has no plain grid of patches, which an"
+                " attention map needs"
             )
         if whole.config.model_type == "phi4_multimodal":  # whose own processor needs torchvision
             processor = from_hub("SiglipImageProcessorPil", self.model, self.revision)
@@ -287,7 +287,7 @@ class AttentionShare(WithoutModel, Checked):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.apart and not isinstance(self.attention, VisionAttention):
-            raise ValueError("apart: layers are known of a VisionAttention alone; drop it")
+            raise ValueError("`apart` needs a VisionAttention as `attention`; leave it out")
 
     def __call__(self, state: State, model: Model) -> State:
         """Return the state with a note for each image that has marks."""

@@ -110,7 +110,7 @@ class DINOv2(HubNetwork[Item, FeatureGrid]):
             before = tokens.shape[1] - rows * columns  # the class token and registers
             if before < 0:
                 raise ValueError(
-                    f"{self.model} does not give a vector for each patch of {patch} x {patch}"
+                    f"{self.model} does not return a vector for each patch of {patch} x {patch}"
                     " pixels"
                 )
             whole = tokens[:, :1] if before else tokens.mean(1, keepdim=True)
@@ -136,7 +136,7 @@ class DINOv2(HubNetwork[Item, FeatureGrid]):
         states = model(output_hidden_states=True, **settings).hidden_states
         if not -len(states) <= self.layer < len(states):
             raise ValueError(
-                f"{self.model} has {len(states)} hidden states, layer {self.layer} is none of them"
+                f"{self.model} has {len(states)} hidden states; layer {self.layer} does not exist"
             )
         return states[self.layer]
 

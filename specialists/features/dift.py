@@ -56,7 +56,7 @@ class DIFT(Network[Item, FeatureGrid]):
         super().__post_init__()
         if self.size % 64:
             raise ValueError(
-                f"size is a multiple of 64, found {self.size}; try {self.size // 64 * 64}"
+                f"`size` must be a multiple of 64, found {self.size}; try {self.size // 64 * 64}"
             )
 
     def __call__(self, pixels: Pixels, prompt: str = "", /) -> FeatureGrid:
@@ -163,8 +163,8 @@ class Diffusion:
         torch = import_torch()
         if settings.up_block >= len(self.unet.up_blocks):
             raise ValueError(
-                f"{settings.model} has {len(self.unet.up_blocks)} up blocks, found up_block"
-                f" {settings.up_block}"
+                f"up_block {settings.up_block} of {settings.model} does not exist; it has"
+                f" {len(self.unet.up_blocks)} up blocks"
             )
         with self.lock:
             latent = self.vae.encode(images).latent_dist

@@ -152,7 +152,7 @@ class QuestionAttention(WithoutModel, Network[Inputs, Looks]):
         rows = words_among(tokens.tolist(), muted["input_ids"][0].tolist())
         (seen,) = torch.where(tokens == network.config.image_token_id)
         if not rows or not len(seen) or rows[-1] < int(seen[0]):
-            raise NoEvidence("no word of the question stands behind a picture")
+            raise NoEvidence("no word of the question follows a picture")
         asking = torch.zeros(len(tokens), device=tokens.device)
         asking[rows] = 1 / len(rows)
         with receive(asking) as received:
@@ -200,7 +200,7 @@ def token_places(network: Any, inputs: Any, sizes: Sequence[tuple[int, int]]) ->
     config, family = network.model.config, network.model.config.model_type
     if family not in FAMILIES:
         raise WeightsError(
-            f"where image tokens lie is known of {', '.join(FAMILIES)}, not of {family!r}"
+            f"the positions of image tokens are known for {', '.join(FAMILIES)}, not for {family!r}"
         )
     places = []
     if family.startswith("qwen"):
@@ -213,9 +213,7 @@ def token_places(network: Any, inputs: Any, sizes: Sequence[tuple[int, int]]) ->
         places = [place(network, height, width) for height, width in sizes]
     there = int((inputs["input_ids"] == config.image_token_id).sum())
     if there != sum(map(len, places)):
-        raise WeightsError(
-            f"the prompt has {there} image tokens, where {sum(map(len, places))} should be"
-        )
+        raise WeightsError(f"the prompt has {there} image tokens, expected {sum(map(len, places))}")
     return places
 
 
@@ -250,7 +248,7 @@ def places_in_square(network: Any, height: int, width: int) -> Floats:
     images, side = network.processor.image_processor, _side(network)
     if getattr(images, "do_pad", False):
         raise WeightsError(
-            "where image tokens lie is not known of pictures that are padded to a square"
+            "the positions of image tokens are unknown for pictures that are padded to a square"
         )
     size = images.size
     scaled = [size["height"], size["width"]]
@@ -276,8 +274,8 @@ def places_in_tiles(network: Any, height: int, width: int) -> Floats:
     config, side = network.model.config, _side(network)
     if config.vision_feature_select_strategy != "default":
         raise WeightsError(
-            "where image tokens lie is known of LLaVA-NeXT with vision_feature_select_strategy:"
-            " default"
+            "the positions of image tokens in LLaVA-NeXT are known only with"
+            " vision_feature_select_strategy: default"
         )
     token = config.vision_config.image_size / side
     tall, wide = select_best_resolution((height, width), config.image_grid_pinpoints)

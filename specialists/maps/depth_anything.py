@@ -108,11 +108,13 @@ class DepthAnything(HubNetwork[tuple[Pixels], DepthMap]):
             )
         if None not in (configured, setting) and configured != setting:
             given = (
-                "inverse depth, which is larger" if configured else "a distance, which is smaller"
+                "inverse depth (larger is nearer)"
+                if configured
+                else "a distance (smaller is nearer)"
             )
             raise WeightsError(
-                f"{self.model}: its configuration says that it gives {given} for what is nearer,"
-                f" and larger_is_nearer: {str(setting).lower()} says otherwise; leave it out"
+                f"{self.model}: its configuration declares {given}, which larger_is_nearer:"
+                f" {str(setting).lower()} contradicts; leave it out"
             )
         return bool(setting if configured is None else configured)
 
@@ -241,8 +243,8 @@ def read_name(path: str, depth: int) -> tuple[Sequence[int], dict[str, Any]]:
         layers = LAYERS[depth]
     elif not re.match(r"depth_anything_vit[sbl]14\b", name):
         raise WeightsError(
-            f"{path} holds Depth Anything, but neither its tensors nor its name tell which version,"
-            " and versions 1 and 2 read other layers; name it as its authors do,"
+            f"{path} holds Depth Anything, but neither its tensors nor its name show the version,"
+            " and versions 1 and 2 read different layers; name it as its authors do,"
             " depth_anything_v2_vits.pth or depth_anything_vits14.pth"
         )
     if "metric" not in name:
@@ -250,8 +252,8 @@ def read_name(path: str, depth: int) -> tuple[Sequence[int], dict[str, Any]]:
     farthest = [metres for scenes, metres in FARTHEST.items() if scenes in name]
     if not farthest:
         raise WeightsError(
-            f"{path} holds depth in metres, up to a limit that its name alone tells; name it as its"
-            " authors do, depth_anything_v2_metric_hypersim_vits.pth or"
+            f"{path} gives depth in metres, up to a limit that only its name shows; name it as"
+            " its authors do, depth_anything_v2_metric_hypersim_vits.pth or"
             " depth_anything_v2_metric_vkitti_vits.pth"
         )
     return layers, {"depth_estimation_type": "metric", "max_depth": farthest[0]}
@@ -310,8 +312,8 @@ class DepthAnything3(Network[tuple[Pixels], DepthMap]):
         except (OSError, ValueError, KeyError, RuntimeError) as exc:
             reason = " ".join(str(exc).split())[:200]
             raise WeightsError(
-                f"{self.model} is no network of the package depth_anything_3 ({reason}); give"
-                f" {takes}"
+                f"{self.model} is not a network of the package depth_anything_3 ({reason}); set"
+                f" model: to {takes}"
             ) from exc
         loading = {"missing_keys": missing, "unexpected_keys": surplus}
         return check_tensors(self.model, network, loading).to(place.device).eval()

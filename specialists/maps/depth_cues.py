@@ -130,7 +130,7 @@ class DepthCue:
 
     def __post_init__(self) -> None:
         if self.kind not in CUES:
-            raise ValueError(f"kind is one of {', '.join(CUES)}, found {self.kind!r}")
+            raise ValueError(f"`kind` must be one of {', '.join(CUES)}, found {self.kind!r}")
 
     def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap:
         """Compute the cue for each pixel. Raises NoEvidence for a single-coloured image, except for
@@ -178,7 +178,7 @@ class SGBM(Checked):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.disparities % 16:
-            raise ValueError(f"disparities is a multiple of 16, found {self.disparities}")
+            raise ValueError(f"`disparities` must be a multiple of 16, found {self.disparities}")
 
     def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap:
         """Compute the disparity of the left view `image` in pixels, given the right view. Raises

@@ -149,7 +149,7 @@ class MarigoldAlbedo(Network[Item, FeatureGrid]):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.ensemble == 2:
-            raise ValueError("ensemble is 1, or 3 or more, for a median; found 2")
+            raise ValueError("`ensemble` must be 1, or at least 3 for a median; found 2")
 
     def __call__(self, pixels: Pixels, /) -> Floats:
         """Return linear RGB (height, width, 3), 0..1. Raises WeightsError, and NoEvidence for
@@ -169,8 +169,8 @@ class MarigoldAlbedo(Network[Item, FeatureGrid]):
         settings = {name: config[name] for name in SETTINGS if name in config}
         if "albedo" not in (settings.get("target_properties") or {}).get("target_names", ()):
             raise WeightsError(
-                f"{self.model} is no pipeline for intrinsic images with a map named albedo;"
-                f" {KIND} is"
+                f"{self.model} is not a pipeline for intrinsic images with a map named albedo;"
+                f" set model: to a {KIND}"
             )
         pipeline = kind(**parts, **settings).to(place.device)
         pipeline.set_progress_bar_config(disable=True)

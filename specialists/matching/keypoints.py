@@ -93,8 +93,8 @@ class KeypointMatcher(MatchingNetwork, HubNetwork[Pair, Matches]):
         super().__post_init__()
         if self.dtype == "float16":
             raise ValueError(
-                "these matchers exceed float16 and then find nothing; set dtype: bfloat16 or"
-                " float32"
+                "these matchers overflow in float16 and then find nothing; set dtype: bfloat16"
+                " or float32"
             )
 
     def open_network(self, place: Place) -> HubModel:

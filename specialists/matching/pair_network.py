@@ -210,7 +210,7 @@ class RoMa(PairNetwork):
         except RuntimeError as exc:
             reason = " ".join(str(exc).split())[:200]
             raise WeightsError(
-                f"{self.model} and {self.dinov2} do not fit romatch ({reason}); give its own files"
+                f"{self.model} and {self.dinov2} do not fit romatch ({reason}); use its own files"
             ) from exc
 
     def forward(self, network: Any, place: Place, items: Sequence[Pair]) -> list[Matches]:

@@ -76,7 +76,9 @@ class RotationSearch:
 
     def __post_init__(self) -> None:
         if not self.degrees:
-            raise ValueError("degrees names one turn or more, found none; 0 is the image as it is")
+            raise ValueError(
+                "`degrees` must list at least one rotation, found none; 0 is the unrotated image"
+            )
 
     def __call__(self, pixels0: Pixels, pixels1: Pixels, /) -> Matches:
         """Match two images, HxWx3 RGB uint8, in their own pixels. Raises whatever the matcher

@@ -39,16 +39,16 @@ def read_originals() -> dict[str, Any]:
 
 
 STARTS = (  # of files that are no torch file, what they are, and what to do
-    (b"<", "a web page, saved in place of the file behind it; fetch it again"),
-    (b"version https://git-lfs", "a pointer of Git LFS, not the file; type: git lfs pull"),
-    (b"GGUF", "a file of llama.cpp, which nothing here reads"),
+    (b"<", "a web page, saved instead of the file; download it again"),
+    (b"version https://git-lfs", "a Git LFS pointer, not the file itself; type: git lfs pull"),
+    (b"GGUF", "a llama.cpp file, which looktwice cannot read"),
     (
         b"\x08",
-        "an ONNX file; for YuNet's use specialists.detection.YuNet, else give the file of torch",
+        "an ONNX file; for YuNet use specialists.detection.YuNet, else use the file of torch",
     ),
     (
         b"\x01\x01",
-        "a file of dlib; for it use specialists.detection.FaceRecognition with models: its folder",
+        "a dlib file; use specialists.detection.FaceRecognition with models: set to its folder",
     ),
 )
 
@@ -85,7 +85,7 @@ def open_tensors(path: str | Path, *names: str) -> Tensors:
     if kind is not None and kind["name"] in names:
         return tensors
     raise WeightsError(
-        f"{say_kind(path, tensors)}; this takes a file of {' or '.join(names)}, or {FOLDER}"
+        f"{say_kind(path, tensors)}; expected a file of {' or '.join(names)}, or {FOLDER}"
     )
 
 
@@ -93,16 +93,16 @@ def say_kind(path: str | Path, tensors: Tensors) -> str:
     """Describe a file with these tensors, in a sentence without its full stop."""
     kind = find_kind(tensors)
     if kind is not None:
-        return f"{path} is a checkpoint of {kind['name']}; for it use {kind['use']}"
+        return f"{path} is a checkpoint of {kind['name']}; to open it, use {kind['use']}"
     if Path(path).expanduser().with_name("config.json").is_file():
         return (
-            f"{path} is a part of a folder of transformers; set model: to the folder"
+            f"{path} is part of a folder of transformers; set model: to the folder"
             f" {Path(path).parent}"
         )
     first = next(iter(tensors), "")
     return (
-        f"{path} is a checkpoint of a network that is not known here, of {len(tensors)} entries"
-        f" such as {first!r}"
+        f"{path} is a checkpoint of an unknown network, with {len(tensors)} entries such as"
+        f" {first!r}"
     )
 
 
@@ -112,7 +112,7 @@ def say_bytes(file: Path) -> str:
     with file.open("rb") as opened:
         start = opened.read(64).lstrip(b" \n\r\t")
     if not start:
-        return f"{file} is empty; fetch it again"
+        return f"{file} is empty; download it again"
     return next((f"{file} is {what}" for sign, what in STARTS if start.startswith(sign)), "")
 
 
@@ -135,12 +135,16 @@ def read_tensors(path: str | Path) -> Tensors:
     except Exception as exc:  # the first bytes of another file may mean anything to torch
         raise WeightsError(
             say_bytes(file)
-            or f"{file} could not be read as a file of tensors alone ({type(exc).__name__}:"
-            f" {first_line(exc)}); fetch it again, or save it anew with safetensors"
+            or (
+                f"{file} could not be read as a file that contains only tensors"
+                f" ({type(exc).__name__}: {first_line(exc)}); download it again, or save it"
+                " with safetensors"
+            )
         ) from exc
     if not isinstance(content, Mapping):
         raise WeightsError(
-            f"{file} holds a {type(content).__name__}, not tensors by name; give a file of weights"
+            f"{file} contains a {type(content).__name__} instead of named tensors; use a file of"
+            " weights"
         )
     return _unwrap(content)
 
@@ -159,7 +163,7 @@ def refuse_file(model: str, takes: str = FOLDER) -> None:
     """Raise WeightsError, with a description of the file, if a setting that `takes` something else
     names a weight file."""
     if is_weights_file(model):
-        raise WeightsError(f"{say_kind(model, read_tensors(model))}; this takes {takes}")
+        raise WeightsError(f"{say_kind(model, read_tensors(model))}; expected {takes}")
 
 
 def load_weights(network: Any, tensors: Tensors, source: str | Path) -> Any:
@@ -173,18 +177,18 @@ def load_weights(network: Any, tensors: Tensors, source: str | Path) -> Any:
     name, kind = type(network).__name__, find_kind(tensors)
     what = say_kind(source, tensors)
     if kind is not None and kind["name"].split()[-1].lower() != name.removesuffix("Model").lower():
-        raise WeightsError(f"{what}; this takes a file of {name}")
+        raise WeightsError(f"{what}; expected a file of {name}")
     try:
         left = network.load_state_dict(dict(tensors), strict=False)
     except (RuntimeError, AttributeError) as exc:
         reason = " ".join(str(exc).split())[:200]
         subject = f"{what}; it" if kind else source
-        raise WeightsError(f"{subject} does not fit {name} ({reason}); give its own file") from exc
+        raise WeightsError(f"{subject} does not fit {name} ({reason}); use its own file") from exc
     learned = dict(network.named_parameters())
     missing = [key for key in left.missing_keys if key in learned or key.endswith(LEARNED_BUFFERS)]
     if missing or left.unexpected_keys:
         odd = f"{missing[0]} is missing" if missing else f"{left.unexpected_keys[0]} is unknown"
-        raise WeightsError(f"{source} does not fit {name} ({odd}); give its own file")
+        raise WeightsError(f"{source} does not fit {name} ({odd}); use its own file")
     return network.eval()
 
 
@@ -230,6 +234,6 @@ def open_converted(model_class: str, config: Any, tensors: Tensors, path: str, *
             )
     except (RuntimeError, ValueError, OSError) as exc:
         raise WeightsError(
-            f"{path} does not fit {model_class} ({first_line(exc)}); give a release's own file"
+            f"{path} does not fit {model_class} ({first_line(exc)}); use the file of a release"
         ) from exc
     return check_tensors(path, network, loading, unused).eval()

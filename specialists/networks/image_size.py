@@ -30,33 +30,34 @@ def require_pixels(image: Any, least: int = 1, colors: bool = False) -> Pixels:
     if isinstance(image, Image.Image):
         if image.mode != "RGB":
             raise ValueError(
-                f"an image is RGB, found a PIL image in mode {image.mode}; give"
+                f"an image must be RGB, found a PIL image in mode {image.mode}; pass"
                 ' image.convert("RGB")'
             )
         image = np.asarray(image)
     if not isinstance(image, np.ndarray):
         raise ValueError(
-            f"an image is an array HxWx3 of uint8 or a PIL image, found a {type(image).__name__};"
-            " give its pixels"
+            "an image must be an HxWx3 uint8 array or a PIL image, found a"
+            f" {type(image).__name__}; pass its pixels"
         )
     if image.dtype != np.uint8:
         raise ValueError(
-            f"pixels are uint8, 0..255, found {image.dtype} of shape {image.shape}; floats in 0..1"
-            " become pixels by (255 * image).round().astype(np.uint8)"
+            f"pixels must be uint8, 0..255, found {image.dtype} of shape {image.shape}; convert"
+            " floats in 0..1 with (255 * image).round().astype(np.uint8)"
         )
     if image.ndim != 3 or image.shape[2] != 3 or not image.size:
         raise ValueError(
-            f"pixels are HxWx3 RGB, found the shape {image.shape}; a grey image"
-            " becomes RGB by cv2.cvtColor(image, cv2.COLOR_GRAY2RGB), RGBA is cut by"
-            " image[..., :3], channels come last"
+            f"pixels must be HxWx3 RGB, found the shape {image.shape}; convert a grey image with"
+            " cv2.cvtColor(image, cv2.COLOR_GRAY2RGB) and RGBA with image[..., :3]; channels come"
+            " last"
         )
     height, width = image.shape[:2]
     if min(width, height) < least:
         raise NoEvidence(
-            f"an image of {width} x {height} pixels is too small, {least} x {least} are needed"
+            f"an image of {width} x {height} pixels is too small, at least {least} x {least} are"
+            " needed"
         )
     if colors and is_one_color(image):
-        raise NoEvidence("an image is of one colour, so nothing in it can be told from the rest")
+        raise NoEvidence("an image has a single colour, so nothing in it can be recognized")
     return image
 
 

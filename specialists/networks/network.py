@@ -260,7 +260,7 @@ class HubNetwork(Network[Item, Result]):
         """Open the network and processor from an original checkpoint, on the CPU. Raises
         WeightsError if the class reads no such files."""
         refuse_file(path)
-        raise WeightsError(f"there is no folder {path}; give {FOLDER}")
+        raise WeightsError(f"there is no folder {path}; set model: to {FOLDER}")
 
     def open_processor(self) -> Any:
         """Open the processor that was saved with the network. Raises WeightsError."""
@@ -284,7 +284,7 @@ class HubNetwork(Network[Item, Result]):
 
 def open_diffusion(model: str, revision: str | None, place: Place) -> dict[str, Any]:
     """Open the parts, by name, of a text-conditioned pipeline of diffusers. Raises WeightsError."""
-    refuse_file(model, "the id or folder of a pipeline of diffusers")
+    refuse_file(model, "the id or folder of a diffusers pipeline")
     settings = {"torch_dtype": place.torch_dtype, "use_safetensors": True}
     words = {"dtype": place.torch_dtype, "use_safetensors": True, "subfolder": "text_encoder"}
     part = partial(diffusers_part, model=model, revision=revision)
@@ -302,8 +302,7 @@ def require_numbers(scores: Any, model: str, dtype: str) -> None:
     found."""
     if scores.isnan().any():
         raise ValueError(
-            f"{model} gives scores that are no numbers in {dtype}; set dtype: float32, or fetch it"
-            " again"
+            f"{model} returns NaN scores in {dtype}; set dtype: float32, or download it again"
         )
 
 
@@ -331,7 +330,7 @@ class TensorNetwork(Network[tuple[Pixels], Result]):
                 self.run(tensors, torch.zeros(1, 3, 32, 32))
         except KeyError as exc:
             raise WeightsError(
-                f"{file} lacks the tensor {exc.args[0]}; give the whole file"
+                f"{file} lacks the tensor {exc.args[0]}; use the complete file"
             ) from exc
         except RuntimeError as exc:
             raise WeightsError(

@@ -100,8 +100,8 @@ def fetch(what: str, build: Callable[[], Network]) -> Network:
             return build()
     except (OSError, RuntimeError, ValueError) as exc:
         raise FetchError(
-            f"{what} could not be fetched ({first_line(exc)}); fetch it where there is a network"
-            " and set its path"
+            f"{what} could not be downloaded ({first_line(exc)}); download it on a machine with a"
+            " network and set its path"
         ) from exc
 
 
@@ -156,7 +156,8 @@ class OnnxNetwork:
             except cv2.error as exc:
                 shape = " x ".join(map(str, images.shape))
                 raise WeightsError(
-                    f"{self.file} takes no batch of {shape} ({_said(exc)}); give its own file"
+                    f"{self.file} does not accept a batch of {shape} ({_said(exc)}); use its own"
+                    " file"
                 ) from exc
 
 
@@ -170,8 +171,8 @@ def open_onnx(file: Path, edit: Callable[[bytes], bytes] = bytes) -> OnnxNetwork
             return OnnxNetwork(file, cv2.dnn.readNetFromONNX(content))
         except cv2.error as exc:
             raise WeightsError(
-                f"{file} is no ONNX network that OpenCV {cv2.__version__} reads ({_said(exc)});"
-                " fetch it again"
+                f"{file} is not an ONNX network that OpenCV {cv2.__version__} can read"
+                f" ({_said(exc)}); download it again"
             ) from exc
 
     return open_shared(("onnx", str(file), edit), opened)

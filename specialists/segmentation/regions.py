@@ -145,7 +145,8 @@ def saliency(pixels: Pixels, file: Path) -> Floats:
     output = open_onnx(file).run(np.ascontiguousarray(batch, np.float32))[0]
     if output.shape != (1, 1, SIDE, SIDE):
         raise WeightsError(
-            f"{file} gives {output.shape}, which is no saliency map; set model: to a U2-Net"
+            f"{file} returns an array of shape {output.shape}, which is not a saliency map; set"
+            " model: to a U2-Net"
         )
     likely: Floats = output[0, 0]
     return likely

@@ -147,8 +147,8 @@ def open_sam(model: str, revision: str | None, place: Place) -> SamNetwork:
     kind = getattr(from_hub("AutoConfig", model, revision), "model_type", None)
     if kind not in KINDS:
         raise WeightsError(
-            f"{model} is a network of the type {kind!r}, not Segment Anything; give an id or folder"
-            f" of type {', '.join(KINDS)}"
+            f"{model} is a network of the type {kind!r}, not Segment Anything; set model: to an"
+            f" id or folder of type {', '.join(KINDS)}"
         )
     network = from_hub(KINDS[kind], model, revision, dtype=place.torch_dtype, use_safetensors=True)
     if kind == "sam_hq":
@@ -238,7 +238,7 @@ class SAM(Network[Item, Masks]):
         asked = np.asarray(prompts.xyxy if isinstance(prompts, Boxes) else prompts, np.float64)
         if asked.size and (asked.ndim > 2 or asked.shape[-1] not in (2, 4)):
             raise ValueError(
-                f"points are (n, 2) and boxes (n, 4) numbers, found the shape {asked.shape}"
+                f"points must be (n, 2) and boxes (n, 4) numbers, found the shape {asked.shape}"
             )
         asked = asked.reshape(-1, asked.shape[-1] if asked.size else 2)
         pixels = require_pixels(pixels, colors=True)
@@ -333,7 +333,7 @@ def require_inside(prompts: Floats, size: Size) -> None:
         numbers = ", ".join(f"{number:g}" for number in prompts[wrong[0]])
         raise ValueError(
             f"the {kind} [{numbers}] lies outside the image of {edges[0]} x {edges[1]} pixels, or"
-            " has no area; give places within it"
+            " has no area; use coordinates inside it"
         )
 
 

@@ -54,7 +54,7 @@ class SAM3(HubNetwork[Item, Masks]):
         """Return the image and the words. Raises NoEvidence without a word."""
         asked = tuple(word.strip().lower() for word in self.words if word.strip())
         if not asked:
-            raise NoEvidence("SAM3 looks for words, and none was given")
+            raise NoEvidence("SAM3 needs words to look for, but got none")
         return super().prepare(given)[0], asked
 
     def forward(self, network: HubModel, place: Place, items: Sequence[Item]) -> list[Masks]:
@@ -130,7 +130,9 @@ class GroundedSAM:
 
     def __post_init__(self) -> None:
         if not any(word.strip() for word in self.words):
-            raise ValueError("words names what is looked for, such as [cat, dog]; found none")
+            raise ValueError(
+                "`words` must name the objects to find, such as [cat, dog]; found none"
+            )
 
     def __call__(self, pixels: Pixels, /) -> Masks:
         """Return the masks at the size of the image, or zero masks if nothing is detected. Raises

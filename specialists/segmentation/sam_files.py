@@ -183,7 +183,7 @@ def _open_sam2(path: str, tensors: Tensors) -> Any:
     widths, depth = sorted(stages), tuple(stages[stage] for stage in sorted(stages))
     if depth not in RELEASES:
         raise WeightsError(
-            f"{path} is a SAM 2 with {depth} blocks in its stages, which no release has; give the"
+            f"{path} is a SAM 2 with {depth} blocks in its stages, which no release has; use the"
             " file of a release, or an id or folder of transformers"
         )
     heads, windows, everywhere = RELEASES[depth]
@@ -328,7 +328,7 @@ def open_sam_package(model: str, place: Place) -> SamPackage:
     width = tensors["image_encoder.pos_embed"].shape[-1]
     if width not in BUILDS:
         raise WeightsError(
-            f"{model} has an encoder of {width} channels; the package builds {list(BUILDS)}"
+            f"{model} has an encoder of {width} channels; the package supports {list(BUILDS)}"
         )
     network = package.sam_model_registry[BUILDS[width]]()
     return SamPackage(package, load_weights(network, tensors, model).to(place.device))
