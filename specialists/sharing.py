@@ -23,8 +23,8 @@ from looktwice.specialists.results import Boxes, DepthMap, Faces, FeatureGrid, M
 
 __all__ = ["look_once"]
 
-COSTLY = 0.02  # seconds; what takes less is found again sooner than it is read
-WRITING = 5e-8  # seconds that it takes to compress and write a byte
+COSTLY = 0.02  # seconds; computing cheaper results again is faster than reading them
+WRITING = 5e-8  # seconds to compress and write a byte
 LIBRARIES = ("looktwice", "numpy", "opencv-python-headless", "scikit-image", "dlib")
 Result = TypeVar("Result")
 
@@ -63,7 +63,7 @@ def look_once(specialist: Callable[..., Result], *inputs: Any) -> Result:
     except TypeError:  # a function, or one with a setting that no configuration can hold
         return specialist(*inputs)
     given = list(inputs)
-    while given and given[-1] is None:  # what is not given
+    while given and given[-1] is None:  # omitted arguments
         given.pop()
     key = result_key(name, *given)
     return store.memory.share(key, lambda: _find(specialist, inputs, store if own else None, key))
@@ -89,7 +89,7 @@ def _find(
             store.put(key, whole)
     shared = whole.values if isinstance(whole, Plain) else whole
     if isinstance(shared, np.ndarray):
-        shared = shared.view()  # it may be the very picture that was given
+        shared = shared.view()  # it may be the input picture itself
         shared.flags.writeable = False
     return shared, _count_bytes(whole)
 
@@ -110,7 +110,7 @@ def _stored_name(specialist: Any) -> str:
         Path(getattr(sys.modules.get(type(part).__module__), "__file__", None) or "")
         for part in parts
     ]
-    if not all(file.is_file() for file in files):  # a class of a notebook
+    if not all(file.is_file() for file in files):  # a class defined in a notebook
         return ""
     paths = filter(Path.exists, find_settings(specialist, Path))
     files += specialist.files() if hasattr(specialist, "files") else paths

@@ -205,7 +205,7 @@ class RunJudge:
                             spent.update({"in": line.tokens_in, "out": line.tokens_out})
                         display.add("judged")
         except KeyboardInterrupt:
-            # no new call begins, and what is in flight must not hold the command
+            # no new calls; calls in flight must not delay the exit
             stop.set()
             pool.shutdown(wait=False, cancel_futures=True)
             http_loop().cancel()

@@ -338,7 +338,7 @@ def _answer_kind(sample: Sample) -> str:
     return kind_of(sample.question, str(sample.meta.get("subtask", "")))
 
 
-# ---- in the words of a user
+# ---- prompts of users
 
 FIELD = re.compile(r"\{([a-z]+)\}")
 FIELDS = ("question", "reply", "choices", "clues", "truth", "steps", "key")

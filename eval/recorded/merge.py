@@ -17,7 +17,7 @@ from looktwice.pipelines.config.paths import granted, remember
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.runtime.stores import SHA256
 
-# of a point: may differ between shards, because no answer depends on them
+# fields of a point that may differ between shards, because no answer depends on them
 DESCRIPTIONS = ("changes", "facts")
 ADVICE = "merge shards of one configuration and one data set"
 COUNTS = ("records", "failed", "tokens_in", "tokens_out")
@@ -39,7 +39,7 @@ def merge(shards: Sequence[Path], out: Path) -> Merged:
     the data from which a whole shard was made. Raises RunError, before anything is written, if the
     shards differ in configuration or data set, or if one is damaged.
     """
-    unique = {path.resolve(): path for path in reversed(shards)}  # of one named twice, the last
+    unique = {path.resolve(): path for path in reversed(shards)}  # the last of duplicates
     for whole, path in unique.items():
         if out.resolve().is_relative_to(whole):
             is_one = out.resolve() == whole
@@ -121,7 +121,7 @@ def _copy_blobs(run: RunFolder, writer: RunWriter) -> None:
     for path in run.blobs.folder.glob("??/*"):
         sha = path.name
         if SHA256.fullmatch(sha) and sha not in writer.blobs and path.is_file():
-            with suppress(FileNotFoundError):  # a link
+            with suppress(FileNotFoundError):  # a dangling link
                 data = run.blobs.get(sha)
                 if hashlib.sha256(data).hexdigest() == sha:
                     writer.blobs.put(data, sha)
@@ -137,7 +137,7 @@ def _combine_facts(runs: Sequence[RunFolder]) -> tuple[dict[str, Any], list[str]
     versions = defaultdict[str, list[str]](list)
     for run in runs:
         for shard in run.facts.get("shards") or [_describe_shard(run)]:
-            by_folder[str(Path(shard["folder"]).resolve())] = shard  # once, merged again
+            by_folder[str(Path(shard["folder"]).resolve())] = shard  # once, if merged again
         for name, values in joined.items():
             values |= run.facts.get(name) or {}
         for name, version in (run.facts.get("versions") or {}).items():
@@ -181,7 +181,7 @@ def _missing(shards: Sequence[Mapping[str, Any]]) -> list[str]:
 def _describe_shard(run: RunFolder) -> dict[str, Any]:
     """Return the folder of a shard, its part of the samples, and its counts of records and
     tokens."""
-    # as run.yaml holds it, to be known again
+    # as run.yaml stores it, so that it can be recognized
     shard: dict[str, Any] = {"folder": str(run.path).encode(errors="backslashreplace").decode()}
     shard |= {name: run.facts.get(name) for name in ("shard", "started", "finished")}
     if "planned" in run.facts:
@@ -239,7 +239,7 @@ def _refuse_other_data(runs: Sequence[RunFolder]) -> None:
         for task, digest in (run.facts.get("data") or {}).items():
             before, theirs = digests.setdefault((task, run.facts.get("limit")), (run, digest))
             differing = [part for part in digest if digest[part] != theirs.get(part)]
-            if differing:  # of other samples, questions and keys differ as well
+            if differing:  # with other samples, questions and correct answers differ as well
                 what = "samples" if "samples" in differing else " and ".join(differing)
                 raise RunError(
                     f"{run.path} was made from other {what} of {names.get(task, task)} than"

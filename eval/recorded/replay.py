@@ -139,7 +139,7 @@ class RecordedRun:
         """Run all stages with the record's own replies; return the final state, and the error if a
         stage failed."""
         models = self._models(record)
-        # a second model that is the arm's own is recorded as that
+        # a second model identical to the arm's own is recorded under ""
         recorder = RecordingModel(
             models[""],
             sample.id,
@@ -197,7 +197,7 @@ class Replay(RecordedRun):
     def run(self) -> None:
         """Replay every record. Raises CacheError, and ConfigError if stages cannot be built."""
         for point in self.folder.points.values():
-            self.stages(point)  # what they lack is said before anything runs
+            self.stages(point)  # missing stages are reported before anything runs
         with self.findings():
             for item, records in self._samples():
                 for record in records:
@@ -263,7 +263,7 @@ class Replay(RecordedRun):
     def _is_another(self, point: PointRow, call: Mapping[str, Any]) -> bool:
         model = call.get("model")
         if not model and (node := point.spec.get("model")):
-            # none where it cannot be built, as its plugin is not named
+            # empty if the model cannot be built because its plugin is not named
             binder = Binder(self.binder.scope, built=self.binder.built)
             model = getattr(binder.node(node, "model"), "identity", "")
         key = self.request(call, model=str(model or ""))
@@ -287,7 +287,7 @@ def _differing_field(
 ) -> str:
     """Return the first field of a record that differs in a new record of the same state, or an
     empty string."""
-    arm: Any = point  # of an arm, only its id goes into the record
+    arm: Any = point  # a record contains only the id of its arm
     again = make_record(arm, sample, record.sample_sha, state, HashOnlyBlobs(Path()), error)
     old, new = json.loads(record.to_line()), json.loads(again.to_line())
     differing = (n for n in old if n != "timings" and canonical(old[n]) != canonical(new[n]))

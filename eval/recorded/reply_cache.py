@@ -18,7 +18,7 @@ from looktwice.eval.records.records import RunError
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.models.cache import Store, StoredReply
 
-YOUNG = 3600.0  # seconds in which a reply may still be on its way into a record
+YOUNG = 3600.0  # seconds within which a reply may not be in a record yet
 UNITS = {"": 1, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
 
 
@@ -111,7 +111,7 @@ def _named(runs: Path, models: set[str]) -> set[str]:
         run = RecordedRun(path.parent)
         for record in run.folder.last_records():
             point = run.folder.points.get(record.point)
-            # where the arm's model was served, the environment of that day decided
+            # a served arm's model may have depended on the environment
             node = point.spec.get("model") if point else None
             name = node.get("model") if isinstance(node, Mapping) else None
             own = {m for m in models if name is None or _parsed(m).get("model", name) == name}

@@ -42,12 +42,12 @@ def show_sample(shown: ShownRun, sample: str, out: Path | None = None) -> Iterat
     asked = {key[0] for key in folder.records(sample)}
     for row in rows:
         path = whole
-        if len(rows) > 1:  # the name is told from those of the run's other samples
+        if len(rows) > 1:  # the name must differ from those of the run's other samples
             name = f"{whole.stem} {tasks.get(row.task, row.task)}"
             path = whole.with_name(f"{file_names([name])[name]}{whole.suffix}")
         sections = shown.arms(row)
         write_file(path, sample_html(run, row, sections))
-        yield f"{sample}: {row.sample['question']}  (key: {row.answer})"
+        yield f"{sample}: {row.sample['question']}  (correct answer: {row.answer})"
         for section in sections:
             yield section.label
             yield from words(section)
@@ -55,7 +55,7 @@ def show_sample(shown: ShownRun, sample: str, out: Path | None = None) -> Iterat
         if missing := [label for label, point in points.items() if point.recorded_as not in asked]:
             yield f"not asked yet: {', '.join(missing)}"
         while faults:
-            yield f"shown with the stored pictures, because {faults.pop(0)}"
+            yield f"shown with the stored pictures: {faults.pop(0)}"
         yield f"page: {path}"
         yield f"studio: {studio_command(run, sample)}"
 
@@ -145,7 +145,7 @@ class ShownRun(RecordedRun):
     ) -> Shown:
         state, error = self.rerun(point, sample, record)
         if error and not record.error:
-            # only the pictures that were sent are kept, say, not the sample's own
+            # for example, if only the sent pictures are stored, not the sample's own
             state, error = self._as_recorded(sample, record), ""
         score = self.tools.record_scorer(point)
         scored = score(record, row)

@@ -67,7 +67,7 @@ def _figures(table: Table) -> dict[str, Any]:
             whole.append(row)
         if row.delta_low is not None and row.delta_high is not None:
             compared.append(row)
-    if len(compared) > MOST:  # of many tasks, those over all of them
+    if len(compared) > MOST:  # with many tasks, only those over all of them
         compared = [row for row in compared if row.task == "micro"]
     figures = dict[str, Any]()
     if whole:
@@ -259,7 +259,7 @@ def _caption(rows: Rows) -> str:
 
 # ---- the records
 
-ROWS = 20_000  # written at once
+ROWS = 20_000  # written per batch
 
 FIELDS = {
     "run": "string",
@@ -275,7 +275,7 @@ FIELDS = {
     "reason": "string",  # why it is unreadable
     "group": "string",
     "question": "string",
-    "reply": "string",  # the last one, in its own words
+    "reply": "string",  # the text of the last one
     "error": "string",
     "calls": "int64",
     "tokens_in": "int64",

@@ -170,7 +170,7 @@ class Flips(Sequence[Flip]):
     def __repr__(self) -> str:
         lines = [
             f"  {'+' if flip.gained else '-'} {flip.task} {flip.sample}: {flip.before.said} ->"
-            f" {flip.after.said}, key {flip.row.answer}"
+            f" {flip.after.said}, correct: {flip.row.answer}"
             for flip in self.items
         ]
         return "\n".join([self.summary, *lines])
@@ -271,7 +271,7 @@ class Results:
         pairs, theirs = list[tuple[Arm, Arm]](), self._arms_of(after, task)
         for arm, rival in product(self._arms_of(before, task), theirs):
             mine, against = arm[1], rival[1]
-            # in runs of other data a task of this name is the same
+            # in runs of other data, tasks of the same name count as equal
             alike = (mine.task, mine.point.task) == (against.task, against.point.task)
             if alike or mine.point.task_id == against.point.task_id:
                 pairs.append((arm, rival))

@@ -216,7 +216,9 @@ def swap_over_settings(
         )
     count = len(gaps)
 
-    def swaps(means: Floats) -> Floats:  # (resamples, settings): the pairs with other signs
+    def swaps(
+        means: Floats,
+    ) -> Floats:  # (resamples, settings): the share of pairs with opposite signs
         signs = np.sign(np.round(means, 12))
         alike = (signs.sum(axis=1) ** 2 - np.square(signs).sum(axis=1)) / (count * (count - 1))
         return np.asarray((1 - alike) / 2)
@@ -275,7 +277,7 @@ def reordering(before: Shares, after: Shares) -> Reordering:
     values = [np.array([level[name] for name in names]) for level in (before, after)]
     upper = np.triu_indices(len(names), 1)
     first, second = (np.sign(level[:, None] - level)[upper] for level in values)
-    # how many are strictly better
+    # the number of strictly better ones
     old, new = ((level[:, None] + 1e-9 < level).sum(axis=1) for level in values)
     moves = np.abs(old - new)
     return Reordering(

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 RESAMPLES = 10_000
-MANY, FEW = 500, 1_000  # of more kinds of clusters than this, so many resamples must do
+MANY, FEW = 500, 1_000  # with more than MANY kinds of clusters, FEW resamples are drawn
 LEVEL = 0.95
-PRIOR = 12  # clusters of equal values that a design effect is estimated with
+PRIOR = 12  # clusters of equal values added in the estimate of a design effect
 Z = NormalDist().inv_cdf(0.5 + LEVEL / 2)
 
 Floats = NDArray[np.float64]
@@ -114,7 +114,7 @@ def resampled_means(
     if len(kinds) <= MANY:
         totals = random.multinomial(drawn, counts / counts.sum(), size=resamples) @ kinds
     else:
-        # a weight of one half is one row
+        # a weight of one half gives one row
         rows = np.repeat(kinds, np.round(2 * counts).astype(int), axis=0)
         picks = (random.integers(0, len(rows), drawn) for _ in range(min(resamples, FEW)))
         totals = np.array([rows[pick].sum(axis=0) for pick in picks])
@@ -196,10 +196,10 @@ def bootstrap_mean(
     )
     low, high = percentile_interval(means[:, 0] + shift, len(sizes) + 2)
     if float(np.ptp(varying)) < 1e-12:
-        unseen = Z * Z / (len(sizes) + Z * Z)  # Wilson's upper limit for none of so many
+        unseen = Z * Z / (len(sizes) + Z * Z)  # Wilson's upper limit after zero events
         low = min(low, mean - unseen * (mean - floor))
         high = max(high, mean + unseen * (1.0 - mean))
-    # rounded sums may go a little beyond
+    # rounded sums may slightly exceed the limits
     low = max(min(floor, float(data.min())), min(low, mean))
     high = min(max(1.0, float(data.max())), max(high, mean))
     return Estimate(mean, low, high, len(data), len(sizes))

@@ -34,7 +34,7 @@ from looktwice.eval.statistics.intervals import (
 
 MCNEMAR, FLIP = "exact McNemar", "sign flips of clusters"
 ALPHA, POWER = 1 - LEVEL, 0.8
-NORMAL = 1000  # of more differences the exact test is as good as the normal one
+NORMAL = 1000  # with more differences, the normal approximation is accurate
 
 Line = TypeVar("Line")
 Arm = TypeVar("Arm", bound=Hashable)

@@ -155,7 +155,7 @@ def choose_number(sample: Sample, number: int, nearest: bool) -> tuple[str, int]
 
 
 Corners = Floats
-# largest gaps between boxes that touch or are near each other, over their mean size
+# largest gaps between boxes that touch or are near each other, divided by their mean size
 TOUCH, NEAR = (0.05, 0.5)
 
 
@@ -200,11 +200,11 @@ def relation_margin(kind: str, subject: Corners, object_: Corners) -> float:
     size = (subject[2:] - subject[:2] + object_[2:] - object_[:2]) / 2
     shift = (object_[:2] + object_[2:] - subject[:2] - subject[2:]) / 2
     across, down = shift / np.where(size > 0, size, 1)
-    # how far apart they are, or below 0 how deep they overlap, over their mean size
+    # their gap, or if negative the depth of their overlap, divided by their mean size
     gaps = np.maximum(subject[:2], object_[:2]) - np.minimum(subject[2:], object_[2:])
     apart = np.hypot(*gaps.clip(0)) if (gaps > 0).any() else gaps.max()
     apart /= max(float(np.sqrt(np.prod(size))), 1e-9)
-    # the share of the narrower one's width over the other; below 0 where they stand side by side
+    # the share of the narrower one's width above the other; negative if they are side by side
     narrower = min(subject[2] - subject[0], object_[2] - object_[0])
     over = -gaps[0] / max(narrower, 1e-9)
     covered = _covered_share(subject, object_)

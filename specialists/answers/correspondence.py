@@ -168,7 +168,7 @@ class NearestFeature(AnswerRule):
         return nearest_choice(far, "the distances of candidates", rounding=1e-6)
 
 
-STILL = 1e-6  # pixels; less is the rounding of a mean, not a motion
+STILL = 1e-6  # pixels; smaller values are rounding errors of a mean
 
 
 @dataclass(frozen=True)

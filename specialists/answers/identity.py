@@ -166,7 +166,7 @@ class CountIdentities(IdentityRule):
             raise NoEvidence("there is no image")
         words = _parse_name(sample) if self.words is None else self.words
         vectors = np.concatenate(self.embed(sample, words))
-        # the distances at which the vectors join into one cluster, step by step
+        # the distances at which clusters merge, step by step
         joins = linkage(vectors, self.linkage)[:, 2] if len(vectors) > 1 else np.empty(0)
         number = len(vectors) - int((joins <= self.threshold).sum())
         sure = float(np.abs(joins / self.threshold - 1).min()) if len(joins) else 1.0

@@ -205,7 +205,7 @@ class NearerPoint(AnswerRule):
         return first, abs(near[first] - near[second]) / (high - low) if high > low else 1.0
 
 
-BLACK = 2.0  # grey levels; the mean of a missing quadrant is at most this
+BLACK = 2.0  # grey levels; the highest mean of a missing quadrant
 
 
 @dataclass(frozen=True)
@@ -242,7 +242,7 @@ class SeamMatcher(AnswerRule):
         """Return the cost of each candidate, in the order of the choices. Raises NoEvidence."""
         pieces = _candidates(sample)
         width, height = sample.images[0].size
-        # mirrored so that the gap is always at the lower right: then the seams are its left and its
+        # mirrored so that the gap is always at the lower right and the seams are its left and its
         # top edge
         flips = slice(None, None, -1), slice(None)
         down, across = _missing(sample.images[0].pixels)
@@ -250,7 +250,7 @@ class SeamMatcher(AnswerRule):
         costs = []
         for piece in pieces:
             pixels = piece.pixels
-            # of a board of odd size the gap may be the smaller or the larger half
+            # if the size is odd, the gap may be the smaller or the larger half
             if max(abs(2 * np.subtract(pixels.shape[:2], (height / 2, width / 2)))) > 1:
                 pixels = resample(pixels, width - width // 2, height - height // 2)
             inside = pixels[flips[down], flips[across]].astype(np.float64)

@@ -178,7 +178,7 @@ class Florence2(WordDetector):
 
 
 PLURALS = (("people", "person"), ("men", "man"), ("ies", "y"), ("ves", "fe"), ("es", ""), ("s", ""))
-UNNAMED = ("n/a", "none")  # what stands for numbers of COCO that name nothing
+UNNAMED = ("n/a", "none")  # labels of COCO's unused numbers
 
 
 @dataclass(frozen=True)

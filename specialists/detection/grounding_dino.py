@@ -116,7 +116,7 @@ class GroundingDINO(WordDetector):
         images, words = [image for image, _ in items], [list(asked) for _, asked in items]
         process = network.processor.post_process_grounded_object_detection
         phrased = "text_threshold" in signature(process).parameters
-        # a list with a full stop in a word is not joined by transformers
+        # transformers does not join a list in which a word contains a full stop
         text = [f"{'. '.join(asked)}." for asked in words] if phrased else words
         inputs = network.inputs(place, images=images, text=text, padding=True)
         outputs = network.model(**inputs)
@@ -134,7 +134,7 @@ class GroundingDINO(WordDetector):
 
     def _boxes(self, detection: Any, image: Pixels, asked: Sequence[str]) -> Boxes:
         scores, xyxy = to_numbers(detection["scores"]), to_numbers(detection["boxes"])
-        # a tokenizer may give a label with other spaces and without accents
+        # a tokenizer may change the spaces of a label and drop its accents
         words = {_plain(part): word for word in asked for part in word.split(".") if _plain(part)}
         words |= {_plain(word): word for word in asked if _plain(word)}
         words |= {word: word for word in asked}
@@ -154,7 +154,9 @@ def group_words(network: Any, words: Words) -> list[Words]:
         tokenizer, most = network.network.tokenizer, network.network.max_text_len
     else:
         tokenizer = network.processor.tokenizer
-        most = getattr(network.config, "max_text_len", None)  # of all words as one text
+        most = getattr(
+            network.config, "max_text_len", None
+        )  # of all words as one text; None if words are separate
     own = most or network.config.text_config.max_position_embeddings
     groups, room = list[Words](), 0
     for word in words:
@@ -203,8 +205,8 @@ def _plain(text: str) -> str:
     return "".join(letter for letter in plain if letter.isalnum())
 
 
-AROUND = 2  # tokens that begin and end a text
-HEADS = 8  # of the deformable attention, as transformers has it too
+AROUND = 2  # tokens at the beginning and end of a text
+HEADS = 8  # of the deformable attention, as in transformers
 TEXT_HEAD = 64  # channels of an attention head of BERT
 DROPPED = ("label_enc.", "bert.pooler.", "bert.embeddings.position_ids", "relative_position_index")
 THREE = ("query", "key", "value")
@@ -227,7 +229,7 @@ def open_grounding_dino(path: str, tokenizer: str) -> HubModel:
     named = split_rows(named, ".qkv.", *(f".{part}." for part in THREE))
     for kind in ("weight", "bias"):
         named = split_rows(named, f".in_proj_{kind}", *(f".{part}.{kind}" for part in THREE))
-    # the last norm of a whole Swin, which a backbone does not use
+    # a backbone does not use the last norm of a Swin
     network = open_converted(
         "GroundingDinoForObjectDetection",
         config,
@@ -296,7 +298,7 @@ def _config(transformers: Any, tensors: Tensors) -> Any:
 # by the channels of the encoder
 CONFIGS = {96: "GroundingDINO_SwinT_OGC.py", 128: "GroundingDINO_SwinB_cfg.py"}
 BERT = "bert-base-uncased"
-# in the files, and of no use to the network
+# in the files, but not used by the network
 COMPUTED = ("bert.embeddings.position_ids", "label_enc.weight")
 
 

@@ -34,8 +34,8 @@ from looktwice.specialists.rules import Checked
 from looktwice.specialists.sharing import look_once
 
 FIND, READ = "AutoModelForObjectDetection", "AutoModelForTextRecognition"
-STRIDE = 32  # pixels, of which the sides of an image are multiples that text is looked for in
-SETTINGS: dict[str, dict[str, Any]] = {  # what transformers takes where a folder does not say
+STRIDE = 32  # pixels; the sides of the detector's input are multiples of it
+SETTINGS: dict[str, dict[str, Any]] = {  # transformers' defaults for missing settings
     FIND: {
         "limit_side_len": 960,
         "limit_type": "max",
@@ -141,14 +141,14 @@ FILES = {
     )
     for part in ("det", "rec")
 }
-# pixels: sides of the image that the first network is given
+# pixels: limits of the sides of the first network's input
 SHORTEST, LARGEST = 736, 4096
-# the probability of text, and the growth of a region as a share of area over perimeter
+# the threshold of text, and the growth of a region as a multiple of area over perimeter
 TEXT, UNCLIP = 0.3, 1.6
-# an image that is wider than this many times its height, or lower, gets a black margin
+# an image gets a black margin if it is wider than SLIM times its height, or lower than LOW
 SLIM, LOW = 8, 30
-HEIGHT, WIDTH = 48, 320  # pixels of a line that the second network is given, the width at least
-UPRIGHT = 1.5  # a line that many times higher than wide is turned a quarter
+HEIGHT, WIDTH = 48, 320  # pixels of the second network's input; the width is a minimum
+UPRIGHT = 1.5  # a line this many times higher than wide is rotated by 90 degrees
 
 
 @dataclass(frozen=True)
@@ -227,7 +227,7 @@ class PPOCR(Checked):
                 " detector: to a PP-OCR network"
             )
         size, cells = np.array(pixels.shape[1::-1]), np.array(text_map.shape[:1:-1])
-        # pixels of the image in one of what is shown
+        # pixels of the image per pixel of the resized one
         back = size / (shown.shape[1], shown.shape[0] - 2 * margin)
         scale, shift = back * shown.shape[1::-1] / cells, back * (0, margin)
         lines = [(quad * scale - shift).clip(0, size) for quad in self._quads(text_map[0, 0])]
@@ -245,9 +245,9 @@ class PPOCR(Checked):
             corners = cv2.boxPoints(((x, y), (width, height), angle))
             if min(width, height) < 3 or mean_inside(likely, corners) < self.box_threshold:
                 continue
-            reach = UNCLIP * width * height / (width + height)  # on both sides together
+            reach = UNCLIP * width * height / (width + height)  # of both sides together
             grown = cv2.boxPoints(((x, y), (width + reach, height + reach), angle))
-            # from the upper left corner on, clockwise: a line begins with the two on the left
+            # clockwise from the upper left corner: a line begins with the two corners on the left
             by_x = grown[np.argsort(grown[:, 0], kind="stable")]
             (a, d), (b, c) = (
                 pair[np.argsort(pair[:, 1], kind="stable")] for pair in (by_x[:2], by_x[2:])
@@ -344,7 +344,7 @@ def recognize(line: Pixels, file: Path) -> tuple[str, float]:
             " recognizer: to a file that contains its letters, as those of rapidocr do"
         )
     best = scores[0].argmax(1)
-    # 0 is no letter, and one that goes on stands once
+    # 0 is no letter, and repeated predictions count once
     new = (best > 0) & (np.diff(best, prepend=0) != 0)
     text = "".join(letters[k] for k in best[new]).strip()
     return text, float(scores[0].max(1)[new].mean()) if new.any() else 0.0
@@ -354,7 +354,7 @@ def recognize(line: Pixels, file: Path) -> tuple[str, float]:
 def _letters(file: Path) -> tuple[str, ...]:
     """Read the network's alphabet, with 0 for no letter, from the ONNX file's metadata, which
     OpenCV does not expose."""
-    # a pair of protobuf: of each text its field (1, 2) and kind (2), its length, and its bytes
+    # a protobuf pair: the field (1, 2) and type (2) of each text, its length, and its bytes
     content = file.read_bytes()
     match = re.search(rb"\n\tcharacter\x12([\x80-\xff]*[\x00-\x7f])", content)
     if match is None:

@@ -35,7 +35,7 @@ from looktwice.specialists.rules import Checked
 from looktwice.specialists.sharing import look_once
 
 NAME = "looktwice_received"
-BLOCK = 256  # queries whose weights are in memory at a time
+BLOCK = 256  # queries whose weights are in memory at once
 
 
 @dataclass(eq=False)
@@ -131,7 +131,7 @@ Floats = NDArray[np.float64]
 Places = NDArray[np.int64]
 TOWERS = ("vision_tower", "vision_model", "visual", "vision_encoder", "img_processor")
 NUMBERED = re.compile(r" \d+$")
-# families whose encoder takes pictures of any size, patch after patch
+# families whose encoder takes pictures of any size as a sequence of patches
 WINDOWED = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl")
 
 
@@ -206,7 +206,7 @@ class VisionAttention(HubNetwork[tuple[Pixels], AttentionMap]):
                 f"{self.model}: its vision encoder has no plain grid of patches, which an"
                 " attention map needs"
             )
-        if whole.config.model_type == "phi4_multimodal":  # whose own processor needs torchvision
+        if whole.config.model_type == "phi4_multimodal":  # its own processor needs torchvision
             processor = from_hub("SiglipImageProcessorPil", self.model, self.revision)
         else:
             processor = self.open_processor()
@@ -219,7 +219,7 @@ class VisionAttention(HubNetwork[tuple[Pixels], AttentionMap]):
         images, config, processor = [image for (image,) in items], network.config, network.processor
         orders = []
         with receive() as received:
-            if hasattr(config, "image_size"):  # of squares, whose patches stand row by row
+            if hasattr(config, "image_size"):  # square inputs, with patches row by row
                 size = config.image_size
                 squares = [resample(image, size, size, "linear") for image in images]
                 mean, std = np.array(processor.image_mean), np.array(processor.image_std)

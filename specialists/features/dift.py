@@ -84,7 +84,7 @@ class DIFT(Network[Item, FeatureGrid]):
 
     def forward(self, network: Any, place: Place, items: Sequence[Item]) -> list[FeatureGrid]:
         """Return one grid for each image."""
-        # as the authors' code resizes an image
+        # resized as in the authors' code
         size, cubic = (self.size, self.size), Image.Resampling.BICUBIC
         images = [np.asarray(Image.fromarray(pixels).resize(size, cubic)) for pixels, _ in items]
         batch = to_batch(images, place).to(place.torch_dtype) / 127.5 - 1

@@ -106,7 +106,7 @@ class QuestionAttention(WithoutModel, Network[Inputs, Looks]):
         except NoEvidence as exc:
             return state.with_notes(f"question attention: {exc}")
         parts = [None, *(range(len(looks.parts)) if self.apart else ())]
-        # attention on the marks and on all, of each part; pixels of the marks and all
+        # for each part, attention on the marks and in total; pixels of the marks and in total
         sums, area = np.zeros((2, len(parts))), np.zeros(2)
         for number, (view, marks) in enumerate(zip(views, places, strict=True)):
             width, height = view.size
@@ -141,7 +141,7 @@ class QuestionAttention(WithoutModel, Network[Inputs, Looks]):
 
     def _look(self, network: Any, turns: list[Any], images: Sequence[Any]) -> Looks:
         torch, model = import_torch(), self._asked()
-        # the turns without the words of the last one
+        # the turns, with the last one's words removed
         mute = copy.deepcopy(turns)
         for part in mute[-1]["content"]:
             if part["type"] != "image":

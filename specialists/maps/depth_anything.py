@@ -43,8 +43,8 @@ from looktwice.specialists.networks.network import HubModel, HubNetwork, Network
 from looktwice.specialists.networks.packages import fetch, fixed_draws, import_package
 from looktwice.specialists.results import DepthMap
 
-SIDE = 518  # pixels; the authors' `input_size`, which both sides of an image reach at least
-# give distances, by their papers
+SIDE = 518  # pixels; the authors' `input_size`, the minimum of both sides of an image
+# families that return distances, according to their papers
 METRIC = ("depth_pro", "glpn", "prompt_depth_anything", "zoedepth")
 
 
@@ -75,7 +75,7 @@ class DepthAnything(HubNetwork[tuple[Pixels], DepthMap]):
     images = 1
     needs_colors = True
     model_class = "AutoModelForDepthEstimation"
-    unused = ("mask_token", "pooler")  # of training, and of classifying
+    unused = ("mask_token", "pooler")  # used only for training and classification
     version: ClassVar[int] = 2
 
     def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap:
@@ -181,7 +181,7 @@ def without_padding(depth: Any, size: tuple[int, int]) -> Any:
     return padded[0, 0, rim : rim + height, side : side + width]
 
 
-# that version 2 reads, by depth
+# that version 2 uses, by the number of layers
 LAYERS = {12: (3, 6, 9, 12), 24: (5, 12, 18, 24), 40: (10, 20, 30, 40)}
 FARTHEST = {"hypersim": 20, "vkitti": 80}  # metres, of the metric files of version 2
 
@@ -299,7 +299,9 @@ class DepthAnything3(Network[tuple[Pixels], DepthMap]):
 
     def open_network(self, place: Place) -> Any:
         """Open the package's network with the tensors of its files. Raises WeightsError."""
-        os.environ.setdefault("DA3_LOG_LEVEL", "WARN")  # or it prints three lines for each image
+        os.environ.setdefault(
+            "DA3_LOG_LEVEL", "WARN"
+        )  # otherwise it prints three lines for each image
         takes = f"an id of its releases or a folder with their {' and '.join(FILES)}"
         refuse_file(self.model, takes)
         api, folder = import_package("depth_anything_3.api"), self._folder()
@@ -322,7 +324,7 @@ class DepthAnything3(Network[tuple[Pixels], DepthMap]):
         """Return one map for each image."""
         maps = []
         for (pixels,) in items:
-            with fixed_draws():  # for the sky, whose distance it draws from that of other pixels
+            with fixed_draws():  # the distance of the sky is drawn from that of other pixels
                 depth = network.inference([pixels]).depth[0]
             size = pixels.shape[1], pixels.shape[0]
             sized = cv2.resize(np.asarray(depth, np.float32), size, interpolation=cv2.INTER_LINEAR)

@@ -23,8 +23,8 @@ Kind = Literal[
     "sharpness",
     "texture_size",
 ]
-SIGMA = 1.0  # pixels, of the blur that sharpness compares with
-BANDS = 5  # of frequency, from fine to coarse, that the size of texture compares
+SIGMA = 1.0  # pixels of the blur to which sharpness is compared
+BANDS = 5  # frequency bands of texture_size, from fine to coarse
 
 
 def _gray(image: Pixels) -> Floats:
@@ -193,8 +193,8 @@ class SGBM(Checked):
                 f"left and right view differ in size: {left.shape[1::-1]} and {right.shape[1::-1]}"
                 " pixels"
             )
-        # OpenCV gives no value in the first `disparities` columns, so the rim is repeated to the
-        # left
+        # OpenCV returns no value in the first `disparities` columns, so the border is repeated to
+        # the left
         padded = [
             np.pad(view, ((0, 0), (self.disparities, 0), (0, 0)), "edge") for view in (left, right)
         ]

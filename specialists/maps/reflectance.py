@@ -24,7 +24,7 @@ from looktwice.specialists.results import FeatureGrid, Floats
 from looktwice.specialists.rules import Checked
 
 DARKEST = (
-    1e-3  # of full light; darker pixels are raised to this, for their logarithm would be noise
+    1e-3  # of full light; darker pixels are raised to it, because their logarithm would be noise
 )
 
 
@@ -143,7 +143,7 @@ class MarigoldAlbedo(Network[Item, FeatureGrid]):
     images = 1
     needs_colors = True
     extra = "diffusion"
-    squares = True  # as it were: images are looked at one after the other
+    squares = True  # in effect, because images are processed one by one
     ranges = ("steps, longest, ensemble >= 1",)
 
     def __post_init__(self) -> None:

@@ -101,7 +101,7 @@ class KeypointMatcher(MatchingNetwork, HubNetwork[Pair, Matches]):
         """Open the network and its processor. Raises WeightsError."""
         opened = super().open_network(place)
         network = opened.model
-        # of EfficientLoFTR two steps are ours
+        # two steps of EfficientLoFTR are replaced by ours
         if hasattr(network, "_get_matches_from_scores"):
             network._get_matches_from_scores = partial(match_cells, config=network.config)
             network._fine_matching = partial(refine_matches, config=network.config)
@@ -119,8 +119,8 @@ class KeypointMatcher(MatchingNetwork, HubNetwork[Pair, Matches]):
         canvases = [[pad(pixels, columns / rows) for pixels in item] for item in items]
         size = {"height": rows, "width": columns}
         output = network.model(**network.inputs(place, images=canvases, size=size))
-        # EfficientLoFTR gives corners of pixels, as its authors scale them and as LoFTR does; the
-        # others give centres
+        # EfficientLoFTR returns corners of pixels, as its authors' scaling and LoFTR do; the
+        # others return centres
         corner = 0.5 if getattr(output, "mask", None) is None else 0.0
         matched = []
         for number, item in enumerate(items):
@@ -158,7 +158,7 @@ def read_matches(output: Any, number: int) -> tuple[Any, Any]:
         to_numbers(output.matching_scores[number]),
     )
     slots = np.arange(matches.shape[-1])
-    # EfficientLoFTR: the keypoints of a slot are already those of a match
+    # EfficientLoFTR: the keypoints of a slot already form a match
     if getattr(output, "mask", None) is None:
         return np.where(matches >= 0, slots, -1), scores[0]
     partner, present = matches[0], output.mask[number].cpu().numpy() > 0
@@ -167,7 +167,7 @@ def read_matches(output: Any, number: int) -> tuple[Any, Any]:
     return np.stack([np.where(partner >= 0, slots, -1), partner]), scores[0]
 
 
-# in turn within an image and across both
+# alternates between self-attention and cross-attention
 ATTENTION = re.compile(r"^loftr_coarse\.layers\.(\d+)\.(.*)")
 
 

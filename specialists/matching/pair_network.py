@@ -136,7 +136,7 @@ class LoFTR(PairNetwork):
             given[f"image{side}"] = to_batch(gray, place).to(place.torch_dtype) / 255
         output = network(given)
         pair = output["batch_indexes"].cpu().numpy()
-        # kornia gives corners of pixels as the weights were trained, half a pixel from our pixel
+        # kornia returns corners of pixels, as in training, half a pixel from our pixel
         # centres
         xy0, xy1 = (to_numbers(output[f"keypoints{side}"]) - 0.5 for side in (0, 1))
         confidence = to_numbers(output["confidence"]).clip(0, 1)
@@ -156,13 +156,13 @@ class LoFTR(PairNetwork):
     def size(self, pixels: Pixels) -> InputSize:
         """Return the size to which an image is resized. Raises NoEvidence if a side is under 48
         pixels."""
-        # five cells are left at least without the rim
+        # leaves at least five cells without the border
         return InputSize.of(pixels, self.longest, 8, least=48)
 
 
-SIDE = 560  # pixels of the square that the network looks at first
-# as many times the matches asked for are drawn by the package, of which it keeps those that lie
-# apart
+SIDE = 560  # pixels of the network's first square input
+# the package samples this multiple of the requested matches and keeps those that are spread
+# out
 SPREAD = 4
 
 
@@ -227,7 +227,7 @@ class RoMa(PairNetwork):
             return Matches.none()
         with fixed_draws():
             drawn, sure = network.sample(warp, certainty, num=asked)
-        # edges of pixels, as the package has them; ours are pixel centres
+        # from the package's pixel edges to our pixel centres
         xy = network.to_pixel_coordinates(drawn, *pixels0.shape[:2], *pixels1.shape[:2])
         confidence = to_numbers(sure).clip(0, 1)
         order = descending(confidence)

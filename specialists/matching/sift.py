@@ -84,7 +84,7 @@ class RotationSearch:
         """Match two images, HxWx3 RGB uint8, in their own pixels. Raises whatever the matcher
         raises."""
         pixels0, pixels1 = require_pixels(pixels0), require_pixels(pixels1)
-        if is_one_color(pixels1):  # turned, it would have corners of another
+        if is_one_color(pixels1):  # after a rotation its corners would have another colour
             return look_once(self.matcher, pixels0, pixels1)
         return max((self._at(pixels0, pixels1, turn) for turn in self.degrees), key=len)
 

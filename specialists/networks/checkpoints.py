@@ -23,9 +23,9 @@ from looktwice.pipelines.runtime.networks import (
 
 SUFFIXES = (".pth", ".pt", ".ckpt", ".bin", ".safetensors", ".onnx", ".dat", ".tar", ".gguf")
 Tensors = dict[str, Any]  # of torch, by their names in a file
-# under which one of these keys, files keep their tensors
+# keys under one of which files store their tensors
 WRAPPINGS = ("state_dict", "model", "teacher", "extractor")
-PREFIXES = ("module.", "matcher.")  # that may stand before all names
+PREFIXES = ("module.", "matcher.")  # prefixes that all names may have
 FOLDER = "an id or a folder of Hugging Face transformers"
 
 
@@ -38,7 +38,7 @@ def read_originals() -> dict[str, Any]:
     return originals
 
 
-STARTS = (  # of files that are no torch file, what they are, and what to do
+STARTS = (  # first bytes of files that torch cannot read, and what to do
     (b"<", "a web page, saved instead of the file; download it again"),
     (b"version https://git-lfs", "a Git LFS pointer, not the file itself; type: git lfs pull"),
     (b"GGUF", "a llama.cpp file, which looktwice cannot read"),
@@ -116,7 +116,7 @@ def say_bytes(file: Path) -> str:
     return next((f"{file} is {what}" for sign, what in STARTS if start.startswith(sign)), "")
 
 
-# not parameters, and not computed anew
+# buffers that are learned, not computed
 LEARNED_BUFFERS = (".running_mean", ".running_var", "positional_embedding")
 
 
@@ -132,7 +132,7 @@ def read_tensors(path: str | Path) -> Tensors:
             content = load_file(file)
         else:
             content = torch.load(file, map_location="cpu", weights_only=True)
-    except Exception as exc:  # the first bytes of another file may mean anything to torch
+    except Exception as exc:  # torch may fail in any way on other files
         raise WeightsError(
             say_bytes(file)
             or (

@@ -17,7 +17,7 @@ from looktwice.pipelines.runtime.networks import Place, import_torch
 from looktwice.pipelines.transforms import resample
 from looktwice.specialists.rules import NoEvidence
 
-# ImageNet's, of red, green and blue in 0..1
+# ImageNet's mean and deviation of red, green and blue in 0..1
 MEAN, STD = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 
 

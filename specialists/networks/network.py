@@ -239,7 +239,7 @@ class HubNetwork(Network[Item, Result]):
     model_class: ClassVar[str]
     processor_class: ClassVar[str] = "AutoImageProcessor"
     min_side = 4  # processors take 3 rows for colour channels
-    max_ratio: ClassVar[float] = 32  # of the sides; beyond it, processors scale one to no pixel
+    max_ratio: ClassVar[float] = 32  # of the sides; beyond it, processors scale one to zero pixels
     opens: ClassVar[tuple[str, ...]] = ("model_class", "model", "revision", "compile")
     unused: ClassVar[tuple[str, ...]] = ()
 

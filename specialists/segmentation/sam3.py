@@ -17,7 +17,7 @@ from looktwice.specialists.results import Masks
 from looktwice.specialists.rules import NoEvidence
 from looktwice.specialists.sharing import look_once
 
-LONGEST = 32  # tokens of a word, which all are filled up to
+LONGEST = 32  # tokens to which every word is padded
 
 Item = tuple[Pixels, tuple[str, ...]]
 

@@ -32,7 +32,9 @@ from looktwice.specialists.networks.packages import import_package
 from looktwice.specialists.results import Floats, Masks, descending
 from looktwice.specialists.rules import Checked
 
-HEADS = 8  # of the mask decoder: in no shape of a checkpoint, and the same in every release
+HEADS = (
+    8  # of the mask decoder: not visible in a checkpoint's shapes, and the same in every release
+)
 PERCEPTRON = re.compile(
     r"(.*\.(?:\w+_head|hf_mlp|output_hypernetworks_mlps\.\d+))\.layers\.(\d+)\.(.*)"
 )
@@ -152,11 +154,11 @@ def decoder_settings(tensors: Tensors, width: int, decoder: str, mlp: str) -> di
     }
 
 
-SIDE = 1024  # pixels of the square that every release looks at
+SIDE = 1024  # pixels of the square input of every release
 
 
-# What is in no shape of a file, by blocks in each stage (tiny, small, base plus, large): heads at
-# the first stage, windows by stage, and the blocks that see everything
+# Settings that are not visible in shapes, by blocks in each stage (tiny, small, base plus, large):
+# heads at the first stage, windows by stage, and the blocks with global attention
 RELEASES = {
     (1, 2, 7, 2): (1, [8, 4, 14, 7], [5, 7, 9]),
     (1, 2, 11, 2): (1, [8, 4, 14, 7], [7, 10, 13]),
@@ -246,7 +248,7 @@ class MaskFilter(Checked):
     )
 
 
-# the package's names, by the channels of the encoder
+# the package's names by the encoder's number of channels
 BUILDS = {768: "vit_b", 1024: "vit_l", 1280: "vit_h"}
 
 

@@ -119,7 +119,7 @@ def test_data_elsewhere_are_read_once_they_are_allowed(
     show = ("view", "foreign", "--sample", "q0")
     shutil.copytree(run_study("../own", *OWN), "foreign")
     (line,) = (line for line in ends(0, *show).splitlines() if "outside" in line)
-    assert line.startswith("shown with the stored pictures, for task.path: ")
+    assert line.startswith("shown with the stored pictures: task.path: ")
     assert "--allow ../own" in line
     assert "--allow ../own" in ends(1, "replay", "foreign")
     for command in (show, ("replay", "foreign")):

@@ -257,10 +257,10 @@ def test_too_little_to_go_by_is_no_answer(matches: Matches, spots: Any, fact: st
     [
         (sample(BLANK, choices=4), "there are 1 images and 4 choices"),
         (sample(BLANK, BLANK, choices=0), "there are 2 images and 0 choices"),
-        (sample(BLANK, BLANK, marks=(Point("ref", 1, 1),)), "no points 'REF' are on image 0"),
+        (sample(BLANK, BLANK, marks=(Point("ref", 1, 1),)), "image 0 has no points 'REF'"),
         (
             sample(BLANK, BLANK, marks=(Point("REF", 1, 1), Point("REF", 2, 2))),
-            "2 points 'REF' are on image 0",
+            "image 0 has 2 points 'REF'",
         ),
     ],
 )

@@ -203,7 +203,7 @@ def test_it_asks_what_the_model_was_asked(built: Callable[[str], str]) -> None:
     # the reply is not among the words
     assert asked.measures == look(State.start(sample), NoModel()).measures
     other = Pipeline({"ask": Ask(images="after"), "look": look})(State.start(sample), model)
-    assert other.notes[-1] == "question attention: no word of the question stands behind a picture"
+    assert other.notes[-1] == "question attention: no word of the question follows a picture"
     assert not other.measures
     system = Pipeline({"ask": Ask(system="be brief"), "look": look})(State.start(sample), model)
     assert system.measures["image_attention"] < asked.measures["image_attention"]  # type: ignore[operator]

@@ -45,7 +45,7 @@ WRONG: dict[str, tuple[Any, str]] = {
     "channels first": (COLOR.transpose(2, 0, 1), r"\(3, 64, 96\).* channels come last"),
     "a batch": (COLOR[None], r"\(1, 64, 96, 3\)"),
     "nothing": (COLOR[:0], r"found the shape \(0, 96, 3\)"),
-    "a path": ("photo.png", "found a str; give its pixels"),
+    "a path": ("photo.png", "found a str; pass its pixels"),
     "PIL grey": (Image.fromarray(COLOR).convert("L"), r'mode L; give image\.convert\("RGB"\)'),
     "PIL with alpha": (Image.fromarray(COLOR).convert("RGBA"), "mode RGBA"),
 }

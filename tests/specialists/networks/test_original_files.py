@@ -91,7 +91,7 @@ def test_a_file_that_torch_cannot_read_is_called_what_it_is(
         b"version https://git-lfs.github.com/spec/v1": "Git LFS",
         b"\x08\x07\x12\x07pytorch": "ONNX",
         b"hello": "KeyError: 101",
-        b"\x80\x02jd1.q": "tensors alone",
+        b"\x80\x02jd1.q": "only tensors",
     }.items():
         path.write_bytes(content)
         check(fact)
