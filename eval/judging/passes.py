@@ -251,7 +251,7 @@ def parse_unreadable(text: str, case: JudgeCase) -> JudgeVerdict:
         kind = _answer_kind(case.sample)
         answer = read_open(line, kind).answer
         return JudgeVerdict(
-            answer or None, reason="" if answer else f"{line!r} is not a {kind} answer"
+            answer or None, reason="" if answer else f"{line!r} is no {kind} answer"
         )
     letters = set(re.findall(r"\b[A-Z]\b", line)) & set(case.sample.letters)
     if len(letters) == 1 and re.match(r"\(?[A-Z]\b", line):

@@ -284,9 +284,9 @@ A, B, C = Point("A", 20, 50), Point("B", 70, 50), Point("C", 90, 10)
 
 
 def test_a_map_of_another_size_is_a_fault() -> None:
-    with pytest.raises(ValueError, match="the map of depth has the shape"):
+    with pytest.raises(ValueError, match="the depth map must have the shape"):
         run_stage(NearerPoint(Ramp(width=50)), depths(A, B))
-    with pytest.raises(ValueError, match=r"must be \(100, 100, 3\)"):
+    with pytest.raises(ValueError, match=r"must have the shape \(100, 100, 3\)"):
         run_stage(DarkerPoint(lambda _: np.ones((100, 100))), asked(choices=DARK, marks=(A, B)))
 
 

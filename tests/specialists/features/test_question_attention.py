@@ -233,6 +233,6 @@ def asked_of(state: State) -> Messages:
 
 def test_families_whose_tokens_have_no_known_place_are_refused(built: Callable[[str], str]) -> None:
     messages = [Message("user", (view(picture(56, 56)), "x"))]
-    sentence = "known of llava, llava_next, qwen2_vl, qwen2_5_vl, not of 'idefics3'"
+    sentence = "known for llava, llava_next, qwen2_vl, qwen2_5_vl, not for 'idefics3'"
     with pytest.raises(WeightsError, match=sentence):
         QuestionAttention(built("idefics3")).predict((messages,))

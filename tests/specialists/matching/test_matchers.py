@@ -394,7 +394,7 @@ def test_original_files_that_lack_a_tensor_are_refused(
         (lambda p: LoFTR(str(p / "broken.pt")), r"broken\.pt could not be read"),
         (lambda p: LoFTR(str(p / "code.pt")), r"code\.pt could not be read"),
         (lambda p: LoFTR(str(p / "other.pt")), r"other\.pt does not fit LoFTR"),
-        (lambda p: LoFTR(str(p / "list.pt")), r"list\.pt holds a list"),
+        (lambda p: LoFTR(str(p / "list.pt")), r"list\.pt contains a list"),
         (lambda p: LoFTR(), r"LoFTR outdoor \(model:\) could not be downloaded"),
         (lambda p: LightGlue(), r"DISK depth \(model:\) could not be downloaded"),
         (lambda p: LightGlue(features="aliked"), r"ALIKED aliked-n16 \(model:\)"),

@@ -107,7 +107,7 @@ def test_depth_anything_is_told_by_its_file_s_name(tmp_path: Path) -> None:
     for name, fact in (
         ("pytorch_model.bin", "set model: to the folder"),
         ("vits.pth", "neither its tensors nor its name"),
-        ("depth_anything_v2_metric_vits.pth", "its name alone"),
+        ("depth_anything_v2_metric_vits.pth", "only its name shows"),
     ):
         if name.endswith("pth"):
             path = path.rename(tmp_path / name)
