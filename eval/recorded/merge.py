@@ -70,8 +70,7 @@ def merge(shards: Sequence[Path], out: Path) -> Merged:
     sentences += _doubts(every)
     if twice:
         sentences.append(
-            f"{len(twice)} of them have different answers in two shards: the later shard's answer"
-            " counts"
+            f"answers differ between shards for {len(twice)} of them; the later shard counts"
         )
     if missing:
         sentences.append(f"missing: {', '.join(missing)}")

@@ -58,7 +58,7 @@ class FittingBox(AnswerRule):
         words = parse_enclosed(sample) if self.words is None else self.words
         detected = look_for(self.detector, sample.images[0].pixels, words)
         if not len(detected):
-            raise NoEvidence(f"the detector finds no {words or 'thing'}")
+            raise NoEvidence(f"the detector finds no {words or 'object'}")
         finds = detected.xyxy[:1] if self.only_surest else detected.xyxy
         fit = {letter: max(iou(box.xyxy, find) for find in finds) for letter, box in boxes.items()}
         if max(fit.values()) == 0:
@@ -121,7 +121,7 @@ class Count(AnswerRule):
         detections = [look_for(self.detector, image.pixels, words) for image in sample.images]
         number = sum(map(len, detections))
         if number == 0 and self.nothing == "abstain":
-            raise NoEvidence(f"the detector finds no {words or 'thing'}")
+            raise NoEvidence(f"the detector finds no {words or 'object'}")
         sure = sum(float(boxes.scores.sum()) for boxes in detections) / number if number else 0.5
         answer, off = choose_number(sample, number, self.nearest)
         return answer, min(1.0, sure) / 2**off

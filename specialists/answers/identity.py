@@ -82,7 +82,7 @@ class ObjectIdentity:
         if self.detector is not None:
             boxes = look_for(self.detector, pixels, words)
             if not len(boxes):
-                raise NoEvidence(f"the detector finds no {words or 'thing'} in an image")
+                raise NoEvidence(f"the detector finds no {words or 'object'} in an image")
             surest = np.round(boxes.xyxy[int(np.argmax(boxes.scores))])
             left, top, right, bottom = surest.astype(int).clip(0)
             pixels = pixels[top : max(bottom, top + 1), left : max(right, left + 1)]

@@ -230,7 +230,7 @@ class SeamMatcher(AnswerRule):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.color + self.gradient == 0:
-            raise ValueError("the weights color and gradient are both 0")
+            raise ValueError("`color` and `gradient` must not both be 0")
 
     def decide(self, sample: Sample) -> Decision:
         costs = dict(zip(sample.letters, self.costs(sample), strict=True))

@@ -42,8 +42,8 @@ def match_cells(scores: Any, config: Any) -> tuple[Any, Any]:
 
 
 def refine_matches(fine0: Any, fine1: Any, cells: Any, scale: float, config: Any) -> Any:
-    """Locate matches, (n, 2, m, 2): first to a pixel, then in image 1 to a fraction of one (section
-    3.3 of the same paper).
+    """Locate matches, (n, 2, m, 2): first to a pixel, then in image 1 to a fraction of one (Wang et
+    al., CVPR 2024, section 3.3).
 
     `fine0` (n, m, s * s, d) are the features of the windows in image 0, `fine1` (n, m, (s + 2) * (s
     + 2), d) those in image 1 with a border of one pixel; the last channels are for the second step.

@@ -195,7 +195,10 @@ def test_two_answers_to_one_question_are_counted_and_said(tmp_path: Path) -> Non
     first = half(tmp_path / "one", {"s0": "(A)", "s1": "(B)"}, 1)
     second = half(tmp_path / "two", {"s0": "(B)"}, 2)
     for _ in range(2):
-        assert "1 of them have different answers" in merge([first, second], tmp_path / "whole").said
+        assert (
+            "answers differ between shards for 1 of them"
+            in merge([first, second], tmp_path / "whole").said
+        )
         merged = RunFolder(tmp_path / "whole").records().values()
         replies = {record.sample: record.replies[0].text for record in merged}
         assert replies == {"s0": "(B)", "s1": "(B)"}
