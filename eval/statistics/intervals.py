@@ -105,7 +105,7 @@ def resampled_means(
     """
     columns = np.column_stack([sums.reshape(len(sizes), -1), sizes])
     kind = np.zeros(len(sizes), np.int64)
-    for column in columns.T:  # sorting rows takes many times as long
+    for column in columns.T:  # sorting whole rows is many times slower
         _, code = np.unique(column, return_inverse=True)
         _, kind = np.unique(kind * (int(code.max()) + 1) + code, return_inverse=True)
     kinds, counts = np.empty((int(kind.max()) + 1, columns.shape[1])), np.bincount(kind, weights)

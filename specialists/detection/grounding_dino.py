@@ -194,7 +194,7 @@ def likeliest_words(
     for column, token in enumerate(tokens):
         if token == stop:
             owners = owners[1:]
-        elif token not in around:  # an unknown token is a word as well
+        elif token not in around:  # an unknown token counts as a word
             spoken[column] = owners[0]
     places, asked = list(spoken), list(spoken.values())
     return [asked[place] for place in logits[:, places].argmax(-1).tolist()]
@@ -206,7 +206,7 @@ def _plain(text: str) -> str:
 
 
 AROUND = 2  # tokens at the beginning and end of a text
-HEADS = 8  # of the deformable attention, as in transformers
+HEADS = 8  # heads of the deformable attention, as in transformers
 TEXT_HEAD = 64  # channels of an attention head of BERT
 DROPPED = ("label_enc.", "bert.pooler.", "bert.embeddings.position_ids", "relative_position_index")
 THREE = ("query", "key", "value")
@@ -295,7 +295,7 @@ def _config(transformers: Any, tensors: Tensors) -> Any:
     )
 
 
-# by the channels of the encoder
+# configuration files by the encoder's number of channels
 CONFIGS = {96: "GroundingDINO_SwinT_OGC.py", 128: "GroundingDINO_SwinB_cfg.py"}
 BERT = "bert-base-uncased"
 # in the files, but not used by the network

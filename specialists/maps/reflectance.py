@@ -23,9 +23,7 @@ from looktwice.specialists.networks.network import Network, open_diffusion
 from looktwice.specialists.results import FeatureGrid, Floats
 from looktwice.specialists.rules import Checked
 
-DARKEST = (
-    1e-3  # of full light; darker pixels are raised to it, because their logarithm would be noise
-)
+DARKEST = 1e-3  # share of full light; the minimum, because darker logarithms would be noise
 
 
 @dataclass(frozen=True)

@@ -159,7 +159,7 @@ def join_keypoints(
     return Matches(xy0, xy1, scores[order])
 
 
-HEAT = 0.05  # of the keypoint heatmap; weaker keypoints are dropped
+HEAT = 0.05  # threshold of the keypoint heatmap; weaker keypoints are dropped
 
 
 def find_peaks(heat: Any, threshold: float, kernel_size: int) -> Any:

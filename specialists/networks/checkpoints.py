@@ -22,7 +22,7 @@ from looktwice.pipelines.runtime.networks import (
 )
 
 SUFFIXES = (".pth", ".pt", ".ckpt", ".bin", ".safetensors", ".onnx", ".dat", ".tar", ".gguf")
-Tensors = dict[str, Any]  # of torch, by their names in a file
+Tensors = dict[str, Any]  # torch tensors by their names in a file
 # keys under one of which files store their tensors
 WRAPPINGS = ("state_dict", "model", "teacher", "extractor")
 PREFIXES = ("module.", "matcher.")  # prefixes that all names may have

@@ -95,7 +95,7 @@ def fetch(what: str, build: Callable[[], Network]) -> Network:
     """
     try:
         with warnings.catch_warnings():
-            # one for each address that it tries; the error below is enough
+            # it warns for each address that it tries; the error below is enough
             warnings.simplefilter("ignore")
             return build()
     except (OSError, RuntimeError, ValueError) as exc:

@@ -32,9 +32,7 @@ from looktwice.specialists.networks.packages import import_package
 from looktwice.specialists.results import Floats, Masks, descending
 from looktwice.specialists.rules import Checked
 
-HEADS = (
-    8  # of the mask decoder: not visible in a checkpoint's shapes, and the same in every release
-)
+HEADS = 8  # heads of the mask decoder: not visible in shapes, and the same in every release
 PERCEPTRON = re.compile(
     r"(.*\.(?:\w+_head|hf_mlp|output_hypernetworks_mlps\.\d+))\.layers\.(\d+)\.(.*)"
 )
