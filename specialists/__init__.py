@@ -1,8 +1,7 @@
-"""Vision models for one task each (specialists): they answer questions by a rule, or serve
-prompting stages.
+"""Vision models for one task each (specialists), used by answer rules and by prompting stages.
 
-`protocols` says what each kind takes and returns and how to add one; `results` holds the classes
-that they return.
+`protocols` defines what each kind takes and returns, and explains how to add one; `results` holds
+the classes that they return.
 """
 
 import lazy_loader

@@ -1,21 +1,21 @@
 """Protocols of specialists: what a detector, matcher, depth estimator ... takes and returns.
 
-To add a specialist: write a frozen dataclass whose `__call__` has the signature of one of these
-protocols and returns its class of `results`. Without weights, inherit nothing, or `Checked`, which
-refuses settings outside of their `ranges`. A network inherits
-`networks.HubNetwork` where Hugging Face transformers opens it (`maps/depth_anything.py` shows all
-of it), else `networks.Network`, for which you write `open_network` and `forward`; both bring
-devices, batches over threads, and stored results. An ONNX file that OpenCV reads needs neither:
-`open_onnx` of `networks/packages.py` does it, as `U2Net` of `segmentation/regions.py` shows. A
-stage calls any of them through `look_once` of `sharing`, so that a run looks at the same pixels
-once. Put it in a file of the room named for what it computes (`detection`, `segmentation`,
-`matching`, `features`, `maps` for depth) and add `from .file import Name as Name` to
-that room's `__init__.pyi`. It can then be named in YAML as `specialists.<room>.<Name>`, and every
-stage that takes the protocol accepts it. A rule that answers questions is a stage, in `answers`.
+To add a specialist, write a frozen dataclass whose `__call__` has the signature of one of these
+protocols and returns its class of `results`. A specialist without weights inherits nothing, or
+`Checked`, which validates settings against `ranges`. A network inherits `networks.HubNetwork` if
+Hugging Face transformers opens it (see `maps/depth_anything.py`), else `networks.Network`, for
+which you write `open_network` and `forward`; both provide devices, batches over threads, and stored
+results. An ONNX file that OpenCV reads needs neither: use `open_onnx` of `networks/packages.py`, as
+`U2Net` of `segmentation/regions.py` does. Stages call every specialist through `look_once` of
+`sharing`, so that a run processes the same pixels once. Put the class in a file of the room named
+for what it computes (`detection`, `segmentation`, `matching`, `features`, `maps` for depth) and add
+`from .file import Name as Name` to that room's `__init__.pyi`. YAML can then name it as
+`specialists.<room>.<Name>`, and every stage that takes the protocol accepts it. A rule that answers
+questions is a stage, in `answers`.
 
-All images are HxWx3 RGB uint8, or PIL images in mode RGB as the same pixels; anything else is
-refused. Points are in pixel centres: (0, 0) is the middle of the upper left pixel. Boxes are edges:
-(0, 0) is the upper left corner of that pixel.
+All images are HxWx3 RGB uint8, or PIL images in mode RGB; anything else raises an error. Points are
+in pixel centres: (0, 0) is the middle of the upper left pixel. Boxes are edges: (0, 0) is the upper
+left corner of that pixel.
 """
 
 from __future__ import annotations
@@ -44,24 +44,23 @@ __all__ = [
 
 
 class DepthEstimator(Protocol):
-    """Depth of the first image, at its size.
+    """Estimates the depth of the first image, at its size.
 
     A monocular method ignores the other images; a stereo method takes the right view as the second
-    one and raises NoEvidence where that is missing or of another size.
+    image and raises NoEvidence if it is missing or has another size.
     """
 
     def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap: ...
 
 
 class Matcher(Protocol):
-    """Points of image 0 and the same points in image 1; without a match the result is empty."""
+    """Matches points of image 0 to points of image 1; without a match the result is empty."""
 
     def __call__(self, pixels0: Pixels, pixels1: Pixels, /) -> Matches: ...
 
 
 class Segmenter(Protocol):
-    """Masks of regions at the size of the image; they may overlap, and without a region the result
-    is empty.
+    """Segments an image into masks at its size; they may overlap, and the result may be empty.
 
     Raises NoEvidence for an image that it cannot process.
     """
@@ -70,70 +69,73 @@ class Segmenter(Protocol):
 
 
 class ScalarMap(Protocol):
-    """One number for each pixel: floats (height, width), NaN where unknown."""
+    """Computes one number for each pixel: floats (height, width), NaN where unknown."""
 
     def __call__(self, pixels: Pixels, /) -> NDArray[np.float64]: ...
 
 
 class Detector(Protocol):
-    """Boxes of objects in the image's pixels; without a detection the result is empty.
+    """Detects objects as boxes in the image's pixels; without a detection the result is empty.
 
-    `words` are the classes to detect, a text alone one of them; a detector of a fixed class takes
-    None. Raises NoEvidence for words or an image that it cannot process.
+    `words` are the classes to detect; a single string is one class. A detector of a fixed class
+    takes None. Raises NoEvidence for words or an image that it cannot process.
     """
 
     def __call__(self, pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes: ...
 
 
 class BoxSegmenter(Protocol):
-    """One mask for each box of an image, in the order of the boxes and with their labels."""
+    """Segments one mask for each box of an image, in the order of the boxes and with their
+    labels."""
 
     def __call__(self, pixels: Pixels, boxes: Boxes, /) -> Masks: ...
 
 
 class FeatureExtractor(Protocol):
-    """A feature vector for each cell of a grid over the image.
+    """Computes a feature vector for each cell of a grid over the image.
 
-    `prompt` is a word for the image's content, for networks that take one. Raises NoEvidence for
-    too small an image.
+    `prompt` is a word for the image's content, for networks that take one. Raises NoEvidence if the
+    image is too small.
     """
 
     def __call__(self, pixels: Pixels, prompt: str = "", /) -> FeatureGrid: ...
 
 
 class FaceDetector(Protocol):
-    """Faces, by falling score, each with an identity vector where the method computes one.
+    """Detects faces, sorted by descending score, each with an identity vector if the method
+    computes one.
 
-    Vectors of one person are close in Euclidean distance. Without a face the result is empty.
+    Vectors of the same person are close in Euclidean distance. Without a face the result is empty.
     """
 
     def __call__(self, pixels: Pixels, /) -> Faces: ...
 
 
 class ReflectanceEstimator(Protocol):
-    """The reflectance of each pixel's surface: linear RGB (height, width, 3), up to an unknown
-    scale."""
+    """Estimates the reflectance of each pixel's surface: linear RGB (height, width, 3), up to an
+    unknown scale."""
 
     def __call__(self, pixels: Pixels, /) -> NDArray[np.float64]: ...
 
 
 class GeneratedImageDetector(Protocol):
-    """The probability, 0..1, that an image was generated by a model. Raises NoEvidence."""
+    """Estimates the probability, 0..1, that a model generated an image. Raises NoEvidence."""
 
     def __call__(self, pixels: Pixels, /) -> float: ...
 
 
 class ImageSimilarity(Protocol):
-    """The similarity of two images; larger is more similar. Raises NoEvidence."""
+    """Computes the similarity of two images; larger is more similar. Raises NoEvidence."""
 
     def __call__(self, pixels0: Pixels, pixels1: Pixels, /) -> float: ...
 
 
 class IdentityEmbedder(Protocol):
-    """Identity vectors (n, d) of the persons or objects in an image; those of one person or object
-    are close.
+    """Computes identity vectors (n, d) of the persons or objects in an image; vectors of the same
+    person or object are close.
 
-    `words` name the object; "" where the question does not. Raises NoEvidence where none is found.
+    `words` names the object, and is "" if the question does not. Raises NoEvidence if none is
+    found.
     """
 
     def __call__(self, pixels: Pixels, words: str, /) -> NDArray[np.float64]: ...

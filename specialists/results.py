@@ -25,25 +25,25 @@ ROWS: dict[str, tuple[Any, ...]] = {
     "labels": (str,),
     "masks": (bool, None, None),
 }
-"""The type and the shape of a row, None for any size, by the name of the array."""
+"""The type of each array and the shape of one row, by the name of the array; None stands for any
+size."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """Arrays of one length; row i of each describes detection i."""
+    """Arrays of equal length; row i of each array describes detection i."""
 
     def __len__(self) -> int:
         return len(getattr(self, fields(self)[0].name))
 
     def __getitem__(self, pick: Pick) -> Self:
-        """The rows under a boolean mask, indices, a slice or one index, as the same kind of
-        result."""
+        """Select rows by a boolean mask, indices, a slice or one index, as a result of the same
+        class."""
         rows = np.atleast_1d(np.arange(len(self))[pick])
         return type(self)(*(getattr(self, f.name)[rows] for f in fields(self)))
 
     def __post_init__(self) -> None:
-        """Keep each array read-only, after checking its shape, of which None stands for any
-        size."""
+        """Check the shape of each array and make it read-only."""
         count = None
         for own in fields(self):
             name, (dtype, *shape) = f"{type(self).__name__}.{own.name}", ROWS[own.name]
@@ -58,7 +58,9 @@ class _Rows:
                 sizes = ", ".join("any" if size is None else str(size) for size in wanted)
                 raise ValueError(f"{name} must have the shape ({sizes}), found {array.shape}")
             if array.dtype == np.float64 and not np.isfinite(array).all():
-                raise ValueError(f"{name} holds numbers that are not finite; drop these rows first")
+                raise ValueError(
+                    f"{name} contains numbers that are not finite; drop these rows first"
+                )
             array.flags.writeable = False
             object.__setattr__(self, own.name, array)
 
@@ -66,7 +68,7 @@ class _Rows:
 @dataclass(frozen=True, eq=False)
 class Boxes(_Rows):
     """n upright boxes: `xyxy` (n, 4) edges left, top, right, bottom in pixels; `scores` (n,);
-    `labels` (n,) texts."""
+    `labels` (n,) strings."""
 
     xyxy: Floats
     scores: Floats
@@ -77,13 +79,14 @@ class Boxes(_Rows):
         turned = np.flatnonzero((self.xyxy[:, 2:] < self.xyxy[:, :2]).any(1))
         if len(turned):
             raise ValueError(
-                f"Boxes.xyxy[{turned[0]}] = {self.xyxy[turned[0]].tolist()} has its right before"
-                " its left edge or its bottom above its top; give left, top, right, bottom"
+                f"Boxes.xyxy[{turned[0]}] = {self.xyxy[turned[0]].tolist()} has its right edge"
+                " before its left edge or its bottom edge above its top edge; the order is left,"
+                " top, right, bottom"
             )
 
     def to_supervision(self) -> Any:
-        """As `supervision.Detections`, labels in `data["class_name"]`. Raises ImportError with what
-        to type."""
+        """Convert to `supervision.Detections`, with the labels in `data["class_name"]`. Raises
+        ImportError with the command that installs supervision."""
         try:
             from supervision import Detections
         except ImportError as exc:
@@ -99,9 +102,12 @@ class Boxes(_Rows):
 
     @classmethod
     def from_supervision(cls, detections: Any) -> Boxes:
-        """From `supervision.Detections`: missing confidences are 1, labels the class names, else
-        the class numbers. Boxes that supervision made from masks end with the last pixel of a mask;
-        here they end behind it."""
+        """Convert from `supervision.Detections`.
+
+        Missing confidences become 1; labels are the class names, else the class numbers.
+        supervision ends boxes made from masks at the last pixel of the mask; here they end one
+        pixel after it.
+        """
         count, ids = len(detections.xyxy), detections.class_id
         scores = np.ones(count) if detections.confidence is None else detections.confidence
         numbers = [""] * count if ids is None else [str(number) for number in ids]
@@ -116,7 +122,7 @@ class Boxes(_Rows):
 @dataclass(frozen=True, eq=False)
 class Masks(_Rows):
     """n regions: `masks` (n, height, width) bool in the image's pixels; `scores` (n,); `labels`
-    (n,) texts."""
+    (n,) strings."""
 
     masks: NDArray[np.bool_]
     scores: Floats
@@ -124,14 +130,14 @@ class Masks(_Rows):
 
     @classmethod
     def none(cls, height: int, width: int) -> Masks:
-        """No region at all of an image of this size."""
+        """Return zero masks for an image of this size."""
         return cls(np.empty((0, height, width), bool), np.empty(0), np.empty(0, str))
 
 
 @dataclass(frozen=True, eq=False)
 class Matches(_Rows):
-    """n matched points: `xy0`, `xy1` (n, 2) pixel centres of image 0 and 1; `confidence` (n,) in
-    0..1."""
+    """n matched points: `xy0` and `xy1` (n, 2) pixel centres in images 0 and 1; `confidence` (n,)
+    in 0..1."""
 
     xy0: Floats
     xy1: Floats
@@ -141,18 +147,18 @@ class Matches(_Rows):
         super().__post_init__()
         wrong = self.confidence[(self.confidence < 0) | (self.confidence > 1)]
         if len(wrong):
-            raise ValueError(f"Matches.confidence lies in 0..1, found {wrong[0]:g}")
+            raise ValueError(f"Matches.confidence must lie in 0..1, found {wrong[0]:g}")
 
     @classmethod
     def none(cls) -> Matches:
-        """No match at all."""
+        """Return zero matches."""
         return cls(np.empty((0, 2)), np.empty((0, 2)), np.empty(0))
 
 
 @dataclass(frozen=True, eq=False)
 class Faces(_Rows):
-    """n faces: `xyxy` (n, 4) edges in pixels; `scores` (n,); `vectors` (n, d) identities, d 0 where
-    there are none."""
+    """n faces: `xyxy` (n, 4) edges in pixels; `scores` (n,); `vectors` (n, d) identities, with d =
+    0 if the method computes none."""
 
     xyxy: Floats
     scores: Floats
@@ -161,11 +167,11 @@ class Faces(_Rows):
 
 @dataclass(frozen=True, eq=False)
 class FeatureGrid:
-    """One feature vector for each cell of an image: `values` (rows, columns, d) of `width` x
+    """One feature vector for each cell of an image: `values` (rows, columns, d) for `width` x
     `height` pixels.
 
-    The cells tile the image evenly: the centre of cell (row, column) lies at pixel
-    ((column + 0.5) * width / columns - 0.5, (row + 0.5) * height / rows - 0.5).
+    The cells tile the image evenly: the centre of cell (row, column) lies at pixel ((column + 0.5)
+    * width / columns - 0.5, (row + 0.5) * height / rows - 0.5).
     """
 
     values: Floats
@@ -176,8 +182,8 @@ class FeatureGrid:
         _keep_values(self, "(rows, columns, d)")
 
     def at(self, xy: ArrayLike) -> Floats:
-        """The vectors (n, d) at points (n, 2) in pixel centres, bilinear between cells; outer cells
-        are extended."""
+        """Interpolate the vectors (n, d) at points (n, 2) in pixel centres, bilinearly between
+        cells; the outer cells are extended."""
         from scipy.ndimage import map_coordinates
 
         points, (rows, columns, channels) = np.reshape(xy, (-1, 2)) + 0.5, self.values.shape
@@ -187,7 +193,7 @@ class FeatureGrid:
         return map_coordinates(self.values, places, order=1, mode="nearest")
 
     def centers(self) -> Floats:
-        """The centres of the cells in pixels, (rows, columns, 2)."""
+        """Return the centres of the cells in pixels, (rows, columns, 2)."""
         rows, columns = self.values.shape[:2]
         x = (np.arange(columns) + 0.5) * self.width / columns - 0.5
         y = (np.arange(rows) + 0.5) * self.height / rows - 0.5
@@ -196,10 +202,10 @@ class FeatureGrid:
 
 @dataclass(frozen=True, eq=False)
 class DepthMap:
-    """Depth or disparity for every pixel: `values` (height, width), NaN where unknown.
+    """Depth or disparity of every pixel: `values` (height, width), NaN where unknown.
 
-    `larger_is_nearer` is true of disparity and inverse depth, false of distance. Units are the
-    method's own.
+    `larger_is_nearer` is true for disparity and inverse depth, false for distance. The unit depends
+    on the method.
     """
 
     values: Floats
@@ -210,31 +216,33 @@ class DepthMap:
 
     @property
     def nearness(self) -> Floats:
-        """(height, width); larger is nearer for every method."""
+        """Floats (height, width); larger is nearer for every method."""
         return self.values if self.larger_is_nearer else -self.values
 
     def around(self, x: float, y: float, window: int) -> Floats:
-        """The known values (k,) in the window x window pixels around a point in pixel centres; k
-        may be 0."""
+        """Return the known values (k,) in the window x window pixels around a point in pixel
+        centres; k may be
+        0."""
         patch = patch_around(self.nearness, x, y, window)
         values: Floats = patch[~np.isnan(patch)]
         return values
 
 
 def descending(values: NDArray[Any]) -> NDArray[np.int64]:
-    """The places of values (n,) from the largest on; equal ones stay in their order."""
+    """Return the indices that sort values (n,) in descending order; equal values keep their
+    order."""
     return np.argsort(-values, kind="stable")
 
 
 def patch_around(values: NDArray[Any], x: float, y: float, window: int) -> NDArray[Any]:
-    """What lies in the window x window pixels around a point in pixel centres."""
+    """Return the window x window pixels around a point in pixel centres."""
     column, row, half = round(x), round(y), window // 2
     return values[max(0, row - half) : row + half + 1, max(0, column - half) : column + half + 1]
 
 
 def _keep_values(result: FeatureGrid | DepthMap, shape: str) -> None:
-    """Keep the values read-only, after checking their shape; those that are not finite are
-    unknown."""
+    """Check the shape of the values and make them read-only; values that are not finite become
+    NaN."""
     values = np.array(result.values, np.float64)
     if values.ndim != shape.count(",") + 1 or 0 in values.shape:
         kind = type(result).__name__

@@ -1,4 +1,4 @@
-"""What a specialist or rule raises that cannot decide, and the check of its settings."""
+"""The exception of a specialist or rule that cannot decide, and the validation of settings."""
 
 from looktwice.pipelines.ranges import Ranged
 
@@ -11,4 +11,4 @@ class NoEvidence(Exception):
 
 
 class Checked(Ranged):
-    """A specialist that has settings, whose numbers hold the rules in its `ranges`."""
+    """A specialist whose numeric settings are validated against the rules in its `ranges`."""

@@ -1,4 +1,5 @@
-"""The same pixels are looked at once: what a specialist found is shared by all stages of a run."""
+"""Shares the results of specialists between all stages of a run, so that each image is processed
+once."""
 
 from __future__ import annotations
 
@@ -22,15 +23,16 @@ from looktwice.specialists.results import Boxes, DepthMap, Faces, FeatureGrid, M
 
 __all__ = ["look_once"]
 
-COSTLY = 0.02  # seconds; what takes less is found again sooner than it is read
-WRITING = 5e-8  # seconds that it takes to compress and write a byte
+COSTLY = 0.02  # seconds; computing cheaper results again is faster than reading them
+WRITING = 5e-8  # seconds to compress and write a byte
 LIBRARIES = ("looktwice", "numpy", "opencv-python-headless", "scikit-image", "dlib")
 Result = TypeVar("Result")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Plain:
-    """A result that is no class of `results`, an array or a number, as it is stored."""
+    """An array or a number in the form in which it is stored: a result that is not a class of
+    `results`."""
 
     values: Any
 
@@ -40,16 +42,17 @@ KINDS = (Boxes, DepthMap, Faces, FeatureGrid, Masks, Matches, Plain)
 
 
 def look_once(specialist: Callable[..., Result], *inputs: Any) -> Result:
-    """What a specialist gives for pixels and words; stages call it through this.
+    """Run a specialist on pixels and words, or return its result if it ran on them before.
 
-    Within a run the first thread that asks runs it, and all others with the same pixels, words and
-    settings get what it found. What is costly, more than 20 ms and more than writing it takes, is
-    stored in the run's cache folder by pixels, settings, the specialist's code and the files that
-    it reads: a later command finds it there. These are the paths among its settings, or what its
-    method `files()` says. A class whose helpers change needs a higher `version`. A network stores
-    what it finds itself, and what is made of other specialists only calls them. Outside of
-    `use_result_store`, and where results are neither arrays nor numbers, nothing is shared. Raises
-    what it raises.
+    Stages call specialists through this function. Within a run, the first thread that asks runs the
+    specialist, and every other call with the same pixels, words and settings gets the same result.
+    Results that take more than 20 ms, and longer than writing them, are stored in the run's cache
+    folder for later commands. The key covers the pixels, the settings, the specialist's code and
+    the files that it reads: the paths among its settings, or those that its method `files()`
+    returns. If helpers of a class change, raise its `version`. Networks store their results
+    themselves, and specialists built on other specialists are not stored. Nothing is shared outside
+    of `use_result_store`, or if the result is neither an array, a number nor a class of `results`.
+    Raises whatever the specialist raises.
     """
     store = current_store()
     if store is None or not all(isinstance(given, INPUTS) for given in inputs):
@@ -60,7 +63,7 @@ def look_once(specialist: Callable[..., Result], *inputs: Any) -> Result:
     except TypeError:  # a function, or one with a setting that no configuration can hold
         return specialist(*inputs)
     given = list(inputs)
-    while given and given[-1] is None:  # what is not given
+    while given and given[-1] is None:  # omitted arguments
         given.pop()
     key = result_key(name, *given)
     return store.memory.share(key, lambda: _find(specialist, inputs, store if own else None, key))
@@ -69,7 +72,8 @@ def look_once(specialist: Callable[..., Result], *inputs: Any) -> Result:
 def _find(
     specialist: Callable[..., Result], inputs: tuple[Any, ...], store: ResultStore | None, key: str
 ) -> tuple[Result, int | None]:
-    """What is stored or found, with its bytes; None for those where others might change it."""
+    """Load or compute a result. Return it with its size in bytes, or None instead of the size if
+    others could modify it."""
     whole: Any = None if store is None else store.get(key, *KINDS)
     if whole is None:
         start = time.perf_counter()
@@ -85,7 +89,7 @@ def _find(
             store.put(key, whole)
     shared = whole.values if isinstance(whole, Plain) else whole
     if isinstance(shared, np.ndarray):
-        shared = shared.view()  # it may be the very picture that was given
+        shared = shared.view()  # it may be the input picture itself
         shared.flags.writeable = False
     return shared, _count_bytes(whole)
 
@@ -95,18 +99,18 @@ def _count_bytes(whole: Any) -> int:
 
 
 def _stored_name(specialist: Any) -> str:
-    """What results on the disk depend on; empty for what stores them itself or is made of other
-    specialists."""
+    """Return the text that stored results depend on; empty for specialists that store results
+    themselves or are built on other specialists."""
     parts = list(_parts(specialist))
     if hasattr(specialist, "weights_id") or any(callable(part) for part in parts[1:]):
         return ""
     if not parts:
-        raise TypeError(f"{specialist!r} is no dataclass")
+        raise TypeError(f"{specialist!r} is not a dataclass")
     files = [
         Path(getattr(sys.modules.get(type(part).__module__), "__file__", None) or "")
         for part in parts
     ]
-    if not all(file.is_file() for file in files):  # a class of a notebook
+    if not all(file.is_file() for file in files):  # a class defined in a notebook
         return ""
     paths = filter(Path.exists, find_settings(specialist, Path))
     files += specialist.files() if hasattr(specialist, "files") else paths
@@ -114,7 +118,7 @@ def _stored_name(specialist: Any) -> str:
 
 
 def _parts(value: Any) -> Iterator[Any]:
-    """A dataclass and those among its settings."""
+    """Yield a dataclass and all dataclasses among its settings."""
     if is_object(value):
         yield value
     for setting in inner_settings(value):
@@ -123,5 +127,5 @@ def _parts(value: Any) -> Iterator[Any]:
 
 @cache
 def _installed() -> list[str]:
-    """The versions of the libraries that decide what specialists without networks find."""
+    """Return the versions of the libraries that affect specialists without networks."""
     return [distribution.version for name in LIBRARIES for distribution in distributions(name=name)]

@@ -65,7 +65,7 @@ NAMED: dict[str, tuple[str, str]] = {  # what each file is called, and what open
     "efficientnet": ("a checkpoint of EfficientNet-lite0", "EfficientNet"),
     "depth_anything_3": ("a checkpoint of Depth Anything 3", "DepthAnything3"),
     "yunet": ("an ONNX file", "YuNet"),
-    "dlib": ("a file of dlib", "FaceRecognition"),
+    "dlib": ("a dlib file", "FaceRecognition"),
 }
 RIGHT = {  # beside those that `NAMED` says
     ("aliked", "LightGlue"),

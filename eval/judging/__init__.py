@@ -1,6 +1,7 @@
-"""A model as a judge of replies that no rule can read: what it is asked, its calls, and a summary
-of its verdicts.
+"""A model as a judge of replies that no rule can read: its prompts, its calls, and a summary of its
+verdicts.
 
-Not here: rules that read replies (`readers`), and the stored judgements (`records`)."""
+Not here: rules that read replies (`readers`), and the stored judgements (`records`).
+"""
 
 __all__: list[str] = []

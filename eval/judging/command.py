@@ -1,9 +1,9 @@
-"""What `looktwice judge` does: asks a named model about the replies of a run, once each, and keeps
-what it says.
+"""Implements `looktwice judge`: asks a named model about each reply of a run once and stores its
+verdicts.
 
-Nothing else calls a model after a run. Verdicts are appended to `judged.jsonl` in the run folder,
-one line each as they come; scoring and reports use them afterwards without any call. A judge's
-tokens are counted apart from those of the models under test.
+Nothing else calls a model after a run. Verdicts are appended to `judged.jsonl` in the run folder as
+they arrive, one per line; scoring and reports use them afterwards without any call. A judge's
+tokens are counted separately from those of the models under test.
 """
 
 from __future__ import annotations
@@ -65,15 +65,15 @@ class _Job:
 
 @dataclass(frozen=True)
 class RunJudge:
-    """Judges the replies of a run folder with a model that is called `name` in every table.
+    """Judges the replies of a run folder with a model that every table shows as `name`.
 
-    `passes` are names of PASSES (none: all that the run has replies for, but for those that run
-    only where they are named); `wording` has them asked in a user's words. `reader` decides which
-    replies are unreadable, where it is not the run's own. `columns` names the columns of
-    BLINK-Twice's file that hold the clues and the truth. `cache` is the folder of the reply store
+    `passes` are names of PASSES; if empty, every pass runs for which the run has replies, except
+    those that run only when named. `wording` replaces the prompt by a user's own. `reader` decides
+    which replies are unreadable, by default the run's own. `columns` names the columns of
+    BLINK-Twice's file that hold the clues and the truth. `cache` is the folder of the reply cache
     (None: beside the run, as for runs), and `plugins` are the modules whose classes the run may
-    name. What was judged before, with these very words, is not asked again; a call that failed is.
-    Raises RunError.
+    name. Replies that were judged before with the same prompt are not judged again; failed calls
+    are repeated. Raises RunError.
     """
 
     run: Path
@@ -90,8 +90,8 @@ class RunJudge:
     console: Console = field(default_factory=lambda: Console(stderr=True))
 
     def __call__(self, say: Callable[[str], None]) -> int:
-        """Ask the judge, then report what was judged, the tokens and the agreement; return how many
-        calls failed.
+        """Run the judge, then report the number judged, the tokens and the agreement; return how
+        many calls failed.
 
         Raises RunError, CacheError.
         """
@@ -99,9 +99,14 @@ class RunJudge:
         # raises RunError if this is not a run folder, before anything is written
         folder.points  # noqa: B018
         if unknown := [name for name in self.passes if name not in PASSES]:
-            raise RunError(f"--pass {unknown[0]}: there are {', '.join(PASSES)}")
+            raise RunError(
+                f"--pass {unknown[0]} does not exist; the passes are {', '.join(PASSES)}"
+            )
         if self.wording and len(self.passes) != 1:
-            raise RunError(f"--prompt words one pass; say --pass and one of {', '.join(PASSES)}")
+            raise RunError(
+                "--prompt replaces the prompt of one pass; add --pass with one of"
+                f" {', '.join(PASSES)}"
+            )
         lock = FileLock(self.run / ".lock")
         try:
             lock.acquire(timeout=0)
@@ -136,15 +141,15 @@ class RunJudge:
         named = (line for line in judgements(self.run).lines if line.judge == self.name)
         if {line.identity for line in named} - {self.identity}:
             raise RunError(
-                f"{self.run} was judged by another model, server, settings or prompt, under the"
-                f" name {self.name!r}; give this one, or its file, another name, so that tables can"
-                " tell the two apart"
+                f"{self.run} was judged under the name {self.name!r} by another model, server,"
+                " settings or prompt; give this judge, or its file, another name, so that tables"
+                " can distinguish the two"
             )
 
     def _jobs(
         self, folder: RunFolder, arms: Sequence[PointScores], solutions: AnnotatedSolutions
     ) -> Iterator[_Job]:
-        """Every reply covered by a pass that this judge has not judged yet."""
+        """Yield every reply that a pass covers and that this judge has not judged yet."""
         done = {line.key for line in judgements(self.run).lines if not line.error}
         records = folder.records()
         passes = [PASSES[name] for name in self.passes]
@@ -191,8 +196,8 @@ class RunJudge:
                         line = asked.result()
                         if dead:
                             raise RunError(
-                                f"{dead[0]}; what was judged is kept, and the same command goes on"
-                                " later"
+                                f"{dead[0]}; the verdicts so far are saved, and the same command"
+                                " continues later"
                             )
                         append(self.run, line)
                         failed += bool(line.error)
@@ -200,7 +205,7 @@ class RunJudge:
                             spent.update({"in": line.tokens_in, "out": line.tokens_out})
                         display.add("judged")
         except KeyboardInterrupt:
-            # no new call begins, and what is in flight must not hold the command
+            # no new calls; calls in flight must not delay the exit
             stop.set()
             pool.shutdown(wait=False, cancel_futures=True)
             http_loop().cancel()
@@ -212,7 +217,7 @@ class RunJudge:
         return failed
 
     def _ask(self, model: Model, job: _Job) -> Judgement:
-        """One verdict, or the reason why there is none."""
+        """Return one verdict, or the reason why there is none."""
         recorder = RecordingModel(model, job.record.sample)
         try:
             reply = recorder((job.judging.ask(job.case),))
@@ -243,7 +248,7 @@ class RunJudge:
         )
 
     def _wrap(self, stop: threading.Event, watch: EndpointWatch) -> Model:
-        """The model with cache, retries and limits if it is called over a network."""
+        """Wrap the model with cache, retries and limits if it is called over a network."""
         if not getattr(self.model, "remote", False):
             return self.model
         try:
@@ -256,7 +261,8 @@ class RunJudge:
 
 
 def read_lines(folder: RunFolder, arms: Sequence[PointScores]) -> Iterator[Judgement]:
-    """What the reader found in replies, as verdicts on every reply by a judge of this name."""
+    """Yield the answers that the reader found in all replies, as verdicts of a judge called "the
+    reader"."""
     records = folder.records()
     for scores in arms:
         for entry in scores.all if not scores.point.replies_of else ():
@@ -279,12 +285,12 @@ def read_lines(folder: RunFolder, arms: Sequence[PointScores]) -> Iterator[Judge
 def build_judge_model(
     run: Path, name: str, config: Path | None, overrides: Sequence[str], plugins: Sequence[str] = ()
 ) -> Model:
-    """The model `name` under `models:` of the run's configuration as it ran, or of `config`, after
-    the overrides.
+    """Build the model `name` under `models:` of the run's stored configuration, or of `config`,
+    after the overrides.
 
-    `models.judge={use: ..., model: ...}` among the overrides adds one. Paths of its settings count
-    from the folder of `config`, else from the working folder. Raises ConfigError with every fault,
-    RunError.
+    The override `models.judge={use: ..., model: ...}` adds one. Paths in its settings are relative
+    to the folder of `config`, else to the working folder. Raises RunError, and ConfigError with
+    every fault.
     """
     folder = RunFolder(run)
     folder.points  # noqa: B018  a folder that is no run is the first thing to say
@@ -296,7 +302,7 @@ def build_judge_model(
         place for text in overrides if not (place := parse_override(text)[0]).startswith("models.")
     ]:
         faults.append(
-            f"{strange[0]}: a judge's settings stand under `models:`, as"
+            f"{strange[0]}: a judge's settings belong under `models:`, such as"
             f" models.{name or 'judge'}.model=NAME"
         )
     node = resolve({**node, "models": node.get("models") or {}}, faults)

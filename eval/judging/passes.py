@@ -1,13 +1,12 @@
-"""The questions that a judge can be asked about a reply, in our own words, and how its answers are
-read.
+"""The prompts that ask a judge about a reply, in our own words, and the parsing of its answers.
 
 `vid`: VLM2-Bench's graded descriptions (section 3.2: AB 0 or 1, ABA 0, 1 or 2). `cot`:
-BLINK-Twice's CoT score with its two criteria (supplement). `steps`: which of
-BLINK-Twice's annotated steps a chain of thought sees, and which it contradicts. `unreadable`: which
-choice a reply that no rule could read settles on, or none; no answer is ever drawn at random.
-`every`: the same of every reply, as Do You See Me extracts answers. The judge is told not to follow
-instructions inside a reply, and its verdict is read from its last lines alone. A user's own words
-(`Wording`), such as a prompt that a paper prints, may stand in for ours.
+BLINK-Twice's CoT score with its two criteria (supplement). `steps`: which of BLINK-Twice's
+annotated steps a chain of thought covers, and which it contradicts. `unreadable`: which choice a
+reply that no rule could read settles on, or none; no answer is ever drawn at random. `every`: the
+same for every reply, as Do You See Me extracts answers. The judge is instructed not to follow
+instructions inside a reply, and its verdict is read from its last lines alone. A user's own prompt
+(`Wording`), such as one printed in a paper, can replace ours.
 """
 
 from __future__ import annotations
@@ -51,11 +50,11 @@ ANSWER_LINE = re.compile(
 
 @dataclass(frozen=True)
 class JudgeCase:
-    """A reply to be judged: the sample as it was asked, its key, the reply's text, and its score so
-    far.
+    """A reply to be judged: the sample as it was asked, the correct answer, the reply's text, and
+    its score so far.
 
     `solution` is the annotated solution that the data set has for the sample (BLINK-Twice: `clues`,
-    `truth`, and `steps`, one a line).
+    `truth`, and `steps`, one per line).
     """
 
     sample: Sample
@@ -67,8 +66,8 @@ class JudgeCase:
 
 @dataclass(frozen=True)
 class JudgeVerdict:
-    """A judge's verdict: an answer, scores or `none` (the reply chooses nothing); `reason` says why
-    it is missing."""
+    """A judge's verdict: an answer, scores or `none` (the reply chooses nothing); `reason` explains
+    a missing verdict."""
 
     answer: str | None = None
     scores: Mapping[str, float] = field(default_factory=dict)
@@ -106,8 +105,8 @@ SCALES = {
 
 
 def ask_video(case: JudgeCase) -> Message:
-    """The scenes, the scale, the description. Raises KeyError for a video that is neither AB nor
-    ABA."""
+    """Build the prompt from the scenes, the scale and the description. Raises KeyError for a video
+    that is neither AB nor ABA."""
     kind = str(case.sample.meta["type"])
     lines = ["You grade the description of a short video.", SCENES[kind], *SCALES[kind]]
     lines.append(
@@ -118,18 +117,18 @@ def ask_video(case: JudgeCase) -> Message:
 
 
 def parse_video(text: str, case: JudgeCase) -> JudgeVerdict:
-    """The number after the last "Score:", if it is on the scale."""
+    """Parse the number after the last "Score:", if it is on the scale."""
     scores = re.findall(r"\bScore\W{0,4}:\W{0,4}(\d+(?:\.\d+)?)", text, re.I)
     highest = len(SCALES[str(case.sample.meta["type"])]) - 1
     if not scores:
-        return JudgeVerdict(reason="no score in its words")
+        return JudgeVerdict(reason="no score in the judge's words")
     if scores[-1] not in map(str, range(highest + 1)):
         return JudgeVerdict(reason=f"the score {scores[-1]} is not on the scale of 0 to {highest}")
     return JudgeVerdict(answer=scores[-1])
 
 
 def ask_reasoning(case: JudgeCase) -> Message:
-    """The image, the annotated solution, the two criteria, the reply."""
+    """Build the prompt from the image, the annotated solution, the two criteria and the reply."""
     choices = case.sample.lettered
     lines = [
         (
@@ -157,7 +156,7 @@ def ask_reasoning(case: JudgeCase) -> Message:
 
 
 def parse_reasoning(text: str, case: JudgeCase) -> JudgeVerdict:
-    """The marks of the last two lines named Clues and Truth."""
+    """Parse the marks in the last two lines named Clues and Truth."""
     lines = list[str]()
     for name in ("Clues?", "Truth"):
         lines += re.findall(rf"^[^\w\n]*{name}\b.*$", text, re.I | re.M)[-1:]
@@ -168,7 +167,7 @@ def parse_reasoning(text: str, case: JudgeCase) -> JudgeVerdict:
 
 
 def ask_steps(case: JudgeCase) -> Message:
-    """The image, the annotated steps by number, the reply."""
+    """Build the prompt from the image, the numbered annotated steps and the reply."""
     lines = ["You check how a model reasoned about the image, against these steps:"]
     for number, step in enumerate(case.solution["steps"].split("\n"), 1):
         lines.append(f"{number}. {step}")
@@ -184,11 +183,11 @@ def ask_steps(case: JudgeCase) -> Message:
 
 
 def parse_steps(text: str, case: JudgeCase) -> JudgeVerdict:
-    """Of the last two lines named Seen and Wrong: 0 or 1 for each step that is seen, and of all
-    steps the share that is seen and that lies before the first wrong one.
+    """Parse the last lines named Seen and Wrong.
 
-    `steps_order` is the share of pairs of seen steps that come in the annotated order, where two
-    are seen.
+    Scores each step 0 or 1, and computes the share of steps seen and the share before the first
+    wrong one. `steps_order` is the share of pairs of seen steps in the annotated order, if at least
+    two are seen.
     """
     count, named = len(case.solution["steps"].split("\n")), dict[str, list[int]]()
     for name in ("Seen", "Wrong"):
@@ -199,7 +198,7 @@ def parse_steps(text: str, case: JudgeCase) -> JudgeVerdict:
     seen, wrong = named.values()
     numbers = [*seen, *wrong]
     if len({*numbers}) < len(numbers) or not {*numbers} <= {*range(1, count + 1)}:
-        return JudgeVerdict(reason="a step is named twice, or is not there")
+        return JudgeVerdict(reason="a step is named twice or does not exist")
     marks = {f"step_{number}": float(number in seen) for number in range(1, count + 1)}
     marks["steps_seen"] = len(seen) / count
     marks["steps_before_error"] = (min(wrong) - 1) / count if wrong else 1.0
@@ -218,8 +217,8 @@ ANSWER_FORMS: Mapping[str, str] = {
 
 
 def ask_every(case: JudgeCase, why: str = "") -> Message:
-    """The question, its choices and the reply, without the images: the judge is to read, not to
-    answer."""
+    """Build the prompt from the question, its choices and the reply, without the images: the judge
+    should read, not answer."""
     lines = [
         (
             f"A model was asked a question{why}. Say which answer{' that' if why else ' its'} reply"
@@ -240,11 +239,11 @@ def ask_every(case: JudgeCase, why: str = "") -> Message:
 
 
 def parse_unreadable(text: str, case: JudgeCase) -> JudgeVerdict:
-    """What follows the last "Answer:": a letter of the choices, an answer of the kind asked for, or
-    NONE."""
+    """Parse the text after the last "Answer:": a letter of the choices, an answer of the requested
+    kind, or NONE."""
     answers = ANSWER_LINE.findall(text)
     if not answers:
-        return JudgeVerdict(reason="no answer line in its words")
+        return JudgeVerdict(reason="no answer line in the judge's words")
     line = answers[-1].strip(" \t`*\"'.")
     if line.strip("() ").upper() == "NONE":
         return JudgeVerdict(none=True)
@@ -257,16 +256,16 @@ def parse_unreadable(text: str, case: JudgeCase) -> JudgeVerdict:
     letters = set(re.findall(r"\b[A-Z]\b", line)) & set(case.sample.letters)
     if len(letters) == 1 and re.match(r"\(?[A-Z]\b", line):
         return JudgeVerdict(letters.pop())
-    return JudgeVerdict(reason=f"{line[:40]!r} is none of {', '.join(case.sample.letters)}")
+    return JudgeVerdict(reason=f"{line[:40]!r} is not one of {', '.join(case.sample.letters)}")
 
 
 @dataclass(frozen=True)
 class JudgePass:
-    """One kind of question to a judge: of the tasks with this `scorer` (None: of all but
-    descriptions) it asks about the cases that it `covers`, and `parse` reads the answer.
+    """One kind of prompt to a judge, for the tasks with this `scorer` (None: all tasks except
+    descriptions) and the cases that it `covers`; `parse` reads the judge's answer.
 
-    Raise `version` when the wording changes: the replies are then judged again. A pass that is
-    `named` runs only where it is asked for by name.
+    Raise `version` when the wording changes, so that the replies are judged again. A pass with
+    `named` runs only if the user names it.
     """
 
     name: str
@@ -278,7 +277,7 @@ class JudgePass:
     named: bool = False
 
     def covers_point(self, point: PointRow) -> bool:
-        """Whether the arm is of such a task."""
+        """Return whether the arm's task belongs to this pass."""
         use = (point.facts.get("scorer") or {}).get("use")
         if self.scorer is None:
             return bool(use != public_path(VideoScorer))
@@ -314,13 +313,15 @@ PASSES: Mapping[str, JudgePass] = {
         ),
     )
 }
-"""Every pass by its name, as `--pass` takes it: PC-VID's descriptions, BLINK-Twice's reasoning, and
-of every other task the replies with words in which the reader found no answer; where it is named,
-all replies with words, or BLINK-Twice's steps."""
+"""Every pass by its name, as `--pass` takes it.
+
+PC-VID's descriptions, BLINK-Twice's reasoning, and for every other task the replies with words in
+which the reader found no answer; if named, all replies with words, or BLINK-Twice's steps.
+"""
 
 
 def choice_lines(sample: Sample) -> list[str]:
-    """A line for each choice, with its letter."""
+    """Format each choice as a line with its letter."""
     return [
         f"({letter}) {'(a picture)' if isinstance(choice, Picture) else choice}"
         for letter, choice in sample.lettered.items()
@@ -337,7 +338,7 @@ def _answer_kind(sample: Sample) -> str:
     return kind_of(sample.question, str(sample.meta.get("subtask", "")))
 
 
-# ---- in the words of a user
+# ---- prompts of users
 
 FIELD = re.compile(r"\{([a-z]+)\}")
 FIELDS = ("question", "reply", "choices", "clues", "truth", "steps", "key")
@@ -345,10 +346,10 @@ FIELDS = ("question", "reply", "choices", "clues", "truth", "steps", "key")
 
 @dataclass(frozen=True)
 class Wording:
-    """A text with {question}, {reply}, {choices}, {clues}, {truth}, {steps} and {key}, of which
-    {reply} must be there; other braces stand for themselves.
+    """A prompt template with the fields {question}, {reply}, {choices}, {clues}, {truth}, {steps}
+    and {key}; {reply} is required, and other braces are literal.
 
-    The reply is put in as it is, so the text should fence it.
+    The reply is inserted unchanged, so the template should fence it.
     """
 
     name: str
@@ -356,20 +357,23 @@ class Wording:
 
     @classmethod
     def read(cls, path: Path) -> Wording:
-        """The text of a file, called as the file is. Raises RunError."""
+        """Read a template from a file and name it after the file. Raises RunError."""
         try:
             text = read_file(path).decode()
         except (OSError, ValueError) as exc:
             raise RunError(f"--prompt {path}: {exc}") from exc
         named = FIELD.findall(text)
         if unknown := [name for name in named if name not in FIELDS]:
-            raise RunError(f"--prompt {path}: {{{unknown[0]}}} is none of {', '.join(FIELDS)}")
+            raise RunError(f"--prompt {path}: {{{unknown[0]}}} is not one of {', '.join(FIELDS)}")
         if "reply" not in named:
-            raise RunError(f"--prompt {path}: {{reply}} must stand where the reply is to be put")
+            raise RunError(
+                f"--prompt {path}: the text must contain {{reply}} where the reply is to be"
+                " inserted"
+            )
         return cls(path.stem, text)
 
     def word(self, judging: JudgePass) -> JudgePass:
-        """The pass, asked in these words, with the pictures that it shows."""
+        """Return the pass with this template as its prompt, and with the pass's pictures."""
 
         def ask(case: JudgeCase) -> Message:
             sample = case.sample

@@ -1,7 +1,7 @@
 """The annotated solutions that the judge of BLINK-Twice is shown: visual clues, what the image
 really shows, and the steps of reasoning.
 
-They are seen by no stage and are in no record; they are read from the task's own file when a run is
+No stage sees them and no record contains them; they are read from the task's own file when a run is
 judged.
 """
 
@@ -27,7 +27,7 @@ COLUMN_NAMES: Mapping[str, str] = {
     "truth": "true_reality reality truth real_situation",
     "steps": "steps key_steps reasoning_steps key_reasoning_steps",
 }
-"""The column names that are tried for what is annotated; published files differ in them."""
+"""The column names that are tried for each annotation, because published files differ."""
 
 Annotated = tuple[Mapping[int, Mapping[str, str]], Mapping[str, Any]]
 """The solutions by row, and the images by sample."""
@@ -35,12 +35,12 @@ Annotated = tuple[Mapping[int, Mapping[str, str]], Mapping[str, Any]]
 
 @dataclass
 class AnnotatedSolutions:
-    """Adds clues, truth, steps and the image itself to cases of BLINK-Twice, of the run in the
-    folder `run`.
+    """Adds clues, truth, steps and the image to cases of BLINK-Twice, for the run in the folder
+    `run`.
 
-    `columns` names columns that are not in COLUMN_NAMES; `steps` may name several, such as a,b. A
-    file without steps has the parts of clues and truth for them. If the file of a task or these
-    columns are missing, its cases stay unchanged, and `notes` says so.
+    `columns` names columns that are not in COLUMN_NAMES; `steps` may name several, such as a,b. If
+    a file has no steps, the parts of clues and truth are used. If the file of a task or a column is
+    missing, its cases stay unchanged, and `notes` reports it.
     """
 
     run: Path
@@ -51,12 +51,12 @@ class AnnotatedSolutions:
         self.loaded = dict[str, Annotated]()
         if unknown := [name for name in self.columns if name not in COLUMN_NAMES]:
             raise RunError(
-                f"--column {unknown[0]}: the columns are {', '.join(COLUMN_NAMES)}, as --column"
-                " clues=NAME"
+                f"--column {unknown[0]} does not exist; the columns are"
+                f" {', '.join(COLUMN_NAMES)}, such as --column clues=NAME"
             )
 
     def __call__(self, case: JudgeCase, point: PointRow) -> JudgeCase:
-        """The case with the solution in its row of the file."""
+        """Return the case with the solution from its row of the file."""
         if point.task_id not in self.loaded:
             self.loaded[point.task_id] = self._load(point)
         rows, images = self.loaded[point.task_id]
@@ -99,7 +99,7 @@ class AnnotatedSolutions:
                 near = did_you_mean(column, available)
                 problem = f"there is no column {column!r}{near}" if column else "none found"
                 raise TaskError(
-                    f"{name}: {problem}; the columns are {', '.join(available)}. Say --column"
+                    f"{name}: {problem}; the columns are {', '.join(available)}. Add --column"
                     f" {name}=COLUMN"
                 )
         return chosen

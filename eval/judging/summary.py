@@ -1,4 +1,5 @@
-"""How many replies each judge judged, at what cost, and how far two judges agree."""
+"""Summaries of judges: how many replies each judged, at what cost, and the agreement of two
+judges."""
 
 from __future__ import annotations
 
@@ -16,13 +17,13 @@ from looktwice.eval.statistics.answers import cohens_kappa
 from looktwice.pipelines.counted import counted
 
 MODERATE = 0.41
-"""The kappa from which agreement is moderate at least (Landis and Koch 1977)."""
+"""The kappa from which agreement is at least moderate (Landis and Koch 1977)."""
 
 
 @dataclass(frozen=True)
 class JudgedArm:
-    """What one judge said in one pass of the replies of one arm; tokens are those of the judge's
-    calls, not of the contestants'."""
+    """The judgements of one judge in one pass on the replies of one arm; tokens are those of the
+    judge's calls, not of the contestants'."""
 
     judge: str
     kind: str
@@ -32,21 +33,21 @@ class JudgedArm:
 
     @property
     def paid(self) -> list[Judgement]:
-        """The judgements that a server was asked for."""
+        """The judgements that called a server."""
         return [line for line in self.lines if not line.cached and not line.error]
 
     def count(self, field: str) -> int:
-        """How many judgements have this field."""
+        """Count the judgements that have this field."""
         return sum(bool(getattr(line, field)) for line in self.lines)
 
     def tokens(self, field: str) -> int:
-        """The `tokens_in` or `tokens_out` of the calls that were paid."""
+        """Sum `tokens_in` or `tokens_out` over the paid calls."""
         return sum(getattr(line, field) for line in self.paid)
 
 
 def summary(lines: Sequence[Judgement], judge: str) -> Iterator[str]:
-    """A line per pass of one judge: how many it judged, why it did not, its calls and its
-    tokens."""
+    """Yield a line per pass of one judge: how many replies it judged, why it did not, its calls and
+    its tokens."""
     by_kind = defaultdict[str, list[Judgement]](list)
     for line in lines:
         if line.judge == judge:
@@ -56,7 +57,7 @@ def summary(lines: Sequence[Judgement], judge: str) -> Iterator[str]:
         judged = counted(len(arm.lines), "reply", "replies")
         parts = [f"{arm.count('given')} of {judged} judged"]
         if none := arm.count("none"):
-            parts[0] += f", {none} of them to choose nothing"
+            parts[0] += f", {none} of them as choosing nothing"
         reasons = Counter(line.reason for line in arm.lines if line.reason)
         for reason, count in reasons.most_common(3):
             parts.append(f"{count} without a verdict ({reason})")
@@ -72,10 +73,10 @@ def summary(lines: Sequence[Judgement], judge: str) -> Iterator[str]:
 
 
 def agreement(lines: Sequence[Judgement]) -> Iterator[str]:
-    """For each pass and pair of judges: on how many of the replies that both judged they agree,
+    """Yield, for each pass and pair of judges, their agreement on the replies that both judged,
     with Cohen's kappa.
 
-    For scores by criterion, their mean absolute difference instead.
+    For scores by criterion, their mean absolute difference replaces kappa.
     """
     by_pass = dict[str, dict[str, dict[tuple[object, ...], Judgement]]]()
     for line in lines:
@@ -99,14 +100,16 @@ def _describe_agreement(pairs: Sequence[tuple[Judgement, Judgement]]) -> str:
         for name in first.scores.keys() & second.scores.keys():
             distances.append(abs(first.scores[name] - second.scores[name]))
     if distances:
-        return f"{share}, marks {fmean(distances):.3f} apart on average"
+        return f"{share}, scores {fmean(distances):.3f} apart on average"
     kappa = cohens_kappa(mine, theirs).value
-    doubt = "; so one of them misreads: `looktwice annotate RUN --ask replies` has people read some"
+    doubt = (
+        "; one of them misreads: let people read some with `looktwice annotate RUN --ask replies`"
+    )
     return f"{share}, kappa {kappa:.3f}{doubt if kappa < MODERATE else ''}"
 
 
 def judge_table(runs: Sequence[RunScores]) -> TextTable:
-    """A line per judge, pass, contestant and task."""
+    """Build a table with a line per judge, pass, contestant and task."""
     arms = []
     for run in runs:
         labels = {scores.point.id: (scores.contestant, scores.task) for scores in run.points}

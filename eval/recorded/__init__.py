@@ -1,7 +1,8 @@
-"""What is done with a run that is there: replayed, shown by sample, merged from its parts, and
-its reply cache kept within bounds.
+"""Operations on existing runs: replaying, showing samples, merging shards, and limiting the size of
+the reply cache.
 
-Not here: how it came to be (`runs`), how it is read and written (`records`), or what it found
-(`analysis`)."""
+Not here: producing runs (`runs`), reading and writing them (`records`), or analysing them
+(`analysis`).
+"""
 
 __all__: list[str] = []

@@ -17,29 +17,29 @@ from looktwice.pipelines.config.paths import granted, remember
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.runtime.stores import SHA256
 
-# of a point: may differ between shards, because no answer depends on them
+# fields of a point that may differ between shards, because no answer depends on them
 DESCRIPTIONS = ("changes", "facts")
 ADVICE = "merge shards of one configuration and one data set"
 COUNTS = ("records", "failed", "tokens_in", "tokens_out")
 
 
 class Merged(NamedTuple):
-    """What a merge says of itself, and the shards that it lacks, such as "2/3"."""
+    """The sentence that describes a merge, and the missing shards, such as "2/3"."""
 
     said: str
     missing: Sequence[str]
 
 
 def merge(shards: Sequence[Path], out: Path) -> Merged:
-    """Copy points, samples, records, judgements and blobs of every shard into `out`; say the count
-    and what is missing.
+    """Copy points, samples, records, judgements and blobs of every shard into `out`; return the
+    counts and the missing shards.
 
-    The results of an earlier merge in `out` are kept, and what is there already is not written
-    again. Of two answers to one question the later shard's counts, which the sentence says. Raises
-    RunError, before anything is written, if the shards differ in configuration or data set, or one
-    is damaged. Which data a whole shard was made from its digests tell.
+    The results of an earlier merge in `out` are kept, and only new ones are written. If two shards
+    answer the same question, the later shard counts, and the sentence reports it. Digests identify
+    the data from which a whole shard was made. Raises RunError, before anything is written, if the
+    shards differ in configuration or data set, or if one is damaged.
     """
-    unique = {path.resolve(): path for path in reversed(shards)}  # of one named twice, the last
+    unique = {path.resolve(): path for path in reversed(shards)}  # the last of duplicates
     for whole, path in unique.items():
         if out.resolve().is_relative_to(whole):
             is_one = out.resolve() == whole
@@ -70,8 +70,7 @@ def merge(shards: Sequence[Path], out: Path) -> Merged:
     sentences += _doubts(every)
     if twice:
         sentences.append(
-            f"{len(twice)} of them were answered twice and otherwise: the later shard's answer"
-            " counts"
+            f"answers differ between shards for {len(twice)} of them; the later shard counts"
         )
     if missing:
         sentences.append(f"missing: {', '.join(missing)}")
@@ -79,8 +78,8 @@ def merge(shards: Sequence[Path], out: Path) -> Merged:
 
 
 class Last(NamedTuple):
-    """What counts of several runs by key: records, samples and judgements, and the keys that have
-    several answers that differ."""
+    """The latest records, samples and judgements of several runs by key, and the keys with
+    conflicting answers."""
 
     records: dict[Key, Record]
     samples: dict[Any, Any]
@@ -89,8 +88,8 @@ class Last(NamedTuple):
 
 
 def _last(runs: Sequence[RunFolder]) -> Last:
-    """The last one counts, but a failure in one shard does not take the place of an answer of
-    another."""
+    """Collect the latest entries; a failure in a later shard does not replace an answer of an
+    earlier one."""
     last = Last({}, {}, {}, set())
     for run in runs:
         last.samples.update(run.samples)
@@ -111,31 +110,33 @@ def _answer_of(record: Record) -> tuple[str | None, list[str]]:
 
 
 def _new(earlier: Mapping[Any, Any], whole: Mapping[Any, Any]) -> list[Any]:
-    """The values that have to be written so that `earlier` becomes `whole`."""
+    """Return the values of `whole` that are missing or different in `earlier`."""
     return [value for key, value in whole.items() if earlier.get(key) != value]
 
 
 def _copy_blobs(run: RunFolder, writer: RunWriter) -> None:
-    """Every blob that is not there yet; one that is torn is left out, so that `run` brings it back
-    from the cache."""
+    """Copy every blob that is missing, except damaged ones, which `run` can restore from the
+    cache."""
     for path in run.blobs.folder.glob("??/*"):
         sha = path.name
         if SHA256.fullmatch(sha) and sha not in writer.blobs and path.is_file():
-            with suppress(FileNotFoundError):  # a link
+            with suppress(FileNotFoundError):  # a dangling link
                 data = run.blobs.get(sha)
                 if hashlib.sha256(data).hexdigest() == sha:
                     writer.blobs.put(data, sha)
 
 
 def _combine_facts(runs: Sequence[RunFolder]) -> tuple[dict[str, Any], list[str]]:
-    """The facts of run.yaml for several shards: `shards` lists them, `started` is the earliest,
-    versions are joined. With the shards that are missing, such as "2/3"."""
+    """Combine the facts of run.yaml of several shards, and list the missing shards, such as "2/3".
+
+    `shards` lists the shards, `started` is the earliest start, and versions are joined.
+    """
     facts, by_folder = [run.facts for run in runs], dict[str, Mapping[str, Any]]()
     joined: dict[str, dict[str, Any]] = {"left_out": {}, "samples": {}}
     versions = defaultdict[str, list[str]](list)
     for run in runs:
         for shard in run.facts.get("shards") or [_describe_shard(run)]:
-            by_folder[str(Path(shard["folder"]).resolve())] = shard  # once, merged again
+            by_folder[str(Path(shard["folder"]).resolve())] = shard  # once, if merged again
         for name, values in joined.items():
             values |= run.facts.get(name) or {}
         for name, version in (run.facts.get("versions") or {}).items():
@@ -165,7 +166,7 @@ def _combine_facts(runs: Sequence[RunFolder]) -> tuple[dict[str, Any], list[str]
 
 
 def _missing(shards: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The shards that are not there, such as "2/3", nine at most; one without a number is the whole
+    """Return the missing shards, such as "2/3", at most nine; a shard without a number is the whole
     run."""
     numbers = defaultdict[Any, set[Any]](set)
     for shard in shards:
@@ -177,8 +178,9 @@ def _missing(shards: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _describe_shard(run: RunFolder) -> dict[str, Any]:
-    """The folder of a shard, its part of the samples, and its counts of records and tokens."""
-    # as run.yaml holds it, to be known again
+    """Return the folder of a shard, its part of the samples, and its counts of records and
+    tokens."""
+    # as run.yaml stores it, so that it can be recognized
     shard: dict[str, Any] = {"folder": str(run.path).encode(errors="backslashreplace").decode()}
     shard |= {name: run.facts.get(name) for name in ("shard", "started", "finished")}
     if "planned" in run.facts:
@@ -194,7 +196,7 @@ def _describe_shard(run: RunFolder) -> dict[str, Any]:
 
 
 def _refuse_other_runs(first: RunFolder, others: Sequence[RunFolder]) -> None:
-    """Raises RunError if two shards differ in a setting that affects answers."""
+    """Raise RunError if two shards differ in a setting that affects answers."""
     mine = {point.id: point for point in first.present_and_older[0]}
     for rival in others:
         problem = f"{rival.path} is not of the same run as {first.path}"
@@ -211,7 +213,7 @@ def _refuse_other_runs(first: RunFolder, others: Sequence[RunFolder]) -> None:
 
 
 def _doubts(runs: Sequence[RunFolder]) -> Iterator[str]:
-    """What may differ between shards and is not refused, in words."""
+    """Yield sentences on differences between shards that are allowed."""
     limits = set[Any]()
     plugins = defaultdict[str, set[str]](set)
     for facts in (run.facts for run in runs):
@@ -220,14 +222,14 @@ def _doubts(runs: Sequence[RunFolder]) -> Iterator[str]:
             plugins[plugin["name"]].add(plugin.get("sha") or "")
     for name, shas in plugins.items():
         if len(shas) > 1:
-            yield f"the plugin {name} is not the same in all of them"
+            yield f"the plugin {name} differs between them"
     if len(limits) > 1:
-        yield "their limits differ, so that their data were not compared"
+        yield "their limits differ, so their data were not compared"
 
 
 def _refuse_other_data(runs: Sequence[RunFolder]) -> None:
-    """Raises RunError if shards are of different questions, keys or pictures, or tasks of different
-    sizes."""
+    """Raise RunError if shards differ in questions, correct answers or pictures, or in the sizes of
+    tasks."""
     sizes: dict[str, int] = {}
     asked: dict[tuple[str, str], tuple[str, str | None]] = {}
     digests: dict[tuple[str, int | None], tuple[RunFolder, Mapping[str, str]]] = {}
@@ -236,7 +238,7 @@ def _refuse_other_data(runs: Sequence[RunFolder]) -> None:
         for task, digest in (run.facts.get("data") or {}).items():
             before, theirs = digests.setdefault((task, run.facts.get("limit")), (run, digest))
             differing = [part for part in digest if digest[part] != theirs.get(part)]
-            if differing:  # of other samples, questions and keys differ as well
+            if differing:  # with other samples, questions and correct answers differ as well
                 what = "samples" if "samples" in differing else " and ".join(differing)
                 raise RunError(
                     f"{run.path} was made from other {what} of {names.get(task, task)} than"
@@ -245,13 +247,13 @@ def _refuse_other_data(runs: Sequence[RunFolder]) -> None:
         for task, size in (run.facts.get("samples") or {}).items():
             if sizes.setdefault(task, size) != size:
                 raise RunError(
-                    f"{run.path}: a task of {size} samples has {sizes[task]} in an earlier shard;"
-                    f" {ADVICE}"
+                    f"{run.path}: a task has {size} samples, but {sizes[task]} in an earlier"
+                    f" shard; {ADVICE}"
                 )
         for key, row in run.samples.items():
             sha, answer = asked.setdefault(key, (row.sha, row.answer))
             if (sha, answer) != (row.sha, row.answer):
-                what = "sample" if sha != row.sha else "the key of sample"
+                what = "sample" if sha != row.sha else "the correct answer of sample"
                 raise RunError(
                     f"{run.path}: {what} {row.id} differs from the earlier shards'; {ADVICE}"
                 )

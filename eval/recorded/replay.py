@@ -1,14 +1,14 @@
-"""`looktwice replay`: runs the stages of a run again with its recorded replies, and compares the
-records exactly.
+"""Implements `looktwice replay`: runs the stages of a run again with its recorded replies, and
+compares the records exactly.
 
-Every stage runs again on the task's own data; only the models are not called again. Each record
-must be identical: every message and picture that was sent (by its sha256), every note, mark and
-answer. Times are not compared.
+Every stage runs again on the task's own data; only the models are not called. Each record must be
+identical: every message and picture that was sent (by its sha256), every note, mark and answer.
+Times are not compared.
 
-What it can vouch for: that these stages make these requests of the task's data, and these answers
-of these replies; and that questions, keys and stored pictures are those of the task. The replies
-themselves are compared with the cache of the run. Where it does not hold them, nobody can tell an
-edited one, and it is said how many these are.
+A replay verifies that these stages produce these requests from the task's data and these answers
+from these replies, and that questions, correct answers and stored pictures are those of the task.
+The replies themselves are compared with the run's cache. Edits of replies that the cache lacks
+cannot be detected, so their number is reported.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ UNBUILT = "the task cannot be built again"
 def request_digest(
     messages: Sequence[Mapping[str, Any]], draw: int, options: Mapping[str, Any], **model: str
 ) -> str:
-    """The sha256 of a request as `message_json` and `CallOptions.given` write it; with `model` its
-    key in the cache."""
+    """Return the sha256 of a request in the form of `message_json` and `CallOptions.given`; with
+    `model`, its key in the cache."""
     whole = {"messages": list(messages), "draw": draw, "options": dict(options), **model}
     return hashlib.sha256(canonical(whole).encode()).hexdigest()
 
@@ -65,7 +65,7 @@ class RecordedReplies:
     """Answers each request with the recorded answers of one record, in order: a reply, or the same
     ModelError.
 
-    The keys of `answers` are `request_digest`s. Raises ModelError for a request without a recorded
+    The keys of `answers` are `request_digest`s. Raises ModelError if a request has no recorded
     answer left.
     """
 
@@ -76,7 +76,7 @@ class RecordedReplies:
     def __call__(
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
     ) -> Reply:
-        """The next recorded answer to this request."""
+        """Return the next recorded answer to this request."""
         sent = [message_json(message) for message in messages]
         digest = request_digest(sent, draw, options.given())
         recorded = self.answers.get(digest, ())
@@ -96,8 +96,8 @@ class RecordedReplies:
 
 
 class RecordedRun:
-    """A run folder whose stages run again with its recorded replies, and with what its specialists
-    found.
+    """A run folder whose stages run again with its recorded replies and the stored results of its
+    specialists.
 
     `cache` is the cache folder of the run (None: `.cache` beside it). Raises RunError.
     """
@@ -108,18 +108,18 @@ class RecordedRun:
         self._stages: dict[str, dict[str, Stage]] = {}
 
     def findings(self) -> AbstractContextManager[None]:
-        """Inside, specialists return their stored results, since networks differ in the last digits
-        by batch size."""
+        """Use the stored results of specialists inside the context, because networks differ in the
+        last digits by batch size."""
         store = self.cache / "findings"
         return use_result_store(store if store.is_dir() else None)
 
     def task(self, point: PointRow) -> Any:
-        """The task of a point; None, with the reason among the binder's faults, where it cannot be
-        built."""
+        """Build the task of a point. If that fails, return None and add the reason to the binder's
+        faults."""
         return self.binder.node(point.spec["task"], "task")
 
     def stages(self, point: PointRow) -> dict[str, Stage]:
-        """The stages of a point as points.yaml describes them. Raises ConfigError."""
+        """Build the stages of a point as points.yaml describes them. Raises ConfigError."""
         if point.id in self._stages:
             return self._stages[point.id]
         binder, stages = self.binder, dict[str, Any]()
@@ -129,17 +129,17 @@ class RecordedRun:
             plugins = self.folder.facts.get("plugins") or ()
             paths = [p["path"] for p in plugins if p["name"] not in binder.scope.plugins]
             named = " ".join(f"--plugin {shlex.quote(path)}" for path in paths)
-            where = "; code is loaded only where you name it, so add to the command: "
+            where = "; code is loaded only if you name it, so add to the command: "
             problem = f"{self.folder.path}: its stages cannot be built again"
             raise ConfigError([problem + (where + named if named else ""), *binder.faults])
         self._stages[point.id] = stages
         return stages
 
     def rerun(self, point: PointRow, sample: Sample, record: Record) -> tuple[State, str]:
-        """The state after all stages, run with the record's own replies, and the error if a stage
-        failed."""
+        """Run all stages with the record's own replies; return the final state, and the error if a
+        stage failed."""
         models = self._models(record)
-        # a second model that is the arm's own is recorded as that
+        # a second model identical to the arm's own is recorded under ""
         recorder = RecordingModel(
             models[""],
             sample.id,
@@ -155,13 +155,13 @@ class RecordedRun:
         return trial.state, describe_failure(trial.error) if trial.error else ""
 
     def request(self, call: Mapping[str, Any], **model: str) -> str:
-        """The digest of a recorded call."""
+        """Return the digest of a recorded call."""
         sent = [read_message(self.folder.blobs, sha) for sha in call["messages"]]
         return request_digest(sent, call.get("draw", 0), call.get("options", {}), **model)
 
     def _models(self, record: Record) -> dict[str, RecordedReplies]:
-        """The models of a record by name, the arm's own under ""; they return the recorded replies
-        with their times."""
+        """Return models, by name, that answer with the record's replies and times; the arm's own
+        model is under ""."""
         answers: dict[str, dict[str, list[Reply | str]]] = {"": {}}
         timings = [*(record.timings.get("calls") or ()), *({} for _ in record.calls)]
         for call, timing in zip(record.calls, timings, strict=False):
@@ -177,10 +177,10 @@ class RecordedRun:
 
 
 class Replay(RecordedRun):
-    """What came of a replay: how many records were the `same`, what was `different` and why, in a
-    sentence for each, and how many were not replayed, by reason.
+    """The result of a replay: how many records were the `same`, a sentence for each that was
+    `different`, and the number of records that were not replayed, by reason.
 
-    `replies` counts the recorded replies by whether the cache holds the same.
+    `replies` counts the recorded replies by whether the cache has the same reply.
     """
 
     def __init__(self, path: Path, plugins: Sequence[str] = (), cache: Path | None = None) -> None:
@@ -195,9 +195,9 @@ class Replay(RecordedRun):
         return not self.different and not self.left_out.keys() & {GONE, UNBUILT}
 
     def run(self) -> None:
-        """Replay every record. Raises ConfigError where stages cannot be built, CacheError."""
+        """Replay every record. Raises CacheError, and ConfigError if stages cannot be built."""
         for point in self.folder.points.values():
-            self.stages(point)  # what they lack is said before anything runs
+            self.stages(point)  # missing stages are reported before anything runs
         with self.findings():
             for item, records in self._samples():
                 for record in records:
@@ -209,15 +209,15 @@ class Replay(RecordedRun):
                         self.same += 1
 
     def _samples(self) -> Iterator[tuple[Item, list[Record]]]:
-        """Every sample with its records, as the task yields it now; records of samples that are
-        gone are counted."""
+        """Yield every sample of the task with its records; count the records of samples that are
+        gone."""
         points = self.folder.points
         waiting = defaultdict[tuple[str, str], list[Record]](list)
         for record in self.folder.records().values():
             if record.error:
-                self.left_out["failed when it was made"] += 1
+                self.left_out["failed in the run"] += 1
             elif record.point not in points:
-                self.left_out["of an arm that points.yaml does not hold"] += 1
+                self.left_out["of an arm that is not in points.yaml"] += 1
             else:
                 waiting[points[record.point].task_id, record.sample].append(record)
         for task_id, point in {point.task_id: point for point in points.values()}.items():
@@ -236,13 +236,13 @@ class Replay(RecordedRun):
             self.left_out[GONE] += gone
 
     def _differ(self, point: PointRow, item: Item, record: Record) -> str:
-        """What differs of the sample, of a picture or a reply, or the first field of the record
-        that does in the replay; empty where nothing does."""
+        """Return what differs: the sample, a picture, a reply, or the first different field of the
+        replayed record; empty if nothing does."""
         row, sample = self.folder.samples_of[point.task_id][record.sample], item.sample
         now = SampleRow(row.task, sample.sha, item.answer, sample.to_dict(), item.truth)
         for name, old in asdict(row).items():
             if canonical(old) != canonical(getattr(now, name)):
-                return f"samples.jsonl: {name} differs from what the task gives"
+                return f"samples.jsonl: {name} differs from the task's"
         for sha in record.pictures:
             if not self._is_whole(sha):
                 return f"the stored picture {sha[:12]} is not the one that was sent"
@@ -252,7 +252,8 @@ class Replay(RecordedRun):
         return self._compare(point, sample, record)
 
     def _is_whole(self, sha: str) -> bool:
-        """Whether a stored picture is that of its name; one that is gone is no other."""
+        """Return whether a stored picture matches the hash in its name; a missing picture
+        passes."""
         if sha not in self._whole and sha in self.folder.blobs:
             if hashlib.sha256(self.folder.blobs.get(sha)).hexdigest() != sha:
                 return False
@@ -262,7 +263,7 @@ class Replay(RecordedRun):
     def _is_another(self, point: PointRow, call: Mapping[str, Any]) -> bool:
         model = call.get("model")
         if not model and (node := point.spec.get("model")):
-            # none where it cannot be built, as its plugin is not named
+            # empty if the model cannot be built because its plugin is not named
             binder = Binder(self.binder.scope, built=self.binder.built)
             model = getattr(binder.node(node, "model"), "identity", "")
         key = self.request(call, model=str(model or ""))
@@ -284,9 +285,9 @@ class Replay(RecordedRun):
 def _differing_field(
     point: PointRow, sample: Sample, record: Record, state: State, error: str
 ) -> str:
-    """The first field of a record that another one of the same state would not have; empty where
-    there is none."""
-    arm: Any = point  # of an arm, only its id goes into the record
+    """Return the first field of a record that differs in a new record of the same state, or an
+    empty string."""
+    arm: Any = point  # a record contains only the id of its arm
     again = make_record(arm, sample, record.sample_sha, state, HashOnlyBlobs(Path()), error)
     old, new = json.loads(record.to_line()), json.loads(again.to_line())
     differing = (n for n in old if n != "timings" and canonical(old[n]) != canonical(new[n]))
@@ -297,7 +298,7 @@ def replay(run: Path, plugins: Sequence[str] = (), cache: Path | None = None) ->
     """Replay every record of a run; `cache` is the cache folder of the run (None: `.cache` beside
     it).
 
-    Raises RunError, and ConfigError where its stages cannot be built.
+    Raises RunError, and ConfigError if its stages cannot be built.
     """
     result = Replay(run, plugins, cache)
     result.run()
@@ -305,8 +306,8 @@ def replay(run: Path, plugins: Sequence[str] = (), cache: Path | None = None) ->
 
 
 def describe_replay(result: Replay) -> Iterator[str]:
-    """The result of a replay in lines for a terminal; the last one says whether all records were
-    reproduced."""
+    """Yield the result of a replay as lines for a terminal; the last one states whether all records
+    were reproduced."""
     different = len(result.different)
     yield from (f"different: {sentence}" for sentence in result.different[:SHOWN])
     if different > SHOWN:
@@ -318,8 +319,7 @@ def describe_replay(result: Replay) -> Iterator[str]:
         yield f"compared with the cache: {counted(compared, 'reply', 'replies')}"
     if alone := result.replies[False]:
         yield (
-            "in no cache, so that an edited one would not be noticed:"
-            f" {counted(alone, 'reply', 'replies')}"
+            f"not in the cache, so edits would go unnoticed: {counted(alone, 'reply', 'replies')}"
         )
     verdict = f"the same, {different} different" if different else "the same bit for bit"
     yield f"replayed without a model: {counted(result.same, 'record')} {verdict}"

@@ -1,5 +1,5 @@
-"""What the reply cache holds, and its pruning: what no record names goes first, the oldest before
-the others."""
+"""Describes the reply cache and prunes it: replies that no record uses are removed, oldest
+first."""
 
 from __future__ import annotations
 
@@ -18,21 +18,23 @@ from looktwice.eval.records.records import RunError
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.models.cache import Store, StoredReply
 
-YOUNG = 3600.0  # seconds in which a reply may still be on its way into a record
+YOUNG = 3600.0  # seconds within which a reply may not be in a record yet
 UNITS = {"": 1, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
 
 
 def look_at_cache(folder: Path, runs: Path, prune: str | None) -> Iterator[str]:
-    """What is said of a cache, after it was pruned to a size, if one is given. Raises RunError,
+    """Yield a description of a cache, after pruning it to a size if one is given. Raises RunError,
     CacheError."""
     if not (folder / "replies.sqlite").is_file():
         if any(runs.glob("*/points.yaml")):
             yield (
                 f"{folder}: no replies; those of models without a server or weights, such as"
-                " Pocket, are not kept, as they are made anew at once"
+                " Pocket, are not stored, because they are quick to make again"
             )
             return
-        raise RunError(f"{folder} holds no replies.sqlite; name the folder of the runs, or --cache")
+        raise RunError(
+            f"{folder} contains no replies.sqlite; give the folder of the runs, or --cache"
+        )
     store = Store(folder, "--cache")
     if prune is not None:
         yield prune_cache(store, runs, parse_size(prune))
@@ -40,8 +42,8 @@ def look_at_cache(folder: Path, runs: Path, prune: str | None) -> Iterator[str]:
 
 
 def keep_within(folder: Path, runs: Path, most: int | None) -> Iterator[str]:
-    """Prune a cache that has grown beyond so many bytes, if they are bounded, and say so. Raises
-    RunError, CacheError."""
+    """Prune a cache that exceeds `most` bytes, if there is a limit, and report it. Raises RunError,
+    CacheError."""
     if most is not None and (folder / "replies.sqlite").is_file():
         store = Store(folder, "--cache")
         if sum(row.size for row in store.rows()) > most:
@@ -49,15 +51,15 @@ def keep_within(folder: Path, runs: Path, most: int | None) -> Iterator[str]:
 
 
 def parse_size(text: str) -> int:
-    """Bytes: "500MB", "2 GB", "0". Raises RunError."""
+    """Parse a size such as "500MB", "2 GB" or "0" into bytes. Raises RunError."""
     size = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)b?\s*", text, re.IGNORECASE)
     if not size:
-        raise RunError(f"a size is a number with a unit, such as 500MB or 2GB; found {text!r}")
+        raise RunError(f"a size must be a number with a unit, such as 500MB or 2GB; found {text!r}")
     return int(float(size[1]) * UNITS[size[2].lower()])
 
 
 def describe_cache(store: Store) -> Iterator[str]:
-    """How many replies of which models, how large, and from when."""
+    """Yield lines with the number of replies of each model, their size, and their dates."""
     rows = list(store.rows())
     yield f"{store.folder}: {_counted(rows)}"
     by_model = defaultdict[str, list[StoredReply]](list)
@@ -73,16 +75,16 @@ def describe_cache(store: Store) -> Iterator[str]:
 
 
 def prune_cache(store: Store, runs: Path, most: int) -> str:
-    """Remove replies until the cache holds at most `most` bytes, and say what was done.
+    """Remove replies until the cache holds at most `most` bytes, and return a sentence about it.
 
-    Only those go that no last record of a run in `runs` names and that are older than an hour, the
-    oldest first; what a judge said, and samples that a run was stopped in, no record names. Raises
-    RunError for a run that cannot be read.
+    Only replies that are older than an hour and not used by the latest records of the runs in
+    `runs` are removed, oldest first. Replies of judges, and of samples during which a run was
+    stopped, are not used by records. Raises RunError for a run that cannot be read.
     """
     rows = sorted(store.rows(), key=lambda row: row.stored)
     if not any(runs.glob("*/points.yaml")):
         raise RunError(
-            f"{runs} holds no runs, whose records would say what to keep; name the folder of the"
+            f"{runs} contains no runs, whose records decide what to keep; give the folder of the"
             " runs first"
         )
     named, gone = _named(runs, {row.model for row in rows}), list[StoredReply]()
@@ -96,20 +98,20 @@ def prune_cache(store: Store, runs: Path, most: int) -> str:
     sentence = f"removed {_counted(gone)}; {kept} left"
     if total > most:
         sentence += (
-            f", {_size(total)}: what is left is named by records in {runs} or younger than an hour"
+            f", {_size(total)}: the rest is used by records in {runs} or younger than an hour"
         )
     return sentence
 
 
 def _named(runs: Path, models: set[str]) -> set[str]:
-    """The keys of all requests in the records of all runs, with those of these models that the arm
-    may have asked."""
+    """Return the keys of all requests in the records of all runs, for each of these models that the
+    arm may have called."""
     keys = set[str]()
     for path in sorted(runs.glob("*/points.yaml")):
         run = RecordedRun(path.parent)
         for record in run.folder.last_records():
             point = run.folder.points.get(record.point)
-            # where the arm's model was served, the environment of that day decided
+            # a served arm's model may have depended on the environment
             node = point.spec.get("model") if point else None
             name = node.get("model") if isinstance(node, Mapping) else None
             own = {m for m in models if name is None or _parsed(m).get("model", name) == name}

@@ -1,5 +1,5 @@
-"""`looktwice view --sample`: shows one sample of a run as a page and in lines, running its stages
-with recorded replies."""
+"""Implements `looktwice view --sample`: shows one sample of a run as a page and as lines, running
+its stages with recorded replies."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from looktwice.pipelines.state import Call, Stage, State, Step
 
 
 def show_sample(shown: ShownRun, sample: str, out: Path | None = None) -> Iterator[str]:
-    """Write the page of one sample and yield its content as lines; a sample of several tasks has a
+    """Write the page of one sample and yield its content as lines; a sample of several tasks gets a
     page for each.
 
     The stages run again on the task's data, or on the stored pictures if that data is gone or must
@@ -42,12 +42,12 @@ def show_sample(shown: ShownRun, sample: str, out: Path | None = None) -> Iterat
     asked = {key[0] for key in folder.records(sample)}
     for row in rows:
         path = whole
-        if len(rows) > 1:  # the name is told from those of the run's other samples
+        if len(rows) > 1:  # the name must differ from those of the run's other samples
             name = f"{whole.stem} {tasks.get(row.task, row.task)}"
             path = whole.with_name(f"{file_names([name])[name]}{whole.suffix}")
         sections = shown.arms(row)
         write_file(path, sample_html(run, row, sections))
-        yield f"{sample}: {row.sample['question']}  (key: {row.answer})"
+        yield f"{sample}: {row.sample['question']}  (correct answer: {row.answer})"
         for section in sections:
             yield section.label
             yield from words(section)
@@ -61,7 +61,7 @@ def show_sample(shown: ShownRun, sample: str, out: Path | None = None) -> Iterat
 
 
 def sample_page(run: Path, task: str, sample: str, plugins: Sequence[str] = ()) -> str:
-    """The page of one sample of the task with this id, as `show_sample` writes it. Raises
+    """Return the page of one sample of the task with this id, as `show_sample` writes it. Raises
     RunError."""
     shown = ShownRun(run, plugins)
     row = shown.folder.samples_of[task][sample]
@@ -69,22 +69,23 @@ def sample_page(run: Path, task: str, sample: str, plugins: Sequence[str] = ()) 
 
 
 def sample_html(run: Path, row: SampleRow, sections: Sequence[Shown]) -> str:
-    """The page of a sample of a run, with the command that opens it in the studio."""
+    """Return the page of a sample of a run, with the command that opens it in the studio."""
     command = studio_command(run, row.id)
     return page(row.id, row.sample["question"], row.answer, sections, studio=command)
 
 
 def studio_command(run: Path, sample: str) -> str:
-    """What one types to open a sample in the studio."""
+    """Return the command that opens a sample in the studio."""
     return f"looktwice studio {shlex.quote(str(run))} {shlex.quote(sample)}"
 
 
 class ShownRun(RecordedRun):
-    """A run as its samples are shown: its arms by the labels of the tables, and what scores them.
+    """A run whose samples are shown: its arms by their labels in tables, and the tools that score
+    them.
 
     `cache` is the cache folder of the run with the results of its specialists (None: `.cache`
-    beside it). `only` are the arms that are shown, by their contestants or their labels in tables;
-    without it, all. Raises RunError.
+    beside it). `only` selects the arms to show, by their contestants or their labels in tables; by
+    default all. Raises RunError.
     """
 
     def __init__(
@@ -103,14 +104,15 @@ class ShownRun(RecordedRun):
             if name not in arms:
                 who = ", ".join(dict.fromkeys(point.contestant for point in self.present))
                 near = did_you_mean(name, arms) or f"; there are {who}"
-                raise RunError(f"--arm {name}: no arm of this name{near}")
+                raise RunError(f"--arm {name} does not exist{near}")
         if only:
             self.present = [point for point in self.present if by_id[point.id] & {*only}]
         judged = judgements(path).by_record()
         self.tools = ScoringTools(self.folder, plugins=tuple(plugins), judgements=judged)
 
     def rows(self, sample: str, task: str = "") -> list[SampleRow]:
-        """The rows of a sample, of each task or of that with this id. Raises RunError."""
+        """Return the rows of a sample, for each task or for the one with this id. Raises
+        RunError."""
         tasks = self.folder.samples_of
         rows = [rows[sample] for id, rows in tasks.items() if sample in rows and task in (id, "")]
         if not rows:
@@ -122,12 +124,12 @@ class ShownRun(RecordedRun):
         return rows
 
     def points(self, row: SampleRow) -> dict[str, PointRow]:
-        """The points of the sample's task, by the labels and in the order of the tables."""
+        """Return the points of the sample's task, by label and in the order of the tables."""
         points = [point for point in self.present if point.task_id == row.task]
         return {self.names[point.id][0]: point for point in points}
 
     def arms(self, row: SampleRow) -> list[Shown]:
-        """Every point that has a record of the sample, once for each draw."""
+        """Return a section for every record of the sample: each point, once for each draw."""
         points, sections = self.points(row), list[Shown]()
         records = self.folder.records(row.id).values()
         with self.findings():
@@ -143,7 +145,7 @@ class ShownRun(RecordedRun):
     ) -> Shown:
         state, error = self.rerun(point, sample, record)
         if error and not record.error:
-            # only the pictures that were sent are kept, say, not the sample's own
+            # for example, if only the sent pictures are stored, not the sample's own
             state, error = self._as_recorded(sample, record), ""
         score = self.tools.record_scorer(point)
         scored = score(record, row)
@@ -154,7 +156,8 @@ class ShownRun(RecordedRun):
         return Shown(f"{label}{draw}", state, why, outcome, self.stages(point), system)
 
     def sample(self, point: PointRow | None, row: SampleRow) -> Sample:
-        """The sample as the task gives it, if that is still the same; else with stored pictures."""
+        """Return the sample from the task if it is unchanged, else the recorded one with stored
+        pictures."""
         with suppress(TaskError):
             task = self.task(point) if point is not None else None
             item = find_item(task, row.id) if task is not None else None
@@ -163,7 +166,7 @@ class ShownRun(RecordedRun):
         return row.without_pixels(self.folder.blobs)
 
     def _as_recorded(self, sample: Sample, record: Record) -> State:
-        """A state with the conversations and the answer that were recorded, as of one stage."""
+        """Build a state with the recorded conversations and answer, as if from one stage."""
         calls = []
         for number, call in enumerate(record.calls):
             messages, reply = self.folder.messages(record, number), call.get("reply")
@@ -184,10 +187,14 @@ class ShownRun(RecordedRun):
 
 
 def _outcome(scored: ScoredRecord, row: SampleRow, reader: Stage) -> str:
-    """The verdict as tables count it, the answer and who found it or why there is none, and the
-    key."""
+    """Describe the verdict as tables count it, the answer with its source or the reason for its
+    absence, and the correct answer."""
     value = f" ({scored.score.value:.2f})" if 0 < scored.score.value < 1 else ""
-    key = "the key is hidden" if row.answer is None else f"the key is {row.answer!r}"
+    key = (
+        "the correct answer is hidden"
+        if row.answer is None
+        else f"the correct answer is {row.answer!r}"
+    )
     if scored.answer is None:
         answer = scored.reason
     elif scored.read or scored.judge:

@@ -1,8 +1,8 @@
 """Results in Python, for notebooks and papers: records as tables, flips with pictures, figures,
 LaTeX and Parquet.
 
-`results` is what one opens, with the flips between two variants; `paper` writes files. Not here:
-the report (`eval.report`), and what the numbers are (`scoring`, `analysis`).
+`results` reads runs and finds the flips between two variants; `paper` writes files.
+Not here: the report (`eval.report`), and the computation of the numbers (`scoring`, `analysis`).
 """
 
 import lazy_loader

@@ -1,6 +1,5 @@
-"""What a paper takes: the figures, as SVG and PDF by matplotlib, the table of accuracies, for LaTeX
-with the package booktabs, and every record as one line of a table: what was asked, said, read,
-decided, and what it took."""
+"""Output for papers: figures as SVG and PDF (matplotlib), the table of accuracies in LaTeX
+(booktabs), and a table with one row per record."""
 
 from __future__ import annotations
 
@@ -33,16 +32,16 @@ from looktwice.eval.statistics.paired import ALPHA
 from looktwice.pipelines.disk import whole_file
 
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")
-"""The colours of Okabe and Ito, which people with any colour vision tell apart."""
+"""The colour-blind-safe colours of Okabe and Ito."""
 MARKERS, MOST = "osD^vPX*", 40
 STYLE = {"font.size": 8, "svg.hashsalt": "looktwice", "svg.fonttype": "none", "pdf.fonttype": 42}
 
 
 def save_figures(table: Table, folder: Path) -> list[Path]:
-    """Write accuracy, difference and curve figures, as far as the table has what they show; their
-    paths.
+    """Write figures of accuracies, differences and curves, as far as the table has data for them;
+    return their paths.
 
-    The same table makes the same bytes. Raises RunError without matplotlib.
+    The same table gives the same bytes. Raises RunError without matplotlib.
     """
     try:
         import matplotlib
@@ -68,7 +67,7 @@ def _figures(table: Table) -> dict[str, Any]:
             whole.append(row)
         if row.delta_low is not None and row.delta_high is not None:
             compared.append(row)
-    if len(compared) > MOST:  # of many tasks, those over all of them
+    if len(compared) > MOST:  # with many tasks, only those over all of them
         compared = [row for row in compared if row.task == "micro"]
     figures = dict[str, Any]()
     if whole:
@@ -95,8 +94,11 @@ def _axes(lines: int) -> tuple[Any, Any]:
 
 
 def _forest(rows: Rows, several: bool) -> Any:
-    """The paired differences to the baseline with their bootstrap intervals; filled where p (Holm)
-    is below 0.05, shared among the families: single tasks and all of them, in each run."""
+    """Draw the paired differences to the baseline with their bootstrap intervals.
+
+    A point is filled if p (Holm) is below 0.05 divided by the number of families: single tasks and
+    all tasks together, in each run.
+    """
     lines, level = list[tuple[str, bool, tuple[float | None, ...]]](), ALPHA
     level /= max(1, len({(row.run, row.task == "micro") for row in rows}))
     for row in rows:
@@ -113,7 +115,8 @@ def _forest(rows: Rows, several: bool) -> Any:
 
 
 def _bars(lines: Sequence[tuple[str, bool, tuple[float | None, ...]]]) -> tuple[Any, Any]:
-    """A line for each name: whether its point is filled, and value and ends, in shares."""
+    """Draw a row for each name: whether its point is filled, and its value and interval, as
+    shares."""
     figure, axes = _axes(len(lines))
     for place, (_, filled, ends) in enumerate(lines):
         value, low, high = (100 * (end or 0) for end in ends)
@@ -126,7 +129,7 @@ def _bars(lines: Sequence[tuple[str, bool, tuple[float | None, ...]]]) -> tuple[
 
 
 def _curve(curve: PageLines) -> Any:
-    """Accuracy against a swept number, a line with its interval for each contestant."""
+    """Draw accuracy against a swept number, with a line and intervals for each contestant."""
     figure, axes = _axes(10)
     for number, (label, points) in enumerate(curve.lines.items()):
         xs, ys, lows, highs = (100 * np.array(column) for column in zip(*points, strict=True))
@@ -167,13 +170,13 @@ SIGNS = str.maketrans(
 
 
 def latex_table(table: Table) -> str:
-    """A `table` with a line per contestant and a column per task, accuracy in percent.
+    """Return a `table` with a line per contestant and a column per task, accuracy in percent.
 
-    The best of each column is bold, ties too; majority and chance stand below a rule and do not
-    take part, and below another what people reach, as published, with the points of each contestant
-    less that. Stars are levels of p after Holm's correction against the baseline, over the
-    comparisons of the run, times the number of runs. The caption says n, the interval's and the
-    test's method, and what was left out.
+    The best of each column is bold, including ties. Majority and chance are below a rule and are
+    not compared; published human accuracies, and the difference of each contestant to them, are
+    below another. Stars are levels of p after Holm's correction against the baseline, over the
+    comparisons of the run, times the number of runs. The caption states n, the methods of the
+    interval and the test, and what was left out.
     """
     every = drop_means_of_one(sort_rows(table.where(metric="accuracy", slice="").rows))
     rows = [row for row in drop_repeats(every) if row.task != "micro" and row.value is not None]
@@ -229,7 +232,7 @@ def _latex_line(cells: Sequence[str]) -> str:
 
 
 def escape(text: str) -> str:
-    """A text as LaTeX prints it."""
+    """Escape a text for LaTeX."""
     return " ".join(text.split()).translate(SIGNS)
 
 
@@ -241,8 +244,8 @@ def _caption(rows: Rows) -> str:
     out, runs = sum(row.excluded or 0 for row in rows), len({row.run for row in rows})
     of_runs = f", times the {runs} runs" if runs > 1 else ""
     parts = [
-        f"Accuracy in percent{f' ({splits})' if splits else ''}; $n$: samples with a key that were"
-        " asked."
+        f"Accuracy in percent{f' ({splits})' if splits else ''}; $n$: samples with a correct"
+        " answer that were asked."
     ]
     if baselines:
         parts.append(
@@ -251,13 +254,13 @@ def _caption(rows: Rows) -> str:
             " units left out)."
         )
     if any(row.people is not None for row in rows):
-        parts.append("People: as published; below them points of difference.")
+        parts.append("People: published accuracies; below them the differences in points.")
     return escape(" ".join([*parts, "Best in bold."])).replace("\\$n\\$", "$n$")
 
 
 # ---- the records
 
-ROWS = 20_000  # written at once
+ROWS = 20_000  # written per batch
 
 FIELDS = {
     "run": "string",
@@ -273,7 +276,7 @@ FIELDS = {
     "reason": "string",  # why it is unreadable
     "group": "string",
     "question": "string",
-    "reply": "string",  # the last one, in its own words
+    "reply": "string",  # the text of the last one
     "error": "string",
     "calls": "int64",
     "tokens_in": "int64",
@@ -282,12 +285,15 @@ FIELDS = {
     "seconds": "float64",  # of all stages
     "cached": "int64",  # calls answered from the cache
 }
-"""The columns and their types; behind them `pictures`, the sha256 of what was sent, under blobs/,
-and one for each setting that the study changes, as text."""
+"""The columns and their types.
+
+They are followed by `pictures`, the sha256 of the pictures that were sent (under blobs/), and by a
+text column for each setting that the study changes.
+"""
 
 
 def record_table(runs: Sequence[RunScores]) -> Any:
-    """All records of some runs as a `pyarrow.Table`, in the order of their lines."""
+    """Return all records of these runs as a `pyarrow.Table`, in their stored order."""
     import pyarrow
 
     schema = _schema(runs)
@@ -295,7 +301,7 @@ def record_table(runs: Sequence[RunScores]) -> Any:
 
 
 def write_parquet(runs: Sequence[RunScores], path: Path) -> int:
-    """Write all records of some runs into a Parquet file, some at a time; how many there were."""
+    """Write all records of these runs to a Parquet file in batches; return their number."""
     from pyarrow.parquet import ParquetWriter
 
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -308,7 +314,7 @@ def write_parquet(runs: Sequence[RunScores], path: Path) -> int:
 
 
 def _schema(runs: Sequence[RunScores]) -> Any:
-    """The columns, with those of the settings that the runs change."""
+    """Return the columns, including those of the settings that the runs change."""
     import pyarrow
 
     types = {name: pyarrow.type_for_alias(kind) for name, kind in FIELDS.items()}

@@ -1,5 +1,5 @@
-"""What one opens in a notebook: the scored runs, the samples whose verdict a variant flipped, and
-the files that a paper needs."""
+"""Results for notebooks: the scored runs, the samples whose verdict a variant flipped, and the
+files for a paper."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
 Arm = tuple[RunScores, PointScores]
 SHOWN, LONGEST, WORDS = 24, 200, 400
-"""Samples and pixels that a notebook shows, characters of a reply."""
+"""What a notebook shows: the number of samples, the longest side of a thumbnail in pixels, and the
+characters of a reply."""
 FIELDS: Mapping[str, str] = {
     "task": "task",
     "sample": "sample",
@@ -48,13 +49,13 @@ FIELDS: Mapping[str, str] = {
     "reply_before": "before.reply",
     "reply_after": "after.reply",
 }
-"""The columns of `Flips.to_pandas`, and where a flip holds each."""
+"""The columns of `Flips.to_pandas`, and the attribute of a flip with each value."""
 
 
 @dataclass(frozen=True)
 class Side:
-    """The first draw of one of the two on a sample: its score, its record, and the run that holds
-    the pictures."""
+    """The first draw of one of two contestants on a sample: its score, its record, and the run that
+    stores its pictures."""
 
     scored: ScoredRecord
     record: Record | None
@@ -62,18 +63,18 @@ class Side:
 
     @property
     def reply(self) -> str:
-        """The last reply in its own words; empty where a stage answered."""
+        """The text of the last reply; empty if a stage answered."""
         last = self.record.last_reply if self.record else None
         return str(last["text"]) if last else ""
 
     @property
     def said(self) -> str:
-        """The answer, or why there is none."""
+        """The answer, or the reason why there is none."""
         return self.scored.answer or self.scored.reason or self.scored.verdict.value
 
     @property
     def pictures(self) -> list[Picture]:
-        """The pictures that were sent, opened when they are looked at."""
+        """The pictures that were sent, loaded on first access."""
         blobs: Any = self.run.folder.blobs
         return [
             Picture.lazy(partial(blobs.get, sha), f"picture {sha[:12]}")
@@ -82,7 +83,7 @@ class Side:
 
     @property
     def thumbnails(self) -> Iterator[tuple[str, str]]:
-        """The data URL of each picture, or why there is none."""
+        """The data URL of each picture, or the reason why there is none."""
         for picture in self.pictures:
             try:
                 yield thumbnail(picture, LONGEST), ""
@@ -92,8 +93,8 @@ class Side:
 
 @dataclass(frozen=True)
 class Flip:
-    """One sample that is right for one of the two and not for the other; `gained` says that the
-    second is right."""
+    """One sample that one of two contestants has right and the other does not; `gained` means that
+    the second has it right."""
 
     task: str
     row: SampleRow
@@ -102,7 +103,7 @@ class Flip:
 
     @property
     def gained(self) -> bool:
-        """Whether the change was for the better."""
+        """Whether the second contestant has it right."""
         return self.after.scored.verdict is Verdict.RIGHT
 
     @property
@@ -112,23 +113,23 @@ class Flip:
 
     @property
     def question(self) -> str:
-        """What was asked."""
+        """The text of the question."""
         return str(self.row.sample["question"])
 
     @property
     def choices(self) -> str:
-        """The choices that are texts, with their letters."""
+        """The text choices with their letters."""
         letters = zip(ascii_uppercase, self.row.sample["choices"], strict=False)
         return "; ".join(f"({letter}) {text}" for letter, text in letters if isinstance(text, str))
 
 
 @dataclass(frozen=True)
 class Flips(Sequence[Flip]):
-    """The samples that flip between `before` and `after`, those that were gained first.
+    """The samples that flip between `before` and `after`, gained ones first.
 
-    `n` samples have a key and failed for neither, `left_out` others do not count; of several draws
-    the first does. `compared` is the paired difference over them. A notebook shows the first 24
-    with pictures and replies.
+    `n` samples have a correct answer and failed for neither; `left_out` others do not count. Of
+    several draws, the first counts. `compared` is the paired difference over them. A notebook shows
+    the first 24 with pictures and replies.
     """
 
     before: str
@@ -150,17 +151,17 @@ class Flips(Sequence[Flip]):
 
     @property
     def gained(self) -> list[Flip]:
-        """The samples that are right for `after` alone."""
+        """The samples that only `after` has right."""
         return [flip for flip in self.items if flip.gained]
 
     @property
     def lost(self) -> list[Flip]:
-        """The samples that are right for `before` alone."""
+        """The samples that only `before` has right."""
         return [flip for flip in self.items if not flip.gained]
 
     def to_pandas(self) -> pandas.DataFrame:
-        """A line per flip: task, sample, question, key, whether it was gained, and the answers and
-        replies of both."""
+        """Return a row per flip: task, sample, question, correct answer, whether it was gained, and
+        the answers and replies of both."""
         import pandas
 
         read = attrgetter(*FIELDS.values())
@@ -169,7 +170,7 @@ class Flips(Sequence[Flip]):
     def __repr__(self) -> str:
         lines = [
             f"  {'+' if flip.gained else '-'} {flip.task} {flip.sample}: {flip.before.said} ->"
-            f" {flip.after.said}, key {flip.row.answer}"
+            f" {flip.after.said}, correct: {flip.row.answer}"
             for flip in self.items
         ]
         return "\n".join([self.summary, *lines])
@@ -179,7 +180,7 @@ class Flips(Sequence[Flip]):
 
     @property
     def summary(self) -> str:
-        """How many were gained and lost, and the difference, in a sentence."""
+        """A sentence with the number gained and lost, and the difference."""
         gap, left_out = self.compared, f" ({self.left_out} left out)" if self.left_out else ""
         return (
             f"{self.after} against {self.before}: {len(self.gained)} gained, {len(self.lost)} lost"
@@ -190,15 +191,14 @@ class Flips(Sequence[Flip]):
 
 @dataclass(frozen=True)
 class Results:
-    """The results of one or several runs; `table` holds the rows of report.csv, and the scores
-    behind them.
+    """The results of one or several runs; `table` holds the rows of report.csv and the scores from
+    which they were computed.
 
         results = Results.open("runs/study")
         results.flips("plain", "circles")  # in a notebook: samples with pictures and replies
         results.to_pandas().groupby("contestant")["score"].mean()
 
-    A contestant goes by its name in the table; of several runs, where two have the name, by "name
-    (run)".
+    Contestants have their names in the table; if several runs share a name, it is "name (run)".
     """
 
     table: Table
@@ -219,19 +219,19 @@ class Results:
 
     @property
     def finding(self) -> Finding:
-        """What was found, in rows and sentences."""
+        """The finding of the study, as rows and sentences."""
         return find(self.table)
 
     def effects(self) -> pandas.DataFrame:
-        """What each factor of a sweep and each change of `each` does: the columns of effects.csv,
-        as shares."""
+        """Return the effect of each factor of a sweep and of each change of `each`: the columns of
+        effects.csv, as shares."""
         import pandas
 
         return pandas.read_csv(StringIO(effects_csv(self.table)))
 
     def renamed(self, names: Mapping[str, str]) -> Results:
-        """The same with other names of contestants, such as a paper has: {"plain [mark.radius=9]":
-        "small ring"}. Raises RunError for a name that is not there."""
+        """Return the results with other names of contestants, such as for a paper: {"plain
+        [mark.radius=9]": "small ring"}. Raises RunError for an unknown name."""
         contestants = {row.contestant for row in self.table.rows}
         for name in names:
             if name not in contestants:
@@ -253,25 +253,25 @@ class Results:
 
     @property
     def contestants(self) -> list[str]:
-        """The names by which `flips` knows the contestants, with their changes."""
+        """The names of the contestants, with their changes, as `flips` takes them."""
         return list(self._arms)
 
     def to_pandas(self) -> pandas.DataFrame:
-        """A line per record, with the columns of `eval.results.paper.FIELDS`; `table.to_pandas()`
-        has the means."""
+        """Return a row per record, with the columns of `eval.results.paper.FIELDS`;
+        `table.to_pandas()` returns the means."""
         return record_table(self.table.scores).to_pandas()
 
     def flips(self, before: str, after: str, task: str = "") -> Flips:
-        """The samples that one of two contestants has right and the other does not, on one task or
-        on all.
+        """Return the samples that one of two contestants has right and the other does not, on one
+        task or on all.
 
-        Samples with a key that neither failed are compared, by their first draw. Raises RunError
-        for an unknown contestant or task, and where the two have no task in common.
+        Compares the first draws on the samples that have a correct answer and failed for neither.
+        Raises RunError for an unknown contestant or task, and if the two have no task in common.
         """
         pairs, theirs = list[tuple[Arm, Arm]](), self._arms_of(after, task)
         for arm, rival in product(self._arms_of(before, task), theirs):
             mine, against = arm[1], rival[1]
-            # in runs of other data a task of this name is the same
+            # in runs of other data, tasks of the same name count as equal
             alike = (mine.task, mine.point.task) == (against.task, against.point.task)
             if alike or mine.point.task_id == against.point.task_id:
                 pairs.append((arm, rival))
@@ -289,7 +289,7 @@ class Results:
         compared = values.pair("after", "before")
         if compared is None:
             raise RunError(
-                f"{before!r} and {after!r} have no sample with a key that both were asked"
+                f"{before!r} and {after!r} were asked no common sample that has a correct answer"
             )
         changed = values.where(values.has() & (values["before"] != values["after"])).units
         flips = _flips([(*pairs[number], name) for number, name in changed])
@@ -298,23 +298,23 @@ class Results:
         return Flips(before, after, tuple(flips), compared.n, left_out, compared)
 
     def save_figures(self, folder: str | Path) -> list[Path]:
-        """Write the figures of a paper into a folder, each as SVG and PDF; their paths. Needs
-        matplotlib."""
+        """Write the figures of a paper to a folder, each as SVG and PDF, and return their paths.
+        Needs matplotlib."""
         return save_figures(self.table, Path(folder))
 
     def to_latex(self) -> str:
-        """The accuracies as a LaTeX table with booktabs: the best of a column in bold, and marks of
-        significance."""
+        """Return the accuracies as a LaTeX table with booktabs: the best of a column in bold, and
+        stars for significance."""
         return latex_table(self.table)
 
     def save_latex(self, path: str | Path) -> Path:
-        """Write `to_latex()` into a file."""
+        """Write `to_latex()` to a file and return its path."""
         write_file(Path(path), self.to_latex())
         return Path(path)
 
     def save_parquet(self, path: str | Path) -> int:
-        """Write a line per record, as `to_pandas` has them, into a Parquet file; how many lines
-        there are."""
+        """Write a row per record, as in `to_pandas`, to a Parquet file; return the number of
+        rows."""
         return write_parquet(self.table.scores, Path(path))
 
     @property
@@ -347,7 +347,7 @@ class Results:
 
 
 def _flips(changed: Sequence[tuple[Arm, Arm, str]]) -> list[Flip]:
-    """The flips of these samples; the records of each run are read once."""
+    """Build the flips of these samples, reading the records of each run once."""
     names = {name for *_, name in changed}
     runs = {run.folder.path: run for *arms, _ in changed for run, _ in arms}
     records = dict[tuple[Path, str, str], Record]()

@@ -1,9 +1,11 @@
 """Statistics on plain numbers: intervals, paired tests, factors, ranks, draws, choices and
 agreement.
 
-Every function takes arrays and says which paper its formula is from. Each file opens with what it
-is about; to add a method, write a function there and let a table of `analysis` call it.
-Not here: which samples are compared (`scoring`), and what a report says about them (`analysis`)."""
+Every function takes arrays and names the paper of its formula. To add a method, write a function in
+the file of its topic and call it from a table of `analysis`.
+Not here: which samples are compared (`scoring`), and how a report presents the results
+(`analysis`).
+"""
 
 import lazy_loader
 

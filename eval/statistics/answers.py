@@ -1,5 +1,5 @@
-"""What answers tell: agreement of contestants or raters, a taste for some letter, several draws of
-every sample, and whether the order of two would hold over settings, draws and other samples."""
+"""Statistics of answers: agreement of contestants or raters, position bias, variance over draws,
+and the stability of the order of two contestants over settings, draws and samples."""
 
 from __future__ import annotations
 
@@ -28,10 +28,11 @@ from looktwice.eval.statistics.paired import chi_squared_tail
 def cohens_kappa(
     answers: Sequence[Hashable], others: Sequence[Hashable], clusters: Clusters | None = None
 ) -> Estimate:
-    """Agreement of two raters beyond that of two independent ones with their habits (Cohen 1960).
+    """Compute the agreement of two raters beyond that of independent raters with the same answer
+    frequencies (Cohen 1960).
 
-    1 where only one answer occurs. The interval is the cluster bootstrap's. Raises ValueError for
-    no items and for unequal lengths.
+    It is 1 if only one answer occurs. The interval is a cluster bootstrap. Raises ValueError
+    without items and for unequal lengths.
     """
     if len(answers) != len(others):
         raise ValueError(
@@ -50,15 +51,16 @@ def cohens_kappa(
 def fleiss_kappa(
     ratings: Sequence[Sequence[Hashable]], clusters: Clusters | None = None
 ) -> Estimate:
-    """Agreement of any number of raters beyond chance (Fleiss 1971); `ratings` holds the answers of
-    each rater.
+    """Compute the agreement of any number of raters beyond chance (Fleiss 1971); `ratings` holds
+    the answers of each rater.
 
-    1 where only one answer occurs. The interval is the cluster bootstrap's. Raises ValueError for
-    fewer than two raters, for no items, and for raters of unequal lengths.
+    It is 1 if only one answer occurs. The interval is a cluster bootstrap. Raises ValueError for
+    fewer than two raters, without items, and for raters of unequal lengths.
     """
     if len(ratings) < 2 or len({*map(len, ratings)}) > 1:
         raise ValueError(
-            f"two or more raters of the same items are needed, found {[*map(len, ratings)]}"
+            f"agreement needs two or more raters of the same items, found {[*map(len, ratings)]}"
+            " answers"
         )
     raters, table = len(ratings), np.sum(_marks(ratings), axis=0)
     pairs = (np.square(table).sum(axis=1) - raters) / (raters * (raters - 1))
@@ -71,15 +73,15 @@ def fleiss_kappa(
 
 
 def _marks(ratings: Sequence[Sequence[Hashable]]) -> list[Floats]:
-    """By rater which answer each item has, (items, answers), in an order that no rater sets."""
+    """One-hot encode the answers of each rater, (items, answers), in an order independent of the
+    raters."""
     names = sorted(set(chain(*ratings)), key=repr)
     place = {name: number for number, name in enumerate(names)}
     return [np.eye(len(names))[[*map(place.__getitem__, answers)]] for answers in ratings]
 
 
 def _beyond(observed: Floats, chance: Floats) -> Floats:
-    """Kappa of an observed agreement and that of chance, 1 where chance leaves nothing to agree
-    on."""
+    """Compute kappa from observed and chance agreement; 1 if chance agreement is complete."""
     room = 1 - chance
     return np.where(room > 1e-12, (observed - chance) / np.where(room > 1e-12, room, 1.0), 1.0)
 
@@ -89,11 +91,11 @@ Shares = Mapping[str, float]
 
 @dataclass(frozen=True)
 class PositionBias:
-    """Of n answered questions: how often each letter was chosen, how often it is the key, and the
-    recall at it.
+    """For n answered questions, the shares of each letter among the choices made and among the
+    correct answers, and the recall for each letter.
 
     Shares lie in 0..1. `spread` is the standard deviation of the recalls, and `p` that of the
-    chi-squared test that they are all alike.
+    chi-squared test that they are all equal.
     """
 
     chosen: Shares
@@ -105,11 +107,12 @@ class PositionBias:
 
 
 def position_bias(answers: Sequence[str], keys: Sequence[str]) -> PositionBias:
-    """The bias of these answers, letters as the contestant saw them, to questions with these keys.
+    """Compute the bias of these answers, letters as the contestant saw them, to questions with
+    these correct letters.
 
     The spread of the recalls is RStd of Zheng et al. (2024, "Large Language Models Are Not Robust
-    Multiple Choice Selectors", section 2.2), over the letters that are the key of some question.
-    Raises ValueError for no answers.
+    Multiple Choice Selectors", section 2.2), over the letters that are correct for some question.
+    Raises ValueError without answers.
     """
     if not answers:
         raise ValueError("position bias needs at least one answered question")
@@ -130,11 +133,11 @@ def position_bias(answers: Sequence[str], keys: Sequence[str]) -> PositionBias:
 
 @dataclass(frozen=True)
 class DrawVariance:
-    """The variance of a value split into that between samples and that between the draws of one
+    """The variance of a value, split into the variance between samples and between the draws of one
     sample.
 
     `samples_error` and `draws_error` are what each adds to the standard error of the mean over n
-    samples with k draws each: more samples lessen both, more draws the second alone.
+    samples with k draws each: more samples reduce both, more draws only the second.
     """
 
     mean: float
@@ -145,33 +148,34 @@ class DrawVariance:
 
     @property
     def samples_error(self) -> float:
-        """The standard error of the mean that is left with any number of draws."""
+        """The standard error of the mean that remains with any number of draws."""
         return sqrt(self.between / self.n)
 
     @property
     def draws_error(self) -> float:
-        """The standard error of the mean on these very samples, over repetitions of the run."""
+        """The standard error of the mean over repetitions of the run on the same samples."""
         return sqrt(self.within / (self.n * self.draws))
 
     @property
     def draw_share(self) -> float:
-        """The share of the variance of a single answer that lies within samples; 0 where nothing
+        """The share of the variance of a single answer that lies within samples; 0 if nothing
         varies."""
         total = self.between + self.within
         return self.within / total if total > 0 else 0.0
 
 
 def split_variance(values: ArrayLike) -> DrawVariance:
-    """The variance components of values (n samples, k draws), by the mean squares of a one-way
-    analysis of variance.
+    """Estimate the variance components of values (n samples, k draws) from the mean squares of a
+    one-way analysis of variance.
 
-    The component between samples is not below 0 (Searle, Casella and McCulloch 1992, section 3.6).
+    The component between samples is at least 0 (Searle, Casella and McCulloch 1992, section 3.6).
     Raises ValueError for fewer than two samples or draws.
     """
     data = np.asarray(values, float)
     if data.ndim != 2 or min(data.shape) < 2:
         raise ValueError(
-            f"to split the variance takes two samples and two draws of each, found {data.shape}"
+            "splitting the variance needs two samples with two draws each, found the shape"
+            f" {data.shape}"
         )
     n, draws = data.shape
     within = float(data.var(axis=1, ddof=1).mean())
@@ -180,8 +184,8 @@ def split_variance(values: ArrayLike) -> DrawVariance:
 
 
 def majority_value(answers: Sequence[str | None], values: Sequence[float]) -> float:
-    """The value of the most frequent answer; of several equally frequent ones their mean; 0 where
-    none answered."""
+    """Return the value of the most frequent answer, the mean value at a tie, or 0 without
+    answers."""
     counts = Counter(answer for answer in answers if answer is not None)
     if not counts:
         return 0.0
@@ -197,22 +201,24 @@ def majority_value(answers: Sequence[str | None], values: Sequence[float]) -> fl
 def swap_over_settings(
     values: ArrayLike, others: ArrayLike, clusters: Clusters | None = None
 ) -> Estimate:
-    """The probability that two contestants swap places between two settings, taken at random of
-    those that there are.
+    """Estimate the probability that two contestants swap ranks between two settings drawn at random
+    from the given ones.
 
     `values` and `others` are (settings, n units): the same units under each marker, prompt or draw.
-    Of two settings a tie in one counts one half. The interval is the cluster bootstrap's over the
-    units; noise of few units adds swaps, so it lies rather too high. Raises ValueError for fewer
-    than two settings, and for no units.
+    A tie in one of the two settings counts one half. The interval is a cluster bootstrap over the
+    units; with few units, noise adds swaps and biases the estimate upwards. Raises ValueError for
+    fewer than two settings, and without units.
     """
     gaps = np.asarray(values, float) - np.asarray(others, float)
     if gaps.ndim != 2 or len(gaps) < 2:
         raise ValueError(
-            f"a swap between settings needs two of them, found an array of shape {gaps.shape}"
+            f"a swap between settings needs two settings, found the shape {gaps.shape}"
         )
     count = len(gaps)
 
-    def swaps(means: Floats) -> Floats:  # (resamples, settings): the pairs with other signs
+    def swaps(
+        means: Floats,
+    ) -> Floats:  # (resamples, settings): the share of pairs with opposite signs
         signs = np.sign(np.round(means, 12))
         alike = (signs.sum(axis=1) ** 2 - np.square(signs).sum(axis=1)) / (count * (count - 1))
         return np.asarray((1 - alike) / 2)
@@ -221,15 +227,15 @@ def swap_over_settings(
 
 
 def swap_over_halves(gaps: ArrayLike, clusters: Clusters | None = None) -> Estimate:
-    """The probability that two new sets of half as many units each put two contestants in opposite
-    orders.
+    """Estimate the probability that two new sets of half as many units each rank two contestants in
+    opposite orders.
 
-    `gaps` are the paired differences of n units, whose mean and spread are taken for those of all
-    units there might be. So it is not how often halves of these very units disagree, which lean to
-    opposite sides of their common mean. With z the mean over its clustered standard error, a half
-    errs with q = Phi(-z / sqrt 2), and the halves disagree with 2 q (1 - q): at most one half,
-    where there is no difference. The interval is that of the limits of z. Raises ValueError for no
-    units.
+    `gaps` are the paired differences of n units; their mean and spread stand for the population.
+    This is not how often halves of these units disagree, because such halves deviate from their
+    common mean in opposite directions. With z the mean over its clustered standard error, a half
+    ranks them wrongly with q = Phi(-z / sqrt 2), and two halves disagree with 2 q (1 - q), which is
+    at most one half, reached without a difference. The interval is computed from the limits of z.
+    Raises ValueError without units.
     """
     data = np.asarray(gaps, float)
     sums, sizes = cluster_sums(data, clusters)
@@ -251,8 +257,8 @@ def swap_over_halves(gaps: ArrayLike, clusters: Clusters | None = None) -> Estim
 class Reordering(NamedTuple):
     """How the competition ranks of contestants change from one set of values to another.
 
-    Pairs that change places, pairs tied in either, contestants with another rank, the largest move,
-    and Kendall's tau-b.
+    The fields are the pairs that swap, the pairs tied in either set, the contestants whose rank
+    changes, the largest change, and Kendall's tau-b.
     """
 
     flipped: int
@@ -263,15 +269,15 @@ class Reordering(NamedTuple):
 
 
 def reordering(before: Shares, after: Shares) -> Reordering:
-    """The ranks under `before` and `after`, each a value by name; larger is better. The names that
-    both have count."""
+    """Compare the ranks of names in `before` and `after`, each a value by name; larger is better.
+    Only names in both count."""
     from scipy.stats import kendalltau
 
     names = [name for name in before if name in after]
     values = [np.array([level[name] for name in names]) for level in (before, after)]
     upper = np.triu_indices(len(names), 1)
     first, second = (np.sign(level[:, None] - level)[upper] for level in values)
-    # how many are strictly better
+    # the number of strictly better ones
     old, new = ((level[:, None] + 1e-9 < level).sum(axis=1) for level in values)
     moves = np.abs(old - new)
     return Reordering(

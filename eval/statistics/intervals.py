@@ -1,8 +1,9 @@
-"""Intervals over clusters: samples that share a picture, a pair or a group count together.
+"""Confidence intervals over clusters: samples that share a picture, a pair or a group form one
+cluster.
 
-Of shares in closed form, Wilson's with as many units as clusters and spread leave
-(`share_interval`); of measured numbers Student's t (`means.py`); of all else by a bootstrap that
-draws whole clusters."""
+Shares have a closed form, Wilson's with an effective number of units (`share_interval`); measured
+numbers use Student's t (`means.py`); everything else uses a bootstrap of whole clusters.
+"""
 
 from __future__ import annotations
 
@@ -16,24 +17,24 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 RESAMPLES = 10_000
-MANY, FEW = 500, 1_000  # of more kinds of clusters than this, so many resamples must do
+MANY, FEW = 500, 1_000  # with more than MANY kinds of clusters, FEW resamples are drawn
 LEVEL = 0.95
-PRIOR = 12  # clusters of equal values that a design effect is estimated with
+PRIOR = 12  # clusters of equal values added in the estimate of a design effect
 Z = NormalDist().inv_cdf(0.5 + LEVEL / 2)
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
 Clusters = Sequence[Hashable] | Codes
-"""The name of each value's cluster, or its number as `cluster_codes` gives it."""
+"""The name of each value's cluster, or its number as returned by `cluster_codes`."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number with its 95 % interval; `n` values in `clusters` clusters stand behind it.
+    """A number with its 95 % interval, from `n` values in `clusters` clusters.
 
-    Of a difference `p` is two-sided, by the test that is named. Of two contestants on the same
-    units `better` and `worse` count units, and `detectable` is the smallest difference that the
-    test shows with 80 % power. What was not asked for is NaN, 0 or empty.
+    For a difference, `p` is two-sided, from the test named in `test`. For two contestants on the
+    same units, `better` and `worse` count units, and `detectable` is the smallest difference that
+    the test detects with 80 % power. Fields that were not computed are NaN, 0 or empty.
     """
 
     value: float
@@ -48,7 +49,7 @@ class Estimate:
     test: str = ""
 
     def __eq__(self, other: object) -> bool:
-        """Whether all is the same; what neither was asked for is."""
+        """Return whether all fields are equal; NaN equals NaN."""
         if not isinstance(other, Estimate):
             return NotImplemented
         pairs = zip(vars(self).values(), vars(other).values(), strict=True)
@@ -56,9 +57,10 @@ class Estimate:
 
 
 def cluster_codes(clusters: Clusters | None, n: int) -> Codes:
-    """A number 0, 1, 2 ... for the cluster of each of n values; None: each is its own.
+    """Number the clusters 0, 1, 2 ... and return the number of each of n values; with None, each
+    value is its own cluster.
 
-    Raises ValueError for another number of clusters than values, and for no values.
+    Raises ValueError if the numbers of clusters and values differ, and without values.
     """
     if n < 1 or (clusters is not None and len(clusters) != n):
         given = "" if clusters is None else f" and {len(clusters)} clusters"
@@ -74,15 +76,16 @@ def cluster_codes(clusters: Clusters | None, n: int) -> Codes:
 
 
 def square_sum(values: Floats) -> float:
-    """The sum of the squares of all values."""
+    """Return the sum of the squares of all values."""
     return float(np.square(values).sum())
 
 
 def cluster_sums(values: Floats, clusters: Clusters | None) -> tuple[Floats, Floats]:
-    """The sum of the values of each cluster, along the first axis, and the sizes of the clusters.
+    """Return the sum of the values of each cluster, along the first axis, and the sizes of the
+    clusters.
 
-    Sums are rounded to 12 digits: in what order values were added must not make two kinds of
-    clusters of one. Raises ValueError as `cluster_codes` does.
+    Sums are rounded to 12 digits, so that equal sums compare equal whatever the order of addition.
+    Raises ValueError as `cluster_codes` does.
     """
     codes = cluster_codes(clusters, len(values))
     columns = values.astype(float).reshape(len(values), -1).T
@@ -93,17 +96,16 @@ def cluster_sums(values: Floats, clusters: Clusters | None) -> tuple[Floats, Flo
 def resampled_means(
     sums: Floats, sizes: Floats, weights: Floats | None = None, *, resamples: int = RESAMPLES
 ) -> Floats:
-    """The means of `resamples` samples of as many clusters, drawn with replacement; one column for
-    each of `sums`.
+    """Return the means of `resamples` samples of as many clusters, drawn with replacement, with one
+    column for each of `sums`.
 
-    `weights` count each cluster more or less often than once. Clusters of equal sums and sizes are
-    counted together, so that a sample is one draw of a multinomial: right and wrong answers make
-    few kinds of clusters. Where there are more than 500 kinds, 1,000 resamples are drawn at most.
-    `weights` are whole or half numbers.
+    `weights`, whole or half numbers, are how often each cluster counts. Clusters with equal sums
+    and sizes are counted together, so that a sample is one draw from a multinomial: right and wrong
+    answers give few kinds of clusters. With more than 500 kinds, at most 1,000 resamples are drawn.
     """
     columns = np.column_stack([sums.reshape(len(sizes), -1), sizes])
     kind = np.zeros(len(sizes), np.int64)
-    for column in columns.T:  # sorting rows takes many times as long
+    for column in columns.T:  # sorting whole rows is many times slower
         _, code = np.unique(column, return_inverse=True)
         _, kind = np.unique(kind * (int(code.max()) + 1) + code, return_inverse=True)
     kinds, counts = np.empty((int(kind.max()) + 1, columns.shape[1])), np.bincount(kind, weights)
@@ -112,7 +114,7 @@ def resampled_means(
     if len(kinds) <= MANY:
         totals = random.multinomial(drawn, counts / counts.sum(), size=resamples) @ kinds
     else:
-        # a weight of one half is one row
+        # a weight of one half gives one row
         rows = np.repeat(kinds, np.round(2 * counts).astype(int), axis=0)
         picks = (random.integers(0, len(rows), drawn) for _ in range(min(resamples, FEW)))
         totals = np.array([rows[pick].sum(axis=0) for pick in picks])
@@ -120,18 +122,18 @@ def resampled_means(
 
 
 def student(freedom: float) -> float:
-    """Student's quantile for a 95 % interval, with so many degrees of freedom."""
+    """Return Student's quantile for a 95 % interval with this many degrees of freedom."""
     from scipy.special import stdtrit
 
     return float(stdtrit(freedom, 0.5 + LEVEL / 2))
 
 
 def percentile_interval(means: Floats, clusters: int) -> tuple[float, float]:
-    """The percentiles of resampled means, widened for few clusters (Hesterberg 2015, "expanded
+    """Return percentiles of resampled means, widened for few clusters (Hesterberg 2015, "expanded
     percentile interval").
 
-    The plain percentiles are too narrow for m clusters by sqrt((m - 1) / m) and by normal for
-    Student's quantiles.
+    For m clusters the plain percentiles are too narrow by the factor sqrt((m - 1) / m), and by
+    normal instead of Student's quantiles.
     """
     from scipy.special import ndtr
 
@@ -144,11 +146,11 @@ def percentile_interval(means: Floats, clusters: int) -> tuple[float, float]:
 def bootstrap_statistic(
     columns: Floats, clusters: Clusters | None, statistic: Callable[[Floats], Floats], least: float
 ) -> Estimate:
-    """A statistic in least..1 of the means of columns (n values, columns), with its cluster
-    bootstrap interval.
+    """Compute a statistic in least..1 from the means of columns (n values, columns), with its
+    cluster bootstrap interval.
 
-    `statistic` gives a number for each row of means. Of one cluster the interval is the whole
-    range.
+    `statistic` returns a number for each row of means. With a single cluster the interval is the
+    whole range.
     """
     sums, sizes = cluster_sums(columns, clusters)
     value = float(statistic(columns.mean(axis=0)[None])[0])
@@ -166,18 +168,18 @@ def bootstrap_mean(
     resamples: int = RESAMPLES,
     strata: Clusters | None = None,
 ) -> Estimate:
-    """The mean of values in `floor`..1 with its cluster bootstrap interval, always the same.
+    """Compute the mean of values in `floor`..1 with its deterministic cluster bootstrap interval.
 
-    Before resampling, half a value at `floor`, half a one at 1 and one in the middle are added,
-    each a cluster of its own: without them values that are all alike would have an interval
-    without width, and few unlike ones a narrow one. For paired right or wrong answers this is half
-    an item in each cell of their table (Agresti and Min 2005). Where clusters hold several values,
-    each added value counts as many of them as `_independent_weight` says. Where all values are
-    alike, the interval reaches at least as far as if the share of clusters that Wilson's limit
-    still leaves possible after none of them lay at a limit: 7.4 points after 48 pairs without any
-    difference. `strata` names the task of each value: values vary around the mean of their task, so
-    that tasks with different means do not widen the interval. The mean is of the values alone,
-    which may lie beyond the limits. Raises ValueError for no values.
+    Before resampling, half a value at `floor`, half a value at 1 and one in the middle are added,
+    each as its own cluster: otherwise equal values would have an interval of zero width, and few
+    different ones a narrow one. For paired right or wrong answers this is half an item in each cell
+    of their table (Agresti and Min 2005). If clusters hold several values, each added value counts
+    as many of them as `_independent_weight` returns. If all values are equal, the interval includes
+    the case that some clusters lie at a limit: the share that Wilson's upper limit allows after
+    none was observed, 7.4 points after 48 pairs without a difference. `strata` names the task of
+    each value: values vary around the mean of their task, so that tasks with different means do not
+    widen the interval. The mean is that of the given values alone, which may lie beyond the limits.
+    Raises ValueError without values.
     """
     data = np.asarray(values, float)
     mean = fsum(data.tolist()) / len(data)
@@ -194,23 +196,24 @@ def bootstrap_mean(
     )
     low, high = percentile_interval(means[:, 0] + shift, len(sizes) + 2)
     if float(np.ptp(varying)) < 1e-12:
-        unseen = Z * Z / (len(sizes) + Z * Z)  # Wilson's upper limit for none of so many
+        unseen = Z * Z / (len(sizes) + Z * Z)  # Wilson's upper limit after zero events
         low = min(low, mean - unseen * (mean - floor))
         high = max(high, mean + unseen * (1.0 - mean))
-    # rounded sums may go a little beyond
+    # rounded sums may slightly exceed the limits
     low = max(min(floor, float(data.min())), min(low, mean))
     high = min(max(1.0, float(data.max())), max(high, mean))
     return Estimate(mean, low, high, len(data), len(sizes))
 
 
 def _independent_weight(off: Floats, sums: Floats, sizes: Floats) -> float:
-    """How many values of a cluster weigh as much as one independent value: the design effect.
+    """Estimate the design effect: how many values of a cluster weigh as much as one independent
+    value.
 
     `off` are the deviations of the values from the mean, `sums` those of the clusters. The design
-    effect is 1 where each value is its own cluster. It is estimated with as many degrees of freedom
-    as the fourth moments of the sums leave; to these, `PRIOR` clusters are added whose values are
-    all alike. Otherwise, where few clusters differ, the estimate and the interval would both be too
-    small when the clusters that vary most happen to be missing.
+    effect is 1 if each value is its own cluster. Its estimate has as many degrees of freedom as the
+    fourth moments of the sums leave, plus `PRIOR` clusters of equal values. Without these, the
+    estimate and the interval would both be too small if few clusters differ and the most variable
+    ones happen to be missing.
     """
     whole = square_sum(sizes) / float(sizes.sum())
     squares = square_sum(off)
@@ -222,8 +225,8 @@ def _independent_weight(off: Floats, sums: Floats, sizes: Floats) -> float:
 
 
 def _degrees_of_freedom(squares: Floats, most: float) -> float:
-    """The degrees of freedom of a variance that is the sum of these squares, by their own spread;
-    at most `most`."""
+    """Estimate the degrees of freedom of a variance that is the sum of these squares from their
+    spread; at most `most`."""
     total = float(squares.sum())
     if total < 1e-12:
         return most
@@ -234,10 +237,10 @@ def _degrees_of_freedom(squares: Floats, most: float) -> float:
 def _around_one_mean(
     data: Floats, mean: float, clusters: Clusters | None, strata: Clusters
 ) -> Floats:
-    """The values moved so that each stratum has the mean of all of them.
+    """Shift the values so that each stratum has the overall mean.
 
-    Deviations are scaled up by what the estimated mean of their stratum takes from them. The values
-    of a stratum with a single cluster say nothing about its own spread and stay as they are.
+    Deviations are scaled up to correct for the estimated mean of their stratum. The values of a
+    stratum with a single cluster carry no information on its spread and stay as they are.
     """
     codes, tasks = cluster_codes(clusters, len(data)), cluster_codes(strata, len(data))
     moved = data.copy()
@@ -255,8 +258,8 @@ class Stratum(NamedTuple):
     """The values in 0..1 of one task, the names of their clusters (None: each its own), its weight
     and its centre.
 
-    Clusters of one name are the same in all strata: a picture that two tasks ask about, a question
-    asked twice. `centre` is what each value varies around, where that is not their mean: for
+    Clusters of the same name are the same in all strata: a picture that two tasks ask about, or a
+    question asked twice. `centre` is what each value varies around, if that is not their mean: for
     variants of a task the mean of its own.
     """
 
@@ -267,12 +270,12 @@ class Stratum(NamedTuple):
 
 
 def wilson(total: float, n: float) -> tuple[float, float]:
-    """Wilson's score interval (Wilson 1927) for a share of `total` out of `n` units that stand
-    alone, each in 0..1.
+    """Compute Wilson's score interval (Wilson 1927) for a share of `total` out of `n` independent
+    units, each in 0..1.
 
-    The same as scipy's `binomtest(...).proportion_ci(method="wilson")`, but n may be an effective
-    number. Intervals of results are those of `share_interval`. Raises ValueError for n <= 0 or a
-    total outside 0..n.
+    Equal to scipy's `binomtest(...).proportion_ci(method="wilson")`, except that n may be an
+    effective number. Results use `share_interval` instead. Raises ValueError for n <= 0 or a total
+    outside 0..n.
     """
     if n <= 0 or not -1e-9 <= total <= n + 1e-9:
         raise ValueError(f"a share needs n > 0 and 0 <= total <= n, found total={total}, n={n}")
@@ -284,7 +287,7 @@ def wilson(total: float, n: float) -> tuple[float, float]:
 
 
 def clopper_pearson(k: int, n: int) -> tuple[float, float]:
-    """The exact interval of a share of k out of n (Clopper and Pearson 1934)."""
+    """Compute the exact interval of a share of k out of n (Clopper and Pearson 1934)."""
     from scipy.special import betaincinv
 
     tail = (1 - LEVEL) / 2
@@ -293,9 +296,12 @@ def clopper_pearson(k: int, n: int) -> tuple[float, float]:
 
 
 def two_shares(k: int, n: int, other: int, of: int) -> Estimate:
-    """k of n less `other` out of `of`, two samples with nothing in common: Fisher's exact p,
-    two-sided, and the interval that the exact ones of both give, joined as Newcombe 1998 joins
-    Wilson's. Counted out over all outcomes it holds 95 % and more from 12 in each sample on."""
+    """Compare the shares k of n and `other` out of `of` in two independent samples.
+
+    The p-value is Fisher's exact test, two-sided; the interval combines the exact intervals of
+    both, as Newcombe (1998) combines Wilson's. By complete enumeration its coverage is at least 95
+    % from 12 units in each sample on.
+    """
     from scipy.special import gammaln
 
     share, rival = k / n, other / of
@@ -318,18 +324,17 @@ def two_shares(k: int, n: int, other: int, of: int) -> Estimate:
 def share_interval(
     values: ArrayLike, clusters: Clusters | None = None, centre: ArrayLike | None = None
 ) -> Estimate:
-    """The mean of values in 0..1 with its interval: Wilson's, where n is the effective number of
-    units.
+    """Compute the mean of values in 0..1 with Wilson's interval for the effective number of units.
 
-    That is p (1 - p) over the variance of the mean, which the clusters tell by their sums (a ratio
-    estimate, with each cluster's own weight taken out of its square as by a jackknife), less what
-    Student's quantile asks for few clusters (Korn and Graubard 1998; Franco et al. 2019). Its
-    degrees of freedom are what the fourth moments leave: where two clusters hold all that is wrong
-    there are few. The number lies between that of clusters, as if all units of one were alike (of
-    unequal ones (sum n)^2 / sum n^2), and that of the units, as if each stood alone. So it is
-    Wilson's own interval where each unit is right or wrong and its own cluster, and keeps a width
-    where all values are alike. `centre` is what the values vary around, their mean if not given.
-    Raises ValueError for no values and for values outside 0..1.
+    The effective number is p (1 - p) over the variance of the mean. The variance is estimated from
+    the cluster sums (a ratio estimate, correcting each square for the cluster's own weight as by a
+    jackknife) and inflated by Student's quantile for few clusters (Korn and Graubard 1998; Franco
+    et al. 2019). Its degrees of freedom follow from the fourth moments: they are few if two
+    clusters hold all errors. The number lies between that of clusters, as if all units of a cluster
+    were equal (for unequal sizes (sum n)^2 / sum n^2), and that of independent units. So it is
+    Wilson's own interval if each unit is right or wrong and its own cluster, and has a positive
+    width if all values are equal. `centre` is what the values vary around, by default their mean.
+    Raises ValueError without values and for values outside 0..1.
     """
     data = np.asarray(values, float)
     codes = cluster_codes(clusters, len(data))
@@ -344,14 +349,14 @@ def share_interval(
 
 
 def mean_of_shares(strata: Sequence[Stratum]) -> Estimate:
-    """The weighted mean of the means of strata with its interval, by their limits and correlations
-    (MOVER).
+    """Compute the weighted mean of the means of strata, with its interval from their limits and
+    correlations (MOVER).
 
-    With means p_i, limits (l_i, u_i), weights w_i and correlations r_ij it is mean - sqrt(sum_ij
-    w_i w_j r_ij (p_i - l_i) (p_j - l_j)), and so above (Zou 2007; Zou and Donner 2008). The r_ij
-    are those of the sums of shared clusters, 0 where no cluster is shared, and 1 where some are but
-    one stratum is all alike. For one stratum it is `share_interval`. Raises ValueError as that
-    does, and for no strata.
+    With means p_i, limits (l_i, u_i), weights w_i and correlations r_ij the lower limit is mean -
+    sqrt(sum_ij w_i w_j r_ij (p_i - l_i) (p_j - l_j)), and the upper accordingly (Zou 2007; Zou and
+    Donner 2008). The r_ij are the correlations of the sums of shared clusters: 0 if no cluster is
+    shared, and 1 if some are but the values of one stratum are all equal. For a single stratum it
+    equals `share_interval`. Raises ValueError as that does, and without strata.
     """
     if not strata:
         raise ValueError("a mean of shares needs at least one stratum")
@@ -380,10 +385,10 @@ def mean_of_shares(strata: Sequence[Stratum]) -> Estimate:
 
 
 def _effective_units(sums: Floats, sizes: Floats, mean: float, squares: float) -> float:
-    """How many units that stand alone tell as much about the mean.
+    """Return how many independent units give as much information on the mean.
 
-    `sums` are those of the clusters, and `squares` the sum of the squares, of what the values lie
-    off their centre.
+    `sums` are the cluster sums of the deviations of the values from their centre, and `squares` is
+    the sum of the squared deviations.
     """
     n = float(sizes.sum())
     fewest = n * n / square_sum(sizes)
@@ -398,8 +403,12 @@ def _effective_units(sums: Floats, sizes: Floats, mean: float, squares: float) -
 
 
 def _link_clusters(strata: Sequence[Stratum]) -> tuple[list[Codes], Codes]:
-    """The number of each value's cluster, the same in all strata; and for each cluster the number
-    of a set of strata: those that share clusters, directly or by others, are in one."""
+    """Number the clusters across all strata, and find the sets of strata that share clusters,
+    directly or through others.
+
+    Returns the numbers of the values' clusters in each stratum, and the number of each cluster's
+    set.
+    """
     numbers, whole = dict[object, int](), list[Codes]()
     for number, stratum in enumerate(strata):
         alone = [(number, unit) for unit in range(len(stratum.values))]

@@ -1,4 +1,4 @@
-"""Means of measured numbers, which are not shares, and the difference of two such means."""
+"""Means of measured numbers other than shares, and the difference of two such means."""
 
 from __future__ import annotations
 
@@ -18,21 +18,22 @@ from looktwice.eval.statistics.intervals import (
 )
 
 LARGEST = 1e100
-"""Numbers beyond it are divided before they are summed or squared: their squares are no floats."""
+"""Larger numbers are scaled down before they are summed or squared, because their squares exceed
+the range of floats."""
 
 
 def finite_mean(values: Iterable[float]) -> float:
-    """The mean of finite numbers, however large. Raises ValueError for none."""
+    """Return the mean of finite numbers of any size. Raises ValueError without numbers."""
     numbers = [*values]
     scale = scale_of(numbers)
     return fmean([number / scale for number in numbers]) * scale
 
 
 def mean_interval(values: Sequence[float], clusters: Clusters) -> tuple[float | None, float | None]:
-    """The 95 % t interval of a mean over clusters; None where there is no spread to estimate it
-    from, and where a limit is larger than a float can be.
+    """Compute the 95 % t interval of a mean over clusters; None without a spread to estimate it
+    from, or if a limit exceeds the range of floats.
 
-    It stays within 0..1 where all values lie there, as shares do.
+    It stays within 0..1 if all values do, as shares do.
     """
     scale = scale_of(values)
     numbers = np.array(values, float) / scale
@@ -51,11 +52,12 @@ def mean_interval(values: Sequence[float], clusters: Clusters) -> tuple[float | 
 
 
 def mean_gap(values: Floats, others: Floats, clusters: Clusters) -> Estimate | None:
-    """The difference of the means of two groups with its 95 % t interval and p; None for fewer than
-    two values of either, without any spread, and where a limit is larger than a float can be.
+    """Compute the difference of the means of two groups with its 95 % t interval and p.
 
-    `clusters` are those of the values and then of the others. Where units stand alone it is Welch's
-    (1947); else its variance is that between clusters, which may have units of both groups.
+    Returns None for fewer than two values in a group, without any spread, and if a limit exceeds
+    the range of floats. `clusters` are those of the values and then of the others. For independent
+    units this is Welch's test (1947); otherwise the variance is that between clusters, which may
+    contain units of both groups.
     """
     scale = scale_of([*values, *others])
     sides = np.asarray(values, float) / scale, np.asarray(others, float) / scale
@@ -86,7 +88,7 @@ def mean_gap(values: Floats, others: Floats, clusters: Clusters) -> Estimate | N
 
 
 def scale_of(values: Sequence[float]) -> float:
-    """The number to divide by before values are summed or squared: 1, or the largest of very large
-    ones."""
+    """Return the divisor to apply before values are summed or squared: 1, or the largest value if
+    it is very large."""
     largest = max(map(abs, values), default=0.0)
     return float(largest) if largest > LARGEST else 1.0

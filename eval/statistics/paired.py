@@ -1,7 +1,8 @@
-"""Contestants on the same units: the difference of two, exact tests, corrections for many, the
-matrix of all their values, and what so many units could have shown.
+"""Comparisons of contestants on the same units: differences of two, exact tests, corrections for
+multiple tests, the matrix of all values, and the detectable difference.
 
-Without scipy.stats, which takes a second to load."""
+Does not import scipy.stats, which takes a second to load.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ from looktwice.eval.statistics.intervals import (
 
 MCNEMAR, FLIP = "exact McNemar", "sign flips of clusters"
 ALPHA, POWER = 1 - LEVEL, 0.8
-NORMAL = 1000  # of more differences the exact test is as good as the normal one
+NORMAL = 1000  # with more differences, the normal approximation is accurate
 
 Line = TypeVar("Line")
 Arm = TypeVar("Arm", bound=Hashable)
@@ -43,12 +44,12 @@ Part = TypeVar("Part", bound=Hashable)
 
 @lru_cache(maxsize=1024)
 def mcnemar_p(better: int, worse: int) -> float:
-    """The exact two-sided McNemar test: how often a coin falls at least as unevenly, to either
-    side.
+    """Compute the exact two-sided McNemar test: the probability that a fair coin falls at least as
+    unevenly, to either side.
 
-    It is a test of the mean difference only where each sample is right or wrong: `compare_paired`
-    flips signs for graded values. In whole numbers, so that a p such as 29/128 is rounded alike
-    everywhere.
+    It tests the mean difference only if each sample is right or wrong: for graded values,
+    `compare_paired` flips signs. It uses integers, so that a p such as 29/128 is rounded equally on
+    every machine.
     """
     n, tail, ways = better + worse, 0, 1
     if n > 10_000:
@@ -64,13 +65,13 @@ def mcnemar_p(better: int, worse: int) -> float:
 def mean_difference(
     gaps: ArrayLike, clusters: Clusters | None = None, strata: Clusters | None = None
 ) -> Estimate:
-    """The mean of differences that have no two sides, such as contrasts of a sweep; else take
-    `compare_paired`.
+    """Compute the mean of differences that are not a pair of values, such as contrasts of a sweep;
+    for pairs use `compare_paired`.
 
-    The interval is that of every paired difference, a bootstrap over clusters; p is that of the
-    two-sided sign-flip test, which flips whole clusters. `strata` names the task of each
-    difference, as for `bootstrap_mean`. Differences may lie beyond -1..1, as interactions do.
-    Raises ValueError for none.
+    The interval is the cluster bootstrap of all paired differences; p is that of the two-sided
+    sign-flip test, which flips whole clusters. `strata` names the task of each difference, as for
+    `bootstrap_mean`. Differences may lie beyond -1..1, as interactions do. Raises ValueError
+    without differences.
     """
     data = np.asarray(gaps, float)
     sums, _ = cluster_sums(data, clusters)
@@ -79,13 +80,13 @@ def mean_difference(
 
 
 def sign_flip_p(gaps: Sequence[float]) -> float:
-    """How often the sum of the differences is as far from 0 if each sign is a coin's (Fisher's
-    randomisation test).
+    """Compute the probability that the sum of the differences is as far from 0 under random signs
+    (Fisher's randomisation test).
 
-    Over all signs of up to 13 differences that are not 0, else over 10000 drawn ones, always the
-    same; of more than 10000 differences the sum is normal. Signs fall on the sizes of the
-    differences in their order, so that p depends neither on the order of the differences nor on
-    which side is subtracted.
+    Up to 13 non-zero differences, all signs are enumerated; beyond that, 10000 are drawn, always
+    the same; beyond 10000 differences, the sum is taken as normal. Signs are assigned to the sorted
+    sizes, so that p depends neither on the order of the differences nor on which side is
+    subtracted.
     """
     sizes = np.sort(np.abs(gaps))
     moved = sizes[sizes > 1e-9]
@@ -102,18 +103,18 @@ def sign_flip_p(gaps: Sequence[float]) -> float:
 
 
 def holm(ps: Sequence[float] | Floats) -> list[float]:
-    """Holm's step-down correction (Holm 1979) of a family of p-values, in their order."""
+    """Apply Holm's step-down correction (Holm 1979) to a family of p-values, in their order."""
     order = np.argsort(ps)
     stepped = np.maximum.accumulate(np.asarray(ps, float)[order] * np.arange(len(ps), 0, -1))
     return _put_back(stepped, order)
 
 
 def benjamini_hochberg(ps: Sequence[float] | Floats) -> list[float]:
-    """The step-up correction of Benjamini and Hochberg (1995) of a family of p-values, in their
-    order.
+    """Apply the step-up correction of Benjamini and Hochberg (1995) to a family of p-values, in
+    their order.
 
-    Calling every result at or below q a find keeps the expected share of false finds among them at
-    q, where the tests are independent or positively dependent.
+    Calling every result at or below q a discovery keeps the expected share of false discoveries at
+    q, if the tests are independent or positively dependent.
     """
     order = np.argsort(ps)[::-1]
     ranks = np.arange(len(ps), 0, -1)
@@ -128,8 +129,7 @@ def _put_back(stepped: Floats, order: Codes) -> list[float]:
 def correct(
     lines: Sequence[Line], p: Callable[[Line], float | None], family: Callable[[Line], Hashable]
 ) -> list[Line]:
-    """The lines, dataclasses with `p_holm` and `p_bh`, with both corrections of their p over those
-    of their family.
+    """Set `p_holm` and `p_bh` of each line, a dataclass, by correcting its p within its family.
 
     A line whose p is None stays as it is.
     """
@@ -146,17 +146,18 @@ def correct(
 
 
 def chi_squared_tail(degrees: int, value: float) -> float:
-    """How likely a chi-squared variable of so many degrees of freedom lies above a value."""
+    """Return the probability that a chi-squared variable with this many degrees of freedom exceeds
+    a value."""
     from scipy.special import chdtrc
 
     return float(chdtrc(degrees, max(value, 0.0)))
 
 
 def kruskal(groups: Sequence[Sequence[float]]) -> tuple[float, float]:
-    """Whether values depend on their group (Kruskal-Wallis, App. K): the effect size H/(n - 1) in
-    0..1, and p.
+    """Test whether values depend on their group (Kruskal-Wallis, App. K); return the effect size
+    H/(n - 1) in 0..1, and p.
 
-    Groups without values are left out; where all values are the same there is no effect and p is 1.
+    Groups without values are left out; if all values are equal, there is no effect and p is 1.
     """
     filled = list(filter(len, groups))
     sizes = np.array(list(map(len, filled)))
@@ -180,13 +181,14 @@ def compare_paired(
     clusters: Clusters | None = None,
     strata: Clusters | None = None,
 ) -> Estimate:
-    """The mean of `values - others`, each in 0..1: two contestants on the same units, in one order.
+    """Compute the mean of `values - others`, each in 0..1, for two contestants on the same units in
+    the same order.
 
     `clusters` names the cluster of each unit: units that share a picture, a pair or a group are not
-    independent. `strata` names the task of each unit: in the interval, the cluster bootstrap's,
-    differences vary around the mean of their task. Where each unit is its own cluster and right or
-    wrong the test is McNemar's exact one; else Fisher's randomisation test, which flips the signs
-    of whole clusters. Raises ValueError for no units and unequal lengths.
+    independent. `strata` names the task of each unit: in the cluster bootstrap interval,
+    differences vary around the mean of their task. If each unit is its own cluster and right or
+    wrong, the test is McNemar's exact one; else Fisher's randomisation test, which flips the signs
+    of whole clusters. Raises ValueError without units and for unequal lengths.
     """
     mine, theirs = np.asarray(values, float), np.asarray(others, float)
     if not len(mine) or len(mine) != len(theirs):
@@ -211,12 +213,12 @@ def compare_paired(
 
 @dataclass(frozen=True, eq=False)
 class Values(Generic[Arm, Unit]):
-    """What each arm is worth on each unit: `value` is (arms, units) in 0..1, and NaN where an arm
-    failed, was not asked, or has no key.
+    """The value of each arm on each unit: `value` is (arms, units) in 0..1, and NaN if an arm
+    failed, was not asked, or there is no correct answer.
 
-    `units` are samples, or pairs (task, sample) where several tasks have samples of one name.
-    `clusters` is a number for each of them, the same for units that share a picture or a group.
-    `strata` is a number for the task of each of them, None for units of one task.
+    `units` are samples, or pairs (task, sample) if several tasks share sample names. `clusters`
+    holds a number for each unit, equal for units that share a picture or a group. `strata` holds a
+    number for the task of each unit, and is None for units of one task.
     """
 
     value: Floats
@@ -232,11 +234,11 @@ class Values(Generic[Arm, Unit]):
         clusters: Mapping[Unit, Hashable],
         task: Callable[[Unit], Hashable] | None = None,
     ) -> Values[Arm, Unit]:
-        """The matrix of the values by unit of each arm; units stand in the order of the first arm
-        that has them.
+        """Build the matrix from the values by unit of each arm, with units in the order in which
+        they first appear.
 
-        A unit that `clusters` does not name is a cluster of its own. `task` gives the task of a
-        unit, where units of several tasks are pooled.
+        A unit that is missing in `clusters` is its own cluster. `task` returns the task of a unit,
+        if units of several tasks are pooled.
         """
         units = tuple(dict.fromkeys(chain(*arms.values())))
         value = np.array([[values.get(unit, np.nan) for unit in units] for values in arms.values()])
@@ -246,16 +248,17 @@ class Values(Generic[Arm, Unit]):
         return cls(value.reshape(len(arms), len(units)), tuple(arms), units, codes, strata)
 
     def __getitem__(self, arm: Arm) -> Floats:
-        """The values of an arm, (units,)."""
+        """Return the values of an arm, (units,)."""
         return np.asarray(self.value[self.arms.index(arm)])
 
     def has(self, *arms: Arm) -> NDArray[np.bool_]:
-        """Which units each of these arms has a value on; without arms, each arm at all."""
+        """Return a mask of the units on which all of these arms have a value; without arguments,
+        all arms."""
         rows = [self[arm] for arm in arms] if arms else self.value
         return np.asarray(~np.isnan(rows).any(axis=0))
 
     def where(self, wanted: NDArray[np.bool_]) -> Values[Arm, Unit]:
-        """The same of some units alone; `wanted` is (units,)."""
+        """Select the units of a boolean mask, (units,)."""
         units = tuple(compress(self.units, wanted))
         return replace(
             self,
@@ -266,39 +269,40 @@ class Values(Generic[Arm, Unit]):
         )
 
     def by(self, part: Callable[[Unit], Part]) -> dict[Part, Values[Arm, Unit]]:
-        """The matrix in parts, by what `part` says of a unit, such as its task."""
+        """Split the matrix by `part` of each unit, such as its task."""
         names = [*map(part, self.units)]
         parts = dict.fromkeys(names)
         return {part: self.where(np.array([name == part for name in names])) for part in parts}
 
     def mean(self, arm: Arm) -> Estimate | None:
-        """The mean of an arm with its interval (`share_interval`); None without a value."""
+        """Return the mean of an arm with its interval (`share_interval`), or None without
+        values."""
         own = self.where(self.has(arm))
         return share_interval(own[arm], own.clusters) if own.units else None
 
     def pair(self, arm: Arm, other: Arm) -> Estimate | None:
-        """An arm less another on the units that both have (`compare_paired`); None where there is
-        none."""
+        """Return the difference of two arms on their common units (`compare_paired`), or None
+        without any."""
         both = self.where(self.has(arm, other))
         if not both.units:
             return None
         return compare_paired(both[arm], both[other], both.clusters, both.strata)
 
     def left_out(self, arm: Arm, other: Arm) -> int:
-        """On how many units one of the two has a value and the other has none."""
+        """Count the units on which exactly one of the two arms has a value."""
         return int((self.has(arm) ^ self.has(other)).sum())
 
 
 def minimum_detectable(gaps: ArrayLike) -> float:
-    """The smallest mean difference that the exact test of n independent differences, spread as
-    these are, shows.
+    """Return the smallest mean difference that the exact test detects with 80 % power, for n
+    independent differences with this spread.
 
-    For right or wrong answers it is McNemar's: how many units differ is binomial with the share
-    that does here, and of these the larger side is; where all of them to one side are too few, more
-    units would have to differ. Other differences count as so many equal ones as their second and
-    fourth moments leave. Where more than 1,000 differ the test is as good as normal, and it is the
-    solution for d of n = (z_a s + z_b sqrt(s^2 - d^2))^2 / d^2 with the mean square s^2 (Connor
-    1987). At most 1.
+    For right or wrong answers the test is McNemar's. The number of differing units is binomial with
+    the observed share, and so is the larger side among them; if even all of them on one side would
+    be too few, more units would have to differ. Other differences count as the number of equal ones
+    that matches their second and fourth moments. With more than 1,000 differing units the normal
+    approximation is used: the solution for d of n = (z_a s + z_b sqrt(s^2 - d^2))^2 / d^2 with the
+    mean square s^2 (Connor 1987). At most 1.
     """
     squares = np.square(np.asarray(gaps, float))
     n, total = len(squares), float(squares.sum())
@@ -318,11 +322,11 @@ def minimum_detectable(gaps: ArrayLike) -> float:
 
 
 def _exact_power(n: int, differing: float, difference: float) -> float:
-    """How often McNemar's exact test of n pairs finds a difference, where so many differ, or more
-    if it needs more.
+    """Return the power of McNemar's exact test of n pairs for a difference, if the share
+    `differing` differs, or a larger one if the difference requires it.
 
-    Of the numbers of pairs that may differ some fifty within five standard deviations are looked
-    at.
+    The power is averaged over about fifty numbers of differing pairs, within five standard
+    deviations.
     """
     from scipy.special import bdtr, gammaln, xlog1py, xlogy
 
@@ -341,8 +345,8 @@ def _exact_power(n: int, differing: float, difference: float) -> float:
 
 @lru_cache(maxsize=64)
 def _most_on_the_smaller_side(n: int) -> Codes:
-    """Of 0 to n pairs that differ, the most on the smaller side with which the exact test finds
-    something; else -1."""
+    """Return, for 0 to n differing pairs, the largest count on the smaller side that is still
+    significant, or -1."""
     from scipy.special import bdtr
 
     largest, most = np.full(n + 1, -1), -1
@@ -354,19 +358,19 @@ def _most_on_the_smaller_side(n: int) -> Codes:
 
 
 Cell = tuple[str, ...]
-"""A combination of a sweep: the level of every factor."""
+"""One combination of a sweep: the level of every factor."""
 
 
 def contrast(cells: Sequence[Cell | None], changes: Mapping[int, tuple[str, str]]) -> Floats:
-    """The weight of each cell in what changing these factors together does beyond what each of them
-    does alone; 0 for all where no combination has every cell.
+    """Return the weight of each cell in the joint effect of changing these factors beyond their
+    separate effects; all 0 if no combination has every cell.
 
-    `changes` maps the number of a factor to (level, against). For one factor the weighted sum is
-    the value at the level less that against it, the main effect; for two it is the difference of
-    two such differences, the interaction, and so on. It is the mean over the combinations of the
+    `changes` maps the number of a factor to (level, reference). For one factor the weighted sum is
+    the value at the level less that at the reference, the main effect; for two it is the difference
+    of two such differences, the interaction, and so on. It is averaged over the combinations of the
     other factors that have every cell of the contrast. In a complete sweep of right or wrong
-    answers its mean over units is the coefficient of a saturated linear model with sums over the
-    other factors.
+    answers, its mean over units is the coefficient of a saturated linear model with sum coding of
+    the other factors.
     """
     places = {cell: place for place, cell in enumerate(cells) if cell is not None}
     rests = {tuple("" if i in changes else level for i, level in enumerate(c)) for c in places}

@@ -1,5 +1,5 @@
-"""Answers from what a detector finds: which drawn box fits a thing, what a text says, how many
-things there are."""
+"""Rules that answer from detections: which drawn box fits an object, what a text says, how many
+objects there are."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ from looktwice.specialists.sharing import look_once
 
 
 def look_for(detector: Detector, pixels: Pixels, words: str) -> Boxes:
-    """What a detector finds of a thing; of its own class where no words name it."""
+    """Detect the object that `words` names; with empty words, the detector's own fixed class."""
     return look_once(detector, pixels, [words] if words else None)
 
 
 @dataclass(frozen=True)
 class FittingBox(AnswerRule):
-    """Answers with the choice that refers to the box of largest overlap (IoU) with a detected box.
+    """Answers with the choice whose box overlaps most (IoU) with a detected box.
 
-    The boxes are marks of image 0 that the choices name ("Box A"). What is looked for is read from
-    the question ("... encloses the tank top?") unless `words` says it; `words: ""` is for detectors
-    of one kind of thing. With `only_surest` the surest find alone counts, else each box is compared
-    with the find that it fits best. Confidence is the difference of the overlaps. Abstains where a
-    box or the words are missing, where nothing is found or what is found overlaps neither box, and
-    at a tie.
+    The boxes are marks of image 0 that the choices name ("Box A"). The object is read from the
+    question ("... encloses the tank top?") unless `words` names it; use `words: ""` for detectors
+    of a fixed class. With `only_surest` only the detection with the highest score counts; otherwise
+    each box is compared with the detection that fits it best. Confidence is the difference of the
+    overlaps. Abstains if a box or the object's name is missing, if nothing is detected, if the
+    detections overlap none of the boxes, and at a tie.
     """
 
     detector: Detector
@@ -58,36 +58,34 @@ class FittingBox(AnswerRule):
         words = parse_enclosed(sample) if self.words is None else self.words
         detected = look_for(self.detector, sample.images[0].pixels, words)
         if not len(detected):
-            raise NoEvidence(f"the detector finds no {words or 'thing'}")
+            raise NoEvidence(f"the detector finds no {words or 'object'}")
         finds = detected.xyxy[:1] if self.only_surest else detected.xyxy
         fit = {letter: max(iou(box.xyxy, find) for find in finds) for letter, box in boxes.items()}
         if max(fit.values()) == 0:
-            raise NoEvidence(
-                f"what the detector finds as {words or 'thing'} overlaps none of the boxes"
-            )
+            raise NoEvidence(f"the detections of {words or 'objects'} overlap none of the boxes")
         return best_choice(fit, "the overlaps of")
 
 
 @dataclass(frozen=True)
 class ReadText(AnswerRule):
-    """Answers with the text in the images, in the order in which `reader` gives its lines, such as
-    `PPOCR`.
+    """Answers with the text in the images, in the order in which `reader`, such as `PPOCR`, returns
+    its lines.
 
-    `join` stands between lines; "" leaves out spaces inside the lines too. With choices the answer
-    is the one whose text is most like what is read (Ratcliff and Obershelp's share of common
-    letters, ignoring case), and confidence its lead over the next; without, confidence is the score
-    of the least sure line. Abstains where nothing is read.
+    `join` is put between lines; "" also removes spaces inside the lines. With choices, the answer
+    is the choice whose text is most similar to the text that was read (Ratcliff and Obershelp's
+    share of common letters, ignoring case), and confidence is its lead over the next. Without
+    choices, confidence is the lowest score of a line. Abstains if no text is read.
     """
 
     reader: Detector
     join: str = " "
 
     def decide(self, sample: Sample) -> Decision:
-        """The text or the letter of a choice, and the confidence. Raises NoEvidence."""
+        """Return the text or the letter of a choice, and the confidence. Raises NoEvidence."""
         texts = [look_once(self.reader, image.pixels) for image in sample.images]
         lines = [str(text) for boxes in texts for text in boxes.labels]
         if not lines:
-            raise NoEvidence("no text is read")
+            raise NoEvidence("no text was found")
         text = self.join.join(lines) if self.join else "".join("".join(lines).split())
         choices = choice_texts(sample)
         if len(choices) > 1:
@@ -103,11 +101,11 @@ class ReadText(AnswerRule):
 class Count(AnswerRule):
     """Answers with the number of objects that the detector finds in all images together.
 
-    What is counted is read from the question ("How many floats are there?") unless `words` says it;
-    `words: ""` is for detectors of a fixed class. With choices the answer is the one with this
-    number, or with `nearest` the one with the nearest number. Without choices it is the number
-    itself. Confidence is the mean score of what was found, halved for each that the choice is off.
-    Where nothing is found, `nothing` abstains, or counts as zero.
+    The object is read from the question ("How many floats are there?") unless `words` names it; use
+    `words: ""` for detectors of a fixed class. With choices, the answer is the choice with this
+    number, or with `nearest` the choice with the nearest number. Without choices it is the number
+    itself. Confidence is the mean score of the detections, halved for each unit by which the choice
+    is off. If nothing is found, `nothing` decides whether to abstain or to count zero.
     """
 
     detector: Detector
@@ -116,24 +114,24 @@ class Count(AnswerRule):
     nothing: Literal["abstain", "zero"] = "abstain"
 
     def decide(self, sample: Sample) -> Decision:
-        """The letter or number, and the confidence. Raises NoEvidence."""
+        """Return the letter or number, and the confidence. Raises NoEvidence."""
         if not sample.images:
             raise NoEvidence("there is no image to count in")
         words = parse_count(sample) if self.words is None else self.words
         detections = [look_for(self.detector, image.pixels, words) for image in sample.images]
         number = sum(map(len, detections))
         if number == 0 and self.nothing == "abstain":
-            raise NoEvidence(f"the detector finds no {words or 'thing'}")
+            raise NoEvidence(f"the detector finds no {words or 'object'}")
         sure = sum(float(boxes.scores.sum()) for boxes in detections) / number if number else 0.5
         answer, off = choose_number(sample, number, self.nearest)
         return answer, min(1.0, sure) / 2**off
 
 
 def choose_number(sample: Sample, number: int, nearest: bool) -> tuple[str, int]:
-    """The choice with a number, or the nearest to it, and how far off it is; without choices the
-    number itself.
+    """Return the choice with this number or the nearest one, and how far off it is; without
+    choices, the number itself.
 
-    Raises NoEvidence where a choice has no number, where none has this one, and where two are
+    Raises NoEvidence if a choice contains no number, if no choice has this number, and if two are
     equally near.
     """
     if not sample.choices:
@@ -144,33 +142,34 @@ def choose_number(sample: Sample, number: int, nearest: bool) -> tuple[str, int]
         numbers = [NUMBER_WORDS.index(text)] if text in NUMBER_WORDS else re.findall(r"\d+", text)
         if len(numbers) != 1:
             raise NoEvidence(
-                f"not every choice says a number: {', '.join(map(str, sample.choices))}"
+                "not every choice contains exactly one number:"
+                f" {', '.join(map(str, sample.choices))}"
             )
         differences[letter] = abs(int(numbers[0]) - number)
     least = min(differences.values())
     best = [letter for letter, off in differences.items() if off == least]
     if len(best) > 1 or (least and not nearest):
-        which = "nearest to it" if len(best) > 1 else "that number"
-        raise NoEvidence(f"{number} are found, and no choice is {which}")
+        which = "the only nearest one" if len(best) > 1 else "that number"
+        raise NoEvidence(f"{number} objects were found, and no choice is {which}")
     return best[0], least
 
 
 Corners = Floats
-# largest gaps between boxes that touch or are near each other, over their mean size
+# largest gaps between boxes that touch or are near each other, divided by their mean size
 TOUCH, NEAR = (0.05, 0.5)
 
 
 @dataclass(frozen=True)
 class SpatialRelation(AnswerRule):
-    """Answers yes or no to "Is the cat on top of the bed?" from the box with the highest score of
-    each.
+    """Answers yes or no to "Is the cat on top of the bed?" from the highest-scoring box of each
+    object.
 
-    The words and the relation are read from the question (`RELATIONS` in `choices`); left and right
-    are the viewer's. Boxes touch up to a gap of 0.05 and are near each other up to 0.5 of their
-    mean size (the square root of the area). "In front of" and "behind" compare the median `depth`
-    in the boxes. Confidence is how far the boxes are from where the answer changes. Abstains where
-    the question has no relation that boxes can decide (facing, part of ...), where an object is not
-    found, where depth is needed and not set, and exactly on the limit.
+    The objects and the relation are read from the question (`RELATIONS` in `choices`); left and
+    right are the viewer's. Boxes touch if the gap between them is at most 0.05 of their mean size
+    (the square root of the area), and are near each other up to 0.5. "In front of" and "behind"
+    compare the median `depth` in the boxes. Confidence is the distance from the point at which the
+    answer changes. Abstains if boxes cannot decide the relation (facing, part of ...), if an object
+    is not found, if depth is needed but not set, and exactly on the limit.
     """
 
     detector: Detector
@@ -184,7 +183,7 @@ class SpatialRelation(AnswerRule):
         detected = look_once(self.detector, pixels, list(dict.fromkeys((subject, object_))))
         if kind in ("front", "behind"):
             if self.depth is None:
-                raise NoEvidence(f"two boxes do not show what is {kind}; set depth")
+                raise NoEvidence(f"boxes alone do not show what is {kind!r}; set depth")
             near = look_once(self.depth, pixels).nearness
             lead = _lead(near, *_pick_boxes(detected, subject, object_))
             margin = lead if kind == "front" else -lead
@@ -196,16 +195,16 @@ class SpatialRelation(AnswerRule):
 
 
 def relation_margin(kind: str, subject: Corners, object_: Corners) -> float:
-    """How clearly a relation of two boxes xyxy (4,) holds: above 0 where it does, below where not,
-    about -1 to 1."""
+    """Compute how clearly a relation between two boxes xyxy (4,) holds: positive if it does,
+    negative if not, about -1 to 1."""
     size = (subject[2:] - subject[:2] + object_[2:] - object_[:2]) / 2
     shift = (object_[:2] + object_[2:] - subject[:2] - subject[2:]) / 2
     across, down = shift / np.where(size > 0, size, 1)
-    # how far apart they are, or below 0 how deep they overlap, over their mean size
+    # their gap, or if negative the depth of their overlap, divided by their mean size
     gaps = np.maximum(subject[:2], object_[:2]) - np.minimum(subject[2:], object_[2:])
     apart = np.hypot(*gaps.clip(0)) if (gaps > 0).any() else gaps.max()
     apart /= max(float(np.sqrt(np.prod(size))), 1e-9)
-    # the share of the narrower one's width over the other; below 0 where they stand side by side
+    # the share of the narrower one's width above the other; negative if they are side by side
     narrower = min(subject[2] - subject[0], object_[2] - object_[0])
     over = -gaps[0] / max(narrower, 1e-9)
     covered = _covered_share(subject, object_)
@@ -226,7 +225,8 @@ def relation_margin(kind: str, subject: Corners, object_: Corners) -> float:
 
 
 def _pick_boxes(detected: Boxes, subject: str, object_: str) -> tuple[Corners, Corners]:
-    """The surest box of each; of two things of one name the two surest. Raises NoEvidence."""
+    """Return the highest-scoring box of each object, or the two highest if both have the same name.
+    Raises NoEvidence."""
     surest = detected[descending(detected.scores)]
     first, second = (surest.xyxy[surest.labels == word] for word in (subject, object_))
     missing = [word for word, boxes in ((subject, first), (object_, second)) if not len(boxes)]
@@ -236,13 +236,13 @@ def _pick_boxes(detected: Boxes, subject: str, object_: str) -> tuple[Corners, C
 
 
 def _covered_share(inner: Corners, outer: Corners) -> float:
-    """The share of the first box's area that lies in the second."""
+    """Return the share of the first box's area that lies in the second."""
     return overlap(inner, outer) / max(float(np.prod(inner[2:] - inner[:2])), 1e-9)
 
 
 def _lead(near: Floats, first: Corners, second: Corners) -> float:
-    """How much nearer the pixels in the first box are, at least one of them, as a share of the
-    map's range."""
+    """Compute how much nearer the pixels in the first box are, as a share of the map's range; each
+    box contributes at least one pixel."""
     medians = []
     for box in (first, second):
         most = near.shape[1] - 1, near.shape[0] - 1

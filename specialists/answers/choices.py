@@ -1,5 +1,4 @@
-"""Reads what a sample's choices refer to, by their texts and not by their order, and what its
-question asks for."""
+"""Parses a sample's choices by their text rather than their order, and its question."""
 
 from __future__ import annotations
 
@@ -22,18 +21,18 @@ LETTERED = re.compile(r"\bT\b|\btrue\b.*\bfalse\b", re.IGNORECASE | re.DOTALL)
 
 Marked = TypeVar("Marked", Point, Box)
 Decision = tuple[str, float]
-"""An answer, a letter where there are choices, and the confidence in it."""
+"""An answer (a letter if there are choices) and its confidence."""
 
 
 class AnswerRule(WithoutModel, Checked, ABC):
-    """A stage that answers as `decide` says, and abstains where that raises NoEvidence."""
+    """A stage that answers with the result of `decide`, and abstains if that raises NoEvidence."""
 
     @abstractmethod
     def decide(self, sample: Sample) -> Decision:
-        """The answer. Raises NoEvidence."""
+        """Return the answer and its confidence. Raises NoEvidence."""
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with its answer, or the reason why there is none."""
+        """Return the state with its answer, or with the reason for abstaining."""
         try:
             answer, confidence = self.decide(state.sample)
         except NoEvidence as exc:
@@ -44,11 +43,11 @@ class AnswerRule(WithoutModel, Checked, ABC):
 
 
 def label_by_letter(sample: Sample) -> dict[str, str]:
-    """Letters of choices -> labels of marks. "B is closer" refers to B, whatever its letter; "About
-    the same" to none.
+    """Map the letters of choices to the labels of marks. "B is closer" refers to B, whatever its
+    letter; "About the same" to none.
 
-    Where the choices do not name two different labels (A to H), each letter refers to the label of
-    the same name.
+    If the choices do not name different labels (A to H), each letter refers to the label of the
+    same name.
     """
     named = {}
     for letter, text in choice_texts(sample).items():
@@ -60,8 +59,8 @@ def label_by_letter(sample: Sample) -> dict[str, str]:
 
 
 def marks_by_letter(sample: Sample, kind: type[Marked], image: int = 0) -> dict[str, Marked]:
-    """The point or box of one image that each choice refers to. Raises NoEvidence where one is
-    missing."""
+    """Map each choice to the point or box of one image that it refers to. Raises NoEvidence if one
+    is missing."""
     if len(sample.images) <= image or len(sample.letters) < 2:
         raise NoEvidence(
             f"there are {len(sample.images)} images and {len(sample.letters)} choices; {image + 1}"
@@ -76,11 +75,11 @@ def marks_by_letter(sample: Sample, kind: type[Marked], image: int = 0) -> dict[
 
 
 def images_by_letter(sample: Sample) -> dict[str, Picture]:
-    """The image that each choice is or refers to: a picture, "the third image", or in order those
-    after the first.
+    """Map each choice to the image that it is or refers to: a picture, "the third image", or in
+    order the images after the first.
 
-    Where there are as many images as choices, they are paired in order. Raises NoEvidence where
-    they do not pair up.
+    If there are as many images as choices, they are paired in order. Raises NoEvidence if they
+    cannot be paired.
     """
     pictures = [choice for choice in sample.choices if isinstance(choice, Picture)]
     if len(pictures) == len(sample.choices) > 1:
@@ -98,24 +97,26 @@ def images_by_letter(sample: Sample) -> dict[str, Picture]:
 
 
 def only_pixels(sample: Sample, what: str) -> Pixels:
-    """The pixels of the only image, HxWx3. Raises NoEvidence that begins with `what`."""
+    """Return the pixels of the only image, HxWx3. Raises NoEvidence with a message that begins with
+    `what`."""
     if len(sample.images) != 1:
         raise NoEvidence(f"{what}, found {len(sample.images)}")
     return sample.images[0].pixels
 
 
 def find_choice(sample: Sample, pattern: str) -> str | None:
-    """The letter of the only choice whose text matches a pattern (ignoring case); None where none
-    or several do."""
+    """Return the letter of the only choice whose text matches a pattern (ignoring case); None if
+    none or several do."""
     texts = choice_texts(sample).items()
     letters = [letter for letter, text in texts if re.search(pattern, text, re.IGNORECASE)]
     return letters[0] if len(letters) == 1 else None
 
 
 def true_or_false(sample: Sample, holds: bool) -> str:
-    """The choice that says yes or true, or its opposite. Raises NoEvidence where none does.
+    """Return the choice for yes or true, or for its opposite. Raises NoEvidence if there is no such
+    choice.
 
-    Without choices it is T or F where the question mentions those, else Yes or No.
+    Without choices, return T or F if the question mentions them, else Yes or No.
     """
     if not sample.choices:
         lettered = LETTERED.search(f"{sample.question}\n{sample.meta.get('prompt', '')}")
@@ -125,13 +126,13 @@ def true_or_false(sample: Sample, holds: bool) -> str:
         if text.strip(" .").lower() in words:
             return letter
     raise NoEvidence(
-        f"no choice says {words[0]}; they are {', '.join(texts.values()) or 'pictures'}"
+        f"no choice means {words[0]!r}; the choices are {', '.join(texts.values()) or 'pictures'}"
     )
 
 
 def best_choice(scores: dict[str, float], what: str) -> Decision:
-    """The letter of the highest score and its lead over the next. Raises NoEvidence where two share
-    it."""
+    """Return the letter with the highest score and its lead over the next. Raises NoEvidence at a
+    tie."""
     first, second = sorted(scores, key=lambda letter: -scores[letter])[:2]
     if scores[first] == scores[second]:
         raise NoEvidence(f"{what} {first} and {second} are equal ({scores[first]:.3g})")
@@ -139,8 +140,8 @@ def best_choice(scores: dict[str, float], what: str) -> Decision:
 
 
 def nearest_choice(distances: dict[str, float], what: str, rounding: float = 0) -> Decision:
-    """The letter of the smallest distance, and the confidence: how much nearer it is than the
-    next, 0..1. Raises NoEvidence where two differ by `rounding` at most."""
+    """Return the letter with the smallest distance, and the confidence: how much nearer it is than
+    the next, 0..1. Raises NoEvidence if the two differ by at most `rounding`."""
     first, second = sorted(distances, key=lambda letter: distances[letter])[:2]
     near, far = distances[first], distances[second]
     if far - near <= rounding:
@@ -149,7 +150,7 @@ def nearest_choice(distances: dict[str, float], what: str, rounding: float = 0) 
 
 
 def choice_texts(sample: Sample) -> dict[str, str]:
-    """The choices that are texts, by letter."""
+    """Return the text choices by letter."""
     choices = sample.lettered.items()
     return {letter: choice for letter, choice in choices if isinstance(choice, str)}
 
@@ -170,7 +171,7 @@ front: in front of, ahead of
 behind: behind, at the back of
 """
 RELATIONS: dict[str, list[str]] = {}
-"""Relations that two boxes (for the last two: and depth) can decide, by their wordings in Visual
+"""Relations that two boxes can decide (the last two also need depth), with their wordings in Visual
 Spatial Reasoning."""
 for line in TABLE.splitlines():
     kind, _, wordings = line.partition(": ")
@@ -206,31 +207,34 @@ SAME = re.compile(
 
 
 def parse_count(sample: Sample) -> str:
-    """`How many blue floats are there?` -> "blue floats"; `Count the number of X.` too. Raises
-    NoEvidence."""
+    """Parse the counted object: `How many blue floats are there?` -> "blue floats", also `Count the
+    number of X.` Raises NoEvidence."""
     return _find_thing(sample, "how many there are of something", COUNTED, TOTAL)
 
 
 def parse_enclosed(sample: Sample) -> str:
-    """`Which bounding box more accurately localizes and encloses the tank top?` -> "tank top".
-    Raises NoEvidence."""
+    """Parse the enclosed object: `Which bounding box more accurately localizes and encloses the
+    tank top?`
+    -> "tank top". Raises NoEvidence."""
     return _find_thing(sample, "what a box encloses", ENCLOSED)
 
 
 def parse_relation(sample: Sample) -> tuple[str, str, str]:
-    """`Is the cat on top of the bed?` -> ("cat", "on", "bed"), a relation of `RELATIONS`. Raises
-    NoEvidence."""
+    """Parse a relation of `RELATIONS`: `Is the cat on top of the bed?` -> ("cat", "on", "bed").
+    Raises NoEvidence."""
     match = RELATED.match(" ".join(sample.question.split()))
     if match is None:
-        raise NoEvidence(f"no relation that boxes can decide is asked for in {sample.question!r}")
+        raise NoEvidence(
+            f"the question asks for no relation that boxes can decide: {sample.question!r}"
+        )
     return match["one"].lower(), KIND[match["relation"].lower()], match["two"].lower()
 
 
 def parse_sameness(sample: Sample) -> tuple[bool, str]:
-    """`The bags in these images are not the same bag.` -> (False, "bag"): what is claimed, and of
-    what.
+    """Parse a claim of identity and its object: `The bags in these images are not the same bag.` ->
+    (False, "bag").
 
-    Raises NoEvidence where the question says neither that they are the same nor that they differ.
+    Raises NoEvidence if the question claims neither that things are the same nor that they differ.
     """
     match = SAME.search(sample.question)
     if match is None:

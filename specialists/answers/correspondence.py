@@ -1,5 +1,5 @@
-"""Answers from what two images have in common: the point at the same place as the reference, how
-the camera moved."""
+"""Rules that answer by comparing images: the point that corresponds to the reference, and how the
+camera moved."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ class MatchedPoint(AnswerRule):
     there.
 
     The candidates are the points on image 1 whose labels the choices name ("Point A"), else those
-    labelled with the sample's letters. `transfer` says how: "homography" fits one homography to all
-    matches (RANSAC), "affine" an affine map to the `neighbors` matches nearest to the reference
-    (RANSAC), which follows scenes with depth; "nearest" applies the shift of the nearest match.
-    `tolerance` is RANSAC's, in pixels of image 1. Confidence is 1 - d1 / d2 of the distances to the
-    nearest and second nearest candidate.
+    labelled with the sample's letters. `transfer` is the method: "homography" fits one homography
+    to all matches (RANSAC); "affine" fits an affine map to the `neighbors` matches nearest to the
+    reference (RANSAC), which copes with scenes that have depth; "nearest" applies the shift of the
+    nearest match. `tolerance` is RANSAC's, in pixels of image 1. Confidence is 1 - d1 / d2 of the
+    distances to the nearest and second nearest candidate.
 
-    Abstains with fewer than `min_matches` matches or inliers of the fit, where the reference or a
-    candidate is missing, and at a tie.
+    Abstains if there are fewer than `min_matches` matches or inliers of the fit, if the reference
+    or a candidate is missing, and at a tie.
     """
 
     matcher: Matcher
@@ -76,8 +76,7 @@ class MatchedPoint(AnswerRule):
         return nearest_choice(distances, f"the distances from ({x:.1f}, {y:.1f}) of candidates")
 
     def transfer_point(self, reference: Floats, matches: Matches) -> Floats:
-        """Where a point (2,) of image 0 lies in image 1, both in pixel centres. Raises
-        NoEvidence."""
+        """Map a point (2,) of image 0 to image 1, both in pixel centres. Raises NoEvidence."""
         if len(matches) < self.min_matches:
             raise NoEvidence(f"{len(matches)} matches, at least {self.min_matches} are needed")
         order = np.argsort(np.linalg.norm(matches.xy0 - reference, axis=1), kind="stable")
@@ -104,15 +103,15 @@ class MatchedPoint(AnswerRule):
 
 
 def match_images(matcher: Matcher, sample: Sample) -> Matches:
-    """The matches between the first two images."""
+    """Match the first two images."""
     return look_once(matcher, *(image.pixels for image in sample.images[:2]))
 
 
 def find_reference_and_candidates(
     sample: Sample, reference: str
 ) -> tuple[Floats, dict[str, Point]]:
-    """The point (2,) of image 0 with this label, and the point of image 1 for each choice. Raises
-    NoEvidence."""
+    """Return the point (2,) of image 0 with this label, and the point of image 1 for each choice.
+    Raises NoEvidence."""
     if len(sample.images) < 2 or len(sample.letters) < 2:
         raise NoEvidence(
             f"there are {len(sample.images)} images and {len(sample.letters)} choices; 2 of each"
@@ -123,26 +122,26 @@ def find_reference_and_candidates(
     ]
     if len(references) != 1:
         raise NoEvidence(
-            f"{len(references) or 'no'} points {reference!r} are on image 0, one should be"
+            f"image 0 has {len(references) or 'no'} points {reference!r}, exactly one is needed"
         )
     return np.array(references[0].center), marks_by_letter(sample, Point, image=1)
 
 
 @dataclass(frozen=True)
 class NearestFeature(AnswerRule):
-    """Answers with the candidate whose feature is most similar to that of the point `reference`, by
-    cosine.
+    """Answers with the candidate whose feature is most similar (cosine) to that of the point
+    `reference`.
 
     The candidates are the points on image 1 whose labels the choices name ("Point A"), else those
-    labelled with the sample's letters; the reference lies on image 0. `search` "candidates"
-    compares the features at the candidates; "everywhere" first takes the most similar cell of image
-    1, and then the candidate nearest to it. `prompt` is a word for the image's content, for
-    features that take one. Confidence is 1 - d1 / d2 of the nearest and the second nearest
-    candidate, by 1 - cosine or by distance. BLINK's paper does not say which search its DIFT rows
+    labelled with the sample's letters; the reference lies on image 0. With `search` "candidates"
+    the features at the candidates are compared; "everywhere" first finds the most similar cell of
+    image 1 and then the candidate nearest to it. `prompt` is a word for the image's content, for
+    `features` that take one. Confidence is 1 - d1 / d2 of the nearest and the second nearest
+    candidate, by 1 - cosine or by distance. BLINK's paper does not state which search its DIFT rows
     use.
 
-    Abstains where the reference or a candidate is missing, where an image is single-coloured, and
-    at a tie.
+    Abstains if the reference or a candidate is missing, if an image has a single colour, and at a
+    tie.
     """
 
     features: FeatureExtractor
@@ -155,7 +154,7 @@ class NearestFeature(AnswerRule):
         grids = []
         for number, image in enumerate(sample.images[:2]):
             if is_one_color(image.pixels):
-                raise NoEvidence(f"image {number} is of one color")
+                raise NoEvidence(f"image {number} has a single colour")
             grids.append(look_once(self.features, image.pixels, self.prompt))
         vector, grid = grids[0].at(reference), grids[1]
         places = np.array([point.center for point in candidates.values()])
@@ -169,21 +168,21 @@ class NearestFeature(AnswerRule):
         return nearest_choice(far, "the distances of candidates", rounding=1e-6)
 
 
-STILL = 1e-6  # pixels; less is the rounding of a mean, not a motion
+STILL = 1e-6  # pixels; smaller values are rounding errors of a mean
 
 
 @dataclass(frozen=True)
 class CameraMotion(AnswerRule):
     """Answers left or right by the sign of the horizontal flow from image 0 to image 1.
 
-    `flow` says which: the "mean" over all matches (the rule behind BLINK's published LoFTR numbers,
-    with `min_matches: 1`), the "median", or the "inliers": the mean over those that agree with one
-    epipolar geometry (MAGSAC, `tolerance` in pixels). `motion` is how the camera moves: in "orbit"
-    around the scene, as in BLINK, where the background moves to the right when the camera does; or
-    "sideways", as between the two views of a stereo pair, where everything moves to the left when
-    the camera moves to the right. Confidence is the mean flow over the mean of its sizes: 1 where
-    all matches move the same way. Abstains without two images, with fewer than `min_matches`
-    matches, where the flow is 0, and where no choice says left or right.
+    `flow` selects the average: the "mean" over all matches (the rule behind BLINK's published LoFTR
+    numbers, with `min_matches: 1`), the "median", or "inliers", the mean over the matches that
+    agree with one epipolar geometry (MAGSAC, `tolerance` in pixels). `motion` is how the camera
+    moves: "orbit" around the scene, as in BLINK, where the background moves to the right when the
+    camera does, or "sideways", as between the two views of a stereo pair, where everything moves to
+    the left when the camera moves to the right. Confidence is the mean flow divided by the mean of
+    its absolute values: 1 if all matches move the same way. Abstains without two images, with fewer
+    than `min_matches` matches, if the flow is 0, and if no choice says left or right.
     """
 
     matcher: Matcher
@@ -210,8 +209,8 @@ class CameraMotion(AnswerRule):
         return right if to_right else left, abs(float(across.mean())) / float(np.abs(across).mean())
 
     def across(self, matches: Matches) -> Floats:
-        """The horizontal flow (n,) in pixels of the matches that `flow` selects. Raises NoEvidence
-        for too few."""
+        """Return the horizontal flow (n,) in pixels of the matches that `flow` selects. Raises
+        NoEvidence if there are too few."""
         kept = matches
         if self.flow == "inliers" and len(matches) >= self.min_matches:
             _, agree = cv2.findFundamentalMat(
@@ -230,8 +229,8 @@ class MostReal(AnswerRule):
     """Answers with the choice whose image is least likely to be generated, as in BLINK's forensic
     detection.
 
-    Confidence is the difference of the two lowest probabilities. Abstains where images and choices
-    do not pair up, where `detector` cannot process one of them, and at a tie.
+    Confidence is the difference of the two lowest probabilities. Abstains if images and choices do
+    not pair up, if `detector` cannot process one of them, and at a tie.
     """
 
     detector: GeneratedImageDetector
@@ -247,10 +246,10 @@ class MostSimilar(AnswerRule):
     """Answers with the choice whose image is most similar to the first, as in BLINK's visual
     similarity and art style.
 
-    `similarity` says in what: `specialists.features.GlobalSimilarity` in what they show,
-    `GramSimilarity` in style. Confidence is the lead over the next image, at most 1. Abstains where
-    images and choices do not pair up, where one is single-coloured, where `similarity` cannot
-    process one, and at a tie.
+    `similarity` is the measure: `specialists.features.GlobalSimilarity` compares content,
+    `GramSimilarity` style. Confidence is the lead over the next image, at most 1. Abstains if
+    images and choices do not pair up, if one has a single colour, if `similarity` cannot process
+    one, and at a tie.
     """
 
     similarity: ImageSimilarity
@@ -258,7 +257,7 @@ class MostSimilar(AnswerRule):
     def decide(self, sample: Sample) -> Decision:
         candidates = images_by_letter(sample)
         if not sample.images:
-            raise NoEvidence("there is no image that the choices could be compared with")
+            raise NoEvidence("there is no image to compare the choices with")
         if any(image is sample.images[0] for image in candidates.values()):
             raise NoEvidence(
                 "the first image is one of the candidates, so there is nothing to compare them with"

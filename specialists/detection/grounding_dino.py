@@ -49,18 +49,19 @@ from looktwice.specialists.rules import NoEvidence
 @dataclass(frozen=True)
 class GroundingDINO(WordDetector):
     """Boxes of objects named by text prompts, by Grounding DINO (Liu et al., ECCV 2024) or a
-    network like it.
+    similar network.
 
     Any id that Hugging Face transformers opens for zero-shot detection works (MM-Grounding DINO,
-    OWLv2 ...). A box is kept where its score is above `threshold`. Its label is the likeliest of
-    the asked words, whatever their order, or empty where that word's score is not above
-    `text_threshold`. Words that have more tokens together than the network takes are looked for in
-    several passes. Both defaults are those that Visual Sketchpad took (Hu et al., NeurIPS 2024).
-    The surest box comes first, and at most `most` are given. Scores are probabilities. `model` may
-    be the authors' file (`groundingdino_swint_ogc.pth`); it lacks its words, which `tokenizer`
-    names: the id or folder of its BERT, or a `vocab.txt`. With `package` the authors' own package
-    groundingdino, which is to be installed, looks at that file; `tokenizer` is then a folder of
-    BERT with its weights, or left out and fetched.
+    OWLv2 ...). A box is kept if its score, a probability, is above `threshold`. Its label is the
+    likeliest of the requested words, whatever their order, or empty if that word's score is not
+    above `text_threshold`. If the words together exceed the network's token limit, several passes
+    are made. Both defaults are those of Visual Sketchpad (Hu et al., NeurIPS 2024). At most `most`
+    boxes are returned, highest score first.
+
+    `model` may be the authors' file (`groundingdino_swint_ogc.pth`); it contains no vocabulary, so
+    `tokenizer` names the id or folder of its BERT, or a `vocab.txt`. With `package`, the authors'
+    own package groundingdino, which must be installed, runs that file; `tokenizer` is then a folder
+    of BERT with its weights, or is left at its default, and the package downloads BERT.
     """
 
     model: str = "IDEA-Research/grounding-dino-tiny"
@@ -84,17 +85,17 @@ class GroundingDINO(WordDetector):
             require_float32(self.dtype)
 
     def open_file(self, path: str) -> HubModel:
-        """An original checkpoint. Raises WeightsError."""
+        """Open an original checkpoint. Raises WeightsError."""
         return open_grounding_dino(path, self.tokenizer)
 
     def open_network(self, place: Place) -> Any:
-        """Network and processor, or what the package opens. Raises WeightsError."""
+        """Open the network and its processor, or the package's network. Raises WeightsError."""
         if self.package:
             return open_grounding_dino_package(self.model, self.tokenizer, place)
         return super().open_network(place)
 
     def forward(self, network: Any, place: Place, items: Sequence[Item]) -> list[Boxes]:
-        """The boxes of each image, in its own pixels, clipped to it. Raises NoEvidence."""
+        """Return the boxes of each image, in its own pixels, clipped to it. Raises NoEvidence."""
         groups = [group_words(network, words) for _, words in items]
         if all(len(group) == 1 for group in groups):
             return self._find(network, place, items)
@@ -109,13 +110,13 @@ class GroundingDINO(WordDetector):
         return merged
 
     def _find(self, network: Any, place: Place, items: Sequence[Item]) -> list[Boxes]:
-        """The boxes of each image for words that the network can take at once."""
+        """Return the boxes of each image for words that fit into one pass."""
         if self.package:
             return [self._boxes(network.find(*item, self.threshold), *item) for item in items]
         images, words = [image for image, _ in items], [list(asked) for _, asked in items]
         process = network.processor.post_process_grounded_object_detection
         phrased = "text_threshold" in signature(process).parameters
-        # a list with a full stop in a word is not joined by transformers
+        # transformers does not join a list in which a word contains a full stop
         text = [f"{'. '.join(asked)}." for asked in words] if phrased else words
         inputs = network.inputs(place, images=images, text=text, padding=True)
         outputs = network.model(**inputs)
@@ -133,7 +134,7 @@ class GroundingDINO(WordDetector):
 
     def _boxes(self, detection: Any, image: Pixels, asked: Sequence[str]) -> Boxes:
         scores, xyxy = to_numbers(detection["scores"]), to_numbers(detection["boxes"])
-        # a tokenizer may give a label with other spaces and without accents
+        # a tokenizer may change the spaces of a label and drop its accents
         words = {_plain(part): word for word in asked for part in word.split(".") if _plain(part)}
         words |= {_plain(word): word for word in asked if _plain(word)}
         words |= {word: word for word in asked}
@@ -147,23 +148,28 @@ class GroundingDINO(WordDetector):
 
 
 def group_words(network: Any, words: Words) -> list[Words]:
-    """The words in groups, each of which the network takes at once, in their order. Raises
-    NoEvidence for a word that is too long by itself."""
+    """Split the words, in order, into groups that fit into one pass each. Raises NoEvidence for a
+    word that is too long by itself."""
     if isinstance(network, GroundingDINOPackage):
         tokenizer, most = network.network.tokenizer, network.network.max_text_len
     else:
         tokenizer = network.processor.tokenizer
-        most = getattr(network.config, "max_text_len", None)  # of all words as one text
+        most = getattr(
+            network.config, "max_text_len", None
+        )  # of all words as one text; None if words are separate
     own = most or network.config.text_config.max_position_embeddings
     groups, room = list[Words](), 0
     for word in words:
         spoken = f"{word}." if most else word
         tokens = len(tokenizer(spoken, add_special_tokens=False)["input_ids"])
         if tokens < (2 if most else 1):  # a full stop is one
-            raise NoEvidence(f"{word[:40]!r} has no token of the network; leave it out")
+            raise NoEvidence(
+                f"{word[:40]!r} contains no token that the network knows; leave it out"
+            )
         if tokens > own - AROUND:
             raise NoEvidence(
-                f"{word[:40]!r} has {tokens} tokens, and the network takes {own - AROUND} of a word"
+                f"{word[:40]!r} has {tokens} tokens; the network takes at most {own - AROUND} per"
+                " word"
             )
         if not groups or (most and tokens > room):
             groups, room = [*groups, ()], own - AROUND
@@ -175,8 +181,11 @@ def group_words(network: Any, words: Words) -> list[Words]:
 def likeliest_words(
     logits: Any, tokens: Sequence[int], words: Sequence[str], tokenizer: Any
 ) -> list[str]:
-    """Of each box the words of its likeliest token, of `logits` (boxes, tokens); as in the text, a
-    full stop ends words. Probabilities near 1 would be equal."""
+    """Return, for each box, the phrase that contains its most likely token.
+
+    `logits` is (boxes, tokens); a full stop ends a phrase, as in the text. Logits are compared
+    rather than probabilities, because probabilities near 1 would be equal.
+    """
     stop = tokenizer.convert_tokens_to_ids(".")
     around = (tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id)
     # "st. bernard" has two parts
@@ -185,7 +194,7 @@ def likeliest_words(
     for column, token in enumerate(tokens):
         if token == stop:
             owners = owners[1:]
-        elif token not in around:  # an unknown token is a word as well
+        elif token not in around:  # an unknown token counts as a word
             spoken[column] = owners[0]
     places, asked = list(spoken), list(spoken.values())
     return [asked[place] for place in logits[:, places].argmax(-1).tolist()]
@@ -196,17 +205,17 @@ def _plain(text: str) -> str:
     return "".join(letter for letter in plain if letter.isalnum())
 
 
-AROUND = 2  # tokens that begin and end a text
-HEADS = 8  # of the deformable attention, as transformers has it too
+AROUND = 2  # tokens at the beginning and end of a text
+HEADS = 8  # heads of the deformable attention, as in transformers
 TEXT_HEAD = 64  # channels of an attention head of BERT
 DROPPED = ("label_enc.", "bert.pooler.", "bert.embeddings.position_ids", "relative_position_index")
 THREE = ("query", "key", "value")
 
 
 def open_grounding_dino(path: str, tokenizer: str) -> HubModel:
-    """Grounding DINO from a file such as `groundingdino_swint_ogc.pth`.
+    """Open Grounding DINO from a file such as `groundingdino_swint_ogc.pth`.
 
-    Its words are not in the file: `tokenizer` is the hub id or folder of the BERT that it was
+    The file contains no vocabulary: `tokenizer` is the hub id or folder of the BERT that it was
     trained with, or a `vocab.txt`. Raises WeightsError.
     """
     tensors = open_tensors(path, "GroundingDINO")
@@ -220,7 +229,7 @@ def open_grounding_dino(path: str, tokenizer: str) -> HubModel:
     named = split_rows(named, ".qkv.", *(f".{part}." for part in THREE))
     for kind in ("weight", "bias"):
         named = split_rows(named, f".in_proj_{kind}", *(f".{part}.{kind}" for part in THREE))
-    # the last norm of a whole Swin, which a backbone does not use
+    # a backbone does not use the last norm of a Swin
     network = open_converted(
         "GroundingDinoForObjectDetection",
         config,
@@ -234,7 +243,7 @@ def open_grounding_dino(path: str, tokenizer: str) -> HubModel:
 
 
 def open_words(tokenizer: str) -> Any:
-    """The tokenizer of a hub id, a folder, or a `vocab.txt`. Raises WeightsError."""
+    """Open the tokenizer of a hub id, a folder, or a `vocab.txt`. Raises WeightsError."""
     place = Path(tokenizer).expanduser()
     if not place.is_file():
         return from_hub("AutoTokenizer", tokenizer, None)
@@ -243,7 +252,7 @@ def open_words(tokenizer: str) -> Any:
 
 
 def _config(transformers: Any, tensors: Tensors) -> Any:
-    """The configuration that these shapes belong to."""
+    """Derive the configuration from the shapes of the tensors."""
 
     def rows(name: str) -> int:
         return int(tensors[name].shape[0])
@@ -286,17 +295,17 @@ def _config(transformers: Any, tensors: Tensors) -> Any:
     )
 
 
-# by the channels of the encoder
+# configuration files by the encoder's number of channels
 CONFIGS = {96: "GroundingDINO_SwinT_OGC.py", 128: "GroundingDINO_SwinB_cfg.py"}
 BERT = "bert-base-uncased"
-# in the files, and of no use to the network
+# in the files, but not used by the network
 COMPUTED = ("bert.embeddings.position_ids", "label_enc.weight")
 
 
 @dataclass(frozen=True, eq=False)
 class GroundingDINOPackage:
-    """The package's functions and a network of it, which keeps the image in itself: one thread
-    looks at a time."""
+    """The package's functions and one of its networks. The network stores its image, so one thread
+    uses it at a time."""
 
     inference: Any
     network: Any
@@ -304,8 +313,8 @@ class GroundingDINOPackage:
     turn: Any = field(default_factory=threading.Lock)
 
     def find(self, pixels: Pixels, words: Sequence[str], threshold: float) -> dict[str, Any]:
-        """Boxes as edges in pixels, their scores, and the words of the likeliest token of each, all
-        of them."""
+        """Return boxes as edges in pixels, their scores, and the phrase of the most likely token of
+        each."""
         image = self.inference.Model.preprocess_image(np.ascontiguousarray(pixels[..., ::-1]))
         with self.turn:
             middles, scores, labels = self.inference.predict(
@@ -324,11 +333,11 @@ class GroundingDINOPackage:
 
 
 def open_grounding_dino_package(model: str, tokenizer: str, place: Place) -> GroundingDINOPackage:
-    """The package's network with the tensors of an original file such as
+    """Open the package's network with the tensors of an original file such as
     `groundingdino_swint_ogc.pth`.
 
-    `tokenizer` is a folder with BERT, or an id of it, which the package then fetches. Raises
-    WeightsError where the package or BERT is missing, or the file is of another network or lacks a
+    `tokenizer` is a folder with BERT, or its id, which the package then downloads. Raises
+    WeightsError if the package or BERT is missing, or if the file is of another network or lacks a
     tensor.
     """
     inference = import_package("groundingdino.util.inference")
@@ -337,7 +346,8 @@ def open_grounding_dino_package(model: str, tokenizer: str, place: Place) -> Gro
     name = CONFIGS.get(tensors["backbone.0.patch_embed.proj.weight"].shape[0])
     if name is None:
         raise WeightsError(
-            f"{model} has an encoder of another size than {' and '.join(CONFIGS.values())}"
+            f"{model} has an encoder of unknown size; the package supports"
+            f" {' and '.join(CONFIGS.values())}"
         )
     settings = configs.SLConfig.fromfile(
         str(find_package_file("groundingdino-py", "groundingdino", "config", name))
@@ -350,7 +360,7 @@ def open_grounding_dino_package(model: str, tokenizer: str, place: Place) -> Gro
     except (OSError, ValueError, TypeError, AttributeError) as exc:
         raise WeightsError(
             f"the package groundingdino could not be opened with {settings.text_encoder_type}"
-            f" ({first_line(exc)}); set tokenizer: to a folder with {BERT}, its weights too, or"
+            f" ({first_line(exc)}); set tokenizer: to a folder with {BERT} and its weights, or"
             f" type: {INSTALL['groundingdino']}"
         ) from exc
     tensors = {key: tensor for key, tensor in tensors.items() if key not in COMPUTED}

@@ -1,4 +1,4 @@
-"""PP-OCR: lines of text in a photograph, found and read by two small networks."""
+"""PP-OCR: detects and reads lines of text in a photograph with two small networks."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ from looktwice.specialists.rules import Checked
 from looktwice.specialists.sharing import look_once
 
 FIND, READ = "AutoModelForObjectDetection", "AutoModelForTextRecognition"
-STRIDE = 32  # pixels, of which the sides of an image are multiples that text is looked for in
-SETTINGS: dict[str, dict[str, Any]] = {  # what transformers takes where a folder does not say
+STRIDE = 32  # pixels; the sides of the detector's input are multiples of it
+SETTINGS: dict[str, dict[str, Any]] = {  # transformers' defaults for missing settings
     FIND: {
         "limit_side_len": 960,
         "limit_type": "max",
@@ -54,17 +54,19 @@ SETTINGS: dict[str, dict[str, Any]] = {  # what transformers takes where a folde
 
 
 class Part(NamedTuple):
-    """One of the two networks of transformers, its place, and how it looks at images."""
+    """One of the two networks opened by transformers, its device, and its image settings."""
 
     network: Any
     place: Place
     settings: dict[str, Any]
 
     def run(self, pixels: Pixels, rows: int, columns: int, least: int = 0) -> Floats:
-        """What the network gives for one image at this size, filled up to a width of `least`.
+        """Run the network on one image resized to this size and padded to a width of at least
+        `least`.
 
-        The readers of version 5 see red first, all others blue; other readers see whole numbers
-        between the nearest pixels, all others smoothed floats.
+        Recognizers of version 5 take RGB, all other networks BGR. Recognizers of other versions get
+        images that were resized by plain bilinear interpolation in whole numbers, all other
+        networks antialiased floats.
         """
         torch, kind = import_torch(), str(self.network.config.model_type)
         reads, version_5 = kind.endswith("_rec"), kind.startswith("pp_ocrv5")
@@ -81,7 +83,7 @@ class Part(NamedTuple):
 
 
 def find_text(folder: Path, pixels: Pixels) -> Floats:
-    """The probability of text in each place of an image, seen whole: (1, 1, rows, columns). Raises
+    """Compute the probability of text at each place of a whole image: (1, 1, rows, columns). Raises
     WeightsError."""
     part = _open(FIND, folder)
     height, width = pixels.shape[:2]
@@ -101,14 +103,14 @@ def find_text(folder: Path, pixels: Pixels) -> Floats:
 
 
 def read_line(folder: Path, line: Pixels) -> tuple[Floats, tuple[str, ...]]:
-    """The probability (1, steps, letters) of each letter in an upright line, and the letters.
-    Raises WeightsError."""
+    """Compute the probability (1, steps, letters) of each letter in an upright line; return it with
+    the letters. Raises WeightsError."""
     part = _open(READ, folder)
     letters = tuple(part.settings["character_list"])
     if not letters:
         raise WeightsError(
-            f"{folder}: its preprocessor_config.json names no character_list; give a release's"
-            " folder"
+            f"{folder}: its preprocessor_config.json has no character_list; use the folder of a"
+            " release"
         )
     high, least = (int(part.settings["size"][side]) for side in ("height", "width"))
     most, ratio = int(part.settings["max_image_width"]), line.shape[1] / line.shape[0]
@@ -123,7 +125,7 @@ def _open(kind: str, folder: Path) -> Part:
         network = from_hub(kind, str(folder), None, use_safetensors=True).to(place.device).eval()
         if not str(network.config.model_type).startswith("pp_ocr"):
             raise WeightsError(
-                f"{folder} holds a {network.config.model_type}, which is no network of PP-OCR"
+                f"{folder} contains a {network.config.model_type}, which is not a PP-OCR network"
             )
         file = folder / "preprocessor_config.json"
         values = json.loads(file.read_text("utf-8")) if file.is_file() else {}
@@ -139,34 +141,35 @@ FILES = {
     )
     for part in ("det", "rec")
 }
-# pixels: sides of the image that the first network is given
+# pixels: limits of the sides of the first network's input
 SHORTEST, LARGEST = 736, 4096
-# the probability of text, and the growth of a region as a share of area over perimeter
+# the threshold of text, and the growth of a region as a multiple of area over perimeter
 TEXT, UNCLIP = 0.3, 1.6
-# an image that is wider than this many times its height, or lower, gets a black margin
+# an image gets a black margin if it is wider than SLIM times its height, or lower than LOW
 SLIM, LOW = 8, 30
-HEIGHT, WIDTH = 48, 320  # pixels of a line that the second network is given, the width at least
-UPRIGHT = 1.5  # a line that many times higher than wide is turned a quarter
+HEIGHT, WIDTH = 48, 320  # pixels of the second network's input; the width is a minimum
+UPRIGHT = 1.5  # a line this many times higher than wide is rotated by 90 degrees
 
 
 @dataclass(frozen=True)
 class PPOCR(Checked):
-    """A detector of text: each box is a line, its label the text of the line, its score the
-    confidence of the reading.
+    """A detector of text: each box is a line, its label the text, its score the confidence of the
+    reading.
 
-    Small networks of PP-OCRv6 (Cui et al., arXiv 2507.05595, describes its forerunner): regions by
-    differentiable binarization (Liao et al., AAAI 2020, section 3), which become lines where their
-    mean probability is above `box_threshold`; each is straightened and read by connectionist
-    temporal classification. A tall line is read downwards and upwards, and the surer text counts.
-    Lines whose letters have a mean probability below `threshold` are dropped. Chinese, Japanese,
-    English and other Latin scripts are read, text that stands on its head is not. An image whose
-    longer side has more than `longest` pixels is searched smaller, and read at its own size.
+    The small networks of PP-OCRv6 are used (Cui et al., arXiv 2507.05595, describes its
+    predecessor). Differentiable binarization (Liao et al., AAAI 2020, section 3) finds regions,
+    which become lines if their mean probability is above `box_threshold`; each is straightened and
+    read by connectionist temporal classification. A tall line is read downwards and upwards, and
+    the more confident reading is kept. Lines whose letters have a mean probability below
+    `threshold` are dropped. Chinese, Japanese, English and other Latin scripts are read;
+    upside-down text is not. If the longer side of an image has more than `longest` pixels, text is
+    detected in a smaller copy and read at full size.
 
-    With words, it gives the lines that hold one, labelled with the word, ignoring case. Boxes come
-    in reading order: row by row, each from left to right. The networks lie in the package rapidocr,
-    which is not imported; `detector` and `recognizer` are other files in its format, or folders of
-    PP-OCRv5's or v6's networks as Hugging Face transformers saves them, which look at images as
-    their own configuration says, at any `longest`.
+    With words, it returns the lines that contain one, labelled with the word, ignoring case. Boxes
+    come in reading order: row by row, each from left to right. The networks are files of the
+    package rapidocr, which is not imported; `detector` and `recognizer` are other files in its
+    format, or folders of PP-OCRv5 or v6 networks saved by Hugging Face transformers, which take the
+    image size from their own configuration and ignore `longest`.
     """
 
     threshold: float = 0.5
@@ -183,7 +186,7 @@ class PPOCR(Checked):
     )
 
     def __call__(self, pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
-        """The lines of an HxWx3 RGB image, or those that hold one of the words. Raises
+        """Return the lines of an HxWx3 RGB image, or those that contain one of the words. Raises
         WeightsError."""
         if words is not None:
             return lines_with(look_once(self, pixels), words)
@@ -200,7 +203,7 @@ class PPOCR(Checked):
         return Boxes(np.reshape(xyxy, (-1, 4)), np.array(scores), np.array(texts, str))
 
     def files(self) -> list[Path]:
-        """The files or folders of its two networks. Raises WeightsError."""
+        """Return the files or folders of the two networks. Raises WeightsError."""
         own = {"det": self.detector, "rec": self.recognizer}
         files = {part: path and path.expanduser() for part, path in own.items()}
         return [
@@ -209,7 +212,7 @@ class PPOCR(Checked):
         ]
 
     def _find(self, pixels: Pixels, file: Path) -> list[Quad]:
-        """The lines in pixels of the image, unsorted."""
+        """Return the lines in pixels of the image, unsorted."""
         shown, margin = pixels, 0
         if file.is_dir():
             text_map = find_text(file, pixels)
@@ -220,11 +223,11 @@ class PPOCR(Checked):
             text_map = open_onnx(file).run(to_input(_resized(shown, grown, STRIDE)))[0]
         if text_map.ndim != 4 or text_map.shape[1] != 1:
             raise WeightsError(
-                f"{file} gives {text_map.shape}, which is no map of text; set detector: to one of"
-                " PP-OCR"
+                f"{file} returns an array of shape {text_map.shape}, which is not a text map; set"
+                " detector: to a PP-OCR network"
             )
         size, cells = np.array(pixels.shape[1::-1]), np.array(text_map.shape[:1:-1])
-        # pixels of the image in one of what is shown
+        # pixels of the image per pixel of the resized one
         back = size / (shown.shape[1], shown.shape[0] - 2 * margin)
         scale, shift = back * shown.shape[1::-1] / cells, back * (0, margin)
         lines = [(quad * scale - shift).clip(0, size) for quad in self._quads(text_map[0, 0])]
@@ -232,8 +235,8 @@ class PPOCR(Checked):
         return [quad for quad in quads if min(_sides(quad)) > 3]
 
     def _quads(self, likely: Floats) -> list[Quad]:
-        """The lines in a map of the probability of text (height, width), grown to what their
-        letters take up."""
+        """Find the lines in a text probability map (height, width), and grow them to the extent of
+        their letters."""
         mask = cv2.dilate((likely > TEXT).astype(np.uint8), np.ones((2, 2), np.uint8))
         outlines, _ = cv2.findContours(mask, cv2.RETR_LIST, cv2.CHAIN_APPROX_SIMPLE)
         quads = list[Quad]()
@@ -242,9 +245,9 @@ class PPOCR(Checked):
             corners = cv2.boxPoints(((x, y), (width, height), angle))
             if min(width, height) < 3 or mean_inside(likely, corners) < self.box_threshold:
                 continue
-            reach = UNCLIP * width * height / (width + height)  # on both sides together
+            reach = UNCLIP * width * height / (width + height)  # of both sides together
             grown = cv2.boxPoints(((x, y), (width + reach, height + reach), angle))
-            # from the upper left corner on, clockwise: a line begins with the two on the left
+            # clockwise from the upper left corner: a line begins with the two corners on the left
             by_x = grown[np.argsort(grown[:, 0], kind="stable")]
             (a, d), (b, c) = (
                 pair[np.argsort(pair[:, 1], kind="stable")] for pair in (by_x[:2], by_x[2:])
@@ -254,7 +257,7 @@ class PPOCR(Checked):
 
 
 def _resized(pixels: Pixels, scale: float, stride: int = 1) -> Pixels:
-    """The image at another scale, its sides multiples of `stride`."""
+    """Resize the image by a factor, with sides that are multiples of `stride`."""
     height, width = (
         max(stride, round(side * scale / stride) * stride) for side in pixels.shape[:2]
     )
@@ -264,7 +267,8 @@ def _resized(pixels: Pixels, scale: float, stride: int = 1) -> Pixels:
 
 
 def with_margin(pixels: Pixels) -> tuple[Pixels, int]:
-    """The image with black above and below where it is low or slim, as a line is; how much."""
+    """Add black above and below an image that is low or slim, such as a line; return it with the
+    margin."""
     height, width = pixels.shape[:2]
     if height > LOW and width <= SLIM * height:
         return pixels, 0
@@ -273,14 +277,15 @@ def with_margin(pixels: Pixels) -> tuple[Pixels, int]:
 
 
 def to_input(pixels: Pixels) -> Floats:
-    """A batch (1, 3, height, width) of -1..1, blue first, as the networks were trained."""
+    """Convert an image to the batch (1, 3, height, width) that the networks were trained on: -1..1,
+    BGR."""
     return np.ascontiguousarray(
         (pixels[None, ..., ::-1].astype(np.float32) / 127.5 - 1).transpose(0, 3, 1, 2)
     )
 
 
 def mean_inside(likely: Floats, corners: Any) -> float:
-    """The mean of a map (height, width) within four corners (x, y)."""
+    """Return the mean of a map (height, width) within four corners (x, y)."""
     most = likely.shape[1] - 1, likely.shape[0] - 1
     low = np.floor(corners.min(0)).astype(int).clip(0, most)
     high = np.ceil(corners.max(0)).astype(int).clip(0, most)
@@ -291,15 +296,15 @@ def mean_inside(likely: Floats, corners: Any) -> float:
 
 
 def _sides(quad: Quad) -> tuple[float, float]:
-    """The width and height of a line in pixels."""
+    """Return the width and height of a line in pixels."""
     edges = quad - np.roll(quad, -1, 0)
     top, right, bottom, left = (float(np.linalg.norm(edge)) for edge in edges)
     return max(top, bottom), max(left, right)
 
 
 def sort_lines(quads: Sequence[Quad]) -> list[Quad]:
-    """Row by row, each from left to right; a new row begins half a line's height below the line
-    before."""
+    """Sort lines row by row, each from left to right; a new row begins half a line's height below
+    the previous line."""
     down = sorted(quads, key=lambda quad: float(quad[0, 1]))
     row, places = 0, list[tuple[int, float, int]]()
     for k, quad in enumerate(down):
@@ -309,8 +314,7 @@ def sort_lines(quads: Sequence[Quad]) -> list[Quad]:
 
 
 def straighten(pixels: Pixels, quad: Quad) -> list[Pixels]:
-    """A line as an upright image of its own; of a tall one both ways in which it may run, down and
-    up."""
+    """Warp a line to an upright image; return two for a tall line, which may run down or up."""
     width, height = map(int, _sides(quad))
     goal = np.array([(0, 0), (width, 0), (width, height), (0, height)], np.float32)
     change = cv2.getPerspectiveTransform(quad, goal)
@@ -322,7 +326,8 @@ def straighten(pixels: Pixels, quad: Quad) -> list[Pixels]:
 
 
 def recognize(line: Pixels, file: Path) -> tuple[str, float]:
-    """What an upright line says, and the mean probability of its letters. Raises WeightsError."""
+    """Read an upright line; return its text and the mean probability of its letters. Raises
+    WeightsError."""
     if file.is_dir():
         scores, letters = read_line(file, line)
     else:
@@ -335,11 +340,11 @@ def recognize(line: Pixels, file: Path) -> tuple[str, float]:
         scores = open_onnx(file).run(batch)[0]
     if scores.ndim != 3 or scores.shape[-1] != len(letters):
         raise WeightsError(
-            f"{file} gives {scores.shape} for {len(letters)} letters; set recognizer: to a file"
-            " that carries its own letters, as those of rapidocr do"
+            f"{file} returns an array of shape {scores.shape} for {len(letters)} letters; set"
+            " recognizer: to a file that contains its letters, as those of rapidocr do"
         )
     best = scores[0].argmax(1)
-    # 0 is no letter, and one that goes on stands once
+    # 0 is no letter, and repeated predictions count once
     new = (best > 0) & (np.diff(best, prepend=0) != 0)
     text = "".join(letters[k] for k in best[new]).strip()
     return text, float(scores[0].max(1)[new].mean()) if new.any() else 0.0
@@ -347,9 +352,9 @@ def recognize(line: Pixels, file: Path) -> tuple[str, float]:
 
 @lru_cache(maxsize=4)
 def _letters(file: Path) -> tuple[str, ...]:
-    """What the network reads, 0 for no letter, as the ONNX file says beside it: OpenCV does not
-    tell."""
-    # a pair of protobuf: of each text its field (1, 2) and kind (2), its length, and its bytes
+    """Read the network's alphabet, with 0 for no letter, from the ONNX file's metadata, which
+    OpenCV does not expose."""
+    # a protobuf pair: the field (1, 2) and type (2) of each text, its length, and its bytes
     content = file.read_bytes()
     match = re.search(rb"\n\tcharacter\x12([\x80-\xff]*[\x00-\x7f])", content)
     if match is None:

@@ -1,7 +1,8 @@
-"""Dense features of one image, similarities of two images over them, and attention: maps, and its
-share on marks.
+"""Dense features of one image, similarities of two images based on them, and attention: maps, and
+its share on marks.
 
-Not here: matched points of two images (`matching`)."""
+Not here: matched points of two images (`matching`).
+"""
 
 import lazy_loader
 

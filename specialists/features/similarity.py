@@ -1,5 +1,5 @@
-"""Similarity of two images: by any dense features, of style, of content as a whole, or place by
-place; and how plainly an edit between them is told."""
+"""Similarity of two images (style, content as a whole, or place by place) from any dense features,
+and the salience of an edit between them."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ class GramSimilarity:
     """Similarity of style: which features occur together, wherever they are (Gatys et al., CVPR
     2016).
 
-    1 - |G0 - G1| / (|G0| + |G1|) of the two Gram matrices of features, each the mean of v v^T over
-    the cells, in Frobenius norm; 1 is equal, 0 the farthest.
+    1 - |G0 - G1| / (|G0| + |G1|) of the two Gram matrices of `features`, each the mean of v v^T
+    over the cells, in Frobenius norm; 1 means equal, 0 maximally different.
     """
 
     features: FeatureExtractor
 
     def __call__(self, pixels0: Pixels, pixels1: Pixels, /) -> float:
-        """A number in 0..1 for two images, HxWx3 RGB uint8, larger is more alike. Raises what the
-        features raise."""
+        """Return the similarity, 0..1, of two images, HxWx3 RGB uint8; larger is more similar.
+        Raises whatever the features raise."""
         grids = [_rows(look_once(self.features, pixels)) for pixels in (pixels0, pixels1)]
         first, second = (rows.T @ rows / len(rows) for rows in grids)
         most = np.linalg.norm(first) + np.linalg.norm(second)
@@ -42,15 +42,15 @@ class GramSimilarity:
 class GlobalSimilarity:
     """Similarity of content as a whole: the cosine of the mean features.
 
-    With features of one vector for the image, such as DINOv2's with `part: whole`, it is the cosine
-    of these.
+    For `features` with one vector per image, such as DINOv2's with `part: whole`, it is the cosine
+    of these vectors.
     """
 
     features: FeatureExtractor
 
     def __call__(self, pixels0: Pixels, pixels1: Pixels, /) -> float:
-        """A number in -1..1 for two images, HxWx3 RGB uint8, larger is more alike. Raises what the
-        features raise."""
+        """Return the similarity, -1..1, of two images, HxWx3 RGB uint8; larger is more similar.
+        Raises whatever the features raise."""
         first, second = (
             _rows(look_once(self.features, pixels)).mean(0, keepdims=True)
             for pixels in (pixels0, pixels1)
@@ -60,17 +60,17 @@ class GlobalSimilarity:
 
 @dataclass(frozen=True)
 class DenseSimilarity:
-    """Similarity place by place, wherever the places lie.
+    """Similarity of local `features`, regardless of their position.
 
-    For each cell of one image the largest cosine to a cell of the other, averaged over the cells
+    For each cell of one image, the largest cosine to a cell of the other, averaged over the cells
     and both directions.
     """
 
     features: FeatureExtractor
 
     def __call__(self, pixels0: Pixels, pixels1: Pixels, /) -> float:
-        """A number in -1..1 for two images, HxWx3 RGB uint8, larger is more alike. Raises what the
-        features raise."""
+        """Return the similarity, -1..1, of two images, HxWx3 RGB uint8; larger is more similar.
+        Raises whatever the features raise."""
         alike = cosines(*(_rows(look_once(self.features, pixels)) for pixels in (pixels0, pixels1)))
         return float((alike.max(0).mean() + alike.max(1).mean()) / 2)
 
@@ -83,16 +83,17 @@ From image 1 to image 2, what changed is in short:"""
 
 @dataclass(frozen=True)
 class EditSalience:
-    """Measures how plainly an edit is told by what a model says of the two images, each by itself:
-    the score by which VLM2-Bench (section 2.1) leaves out edits that are too easy to see.
+    """Measures how easily an edit can be inferred from a model's separate descriptions of two
+    images.
 
-    The question is the edit in words, the views are the image before and after it. The model
-    answers `describe` about each; `salience` is the mean log-probability that `scorer` (of this
-    `revision`, on this `device`), a network for LocalVLM, gives the tokens of the edit behind both
-    descriptions, and `kept` is "yes" where it is below `threshold`, the paper's -2. The paper's
-    scorer, Llama 3 8B, goes on with plain text: here the frame, in our words, is a turn of the
-    user, and the edit the reply. Equation 1 is followed; the pseudo-code of figure 7 leaves the
-    first token out of the sum and not out of the count.
+    VLM2-Bench (section 2.1) excludes edits that are too easy to see by this score. The question is
+    the edit in words; the views are the image before and after it. The model answers `describe`
+    about each; `salience` is the mean log-probability that `scorer` (a network for LocalVLM, of
+    this `revision`, on this `device`) assigns to the tokens of the edit after both descriptions,
+    and `kept` is "yes" if it is below `threshold`, the paper's -2. The paper's scorer, Llama 3 8B,
+    continues plain text: here the frame, in our words, is a user turn, and the edit the reply.
+    Equation 1 is followed; the pseudo-code of figure 7 omits the first token from the sum but
+    includes it in the count.
     """
 
     scorer: str
@@ -102,8 +103,8 @@ class EditSalience:
     threshold: float = -2.0
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with both measurements. Raises ModelError, and ValueError where there are not
-        two views."""
+        """Return the state with both measurements. Raises ModelError, and ValueError unless there
+        are two views."""
         edit = state.sample.bare_question
         if len(state.views) != 2:
             raise ValueError(
@@ -122,7 +123,7 @@ class EditSalience:
 
 
 def cosines(first: Floats, second: Floats) -> Floats:
-    """The cosines (n, m) between vectors (n, d) and (m, d); 0 where a vector is zero."""
+    """Compute the cosines (n, m) between vectors (n, d) and (m, d); 0 if a vector is zero."""
     return _normalize_rows(first) @ _normalize_rows(second).T
 
 

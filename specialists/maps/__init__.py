@@ -1,6 +1,7 @@
 """Dense prediction: depth by networks, stereo or pictorial cues, and reflectance.
 
-Not here: the rules that answer questions from them (`answers`)."""
+Not here: the rules that answer questions with these maps (`answers`).
+"""
 
 import lazy_loader
 

@@ -43,28 +43,28 @@ from looktwice.specialists.networks.network import HubModel, HubNetwork, Network
 from looktwice.specialists.networks.packages import fetch, fixed_draws, import_package
 from looktwice.specialists.results import DepthMap
 
-SIDE = 518  # pixels; the authors' `input_size`, which both sides of an image reach at least
-# give distances, by their papers
+SIDE = 518  # pixels; the authors' `input_size`, the minimum of both sides of an image
+# families that return distances, according to their papers
 METRIC = ("depth_pro", "glpn", "prompt_depth_anything", "zoedepth")
 
 
 @dataclass(frozen=True)
 class DepthAnything(HubNetwork[tuple[Pixels], DepthMap]):
     """Depth of one image by Depth Anything V1 or V2 (Yang et al., CVPR and NeurIPS 2024) or another
-    network for depth.
+    depth network.
 
-    Any id that Hugging Face transformers opens for depth estimation works;
-    `LiheYoung/depth-anything-large-hf` is V1. `resize` "authors" looks as the authors' own code
-    does: cubic, in the image's proportions, until both sides have 518 pixels or more, in multiples
-    of 14; the map is brought to the size of the image bilinearly, as each version's code does.
-    "hub" leaves both to the processor that was saved with the network, which scales the side nearer
-    to 518 and so looks at fewer pixels; networks other than Depth Anything are always left to
-    theirs.
+    `model` is any id that Hugging Face transformers opens for depth estimation;
+    `LiheYoung/depth-anything-large-hf` is V1. `resize` "authors" follows the authors' own code: the
+    image is resized with cubic interpolation and its aspect ratio kept, so that both sides have at
+    least 518 pixels, in multiples of 14; the map is resized to the image bilinearly, as each
+    version's code does. "hub" leaves both to the processor that was saved with the network, which
+    scales the side nearer to 518 and so uses fewer pixels; networks other than Depth Anything
+    always use their processor.
 
-    Which direction the values have follows from the configuration: Depth Anything's relative models
-    give inverse depth, metric ones, GLPN, ZoeDepth and Depth Pro distances. Where it says nothing
-    (DPT) `larger_is_nearer` must. The small model of version 2 is Apache-2.0, the larger ones
-    CC-BY-NC.
+    The direction of the values follows from the configuration: Depth Anything's relative models
+    give inverse depth; metric ones, GLPN, ZoeDepth and Depth Pro give distances. If the
+    configuration does not determine it (DPT), set `larger_is_nearer`. The small model of version 2
+    is Apache-2.0, the larger ones CC-BY-NC.
     """
 
     model: str = "depth-anything/Depth-Anything-V2-Small-hf"
@@ -75,24 +75,25 @@ class DepthAnything(HubNetwork[tuple[Pixels], DepthMap]):
     images = 1
     needs_colors = True
     model_class = "AutoModelForDepthEstimation"
-    unused = ("mask_token", "pooler")  # of training, and of classifying
+    unused = ("mask_token", "pooler")  # used only for training and classification
     version: ClassVar[int] = 2
 
     def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap:
-        """The map of the first image, at its size; further images are not looked at.
+        """Estimate the depth of the first image, at its size; further images are ignored.
 
-        Raises NoEvidence for a single-coloured image or one too small, and WeightsError.
+        Raises WeightsError, and NoEvidence for an image that has a single colour or is too small.
         """
         return self.predict((image,))
 
     def open_file(self, path: str) -> HubModel:
-        """An original checkpoint. Raises WeightsError."""
+        """Open an original checkpoint. Raises WeightsError."""
         return open_depth_anything(path)
 
     def direction(self, config: Any) -> bool:
-        """Whether larger values are nearer, by the configuration of a network, else by the setting.
+        """Return whether larger values are nearer, according to the network's configuration or else
+        the setting.
 
-        Raises WeightsError where neither says it, or the setting says otherwise than the
+        Raises WeightsError if neither determines it, or if the setting contradicts the
         configuration.
         """
         kind, setting = config.model_type, self.larger_is_nearer
@@ -107,16 +108,18 @@ class DepthAnything(HubNetwork[tuple[Pixels], DepthMap]):
             )
         if None not in (configured, setting) and configured != setting:
             given = (
-                "inverse depth, which is larger" if configured else "a distance, which is smaller"
+                "inverse depth (larger is nearer)"
+                if configured
+                else "a distance (smaller is nearer)"
             )
             raise WeightsError(
-                f"{self.model}: its configuration says that it gives {given} for what is nearer,"
-                f" and larger_is_nearer: {str(setting).lower()} says otherwise; leave it out"
+                f"{self.model}: its configuration declares {given}, which larger_is_nearer:"
+                f" {str(setting).lower()} contradicts; leave it out"
             )
         return bool(setting if configured is None else configured)
 
     def forward(self, network: Any, place: Place, items: Sequence[tuple[Pixels]]) -> list[DepthMap]:
-        """One map for each image."""
+        """Return one map for each image."""
         images, nearer = [image for (image,) in items], self.direction(network.config)
         authors = self.resize == "authors" and network.config.model_type == "depth_anything"
         maps = (run_as_authors if authors else run_by_processor)(network, place, images)
@@ -124,7 +127,7 @@ class DepthAnything(HubNetwork[tuple[Pixels], DepthMap]):
 
 
 def authors_size(width: int, height: int, multiple: int) -> tuple[int, int]:
-    """Columns and rows of the image that the authors' code gives to the network: no side under
+    """Return the columns and rows to which the authors' code resizes an image: no side is under
     `SIDE`."""
     scale = max(SIDE / width, SIDE / height)
     least = math.ceil(SIDE / multiple) * multiple
@@ -135,7 +138,7 @@ def authors_size(width: int, height: int, multiple: int) -> tuple[int, int]:
 
 
 def run_as_authors(network: Any, place: Place, images: Sequence[Pixels]) -> Sequence[Any]:
-    """The maps of images of one size, as the authors' own code makes them."""
+    """Compute the maps of images of one size with the authors' preprocessing."""
     height, width = images[0].shape[:2]
     size = authors_size(width, height, network.config.patch_size)
     seen = []
@@ -153,7 +156,7 @@ def run_as_authors(network: Any, place: Place, images: Sequence[Pixels]) -> Sequ
 
 
 def run_by_processor(network: Any, place: Place, images: Sequence[Pixels]) -> Sequence[Any]:
-    """The maps of images as the processor that was saved with the network makes them."""
+    """Compute the maps of images with the processor that was saved with the network."""
     for image in images:
         require_pixels(image, getattr(network.processor, "size_divisor", None) or 1)
     outputs = network.model(**network.inputs(place, images=list(images)))
@@ -165,11 +168,11 @@ def run_by_processor(network: Any, place: Place, images: Sequence[Pixels]) -> Se
 
 
 def without_padding(depth: Any, size: tuple[int, int]) -> Any:
-    """ZoeDepth's map (h, w) at the size of its image, without the rim that its processor adds to
-    each side.
+    """Return ZoeDepth's map (h, w) at the size of its image, without the padding that its processor
+    adds to each side.
 
-    The rim is three times the root of half the side (`depth_model.py` of its authors). The
-    processor would take it off itself, with torchvision alone.
+    The padding is three times the root of half the side (`depth_model.py` of its authors). The
+    processor can remove it itself only with torchvision.
     """
     (height, width), (rim, side) = size, (int(math.sqrt(length / 2) * 3) for length in size)
     interpolate = import_torch().nn.functional.interpolate
@@ -178,17 +181,17 @@ def without_padding(depth: Any, size: tuple[int, int]) -> Any:
     return padded[0, 0, rim : rim + height, side : side + width]
 
 
-# that version 2 reads, by depth
+# layers that version 2 uses, by the encoder's number of layers
 LAYERS = {12: (3, 6, 9, 12), 24: (5, 12, 18, 24), 40: (10, 20, 30, 40)}
-FARTHEST = {"hypersim": 20, "vkitti": 80}  # metres, of the metric files of version 2
+FARTHEST = {"hypersim": 20, "vkitti": 80}  # metres: the limits of version 2's metric files
 
 
 def open_depth_anything(path: str) -> HubModel:
-    """Depth Anything from a file such as `depth_anything_v2_vits.pth` or
+    """Open Depth Anything from a file such as `depth_anything_v2_vits.pth` or
     `depth_anything_vitl14.pth`.
 
-    Which layers it reads, and whether its depth is in metres, is not in the file but in its name,
-    which must be one of the authors'. Raises WeightsError.
+    The file does not state which layers the network reads, or whether its depth is in metres; both
+    follow from the file's name, which must be one of the authors'. Raises WeightsError.
     """
     transformers, tensors = import_transformers(), open_tensors(path, "Depth Anything")
     encoder, head = Tensors(), Tensors()
@@ -232,16 +235,16 @@ def open_depth_anything(path: str) -> HubModel:
 
 
 def read_name(path: str, depth: int) -> tuple[Sequence[int], dict[str, Any]]:
-    """The layers that are read, and the settings of metric depth, by the name of a file. Raises
-    WeightsError where it is none of the authors'."""
+    """Parse a file name into the layers to read and the settings of metric depth. Raises
+    WeightsError if it is not one of the authors' names."""
     name = Path(path).name
     layers: Sequence[int] = range(depth - 3, depth + 1)
     if re.match(r"depth_anything_v2_\w*vit[sblg]\b", name) and depth in LAYERS:
         layers = LAYERS[depth]
     elif not re.match(r"depth_anything_vit[sbl]14\b", name):
         raise WeightsError(
-            f"{path} holds Depth Anything, but neither its tensors nor its name tell which version,"
-            " and versions 1 and 2 read other layers; name it as its authors do,"
+            f"{path} holds Depth Anything, but neither its tensors nor its name show the version,"
+            " and versions 1 and 2 read different layers; name it as its authors do,"
             " depth_anything_v2_vits.pth or depth_anything_vits14.pth"
         )
     if "metric" not in name:
@@ -249,8 +252,8 @@ def read_name(path: str, depth: int) -> tuple[Sequence[int], dict[str, Any]]:
     farthest = [metres for scenes, metres in FARTHEST.items() if scenes in name]
     if not farthest:
         raise WeightsError(
-            f"{path} holds depth in metres, up to a limit that its name alone tells; name it as its"
-            " authors do, depth_anything_v2_metric_hypersim_vits.pth or"
+            f"{path} gives depth in metres, up to a limit that only its name shows; name it as"
+            " its authors do, depth_anything_v2_metric_hypersim_vits.pth or"
             " depth_anything_v2_metric_vkitti_vits.pth"
         )
     return layers, {"depth_estimation_type": "metric", "max_depth": farthest[0]}
@@ -261,15 +264,15 @@ FILES = ("config.json", "model.safetensors")
 
 @dataclass(frozen=True)
 class DepthAnything3(Network[tuple[Pixels], DepthMap]):
-    """Depth of one image by Depth Anything 3 (Lin et al., arXiv 2511.10647), by its package, which
-    is to be installed.
+    """Depth of one image by Depth Anything 3 (Lin et al., arXiv 2511.10647), with its package,
+    which must be installed.
 
     `model` is an id of its releases, or a folder with their `config.json` and `model.safetensors`:
     DA3MONO-LARGE, DA3-SMALL and DA3-BASE are Apache-2.0, DA3-LARGE and larger CC-BY-NC. All of them
-    give distances, larger is farther, on a scale of their own but for the nested ones, which give
-    metres. The package brings the longer side to 504 pixels and chooses the precision itself; its
-    map is brought to the size of the image bilinearly. Each image is looked at alone, for several
-    at once are views of one scene to it.
+    give distances (larger is farther), the nested ones in metres, the others on an arbitrary scale.
+    The package resizes the longer side to 504 pixels and chooses the precision itself; its map is
+    resized to the image bilinearly. Each image is processed alone, because the package treats
+    several images as views of one scene.
     """
 
     model: str = "depth-anything/DA3MONO-LARGE"
@@ -288,15 +291,17 @@ class DepthAnything3(Network[tuple[Pixels], DepthMap]):
             )
 
     def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap:
-        """The map of the first image, at its size; further images are not looked at.
+        """Estimate the depth of the first image, at its size; further images are ignored.
 
-        Raises NoEvidence for a single-coloured image, and WeightsError.
+        Raises WeightsError, and NoEvidence for a single-coloured image.
         """
         return self.predict((image,))
 
     def open_network(self, place: Place) -> Any:
-        """The package's network with the tensors of its files. Raises WeightsError."""
-        os.environ.setdefault("DA3_LOG_LEVEL", "WARN")  # or it prints three lines for each image
+        """Open the package's network with the tensors of its files. Raises WeightsError."""
+        os.environ.setdefault(
+            "DA3_LOG_LEVEL", "WARN"
+        )  # otherwise it prints three lines for each image
         takes = f"an id of its releases or a folder with their {' and '.join(FILES)}"
         refuse_file(self.model, takes)
         api, folder = import_package("depth_anything_3.api"), self._folder()
@@ -309,17 +314,17 @@ class DepthAnything3(Network[tuple[Pixels], DepthMap]):
         except (OSError, ValueError, KeyError, RuntimeError) as exc:
             reason = " ".join(str(exc).split())[:200]
             raise WeightsError(
-                f"{self.model} is no network of the package depth_anything_3 ({reason}); give"
-                f" {takes}"
+                f"{self.model} is not a network of the package depth_anything_3 ({reason}); set"
+                f" model: to {takes}"
             ) from exc
         loading = {"missing_keys": missing, "unexpected_keys": surplus}
         return check_tensors(self.model, network, loading).to(place.device).eval()
 
     def forward(self, network: Any, place: Place, items: Sequence[tuple[Pixels]]) -> list[DepthMap]:
-        """One map for each image."""
+        """Return one map for each image."""
         maps = []
         for (pixels,) in items:
-            with fixed_draws():  # for the sky, whose distance it draws from that of other pixels
+            with fixed_draws():  # the distance of the sky is drawn from that of other pixels
                 depth = network.inference([pixels]).depth[0]
             size = pixels.shape[1], pixels.shape[0]
             sized = cv2.resize(np.asarray(depth, np.float32), size, interpolation=cv2.INTER_LINEAR)
@@ -327,11 +332,11 @@ class DepthAnything3(Network[tuple[Pixels], DepthMap]):
         return maps
 
     def weights_id(self) -> str:
-        """The hash of the files."""
+        """Return the hash of the files."""
         return weights_hash(self._folder())
 
     def _folder(self) -> Path:
-        """Where the files lie, fetched from the hub where `model` is no folder. Raises
+        """Return the folder of the files, after downloading them if `model` is not a folder. Raises
         WeightsError."""
         place = Path(self.model).expanduser()
         if place.is_dir():

@@ -23,8 +23,8 @@ Kind = Literal[
     "sharpness",
     "texture_size",
 ]
-SIGMA = 1.0  # pixels, of the blur that sharpness compares with
-BANDS = 5  # of frequency, from fine to coarse, that the size of texture compares
+SIGMA = 1.0  # pixels of the blur to which sharpness is compared
+BANDS = 5  # frequency bands of texture_size, from fine to coarse
 
 
 def _gray(image: Pixels) -> Floats:
@@ -100,7 +100,8 @@ CUES = {
         texture_size,
     )
 }
-"""How near each pixel (height, width) of an image is, from windows of an odd side."""
+"""Functions that compute how near each pixel (height, width) of an image is, from windows with an
+odd side."""
 
 
 @dataclass(frozen=True)
@@ -109,30 +110,30 @@ class DepthCue:
 
     `kind` is the cue. "vertical_position": lower in the image is nearer, as the ground rises
     towards the horizon (Gibson, 1950); the value is the row. "haze": less haze is nearer, by the
-    dark channel prior (He et al., CVPR 2009). In clear air every window holds a pixel that is dark
-    in one channel; haze adds airlight, estimated from the brightest 0.1 % of the dark channel. The
-    value is the transmission of equation 11 without its `omega`, 0..1. "local_contrast" and
+    dark channel prior (He et al., CVPR 2009). In clear air every window contains a pixel that is
+    dark in one channel; haze adds airlight, estimated from the brightest 0.1 % of the dark channel.
+    The value is the transmission of equation 11 without its `omega`, 0..1. "local_contrast" and
     "saturation": haze lowers both; the standard deviation of grey, and the mean saturation of HSV,
-    in each window, 0..1. "brightness": brighter is nearer, as in natural scenes a little more often
+    in each window, 0..1. "brightness": brighter is nearer, as in natural scenes slightly more often
     than not (Potetz and Lee, JOSA A 2003); the mean grey of each window, 0..1. "sharpness": sharper
-    edges are nearer, as if the focus were on the foreground, whatever their contrast: how many
-    times steeper edges are than when blurred again, 1 where there are none; an edge loses the more
-    the sharper it was (Zhuo and Sim, Pattern Recognition 2011). "texture_size": texture gets finer
+    edges are nearer, assuming that the foreground is in focus, whatever their contrast: the ratio
+    of the steepness of edges to their steepness after another blur, 1 if there are none; sharper
+    edges lose more (Zhuo and Sim, Pattern Recognition 2011). "texture_size": texture gets finer
     with distance (Gibson, 1950); the mean number of the band, 0 for the finest, weighted by the
-    energy of five differences of Gaussian blurs, each twice as coarse as the one before, NaN where
-    there is no texture.
+    energy of five differences of Gaussian blurs, each twice as coarse as the previous one, NaN
+    where there is no texture.
 
-    Windows have a twentieth of the image's longer side, those of texture a tenth.
+    The side of a window is 5 % of the image's longer side, 10 % for texture.
     """
 
     kind: Kind
 
     def __post_init__(self) -> None:
         if self.kind not in CUES:
-            raise ValueError(f"kind is one of {', '.join(CUES)}, found {self.kind!r}")
+            raise ValueError(f"`kind` must be one of {', '.join(CUES)}, found {self.kind!r}")
 
     def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap:
-        """The cue for each pixel. Raises NoEvidence for a single-coloured image, but for
+        """Compute the cue for each pixel. Raises NoEvidence for a single-coloured image, except for
         "vertical_position"."""
         pixels = require_pixels(image, colors=self.kind != "vertical_position")
         window = 0.1 if self.kind == "texture_size" else 0.05  # of the image's longer side
@@ -152,12 +153,12 @@ class SGBM(Checked):
     """Semi-global matching (Hirschmueller, PAMI 2008) over blocks; needs a rectified left and right
     view.
 
-    `disparities` is the largest shift searched, in pixels and a multiple of 16; `block` the odd
+    `disparities` is the largest shift searched, in pixels and a multiple of 16; `block` is the odd
     side of the matched blocks. `smooth_step` and `smooth_jump` are the penalties on disparity
-    changes by one and by more, per pixel of the block and colour channel (OpenCV's P1 and P2 over
-    `channels * block**2`). Unknown disparities are NaN: ambiguous matches, matches that differ by
-    over a pixel between the two directions, and small speckles. `mode` is OpenCV's: "hh" follows
-    more directions and takes more memory, "3way" fewer of them.
+    changes by one and by more, per pixel of the block and colour channel (OpenCV's P1 and P2
+    divided by `channels * block**2`). Unknown disparities are NaN: ambiguous matches, matches that
+    differ by over a pixel between the two directions, and small speckles. `mode` is OpenCV's: "hh"
+    follows more directions and takes more memory, "3way" fewer of them.
     """
 
     disparities: int = 128
@@ -177,10 +178,11 @@ class SGBM(Checked):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.disparities % 16:
-            raise ValueError(f"disparities is a multiple of 16, found {self.disparities}")
+            raise ValueError(f"`disparities` must be a multiple of 16, found {self.disparities}")
 
     def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap:
-        """Disparity of the left view `image` in pixels, given the right view. Raises NoEvidence."""
+        """Compute the disparity of the left view `image` in pixels, given the right view. Raises
+        NoEvidence."""
         if len(others) != 1:
             raise NoEvidence(
                 f"stereo needs a left and a right view, found {1 + len(others)} image(s)"
@@ -191,8 +193,8 @@ class SGBM(Checked):
                 f"left and right view differ in size: {left.shape[1::-1]} and {right.shape[1::-1]}"
                 " pixels"
             )
-        # OpenCV gives no value in the first `disparities` columns, so the rim is repeated to the
-        # left
+        # OpenCV returns no value in the first `disparities` columns, so the border is repeated to
+        # the left
         padded = [
             np.pad(view, ((0, 0), (self.disparities, 0), (0, 0)), "edge") for view in (left, right)
         ]

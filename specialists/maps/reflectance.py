@@ -1,4 +1,4 @@
-"""Reflectance of an image: by colour Retinex, by its own colours, or as Marigold denoises it."""
+"""Reflectance of an image: by colour Retinex, from its own colours, or by Marigold."""
 
 from __future__ import annotations
 
@@ -23,21 +23,19 @@ from looktwice.specialists.networks.network import Network, open_diffusion
 from looktwice.specialists.results import FeatureGrid, Floats
 from looktwice.specialists.rules import Checked
 
-DARKEST = (
-    1e-3  # of full light; darker pixels are raised to this, for their logarithm would be noise
-)
+DARKEST = 1e-3  # share of full light; the minimum, because darker logarithms would be noise
 
 
 @dataclass(frozen=True)
 class ColorRetinex(Checked):
     """Reflectance by colour Retinex (Grosse et al., ICCV 2009, section 4.1).
 
-    A step between two neighbouring pixels is the surface's where the logarithm of its brightness
-    changes by more than `brightness`, or that of its colour by more than `color`; what changes less
-    is the light's and is taken away. What is left is put together again by least squares. Light is
-    thought to be white, so colours stay as they are. A picture whose longer side has more than
-    `longest` pixels is looked at smaller: the steps depend on that. Both thresholds are plain
-    choices and were fitted to nothing.
+    A step between two neighbouring pixels is attributed to the surface if the logarithm of its
+    brightness changes by more than `brightness`, or that of its colour by more than `color`.
+    Smaller steps are attributed to the light and removed; the rest is integrated by least squares.
+    The light is assumed to be white, so colours stay as they are. A picture whose longer side has
+    more than `longest` pixels is downsized first, which affects the steps. Both thresholds are
+    plain choices, fitted to no data.
     """
 
     brightness: float = 0.1
@@ -47,8 +45,8 @@ class ColorRetinex(Checked):
     ranges = ("brightness, color >= 0", "longest >= 16")
 
     def __call__(self, pixels: Pixels, /) -> Floats:
-        """Linear RGB (height, width, 3) in an unknown unit. Raises NoEvidence for single-coloured
-        images."""
+        """Return linear RGB (height, width, 3) on an unknown scale. Raises NoEvidence for
+        single-coloured images."""
         pixels = require_pixels(pixels, colors=True)
         size = InputSize.of(pixels, self.longest, 1)
         seen = np.maximum(to_linear(size.resized(pixels)), DARKEST)
@@ -58,7 +56,7 @@ class ColorRetinex(Checked):
         return to_linear(pixels) / np.exp(np.asarray(light, np.float64))[..., None]
 
     def _light_steps(self, seen: Floats, axis: int) -> Floats:
-        """The steps of the logarithm of grey, 0 where they are the surface's."""
+        """Return the steps of the logarithm of grey, 0 for those of the surface."""
         steps, gray = np.diff(np.log(seen), axis=axis), np.diff(np.log(seen.mean(-1)), axis=axis)
         mean = steps.mean(-1, keepdims=True)
         tint = np.linalg.norm(steps - mean, axis=-1)
@@ -68,30 +66,31 @@ class ColorRetinex(Checked):
 
 @dataclass(frozen=True)
 class ConstantShading:
-    """Constant shading: the image's own colours as reflectance, as if it were lit evenly; the
-    trivial baseline."""
+    """Constant shading, the trivial baseline: the image's own colours as reflectance, as if it were
+    evenly lit."""
 
     def __call__(self, pixels: Pixels, /) -> Floats:
-        """Linear RGB (height, width, 3) of the sRGB pixels, 0..1."""
+        """Return linear RGB (height, width, 3) of the sRGB pixels, 0..1."""
         return to_linear(pixels)
 
 
 def to_linear(pixels: Pixels) -> Floats:
-    """sRGB levels as linear light, 0..1 (IEC 61966-2-1)."""
+    """Convert sRGB pixels to linear light, 0..1 (IEC 61966-2-1)."""
     return levels_to_linear(require_pixels(pixels).astype(np.float64) / 255)
 
 
 def levels_to_linear(levels: Floats) -> Floats:
-    """sRGB levels, 0..1, as linear light (the same)."""
+    """Convert sRGB levels, 0..1, to linear light (IEC 61966-2-1)."""
     return np.where(levels <= 0.04045, levels / 12.92, ((levels + 0.055) / 1.055) ** 2.4)
 
 
 def integrate_steps(across: Floats, down: Floats) -> Floats:
-    """The map (height, width) of mean 0 whose steps are nearest to these in least squares.
+    """Return the map (height, width) of mean 0 whose steps best fit the given ones in least
+    squares.
 
     `across` (height, width - 1) and `down` (height - 1, width) are its differences to the right and
-    below. Solved by the cosine transform, whose waves are the eigenvectors of the Laplacian on a
-    grid without steps over its rim.
+    below. The solution uses the cosine transform, whose waves are the eigenvectors of the Laplacian
+    on a grid without steps over its border.
     """
     from scipy.fft import dctn, idctn
 
@@ -122,12 +121,12 @@ Item = tuple[Pixels]
 
 @dataclass(frozen=True)
 class MarigoldAlbedo(Network[Item, FeatureGrid]):
-    """Reflectance as Marigold denoises it from an image (Ke et al., 2025, intrinsic image
-    decomposition).
+    """Reflectance from Marigold, which denoises it conditioned on the image (Ke et al., 2025,
+    intrinsic image decomposition).
 
     `model` is a pipeline of diffusers for intrinsic images, by hub id or folder; its map named
-    `albedo` is taken. `steps` and `longest`, the longest side in pixels at which it looks, are the
-    pipeline's own where None. Of `ensemble` draws the median is taken; the noise is made from
+    `albedo` is used. `steps` and `longest`, the longest side in pixels of the input, are the
+    pipeline's own if None. The result is the median of `ensemble` draws; the noise depends on
     `seed`, and is the same for all images of one size.
     """
 
@@ -142,21 +141,21 @@ class MarigoldAlbedo(Network[Item, FeatureGrid]):
     images = 1
     needs_colors = True
     extra = "diffusion"
-    squares = True  # as it were: images are looked at one after the other
+    squares = True  # in effect, because images are processed one by one
     ranges = ("steps, longest, ensemble >= 1",)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.ensemble == 2:
-            raise ValueError("ensemble is 1, or 3 or more, for a median; found 2")
+            raise ValueError("`ensemble` must be 1, or at least 3 for a median; found 2")
 
     def __call__(self, pixels: Pixels, /) -> Floats:
-        """Linear RGB (height, width, 3), 0..1. Raises NoEvidence for single-coloured images,
-        WeightsError."""
+        """Return linear RGB (height, width, 3), 0..1. Raises WeightsError, and NoEvidence for
+        single-coloured images."""
         return self.predict((pixels,)).values
 
     def open_network(self, place: Place) -> Any:
-        """The pipeline, each part of which has all its tensors. Raises WeightsError."""
+        """Open the pipeline, and check that each part has all its tensors. Raises WeightsError."""
         parts = open_diffusion(self.model, self.revision, place)
         kind = getattr(import_extra("diffusers", "diffusion"), KIND)
         try:
@@ -168,15 +167,15 @@ class MarigoldAlbedo(Network[Item, FeatureGrid]):
         settings = {name: config[name] for name in SETTINGS if name in config}
         if "albedo" not in (settings.get("target_properties") or {}).get("target_names", ()):
             raise WeightsError(
-                f"{self.model} is no pipeline for intrinsic images with a map named albedo;"
-                f" {KIND} is"
+                f"{self.model} is not a pipeline for intrinsic images with a map named albedo;"
+                f" set model: to a {KIND}"
             )
         pipeline = kind(**parts, **settings).to(place.device)
         pipeline.set_progress_bar_config(disable=True)
         return pipeline
 
     def forward(self, network: Any, place: Place, items: Sequence[Item]) -> list[FeatureGrid]:
-        """The map of each image, at its size, one after the other."""
+        """Return the map of each image, at its size, one after the other."""
         about, grids = network.target_properties, []
         for (pixels,) in items:
             output = network(

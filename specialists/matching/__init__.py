@@ -1,6 +1,7 @@
-"""Two images in, matched points out: SIFT, XFeat, LightGlue, LoFTR and other keypoint matchers.
+"""Point matching between two images: SIFT, XFeat, LightGlue, LoFTR and other keypoint matchers.
 
-Not here: the rules that answer correspondence questions (`answers`)."""
+Not here: the rules that answer correspondence questions (`answers`).
+"""
 
 import lazy_loader
 

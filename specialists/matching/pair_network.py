@@ -1,4 +1,4 @@
-"""Networks that match two images: what those run via kornia share."""
+"""Networks that match two images: their common base, and those that run with kornia."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from looktwice.specialists.results import Matches, descending
 
 Pair = tuple[Pixels, Pixels]
 WeightFiles = Sequence[tuple[str | Path, str]]
-"""Each with the name of what is fetched where it is empty."""
+"""Weight files, each with the name of what is downloaded if the file is empty."""
 
 
 @dataclass(frozen=True)
@@ -41,50 +41,49 @@ class MatchingNetwork(Network[Pair, Matches]):
     mixed = True
 
     def __call__(self, pixels0: Pixels, pixels1: Pixels, /) -> Matches:
-        """Matches between two images, HxWx3 RGB uint8; none where one is single-coloured.
+        """Match two images, HxWx3 RGB uint8; the result is empty if one has a single colour.
 
-        Raises WeightsError, and NoEvidence for images too small.
+        Raises WeightsError, and NoEvidence if an image is too small.
         """
         return self.predict((pixels0, pixels1))
 
     def settle(self, item: Pair) -> Matches | None:
-        """No match where an image is single-coloured."""
+        """Return zero matches if an image has a single colour, else None."""
         return Matches.none() if any(map(is_one_color, item)) else None
 
 
 @dataclass(frozen=True)
 class PairNetwork(MatchingNetwork):
-    """A matcher that looks at each image in a size of its own; pairs of the same two sizes go into
-    one batch."""
+    """A matcher that resizes each image separately; pairs with equal sizes share a batch."""
 
     def prepare(self, given: Inputs) -> Pair:
-        """The two images. Raises NoEvidence where one is too small."""
+        """Return the two images. Raises NoEvidence if one is too small."""
         item = super().prepare(given)
         for pixels in item:
             self.size(pixels)
         return item
 
     def files(self) -> WeightFiles:
-        """Each file of its weights, or a name of what is fetched where there is none."""
+        """Return the weight files, each with the name of what is downloaded if there is none."""
         raise NotImplementedError
 
     def weights_id(self) -> str:
-        """Hashes of the files, and the names of what is fetched."""
+        """Return the hashes of the files, and the names of downloads."""
         return " ".join(
             weights_hash(weights_file(file)) if file else name for file, name in self.files()
         )
 
     def size(self, pixels: Pixels) -> InputSize:
-        """The size at which an image is looked at. Raises NoEvidence where it is too small."""
+        """Return the size to which an image is resized. Raises NoEvidence if it is too small."""
         raise NotImplementedError
 
     def resized(self, items: Sequence[Pair], side: int) -> tuple[list[InputSize], list[Pixels]]:
-        """The sizes at which the first or second images are looked at, and the images in them."""
+        """Resize the first or second image of each pair; return the sizes and the images."""
         sizes = [self.size(item[side]) for item in items]
         return sizes, [s.resized(item[side]) for s, item in zip(sizes, items, strict=True)]
 
     def batch_key(self, item: Pair) -> Hashable:
-        """The sizes at which the two images are looked at."""
+        """Return the sizes to which the two images are resized."""
         return tuple(self.size(pixels).shape for pixels in item)
 
 
@@ -93,12 +92,12 @@ class LoFTR(PairNetwork):
     """Matches of LoFTR (Sun et al., CVPR 2021), semi-dense: at most one for each cell of 8 x 8
     pixels of image 0.
 
-    `preset` says what it was trained on: "outdoor" is MegaDepth, "indoor" and "indoor_new" are
-    ScanNet. `model` is the checkpoint's file; where it is empty, kornia fetches its own of this
-    preset. A match is kept where its confidence is above `threshold`. Images are looked at in grey
-    with a longest side of at most `longest` pixels, the authors' 1200 for outdoor pairs, sides
-    rounded down to multiples of 8. Memory grows with its fourth power: 4000 pixels would take some
-    140 GB.
+    `preset` is the training data: "outdoor" is MegaDepth, "indoor" and "indoor_new" are ScanNet.
+    `model` is the checkpoint's file; if it is empty, kornia downloads its own for this preset. A
+    match is kept if its confidence is above `threshold`. Images are converted to grey and resized
+    to a longest side of at most `longest` pixels, the authors' 1200 for outdoor pairs, with sides
+    rounded down to multiples of 8. Memory grows with the fourth power of `longest`: 4000 pixels
+    would take about 140 GB.
     """
 
     preset: Literal["outdoor", "indoor", "indoor_new"] = "outdoor"
@@ -111,7 +110,7 @@ class LoFTR(PairNetwork):
     ranges = ("threshold >= 0", "threshold < 1")
 
     def open_network(self, place: Place) -> Any:
-        """The network. Raises WeightsError."""
+        """Open the network. Raises WeightsError."""
         kornia = import_kornia()
         from kornia.feature.loftr.loftr import default_cfg
 
@@ -128,7 +127,7 @@ class LoFTR(PairNetwork):
         return network.to(place.device)
 
     def forward(self, network: Any, place: Place, items: Sequence[Pair]) -> list[Matches]:
-        """The matches of each pair, the surest first."""
+        """Return the matches of each pair, highest confidence first."""
         given, sizes = {}, []
         for side in (0, 1):
             looked_at, images = self.resized(items, side)
@@ -137,7 +136,7 @@ class LoFTR(PairNetwork):
             given[f"image{side}"] = to_batch(gray, place).to(place.torch_dtype) / 255
         output = network(given)
         pair = output["batch_indexes"].cpu().numpy()
-        # kornia gives corners of pixels as the weights were trained, half a pixel from our pixel
+        # kornia returns corners of pixels, as in training, half a pixel from our pixel
         # centres
         xy0, xy1 = (to_numbers(output[f"keypoints{side}"]) - 0.5 for side in (0, 1))
         confidence = to_numbers(output["confidence"]).clip(0, 1)
@@ -151,32 +150,32 @@ class LoFTR(PairNetwork):
         return matches
 
     def files(self) -> WeightFiles:
-        """The file, or the preset."""
+        """Return the file, or the preset."""
         return [(self.model, self.preset)]
 
     def size(self, pixels: Pixels) -> InputSize:
-        """The size at which an image is looked at. Raises NoEvidence where a side is under 48
+        """Return the size to which an image is resized. Raises NoEvidence if a side is under 48
         pixels."""
-        # five cells are left at least without the rim
+        # leaves at least five cells without the border
         return InputSize.of(pixels, self.longest, 8, least=48)
 
 
-SIDE = 560  # pixels of the square that the network looks at first
-# as many times the matches asked for are drawn by the package, of which it keeps those that lie
-# apart
+SIDE = 560  # pixels of the network's first square input
+# the package samples this multiple of the requested matches and keeps those that are spread
+# out
 SPREAD = 4
 
 
 @dataclass(frozen=True)
 class RoMa(PairNetwork):
-    """Matches drawn from the dense warp of RoMa (Edstedt et al., CVPR 2024), by the package
-    romatch, to be installed.
+    """Matches sampled from the dense warp of RoMa (Edstedt et al., CVPR 2024), with the package
+    romatch, which must be installed.
 
-    `preset` says what it was trained on: "outdoor" is MegaDepth, "indoor" is ScanNet. `model` is
-    the authors' file (`roma_outdoor.pth`), `dinov2` its encoder's (`dinov2_vitl14_pretrain.pth`);
-    the package fetches what is empty. `matches` are drawn, more where the warp is certain and
-    spread over the image, the same ones for the same images; a certainty above 0.05 counts as 1.
-    `dtype` is that of its sums on CUDA, float16 as its authors have it.
+    `preset` is the training data: "outdoor" is MegaDepth, "indoor" is ScanNet. `model` is the
+    authors' file (`roma_outdoor.pth`), `dinov2` its encoder's (`dinov2_vitl14_pretrain.pth`); the
+    package downloads what is empty. `matches` are sampled, more where the warp is certain, and
+    spread over the image; the same images give the same matches. A certainty above 0.05 counts as
+    1. `dtype` is the precision on CUDA, by default float16 as in the authors' code.
     """
 
     preset: Literal["outdoor", "indoor"] = "outdoor"
@@ -189,7 +188,7 @@ class RoMa(PairNetwork):
     ranges = ("matches >= 1",)
 
     def open_network(self, place: Place) -> Any:
-        """The package's matcher. Raises WeightsError."""
+        """Open the package's matcher. Raises WeightsError."""
         tensors = {
             "weights": open_tensors(self.model, "RoMa") if self.model else None,
             "dinov2_weights": open_tensors(self.dinov2, "DINOv2") if self.dinov2 else None,
@@ -211,11 +210,12 @@ class RoMa(PairNetwork):
         except RuntimeError as exc:
             reason = " ".join(str(exc).split())[:200]
             raise WeightsError(
-                f"{self.model} and {self.dinov2} do not fit romatch ({reason}); give its own files"
+                f"{self.model} and {self.dinov2} do not fit romatch ({reason}); use its own files"
             ) from exc
 
     def forward(self, network: Any, place: Place, items: Sequence[Pair]) -> list[Matches]:
-        """The matches of each pair, the surest first; the package matches one after the other."""
+        """Return the matches of each pair, highest confidence first; the package matches one pair
+        at a time."""
         return [self._match(network, place, *item) for item in items]
 
     def _match(self, network: Any, place: Place, pixels0: Pixels, pixels1: Pixels) -> Matches:
@@ -227,7 +227,7 @@ class RoMa(PairNetwork):
             return Matches.none()
         with fixed_draws():
             drawn, sure = network.sample(warp, certainty, num=asked)
-        # edges of pixels, as the package has them; ours are pixel centres
+        # from the package's pixel edges to our pixel centres
         xy = network.to_pixel_coordinates(drawn, *pixels0.shape[:2], *pixels1.shape[:2])
         confidence = to_numbers(sure).clip(0, 1)
         order = descending(confidence)
@@ -235,9 +235,9 @@ class RoMa(PairNetwork):
         return Matches(xy0, xy1, confidence[order])
 
     def files(self) -> WeightFiles:
-        """The files; what the package fetches, by the preset."""
+        """Return the files, with the preset as the name of the package's downloads."""
         return [(self.model, self.preset), (self.dinov2, self.preset)]
 
     def size(self, pixels: Pixels) -> InputSize:
-        """The square in which an image of any size is looked at."""
+        """Return the square to which every image is resized."""
         return InputSize(pixels.shape[1], pixels.shape[0], SIDE, SIDE)

@@ -19,11 +19,12 @@ from looktwice.specialists.sharing import look_once
 
 @dataclass(frozen=True)
 class SIFT(Checked):
-    """Matches whose descriptor is clearly nearer than the runner-up (Lowe, IJCV 2004, section 7.1).
+    """Matches whose descriptor is clearly nearer than the second nearest (Lowe, IJCV 2004, section
+    7.1).
 
-    A match is kept where its distance is below `ratio` times that of the second nearest; its
-    confidence is one minus that quotient. `mutual` keeps only matches that are also each other's
-    nearest. `features` is the number of the strongest keypoints taken from each image.
+    A match is kept if its distance is below `ratio` times that of the second nearest; its
+    confidence is one minus the ratio of the two. `mutual` keeps only matches that are each other's
+    nearest. `features` is the maximum number of keypoints, the strongest ones, from each image.
     """
 
     features: int = 4096
@@ -33,7 +34,7 @@ class SIFT(Checked):
     ranges = ("features >= 2", "ratio > 0", "ratio <= 1")
 
     def __call__(self, pixels0: Pixels, pixels1: Pixels, /) -> Matches:
-        """Matches between two images, HxWx3 RGB uint8 each; the strongest confidence first."""
+        """Match two images, HxWx3 RGB uint8 each; highest confidence first."""
         (xy0, vectors0), (xy1, vectors1) = self.detect(pixels0), self.detect(pixels1)
         if min(len(xy0), len(xy1)) < 2:
             return Matches.none()
@@ -50,7 +51,8 @@ class SIFT(Checked):
         return Matches(xy0[rows0.astype(int)], xy1[rows1.astype(int)], confidence)
 
     def detect(self, pixels: Pixels) -> tuple[Floats, Floats]:
-        """The keypoints (n, 2) of one image in pixel centres, and their descriptors (n, 128)."""
+        """Detect the keypoints (n, 2) of one image in pixel centres, and their descriptors (n,
+        128)."""
         detector = cv2.SIFT.create(nfeatures=self.features, enable_precise_upscale=True)
         gray = cv2.cvtColor(require_pixels(pixels), cv2.COLOR_RGB2GRAY)
         points, vectors = detector.detectAndCompute(gray, None)
@@ -60,12 +62,13 @@ class SIFT(Checked):
 
 @dataclass(frozen=True)
 class RotationSearch:
-    """Matches of image 0 and image 1 turned by each of `degrees`, counter-clockwise about its
+    """Matches of image 0 and image 1 rotated by each of `degrees`, counter-clockwise about its
     centre.
 
-    Networks that were trained on upright pairs lose views that are turned by more than some 20
-    degrees; this looks for the turn, at the price of one pass for each. The first rotation with the
-    most matches is kept. Corners outside the image are black, and matches there are dropped.
+    Networks that were trained on upright pairs fail on views rotated by more than about 20 degrees;
+    this searches for the rotation, at the price of one pass of `matcher` for each. The first
+    rotation with the most matches wins. Corners outside the image are black, and matches there are
+    dropped.
     """
 
     matcher: Matcher
@@ -73,13 +76,15 @@ class RotationSearch:
 
     def __post_init__(self) -> None:
         if not self.degrees:
-            raise ValueError("degrees names one turn or more, found none; 0 is the image as it is")
+            raise ValueError(
+                "`degrees` must list at least one rotation, found none; 0 is the unrotated image"
+            )
 
     def __call__(self, pixels0: Pixels, pixels1: Pixels, /) -> Matches:
-        """Matches between the two images, HxWx3 RGB uint8, in their own pixels. Raises what the
-        matcher raises."""
+        """Match two images, HxWx3 RGB uint8, in their own pixels. Raises whatever the matcher
+        raises."""
         pixels0, pixels1 = require_pixels(pixels0), require_pixels(pixels1)
-        if is_one_color(pixels1):  # turned, it would have corners of another
+        if is_one_color(pixels1):  # after a rotation its corners would have another colour
             return look_once(self.matcher, pixels0, pixels1)
         return max((self._at(pixels0, pixels1, turn) for turn in self.degrees), key=len)
 

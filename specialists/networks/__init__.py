@@ -1,10 +1,11 @@
-"""What every network shares: opening, devices, batches, stored results, checkpoints, and the size
-of its input image.
+"""The base of all networks: opening, devices, batches, stored results, checkpoints, and the size of
+the input image.
 
-A new network inherits `networks.Network`, or `networks.HubNetwork` where Hugging Face transformers
+A new network inherits `networks.Network`, or `networks.HubNetwork` if Hugging Face transformers
 opens it.
 
-Not here: any one network."""
+Not here: any individual network.
+"""
 
 import lazy_loader
 

@@ -1,5 +1,5 @@
-"""Weights files of torch: read as tensors by name, told apart by these, renamed, and loaded into a
-network."""
+"""Weight files of torch: reads them as named tensors, recognizes their network, renames the tensors
+and loads them."""
 
 from __future__ import annotations
 
@@ -22,44 +22,45 @@ from looktwice.pipelines.runtime.networks import (
 )
 
 SUFFIXES = (".pth", ".pt", ".ckpt", ".bin", ".safetensors", ".onnx", ".dat", ".tar", ".gguf")
-Tensors = dict[str, Any]  # of torch, by their names in a file
-# under which one of these keys, files keep their tensors
+Tensors = dict[str, Any]  # torch tensors by their names in a file
+# keys under one of which files store their tensors
 WRAPPINGS = ("state_dict", "model", "teacher", "extractor")
-PREFIXES = ("module.", "matcher.")  # that may stand before all names
+PREFIXES = ("module.", "matcher.")  # prefixes that all names may have
 FOLDER = "an id or a folder of Hugging Face transformers"
 
 
 @cache
 def read_originals() -> dict[str, Any]:
-    """What original checkpoints are known by, and how their names become those of transformers."""
+    """Load `originals.yaml`: how to recognize original checkpoints, and how to translate their
+    names to those of transformers."""
     text = Path(__file__).with_name("originals.yaml").read_text("utf-8")
     originals: dict[str, Any] = yaml.safe_load(text)
     return originals
 
 
-STARTS = (  # of files that are no torch file, what they are, and what to do
-    (b"<", "a web page, saved in place of the file behind it; fetch it again"),
-    (b"version https://git-lfs", "a pointer of Git LFS, not the file; type: git lfs pull"),
-    (b"GGUF", "a file of llama.cpp, which nothing here reads"),
+STARTS = (  # first bytes of files that torch cannot read, and what to do
+    (b"<", "a web page, saved instead of the file; download it again"),
+    (b"version https://git-lfs", "a Git LFS pointer, not the file itself; type: git lfs pull"),
+    (b"GGUF", "a llama.cpp file, which looktwice cannot read"),
     (
         b"\x08",
-        "an ONNX file; for YuNet's use specialists.detection.YuNet, else give the file of torch",
+        "an ONNX file; for YuNet use specialists.detection.YuNet, else use the file of torch",
     ),
     (
         b"\x01\x01",
-        "a file of dlib; for it use specialists.detection.FaceRecognition with models: its folder",
+        "a dlib file; use specialists.detection.FaceRecognition with models: set to its folder",
     ),
 )
 
 
 def is_weights_file(model: str) -> bool:
-    """Whether a setting names a file of weights, rather than a folder or an id of a hub."""
+    """Return whether a setting names a weight file, rather than a folder or a hub id."""
     place = Path(model).expanduser()
     return place.is_file() or (place.suffix in SUFFIXES and not place.is_dir())
 
 
 def _unwrap(content: Mapping[str, Any]) -> Tensors:
-    """The tensors by name in what a file holds, without what its author wrapped around them."""
+    """Extract the named tensors from the content of a file, without the wrappers of its author."""
     for name in WRAPPINGS:
         if isinstance(inner := content.get(name), Mapping):
             return _unwrap(inner)
@@ -70,58 +71,58 @@ def _unwrap(content: Mapping[str, Any]) -> Tensors:
 
 
 def find_kind(tensors: Tensors) -> dict[str, Any] | None:
-    """The `name` of the network whose file holds these tensors, and what to `use` for it; None for
-    an unknown one."""
+    """Return the entry of the network that has these tensors, with its `name` and what to `use` for
+    it; None if unknown."""
     kinds = read_originals()["kinds"]
     return next((kind for kind in kinds if tensors.keys() >= {*kind["signs"]}), None)
 
 
 def open_tensors(path: str | Path, *names: str) -> Tensors:
-    """The tensors of a file of one of these networks. Raises WeightsError, with what the file is,
-    where it is none."""
+    """Read the tensors of a file of one of these networks. Raises WeightsError, with a description
+    of the file, if it is of another."""
     tensors = read_tensors(path)
     kind = find_kind(tensors)
     if kind is not None and kind["name"] in names:
         return tensors
     raise WeightsError(
-        f"{say_kind(path, tensors)}; this takes a file of {' or '.join(names)}, or {FOLDER}"
+        f"{say_kind(path, tensors)}; expected a file of {' or '.join(names)}, or {FOLDER}"
     )
 
 
 def say_kind(path: str | Path, tensors: Tensors) -> str:
-    """What a file of these tensors is, as a sentence without its end."""
+    """Describe a file with these tensors, in a sentence without its full stop."""
     kind = find_kind(tensors)
     if kind is not None:
-        return f"{path} is a checkpoint of {kind['name']}; for it use {kind['use']}"
+        return f"{path} is a checkpoint of {kind['name']}; to open it, use {kind['use']}"
     if Path(path).expanduser().with_name("config.json").is_file():
         return (
-            f"{path} is a part of a folder of transformers; set model: to the folder"
+            f"{path} is part of a folder of transformers; set model: to the folder"
             f" {Path(path).parent}"
         )
     first = next(iter(tensors), "")
     return (
-        f"{path} is a checkpoint of a network that is not known here, of {len(tensors)} entries"
-        f" such as {first!r}"
+        f"{path} is a checkpoint of an unknown network, with {len(tensors)} entries such as"
+        f" {first!r}"
     )
 
 
 def say_bytes(file: Path) -> str:
-    """What a file is that torch cannot read, told from its first bytes; empty where they tell
-    nothing."""
+    """Describe a file that torch cannot read, from its first bytes; empty if they are not
+    recognized."""
     with file.open("rb") as opened:
         start = opened.read(64).lstrip(b" \n\r\t")
     if not start:
-        return f"{file} is empty; fetch it again"
+        return f"{file} is empty; download it again"
     return next((f"{file} is {what}" for sign, what in STARTS if start.startswith(sign)), "")
 
 
-# not parameters, and not computed anew
+# buffers that are learned, not computed
 LEARNED_BUFFERS = (".running_mean", ".running_var", "positional_embedding")
 
 
 def read_tensors(path: str | Path) -> Tensors:
-    """The tensors by name of a `.safetensors`, `.pt`, `.pth` or `.ckpt` file, on the CPU; code in
-    it is never run. Raises WeightsError."""
+    """Read the named tensors of a `.safetensors`, `.pt`, `.pth` or `.ckpt` file, on the CPU; code
+    in the file is never run. Raises WeightsError."""
     file = weights_file(path)
     torch = import_torch()
     from safetensors.torch import load_file
@@ -131,22 +132,26 @@ def read_tensors(path: str | Path) -> Tensors:
             content = load_file(file)
         else:
             content = torch.load(file, map_location="cpu", weights_only=True)
-    except Exception as exc:  # the first bytes of another file may mean anything to torch
+    except Exception as exc:  # torch may fail in any way on other files
         raise WeightsError(
             say_bytes(file)
-            or f"{file} could not be read as a file of tensors alone ({type(exc).__name__}:"
-            f" {first_line(exc)}); fetch it again, or save it anew with safetensors"
+            or (
+                f"{file} could not be read as a file that contains only tensors"
+                f" ({type(exc).__name__}: {first_line(exc)}); download it again, or save it"
+                " with safetensors"
+            )
         ) from exc
     if not isinstance(content, Mapping):
         raise WeightsError(
-            f"{file} holds a {type(content).__name__}, not tensors by name; give a file of weights"
+            f"{file} contains a {type(content).__name__} instead of named tensors; use a file of"
+            " weights"
         )
     return _unwrap(content)
 
 
 def say_file(path: str | Path) -> str:
-    """What a file of weights is, as a sentence without its end; empty where it is none that is
-    known."""
+    """Describe a weight file, in a sentence without its full stop; empty if it is not
+    recognized."""
     try:
         tensors = read_tensors(path)
     except WeightsError:
@@ -155,40 +160,40 @@ def say_file(path: str | Path) -> str:
 
 
 def refuse_file(model: str, takes: str = FOLDER) -> None:
-    """Raises WeightsError, with what the file is, where a setting that `takes` something else names
-    one."""
+    """Raise WeightsError, with a description of the file, if a setting that `takes` something else
+    names a weight file."""
     if is_weights_file(model):
-        raise WeightsError(f"{say_kind(model, read_tensors(model))}; this takes {takes}")
+        raise WeightsError(f"{say_kind(model, read_tensors(model))}; expected {takes}")
 
 
 def load_weights(network: Any, tensors: Tensors, source: str | Path) -> Any:
-    """The network with these tensors, in evaluation mode; buffers that it computes itself may be
-    missing.
+    """Load these tensors into the network and return it in evaluation mode; buffers that it
+    computes itself may be missing.
 
-    Raises WeightsError where a learned tensor, also a mean or variance of a normalization, is
-    missing, unknown or of another shape; a file of another network that is known is called what it
-    is.
+    Raises WeightsError if a learned tensor, including the mean or variance of a normalization, is
+    missing, unknown or has another shape. If the file belongs to another known network, the message
+    names that network.
     """
     name, kind = type(network).__name__, find_kind(tensors)
     what = say_kind(source, tensors)
     if kind is not None and kind["name"].split()[-1].lower() != name.removesuffix("Model").lower():
-        raise WeightsError(f"{what}; this takes a file of {name}")
+        raise WeightsError(f"{what}; expected a file of {name}")
     try:
         left = network.load_state_dict(dict(tensors), strict=False)
     except (RuntimeError, AttributeError) as exc:
         reason = " ".join(str(exc).split())[:200]
         subject = f"{what}; it" if kind else source
-        raise WeightsError(f"{subject} does not fit {name} ({reason}); give its own file") from exc
+        raise WeightsError(f"{subject} does not fit {name} ({reason}); use its own file") from exc
     learned = dict(network.named_parameters())
     missing = [key for key in left.missing_keys if key in learned or key.endswith(LEARNED_BUFFERS)]
     if missing or left.unexpected_keys:
         odd = f"{missing[0]} is missing" if missing else f"{left.unexpected_keys[0]} is unknown"
-        raise WeightsError(f"{source} does not fit {name} ({odd}); give its own file")
+        raise WeightsError(f"{source} does not fit {name} ({odd}); use its own file")
     return network.eval()
 
 
 def rename(tensors: Tensors, *networks: str) -> Tensors:
-    """The tensors under the names of transformers, by the rules for these networks in
+    """Rename the tensors as in transformers, by the rules for these networks in
     `originals.yaml`."""
     renamed = {}
     for name, tensor in tensors.items():
@@ -200,8 +205,8 @@ def rename(tensors: Tensors, *networks: str) -> Tensors:
 
 
 def split_rows(tensors: Tensors, joined: str, *parts: str) -> Tensors:
-    """The tensors, with each whose name holds `joined` cut into as many equal blocks of rows, named
-    by `parts`."""
+    """Split each tensor whose name contains `joined` into equal blocks of rows, one for each of
+    `parts`, which replaces `joined` in the name."""
     split: Tensors = {}
     for name, tensor in tensors.items():
         names = [name.replace(joined, part) for part in parts] if joined in name else [name]
@@ -210,16 +215,16 @@ def split_rows(tensors: Tensors, joined: str, *parts: str) -> Tensors:
 
 
 def count(tensors: Tensors, pattern: str) -> int:
-    """How many different numbers a pattern's first group finds in the names."""
+    """Count the distinct values of a pattern's first group in the names."""
     return len({match[1] for name in tensors if (match := re.match(pattern, name))})
 
 
 def open_converted(model_class: str, config: Any, tensors: Tensors, path: str, *unused: str) -> Any:
-    """A network of transformers with these tensors, named as in the files of its hub, in evaluation
-    mode.
+    """Open a network of transformers with these tensors, named as in the files of its hub, in
+    evaluation mode.
 
-    Raises WeightsError where a tensor is unknown, of another shape, or missing, but for those with
-    a name of `unused` between their dots.
+    Raises WeightsError if a tensor is unknown, missing, or has another shape. Names with a
+    component listed in `unused` may be missing or unknown.
     """
     kind = getattr(import_transformers(), model_class)
     try:
@@ -229,6 +234,6 @@ def open_converted(model_class: str, config: Any, tensors: Tensors, path: str, *
             )
     except (RuntimeError, ValueError, OSError) as exc:
         raise WeightsError(
-            f"{path} does not fit {model_class} ({first_line(exc)}); give a release's own file"
+            f"{path} does not fit {model_class} ({first_line(exc)}); use the file of a release"
         ) from exc
     return check_tensors(path, network, loading, unused).eval()

@@ -1,5 +1,5 @@
-"""What counts as an image, the size to which it is resized for a network, and the mapping back to
-its own pixels."""
+"""Validation of images, the size to which they are resized for a network, and the mapping back to
+their own pixels."""
 
 from __future__ import annotations
 
@@ -17,53 +17,52 @@ from looktwice.pipelines.runtime.networks import Place, import_torch
 from looktwice.pipelines.transforms import resample
 from looktwice.specialists.rules import NoEvidence
 
-# ImageNet's, of red, green and blue in 0..1
+# ImageNet's mean and deviation of red, green and blue in 0..1
 MEAN, STD = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 
 
 def require_pixels(image: Any, least: int = 1, colors: bool = False) -> Pixels:
-    """The pixels of an image, HxWx3 RGB uint8, given as these or as a PIL image in mode RGB.
+    """Return the pixels of an image, HxWx3 RGB uint8, from an array or a PIL image in mode RGB.
 
-    Everything else is refused with a ValueError, because a network would take it for another
-    picture. Raises NoEvidence where a side is shorter than `least` pixels and, with `colors`, where
-    all pixels are the same.
+    Raises ValueError for anything else, because a network would misinterpret it. Raises NoEvidence
+    if a side is shorter than `least` pixels and, with `colors`, if all pixels are the same.
     """
     if isinstance(image, Image.Image):
         if image.mode != "RGB":
             raise ValueError(
-                f"an image is RGB, found a PIL image in mode {image.mode}; give"
+                f"an image must be RGB, found a PIL image in mode {image.mode}; pass"
                 ' image.convert("RGB")'
             )
         image = np.asarray(image)
     if not isinstance(image, np.ndarray):
         raise ValueError(
-            f"an image is an array HxWx3 of uint8 or a PIL image, found a {type(image).__name__};"
-            " give its pixels"
+            "an image must be an HxWx3 uint8 array or a PIL image, found a"
+            f" {type(image).__name__}; pass its pixels"
         )
     if image.dtype != np.uint8:
         raise ValueError(
-            f"pixels are uint8, 0..255, found {image.dtype} of shape {image.shape}; floats in 0..1"
-            " become pixels by (255 * image).round().astype(np.uint8)"
+            f"pixels must be uint8, 0..255, found {image.dtype} of shape {image.shape}; convert"
+            " floats in 0..1 with (255 * image).round().astype(np.uint8)"
         )
     if image.ndim != 3 or image.shape[2] != 3 or not image.size:
         raise ValueError(
-            f"pixels are HxWx3 RGB, found the shape {image.shape}; a grey image"
-            " becomes RGB by cv2.cvtColor(image, cv2.COLOR_GRAY2RGB), RGBA is cut by"
-            " image[..., :3], channels come last"
+            f"pixels must be HxWx3 RGB, found the shape {image.shape}; convert a grey image with"
+            " cv2.cvtColor(image, cv2.COLOR_GRAY2RGB) and RGBA with image[..., :3]; channels come"
+            " last"
         )
     height, width = image.shape[:2]
     if min(width, height) < least:
         raise NoEvidence(
-            f"an image of {width} x {height} pixels is too small, {least} x {least} are needed"
+            f"an image of {width} x {height} pixels is too small, at least {least} x {least} are"
+            " needed"
         )
     if colors and is_one_color(image):
-        raise NoEvidence("an image is of one colour, so nothing in it can be told from the rest")
+        raise NoEvidence("an image has a single colour, so nothing in it can be recognized")
     return image
 
 
 def shrink(pixels: Pixels, longest: int) -> Pixels:
-    """The image, where its longer side has more than `longest` pixels made smaller by averages over
-    areas."""
+    """Downsize the image by area averaging if its longer side has more than `longest` pixels."""
     scale = min(1.0, longest / max(pixels.shape[:2]))
     if scale == 1:
         return pixels
@@ -72,15 +71,14 @@ def shrink(pixels: Pixels, longest: int) -> Pixels:
 
 
 def is_one_color(pixels: Pixels) -> bool:
-    """Whether all pixels of an image are the same; what a network finds in it then is an
-    artefact."""
+    """Return whether all pixels of an image are the same; results of a network on such an image are
+    artefacts."""
     return bool((pixels == pixels[:1, :1]).all())
 
 
 @dataclass(frozen=True)
 class InputSize:
-    """An image of `width` x `height` pixels is resized to `columns` x `rows` pixels for a
-    network."""
+    """A resize for a network, from `width` x `height` to `columns` x `rows` pixels."""
 
     width: int
     height: int
@@ -96,11 +94,11 @@ class InputSize:
         least: int = 1,
         enlarge: bool = False,
     ) -> InputSize:
-        """The image's own size, both sides rounded down to a multiple of `multiple`, and at least
-        that.
+        """Return the input size of an image: its own size, with both sides rounded down to a
+        multiple of `multiple`, and at least that.
 
-        A longer side than `longest` is first brought to that length; with `enlarge` a shorter one
-        too. Raises NoEvidence where a side of the image is shorter than `least` pixels.
+        A longer side than `longest` is first reduced to that length; with `enlarge` a shorter one
+        is increased to it. Raises NoEvidence if a side of the image is shorter than `least` pixels.
         """
         height, width = require_pixels(pixels, least).shape[:2]
         scale = longest / max(width, height) if longest is not None else 1.0
@@ -117,34 +115,35 @@ class InputSize:
         return self.columns, self.rows
 
     def resized(self, pixels: Pixels) -> Pixels:
-        """The image at this size; smaller by averages, larger bilinearly."""
+        """Resize the image to this size, by averaging if it shrinks, bilinearly if it grows."""
         return resample(pixels, self.columns, self.rows, "linear")
 
     def to_image(self, xy: ArrayLike) -> NDArray[np.float64]:
-        """Points (n, 2) at this size in the image's pixels; pixel centres on both sides."""
+        """Map points (n, 2) from this size to the image's pixels; both are in pixel centres."""
         scale = np.array([self.width / self.columns, self.height / self.rows])
         return np.asarray((np.asarray(xy, np.float64).reshape(-1, 2) + 0.5) * scale - 0.5)
 
 
 def to_batch(images: Sequence[NDArray[Any]], place: Place) -> Any:
-    """Images (height, width, channels) of one size as a tensor (n, channels, height, width) of
-    their type on the network's device."""
+    """Stack images (height, width, channels) of one size into a tensor (n, channels, height, width)
+    of their type on the network's device."""
     batch = import_torch().from_numpy(np.stack(images)).to(place.device)
     return batch.permute(0, 3, 1, 2).contiguous()
 
 
 def normalize(batch: Any, mean: Any = MEAN, std: Any = STD) -> Any:
-    """A batch (n, 3, height, width) of 0..1 less the mean of each channel, over its deviation."""
+    """Normalize a batch (n, 3, height, width) of 0..1 by the mean and standard deviation of each
+    channel."""
     mean, std = (batch.new_tensor(values).view(3, 1, 1) for values in (mean, std))
     return (batch - mean) / std
 
 
 def resize(batch: Any, size: tuple[int, int], antialias: bool = False) -> Any:
-    """Maps (n, channels, height, width) bilinearly at another height and width."""
+    """Resize maps (n, channels, height, width) bilinearly to another height and width."""
     interpolate = import_torch().nn.functional.interpolate
     return interpolate(batch, size, mode="bilinear", align_corners=False, antialias=antialias)
 
 
 def to_numbers(values: Any) -> NDArray[Any]:
-    """A tensor of any precision and place as an array of floats."""
+    """Convert a tensor of any precision and device to an array of floats."""
     return np.asarray(values.float().cpu().numpy())

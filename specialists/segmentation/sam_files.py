@@ -32,7 +32,7 @@ from looktwice.specialists.networks.packages import import_package
 from looktwice.specialists.results import Floats, Masks, descending
 from looktwice.specialists.rules import Checked
 
-HEADS = 8  # of the mask decoder: in no shape of a checkpoint, and the same in every release
+HEADS = 8  # heads of the mask decoder: not visible in shapes, and the same in every release
 PERCEPTRON = re.compile(
     r"(.*\.(?:\w+_head|hf_mlp|output_hypernetworks_mlps\.\d+))\.layers\.(\d+)\.(.*)"
 )
@@ -40,10 +40,11 @@ SHARED = "prompt_encoder.shared_embedding.positional_embedding"
 
 
 def open_sam_file(path: str) -> tuple[Any, bool]:
-    """The network of an original file, in evaluation mode, and whether it pads images to a square.
+    """Open the network of an original file, in evaluation mode; return it and whether it pads
+    images to a square.
 
-    Sizes are read from the shapes, so pruned or tiny networks of the same build open too. Raises
-    WeightsError.
+    Sizes are derived from the shapes, so pruned or tiny networks of the same architecture open too.
+    Raises WeightsError.
     """
     tensors = open_tensors(path, "SAM", "SAM-HQ", "SAM 2")
     if "no_mem_embed" in tensors:
@@ -64,10 +65,10 @@ def open_sam_file(path: str) -> tuple[Any, bool]:
 
 
 def fix_sam_hq(network: Any) -> None:
-    """Let an opened SAM-HQ of Hugging Face transformers draw masks from what its decoder has made
-    of the image.
+    """Make an opened SAM-HQ of Hugging Face transformers compute masks from the decoder's output
+    for the image.
 
-    Its code (5.23) draws them from the image as it went in, with rows and columns exchanged.
+    Its code (5.23) uses the decoder's input instead, with rows and columns exchanged.
     """
     seen = threading.local()
     decoder = network.mask_decoder
@@ -83,8 +84,7 @@ def fix_sam_hq(network: Any) -> None:
 
 
 def name_perceptrons(tensors: Tensors) -> Tensors:
-    """The tensors, with the layers of perceptrons named as transformers does: the first, those
-    between, the last."""
+    """Rename the layers of perceptrons as in transformers: the first, those between, the last."""
     named = {}
     for name, tensor in tensors.items():
         if match := PERCEPTRON.match(name):
@@ -97,7 +97,7 @@ def name_perceptrons(tensors: Tensors) -> Tensors:
 
 
 def _settings(tensors: Tensors) -> dict[str, Any]:
-    """The configuration that the shapes of a version 1 belong to."""
+    """Derive the configuration of a version 1 network from the shapes of its tensors."""
     size = tensors["image_encoder.pos_embed"].shape[1]
     patch = tensors["image_encoder.patch_embed.proj.weight"].shape[2]
     width, hidden = tensors["image_encoder.neck.0.weight"].shape[:2]
@@ -136,8 +136,8 @@ def _settings(tensors: Tensors) -> dict[str, Any]:
 
 
 def decoder_settings(tensors: Tensors, width: int, decoder: str, mlp: str) -> dict[str, Any]:
-    """The configuration of a mask decoder: `decoder` is its name in the file, `mlp` that of a
-    layer's first weights."""
+    """Derive the configuration of a mask decoder: `decoder` is its name in the file, `mlp` that of
+    a layer's first weights."""
     first = f"{decoder}.transformer.layers.0."
     within = tensors[f"{first}cross_attn_token_to_image.q_proj.weight"].shape[0]
     return {
@@ -152,11 +152,11 @@ def decoder_settings(tensors: Tensors, width: int, decoder: str, mlp: str) -> di
     }
 
 
-SIDE = 1024  # pixels of the square that every release looks at
+SIDE = 1024  # pixels of the square input of every release
 
 
-# What is in no shape of a file, by blocks in each stage (tiny, small, base plus, large): heads at
-# the first stage, windows by stage, and the blocks that see everything
+# Settings that are not visible in shapes, by blocks in each stage (tiny, small, base plus, large):
+# heads at the first stage, windows by stage, and the blocks with global attention
 RELEASES = {
     (1, 2, 7, 2): (1, [8, 4, 14, 7], [5, 7, 9]),
     (1, 2, 11, 2): (1, [8, 4, 14, 7], [7, 10, 13]),
@@ -169,7 +169,7 @@ POINTS = "sam_prompt_encoder.point_embeddings."
 
 
 def _open_sam2(path: str, tensors: Tensors) -> Any:
-    """`Sam2Model` with these tensors of a file such as `sam2.1_hiera_tiny.pt`. Raises
+    """Open `Sam2Model` with the tensors of a file such as `sam2.1_hiera_tiny.pt`. Raises
     WeightsError."""
     kept = {name: tensor for name, tensor in tensors.items() if KEPT.match(name)}
     points = [kept.pop(name) for name in sorted(kept) if name.startswith(POINTS)]
@@ -183,7 +183,7 @@ def _open_sam2(path: str, tensors: Tensors) -> Any:
     widths, depth = sorted(stages), tuple(stages[stage] for stage in sorted(stages))
     if depth not in RELEASES:
         raise WeightsError(
-            f"{path} is a SAM 2 with {depth} blocks in its stages, which no release has; give the"
+            f"{path} is a SAM 2 with {depth} blocks in its stages, which no release has; use the"
             " file of a release, or an id or folder of transformers"
         )
     heads, windows, everywhere = RELEASES[depth]
@@ -224,13 +224,13 @@ def _open_sam2(path: str, tensors: Tensors) -> Any:
 
 @dataclass(frozen=True)
 class MaskFilter(Checked):
-    """Which masks are worth keeping, with the defaults of Kirillov et al. (ICCV 2023, appendix B).
+    """Decides which masks to keep, with the defaults of Kirillov et al. (ICCV 2023, appendix B).
 
-    A mask is kept where its predicted IoU is above `iou` and its `stability` above that: the IoU of
-    the mask with itself when the logits are cut one higher and one lower. Of masks whose boxes
-    overlap by more than `overlap` IoU the surest stays. `smallest` is the least share of the image
-    that a mask covers. Of more than `most` the surest are kept. SAM 2 predicts lower: its authors
-    cut at an `iou` of 0.8.
+    A mask is kept if its predicted IoU is above `iou` and its stability above `stability`: the IoU
+    of the mask with itself when the logits are cut one higher and one lower. Of masks whose boxes
+    overlap by more than `overlap` IoU, the one with the highest score is kept. `smallest` is the
+    least share of the image that a mask covers. At most `most` masks are kept, those with the
+    highest scores. SAM 2 predicts lower IoU: its authors use an `iou` of 0.8.
     """
 
     iou: float = 0.88
@@ -246,26 +246,27 @@ class MaskFilter(Checked):
     )
 
 
-# the package's names, by the channels of the encoder
+# the package's names by the encoder's number of channels
 BUILDS = {768: "vit_b", 1024: "vit_l", 1280: "vit_h"}
 
 
 @dataclass(frozen=True, eq=False)
 class SamPackage:
-    """The package and a network of it, which several threads may use."""
+    """The package and one of its networks, which several threads may use."""
 
     package: Any
     network: Any
 
     def embed(self, images: Sequence[Pixels]) -> list[Any]:
-        """The package's predictor of each image."""
+        """Return a predictor of the package for each image."""
         return [(self.package.SamPredictor(self.network), image) for image in images]
 
     def decode(self, seen: Any, prompts: Floats, size: Any, several: bool) -> tuple[Any, Any]:
-        """The masks of n prompts as logits (n, k, height, width), and their predicted IoU (n, k).
+        """Decode the masks of n prompts as logits (n, k, height, width), and their predicted IoU
+        (n, k).
 
-        Boxes (n, 4) and points (n, 2) are given as the package takes them, in pixels, and it adds
-        half a pixel itself.
+        Boxes (n, 4) and points (n, 2) are passed in the package's convention: in pixels, to which
+        it adds half a pixel itself.
         """
         predictor, image = seen
         if not predictor.is_image_set:
@@ -285,11 +286,12 @@ class SamPackage:
         return logits, iou
 
     def mask(self, logits: Any, size: Any) -> NDArray[np.bool_]:
-        """One mask, of logits at the size of the image."""
+        """Return one mask from logits at the size of the image."""
         return np.asarray((logits > 0).cpu().numpy())
 
     def worthy(self, pixels: Pixels, points: Floats, filter: MaskFilter, most: int) -> Masks:
-        """The masks of all points, `most` at once, that the package's generator finds worth it."""
+        """Generate masks for all points, `most` at once, with the package's generator and this
+        filter."""
         height, width = pixels.shape[:2]
         generator = self.package.SamAutomaticMaskGenerator(
             self.network,
@@ -308,7 +310,7 @@ class SamPackage:
 
 
 def largest_first(masks: list[NDArray[np.bool_]], scores: list[float], pixels: Pixels) -> Masks:
-    """These masks of an image by falling area."""
+    """Sort the masks of an image by descending area."""
     rows = Masks(
         np.reshape(masks, (-1, *pixels.shape[:2])), np.array(scores), np.full(len(masks), "")
     )
@@ -316,16 +318,17 @@ def largest_first(masks: list[NDArray[np.bool_]], scores: list[float], pixels: P
 
 
 def open_sam_package(model: str, place: Place) -> SamPackage:
-    """The package's network with the tensors of an original file such as `sam_vit_b_01ec64.pth`.
+    """Open the package's network with the tensors of an original file such as
+    `sam_vit_b_01ec64.pth`.
 
-    Raises WeightsError where the package is missing, or the file is of another network or lacks a
+    Raises WeightsError if the package is missing, or if the file is of another network or lacks a
     tensor.
     """
     package, tensors = import_package("segment_anything"), open_tensors(model, "SAM")
     width = tensors["image_encoder.pos_embed"].shape[-1]
     if width not in BUILDS:
         raise WeightsError(
-            f"{model} has an encoder of {width} channels; the package builds {list(BUILDS)}"
+            f"{model} has an encoder of {width} channels; the package supports {list(BUILDS)}"
         )
     network = package.sam_model_registry[BUILDS[width]]()
     return SamPackage(package, load_weights(network, tensors, model).to(place.device))

@@ -79,10 +79,7 @@ def test_the_oldest_go_first_and_no_more_than_must(tmp_path: Path) -> None:
         make_older(tmp_path / ".cache", 4000)
     size = sum(row.size for row in store.rows())
     nowhere = looktwice("cache", tmp_path, "--prune", "0")
-    assert (
-        nowhere.exit_code == 2
-        and "holds no runs, whose records would say what to keep" in nowhere.output
-    )
+    assert nowhere.exit_code == 2 and "contains no runs" in nowhere.output
     assert looktwice("run", write_chance(tmp_path), "--out", tmp_path).exit_code == 0
     output = looktwice("cache", tmp_path, "--prune", str(size * 5 // 8)).output
     assert "removed 2 replies" in output and "2 replies left" in output

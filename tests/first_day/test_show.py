@@ -57,13 +57,16 @@ def test_show_says_verdict_answer_and_why_under_the_labels_of_the_table(folder: 
     labels = [line for line in lines if not line.startswith(" ") and ": " not in line]
     rows = score_table([folder]).rows
     assert labels == list(dict.fromkeys(row.contestant for row in rows if row.point))
-    outcomes = [line.strip() for line in lines if "the key is 'B'" in line]
+    outcomes = [line.strip() for line in lines if "the correct answer is 'B'" in line]
     assert len(outcomes) == len(labels)
     assert outcomes[0].startswith("UNREADABLE: unread: ") and outcomes[0].count("unread") == 1
-    assert any("set by a stage; the key is 'B'" in line for line in outcomes)
+    assert any("set by a stage; the correct answer is 'B'" in line for line in outcomes)
     reply = "'It must be blue, or <b>red</b>.'"
     why = f"the reader answered {reply}, which is not one of A, B"
-    assert outcomes[-1] == f"UNREADABLE: {reply}, read by whole_reply: {why}; the key is 'B'"
+    assert (
+        outcomes[-1]
+        == f"UNREADABLE: {reply}, read by whole_reply: {why}; the correct answer is 'B'"
+    )
     (page,) = (folder / "show").iterdir()
     text = page.read_text()
     assert "<script" not in text and "<b>red" not in text and "&lt;b&gt;red&lt;/b&gt;" in text
@@ -88,7 +91,7 @@ def test_show_shows_the_arms_that_are_asked_for(folder: Path) -> None:
     one = shown(folder, "a/b", "--arm", "chance", "--arm", "plain [mark.radius=9]")
     assert [line for line in one if line in ("chance", "plain [mark.radius=9]")]
     assert not any(line.startswith("whole") for line in one)
-    near = "--arm wholes: no arm of this name; did you mean 'whole'?"
+    near = "--arm wholes does not exist; did you mean 'whole'?"
     assert said("view", folder, "--sample", "a/b", "--arm", "wholes", code=2).strip() == near
 
 

@@ -279,5 +279,5 @@ def test_what_was_compared_is_said(run: Path) -> None:
     shutil.rmtree(run.parent / ".cache")
     edit(run / "records.jsonl", "calls.0.reply.text", "(B), which nobody said")
     said = ends(0, "replay", run)
-    assert "in no cache, so that an edited one would not be noticed: 3 replies\n" in said
+    assert "not in the cache, so edits would go unnoticed: 3 replies\n" in said
     assert not (run.parent / ".cache").exists()

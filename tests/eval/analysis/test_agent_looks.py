@@ -272,7 +272,7 @@ def test_a_replay_finds_what_is_not_as_recorded(run: Path, tmp_path: Path) -> No
     notes, answers, failed, cached, last = describe_replay(replayed)
     assert not replayed.done
     assert "notes differ" in notes and "0 answers" in answers and "1 record" in failed
-    assert "in no cache" in cached and "0 records the same, 2 different" in last
+    assert "not in the cache" in cached and "0 records the same, 2 different" in last
 
 
 def test_a_trajectory_of_a_vote_is_a_draw_that_says_what_won(tmp_path: Path) -> None:

@@ -145,7 +145,7 @@ def test_none_and_no_verdict_stay_unreadable(run: Path) -> None:
     assert failed == 0 and "2 of 4 replies judged, 2 of them" in line
     assert "2 without a verdict" in line and accuracy(run, "right unreadable") == [1, 3]
     reasons = {line.reason for line in judgements(run).lines}
-    assert reasons == {"", "no answer line in its words"}
+    assert reasons == {"", "no answer line in the judge's words"}
     assert judged(run, Scripted(answer))[1][0] == "nothing is left to judge"
 
 
@@ -203,7 +203,7 @@ def test_agreement_in_figures() -> None:
     assert "a and b: 3 of 4 the same (75.0 %), kappa 0.500" in said
     scored = [line(judge, "s", scores={"clues": c}) for judge, c in (("a", 0.5), ("b", 1.0))]
     (said,) = agreement([replace(judgement, kind="cot") for judgement in scored])
-    assert "on cot, a and b: 0 of 1 the same (0.0 %), marks 0.500 apart" in said
+    assert "on cot, a and b: 0 of 1 the same (0.0 %), scores 0.500 apart" in said
 
 
 def test_the_reader_decides_what_is_left_to_the_judge(made: MadeRun) -> None:
@@ -297,7 +297,9 @@ def test_columns_of_the_solution_are_said(tmp_path: Path, monkeypatch: pytest.Mo
     assert "clues: none found; the columns are" in lines[0]
     _, lines, _ = judged(run, "Clues: 1\nTruth: 1", columns={"clues": "Hinweise"})
     assert lines[0].endswith("0 tokens in, 0 out")
-    with pytest.raises(RunError, match="--column clue: the columns are clues, truth, steps"):
+    with pytest.raises(
+        RunError, match="--column clue does not exist; the columns are clues, truth, steps"
+    ):
         judged(run, "", columns={"clue": "Hinweise"}, name="daniel")
 
 
@@ -360,7 +362,7 @@ def test_a_judge_that_is_not_there_blames_no_reply(
     configured(run, "http://127.0.0.1:9/v1")
     result = looktwice("judge", run, "--model", "solomon")
     assert result.exit_code == 2 and "127.0.0.1:9 cannot be reached" in result.output
-    assert "the same command goes on later" in result.output
+    assert "the same command continues later" in result.output
     assert not (run / "judged.jsonl").exists()
 
 

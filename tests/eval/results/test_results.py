@@ -45,7 +45,11 @@ def test_three_lines_say_what_flipped(run: Path) -> None:
     assert flips == [("s0", True), ("s2", True), ("s1", False)]
     assert (found.n, found.left_out, len(found.gained), len(found.lost)) == (3, 1, 2, 1)
     assert found.compared.value == pytest.approx(1 / 3) and found.compared.p == 1.0
-    lines = "2 gained, 1 lost of 3", "+ t s0: B -> A, key A", "+ t s2: abstained -> A, key A"
+    lines = (
+        "2 gained, 1 lost of 3",
+        "+ t s0: B -> A, correct: A",
+        "+ t s2: abstained -> A, correct: A",
+    )
     assert [line for line in lines if line not in str(found)] == []
     (picture,) = found[0].after.pictures
     assert picture.size == (60, 40)

@@ -138,7 +138,7 @@ def test_shards_of_other_data_are_refused(tmp_path: Path) -> None:
     file.write_text(file.read_text().replace("sha-animals-0", "sha-changed"))
     more = MadeRun(tmp_path / "more").arms("animals", "A", plain="", rings="")
     for wrong, says in (
-        (sizes, "5 samples has 4"),
+        (sizes, "5 samples, but 4"),
         (second, "sample s0 differs"),
         (more, "rings on animals"),
         (tmp_path / "whole", "one of the shards"),
@@ -195,7 +195,10 @@ def test_two_answers_to_one_question_are_counted_and_said(tmp_path: Path) -> Non
     first = half(tmp_path / "one", {"s0": "(A)", "s1": "(B)"}, 1)
     second = half(tmp_path / "two", {"s0": "(B)"}, 2)
     for _ in range(2):
-        assert "1 of them were answered twice" in merge([first, second], tmp_path / "whole").said
+        assert (
+            "answers differ between shards for 1 of them"
+            in merge([first, second], tmp_path / "whole").said
+        )
         merged = RunFolder(tmp_path / "whole").records().values()
         replies = {record.sample: record.replies[0].text for record in merged}
         assert replies == {"s0": "(B)", "s1": "(B)"}

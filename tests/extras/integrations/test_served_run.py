@@ -66,7 +66,7 @@ def test_commands_read_a_growing_run(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert "full" in report and "unfinished" not in report
         letter = ITEMS[0].sample.id
         shown = told("view", run, "--sample", letter)
-        assert f"(key: {ITEMS[0].answer})" in shown and "look 1: zoom" in shown
+        assert f"(correct answer: {ITEMS[0].answer})" in shown and "look 1: zoom" in shown
         compared = told("compare", run, "--only", "full")
         assert f"full is {gain} points better than without" in compared
         conversations = told("export", run, "--to", "trajectories", "--only", "right", "--out", "t")

@@ -88,7 +88,7 @@ def test_an_open_question_is_guessed_only_among_named_answers() -> None:
 def test_a_stage_that_asks_is_no_rule_to_guess_for() -> None:
     from looktwice.prompting.turns import Ask
 
-    with pytest.raises(ValueError, match="Ask asks the model"):
+    with pytest.raises(ValueError, match="Ask calls the model"):
         Guess(Ask())
     assert Guess(Chance()).on_empty == "guess"
 
@@ -257,10 +257,10 @@ def test_too_little_to_go_by_is_no_answer(matches: Matches, spots: Any, fact: st
     [
         (sample(BLANK, choices=4), "there are 1 images and 4 choices"),
         (sample(BLANK, BLANK, choices=0), "there are 2 images and 0 choices"),
-        (sample(BLANK, BLANK, marks=(Point("ref", 1, 1),)), "no points 'REF' are on image 0"),
+        (sample(BLANK, BLANK, marks=(Point("ref", 1, 1),)), "image 0 has no points 'REF'"),
         (
             sample(BLANK, BLANK, marks=(Point("REF", 1, 1), Point("REF", 2, 2))),
-            "2 points 'REF' are on image 0",
+            "image 0 has 2 points 'REF'",
         ),
     ],
 )
@@ -320,8 +320,8 @@ BOARD, PIECE = jigsaw(1, 1)
         (sample(np.zeros_like(BOARD), PIECE, PIECE[::-1]), "4 quadrants of the first image are"),
         (sample(BOARD, PIECE, PIECE), "the costs of A and B are equal"),
         (sample(BOARD, PIECE), "there are 1 candidate images for 2 choices"),
-        (sample(BOARD, PIECE, choices=1), "there are 2 images and 1 choices"),
-        (sample(), "there are 0 images and 2 choices"),
+        (sample(BOARD, PIECE, choices=1), "2 images and 1 choices"),
+        (sample(), "0 images and 2 choices"),
         (sample(BOARD[:3, :3], PIECE, PIECE), "the first image is too small to have quadrants"),
     ],
 )

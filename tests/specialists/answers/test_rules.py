@@ -262,7 +262,7 @@ def test_a_thing_is_cut_out_before_it_is_described() -> None:
     none = ObjectIdentity(extract, finds())
     check(SameIdentity(none), bags, None, "the detector finds no bag")
     blank = asked(bags.question, (), [BLANK] * 2)
-    check(SameIdentity(bag), blank, None, "an image is of one col")
+    check(SameIdentity(bag), blank, None, "an image has a single col")
     zero = ObjectIdentity(lambda *_: FeatureGrid(np.zeros((1, 1, 2)), 9, 9))
     check(SameIdentity(zero), bags, None, "an image has no features")
 
@@ -275,7 +275,7 @@ def test_likeness_needs_an_image_to_be_like_and_more_than_one_colour() -> None:
         "", ("the second image", "the third image"), [*map(numbered_image, (1, 2)), BLANK]
     )
     rule = MostSimilar(lambda one, two: 1.0 * two[0, 0, 0])
-    check(rule, sample, None, "an image is of one colour")
+    check(rule, sample, None, "an image has a single colour")
 
 
 # Points
@@ -284,9 +284,9 @@ A, B, C = Point("A", 20, 50), Point("B", 70, 50), Point("C", 90, 10)
 
 
 def test_a_map_of_another_size_is_a_fault() -> None:
-    with pytest.raises(ValueError, match="the map of depth has the shape"):
+    with pytest.raises(ValueError, match="the depth map must have the shape"):
         run_stage(NearerPoint(Ramp(width=50)), depths(A, B))
-    with pytest.raises(ValueError, match=r"must be \(100, 100, 3\)"):
+    with pytest.raises(ValueError, match=r"must have the shape \(100, 100, 3\)"):
         run_stage(DarkerPoint(lambda _: np.ones((100, 100))), asked(choices=DARK, marks=(A, B)))
 
 

@@ -137,7 +137,7 @@ def test_files_that_are_missing_or_broken_are_told_in_a_sentence(tmp_path: Path)
         (tmp_path / name).write_bytes(b"no network")
     with pytest.raises(WeightsError, match="dlib cannot read"):
         FaceRecognition(models=tmp_path)(pixels)
-    with pytest.raises(WeightsError, match="no YuNet"):
+    with pytest.raises(WeightsError, match="not a YuNet"):
         YuNet(tmp_path / "wrong.onnx")(pixels)
 
 

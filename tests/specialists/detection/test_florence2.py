@@ -81,7 +81,7 @@ def test_each_word_is_looked_for_by_itself_and_phrases_together(folder: str) -> 
     kept, boxes = upright(together["bboxes"])
     np.testing.assert_array_equal(phrases(image, ["cat", "red box"]).xyxy, boxes[kept])
     assert kept.any()
-    with pytest.raises(NoEvidence, match="looks for words, and none was given"):
+    with pytest.raises(NoEvidence, match="needs words to look for"):
         phrases(image, [" "])
 
 

@@ -63,7 +63,7 @@ class TestReal:
 
         for part in ("pnet", "rnet", "onet"):
             (tmp_path / f"{part}.onnx").write_bytes(FILES[1].path(None).read_bytes())
-        with pytest.raises(WeightsError, match=r"pnet.onnx (takes no batch|is no network)"):
+        with pytest.raises(WeightsError, match=r"pnet.onnx (does not accept|is not a network)"):
             MTCNN(models=tmp_path)(astronaut())
 
 

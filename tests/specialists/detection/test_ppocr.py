@@ -114,7 +114,7 @@ class TestReal:
         for reader, fact in (
             (PPOCR(detector=other), "set detector:"),
             (PPOCR(recognizer=other), "set recognizer:"),
-            (PPOCR(detector=empty), "no ONNX network"),
+            (PPOCR(detector=empty), "not an ONNX network"),
         ):
             with pytest.raises(WeightsError, match=fact):
                 reader(written(SIGNS))

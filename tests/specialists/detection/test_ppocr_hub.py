@@ -152,7 +152,7 @@ def test_a_wrong_folder_is_called_what_it_is(folders: dict[str, Any], tmp_path: 
     mute = pp_ocr(tmp_path / "mute", "PPOCRV6SmallRec", "abc", character_list=[])
     for wrong, fact in (
         ({"detector": folders["recognizer"]}, "AutoModelForObjectDetection"),
-        ({"detector": tiny("yolos", tmp_path / "yolos")}, "holds a yolos"),
+        ({"detector": tiny("yolos", tmp_path / "yolos")}, "contains a yolos"),
         ({"recognizer": mute}, "no character_list"),
     ):
         with pytest.raises(WeightsError, match=fact):

@@ -187,7 +187,7 @@ def test_an_encoder_without_a_plain_grid_is_refused(built: Callable[[str], str])
         far(picture(56, 56))
     with pytest.raises(WeightsError, match="no plain grid"):
         replace(far, model=built("florence2"))(picture(56, 56))
-    with pytest.raises(ValueError, match="apart: "):
+    with pytest.raises(ValueError, match="`apart` needs"):
         AttentionShare(lambda pixels: np.ones(pixels.shape[:2]), apart=True)
 
 

@@ -203,7 +203,7 @@ def test_it_asks_what_the_model_was_asked(built: Callable[[str], str]) -> None:
     # the reply is not among the words
     assert asked.measures == look(State.start(sample), NoModel()).measures
     other = Pipeline({"ask": Ask(images="after"), "look": look})(State.start(sample), model)
-    assert other.notes[-1] == "question attention: no word of the question stands behind a picture"
+    assert other.notes[-1] == "question attention: no word of the question follows a picture"
     assert not other.measures
     system = Pipeline({"ask": Ask(system="be brief"), "look": look})(State.start(sample), model)
     assert system.measures["image_attention"] < asked.measures["image_attention"]  # type: ignore[operator]
@@ -233,6 +233,6 @@ def asked_of(state: State) -> Messages:
 
 def test_families_whose_tokens_have_no_known_place_are_refused(built: Callable[[str], str]) -> None:
     messages = [Message("user", (view(picture(56, 56)), "x"))]
-    sentence = "known of llava, llava_next, qwen2_vl, qwen2_5_vl, not of 'idefics3'"
+    sentence = "known for llava, llava_next, qwen2_vl, qwen2_5_vl, not for 'idefics3'"
     with pytest.raises(WeightsError, match=sentence):
         QuestionAttention(built("idefics3")).predict((messages,))

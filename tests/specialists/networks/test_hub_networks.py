@@ -129,7 +129,7 @@ def test_specks_slivers_and_one_colour_are_no_evidence(built: Callable[[str], st
     # its processor rounds sides down to 32s
     with pytest.raises(NoEvidence, match="32 x 32"):
         DepthAnything(built("glpn"))(noise((31, 60)))
-    with pytest.raises(NoEvidence, match="one colour"):
+    with pytest.raises(NoEvidence, match="single colour"):
         depth(np.full((60, 80, 3), 90, np.uint8))
 
 
@@ -222,7 +222,7 @@ def test_a_detector_needs_a_word_of_tokens(built: Callable[[str], str]) -> None:
         with pytest.raises(NoEvidence, match="no token"):
             detector(IMAGES[0], words)
     for none in (None, [], [" . "]):
-        with pytest.raises(NoEvidence, match="none was given"):
+        with pytest.raises(NoEvidence, match="needs words"):
             detector(IMAGES[0], none)
 
 
@@ -256,7 +256,7 @@ def test_scores_that_are_no_numbers_are_not_taken_for_no_find(
 ) -> None:
     more = {"class_head.logit_shift.bias": torch.full((1,), torch.nan)}
     odd = changed(built("owlv2"), tmp_path / "odd", more=more)
-    with pytest.raises(ValueError, match="gives scores that are no numbers in float32"):
+    with pytest.raises(ValueError, match="returns NaN scores in float32"):
         GroundingDINO(odd, device="cpu")(IMAGES[0], ["cat"])
 
 
@@ -300,7 +300,7 @@ def test_dire_looks_at_the_middle_of_an_image_in_its_own_proportions(turned: boo
 def test_dire_refuses_pictures_without_traces_and_other_files(
     built: Callable[[str], str], tmp_path: Path
 ) -> None:
-    for image, fact in ((noise((31, 90)), "90 x 31"), (noise((90, 90)) * 0, "one colour")):
+    for image, fact in ((noise((31, 90)), "90 x 31"), (noise((90, 90)) * 0, "single colour")):
         with pytest.raises(NoEvidence, match=fact):
             DIRE(built("dire"), device="cpu")(image)
     whole = torch.load(built("dire"))["model"]

@@ -45,8 +45,8 @@ WRONG: dict[str, tuple[Any, str]] = {
     "channels first": (COLOR.transpose(2, 0, 1), r"\(3, 64, 96\).* channels come last"),
     "a batch": (COLOR[None], r"\(1, 64, 96, 3\)"),
     "nothing": (COLOR[:0], r"found the shape \(0, 96, 3\)"),
-    "a path": ("photo.png", "found a str; give its pixels"),
-    "PIL grey": (Image.fromarray(COLOR).convert("L"), r'mode L; give image\.convert\("RGB"\)'),
+    "a path": ("photo.png", "found a str; pass its pixels"),
+    "PIL grey": (Image.fromarray(COLOR).convert("L"), r'mode L; pass image\.convert\("RGB"\)'),
     "PIL with alpha": (Image.fromarray(COLOR).convert("RGBA"), "mode RGBA"),
 }
 EVERY: dict[str, Callable[[Any], Any]] = {
@@ -124,7 +124,7 @@ def test_many_follows_the_rules_of_a_call(built: Callable[[str], str]) -> None:
     for wrong, error in ((flat, NoEvidence), (COLOR[:2], NoEvidence), (COLOR / 255, ValueError)):
         with pytest.raises(error):
             depth.many([COLOR, wrong])
-    with pytest.raises(NoEvidence, match="none was given"):
+    with pytest.raises(NoEvidence, match="needs words"):
         GroundingDINO(built("grounding_dino"), device="cpu").many([(COLOR, [" ."])])
     with pytest.raises(NoEvidence, match="too small"):
         LoFTR("x.ckpt").many([(COLOR, COLOR[:40])])

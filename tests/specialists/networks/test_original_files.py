@@ -68,10 +68,7 @@ def test_a_file_of_another_network_is_called_what_it_is(
         with pytest.raises(WeightsError) as caught:
             TAKES[specialist](str(files[kind]))
         sentence = str(caught.value)
-        assert f"{files[kind]} is {what}; for" in sentence and f".{use}" in sentence, (
-            kind,
-            sentence,
-        )
+        assert f"{files[kind]} is {what}; " in sentence and f".{use}" in sentence, (kind, sentence)
 
 
 @pytest.mark.parametrize("specialist", SPECIALISTS.values())
@@ -91,7 +88,7 @@ def test_a_file_that_torch_cannot_read_is_called_what_it_is(
         b"version https://git-lfs.github.com/spec/v1": "Git LFS",
         b"\x08\x07\x12\x07pytorch": "ONNX",
         b"hello": "KeyError: 101",
-        b"\x80\x02jd1.q": "tensors alone",
+        b"\x80\x02jd1.q": "only tensors",
     }.items():
         path.write_bytes(content)
         check(fact)
@@ -107,7 +104,7 @@ def test_depth_anything_is_told_by_its_file_s_name(tmp_path: Path) -> None:
     for name, fact in (
         ("pytorch_model.bin", "set model: to the folder"),
         ("vits.pth", "neither its tensors nor its name"),
-        ("depth_anything_v2_metric_vits.pth", "its name alone"),
+        ("depth_anything_v2_metric_vits.pth", "only its name shows"),
     ):
         if name.endswith("pth"):
             path = path.rename(tmp_path / name)

@@ -178,7 +178,7 @@ def test_roma_finds_no_more_than_is_certain(
 
 
 def test_files_that_are_not_romas_are_told_in_a_sentence(roma: dict[str, Any]) -> None:
-    with pytest.raises(WeightsError, match=r"RoMa outdoor .* could not be fetched"):
+    with pytest.raises(WeightsError, match=r"RoMa outdoor .* could not be downloaded"):
         RoMa(roma["model"], device="cpu")(PHOTO, HALF)
     with pytest.raises(WeightsError, match=r"checkpoint of RoMa.*a file of DINOv2"):
         RoMa(roma["model"], dinov2=roma["model"], device="cpu")(PHOTO, HALF)
@@ -211,7 +211,7 @@ def test_depth_anything_3_by_its_package_gives_distances_at_the_size_of_the_imag
     for one, alone in zip(depth.many([pixels, PHOTO]), (found, depth(PHOTO)), strict=True):
         # each is looked at alone, with the same draws
         np.testing.assert_array_equal(one.values, alone.values)
-    with pytest.raises(NoEvidence, match="one colour"):
+    with pytest.raises(NoEvidence, match="single colour"):
         depth(np.full((20, 20, 3), 9, np.uint8))
 
 
@@ -287,7 +287,7 @@ def test_a_package_that_does_not_import_says_why(
 def test_a_package_is_given_no_file_of_another_network(
     name: str, kind: str, authors: None, tmp_path: Path
 ) -> None:
-    with pytest.raises(WeightsError, match=r"is a checkpoint of (DINOv2|SAM); for it use"):
+    with pytest.raises(WeightsError, match=r"is a checkpoint of (DINOv2|SAM); to open it, use"):
         BY_PACKAGE[name](str(write_file(kind, tmp_path)))
 
 
@@ -302,5 +302,5 @@ def test_a_package_is_given_no_file_that_lacks_a_tensor(
     held = torch.load(sam["model"])
     held["image_encoder.pos_embed"] = torch.zeros(1, 1, 1, 32)
     torch.save(held, sam["model"])
-    with pytest.raises(WeightsError, match="an encoder of 32 channels; the package builds"):
+    with pytest.raises(WeightsError, match="an encoder of 32 channels; the package supports"):
         SAM(**sam, device="cpu")(PHOTO, BOXES)

@@ -104,7 +104,7 @@ def test_words_of_a_question_take_the_place_of_its_own(model: str) -> None:
     boxes = replace(sam, words=("red box",))(IMAGES[0])
     assert asked.scores.tolist() == boxes.scores.tolist() != own.scores.tolist()
     assert len(MaskBoxes(replace(sam, words=()))(IMAGES[0], "dog")) > 0
-    with pytest.raises(NoEvidence, match="looks for words, and none was given"):
+    with pytest.raises(NoEvidence, match="needs words to look for"):
         replace(sam, words=(" ",))(IMAGES[0])
 
 

