@@ -194,8 +194,8 @@ def test_a_list_of_prices_serves_every_model_of_its_name_that_has_none(tmp_path:
         checked = said("check", config)
         said("run", config, "--out", tmp_path, "--budget", "5")
     facts = "(USD, 2026-08-01, https://h/prices)"
-    assert f"prices of tiny: 2.5 in, 10 out, 1 cached a million tokens {facts}" in checked
-    assert "prices of tiny: 9 in, 9 out a million tokens" in checked and "other" not in checked
+    assert f"prices of tiny: 2.5 in, 10 out, 1 cached per million tokens {facts}" in checked
+    assert "prices of tiny: 9 in, 9 out per million tokens" in checked and "other" not in checked
     assert "USD, 2026-08-01" in (tmp_path / "study/report.md").read_text()
     costs = csv_costs(tmp_path)
     assert costs["plain"] == f"{BIG:g}" and float(costs["described"]) > BIG

@@ -156,7 +156,7 @@ def read_with(run: Path, reader: Reader) -> list[ScoredRecord]:
 @pytest.mark.parametrize(
     ("reading", "said"),
     [
-        (Reading(0), "answer is a text, found 0"),  # type: ignore[arg-type]
+        (Reading(0), "answer must be a text, found 0"),  # type: ignore[arg-type]
         (Reading("\ud83d"), "half a surrogate"),
         (KeyError("own"), "'own'"),
     ],
