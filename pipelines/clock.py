@@ -124,13 +124,15 @@ def run_clock() -> Iterator[Clock]:
 
 
 def spend(kind: str, **facts: str) -> AbstractContextManager[None]:
-    """Count the time inside the context as this kind of work; do nothing when no clock is running."""
+    """Count the time inside the context as this kind of work; do nothing when no clock is
+    running."""
     clock = _running
     return nullcontext() if clock is None else clock.spend(kind, **facts)
 
 
 def add_seconds(seconds: Mapping[str, float], busy: Mapping[str, float]) -> None:
-    """Add the time measured in another, concurrent process to the running clock, if there is one."""
+    """Add the time measured in another, concurrent process to the running clock, if there is
+    one."""
     if clock := _running:
         with clock.lock:
             for kind, spent in seconds.items():

@@ -69,7 +69,8 @@ def find_extension(group: Group, name: str) -> Extension | None:
 
 
 def list_extensions(group: Group) -> dict[str, Extension]:
-    """Return all extensions of a group by name: looktwice's own, then those of installed packages."""
+    """Return all extensions of a group by name: looktwice's own, then those of installed
+    packages."""
     own = dict(_own().get(group, {}))
     return own | {k: v for k, v in _installed().get(group, {}).items() if k not in own}
 

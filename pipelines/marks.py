@@ -88,7 +88,8 @@ class Box:
         return self.x0, self.y0, self.x1, self.y1
 
     def transform(self, affine: Affine, clip: Polygon) -> Box | None:
-        """Return the smallest upright box around the visible part of the transformed box, or None."""
+        """Return the smallest upright box around the visible part of the transformed box, or
+        None."""
         seen = intersect(affine.polygon(rectangle(*self.xyxy)), clip)
         return Box(self.label, *bounds(seen), self.image) if seen else None
 
@@ -228,7 +229,8 @@ def _decoded(size: Any, counts: Any) -> NDArray[np.bool_]:
 
 
 def bounding_box(mark: Mark) -> Rect:
-    """Return the smallest upright box around a mark, in edge coordinates; for a point, its pixel."""
+    """Return the smallest upright box around a mark, in edge coordinates; for a point, its
+    pixel."""
     if isinstance(mark, Mask):
         x0, y0, x1, y1 = mask_bounds(mark.pixels)
         return float(x0), float(y0), float(x1), float(y1)

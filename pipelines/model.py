@@ -417,7 +417,8 @@ def request_key(identity: str, messages: Messages, draw: int, options: CallOptio
 
 
 def canonical(value: Any) -> str:
-    """Write JSON with sorted keys and no spaces; rejects NaN and anything that is not plain JSON."""
+    """Write JSON with sorted keys and no spaces; rejects NaN and anything that is not plain
+    JSON."""
     return _CANONICAL.encode(value)
 
 

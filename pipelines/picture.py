@@ -178,14 +178,15 @@ class Picture:
         return self._shrunk(lambda image: image.thumbnail(size, reducing_gap=2.0))
 
     def coarse(self, longest: int) -> Image.Image:
-        """Return the picture; for a JPEG, decoded at the smallest size whose longer side has at least
-        `longest` pixels."""
+        """Return the picture; for a JPEG, decoded at the smallest size whose longer side has at
+        least `longest` pixels."""
         scale = longest / max(self.size)
         size = int(self.size[0] * scale), int(self.size[1] * scale)
         return self._shrunk(lambda image: image.draft("", size))
 
     def _shrunk(self, shrink: Callable[[Image.Image], object]) -> Image.Image:
-        """Apply `shrink` to the picture, if possible before it is decoded, and return the result."""
+        """Apply `shrink` to the picture, if possible before it is decoded, and return the
+        result."""
         if self._pixels is None and not self._header.changed:
             image = open_image(self.source, self.name)
             with suppress(*BROKEN):  # a damaged file gets the error of its full decode below
@@ -198,7 +199,8 @@ class Picture:
 
     @property
     def size(self) -> tuple[int, int]:
-        """(width, height) in pixels, as a person sees it; read from the header alone if possible."""
+        """(width, height) in pixels, as a person sees it; read from the header alone if
+        possible."""
         if self._pixels is not None:
             return self._pixels.shape[1], self._pixels.shape[0]
         return self._header.size

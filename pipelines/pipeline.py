@@ -1,4 +1,5 @@
-"""Runs stages on a sample, records their calls of models, and turns failures into traceable errors."""
+"""Runs stages on a sample, records their calls of models, and turns failures into traceable
+errors."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ __all__ = ["Pipeline"]
 
 @dataclass(frozen=True)
 class NoModel:
-    """A model that raises on every call: for scoring, and for stages that declare `asks = False`."""
+    """A model that raises on every call: for scoring, and for stages that declare `asks =
+    False`."""
 
     why: str = "this pipeline was given no model; pass one, or name one under `models:`"
 
@@ -91,7 +93,8 @@ class RecordingModel:
         return recorder
 
     def ask(self, model: Model, messages: Messages, draw: int, options: CallOptions) -> Reply:
-        """Ask this model or a second one; a call of a second model is recorded with its identity."""
+        """Ask this model or a second one; a call of a second model is recorded with its
+        identity."""
         self.check()
         sent, name = tuple(messages), "" if model is self.model else model.identity
         if not all(isinstance(message, Message) for message in sent):
@@ -105,7 +108,8 @@ class RecordingModel:
             reply = model(sent, draw, options)
             if fault := reply_fault(reply):
                 raise TypeError(
-                    f"the model {model.identity:.80} returned a reply that cannot be recorded: {fault}"
+                    f"the model {model.identity:.80} returned a reply that cannot be recorded:"
+                    f" {fault}"
                 )
         except Exception as exc:
             record(None, describe(exc))
@@ -120,7 +124,8 @@ class RecordingModel:
         return reply
 
     def record_second(self, model: Model) -> Model:
-        """Return the proxy of a stage's second model: wrapped, stopped and recorded like the first."""
+        """Return the proxy of a stage's second model: wrapped, stopped and recorded like the
+        first."""
         return SecondModel(self._of_sample(self.wrap_second(model)), self)
 
     def _of_sample(self, model: Model) -> Model:
@@ -132,7 +137,8 @@ class RecordingModel:
 
 @dataclass(frozen=True)
 class SecondModel(Around):
-    """The proxy of a stage's second model, whose calls the sample's `RecordingModel` records too."""
+    """The proxy of a stage's second model, whose calls the sample's `RecordingModel` records
+    too."""
 
     recorder: RecordingModel
 

@@ -1,4 +1,5 @@
-"""The state of one sample between two stages, the interface of a stage, and remarks for the record."""
+"""The state of one sample between two stages, the interface of a stage, and remarks for the
+record."""
 
 from __future__ import annotations
 
@@ -157,7 +158,8 @@ class State:
 
     @property
     def silent(self) -> bool:
-        """Whether the stages so far produced nothing: no call of a model, no answer, and no reason."""
+        """Whether the stages so far produced nothing: no call of a model, no answer, and no
+        reason."""
         came = self.answer is not None or self.reason or any(step.calls for step in self.trace)
         return not came
 
@@ -180,7 +182,8 @@ class State:
                 return f"{name} holds {fault}: {text[:80]!a}"
         confidence, numbers = self.confidence, (float, int, np.float64)
         if confidence is not None and not (type(confidence) in numbers and 0 <= confidence <= 1):
-            return f"confidence must be a float in 0..1 or None, found {confidence!r}; write float(...)"
+            wanted = "confidence must be a float in 0..1 or None"
+            return f"{wanted}, found {confidence!r}; write float(...)"
         for name, kind in {"views": View, "messages": Message}.items():
             values = getattr(self, name)
             if not isinstance(values, tuple) or not all(isinstance(x, kind) for x in values):

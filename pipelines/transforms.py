@@ -70,7 +70,8 @@ def crop(view: View, x0: float, y0: float, x1: float, y1: float) -> View:
     right, bottom = min(width, math.ceil(x1)), min(height, math.ceil(y1))
     if right <= left or bottom <= top:
         raise ValueError(
-            f"the crop ({x0}, {y0}, {x1}, {y1}) lies outside the picture of {width} x {height} pixels"
+            f"the crop ({x0}, {y0}, {x1}, {y1}) lies outside the picture of {width} x {height}"
+            " pixels"
         )
     return view.transform(Picture(view.pixels[top:bottom, left:right]), Affine.shift(-left, -top))
 
@@ -81,7 +82,8 @@ def pad(
     """Add a border of one colour; widths in pixels."""
     if min(left, top, right, bottom) < 0:
         raise ValueError(
-            f"padding must be 0 or more pixels on each side, found {(left, top, right, bottom)}; use"
+            f"padding must be 0 or more pixels on each side, found {(left, top, right, bottom)};"
+            " use"
             " crop to cut"
         )
     pixels = cv2.copyMakeBorder(

@@ -27,7 +27,8 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """A picture with the map back to the sample's images; later parts lie on top of earlier ones."""
+    """A picture with the map back to the sample's images; later parts lie on top of earlier
+    ones."""
 
     picture: Picture
     parts: tuple[Part, ...] = ()

@@ -31,11 +31,14 @@ class Unspeakable(Exception):
 
 WRONG: dict[str, tuple[Any, str]] = {
     "number": ({"answer": 5}, "answer must be a text, found 5 (int)"),
-    "bytes": ({"answer": b"A"}, "answer is a text"),
+    "bytes": ({"answer": b"A"}, "answer must be a text"),
     "half": ({"answer": "A \ud83d"}, "answer holds a lone surrogate"),
-    "float32": ({"answer": "A", "confidence": np.float32(0.5)}, "confidence must be a float in 0..1"),
+    "float32": (
+        {"answer": "A", "confidence": np.float32(0.5)},
+        "confidence must be a float in 0..1",
+    ),
     "nan": ({"answer": "A", "confidence": float("nan")}, "confidence must be a float in 0..1"),
-    "notes": ({"answer": "A", "notes": (3,)}, "notes[0] is a text"),
+    "notes": ({"answer": "A", "notes": (3,)}, "notes[0] must be a text"),
     "views": ({"answer": "A", "views": None}, "views must be a tuple of View"),
     "messages": ({"answer": "A", "messages": ["hello"]}, "messages must be a tuple of Message"),
     "raises": ({}, "Unspeakable: (its message cannot be made: RuntimeError)"),
@@ -69,7 +72,7 @@ def test_a_wrong_type_fails_its_own_sample_alone(tmp_path: Path) -> None:
 
 PHOTOS, ASK, CHANCE = Photos("jigsaw", n=4), Pipeline({"a": Ask()}), {"c": Chance()}
 CALLS: list[tuple[Any, tuple[Any, ...], dict[str, Any], str]] = [
-    (evaluate, (PHOTOS, {"mine": 3}), {}, "contestants['mine'] is to be a stage"),
+    (evaluate, (PHOTOS, {"mine": 3}), {}, "contestants['mine'] must be a stage"),
     (evaluate, (PHOTOS, {"c": Chance}), {}, "is the class Chance; write Chance("),
     (evaluate, (PHOTOS, [ASK]), {}, "contestants is to be a mapping"),
     (evaluate, (PHOTOS, {"c": ASK}, "gpt"), {}, "model is to be a model such as"),
