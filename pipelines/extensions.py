@@ -1,4 +1,4 @@
-"""How extensions attach: tables of names, each imported when it is first used.
+"""Extension points: tables of names, each imported when it is first used.
 
 An extension may bring commands, keys of a study, analyses, executors, log formats, and optional
 parts of core commands. Tasks, stages, models and specialists need no entry, because their path is

@@ -66,7 +66,7 @@ class Affine:
 
     @property
     def matrix(self) -> NDArray[np.float64]:
-        """The 2x3 matrix, as `cv2.warpAffine` takes it."""
+        """The 2x3 matrix in the form of `cv2.warpAffine`."""
         return np.array([[self.a, self.b, self.c], [self.d, self.e, self.f]])
 
     @property

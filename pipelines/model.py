@@ -206,7 +206,7 @@ class Reply:
 
     @property
     def is_blank(self) -> bool:
-        """Whether the reply has no content and no billed token, as from a server that failed
+        """True if the reply has no content and no billed token, as from a server that failed
         without reporting it. An empty reply with billed tokens is the model's own."""
         said = self.text.strip() or self.reasoning.strip() or self.refusal or self.tool_calls
         made = self.usage.tokens_out or self.usage.reasoning_tokens or self.logprobs
@@ -359,8 +359,8 @@ class Deferred(Stopped):
 
 
 class RequestQueue(Model, Protocol):
-    """What a run calls instead of a deferring model: a call raises Deferred until its reply has
-    been collected."""
+    """The queue that a run calls instead of a deferring model: a call raises Deferred until its
+    reply has been collected."""
 
     def collect(self) -> None:
         """Send the deferred requests, wait for the replies and store them. Raises Stopped."""

@@ -159,7 +159,7 @@ class Picture:
 
     @property
     def is_made(self) -> bool:
-        """Whether it was made from pixels and has no encoded source."""
+        """True if it was made from pixels and has no encoded source."""
         return self._fetch is None
 
     @_kept_property

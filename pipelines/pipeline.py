@@ -45,7 +45,7 @@ class NoModel:
     def __call__(
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
     ) -> Reply:
-        """Raises ModelError."""
+        """Raise ModelError."""
         raise ModelError(self.why)
 
 

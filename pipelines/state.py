@@ -69,7 +69,7 @@ KEPT = "; kept as it is"
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """What one stage did: its slot, duration and calls, and the views and prompt after it."""
+    """The record of one stage: its slot, duration and calls, and the views and prompt after it."""
 
     slot: str
     seconds: float
@@ -153,12 +153,12 @@ class State:
 
     @property
     def ended(self) -> bool:
-        """Whether a stage has abstained."""
+        """True once a stage has abstained."""
         return self.answer is None and self.reason.startswith("abstained")
 
     @property
     def silent(self) -> bool:
-        """Whether the stages so far produced nothing: no call of a model, no answer, and no
+        """True if the stages so far produced nothing: no call of a model, no answer, and no
         reason."""
         came = self.answer is not None or self.reason or any(step.calls for step in self.trace)
         return not came

@@ -85,4 +85,4 @@ specialists: they answer in `stages:` of a contestant, with `replace: true`
 extend: a contestant's stages are laid over the file's; `replace: true` replaces the file's
 """
 HINTS: Mapping[str, str] = dict(line.split(": ", 1) for line in TABLE_OF_HINTS.splitlines())
-"""What to do instead of an entry or setting that does not exist."""
+"""Advice for entries and settings that do not exist."""

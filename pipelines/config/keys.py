@@ -22,8 +22,7 @@ CLOSED = ConfigDict(extra="forbid")
 
 
 class Needs(TypedDict, total=False):
-    """What a contestant requires in order to take part, in addition to the requirements of its
-    model."""
+    """Requirements of a contestant, in addition to those of its model."""
 
     __pydantic_config__ = CLOSED  # type: ignore[misc]
     env: Annotated[

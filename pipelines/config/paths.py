@@ -46,8 +46,8 @@ class Allowed(NamedTuple):
 
 @dataclass
 class Session:
-    """What one command may reach, how it asks the user, and the questions that were answered with
-    no."""
+    """The access rights of one command, how it asks the user, and the questions that were answered
+    with no."""
 
     allow: tuple[str, ...] = ()
     ask: Ask | None = None
@@ -56,7 +56,7 @@ class Session:
 
     @property
     def can_ask(self) -> bool:
-        """Whether the user can be asked: only from the main thread of the original process."""
+        """True if the user can be asked: only from the main thread of the original process."""
         is_main = threading.current_thread() is threading.main_thread()
         return self.ask is not None and is_main and self.process == os.getpid()
 
@@ -307,8 +307,8 @@ def shortest(path: Path) -> str:
 
 @dataclass(frozen=True)
 class Scope:
-    """What a configuration may reach: its own folder, what the command line names or allows, and
-    named plugins.
+    """The files, hosts and plugins that a configuration may reach: its own folder, what the command
+    line names or allows, and named plugins.
 
     This protects against a configuration from somebody else that reads files of this machine and
     sends them to a server that it names. Links are resolved first, so that a link in its folder

@@ -111,7 +111,8 @@ class Arm:
 
     @property
     def spec(self) -> dict[str, Any]:
-        """What was built, including defaults, in the form of a configuration."""
+        """The task, model and stages that were built, including defaults, in the form of a
+        configuration."""
         stages = {slot: spec(stage) for slot, stage in self.stages.items()}
         return {"task": spec(self.task), "model": spec(self.model), "stages": stages}
 

@@ -1,5 +1,5 @@
-"""What a chat endpoint answers: a reply, or an error in words with the setting to change. The
-gate at which keys are masked."""
+"""Turns the response of a chat endpoint into a reply, or into an error with advice on which setting
+to change. API keys are masked here."""
 
 from __future__ import annotations
 
@@ -86,13 +86,14 @@ SETTINGS = (
         "set `model` to a name that this server lists",
     ),
 )
-"""Words of refusals, as servers write them, and which of our settings is to blame; the first that
-suits counts."""
+"""Patterns in servers' error messages, and the advice about our setting that causes them; the first
+match counts."""
 
 
 def read_response(response: HttpResponse, endpoint: str, seconds: float) -> Reply:
-    """The reply in a response, a filtered request included. Raises ModelError for everything else,
-    an empty reply that nobody billed included: the server failed and did not say so."""
+    """Read the reply in a response; a filtered request is a reply, too. Raises ModelError for
+    anything else, including an empty reply without billed tokens, which is an unreported failure of
+    the server."""
     keys = known_keys()
     data, error, no_json = _parse(response, keys)
     engine = response.headers.get("server", "")
@@ -136,8 +137,8 @@ def read_response(response: HttpResponse, endpoint: str, seconds: float) -> Repl
 
 
 def read_value(response: HttpResponse, endpoint: str) -> Any:
-    """The JSON value of an answer that is no completion. Raises ModelError for a refusal and for
-    what is no JSON."""
+    """Read the JSON value of a response that is not a chat completion. Raises ModelError for a
+    refusal and for anything that is not JSON."""
     data, error, fault = _parse(response, known_keys())
     if error or not 200 <= response.status < 300:
         raise refusal(response, endpoint, error or {}, data)
@@ -149,8 +150,8 @@ def read_value(response: HttpResponse, endpoint: str) -> Any:
 def refusal(
     response: HttpResponse, endpoint: str, error: Mapping[str, Any], data: Any = None
 ) -> ModelError:
-    """The ModelError for a refusal: 408, 429 and 5xx may be tried again, unless the account's quota
-    is used up."""
+    """Make the ModelError for an error response: 408, 429 and 5xx are retryable, unless the
+    account's quota is used up."""
     code, status = error.get("code"), status_of(response.status, error)
     if 300 <= status < 400:
         target = response.headers.get("location", "nowhere")
@@ -181,8 +182,8 @@ def refusal(
 def _parse(
     response: HttpResponse, keys: Sequence[str]
 ) -> tuple[Any, Mapping[str, Any] | None, str]:
-    """The value of a body without keys, the error in it, and why it is no JSON: the gate of all
-    that a server says."""
+    """Return the value of a body with keys masked, the error in it, and why it is not JSON. All
+    server output passes through here."""
     try:
         value = read_json(response.body)
     except ValueError as exc:
@@ -197,12 +198,12 @@ def _parse(
 
 
 def _said(data: Any, error: Any) -> list[Any]:
-    """An error and what its body says beside it; what the model said is no part of it."""
+    """Return an error and the rest of its body, without what the model itself said."""
     body = data if isinstance(data, dict) else {}
     beside = {key: value for key, value in body.items() if key != "choices"}
     return [error, beside]
 
 
 def _beginning(body: bytes) -> str:
-    """The first words of a body that is no answer, without keys."""
+    """Return the beginning of an unexpected body, with keys masked."""
     return shorten(mask_keys(body.decode(json.detect_encoding(body), "replace")[:10_000]))

@@ -1,5 +1,5 @@
-"""A conversation as chat templates take it, a reply's text taken apart again, and the processor
-that does both."""
+"""Conversion of a conversation to the form of chat templates, parsing of reply text, and the
+processor that does both."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CALL = re.compile(r"<tool_call>\s*(.*?)\s*</tool_call>", re.DOTALL)
 
 @dataclass(frozen=True)
 class Chat:
-    """Turns as plain values, the pictures among them in their order, and the tools on offer."""
+    """Turns as plain values, their pictures in order, and the tools offered."""
 
     turns: Sequence[dict[str, Any]]
     images: Sequence[Pixels] = field(default=(), repr=False)
@@ -38,7 +38,7 @@ def chat_of(
     tools: Sequence[Tool] | None = None,
     most: int | None = None,
 ) -> Chat:
-    """The chat of some messages; pictures of more than `most` pixels are shrunk. Raises
+    """Convert messages to a chat, shrinking pictures of more than `most` pixels. Raises
     PictureError."""
     if system and "system" not in {message.role for message in messages}:
         messages = [Message("system", (system,)), *messages]
@@ -55,7 +55,7 @@ def chat_of(
 
 
 def render_template(processor: Any, chat: Chat) -> str:
-    """The text that the processor's chat template makes of a chat. Raises ModelError."""
+    """Render a chat with the processor's chat template. Raises ModelError."""
     template = getattr(processor, "chat_template", None) or getattr(
         processor.tokenizer, "chat_template", None
     )
@@ -74,11 +74,11 @@ def render_template(processor: Any, chat: Chat) -> str:
 
 
 def reply_text(reply: str, offered: bool = True) -> tuple[str, str, tuple[ToolCall, ...]]:
-    """(answer, reasoning, tool calls) of a reply: `<think>` in front and `<tool_call>` blocks are
-    taken out.
+    """Split a reply into (answer, reasoning, tool calls) by its leading `<think>` and its
+    `<tool_call>` blocks.
 
-    Where no tool was `offered`, blocks are words as others: an agent that told of its tools in
-    words reads them there.
+    If no tool was `offered`, tool blocks stay in the text, where an agent that describes its tools
+    in the prompt reads them.
     """
     reasoning = ""
     if thought := THOUGHT.match(reply):
@@ -116,11 +116,11 @@ WITHOUT_VIDEO = (
 
 
 def open_processor(model: str, revision: str | None) -> tuple[Any, str]:
-    """The processor, and a sentence on what it lacks ("" for nothing).
+    """Open the processor, and return it with a sentence about what it lacks ("" for nothing).
 
-    Families such as Qwen2.5-VL carry a video processor that needs torchvision; where that is
-    missing, their own class is put together from the image processor (Pillow) and the tokenizer.
-    Raises WeightsError.
+    Families such as Qwen2.5-VL have a video processor that needs torchvision. Without torchvision,
+    the processor is assembled from the image processor (Pillow) and the tokenizer. Raises
+    WeightsError.
     """
     transformers, fault = import_transformers(), None
     try:

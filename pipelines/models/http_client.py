@@ -1,4 +1,4 @@
-"""The one asyncio loop in a thread of its own, on which every HTTP request of this process runs."""
+"""The asyncio loop, in its own thread, that runs all HTTP requests of this process."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MOST_BYTES = 16 << 20
 
 
 class HttpResponse(NamedTuple):
-    """What came over the wire: status, headers with names in lower case, and the whole body."""
+    """A complete response: status, headers with names in lower case, and body."""
 
     status: int
     headers: Mapping[str, str]
@@ -42,7 +42,8 @@ class HttpResponse(NamedTuple):
 
 @dataclass(eq=False)
 class HttpLoop:
-    """A loop in a daemon thread with one session; worker threads call its blocking methods."""
+    """An event loop in a daemon thread with one session; worker threads call its blocking
+    methods."""
 
     loop: asyncio.AbstractEventLoop = field(
         default_factory=lambda: import_module("asyncio").new_event_loop()
@@ -58,10 +59,10 @@ class HttpLoop:
         self.thread.start()
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Wait in this thread for work on the loop. Raises what it raises, or Stopped where it was
-        cancelled.
+        """Run a coroutine on the loop and wait for its result. Raises what it raises, or Stopped if
+        it was cancelled.
 
-        A Ctrl-C ends the wait at once and cancels the work.
+        Ctrl-C ends the wait at once and cancels the coroutine.
         """
         import asyncio
 
@@ -86,10 +87,10 @@ class HttpLoop:
         timeout: float,
         most: int | None = None,
     ) -> HttpResponse:
-        """One request, without redirects and cookies; `timeout` in seconds, `most` bytes of an
-        answer (16 MiB).
+        """Send one request, without redirects and cookies. `timeout` is in seconds, `most` the
+        largest response in bytes (16 MiB).
 
-        Raises ModelError where nothing came, Stopped where it did not leave.
+        Raises ModelError if no response came, Stopped if the request was not sent.
         """
         import aiohttp
 
@@ -122,7 +123,7 @@ class HttpLoop:
         return self.run(exchange())
 
     def cancel(self) -> None:
-        """Give up every request that is on its way; those who wait for one get Stopped."""
+        """Cancel all requests in flight; their callers get Stopped."""
         for future in tuple(self.waiting):
             future.cancel()
 
@@ -139,7 +140,7 @@ class HttpLoop:
 
 
 async def _read(response: aiohttp.ClientResponse, url: str, most: int) -> bytes:
-    """The whole body, unpacked. Raises ModelError as soon as it is larger than any answer."""
+    """Read the whole body, decompressed. Raises ModelError as soon as it exceeds `most` bytes."""
     body = bytearray()
     async for chunk in response.content.iter_chunked(1 << 16):
         body += chunk
@@ -154,13 +155,13 @@ async def _read(response: aiohttp.ClientResponse, url: str, most: int) -> bytes:
 
 
 def origin(url: str) -> str:
-    """Scheme, host and port of a URL."""
+    """Return scheme, host and port of a URL."""
     return str(URL(url).origin())
 
 
 def proxy_for(url: str) -> str | None:
-    """The proxy that the environment names for an https URL; plain http stays direct, it may carry
-    a key."""
+    """Return the proxy that the environment sets for an https URL; plain http, which may carry a
+    key, is never proxied."""
     at = URL(url)
     if at.scheme != "https" or at.host is None or urllib.request.proxy_bypass(at.host):
         return None
@@ -168,8 +169,8 @@ def proxy_for(url: str) -> str | None:
 
 
 def connection_error(url: str, timeout: float, exc: Exception) -> ModelError:
-    """The error of a request that brought no whole answer; certificates and bad URLs will not mend
-    themselves."""
+    """Make the error of a request without a complete response. It is retryable, except for
+    certificate errors and invalid URLs."""
     import aiohttp
 
     place, within = origin(url), f"{min(timeout, CONNECT_SECONDS):g} s"
@@ -202,7 +203,7 @@ _current: HttpLoop | None = None
 
 
 def http_loop() -> HttpLoop:
-    """The loop of this process, started when first needed; a forked child gets its own."""
+    """Return the loop of this process, started on first use; a forked child gets its own."""
     global _current
     with _lock:
         if _current is None or _current.pid != os.getpid() or _current.loop.is_closed():

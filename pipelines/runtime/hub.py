@@ -1,5 +1,5 @@
-"""Networks from the model hub or a local folder: opened whole, never with remote
-code, or a sentence with what to type."""
+"""Loads networks from the model hub or a local folder, completely and never with remote code;
+errors say what to type."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ HUB_S = 10.0  # seconds in which the hub has to answer once; its library would t
 def from_hub(
     model_class: str, model: str, revision: str | None, unused: Sequence[str] = (), **settings: Any
 ) -> Any:
-    """`transformers.<model_class>.from_pretrained` of a hub id or a local folder, never with remote
-    code.
+    """Call `transformers.<model_class>.from_pretrained` for a hub id or a local folder, never with
+    remote code.
 
-    Where the hub does not answer, its local cache is looked into. Raises WeightsError with the id,
-    what was tried and what to type. A network, which is what has the setting `use_safetensors`,
-    must find all its tensors in its files and no others, but for those with a name of `unused`
-    between their dots.
+    If the hub does not answer, its local cache is used. Raises WeightsError with the id, what was
+    tried and what to type. A network (recognised by the setting `use_safetensors`) must find all
+    its tensors in its files, and no others, except those with a name in `unused` between their
+    dots.
     """
     kind = getattr(import_transformers(), model_class)
     check_folder(model)
@@ -44,7 +44,7 @@ def from_hub(
 
 
 def check_folder(model: str) -> None:
-    """Raises WeightsError for the path of a folder that is not there; a hub id is fine."""
+    """Raise WeightsError for a path to a missing folder; a hub id is accepted."""
     if not Path(model).expanduser().is_dir() and _looks_like_path(model):
         raise WeightsError(
             f"there is no folder {model!r}; give a folder saved with save_pretrained, or a hub id"
@@ -52,8 +52,8 @@ def check_folder(model: str) -> None:
 
 
 def place_of(model: str, device: str, dtype: str, half: str, extra: str = "hf") -> Place:
-    """Where a network of an id or folder runs, as `Place.of`. Where torch is missing, the
-    WeightsError also says that there is no such folder."""
+    """Return where a network of an id or folder runs, as `Place.of`. If torch is missing, the
+    WeightsError also mentions a missing folder."""
     try:
         import_torch(extra)
     except WeightsError as exc:
@@ -68,8 +68,8 @@ def place_of(model: str, device: str, dtype: str, half: str, extra: str = "hf") 
 def diffusers_part(
     model_class: str, model: str, revision: str | None, subfolder: str, **settings: Any
 ) -> Any:
-    """A part of a diffusers pipeline, by the pipeline's id or folder and the part's subfolder.
-    Errors as `from_hub`."""
+    """Load a part of a diffusers pipeline, by the pipeline's id or folder and the part's subfolder.
+    Raises as `from_hub`."""
     kind = getattr(import_extra("diffusers", "diffusion"), model_class)
     return _from_pretrained(kind, model, revision, (), subfolder=subfolder, **settings)
 
@@ -107,18 +107,17 @@ COMPUTED = {
     "inv_freq",
     "relative_position_index",
 }
-"""Tensors of which nothing depends on what a file holds, in any network, as they are named between
-dots."""
+"""Tensors that never depend on a file's content, in any network, by their name between dots."""
 
 
 def check_tensors(
     model: str, network: Any, loading: Mapping[str, Any], unused: Sequence[str] = ()
 ) -> Any:
-    """The network, checked: its library fills `missing_keys` with random numbers and drops others
-    without a word.
+    """Return the network after checking its tensors: its library silently fills `missing_keys` with
+    random numbers and drops unexpected ones.
 
-    Raises WeightsError where a tensor is missing or is none of the network's, but for those of
-    which no result depends: that have a name of `unused`, or of `COMPUTED`, between their dots.
+    Raises WeightsError if a tensor is missing or unexpected, except those that no result depends
+    on: tensors with a name in `unused`, or in `COMPUTED`, between their dots.
     """
     free, kind = {*unused, *COMPUTED}, type(network).__name__
     missing, surplus = (
@@ -146,7 +145,7 @@ def _some(names: Sequence[str]) -> str:
 
 
 def hub_silence(model: str, revision: str | None) -> str:
-    """Why the model hub cannot be reached, in the words of its library; empty where it answers,
+    """Return why the model hub cannot be reached, as its library says it; "" if it answers,
     whatever it says."""
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError
@@ -165,11 +164,11 @@ def hub_silence(model: str, revision: str | None) -> str:
 
 
 def weights_name(model: str, revision: str | None) -> str:
-    """What tells the weights of an id or folder, and of its processor, from all others.
+    """Return a name that distinguishes the weights, and processor, of an id or folder from all
+    others.
 
-    That is the digest of a folder's files, or the commit of the hub: the one that is in the local
-    cache, else the one that the hub names. It is empty for a folder that is not there, and where
-    the hub does not answer.
+    This is the digest of a folder's files, or the hub commit: the one in the local cache, else the
+    current one. It is empty for a missing folder, and if the hub does not answer.
     """
     if Path(model).expanduser().is_dir():
         return weights_hash(model)
@@ -212,11 +211,11 @@ ADVICE: Sequence[tuple[Sequence[str], str]] = (
     ),
     (("connect", "offline", "name or service", "timed out"), FETCH),
 )
-"""Signs in what libraries say, and what to do: the first that suits counts."""
+"""Words in the errors of libraries, and what to do; the first match counts."""
 
 
 def _advice(exc: BaseException | None) -> str:
-    """What to do about an exception and those that led to it."""
+    """Return what to do about an exception and its causes."""
     chain: list[BaseException] = []
     while exc is not None and exc not in chain:
         chain.append(exc)

@@ -1,2 +1,2 @@
-"""What a server says when it gives no reply: that a content filter stopped it, and how long to
+"""Parsing of error responses: whether a content filter stopped the request, and how long to
 wait."""
