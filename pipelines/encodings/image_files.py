@@ -35,23 +35,23 @@ TRANSPOSED = {
 }
 """The operation that turns pixels stored with an orientation upright."""
 WITH_ALPHA = ("RGBA", "LA", "PA")
-# bytes of a PNG: bits a channel, and the kind of its colours, of which these are grey
+# offsets in a PNG of the bits per channel and the colour type, and the grey colour types
 PNG_DEPTH, PNG_COLORS, PNG_GREYS = 24, 25, (0, 4)
 SIXTEEN_BIT = {"I;16", "I;16L", "I;16B", "I;16N", "I"}
 FORMATS = ("JPEG", "PNG", "WEBP", "AVIF", "GIF", "BMP", "TIFF", "PPM", "JPEG2000")
 """The formats that are read, whatever a file is called: for an EPS named photo.png, Pillow would
 start another program."""
 
-# Pillow's own number, from which on it speaks of a decompression bomb
+# Pillow's own limit, above which it warns of a decompression bomb
 MAX_PIXELS, MOST_HEADER = 89_478_485, 1 << 16
 NETPBM = re.compile(rb"P[0-6Ffy]")
 NETPBM_HEADER = re.compile(rb"P\w+(?:(?:\s|#[^\r\n]*[\r\n])+[\w.+-]+){2,3}\s")
 BASELINE, SCAN, END = {0xC0, 0xC1}, 0xDA, b"\xff\xd9"
 ALONE = {0x01, *range(0xD0, 0xD8)}  # markers without a length
-FILL = 0xFF  # any number may stand before a marker
+FILL = 0xFF  # any number of these may precede a marker
 FOREIGN = re.compile(rb"\xff[^\x00\xd0-\xd7]")
 """Bytes that no scan contains: their first occurrence after the start of a scan ends it."""
-FEW = 256  # bytes of a scan, in which the decoder meets each of its tables
+FEW = 256  # bytes of a scan, enough for the decoder to use each of its tables
 
 
 class PictureError(ValueError):
@@ -75,7 +75,7 @@ def inspect(image: Image.Image, data: bytes, name: str) -> Header:
     """Return the header of an opened image of these bytes. Raises PictureError."""
     try:
         size = image.size
-        if image.format == "TIFF":  # Pillow may have turned the size already
+        if image.format == "TIFF":  # Pillow may have swapped the sides already
             width, height = (image.tag_v2[tag] for tag in TIFF_SIZE)  # type: ignore[attr-defined]
             size = int(width), int(height)
         if _orientation(image, data) in SWAPPED:
@@ -115,14 +115,14 @@ def open_image(data: bytes, name: str) -> Image.Image:
     # Pillow reads comments byte by byte
     if NETPBM.match(data) and not NETPBM_HEADER.match(data, 0, MOST_HEADER):
         raise PictureError(
-            f"{name}: not an image that can be read; its first {MOST_HEADER:,} bytes hold no size"
+            f"{name}: not a readable image; its first {MOST_HEADER:,} bytes hold no size"
         )
     try:
         image = Image.open(io.BytesIO(data), formats=_formats())
     except UnidentifiedImageError as exc:
         content, formats = f"{len(data)} bytes, {data[:8]!r} ...", ", ".join(_formats())
         raise PictureError(
-            f"{name}: not an image that can be read ({content}); save it as one of {formats}"
+            f"{name}: not a readable image ({content}); save it as one of {formats}"
         ) from exc
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as exc:
         raise PictureError(
@@ -134,7 +134,7 @@ def open_image(data: bytes, name: str) -> Image.Image:
     most = int(limit) if limit.isdecimal() else MAX_PIXELS
     if image.width * image.height > most:
         raise PictureError(
-            f"{name}: refused, {image.width} x {image.height} pixels are more than {most:,}; make"
+            f"{name}: refused, {image.width} x {image.height} pixels exceed {most:,}; make"
             " it smaller, or set the environment variable LOOKTWICE_MAX_PIXELS to a larger number"
         )
     return image
@@ -144,7 +144,7 @@ def open_image(data: bytes, name: str) -> Image.Image:
 def _formats() -> tuple[str, ...]:
     """Return those of FORMATS that the installed Pillow supports. Loading only their plugins is
     faster than loading all."""
-    with suppress(ImportError):  # of AVIF, which an older Pillow lacks
+    with suppress(ImportError):  # an older Pillow lacks AVIF
         for name in ("Jpeg", "Png", "WebP", "Gif", "Bmp", "Tiff", "Ppm", "Jpeg2K", "Avif"):
             __import__(f"PIL.{name}ImagePlugin")
     return tuple(name for name in FORMATS if name in Image.OPEN)
@@ -188,7 +188,7 @@ def _transform(data: bytes, mode: str) -> ImageCms.ImageCmsTransform | None:
 
 
 def _changes(image: Image.Image, data: bytes) -> str:
-    # Pillow shows a PNG with 16 bits a channel as 8-bit RGB or RGBA
+    # Pillow presents a PNG with 16 bits per channel as 8-bit RGB or RGBA
     deep_png = image.format == "PNG" and data[PNG_DEPTH] == 16
     profile = _describe_profile(image.info.get("icc_profile"), _colors(image, data))
     changes = {
@@ -225,7 +225,7 @@ def _alpha(image: Image.Image, data: bytes, orientation: int) -> Image.Image | N
         if orientation in TRANSPOSED:
             hidden = hidden.transpose(TRANSPOSED[orientation])
         return ImageChops.invert(hidden.convert("L"))
-    if depth < 8 and image.mode == "L":  # Pillow scales the pixels alone
+    if depth < 8 and image.mode == "L":  # Pillow scales only the pixels
         key = int(key or 0) * 255 // (2**depth - 1)
     hidden_pixels = values == np.asarray(key)
     shown = ~(hidden_pixels.all(-1) if values.ndim == 3 else hidden_pixels)
@@ -317,8 +317,8 @@ def to_png(pixels: NDArray[np.uint8]) -> bytes:
     """Write pixels (height, width, 3), RGB, as PNG, with the same bytes on every processor. Takes a
     sixth of OpenCV's time, for a tenth more bytes on photographs. Raises ValueError."""
     data: bytes = fpng.from_ndarray(pixels)
-    if not data:  # what it says of a picture with a side of more than 2 ** 24 pixels
-        raise ValueError(f"no PNG can be written of shape {pixels.shape}")
+    if not data:  # its answer to a picture with a side of more than 2 ** 24 pixels
+        raise ValueError(f"cannot write a PNG of shape {pixels.shape}")
     return data
 
 

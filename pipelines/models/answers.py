@@ -34,7 +34,7 @@ QUOTA = {"insufficient_quota", "billing_hard_limit_reached"}
 ADVICE = {
     401: "check the key in {key}",
     402: "check the account's credit",
-    403: "check the key in {key} and what it may use",
+    403: "check the key in {key} and its permissions",
     404: "check `url` (it usually ends in /v1) and the model's name",
     413: "the request is too large; show smaller or fewer pictures",
 }
@@ -46,11 +46,11 @@ ATTACHED = "(reasoning_(content|details)|thinking_blocks|thought_?signature|extr
 SETTINGS = (
     (
         rf"(missing|lacks?)\b.*{ATTACHED}|{ATTACHED}.*(missing|must be passed)",
-        "an earlier reply lacks what its model requires back; ask anew with another `--cache`",
+        "an earlier reply lacks fields that its model needs back; ask again with another `--cache`",
     ),
     (
         rf"messages?[\w.\[\]]*\.(reasoning\b|{ATTACHED})|(property|field|name|parameter)\W+{ATTACHED}",
-        "let the stage leave out what its replies bore: `history: {attached: drop}`",
+        "make the stage drop what was attached to its replies: `history: {attached: drop}`",
     ),
     (r"max_tokens.*max_completion_tokens", "set `token_field: max_completion_tokens`"),
     (r"max_completion_tokens", "set `token_field: max_tokens`"),
@@ -73,12 +73,12 @@ SETTINGS = (
     (r"guided_|structured_outputs", "set `choices_as` to what this server takes"),
     (
         r"json_schema|response_format",
-        "leave the stage's schema out, or take a model that follows one",
+        "leave the stage's schema out, or use a model that supports schemas",
     ),
-    (r"tool[_ ]choice|\btools?\b", f"serve the model with tool calls, or {CALLS_AS_TEXT}"),
+    (r"tool[_ ]choice|\btools?\b", f"serve the model with tool calls enabled, or {CALLS_AS_TEXT}"),
     (
         r"image_url|multimodal|vision|image input|images? (are|is) not",
-        "take a model that sees pictures",
+        "use a model that accepts images",
     ),
     (r"\bsystem\b.*(role|message|prompt)", "leave `system` out"),
     (
@@ -103,22 +103,22 @@ def read_response(response: HttpResponse, endpoint: str, seconds: float) -> Repl
         return Reply("", finish="filter", usage=usage, seconds=seconds, served_by=served_by)
     given, data = data, with_verdict(data)
     if error and response.status == 200 and data is not given and given.get("choices"):
-        error = error_of(data)  # a verdict takes away the error that stands beside it
+        error = error_of(data)  # a verdict removes the error next to it
     if error or not 200 <= response.status < 300:
         fault = refusal(response, endpoint, error or {}, data)
         fault.usage = billed(data)
         raise fault
     if data is None:
-        # without a status it counts as the endpoint's, not the sample's
+        # without a status, it counts as a failure of the endpoint, not of the sample
         raise ModelError(
-            f"{endpoint} answered no JSON ({no_json or 'null'}); check that `url` is right:"
+            f"{endpoint} did not answer with JSON ({no_json or 'null'}); check that `url` is right:"
             f" {_beginning(response.body)}",
             retryable=True,
         )
     reply = reply_of(data, seconds, engine)
     if reply.is_blank:
         raise ModelError(
-            f"{endpoint} answered an empty reply and billed no token for it",
+            f"{endpoint} returned an empty reply and billed no token for it",
             status=200,
             retryable=True,
             usage=reply.usage,
@@ -143,7 +143,9 @@ def read_value(response: HttpResponse, endpoint: str) -> Any:
     if error or not 200 <= response.status < 300:
         raise refusal(response, endpoint, error or {}, data)
     if fault:
-        raise ModelError(f"{endpoint} answered no JSON ({fault}): {_beginning(response.body)}")
+        raise ModelError(
+            f"{endpoint} did not answer with JSON ({fault}): {_beginning(response.body)}"
+        )
     return data
 
 
@@ -155,7 +157,7 @@ def refusal(
     code, status = error.get("code"), status_of(response.status, error)
     if 300 <= status < 400:
         target = response.headers.get("location", "nowhere")
-        fault = f"{endpoint} redirects to {target}; that is not followed, set `url` yourself"
+        fault = f"{endpoint} redirects to {target}, which is not followed; set `url` yourself"
         return ModelError(fault, status=status)
     message = shorten(str(error.get("message") or "")) or _beginning(response.body)
     fault = f"{endpoint} answered {status}: {message}"
@@ -169,7 +171,7 @@ def refusal(
     elif status in (401, 403) and not key_for(endpoint):
         advice = f"no key was sent: {how_to_send_a_key(endpoint)}"
     elif setting.startswith(("set `", "leave `")):
-        advice = f"{setting} (of its node in the study: `model:`, or `models.NAME:`)"
+        advice = f"{setting} (in its node of the study: `model:`, or `models.NAME:`)"
     elif setting:
         advice = setting
     else:
@@ -192,7 +194,7 @@ def _parse(
     value = with_texts(value, partial(mask_keys, keys=keys)) if keys else value
     error = error_of(value)
     if error is None and response.status >= 300 and isinstance(value, dict | str):
-        # some give the code and the message, or words alone, without an object around them
+        # some send the code and the message, or only a text, without an object around them
         error = {"message": value} if isinstance(value, str) else value
     return value, error, ""
 

@@ -38,7 +38,7 @@ INLINE = 16 * 1024
 """Replies with more bytes than this are stored as blobs."""
 
 BUSY_SECONDS = 60.0
-LOOK_SECONDS = 0.02  # between looks whether somebody else has got the reply
+LOOK_SECONDS = 0.02  # between checks whether another caller has got the reply
 NETWORK = re.compile(
     r"nfs[34]?|cifs|smb3|smbfs|lustre|gpfs|beegfs|ceph|glusterfs|afs|panfs|wekafs|orangefs"
     r"|ocfs2|gfs2|davfs|sshfs|gcsfuse|s3fs|rclone"
@@ -95,7 +95,9 @@ class Store:
         self._process, self._lock = os.getpid(), threading.Lock()
         self._connection: sqlite3.Connection | None = None
         self._owner = os.urandom(8)
-        self._claimed: set[str] = set()  # what this process is to ask and has not put yet
+        self._claimed: set[str] = (
+            set()
+        )  # requests that this process has claimed and not answered yet
         self._life = self._life_of(self._owner)
 
     def get(self, key: str) -> Reply | None:
@@ -112,7 +114,7 @@ class Store:
                 reply = None
             if reply is not None and not reply.is_blank:
                 return reply
-            # not the row that another process has just put in its place
+            # but not a row that another process has just stored
             self._run("DELETE FROM replies WHERE key = ? AND stored IS ?", key, stored)
         return None
 
@@ -142,13 +144,13 @@ class Store:
         with spend("wait for the same request"):
             while (reply := self.get(key)) is None and not self._claim(key):
                 if stop.wait(LOOK_SECONDS):
-                    raise Stopped("stopped while the same request was on its way")
+                    raise Stopped("stopped while the same request was in flight")
         try:
             yield reply
         finally:
             if reply is None and key in self._claimed:
                 self._claimed.discard(key)
-                with suppress(CacheError):  # what was raised first says more
+                with suppress(CacheError):  # the first exception says more
                     self._run("DELETE FROM asking WHERE key = ?", key)
 
     def _claim(self, key: str) -> bool:
@@ -227,7 +229,7 @@ class Store:
         except (sqlite3.Error, OSError) as exc:
             raise CacheError(
                 f"the reply cache {self.folder / 'replies.sqlite'} cannot be used ({exc}); "
-                f"free its disk or move the file away, or set {self.setting} to another folder"
+                f"free disk space, move the file away, or set {self.setting} to another folder"
             ) from exc
 
     def _open(self) -> sqlite3.Connection:
@@ -244,7 +246,7 @@ class Store:
                 version = connection.execute("PRAGMA user_version").fetchone()[0]
                 if version not in (0, VERSION):
                     raise CacheError(
-                        f"{path} is of version {version}, this looktwice knows {VERSION}; set"
+                        f"{path} has version {version}, but this looktwice supports {VERSION}; set"
                         " another folder"
                     )
                 # a view or a trigger would run whatever its author wrote
@@ -252,17 +254,17 @@ class Store:
                 for kind, name in connection.execute("SELECT type, name FROM sqlite_master"):
                     if not ((kind == "table" and name in TABLES) or name.startswith("sqlite_")):
                         raise CacheError(
-                            f"{path} is no reply cache ({name!r} is a {kind}); move it away, or set"
-                            f" {self.setting} to another"
+                            f"{path} is not a reply cache ({name!r} is a {kind}); move it away, or"
+                            f" set {self.setting} to another folder"
                         )
                 connection.executescript(f"{SCHEMA} PRAGMA user_version = {VERSION}")
         except BaseException:
             connection.close()
             _end(self._life)
             raise
-        # a store that nobody closes closes its connection when it is collected
+        # an unclosed store closes its connection when it is garbage-collected
         self._closing = weakref.finalize(self, _close, connection, self._life, self._process)
-        # a text that is no UTF-8 is a damaged row, not a damaged file
+        # a text that is not UTF-8 is a damaged row, not a damaged file
         connection.text_factory = lambda raw: raw.decode(errors="replace")
         return connection
 
@@ -333,7 +335,7 @@ class Cached(Around):
             raise
         if reply is None:
             raise ModelError(
-                f"only cached replies were allowed and the store in {store.folder} holds none to"
+                f"only cached replies are allowed, but the cache in {store.folder} has none for"
                 f" this request (draw {draw}, model {self.identity}); leave out --only-cached to"
                 " ask the model"
             )
@@ -359,7 +361,7 @@ def refuse_network(folder: Path, setting: str, mounts: Path = Path("/proc/mounts
             longest, kind = point, filesystem
     if NETWORK.fullmatch(kind.removeprefix("fuse.")):
         raise CacheError(
-            f"the reply cache {place} would lie on a network filesystem ({kind} at {longest}),"
-            f" where SQLite's locks do not hold; set {setting} to a folder on a disk of this"
+            f"the reply cache {place} would be on a network filesystem ({kind} at {longest}),"
+            f" where SQLite's locks do not work; set {setting} to a folder on a disk of this"
             " machine"
         )

@@ -112,8 +112,7 @@ class ChatAPI(Ranged):
             raise ValueError(fault)
         if len(set(self.urls)) < len(self.urls):
             raise ValueError(f"url names a server twice: {', '.join(self.urls)}")
-        # resolved once: what a run writes down must not mean another server where the environment
-        # names one
+        # resolved once: a recorded run must not mean another server in another environment
         object.__setattr__(self, "url", self.url or os.environ.get("OPENAI_BASE_URL") or OPENAI)
 
     @cached_property
@@ -143,7 +142,7 @@ class ChatAPI(Ranged):
         nothing is missing."""
         try:
             self.check()
-        except ModelError as exc:  # `check` says what is wrong with a URL
+        except ModelError as exc:  # `check` reports the faults of a URL
             return str(exc) if isinstance(exc, MissingKeyError) else ""
         return ""
 
@@ -208,7 +207,7 @@ class ChatAPI(Ranged):
         headers = ({"Content-Type": kind} if kind else {}) | sign(key_for(url))
         try:
             response = http_loop().request(method, f"{url}/{path}", body, headers, timeout, most)
-        except ModelError as exc:  # it may repeat what came in place of an answer
+        except ModelError as exc:  # it may quote what the server sent
             raise exc.in_words(mask_keys(str(exc))) from exc.__cause__
         keys = known_keys()
         named = {name: mask_keys(text, keys) for name, text in response.headers.items()}

@@ -60,9 +60,9 @@ def render_template(processor: Any, chat: Chat) -> str:
         processor.tokenizer, "chat_template", None
     )
     if not template:
-        raise ModelError("this model has no chat template; take its instruction-tuned variant")
+        raise ModelError("this model has no chat template; use its instruction-tuned variant")
     if chat.tools and "tools" not in str(template):
-        raise ModelError(f"this model's chat template knows no tools; {CALLS_AS_TEXT}")
+        raise ModelError(f"this model's chat template does not support tools; {CALLS_AS_TEXT}")
     more: dict[str, Any] = {"tools": list(chat.tools)} if chat.tools else {}
     more |= {"add_generation_prompt": True, "tokenize": False, "chat_template": template}
     try:
@@ -100,7 +100,7 @@ def _turn(message: Message) -> dict[str, Any]:
     ]
     turn: dict[str, Any] = {"role": message.role, "content": content}
     if thought := message.attached.get("reasoning_content"):
-        turn["reasoning_content"] = thought  # a template of a thinking model puts it where it was
+        turn["reasoning_content"] = thought  # the template of a thinking model puts it in its place
     for call in message.tool_calls:
         arguments: Any = call.arguments
         with suppress(ValueError):
@@ -140,7 +140,7 @@ def open_processor(model: str, revision: str | None) -> tuple[Any, str]:
     kind = getattr(transformers, name)
     spare = set(kind.get_attributes()) - {"image_processor", "tokenizer"}
     if others := spare - {"video_processor"}:
-        lacking = f"needs {', '.join(sorted(others))}, which cannot be had without torchvision"
+        lacking = f"needs {', '.join(sorted(others))}, which requires torchvision"
         raise WeightsError(f"{model}: {name} {lacking}")
 
     def lenient(self: Any, name: str, argument: Any) -> Any:

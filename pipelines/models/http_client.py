@@ -19,7 +19,7 @@ from looktwice.pipelines.json_input import mend_text
 from looktwice.pipelines.model import STOPPING, ModelError, Stopped
 from looktwice.pipelines.runtime.process import WAITING
 
-if TYPE_CHECKING:  # a tenth of a second, for which a run without a server need not wait
+if TYPE_CHECKING:  # saves a tenth of a second in a run without a server
     import asyncio
 
     import aiohttp
@@ -27,8 +27,8 @@ if TYPE_CHECKING:  # a tenth of a second, for which a run without a server need 
 Result = TypeVar("Result")
 
 CONNECT_SECONDS = 10.0
-LARGE = 1 << 20  # bytes of a request that are sent piece by piece
-# of a body, unpacked: 8,000 tokens with 20 alternatives; to read it takes 20 times as many
+LARGE = 1 << 20  # bytes; a larger request is sent in pieces
+# of a decompressed body: 8,000 tokens with 20 alternatives; parsing it takes 20 times as many
 MOST_BYTES = 16 << 20
 
 
@@ -71,7 +71,7 @@ class HttpLoop:
         try:
             return future.result()
         except CancelledError:
-            raise Stopped("stopped while a request was on its way") from None
+            raise Stopped("stopped while a request was in flight") from None
         except BaseException:
             future.cancel()
             raise
@@ -95,13 +95,13 @@ class HttpLoop:
         import aiohttp
 
         stopping, most = STOPPING.get(), most or MOST_BYTES
-        # at once a large one would block the loop
+        # in one piece, a large body would block the loop
         data = body if body is None or len(body) < LARGE else io.BytesIO(body)
         limit = aiohttp.ClientTimeout(total=timeout, sock_connect=min(timeout, CONNECT_SECONDS))
 
         async def exchange() -> HttpResponse:
             if stopping is not None and stopping.is_set():
-                raise Stopped("stopped before a request left")
+                raise Stopped("stopped before a request was sent")
             if self.session is None:
                 connector, cookies = aiohttp.TCPConnector(limit=0), aiohttp.DummyCookieJar()
                 self.session = aiohttp.ClientSession(connector=connector, cookie_jar=cookies)
@@ -146,7 +146,7 @@ async def _read(response: aiohttp.ClientResponse, url: str, most: int) -> bytes:
         body += chunk
         if len(body) > most:
             raise ModelError(
-                f"{origin(url)} answered with more than {most >> 20} MiB, which is no reply; set"
+                f"{origin(url)} answered with more than {most >> 20} MiB, too much for a reply; set"
                 " `max_tokens`, and ask for fewer `logprobs`",
                 status=response.status,
                 retryable=response.status >= 500,
@@ -187,13 +187,13 @@ def connection_error(url: str, timeout: float, exc: Exception) -> ModelError:
         )
         is_retryable = False
     elif isinstance(exc, aiohttp.InvalidURL):
-        text = f"{url!r} is no URL ({exc}); set `url` to something like http://127.0.0.1:8000/v1"
+        text = f"{url!r} is not a URL ({exc}); set `url` to something like http://127.0.0.1:8000/v1"
         is_retryable = False
     elif isinstance(exc, aiohttp.ClientConnectorError):
         reason = str(exc).replace(" ssl:default", "")
         text = f"{place} cannot be reached ({reason}); is the server running?"
     else:
-        text = f"{place} broke off ({type(exc).__name__}: {exc})"
+        text = f"{place} broke the connection ({type(exc).__name__}: {exc})"
         is_unreached = False
     return ModelError(text, retryable=is_retryable, unreached=is_unreached)
 

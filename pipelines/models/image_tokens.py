@@ -13,7 +13,7 @@ from typing import NamedTuple
 from looktwice.pipelines.models.processors.layouts import Size, find_rule, processor_of, read_rules
 from looktwice.pipelines.models.wire import Detail
 
-CELL = 28  # pixels of a side that one token stands for: Claude's, Qwen's, and our guess for others
+CELL = 28  # pixels per side of one token: Claude's, Qwen's, and our guess for others
 
 
 class ImageRule(NamedTuple):

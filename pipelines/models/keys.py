@@ -30,7 +30,7 @@ VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
 PROXIES = ("https_proxy", "HTTPS_PROXY")
 LOOPBACK = re.compile(r"127(\.\d{1,3}){3}")
 VISIBLE = re.compile(r"[!-~]+")
-SHORTEST = 8  # characters: a shorter key is part of too many other words to be masked
+SHORTEST = 8  # characters; masking a shorter key would mask parts of ordinary words
 
 
 class MissingKeyError(ModelError):
@@ -52,11 +52,13 @@ def key_for(url: str) -> str | None:
         if not key:
             continue
         if at.scheme != "https" and not (is_named or is_here):
-            raise ModelError(f"a key would travel readably to {at.origin()}; use https in `url`")
+            raise ModelError(
+                f"a key would be sent unencrypted to {at.origin()}; use https in `url`"
+            )
         if not VISIBLE.fullmatch(key):
             raise ModelError(
-                f"the key in {variable} holds a line break, a space or another character that no"
-                " key has; set it again"
+                f"the key in {variable} contains a line break, a space or another character that"
+                " keys never contain; set it again"
             )
         return key
     if variables:
@@ -70,8 +72,8 @@ def how_to_send_a_key(url: str) -> str:
     at = _parsed(url)
     place = f"{at.host}:{at.port}" if at.explicit_port else at.host
     return (
-        "keys go only to the host that they belong to; name the variable that holds this one, as"
-        f" in LOOKTWICE_KEYS={place}=MY_KEY, or set OPENAI_BASE_URL={url} and OPENAI_API_KEY"
+        "keys are sent only to the host that they belong to; name the variable with the key, as in"
+        f" LOOKTWICE_KEYS={place}=MY_KEY, or set OPENAI_BASE_URL={url} and OPENAI_API_KEY"
     )
 
 
@@ -82,7 +84,7 @@ def _parsed(url: str) -> URL:
         at = URL()
     if at.scheme not in ("http", "https") or not at.host or at.query_string or at.fragment:
         raise ModelError(
-            f"{url!r} is no endpoint; set `url` to something like http://127.0.0.1:8000/v1"
+            f"{url!r} is not an endpoint; set `url` to something like http://127.0.0.1:8000/v1"
         )
     if at.user is not None or at.password is not None:
         raise ModelError(
@@ -108,7 +110,8 @@ def key_variables(at: URL) -> list[str]:
     for number, (host, name) in enumerate([*_own_table(), *KEYS.items()], 1):
         if not VARIABLE.fullmatch(name):
             raise ModelError(
-                f"LOOKTWICE_KEYS: entry {number} is no HOST=VARIABLE, such as {at.host}=MY_KEY; put"
+                f"LOOKTWICE_KEYS: entry {number} is not HOST=VARIABLE, such as {at.host}=MY_KEY;"
+                " put"
                 " the key itself into that environment variable"
             )
         if host in (at.host, f"{at.host}:{at.port}"):
@@ -161,5 +164,5 @@ def refuse_keys(**settings: Any) -> None:
             shown = shown.rpartition(".")[0] if masked else shown  # the key is in a name
             raise ValueError(
                 f"{shown} holds a key, and settings are written into every run; leave it"
-                " out, it is sent by itself"
+                " out, keys are sent automatically"
             )

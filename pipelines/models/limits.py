@@ -23,17 +23,17 @@ Answer = TypeVar("Answer")
 POLL_SECONDS = 0.2
 LIMITS = ("in_flight >= 1", "per_minute > 0")
 """Ranges of the settings that limit a model's calls."""
-IN_FLIGHT = 64  # calls at a time where nobody sets it
-# seconds for which a server that cannot be reached is not asked, unless no other can be
+IN_FLIGHT = 64  # concurrent calls by default
+# seconds for which an unreachable server is skipped, unless all are
 ASIDE = 30.0
-CROWDED = (429, 503)  # statuses of a server that had too many requests
-WINDOW = 1.0  # seconds, at least, in which refusals are counted
-FEWEST = 20  # answers and refusals of a window, at least
-# seconds after which a window ends with fewer, which say only whether the server takes them
+CROWDED = (429, 503)  # statuses that mean too many requests
+WINDOW = 1.0  # seconds, at least, of a window in which rejections are counted
+FEWEST = 20  # answers and rejections in a window, at least
+# seconds after which a window ends with fewer; they show only whether the server accepts any
 SLOW_WINDOW = 10.0
-TOO_MANY = 0.1  # of them refused: fewer are chance, and each holds its own request alone
-LONG_AGO = 60.0  # seconds after which nothing is known of a server any more
-FASTER = 1.1  # times as many a second after a window without too many refusals
+TOO_MANY = 0.1  # share rejected; fewer are chance, and delay only their own requests
+LONG_AGO = 60.0  # seconds after which the known rate of a server expires
+FASTER = 1.1  # growth of the rate after a window without too many rejections
 
 
 @dataclass(eq=False)
@@ -103,7 +103,7 @@ class Servers:
         while True:
             url, seconds = self._take([url for url in urls if url not in tried])
             if seconds > 0:
-                with spend("wait for a place"):
+                with spend("wait for a slot"):
                     stop_if((STOPPING.get() or threading.Event()).wait(seconds))
                 continue
             refused: bool | None = None
@@ -114,7 +114,9 @@ class Servers:
             except ModelError as exc:
                 refused = True if exc.status in CROWDED else None
                 if exc.unreached or ((exc.status or 0) >= 500 and len(urls) > 1):
-                    self.put_aside(url)  # one that fails at once always has the fewest requests
+                    self.put_aside(
+                        url
+                    )  # a server that fails at once always has the fewest requests
                 tried.append(url)
                 if not exc.unreached or len(tried) == len(urls):
                     raise
@@ -198,7 +200,7 @@ class RateLimiter:
     @contextmanager
     def enter(self, stop: threading.Event) -> Iterator[None]:
         """Occupy a slot inside the context. Raises Stopped if `stop` is set while it waits."""
-        with spend("wait for a place"), self._freed:
+        with spend("wait for a slot"), self._freed:
             self._waiting += 1
             try:
                 while self._under_way >= self._most:
@@ -208,7 +210,7 @@ class RateLimiter:
             finally:
                 self._waiting -= 1
         try:
-            with spend("wait for a place"):
+            with spend("wait for a slot"):
                 while (seconds := self._seconds_left()) > 0:
                     stop_if(stop.wait(seconds))
             stop_if(stop.is_set())
@@ -263,7 +265,7 @@ class Ration:
         """Count a request that is about to be sent and reserve money for it. Raises Stopped if the
         budget is used up."""
         with self.settled:
-            # what is under way may need less, and is to be sent
+            # requests in flight may cost less than was reserved
             while (why := self._used_up(model.identity)) and any(self.under_way.values()):
                 self.settled.wait(POLL_SECONDS)
                 stop_if(stop.is_set())
@@ -287,7 +289,7 @@ class Ration:
     def _used_up(self, identity: str) -> str:
         """Explain why no further request may be sent now; "" if one may."""
         if self.requests is not None and self.sent >= self.requests:
-            return f"{counted(self.sent, 'request')} sent, as many as --max-requests allows"
+            return f"{counted(self.sent, 'request')} sent, the limit of --max-requests"
         if self.money is None:
             return ""
         if why := self.uncounted():
@@ -302,8 +304,7 @@ class Ration:
             return ""
         more = f", and a request may cost {price or 0.0:,.4g}" if is_left else ""
         return (
-            f"{self.spent:,.4g} spent of a --budget of {self.money:,.4g}{more}; a larger one goes"
-            " on"
+            f"{self.spent:,.4g} spent of a --budget of {self.money:,.4g}{more}; raise it to go on"
         )
 
 
@@ -337,7 +338,7 @@ class Limited(Ranged, Around):
         with self.limiter.enter(self.stop):
             self.ration.take(self.model, self.stop)
             usage = None
-            # pictures take a while to be encoded, and the run may be stopped in it
+            # encoding pictures takes a while, and the run may be stopped meanwhile
             before = STOPPING.set(self.stop)
             try:
                 # a model with `urls` chooses among its servers by itself

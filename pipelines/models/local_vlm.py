@@ -129,7 +129,9 @@ class _Network:
             encoded = self.tokenizer(choice, add_special_tokens=False, return_tensors="pt")
             tokens = encoded["input_ids"].to(self.model.device)
             if not tokens.numel():
-                raise ModelError(f"the choice {choice!r} is no token of this model; give it a text")
+                raise ModelError(
+                    f"the choice {choice!r} has no tokens in this model; give it a text"
+                )
             longer = dict(inputs) | {"input_ids": torch.cat((inputs["input_ids"], tokens), 1)}
             for name, fill in (("attention_mask", 1), ("mm_token_type_ids", 0)):
                 if name in longer:
@@ -234,7 +236,7 @@ class LocalVLM(Ranged):
         folder = Path(self.model).expanduser()
         if folder.is_dir() and not (folder / "config.json").is_file():
             raise ModelError(
-                f"the folder {self.model!r} holds no config.json; give the folder of a network"
+                f"the folder {self.model!r} has no config.json; name the folder of a network"
             )
 
     def refuse(self, options: CallOptions) -> None:
@@ -242,7 +244,8 @@ class LocalVLM(Ranged):
         names = ("schema", "effort", "tool_choice")
         if lacking := [name for name in names if getattr(options, name) is not None]:
             raise ModelError(
-                f"LocalVLM knows no {' and no '.join(lacking)}; leave it out, or serve the model"
+                f"LocalVLM does not support {' or '.join(lacking)}; leave it out, or serve the"
+                " model"
                 " over HTTP"
             )
 
@@ -301,7 +304,9 @@ class LocalVLM(Ranged):
 
     def _open(self, place: Place, chosen: Mapping[str, Any]) -> _Network:
         commit = None if Path(self.model).expanduser().is_dir() else self.weights
-        revision = commit or self.revision  # what its identity names, whatever the hub has by now
+        revision = (
+            commit or self.revision
+        )  # the commit in its identity, even if the hub has a newer one
         processor, note = open_processor(self.model, revision)
         getattr(processor, "tokenizer", processor).padding_side = "left"
         given = {"dtype": place.torch_dtype, "use_safetensors": True, **chosen}

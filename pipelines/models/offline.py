@@ -64,7 +64,7 @@ class Replay:
                 first, _ = replies.setdefault(identifier, (number, row[self.text_field]))
                 if first != number:
                     raise ModelError(
-                        f"{path}: sample {identifier!r} stands on line {first} and on {number}"
+                        f"{path}: sample {identifier!r} is on line {first} and on line {number}"
                     )
             for line in unpacked_lines(path):
                 digest.update(line)
@@ -81,7 +81,7 @@ class Replay:
     ) -> Reply:
         """Raise ModelError: without a sample there is nothing to look up."""
         raise ModelError(
-            f"{self.path}: recorded replies go by sample; call `replay.of(sample_id)(messages)`"
+            f"{self.path}: replies are recorded by sample; call `replay.of(sample_id)(messages)`"
         )
 
 
@@ -105,13 +105,13 @@ class Recorded:
         path, name = self.replay.path, self.replay.text_field
         if draw:
             raise ModelError(
-                f"{path} holds one reply a sample, and draw {draw} was asked for; set `draws: 1`"
+                f"{path} holds one reply per sample, but draw {draw} was requested; set `draws: 1`"
             )
         replies = self.replay.recording.replies
         if self.sample not in replies:
             example = next(iter(replies), None)
             ids = f"its {len(replies)} ids look like {example!r}" if replies else "it is empty"
-            raise ModelError(f"{path} holds no reply to sample {self.sample!r}; {ids}")
+            raise ModelError(f"{path} has no reply to sample {self.sample!r}; {ids}")
         line, text = replies[self.sample]
         if not isinstance(text, str):
             raise ModelError(
@@ -179,7 +179,8 @@ class Person:
     def __post_init__(self) -> None:
         if not self.name.strip():
             raise ValueError(
-                "a person has a name, by which answers are told apart; give `name: anna`"
+                "a person needs a name, which identifies their answers; write `name: anna`, for"
+                " example"
             )
 
     @property

@@ -89,7 +89,7 @@ class EndpointError(ModelError):
         self.row = row
 
 
-# in records and tables a failure has the same name, whoever is to blame for it
+# in records and tables a failure has the same name, whatever its cause
 EndpointError.__name__ = ModelError.__name__
 
 

@@ -56,10 +56,9 @@ REASONS: Mapping[Finish | Literal["failed"], str] = {
 """Finish reasons that servers give: complete, truncated, filtered, a tool call, or failed."""
 
 FINISH = {reason: finish for finish, reasons in REASONS.items() for reason in reasons.split()}
-# of one reply: what is more is no count, and its sums are no numbers of a machine
+# per reply; a larger number is not a count, and sums of it would overflow
 MOST_TOKENS = 10**12
-# of one reply; agents run eight of them unless told otherwise, and none that repeats itself needs
-# more
+# per reply; agents run eight of them by default, and more are only repetitions
 MOST_CALLS = 128
 
 REASONING = ("reasoning_content", "reasoning", "thought_summary", "thinking")
@@ -104,8 +103,8 @@ def _turn(message: Message, detail: Detail | None) -> Json:
         return {"role": "user", "content": [_part(part, detail) for part in message.parts]}
     if message.views:
         raise ModelError(
-            f"chat endpoints take no pictures in a turn of the {message.role}; put them in a user's"
-            " turn"
+            f"chat endpoints accept no pictures in a turn of the {message.role}; put them in a"
+            " user's turn"
         )
     turn: Json = {"role": message.role, "content": message.text}
     if message.tool_calls:
@@ -196,7 +195,7 @@ def wire_options(options: CallOptions, token_field: str, choices_as: ChoicesAs |
         return body
     if choices_as is None:
         raise ModelError(
-            "the reply was to be one of given choices, and chat endpoints have no common field for"
+            "the reply must be one of given choices, but chat endpoints have no common field for"
             " that; set `choices_as` to structured_outputs (vLLM), guided_choice (vLLM before 0.12)"
             " or regex (SGLang)"
         )
@@ -216,10 +215,10 @@ def reply_of(data: Any, seconds: float, engine: str = "") -> Reply:
         message, reason = choice["message"], str(choice.get("finish_reason") or "stop").lower()
         finish = FINISH.get(reason, "stop")
         if finish == "failed":
-            fault = f"the server gave up in the middle of its reply (finish_reason {reason!r:.40})"
+            fault = f"the server failed in the middle of its reply (finish_reason {reason!r:.40})"
             raise ModelError(fault, status=200, retryable=True, usage=usage)
         asked, calls = message.get("tool_calls") or (), list[ToolCall]()
-        if not asked and message.get("function_call"):  # the form before `tool_calls`
+        if not asked and message.get("function_call"):  # the older form of `tool_calls`
             asked = [{"function": message["function_call"]}]
         for number, call in enumerate(asked[:MOST_CALLS]):
             written = call["function"].get("arguments") or "{}"
@@ -250,7 +249,7 @@ def reply_of(data: Any, seconds: float, engine: str = "") -> Reply:
         )
     except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError) as exc:
         beginning = json.dumps(data, ensure_ascii=False)[:200]
-        text = f"the answer is no chat completion ({exc!r}): {beginning}"
+        text = f"the answer is not a chat completion ({exc!r}): {beginning}"
         raise ModelError(text, status=200, retryable=True, usage=usage) from exc
 
 
@@ -305,7 +304,7 @@ def usage_of(data: Mapping[str, Any]) -> Usage:
                 node = node.get(step) if isinstance(node, dict) else None
             if number := int(node or 0):
                 if not 0 < number <= MOST_TOKENS:
-                    raise ValueError(f"counts of tokens lie in 0..{MOST_TOKENS:,}")
+                    raise ValueError(f"token counts must be in 0..{MOST_TOKENS:,}")
                 return number
         return 0
 

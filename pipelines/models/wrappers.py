@@ -70,17 +70,17 @@ class Retried(Around):
                 if is_too_long or tried >= self.attempts:
                     wait = f"; the server asks to wait {first:.0f} s" if exc.retry_after else ""
                     given_up = f" (given up after {counted(tried, 'attempt')})"
-                    if self.attempts == 1:  # whoever asks tries again
+                    if self.attempts == 1:  # the caller retries by itself
                         given_up = ""
                     raise exc.in_words(f"{exc}{wait}{given_up}") from exc.__cause__
-            # never fewer seconds than the server asks for; a limit that frees one place in a
-            # millisecond is not free for all who wait
+            # at least what the server asks for, and more if that is a millisecond: the slot that
+            # it frees is not free for all who wait
             least = first if tried == 1 else max(first, self.initial_delay / 2)
             backoff = min(max(first, self.max_delay), least * 2.0 ** (tried - 1))
-            with spend("wait to ask again"), others_work():
+            with spend("wait to retry"), others_work():
                 stopped = self.stop.wait(backoff * random.uniform(1.0, 1.25))
             if stopped:
-                raise Stopped("stopped while waiting to ask again")
+                raise Stopped("stopped while waiting to retry")
 
 
 @dataclass(eq=False)
@@ -111,7 +111,7 @@ class EndpointWatch:
         """
         with self.probing:
             if stop.is_set():
-                raise Stopped("stopped before a request left")
+                raise Stopped("stopped before a request was sent")
             if not self.probed:
                 try:
                     getattr(model, "probe", lambda: None)()
@@ -151,7 +151,7 @@ class EndpointWatch:
     def note_failure(self, identity: str, exc: ModelError) -> ModelError:
         """Return the error for a call that was given up. Raises Stopped if it completes a failure
         row."""
-        reason = re.sub(r"\S*\d\S*", "#", str(exc))  # numbers of requests and seconds differ
+        reason = re.sub(r"\S*\d\S*", "#", str(exc))  # ids of requests and seconds differ
         with self.lock:
             self.given_up += exc.retryable
             is_new, is_unfit = identity not in self.answered, exc.status in UNFIT
@@ -179,7 +179,7 @@ class EndpointWatch:
         ]
         if not refusals:
             return ""
-        end = "" if stopped else "; all were asked again"
+        end = "" if stopped else "; all were retried"
         if self.given_up:
             end = f"; {counted(self.given_up, 'request was', 'requests were')} given up"
         return f"the server at {place} {', and '.join(refusals)}{end}"
@@ -329,7 +329,7 @@ def wrap(
     it has them. Raises ValueError.
     """
     if only_cached and store is None:
-        raise ValueError("only_cached needs a store to look into; pass one")
+        raise ValueError("only_cached needs a store; pass one")
     stop, ration = stop or threading.Event(), ration or Ration()
     limits = getattr(model, "in_flight", IN_FLIGHT), getattr(model, "per_minute", None)
     retried = Retried(Limited(model, *limits, stop, ration), attempts, stop=stop)

@@ -15,14 +15,14 @@ from looktwice.pipelines.model import ToolCall
 __all__ = ["LEFT_AS_TEXT", "TextCall", "read_text_calls", "strip_text_calls"]
 
 LEFT_AS_TEXT = (
-    "the reply is a call of a tool that the server left as text; start the server with the tool"
-    " call parser of this model, or set `protocol: {use: prompting.agent.TaggedCalls}` of the agent"
+    "the reply is a tool call that the server left as text; start the server with this model's"
+    " tool call parser, or set `protocol: {use: prompting.agent.TaggedCalls}` of the agent"
 )
 MOST_CALLS = 128
-MOST_VAIN = 32  # objects in the words that look like calls and are none
+MOST_VAIN = 32  # objects in the text that look like calls but are not
 NAME = r"[\w.-]{1,64}"
 BAR, GAP = "[|\uff5c]", "[_\u2581]"
-SPACE = r"(?:[\w\uff5c]{1,20}:?)?"  # a name before that of a tag, as in <minimax:tool_call>
+SPACE = r"(?:[\w\uff5c]{1,20}:?)?"  # a prefix of a tag name, as in <minimax:tool_call>
 MINIMAX = "]<]minimax[>["  # before each tag
 INVOKE = rf"<{SPACE}(?:function=|(?:invoke|function)\sname=)"
 CHANNEL = (
@@ -58,7 +58,7 @@ FORMS = {
     "react": rf"^[ \t*]*(?:Action|\u273fFUNCTION\u273f)[*\s]*:[*\s]*{NAME}[*\s]*\n"
     r"[*\s]*(?:Action[ _]Input|\u273fARGS\u273f)[*\s]*:.*?"
     r"(?=\n\s*(?:Observation\s*:|\u273fRE)|\Z)",
-    # JSON, Python or a tag of any sense: a call only where it names a tool and its arguments
+    # any JSON, Python or tag: a call only if it names a tool and its arguments
     "fenced": r"```\w{0,12}\s*(?:(?!```).)*```",
     "bare": r"\A\s*(?:[\[{].*[\]}]|[a-z]\w{0,40}\([^()\n]{1,2000}\))\s*\Z",
     "loose": r"<(?P<any>tool|tool_code|tool_use|use_mcp_tool)>(?:(?!<(?P=any)>).)*?</(?P=any)>",
@@ -98,7 +98,7 @@ FENCE = re.compile(
     r"|function call(?=<)))+\s*"
 )
 FENCE_END = re.compile(r"(?:\s*(?:```|(?:<|&lt;)(?:(?!&gt;)[^<>]){1,60}(?:>|&gt;)))+\s*\Z")
-LONGEST_CODE = 10_000  # characters of Python, or of JSON with faults, that are looked at
+LONGEST_CODE = 10_000  # characters of Python, or of malformed JSON, that are parsed
 QUOTED = re.compile(r'<\|"\|>(.*?)<\|"\|>|<escape>(.*?)<escape>', re.S)
 PIECE = re.compile(
     r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|\b(?P<key>[A-Za-z_]\w*)(?=\s*:)"

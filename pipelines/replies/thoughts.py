@@ -42,11 +42,11 @@ MARKERS = tuple(
         (rf"<\|(/?)({THOUGHT_TAG})\|>", r"<\1\2>", True),
         (rf"<\|(?:{BEGINS})\|>", OPEN, True),
         (rf"<\|(?:{ENDS})\|>", CLOSE, True),
-        # folded up, as web pages show them, or in a block of code
+        # collapsed, as on web pages, or in a code block
         (rf"<details\b[^<>]{{0,300}}>\s*{SUMMARY}(?:(?!<details\b).)*?</details>", "\n", True),
         (r"\A\s*```(?:think(?:ing)?|thoughts?|reasoning)\s*\n.*?\n```", "\n", True),
         (r"\A\s*```(?:think(?:ing)?|thoughts?|reasoning)\s*\n", OPEN, True),
-        # in words, where what follows the thoughts has its words, too: Granite, Ollama
+        # in words, if words introduce the text after the thoughts, too: Granite, Ollama
         (rf"{TITLE}(?=.*(?:{RESPONSE}|{DONE}))", OPEN, False),
         (rf"{RESPONSE}|{DONE}", CLOSE, False),
         # Apriel, Pangu
@@ -70,7 +70,7 @@ MARKERS = tuple(
         (r"<unused95>", CLOSE, False),
         # harmony: all but the channel `final` is for the model itself
         (rf"{START}<\|channel\|>\s*final\b{TO}<\|message\|>", CLOSE, False),
-        # before a call of a tool, in either order of its header
+        # before a tool call, with its header in either order
         (
             r"<\|start\|>\s*assistant\s+to=([\w.-]{1,64})\s*<\|channel\|>\s*(\w+)",
             r"<|start|>assistant<|channel|>\2 to=\1",
@@ -78,7 +78,7 @@ MARKERS = tuple(
         ),
         (r"<\|end\|>\s*<\|start\|>\s*assistant\s*(?=<\|channel\|>\s*\w+\s+to=)", CLOSE, False),
         (rf"{START}<\|channel\|>\s*\w+\b(?!\s+to=){TO}<\|message\|>", OPEN, False),
-        # harmony whose special tokens a server took away
+        # harmony whose special tokens the server removed
         (r"\Aanalysis(?=[A-Z\"'(\u2018\u201c])", OPEN, False),
         (r"assistantcommentary(?= to=)", f"{CLOSE}commentary", False),
         (r"assistant(?:analysis|commentary)(?=[^a-z]|\Z)", OPEN, False),

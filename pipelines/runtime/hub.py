@@ -21,10 +21,10 @@ from looktwice.pipelines.runtime.networks import (
     weights_hash,
 )
 
-FETCH = "fetch it where there is a network with `hf download ID --local-dir DIR` and set model: DIR"
+FETCH = "download it on a connected machine (`hf download ID --local-dir DIR`) and set model: DIR"
 
 
-HUB_S = 10.0  # seconds in which the hub has to answer once; its library would try for minutes
+HUB_S = 10.0  # seconds for the hub to answer once; its library would try for minutes
 
 
 def from_hub(
@@ -47,7 +47,7 @@ def check_folder(model: str) -> None:
     """Raise WeightsError for a path to a missing folder; a hub id is accepted."""
     if not Path(model).expanduser().is_dir() and _looks_like_path(model):
         raise WeightsError(
-            f"there is no folder {model!r}; give a folder saved with save_pretrained, or a hub id"
+            f"there is no folder {model!r}; name a folder saved with save_pretrained, or a hub id"
         )
 
 
@@ -60,7 +60,7 @@ def place_of(model: str, device: str, dtype: str, half: str, extra: str = "hf") 
         if Path(model).expanduser().exists():
             raise
         raise WeightsError(
-            f"{exc}; and there is no folder {model!r} here: it would be an id of the hub"
+            f"{exc}; there is no folder {model!r} here, so it would be an id of the hub"
         ) from exc
     return Place.of(device, dtype, half, extra)
 
@@ -127,14 +127,14 @@ def check_tensors(
     if missing:
         raise WeightsError(
             f"{model}: its files lack {len(missing)} of the {len(network.state_dict())} tensors of"
-            f" {kind} ({_some(missing)}), which would be random numbers; give its whole files, or"
-            " the id or folder of such a network"
+            f" {kind} ({_some(missing)}), which would be random numbers; use its complete files,"
+            f" or the id or folder of a {kind}"
         )
     if surplus:
         raise WeightsError(
             f"{model}: its files hold {len(surplus)} tensors that {kind} does not have"
-            f" ({_some(surplus)}), so they are of another network, of which a part would be"
-            f" dropped; give the id or folder of a {kind}, or name them in `unused` of a class of"
+            f" ({_some(surplus)}), so they belong to another network, part of which would be"
+            f" dropped; use the id or folder of a {kind}, or name them in `unused` of a class of"
             " your own if no result depends on them"
         )
     return network
@@ -150,7 +150,7 @@ def hub_silence(model: str, revision: str | None) -> str:
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError
 
-    # of the library that it speaks HTTP with, which has been another from time to time
+    # errors of its HTTP library, which has changed over time
     unanswered: tuple[Any, ...] = (OSError, *HfHubHTTPError.__bases__)
     try:
         HfApi().model_info(model, revision=revision, timeout=HUB_S)
@@ -158,7 +158,7 @@ def hub_silence(model: str, revision: str | None) -> str:
         return ""
     except unanswered as exc:
         return first_line(exc)
-    except ValueError:  # no id at all, which opening it will say better
+    except ValueError:  # not an id; opening it gives a better error
         return ""
     return ""
 
@@ -177,7 +177,7 @@ def weights_name(model: str, revision: str | None) -> str:
 
 @lru_cache(maxsize=256)
 def _hub_commit(model: str, revision: str | None) -> str:
-    # of whichever library it speaks HTTP with; to open the model will say what is wrong
+    # whatever its HTTP library raises; opening the model will say what is wrong
     with suppress(Exception):
         from huggingface_hub import HfApi, constants
         from huggingface_hub.file_download import repo_folder_name
@@ -197,12 +197,11 @@ def _looks_like_path(model: str) -> bool:
 ADVICE: Sequence[tuple[Sequence[str], str]] = (
     (
         ("torchvision",),
-        "it needs torchvision of the version that belongs to torch; type: pip install torchvision",
+        "it needs the torchvision version that matches torch; type: pip install torchvision",
     ),
     (
         ("timm",),
-        "it needs timm, and torchvision of the version that belongs to torch; type: pip install"
-        " timm",
+        "it needs timm, and the torchvision version that matches torch; type: pip install timm",
     ),
     (
         ("gated", "401", "403"),

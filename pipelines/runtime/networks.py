@@ -23,9 +23,9 @@ from looktwice.pipelines.disk import write_file
 from looktwice.pipelines.runtime.process import OPENED
 from looktwice.pipelines.state import collect_remarks, remark
 
-AGAIN_S = 60.0  # seconds after which what could not be fetched is tried anew
+AGAIN_S = 60.0  # seconds before a failed download is retried
 
-LARGE = 8 << 20  # bytes of a file whose digest is kept
+LARGE = 8 << 20  # bytes; the digest of a larger file is cached
 
 # transformers is not thread-safe: a second thread may find it half imported
 OPENING = threading.RLock()
@@ -71,7 +71,8 @@ class Place:
         if not there[device]:
             able = ", ".join(name for name, is_there in there.items() if is_there)
             raise WeightsError(
-                f"device {device!r} was asked for, torch finds only {able} here; set device: auto"
+                f"device {device!r} was requested, but torch finds only {able} here; set device:"
+                " auto"
             )
         if dtype == "auto":
             dtype = half if device == "cuda" else "float32"
@@ -153,7 +154,7 @@ def import_torch(extra: str = "torch") -> Any:
 def import_transformers() -> Any:
     """Return the transformers module. Raises WeightsError with what to type if it is missing."""
     transformers = import_extra("transformers", "hf")
-    # its retries, a line each, would drown the one sentence at their end
+    # its lines about retries would bury the one sentence at their end
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
     return transformers
 
@@ -259,7 +260,7 @@ class Batcher(Generic[Item, Found]):
         name: str = "batches",
     ) -> None:
         if batch < 1:
-            raise ValueError(f"batch is 1 or more, found {batch}")
+            raise ValueError(f"batch must be 1 or more, found {batch}")
         self.forward, self.like, self.name = forward, like, name
         self.max_batch, self.remarks = batch, ""
         self.queue: list[_Request[Item, Found]] = []
@@ -279,7 +280,7 @@ class Batcher(Generic[Item, Found]):
                 worker = threading.Thread(
                     target=self._work, name=f"looktwice-{self.name}", daemon=True
                 )
-                worker.start()  # where it cannot, nobody is to wait for it
+                worker.start()  # if it cannot start, nobody must wait for it
                 self.worker = worker
             self.queue += requests
             self.changed.notify()
@@ -328,10 +329,10 @@ class Batcher(Generic[Item, Found]):
                 results = self.forward([request.item for request in batch])
             if len(results) != len(batch):
                 raise RuntimeError(
-                    f"{self.name} gave {len(results)} results for {len(batch)} items"
+                    f"{self.name} returned {len(results)} results for {len(batch)} items"
                 )
         except BaseException as exc:
-            trouble = exc.with_traceback(None)  # its frames would hold the tensors
+            trouble = exc.with_traceback(None)  # its frames would keep the tensors alive
         else:
             remarks += [self.remarks] if self.remarks else []
             for request, result in zip(batch, results, strict=True):

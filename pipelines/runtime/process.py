@@ -13,8 +13,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NoReturn
 
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8  # of malloc.h
-HEAPS, LARGEST = 4, 1 << 28  # heaps, and bytes of an array that is kept in them
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8  # from malloc.h
+HEAPS, LARGEST = 4, 1 << 28  # number of heaps, and bytes of the largest array that they keep
 ENDING = ("SIGTERM", "SIGHUP")  # Windows has no SIGHUP
 
 

@@ -38,7 +38,7 @@ class Blobs:
         """Return the path for content with this sha256, whether or not it is stored. Raises
         ValueError for anything that is not a sha256."""
         if not SHA256.fullmatch(sha):
-            raise ValueError(f"{sha[:80]!r} is no sha256 in hexadecimal digits")
+            raise ValueError(f"{sha[:80]!r} is not a sha256 in hexadecimal digits")
         return self.folder / sha[:2] / sha
 
     def put(self, data: bytes, sha: str = "") -> str:
@@ -48,15 +48,13 @@ class Blobs:
             return sha
         path = self.path(sha)
         if sha[:2] not in self.known and path.parent.is_symlink():
-            raise OSError(
-                f"{path.parent} is a link; blobs lie in folders of their own, so remove it"
-            )
+            raise OSError(f"{path.parent} is a link, but blobs need real folders; remove it")
         try:
             kept = path.lstat()
             is_whole = stat.S_ISREG(kept.st_mode) and kept.st_size == len(data)
         except FileNotFoundError:
             is_whole = False
-        if not is_whole:  # a power cut leaves it shorter
+        if not is_whole:  # a power cut may have left it shorter
             write_file(path, data)
         self.known.update((sha, sha[:2]))
         return sha
@@ -93,14 +91,14 @@ def _names_in(folder: str) -> set[str]:
     names = set()
     with os.scandir(folder) as files:
         for file in files:
-            with suppress(FileNotFoundError):  # a draft has got its name meanwhile
+            with suppress(FileNotFoundError):  # a draft was renamed meanwhile
                 if file.is_file(follow_symlinks=False) and file.stat().st_size:
                     names.add(file.name)
     return names
 
 
 Result = TypeVar("Result")
-KIND = "of class"  # the name of an array, which no field can have
+KIND = "of class"  # an array name that no field can have
 
 
 @dataclass(eq=False)
@@ -164,13 +162,13 @@ class ResultStore:
         """Return the result stored under a key, as one of `kinds`, by default the first, or
         None."""
         try:
-            # numpy leaves a damaged file open where it opens it itself
+            # numpy leaves a damaged file open if it opens it itself
             data = io.BytesIO(self._path(key).read_bytes())
             with np.load(data, allow_pickle=False) as arrays:
                 name = str(arrays[KIND]) if KIND in arrays else kinds[0].__name__
                 kind = next(kind for kind in kinds if kind.__name__ == name)
                 stored = [arrays[field.name] for field in fields(kind)]  # type: ignore[arg-type]
-                # a number or truth value has no dimension
+                # a number or boolean has no dimension
                 return kind(*(array if array.ndim else array.item() for array in stored))
         except (OSError, ValueError, KeyError, StopIteration, EOFError, zipfile.BadZipFile):
             return None
@@ -189,7 +187,7 @@ class ResultStore:
         return self.folder / key[:2] / f"{key}.npz"
 
 
-_in_use: list[tuple[object, ResultStore | None]] = []  # runs in two threads end in any order
+_in_use: list[tuple[object, ResultStore | None]] = []  # runs in two threads may end in any order
 
 
 @contextmanager

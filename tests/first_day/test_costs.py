@@ -33,7 +33,7 @@ def test_no_more_requests_are_sent_than_allowed(tmp_path: Path) -> None:
     with chat_server() as server:
         first = run_study(tmp_path, server.url, "--max-requests", "7", n=20, code=1)
         assert server.stats["requests"] == 7, "none was counted and then not sent"
-        assert "7 requests sent, as many as --max-requests allows" in first
+        assert "7 requests sent, the limit of --max-requests" in first
         assert "(7 new" in first and "goes on later" in first
         second = run_study(tmp_path, server.url, "--max-requests", "20", n=20)
         assert "(13 new, 7 were there" in second and server.stats["requests"] == 20
@@ -50,7 +50,7 @@ def test_a_budget_is_kept_and_a_larger_one_goes_on(tmp_path: Path) -> None:
         words = "run", config, "--out", tmp_path, "--workers", WORKERS, "--budget"
         first = said(*words, 10 * EACH, code=1)
         assert re.search(r"0\.00[34]\S* spent of a --budget of 0\.0032", first)
-        assert "a larger one goes on" in first and "goes on later" not in first
+        assert "raise it to go on" in first and "goes on later" not in first
         unfinished = "the same command goes on, with a larger --budget where one is spent"
         assert unfinished in " ".join(first.split())
         said(*words, 10 * EACH, code=1)  # what the first run paid counts

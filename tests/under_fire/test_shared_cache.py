@@ -234,5 +234,5 @@ FOREIGN = [
 def test_a_file_of_another_shape_is_no_cache(tmp_path: Path, what: str, script: str) -> None:
     with closing(sqlite3.connect(tmp_path / "replies.sqlite", isolation_level=None)) as file:
         file.executescript(script)
-    with pytest.raises(CacheError, match=f"is no reply cache.*{what}"):
+    with pytest.raises(CacheError, match=f"is not a reply cache.*{what}"):
         len(Store(tmp_path))

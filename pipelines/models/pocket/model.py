@@ -42,7 +42,7 @@ from looktwice.pipelines.models.pocket.network import (
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.view import View
 
-DIGITS = 5  # of a log-probability, so that the last bits of another processor show in no record
+DIGITS = 5  # of a log-probability, so that records do not depend on the processor's last bits
 
 
 @dataclass(frozen=True)
@@ -65,13 +65,13 @@ class Pocket:
     max_tokens: int = REPLY
     stop: tuple[str, ...] | None = None
     seed: int = 0
-    apart: ClassVar[bool] = True  # as of `ChatAPI`
+    apart: ClassVar[bool] = True  # as in `ChatAPI`
 
     def __post_init__(self) -> None:
         is_share = self.top_p is None or 0 < self.top_p <= 1
         if self.temperature < 0 or self.max_tokens < 1 or not is_share:
             raise ValueError(
-                "temperature is 0 or more, max_tokens 1 or more, top_p above 0 up to 1; found"
+                "temperature must be 0 or more, max_tokens 1 or more, top_p in (0, 1]; found"
                 f" {self.temperature}, {self.max_tokens} and {self.top_p}"
             )
 
@@ -87,7 +87,8 @@ class Pocket:
         ]
         if lacking:
             raise ModelError(
-                f"Pocket knows no {' and no '.join(lacking)}; leave it out, or ask another model"
+                f"Pocket does not support {' or '.join(lacking)}; leave it out, or use another"
+                " model"
             )
 
     def __call__(
@@ -128,10 +129,10 @@ def network_inputs(messages: Messages) -> tuple[list[int], dict[str, Pixels]]:
         views |= {view.picture.payload.sha: view for view in turn.views}
     tokens = read_words("\n".join(texts))
     if not tokens:
-        raise ModelError("Pocket was asked nothing; give it a question")
+        raise ModelError("Pocket got no text; send it a question")
     if len(views) > VIEWS:
         raise ModelError(
-            f"Pocket tells {VIEWS} different views apart, found {len(views)}; send it fewer"
+            f"Pocket accepts at most {VIEWS} different views, found {len(views)}; send it fewer"
         )
     return tokens, {sha: fit_pixels(view.pixels)[0] for sha, view in views.items()}
 
@@ -193,8 +194,8 @@ def _choose(talk: Conversation, choices: Sequence[str]) -> Reply:
         tokens, twin = reply_words(choice), talk.copy()
         if not 0 < len(tokens) <= REPLY:
             raise ModelError(
-                f"the choice {choice!r} is no reply of Pocket's, which has 1 to {REPLY - 1} words"
-                " that it knows"
+                f"the choice {choice!r} is not a possible reply of Pocket, which has 1 to"
+                f" {REPLY - 1} words of its vocabulary"
             )
         steps = zip([ANSWER, *tokens], tokens, strict=False)
         total = sum(float(twin.write(before)[token]) for before, token in steps)

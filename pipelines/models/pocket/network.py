@@ -51,7 +51,7 @@ TEXT = """
 WORDS = tuple(re.findall(r"\S+", TEXT))
 VOCABULARY = (*SPECIAL, ",", *LETTERS, *NUMBERS, *sorted(set(WORDS)))
 NUMBER_OF = {word: number for number, word in enumerate(VOCABULARY)}
-LONGEST = 72  # tokens of a text that are read; of a longer one the last
+LONGEST = 72  # tokens of a text that are read; the last ones of a longer text
 PIECE = re.compile(r"\n+|[A-Za-z]+(?:'s)?|\d+")
 
 
@@ -88,7 +88,7 @@ def write_words(numbers: Iterable[int]) -> str:
 
 
 SIDE = 128  # pixels of the network's square input
-STEP = 8  # pixels of the input that one place of the encoder stands for
+STEP = 8  # input pixels per side of one place of the encoder
 CELLS = SIDE // STEP
 GREY = 128
 
@@ -111,13 +111,13 @@ def fit_pixels(pixels: Pixels) -> tuple[Pixels, float, tuple[int, int]]:
 
 Floats = NDArray[np.float32]
 HEADS = 4
-LINES = 8  # of a text that are told apart, from its end
+LINES = 8  # of a text that are distinguished, counted from its end
 CLASSES = (10, 9, 17, 4, 13, 2)
 """Numbers of classes of a place: shape, colour, symbol, mark, size, and whether it is the centre of
 an object; the first class of each means none."""
-REPLY = 8  # tokens of the longest reply, with its end
-VIEWS = 4  # that are told apart
-KEPT = 25 << 20  # bytes of the places of views that are kept, some 256 views
+REPLY = 8  # tokens of the longest reply, including its end
+VIEWS = 4  # that are distinguished
+KEPT = 25 << 20  # bytes of encoded views that are cached, about 256 views
 FILE = "pocket.npz"
 
 

@@ -26,7 +26,7 @@ Stack = Literal["transformers", "mistral-common"]
 """The software that prepares pictures for a model."""
 Filter = Literal["bilinear", "bicubic", "lanczos", "opencv cubic"]
 """Pillow's filters, which antialias when shrinking, or OpenCV's, which does not."""
-LONGEST = 200  # times its shorter side: what Qwen's rule and those made from it take
+LONGEST = 200  # times its shorter side: the limit of Qwen's rule and its derivatives
 
 
 @dataclass(frozen=True)
@@ -321,7 +321,7 @@ KINDS: dict[str, Callable[..., Layout]] = {
     "stretched": stretched,
     "cut": cut,
 }
-# how a model's name begins, its kind, and the numbers of its processor's file
+# a pattern for a model's name, its kind, and the numbers in its processor's file
 TABLE = r"""
 llava-(v?1\.6|next-\d)                    tiles_of_five tile=336 patch=14
 llava-onevision-(?!1)                     tiles_by_six tile=384 patch=14 most=9

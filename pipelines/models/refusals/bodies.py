@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 from looktwice.pipelines.json_input import read_json
 
-DEEPEST = 8  # levels of an error that are looked at: a gateway wraps what its provider said
+DEEPEST = 8  # levels of an error that are searched; a gateway wraps its provider's error
 MOST_FACTS = 10_000
-LONGEST_TEXT = 4_000  # characters of a sentence in which anything is looked for
+LONGEST_TEXT = 4_000  # characters of a text that are searched
 
 
 class Fact(NamedTuple):

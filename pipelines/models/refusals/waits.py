@@ -11,7 +11,7 @@ from typing import Any
 
 from looktwice.pipelines.models.refusals.bodies import walk
 
-LONGEST = 31 * 86_400.0  # seconds; a number beyond it has another unit, or is none
+LONGEST = 31 * 86_400.0  # seconds; a larger number has another unit, or is not a wait
 
 UNITS = {
     **dict.fromkeys(("ns", "nanosecond", "nanoseconds"), 1e-9),
