@@ -185,7 +185,7 @@ def _plugin_module(parts: Sequence[str], use: str, plugins: Sequence[str]) -> st
         named = f"named: {', '.join(plugins)}" if plugins else "none is named"
         plugin = f"{parts[0]}.py" if Path(f"{parts[0]}.py").is_file() else parts[0]
         raise ValueError(
-            f"{use!r} is refused: it lies neither in {', '.join(FOLDERS)} nor in a named plugin"
+            f"{use!r} is refused: it is neither in {', '.join(FOLDERS)} nor in a named plugin"
             f" ({named}); if you trust it, add --plugin {plugin}{did_you_mean(parts[0], FOLDERS)}"
         )
     return ".".join(parts[:-1])

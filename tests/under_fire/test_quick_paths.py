@@ -157,7 +157,7 @@ def read_with(run: Path, reader: Reader) -> list[ScoredRecord]:
     ("reading", "said"),
     [
         (Reading(0), "answer must be a text, found 0"),  # type: ignore[arg-type]
-        (Reading("\ud83d"), "half a surrogate"),
+        (Reading("\ud83d"), "a lone surrogate"),
         (KeyError("own"), "'own'"),
     ],
 )
