@@ -174,13 +174,13 @@ def test_what_a_local_model_cannot_do_is_said(folder: Callable[[str], str], tmp_
     )
     for asked, options, said in (
         (model, CallOptions(schema={}, tool_choice="zoom"), "schema or tool_choice"),
-        (model, CallOptions(tools=(Tool("zoom", "look closer"),)), "no tools"),
+        (model, CallOptions(tools=(Tool("zoom", "look closer"),)), "not support tools"),
         (none, CallOptions(), "no folder"),
         (bare, CallOptions(), "could not be opened"),
     ):
         with pytest.raises(ModelError, match=said):
             asked(QUESTIONS[0], options=options)
-    with pytest.raises(ValueError, match="max_pixels: 0"):
+    with pytest.raises(ValueError, match="max_pixels must be at least 1, got 0"):
         LocalVLM("x", max_pixels=0)
 
 

@@ -89,5 +89,5 @@ def test_wrong_settings_are_named_in_python_as_in_yaml() -> None:
         Circles(12)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="radius must be a number, found 'big'"):
         Circles(radius="big")  # type: ignore[arg-type]
-    with pytest.raises(PictureError, match=r"found Image; type Picture\.open"):
+    with pytest.raises(PictureError, match=r"found Image; for a file write Picture\.open"):
         Picture(Image.new("RGB", (4, 4)))  # type: ignore[arg-type]
