@@ -72,13 +72,12 @@ class Clock:
         self.begun, self.under_way = time.perf_counter(), Counter[str]()
 
     def spend(self, kind: str, **facts: str) -> Stretch:
-        """Count the time inside the context as this kind of work; `facts` become attributes of its
-        span."""
+        """Count the time inside as this kind of work; `facts` become attributes of its span."""
         return Stretch(self, kind, facts)
 
     def shares(self, least: float = 0.01) -> list[tuple[str, float]]:
-        """Return each kind with its share of the total time, largest first, leaving out shares
-        below `least`."""
+        """Return each kind's share of the total time, largest first, omitting shares below
+        `least`."""
         with self.lock:
             total = sum(self.seconds.values())
             ordered = sorted(self.seconds.items(), key=lambda each: -each[1])
@@ -124,15 +123,13 @@ def run_clock() -> Iterator[Clock]:
 
 
 def spend(kind: str, **facts: str) -> AbstractContextManager[None]:
-    """Count the time inside the context as this kind of work; do nothing when no clock is
-    running."""
+    """Count the time inside the context as this kind of work, if a clock is running."""
     clock = _running
     return nullcontext() if clock is None else clock.spend(kind, **facts)
 
 
 def add_seconds(seconds: Mapping[str, float], busy: Mapping[str, float]) -> None:
-    """Add the time measured in another, concurrent process to the running clock, if there is
-    one."""
+    """Add the time measured in another process to the running clock, if there is one."""
     if clock := _running:
         with clock.lock:
             for kind, spent in seconds.items():

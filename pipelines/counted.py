@@ -1,5 +1,4 @@
-"""Formatting of counts, lists and shortened text, and the length of the prefix that two lists
-share."""
+"""Formatting of counts, lists and shortened text, and the shared prefix of two lists."""
 
 from collections.abc import Sequence
 from itertools import takewhile

@@ -145,8 +145,7 @@ def dump_yaml(value: Any, width: int = 80) -> str:
 
 
 def _events(text: str) -> Iterator[Any]:
-    """Yield the parser events of a YAML text. PyYAML 6.0.4 rejects deep nesting itself, while
-    looking ahead."""
+    """Yield the parser events of a YAML text. PyYAML 6.0.4 rejects deep nesting itself."""
     try:
         yield from yaml.parse(text, Loader=LOADER)
     except yaml.MarkedYAMLError as exc:

@@ -69,8 +69,7 @@ def find_extension(group: Group, name: str) -> Extension | None:
 
 
 def list_extensions(group: Group) -> dict[str, Extension]:
-    """Return all extensions of a group by name: looktwice's own, then those of installed
-    packages."""
+    """Return all extensions of a group by name, looktwice's own first."""
     own = dict(_own().get(group, {}))
     return own | {k: v for k, v in _installed().get(group, {}).items() if k not in own}
 
@@ -96,8 +95,7 @@ def _own() -> Table:
 
 @cache
 def _installed() -> Table:
-    """Return the merged tables of installed packages; one that cannot be opened is skipped with a
-    warning."""
+    """Return the tables of installed packages, skipping broken ones with a warning."""
     merged: dict[str, dict[str, Extension]] = {group: {} for group in GROUPS}
     for point in entry_points(group=ENTRY_POINTS):
         try:

@@ -159,8 +159,7 @@ def grow(box: Rect, by: float) -> Rect:
 
 
 def contains(area: Polygon, x: ArrayLike, y: ArrayLike) -> NDArray[np.bool_]:
-    """Return whether edge coordinates (x, y), numbers or arrays, lie inside the area or on its
-    edge."""
+    """Return whether edge coordinates (x, y), numbers or arrays, lie in the area or on its edge."""
     xs, ys = np.asarray(x, np.float64), np.asarray(y, np.float64)
     if len(area) < 3:
         return np.zeros(xs.shape, bool)

@@ -109,8 +109,7 @@ def finite_or_null(value: Any) -> Any:
 
 
 def leaves(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield every plain value within mappings and lists, preceded by its dotted place such as
-    `a.b[0]`."""
+    """Yield every plain value in mappings and lists after its dotted place such as `a.b[0]`."""
     if isinstance(value, Mapping):
         for name, inner in value.items():
             yield from leaves(inner, f"{place}.{name}" if place else str(name))

@@ -28,8 +28,7 @@ __all__ = ["Box", "Mark", "Mask", "Point"]
 
 LARGEST = 2**28  # pixels of a mask; a larger size is an error in the file
 NEAR, FAR = np.ones((3, 3), np.uint8), np.ones((7, 7), np.uint8)
-"""Neighbourhoods of 1 pixel, and of the 3 pixels by which a thin part may appear shorter in a view.
-"""
+"""Neighbourhoods of 1 pixel, and of the 3 by which a thin part may be shorter in a view."""
 FINE = 16  # parts of a view's pixel, to which a mask that shrinks further is downsampled first
 BROAD = 32  # pixels; a larger square takes longer to look for than it saves
 
@@ -88,8 +87,7 @@ class Box:
         return self.x0, self.y0, self.x1, self.y1
 
     def transform(self, affine: Affine, clip: Polygon) -> Box | None:
-        """Return the smallest upright box around the visible part of the transformed box, or
-        None."""
+        """Return the smallest upright box around the visible part of this one, or None."""
         seen = intersect(affine.polygon(rectangle(*self.xyxy)), clip)
         return Box(self.label, *bounds(seen), self.image) if seen else None
 
@@ -229,8 +227,7 @@ def _decoded(size: Any, counts: Any) -> NDArray[np.bool_]:
 
 
 def bounding_box(mark: Mark) -> Rect:
-    """Return the smallest upright box around a mark, in edge coordinates; for a point, its
-    pixel."""
+    """Return the smallest upright box around a mark, in edge coordinates; for a point, a pixel."""
     if isinstance(mark, Mask):
         x0, y0, x1, y1 = mask_bounds(mark.pixels)
         return float(x0), float(y0), float(x1), float(y1)

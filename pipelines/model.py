@@ -248,8 +248,7 @@ class ToolCallNode(TypedDict):
 
 @with_config(CLOSED)
 class ReplyNode(TypedDict):
-    """The schema of `Reply.to_dict`, for checking what a file holds before `Reply.from_dict` reads
-    it."""
+    """The schema of `Reply.to_dict`, which a file's content must match."""
 
     text: str
     finish: NotRequired[str]
@@ -346,8 +345,7 @@ class ModelError(Exception):
 
 
 class Stopped(BaseException):
-    """The run is being stopped. Not an Exception, so that no `except Exception` in a stage swallows
-    it."""
+    """The run is being stopped. Not an Exception, so that no stage swallows it."""
 
 
 STOPPING: ContextVar[threading.Event | None] = ContextVar("STOPPING", default=None)
@@ -409,16 +407,14 @@ def message_json(message: Message) -> dict[str, Any]:
 
 
 def request_key(identity: str, messages: Messages, draw: int, options: CallOptions) -> str:
-    """Return the cache key of a request: the sha256 of everything that decides its reply, as
-    canonical JSON."""
+    """Return the cache key of a request: the sha256 of everything that decides its reply."""
     plain = [message_json(message) for message in messages]
     request = {"model": identity, "messages": plain, "draw": draw, "options": options.given()}
     return hashlib.sha256(canonical(request).encode()).hexdigest()
 
 
 def canonical(value: Any) -> str:
-    """Write JSON with sorted keys and no spaces; rejects NaN and anything that is not plain
-    JSON."""
+    """Write JSON with sorted keys and no spaces; rejects NaN and values that are not plain JSON."""
     return _CANONICAL.encode(value)
 
 

@@ -1,5 +1,4 @@
-"""Images that decode on demand, the bytes that are sent to models, thumbnails and perceptual
-hashes."""
+"""Images that decode on demand, the bytes to send, thumbnails and perceptual hashes."""
 
 from __future__ import annotations
 
@@ -45,8 +44,7 @@ Pixels = NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class Payload:
-    """The exact bytes to send. `note` says why they differ from the source's own bytes, or is
-    empty."""
+    """The exact bytes to send. `note` says why they differ from the source's, or is empty."""
 
     data: bytes
     media_type: str
@@ -185,8 +183,7 @@ class Picture:
         return self._shrunk(lambda image: image.draft("", size))
 
     def _shrunk(self, shrink: Callable[[Image.Image], object]) -> Image.Image:
-        """Apply `shrink` to the picture, if possible before it is decoded, and return the
-        result."""
+        """Apply `shrink` to the picture, before decoding if possible, and return the result."""
         if self._pixels is None and not self._header.changed:
             image = open_image(self.source, self.name)
             with suppress(*BROKEN):  # a damaged file gets the error of its full decode below
@@ -199,8 +196,7 @@ class Picture:
 
     @property
     def size(self) -> tuple[int, int]:
-        """(width, height) in pixels, as a person sees it; read from the header alone if
-        possible."""
+        """(width, height) in pixels, as a person sees it; from the header alone if possible."""
         if self._pixels is not None:
             return self._pixels.shape[1], self._pixels.shape[0]
         return self._header.size
@@ -214,7 +210,7 @@ class Picture:
 
     @_kept_property
     def payload(self) -> Payload:
-        """The bytes to send: the source's own if a model would see the same image, else a lossless
+        """The bytes to send: the source's own if a model sees the same image, else a lossless
         PNG."""
         changed = "made or changed by a stage" if self._fetch is None else self._header.changed
         if changed:

@@ -1,5 +1,4 @@
-"""Runs stages on a sample, records their calls of models, and turns failures into traceable
-errors."""
+"""Runs stages on a sample, records their model calls, and makes failures traceable."""
 
 from __future__ import annotations
 
@@ -32,8 +31,7 @@ __all__ = ["Pipeline"]
 
 @dataclass(frozen=True)
 class NoModel:
-    """A model that raises on every call: for scoring, and for stages that declare `asks =
-    False`."""
+    """A model that raises on every call: for scoring, and for stages with `asks = False`."""
 
     why: str = "this pipeline was given no model; pass one, or name one under `models:`"
 
@@ -93,8 +91,7 @@ class RecordingModel:
         return recorder
 
     def ask(self, model: Model, messages: Messages, draw: int, options: CallOptions) -> Reply:
-        """Ask this model or a second one; a call of a second model is recorded with its
-        identity."""
+        """Ask this model or a second one, whose calls are recorded with its identity."""
         self.check()
         sent, name = tuple(messages), "" if model is self.model else model.identity
         if not all(isinstance(message, Message) for message in sent):
@@ -124,8 +121,7 @@ class RecordingModel:
         return reply
 
     def record_second(self, model: Model) -> Model:
-        """Return the proxy of a stage's second model: wrapped, stopped and recorded like the
-        first."""
+        """Return the proxy of a second model: wrapped, stopped and recorded like the first."""
         return SecondModel(self._of_sample(self.wrap_second(model)), self)
 
     def _of_sample(self, model: Model) -> Model:
@@ -137,8 +133,7 @@ class RecordingModel:
 
 @dataclass(frozen=True)
 class SecondModel(Around):
-    """The proxy of a stage's second model, whose calls the sample's `RecordingModel` records
-    too."""
+    """The proxy of a stage's second model, recorded by the sample's `RecordingModel`."""
 
     recorder: RecordingModel
 
@@ -207,8 +202,7 @@ def reply_fault(reply: object) -> str:
 
 
 def calls_made(state: State, model: Model) -> int:
-    """Count the calls made for this sample so far, which is the number that the next one gets in
-    the record, from 0."""
+    """Count the calls made for this sample so far; the next one gets this number in the record."""
     earlier = [call for entry in state.trace for call in entry.calls]
     # a vote draws several times within its step, so these calls are not in the trace yet
     made = model.calls if isinstance(model, RecordingModel) else ()

@@ -1,5 +1,4 @@
-"""One question as stages see it (`Sample`), and with its correct answer as scoring sees it
-(`Item`)."""
+"""One question as stages see it (`Sample`), and with its correct answer (`Item`)."""
 
 from __future__ import annotations
 
@@ -62,8 +61,7 @@ class Sample:
         return tuple(mark for mark in self.marks if mark.image == image)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything except pixels as plain JSON values, with pictures as the sha256 of
-        their source."""
+        """Return everything except pixels as plain JSON values, with the sha256 of each picture."""
         return {
             **vars(self),
             "images": [_sha(image) for image in self.images],

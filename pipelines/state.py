@@ -1,5 +1,4 @@
-"""The state of one sample between two stages, the interface of a stage, and remarks for the
-record."""
+"""The state of a sample between two stages, the interface of a stage, and remarks."""
 
 from __future__ import annotations
 
@@ -108,7 +107,7 @@ class State:
 
     @classmethod
     def start(cls, sample: Sample, seed: int = 0, draw: int = 0) -> State:
-        """Return the initial state: one view per image, and the question as prompt. Raises
+        """Return the initial state: a view per image, the question as prompt. Raises
         PictureError."""
         if not isinstance(sample, Sample):
             kind = type(sample).__name__
@@ -158,8 +157,7 @@ class State:
 
     @property
     def silent(self) -> bool:
-        """True if the stages so far produced nothing: no call of a model, no answer, and no
-        reason."""
+        """True if the stages so far produced no call of a model, no answer, and no reason."""
         came = self.answer is not None or self.reason or any(step.calls for step in self.trace)
         return not came
 
@@ -219,7 +217,7 @@ class State:
         return next(turns, "")
 
     def rng(self, slot: str) -> np.random.Generator:
-        """Return the random generator of one slot, the same in every run for this seed, sample and
+        """Return the generator of one slot, the same in every run for this seed, sample and
         draw."""
         name = f"{self.seed}\n{self.sample.id}\n{self.draw}\n{slot}"
         return np.random.default_rng(
@@ -270,7 +268,6 @@ class Stage(Protocol):
 
 
 class WithoutModel:
-    """A base for stages that never call the model: arms that differ only in the model share their
-    work."""
+    """A base for stages that never call the model; arms with different models share their work."""
 
     asks: ClassVar[bool] = False

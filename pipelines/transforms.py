@@ -63,8 +63,7 @@ def resample(pixels: Pixels, width: int, height: int, growing: Filter = "cubic")
 
 
 def crop(view: View, x0: float, y0: float, x1: float, y1: float) -> View:
-    """Crop to a box in edge coordinates, rounded outwards to whole pixels and clipped to the
-    picture."""
+    """Crop to a box in edge coordinates, rounded outwards to pixels and clipped to the picture."""
     width, height = view.size
     left, top = max(0, math.floor(x0)), max(0, math.floor(y0))
     right, bottom = min(width, math.ceil(x1)), min(height, math.ceil(y1))
@@ -136,8 +135,7 @@ def beside(views: Sequence[View], margin: int = 0, color: RGB = BLACK) -> View:
 
 
 def paste(canvas: View, placed: Sequence[tuple[View, int, int]]) -> View:
-    """Paste views onto a canvas, each with its top-left pixel at (left, top); later ones lie on
-    top."""
+    """Paste views onto a canvas with their top-left pixels at (left, top); later ones on top."""
     pixels, parts = np.array(canvas.pixels), list(canvas.parts)
     frame_height, frame_width = pixels.shape[:2]
     for view, left, top in placed:

@@ -27,8 +27,7 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """A picture with the map back to the sample's images; later parts lie on top of earlier
-    ones."""
+    """A picture with the map back to the sample's images; later parts lie on top."""
 
     picture: Picture
     parts: tuple[Part, ...] = ()

@@ -1,5 +1,4 @@
-"""Builds an object from a node of a configuration: `use` names the class, the other keys are its
-fields."""
+"""Builds objects from configuration nodes: `use` names the class, other keys are its fields."""
 
 from __future__ import annotations
 
@@ -59,8 +58,7 @@ class Binder:
 
     @classmethod
     def of_run(cls, run: Path, plugins: Sequence[str] = ()) -> Binder:
-        """Create a binder for a run's own records, which may reach what `Scope.of_records`
-        allows."""
+        """Create a binder for a run's records, which may reach what `Scope.of_records` allows."""
         return cls(Scope.of_records(run, plugins))
 
     @classmethod
@@ -77,8 +75,7 @@ class Binder:
         return made
 
     def node(self, node: Any, place: str, kind: Kind | None = None) -> Any:
-        """Build a node with `use`; on a fault, note it and return None. `kind` is what it must
-        be."""
+        """Build a node with `use`, which must be a `kind`; on a fault, note it and return None."""
         if not isinstance(node, Mapping) or not isinstance(node.get("use"), str):
             write = f"; write {{use: {node}}}" if isinstance(node, str) else ""
             return self.fault(

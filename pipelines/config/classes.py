@@ -136,8 +136,7 @@ def _plugin_fault(text: str, why: str) -> ConfigError:
 
 
 def place_in_plugins(exc: BaseException) -> str:
-    """Return function, file and line of the innermost plugin code in an exception's traceback, or
-    ""."""
+    """Return function, file and line of the innermost plugin code in a traceback, or ""."""
     place, trace = "", exc.__traceback__
     while trace is not None:
         name = str(trace.tb_frame.f_globals.get("__name__", "")).partition(".")[0]
@@ -162,8 +161,7 @@ def _own_room(parts: Sequence[str], use: str) -> str:
 
 
 def _meant(name: str) -> str:
-    """Return `; did you mean 'X'?` with the path of the public class whose name is most similar, or
-    ""."""
+    """Return `; did you mean 'X'?` with the path of the most similar public class, or ""."""
     paths = {path.rpartition(".")[2]: path for path in own_classes()}
     for folder in FOLDERS:
         for room in (room for room, is_package in _rooms(folder).items() if is_package):
@@ -247,8 +245,7 @@ def holds_path(hint: Any) -> bool:
 
 
 def inner_hint(hint: Any, key: Any) -> Any:
-    """Return the type of the value under a key or index of a list, tuple or mapping of this
-    type."""
+    """Return the type of the value under a key or index of a list, tuple or mapping."""
     for member in members(hint):
         origin, args = get_origin(member), get_args(member)
         if not (isinstance(origin, type) and issubclass(origin, Collection)):
@@ -312,8 +309,7 @@ def misfit(cls: type, hint: Any) -> str:
 
 
 def given_by(cls: type) -> Any:
-    """Return the class that calling an object of `cls` returns, if declared as a class, else
-    None."""
+    """Return the class that calling an object of `cls` is declared to return, or None."""
     try:
         given = get_type_hints(cls.__call__).get("return")
     except (NameError, AttributeError):
@@ -322,8 +318,7 @@ def given_by(cls: type) -> Any:
 
 
 def check_kind(cls: type, wanted: Kind | None) -> None:
-    """Raise ValueError if a class makes another kind of object than its place needs, or lacks a
-    method."""
+    """Raise ValueError if a class makes another kind of object, or lacks one of its methods."""
     if wanted is None:
         return
     if (kind := kind_of(cls)) not in (wanted, None):

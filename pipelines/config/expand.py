@@ -1,5 +1,4 @@
-"""Expands a configuration to one node per arm: contestants x sweep x one-at-a-time changes (`each`)
-x tasks."""
+"""Expands a configuration to one node per arm: contestants x sweep x `each` x tasks."""
 
 from __future__ import annotations
 
@@ -54,8 +53,7 @@ class ArmNode(NamedTuple):
 
 @dataclass
 class Expansion:
-    """Expands a loaded configuration; collects `faults`, and in `left_out` the contestants whose
-    needs are not met."""
+    """Expands a configuration; `left_out` holds the contestants whose needs are not met."""
 
     config: Node
     scope: Scope = field(default_factory=Scope)
@@ -247,8 +245,7 @@ class Expansion:
 
 
 def _applies(key: str, merged: Node, overlay: Mapping[str, Any]) -> bool:
-    """Return whether a change affects a contestant; it does not if the slot is missing or
-    dropped."""
+    """Return whether a change affects a contestant, rather than a missing or dropped slot."""
     first, slot = [*key.split("."), ""][:2]
     if first == "stages":
         dropped = (overlay.get("stages") or {}).get(slot, slot) is None
@@ -282,8 +279,7 @@ def _with_prices(node: Any, prices: Mapping[str, Any]) -> Any:
 
 
 def flat_changes(changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Flatten changes to single settings: a merged mapping is expanded, a new node is shown by its
-    class."""
+    """Flatten changes to single settings; a new node is shown by its class."""
     flat: dict[str, Any] = {}
     for key, value in changes.items():
         if isinstance(value, Mapping):

@@ -235,8 +235,7 @@ class Key:
     example: ClassVar[str] = ""
 
     def expand(self, value: Any, config: dict[str, Any], faults: Faults) -> dict[str, Any]:
-        """Return the configuration that the key stands for; note in `faults` what cannot be
-        done."""
+        """Return the configuration that the key stands for, and note any `faults`."""
         return config
 
     def add_arms(self, value: Any, arms: Sequence[Arm], faults: Faults) -> Sequence[Arm]:

@@ -1,5 +1,4 @@
-"""Reads a configuration: YAML with `include`, overlays of nodes, dotted overrides and
-interpolation."""
+"""Reads a configuration: YAML with `include`, overlays, dotted overrides and interpolation."""
 
 from __future__ import annotations
 
@@ -31,8 +30,8 @@ NOT_YAML = (OSError, yaml.YAMLError, OmegaConfBaseException, ValueError)
 
 
 class Config(NamedTuple):
-    """A configuration with its overrides: its node, the scope of what it may reach, and the faults
-    found so far."""
+    """A configuration with its overrides, the scope that it may reach, and the faults found so
+    far."""
 
     node: Node
     scope: Scope
@@ -231,8 +230,7 @@ def task_name(task: Any) -> str:
 
 
 def _name_one_task(base: Mapping[str, Any], top: Mapping[str, Any]) -> tuple[Node, Node]:
-    """Rewrite two configurations with the same single task so that both use `task:` or both
-    `tasks:`."""
+    """Rewrite two configurations with the same single task to both use `task:` or `tasks:`."""
     below, above = dict(base), dict(top)
     tasks = {name: node for name, node in (below.get("tasks") or {}).items() if node is not None}
     if len(tasks) == 1 and above.get("task") is not None and "tasks" not in above:
@@ -333,8 +331,7 @@ def _entries_of(words: Sequence[str], keys: Mapping[str, Key]) -> list[str]:
 
 
 def shape_faults(config: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """Return the faults of unknown entries, and those of entries with the wrong type, with their
-    places."""
+    """Return the faults of unknown entries and those of entries with the wrong type."""
     strange, wrong, keys = Faults(), Faults(), keys_in(config)
     schema = study_schema(keys)
     try:
@@ -363,8 +360,8 @@ def shape_faults(config: Mapping[str, Any]) -> tuple[list[str], list[str]]:
 
 
 def _place_of(word: str, config: Mapping[str, Any]) -> str:
-    """Return `; did you mean 'X'?` with the place of a slot of this name, or of a stage's setting,
-    or ""."""
+    """Return `; did you mean 'X'?` with the place of a slot or stage setting of this name, or
+    ""."""
     stages = config.get("stages")
     for slot, node in stages.items() if isinstance(stages, Mapping) else ():
         if word == slot or (isinstance(node, Mapping) and word in node):

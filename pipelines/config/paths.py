@@ -46,8 +46,7 @@ class Allowed(NamedTuple):
 
 @dataclass
 class Session:
-    """The access rights of one command, how it asks the user, and the questions that were answered
-    with no."""
+    """The access rights of one command, how it asks the user, and the questions refused."""
 
     allow: tuple[str, ...] = ()
     ask: Ask | None = None
@@ -61,8 +60,7 @@ class Session:
         return self.ask is not None and is_main and self.process == os.getpid()
 
     def agrees(self, question: str) -> bool:
-        """Ask the user and return whether the answer is yes; a refused question is not asked
-        again."""
+        """Ask the user and return whether the answer is yes; a refused question is not repeated."""
         if self.ask is None or not self.can_ask or question in self.refused:
             return False
         if not self.ask(question):
@@ -159,8 +157,7 @@ def _place(path: Path) -> Path:
 
 
 class Wish(NamedTuple):
-    """A path outside the allowed folders: the place that names it, its text, and the resolved
-    path."""
+    """A path outside the allowed folders: the place that names it, its text, and where it is."""
 
     place: str
     text: str
@@ -168,8 +165,7 @@ class Wish(NamedTuple):
 
     @property
     def root(self) -> Path:
-        """The folder to allow, or the file alone if its folder is the home folder or a parent of
-        it."""
+        """The folder to allow, or only the file if its folder is the home folder or above."""
         if self.real.is_dir():
             return self.real
         with suppress(RuntimeError):  # no home folder
@@ -221,8 +217,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 class OutsideError(ValueError):
-    """A path, or a host that files would be sent to, that is not allowed. `advice` says what to
-    type."""
+    """A path, or a host to send files to, that is not allowed. `advice` says what to type."""
 
     def __init__(self, pending: Pending) -> None:
         scope, hosts = pending.scope, pending.hosts

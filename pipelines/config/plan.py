@@ -85,8 +85,7 @@ def load_plan(
 
 
 def with_id(arm: Arm) -> Arm:
-    """Return the arm with its `id` and `task_id`. Raises TypeError if a setting cannot be written
-    down."""
+    """Return the arm with its ids. Raises TypeError if a setting cannot be written down."""
     task = identity(arm.task)
     stages = [[slot, identity(stage)] for slot, stage in arm.stages.items()]
     whole = {"task": task, "model": identity(arm.model), "stages": stages, "seed": arm.seed}
@@ -94,8 +93,7 @@ def with_id(arm: Arm) -> Arm:
 
 
 def make_plan(config: Node, scope: Scope, name: str, faults: Sequence[str] = ()) -> Plan:
-    """Make the plan of a configuration that is already loaded. Raises ConfigError with all
-    faults."""
+    """Make the plan of a loaded configuration. Raises ConfigError with all faults."""
     noted = Faults(faults)
     keys = keys_in(config)
     for entry, key in keys.items():
@@ -223,8 +221,7 @@ def _note_duplicates(arms: Sequence[Arm], faults: Faults) -> None:
 
 
 def _separate_readings(arms: Sequence[Arm]) -> tuple[tuple[Arm, ...], tuple[Arm, ...]]:
-    """Separate the arms to run from those that read the replies of another arm with another
-    reader."""
+    """Separate the arms to run from those that only read the replies of another arm."""
     asked: dict[str, Arm] = {}
     readings: dict[str, Arm] = {}
     for arm in arms:

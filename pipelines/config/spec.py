@@ -20,8 +20,7 @@ NOT_IDENTITY: Mapping[str, Any] = {"identity": False}
 
 
 def spec(thing: Any) -> Any:
-    """Return the node, in plain YAML values, that rebuilds `thing`, including defaults. Raises
-    TypeError."""
+    """Return the node of YAML values that rebuilds `thing`, with defaults. Raises TypeError."""
     return _write(thing)
 
 
@@ -64,8 +63,7 @@ def may_answer(stage: Any) -> bool:
 
 
 def say_no_answer(slots: Iterable[str]) -> str:
-    """Describe the fault of a pipeline whose stages produce no call of the model, answer or
-    reason."""
+    """Describe the fault of stages that produce no call of the model, answer or reason."""
     return (
         f"these stages cannot answer: none of {', '.join(slots)} asks the model or answers; add a"
         " last stage that does, such as `ask: {use: prompting.turns.Ask}`"
@@ -111,8 +109,7 @@ class Arm:
 
     @property
     def spec(self) -> dict[str, Any]:
-        """The task, model and stages that were built, including defaults, in the form of a
-        configuration."""
+        """The task, model and stages as built, with defaults, in the form of a configuration."""
         stages = {slot: spec(stage) for slot, stage in self.stages.items()}
         return {"task": spec(self.task), "model": spec(self.model), "stages": stages}
 
@@ -152,7 +149,7 @@ def public_path(thing: Any) -> str:
 
 
 def function_name(function: Any) -> str:
-    """Return the public path of a function with a digest of its code, since all lambdas share one
+    """Return the public path of a function with a digest of its code: all lambdas share one
     name."""
     name, code = public_path(function), getattr(function, "__code__", None)
     return f"{name} {_code_digest(code)}" if code is not None else name

@@ -274,8 +274,7 @@ def _to_eight_bit(image: Image.Image) -> Image.Image:
 
 
 def _to_srgb(image: Image.Image, profile: bytes | None) -> Image.Image:
-    """Convert the colours (L, RGB, CMYK or LAB) to sRGB, using their embedded profile if it
-    fits."""
+    """Convert the colours (L, RGB, CMYK or LAB) to sRGB, by their embedded profile if it fits."""
     transform = None
     if _describe_profile(profile, image.mode) and profile:
         transform = _transform(profile, image.mode)
@@ -323,8 +322,7 @@ def to_png(pixels: NDArray[np.uint8]) -> bytes:
 
 
 def may_be_turned(data: bytes) -> bool:
-    """Return whether a PNG chunk other than its pixels, which are most of the file, contains EXIF
-    or XMP."""
+    """Return whether a PNG chunk other than the pixels contains EXIF or XMP."""
     place = 8
     while place < len(data):
         end = place + 12 + int.from_bytes(data[place : place + 4])

@@ -154,8 +154,8 @@ class Store:
                     self._run("DELETE FROM asking WHERE key = ?", key)
 
     def _claim(self, key: str) -> bool:
-        """Claim a request and return whether this caller may send it. Claims of ended processes are
-        dropped."""
+        """Claim a request and return whether this caller may send it, dropping dead processes'
+        claims."""
         if self._execute(CLAIM, key, self._owner, key)[1]:
             self._claimed.add(key)
             return True
@@ -186,8 +186,7 @@ class Store:
             yield row._replace(size=size)
 
     def remove(self, rows: Sequence[StoredReply]) -> None:
-        """Delete replies and their blobs, and free their disk space unless another process is
-        writing."""
+        """Delete replies and their blobs, and free disk space unless another process is writing."""
         for row in rows:
             self._run("DELETE FROM replies WHERE key = ?", row.key)
         left = {sha for (sha,) in self._run("SELECT blob FROM replies")}

@@ -117,8 +117,7 @@ class ChatAPI(Ranged):
 
     @cached_property
     def identity(self) -> str:
-        """The model, every setting that may change its replies, and `name` or, without one, the
-        `place`."""
+        """The model, every setting that may change its replies, and `name` or else `place`."""
         return canonical(settings(self) | ({} if self.name else {"endpoint": self.place}))
 
     @property
@@ -147,8 +146,7 @@ class ChatAPI(Ranged):
         return ""
 
     def check(self) -> None:
-        """Raise ModelError if a URL is unusable or the key of its host is missing; sends
-        nothing."""
+        """Raise ModelError if a URL is unusable or its host's key is missing; sends nothing."""
         for url in self.urls:
             key_for(url)
 

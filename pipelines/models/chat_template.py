@@ -38,8 +38,7 @@ def chat_of(
     tools: Sequence[Tool] | None = None,
     most: int | None = None,
 ) -> Chat:
-    """Convert messages to a chat, shrinking pictures of more than `most` pixels. Raises
-    PictureError."""
+    """Convert messages to a chat, shrinking pictures above `most` pixels. Raises PictureError."""
     if system and "system" not in {message.role for message in messages}:
         messages = [Message("system", (system,)), *messages]
     images = [view.picture.pixels for message in messages for view in message.views]

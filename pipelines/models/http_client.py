@@ -42,8 +42,7 @@ class HttpResponse(NamedTuple):
 
 @dataclass(eq=False)
 class HttpLoop:
-    """An event loop in a daemon thread with one session; worker threads call its blocking
-    methods."""
+    """An event loop in a daemon thread; worker threads call its blocking methods."""
 
     loop: asyncio.AbstractEventLoop = field(
         default_factory=lambda: import_module("asyncio").new_event_loop()

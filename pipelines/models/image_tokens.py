@@ -17,8 +17,7 @@ CELL = 28  # pixels per side of one token: Claude's, Qwen's, and our guess for o
 
 
 class ImageRule(NamedTuple):
-    """A function from picture size to tokens, and whether the model's provider publishes this
-    rule."""
+    """A function from picture size to tokens, and whether the provider publishes this rule."""
 
     tokens: Callable[[Size], int]
     published: bool = True
@@ -115,8 +114,7 @@ RULES = read_rules(PUBLISHED, COSTS)
 
 
 def image_rule(model: str, detail: Detail | None = None) -> ImageRule:
-    """Return the rule of a model by its name, which may have a provider prefix
-    ("openai/gpt-4o")."""
+    """Return the rule of a model by its name, with or without its provider ("openai/gpt-4o")."""
     if layout := processor_of(model):
         return ImageRule(lambda size: layout(size).tokens)
     rule = find_rule(model, RULES)

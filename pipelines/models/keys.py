@@ -1,5 +1,4 @@
-"""API keys: read from the environment only, sent only to their own host, never recorded or
-shown."""
+"""API keys: read only from the environment, sent only to their host, never recorded or shown."""
 
 from __future__ import annotations
 
@@ -155,8 +154,7 @@ def mask_keys(text: str, keys: Sequence[str] | None = None) -> str:
 
 
 def refuse_keys(**settings: Any) -> None:
-    """Raise ValueError, with the place, if a setting contains a key: settings are written into
-    every run."""
+    """Raise ValueError if a setting contains a key, because settings are written into every run."""
     for place, leaf in leaves(settings):
         setting = f"{place}: {leaf}"
         if mask_keys(setting) != setting:

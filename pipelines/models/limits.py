@@ -1,5 +1,4 @@
-"""Limits on requests: concurrent, per minute, per second and per run; and the choice among several
-servers."""
+"""Limits on requests: concurrent, per minute, per second, per run; choice among servers."""
 
 from __future__ import annotations
 
@@ -52,8 +51,7 @@ class Pace:
     refused: int = 0
 
     def seconds_left(self, now: float) -> float:
-        """Return the seconds until the next request may be sent; at 0, this one may, and is counted
-        as sent."""
+        """Return the seconds until this request may be sent; at 0, it counts as sent."""
         if self.due > now:
             return self.due - now
         self.due = now + 1 / self.rate

@@ -211,15 +211,13 @@ class LocalVLM(Ranged):
 
     @cached_property
     def identity(self) -> str:
-        """The weights and processor, and every setting that may change replies; not device and
-        batch."""
+        """The weights, the processor, and every setting that may change replies."""
         weights = {"weights": self.weights} if self.weights else {}
         return canonical({**settings(self), "model": self.model, **weights})
 
     @cached_property
     def weights(self) -> str:
-        """The digest of a folder's files, or the commit of a hub model; empty if neither is
-        available."""
+        """The digest of a folder's files, or the commit of a hub model; empty if unavailable."""
         return weights_name(self.model, self.revision)
 
     def check(self) -> None:
@@ -372,7 +370,7 @@ class LocalVLM(Ranged):
         return chat_of(messages, self.system, tools, self.max_pixels)
 
     def inputs(self, network: _Network, chats: Sequence[Chat]) -> Any:
-        """Return the network's inputs for chats that all have pictures or all have none. Raises
+        """Return the inputs for chats that all have pictures or all have none. Raises
         ModelError."""
         texts = [render_template(network.processor, chat) for chat in chats]
         images = [list(chat.images) for chat in chats] if chats[0].images else None

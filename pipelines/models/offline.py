@@ -20,8 +20,7 @@ from looktwice.pipelines.model import CallOptions, Messages, ModelError, Reply, 
 
 
 class Recording(NamedTuple):
-    """A file of replies in memory: sample id -> (line number, value of the text field), and its
-    sha256."""
+    """A file of replies in memory: sample id -> (line number, value of the text field); sha256."""
 
     sha: str
     replies: Mapping[str, tuple[int, Any]]
@@ -49,8 +48,7 @@ class Replay:
 
     @cached_property
     def recording(self) -> Recording:
-        """The content of the file. Raises ModelError for an unreadable file, and for an id on two
-        lines."""
+        """The content of the file. Raises ModelError if it is unreadable or repeats an id."""
         path, digest = Path(self.path), hashlib.sha256()
         replies: dict[str, tuple[int, Any]] = {}
         try:
@@ -100,8 +98,7 @@ class Recorded:
     def __call__(
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
     ) -> Reply:
-        """Return the recorded text. Raises ModelError if there is none, and for any draw except the
-        first."""
+        """Return the recorded text. Raises ModelError if there is none, and for later draws."""
         path, name = self.replay.path, self.replay.text_field
         if draw:
             raise ModelError(
@@ -191,8 +188,7 @@ class Person:
     def __call__(
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
     ) -> Reply:
-        """Return the typed line. Raises ModelError for an empty line, and if the terminal is
-        gone."""
+        """Return the typed line. Raises ModelError for an empty line or a closed terminal."""
         lines = [""]
         with self.lock:
             for part in (part for message in messages for part in message.parts):

@@ -54,8 +54,7 @@ class Stoppable(Around):
     stop: threading.Event = field(repr=False)
 
     def of(self, sample: str) -> Stoppable:
-        """Return the same wrapper around the model of one sample, if the wrapped model has one per
-        sample."""
+        """Return this wrapper around the model of one sample, if the model has one per sample."""
         return replace(self, model=self.model.of(sample)) if hasattr(self.model, "of") else self
 
     def around(self, ask: Callable[[], Reply]) -> Reply:

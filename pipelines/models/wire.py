@@ -117,8 +117,7 @@ def _turn(message: Message, detail: Detail | None) -> Json:
 
 
 def tool_call_json(call: ToolCall) -> Json:
-    """Return a tool call in the form of the protocol, with the fields that its provider
-    attached."""
+    """Return a tool call in the protocol's form, with the fields that its provider attached."""
     own = dict(call.attached)
     function = {**own.pop("function", {}), "name": call.name, "arguments": call.arguments}
     return {"id": call.id, "type": "function", **own, "function": function}
@@ -394,8 +393,7 @@ def _candidates(tokens: list[Any]) -> Iterator[dict[str, float]]:
 
 
 def error_of(data: Any) -> Json | None:
-    """Return the error object in a body, with its `message`, in any form that servers use, or
-    None."""
+    """Return the error object in a body, with its `message`, in any server's form, or None."""
     if isinstance(data, list):
         data = data[0] if data else None
     if not isinstance(data, dict):
@@ -412,8 +410,7 @@ def error_of(data: Any) -> Json | None:
 
 
 def _broke_off(choices: Any) -> Any:
-    """Return the error next to a partial reply, which OpenRouter puts into the choice or its
-    message."""
+    """Return the error next to a partial reply; OpenRouter puts it into choice or message."""
     choice = choices[0] if isinstance(choices, list) else None
     nodes = (choice, choice.get("message")) if isinstance(choice, dict) else ()
     errors = (node.get("error") for node in nodes if isinstance(node, dict))

@@ -53,8 +53,8 @@ class Retried(Around):
     on_failure: Callable[[ModelError], None] = field(default=lambda exc: None, repr=False)
 
     def around(self, ask: Callable[[], Reply]) -> Reply:
-        """Return the first reply. Raises the last ModelError, with the number of attempts, and
-        Stopped."""
+        """Return the first reply. Raises Stopped, and the last ModelError with the number of
+        attempts."""
         tried = 0
         while True:
             tried += 1
@@ -149,8 +149,7 @@ class EndpointWatch:
             self.answered.add(identity)
 
     def note_failure(self, identity: str, exc: ModelError) -> ModelError:
-        """Return the error for a call that was given up. Raises Stopped if it completes a failure
-        row."""
+        """Return the error of a failed call. Raises Stopped if it completes a failure row."""
         reason = re.sub(r"\S*\d\S*", "#", str(exc))  # ids of requests and seconds differ
         with self.lock:
             self.given_up += exc.retryable
@@ -216,8 +215,7 @@ class Watched(Around):
     stop: threading.Event = field(default_factory=threading.Event, repr=False)
 
     def around(self, ask: Callable[[], Reply]) -> Reply:
-        """Ask the wrapped model. Raises Stopped if the endpoint is dead, else what the model
-        raises."""
+        """Ask the model. Raises Stopped if the endpoint is dead, else what the model raises."""
         self.watch.probe(self.asked, self.stop)
         try:
             reply = ask()

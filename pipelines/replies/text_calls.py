@@ -1,5 +1,4 @@
-"""Tool calls that a server left in the text of a reply, in the formats that models are trained to
-write."""
+"""Tool calls that a server left in a reply's text, in the formats that models are trained on."""
 
 from __future__ import annotations
 
@@ -118,8 +117,7 @@ class TextCall(NamedTuple):
 
 
 def read_text_calls(text: str) -> list[TextCall]:
-    """Return the tool calls in a reply without its thoughts, in order, with ids that number
-    them."""
+    """Return the tool calls in a reply without its thoughts, in order, with numbered ids."""
     calls = list[TextCall]()
     for _, start, end, found in _sections(text.replace(MINIMAX, "")):
         for name, arguments in found:
@@ -191,8 +189,7 @@ def _read_function(function: re.Match[str]) -> tuple[str, str]:
 
 
 def _python_calls(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the calls in Python code such as `[zoom(box=[1, 2, 3, 4])]`, which is parsed and never
-    run."""
+    """Yield the calls in Python code such as `[zoom(box=[1, 2, 3, 4])]`, which is never run."""
     if len(text) > LONGEST_CODE or not re.match(rf"\s*\[?\s*{NAME}\(", text):
         return
     try:

@@ -42,8 +42,7 @@ class WeightsError(ValueError):
 
 
 class FetchError(WeightsError):
-    """Weights that could not be downloaded; for a minute, the error is repeated without another
-    try."""
+    """Weights that could not be downloaded; the error is repeated for a minute without a retry."""
 
 
 @dataclass(frozen=True)
@@ -272,8 +271,7 @@ class Batcher(Generic[Item, Found]):
         return self.many([item])[0]
 
     def many(self, items: Sequence[Item]) -> list[Found]:
-        """Return the results of several items, in order. Raises what `forward` or `like` raised for
-        one."""
+        """Return the results of items, in order. Raises what `forward` or `like` raised for one."""
         requests = [_Request[Item, Found](item, self.like(item)) for item in items]
         with self.changed:
             if self.worker is None:
@@ -312,8 +310,7 @@ class Batcher(Generic[Item, Found]):
             self._serve(batch)
 
     def _next(self) -> list[_Request[Item, Found]]:
-        """Remove the oldest item, and the items with the same key after it, from the queue and
-        return them."""
+        """Take the oldest item, and the items with the same key after it, from the queue."""
         chosen: list[_Request[Item, Found]] = []
         others: list[_Request[Item, Found]] = []
         for request in self.queue:

@@ -1,5 +1,4 @@
-"""Content-addressed storage: pictures as files named by their sha256, and results of networks by
-key."""
+"""Content-addressed storage: pictures as files named by sha256, and results of networks."""
 
 from __future__ import annotations
 
@@ -28,8 +27,7 @@ SHA256 = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class Blobs:
-    """Content-addressed files in `folder/ab/abcd...`, named by sha256. Safe between threads and
-    processes."""
+    """Content-addressed files `folder/ab/abcd...`. Safe between threads and processes."""
 
     folder: Path
     known: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
@@ -159,7 +157,7 @@ class ResultStore:
     memory: Memory = field(default_factory=Memory, repr=False, compare=False)
 
     def get(self, key: str, *kinds: type[Result]) -> Result | None:
-        """Return the result stored under a key, as one of `kinds`, by default the first, or
+        """Return the result stored under a key, as one of `kinds` (by default the first), or
         None."""
         try:
             # numpy leaves a damaged file open if it opens it itself
@@ -203,8 +201,7 @@ def use_result_store(folder: Path | None) -> Iterator[None]:
 
 
 def current_store() -> ResultStore | None:
-    """Return the most recently opened store that is in use. Without one, inputs need not be
-    hashed."""
+    """Return the store in use that was opened last, or None."""
     latest = _in_use[-1:]
     return latest[0][1] if latest else None
 

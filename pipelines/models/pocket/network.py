@@ -189,8 +189,7 @@ class Weights:
         )
 
     def places(self, sha: str, pixels: Pixels) -> Floats:
-        """Return the encoder's output at each place of a view, cached by the sha256 of its
-        picture."""
+        """Return the encoder's output at each place of a view, cached by its picture's sha256."""
 
         def see() -> tuple[Floats, int]:
             places = encoder_states(self, pixels)[-1]
@@ -281,8 +280,7 @@ class Conversation:
         return states
 
     def _project(self, views: Sequence[Floats]) -> list[tuple[Floats, Floats] | None]:
-        """Return keys and values of all places by layer; None for a layer without
-        cross-attention."""
+        """Return keys and values of all places by layer; None without cross-attention."""
         weights, parts = self._weights, list[Floats]()
         for number, places in enumerate(views):
             parts.append(places + weights["where"] + weights["view"][number])

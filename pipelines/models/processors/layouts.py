@@ -69,8 +69,7 @@ def cut(size: Size, side: int, patch: int) -> Layout:
 
 
 def padded(size: Size, side: int, patch: int, least: int, tokens: int, middle: bool) -> Layout:
-    """Fit the whole picture into a square: centred on grey, or in the upper left corner on
-    black."""
+    """Fit the whole picture into a square: centred on grey, or in the top left corner on black."""
     rounded: Callable[[float], int] = round if middle else int
     scale = side / max(size)
     width, height = (
@@ -193,8 +192,7 @@ def _near_square(size: tuple[float, float], side: int, patch: int, keep: bool) -
 
 
 def bounded(size: Size, shortest: int, longest: int, tokens: int, patch: int) -> Layout:
-    """Keep the picture's own size within bounds; the number of tokens is the same for every
-    size."""
+    """Keep the picture's own size within bounds, with a fixed number of tokens."""
     width, height = _on_longest(size, longest) if max(size) > longest else size
     whole = max(shortest, width), max(shortest, height)
     return Layout(whole, whole, tokens, patch, filter="bilinear")

@@ -1,2 +1,1 @@
-"""Parsing of error responses: whether a content filter stopped the request, and how long to
-wait."""
+"""Parsing of error responses: whether a content filter stopped the request, how long to wait."""

@@ -21,8 +21,7 @@ class Fact(NamedTuple):
 
 
 def walk(value: Any) -> Iterator[Fact]:
-    """Yield the values of a body with their keys, at most `MOST_FACTS`, also inside texts that are
-    JSON."""
+    """Yield at most `MOST_FACTS` values of a body with their keys, also inside JSON texts."""
     return islice(_walk(value, "", 0), MOST_FACTS)
 
 
@@ -44,8 +43,7 @@ def _walk(value: Any, key: str, depth: int) -> Iterator[Fact]:
 
 
 def plain_key(name: Any) -> str:
-    """Return a name in lower case without separators: `blockReason` and `block_reason` become
-    equal."""
+    """Return a name in lower case without separators: `blockReason` becomes `blockreason`."""
     return "".join(filter(str.isalnum, str(name))).lower()
 
 

@@ -112,8 +112,7 @@ def is_filter(error: Any, status: int) -> bool:
 
 
 def _gives_reasons(metadata: Mapping[str, Any]) -> bool:
-    """Return whether the metadata of OpenRouter's error lists what its moderation found in the
-    request."""
+    """Return whether OpenRouter's error metadata lists what moderation found in the request."""
     reasons = metadata.get("reasons")
     if not isinstance(reasons, list) or not reasons:
         return False
@@ -160,8 +159,7 @@ def _without_error(node: Json) -> Json:
 
 
 def _verdicts(data: Json, choice: Json) -> Iterator[bool]:
-    """Yield, for each place where a filter may leave its verdict on an empty reply, whether it
-    did."""
+    """Yield, for each place where a filter may leave its verdict, whether it did."""
     candidates = data.get("candidates")
     candidate = candidates[0] if isinstance(candidates, list) and candidates else {}
     details = data.get("incomplete_details")

@@ -137,8 +137,7 @@ def _told(key: str, value: Any, now: float) -> Iterator[float]:
 
 
 def _resets(headers: Mapping[str, str], now: float) -> Iterator[tuple[float, float | None]]:
-    """Yield, for each rate limit, the seconds until its reset and how much of it remains, if
-    stated."""
+    """Yield, for each rate limit, the seconds until its reset and what remains, if stated."""
     for name, text in headers.items():
         if "ratelimit" not in name.replace("-limit", "limit"):
             continue
