@@ -1,8 +1,8 @@
 """The values that flow through a pipeline, the interfaces of stages and models, and the
 configuration.
 
-Here: what every other folder builds on, and nothing of any one method or benchmark.
-Not here: stages that show or ask (`prompting`), those that compute (`specialists`), tasks and
+Here: what every other folder builds on, independent of any particular method or benchmark.
+Not here: stages that show or ask (`prompting`), stages that compute (`specialists`), tasks and
 scores (`eval`).
 """
 

@@ -1,8 +1,8 @@
-"""Where the time of a run goes: seconds by kind of work, summed over threads, each second counted
+"""Time accounting for a run: seconds by kind of work, summed over threads, each second counted
 once.
 
-A process that OpenTelemetry watches, as `opentelemetry-instrument looktwice run ...` begins one,
-gets a span of each.
+In a process instrumented by OpenTelemetry, for example with `opentelemetry-instrument looktwice run
+...`, each timed block also becomes a span.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ __all__: list[str] = []
 
 
 class Stretch:
-    """A context in which a clock counts the time as time for one kind of work. Each stage enters
-    several, and those that a generator makes take a quarter longer."""
+    """A context manager that books its time on a clock under one kind of work. It is a class
+    because each stage enters several, and a generator-based context manager takes a quarter longer.
+    """
 
     __slots__ = ("before", "clock", "facts", "kind", "span", "start")
 
@@ -30,12 +31,12 @@ class Stretch:
 
     def __enter__(self) -> None:
         clock, kind = self.clock, self.kind
-        # whoever wants spans has imported it before us
+        # a process that wants spans has imported it already
         if watched := sys.modules.get("opentelemetry.trace"):
             tracer = watched.get_tracer("looktwice")
             self.span = tracer.start_as_current_span(kind, attributes=self.facts)
             self.span.__enter__()
-        # seconds of other kinds within the work around this
+        # seconds of nested work within the enclosing block
         self.before = getattr(clock.local, "inside", 0.0)
         clock.local.inside, self.start = 0.0, time.perf_counter()
         with clock.lock:
@@ -58,10 +59,10 @@ class Stretch:
 
 
 class Clock:
-    """Seconds by kind of work. Work within other work is its own kind's alone: an image that a
-    stage decodes counts as decoding, and not as that stage.
+    """Seconds by kind of work. Nested work counts under its own kind only: decoding an image inside
+    a stage counts as decoding, not as that stage.
 
-    `busy` has the seconds in which a kind of work was done by any thread, with what was within it.
+    `busy` holds the seconds in which at least one thread did a kind of work, nested work included.
     """
 
     def __init__(self) -> None:
@@ -71,12 +72,11 @@ class Clock:
         self.begun, self.under_way = time.perf_counter(), Counter[str]()
 
     def spend(self, kind: str, **facts: str) -> Stretch:
-        """Count the time inside as time for this kind of work; `facts` are attributes of its
-        span."""
+        """Count the time inside as this kind of work; `facts` become attributes of its span."""
         return Stretch(self, kind, facts)
 
     def shares(self, least: float = 0.01) -> list[tuple[str, float]]:
-        """Each kind with its share of all the time, the largest first, without those below
+        """Return each kind's share of the total time, largest first, omitting shares below
         `least`."""
         with self.lock:
             total = sum(self.seconds.values())
@@ -84,22 +84,23 @@ class Clock:
             return [(kind, spent / total) for kind, spent in ordered if spent >= least * total > 0]
 
     def snapshot(self) -> tuple[dict[str, float], dict[str, float]]:
-        """The `seconds` and `busy` up to now."""
+        """Return `seconds` and `busy` as of now."""
         now = time.perf_counter()
         with self.lock:
             busy = dict(self.busy)
             for kind, number in self.under_way.items():
-                busy[kind] += now * (number > 0)  # when it began was taken off
+                busy[kind] += now * (number > 0)  # its start time was subtracted
             return dict(self.seconds), busy
 
     @property
     def whole(self) -> float:
-        """The seconds up to now."""
+        """Seconds since the clock started."""
         return time.perf_counter() - self.begun
 
     def stages(self, least: float = 0.05) -> list[tuple[str, float]]:
-        """Each stage with the share of the whole time in which it was at work, beside the others,
-        the largest first, without those below `least`."""
+        """Return each stage with the share of wall time in which it was active, largest first,
+        leaving out shares below `least`. Stages overlap, so the shares may add up to more than 1.
+        """
         stages = [(kind, busy / self.whole) for kind, busy in self.busy.items() if busy > 0]
         return sorted(
             (stage for stage in stages if stage[0].startswith("stage ") and stage[1] >= least),
@@ -112,7 +113,7 @@ _running: Clock | None = None
 
 @contextmanager
 def run_clock() -> Iterator[Clock]:
-    """Inside, `spend` counts on this clock, in every thread."""
+    """Run a clock that `spend` in every thread reports to while the context is open."""
     global _running
     before, _running = _running, Clock()
     try:
@@ -122,13 +123,13 @@ def run_clock() -> Iterator[Clock]:
 
 
 def spend(kind: str, **facts: str) -> AbstractContextManager[None]:
-    """Count the time inside as time for this kind of work, where a clock is running."""
+    """Count the time inside the context as this kind of work, if a clock is running."""
     clock = _running
     return nullcontext() if clock is None else clock.spend(kind, **facts)
 
 
 def add_seconds(seconds: Mapping[str, float], busy: Mapping[str, float]) -> None:
-    """Count, where a clock is running, what another process has spent beside this one."""
+    """Add the time measured in another process to the running clock, if there is one."""
     if clock := _running:
         with clock.lock:
             for kind, spent in seconds.items():

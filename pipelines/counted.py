@@ -1,5 +1,4 @@
-"""Counts: numbers in sentences, sentences of a length, and with how many entries two lists begin
-alike."""
+"""Formatting of counts, lists and shortened text, and the shared prefix of two lists."""
 
 from collections.abc import Sequence
 from itertools import takewhile
@@ -31,29 +30,28 @@ NUMBER_WORDS = tuple(
         "twenty",
     ]
 )
-"""The words of 0 to 20."""
+"""English words for the numbers 0 to 20."""
 
 
 def counted(number: int, noun: str, many: str = "") -> str:
-    """The number with its noun, "1 sample" or "1,200 samples"; `many` is a plural that is not
-    formed by an s."""
+    """Format a number with its noun: "1 sample", "1,200 samples". `many` is an irregular plural."""
     return f"{number:,} {noun if number == 1 else many or noun + 's'}"
 
 
 def listed(names: Sequence[str], most: int) -> str:
-    """The first of some names, and how many more there are: "a, b and 4 more"."""
+    """Format the first `most` names and the number of remaining ones: "a, b and 4 more"."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
 
 
 def shorten(text: str, most: int = 300) -> str:
-    """Text in one line of at most so many characters."""
+    """Collapse text to one line of at most `most` characters."""
     line = " ".join(text.split())
     return line if len(line) <= most else line[: most - 3] + "..."
 
 
 def count_alike(turns: Sequence[str], earlier: Sequence[str]) -> int:
-    """With how many of the earlier turns these begin."""
+    """Count the leading entries that two lists have in common."""
     pairs = zip(turns, earlier, strict=False)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 

@@ -1,6 +1,8 @@
-"""Files and YAML as they are read and written: a file appears whole or not at all, a pipe or device
-is refused, because its content may never come or never end, and so is YAML that stands for more
-than any memory holds."""
+"""Safe reading and writing of files and YAML.
+
+Writes are atomic. Pipes and devices are refused because reading them may never end, and so is YAML
+that would expand beyond the available memory.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,8 @@ from typing import Any, BinaryIO
 
 import yaml
 
-MOST_BYTES = 1 << 30  # of a file that is read whole: a hole in it takes no room on the disk
-MOST_LINE = 1 << 28  # bytes; a longer line is damage, and is not read into memory
+MOST_BYTES = 1 << 30  # for a file that is read whole; a sparse file may be larger than the disk
+MOST_LINE = 1 << 28  # bytes; a longer line is damage and is not read into memory
 __all__: list[str] = []
 MOST_DEPTH = 50
 MOST_REPEATED = 1_000_000
@@ -28,15 +30,15 @@ LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def open_file(path: Path) -> BinaryIO:
-    """A file to read. Raises OSError, also for a pipe or a device."""
+    """Open a file for reading. Raises OSError, also for a pipe or a device."""
     if path.exists() and not (path.is_file() or path.is_dir()):
         raise OSError(errno.EINVAL, "it is a pipe or a device, not a file", str(path))
     return path.open("rb")
 
 
 def open_unpacked(path: Path) -> BinaryIO | BufferedIOBase:
-    """As `open_file`; a file that ends with `.gz` is unpacked, and reading it also raises EOFError
-    and zlib.error."""
+    """Open a file like `open_file`, and decompress it if its name ends in `.gz`; reading then may
+    also raise EOFError and zlib.error."""
     file = open_file(path)
     if path.suffix != ".gz":
         return file
@@ -45,8 +47,8 @@ def open_unpacked(path: Path) -> BinaryIO | BufferedIOBase:
 
 
 def unpacked_lines(path: Path) -> Iterator[bytes]:
-    """The lines of a file, plain or `.gz`. Raises OSError that names it, also where it is torn or a
-    line too long."""
+    """Yield the lines of a plain or `.gz` file. Raises OSError that names the file, also if it is
+    truncated or a line is too long."""
     try:
         with open_unpacked(path) as file:
             yield from read_lines(file)
@@ -57,16 +59,16 @@ def unpacked_lines(path: Path) -> Iterator[bytes]:
 
 
 def read_file(path: Path) -> bytes:
-    """The content of a file. Raises OSError as `open_file` does, and for more than `MOST_BYTES`."""
+    """Read a whole file. Raises OSError as `open_file` does, and for more than `MOST_BYTES`."""
     with open_file(path) as file:
         if (size := os.fstat(file.fileno()).st_size) > MOST_BYTES:
-            fault = f"it has {size:,} bytes; {MOST_BYTES:,} are the most"
+            fault = f"it has {size:,} bytes, more than the limit of {MOST_BYTES:,}"
             raise OSError(errno.EINVAL, fault, str(path))
         return file.read()
 
 
 def read_lines(file: BinaryIO | BufferedIOBase) -> Iterator[bytes]:
-    """The lines of an open file. Raises ValueError for one that is longer than `MOST_LINE`."""
+    """Yield the lines of an open file. Raises ValueError for a line longer than `MOST_LINE`."""
     while line := file.readline(MOST_LINE):
         if len(line) == MOST_LINE:
             raise ValueError(f"longer than {MOST_LINE >> 20} MiB")
@@ -74,7 +76,7 @@ def read_lines(file: BinaryIO | BufferedIOBase) -> Iterator[bytes]:
 
 
 def write_file(path: Path, data: bytes | str) -> None:
-    r"""Write a file that appears whole or not at all; half a character of a text as `\udce9`.
+    r"""Write a file atomically; a lone surrogate in text is written as an escape such as `\udce9`.
 
     Raises OSError as `whole_file` does.
     """
@@ -84,9 +86,10 @@ def write_file(path: Path, data: bytes | str) -> None:
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
-    """A file to write that appears at the end, whichever thread or process writes it too.
+    """Open a file that appears under its name only when it is complete, even if other threads or
+    processes write it at the same time.
 
-    Raises OSError that names it, such as where the disk is full; nothing half-written stays behind.
+    Raises OSError that names the file, for example when the disk is full; no partial file remains.
     """
     draft = f"{path}.{os.getpid()}.{threading.get_ident()}.part"
     try:
@@ -99,7 +102,7 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
             yield file
         os.replace(draft, path)
     except BaseException as exc:
-        with suppress(OSError):  # where a folder of its path is a file, there is nothing to remove
+        with suppress(OSError):  # nothing to remove if a parent of the path is a file
             os.unlink(draft)
         if isinstance(exc, OSError) and exc.filename in (None, draft):
             raise OSError(exc.errno, exc.strerror, str(path)) from exc
@@ -107,8 +110,8 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
 
 
 def append_file(path: Path, data: bytes) -> None:
-    """Write lines behind what is in a file: as many whole ones as there is room for. Raises OSError
-    that names it."""
+    """Append lines to a file, and drop a partly written line when the disk is full. Raises OSError
+    that names the file."""
     # a buffer would be written again when the file is closed
     with path.open("ab", buffering=0) as file:
         end, written = file.tell(), 0
@@ -121,12 +124,12 @@ def append_file(path: Path, data: bytes) -> None:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes text so that it is read as it was: PyYAML leaves U+0085 bare, which is read as a line
-    break."""
+    """A dumper whose text survives a round trip: PyYAML leaves U+0085 unquoted, and then reads it
+    as a line break."""
 
 
 def _text_node(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    whole = text.encode(errors="backslashreplace").decode()  # of a file's name that is no UTF-8
+    whole = text.encode(errors="backslashreplace").decode()  # a file name may not be UTF-8
     return dumper.represent_scalar(
         "tag:yaml.org,2002:str", whole, style='"' if "\x85" in whole else None
     )
@@ -136,18 +139,18 @@ _Dumper.add_representer(str, _text_node)
 
 
 def dump_yaml(value: Any, width: int = 80) -> str:
-    """A value as YAML that `LOADER` reads; half a character, such as os.fsdecode makes, as
-    `\\udce9`."""
+    r"""Dump a value as YAML that `LOADER` can read; lone surrogates, as `os.fsdecode` makes them,
+    become escapes such as `\udce9`."""
     return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=width)
 
 
 def _events(text: str) -> Iterator[Any]:
-    """What stands in a text, in order; PyYAML 6.0.4 refuses deep nesting itself, looking ahead."""
+    """Yield the parser events of a YAML text. PyYAML 6.0.4 rejects deep nesting itself."""
     try:
         yield from yaml.parse(text, Loader=LOADER)
     except yaml.MarkedYAMLError as exc:
         mark = exc.problem_mark
-        # a mark behind the end is on no line
+        # a mark past the end is on no line
         line = "".join(text.splitlines()[mark.line : mark.line + 1]) if mark is not None else ""
         if mark is not None and line.startswith("\t", mark.column):
             exc.problem = "found a tab; YAML is indented with spaces"
@@ -157,11 +160,11 @@ def _events(text: str) -> Iterator[Any]:
 
 
 def check_yaml(text: str) -> None:
-    """Raises ValueError for more than 50 levels of nesting, !!binary, and aliases of more than a
-    million values.
+    """Check that YAML is safe to load. Raises ValueError for more than 50 levels of nesting, for
+    !!binary, and for aliases that repeat more than a million values.
 
-    A few lines of aliases of aliases stand for more values than any memory holds. Raises
-    yaml.YAMLError.
+    A few lines with aliases of aliases can expand beyond any memory. Raises yaml.YAMLError for
+    malformed text.
     """
     values, repeated = 0, 0
     inside: list[tuple[str | None, int]] = []
@@ -171,7 +174,7 @@ def check_yaml(text: str) -> None:
         if isinstance(event, yaml.AliasEvent):
             if event.anchor not in sizes:
                 raise ValueError(
-                    f"*{event.anchor} stands for nothing, or contains itself, at line {line}"
+                    f"*{event.anchor} refers to no anchor, or to itself, at line {line}"
                 )
             repeated += sizes[event.anchor]
         elif isinstance(event, yaml.CollectionStartEvent):
@@ -182,7 +185,9 @@ def check_yaml(text: str) -> None:
             sizes[anchor] = values + repeated - before
         elif isinstance(event, yaml.ScalarEvent):
             if event.tag == BINARY:
-                raise ValueError(f"!!binary holds no text, at line {line}; write the text itself")
+                raise ValueError(
+                    f"!!binary is not supported, at line {line}; write the text itself"
+                )
             values += 1
             sizes[event.anchor] = 1
         if len(inside) > MOST_DEPTH:

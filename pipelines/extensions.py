@@ -1,11 +1,11 @@
-"""How an extension attaches: a table of names, each of which is opened when it is used.
+"""Extension points: tables of names, each imported when it is first used.
 
-An extension brings commands, keys of a study, analyses, executors, formats of logs, or parts of
-commands of the core, which do without them where they are not there; tasks, stages, models and
-specialists need no door, because their path is their name. A class of ours that moved into an
-extension keeps its path by a line of `classes`. Looktwice's own extensions stand in the table of
-`extras`. A package of anybody's declares an entry point of the group
-`looktwice.extensions` whose value is such a table; docs/howto/extend.md shows one whole.
+An extension may bring commands, keys of a study, analyses, executors, log formats, and optional
+parts of core commands. Tasks, stages, models and specialists need no entry, because their path is
+their name. A class of ours that moved into an extension keeps its old path by an entry in
+`classes`. looktwice's own extensions are listed in the table of `extras`. Any other package
+declares an entry point of the group `looktwice.extensions` whose value is such a table;
+docs/howto/extend.md has a complete example.
 """
 
 from __future__ import annotations
@@ -27,15 +27,16 @@ OWN = "looktwice.extras"
 
 
 class ExtensionError(Exception):
-    """An extension that was named and cannot be opened; the message says which, and why."""
+    """A requested extension that cannot be opened; the message says which one and why."""
 
 
 class Extension(NamedTuple):
-    """One thing that an extension brings: where it is, as "package.module:attribute", and a line of
+    """One thing that an extension brings: its location as "package.module:attribute", and a line of
     help.
 
-    `needs` says what must be there for it to be of use, such as "key:fragility"; "A|B" means one of
-    the two. What is there, the group says: of analyses, `eval.analysis.analyses`.
+    `needs` lists what must be present for it to be useful, such as "key:fragility"; "A|B" means
+    either of the two. The group defines what counts as present: for analyses, see
+    `eval.analysis.analyses`.
     """
 
     place: str
@@ -43,7 +44,7 @@ class Extension(NamedTuple):
     needs: tuple[str, ...] = ()
 
     def open(self) -> Any:
-        """Import it. Raises ExtensionError."""
+        """Import and return the object. Raises ExtensionError."""
         module, _, name = self.place.partition(":")
         try:
             return getattr(import_module(module), name)
@@ -54,33 +55,32 @@ class Extension(NamedTuple):
             ) from exc
 
     def is_of_use(self, is_there: Callable[[str], bool]) -> bool:
-        """Whether all is there that it needs."""
+        """Return whether everything that it needs is present."""
         return all(any(map(is_there, need.split("|"))) for need in self.needs)
 
 
 Table = Mapping[str, Mapping[str, Extension]]
-"""By group, and then by name."""
+"""Extensions by group, then by name."""
 
 
 def find_extension(group: Group, name: str) -> Extension | None:
-    """The extension of this name: looktwice's own, else that of an installed package."""
+    """Return the extension of this name, looktwice's own first, or None."""
     return _own().get(group, {}).get(name) or _installed().get(group, {}).get(name)
 
 
 def list_extensions(group: Group) -> dict[str, Extension]:
-    """All extensions of a group by name: looktwice's own, then those of installed packages."""
+    """Return all extensions of a group by name, looktwice's own first."""
     own = dict(_own().get(group, {}))
     return own | {k: v for k, v in _installed().get(group, {}).items() if k not in own}
 
 
 def own_classes() -> Mapping[str, Extension]:
-    """The classes of our extensions by the path under which they stand in studies and records."""
+    """Return the classes of our own extensions, keyed by the path that studies and records use."""
     return _own().get("classes", {})
 
 
 def public_name(module: str, name: str) -> str:
-    """The path under which a class of our extensions stands in studies and records; empty for one
-    that has none."""
+    """Return the path that studies and records use for a class of our own extensions, or ""."""
     place = f"{module}:{name}"
     return next((path for path, own in own_classes().items() if own.place == place), "")
 
@@ -95,7 +95,7 @@ def _own() -> Table:
 
 @cache
 def _installed() -> Table:
-    """The tables of installed packages; one that cannot be opened is warned of and left out."""
+    """Return the tables of installed packages, skipping broken ones with a warning."""
     merged: dict[str, dict[str, Extension]] = {group: {} for group in GROUPS}
     for point in entry_points(group=ENTRY_POINTS):
         try:

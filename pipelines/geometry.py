@@ -1,9 +1,9 @@
-"""Affine maps between pixel frames, the convex areas that they carry along, and upright boxes.
+"""Affine maps between pixel frames, the convex areas that they transform, and upright boxes.
 
 **Points** are in pixel-centre coordinates: (0, 0) is the centre of the top-left pixel.
-**Areas** (boxes, clip polygons) are in edge coordinates, half-open: the top-left pixel covers [0,
-1) x [0, 1). An edge coordinate is therefore a centre coordinate plus one half. x grows to the
-   right, y grows downwards.
+**Areas** (boxes, clip polygons) are in edge coordinates, half-open: the top-left pixel covers
+[0, 1) x [0, 1). An edge coordinate is therefore a centre coordinate plus one half. x grows to the
+right, y grows downwards.
 """
 
 from __future__ import annotations
@@ -50,23 +50,23 @@ class Affine:
 
     @classmethod
     def shift(cls, dx: float, dy: float) -> Affine:
-        """Moves everything by (dx, dy) pixels."""
+        """Return the translation by (dx, dy) pixels."""
         return cls(c=dx, f=dy)
 
     @classmethod
     def resize(cls, sx: float, sy: float) -> Affine:
-        """The map of an image resize by the factors `sx`, `sy`: x' = (x + 1/2) sx - 1/2."""
+        """Return the map of an image resize by the factors `sx`, `sy`: x' = (x + 1/2) sx - 1/2."""
         return cls(a=sx, c=(sx - 1) / 2, e=sy, f=(sy - 1) / 2)
 
     @classmethod
     def rotation(cls, degrees: float) -> Affine:
-        """Turns counter-clockwise as seen on the screen, about the point (0, 0)."""
+        """Return the rotation about (0, 0), counter-clockwise as seen on the screen."""
         cos, sin = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
         return cls(a=cos, b=sin, d=-sin, e=cos)
 
     @property
     def matrix(self) -> NDArray[np.float64]:
-        """The 2x3 matrix, as `cv2.warpAffine` takes it."""
+        """The 2x3 matrix in the form of `cv2.warpAffine`."""
         return np.array([[self.a, self.b, self.c], [self.d, self.e, self.f]])
 
     @property
@@ -76,20 +76,20 @@ class Affine:
 
     @property
     def scale(self) -> float:
-        """How many times longer a length becomes: the square root of the growth in area."""
+        """The factor by which lengths grow: the square root of the growth in area."""
         return math.sqrt(abs(self.a * self.e - self.b * self.d))
 
     @property
     def inverse(self) -> Affine:
-        """The way back. Raises ValueError where the map flattens the plane."""
+        """The inverse map. Raises ValueError if the map is singular."""
         det = self.a * self.e - self.b * self.d
         if abs(det) < 1e-12:
-            raise ValueError(f"this map has no way back, it flattens the plane: {self}")
+            raise ValueError(f"this map is singular and has no inverse: {self}")
         a, b, d, e = self.e / det, -self.b / det, -self.d / det, self.a / det
         return Affine(a, b, -(a * self.c + b * self.f), d, e, -(d * self.c + e * self.f))
 
     def __matmul__(self, first: Affine) -> Affine:
-        """`first`, then this map."""
+        """Compose two maps: apply `first`, then this one."""
         a, b, d, e = self.a, self.b, self.d, self.e
         return Affine(
             a * first.a + b * first.d,
@@ -106,17 +106,17 @@ class Affine:
         return xy @ self.matrix[:, :2].T + self.matrix[:, 2]
 
     def polygon(self, area: Polygon) -> Polygon:
-        """Map an area; the polygon is in edge coordinates before and after."""
+        """Map a polygon; it is in edge coordinates before and after."""
         return tuple((float(x), float(y)) for x, y in self.on_edges(area)) if area else ()
 
 
 def rectangle(x0: float, y0: float, x1: float, y1: float) -> Polygon:
-    """The four corners of a box in edge coordinates."""
+    """Return the four corners of a box in edge coordinates."""
     return ((x0, y0), (x1, y0), (x1, y1), (x0, y1))
 
 
 def bounds(area: Polygon) -> Rect:
-    """The smallest upright box (x0, y0, x1, y1) around an area that is not empty."""
+    """Return the smallest upright box (x0, y0, x1, y1) around a non-empty area."""
     xs, ys = [x for x, _ in area], [y for _, y in area]
     return min(xs), min(ys), max(xs), max(ys)
 
@@ -124,26 +124,26 @@ def bounds(area: Polygon) -> Rect:
 def common_rect(
     one: tuple[Number, Number, Number, Number], other: tuple[Number, Number, Number, Number]
 ) -> tuple[Number, Number, Number, Number] | None:
-    """The box that two boxes share; None where they share no area, as where they only touch."""
+    """Return the box in which two boxes overlap, or None if they share no area or only touch."""
     left, top = max(one[0], other[0]), max(one[1], other[1])
     right, bottom = min(one[2], other[2]), min(one[3], other[3])
     return (left, top, right, bottom) if left < right and top < bottom else None
 
 
 def overlaps(one: Rect, other: Rect) -> bool:
-    """Whether two boxes share any area; boxes that only touch do not."""
+    """Return whether two boxes share any area; boxes that only touch do not."""
     return common_rect(one, other) is not None
 
 
 def overlap(one: XYXY, other: XYXY) -> float:
-    """The area that two boxes share."""
+    """Return the area that two boxes share."""
     across = min(one[2], other[2]) - max(one[0], other[0])
     down = min(one[3], other[3]) - max(one[1], other[1])
     return float(max(0.0, across) * max(0.0, down))
 
 
 def iou(one: XYXY, other: XYXY) -> float:
-    """The intersection over union of two boxes, 0..1; 0 where neither has an area."""
+    """Return the intersection over union of two boxes, 0..1; 0 if neither has an area."""
     shared = overlap(one, other)
     union = (
         (one[2] - one[0]) * (one[3] - one[1])
@@ -154,12 +154,12 @@ def iou(one: XYXY, other: XYXY) -> float:
 
 
 def grow(box: Rect, by: float) -> Rect:
-    """The box with every edge moved outwards."""
+    """Return the box with every edge moved outwards by `by`."""
     return box[0] - by, box[1] - by, box[2] + by, box[3] + by
 
 
 def contains(area: Polygon, x: ArrayLike, y: ArrayLike) -> NDArray[np.bool_]:
-    """Whether edge coordinates (x, y), numbers or arrays, lie in the area or on its rim."""
+    """Return whether edge coordinates (x, y), numbers or arrays, lie in the area or on its edge."""
     xs, ys = np.asarray(x, np.float64), np.asarray(y, np.float64)
     if len(area) < 3:
         return np.zeros(xs.shape, bool)
@@ -170,8 +170,8 @@ def contains(area: Polygon, x: ArrayLike, y: ArrayLike) -> NDArray[np.bool_]:
 
 
 def intersect(area: Polygon, other: Polygon) -> Polygon:
-    """The common part of two convex polygons; () where they share no area (Sutherland and Hodgman,
-    1974)."""
+    """Return the intersection of two convex polygons; () if they share no area (Sutherland and
+    Hodgman, 1974)."""
     if len(other) < 3:
         return ()
     sign = 1.0 if _signed_area(other) >= 0 else -1.0
@@ -181,7 +181,7 @@ def intersect(area: Polygon, other: Polygon) -> Polygon:
 
 
 def _side(p: XY, q: XY, x: Any, y: Any) -> Any:
-    """Signed distance of (x, y) from the line through p and q, in pixels."""
+    """Return the signed distance of (x, y) from the line through p and q, in pixels."""
     length = math.hypot(q[0] - p[0], q[1] - p[1]) or 1.0
     return ((q[0] - p[0]) * (y - p[1]) - (q[1] - p[1]) * (x - p[0])) / length
 
@@ -191,7 +191,7 @@ def _signed_area(area: Polygon) -> float:
 
 
 def _edges(area: Polygon) -> Iterable[tuple[XY, XY]]:
-    """The two ends of each edge."""
+    """Return the end points of each edge."""
     return zip(area, area[1:] + area[:1], strict=True)
 
 
@@ -214,10 +214,11 @@ def warp(
     nearest: bool = False,
     ground: tuple[int, ...] = (0,),
 ) -> NDArray[Any]:
-    """Resample an array (height, width) or (height, width, channels) behind a map, in a frame of
+    """Resample an array (height, width) or (height, width, channels) under a map into a frame of
     this size (width, height).
 
-    By the nearest pixel, or linearly; outside the array the channels have the values of `ground`.
+    Interpolates linearly, or takes the nearest pixel; outside the array the channels have the
+    values of `ground`.
     """
     width, height = size
     if max(width, height, *array.shape[:2]) <= LONGEST_WARPED:

@@ -1,6 +1,5 @@
-"""JSON that comes from elsewhere, a server or a file, as values that can be written again; held
-against types, what is wrong is said with its place. And values that a table's cell writes as
-Python or numpy prints them."""
+"""Reading of untrusted JSON from servers and files, checked against types, with the place of each
+fault; and reading of values that a table cell holds as Python or numpy literals."""
 
 from __future__ import annotations
 
@@ -28,19 +27,19 @@ from looktwice.pipelines.disk import unpacked_lines
 
 MOST_DEPTH = 100
 MOST_VALUES = 8_000_000
-"""Of one text, counted by its commas and brackets: 32,768 tokens with 20 alternatives each, spelt
-in bytes, are six million. So many lists are read in seconds, and what a text of 64 MiB may hold
-takes minutes."""
+"""Limit on the values of one text, counted by its commas and brackets. A reply of 32,768 tokens
+with 20 alternatives each, spelled out in bytes, has six million. This many lists parse in seconds;
+the most that a text of 64 MiB can hold takes minutes."""
 __all__: list[str] = []
 _dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
 
 def read_json(data: bytes | str, most: int | None = MOST_VALUES, **settings: Any) -> Any:
-    """The value that a JSON text holds; `settings` are those of `json.loads`.
+    r"""Parse a JSON text; `settings` are passed to `json.loads`.
 
-    Half a surrogate pair, such as "\\ud83d" alone, is a text that no UTF-8 file can hold, and
-    becomes "?". Raises ValueError for what is no JSON, for more than 100 levels of nesting, and for
-    more than `most` values; None is for files of the user's own.
+    A lone surrogate, such as "\ud83d", cannot be written as UTF-8 and becomes "?". Raises
+    ValueError for text that is not JSON, for more than 100 levels of nesting, and for more than
+    `most` values; pass None for the user's own files.
     """
     text = (
         data if isinstance(data, str) else data.decode(json.detect_encoding(data), "surrogatepass")
@@ -54,15 +53,15 @@ def read_json(data: bytes | str, most: int | None = MOST_VALUES, **settings: Any
         raise ValueError(f"nested more than {MOST_DEPTH} levels deep") from None
     if brackets > MOST_DEPTH:
         _require_shallow(value)
-    escaped = "\\ud" in text or "\\uD" in text  # perhaps a whole pair, perhaps half a one
+    escaped = "\\ud" in text or "\\uD" in text  # a surrogate pair, or a lone surrogate
     return with_texts(value, mend_text) if escaped else value
 
 
 def read_json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The objects of a file of JSON lines, plain or `.gz`, and the numbers of their lines; empty
-    ones are not.
+    """Yield the objects of a plain or `.gz` JSON Lines file with their line numbers, skipping empty
+    lines.
 
-    Raises OSError, and ValueError with the line that holds no object; both name the file.
+    Raises OSError, and ValueError for a line that holds no object; both name the file.
     """
     for number, line in enumerate(unpacked_lines(path), 1):
         if not line.strip():
@@ -80,7 +79,7 @@ def read_json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def with_texts(value: Any, change: Callable[[str], str]) -> Any:
-    """The value with every text in it changed, the names of fields too."""
+    """Return the value with `change` applied to every text in it, including field names."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, list):
@@ -91,15 +90,15 @@ def with_texts(value: Any, change: Callable[[str], str]) -> Any:
 
 
 def write_json(value: Any) -> str:
-    """JSON in one line; numbers that JSON does not know become null."""
+    """Write a value as JSON in one line; NaN and infinite numbers become null."""
     try:
         return _dumps(value)
-    except (TypeError, ValueError):  # also a Mapping that is no dict
+    except (TypeError, ValueError):  # also raised for a Mapping that is not a dict
         return _dumps(finite_or_null(value))
 
 
 def finite_or_null(value: Any) -> Any:
-    """The value with null for every number that JSON does not know."""
+    """Return the value with None for every NaN and infinite number."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
@@ -110,7 +109,7 @@ def finite_or_null(value: Any) -> Any:
 
 
 def leaves(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
-    """Every plain value within mappings and lists, behind its dotted place such as `a.b[0]`."""
+    """Yield every plain value in mappings and lists after its dotted place such as `a.b[0]`."""
     if isinstance(value, Mapping):
         for name, inner in value.items():
             yield from leaves(inner, f"{place}.{name}" if place else str(name))
@@ -122,8 +121,7 @@ def leaves(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def first_non_finite(value: Any) -> tuple[str, float] | None:
-    """The first number that is infinite or NaN, which `canonical` refuses, with its dotted
-    place."""
+    """Return the first infinite or NaN number, which `canonical` rejects, with its dotted place."""
     for place, leaf in leaves(value):
         if isinstance(leaf, float) and not math.isfinite(leaf):
             return place, leaf
@@ -141,9 +139,9 @@ Finite = Annotated[dict[str, Any], AfterValidator(_require_finite)]
 
 
 def _require_shallow(value: Any) -> None:
-    """Raises ValueError for more than 100 levels of nesting."""
+    """Raise ValueError for more than 100 levels of nesting."""
     level = [value]
-    for _ in range(MOST_DEPTH):  # level by level costs a tenth of a call for every value
+    for _ in range(MOST_DEPTH):  # level by level takes a tenth of the time of a call per value
         groups = (group.values() if isinstance(group, dict) else group for group in level)
         level = [inner for group in groups for inner in group if isinstance(inner, list | dict)]
         if not level:
@@ -152,22 +150,22 @@ def _require_shallow(value: Any) -> None:
 
 
 def mend_text(text: str) -> str:
-    """Text that can be written as UTF-8: half a surrogate pair, which a cut-off reply may end in,
+    """Return text that can be written as UTF-8: a lone surrogate, which may end a truncated reply,
     becomes "?"."""
     return text.encode("utf-8", "replace").decode()
 
 
 def is_text(value: object) -> bool:
-    """Whether this is a text that can be written as UTF-8."""
+    """Return whether this is text that can be written as UTF-8."""
     return isinstance(value, str) and mend_text(value) == value
 
 
 CLOSED = ConfigDict(extra="forbid", strict=True)
 OPEN = ConfigDict(extra="allow", strict=True)
-MOST = 2**53  # beyond it a number is none that this program counts, and sums may overflow
+MOST = 2**53  # larger numbers count nothing in this program, and sums may overflow
 Whole = Annotated[int, Field(gt=-MOST, lt=MOST)]
 Number = Whole | float
-"""Of a float also one without end, which some servers give as a log-probability."""
+"""A number; a float may be infinite, since some servers send that as a log-probability."""
 WANTED = {
     "string_type": "a text",
     "bool_type": "true or false",
@@ -181,12 +179,13 @@ WANTED = {
     "extra_forbidden": "a field that this version knows",
 }
 BRANCHES = {"constrained-int", "int", "float", "str", "PictureNode"}
-"""What pydantic puts into a place to name a member of a union."""
+"""Names that pydantic inserts into a place for the members of a union."""
 
 
 @dataclass(frozen=True)
 class Holds:
-    """In `Annotated[Mapping[str, Any], Holds(Node)]`: what pydantic asks of the mapping."""
+    """An annotation that makes pydantic validate a mapping as another type, as in
+    `Annotated[Mapping[str, Any], Holds(Node)]`."""
 
     kind: Any
 
@@ -200,8 +199,7 @@ _adapter = lru_cache(TypeAdapter[Any])
 
 
 def read_as(kind: Any, line: bytes | str) -> Any:
-    """The value of this type in a JSON text. Raises ValueError with the first thing that is
-    wrong."""
+    """Parse a JSON text as a value of this type. Raises ValueError with the first fault."""
     try:
         return _adapter(kind).validate_json(line)
     except ValidationError as exc:
@@ -237,11 +235,11 @@ NAMES = {"nan": None, "NaN": None, "null": None, "true": True, "false": False}
 
 
 def read_literal(text: str) -> Any:
-    """The value that a text writes; None where it writes none."""
+    """Parse the value that a text writes as JSON, Python or numpy; None if it writes no value."""
     text = text.strip()
     inner = re.fullmatch(r"(?:np\.|numpy\.)?array\((\[.*\])(?:,\s*dtype=[^()]*)?\)", text, re.S)
     text = inner[1] if inner else text
-    if SPACED_TEXTS.fullmatch(text):  # Python would join these texts to one
+    if SPACED_TEXTS.fullmatch(text):  # Python would join adjacent texts
         return [ast.literal_eval(quoted) for quoted in re.findall(QUOTED, text)]
     if SPACED_VALUES.fullmatch(text):  # numpy prints 1.0 as "1."
         return [value.removesuffix(".") for value in text.strip("[] \n").split()]
@@ -254,8 +252,8 @@ def read_literal(text: str) -> Any:
 
 
 def _evaluate(text: str) -> Any:
-    """The value of a literal of Python, or of numpy's arrays and scalars among literals. Raises
-    ValueError, SyntaxError and what the parser raises."""
+    """Evaluate a Python literal, which may contain numpy arrays and scalars. Raises ValueError,
+    SyntaxError and what the parser raises."""
     return _value(ast.parse(text, mode="eval").body)
 
 
@@ -279,14 +277,14 @@ def _value(node: ast.expr) -> Any:
 
 
 def json_lines(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """The lines of a file with their numbers, less the empty ones."""
+    """Return the non-empty lines of a file with their line numbers."""
     lines = enumerate(data.split(b"\n"), 1)
     return ((number, line) for number, line in lines if line.strip())
 
 
 def json_object(line: str | bytes, **settings: Any) -> dict[str, Any]:
-    """The object of a line of JSON; `settings` are those of `json.loads`. Raises ValueError for any
-    other line."""
+    """Parse one line as a JSON object; `settings` are passed to `json.loads`. Raises ValueError for
+    anything else."""
     try:
         text = line if isinstance(line, str) else line.decode("utf-8-sig")
         row = read_json(text, **settings)
@@ -294,7 +292,7 @@ def json_object(line: str | bytes, **settings: Any) -> dict[str, Any]:
         raise ValueError(f"not UTF-8 ({exc.reason} at byte {exc.start})") from exc
     except json.JSONDecodeError as exc:
         why = f"{exc.msg.removesuffix(' at')} at column {exc.colno}"
-        raise ValueError(f"no JSON object ({why}); write one a line") from exc
+        raise ValueError(f"not a JSON object ({why}); write one per line") from exc
     if not isinstance(row, Mapping):
-        raise ValueError(f"a JSON object is needed, found {type(row).__name__}")
+        raise ValueError(f"expected a JSON object, found {type(row).__name__}")
     return dict(row)

@@ -28,8 +28,8 @@ __all__ = ["Box", "Mark", "Mask", "Point"]
 
 LARGEST = 2**28  # pixels of a mask; a larger size is an error in the file
 NEAR, FAR = np.ones((3, 3), np.uint8), np.ones((7, 7), np.uint8)
-"""What lies within 1 pixel, and within the 3 by which a thin part may be shorter in a view."""
-FINE = 16  # parts of a view's pixel, as which a mask that shrinks further is looked at
+"""Neighbourhoods of 1 pixel, and of the 3 by which a thin part may be shorter in a view."""
+FINE = 16  # parts of a view's pixel, to which a mask that shrinks further is downsampled first
 BROAD = 32  # pixels; a larger square takes longer to look for than it saves
 
 
@@ -48,13 +48,13 @@ class Point:
         return self.x, self.y
 
     def transform(self, affine: Affine, clip: Polygon) -> Point | None:
-        """The point behind the map, or None where that is outside the area `clip`."""
+        """Return the transformed point, or None if it falls outside the area `clip`."""
         x = affine.a * self.x + affine.b * self.y + affine.c
         y = affine.d * self.x + affine.e * self.y + affine.f
         return Point(self.label, x, y, self.image) if contains(clip, x + 0.5, y + 0.5) else None
 
     def to_dict(self) -> dict[str, Any]:
-        """As records and JSONL files hold it."""
+        """Return the form that records and JSONL files hold."""
         return dict(vars(self))
 
 
@@ -87,12 +87,12 @@ class Box:
         return self.x0, self.y0, self.x1, self.y1
 
     def transform(self, affine: Affine, clip: Polygon) -> Box | None:
-        """The smallest upright box around what can be seen of this one behind the map, or None."""
+        """Return the smallest upright box around the visible part of this one, or None."""
         seen = intersect(affine.polygon(rectangle(*self.xyxy)), clip)
         return Box(self.label, *bounds(seen), self.image) if seen else None
 
     def to_dict(self) -> dict[str, Any]:
-        """As records and JSONL files hold it."""
+        """Return the form that records and JSONL files hold."""
         return dict(vars(self))
 
 
@@ -118,8 +118,8 @@ class Mask:
         return float(xs.mean()), float(ys.mean())
 
     def transform(self, affine: Affine, clip: Polygon) -> Mask | None:
-        """What can be seen of the region behind the map (nearest pixel), in a frame that ends with
-        `clip`; what is too thin for that keeps the pixels that its own fall on."""
+        """Return the visible part of the transformed mask (nearest pixel), in the frame that `clip`
+        bounds, or None. Parts too thin for the nearest pixel keep the pixels that they fall on."""
         width, height = (max(1, round(edge)) for edge in bounds(clip)[2:])
         warped = warp(self.pixels.astype(np.uint8), affine, (width, height), nearest=True)
         seen = warped.astype(bool)
@@ -130,7 +130,8 @@ class Mask:
         return Mask(self.label, seen, self.image) if inside.any() else None
 
     def to_dict(self) -> dict[str, Any]:
-        """As records hold it: the size and row-major run lengths, beginning with a run of False."""
+        """Return the form that records hold: the size, and row-major run lengths that begin with a
+        run of False."""
         flat = self.pixels.ravel()
         edges = np.flatnonzero(np.diff(flat)) + 1
         runs = np.diff(np.concatenate(([0], edges, [flat.size]))).tolist()
@@ -146,11 +147,12 @@ class Mask:
 def _lost_parts(
     pixels: NDArray[np.bool_], affine: Affine, seen: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
-    """The pixels on which thin parts of a mask fall, of each that leads away from all in `seen`."""
+    """Find thin parts of a mask that nearest-pixel sampling lost, and return the view pixels that
+    they fall on. A part counts as lost if it reaches away from everything in `seen`."""
     linear = affine.matrix[:, :2]
-    most, least = map(float, np.linalg.svd(linear, compute_uv=False))  # the two ways it stretches
+    most, least = map(float, np.linalg.svd(linear, compute_uv=False))  # its two stretch factors
     is_upright = np.count_nonzero(np.abs(linear) > TOLERANCE) <= 2
-    if least >= (1 - TOLERANCE if is_upright else math.sqrt(2)):  # each pixel has one of the view
+    if least >= (1 - TOLERANCE if is_upright else math.sqrt(2)):  # no pixel of the mask is skipped
         return np.zeros(seen.shape, bool)
     step = max(1, int(1 / max(most, TOLERANCE)) // FINE)
     thin = _thin_parts(_reduced(pixels, step), math.ceil(1 / max(least * step, TOLERANCE)) + 1)
@@ -168,7 +170,7 @@ def _lost_parts(
 
 
 def _reduced(pixels: NDArray[np.bool_], step: int) -> NDArray[np.bool_]:
-    """Whether any pixel of each square of `step` pixels is set."""
+    """Downsample: a square of `step` x `step` pixels is set if any of its pixels is."""
     if step == 1:
         return pixels
     height, width = pixels.shape
@@ -178,7 +180,8 @@ def _reduced(pixels: NDArray[np.bool_], step: int) -> NDArray[np.bool_]:
 
 
 def _thin_parts(pixels: NDArray[np.bool_], side: int) -> NDArray[np.bool_]:
-    """The pixels of a mask on which no square of it with this side lies; all where few would."""
+    """Return the pixels of a mask that lie in no full square of this side; all of them if the
+    square is too large to look for."""
     if side > BROAD:
         return pixels
     framed = np.pad(pixels, side).astype(np.uint8)
@@ -195,8 +198,7 @@ Marks = tuple[Mark, ...]
 
 
 def mark_from_dict(data: Mapping[str, Any]) -> Mark:
-    """The way back from `to_dict`. Raises ValueError with what was found where the keys fit no kind
-    of mark."""
+    """Build a mark from its `to_dict` form. Raises ValueError if the keys fit no kind of mark."""
     label, image = str(data.get("label", "")), int(data.get("image", 0))
     if data.keys() >= {"x", "y"}:
         return Point(label, float(data["x"]), float(data["y"]), image)
@@ -206,8 +208,8 @@ def mark_from_dict(data: Mapping[str, Any]) -> Mark:
     if data.keys() >= {"size", "counts"}:
         return Mask(label, _decoded(data["size"], data["counts"]), image)
     raise ValueError(
-        f"this is no mark: {dict(data)}; a point has x, y, a box x0, y0, x1, y1, a mask size,"
-        " counts; each may have a label and an image number"
+        f"not a mark: {dict(data)}; a point has x, y, a box x0, y0, x1, y1, a mask size, counts;"
+        " each may have a label and an image number"
     )
 
 
@@ -217,7 +219,7 @@ def _decoded(size: Any, counts: Any) -> NDArray[np.bool_]:
     area = math.prod(sides) if len(sides) == 2 else 0
     if not 0 < area <= LARGEST or min(lengths, default=-1) < 0 or sum(lengths) != area:
         raise ValueError(
-            "a mask has its size as [height, width] and counts of 0 or more that add up to that"
+            "a mask needs its size as [height, width] and counts of 0 or more that add up to that"
             f" many pixels (at most {LARGEST}), found size {size} and {len(lengths)} counts of"
             f" {sum(lengths)} pixels"
         )
@@ -225,7 +227,7 @@ def _decoded(size: Any, counts: Any) -> NDArray[np.bool_]:
 
 
 def bounding_box(mark: Mark) -> Rect:
-    """The smallest upright box around a mark, in edge coordinates; a point is its pixel."""
+    """Return the smallest upright box around a mark, in edge coordinates; for a point, a pixel."""
     if isinstance(mark, Mask):
         x0, y0, x1, y1 = mask_bounds(mark.pixels)
         return float(x0), float(y0), float(x1), float(y1)
@@ -233,8 +235,8 @@ def bounding_box(mark: Mark) -> Rect:
 
 
 def mask_bounds(pixels: NDArray[np.bool_]) -> PixelRect:
-    """The smallest upright box around the True pixels of an array HxW, half-open; (0, 0, 0, 0)
-    where there are none."""
+    """Return the smallest upright box around the True pixels of an array HxW, half-open; (0, 0, 0,
+    0) if there are none."""
     rows, columns = np.flatnonzero(pixels.any(1)), np.flatnonzero(pixels.any(0))
     if not len(rows):
         return 0, 0, 0, 0

@@ -30,20 +30,20 @@ __all__ = [
 ]
 
 SAMPLING = ("temperature, top_p, logprobs >= 0", "top_p <= 1", "max_tokens >= 1")
-"""The ranges of what is asked for in a call, and of a model's settings of these names."""
+"""Ranges of the sampling options of a call, and of the settings of the same names of a model."""
 CALLS_AS_TEXT = (
     "let the agent write its calls as text (`protocol: {use: prompting.agent.PlainCalls}` in its"
     " own node)"
 )
-"""The end of a sentence about a model that takes no tools."""
+"""Advice that ends a message about a model that does not support tools."""
 Role = Literal["system", "user", "assistant", "tool"]
 Finish = Literal["stop", "length", "filter", "tool"]
 
 
 @dataclass(frozen=True)
 class ToolCall:
-    """A tool that the model asks for; `arguments` is the JSON text as the model wrote it, not yet
-    checked. `attached` are the provider's own fields of the call, such as a thought signature."""
+    """A tool call by the model; `arguments` is the JSON text as the model wrote it, not yet
+    checked. `attached` holds the provider's own fields of the call, such as a thought signature."""
 
     id: str
     name: str
@@ -51,13 +51,13 @@ class ToolCall:
     attached: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def to_dict(self) -> dict[str, Any]:
-        """The call as plain JSON values; without `attached` where nothing is."""
+        """Return the call as plain JSON values; `attached` is left out when empty."""
         return {name: value for name, value in vars(self).items() if value or name != "attached"}
 
 
 @dataclass(frozen=True)
 class Tool:
-    """A tool that the model may ask for; `parameters` is a JSON schema."""
+    """A tool that the model may call; `parameters` is a JSON schema."""
 
     name: str
     description: str
@@ -68,9 +68,9 @@ class Tool:
 class Message:
     """One turn. `parts` are texts and views in the order in which they are sent.
 
-    An assistant's turn may hold `tool_calls`, a tool's turn names the call that it answers in
-    `call_id`. `attached` are the provider's own fields of an assistant's turn, such as reasoning or
-    a signature, which go back to it as they came.
+    An assistant's turn may hold `tool_calls`; a tool's turn names the call that it answers in
+    `call_id`. `attached` holds the provider's own fields of an assistant's turn, such as reasoning
+    or a signature, which are sent back unchanged.
     """
 
     role: Role
@@ -81,7 +81,7 @@ class Message:
 
     @property
     def text(self) -> str:
-        """The texts of this turn, one below the other."""
+        """The texts of this turn, joined by line breaks."""
         return "\n".join([part for part in self.parts if isinstance(part, str)])
 
     @property
@@ -95,14 +95,14 @@ Messages = Sequence[Message]
 
 @dataclass(frozen=True)
 class CallOptions(Ranged):
-    """What one call asks for beyond the model's own settings; None leaves a setting to the model.
+    """Options of one call, on top of the model's own settings; None leaves a setting to the model.
 
     `temperature`, `top_p`, `max_tokens`, `stop` (texts that end the reply) and `seed` are those of
     the OpenAI API; `tools` is set by agents. `schema` is a JSON schema that the reply must follow
     (an empty one: any JSON object), `choices` the only texts allowed, `logprobs` the number of
     alternatives per token, `effort` the reasoning effort ("low", "medium", "high"). `top_k` limits
-    sampling to the likeliest tokens; of `tools` none is called where `tool_choice` is "none", some
-    one where it is "required", and otherwise the one that it names.
+    sampling to the most likely tokens. With `tool_choice` "none" the model calls no tool, with
+    "required" it calls some tool, and any other value names the tool to call.
     """
 
     temperature: float | None = None
@@ -120,8 +120,7 @@ class CallOptions(Ranged):
     ranges = (*SAMPLING, "top_k >= 1")
 
     def filled_from(self, model: Any) -> CallOptions:
-        """The same with what is None taken from the model's settings of the same names, where it
-        has them."""
+        """Return the options with unset ones taken from the model's settings of the same names."""
         gaps = {
             name: filling
             for name, value in vars(self).items()
@@ -130,7 +129,7 @@ class CallOptions(Ranged):
         return replace(self, **gaps) if gaps else self
 
     def given(self) -> dict[str, Any]:
-        """Only what is asked for, as plain JSON values."""
+        """Return only the options that are set, as plain JSON values."""
         asked = {name: value for name, value in vars(self).items() if value is not None}
         if self.tools is not None:
             asked["tools"] = [asdict(tool) for tool in self.tools]
@@ -139,8 +138,8 @@ class CallOptions(Ranged):
 
 @dataclass(frozen=True)
 class Usage:
-    """Tokens of one call as the server counted them; reasoning and cached tokens are part of the
-    other two."""
+    """Token counts of one call as the server reported them; reasoning and cached tokens are
+    included in the other two."""
 
     tokens_in: int = 0
     tokens_out: int = 0
@@ -149,20 +148,20 @@ class Usage:
 
 
 def price_fault(prices: Any) -> str:
-    """What is wrong with the list prices of a model, in words; empty where nothing is."""
+    """Describe what is wrong with the list prices of a model; "" if nothing is."""
     if not isinstance(prices, Mapping):
-        return f"prices is a mapping with `in` and `out`, found {prices!r:.100}"
+        return f"prices must be a mapping with `in` and `out`, found {prices!r:.100}"
     if not {"in", "out"} <= prices.keys() <= {"in", "out", *PRICE_FACTS, "cached"}:
         may = "cached, currency, date and source"
-        return f"prices need `in` and `out` and may name {may}, found {sorted(map(str, prices))}"
+        return f"prices need `in` and `out`, and may have {may}; found {sorted(map(str, prices))}"
     for price in amounts(prices).values():
         if type(price) not in (int, float) or not 0 <= price < math.inf:
-            return f"prices are money per million tokens, 0 or more; found {dict(prices)}"
+            return f"prices must be amounts per million tokens, 0 or more; found {dict(prices)}"
     if all(type(prices.get(name, "")) is str for name in PRICE_FACTS):
         return ""
     return (
-        "currency, date and source of prices are texts, in quotes where they look like a"
-        f" number; found {prices}"
+        "currency, date and source of prices must be texts (quote a value that looks like a"
+        f" number); found {prices}"
     )
 
 
@@ -170,27 +169,26 @@ PRICE_FACTS = ("currency", "date", "source")
 
 
 def amounts(prices: Mapping[str, Any]) -> Mapping[str, float]:
-    """The money of list prices, without where and when they were read."""
+    """Return the amounts of list prices, without their currency, date and source."""
     return {name: price for name, price in prices.items() if name not in PRICE_FACTS}
 
 
 def say_prices(prices: Mapping[str, Any]) -> str:
-    """List prices in words: "2.5 in, 10 out a million tokens (USD, 2026-08-01, its price page)"."""
+    """Format list prices: "2.5 in, 10 out per million tokens (USD, 2026-08-01, its price page)"."""
     facts = ", ".join(str(prices[name]) for name in PRICE_FACTS if prices.get(name))
     money = ", ".join(f"{price:g} {name}" for name, price in amounts(prices).items())
-    return f"{money} a million tokens{f' ({facts})' if facts else ''}"
+    return f"{money} per million tokens{f' ({facts})' if facts else ''}"
 
 
 @dataclass(frozen=True)
 class Reply:
-    """What came back. `seconds` is the time of the call that was really made, also where `cached`
-    is true.
+    """A model's reply. `seconds` is the duration of the original call, even if `cached` is true.
 
-    `logprobs` holds, per token of the reply, the mapping of candidate texts to natural
-    log-probabilities. `served_by` holds what the server says of itself: model, fingerprint, engine,
-    version. `calls_left_out` counts the tool calls that are not kept, because a reply had more than
-    any agent runs. `attached` are the provider's own fields of the turn, which go back to it in the
-    next request.
+    `logprobs` holds one mapping per token of the reply, from candidate texts to natural
+    log-probabilities. `served_by` is what the server reports about itself: model, fingerprint,
+    engine, version. `calls_left_out` counts tool calls that were dropped because the reply had more
+    than an agent can run. `attached` holds the provider's own fields of the turn, which are sent
+    back in the next request.
     """
 
     text: str
@@ -208,14 +206,14 @@ class Reply:
 
     @property
     def is_blank(self) -> bool:
-        """Whether it says nothing and no token of it was billed, as of a server that failed and did
-        not say so. An empty reply with tokens is the model's own."""
+        """True if the reply has no content and no billed token, as from a server that failed
+        without reporting it. An empty reply with billed tokens is the model's own."""
         said = self.text.strip() or self.reasoning.strip() or self.refusal or self.tool_calls
         made = self.usage.tokens_out or self.usage.reasoning_tokens or self.logprobs
         return self.finish in ("stop", "tool") and not (said or made)
 
     def to_dict(self) -> dict[str, Any]:
-        """As the cache and the records hold it; what is empty is left out."""
+        """Return the form that the cache and the records hold, without empty fields."""
         plain = {
             "tool_calls": [call.to_dict() for call in self.tool_calls],
             "usage": dict(vars(self.usage)),
@@ -226,7 +224,7 @@ class Reply:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Reply:
-        """The way back from `to_dict`."""
+        """Build a reply from its `to_dict` form."""
         fields = dict(data)
         fields["usage"] = Usage(**fields.get("usage", {}))
         fields["tool_calls"] = tuple(ToolCall(**call) for call in fields.get("tool_calls", ()))
@@ -234,13 +232,13 @@ class Reply:
         return cls(**fields)
 
     def as_message(self) -> Message:
-        """The assistant's turn that this reply is in the conversation."""
+        """Return this reply as an assistant's turn of the conversation."""
         return Message("assistant", (self.text,), self.tool_calls, attached=self.attached)
 
 
 @with_config(CLOSED)
 class ToolCallNode(TypedDict):
-    """A `ToolCall` in a file."""
+    """A `ToolCall` as files hold it."""
 
     id: str
     name: str
@@ -250,8 +248,7 @@ class ToolCallNode(TypedDict):
 
 @with_config(CLOSED)
 class ReplyNode(TypedDict):
-    """What `Reply.to_dict` writes, for what was read from a file before `Reply.from_dict` gets
-    it."""
+    """The schema of `Reply.to_dict`, which a file's content must match."""
 
     text: str
     finish: NotRequired[str]
@@ -273,10 +270,10 @@ class Model(Protocol):
     """Anything that answers messages.
 
     `identity` names the model and every setting that changes its answers; it is part of cache keys
-    and records. `draw` numbers repeated samples of the same prompt: another draw is another call.
-    Raises ModelError. A model may have a method `missing()` that says in a few words what has to be
-    set before it can be asked, such as a key, and is empty where nothing is: contestants with that
-    model are left out until it is there.
+    and records. `draw` numbers repeated samples of the same prompt: each draw is a separate call.
+    Raises ModelError. A model may have a method `missing()` that names what must be set before it
+    can be asked, such as a key, and returns "" if nothing is missing. Contestants whose model lacks
+    something are left out.
     """
 
     @property
@@ -289,7 +286,7 @@ class Model(Protocol):
 
 @dataclass(frozen=True)
 class Around:
-    """What is wrapped around a model, and has its identity; `around` says what it does."""
+    """A wrapper around a model that keeps its identity; subclasses override `around`."""
 
     model: Model
 
@@ -301,11 +298,11 @@ class Around:
     def __call__(
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
     ) -> Reply:
-        """Ask. Raises what `around` raises."""
+        """Ask the model. Raises what `around` raises."""
         return self.around(lambda: self.model(messages, draw, options))
 
     def around(self, ask: Callable[[], Reply]) -> Reply:
-        """The reply of `ask`, which asks the wrapped model once each time."""
+        """Return the reply of `ask`; each call of `ask` asks the wrapped model once."""
         return ask()
 
     def close(self) -> None:
@@ -314,16 +311,16 @@ class Around:
 
 
 def close_model(model: Model) -> None:
-    """Close a model that can be closed."""
+    """Close a model if it has a `close` method."""
     getattr(model, "close", lambda: None)()
 
 
 class ModelError(Exception):
-    """A call that brought no reply. `retryable` says whether the same call may succeed later.
+    """A call without a reply. `retryable` says whether the same call may succeed later.
 
-    `status` is the HTTP status where there is one, `retry_after` the seconds that the server asked
-    to wait, `unreached` says that there was not even a connection, and `usage` what is billed for
-    an answer that is no reply.
+    `status` is the HTTP status, if any; `retry_after` the number of seconds that the server asked
+    to wait. `unreached` is true if there was not even a connection. `usage` is what was billed for
+    an answer that is not a reply.
     """
 
     def __init__(
@@ -341,39 +338,38 @@ class ModelError(Exception):
         self.unreached, self.usage = unreached, usage
 
     def in_words(self, message: str) -> ModelError:
-        """The same error with another message."""
+        """Return the same error with another message."""
         error = ModelError(message)
         vars(error).update(vars(self))
         return error
 
 
 class Stopped(BaseException):
-    """The run is being stopped; not an Exception, so that no stage's `except Exception` swallows
-    it."""
+    """The run is being stopped. Not an Exception, so that no stage swallows it."""
 
 
 STOPPING: ContextVar[threading.Event | None] = ContextVar("STOPPING", default=None)
-"""An event of the caller's thread; once it is set, none of its requests leaves any more."""
+"""A stop event of the calling thread; once it is set, the thread sends no further requests."""
 
 
 class Deferred(Stopped):
-    """A request was put off; its sample is run again once the reply has been collected."""
+    """A request was deferred; its sample runs again once the reply has been collected."""
 
 
 class RequestQueue(Model, Protocol):
-    """What a run asks in place of a model that defers: a call raises Deferred until its reply has
-    been collected."""
+    """The queue that a run calls instead of a deferring model: a call raises Deferred until its
+    reply has been collected."""
 
     def collect(self) -> None:
-        """Ask what was deferred, wait for it, and keep the replies. Raises Stopped."""
+        """Send the deferred requests, wait for the replies and store them. Raises Stopped."""
 
     def close(self) -> None:
-        """Let go of what was deferred and not collected."""
+        """Discard requests that were deferred and not collected."""
 
 
 class DeferringModel(Model, Protocol):
-    """A model whose replies come later than its calls, such as one that is asked in batches: a run
-    goes through its samples, collects, and goes again through those that were deferred."""
+    """A model whose replies arrive later than its calls, for example from a batch endpoint. A run
+    goes through its samples, collects the replies, then repeats the samples that were deferred."""
 
     def open_queue(
         self,
@@ -382,17 +378,20 @@ class DeferringModel(Model, Protocol):
         say: Callable[[str], None],
         give_up: Callable[[str], None],
     ) -> RequestQueue:
-        """What a run asks in place of this model, with the store of its replies. Setting `stop`
-        ends a wait; `say` is told how far it is, and `give_up` why there is no use in waiting."""
+        """Open the queue that a run calls instead of this model; `store` holds its replies.
+
+        Setting `stop` ends a wait. `say` receives progress messages, and `give_up` the reason if
+        waiting is futile.
+        """
 
 
 def defers(model: Any) -> bool:
-    """Whether a model, or a class of models, is a `DeferringModel`."""
+    """Return whether a model, or a class of models, is a `DeferringModel`."""
     return hasattr(model if isinstance(model, type) else type(model), "open_queue")
 
 
 def message_json(message: Message) -> dict[str, Any]:
-    """A message as plain JSON values, with every picture as the sha256 of its exact bytes."""
+    """Return a message as plain JSON values, with each picture as the sha256 of its exact bytes."""
     parts = [
         part if isinstance(part, str) else {"picture": part.picture.payload.sha}
         for part in message.parts
@@ -408,15 +407,14 @@ def message_json(message: Message) -> dict[str, Any]:
 
 
 def request_key(identity: str, messages: Messages, draw: int, options: CallOptions) -> str:
-    """The sha256 under which the reply to this very request is cached: of everything that decides
-    it, as canonical JSON."""
+    """Return the cache key of a request: the sha256 of everything that decides its reply."""
     plain = [message_json(message) for message in messages]
     request = {"model": identity, "messages": plain, "draw": draw, "options": options.given()}
     return hashlib.sha256(canonical(request).encode()).hexdigest()
 
 
 def canonical(value: Any) -> str:
-    """JSON with sorted keys and no spaces; refuses NaN and anything that is not plain JSON."""
+    """Write JSON with sorted keys and no spaces; rejects NaN and values that are not plain JSON."""
     return _CANONICAL.encode(value)
 
 
@@ -426,10 +424,10 @@ _CANONICAL = json.JSONEncoder(
 
 
 def name_of(model: Any) -> str:
-    """The name under which a server knows the model, or else its class."""
+    """Return the name under which a server knows the model, or its class name."""
     return str(getattr(model, "model", "") or type(model).__name__)
 
 
 def place_of(url: str) -> str:
-    """Host, port and path of a URL."""
+    """Return host, port and path of a URL."""
     return url.partition("://")[2] or url

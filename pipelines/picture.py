@@ -1,5 +1,4 @@
-"""A picture: encoded bytes, and the upright 8-bit sRGB pixels that a person would see; the two can
-never disagree."""
+"""Images that decode on demand, the bytes to send, thumbnails and perceptual hashes."""
 
 from __future__ import annotations
 
@@ -36,7 +35,8 @@ __all__ = ["Picture", "Pixels"]
 JPEG, MOST_READABLE = "image/jpeg", 100_000
 
 _readable: set[str] = set()
-"""The sha256 of what was checked: a picture of many questions, arms and draws is checked once."""
+"""The sha256 of each image that was checked, so that one used in many questions, arms and draws is
+checked once."""
 
 Pixels = NDArray[np.uint8]
 """Height x width x 3, RGB, uint8."""
@@ -44,8 +44,7 @@ Pixels = NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class Payload:
-    """Exact bytes to send. `note` says why they are not the source's own bytes, empty where they
-    are."""
+    """The exact bytes to send. `note` says why they differ from the source's, or is empty."""
 
     data: bytes
     media_type: str
@@ -54,7 +53,7 @@ class Payload:
 
     @property
     def text(self) -> bytes:
-        """The bytes in base64, without a letter that JSON would escape."""
+        """The bytes in base64, whose characters need no escaping in JSON."""
         return b64encode(self.data)
 
     @property
@@ -67,7 +66,7 @@ Value = TypeVar("Value")
 
 
 def _kept_property(compute: Callable[[Any], Value]) -> Value:
-    """A property that the first thread to ask computes; `_name` holds what came out."""
+    """Make a property that the first thread to read it computes; the value is stored in `_name`."""
     name = f"_{compute.__name__}"
 
     def get(picture: Picture) -> Value:
@@ -83,7 +82,7 @@ def _kept_property(compute: Callable[[Any], Value]) -> Value:
 
 
 class Picture:
-    """An image, decoded when first looked at.
+    """An image, decoded when its pixels are first needed.
 
     Made from pixels (`Picture(array)`), a file (`Picture.open`), encoded bytes (`Picture.encoded`)
     or a function that fetches the bytes (`Picture.lazy`). `pixels` is HxWx3 RGB uint8 and
@@ -101,8 +100,8 @@ class Picture:
         if not isinstance(pixels, np.ndarray):
             raise PictureError(
                 "Picture takes pixels, HxWx3 uint8 RGB, found"
-                f" {type(pixels).__name__}; type Picture.open(path) for a file, and for an image of"
-                " Pillow Picture(np.array(image.convert('RGB')))"
+                f" {type(pixels).__name__}; for a file write Picture.open(path), for a Pillow image"
+                " Picture(np.array(image.convert('RGB')))"
             )
         is_rgb = pixels.dtype == np.uint8 and pixels.ndim == 3 and pixels.shape[2] == 3
         if not is_rgb or 0 in pixels.shape:
@@ -118,8 +117,8 @@ class Picture:
     def lazy(
         cls, fetch: Callable[[], bytes], name: str, is_there: Callable[[], bool] | None = None
     ) -> Picture:
-        """A picture whose encoded bytes are fetched when first needed; `name` stands in error
-        messages, and `is_there` tells without reading them whether there are any."""
+        """Create a picture whose encoded bytes are fetched when first needed. `name` appears in
+        error messages; `is_there` says, without reading them, whether the bytes exist."""
         self = cls.__new__(cls)
         self.name, self._fetch, self._lock = name, fetch, threading.RLock()
         self._is_there = is_there
@@ -129,7 +128,8 @@ class Picture:
     def encoded(
         cls, data: bytes, name: str = "image bytes", known_to_decode: bool = False
     ) -> Picture:
-        """A picture of exactly these encoded bytes (JPEG, PNG, WebP or anything Pillow reads).
+        """Create a picture of exactly these encoded bytes (JPEG, PNG, WebP or anything Pillow
+        reads).
 
         `known_to_decode` says that we encoded them ourselves, so that they need no check before
         they are sent.
@@ -140,7 +140,7 @@ class Picture:
 
     @classmethod
     def open(cls, path: str | Path) -> Picture:
-        """A picture file; it is read when first needed."""
+        """Create a picture from a file, which is read when first needed."""
 
         def read() -> bytes:
             try:
@@ -152,12 +152,12 @@ class Picture:
         return cls.lazy(read, str(path), Path(path).is_file)
 
     def is_there(self) -> bool:
-        """Whether there is something to read, as far as that can be told without reading it."""
+        """Return whether there is something to read, as far as can be told without reading it."""
         return self._is_there is None or self._is_there()
 
     @property
     def is_made(self) -> bool:
-        """Whether it was made from pixels, and has no encoded source."""
+        """True if it was made from pixels and has no encoded source."""
         return self._fetch is None
 
     @_kept_property
@@ -170,25 +170,25 @@ class Picture:
         return pixels
 
     def small(self, longest: int) -> Image.Image:
-        """The picture with no side longer than `longest` pixels; of a JPEG no more is decoded than
-        that shows."""
+        """Return the picture with no side longer than `longest` pixels; a JPEG is decoded only as
+        far as needed."""
         size = longest, longest
         return self._shrunk(lambda image: image.thumbnail(size, reducing_gap=2.0))
 
     def coarse(self, longest: int) -> Image.Image:
-        """The picture; of a JPEG, the smallest that its decoder makes with a side of at least
-        `longest` pixels."""
+        """Return the picture; for a JPEG, decoded at the smallest size whose longer side has at
+        least `longest` pixels."""
         scale = longest / max(self.size)
         size = int(self.size[0] * scale), int(self.size[1] * scale)
         return self._shrunk(lambda image: image.draft("", size))
 
     def _shrunk(self, shrink: Callable[[Image.Image], object]) -> Image.Image:
-        """What `shrink` leaves of the picture, which need not be decoded before."""
+        """Apply `shrink` to the picture, before decoding if possible, and return the result."""
         if self._pixels is None and not self._header.changed:
             image = open_image(self.source, self.name)
-            with suppress(*BROKEN):  # what is torn is refused in the words of its decode
+            with suppress(*BROKEN):  # a damaged file gets the error of its full decode below
                 shrink(image)
-                image.load()  # a small one is as it was, and not decoded yet
+                image.load()  # `shrink` leaves a small image undecoded
                 return image
         image = Image.fromarray(self.pixels)
         shrink(image)
@@ -196,23 +196,21 @@ class Picture:
 
     @property
     def size(self) -> tuple[int, int]:
-        """(width, height) in pixels, as a person sees it; read from the header alone where it can
-        be."""
+        """(width, height) in pixels, as a person sees it; from the header alone if possible."""
         if self._pixels is not None:
             return self._pixels.shape[1], self._pixels.shape[0]
         return self._header.size
 
     @_kept_property
     def sha(self) -> str:
-        """The sha256 of what this picture was made from: its encoded bytes, or its shape and
-        pixels."""
+        """The sha256 of the encoded bytes, or of shape and pixels if it was made from pixels."""
         if self._fetch is not None:
             return hashlib.sha256(self.source).hexdigest()
         return hashlib.sha256(repr(self.pixels.shape).encode() + self.pixels.tobytes()).hexdigest()
 
     @_kept_property
     def payload(self) -> Payload:
-        """The bytes to send: the source's own where a model would see the same, else a lossless
+        """The bytes to send: the source's own if a model sees the same image, else a lossless
         PNG."""
         changed = "made or changed by a stage" if self._fetch is None else self._header.changed
         if changed:
@@ -226,8 +224,9 @@ class Picture:
         return Payload(self.source, self._header.media_type, self.sha, "")
 
     def _check(self) -> None:
-        """Raises PictureError as `decode` does, so that nothing torn is sent; a JPEG is read at an
-        eighth of its size, and most only begun, in a fraction of the time."""
+        """Check that the source decodes, so that no damaged image is sent. Raises PictureError as
+        `decode` does. A JPEG is read at an eighth of its size, and mostly only its beginning, which
+        is much faster."""
         image, self._opened = self._opened or self._open(), None
         try:
             image.draft("L", (1, 1))
@@ -247,7 +246,7 @@ class Picture:
 
     @_kept_property
     def _header(self) -> Header:
-        """What can be told of the encoded source without decoding its pixels."""
+        """Facts about the encoded source that need no decoding of pixels."""
         self._opened = self._open()
         return inspect(self._opened, self.source, self.name)
 
@@ -260,8 +259,8 @@ class Picture:
 
 
 def thumbnail(picture: Picture, longest: int = 320, quality: int = 85) -> str:
-    """A data URL of the picture with its longest side at most `longest` pixels, as JPEG with a
-    colour for every pixel, since thin marks would lose theirs."""
+    """Return a JPEG data URL of the picture with no side longer than `longest` pixels. Chroma is
+    not subsampled, so that thin marks keep their colour."""
     pixels = np.asarray(picture.coarse(longest))
     scale = longest / max(pixels.shape[:2])
     if scale < 1:
@@ -275,13 +274,15 @@ def thumbnail(picture: Picture, longest: int = 320, quality: int = 85) -> str:
 
 
 HASH_SIDE, SQUARE, PER_DOUBLING = 8, 1 << 15, 8
-FLAT = 2  # grey levels: less is what a codec leaves in an even area
+FLAT = 2  # grey levels; smaller steps are codec noise in an even area
 
 
 def perceptual_hash(picture: Picture) -> int:
-    """Which of 8 x 8 neighbours in the grey thumbnail is brighter (dHash), and above these 64 bits
-    the aspect ratio in eighths of a doubling; it outlives codecs and resizing. Raises
-    PictureError."""
+    """Compute a hash that survives re-encoding and resizing (dHash). Raises PictureError.
+
+    The lower 64 bits say which horizontal neighbours of an 8 x 8 grey thumbnail get brighter; above
+    them is the aspect ratio in eighths of a doubling.
+    """
     grey = picture.small(32 * HASH_SIDE).convert("L")
     levels = np.asarray(grey.resize((HASH_SIDE + 1, HASH_SIDE), Image.Resampling.BOX), np.int16)
     brighter = np.packbits(np.diff(levels, axis=1) > FLAT).tobytes()
@@ -291,8 +292,9 @@ def perceptual_hash(picture: Picture) -> int:
 
 
 def hash_distance(first: int, second: int) -> int:
-    """How many bits of two perceptual hashes differ, and how many steps their aspect ratios: 0 to
-    10 for a picture that was encoded or resized again, some 25 for two photographs."""
+    """Count the bits in which two perceptual hashes differ, plus the steps between their aspect
+    ratios: 0 to 10 for a picture that was re-encoded or resized, about 25 for two different
+    photographs."""
     brighter = (1 << HASH_SIDE**2) - 1
     steps = abs((first >> HASH_SIDE**2) - (second >> HASH_SIDE**2))
     return ((first ^ second) & brighter).bit_count() + steps

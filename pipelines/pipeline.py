@@ -1,5 +1,4 @@
-"""A pipeline: named stages called in order, and the recording proxy through which they call the
-model."""
+"""Runs stages on a sample, records their model calls, and makes failures traceable."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ __all__ = ["Pipeline"]
 
 @dataclass(frozen=True)
 class NoModel:
-    """Raises on every call: for scoring, and for stages that declare `asks = False`."""
+    """A model that raises on every call: for scoring, and for stages with `asks = False`."""
 
     why: str = "this pipeline was given no model; pass one, or name one under `models:`"
 
@@ -44,17 +43,17 @@ class NoModel:
     def __call__(
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
     ) -> Reply:
-        """Raises ModelError."""
+        """Raise ModelError."""
         raise ModelError(self.why)
 
 
 class RecordingModel:
-    """The recording proxy through which the stages of one sample call the model; it stops when the
-    run does.
+    """The recording proxy through which the stages of one sample call the model; it stops with the
+    run.
 
-    `check` is called before each call and between stages and may raise Stopped. `wrap_second` puts
-    the run's retries, limits and cache around a stage's second model. Where a request from outside
-    is answered (`extras.integrations`), `asked` are its settings, which override those of a call,
+    `check` is called before each call and between stages and may raise Stopped. `wrap_second` adds
+    the run's retries, limits and cache to a stage's second model. When an external request is being
+    answered (`extras.integrations`), `asked` holds its settings, which override those of a call,
     and `later` its further turns, which are sent after those of a call.
     """
 
@@ -80,23 +79,23 @@ class RecordingModel:
     def __call__(
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
     ) -> Reply:
-        """Ask the wrapped model, and record request and reply or error."""
+        """Ask the wrapped model and record the request with its reply or error."""
         if self.asked is not None:
             messages, options = (*messages, *self.later), self.asked.filled_from(options)
         return self.ask(self.model, messages, draw, options)
 
     def asking(self, asked: CallOptions, later: tuple[Message, ...]) -> RecordingModel:
-        """The same recorder for who asks with these settings and turns."""
+        """Return a copy of this recorder that asks with these settings and further turns."""
         recorder = copy(self)
         recorder.asked, recorder.later = asked, later
         return recorder
 
     def ask(self, model: Model, messages: Messages, draw: int, options: CallOptions) -> Reply:
-        """Ask this or a second model; a call of a second one is recorded with its identity."""
+        """Ask this model or a second one, whose calls are recorded with its identity."""
         self.check()
         sent, name = tuple(messages), "" if model is self.model else model.identity
         if not all(isinstance(message, Message) for message in sent):
-            wanted = "a model is asked messages, such as (Message('user', (state.prompt,)),)"
+            wanted = "a model takes messages, such as (Message('user', (state.prompt,)),)"
             raise TypeError(f"{wanted}, found {messages!r:.80}")
 
         def record(reply: Reply | None, error: str = "") -> None:
@@ -106,7 +105,8 @@ class RecordingModel:
             reply = model(sent, draw, options)
             if fault := reply_fault(reply):
                 raise TypeError(
-                    f"the model {model.identity:.80} gave a reply that cannot be recorded: {fault}"
+                    f"the model {model.identity:.80} returned a reply that cannot be recorded:"
+                    f" {fault}"
                 )
         except Exception as exc:
             record(None, describe(exc))
@@ -121,27 +121,26 @@ class RecordingModel:
         return reply
 
     def record_second(self, model: Model) -> Model:
-        """The proxy of a stage's second model: wrapped, stopped and recorded like the first."""
+        """Return the proxy of a second model: wrapped, stopped and recorded like the first."""
         return SecondModel(self._of_sample(self.wrap_second(model)), self)
 
     def _of_sample(self, model: Model) -> Model:
-        """A model with other replies for each sample, such as recorded ones, has a method `of` that
-        gives the one's."""
+        """Return the model for this sample: a model with separate replies per sample, such as
+        recorded ones, has a method `of` that selects them."""
         of: Callable[[str], Model] | None = getattr(model, "of", None)
         return of(self.sample) if of is not None else model
 
 
 @dataclass(frozen=True)
 class SecondModel(Around):
-    """The proxy of a second model of a stage, whose calls the sample's `RecordingModel` records
-    too."""
+    """The proxy of a stage's second model, recorded by the sample's `RecordingModel`."""
 
     recorder: RecordingModel
 
     def __call__(
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
     ) -> Reply:
-        """Ask the second model; the sample's recorder keeps the call."""
+        """Ask the second model; the sample's recorder records the call."""
         return self.recorder.ask(self.model, messages, draw, options)
 
 
@@ -149,11 +148,11 @@ PLAIN = (str, int, float, type, RecordingModel, SecondModel)
 
 
 def with_models(thing: Any, change: Callable[[Model], Model]) -> Any:
-    """The stage with `change` applied to every model in its settings, at any depth; the same object
-    without one."""
+    """Return the stage with `change` applied to every model in its settings, at any depth; the same
+    object if it has none."""
     if thing is None or isinstance(thing, PLAIN):
         return thing
-    # a model is callable and has an `identity`, a text; a stage may have a setting of that name
+    # a model is callable and its `identity` is a text; a stage may have a setting of that name
     if callable(thing) and isinstance(getattr(thing, "identity", None), str):
         return change(thing)
     if is_dataclass(thing) and not isinstance(thing, type):
@@ -171,7 +170,7 @@ def with_models(thing: Any, change: Callable[[Model], Model]) -> Any:
 
 
 def models_in(thing: Any) -> list[Model]:
-    """Every model in the settings of stages, at any depth, as often as it stands there."""
+    """Return every model in the settings of stages, at any depth, including duplicates."""
     models: list[Model] = []
 
     def collect(model: Model) -> Model:
@@ -183,20 +182,19 @@ def models_in(thing: Any) -> list[Model]:
 
 
 def _changed(things: Mapping[Any, Any], change: Callable[[Model], Model]) -> dict[Any, Any]:
-    """Those of the things that `with_models` makes others of."""
+    """Return the entries whose models `change` replaced."""
     made = {key: with_models(holder, change) for key, holder in things.items()}
     return {key: holder for key, holder in made.items() if holder is not things[key]}
 
 
 def reply_fault(reply: object) -> str:
-    """What a model gave back that no record can hold, in words; empty for a Reply of plain
-    values."""
+    """Describe what in a model's reply no record can hold; "" for a Reply of plain values."""
     if not isinstance(reply, Reply):
         return f"it is {type(reply).__name__}, not a Reply"
     try:
         text = canonical(reply.to_dict())
         if not is_text(text):
-            return "a text of it holds half a surrogate pair"
+            return "one of its texts holds a lone surrogate"
         read_as(ReplyNode, text)
     except (TypeError, ValueError, AttributeError, RecursionError) as exc:
         return str(exc)
@@ -204,8 +202,7 @@ def reply_fault(reply: object) -> str:
 
 
 def calls_made(state: State, model: Model) -> int:
-    """How many calls of this sample have been made so far: the next one has this number in the
-    record, from 0."""
+    """Count the calls made for this sample so far; the next one gets this number in the record."""
     earlier = [call for entry in state.trace for call in entry.calls]
     # a vote draws several times within its step, so these calls are not in the trace yet
     made = model.calls if isinstance(model, RecordingModel) else ()
@@ -221,17 +218,17 @@ class StageFailed(Exception):
 
 
 def describe(exc: BaseException) -> str:
-    """Name and text of an exception, as text that can be recorded, also where making its text
-    fails."""
+    """Return class name and message of an exception as text that can be recorded, even if making
+    the message fails."""
     try:
         text = mend_text(str(exc))
     except Exception as inner:
-        text = f"(its text cannot be made: {type(inner).__name__})"
+        text = f"(its message cannot be made: {type(inner).__name__})"
     return f"{type(exc).__name__}: {text}"
 
 
 def cause_of(failed: StageFailed) -> BaseException:
-    """The exception that a stage raised, also from a nested pipeline."""
+    """Return the exception that a stage raised, also from a nested pipeline."""
     cause = failed.__cause__ or failed
     return cause_of(cause) if isinstance(cause, StageFailed) and cause is not failed else cause
 
@@ -239,11 +236,10 @@ def cause_of(failed: StageFailed) -> BaseException:
 def step(
     slot: str, stage: Stage, state: State, recorder: RecordingModel, holds_model: bool = True
 ) -> State:
-    """Run one stage and add a step to the trace. Raises StageFailed from the stage's own
-    exception.
+    """Run one stage and add a step to the trace. Raises StageFailed from the stage's own exception.
 
-    `holds_model` is False where the caller knows that there is no model among its settings: to look
-    through them takes longer than a short stage runs.
+    Pass `holds_model=False` if the stage has no model among its settings: searching them takes
+    longer than a short stage runs.
     """
     recorder.check()
     calls_before, start = len(recorder.calls), time.perf_counter()
@@ -262,11 +258,11 @@ def step(
             after = proxied(state, recorder)
         except (KeyboardInterrupt, Stopped):
             raise
-        # also `sys.exit` and a cancelled task of the stage's own loop end it alone
+        # `sys.exit` or a cancelled task of the stage's own event loop ends only this stage
         except BaseException as exc:
             inner = exc.state.notes if isinstance(exc, StageFailed) else ()
             raise StageFailed(slot, traced(state.with_notes(*inner, *remarks))) from exc
-    fault = f"it gave back {type(after).__name__}, not a State; end in `return state.replace(...)`"
+    fault = f"it returned {type(after).__name__}, not a State; end in `return state.replace(...)`"
     if isinstance(after, State):
         fault = after.fault()
     if fault:
@@ -276,19 +272,19 @@ def step(
 
 
 def say_stage_fault(stage: object) -> str:
-    """What is wrong with an object that is to be a stage, in words; empty where nothing is."""
+    """Describe why an object cannot be a stage; "" if it can."""
     if isinstance(stage, type):
-        return f"is the class {stage.__name__}; write {stage.__name__}(...), which makes a stage"
-    wanted = "is to be a stage, or a Pipeline of stages"
+        return f"is the class {stage.__name__}; write {stage.__name__}(...) to make a stage of it"
+    wanted = "must be a stage or a Pipeline of stages"
     return "" if callable(stage) else f"{wanted}, found {stage!r:.80}"
 
 
 @dataclass(frozen=True)
 class Pipeline:
-    """Named stages, called in their order. A slot that holds None is skipped.
+    """Named stages, called in order. A slot that holds None is skipped.
 
-    It is for notebooks, `check` and `replay`; a run calls `step` for each stage by itself, because
-    arms share their first stages (`eval.runs.trial`).
+    For notebooks, `check` and `replay`; a run calls `step` for each stage itself, because arms
+    share their first stages (`eval.runs.trial`).
     """
 
     stages: Mapping[str, Stage | None]
@@ -296,7 +292,7 @@ class Pipeline:
     def __post_init__(self) -> None:
         if not isinstance(self.stages, Mapping):
             raise TypeError(
-                "stages is a mapping of named stages, such as {'ask': Ask()}, found"
+                "stages must be a mapping of named stages, such as {'ask': Ask()}, found"
                 f" {type(self.stages).__name__}"
             )
         for slot, stage in self.stages.items():
@@ -304,8 +300,8 @@ class Pipeline:
                 raise TypeError(f"stages[{slot!r}] {fault}")
 
     def __call__(self, state: State, model: Model | None = None) -> State:
-        """Run every stage, until one abstains. Raises StageFailed, which names the slot and keeps
-        the calls made."""
+        """Run the stages until one abstains. Raises StageFailed, which names the slot and keeps the
+        calls made."""
         if not isinstance(state, State):
             kind = type(state).__name__
             raise TypeError(f"a stage takes a State, such as State.start(sample), found {kind}")
@@ -319,7 +315,7 @@ class Pipeline:
 
 
 class Outcome(NamedTuple):
-    """A sample behind its stages, or as it was when one failed, and why."""
+    """The state after the stages; if one failed, the state at that point and the error."""
 
     state: State
     error: BaseException | None = None
@@ -333,8 +329,8 @@ def execute(
     model: Model,
     begin: Callable[[State], State] = lambda state: state,
 ) -> Outcome:
-    """Run the stages on a sample, from what `begin` makes of its first state; what fails, as an
-    image that cannot be read, is the `error`."""
+    """Run the stages on a sample, starting from its first state as changed by `begin`. Failures,
+    such as an unreadable image, are returned as `error`."""
     state = State(sample, prompt=sample.question, seed=seed, draw=draw)
     try:
         return Outcome(Pipeline(stages)(begin(State.start(sample, seed, draw)), model))

@@ -1,4 +1,4 @@
-"""One question as the stages see it, and the same with its key as scoring sees it."""
+"""One question as stages see it (`Sample`), and with its correct answer (`Item`)."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from looktwice.pipelines.picture import Picture, PictureError
 __all__ = ["Item", "Sample"]
 
 PLACED = "placed"
-"""The field of `meta` that says that `<image 1>`, `<image 2>` ... in the question's words are the
-places of its images."""
+"""The field of `meta` that marks a question whose text shows the places of its images as `<image
+1>`, `<image 2>` ..."""
 
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """A question with what is needed to ask it. The answer is not here, so that no stage can leak
-    it.
+    """A question with everything needed to ask it. The answer is not here, so that no stage can
+    leak it.
 
-    `images` are decoded when looked at; `choices` are texts or pictures; `marks` are labelled
-    points, boxes and masks in the pixels of the image whose number they carry. `meta` holds what
-    slices, groups or documents the question (subtask, pair, control parameters, the benchmark's own
-    `prompt`) as plain JSON values.
+    `images` are decoded on demand; `choices` are texts or pictures; `marks` are labelled points,
+    boxes and masks in pixels of the image whose number they carry. `meta` holds plain JSON values
+    that slice, group or document the question (subtask, pair, control parameters, the benchmark's
+    own `prompt`).
     """
 
     id: str
@@ -47,22 +47,21 @@ class Sample:
 
     @property
     def lettered(self) -> dict[str, str | Picture]:
-        """The choices by their letters."""
+        """The choices by letter."""
         return dict(zip(self.letters, self.choices, strict=True))
 
     @property
     def bare_question(self) -> str:
-        """The question without the places of its images."""
+        """The question without its image placeholders."""
         places = r"<image \d+>" if self.meta.get(PLACED) else r"\Z"
         return re.sub(places, "\n", self.question).strip()
 
     def on(self, image: int) -> tuple[Mark, ...]:
-        """The marks of one image."""
+        """Return the marks of one image."""
         return tuple(mark for mark in self.marks if mark.image == image)
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything but the pixels, as plain JSON values; pictures by the sha256 of their
-        source."""
+        """Return everything except pixels as plain JSON values, with the sha256 of each picture."""
         return {
             **vars(self),
             "images": [_sha(image) for image in self.images],
@@ -73,21 +72,21 @@ class Sample:
 
     @property
     def sha(self) -> str:
-        """The sha256 of all that is asked: another image, wording or mark gives another one."""
+        """The sha256 of everything that is asked; it changes with any image, wording or mark."""
         return sha_of(self.to_dict())
 
 
 def sha_of(plain: Mapping[str, Any]) -> str:
-    """The sha256 of plain JSON values."""
+    """Return the sha256 of plain JSON values."""
     return hashlib.sha256(canonical(plain).encode()).hexdigest()
 
 
 @dataclass(frozen=True, eq=False)
 class Item:
-    """A sample and its key; `answer` is None where the key is hidden, as in a test split.
+    """A sample with its correct answer; `answer` is None if it is hidden, as in a test split.
 
-    `truth` holds what else is known of the scene and would give the answer away, as plain JSON
-    values. Like the answer it stands in samples.jsonl alone, out of the stages' reach.
+    `truth` holds further plain JSON values about the scene that would give the answer away. Like
+    the answer, it is written to samples.jsonl only and never reaches a stage.
     """
 
     sample: Sample
@@ -96,39 +95,39 @@ class Item:
 
 
 def say_item_fault(item: object) -> str:
-    """What a task gave that cannot be asked and written down, in words; empty where nothing is."""
+    """Describe why an item of a task cannot be asked or recorded; "" if it can."""
     if not isinstance(item, Item) or not isinstance(item.sample, Sample):
-        return f"it gave {type(item).__name__}, not an Item with its Sample"
+        return f"it yielded {type(item).__name__}, not an Item with its Sample"
     sample = item.sample
     for name, words in (("id", sample.id), ("question", sample.question)):
         if not is_text(words):
-            return f"the {name} of a sample is a text, found {words!r:.80}"
+            return f"the {name} of a sample must be a text, found {words!r:.80}"
     if item.answer is not None and not is_text(item.answer):
         key = f"{item.answer!r:.80}"
-        return f"sample {sample.id}: its key is a text, or None where it is hidden, found {key}"
+        return f"sample {sample.id}: its answer must be a text, or None if hidden, found {key}"
     for name, plain in (("meta", sample.meta), ("truth", item.truth)):
         try:
-            fault = "" if is_text(canonical(dict(plain))) else "half a surrogate pair"
+            fault = "" if is_text(canonical(dict(plain))) else "holds a lone surrogate"
         except (TypeError, ValueError, RecursionError) as exc:
-            fault = f"plain JSON values alone: {exc}"
+            fault = f"must hold plain JSON values only: {exc}"
         if fault:
-            return f"sample {sample.id}: {name} holds {fault}"
+            return f"sample {sample.id}: {name} {fault}"
     return ""
 
 
 def say_key_fault(answer: object, choices: int) -> str:
-    """What is wrong with the key of a question with so many choices, 0 where it is open; empty
-    where nothing is."""
+    """Describe what is wrong with the correct answer of a question with this many choices (0: an
+    open question); "" if nothing is."""
     letters = ascii_uppercase[:choices]
     if answer is None or (isinstance(answer, str) and (answer in [*letters] or not letters)):
         return ""
-    wanted = f"none of {', '.join(letters)}" if letters else "no text"
-    return f"the key {answer!r} is {wanted}"
+    wanted = f"none of {', '.join(letters)}" if letters else "not a text"
+    return f"the correct answer {answer!r} is {wanted}"
 
 
 @contextmanager
 def naming(sample: Sample) -> Iterator[None]:
-    """Raise every ValueError again with the sample's id in front."""
+    """Prefix every ValueError raised inside with the sample's id."""
     try:
         yield
     except ValueError as exc:
@@ -143,7 +142,7 @@ def _sha(picture: Picture) -> str:
 
 
 def check_marks(sample: Sample) -> None:
-    """Raise ValueError for a mark of the sample that lies outside its own image."""
+    """Raise ValueError if a mark of the sample lies outside its image."""
     for mark in sample.marks:
         who = f"sample {sample.id}: {type(mark).__name__.lower()} {mark.label!r}"
         if not 0 <= mark.image < len(sample.images):
@@ -155,7 +154,7 @@ def check_marks(sample: Sample) -> None:
         if isinstance(mark, Point):
             inside = -0.5 <= mark.x <= width - 0.5 and -0.5 <= mark.y <= height - 0.5
             where = f"at ({mark.x:g}, {mark.y:g}) lies"
-        elif isinstance(mark, Box):  # it may reach over the edge by a pixel
+        elif isinstance(mark, Box):  # it may extend beyond the edge by a pixel
             x0, y0, x1, y1 = mark.xyxy
             inside = x0 >= -1 and y0 >= -1 and x1 <= width + 1 and y1 <= height + 1
             where = f"({x0:g}, {y0:g}, {x1:g}, {y1:g}) reaches"

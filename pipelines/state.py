@@ -1,5 +1,4 @@
-"""The state of one sample between two stages, the interface of a stage, and the remarks made on the
-way."""
+"""The state of a sample between two stages, the interface of a stage, and remarks."""
 
 from __future__ import annotations
 
@@ -23,13 +22,13 @@ from looktwice.pipelines.view import View
 __all__ = ["Stage", "State", "WithoutModel"]
 
 Measurement = float | str | None
-"""One measured value: a number, or a category in words; None where nothing was measured."""
+"""One measured value: a number or a category name; None if nothing was measured."""
 
 _REMARKS: ContextVar[list[str] | None] = ContextVar("looktwice_remarks", default=None)
 
 
 def remark(sentence: str) -> None:
-    """Leave a note for the record from code that has no state to return, such as a detector.
+    """Add a note to the record from code that has no state to return, such as a detector.
 
     The pipeline adds it to the notes of the stage that runs in this thread. A stage itself uses
     `State.with_notes`.
@@ -41,7 +40,7 @@ def remark(sentence: str) -> None:
 
 @contextmanager
 def collect_remarks() -> Iterator[list[str]]:
-    """Inside, remarks are collected in this list."""
+    """Collect the remarks made inside the context in a list."""
     remarks: list[str] = []
     token = _REMARKS.set(remarks)
     try:
@@ -52,7 +51,7 @@ def collect_remarks() -> Iterator[list[str]]:
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """One call: what was sent and what came back, or why nothing did; `model` names a stage's
+    """One call of a model: what was sent, and the reply or the error; `model` names a stage's
     second model."""
 
     messages: Messages
@@ -64,12 +63,12 @@ class Call:
 
 
 KEPT = "; kept as it is"
-"""How a note ends that says why a stage found nothing to do, and left the views as they were."""
+"""The end of a note saying why a stage had nothing to do and left the views unchanged."""
 
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """What one stage did: its slot, its time, its calls, and the views and prompt after it."""
+    """The record of one stage: its slot, duration and calls, and the views and prompt after it."""
 
     slot: str
     seconds: float
@@ -80,17 +79,16 @@ class Step:
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """A sample on its way through the stages; stages give a changed copy (`state.replace(...)`),
-    never mutate.
+    """A sample on its way through the stages; stages return a changed copy (`state.replace(...)`)
+    and never mutate it.
 
-    `views` are what will be shown, `prompt` what will be said, `messages` the conversation so far.
-    `answer` is set by specialists and by stages that read; `reason` says why there is none
-    (`state.abstain`). `confidence` lies in 0..1. `seed` and `draw` number the run's randomness and
-    the repetition. `letters` is empty, or says for each letter as it is now asked which letter of
-    the task's own sample it stands for; scoring maps answers back. `notes` are sentences that
-    stages leave for the record (`state.with_notes`) on what they did differently than usual;
-    `measures` are what they measured (`state.measured`), from which scoring makes metrics, slices
-    and tests.
+    `views` are the images to show, `prompt` the text to send, `messages` the conversation so far.
+    `answer` is set by specialists and by stages that read replies; `reason` says why there is none
+    (`state.abstain`). `confidence` lies in 0..1. `seed` is the random seed of the run, `draw` the
+    number of the repetition. `letters` maps each letter as now asked to the letter of the task's
+    own sample, and is empty if they are the same; scoring maps answers back. `notes` are sentences
+    for the record about anything unusual that a stage did (`state.with_notes`); `measures` are
+    measured values (`state.measured`), from which scoring makes metrics, slices and tests.
     """
 
     sample: Sample
@@ -109,7 +107,8 @@ class State:
 
     @classmethod
     def start(cls, sample: Sample, seed: int = 0, draw: int = 0) -> State:
-        """The beginning: every image a view, the question the prompt. Raises PictureError."""
+        """Return the initial state: a view per image, the question as prompt. Raises
+        PictureError."""
         if not isinstance(sample, Sample):
             kind = type(sample).__name__
             raise TypeError(f"State.start takes a Sample, such as an Item's `sample`, found {kind}")
@@ -117,7 +116,7 @@ class State:
         return cls(sample, views, sample.question, seed=seed, draw=draw)
 
     def replace(self, **changes: Any) -> State:
-        """A copy with other fields."""
+        """Return a copy with these fields changed."""
         if type(self) is not State or not changes.keys() <= vars(self).keys():
             return replace(self, **changes)
         state = object.__new__(State)  # a third of the time that `dataclasses.replace` takes
@@ -125,24 +124,25 @@ class State:
         return state
 
     def abstain(self, reason: str) -> State:
-        """A copy without an answer, for a stated reason: neither right nor wrong, but counted.
+        """Return a copy without an answer, for a stated reason: neither correct nor wrong, but
+        counted.
 
-        No later stage is run, so nothing is paid for a question that is already given up.
+        No later stage runs, so nothing is spent on a question that was given up.
         """
         return self.replace(answer=None, reason=f"abstained: {reason}")
 
     def with_notes(self, *notes: str) -> State:
-        """A copy with more sentences for the record; one that is there already is not said
-        twice."""
+        """Return a copy with these notes added for the record; repeated notes are dropped."""
         if not notes:
             return self
         return self.replace(notes=tuple(dict.fromkeys((*self.notes, *notes))))
 
     def measured(self, name: str, value: Measurement | Sequence[Measurement]) -> State:
-        """A copy with one more measurement of this sample; the same name again replaces it.
+        """Return a copy with a measurement of this sample added; an existing one of this name is
+        replaced.
 
-        `value` is a finite number or a category in words, or a sequence with one of these (or None)
-        for every turn. Raises ValueError for anything else.
+        `value` is a finite number or a category name, or a sequence with one of these (or None) per
+        turn. Raises ValueError for anything else.
         """
         plain = tuple(map(_plain, value)) if isinstance(value, list | tuple) else _plain(value)
         state = self.replace(measures={**self.measures, name: plain})
@@ -152,56 +152,56 @@ class State:
 
     @property
     def ended(self) -> bool:
-        """Whether a stage has abstained."""
+        """True once a stage has abstained."""
         return self.answer is None and self.reason.startswith("abstained")
 
     @property
     def silent(self) -> bool:
-        """Whether nothing came of the stages so far: no call of a model, no answer, and no reason
-        for that."""
+        """True if the stages so far produced no call of a model, no answer, and no reason."""
         came = self.answer is not None or self.reason or any(step.calls for step in self.trace)
         return not came
 
     def fault(self) -> str:
-        """What a stage put into a field that does not belong there, in words; empty where every
-        field can be recorded.
+        """Describe a field that a stage set to an invalid value; "" if every field can be recorded.
 
-        Texts must be `str` that UTF-8 can hold, `confidence` a number in 0..1, the sample that of
-        the question.
+        Texts must be `str` that UTF-8 can hold, `confidence` a number in 0..1, and `sample` a
+        Sample.
         """
         texts = {f"notes[{i}]": note for i, note in enumerate(self.notes)}
         texts = {"prompt": self.prompt, "reason": self.reason, **texts}
         texts |= {} if self.answer is None else {"answer": self.answer}
         for name, text in texts.items():
             if not isinstance(text, str):
-                return f"{name} is a text, found {text!r} ({type(text).__name__}); write str(...)"
+                return (
+                    f"{name} must be a text, found {text!r} ({type(text).__name__}); write str(...)"
+                )
             if not is_text(text):
-                fault = "half a surrogate pair, which no UTF-8 file can hold"
+                fault = "a lone surrogate, which UTF-8 cannot encode"
                 return f"{name} holds {fault}: {text[:80]!a}"
         confidence, numbers = self.confidence, (float, int, np.float64)
         if confidence is not None and not (type(confidence) in numbers and 0 <= confidence <= 1):
-            return f"confidence is a float in 0..1 or None, found {confidence!r}; write float(...)"
+            wanted = "confidence must be a float in 0..1 or None"
+            return f"{wanted}, found {confidence!r}; write float(...)"
         for name, kind in {"views": View, "messages": Message}.items():
             values = getattr(self, name)
             if not isinstance(values, tuple) or not all(isinstance(x, kind) for x in values):
                 kinds = f"{kind.__name__}, found {type(values).__name__}"
-                return f"{name} is a tuple of {kinds} {values!r:.80}"
+                return f"{name} must be a tuple of {kinds} {values!r:.80}"
         if isinstance(self.sample, Sample):
             return self._measure_fault()
-        return f"sample is a Sample, found {type(self.sample).__name__}"
+        return f"sample must be a Sample, found {type(self.sample).__name__}"
 
     def _measure_fault(self) -> str:
-        """What of the measurements no record can hold, in words."""
+        """Describe a measurement that no record can hold; "" if there is none."""
         for name, value in self.measures.items():
             if not (is_text(name) and name):
-                return f"a measurement is named by a text, found {name!r:.80}"
+                return f"the name of a measurement must be a text, found {name!r:.80}"
             for part in value if isinstance(value, tuple) else (value,):
                 number: Any = part if type(part) in (float, int) else 0.0
                 plain = part is None or number is part or is_text(part)
                 if not (plain and math.isfinite(number)):
-                    return (
-                        f"the measurement {name!r} is a finite number or a text, found {part!r:.80}"
-                    )
+                    wanted = "must be a finite number or a text"
+                    return f"the measurement {name!r} {wanted}, found {part!r:.80}"
         return ""
 
     @property
@@ -211,13 +211,14 @@ class State:
 
     @property
     def reply(self) -> str:
-        """The text of the model's last turn; empty where it has not spoken."""
+        """The text of the model's last turn; empty if it has not replied."""
         # from the end, because messages of a recorded run are loaded one by one as they are read
         turns = (message.text for message in reversed(self.messages) if message.role == "assistant")
         return next(turns, "")
 
     def rng(self, slot: str) -> np.random.Generator:
-        """The randomness of one slot, the same at every run of this seed, sample and draw."""
+        """Return the generator of one slot, the same in every run for this seed, sample and
+        draw."""
         name = f"{self.seed}\n{self.sample.id}\n{self.draw}\n{slot}"
         return np.random.default_rng(
             int.from_bytes(hashlib.sha256(name.encode()).digest()[:16], "big")
@@ -228,7 +229,7 @@ class State:
 
 
 def state_html(state: State) -> str:
-    """The views of a `State` side by side, then its prompt, every turn, and the answer."""
+    """Render the views of a `State` side by side, then its prompt or turns, and the answer."""
     views, turns = "", ""
     for number, view in enumerate(state.views, 1):
         caption = "view {}, {}x{}".format(number, *view.size)
@@ -250,7 +251,7 @@ def state_html(state: State) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A number of numpy's, or a truth, as Python's own number."""
+    """Convert a numpy number or a bool to a plain Python number."""
     value = value.item() if isinstance(value, np.generic) else value
     return int(value) if isinstance(value, bool) else value
 
@@ -267,7 +268,6 @@ class Stage(Protocol):
 
 
 class WithoutModel:
-    """What a stage inherits that never calls the model: its work is shared by arms that differ in
-    the model alone."""
+    """A base for stages that never call the model; arms with different models share their work."""
 
     asks: ClassVar[bool] = False

@@ -1,5 +1,5 @@
-"""Transforms of views that keep the map to the source images: resize, crop, pad, rotate, flip, side
-by side."""
+"""View transforms that keep the map to the source images: resize, crop, pad, rotate, flip, and
+placing views side by side."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ FILTERS: dict[Filter, int] = {
 
 
 def resize(view: View, width: int, height: int, filter: Filter | None = None) -> View:
-    """Resize to `width` x `height` pixels; without a filter, a side that shrinks is averaged, one
-    that grows cubic."""
+    """Resize to `width` x `height` pixels. Without a filter, shrinking sides are area-averaged and
+    growing sides interpolated cubically."""
     old_width, old_height = view.size
     if width < 1 or height < 1:
         raise ValueError(
@@ -48,10 +48,10 @@ def resize(view: View, width: int, height: int, filter: Filter | None = None) ->
 
 
 def resample(pixels: Pixels, width: int, height: int, growing: Filter = "cubic") -> Pixels:
-    """Pixels at another size: a side that shrinks is averaged over areas, then one that grows is
+    """Resize pixels: shrinking sides are averaged over areas first, then growing sides are
     interpolated.
 
-    Both at once would not do: where one side grows, OpenCV averages neither of them.
+    This takes two steps because OpenCV averages neither side if one of them grows.
     """
     old_height, old_width = pixels.shape[:2]
     smaller = min(width, old_width), min(height, old_height)
@@ -63,8 +63,7 @@ def resample(pixels: Pixels, width: int, height: int, growing: Filter = "cubic")
 
 
 def crop(view: View, x0: float, y0: float, x1: float, y1: float) -> View:
-    """Cut out a box in edge coordinates; it is rounded outwards to whole pixels and ends at the
-    picture's rim."""
+    """Crop to a box in edge coordinates, rounded outwards to pixels and clipped to the picture."""
     width, height = view.size
     left, top = max(0, math.floor(x0)), max(0, math.floor(y0))
     right, bottom = min(width, math.ceil(x1)), min(height, math.ceil(y1))
@@ -78,10 +77,11 @@ def crop(view: View, x0: float, y0: float, x1: float, y1: float) -> View:
 def pad(
     view: View, left: int = 0, top: int = 0, right: int = 0, bottom: int = 0, color: RGB = BLACK
 ) -> View:
-    """Add a rim of one colour; widths in pixels."""
+    """Add a border of one colour; widths in pixels."""
     if min(left, top, right, bottom) < 0:
         raise ValueError(
-            f"padding is 0 or more pixels on each side, found {(left, top, right, bottom)}; use"
+            f"padding must be 0 or more pixels on each side, found {(left, top, right, bottom)};"
+            " use"
             " crop to cut"
         )
     pixels = cv2.copyMakeBorder(
@@ -91,14 +91,14 @@ def pad(
 
 
 def flip(view: View) -> View:
-    """Mirror left and right: x' = width - 1 - x."""
+    """Mirror horizontally: x' = width - 1 - x."""
     return view.transform(Picture(view.pixels[:, ::-1]), Affine(a=-1.0, c=view.size[0] - 1))
 
 
 def rotate(view: View, degrees: float, color: RGB = BLACK) -> View:
-    """Turn counter-clockwise about the centre; the picture grows so that nothing is cut off.
+    """Rotate counter-clockwise about the centre; the picture grows so that nothing is cut off.
 
-    Quarter turns are exact; other angles are resampled linearly, on a ground of one colour.
+    Quarter turns are exact; other angles are resampled linearly, on a background of one colour.
     """
     new = turned_size(view.size, degrees)
     (width, height), turn = view.size, Affine.rotation(degrees)
@@ -112,7 +112,7 @@ def rotate(view: View, degrees: float, color: RGB = BLACK) -> View:
 
 
 def turned_size(size: tuple[int, int], degrees: float) -> tuple[int, int]:
-    """(width, height) of what `rotate` makes of a picture of this size."""
+    """Return the (width, height) that `rotate` gives a picture of this size."""
     (width, height), angle = size, math.radians(degrees)
     if degrees % 90 == 0:
         return (height, width) if degrees % 180 else (width, height)
@@ -121,10 +121,10 @@ def turned_size(size: tuple[int, int], degrees: float) -> tuple[int, int]:
 
 
 def beside(views: Sequence[View], margin: int = 0, color: RGB = BLACK) -> View:
-    """Left to right with `margin` pixels between, each centred vertically, as BLINK's official
-    concatenation."""
+    """Join views from left to right with `margin` pixels between, each centred vertically, as in
+    BLINK's official concatenation."""
     if not views:
-        raise ValueError("there is no view to lay beside another")
+        raise ValueError("there is no view to join")
     height = max(view.size[1] for view in views)
     width = sum(view.size[0] for view in views) + margin * (len(views) - 1)
     canvas, left, placed = View(Picture(np.full((height, width, 3), color, np.uint8))), 0, []
@@ -135,7 +135,7 @@ def beside(views: Sequence[View], margin: int = 0, color: RGB = BLACK) -> View:
 
 
 def paste(canvas: View, placed: Sequence[tuple[View, int, int]]) -> View:
-    """Lay views on a canvas, each with its top-left pixel at (left, top); later ones lie on top."""
+    """Paste views onto a canvas with their top-left pixels at (left, top); later ones on top."""
     pixels, parts = np.array(canvas.pixels), list(canvas.parts)
     frame_height, frame_width = pixels.shape[:2]
     for view, left, top in placed:

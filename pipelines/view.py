@@ -1,4 +1,4 @@
-"""What is shown to the model, and where each part of it comes from."""
+"""An image as the model is shown it, and the source of each of its parts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Part:
     """A piece of a view that shows source image number `source`.
 
     `affine` maps source points to view points (pixel centres); `clip` is the area of the view where
-    this piece can be seen (edge coordinates). `seconds` is the time of a video frame.
+    this piece is visible (edge coordinates). `seconds` is the time of a video frame.
     """
 
     source: int
@@ -27,15 +27,14 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """A picture with the map back to the sample's images; later parts lie on top of earlier
-    ones."""
+    """A picture with the map back to the sample's images; later parts lie on top."""
 
     picture: Picture
     parts: tuple[Part, ...] = ()
 
     @classmethod
     def of(cls, picture: Picture, source: int = 0, seconds: float | None = None) -> View:
-        """The whole of source image number `source`, unchanged."""
+        """Return a view of the whole source image number `source`, unchanged."""
         width, height = picture.size
         return cls(picture, (Part(source, Affine(), rectangle(0, 0, width, height), seconds),))
 
@@ -50,7 +49,7 @@ class View:
         return self.picture.size
 
     def with_pixels(self, pixels: Pixels) -> View:
-        """The same view with other pixels of the same size: what a marker gives back."""
+        """Return the same view with other pixels of the same size, as a marker does."""
         if pixels.shape[1::-1] != self.size:
             raise ValueError(
                 f"drawing must keep the size {self.size}, found {pixels.shape[1::-1]}; "
@@ -59,8 +58,8 @@ class View:
         return replace(self, picture=Picture(pixels))
 
     def transform(self, picture: Picture, affine: Affine) -> View:
-        """The view behind an affine change of frame: `affine` maps points of this view to points of
-        `picture`."""
+        """Return the view after an affine change of frame: `affine` maps points of this view to
+        points of `picture`."""
         frame = rectangle(0, 0, *picture.size)
         moved = (
             replace(p, affine=affine @ p.affine, clip=intersect(affine.polygon(p.clip), frame))
@@ -69,10 +68,8 @@ class View:
         return View(picture, tuple(part for part in moved if part.clip))
 
     def to_view(self, mark: Mark) -> tuple[Mark, ...]:
-        """Where a mark of a source image is seen in this view: nowhere, once, or several times.
-
-        The marks given back are in this view's coordinates.
-        """
+        """Return a mark of a source image in this view's coordinates: once for each visible place,
+        so none, one or several."""
         places = []
         for number, part in enumerate(self.parts):
             if part.source != mark.image:
@@ -83,8 +80,8 @@ class View:
         return tuple(places)
 
     def to_source(self, x: float, y: float) -> tuple[int, float, float] | None:
-        """The source image number and the point in it of view point (x, y), from the topmost part;
-        or None."""
+        """Return the source image number and the source point (x, y) shown at a view point, from
+        the topmost part; None if no part is there."""
         for part in reversed(self.parts):
             if contains(part.clip, x + 0.5, y + 0.5):
                 sx, sy = part.affine.inverse((x, y))
@@ -92,7 +89,7 @@ class View:
         return None
 
     def _covered(self, place: Point | Box | Mask, number: int) -> bool:
-        """Whether a later part lies over the whole place (over a mask: over its centre)."""
+        """Return whether a later part covers the whole place (for a mask: its centre)."""
         x, y = place.center
         corners = rectangle(*place.xyxy) if isinstance(place, Box) else ((x + 0.5, y + 0.5),)
         above = [part.clip for part in self.parts[number + 1 :]]

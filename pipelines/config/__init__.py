@@ -1,10 +1,11 @@
-"""YAML to objects and back: reads a configuration, checks all of it, builds what it names, plans
-the run.
+"""YAML to objects and back: reads a configuration, checks it, builds what it names and plans the
+run.
 
-Here: includes, overlays, overrides and what entries may hold (`load`), what they mean (`keys`),
-which files it may read (`paths`), which classes it may name (`classes`), contestants and sweeps
-(`expand`), building (`build`), the arms of a run (`plan`), and identities (`spec`). Not here: what
-the named classes do, and the YAML files themselves, which lie in `configs/`."""
+Here: includes, overlays, overrides and the entries of a file (`load`), their meaning (`keys`),
+which files a configuration may read (`paths`), which classes it may name (`classes`), contestants
+and sweeps (`expand`), building (`build`), the arms of a run (`plan`), and identities (`spec`).
+Not here: what the named classes do, and the YAML files themselves, which are in `configs/`.
+"""
 
 import lazy_loader
 

@@ -1,5 +1,4 @@
-"""From a node of a configuration to an object: `use` names the class, the other keys are its
-fields."""
+"""Builds objects from configuration nodes: `use` names the class, other keys are its fields."""
 
 from __future__ import annotations
 
@@ -32,19 +31,19 @@ from looktwice.pipelines.config.classes import (
 from looktwice.pipelines.config.paths import Scope, read_allowed
 from looktwice.pipelines.json_input import first_non_finite
 
-# a text "nan" would become a number
+# otherwise the text "nan" would become a number
 ARBITRARY = ConfigDict(arbitrary_types_allowed=True, allow_inf_nan=False)
 
 
 @dataclass
 class Binder:
-    """Checks and builds nodes, and gathers every fault with its place; equal nodes build one
+    """Checks and builds nodes, and collects every fault with its place; equal nodes build one
     object.
 
-    A fault that is met again in another arm is listed once in `faults` and counted each time in
-    `noticed`. `files` are the files that the nodes name, by the place of their name, `reads` all
-    files and folders, and `hosts` those of their URLs. `changed_at` maps the place of a changed
-    setting to the place in the study that changes it, as `sweep` does, where a fault is reported.
+    A fault that several arms share is listed once in `faults`, but counted each time in `noticed`.
+    `files` maps the place of each named file to its path, `reads` holds all files and folders that
+    nodes name, `hosts` the hosts of their URLs. `changed_at` maps the place of a changed setting to
+    the place in the study that changes it, such as an entry of `sweep`; faults are reported there.
     """
 
     scope: Scope = field(default_factory=Scope)
@@ -59,16 +58,16 @@ class Binder:
 
     @classmethod
     def of_run(cls, run: Path, plugins: Sequence[str] = ()) -> Binder:
-        """That of a run's own records, which reach what `Scope.of_records` says."""
+        """Create a binder for a run's records, which may reach what `Scope.of_records` allows."""
         return cls(Scope.of_records(run, plugins))
 
     @classmethod
     def of_checked(cls, plugins: Sequence[str] = ()) -> Binder:
-        """That of nodes whose paths were checked before, such as those of a plan."""
+        """Create a binder for nodes whose paths were already checked, such as those of a plan."""
         return cls(Scope(Path("/"), plugins=tuple(plugins)))
 
     def make(self, node: Any, place: str = "node") -> Any:
-        """The object of a node. Raises ConfigError with all its faults."""
+        """Build a node. Raises ConfigError with all its faults."""
         binder = dataclasses.replace(self, faults=Faults())
         made = binder.node(node, place)
         if binder.faults:
@@ -76,8 +75,7 @@ class Binder:
         return made
 
     def node(self, node: Any, place: str, kind: Kind | None = None) -> Any:
-        """The object of a node with `use`, or None with its faults noted; `kind` says what it must
-        be."""
+        """Build a node with `use`, which must be a `kind`; on a fault, note it and return None."""
         if not isinstance(node, Mapping) or not isinstance(node.get("use"), str):
             write = f"; write {{use: {node}}}" if isinstance(node, str) else ""
             return self.fault(
@@ -95,7 +93,7 @@ class Binder:
         key = repr((node, self.models if "'ref':" in repr(node) else ()))
         if key in self.built:
             return self.built[key]
-        # `before` and `after` say where a slot stands, which loading has done
+        # loading has already applied `before` and `after`
         given = {str(k): v for k, v in node.items() if k not in ("use", "before", "after")}
         made = self.fields(cls, given, place)
         if made is not None:
@@ -103,9 +101,11 @@ class Binder:
         return made
 
     def fields(self, cls: type, settings: Mapping[str, Any], place: str, base: Any = None) -> Any:
-        """An object of the dataclass `cls`, or None with every fault of its settings noted.
+        """Build an object of the dataclass `cls`; on faults in its settings, note them and return
+        None.
 
-        What is not given is as in `base`, an object of the class, or else the class's own default.
+        Settings that are not given come from `base`, an object of the class, or else from the
+        defaults.
         """
         if not dataclasses.is_dataclass(cls):
             return self.fault(
@@ -123,7 +123,7 @@ class Binder:
             self.fault(f"{place}.{name}", f"{cls.__name__} has no setting {name!r}{near}")
         for name, f in own_fields.items():
             if base is None and name not in settings and default_of(f) is dataclasses.MISSING:
-                wanted = f"; `looktwice list {cls.__name__}` tells of it"
+                wanted = f"; see `looktwice list {cls.__name__}`"
                 if hints.get(name) is Path:
                     wanted = ", a path"
                 elif get_origin(hints.get(name)) is Literal:
@@ -146,8 +146,8 @@ class Binder:
             return self.fault(f"{place}.{setting}" if setting in settings else place, str(exc))
 
     def value(self, value: Any, hint: Any, place: str, default: Any = None) -> Any:
-        """A setting's value, checked against its type hint; a mapping without `use` changes
-        `default`, an object."""
+        """Build a setting's value and check it against its type hint. A mapping without `use`
+        changes the object `default`."""
         if isinstance(value, Mapping) and value.keys() == {"ref"}:
             return self._model(value["ref"], place)
         before, made = self.noticed, self._made(value, hint, place, default)
@@ -157,8 +157,7 @@ class Binder:
         return made if built else self._checked(made, hint, place)
 
     def _made(self, value: Any, hint: Any, place: str, default: Any = None) -> Any:
-        """The value in which nodes, paths, and mappings that stand for a dataclass are
-        made what they stand for."""
+        """Build the nodes, paths and mappings in a value that stand for objects."""
         if isinstance(value, str):
             if self.faults and "${" in value:  # a reference that was reported as unresolvable
                 self.noticed += 1
@@ -174,7 +173,7 @@ class Binder:
             base = default if dataclasses.is_dataclass(default) else None
             if cls := dataclass_in(hint) if base is None else type(base):
                 return self.fields(cls, value, place, base)
-        many = _has_node(value)  # things of which each is checked alone
+        many = _has_node(value)  # each item is checked separately
         make = self.value if many else self._made
         if isinstance(value, Mapping):
             return {
@@ -193,7 +192,7 @@ class Binder:
         return self.fault(f"{place}.use", wrong) if wrong else made
 
     def _path(self, text: str, place: str) -> Path | None:
-        """The path, or None with a fault."""
+        """Resolve a path; on a fault, note it and return None."""
         try:
             path = self.scope.path(text, place)
             self.reads.add(path)
@@ -218,18 +217,18 @@ class Binder:
         if value is None and type(None) in members(hint):
             return None
         try:
-            # in a tuple, because a type that brings a configuration takes no other
+            # in a tuple, because a type with a configuration of its own accepts no other
             return TypeAdapter(tuple[hint], config=ARBITRARY).validate_python((value,))[0]
         except ValidationError as exc:
             wrong = exc.errors(include_url=False, include_context=False)[0]
             more = "" if wrong["type"] == "literal_error" else f" ({wrong['msg']})"
             if cls := dataclass_in(hint):
-                more = f"; it is a mapping of {', '.join(type_hints(cls))}"
+                more = f"; write a mapping of {', '.join(type_hints(cls))}"
             several = isinstance(value, list) or (isinstance(value, str) and "," in value)
             if several and is_plain(hint):
-                more += f"; several values are a sweep, such as 'sweep.{place}=[ONE, OTHER]'"
+                more += f"; to try several values, sweep them: 'sweep.{place}=[ONE, OTHER]'"
             return self.fault(place, f"expected {_shown(hint)}, found {value!r}{more}")
-        # a protocol: any object may stand here, a plain value never; none of several is no value
+        # a protocol accepts any object but no plain value, and an empty list
         except SchemaError:
             if isinstance(value, list | tuple) and not value:
                 return ()
@@ -237,9 +236,9 @@ class Binder:
             return self.fault(place, f"{wanted}; write {{use: folder.room.Class}}")
 
     def fault(self, place: str, text: str) -> None:
-        """Note a fault, once."""
+        """Note a fault, unless it is already listed."""
         self.noticed += 1
-        bare = re.sub(r"^contestants\.[^.]+\.", "", place)  # a change is one for every contestant
+        bare = re.sub(r"^contestants\.[^.]+\.", "", place)  # a change applies to every contestant
         own, where = place.removesuffix(bare).removesuffix("."), ""
         for changed, entry in self.changed_at.items():
             if f"{bare}.".startswith(f"{changed}."):
@@ -257,9 +256,11 @@ def build(
     plugins: Sequence[str] = (),
     given: Sequence[str] = (),
 ) -> Any:
-    """The object of one node, which stands at `place` in messages; without a scope it reaches the
-    working folder, paths that the user has `given`, and what is allowed. Raises ConfigError with
-    all faults."""
+    """Build one node, called `place` in messages. Raises ConfigError with all faults.
+
+    Without a scope, the node may reach the working folder, the paths that the user has `given`, and
+    what is allowed.
+    """
     own = scope or Scope(Path(), tuple(given), tuple(plugins), read_allowed())
     return Binder(own).make(node, place)
 

@@ -1,10 +1,10 @@
-"""The classes that a configuration may name: where they lie, of which kind they are, and what their
-settings take.
+"""Finds the classes that a configuration names, and says of which kind they are and what settings
+they take.
 
 `use: prompting.markers.Circles` is the class that `from looktwice.prompting.markers import Circles`
-gives: folder, room and class. A room is a module or a package directly under a folder; which of its
-files defines the class is private. Only public classes defined in a room, under our own folders or
-under packages that the caller named, can be reached.
+imports: folder, room and class. A room is a module or a package directly under a folder; which of
+its files defines the class is private. A configuration can name only public classes that are
+defined in a room, under looktwice's own folders or in packages that the caller named.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ FOLDERS = ("pipelines", "prompting", "specialists", "eval")
 WORD = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 
-_loaded: set[str] = set()  # the first words of the plugins' names
+_loaded: set[str] = set()  # the first parts of the plugins' names
 
 
 class ConfigError(ValueError):
-    """Every fault of a configuration at once, each with the place where it stands."""
+    """All faults of a configuration, each with its place."""
 
     def __init__(self, faults: Sequence[str]) -> None:
         super().__init__("\n".join(faults))
@@ -52,31 +52,32 @@ class AbsentPart(ValueError):
 
 
 class Faults(list[str]):
-    """What is wrong with a configuration, each sentence once."""
+    """The faults of a configuration, without duplicates."""
 
     def note(self, *faults: str) -> None:
-        """Keep those that are new."""
+        """Add faults that are not listed yet."""
         for fault in faults:
             if fault not in self:
                 self.append(fault)
 
 
 def locate(use: str, plugins: Sequence[str] = ()) -> type:
-    """The class behind a `use`. Raises ValueError that says what is wrong and what may have been
-    meant.
+    """Return the class that a `use` names. Raises ValueError that says what is wrong and suggests a
+    name.
 
-    The words are checked before anything is imported.
+    The text is checked before anything is imported.
     """
     parts = use.removeprefix("looktwice.").split(".")
     if parts[0] == "__main__":
         raise ValueError(
-            f"{use!r} is a class of the script or notebook that made the run; only one in a file of"
-            " its own, named with `--plugin`, can be built again"
+            f"{use!r} is a class of the script or notebook that made the run; only a class in a"
+            " file"
+            " of its own, named with `--plugin`, can be rebuilt"
         )
     if len(parts) < 2 or not all(WORD.fullmatch(part) for part in parts):
         raise ValueError(
             f"{use!r} is not the path of a public class, such as prompting.markers.Circles"
-            f"{_meant(parts[-1])}; `looktwice list` names them"
+            f"{_meant(parts[-1])}; `looktwice list` lists them"
         )
     ours, name = parts[0] in FOLDERS, parts[-1]
     if ours and (extension := own_classes().get(".".join(parts))):
@@ -96,14 +97,14 @@ def locate(use: str, plugins: Sequence[str] = ()) -> type:
 
 
 def is_foreign(use: str) -> bool:
-    """Whether a `use` names a class outside looktwice, which only a plugin can bring."""
+    """Return whether a `use` names a class outside looktwice, which only a plugin can provide."""
     return bool(use) and use.removeprefix("looktwice.").partition(".")[0] not in FOLDERS
 
 
 def load_plugin(text: str) -> str:
-    """Make a package, or one .py file, reachable for `use`; gives its name. Raises ConfigError.
+    """Make a package or a .py file available to `use`, and return its name. Raises ConfigError.
 
-    The file may import those beside it: its folder is put last among the places where Python looks.
+    The file can import its neighbours: its folder is appended to Python's search path.
     """
     path = Path(text)
     is_file = path.suffix == ".py"
@@ -144,8 +145,7 @@ def _plugin_fault(text: str, why: str) -> ConfigError:
 
 
 def place_in_plugins(exc: BaseException) -> str:
-    """Function, file and line of the innermost code of a loaded plugin in an exception's traceback;
-    empty without."""
+    """Return function, file and line of the innermost plugin code in a traceback, or ""."""
     place, trace = "", exc.__traceback__
     while trace is not None:
         name = str(trace.tb_frame.f_globals.get("__name__", "")).partition(".")[0]
@@ -157,20 +157,20 @@ def place_in_plugins(exc: BaseException) -> str:
 
 
 def _own_room(parts: Sequence[str], use: str) -> str:
-    """The module of the room that a path of ours names. Raises ValueError with the right path where
-    there is one."""
+    """Return the module of the room that a looktwice path names. Raises ValueError, which suggests
+    the right path if there is one."""
     folder, rooms = parts[0], _rooms(parts[0])
     if len(parts) == 3 and parts[1] in rooms:
         return f"looktwice.{folder}.{parts[1]}"
     meant = _meant(parts[-1]) or did_you_mean(parts[1], rooms)
     raise ValueError(
-        f"no room {'.'.join(parts[:-1])!r} (from {use!r}; a class is named by"
+        f"no room {'.'.join(parts[:-1])!r} (from {use!r}; a class is named as"
         f" folder.room.Class){meant}"
     )
 
 
 def _meant(name: str) -> str:
-    """`; did you mean 'X'?` with the path of a public class of ours of this name or one like it."""
+    """Return `; did you mean 'X'?` with the path of the most similar public class, or ""."""
     paths = {path.rpartition(".")[2]: path for path in own_classes()}
     for folder in FOLDERS:
         for room in (room for room, is_package in _rooms(folder).items() if is_package):
@@ -182,24 +182,24 @@ def _meant(name: str) -> str:
 
 @cache
 def _rooms(folder: str) -> dict[str, bool]:
-    """The rooms of a folder by name, and whether each is a package."""
+    """Return the rooms of a folder by name, and whether each is a package."""
     places = importlib.import_module(f"looktwice.{folder}").__path__
     return {module.name: module.ispkg for module in pkgutil.iter_modules(places)}
 
 
 def _plugin_module(parts: Sequence[str], use: str, plugins: Sequence[str]) -> str:
     if parts[0] not in plugins:
-        named = f"named are {', '.join(plugins)}" if plugins else "none is named"
+        named = f"named: {', '.join(plugins)}" if plugins else "none is named"
         plugin = f"{parts[0]}.py" if Path(f"{parts[0]}.py").is_file() else parts[0]
         raise ValueError(
-            f"{use!r} is refused: it lies neither in {', '.join(FOLDERS)} nor in a named plugin"
+            f"{use!r} is refused: it is neither in {', '.join(FOLDERS)} nor in a named plugin"
             f" ({named}); if you trust it, add --plugin {plugin}{did_you_mean(parts[0], FOLDERS)}"
         )
     return ".".join(parts[:-1])
 
 
 def _is_class(module: Any, name: str) -> bool:
-    """Whether the module, or a file of the room that it is, defines a public class of this name."""
+    """Return whether the module, or a file of its room, defines a public class of this name."""
     value = getattr(module, name, None)
     home = f"{getattr(value, '__module__', '')}."
     return (
@@ -210,10 +210,10 @@ def _is_class(module: Any, name: str) -> bool:
 
 
 def did_you_mean(word: str, known: Iterable[object], most: int = 1) -> str:
-    """`; did you mean 'X'?` with the known names that `word` stands for elsewhere, or that are most
-    like it, at most so many; empty where none is.
+    """Return `; did you mean 'X'?` with at most `most` known names that other programs call `word`,
+    or that resemble it; "" if there are none.
 
-    Capitals count as small letters, and a space or dash as an underscore.
+    Ignores case, and treats a space or dash as an underscore.
     """
 
     def folded(name: object) -> str:
@@ -235,7 +235,7 @@ PLAIN = (int, float, str, bool, bytes, type(None))
 
 
 def members(hint: Any) -> Iterator[Any]:
-    """The alternatives of a union, or the hint alone."""
+    """Yield the members of a union, or the hint itself."""
     if get_origin(hint) in (Union, types.UnionType):
         for inner in get_args(hint):
             yield from members(inner)
@@ -244,18 +244,17 @@ def members(hint: Any) -> Iterator[Any]:
 
 
 def is_plain(hint: Any) -> bool:
-    """Whether no object can stand here, only numbers, texts, truth values or paths."""
+    """Return whether the hint allows only numbers, texts, booleans and paths, no objects."""
     return all(h in PLAIN or h is Path or get_origin(h) is Literal for h in members(hint))
 
 
 def holds_path(hint: Any) -> bool:
-    """Whether a text given here is the path of a file or folder."""
+    """Return whether a text given for this hint is the path of a file or folder."""
     return Path in members(hint) and str not in members(hint)
 
 
 def inner_hint(hint: Any, key: Any) -> Any:
-    """The type of what stands under a key or number of a list, tuple or mapping that is given
-    here."""
+    """Return the type of the value under a key or index of a list, tuple or mapping."""
     for member in members(hint):
         origin, args = get_origin(member), get_args(member)
         if not (isinstance(origin, type) and issubclass(origin, Collection)):
@@ -269,28 +268,28 @@ def inner_hint(hint: Any, key: Any) -> Any:
 
 
 def dataclass_in(hint: Any) -> type | None:
-    """The dataclass that a mapping given here stands for, if there is one."""
+    """Return the dataclass that a mapping given for this hint describes, or None."""
     return next(
         (h for h in members(hint) if isinstance(h, type) and dataclasses.is_dataclass(h)), None
     )
 
 
 def type_hints(cls: type) -> dict[str, Any]:
-    """The types of a class's fields by name; empty where they cannot be looked up."""
+    """Return the types of a class's fields by name; empty if they cannot be resolved."""
     try:
         return get_type_hints(cls)
-    except NameError:  # a name that a plugin imports for the type checker alone
+    except NameError:  # a name that a plugin imports for the type checker only
         return {}
 
 
 def default_of(f: dataclasses.Field[Any]) -> Any:
-    """The default of a dataclass's field; `dataclasses.MISSING` where it has none."""
+    """Return the default of a dataclass field, or `dataclasses.MISSING`."""
     return f.default if f.default_factory is dataclasses.MISSING else f.default_factory()
 
 
 def kind_of(cls: type) -> Kind | None:
-    """What a class makes, by what it can do: tasks are iterated, models have an identity, stages
-    are only called."""
+    """Return what a class makes, judged by its interface: tasks are iterable, models have an
+    identity, stages are only callable."""
     if hasattr(cls, "__iter__") and hasattr(cls, "facts"):
         return "task"
     if "__call__" in dir(cls):
@@ -299,11 +298,10 @@ def kind_of(cls: type) -> Kind | None:
 
 
 def misfit(cls: type, hint: Any) -> str:
-    """Why an object of the class cannot stand where the hint asks for another class; empty where it
-    can.
+    """Explain why an object of the class does not satisfy the hint; "" if it does.
 
-    For a function of a protocol it is told by what the two give, so that a finder of faces is no
-    detector; where that is not declared, it may fit.
+    Function protocols are compared by their return types, so that a face finder does not pass as a
+    detector; without a declared return type, the class is accepted.
     """
     classes = [member for member in members(hint) if isinstance(member, type)]
     protocols = [member for member in classes if getattr(member, "_is_protocol", False)]
@@ -315,12 +313,12 @@ def misfit(cls: type, hint: Any) -> str:
         return ""
     if issubclass(given, tuple(asked.values())):
         return ""
-    wanted = " or ".join(f"a {name}, which gives {kind.__name__}," for name, kind in asked.items())
-    return f"expected {wanted} and {cls.__name__} gives {given.__name__}"
+    wanted = " or ".join(f"a {name}, which returns {kind.__name__}" for name, kind in asked.items())
+    return f"expected {wanted}, but {cls.__name__} returns {given.__name__}"
 
 
 def given_by(cls: type) -> Any:
-    """The class of what calling an object of `cls` gives, where it is declared and a class."""
+    """Return the class that calling an object of `cls` is declared to return, or None."""
     try:
         given = get_type_hints(cls.__call__).get("return")
     except (NameError, AttributeError):
@@ -329,12 +327,11 @@ def given_by(cls: type) -> Any:
 
 
 def check_kind(cls: type, wanted: Kind | None) -> None:
-    """Raises ValueError where a class makes another kind of thing than its place asks for, or lacks
-    a part of it."""
+    """Raise ValueError if a class makes another kind of object, or lacks one of its methods."""
     if wanted is None:
         return
     if (kind := kind_of(cls)) not in (wanted, None):
-        raise ValueError(f"a {wanted} belongs here, and {cls.__name__} makes a {kind}")
+        raise ValueError(f"expected a {wanted} here, but {cls.__name__} is a {kind}")
     parts = {*dir(cls), *getattr(cls, "__dataclass_fields__", ())}
     lacking = [f"`{part}`" for part in PARTS[wanted] if part.partition("(")[0] not in parts]
     if wanted == "stage" and not lacking:
@@ -345,10 +342,10 @@ def check_kind(cls: type, wanted: Kind | None) -> None:
     if lacking:
         whole = ", ".join(f"`{part}`" for part in PARTS[wanted])
         reads = hasattr(cls, "read") and wanted == "stage"
-        reader = "; a reader inherits looktwice.eval.readers.reader.Reader, which calls its `read`"
+        reader = "; a reader inherits looktwice.eval.readers.reader.Reader and defines `read`"
         raise ValueError(
-            f"a {wanted} has {whole}; {cls.__name__} lacks {', '.join(lacking)}{reader * reads}"
-            " (docs/howto/own.md shows one)"
+            f"a {wanted} needs {whole}; {cls.__name__} lacks {', '.join(lacking)}{reader * reads}"
+            " (example: docs/howto/own.md)"
         )
 
 
@@ -357,4 +354,4 @@ PARTS: Mapping[Kind, Sequence[str]] = {
     "stage": ("__call__(self, state, model)",),
     "model": ("identity", "__call__(self, messages, draw, options)"),
 }
-"""What a class must have to be of a kind."""
+"""The attributes that a class of each kind must have."""

@@ -1,4 +1,5 @@
-"""What other programs call things: the names that people type first, by ours."""
+"""Names that other programs use for our entries, settings, classes and commands, and hints for
+entries that do not exist."""
 
 from __future__ import annotations
 
@@ -67,21 +68,21 @@ init: new create
 view: open ui dashboard
 """
 ELSEWHERE: Mapping[str, str] = dict(line.split(": ") for line in TABLE.splitlines())
-"""Our names of entries, settings, classes, options and commands, and those of others, parted by
-spaces."""
+"""Our names of entries, settings, classes, options and commands, with the names that other programs
+use, separated by spaces."""
 
 TABLE_OF_HINTS = """\
 api_key: keys stay in the environment, such as OPENAI_API_KEY, or LOOKTWICE_KEYS=HOST:PORT=NAME
-retries: what may pass is tried again without a setting
-max_retries: what may pass is tried again without a setting
+retries: transient errors are retried without a setting
+max_retries: transient errors are retried without a setting
 temperature: it is a setting of the model, models.NAME.temperature
 output: it is an option of `run`, --out
 limit: it is an option of `run`, --limit
-judge: `looktwice judge` asks one
+judge: run `looktwice judge`
 scorer: it is a setting of the task
-metrics: it is `scorer` of the task
+metrics: set `scorer` of the task
 specialists: they answer in `stages:` of a contestant, with `replace: true`
-extend: a contestant's stages are laid over the file's; `replace: true` lets them stand alone
+extend: a contestant's stages are laid over the file's; `replace: true` replaces the file's
 """
 HINTS: Mapping[str, str] = dict(line.split(": ", 1) for line in TABLE_OF_HINTS.splitlines())
-"""What to do in place of an entry or setting that there is nowhere."""
+"""Advice for entries and settings that do not exist."""

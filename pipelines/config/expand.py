@@ -1,5 +1,4 @@
-"""Expands a configuration to one node per arm: contestants x sweep x one-at-a-time changes (`each`)
-x tasks, and `fragility:` to the sweep that it stands for."""
+"""Expands a configuration to one node per arm: contestants x sweep x `each` x tasks."""
 
 from __future__ import annotations
 
@@ -30,16 +29,17 @@ MOST_ARMS = 100_000
 
 
 ALONE = (
-    "; where this contestant's stages are the whole pipeline, say `replace: true` beside `stages:`"
+    "; if this contestant's stages are the whole pipeline, add `replace: true` next to `stages:`"
 )
 
 
 class ArmNode(NamedTuple):
-    """One arm before it is built: in `arm` stand nodes for its task, model, stages and reader.
+    """One arm before it is built: `arm` holds the nodes of its task, model, stages and reader.
 
-    `place` is the contestant's place in the file, as `task_place` and `model_place` are those of
-    its task and model; `own` are the slots that it names itself, and `models` what `{ref: ...}` may
-    name. `changed_at` tells where the file changes a place, such as `each[0].stages.mark`.
+    `place`, `task_place` and `model_place` are the places of the contestant, its task and its model
+    in the file; `own` are the slots that the contestant names itself, and `models` the models that
+    `{ref: ...}` may name. `changed_at` maps a place to the entry that changes it, such as
+    `each[0].stages.mark`.
     """
 
     arm: Arm
@@ -53,8 +53,7 @@ class ArmNode(NamedTuple):
 
 @dataclass
 class Expansion:
-    """Expands a loaded configuration; gathers `faults`, and in `left_out` the contestants whose
-    needs are not met."""
+    """Expands a configuration; `left_out` holds the contestants whose needs are not met."""
 
     config: Node
     scope: Scope = field(default_factory=Scope)
@@ -62,9 +61,9 @@ class Expansion:
     left_out: dict[str, str] = field(default_factory=dict)
 
     def arms(self) -> Iterator[ArmNode]:
-        """Every arm of the configuration, in order, duplicates included.
+        """Yield every arm of the configuration in order, including duplicates.
 
-        Where an entry has the wrong type there are no arms, only faults.
+        If an entry has the wrong type, yields no arms and only notes faults.
         """
         strange, wrong = shape_faults(self.config)
         self.faults.note(*strange, *wrong)
@@ -90,11 +89,11 @@ class Expansion:
                     yield node._replace(arm=arm, changed_at=changed_at)
 
     def _merged(self, overlay: Mapping[str, Any], place: str) -> Node:
-        """The configuration of this contestant: its stages lie over the file's, or with
-        `replace: true` alone.
+        """Return the configuration of this contestant, with its stages laid over the file's, or
+        replacing them if `replace: true`.
 
-        They extend, because that is what a mapping in a mapping does in Hydra, OmegaConf and
-        docker-compose: who changes one slot keeps the others, `ask` among them.
+        Overlaying is what nested mappings do in Hydra, OmegaConf and docker-compose: a contestant
+        that changes one slot keeps the others, including `ask`.
         """
         layer, plans = Overlay(alone=ALONE), ("sweep", "each", "contestants")
         node = {key: value for key, value in self.config.items() if key not in plans}
@@ -108,23 +107,23 @@ class Expansion:
         return merged
 
     def _are_too_many(self, contestants: int) -> bool:
-        """Whether there are more arms than anybody could run or read, which is a fault; told before
-        they are made."""
+        """Return whether there are too many arms to run or read, and note that as a fault; this is
+        checked before expanding."""
         axes = [len(values) for values in (self.config.get("sweep") or {}).values()]
         singles, tasks = len(self.config.get("each") or ()), len(self.config.get("tasks") or "1")
         counts = [*axes, singles + 1, contestants, tasks]
         if (arms := prod(counts)) > MOST_ARMS:
             self.faults.note(
                 "sweep: its values x changes of `each` x contestants x tasks,"
-                f" {' x '.join(map(str, counts))}, make {arms:,} arms, and {MOST_ARMS:,} are the"
-                " most; sweep fewer values, or in configurations of their own"
+                f" {' x '.join(map(str, counts))}, make {arms:,} arms, more than the limit of"
+                f" {MOST_ARMS:,}; sweep fewer values, or split the study into several files"
             )
         return arms > MOST_ARMS
 
     def _changes(self, own: str) -> Iterator[dict[str, tuple[Any, str]]]:
-        """Each combination of the sweep's axes, with nothing and then with each single change: the
-        value of each changed place, and where it stands. Of the contestants' places those below
-        `own`."""
+        """Yield each combination of the sweep's values, first alone, then with each single change:
+        changed place -> (value, entry that sets it). Changes to contestants are limited to places
+        below `own`."""
         sweep, each = self.config.get("sweep") or {}, self.config.get("each") or ()
         axes = [
             [(value, f"sweep.{key}[{number}]") for number, value in enumerate(values)]
@@ -151,9 +150,9 @@ class Expansion:
         changes: Mapping[str, Any],
         place: str,
     ) -> Iterator[ArmNode]:
-        """The arms of one contestant under one set of changes, one for each of its tasks."""
+        """Yield the arms of one contestant under one set of changes, one per task."""
         layer, node = Overlay(), merged
-        # the class first: settings are laid on it
+        # the class first, then its settings
         for key in sorted(changes, key=lambda key: not key.endswith(".use")):
             node = layer(node, nest(key, changes[key]))
         self.faults.note(*(f"{place}{fault}" for fault in layer.faults))
@@ -184,13 +183,13 @@ class Expansion:
     def _tasks(self, node: Node) -> dict[str, Any]:
         if (task := node.get("task")) is not None:
             if others := node.get("tasks"):
-                hint = f"a setting of one task is tasks.{next(iter(others))}.n=8, say"
+                hint = f"to change one task, type for example tasks.{next(iter(others))}.n=8"
                 self.faults.note(f"task: there is `tasks:` as well; keep one of the two ({hint})")
             return {task_name(task): task}
         tasks = _present(node.get("tasks"))
         if not tasks:
             self.faults.note(
-                "tasks: there is none; name one, such as `task: {use: eval.tasks.Photos, kind:"
+                "tasks: the study has none; name one, such as `task: {use: eval.tasks.Photos, kind:"
                 " jigsaw}`"
             )
         return tasks
@@ -208,13 +207,13 @@ class Expansion:
         return [task for task in tasks if only is None or task in only]
 
     def _model(self, model: Any, models: Mapping[str, Any]) -> tuple[Any, str]:
-        """The model's node, named, written out, or the only one there is, and its place in the
-        file."""
+        """Return the model's node, whether named, written out or the only one defined, and its
+        place in the file."""
         if model is None and len(models) == 1 and "model" not in self.config:
             model = next(iter(models))
         if models and isinstance(model, Mapping) and "use" not in model:
             place = ".".join(["models", next(iter(models)), *[*model][:1]])
-            self.faults.note(f"model: the models stand in `models:`, so say {place}")
+            self.faults.note(f"model: the models are under `models:`, so type {place}")
             model = next(iter(models))
         if not isinstance(model, str):
             return model, "model"
@@ -225,9 +224,9 @@ class Expansion:
         return models.get(model), f"models.{model}"
 
     def _needs_are_met(self, name: str, overlay: Mapping[str, Any], merged: Node) -> bool:
-        """Whether what a contestant `needs` is there; if not, it is left out.
+        """Return whether a contestant's `needs` are met; if not, record it in `left_out`.
 
-        `env` names environment variables, `A|B` means one of them; `file` names files.
+        `env` names environment variables, `A|B` means either of them; `file` names files.
         """
         needs, missing = overlay.get("needs") or {}, []
         for text in _many(needs.get("env")):
@@ -246,8 +245,7 @@ class Expansion:
 
 
 def _applies(key: str, merged: Node, overlay: Mapping[str, Any]) -> bool:
-    """Whether a contestant is touched by a change: not of slots that it does not have, or has
-    dropped."""
+    """Return whether a change affects a contestant, rather than a missing or dropped slot."""
     first, slot = [*key.split("."), ""][:2]
     if first == "stages":
         dropped = (overlay.get("stages") or {}).get(slot, slot) is None
@@ -256,21 +254,21 @@ def _applies(key: str, merged: Node, overlay: Mapping[str, Any]) -> bool:
 
 
 def _present(nodes: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Without those that `null` drops."""
+    """Return the entries that are not dropped by `null`."""
     return {name: node for name, node in (nodes or {}).items() if node is not None}
 
 
 def _with_prices(node: Any, prices: Mapping[str, Any]) -> Any:
-    """The node with the listed prices in every `ChatAPI` that asks for a listed model and has none.
+    """Add prices from the list to every `ChatAPI` node that names a listed model and has no prices.
 
-    What a model defers has other prices.
+    Deferring models are skipped, because batches have other prices.
     """
     if isinstance(node, list):
         return [_with_prices(inner, prices) for inner in node]
     if not isinstance(node, Mapping):
         return node
     use = str(node.get("use", ""))
-    with suppress(ValueError):  # a fault that is told later, or a plugin's
+    with suppress(ValueError):  # a fault that is reported later, or a class of a plugin
         if use and defers(locate(use)):
             return node
     priced = {name: _with_prices(inner, prices) for name, inner in node.items()}
@@ -281,7 +279,7 @@ def _with_prices(node: Any, prices: Mapping[str, Any]) -> Any:
 
 
 def flat_changes(changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Changes as single settings: a merged mapping is spread, a new node is shown by its class."""
+    """Flatten changes to single settings; a new node is shown by its class."""
     flat: dict[str, Any] = {}
     for key, value in changes.items():
         if isinstance(value, Mapping):
@@ -309,5 +307,5 @@ def _stands_alone(overlay: Mapping[str, Any]) -> bool:
 
 
 def is_within(place: str, outer: str) -> bool:
-    """Whether a dotted place is another one or lies below it."""
+    """Return whether a dotted place equals another or lies below it."""
     return f"{place}.".startswith(f"{outer}.")

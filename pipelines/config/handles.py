@@ -1,4 +1,4 @@
-"""Overrides that mean the same in every configuration, whatever its tasks and models are called:
+"""Overrides that work in every configuration, whatever its tasks and models are called:
 `data=PATH`, `split=NAME` and `model=NAME`."""
 
 from __future__ import annotations
@@ -10,15 +10,14 @@ from looktwice.pipelines.config.classes import ConfigError, did_you_mean
 
 
 def spelt_out(node: Mapping[str, Any], place: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """The places of this configuration that an override sets, and what they become; any other
-    override stands for itself.
+    """Yield the places that an override sets in this configuration, with their new values; an
+    ordinary override is returned unchanged.
 
-    `data` is the `path` of every task that reads one, or with "hub:ID" its data set of the hub, and
-    `split` their split. `model` is the name at the server of every model that is asked, unless it
-    names one of `models:`, or the settings of another model in the place of each. Raises
-    ConfigError where no task reads data, and where it would change no model: one without such a
-    name, as `Pocket` is, becomes no other by a name, which would send the pictures to another
-    server.
+    `data` sets the `path` of every task that reads files, or with "hub:ID" its data set on the hub,
+    and `split` sets their split. `model` sets the server-side name of every model in use, unless it
+    names one of `models:`; a mapping replaces the settings of each such model. Raises ConfigError
+    if no task reads data, or if a model in use has no name to change, such as `Pocket`: replacing
+    it would send the images to a server that the study does not name.
     """
     tasks = {f"tasks.{name}": task for name, task in (node.get("tasks") or {}).items()}
     tasks["task"] = node.get("task")
@@ -30,8 +29,8 @@ def spelt_out(node: Mapping[str, Any], place: str, value: Any) -> Iterator[tuple
         raise ConfigError(
             [
                 f"{place}={value}: no task of this study reads data from files (its tasks: {made})."
-                " For questions of your own type"
-                " task='{use: eval.tasks.Columns, path: PATH}'; `looktwice list tasks` names others"
+                " For your own questions, type"
+                " task='{use: eval.tasks.Columns, path: PATH}'; `looktwice list tasks` lists others"
             ]
         )
     if place == "split":
@@ -41,14 +40,14 @@ def spelt_out(node: Mapping[str, Any], place: str, value: Any) -> Iterator[tuple
             yield f"{name}.path", None
             yield f"{name}.hub", str(value).removeprefix("hub:")
     elif place == "data":
-        # the others follow one of these
+        # the other paths refer to one of these
         own = [name for name in read if not str(mapped[name].get("path")).startswith("${")]
         yield from ((f"{name}.path", value) for name in own)
         yield from ((f"{name}.hub", "") for name in own if mapped[name].get("hub"))
     elif place != "model" or not isinstance(value, str | Mapping):
         yield place, value
     elif isinstance(value, str) and did_you_mean(value, models):
-        yield place, value  # one of the file's, also mistyped
+        yield place, value  # one of the file's models, perhaps mistyped
     else:
         yield from _asked_instead(models, node.get("model"), value)
 
@@ -56,7 +55,7 @@ def spelt_out(node: Mapping[str, Any], place: str, value: Any) -> Iterator[tuple
 def _asked_instead(
     models: Mapping[str, Any], asked: Any, value: str | Mapping[str, Any]
 ) -> Iterator[tuple[str, Any]]:
-    """The places of the models that are asked, with another name at their server or other settings.
+    """Yield the places of the models in use, with another server-side name or other settings.
     Raises ConfigError."""
     every = {f"models.{key}": model for key, model in models.items()}
     places = {
@@ -71,8 +70,8 @@ def _asked_instead(
     if isinstance(value, Mapping) and beside:
         raise ConfigError(
             [
-                f"model={{...}}: each contestant names a model of its own{listed}; type"
-                " contestants.mine='{model: {...}}' to ask this one beside them"
+                f"model={{...}}: each contestant names its own model{listed}; type"
+                " contestants.mine='{model: {...}}' to add a contestant with this one"
             ]
         )
     if isinstance(value, Mapping):
@@ -89,8 +88,8 @@ def _asked_instead(
         typed = f"contestants.mine='{{model: {node}}}'" if beside else f'model="{node}"'
         raise ConfigError(
             [
-                f"model={value}: it names a model at its server, and {why}{listed}. For another"
-                f" model type {typed}; without `url` it is OpenAI's"
+                f"model={value}: this is a model's name at its server, but {why}{listed}. To use"
+                f" another model, type {typed}; without `url`, the server is OpenAI's"
             ]
         )
     yield from ((f"{place}.model", value) for place in places)

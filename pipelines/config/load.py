@@ -1,5 +1,4 @@
-"""Reading a configuration: YAML with `include`, overlays of nodes, dotted overrides and
-interpolation."""
+"""Reads a configuration: YAML with `include`, overlays, dotted overrides and interpolation."""
 
 from __future__ import annotations
 
@@ -32,8 +31,8 @@ NOT_YAML = (OSError, yaml.YAMLError, OmegaConfBaseException, ValueError)
 
 
 class Config(NamedTuple):
-    """A configuration as the command line gave it: its node, what it may reach, and the faults
-    found so far."""
+    """A configuration with its overrides, the scope that it may reach, and the faults found so
+    far."""
 
     node: Node
     scope: Scope
@@ -46,12 +45,12 @@ def read_config(
     plugins: Sequence[str] = (),
     allow: Sequence[str] = (),
 ) -> Config:
-    """A configuration file, or the node of one, with the overrides laid over it. Raises
+    """Read a configuration file, or take the node of one, and apply the overrides. Raises
     ConfigError.
 
-    Its paths count from the file's folder, those of a node or of a shipped configuration from the
-    working folder; paths among the overrides are given by the user and may lie anywhere, as may
-    those below the folders in `allow`, and what the user allowed this file.
+    Its paths are relative to the file's folder; for a node or a configuration bundled with
+    looktwice, to the working folder. Paths in overrides come from the user and may lie anywhere, as
+    may those below the folders in `allow` and those that the user has allowed this file to read.
     """
     allowed, path = read_allowed(allow), None
     if isinstance(source, dict):
@@ -66,7 +65,7 @@ def read_config(
     settings = _read_overrides(overrides, node) if overrides else []
     for place, value in settings:
         node = layer(node, nest(place, value))
-        # not "" and ".": every path would begin with them, and count from the working folder
+        # not "" or ".": every path would start with them and be relative to the working folder
         given += [
             text
             for _, text in leaves(value)
@@ -84,14 +83,14 @@ def read_config(
 
 
 def _read_overrides(overrides: Sequence[str], node: Node) -> list[tuple[str, Any]]:
-    """The places that overrides set, and what they become. Raises ConfigError."""
+    """Return the places that overrides set, with their new values. Raises ConfigError."""
     from looktwice.pipelines.config.handles import spelt_out
 
     return [pair for text in overrides for pair in spelt_out(node, *parse_override(text))]
 
 
 def _undone(settings: Sequence[tuple[str, Any]], sweep: Any) -> Iterator[str]:
-    """A fault for each override of a setting that the sweep sets in every arm."""
+    """Yield a fault for each override of a setting that the sweep replaces in every arm."""
     for place, value in settings:
         for swept, levels in sweep.items() if isinstance(sweep, Mapping) else ():
             if not f"{swept}.".startswith(f"{place}."):
@@ -103,13 +102,13 @@ def _undone(settings: Sequence[tuple[str, Any]], sweep: Any) -> Iterator[str]:
                 shown = ", ".join(map(str, levels)) if isinstance(levels, list) else levels
                 text = "null" if setting is None else setting
                 yield (
-                    f"{place}: {swept} is swept ({shown}), so that no arm would have {text}; type"
-                    f" 'sweep.{swept}=[{text}]', or sweep=null for no sweep at all"
+                    f"{place}: {swept} is swept ({shown}), so no arm would use {text}; type"
+                    f" 'sweep.{swept}=[{text}]', or sweep=null to drop the whole sweep"
                 )
 
 
 def load(path: Path, scope: Scope | None = None) -> Node:
-    """A configuration file with what it includes below it, in the reach of `scope`, by default its
+    """Load a configuration file with its includes. It may reach what `scope` allows, by default its
     own folder. Raises ConfigError."""
     return _load(Path(path), scope or Scope(Path(path).resolve().parent, source=Path(path)), ())
 
@@ -131,8 +130,8 @@ def _load(path: Path, scope: Scope, seen: tuple[Path, ...]) -> Node:
 
 
 def _included(name: Any, path: Path, scope: Scope) -> Path:
-    """The file that `path` includes by this name. Raises ValueError where it is none or must not be
-    read."""
+    """Return the file that `path` includes under this name. Raises ValueError if it is not a file
+    or must not be read."""
     if not isinstance(name, str) or "\0" in name:
         raise ValueError(f"expected the name of a configuration, or a list, found {name!r:.80}")
     file = find_config(name, path.parent).resolve()
@@ -140,7 +139,7 @@ def _included(name: Any, path: Path, scope: Scope) -> Path:
         roots = (scope.folder, *(config.resolve() for config in shipped().values()))
         pass_fence(name, file, roots, scope, "include")
         if not file.is_file():
-            raise ValueError(f"{name!r} is no file")
+            raise ValueError(f"{name!r} is not a file")
     return file
 
 
@@ -162,9 +161,9 @@ def _read(path: Path) -> Node:
         fault = f"expected a YAML mapping at the top, found a {type(node).__name__}"
     except FileNotFoundError:
         near = did_you_mean(Path(path).stem, shipped())
-        fault = f"no such configuration file{near} (shipped: `looktwice list configs`)"
+        fault = f"no such configuration file{near} (bundled ones: `looktwice list configs`)"
     except IsADirectoryError:
-        fault = "a folder; give the YAML file of a study"
+        fault = "this is a folder; name the YAML file of a study"
     except NOT_YAML as exc:
         why = re.sub(r'\s*in "<\w+ string>"', "", str(exc).strip())
         fault = f"not a YAML mapping ({why})"
@@ -173,13 +172,13 @@ def _read(path: Path) -> Node:
 
 @dataclass
 class Overlay:
-    """Lays one node over another; what cannot be laid is noted in `faults` with its place.
+    """Lays one node over another; notes in `faults`, with its place, what does not fit.
 
-    Another `use` replaces a node, the same `use` (or none) merges, `null` drops. A slot that is
-    added to stages stands where `before:` or `after:` puts it; without these, a stage that prepares
-    the question stands before the first that asks. On a slot that is there, they move it. A
-    contestant's stages are an overlay themselves, and find their places when they are laid over the
-    file's. `alone` is the end of the sentence on a slot without a place: what else may be typed.
+    A node with another `use` is replaced, one with the same `use` (or none) is merged, and `null`
+    drops it. A slot added to stages goes where `before:` or `after:` puts it; without these, a stage
+    that prepares the question goes before the first that asks. On an existing slot, they move it. A contestant's stages are overlays themselves, and are positioned when they
+    are laid over the file's. `alone` is a hint that is appended to the fault about a slot without a
+    position.
     """
 
     faults: Faults = field(default_factory=Faults)
@@ -200,7 +199,7 @@ class Overlay:
         return merged
 
     def stages(self, base: Node, top: Mapping[str, Any], place: str) -> Node:
-        """Stages laid over stages: order is kept, and a new slot finds its place."""
+        """Lay stages over stages: order is kept, and each new slot is inserted at its position."""
         merged = dict(base)
         for slot, value in top.items():
             here, is_there = f"{place}.{slot}", slot in merged
@@ -213,8 +212,8 @@ class Overlay:
             if anchors:
                 merged = self._placed(merged, slot, anchors, here)
             elif is_new:
-                place_it = f"write `before:` or `after:` one of {', '.join(base)}"
-                self.faults.append(f"{here}: a new slot needs its place; {place_it}{self.alone}")
+                place_it = f"add `before:` or `after:` with one of {', '.join(base)}"
+                self.faults.append(f"{here}: a new slot needs a position; {place_it}{self.alone}")
         return merged
 
     def _placed(self, stages: Node, slot: str, anchors: Mapping[str, Any], place: str) -> Node:
@@ -251,13 +250,13 @@ def _asks(node: Any) -> bool:
 
 
 def task_name(task: Any) -> str:
-    """The name of the only task in tables: its `name` or `kind`, or `task`."""
+    """Return the name of a single task in tables: its `name` or `kind`, else `task`."""
     name = task.get("name") or task.get("kind") if isinstance(task, Mapping) else None
     return name if isinstance(name, str) else "task"
 
 
 def _name_one_task(base: Mapping[str, Any], top: Mapping[str, Any]) -> tuple[Node, Node]:
-    """Two configurations that name the same only task in the same way, `task:` or `tasks:`."""
+    """Rewrite two configurations with the same single task to both use `task:` or `tasks:`."""
     below, above = dict(base), dict(top)
     tasks = {name: node for name, node in (below.get("tasks") or {}).items() if node is not None}
     if len(tasks) == 1 and above.get("task") is not None and "tasks" not in above:
@@ -269,8 +268,8 @@ def _name_one_task(base: Mapping[str, Any], top: Mapping[str, Any]) -> tuple[Nod
 
 
 def parse_override(text: str) -> tuple[str, Any]:
-    """`place=value` from the command line as (place, value), the value read as YAML. Raises
-    ConfigError."""
+    """Parse `place=value` from the command line into (place, value), reading the value as YAML.
+    Raises ConfigError."""
     place, equals, value = text.partition("=")
     if not equals or not place.strip():
         raise ConfigError(
@@ -285,8 +284,8 @@ def parse_override(text: str) -> tuple[str, Any]:
 
 
 def nest(place: str, value: Any) -> Node:
-    """The node that sets `value` at a dotted place; what stands under `sweep` is one key, dots and
-    all."""
+    """Return the node that sets `value` at a dotted place; a place under `sweep` stays one key,
+    including its dots."""
     first, _, rest = place.partition(".")
     if first == "sweep" and rest:
         return {first: {rest: value}}
@@ -294,28 +293,28 @@ def nest(place: str, value: Any) -> Node:
 
 
 def resolve(node: Node, faults: Faults) -> Node:
-    """The node with every `${a.b}` replaced, by OmegaConf; resolvers, which could read the
-    environment, and references that lead nowhere are faults."""
+    """Replace every `${a.b}` in a node, by OmegaConf. Dangling references are noted as faults, and
+    so are resolvers, which could read the environment."""
     texts = {place: text for place, text in leaves(node) if isinstance(text, str) and "${" in text}
     if not texts:
         return node
     named = [*texts, *(name for text in texts.values() for name in REFERENCE.findall(text))]
-    parts = {re.split(r"[.[]", place)[0] for place in named}  # what else there is takes long
+    parts = {re.split(r"[.[]", place)[0] for place in named}  # resolving the rest would take long
     tree = OmegaConf.create({name: part for name, part in node.items() if name in parts})
     wrong = dict[str, list[str]]()
     for place, text in texts.items():
         if fault := _reference_fault(tree, text):
             wrong.setdefault(fault, []).append(place)
     for fault, (first, *others) in wrong.items():
-        also = f", and so for the other places that refer to it: {', '.join(others[:3])}"
+        also = f", and likewise for the other places that refer to it: {', '.join(others[:3])}"
         faults.note(f"{first}: {fault}; type {first}=VALUE{also if others else ''}")
     return node if wrong else node | cast(Node, OmegaConf.to_container(tree, resolve=True))
 
 
 def _reference_fault(tree: Any, text: str) -> str:
-    """What is wrong with the references of a text; empty where nothing is."""
+    """Describe what is wrong with the references in a text; "" if nothing is."""
     if "${" in REFERENCE.sub("", text):
-        only = "only ${a.b}, a place in this configuration, may stand in ${...}"
+        only = "${...} may hold only a place in this configuration, such as ${a.b}"
         return f"{text!r} is refused: {only}"
     for reference in REFERENCE.findall(text):
         try:
@@ -329,27 +328,27 @@ def _reference_fault(tree: Any, text: str) -> str:
     return ""
 
 
-OVERLAID = ("model", "stages", "read", "draws")  # what a contestant lays over the file's
+OVERLAID = ("model", "stages", "read", "draws")  # laid over the file's by a contestant
 CHANGEABLE = ("task", "tasks", "models", "seed", *OVERLAID, "contestants")
 KNOWN: dict[tuple[str, int], type] = {("contestants", 3): Contestant, ("contestants", 4): Needs}
-"""What holds an entry, by the first of the words of its place and their number."""
+"""The schema of an entry, by the first word of its place and the number of words in it."""
 
 
 def study_schema(keys: Mapping[str, Key]) -> Any:
-    """The schema of a study that has these keys of extensions as well."""
+    """Return the schema of a study that also has these extension keys."""
     if not keys:
         return StudyConfig
     entries = get_type_hints(StudyConfig, include_extras=True)
     for name, key in keys.items():
         entries[name] = Annotated[key.schema | None, key.about, key.example]
-    make: Any = TypedDict  # of names that are known when it runs
+    make: Any = TypedDict  # its names are known only at run time
     schema = make("StudyConfig", entries, total=False)
     schema.__pydantic_config__ = CLOSED
     return schema
 
 
 def _entries_of(words: Sequence[str], keys: Mapping[str, Key]) -> list[str]:
-    """The entries that may stand where an unknown one does."""
+    """Return the entries that are valid at the place of an unknown one."""
     if len(words) == 2 and words[0] in keys:
         return [*keys[words[0]].schema.__annotations__]
     if known := KNOWN.get((words[0], len(words))):
@@ -358,8 +357,7 @@ def _entries_of(words: Sequence[str], keys: Mapping[str, Key]) -> list[str]:
 
 
 def shape_faults(config: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """Entries that do not belong where they stand, and entries that hold the wrong kind of thing,
-    with their places."""
+    """Return the faults of unknown entries and those of entries with the wrong type."""
     strange, wrong, keys = Faults(), Faults(), keys_in(config)
     schema = study_schema(keys)
     try:
@@ -375,7 +373,7 @@ def shape_faults(config: Mapping[str, Any]) -> tuple[list[str], list[str]]:
                 hint = HINTS.get(words[-1], f"there are {', '.join(entries)}")
                 strange.note(f"{'.'.join(words)}: no such entry{near}; {hint}")
             else:
-                # pydantic puts words into the place to name a member of a union
+                # pydantic inserts words into the place that name a member of a union
                 place = ".".join(word for word in words if "[" not in word and word not in UNION)
                 shown = repr(error["input"])
                 shown = shown if len(shown) < 80 else f"{shown[:77]}..."
@@ -383,12 +381,13 @@ def shape_faults(config: Mapping[str, Any]) -> tuple[list[str], list[str]]:
                 message = message.replace("valid dictionary", "mapping")
                 entry = get_type_hints(schema, include_extras=True)[words[0]]
                 example = entry.__metadata__[-1]
-                wrong.note(f"{place}: {message}, found {shown}; such as `{example}`")
+                wrong.note(f"{place}: {message}, found {shown}; example: `{example}`")
     return strange, wrong
 
 
 def _place_of(word: str, config: Mapping[str, Any]) -> str:
-    """`; did you mean 'X'?` with the place of a slot of this name, or of a stage's setting."""
+    """Return `; did you mean 'X'?` with the place of a slot or stage setting of this name, or
+    ""."""
     stages = config.get("stages")
     for slot, node in stages.items() if isinstance(stages, Mapping) else ():
         if word == slot or (isinstance(node, Mapping) and word in node):
@@ -400,8 +399,8 @@ UNION = ("str", "dict", "list", "none")
 
 
 def name_faults(config: Mapping[str, Any]) -> list[str]:
-    """Changes under `sweep` and `each` that would change nothing, because what they name is not
-    there."""
+    """Return the faults of changes under `sweep` and `each` that have no effect because the place
+    that they name does not exist."""
     named = ("stages", "tasks", "models", "contestants")
     there: dict[str, Any] = {key: set(config.get(key) or ()) for key in named}
     for contestant in (config.get("contestants") or {}).values():
@@ -423,15 +422,15 @@ def _name_fault(entry: str, key: str, value: Any, there: Mapping[str, set[str]])
     names = there.get(first, set())
     added = first == "stages" and isinstance(value, Mapping) and "use" in value
     if first not in CHANGEABLE:
-        return f"{first!r} is nothing that can be changed{did_you_mean(first, CHANGEABLE)}"
+        return f"{first!r} cannot be changed here{did_you_mean(first, CHANGEABLE)}"
     if name and first in there and name not in names and not added:
         return f"there is no {name!r} under `{first}:`{did_you_mean(name, names)}"
     if first != "contestants":
         return ""
     if entry == "sweep.":
-        say = f"say `{own}`, or put the change of this one under `each`"
-        return f"a sweep is of every contestant; {say}"
+        say = f"write `{own}`, or put the change of this contestant under `each`"
+        return f"a sweep applies to every contestant; {say}"
     if own.partition(".")[0] not in OVERLAID:
         such = f"such as contestants.{name}.stages.mark.radius"
-        return f"what a contestant can change is {', '.join(OVERLAID)}, {such}"
+        return f"a contestant can change only {', '.join(OVERLAID)}, {such}"
     return _name_fault(entry, own, value, there)

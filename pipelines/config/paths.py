@@ -1,10 +1,11 @@
-"""The fence: which folders and hosts a configuration, a run folder or a folder of questions may
-reach, the one question about more of them, and the answer, which is remembered.
+"""Access control: which folders and hosts a configuration, a run folder or a folder of questions
+may reach, and the user's remembered permission to reach more.
 
-A source reads its own folder, and what the command line names. If it reads elsewhere, the user is
-asked once for all folders that it reads and all hosts that it names. The answer lies in a file of
-its own in `looktwice/allowed` of the user's configuration folder, which is `XDG_CONFIG_HOME`, by
-default `~/.config`. It holds for these folders and hosts, whatever else changes in the source.
+A source may read its own folder and what the command line names. If it reads elsewhere, the user is
+asked once about all the folders that it reads and the hosts that it names. The answer is stored in
+a file of its own in `looktwice/allowed` of the user's configuration folder, which is
+`XDG_CONFIG_HOME`, by default `~/.config`. It stays valid for these folders and hosts, whatever else
+changes in the source.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ Ask = Callable[[str], bool]
 
 
 class Allowed(NamedTuple):
-    """Folders and hosts that may be reached, and plugins whose code may run."""
+    """The folders and hosts that may be reached, and the plugins that may run."""
 
     folders: tuple[Path, ...] = ()
     hosts: frozenset[str] = frozenset()
@@ -46,7 +47,7 @@ class Allowed(NamedTuple):
 
 @dataclass
 class Session:
-    """What one command may reach, how it asks, and the questions that were answered with no."""
+    """The access rights of one command, how it asks the user, and the questions refused."""
 
     allow: tuple[str, ...] = ()
     ask: Ask | None = None
@@ -55,12 +56,12 @@ class Session:
 
     @property
     def can_ask(self) -> bool:
-        """Whether somebody can answer: not from a thread, nor from a forked process."""
+        """True if the user can be asked: only from the main thread of the original process."""
         is_main = threading.current_thread() is threading.main_thread()
         return self.ask is not None and is_main and self.process == os.getpid()
 
     def agrees(self, question: str) -> bool:
-        """Whether the user says yes; nothing is asked twice."""
+        """Ask the user and return whether the answer is yes; a refused question is not repeated."""
         if self.ask is None or not self.can_ask or question in self.refused:
             return False
         if not self.ask(question):
@@ -79,8 +80,8 @@ def agrees(question: str) -> bool:
 
 @contextmanager
 def use_fence(allow: Sequence[str], ask: Ask | None = None) -> Iterator[None]:
-    """Inside, every thread may reach these folders and hosts too, as if LOOKTWICE_ALLOW named
-    them, and more is asked by `ask`. Raises FileNotFoundError."""
+    """Allow these folders and hosts inside the context, in every thread, as LOOKTWICE_ALLOW does,
+    and ask for more through `ask`. Raises FileNotFoundError."""
     global _session
     read_allowed(allow)
     before = _session
@@ -92,8 +93,8 @@ def use_fence(allow: Sequence[str], ask: Ask | None = None) -> Iterator[None]:
 
 
 def read_allowed(texts: Sequence[str] = ()) -> Allowed:
-    """These folders and hosts, those of the command and those of LOOKTWICE_ALLOW. Raises
-    FileNotFoundError."""
+    """Return the folders and hosts in `texts`, those of the command and those of LOOKTWICE_ALLOW.
+    Raises FileNotFoundError."""
     folders, hosts = list[Path](), set[str]()
     usual = list(filter(None, os.environ.get(ALLOW, "").split(os.pathsep)))
     for text in (*texts, *_session.allow, *usual):
@@ -118,12 +119,13 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost" or host.endswith(".localhost")
 
 
-# ---- the answers
+# ---- stored permissions
 
 
 @dataclass(frozen=True)
 class Grant:
-    """What lies at `path` may reach these folders and hosts, and run these plugins."""
+    """A stored permission: the source at `path` may reach these folders and hosts, and run these
+    plugins."""
 
     path: str
     folders: tuple[str, ...] = ()
@@ -132,7 +134,7 @@ class Grant:
 
 
 def granted(path: Path | None) -> Allowed:
-    """What the user let the source at `path` reach."""
+    """Return what the user has allowed the source at `path` to reach."""
     grant = _read(path) if path is not None else None
     if grant is None:
         return Allowed()
@@ -142,7 +144,7 @@ def granted(path: Path | None) -> Allowed:
 def remember(
     path: Path, folders: Iterable[Path] = (), hosts: Iterable[str] = (), plugins: Iterable[str] = ()
 ) -> None:
-    """From now on the source at `path` may reach these, too. Raises OSError."""
+    """Permanently allow the source at `path` to reach these, too. Raises OSError."""
     before = granted(path)
     read = sorted({str(folder) for folder in (*before.folders, *folders)})
     sent, run = {*before.hosts, *hosts}, {*before.plugins, *plugins}
@@ -164,11 +166,11 @@ def _place(path: Path) -> Path:
     return Path(configuration) / "looktwice" / "allowed" / name
 
 
-# ---- the gate
+# ---- the check
 
 
 class Wish(NamedTuple):
-    """A path that lies outside: where it is named, its text, and where it leads."""
+    """A path outside the allowed folders: the place that names it, its text, and where it is."""
 
     place: str
     text: str
@@ -176,10 +178,10 @@ class Wish(NamedTuple):
 
     @property
     def root(self) -> Path:
-        """The folder to allow; only the file itself where that is the home or above it."""
+        """The folder to allow, or only the file if its folder is the home folder or above."""
         if self.real.is_dir():
             return self.real
-        with suppress(RuntimeError):  # no home
+        with suppress(RuntimeError):  # no home folder
             home = Path.home()
             if self.real.parent in (home, *home.parents):
                 return self.real
@@ -188,8 +190,8 @@ class Wish(NamedTuple):
 
 @dataclass
 class Pending:
-    """What a source wishes to reach: paths that are not allowed, and hosts with the place that
-    names them. `outside` tells whether it reads outside at all."""
+    """Access that a source needs: paths that are not allowed, and hosts with the place that names
+    them. `outside` is true if it reads outside its own folder at all."""
 
     scope: Scope
     wishes: list[Wish] = field(default_factory=list)
@@ -198,12 +200,12 @@ class Pending:
 
     @property
     def roots(self) -> list[Path]:
-        """The folders to allow, without those below another."""
+        """The folders to allow, without those inside another."""
         roots = list(dict.fromkeys(wish.root for wish in self.wishes))
         return [r for r in roots if not any(r != o and r.is_relative_to(o) for o in roots)]
 
     def settle(self) -> None:
-        """Ask for what is not allowed, and remember a yes. Raises OutsideError."""
+        """Ask the user for what is not allowed, and store a yes. Raises OutsideError."""
         if not (self.wishes or (self.outside and self.hosts)):
             return
         source = self.scope.source
@@ -213,7 +215,7 @@ class Pending:
 
     @property
     def question(self) -> str:
-        """What the user is asked, without the `[y/N]`."""
+        """The question for the user, without the `[y/N]`."""
         name = shortest(self.scope.source or self.scope.folder)
         reads = "reads outside its own folder"
         if self.wishes:
@@ -228,7 +230,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 class OutsideError(ValueError):
-    """A path, or a host beside one, that is not allowed. `advice` says what to type."""
+    """A path, or a host to send files to, that is not allowed. `advice` says what to type."""
 
     def __init__(self, pending: Pending) -> None:
         scope, hosts = pending.scope, pending.hosts
@@ -244,7 +246,7 @@ class OutsideError(ValueError):
             for wish in named.values()
         ]
         faults += [
-            f"{place}: what it reads outside its own folder may be sent to {host}"
+            f"{place}: files read outside its own folder may be sent to {host}"
             for host, place in hosts.items()
         ]
         super().__init__(f"{'; '.join(faults)}; {self.advice}")
@@ -255,9 +257,8 @@ _pending: ContextVar[dict[Path | None, Pending] | None] = ContextVar("pending", 
 
 @contextmanager
 def ask_once() -> Iterator[None]:
-    """Inside, the gate lets everything pass and notes what it would have stopped; at the end the
-    user is asked once for all that a source reaches. Raises ConfigError where the answer is no, or
-    where nobody can answer."""
+    """Collect denied accesses inside the context and ask the user once, at its end, for everything
+    that a source needs. Raises ConfigError if the answer is no or nobody can answer."""
     if _pending.get() is not None:
         yield
         return
@@ -265,7 +266,7 @@ def ask_once() -> Iterator[None]:
     token = _pending.set(noted)
     try:
         yield
-    except ConfigError as exc:  # what is wrong comes first; who cannot be asked is told both
+    except ConfigError as exc:  # other faults come first; if nobody can be asked, both are reported
         faults = [] if _session.can_ask else [*_refusals(noted)]
         raise ConfigError([*exc.faults, *faults]) from exc
     finally:
@@ -283,8 +284,8 @@ def _refusals(noted: dict[Path | None, Pending]) -> Iterator[str]:
 
 
 def pass_fence(text: str, real: Path, roots: Sequence[Path], scope: Scope, place: str = "") -> None:
-    """The one gate: raises OutsideError for a path that lies, all links followed, neither below one
-    of the `roots` nor in a folder that is allowed."""
+    """Check a path; every access goes through here. Raises OutsideError if the path, with links
+    resolved, is neither below one of the `roots` nor in an allowed folder."""
     if any(real.is_relative_to(root) for root in roots):
         return
     noted, pending = _pending.get(), Pending(scope)
@@ -293,19 +294,19 @@ def pass_fence(text: str, real: Path, roots: Sequence[Path], scope: Scope, place
         pending.outside = True
     if any(map(real.is_relative_to, (*scope.allowed.folders, *granted(scope.source).folders))):
         return
-    # who is told at once says the place himself
+    # if it is raised at once, the caller adds the place
     pending.wishes.append(Wish("" if noted is None else place, text, real))
     if noted is None:
         pending.settle()
 
 
 def quoted(text: str) -> str:
-    """The text as a shell takes it."""
+    """Quote a text for the shell."""
     return shlex.quote(text) if os.name == "posix" else f'"{text}"'
 
 
 def shortest(path: Path) -> str:
-    """The path from the root or from the working folder, whichever is shorter to type."""
+    """Return the absolute or the relative path, whichever is shorter."""
     try:
         return min(os.path.relpath(path), str(path), key=len)
     except ValueError:  # another drive
@@ -314,13 +315,14 @@ def shortest(path: Path) -> str:
 
 @dataclass(frozen=True)
 class Scope:
-    """What a configuration may reach: its own folder, what the command line names or allows, and
-    named plugins.
+    """The files, hosts and plugins that a configuration may reach: its own folder, what the command
+    line names or allows, and named plugins.
 
-    What is guarded: a configuration that somebody else wrote must not read this machine's files and
-    send them to the server that it names. Links are followed first, so a link in its folder opens
-    nothing. `what` names in faults what the paths stand in, and `source` is its file, or the folder
-    of a run, which the user may allow to read more. `own` are more folders that are its own.
+    This protects against a configuration from somebody else that reads files of this machine and
+    sends them to a server that it names. Links are resolved first, so that a link in its folder
+    opens nothing. `what` is what messages call the source of the paths, and `source` is its file,
+    or the folder of a run, which the user may allow to read more. `own` are further folders of its
+    own.
     """
 
     folder: Path = Path()
@@ -333,10 +335,10 @@ class Scope:
 
     @classmethod
     def of_records(cls, run: Path, plugins: Sequence[str] = ()) -> Scope:
-        """That of a run's own records, which name every file in full, and which somebody may have
-        sent.
+        """Create the scope of a run's records, which contain absolute paths and may come from
+        somebody else.
 
-        They reach the run's folder, the working folder and what the user allows.
+        They may reach the run's folder, the working folder and what the user allows.
         """
         here, names = (Path.cwd().resolve(),), tuple(plugins)
         if granted(run).plugins:
@@ -346,12 +348,12 @@ class Scope:
         return cls(run, (), names, read_allowed(), "run", source=run, own=here)
 
     def path(self, text: str, place: str = "") -> Path:
-        """A path of the configuration as a real one. Raises OutsideError, and ValueError where it
-        does not exist.
+        """Resolve a path of the configuration. Raises OutsideError, and ValueError if it does not
+        exist.
 
-        A path given on the command line counts from the working folder, any other from the file's
-        own folder. Beside given data its recorded replies may be read: with `data/blink`,
-        `data/blink_replies` is given too.
+        A path given on the command line is relative to the working folder, any other to the file's
+        own folder. Recorded replies next to given data are allowed, too: `data/blink` also gives
+        `data/blink_replies`.
         """
         base, roots = self.folder, [self.folder]
         if any(text.startswith(given) for given in self.given):
@@ -367,8 +369,8 @@ class Scope:
         return real
 
     def host(self, text: str, place: str = "") -> str:
-        """The host of a setting that is a URL, which is noted for the question; empty for any other
-        text, for this machine and for what the command line names."""
+        """Return the host of a setting that is a URL, and note it for the question; "" for any
+        other text, for this machine, and for URLs given on the command line."""
         if not URL.fullmatch(text) or text in self.given or _is_loopback(_host(text)):
             return ""
         host, noted = _host(text), _pending.get()

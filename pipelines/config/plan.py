@@ -1,6 +1,5 @@
-"""The plan of a run: its arms, each a task, a model and stages, built and identified by what
-decides its results, and the arms that change one of the settings in which two contestants
-differ."""
+"""The plan of a run: its arms, each with a built task, model and stages, and an id derived from
+everything that decides its results."""
 
 from __future__ import annotations
 
@@ -33,13 +32,13 @@ DEFAULT_READER = {"use": "eval.readers.Robust"}
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """All arms of a configuration that are asked, and in `left_out` the contestants, and the tasks
-    as `tasks.NAME`, that are not, with the reason.
+    """All arms of a configuration to run, and in `left_out` the contestants, and the tasks as
+    `tasks.NAME`, that are left out, with the reason.
 
-    `readings` are the arms that only read the replies of one of these with another reader.
-    `plugins` are the modules outside looktwice that its classes may come from, as `load_plugin`
-    names them. `files` are those that the configuration names, by the place of their name, and
-    `source` is its own. `reads` are all files and folders that it names, `hosts` those of its URLs.
+    `readings` are arms that read the replies of another arm with another reader. `plugins` are the
+    modules outside looktwice that its classes may come from, as `load_plugin` names them. `files`
+    maps the places of named files to their paths, and `source` is the configuration's own file.
+    `reads` holds all files and folders that it names, `hosts` the hosts of its URLs.
     """
 
     name: str
@@ -55,13 +54,13 @@ class Plan:
 
     @property
     def models(self) -> list[Any]:
-        """Every distinct model of every arm: its own, and those in the settings of its stages."""
+        """Every distinct model of all arms, including those in the settings of stages."""
         models = [model for arm in self.points for model in arm.models]
         return list({id(model): model for model in models}.values())
 
     def allow_as_this(self, source: Path) -> None:
-        """Let the run or the study at `source`, which is made from this one, reach what it reaches
-        beyond its own folders. Raises OSError."""
+        """Allow the run or study at `source`, which is derived from this plan, to reach what the
+        plan reaches beyond its own folders. Raises OSError."""
         real = source.resolve()
         near = [real.parent] if real.is_file() else [real, Path.cwd().resolve()]
         far = [path for path in self.reads if not any(map(path.is_relative_to, near))]
@@ -81,12 +80,11 @@ def load_plan(
     plugins: Sequence[str] = (),
     allow: Sequence[str] = (),
 ) -> Plan:
-    """Load, override, expand, check and build a configuration. Raises ConfigError with every fault
-    at once.
+    """Load, override, expand, check and build a configuration. Raises ConfigError with all faults.
 
-    `plugins` are packages or .py files whose classes it may name, as behind `--plugin`. Besides its
-    own folder and the paths among the overrides it may reach the folders and hosts in `allow`, and
-    what the user said yes to.
+    `plugins` are packages or .py files whose classes it may name, as given to `--plugin`. Besides
+    its own folder and the paths among the overrides, it may reach the folders and hosts in `allow`,
+    and what the user permitted.
     """
     config = read_config(Path(path), overrides, [*map(load_plugin, plugins)], allow)
     return make_plan(config.node, config.scope, Path(path).stem, config.faults)
@@ -117,8 +115,7 @@ def _leave_out_absent(arms: Sequence[Arm], faults: Faults) -> tuple[list[Arm], d
 
 
 def with_id(arm: Arm) -> Arm:
-    """The arm with its `id` and `task_id`. Raises TypeError where a setting cannot be written
-    down."""
+    """Return the arm with its ids. Raises TypeError if a setting cannot be written down."""
     task = identity(arm.task)
     stages = [[slot, identity(stage)] for slot, stage in arm.stages.items()]
     whole = {"task": task, "model": identity(arm.model), "stages": stages, "seed": arm.seed}
@@ -126,8 +123,7 @@ def with_id(arm: Arm) -> Arm:
 
 
 def make_plan(config: Node, scope: Scope, name: str, faults: Sequence[str] = ()) -> Plan:
-    """The plan of a configuration that is already loaded. Raises ConfigError with every fault at
-    once."""
+    """Make the plan of a loaded configuration. Raises ConfigError with all faults."""
     noted = Faults(faults)
     keys = keys_in(config)
     for entry, key in keys.items():
@@ -149,7 +145,7 @@ def make_plan(config: Node, scope: Scope, name: str, faults: Sequence[str] = ())
     ready = [arm for arm in arms if arm.contestant not in unready and not _missing(arm)]
     if ready:
         arms = ready
-    else:  # nobody can be asked: the plan can still be checked, and running it says what is missing
+    else:  # no model is ready: the plan can still be checked, and running it says what is missing
         unready = {}
     asked, readings = _separate_readings(arms)
     left_out = expansion.left_out | absent | unready
@@ -168,8 +164,7 @@ def make_plan(config: Node, scope: Scope, name: str, faults: Sequence[str] = ())
 
 
 def _name_faults(given: Any, file: str) -> Iterator[str]:
-    """What is wrong with the name of the run, which the configuration gives, or else its file
-    has."""
+    """Yield what is wrong with the run's name, which is `name:` or else the name of the file."""
     name = str(given or file)
     if not NAME.fullmatch(name):
         what = repr(name) if given else f"without `name:` it is that of the file, {file!r}, which"
@@ -181,13 +176,13 @@ def _name_faults(given: Any, file: str) -> Iterator[str]:
 
 
 def _missing(arm: Arm) -> str:
-    """What the models of an arm say that they lack."""
+    """Return what the models of an arm report as missing."""
     lacks = [model.missing() for model in arm.models if hasattr(model, "missing")]
     return "; ".join(dict.fromkeys(filter(None, lacks)))
 
 
 def _build_arm(node: ArmNode, binder: Binder) -> Arm | None:
-    """The built arm, or None with its faults noted."""
+    """Build an arm; on faults, note them and return None."""
     before, binder.models, binder.changed_at = binder.noticed, node.models, node.changed_at
     nodes, where = node.arm, node.place
     task = binder.node(nodes.task, node.task_place, "task")
@@ -203,12 +198,12 @@ def _build_arm(node: ArmNode, binder: Binder) -> Arm | None:
     read = binder.node(nodes.read or DEFAULT_READER, "read", "stage")
     draws, seed = (binder.value(getattr(nodes, name), int, name) for name in ("draws", "seed"))
     if not stages:
-        binder.fault(f"{where}stages", "there is none, so nothing would answer")
+        binder.fault(f"{where}stages", "there are no stages, so nothing would answer")
     elif len(built) == len(stages) and not any(map(may_answer, built)):
         binder.fault(f"{where}stages", say_no_answer(stages))
     elif len(built) == len(stages) and asking and nodes.model is None:
         say = " or ".join(f"`model: {name}`" for name in node.models) or "`model:` or `models:`"
-        binder.fault(f"{where}model", f"a stage asks the model and none is named; say {say}")
+        binder.fault(f"{where}model", f"a stage asks the model, but none is named; write {say}")
     if binder.noticed > before:
         return None
     arm = replace(nodes, task=task, model=model, stages=stages, read=read, draws=draws, seed=seed)
@@ -224,8 +219,7 @@ def _with_id(arm: Arm, binder: Binder) -> Arm | None:
 
 
 def _note_duplicates(arms: Sequence[Arm], faults: Faults) -> None:
-    """Two contestants that are the same, and two tasks that differ in their folder alone, are
-    faults."""
+    """Note as faults identical contestants, and tasks that differ only in their folder."""
     seen: dict[tuple[str, str], Arm] = {}
     tasks: dict[str, tuple[str, Any]] = {}
     twins: dict[tuple[str, str], list[str]] = {}
@@ -239,8 +233,8 @@ def _note_duplicates(arms: Sequence[Arm], faults: Faults) -> None:
                 advice = f" under {', '.join(shown)}{drop}, or make this change a contestant"
             if arm.draws != twin.draws:
                 advice += (
-                    f", and give the other `draws: {max(arm.draws, twin.draws)}`: draws alone are"
-                    " no difference, they ask again"
+                    f", and set `draws: {max(arm.draws, twin.draws)}` in the other: draws repeat"
+                    " a contestant, they do not make another one"
                 )
             twins.setdefault((arm.contestant, twin.contestant), []).append(
                 f"contestants.{arm.contestant}: the same as {twin.contestant!r} on"
@@ -250,16 +244,15 @@ def _note_duplicates(arms: Sequence[Arm], faults: Faults) -> None:
         name, first = tasks.setdefault(arm.task_id, (arm.task_name, task))
         if first != task:
             faults.note(
-                f"tasks.{arm.task_name}: differs from {name!r} in its folder alone; rename one of"
+                f"tasks.{arm.task_name}: differs from {name!r} only in its folder; rename one of"
                 " the folders"
             )
     for first, *more in twins.values():
-        faults.note(first + f"; and so in {counted(len(more), 'more arm')}" * bool(more))
+        faults.note(first + f"; likewise in {counted(len(more), 'more arm')}" * bool(more))
 
 
 def _separate_readings(arms: Sequence[Arm]) -> tuple[tuple[Arm, ...], tuple[Arm, ...]]:
-    """The arms that are asked, and those that read the replies of one of them with another
-    reader."""
+    """Separate the arms to run from those that only read the replies of another arm."""
     asked: dict[str, Arm] = {}
     readings: dict[str, Arm] = {}
     for arm in arms:

@@ -1,4 +1,4 @@
-"""The configurations that come with the package, and how a configuration is found by name."""
+"""The configurations bundled with the package, and lookup of configurations by name."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from pathlib import Path
 
 
 def shipped() -> dict[str, Path]:
-    """The configurations that come with the package, by name without `.yaml`."""
+    """Return the configurations bundled with the package, by name without `.yaml`."""
     folder = Path(str(files("looktwice"))) / "configs"
     return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
 
 
 def find_config(text: str | Path, folder: Path = Path()) -> Path:
-    """The file of that name in `folder`, with or without `.yaml`, else the shipped one, else what
-    was asked for."""
+    """Find a configuration: a file in `folder`, with or without `.yaml`, else a bundled one, else
+    the path as given."""
     path = folder / text
     beside = [near for near in (path, Path(f"{path}.yaml")) if near.is_file()]
     return beside[0] if beside else shipped().get(str(text).removesuffix(".yaml"), path)

@@ -1,5 +1,4 @@
-"""What was really built, written back as nodes, the identity that follows from it, and the arm of a
-study that is made of it."""
+"""Writes built objects back as nodes, derives their identity, and defines the arm of a study."""
 
 from __future__ import annotations
 
@@ -17,21 +16,19 @@ from looktwice.pipelines.pipeline import models_in
 from looktwice.pipelines.state import Stage
 
 NOT_IDENTITY: Mapping[str, Any] = {"identity": False}
-"""`field(metadata=NOT_IDENTITY)`: a setting that cannot change results, such as a timeout."""
+"""`field(metadata=NOT_IDENTITY)` marks a setting that cannot change results, such as a timeout."""
 
 
 def spec(thing: Any) -> Any:
-    """The node that builds `thing` again, defaults included: plain YAML values. Raises
-    TypeError."""
+    """Return the node of YAML values that rebuilds `thing`, with defaults. Raises TypeError."""
     return _write(thing)
 
 
 def identity(thing: Any) -> Any:
-    """The node with all that changes results, and nothing else.
+    """Return the node with exactly the settings that change results.
 
-    Defaults and fields with `metadata=NOT_IDENTITY` are left out, paths keep their last name, and
-    the class's `version` is added. Stages keep their order. A model says itself what decides its
-    answers.
+    Defaults and fields with `metadata=NOT_IDENTITY` are left out, paths keep only their last name,
+    and the class's `version` is added. Stages keep their order. A model defines its own identity.
     """
     own = getattr(thing, "identity", None) if dataclasses.is_dataclass(thing) else None
     if isinstance(own, str) and callable(thing):
@@ -40,7 +37,7 @@ def identity(thing: Any) -> Any:
 
 
 def settings(thing: Any) -> Any:
-    """The same for the settings of a model, from which it makes its own identity."""
+    """Return the identity of a model's settings, from which the model makes its own identity."""
     node = _write(thing, whole=False)
     version = getattr(type(thing), "version", 1)
     if is_object(thing) and version != 1:
@@ -49,41 +46,40 @@ def settings(thing: Any) -> Any:
 
 
 def digest(value: Any) -> str:
-    """A short name for plain values: 16 hexadecimal digits of the sha256 of their canonical
-    JSON."""
+    """Return a short name for plain values: the first 16 hexadecimal digits of the sha256 of their
+    canonical JSON."""
     return hashlib.sha256(canonical(value).encode()).hexdigest()[:16]
 
 
 def asks_model(stage: Any) -> bool:
-    """Whether a stage may call the model: unless its `asks` is False."""
+    """Return whether a stage may call the model, which it may unless its `asks` is False."""
     return bool(getattr(stage, "asks", True))
 
 
 def may_answer(stage: Any) -> bool:
-    """Whether an answer may come of a stage by itself; those of `prompting` that ask no model only
+    """Return whether a stage can produce an answer; stages in `prompting` that ask no model only
     prepare or read."""
     return asks_model(stage) or not public_path(type(stage)).startswith("prompting.")
 
 
 def say_no_answer(slots: Iterable[str]) -> str:
-    """What is wrong with a pipeline whose stages leave neither a call of the model, nor an answer,
-    nor a reason."""
+    """Describe the fault of stages that produce no call of the model, answer or reason."""
     return (
-        f"no answer can come of it: none of {', '.join(slots)} asks the model or answers; "
-        "put a stage last that does, such as `ask: {use: prompting.turns.Ask}`"
+        f"these stages cannot answer: none of {', '.join(slots)} asks the model or answers; add a"
+        " last stage that does, such as `ask: {use: prompting.turns.Ask}`"
     )
 
 
 @dataclass(frozen=True, eq=False)
 class Arm:
-    """One arm of the study: who answers (`contestant`, `changes`), which task, with which model and
-    stages.
+    """One arm of the study: which contestant (`contestant`, `changes`) answers which task, with
+    which model and stages.
 
-    `id` is the beginning of the sha256 of what decides the answers: task, model, stages and seed.
-    Timeouts, rates and paths are no part of it; of a URL the endpoint is, unless the model has a
-    `name`. `task_id` is the same of the task alone. `model` is None where no stage asks one. An arm
-    that differs from another in its reader alone is not asked again: `replies_of` is the id of the
-    one whose replies it reads.
+    `id` is the beginning of the sha256 of everything that decides the answers: task, model, stages
+    and seed. Timeouts, rates and paths are not part of it; a URL counts by its endpoint, unless the
+    model has a `name`. `task_id` is the same for the task alone. `model` is None if no stage asks
+    one. An arm that differs from another only in its reader is not asked again: `replies_of` is the
+    id of the arm whose replies it reads.
     """
 
     contestant: str
@@ -108,12 +104,12 @@ class Arm:
 
     @property
     def models(self) -> list[Any]:
-        """Its model, and those in the settings of its stages."""
+        """Its model, and the models in the settings of its stages."""
         return models_in((self.model, *self.stages.values()))
 
     @property
     def spec(self) -> dict[str, Any]:
-        """What was built, defaults included, as a configuration can hold it."""
+        """The task, model and stages as built, with defaults, in the form of a configuration."""
         stages = {slot: spec(stage) for slot, stage in self.stages.items()}
         return {"task": spec(self.task), "model": spec(self.model), "stages": stages}
 
@@ -122,8 +118,8 @@ Part = TypeVar("Part")
 
 
 def find_settings(thing: Any, kind: type[Part]) -> Iterator[Part]:
-    """Every object of a class among a stage and its settings, at any depth; not inside of one that
-    is found."""
+    """Yield every object of a class among a stage and its settings, at any depth, without searching
+    inside the objects found."""
     if isinstance(thing, kind):
         yield thing
         return
@@ -132,7 +128,7 @@ def find_settings(thing: Any, kind: type[Part]) -> Iterator[Part]:
 
 
 def inner_settings(thing: Any) -> Iterable[Any]:
-    """What a mapping, a list, or an object holds; nothing of plain values."""
+    """Return the values in a mapping, list or object; none for plain values."""
     if isinstance(thing, Mapping):
         return thing.values()
     if is_object(thing):
@@ -141,8 +137,8 @@ def inner_settings(thing: Any) -> Iterable[Any]:
 
 
 def public_path(thing: Any) -> str:
-    """`folder.room.Name` of a class or function of ours, whichever file defines it; others keep
-    their module."""
+    """Return `folder.room.Name` for a class or function of ours, whichever file defines it; others
+    keep their module."""
     parts = str(thing.__module__).split(".")
     if parts[:2] == ["looktwice", "extras"] and (
         name := public_name(thing.__module__, thing.__qualname__)
@@ -153,7 +149,7 @@ def public_path(thing: Any) -> str:
 
 
 def function_name(function: Any) -> str:
-    """The public path of a function, and a digest of its code, because every lambda has the same
+    """Return the public path of a function with a digest of its code: all lambdas share one
     name."""
     name, code = public_path(function), getattr(function, "__code__", None)
     return f"{name} {_code_digest(code)}" if code is not None else name
@@ -165,12 +161,12 @@ def _code_digest(code: Any) -> str:
 
 
 def is_object(thing: Any) -> bool:
-    """Whether this is an object that has settings."""
+    """Return whether this is an object with settings."""
     return dataclasses.is_dataclass(thing) and not isinstance(thing, type)
 
 
 def _write(thing: Any, whole: bool = True) -> Any:
-    """A `spec` where it is `whole`, else what of it is part of an identity."""
+    """Write an object as its `spec` if `whole`, else as the part that belongs to its identity."""
     inner = spec if whole else identity
     if is_object(thing):
         return _node(thing, whole)
@@ -207,8 +203,8 @@ def _node(thing: Any, whole: bool) -> dict[str, Any]:
 
 
 def _matters(f: Any, value: Any) -> bool:
-    """Whether the value of a field is part of the identity: it is another than the default, where a
-    tuple is as good as a list, and a whole number as a float."""
+    """Return whether the value of a field is part of the identity, that is, differs from the
+    default. A tuple equals a list, and a whole number equals the float."""
     default = default_of(f)
     if isinstance(value, list | tuple) and isinstance(default, list | tuple):
         value, default = list(value), list(default)

@@ -1,6 +1,7 @@
-"""How pictures are encoded and decoded: PNG written fast, pixels read upright, and whether a JPEG
-can be read, told before it is.
+"""Encoding and decoding of images: fast PNG writing, upright pixels, and a quick check whether a
+JPEG decodes.
 
-Not here: pictures themselves, which are `pipelines.picture`."""
+Not here: pictures themselves, which are `pipelines.picture`.
+"""
 
 __all__: list[str] = []

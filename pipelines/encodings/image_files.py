@@ -1,5 +1,5 @@
-"""Reads encoded images with Pillow: the upright sRGB pixels that a person would see, and what can
-be told without decoding them; and writes pixels as a PNG, fast."""
+"""Reads encoded images with Pillow: the upright sRGB pixels that a person would see, and facts that
+need no decoding; and writes pixels as PNG, fast."""
 
 from __future__ import annotations
 
@@ -33,37 +33,37 @@ TRANSPOSED = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-"""What turns pixels upright that are stored with an orientation."""
+"""The operation that turns pixels stored with an orientation upright."""
 WITH_ALPHA = ("RGBA", "LA", "PA")
-# bytes of a PNG: bits a channel, and the kind of its colours, of which these are grey
+# offsets in a PNG of the bits per channel and the colour type, and the grey colour types
 PNG_DEPTH, PNG_COLORS, PNG_GREYS = 24, 25, (0, 4)
 SIXTEEN_BIT = {"I;16", "I;16L", "I;16B", "I;16N", "I"}
 FORMATS = ("JPEG", "PNG", "WEBP", "AVIF", "GIF", "BMP", "TIFF", "PPM", "JPEG2000")
-"""What is read, whatever a file is called: Pillow would start another program for an EPS named
-photo.png."""
+"""The formats that are read, whatever a file is called: for an EPS named photo.png, Pillow would
+start another program."""
 
-# Pillow's own number, from which on it speaks of a decompression bomb
+# Pillow's own limit, above which it warns of a decompression bomb
 MAX_PIXELS, MOST_HEADER = 89_478_485, 1 << 16
 NETPBM = re.compile(rb"P[0-6Ffy]")
 NETPBM_HEADER = re.compile(rb"P\w+(?:(?:\s|#[^\r\n]*[\r\n])+[\w.+-]+){2,3}\s")
 BASELINE, SCAN, END = {0xC0, 0xC1}, 0xDA, b"\xff\xd9"
 ALONE = {0x01, *range(0xD0, 0xD8)}  # markers without a length
-FILL = 0xFF  # any number may stand before a marker
+FILL = 0xFF  # any number of these may precede a marker
 FOREIGN = re.compile(rb"\xff[^\x00\xd0-\xd7]")
-"""What stands in no scan: the first one behind its beginning ends it."""
-FEW = 256  # bytes of a scan, in which the decoder meets each of its tables
+"""Bytes that no scan contains: their first occurrence after the start of a scan ends it."""
+FEW = 256  # bytes of a scan, enough for the decoder to use each of its tables
 
 
 class PictureError(ValueError):
-    """An image that cannot be read; the message names the image, what was found and what to do."""
+    """An unreadable image; the message names the image, what was found and what to do."""
 
 
 @dataclass(frozen=True)
 class Header:
-    """What can be told of an encoded image without decoding its pixels.
+    """Facts about an encoded image that need no decoding of its pixels.
 
-    `size` is (width, height) as a person sees it; `changed` says in words why the bytes cannot be
-    sent as they are, or is empty where they can.
+    `size` is (width, height) as a person sees it; `changed` says why the bytes cannot be sent as
+    they are, or is empty.
     """
 
     size: tuple[int, int]
@@ -72,10 +72,10 @@ class Header:
 
 
 def inspect(image: Image.Image, data: bytes, name: str) -> Header:
-    """What can be told of an opened image of these bytes. Raises PictureError."""
+    """Return the header of an opened image of these bytes. Raises PictureError."""
     try:
         size = image.size
-        if image.format == "TIFF":  # Pillow may have turned the size already
+        if image.format == "TIFF":  # Pillow may have swapped the sides already
             width, height = (image.tag_v2[tag] for tag in TIFF_SIZE)  # type: ignore[attr-defined]
             size = int(width), int(height)
         if _orientation(image, data) in SWAPPED:
@@ -86,10 +86,10 @@ def inspect(image: Image.Image, data: bytes, name: str) -> Header:
 
 
 def decode(data: bytes, name: str) -> NDArray[np.uint8]:
-    """Upright sRGB pixels, HxWx3, uint8. Raises PictureError.
+    """Decode to upright sRGB pixels, HxWx3, uint8. Raises PictureError.
 
-    EXIF orientation is applied, ICC profiles and CMYK are converted to sRGB, 16 bit is scaled by
-    its full range, and transparency is laid on white. The array is read-only.
+    EXIF orientation is applied, ICC profiles and CMYK are converted to sRGB, 16 bit is scaled from
+    its full range, and transparency is composited on white. The array is read-only.
     """
     image = open_image(data, name)
     try:
@@ -115,14 +115,14 @@ def open_image(data: bytes, name: str) -> Image.Image:
     # Pillow reads comments byte by byte
     if NETPBM.match(data) and not NETPBM_HEADER.match(data, 0, MOST_HEADER):
         raise PictureError(
-            f"{name}: not an image that can be read; its first {MOST_HEADER:,} bytes hold no size"
+            f"{name}: not a readable image; its first {MOST_HEADER:,} bytes hold no size"
         )
     try:
         image = Image.open(io.BytesIO(data), formats=_formats())
     except UnidentifiedImageError as exc:
         content, formats = f"{len(data)} bytes, {data[:8]!r} ...", ", ".join(_formats())
         raise PictureError(
-            f"{name}: not an image that can be read ({content}); save it as one of {formats}"
+            f"{name}: not a readable image ({content}); save it as one of {formats}"
         ) from exc
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as exc:
         raise PictureError(
@@ -134,7 +134,7 @@ def open_image(data: bytes, name: str) -> Image.Image:
     most = int(limit) if limit.isdecimal() else MAX_PIXELS
     if image.width * image.height > most:
         raise PictureError(
-            f"{name}: refused, {image.width} x {image.height} pixels are more than {most:,}; make"
+            f"{name}: refused, {image.width} x {image.height} pixels exceed {most:,}; make"
             " it smaller, or set the environment variable LOOKTWICE_MAX_PIXELS to a larger number"
         )
     return image
@@ -142,17 +142,17 @@ def open_image(data: bytes, name: str) -> Image.Image:
 
 @cache
 def _formats() -> tuple[str, ...]:
-    """Those of FORMATS that the installed Pillow knows; of all that it has, to open the others
-    takes a while."""
-    with suppress(ImportError):  # of AVIF, which an older Pillow lacks
+    """Return those of FORMATS that the installed Pillow supports. Loading only their plugins is
+    faster than loading all."""
+    with suppress(ImportError):  # an older Pillow lacks AVIF
         for name in ("Jpeg", "Png", "WebP", "Gif", "Bmp", "Tiff", "Ppm", "Jpeg2K", "Avif"):
             __import__(f"PIL.{name}ImagePlugin")
     return tuple(name for name in FORMATS if name in Image.OPEN)
 
 
 def _orientation(image: Image.Image, data: bytes) -> int:
-    """How the stored pixels are turned or mirrored, 2 to 8 in EXIF's or XMP's numbers; 1 where they
-    are upright, or the number means nothing."""
+    """Return how the stored pixels are rotated or mirrored, 2 to 8 in the numbers of EXIF and XMP;
+    1 if they are upright or the number is invalid."""
     if image.format == "PNG" and not may_be_turned(data):
         return 1  # Pillow would decode a PNG to its end to look for a late EXIF block
     orientation = image.getexif().get(ORIENTATION, 1)
@@ -161,8 +161,8 @@ def _orientation(image: Image.Image, data: bytes) -> int:
 
 @lru_cache(maxsize=64)
 def _describe_profile(data: bytes | None, mode: str) -> str:
-    """What becomes of an embedded colour profile in an image whose colours have this mode; empty
-    for sRGB, and for an unreadable profile, which counts as none."""
+    """Describe what happens to an embedded colour profile of an image with this colour mode; "" for
+    sRGB and for an unreadable profile, which is ignored."""
     if not data:
         return ""
     try:
@@ -177,8 +177,8 @@ def _describe_profile(data: bytes | None, mode: str) -> str:
 
 
 def _transform(data: bytes, mode: str) -> ImageCms.ImageCmsTransform | None:
-    """What brings colours of this mode from their profile to sRGB; None where the profile is of
-    other colours."""
+    """Return the transform of colours of this mode from their profile to sRGB; None if the profile
+    does not fit the mode."""
     try:
         profile = ImageCms.ImageCmsProfile(io.BytesIO(data))
         srgb = ImageCms.createProfile("sRGB")
@@ -188,7 +188,7 @@ def _transform(data: bytes, mode: str) -> ImageCms.ImageCmsTransform | None:
 
 
 def _changes(image: Image.Image, data: bytes) -> str:
-    # Pillow shows a PNG with 16 bits a channel as 8-bit RGB or RGBA
+    # Pillow presents a PNG with 16 bits per channel as 8-bit RGB or RGBA
     deep_png = image.format == "PNG" and data[PNG_DEPTH] == 16
     profile = _describe_profile(image.info.get("icc_profile"), _colors(image, data))
     changes = {
@@ -210,8 +210,8 @@ def _is_transparent(image: Image.Image) -> bool:
 
 
 def _alpha(image: Image.Image, data: bytes, orientation: int) -> Image.Image | None:
-    """How opaque the pixels of an upright image are, 0 to 255; None where all are. `orientation` is
-    that of the pixels in the bytes."""
+    """Return the opacity of the pixels of an upright image, 0 to 255; None if all are opaque.
+    `orientation` is that of the encoded pixels."""
     if not _is_transparent(image):
         return None
     key = image.info.get("transparency")
@@ -225,7 +225,7 @@ def _alpha(image: Image.Image, data: bytes, orientation: int) -> Image.Image | N
         if orientation in TRANSPOSED:
             hidden = hidden.transpose(TRANSPOSED[orientation])
         return ImageChops.invert(hidden.convert("L"))
-    if depth < 8 and image.mode == "L":  # Pillow scales the pixels alone
+    if depth < 8 and image.mode == "L":  # Pillow scales only the pixels
         key = int(key or 0) * 255 // (2**depth - 1)
     hidden_pixels = values == np.asarray(key)
     shown = ~(hidden_pixels.all(-1) if values.ndim == 3 else hidden_pixels)
@@ -233,7 +233,7 @@ def _alpha(image: Image.Image, data: bytes, orientation: int) -> Image.Image | N
 
 
 def _deep_rgb(data: bytes) -> NDArray[np.int64]:
-    """The 16-bit RGB values of a PNG, of which Pillow gives the upper half."""
+    """Return the 16-bit RGB values of a PNG, of which Pillow gives only the upper 8 bits."""
     flags = cv2.IMREAD_UNCHANGED | cv2.IMREAD_IGNORE_ORIENTATION
     bgr = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
     if bgr is None:
@@ -242,7 +242,7 @@ def _deep_rgb(data: bytes) -> NDArray[np.int64]:
 
 
 def _colors(image: Image.Image, data: bytes) -> str:
-    """The mode of an image's colours, without transparency and in 8 bit: L, RGB, CMYK or LAB."""
+    """Return the mode of an image's colours without transparency in 8 bit: L, RGB, CMYK or LAB."""
     if image.format == "PNG" and data[PNG_COLORS] in PNG_GREYS:
         return "L"
     if image.mode in ("L", "LA", "1", *SIXTEEN_BIT):
@@ -251,7 +251,7 @@ def _colors(image: Image.Image, data: bytes) -> str:
 
 
 def _opaque(image: Image.Image, data: bytes) -> Image.Image:
-    """The colours in the mode that `_colors` says."""
+    """Return the colours without transparency, in the mode given by `_colors`."""
     mode = _colors(image, data)
     if image.mode == "P" and "transparency" in image.info:
         image = image.convert("RGBA")
@@ -274,7 +274,7 @@ def _to_eight_bit(image: Image.Image) -> Image.Image:
 
 
 def _to_srgb(image: Image.Image, profile: bytes | None) -> Image.Image:
-    """The colours (L, RGB, CMYK or LAB) as sRGB, by their embedded profile where it fits."""
+    """Convert the colours (L, RGB, CMYK or LAB) to sRGB, by their embedded profile if it fits."""
     transform = None
     if _describe_profile(profile, image.mode) and profile:
         transform = _transform(profile, image.mode)
@@ -286,12 +286,12 @@ def _to_srgb(image: Image.Image, profile: bytes | None) -> Image.Image:
 
 
 def shortened(data: bytes) -> bytes | None:
-    """A baseline JPEG of one whole scan with the first bytes of that scan alone; None for any other
-    file.
+    """Truncate a baseline JPEG with one complete scan to the first bytes of that scan; None for any
+    other file.
 
-    What a decoder refuses there lies in the header, or is a marker within a scan; of other damage
-    it makes wrong pixels, as it does of a scan that ends too early. So where it reads the short
-    file, it reads the whole one.
+    A decoder rejects damage only in the header, or a marker inside a scan; any other damage, and a
+    scan that ends too early, only gives it wrong pixels. So if it reads the truncated file, it also
+    reads the complete one.
     """
     place, is_baseline = 2, False
     while data[place : place + 1] == b"\xff":
@@ -313,16 +313,16 @@ def shortened(data: bytes) -> bytes | None:
 
 
 def to_png(pixels: NDArray[np.uint8]) -> bytes:
-    """The PNG of pixels (height, width, 3), RGB, the same on every processor: a sixth of OpenCV's
-    time, for a tenth more bytes on photographs. Raises ValueError."""
+    """Write pixels (height, width, 3), RGB, as PNG, with the same bytes on every processor. Takes a
+    sixth of OpenCV's time, for a tenth more bytes on photographs. Raises ValueError."""
     data: bytes = fpng.from_ndarray(pixels)
-    if not data:  # what it says of a picture with a side of more than 2 ** 24 pixels
-        raise ValueError(f"no PNG can be written of shape {pixels.shape}")
+    if not data:  # its answer to a picture with a side of more than 2 ** 24 pixels
+        raise ValueError(f"cannot write a PNG of shape {pixels.shape}")
     return data
 
 
 def may_be_turned(data: bytes) -> bool:
-    """Whether a chunk of a PNG other than its pixels, which are most of it, holds EXIF or XMP."""
+    """Return whether a PNG chunk other than the pixels contains EXIF or XMP."""
     place = 8
     while place < len(data):
         end = place + 12 + int.from_bytes(data[place : place + 4])

@@ -1,7 +1,6 @@
-"""Everything that answers messages: an OpenAI-compatible endpoint, local networks, recorded and
-scripted replies.
+"""All models: OpenAI-compatible endpoints, local networks, recorded and scripted replies.
 
-Here: what goes over the wire and comes back, retries, rate limits, usage, and the cache of replies.
+Here: the wire format, retries, rate limits, usage, and the cache of replies.
 Not here: messages, replies and call options themselves (`pipelines.model`), and what is asked
 (`prompting`).
 """

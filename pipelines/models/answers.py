@@ -1,5 +1,5 @@
-"""What a chat endpoint answers: a reply, or an error in words with the setting to change. The
-gate at which keys are masked."""
+"""Turns the response of a chat endpoint into a reply, or into an error with advice on which setting
+to change. API keys are masked here."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ QUOTA = {"insufficient_quota", "billing_hard_limit_reached"}
 ADVICE = {
     401: "check the key in {key}",
     402: "check the account's credit",
-    403: "check the key in {key} and what it may use",
+    403: "check the key in {key} and its permissions",
     404: "check `url` (it usually ends in /v1) and the model's name",
     413: "the request is too large; show smaller or fewer pictures",
 }
@@ -46,11 +46,11 @@ ATTACHED = "(reasoning_(content|details)|thinking_blocks|thought_?signature|extr
 SETTINGS = (
     (
         rf"(missing|lacks?)\b.*{ATTACHED}|{ATTACHED}.*(missing|must be passed)",
-        "an earlier reply lacks what its model requires back; ask anew with another `--cache`",
+        "an earlier reply lacks fields that its model needs back; ask again with another `--cache`",
     ),
     (
         rf"messages?[\w.\[\]]*\.(reasoning\b|{ATTACHED})|(property|field|name|parameter)\W+{ATTACHED}",
-        "let the stage leave out what its replies bore: `history: {attached: drop}`",
+        "make the stage drop what was attached to its replies: `history: {attached: drop}`",
     ),
     (r"max_tokens.*max_completion_tokens", "set `token_field: max_completion_tokens`"),
     (r"max_completion_tokens", "set `token_field: max_tokens`"),
@@ -73,12 +73,12 @@ SETTINGS = (
     (r"guided_|structured_outputs", "set `choices_as` to what this server takes"),
     (
         r"json_schema|response_format",
-        "leave the stage's schema out, or take a model that follows one",
+        "leave the stage's schema out, or use a model that supports schemas",
     ),
-    (r"tool[_ ]choice|\btools?\b", f"serve the model with tool calls, or {CALLS_AS_TEXT}"),
+    (r"tool[_ ]choice|\btools?\b", f"serve the model with tool calls enabled, or {CALLS_AS_TEXT}"),
     (
         r"image_url|multimodal|vision|image input|images? (are|is) not",
-        "take a model that sees pictures",
+        "use a model that accepts images",
     ),
     (r"\bsystem\b.*(role|message|prompt)", "leave `system` out"),
     (
@@ -86,13 +86,14 @@ SETTINGS = (
         "set `model` to a name that this server lists",
     ),
 )
-"""Words of refusals, as servers write them, and which of our settings is to blame; the first that
-suits counts."""
+"""Patterns in servers' error messages, and the advice about our setting that causes them; the first
+match counts."""
 
 
 def read_response(response: HttpResponse, endpoint: str, seconds: float) -> Reply:
-    """The reply in a response, a filtered request included. Raises ModelError for everything else,
-    an empty reply that nobody billed included: the server failed and did not say so."""
+    """Read the reply in a response; a filtered request is a reply, too. Raises ModelError for
+    anything else, including an empty reply without billed tokens, which is an unreported failure of
+    the server."""
     keys = known_keys()
     data, error, no_json = _parse(response, keys)
     engine = response.headers.get("server", "")
@@ -102,22 +103,22 @@ def read_response(response: HttpResponse, endpoint: str, seconds: float) -> Repl
         return Reply("", finish="filter", usage=usage, seconds=seconds, served_by=served_by)
     given, data = data, with_verdict(data)
     if error and response.status == 200 and data is not given and given.get("choices"):
-        error = error_of(data)  # a verdict takes away the error that stands beside it
+        error = error_of(data)  # a verdict removes the error next to it
     if error or not 200 <= response.status < 300:
         fault = refusal(response, endpoint, error or {}, data)
         fault.usage = billed(data)
         raise fault
     if data is None:
-        # without a status it counts as the endpoint's, not the sample's
+        # without a status, it counts as a failure of the endpoint, not of the sample
         raise ModelError(
-            f"{endpoint} answered no JSON ({no_json or 'null'}); check that `url` is right:"
+            f"{endpoint} did not answer with JSON ({no_json or 'null'}); check that `url` is right:"
             f" {_beginning(response.body)}",
             retryable=True,
         )
     reply = reply_of(data, seconds, engine)
     if reply.is_blank:
         raise ModelError(
-            f"{endpoint} answered an empty reply and billed no token for it",
+            f"{endpoint} returned an empty reply and billed no token for it",
             status=200,
             retryable=True,
             usage=reply.usage,
@@ -136,25 +137,27 @@ def read_response(response: HttpResponse, endpoint: str, seconds: float) -> Repl
 
 
 def read_value(response: HttpResponse, endpoint: str) -> Any:
-    """The JSON value of an answer that is no completion. Raises ModelError for a refusal and for
-    what is no JSON."""
+    """Read the JSON value of a response that is not a chat completion. Raises ModelError for a
+    refusal and for anything that is not JSON."""
     data, error, fault = _parse(response, known_keys())
     if error or not 200 <= response.status < 300:
         raise refusal(response, endpoint, error or {}, data)
     if fault:
-        raise ModelError(f"{endpoint} answered no JSON ({fault}): {_beginning(response.body)}")
+        raise ModelError(
+            f"{endpoint} did not answer with JSON ({fault}): {_beginning(response.body)}"
+        )
     return data
 
 
 def refusal(
     response: HttpResponse, endpoint: str, error: Mapping[str, Any], data: Any = None
 ) -> ModelError:
-    """The ModelError for a refusal: 408, 429 and 5xx may be tried again, unless the account's quota
-    is used up."""
+    """Make the ModelError for an error response: 408, 429 and 5xx are retryable, unless the
+    account's quota is used up."""
     code, status = error.get("code"), status_of(response.status, error)
     if 300 <= status < 400:
         target = response.headers.get("location", "nowhere")
-        fault = f"{endpoint} redirects to {target}; that is not followed, set `url` yourself"
+        fault = f"{endpoint} redirects to {target}, which is not followed; set `url` yourself"
         return ModelError(fault, status=status)
     message = shorten(str(error.get("message") or "")) or _beginning(response.body)
     fault = f"{endpoint} answered {status}: {message}"
@@ -168,7 +171,7 @@ def refusal(
     elif status in (401, 403) and not key_for(endpoint):
         advice = f"no key was sent: {how_to_send_a_key(endpoint)}"
     elif setting.startswith(("set `", "leave `")):
-        advice = f"{setting} (of its node in the study: `model:`, or `models.NAME:`)"
+        advice = f"{setting} (in its node of the study: `model:`, or `models.NAME:`)"
     elif setting:
         advice = setting
     else:
@@ -181,8 +184,8 @@ def refusal(
 def _parse(
     response: HttpResponse, keys: Sequence[str]
 ) -> tuple[Any, Mapping[str, Any] | None, str]:
-    """The value of a body without keys, the error in it, and why it is no JSON: the gate of all
-    that a server says."""
+    """Return the value of a body with keys masked, the error in it, and why it is not JSON. All
+    server output passes through here."""
     try:
         value = read_json(response.body)
     except ValueError as exc:
@@ -191,18 +194,18 @@ def _parse(
     value = with_texts(value, partial(mask_keys, keys=keys)) if keys else value
     error = error_of(value)
     if error is None and response.status >= 300 and isinstance(value, dict | str):
-        # some give the code and the message, or words alone, without an object around them
+        # some send the code and the message, or only a text, without an object around them
         error = {"message": value} if isinstance(value, str) else value
     return value, error, ""
 
 
 def _said(data: Any, error: Any) -> list[Any]:
-    """An error and what its body says beside it; what the model said is no part of it."""
+    """Return an error and the rest of its body, without what the model itself said."""
     body = data if isinstance(data, dict) else {}
     beside = {key: value for key, value in body.items() if key != "choices"}
     return [error, beside]
 
 
 def _beginning(body: bytes) -> str:
-    """The first words of a body that is no answer, without keys."""
+    """Return the beginning of an unexpected body, with keys masked."""
     return shorten(mask_keys(body.decode(json.detect_encoding(body), "replace")[:10_000]))

@@ -1,10 +1,10 @@
-"""What a provider attaches to an assistant's turn beyond the protocol, such as reasoning and
-signatures: it goes back in the next request as it came.
+"""Fields that a provider attaches to an assistant's turn beyond the protocol, such as reasoning and
+signatures. They are sent back unchanged in the next request.
 
-Thinking models refuse a conversation, or think worse, where it is missing: Gemini 3 wants the
+Without them, thinking models reject a conversation or think worse: Gemini 3 needs the
 `extra_content` of its tool calls, Kimi and DeepSeek `reasoning_content`, OpenRouter
 `reasoning_details`, LiteLLM `thinking_blocks`, Mistral the thoughts among the parts of `content`.
-So every field goes back that is not known to be refused, also one of tomorrow.
+So every field is sent back unless it is known to be rejected, including fields not known yet.
 """
 
 from __future__ import annotations
@@ -31,25 +31,26 @@ NOT_RETURNED = {
     "executed_tools",
     "thought_summary",
 }
-"""Fields of a reply's message that do not go back among what is attached.
+"""Fields of a reply's message that are not sent back as attachments.
 
 `role`, `content` and `tool_calls` are written anew. `refusal` is kept in `Reply.refusal`; servers
-other than OpenAI's refuse it. `annotations` (citations), `parsed` and `executed_tools` (what Groq
-ran itself) are in no schema of a request. `audio` goes back as an id alone, and generated `images`
-and `videos` not at all. A `thought_summary` is what Gemini's batches return beside the text, and no
-request takes. A `function_call`, the older form of a tool call, goes back as one of `tool_calls`.
+other than OpenAI's reject it. `annotations` (citations), `parsed` and `executed_tools` (what Groq
+ran itself) are not in any request schema. `audio` is sent back only as an id, and generated
+`images` and `videos` not at all. A `thought_summary` is returned by Gemini's batches next to the
+text, and no request accepts it. A `function_call`, the older form of a tool call, is sent back as
+one of `tool_calls`.
 """
 OF_CALL = {"id", "index", "function"}
 """Fields of a tool call that are written anew; `index` repeats the order of the calls."""
 PARTS_NOT_RETURNED = re.compile(r"refusal|tool_|function_|.*(image|audio|video|file)")
-"""The types of parts of a content that do not go back, for the same reasons."""
+"""Types of content parts that are not sent back, for the same reasons."""
 
 
 def attached_to_turn(message: Mapping[str, Any]) -> Json:
-    """The provider's own fields of an assistant's message, which go back to it as they came.
+    """Return the provider's own fields of an assistant's message, to be sent back unchanged.
 
-    `content` among them is a list of parts that are more than texts, such as thoughts with a
-    signature. Raises TypeError and AttributeError for what is no message.
+    They include `content` if its parts are more than texts, such as thoughts with a signature.
+    Raises TypeError and AttributeError for anything that is not a message.
     """
     own = _attached(message, NOT_RETURNED, empty_texts=bool(message.get("tool_calls")))
     parts = list[Json]()
@@ -65,7 +66,8 @@ def attached_to_turn(message: Mapping[str, Any]) -> Json:
 
 
 def parts_of(content: Any) -> list[Json]:
-    """The parts of a content, of which a text is one. Raises TypeError for what is no content."""
+    """Return the parts of a message's content; a plain text is one part. Raises TypeError for
+    anything else."""
     if not isinstance(content, list):
         content = [] if content is None else [content]
     parts = [{"type": "text", "text": part} if isinstance(part, str) else part for part in content]
@@ -75,8 +77,8 @@ def parts_of(content: Any) -> list[Json]:
 
 
 def attached_to_call(call: Mapping[str, Any]) -> Json:
-    """The provider's own fields of a tool call, such as a thought signature; those inside of its
-    `function` stand there."""
+    """Return the provider's own fields of a tool call, such as a thought signature; fields inside
+    its `function` are returned under `function`."""
     own = _attached(call, OF_CALL)
     if own.get("type") == "function":
         del own["type"]
@@ -85,8 +87,8 @@ def attached_to_call(call: Mapping[str, Any]) -> Json:
 
 
 def _attached(node: Mapping[str, Any], without: Set[str], empty_texts: bool = False) -> Json:
-    """The fields that hold something that JSON knows. An empty text counts beside calls: Kimi and
-    DeepSeek ask for `reasoning_content` there, also where nothing was thought."""
+    """Return the non-empty fields that JSON can hold. With tool calls an empty text counts, too:
+    Kimi and DeepSeek require `reasoning_content` there, even if it is empty."""
     return {
         name: value
         for name, value in node.items()
@@ -97,7 +99,7 @@ def _attached(node: Mapping[str, Any], without: Set[str], empty_texts: bool = Fa
 
 
 def holds_something(value: Any) -> bool:
-    """Whether there is anything in a value but null, false and what is empty."""
+    """Return whether a value contains anything other than null, false and empty values."""
     if isinstance(value, dict | list):
         return any(map(holds_something, value.values() if isinstance(value, dict) else value))
     return bool(value)

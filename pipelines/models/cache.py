@@ -1,4 +1,4 @@
-"""The cache of replies on disk: a request that was answered once is not sent again."""
+"""The reply cache on disk: a request that was answered once is not sent again."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ from looktwice.pipelines.runtime.stores import Blobs
 
 VERSION = 1
 INLINE = 16 * 1024
-"""Replies of more bytes than this lie in a blob."""
+"""Replies with more bytes than this are stored as blobs."""
 
 BUSY_SECONDS = 60.0
-LOOK_SECONDS = 0.02  # between looks whether somebody else has got the reply
+LOOK_SECONDS = 0.02  # between checks whether another caller has got the reply
 NETWORK = re.compile(
     r"nfs[34]?|cifs|smb3|smbfs|lustre|gpfs|beegfs|ceph|glusterfs|afs|panfs|wekafs|orangefs"
     r"|ocfs2|gfs2|davfs|sshfs|gcsfuse|s3fs|rclone"
@@ -53,7 +53,7 @@ CREATE TABLE IF NOT EXISTS asking (key TEXT PRIMARY KEY, owner BLOB NOT NULL) WI
 CREATE TEMP TRIGGER answered AFTER INSERT ON main.replies
 BEGIN DELETE FROM asking WHERE key = NEW.key; END;
 """
-"""WAL without a sync per commit outlives a killed process. A reply ends its claim in the same
+"""WAL without a sync per commit survives a killed process. A reply ends its claim in the same
 commit: the trigger lives in the connection, not in the file."""
 CLAIM = """
 INSERT OR IGNORE INTO asking SELECT ?, ?
@@ -63,8 +63,8 @@ TABLES = ("replies", "asking")
 
 
 class StoredReply(NamedTuple):
-    """A row of the cache: its key, the identity of the model, the sha256 of its blob, bytes, and
-    when it was stored, in Unix time."""
+    """A row of the cache: its key, the model's identity, the sha256 of its blob, its size in bytes,
+    and the Unix time when it was stored."""
 
     key: str
     model: str
@@ -75,11 +75,11 @@ class StoredReply(NamedTuple):
 
 @dataclass(eq=False)
 class Store:
-    """Replies by request key in `folder`: `replies.sqlite` and, for large ones, `blobs/`.
+    """Replies by request key in `folder`: `replies.sqlite`, and `blobs/` for large ones.
 
     Safe between threads and between processes of one machine; a killed process loses nothing that
-    `put` gave back. `setting` is what messages tell the user to change. Raises CacheError for a
-    network folder and damaged files.
+    `put` returned. `setting` is what messages tell the user to change. Raises CacheError for a
+    network folder and for damaged files.
     """
 
     folder: Path
@@ -95,12 +95,14 @@ class Store:
         self._process, self._lock = os.getpid(), threading.Lock()
         self._connection: sqlite3.Connection | None = None
         self._owner = os.urandom(8)
-        self._claimed: set[str] = set()  # what this process is to ask and has not put yet
+        self._claimed: set[str] = (
+            set()
+        )  # requests that this process has claimed and not answered yet
         self._life = self._life_of(self._owner)
 
     def get(self, key: str) -> Reply | None:
-        """Return the reply under a key, or None. A damaged row, one whose blob is gone or torn, and
-        a blank reply count as none and are removed."""
+        """Return the reply under a key, or None. Removes and ignores a damaged row, a row whose
+        blob is missing or damaged, and a blank reply."""
         statement = "SELECT reply, blob, stored FROM replies WHERE key = ?"
         for text, sha, stored in self._run(statement, key):
             try:
@@ -112,13 +114,13 @@ class Store:
                 reply = None
             if reply is not None and not reply.is_blank:
                 return reply
-            # not the row that another process has just put in its place
+            # but not a row that another process has just stored
             self._run("DELETE FROM replies WHERE key = ? AND stored IS ?", key, stored)
         return None
 
     def put(self, key: str, model: str, reply: Reply) -> Reply:
-        """Keep a reply and give back the one that is kept: the first, where another process was
-        faster. A blank one is not kept."""
+        """Store a reply and return the stored one, which is the first if another process was
+        faster. A blank reply is not stored."""
         if reply.is_blank:
             return reply
         text = json.dumps(replace(reply, cached=False).to_dict(), separators=(",", ":"))
@@ -134,25 +136,26 @@ class Store:
 
     @contextmanager
     def turn(self, key: str, stop: threading.Event) -> Iterator[Reply | None]:
-        """The stored reply, or None for the one caller, of this process and of others, who is to
-        ask now; who puts nothing, fails or is killed gives way.
+        """Yield the stored reply, or None to the one caller, among all processes, that must send
+        the request now. If it stores nothing, fails or is killed, the next caller's turn comes.
 
-        The others wait. Raises Stopped where `stop` is set meanwhile, and CacheError.
+        The other callers wait. Raises Stopped if `stop` is set meanwhile, and CacheError.
         """
         with spend("wait for the same request"):
             while (reply := self.get(key)) is None and not self._claim(key):
                 if stop.wait(LOOK_SECONDS):
-                    raise Stopped("stopped while the same request was on its way")
+                    raise Stopped("stopped while the same request was in flight")
         try:
             yield reply
         finally:
             if reply is None and key in self._claimed:
                 self._claimed.discard(key)
-                with suppress(CacheError):  # what was raised first says more
+                with suppress(CacheError):  # the first exception says more
                     self._run("DELETE FROM asking WHERE key = ?", key)
 
     def _claim(self, key: str) -> bool:
-        """Whether this caller is to ask now. The claims of a process that has ended are dropped."""
+        """Claim a request and return whether this caller may send it, dropping dead processes'
+        claims."""
         if self._execute(CLAIM, key, self._owner, key)[1]:
             self._claimed.add(key)
             return True
@@ -166,15 +169,15 @@ class Store:
         return False
 
     def _life_of(self, owner: bytes) -> FileLock:
-        """The lock that an owner of claims holds as long as it lives: the system frees it at once
-        where the process is killed."""
+        """Return the lock that an owner of claims holds while it lives; the system releases it at
+        once if the process is killed."""
         return FileLock(self.folder / "asking" / owner.hex(), thread_local=False)
 
     def __len__(self) -> int:
         return int(self._run("SELECT count(*) FROM replies")[0][0])
 
     def rows(self) -> Iterator[StoredReply]:
-        """Every reply, without its text."""
+        """Yield all rows, without their replies."""
         columns = "key, model, coalesce(blob, ''), coalesce(length(reply), 0), stored"
         for row in map(StoredReply._make, self._run(f"SELECT {columns} FROM replies")):
             size = row.size
@@ -183,8 +186,7 @@ class Store:
             yield row._replace(size=size)
 
     def remove(self, rows: Sequence[StoredReply]) -> None:
-        """Forget replies, their blobs too, and give their room back to the disk where nobody else
-        is writing."""
+        """Delete replies and their blobs, and free disk space unless another process is writing."""
         for row in rows:
             self._run("DELETE FROM replies WHERE key = ?", row.key)
         left = {sha for (sha,) in self._run("SELECT blob FROM replies")}
@@ -196,20 +198,20 @@ class Store:
             self._run("VACUUM")
 
     def close(self) -> None:
-        """Close the file; a later use opens it again."""
+        """Close the database; it reopens on the next use."""
         with self._lock:
             if self._connection is not None:
                 self._closing()
             self._connection = None
 
     def _run(self, statement: str, *values: object) -> list[Any]:
-        """What a statement gives. Raises CacheError."""
+        """Run a statement and return its rows. Raises CacheError."""
         return self._execute(statement, *values)[0]
 
     def _execute(self, statement: str, *values: object) -> tuple[list[Any], int]:
-        """What a statement gives, and how many rows it changes, which RETURNING would tell for one
-        more hand-over between threads, once it is on the disk as far as SQLite says. Raises
-        CacheError."""
+        """Run a statement and return its rows and the number of rows changed, once SQLite has
+        committed it. RETURNING would also give that number, but needs one more switch between
+        threads. Raises CacheError."""
         if self._process != os.getpid():  # a forked child must not use its parent's connection
             self._begin()
         with spend("cache"), self._lock, self._named():
@@ -220,18 +222,18 @@ class Store:
 
     @contextmanager
     def _named(self) -> Iterator[None]:
-        """Inside, what goes wrong with file or disk is a CacheError."""
+        """Convert errors of the database or the disk inside the context to CacheError."""
         try:
             yield
         except (sqlite3.Error, OSError) as exc:
             raise CacheError(
                 f"the reply cache {self.folder / 'replies.sqlite'} cannot be used ({exc}); "
-                f"free its disk or move the file away, or set {self.setting} to another folder"
+                f"free disk space, move the file away, or set {self.setting} to another folder"
             ) from exc
 
     def _open(self) -> sqlite3.Connection:
-        """Every statement commits by itself. One process opens at a time: SQLite does not wait
-        where another is switching to WAL."""
+        """Open the database in autocommit mode. Only one process opens it at a time, since SQLite
+        does not wait while another one switches to WAL."""
         (self.folder / "asking").mkdir(parents=True, exist_ok=True)
         path = self.folder / "replies.sqlite"
         connection = sqlite3.connect(
@@ -243,7 +245,7 @@ class Store:
                 version = connection.execute("PRAGMA user_version").fetchone()[0]
                 if version not in (0, VERSION):
                     raise CacheError(
-                        f"{path} is of version {version}, this looktwice knows {VERSION}; set"
+                        f"{path} has version {version}, but this looktwice supports {VERSION}; set"
                         " another folder"
                     )
                 # a view or a trigger would run whatever its author wrote
@@ -251,22 +253,22 @@ class Store:
                 for kind, name in connection.execute("SELECT type, name FROM sqlite_master"):
                     if not ((kind == "table" and name in TABLES) or name.startswith("sqlite_")):
                         raise CacheError(
-                            f"{path} is no reply cache ({name!r} is a {kind}); move it away, or set"
-                            f" {self.setting} to another"
+                            f"{path} is not a reply cache ({name!r} is a {kind}); move it away, or"
+                            f" set {self.setting} to another folder"
                         )
                 connection.executescript(f"{SCHEMA} PRAGMA user_version = {VERSION}")
         except BaseException:
             connection.close()
             _end(self._life)
             raise
-        # a store that nobody closes closes its connection when it is collected
+        # an unclosed store closes its connection when it is garbage-collected
         self._closing = weakref.finalize(self, _close, connection, self._life, self._process)
-        # a text that is no UTF-8 is a damaged row, not a damaged file
+        # a text that is not UTF-8 is a damaged row, not a damaged file
         connection.text_factory = lambda raw: raw.decode(errors="replace")
         return connection
 
     def _blob(self, sha: str) -> bytes:
-        """The content of a blob, none where it is gone or torn."""
+        """Return the content of a blob, empty if it is missing or damaged."""
         with self._named():
             with suppress(FileNotFoundError):
                 data = self.blobs.get(sha)
@@ -281,8 +283,8 @@ class Store:
 
 
 def _close(connection: sqlite3.Connection, life: FileLock, process: int) -> None:
-    """Close a connection and end its claims. A forked child keeps the one of its parent: SQLite
-    forbids it to close that."""
+    """Close a connection and end its claims. In a forked child the parent's connection is kept,
+    because SQLite forbids closing it there."""
     if process != os.getpid():
         _INHERITED.append(connection)
         return
@@ -301,13 +303,14 @@ def _end(life: FileLock) -> None:
 
 @dataclass(frozen=True)
 class Cached(Around):
-    """Answers from the store where it can; else asks, stores and only then gives the reply back.
+    """Answers from the store if possible; else asks the model and stores the reply before returning
+    it.
 
-    Of several callers of one request, in this process or in others with this store, one asks and
-    the others wait for its reply (`cached` is true for them); where it fails, the next asks.
-    Failures are not stored. With `only`, what is not stored raises ModelError. Setting `stop` ends
-    the wait for another process; `on_fault` is told of a store that fails, whatever the caller
-    makes of the CacheError, and `on_hit` of a reply that was stored.
+    If several callers make the same request, in this process or in others with this store, one
+    sends it and the others wait for its reply (marked `cached`); if it fails, the next caller sends
+    it. Failures are not stored. With `only`, a request that is not stored raises ModelError.
+    Setting `stop` ends the wait for another process. `on_fault` is called when the store fails,
+    even if the caller ignores the CacheError, and `on_hit` on each cache hit.
     """
 
     store: Store
@@ -319,7 +322,7 @@ class Cached(Around):
     def __call__(
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
     ) -> Reply:
-        """The stored or the new reply. Raises ModelError, CacheError, Stopped."""
+        """Return the stored or a new reply. Raises ModelError, CacheError, Stopped."""
         key, store = request_key(self.identity, messages, draw, options), self.store
         try:
             with nullcontext(store.get(key)) if self.only else store.turn(key, self.stop) as reply:
@@ -331,7 +334,7 @@ class Cached(Around):
             raise
         if reply is None:
             raise ModelError(
-                f"only cached replies were allowed and the store in {store.folder} holds none to"
+                f"only cached replies are allowed, but the cache in {store.folder} has none for"
                 f" this request (draw {draw}, model {self.identity}); leave out --only-cached to"
                 " ask the model"
             )
@@ -339,14 +342,13 @@ class Cached(Around):
         return replace(reply, cached=True)
 
     def close(self) -> None:
-        """Close the store and the wrapped model; both open again when used."""
+        """Close the store and the wrapped model; both reopen when used."""
         self.store.close()
         super().close()
 
 
 def refuse_network(folder: Path, setting: str, mounts: Path = Path("/proc/mounts")) -> None:
-    """Raises CacheError where a folder lies on a network filesystem: SQLite's locks do not hold
-    there."""
+    """Raise CacheError if a folder is on a network filesystem, where SQLite's locks do not work."""
     try:
         lines = mounts.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -358,7 +360,7 @@ def refuse_network(folder: Path, setting: str, mounts: Path = Path("/proc/mounts
             longest, kind = point, filesystem
     if NETWORK.fullmatch(kind.removeprefix("fuse.")):
         raise CacheError(
-            f"the reply cache {place} would lie on a network filesystem ({kind} at {longest}),"
-            f" where SQLite's locks do not hold; set {setting} to a folder on a disk of this"
+            f"the reply cache {place} would be on a network filesystem ({kind} at {longest}),"
+            f" where SQLite's locks do not work; set {setting} to a folder on a disk of this"
             " machine"
         )

@@ -47,11 +47,11 @@ PROBE_SECONDS = 10.0
 
 
 Sign = Callable[[str | None], dict[str, str]]
-"""The headers that bear a key, if there is one."""
+"""Returns the headers that carry an API key, if there is one."""
 
 
 def bearer(key: str | None) -> dict[str, str]:
-    """The header that most endpoints take a key in."""
+    """Return the header in which most endpoints take a key."""
     return {"Authorization": f"Bearer {key}"} if key else {}
 
 
@@ -62,18 +62,18 @@ class ChatAPI(Ranged):
 
     `temperature`, `top_p`, `max_tokens` (sent as `token_field`), `stop` (texts that end the reply),
     `logprobs` (the number of alternatives per token) and `effort` ("low", "medium", "high") are
-    those of the OpenAI API. `url` defaults to OPENAI_BASE_URL, else OpenAI's. Of several, as a
-    fleet of servers with the same weights has, the one with the fewest requests under way is asked,
-    and one that cannot be reached, or fails by itself (5xx), is left alone for half a minute. One
-    model behind two URLs counts as two models, with replies of their own, unless both have the same
-    `name`; give a fleet one, and servers may join and leave it. Draw number d sends `seed` + d, so
-    that draws differ. `system` stands in front of every conversation, `detail` is sent with every
-    picture, `extra` is added to the body as it is. `choices_as` says how this server takes
-    `CallOptions.choices`, `timeout` is in seconds. `in_flight` and `per_minute` limit the calls
-    under way and those started in a minute; `prices` (money per million tokens: in, out and, where
-    it differs, cached for input that the server had in its own cache; currency, date and source are
-    told with them) give the report's cost. Keys come from the environment and go only to the host
-    that they belong to.
+    those of the OpenAI API. `url` defaults to OPENAI_BASE_URL, else OpenAI's. It may list several
+    servers with the same weights: each request goes to the one with the fewest requests in flight,
+    and a server that cannot be reached or fails (5xx) is skipped for half a minute. One model
+    behind two URLs counts as two models with separate replies, unless both have the same `name`;
+    give a group of servers a name, so that servers may join and leave it. Draw number d sends
+    `seed` + d, so that draws differ. `system` is the system message of every conversation, `detail`
+    is sent with every picture, `extra` is merged into the request body. `choices_as` says how this
+    server takes `CallOptions.choices`, `timeout` is in seconds. `in_flight` limits concurrent
+    requests, `per_minute` those started per minute. `prices` (per million tokens: in, out and, if
+    different, cached, for input that the server had in its own cache; currency, date and source are
+    reported with them) give the report's cost. API keys come from the environment and go only to
+    the host that they belong to.
     """
 
     model: str
@@ -112,25 +112,23 @@ class ChatAPI(Ranged):
             raise ValueError(fault)
         if len(set(self.urls)) < len(self.urls):
             raise ValueError(f"url names a server twice: {', '.join(self.urls)}")
-        # resolved once: what a run writes down must not mean another server where the environment
-        # names one
+        # resolved once: a recorded run must not mean another server in another environment
         object.__setattr__(self, "url", self.url or os.environ.get("OPENAI_BASE_URL") or OPENAI)
 
     @cached_property
     def identity(self) -> str:
-        """The model, every setting that may change its replies, and `name` or, without one, the
-        `place`."""
+        """The model, every setting that may change its replies, and `name` or else `place`."""
         return canonical(settings(self) | ({} if self.name else {"endpoint": self.place}))
 
     @property
     def urls(self) -> tuple[str, ...]:
-        """Each URL in force, without a slash at its end."""
+        """The URLs in use, without a trailing slash."""
         given = (self.url,) if isinstance(self.url, str) else self.url or ()
         return tuple(url.rstrip("/").removesuffix("/chat/completions") for url in given)
 
     @property
     def endpoint(self) -> str:
-        """All URLs in force."""
+        """All URLs in use."""
         return ", ".join(self.urls)
 
     @property
@@ -139,26 +137,24 @@ class ChatAPI(Ranged):
         return ", ".join(map(place_of, self.urls))
 
     def missing(self) -> str:
-        """What has to be set before this model can be asked: the key of its host; empty where
+        """Describe what must be set before this model can be asked: the key of its host; "" if
         nothing is missing."""
         try:
             self.check()
-        except ModelError as exc:  # `check` says what is wrong with a URL
+        except ModelError as exc:  # `check` reports the faults of a URL
             return str(exc) if isinstance(exc, MissingKeyError) else ""
         return ""
 
     def check(self) -> None:
-        """Raises ModelError where a URL cannot be used or the key of its host is missing; sends
-        nothing."""
+        """Raise ModelError if a URL is unusable or its host's key is missing; sends nothing."""
         for url in self.urls:
             key_for(url)
 
     def probe(self) -> None:
-        """Ask each server for its models, once. Raises ModelError where nobody answers or a key is
-        refused.
+        """Request the model list of each server once. Raises ModelError if no server answers or a
+        key is rejected.
 
-        Any other answer will do, and one that does not come in time says nothing: servers need not
-        know the question.
+        Any other answer is fine, and so is a timeout: servers need not support this request.
         """
         for url in self.urls:
             try:
@@ -176,8 +172,8 @@ class ChatAPI(Ranged):
     def __call__(
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
     ) -> Reply:
-        """Ask once, without retrying. Raises ModelError, PictureError, or Stopped where the run
-        gave up the call."""
+        """Ask once, without retrying. Raises ModelError, PictureError, or Stopped if the run
+        cancelled the call."""
         body = request_bytes(self.body(messages, draw, options))
 
         def ask(url: str) -> Reply:
@@ -200,15 +196,16 @@ class ChatAPI(Ranged):
         most: int | None = None,
         sign: Sign = bearer,
     ) -> HttpResponse:
-        """What one of the servers answers under a path, in `most` bytes (16 MiB).
+        """Send a request to a path of one server and return the response, of up to `most` bytes (16
+        MiB).
 
-        `kind` is the media type of the body, `sign` gives the headers that bear the key. Raises
+        `kind` is the media type of the body; `sign` makes the headers that carry the key. Raises
         ModelError.
         """
         headers = ({"Content-Type": kind} if kind else {}) | sign(key_for(url))
         try:
             response = http_loop().request(method, f"{url}/{path}", body, headers, timeout, most)
-        except ModelError as exc:  # it may repeat what came in place of an answer
+        except ModelError as exc:  # it may quote what the server sent
             raise exc.in_words(mask_keys(str(exc))) from exc.__cause__
         keys = known_keys()
         named = {name: mask_keys(text, keys) for name, text in response.headers.items()}
@@ -217,8 +214,8 @@ class ChatAPI(Ranged):
     def body(
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
     ) -> dict[str, Any]:
-        """The request as plain JSON values, with payloads for pictures. Raises ModelError for what
-        this endpoint cannot be asked."""
+        """Return the request as plain JSON values, with payloads for pictures. Raises ModelError
+        for options that this endpoint does not support."""
         full = options.filled_from(self)
         if full.seed is not None:
             full = replace(full, seed=full.seed + draw)

@@ -1,5 +1,5 @@
-"""A conversation as chat templates take it, a reply's text taken apart again, and the processor
-that does both."""
+"""Conversion of a conversation to the form of chat templates, parsing of reply text, and the
+processor that does both."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CALL = re.compile(r"<tool_call>\s*(.*?)\s*</tool_call>", re.DOTALL)
 
 @dataclass(frozen=True)
 class Chat:
-    """Turns as plain values, the pictures among them in their order, and the tools on offer."""
+    """Turns as plain values, their pictures in order, and the tools offered."""
 
     turns: Sequence[dict[str, Any]]
     images: Sequence[Pixels] = field(default=(), repr=False)
@@ -38,8 +38,7 @@ def chat_of(
     tools: Sequence[Tool] | None = None,
     most: int | None = None,
 ) -> Chat:
-    """The chat of some messages; pictures of more than `most` pixels are shrunk. Raises
-    PictureError."""
+    """Convert messages to a chat, shrinking pictures above `most` pixels. Raises PictureError."""
     if system and "system" not in {message.role for message in messages}:
         messages = [Message("system", (system,)), *messages]
     images = [view.picture.pixels for message in messages for view in message.views]
@@ -55,14 +54,14 @@ def chat_of(
 
 
 def render_template(processor: Any, chat: Chat) -> str:
-    """The text that the processor's chat template makes of a chat. Raises ModelError."""
+    """Render a chat with the processor's chat template. Raises ModelError."""
     template = getattr(processor, "chat_template", None) or getattr(
         processor.tokenizer, "chat_template", None
     )
     if not template:
-        raise ModelError("this model has no chat template; take its instruction-tuned variant")
+        raise ModelError("this model has no chat template; use its instruction-tuned variant")
     if chat.tools and "tools" not in str(template):
-        raise ModelError(f"this model's chat template knows no tools; {CALLS_AS_TEXT}")
+        raise ModelError(f"this model's chat template does not support tools; {CALLS_AS_TEXT}")
     more: dict[str, Any] = {"tools": list(chat.tools)} if chat.tools else {}
     more |= {"add_generation_prompt": True, "tokenize": False, "chat_template": template}
     try:
@@ -74,11 +73,11 @@ def render_template(processor: Any, chat: Chat) -> str:
 
 
 def reply_text(reply: str, offered: bool = True) -> tuple[str, str, tuple[ToolCall, ...]]:
-    """(answer, reasoning, tool calls) of a reply: `<think>` in front and `<tool_call>` blocks are
-    taken out.
+    """Split a reply into (answer, reasoning, tool calls) by its leading `<think>` and its
+    `<tool_call>` blocks.
 
-    Where no tool was `offered`, blocks are words as others: an agent that told of its tools in
-    words reads them there.
+    If no tool was `offered`, tool blocks stay in the text, where an agent that describes its tools
+    in the prompt reads them.
     """
     reasoning = ""
     if thought := THOUGHT.match(reply):
@@ -100,7 +99,7 @@ def _turn(message: Message) -> dict[str, Any]:
     ]
     turn: dict[str, Any] = {"role": message.role, "content": content}
     if thought := message.attached.get("reasoning_content"):
-        turn["reasoning_content"] = thought  # a template of a thinking model puts it where it was
+        turn["reasoning_content"] = thought  # the template of a thinking model puts it in its place
     for call in message.tool_calls:
         arguments: Any = call.arguments
         with suppress(ValueError):
@@ -116,11 +115,11 @@ WITHOUT_VIDEO = (
 
 
 def open_processor(model: str, revision: str | None) -> tuple[Any, str]:
-    """The processor, and a sentence on what it lacks ("" for nothing).
+    """Open the processor, and return it with a sentence about what it lacks ("" for nothing).
 
-    Families such as Qwen2.5-VL carry a video processor that needs torchvision; where that is
-    missing, their own class is put together from the image processor (Pillow) and the tokenizer.
-    Raises WeightsError.
+    Families such as Qwen2.5-VL have a video processor that needs torchvision. Without torchvision,
+    the processor is assembled from the image processor (Pillow) and the tokenizer. Raises
+    WeightsError.
     """
     transformers, fault = import_transformers(), None
     try:
@@ -140,7 +139,7 @@ def open_processor(model: str, revision: str | None) -> tuple[Any, str]:
     kind = getattr(transformers, name)
     spare = set(kind.get_attributes()) - {"image_processor", "tokenizer"}
     if others := spare - {"video_processor"}:
-        lacking = f"needs {', '.join(sorted(others))}, which cannot be had without torchvision"
+        lacking = f"needs {', '.join(sorted(others))}, which requires torchvision"
         raise WeightsError(f"{model}: {name} {lacking}")
 
     def lenient(self: Any, name: str, argument: Any) -> Any:

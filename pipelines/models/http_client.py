@@ -1,4 +1,4 @@
-"""The one asyncio loop in a thread of its own, on which every HTTP request of this process runs."""
+"""The asyncio loop, in its own thread, that runs all HTTP requests of this process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from looktwice.pipelines.json_input import mend_text
 from looktwice.pipelines.model import STOPPING, ModelError, Stopped
 from looktwice.pipelines.runtime.process import WAITING
 
-if TYPE_CHECKING:  # a tenth of a second, for which a run without a server need not wait
+if TYPE_CHECKING:  # saves a tenth of a second in a run without a server
     import asyncio
 
     import aiohttp
@@ -27,13 +27,13 @@ if TYPE_CHECKING:  # a tenth of a second, for which a run without a server need 
 Result = TypeVar("Result")
 
 CONNECT_SECONDS = 10.0
-LARGE = 1 << 20  # bytes of a request that are sent piece by piece
-# of a body, unpacked: 8,000 tokens with 20 alternatives; to read it takes 20 times as many
+LARGE = 1 << 20  # bytes; a larger request is sent in pieces
+# of a decompressed body: 8,000 tokens with 20 alternatives; parsing it takes 20 times as many
 MOST_BYTES = 16 << 20
 
 
 class HttpResponse(NamedTuple):
-    """What came over the wire: status, headers with names in lower case, and the whole body."""
+    """A complete response: status, headers with names in lower case, and body."""
 
     status: int
     headers: Mapping[str, str]
@@ -42,7 +42,7 @@ class HttpResponse(NamedTuple):
 
 @dataclass(eq=False)
 class HttpLoop:
-    """A loop in a daemon thread with one session; worker threads call its blocking methods."""
+    """An event loop in a daemon thread; worker threads call its blocking methods."""
 
     loop: asyncio.AbstractEventLoop = field(
         default_factory=lambda: import_module("asyncio").new_event_loop()
@@ -58,10 +58,10 @@ class HttpLoop:
         self.thread.start()
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Wait in this thread for work on the loop. Raises what it raises, or Stopped where it was
-        cancelled.
+        """Run a coroutine on the loop and wait for its result. Raises what it raises, or Stopped if
+        it was cancelled.
 
-        A Ctrl-C ends the wait at once and cancels the work.
+        Ctrl-C ends the wait at once and cancels the coroutine.
         """
         import asyncio
 
@@ -70,7 +70,7 @@ class HttpLoop:
         try:
             return future.result()
         except CancelledError:
-            raise Stopped("stopped while a request was on its way") from None
+            raise Stopped("stopped while a request was in flight") from None
         except BaseException:
             future.cancel()
             raise
@@ -86,21 +86,21 @@ class HttpLoop:
         timeout: float,
         most: int | None = None,
     ) -> HttpResponse:
-        """One request, without redirects and cookies; `timeout` in seconds, `most` bytes of an
-        answer (16 MiB).
+        """Send one request, without redirects and cookies. `timeout` is in seconds, `most` the
+        largest response in bytes (16 MiB).
 
-        Raises ModelError where nothing came, Stopped where it did not leave.
+        Raises ModelError if no response came, Stopped if the request was not sent.
         """
         import aiohttp
 
         stopping, most = STOPPING.get(), most or MOST_BYTES
-        # at once a large one would block the loop
+        # in one piece, a large body would block the loop
         data = body if body is None or len(body) < LARGE else io.BytesIO(body)
         limit = aiohttp.ClientTimeout(total=timeout, sock_connect=min(timeout, CONNECT_SECONDS))
 
         async def exchange() -> HttpResponse:
             if stopping is not None and stopping.is_set():
-                raise Stopped("stopped before a request left")
+                raise Stopped("stopped before a request was sent")
             if self.session is None:
                 connector, cookies = aiohttp.TCPConnector(limit=0), aiohttp.DummyCookieJar()
                 self.session = aiohttp.ClientSession(connector=connector, cookie_jar=cookies)
@@ -122,7 +122,7 @@ class HttpLoop:
         return self.run(exchange())
 
     def cancel(self) -> None:
-        """Give up every request that is on its way; those who wait for one get Stopped."""
+        """Cancel all requests in flight; their callers get Stopped."""
         for future in tuple(self.waiting):
             future.cancel()
 
@@ -139,13 +139,13 @@ class HttpLoop:
 
 
 async def _read(response: aiohttp.ClientResponse, url: str, most: int) -> bytes:
-    """The whole body, unpacked. Raises ModelError as soon as it is larger than any answer."""
+    """Read the whole body, decompressed. Raises ModelError as soon as it exceeds `most` bytes."""
     body = bytearray()
     async for chunk in response.content.iter_chunked(1 << 16):
         body += chunk
         if len(body) > most:
             raise ModelError(
-                f"{origin(url)} answered with more than {most >> 20} MiB, which is no reply; set"
+                f"{origin(url)} answered with more than {most >> 20} MiB, too much for a reply; set"
                 " `max_tokens`, and ask for fewer `logprobs`",
                 status=response.status,
                 retryable=response.status >= 500,
@@ -154,13 +154,13 @@ async def _read(response: aiohttp.ClientResponse, url: str, most: int) -> bytes:
 
 
 def origin(url: str) -> str:
-    """Scheme, host and port of a URL."""
+    """Return scheme, host and port of a URL."""
     return str(URL(url).origin())
 
 
 def proxy_for(url: str) -> str | None:
-    """The proxy that the environment names for an https URL; plain http stays direct, it may carry
-    a key."""
+    """Return the proxy that the environment sets for an https URL; plain http, which may carry a
+    key, is never proxied."""
     at = URL(url)
     if at.scheme != "https" or at.host is None or urllib.request.proxy_bypass(at.host):
         return None
@@ -168,8 +168,8 @@ def proxy_for(url: str) -> str | None:
 
 
 def connection_error(url: str, timeout: float, exc: Exception) -> ModelError:
-    """The error of a request that brought no whole answer; certificates and bad URLs will not mend
-    themselves."""
+    """Make the error of a request without a complete response. It is retryable, except for
+    certificate errors and invalid URLs."""
     import aiohttp
 
     place, within = origin(url), f"{min(timeout, CONNECT_SECONDS):g} s"
@@ -186,13 +186,13 @@ def connection_error(url: str, timeout: float, exc: Exception) -> ModelError:
         )
         is_retryable = False
     elif isinstance(exc, aiohttp.InvalidURL):
-        text = f"{url!r} is no URL ({exc}); set `url` to something like http://127.0.0.1:8000/v1"
+        text = f"{url!r} is not a URL ({exc}); set `url` to something like http://127.0.0.1:8000/v1"
         is_retryable = False
     elif isinstance(exc, aiohttp.ClientConnectorError):
         reason = str(exc).replace(" ssl:default", "")
         text = f"{place} cannot be reached ({reason}); is the server running?"
     else:
-        text = f"{place} broke off ({type(exc).__name__}: {exc})"
+        text = f"{place} broke the connection ({type(exc).__name__}: {exc})"
         is_unreached = False
     return ModelError(text, retryable=is_retryable, unreached=is_unreached)
 
@@ -202,7 +202,7 @@ _current: HttpLoop | None = None
 
 
 def http_loop() -> HttpLoop:
-    """The loop of this process, started when first needed; a forked child gets its own."""
+    """Return the loop of this process, started on first use; a forked child gets its own."""
     global _current
     with _lock:
         if _current is None or _current.pid != os.getpid() or _current.loop.is_closed():

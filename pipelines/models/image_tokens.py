@@ -1,6 +1,6 @@
-"""How many tokens a picture costs: by the rule that a server's provider publishes (`RULES`), by the
-image processor of an open model (`processors.py`), or roughly. Sizes are (width, height) in pixels.
-"""
+"""Estimates how many tokens a picture costs: by the rule that the provider publishes (`RULES`), by
+the image processor of an open model (`processors`), or roughly. Sizes are (width, height) in
+pixels."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from typing import NamedTuple
 from looktwice.pipelines.models.processors.layouts import Size, find_rule, processor_of, read_rules
 from looktwice.pipelines.models.wire import Detail
 
-CELL = 28  # pixels of a side that one token stands for: Claude's, Qwen's, and our guess for others
+CELL = 28  # pixels per side of one token: Claude's, Qwen's, and our guess for others
 
 
 class ImageRule(NamedTuple):
-    """The tokens of a picture of a size, and whether the model's provider publishes this rule."""
+    """A function from picture size to tokens, and whether the provider publishes this rule."""
 
     tokens: Callable[[Size], int]
     published: bool = True
 
 
 def openai_tiles(size: Size, base: int, tile: int) -> int:
-    """OpenAI's rule by tiles of 512 pixels: fit into 2,048, then the short side to 768; nothing is
-    enlarged."""
+    """Count tokens by OpenAI's rule of 512-pixel tiles: shrink to fit 2,048 pixels, then the short
+    side to 768; nothing is enlarged."""
     scale = min(1.0, 2048 / max(size))
     scale *= min(1.0, 768 / (min(size) * scale))
     across, down = (ceil(round(side * scale) / 512) for side in size)
@@ -35,8 +35,8 @@ def openai_tiles(size: Size, base: int, tile: int) -> int:
 def openai_patches(
     size: Size, budget: int = 1536, longest: int | None = None, factor: float = 1.0
 ) -> int:
-    """OpenAI's rule by patches of 32 pixels, as many as the budget allows; `longest` bounds the
-    sides before."""
+    """Count tokens by OpenAI's rule of 32-pixel patches, up to the budget; `longest` limits the
+    sides first."""
     scale = min(1.0, longest / max(size)) if longest else 1.0
     across, down = (side * scale / 32 for side in size)
     if ceil(across) * ceil(down) > budget:
@@ -48,13 +48,13 @@ def openai_patches(
 
 
 def claude_tokens(size: Size, longest: int = 1568, budget: int = 1568) -> int:
-    """Anthropic's rule: the cells of 28 pixels of the picture as Claude sees it."""
+    """Count tokens by Anthropic's rule: the 28-pixel cells of the picture as Claude sees it."""
     return count_cells(claude_size(size, longest, budget))
 
 
 def claude_size(size: Size, longest: int = 1568, budget: int = 1568) -> Size:
-    """The size at which Claude sees a picture, in which it also gives places: the largest that
-    keeps both bounds."""
+    """Return the size at which Claude sees a picture, and in whose pixels it gives coordinates: the
+    largest within both limits."""
     long, short = max(size), min(size)
 
     def too_large(side: int) -> bool:
@@ -67,8 +67,8 @@ def claude_size(size: Size, longest: int = 1568, budget: int = 1568) -> Size:
 
 
 def gemini_tiles(size: Size) -> int:
-    """Google's rule for Gemini 2: 258 for a small picture, else 258 for each square of two thirds
-    of its short side."""
+    """Count tokens by Google's rule for Gemini 2: 258 for a small picture, else 258 per square tile
+    whose side is two thirds of the short side."""
     if max(size) <= 384:
         return 258
     unit = floor(min(size) / 1.5)
@@ -76,7 +76,7 @@ def gemini_tiles(size: Size) -> int:
 
 
 def count_cells(size: Size) -> int:
-    """One token for each 28 x 28 pixels, partly filled ones included."""
+    """Count one token per 28 x 28 pixels, including partly filled cells."""
     return ceil(size[0] / CELL) * ceil(size[1] / CELL)
 
 
@@ -114,8 +114,7 @@ RULES = read_rules(PUBLISHED, COSTS)
 
 
 def image_rule(model: str, detail: Detail | None = None) -> ImageRule:
-    """The rule of a model by its name, also where its provider's stands before it
-    ("openai/gpt-4o")."""
+    """Return the rule of a model by its name, with or without its provider ("openai/gpt-4o")."""
     if layout := processor_of(model):
         return ImageRule(lambda size: layout(size).tokens)
     rule = find_rule(model, RULES)

@@ -1,5 +1,4 @@
-"""Keys: which host gets which, from the environment alone, and that none is written down or
-shown."""
+"""API keys: read only from the environment, sent only to their host, never recorded or shown."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
 PROXIES = ("https_proxy", "HTTPS_PROXY")
 LOOPBACK = re.compile(r"127(\.\d{1,3}){3}")
 VISIBLE = re.compile(r"[!-~]+")
-SHORTEST = 8  # characters: a shorter key is part of too many other words to be masked
+SHORTEST = 8  # characters; masking a shorter key would mask parts of ordinary words
 
 
 class MissingKeyError(ModelError):
@@ -38,10 +37,10 @@ class MissingKeyError(ModelError):
 
 
 def key_for(url: str) -> str | None:
-    """The key that belongs to a URL's host, or None for a host that is not known to need one.
+    """Return the key for a URL's host, or None for a host that is not known to need one.
 
-    Raises ModelError for a URL that cannot be used, a known host without a key, and a key over
-    plain http to anything but this machine or what OPENAI_BASE_URL names.
+    Raises ModelError for an unusable URL, for a known host without a key, and for sending a key
+    over plain http to anything except this machine or the host in OPENAI_BASE_URL.
     """
     at, base = _parsed(url), os.environ.get("OPENAI_BASE_URL")
     is_named = bool(base) and _parsed(str(base)).origin() == at.origin()
@@ -52,11 +51,13 @@ def key_for(url: str) -> str | None:
         if not key:
             continue
         if at.scheme != "https" and not (is_named or is_here):
-            raise ModelError(f"a key would travel readably to {at.origin()}; use https in `url`")
+            raise ModelError(
+                f"a key would be sent unencrypted to {at.origin()}; use https in `url`"
+            )
         if not VISIBLE.fullmatch(key):
             raise ModelError(
-                f"the key in {variable} holds a line break, a space or another character that no"
-                " key has; set it again"
+                f"the key in {variable} contains a line break, a space or another character that"
+                " keys never contain; set it again"
             )
         return key
     if variables:
@@ -65,13 +66,13 @@ def key_for(url: str) -> str | None:
 
 
 def how_to_send_a_key(url: str) -> str:
-    """What to type so that a host that is not in the table gets a key; OPENAI_API_KEY alone goes to
+    """Explain how to set a key for a host that is not in the table; OPENAI_API_KEY alone is sent to
     OpenAI."""
     at = _parsed(url)
     place = f"{at.host}:{at.port}" if at.explicit_port else at.host
     return (
-        "keys go only to the host that they belong to; name the variable that holds this one, as"
-        f" in LOOKTWICE_KEYS={place}=MY_KEY, or set OPENAI_BASE_URL={url} and OPENAI_API_KEY"
+        "keys are sent only to the host that they belong to; name the variable with the key, as in"
+        f" LOOKTWICE_KEYS={place}=MY_KEY, or set OPENAI_BASE_URL={url} and OPENAI_API_KEY"
     )
 
 
@@ -82,7 +83,7 @@ def _parsed(url: str) -> URL:
         at = URL()
     if at.scheme not in ("http", "https") or not at.host or at.query_string or at.fragment:
         raise ModelError(
-            f"{url!r} is no endpoint; set `url` to something like http://127.0.0.1:8000/v1"
+            f"{url!r} is not an endpoint; set `url` to something like http://127.0.0.1:8000/v1"
         )
     if at.user is not None or at.password is not None:
         raise ModelError(
@@ -93,23 +94,23 @@ def _parsed(url: str) -> URL:
 
 
 def _own_table() -> list[tuple[str, str]]:
-    """The hosts and variables of LOOKTWICE_KEYS."""
+    """Return the hosts and variables of LOOKTWICE_KEYS."""
     entries = os.environ.get("LOOKTWICE_KEYS", "").split(",")
     pairs = (entry.partition("=") for entry in entries if entry.strip())
     return [(host.strip().lower(), name.strip()) for host, _, name in pairs]
 
 
 def key_variables(at: URL) -> list[str]:
-    """The variables that hold a host's key: those of the user's own table, then of ours.
+    """Return the variables that hold a host's key, those of LOOKTWICE_KEYS first.
 
-    Raises ModelError where the table holds what cannot be the name of a variable; it is not
-    repeated.
+    Raises ModelError if an entry is not a variable name, without repeating it: it may be a key.
     """
     variables = []
     for number, (host, name) in enumerate([*_own_table(), *KEYS.items()], 1):
         if not VARIABLE.fullmatch(name):
             raise ModelError(
-                f"LOOKTWICE_KEYS: entry {number} is no HOST=VARIABLE, such as {at.host}=MY_KEY; put"
+                f"LOOKTWICE_KEYS: entry {number} is not HOST=VARIABLE, such as {at.host}=MY_KEY;"
+                " put"
                 " the key itself into that environment variable"
             )
         if host in (at.host, f"{at.host}:{at.port}"):
@@ -118,10 +119,11 @@ def key_variables(at: URL) -> list[str]:
 
 
 def known_keys() -> Sequence[str]:
-    """Every secret that this process may send, the longest first: what the variables named here and
-    in LOOKTWICE_KEYS hold, what stands there instead, and the user and password of a proxy.
+    """Return every secret that this process may send, longest first: the values of the variables in
+    the table and in LOOKTWICE_KEYS, keys put there by mistake, and the user and password of a
+    proxy.
 
-    Each is there as it is, and as JSON, Python, URLs and XML write it.
+    Each is listed as it is, and as JSON, Python, URLs and XML escape it.
     """
     get = os.environ.get
     secrets = [get(name, "").rpartition("@")[0].rpartition("/")[2] for name in PROXIES]
@@ -142,9 +144,9 @@ def _spellings(keys: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def mask_keys(text: str, keys: Sequence[str] | None = None) -> str:
-    """A text with *** for every key: some servers and proxies send back what they were sent.
+    """Replace every key in a text by ***, since some servers and proxies echo what they were sent.
 
-    Who has many texts gives the `known_keys` along.
+    For many texts, pass the `known_keys`.
     """
     for key in known_keys() if keys is None and text else keys or ():
         text = text.replace(key, "***")
@@ -152,8 +154,7 @@ def mask_keys(text: str, keys: Sequence[str] | None = None) -> str:
 
 
 def refuse_keys(**settings: Any) -> None:
-    """Raises ValueError where a setting holds a key, with its place: settings are written into
-    every run."""
+    """Raise ValueError if a setting contains a key, because settings are written into every run."""
     for place, leaf in leaves(settings):
         setting = f"{place}: {leaf}"
         if mask_keys(setting) != setting:
@@ -161,5 +162,5 @@ def refuse_keys(**settings: Any) -> None:
             shown = shown.rpartition(".")[0] if masked else shown  # the key is in a name
             raise ValueError(
                 f"{shown} holds a key, and settings are written into every run; leave it"
-                " out, it is sent by itself"
+                " out, keys are sent automatically"
             )

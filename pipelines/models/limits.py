@@ -1,5 +1,4 @@
-"""How many calls an endpoint gets: at a time, in a minute, in a second, and in all, and which of
-several servers gets the next."""
+"""Limits on requests: concurrent, per minute, per second, per run; choice among servers."""
 
 from __future__ import annotations
 
@@ -22,26 +21,26 @@ from looktwice.pipelines.ranges import Ranged
 Answer = TypeVar("Answer")
 POLL_SECONDS = 0.2
 LIMITS = ("in_flight >= 1", "per_minute > 0")
-"""The ranges of what limits a model's calls."""
-IN_FLIGHT = 64  # calls at a time where nobody sets it
-# seconds for which a server that cannot be reached is not asked, unless no other can be
+"""Ranges of the settings that limit a model's calls."""
+IN_FLIGHT = 64  # concurrent calls by default
+# seconds for which an unreachable server is skipped, unless all are
 ASIDE = 30.0
-CROWDED = (429, 503)  # statuses of a server that had too many requests
-WINDOW = 1.0  # seconds, at least, in which refusals are counted
-FEWEST = 20  # answers and refusals of a window, at least
-# seconds after which a window ends with fewer, which say only whether the server takes them
+CROWDED = (429, 503)  # statuses that mean too many requests
+WINDOW = 1.0  # seconds, at least, of a window in which rejections are counted
+FEWEST = 20  # answers and rejections in a window, at least
+# seconds after which a window ends with fewer; they show only whether the server accepts any
 SLOW_WINDOW = 10.0
-TOO_MANY = 0.1  # of them refused: fewer are chance, and each holds its own request alone
-LONG_AGO = 60.0  # seconds after which nothing is known of a server any more
-FASTER = 1.1  # times as many a second after a window without too many refusals
+TOO_MANY = 0.1  # share rejected; fewer are chance, and delay only their own requests
+LONG_AGO = 60.0  # seconds after which the known rate of a server expires
+FASTER = 1.1  # growth of the rate after a window without too many rejections
 
 
 @dataclass(eq=False)
 class Pace:
-    """How many requests a second a server is sent: any number, until it refuses too many of them.
+    """The request rate of one server, unlimited until it rejects too many requests.
 
-    From then on it is sent as many as it answered in that window, and more and more again as it
-    takes them.
+    The rate then drops to what the server answered in that window, and grows again as it accepts
+    more.
     """
 
     rate: float = math.inf
@@ -52,16 +51,14 @@ class Pace:
     refused: int = 0
 
     def seconds_left(self, now: float) -> float:
-        """Seconds until the next request may leave; 0 where this one may, which then counts as
-        gone."""
+        """Return the seconds until this request may be sent; at 0, it counts as sent."""
         if self.due > now:
             return self.due - now
         self.due = now + 1 / self.rate
         return 0.0
 
     def note(self, refused: bool, now: float) -> None:
-        """An answer, or a refusal as there were too many requests. A pause begins the window
-        anew."""
+        """Record an answer, or a rejection for too many requests. A pause starts a new window."""
         idle = now - self.last
         self.rate = math.inf if idle > LONG_AGO else self.rate
         if idle > max(WINDOW, 3 / self.rate):
@@ -86,8 +83,8 @@ class Pace:
 
 @dataclass(eq=False)
 class Servers:
-    """How many requests of this process each server has, its pace, and until when one is put aside,
-    by URL."""
+    """The load of each server, by URL: its requests from this process, its pace, and how long it is
+    suspended."""
 
     busy: Counter[str] = field(default_factory=Counter)
     paces: defaultdict[str, Pace] = field(default_factory=lambda: defaultdict(Pace))
@@ -95,16 +92,16 @@ class Servers:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def ask(self, urls: Sequence[str], send: Callable[[str], Answer]) -> Answer:
-        """What `send` gives for one of the URLs: the next one where nobody is there.
+        """Send to one of the URLs, or to the next one if it cannot be reached.
 
-        Raises what `send` raises, for a server that cannot be reached only where none can be;
-        Stopped.
+        Raises Stopped, and what `send` raises, but for an unreachable server only if all are
+        unreachable.
         """
         tried: list[str] = []
         while True:
             url, seconds = self._take([url for url in urls if url not in tried])
             if seconds > 0:
-                with spend("wait for a place"):
+                with spend("wait for a slot"):
                     stop_if((STOPPING.get() or threading.Event()).wait(seconds))
                 continue
             refused: bool | None = None
@@ -115,7 +112,9 @@ class Servers:
             except ModelError as exc:
                 refused = True if exc.status in CROWDED else None
                 if exc.unreached or ((exc.status or 0) >= 500 and len(urls) > 1):
-                    self.put_aside(url)  # one that fails at once always has the fewest requests
+                    self.put_aside(
+                        url
+                    )  # a server that fails at once always has the fewest requests
                 tried.append(url)
                 if not exc.unreached or len(tried) == len(urls):
                     raise
@@ -126,14 +125,15 @@ class Servers:
                         self.paces[url].note(refused, time.monotonic())
 
     def put_aside(self, url: str) -> None:
-        """Ask others for a while."""
+        """Suspend a server for a while."""
         with self.lock:
             self.aside[url] = time.monotonic() + ASIDE
 
     def _take(self, urls: Sequence[str]) -> tuple[str, float]:
-        """The server to ask, and seconds to wait until one is to be looked for again; 0 takes it.
+        """Choose a server, and return it with the seconds to wait before choosing again; 0 means
+        take it now.
 
-        Who waits has no place yet: a pace that recovers is everybody's.
+        A waiting request holds no slot, so that it can use any server whose pace recovers.
         """
         with self.lock:
             now = time.monotonic()
@@ -148,11 +148,11 @@ class Servers:
 
 
 SERVERS = Servers()
-"""Those of this process."""
+"""The servers that this process uses."""
 
 
 class LimitKey(NamedTuple):
-    """An endpoint, how many requests may be under way there, and how many begin in a minute."""
+    """An endpoint with its limits on concurrent requests and on requests per minute."""
 
     endpoint: str
     in_flight: int
@@ -160,20 +160,19 @@ class LimitKey(NamedTuple):
 
 
 class Load(NamedTuple):
-    """How many requests are under way, and how many wait for a place."""
+    """The number of requests in flight and of those waiting for a slot."""
 
     under_way: int
     waiting: int
 
     @property
     def wanted(self) -> int:
-        """As many places would be used."""
+        """The number of slots that would be used."""
         return self.under_way + self.waiting
 
 
 class RateLimiter:
-    """Lets `in_flight` requests be under way at a time, and `per_minute` begin in a minute, evenly
-    spaced."""
+    """Limits requests to `in_flight` at a time and `per_minute`, evenly spaced."""
 
     def __init__(self, in_flight: int, per_minute: float | None) -> None:
         self._in_flight = self._most = in_flight
@@ -184,13 +183,13 @@ class RateLimiter:
 
     @property
     def load(self) -> Load:
-        """What is under way here, and what waits."""
+        """The requests in flight and those waiting."""
         with self._freed:
             return Load(self._under_way, self._waiting)
 
     def allot(self, slots: int) -> None:
-        """Use no more than these of the slots, and as large a part of the requests a minute: others
-        have the rest."""
+        """Use only this many slots, and the same share of the requests per minute; other processes
+        use the rest."""
         with self._freed:
             self._most = slots
             self.pace.rate = self._per_second * max(slots, 1) / self._in_flight
@@ -198,8 +197,8 @@ class RateLimiter:
 
     @contextmanager
     def enter(self, stop: threading.Event) -> Iterator[None]:
-        """A context that takes one of the slots. Raises Stopped if `stop` is set while it waits."""
-        with spend("wait for a place"), self._freed:
+        """Occupy a slot inside the context. Raises Stopped if `stop` is set while it waits."""
+        with spend("wait for a slot"), self._freed:
             self._waiting += 1
             try:
                 while self._under_way >= self._most:
@@ -209,7 +208,7 @@ class RateLimiter:
             finally:
                 self._waiting -= 1
         try:
-            with spend("wait for a place"):
+            with spend("wait for a slot"):
                 while (seconds := self._seconds_left()) > 0:
                     stop_if(stop.wait(seconds))
             stop_if(stop.is_set())
@@ -229,24 +228,23 @@ _limiters_lock = threading.Lock()
 
 
 def limiters() -> dict[LimitKey, RateLimiter]:
-    """Those that models of this process use."""
+    """Return the rate limiters that models of this process use."""
     with _limiters_lock:
         return dict(_limiters)
 
 
 @dataclass(eq=False)
 class Ration:
-    """What a run may ask and pay: `requests` of all models together, and no more than `money` in
-    all.
+    """The budget of a run: at most `requests` of all models together, and at most `money` in total.
 
-    Every attempt is a request. `price` gives the money for a model's tokens, `spent` is what was
-    paid up to now, with what earlier commands paid. Before a request is sent, the largest cost of a
-    request of its model so far (`max_cost`) is set aside for it; until one is known, one request of
-    that model is under way at a time. A request for which there is not enough waits until what is
-    under way has ended. When all is used up `give_up` is told so in a sentence, and what asks on
-    gets Stopped. `uncounted` is a sentence where nobody knows what was spent. `max_cost` and
-    `under_way` go by the identity of the model. `lost` holds what was billed for answers that were
-    no replies, with the model that was asked.
+    Every attempt counts as a request. `price` returns the cost of a model's tokens; `spent` is the
+    cost so far, including earlier commands. Before a request is sent, the highest cost of a request
+    of its model so far (`max_cost`) is reserved for it; until one is known, that model has one
+    request in flight at a time. A request that cannot be afforded waits until those in flight have
+    ended. When the budget is used up, `give_up` is called with a sentence, and later requests raise
+    Stopped. `uncounted` returns a sentence if the cost is unknown. `max_cost` and `under_way` are
+    keyed by the identity of the model. `lost` holds what was billed for answers that were not
+    replies, with the model that was asked.
     """
 
     requests: int | None = None
@@ -262,10 +260,10 @@ class Ration:
     settled: threading.Condition = field(default_factory=threading.Condition, repr=False)
 
     def take(self, model: Model, stop: threading.Event) -> None:
-        """Count a request that is about to be sent, and set money aside for it. Raises Stopped
-        where it may not be."""
+        """Count a request that is about to be sent and reserve money for it. Raises Stopped if the
+        budget is used up."""
         with self.settled:
-            # what is under way may need less, and is to be sent
+            # requests in flight may cost less than was reserved
             while (why := self._used_up(model.identity)) and any(self.under_way.values()):
                 self.settled.wait(POLL_SECONDS)
                 stop_if(stop.is_set())
@@ -277,7 +275,7 @@ class Ration:
         raise Stopped(why)
 
     def settle(self, model: Model, usage: Usage | None) -> None:
-        """Pay for a request that has ended, where the server said what it used."""
+        """Book the cost of a finished request, if the server reported its usage."""
         with self.settled:
             self.under_way[model.identity] -= 1
             if usage is not None:
@@ -287,9 +285,9 @@ class Ration:
             self.settled.notify_all()
 
     def _used_up(self, identity: str) -> str:
-        """Why no more may be sent now, in a sentence; empty where another request may be."""
+        """Explain why no further request may be sent now; "" if one may."""
         if self.requests is not None and self.sent >= self.requests:
-            return f"{counted(self.sent, 'request')} sent, as many as --max-requests allows"
+            return f"{counted(self.sent, 'request')} sent, the limit of --max-requests"
         if self.money is None:
             return ""
         if why := self.uncounted():
@@ -304,17 +302,16 @@ class Ration:
             return ""
         more = f", and a request may cost {price or 0.0:,.4g}" if is_left else ""
         return (
-            f"{self.spent:,.4g} spent of a --budget of {self.money:,.4g}{more}; a larger one goes"
-            " on"
+            f"{self.spent:,.4g} spent of a --budget of {self.money:,.4g}{more}; raise it to go on"
         )
 
 
 @dataclass(frozen=True)
 class Limited(Ranged, Around):
-    """Allows `in_flight` calls at a time and `per_minute` a minute; others wait. `ration` bounds
-    those of a whole run.
+    """Allows `in_flight` calls at a time and `per_minute`; others wait. `ration` limits the whole
+    run.
 
-    A server that refuses many for there being too many gets no more a second than it answers.
+    A server that rejects many requests as too many is sent no more per second than it answers.
     """
 
     in_flight: int = IN_FLIGHT
@@ -335,11 +332,11 @@ class Limited(Ranged, Around):
         object.__setattr__(self, "limiter", limiter)
 
     def around(self, ask: Callable[[], Reply]) -> Reply:
-        """Wait for a free slot, then ask. Raises what the model raises; Stopped."""
+        """Wait for a free slot, then ask. Raises what the model raises, and Stopped."""
         with self.limiter.enter(self.stop):
             self.ration.take(self.model, self.stop)
             usage = None
-            # pictures take a while to be encoded, and the run may be stopped in it
+            # encoding pictures takes a while, and the run may be stopped meanwhile
             before = STOPPING.set(self.stop)
             try:
                 # a model with `urls` chooses among its servers by itself

@@ -52,7 +52,7 @@ from looktwice.pipelines.runtime.networks import (
 
 @dataclass(frozen=True, eq=False)
 class _Network:
-    """The opened network with its processor; `note` says what the processor cannot do."""
+    """A loaded network with its processor; `note` says what the processor cannot do."""
 
     model: Any
     processor: Any
@@ -74,7 +74,7 @@ class _Network:
         return {self.tokenizer.eos_token_id, *(ends if isinstance(ends, list) else [ends])}
 
     def generate(self, inputs: Any, options: CallOptions) -> list[Reply]:
-        """The replies to prompts of one length."""
+        """Generate the replies to prompts of equal length."""
         chosen: dict[str, Any] = dict.fromkeys(("temperature", "top_p", "top_k"))
         if options.temperature:
             top_p = options.top_p or 1.0
@@ -110,7 +110,7 @@ class _Network:
         options: CallOptions,
         logprobs: tuple[Mapping[str, float], ...] = (),
     ) -> Reply:
-        """The reply that tokens are."""
+        """Decode tokens into a reply."""
         whole = self.tokenizer.decode(tokens, skip_special_tokens=True)
         stops = [whole.index(stop) for stop in options.stop or () if stop in whole]
         text, reasoning, calls = reply_text(whole[: min(stops, default=None)], bool(options.tools))
@@ -122,14 +122,16 @@ class _Network:
         return Reply(text, finish, reasoning, calls, **more)
 
     def choose(self, inputs: Any, choices: Sequence[str]) -> Reply:
-        """The likeliest of the allowed texts as the continuation of the prompt, by the summed
+        """Return the allowed text that is the most likely continuation of the prompt, by the summed
         log-probability of its tokens. Raises ModelError for an empty text."""
         torch, likely = import_torch(), dict[str, float]()
         for choice in choices:
             encoded = self.tokenizer(choice, add_special_tokens=False, return_tensors="pt")
             tokens = encoded["input_ids"].to(self.model.device)
             if not tokens.numel():
-                raise ModelError(f"the choice {choice!r} is no token of this model; give it a text")
+                raise ModelError(
+                    f"the choice {choice!r} has no tokens in this model; give it a text"
+                )
             longer = dict(inputs) | {"input_ids": torch.cat((inputs["input_ids"], tokens), 1)}
             for name, fill in (("attention_mask", 1), ("mm_token_type_ids", 0)):
                 if name in longer:
@@ -141,13 +143,13 @@ class _Network:
 
 
 class Look(NamedTuple):
-    """What a network holds as it begins a reply.
+    """The internal state of a network at the start of a reply.
 
-    `likely` (vocabulary,) is the log-probability of each first token, `attention` (layers, heads,
-    image tokens) what the last token of the prompt gives to those of the pictures, and `gradient`
-    how the likeliest token's log-probability grows with that attention, or with the pixel values
-    that went in, of the shape of either; None if it was not asked for. `inputs` went in, of
-    pictures with these `sizes` (height, width).
+    `likely` (vocabulary,) holds the log-probability of each first token. `attention` (layers,
+    heads, image tokens) is the attention from the last prompt token to the image tokens. `gradient`
+    is the derivative of the most likely token's log-probability with respect to that attention, or
+    to the input pixel values, in the same shape; None if not requested. `inputs` are the network's
+    inputs, made from pictures of these `sizes` (height, width).
     """
 
     likely: NDArray[np.float64]
@@ -158,14 +160,14 @@ class Look(NamedTuple):
     sizes: Sequence[tuple[int, int]]
 
     def letters(self, choices: Sequence[str]) -> list[int]:
-        """The tokens with which these choices begin."""
+        """Return the first token of each choice."""
         encoded = (self.network.tokenizer(text, add_special_tokens=False) for text in choices)
         return [tokens["input_ids"][0] for tokens in encoded]
 
 
 @dataclass(frozen=True)
 class _Asked:
-    """One request: the chat, what is wanted, and the seed of a sampled one (None: greedy)."""
+    """One request: the chat, its options, and the seed for sampling (None: greedy)."""
 
     chat: Chat
     options: CallOptions
@@ -174,20 +176,20 @@ class _Asked:
 
 @dataclass(frozen=True)
 class LocalVLM(Ranged):
-    """Answers with a Hugging Face network (LLaVA, LLaVA-NeXT, Idefics3, Qwen2.5-VL ...), several
-    images a turn.
+    """Answers with a Hugging Face network (LLaVA, LLaVA-NeXT, Idefics3, Qwen2.5-VL ...) in this
+    process; a turn may hold several images.
 
     `model` is a hub id or a local folder, `revision` pins a commit. A reply has at most
-    `max_tokens`, and ends at a text of `stop`; `top_p` limits sampling; `system` stands in front of
-    every conversation. Requests of several threads go through the network together, up to `batch`
-    at once, where they are greedy (`temperature` 0); sampled ones go one by one, each with its own
-    seed made from `seed`, the draw and the request, so that a reply never depends on its company. A
-    picture of more than `max_pixels` is shrunk to that area; to have the views know of it, use a
-    resizing stage. `dtype` "auto" is bfloat16 on CUDA, float32 elsewhere; `device` "auto" takes
-    CUDA, else MPS, else the CPU. `CallOptions.choices` are scored by their log-probability as the
-    continuation (summed over their tokens): the likeliest is the reply, and `Reply.logprobs` holds
-    all of them. Tools go through the chat template where it knows them, and `<tool_call>` blocks in
-    the reply to them become tool calls.
+    `max_tokens`, and ends at a text of `stop`; `top_p` limits sampling; `system` is the system
+    message of every conversation. Greedy requests (`temperature` 0) of several threads are batched,
+    up to `batch` at once. Sampled requests run one at a time, each with a seed derived from `seed`,
+    the draw and the request, so that a reply never depends on other requests. A picture of more
+    than `max_pixels` is shrunk to that area; to make the views reflect this, use a resizing stage.
+    `dtype` "auto" is bfloat16 on CUDA, float32 elsewhere; `device` "auto" takes CUDA, else MPS,
+    else the CPU. `CallOptions.choices` are scored by their log-probability as the continuation
+    (summed over their tokens): the most likely one is the reply, and `Reply.logprobs` holds all of
+    them. Tools are passed to the chat template if it supports them, and `<tool_call>` blocks in the
+    reply become tool calls.
     """
 
     model: str
@@ -209,20 +211,17 @@ class LocalVLM(Ranged):
 
     @cached_property
     def identity(self) -> str:
-        """The weights and processor, and every setting that may change replies; device and batch
-        are not."""
+        """The weights, the processor, and every setting that may change replies."""
         weights = {"weights": self.weights} if self.weights else {}
         return canonical({**settings(self), "model": self.model, **weights})
 
     @cached_property
     def weights(self) -> str:
-        """The digest of a folder's files, or the commit of a hub's; empty where they cannot be
-        had."""
+        """The digest of a folder's files, or the commit of a hub model; empty if unavailable."""
         return weights_name(self.model, self.revision)
 
     def check(self) -> None:
-        """Raises ModelError where the device, the packages or the folder are missing; opens
-        nothing."""
+        """Raise ModelError if the device, the packages or the folder are missing; loads nothing."""
         if elsewhere() is not None:
             return
         try:
@@ -235,23 +234,23 @@ class LocalVLM(Ranged):
         folder = Path(self.model).expanduser()
         if folder.is_dir() and not (folder / "config.json").is_file():
             raise ModelError(
-                f"the folder {self.model!r} holds no config.json; give the folder of a network"
+                f"the folder {self.model!r} has no config.json; name the folder of a network"
             )
 
     def refuse(self, options: CallOptions) -> None:
-        """Raises ModelError for options that a network in this process does not know."""
+        """Raise ModelError for options that a network in this process does not support."""
         names = ("schema", "effort", "tool_choice")
         if lacking := [name for name in names if getattr(options, name) is not None]:
             raise ModelError(
-                f"LocalVLM knows no {' and no '.join(lacking)}; leave it out, or serve the model"
+                f"LocalVLM does not support {' or '.join(lacking)}; leave it out, or serve the"
+                " model"
                 " over HTTP"
             )
 
     def __call__(
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
     ) -> Reply:
-        """Ask once. Raises ModelError, also where the network cannot be opened, and
-        PictureError."""
+        """Ask once. Raises ModelError, also if the network cannot be opened, and PictureError."""
         full = options.filled_from(self)
         self.refuse(full)
         seed = None
@@ -273,11 +272,12 @@ class LocalVLM(Ranged):
             ) from exc
 
     def answer(self, asked: _Asked) -> Reply:
-        """The reply to a request, in a batch with others like it. Raises WeightsError, and what the
-        network raises."""
+        """Return the reply to a request, batched with similar ones. Raises WeightsError, and what
+        the network raises."""
 
         def like(asked: _Asked) -> Any:
-            """Greedy requests with equal settings go together, those with pictures apart."""
+            """Return the batching key: greedy requests with equal settings, and pictures or none,
+            go together."""
             return asked.seed, bool(asked.chat.images), canonical(asked.options.given())
 
         key = ("vlm batcher", self.identity, self.device, self.batch)
@@ -290,10 +290,11 @@ class LocalVLM(Ranged):
         return place_of(self.model, self.device, self.dtype, half="bfloat16")
 
     def network(self, **chosen: Any) -> _Network:
-        """The opened network, one for all equal models of this process. Raises WeightsError.
+        """Return the loaded network, shared by all equal models of this process. Raises
+        WeightsError.
 
-        `chosen` are settings of transformers by which another one is opened, such as
-        `attn_implementation`.
+        `chosen` are transformers settings, such as `attn_implementation`, that load a separate
+        network.
         """
         place = self._place()
         key = ("vlm", self.model, self.revision, self.weights, place, canonical(chosen))
@@ -301,7 +302,9 @@ class LocalVLM(Ranged):
 
     def _open(self, place: Place, chosen: Mapping[str, Any]) -> _Network:
         commit = None if Path(self.model).expanduser().is_dir() else self.weights
-        revision = commit or self.revision  # what its identity names, whatever the hub has by now
+        revision = (
+            commit or self.revision
+        )  # the commit in its identity, even if the hub has a newer one
         processor, note = open_processor(self.model, revision)
         getattr(processor, "tokenizer", processor).padding_side = "left"
         given = {"dtype": place.torch_dtype, "use_safetensors": True, **chosen}
@@ -334,10 +337,10 @@ class LocalVLM(Ranged):
         return [replace(reply, seconds=seconds, served_by=served) for reply in replies]
 
     def look(self, messages: Messages, gradient: Literal["attention", "pixels", ""] = "") -> Look:
-        """Where it looks and what it is about to say: of another picture, look again.
+        """Return the attention to the pictures and the first-token probabilities before a reply.
 
-        The network is opened a second time, with attention that can be read. Raises WeightsError,
-        PictureError, and what the network raises.
+        Loads the network a second time, with readable attention. Raises WeightsError, PictureError,
+        and what the network raises.
         """
         network, torch = self.network(attn_implementation="eager"), import_torch()
         chat = self.chat(messages)
@@ -362,12 +365,12 @@ class LocalVLM(Ranged):
         return Look(first, rows(layers), growth, network, inputs, sizes)
 
     def chat(self, messages: Messages, tools: Sequence[Tool] | None = None) -> Chat:
-        """The conversation as this model is asked it: with its system text, and pictures no larger
-        than it takes."""
+        """Return the conversation as this model is sent it: with its system message, and with
+        pictures shrunk to its limit."""
         return chat_of(messages, self.system, tools, self.max_pixels)
 
     def inputs(self, network: _Network, chats: Sequence[Chat]) -> Any:
-        """What the network takes for some chats, which all have pictures or all have none. Raises
+        """Return the inputs for chats that all have pictures or all have none. Raises
         ModelError."""
         texts = [render_template(network.processor, chat) for chat in chats]
         images = [list(chat.images) for chat in chats] if chats[0].images else None

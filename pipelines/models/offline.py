@@ -20,8 +20,7 @@ from looktwice.pipelines.model import CallOptions, Messages, ModelError, Reply, 
 
 
 class Recording(NamedTuple):
-    """A file of replies in memory: sample id -> (line number, what stands in the text field), and
-    its sha256."""
+    """A file of replies in memory: sample id -> (line number, value of the text field); sha256."""
 
     sha: str
     replies: Mapping[str, tuple[int, Any]]
@@ -29,11 +28,11 @@ class Recording(NamedTuple):
 
 @dataclass(frozen=True)
 class Replay:
-    """Answers every sample with the one reply that a JSONL file (plain or .gz) holds under its id.
+    """Answers each sample with the reply that a JSONL file (plain or .gz) holds under its id.
 
     `path` is the file. Each line is an object with `id_field` and `text_field`. The file is read
-    once, when first needed. Errors are ModelErrors that name file and line. The reply is the same
-    at every call of a sample, whatever is asked.
+    when first needed. Errors are ModelErrors that name file and line. Every call for a sample gets
+    the same reply, whatever is asked.
     """
 
     path: Path
@@ -42,15 +41,14 @@ class Replay:
 
     @property
     def identity(self) -> str:
-        """The file's name, fields and content, not its folder. Raises ModelError."""
+        """The file's name, fields and content, but not its folder. Raises ModelError."""
         fields = [self.id_field, self.text_field]
         facts = {"replay": Path(self.path).name, "sha256": self.recording.sha, "fields": fields}
         return canonical(facts)
 
     @cached_property
     def recording(self) -> Recording:
-        """What the file holds. Raises ModelError for a file that cannot be read, and for two lines
-        of one id."""
+        """The content of the file. Raises ModelError if it is unreadable or repeats an id."""
         path, digest = Path(self.path), hashlib.sha256()
         replies: dict[str, tuple[int, Any]] = {}
         try:
@@ -64,7 +62,7 @@ class Replay:
                 first, _ = replies.setdefault(identifier, (number, row[self.text_field]))
                 if first != number:
                     raise ModelError(
-                        f"{path}: sample {identifier!r} stands on line {first} and on {number}"
+                        f"{path}: sample {identifier!r} is on line {first} and on line {number}"
                     )
             for line in unpacked_lines(path):
                 digest.update(line)
@@ -73,15 +71,15 @@ class Replay:
         return Recording(digest.hexdigest(), replies)
 
     def of(self, sample: str) -> Recorded:
-        """The model of one sample."""
+        """Return the model of one sample."""
         return Recorded(self, sample)
 
     def __call__(
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
     ) -> Reply:
-        """Raises ModelError: without a sample there is nothing to look up."""
+        """Raise ModelError: without a sample there is nothing to look up."""
         raise ModelError(
-            f"{self.path}: recorded replies go by sample; call `replay.of(sample_id)(messages)`"
+            f"{self.path}: replies are recorded by sample; call `replay.of(sample_id)(messages)`"
         )
 
 
@@ -100,18 +98,17 @@ class Recorded:
     def __call__(
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
     ) -> Reply:
-        """The recorded text. Raises ModelError where there is none, and for any draw but the
-        first."""
+        """Return the recorded text. Raises ModelError if there is none, and for later draws."""
         path, name = self.replay.path, self.replay.text_field
         if draw:
             raise ModelError(
-                f"{path} holds one reply a sample, and draw {draw} was asked for; set `draws: 1`"
+                f"{path} holds one reply per sample, but draw {draw} was requested; set `draws: 1`"
             )
         replies = self.replay.recording.replies
         if self.sample not in replies:
             example = next(iter(replies), None)
             ids = f"its {len(replies)} ids look like {example!r}" if replies else "it is empty"
-            raise ModelError(f"{path} holds no reply to sample {self.sample!r}; {ids}")
+            raise ModelError(f"{path} has no reply to sample {self.sample!r}; {ids}")
         line, text = replies[self.sample]
         if not isinstance(text, str):
             raise ModelError(
@@ -125,7 +122,7 @@ class Scripted:
     """Answers every call with `answer`: a text, a list of texts in turn, or a function of the
     messages.
 
-    A function may give a text or a whole Reply. A list that is used up raises ModelError.
+    A function may return a text or a whole Reply. An exhausted list raises ModelError.
     """
 
     answer: str | Sequence[str | Reply] | Callable[[Messages], str | Reply] = "(A)"
@@ -136,14 +133,14 @@ class Scripted:
 
     @property
     def identity(self) -> str:
-        """The script itself where it is data, else the function's name and code."""
+        """The script itself if it is data, else the function's name and code."""
         data = isinstance(self.answer, str | list | tuple)
         return f"scripted: {repr(self.answer) if data else function_name(self.answer)}"
 
     def __call__(
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
     ) -> Reply:
-        """The next answer; every call is kept in `asked`."""
+        """Return the next answer, and record the call in `asked`."""
         with self.lock:
             number = len(self.asked)
             self.asked.append(messages)
@@ -164,10 +161,10 @@ class Scripted:
 class Person:
     """Shows each question to the person `name` on the terminal and takes a typed line as the reply.
 
-    Pictures are written into a temporary folder, whose files are named beside the words. One
-    question is shown at a time, whatever the number of workers. An empty line gives no reply: that
-    question is asked again by a later command. Only the name tells people apart, so give each their
-    own. Raises ModelError.
+    Pictures are written to a temporary folder, and their file names are shown with the text. One
+    question is shown at a time, whatever the number of workers. An empty line gives no reply; a
+    later command asks that question again. People are distinguished only by `name`, so give each
+    their own. Raises ModelError.
     """
 
     name: str
@@ -179,7 +176,8 @@ class Person:
     def __post_init__(self) -> None:
         if not self.name.strip():
             raise ValueError(
-                "a person has a name, by which answers are told apart; give `name: anna`"
+                "a person needs a name, which identifies their answers; write `name: anna`, for"
+                " example"
             )
 
     @property
@@ -190,8 +188,7 @@ class Person:
     def __call__(
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
     ) -> Reply:
-        """The line that is typed. Raises ModelError for an empty one, and where there is no
-        terminal any more."""
+        """Return the typed line. Raises ModelError for an empty line or a closed terminal."""
         lines = [""]
         with self.lock:
             for part in (part for message in messages for part in message.parts):

@@ -1,5 +1,5 @@
-"""What ends a call without a reply: a stop, a failure of the endpoint, a cache that cannot be used;
-and what lets another thread work while one sleeps."""
+"""Reasons why a call ends without a reply: a stop, a failure of the endpoint, an unusable cache;
+and the turn that a sleeping thread passes to another."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from looktwice.pipelines.model import Around, ModelError, Reply, Stopped
 
 
 class Turn(Protocol):
-    """What a thread holds while it works, of as many as may work at a time."""
+    """A permit to work, of which a limited number exists; a thread holds one while it works."""
 
     def release(self) -> None:
-        """Give it to another."""
+        """Give the permit to another thread."""
 
     def acquire(self) -> object:
-        """Wait for one."""
+        """Wait for a permit."""
 
 
 TURN: ContextVar[Turn | None] = ContextVar("TURN", default=None)
-"""That of this thread."""
+"""The permit of this thread."""
 
 
 @contextmanager
 def others_work() -> Iterator[None]:
-    """Inside, another thread may work in place of this one, which sleeps."""
+    """Let another thread work inside the context, while this one sleeps."""
     turn = TURN.get()
     if turn is not None:
         turn.release()
@@ -42,23 +42,23 @@ def others_work() -> Iterator[None]:
 
 
 def stop_if(stopped: bool) -> None:
-    """Raises Stopped."""
+    """Raise Stopped if `stopped` is true."""
     if stopped:
         raise Stopped("stopped while waiting for the endpoint")
 
 
 @dataclass(frozen=True)
 class Stoppable(Around):
-    """A model of this process, of which no call starts once `stop` is set."""
+    """A model in this process that starts no call once `stop` is set."""
 
     stop: threading.Event = field(repr=False)
 
     def of(self, sample: str) -> Stoppable:
-        """The same around the model of one sample, where the wrapped model has one for each."""
+        """Return this wrapper around the model of one sample, if the model has one per sample."""
         return replace(self, model=self.model.of(sample)) if hasattr(self.model, "of") else self
 
     def around(self, ask: Callable[[], Reply]) -> Reply:
-        """Ask. Raises what the model raises; Stopped."""
+        """Ask the model. Raises what the model raises, and Stopped."""
         stop_if(self.stop.is_set())
         with spend("model"):
             return ask()
@@ -66,11 +66,11 @@ class Stoppable(Around):
 
 @dataclass(eq=False)
 class FailureRow:
-    """Calls that failed alike, one after the other, for a reason of the endpoint.
+    """Consecutive calls that failed for the same reason of the endpoint.
 
-    `first` says that the model had answered nothing before, `over` that something else came of a
-    later call: then they are failures like others. Until then nobody knows whether their samples
-    can be blamed.
+    `first` is true if the model had not answered anything before. `over` is true if a later call
+    ended differently; these calls are then ordinary failures. Until then it is unknown whether
+    their samples are to blame.
     """
 
     reason: str
@@ -81,18 +81,16 @@ class FailureRow:
 
 
 class EndpointError(ModelError):
-    """A call that failed for a reason of the endpoint; `row` says what became of the calls before
-    and after it."""
+    """A call that failed because of the endpoint; `row` describes the calls before and after it."""
 
     def __init__(self, exc: ModelError, row: FailureRow) -> None:
         super().__init__(str(exc), status=exc.status, retryable=exc.retryable)
         self.row = row
 
 
-# in records and tables a failure has the same name, whoever is to blame for it
+# in records and tables a failure has the same name, whatever its cause
 EndpointError.__name__ = ModelError.__name__
 
 
 class CacheError(ValueError):
-    """A cache folder that cannot be used; the message says what was found and what to set
-    instead."""
+    """An unusable cache folder; the message says what was found and what to set instead."""

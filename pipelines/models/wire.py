@@ -1,4 +1,4 @@
-"""Converts between our messages and the OpenAI chat JSON, both ways."""
+"""Converts between our messages and OpenAI chat JSON, in both directions."""
 
 from __future__ import annotations
 
@@ -53,22 +53,20 @@ REASONS: Mapping[Finish | Literal["failed"], str] = {
         " unexpected_tool_call malformed_response no_image other pause_turn"
     ),
 }
-"""What servers give as the reason why a reply ended: it is whole, cut off, filtered, asks for a
-tool, or broke off."""
+"""Finish reasons that servers give: complete, truncated, filtered, a tool call, or failed."""
 
 FINISH = {reason: finish for finish, reasons in REASONS.items() for reason in reasons.split()}
-# of one reply: what is more is no count, and its sums are no numbers of a machine
+# per reply; a larger number is not a count, and sums of it would overflow
 MOST_TOKENS = 10**12
-# of one reply; agents run eight of them unless told otherwise, and none that repeats itself needs
-# more
+# per reply; agents run eight of them by default, and more are only repetitions
 MOST_CALLS = 128
 
 REASONING = ("reasoning_content", "reasoning", "thought_summary", "thinking")
 REASONING_PARTS = ("reasoning_details", "thinking_blocks")
-"""The fields of a message that hold reasoning, as a text or as parts; the first that is not empty
-counts, after those comes what stands among the parts of the content, and then these."""
+"""Fields of a message that hold reasoning, as text or as parts. The first non-empty one counts:
+text fields, then reasoning among the parts of the content, then these."""
 TEXT_OF = ("text", "thinking", "reasoning", "reasoning_content", "summary", "content")
-"""The fields of a part that hold its text."""
+"""Fields of a part that hold its text."""
 
 CHOICES: Mapping[str, Callable[[list[str]], Json]] = {
     "structured_outputs": lambda texts: {"structured_outputs": {"choice": texts}},
@@ -78,12 +76,12 @@ CHOICES: Mapping[str, Callable[[list[str]], Json]] = {
 
 
 def wire_messages(messages: Messages, system: str = "", detail: Detail | None = None) -> list[Json]:
-    """The `messages` of a request, with payloads for pictures: `request_bytes` writes the data URLs
-    of exactly the kept bytes.
+    """Return the `messages` of a request, with payloads for pictures, which `request_bytes` writes
+    as data URLs of exactly these bytes.
 
-    Endpoints take pictures in a user's turn only: those of a tool's turn follow in a user's turn
-    after the last of the tools' turns. Raises ModelError for pictures in a system's or an
-    assistant's turn, PictureError.
+    Endpoints accept pictures only in a user's turn, so those of tool turns follow in a user's turn
+    after the last tool turn. Raises ModelError for pictures in a system's or an assistant's turn,
+    and PictureError.
     """
     sent: list[Json] = [{"role": "system", "content": system}] if system else []
     shown: list[Json] = []
@@ -105,8 +103,8 @@ def _turn(message: Message, detail: Detail | None) -> Json:
         return {"role": "user", "content": [_part(part, detail) for part in message.parts]}
     if message.views:
         raise ModelError(
-            f"chat endpoints take no pictures in a turn of the {message.role}; put them in a user's"
-            " turn"
+            f"chat endpoints accept no pictures in a turn of the {message.role}; put them in a"
+            " user's turn"
         )
     turn: Json = {"role": message.role, "content": message.text}
     if message.tool_calls:
@@ -119,15 +117,15 @@ def _turn(message: Message, detail: Detail | None) -> Json:
 
 
 def tool_call_json(call: ToolCall) -> Json:
-    """A call of a tool as the protocol writes it, with what its provider attached."""
+    """Return a tool call in the protocol's form, with the fields that its provider attached."""
     own = dict(call.attached)
     function = {**own.pop("function", {}), "name": call.name, "arguments": call.arguments}
     return {"id": call.id, "type": "function", **own, "function": function}
 
 
 def with_text(parts: list[Json], text: str) -> list[Json]:
-    """The parts of a content; with the text of a turn that was cut or cleaned since, that text
-    behind the others."""
+    """Return the parts of a content; if the turn's text was truncated or cleaned since, with the
+    new text after the other parts."""
     if _content(parts)[0] == text:
         return parts
     others = [part for part in parts if part.get("type", "text") != "text"]
@@ -142,8 +140,8 @@ def _part(part: str | View, detail: Detail | None) -> Json:
 
 
 def request_bytes(body: Json) -> bytes:
-    """A request as JSON. Its pictures are put in as they are: to look for what to escape in them
-    takes longer than to draw on them."""
+    """Write a request as JSON. Pictures are inserted as they are: searching them for characters to
+    escape takes longer than drawing on them."""
     pictures, place = list[bytes](), os.urandom(16).hex()
 
     def put_in(payload: Payload) -> str:
@@ -164,16 +162,16 @@ SAMPLING = {
     "effort": "reasoning_effort",
     "logprobs": "top_logprobs",
 }
-"""Our name of a setting, and that of the field in which it is sent."""
+"""Our name of a setting -> the name of the field in which it is sent."""
 
 RESERVED_FIELDS = {*SAMPLING.values(), "max_completion_tokens", "logprobs", "model", "messages"}
 RESERVED_FIELDS |= {"response_format", "tools", "tool_choice", "stream", "n"}
 
 
 def wire_options(options: CallOptions, token_field: str, choices_as: ChoicesAs | None) -> Json:
-    """The fields of a request for what is asked for; what is None is not sent.
+    """Return the request fields for the options that are set.
 
-    Raises ModelError for `choices` where it was not said how this server takes them.
+    Raises ModelError for `choices` if `choices_as` is not set.
     """
     body: Json = {}
     for name, wired in (SAMPLING | {"max_tokens": token_field, "top_k": "top_k"}).items():
@@ -196,7 +194,7 @@ def wire_options(options: CallOptions, token_field: str, choices_as: ChoicesAs |
         return body
     if choices_as is None:
         raise ModelError(
-            "the reply was to be one of given choices, and chat endpoints have no common field for"
+            "the reply must be one of given choices, but chat endpoints have no common field for"
             " that; set `choices_as` to structured_outputs (vLLM), guided_choice (vLLM before 0.12)"
             " or regex (SGLang)"
         )
@@ -204,9 +202,10 @@ def wire_options(options: CallOptions, token_field: str, choices_as: ChoicesAs |
 
 
 def reply_of(data: Any, seconds: float, engine: str = "") -> Reply:
-    """The reply in a response body; a reason to end that is not in `REASONS` stands in `served_by`.
+    """Parse the reply in a response body; a finish reason that is not in `REASONS` is kept in
+    `served_by`.
 
-    Raises ModelError (retryable) where it holds none, or broke off.
+    Raises ModelError (retryable) if there is none, or if it broke off.
     """
     usage = None
     try:
@@ -215,10 +214,10 @@ def reply_of(data: Any, seconds: float, engine: str = "") -> Reply:
         message, reason = choice["message"], str(choice.get("finish_reason") or "stop").lower()
         finish = FINISH.get(reason, "stop")
         if finish == "failed":
-            fault = f"the server gave up in the middle of its reply (finish_reason {reason!r:.40})"
+            fault = f"the server failed in the middle of its reply (finish_reason {reason!r:.40})"
             raise ModelError(fault, status=200, retryable=True, usage=usage)
         asked, calls = message.get("tool_calls") or (), list[ToolCall]()
-        if not asked and message.get("function_call"):  # the form before `tool_calls`
+        if not asked and message.get("function_call"):  # the older form of `tool_calls`
             asked = [{"function": message["function_call"]}]
         for number, call in enumerate(asked[:MOST_CALLS]):
             written = call["function"].get("arguments") or "{}"
@@ -249,13 +248,13 @@ def reply_of(data: Any, seconds: float, engine: str = "") -> Reply:
         )
     except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError) as exc:
         beginning = json.dumps(data, ensure_ascii=False)[:200]
-        text = f"the answer is no chat completion ({exc!r}): {beginning}"
+        text = f"the answer is not a chat completion ({exc!r}): {beginning}"
         raise ModelError(text, status=200, retryable=True, usage=usage) from exc
 
 
 def _content(content: Any) -> tuple[str, str, str]:
-    """(text, reasoning, refusal) of a content that is a text, a part, a list of both, or
-    nothing."""
+    """Return (text, reasoning, refusal) of a content, which may be a text, a part, a list of both,
+    or None."""
     pieces: dict[str, list[str]] = {"text": [], "reasoning": [], "refusal": []}
     for part in parts_of(content):
         kind = part.get("type", "text").removeprefix("output_")
@@ -269,7 +268,7 @@ def _content(content: Any) -> tuple[str, str, str]:
 
 
 def _text_of(value: Any) -> str:
-    """The text in a value that is a text, an object with one, or a list of these."""
+    """Return the text in a value that is a text, an object with one, or a list of these."""
     if isinstance(value, list):
         return "".join(map(_text_of, value))
     if isinstance(value, dict):
@@ -278,18 +277,18 @@ def _text_of(value: Any) -> str:
 
 
 def _reasoning(message: Json, thought: str) -> str:
-    """The reasoning of a message, of whose content `thought` is a part."""
+    """Return the reasoning of a message; `thought` is the part of it found in the content."""
     told = (_text_of(message.get(name)) for name in REASONING)
     parts = (_text_of(message.get(name)) for name in REASONING_PARTS)
     return next(filter(None, chain(told, (thought,), parts)), "")
 
 
 def usage_of(data: Mapping[str, Any]) -> Usage:
-    """The tokens that a body counts, wherever its server writes them.
+    """Parse the token counts of a body, wherever its server writes them.
 
-    Some servers leave reasoning out of completion_tokens, but not out of the total: what is billed
-    counts. Anthropic's input_tokens are without those of its cache. Raises ValueError for numbers
-    that cannot be counts of tokens, TypeError and AttributeError for what is no usage.
+    Some servers leave reasoning out of completion_tokens but not out of the total; the billed
+    number counts. Anthropic's input_tokens exclude its cache. Raises ValueError for numbers that
+    cannot be token counts, TypeError and AttributeError for anything that is not a usage object.
     """
     choice: Json = next(iter(data.get("choices") or ()), {})  # Kimi's streams count there
     nodes = (data, choice, data.get("x_groq"), choice.get("message"))
@@ -297,14 +296,14 @@ def usage_of(data: Mapping[str, Any]) -> Usage:
     usage: Json = with_snake_keys(next(filter(None, found), {}))
 
     def count(*names: str) -> int:
-        """The first of these that is given, and not 0."""
+        """Return the first of these fields that is given and not 0."""
         for name in names:
             node: Any = usage
             for step in name.split("."):
                 node = node.get(step) if isinstance(node, dict) else None
             if number := int(node or 0):
                 if not 0 < number <= MOST_TOKENS:
-                    raise ValueError(f"counts of tokens lie in 0..{MOST_TOKENS:,}")
+                    raise ValueError(f"token counts must be in 0..{MOST_TOKENS:,}")
                 return number
         return 0
 
@@ -333,11 +332,11 @@ def usage_of(data: Mapping[str, Any]) -> Usage:
 
 
 USAGE = ("usage", "usageMetadata", "usage_metadata")
-"""The fields in which servers count tokens."""
+"""Fields in which servers report token counts."""
 
 
 def with_snake_keys(value: Any) -> Any:
-    """An object with names such as `promptTokens` as `prompt_tokens`."""
+    """Convert keys such as `promptTokens` to `prompt_tokens`, at any depth."""
     if not isinstance(value, dict):
         return value
     return {
@@ -347,8 +346,8 @@ def with_snake_keys(value: Any) -> Any:
 
 
 def billed(data: Any) -> Usage | None:
-    """What is billed for a body that is no reply, such as the half of one; None where it counts
-    nothing."""
+    """Return the usage billed for a body without a complete reply, such as one that broke off; None
+    if it reports none."""
     try:
         usage = usage_of(data)
     except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError):
@@ -357,9 +356,9 @@ def billed(data: Any) -> Usage | None:
 
 
 def _tokens(logprobs: Any) -> list[Any]:
-    """Per token its log-probability and alternatives, from today's form, a list of objects, or the
-    older one, a list for each of `tokens`, `token_logprobs` and `top_logprobs`; none from what is
-    neither."""
+    """Return log-probability and alternatives per token, from a list of objects (current form) or
+    from the lists `tokens`, `token_logprobs` and `top_logprobs` (older form); empty for anything
+    else."""
     if isinstance(logprobs, list):
         return logprobs
     if not isinstance(logprobs, dict):
@@ -375,10 +374,10 @@ def _tokens(logprobs: Any) -> list[Any]:
 
 
 def _candidates(tokens: list[Any]) -> Iterator[dict[str, float]]:
-    """Per token its candidates, the chosen one first; of bytes that read alike the likeliest
-    counts.
+    """Yield the candidates of each token, the chosen one first; of byte tokens with equal text, the
+    most likely counts.
 
-    What has no number, as some servers give null, is left out.
+    Candidates without a number, which some servers send as null, are left out.
     """
     for token in tokens:
         likely: dict[str, float] = {}
@@ -394,8 +393,7 @@ def _candidates(tokens: list[Any]) -> Iterator[dict[str, float]]:
 
 
 def error_of(data: Any) -> Json | None:
-    """The error object in a body, with its `message`, in any of the shapes that servers use; None
-    without one."""
+    """Return the error object in a body, with its `message`, in any server's form, or None."""
     if isinstance(data, list):
         data = data[0] if data else None
     if not isinstance(data, dict):
@@ -412,8 +410,7 @@ def error_of(data: Any) -> Json | None:
 
 
 def _broke_off(choices: Any) -> Any:
-    """The error beside the half of a reply, as OpenRouter puts it into the choice; or into its
-    message."""
+    """Return the error next to a partial reply; OpenRouter puts it into choice or message."""
     choice = choices[0] if isinstance(choices, list) else None
     nodes = (choice, choice.get("message")) if isinstance(choice, dict) else ()
     errors = (node.get("error") for node in nodes if isinstance(node, dict))

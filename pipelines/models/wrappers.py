@@ -1,5 +1,5 @@
-"""The wrappers around a model, and the order in which they are nested: what becomes of an
-endpoint's failures, when nothing more is asked, and what counts the calls."""
+"""The wrappers around a model and the order in which they are nested: retries, watching the
+endpoint, and counting calls."""
 
 from __future__ import annotations
 
@@ -22,28 +22,27 @@ from looktwice.pipelines.models.limits import IN_FLIGHT, Limited, Ration
 from looktwice.pipelines.models.stops import EndpointError, FailureRow, others_work
 
 UNREACHED, SECONDS = 3, 5.0
-"""So many attempts in a row, over at least so many seconds, that found nobody there: one worker
-makes them in 10 s."""
+"""After this many consecutive failed attempts to connect, over at least this many seconds, an
+endpoint is dead; one worker makes them in 10 s."""
 
 ALIKE = 5
-"""So many calls in a row, of any sample, that ended in the same way for a reason of the
-endpoint."""
+"""After this many consecutive calls, of any sample, that failed for the same reason of the
+endpoint, it is dead."""
 
 REFUSALS = {401, 402, 403, 404, 408, 429}
 UNFIT = {400, 422}
-"""Statuses of a request that does not suit the server: the fault of all requests, if nothing else
-was ever answered."""
+"""Statuses of a malformed request: the fault of all requests if the model has never answered."""
 
 
 @dataclass(frozen=True)
 class Retried(Around):
-    """Repeats a call that failed with a retryable ModelError, up to `attempts` calls in all.
+    """Retries a call that failed with a retryable ModelError, up to `attempts` calls in all.
 
-    Exponential backoff: it waits `initial_delay` seconds, or as long as the server asks for, then
+    Exponential backoff: waits `initial_delay` seconds, or as long as the server asks for, then
     twice as long each time up to `max_delay`, plus up to a quarter of jitter; after the first wait
-    at least what it would wait by itself. Other calls go on meanwhile. Where a server asks for more
-    than `max_retry_after` seconds it gives up at once. Setting `stop` ends the wait with Stopped.
-    `on_failure` is told of every retryable failure.
+    never less than its own delay would be. Other calls go on meanwhile. If a server asks for more
+    than `max_retry_after` seconds, gives up at once. Setting `stop` ends the wait with Stopped.
+    `on_failure` is called with every retryable failure.
     """
 
     attempts: int = 6
@@ -54,8 +53,8 @@ class Retried(Around):
     on_failure: Callable[[ModelError], None] = field(default=lambda exc: None, repr=False)
 
     def around(self, ask: Callable[[], Reply]) -> Reply:
-        """The first reply that comes. Raises the last ModelError, with the number of attempts;
-        Stopped."""
+        """Return the first reply. Raises Stopped, and the last ModelError with the number of
+        attempts."""
         tried = 0
         while True:
             tried += 1
@@ -71,26 +70,26 @@ class Retried(Around):
                 if is_too_long or tried >= self.attempts:
                     wait = f"; the server asks to wait {first:.0f} s" if exc.retry_after else ""
                     given_up = f" (given up after {counted(tried, 'attempt')})"
-                    if self.attempts == 1:  # whoever asks tries again
+                    if self.attempts == 1:  # the caller retries by itself
                         given_up = ""
                     raise exc.in_words(f"{exc}{wait}{given_up}") from exc.__cause__
-            # never fewer seconds than the server asks for; a limit that frees one place in a
-            # millisecond is not free for all who wait
+            # at least what the server asks for, and more if that is a millisecond: the slot that
+            # it frees is not free for all who wait
             least = first if tried == 1 else max(first, self.initial_delay / 2)
             backoff = min(max(first, self.max_delay), least * 2.0 ** (tried - 1))
-            with spend("wait to ask again"), others_work():
+            with spend("wait to retry"), others_work():
                 stopped = self.stop.wait(backoff * random.uniform(1.0, 1.25))
             if stopped:
-                raise Stopped("stopped while waiting to ask again")
+                raise Stopped("stopped while waiting to retry")
 
 
 @dataclass(eq=False)
 class EndpointWatch:
     """Watches one endpoint during a run, for all models behind it.
 
-    `give_up` is told once, in a sentence, that asking on is of no use; from then on every call
-    raises Stopped. `refused` counts the attempts that may be made again, by their status, and
-    `given_up` the calls that were not.
+    `give_up` is called once, with a sentence, when further requests are pointless; from then on
+    every call raises Stopped. `refused` counts failed attempts that may be retried, by status;
+    `given_up` counts calls that ran out of retries.
     """
 
     give_up: Callable[[str], None]
@@ -106,13 +105,13 @@ class EndpointWatch:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def probe(self, model: Model, stop: threading.Event) -> None:
-        """Before the first request, ask a model that has a method `probe` for it.
+        """Probe a model that has a method `probe`, before the first request.
 
-        Raises Stopped where it is dead, or `stop` was set while another thread asked.
+        Raises Stopped if the endpoint is dead, or if `stop` was set while another thread probed.
         """
         with self.probing:
             if stop.is_set():
-                raise Stopped("stopped before a request left")
+                raise Stopped("stopped before a request was sent")
             if not self.probed:
                 try:
                     getattr(model, "probe", lambda: None)()
@@ -123,8 +122,7 @@ class EndpointWatch:
             raise Stopped(self.dead)
 
     def note_attempt(self, exc: ModelError) -> None:
-        """Count an attempt that failed: those that found nobody there, until somebody answers
-        again."""
+        """Count a failed attempt, and the consecutive ones that could not connect."""
         with self.lock:
             if exc.status is not None:
                 self.unreached = 0
@@ -139,20 +137,20 @@ class EndpointWatch:
             self._die(str(exc))
 
     def note_reply(self, identity: str) -> None:
-        """A reply ends every row of this model."""
+        """Record a reply, which ends the failure row of this model."""
         with self.lock:
             self.unreached = 0
             self.answered.add(identity)
             self._end_row(identity)
 
     def note_cached(self, identity: str) -> None:
-        """A reply of this model lay in the cache: it can be asked, whatever one request lacks."""
+        """Record a cache hit: the model has answered before, even if some request fails."""
         with self.lock:
             self.answered.add(identity)
 
     def note_failure(self, identity: str, exc: ModelError) -> ModelError:
-        """What a call that was given up raises. Raises Stopped where it makes the row full."""
-        reason = re.sub(r"\S*\d\S*", "#", str(exc))  # numbers of requests and seconds differ
+        """Return the error of a failed call. Raises Stopped if it completes a failure row."""
+        reason = re.sub(r"\S*\d\S*", "#", str(exc))  # ids of requests and seconds differ
         with self.lock:
             self.given_up += exc.retryable
             is_new, is_unfit = identity not in self.answered, exc.status in UNFIT
@@ -172,7 +170,7 @@ class EndpointWatch:
         return EndpointError(exc, row)
 
     def say_refusals(self, place: str, stopped: bool) -> str:
-        """How often this server asked to wait, or failed, in a sentence; empty where it did not."""
+        """Describe how often this server asked to wait or failed; "" if it did not."""
         refusals = [
             f"{'asked to wait' if status == 429 else 'failed'} {counted(count, 'time')} ({status})"
             for status, count in sorted(self.refused.items())
@@ -180,7 +178,7 @@ class EndpointWatch:
         ]
         if not refusals:
             return ""
-        end = "" if stopped else "; all were asked again"
+        end = "" if stopped else "; all were retried"
         if self.given_up:
             end = f"; {counted(self.given_up, 'request was', 'requests were')} given up"
         return f"the server at {place} {', and '.join(refusals)}{end}"
@@ -197,8 +195,8 @@ class EndpointWatch:
 
 
 def is_of_endpoint(exc: ModelError) -> bool:
-    """Whether a failure is the endpoint's: nobody there, no answer, a refusal whoever asks. Others
-    are the sample's."""
+    """Return whether the endpoint caused a failure: unreachable, no answer, or a rejection of any
+    request. Other failures belong to the sample."""
     if exc.status is None:
         return exc.unreached or exc.retryable
     return exc.status in REFUSALS or exc.status >= 500 or 300 <= exc.status < 400
@@ -206,8 +204,8 @@ def is_of_endpoint(exc: ModelError) -> bool:
 
 @dataclass(frozen=True)
 class Watched(Around):
-    """Asks whether anybody is there before the first call, unless `stop` is set, and tells `watch`
-    how each call ended.
+    """Probes the endpoint before the first call, unless `stop` is set, and reports to `watch` how
+    each call ended.
 
     `asked` is the model inside, without wrappers.
     """
@@ -217,8 +215,7 @@ class Watched(Around):
     stop: threading.Event = field(default_factory=threading.Event, repr=False)
 
     def around(self, ask: Callable[[], Reply]) -> Reply:
-        """Ask the wrapped model. Raises Stopped where the endpoint is dead, else what the model
-        raises."""
+        """Ask the model. Raises Stopped if the endpoint is dead, else what the model raises."""
         self.watch.probe(self.asked, self.stop)
         try:
             reply = ask()
@@ -241,20 +238,20 @@ class UsageCount:
 
     @classmethod
     def of(cls, reply: Reply) -> UsageCount:
-        """That of one reply."""
+        """Return the count of one reply."""
         return cls(calls=1, seconds=reply.seconds, **vars(reply.usage))
 
     def plus(self, more: UsageCount) -> UsageCount:
-        """Both together."""
+        """Return the sum of two counts."""
         return UsageCount(*map(sum, zip(vars(self).values(), vars(more).values(), strict=True)))
 
 
 @dataclass
 class UsageSummary:
-    """What was paid for, what came from the cache, and how many calls failed.
+    """Usage of paid calls and of cached replies, and the number of failed calls.
 
-    `elsewhere` counts the cached replies that another endpoint gave, of the same `name`, by that
-    endpoint; `unknown` holds the endpoints with the reasons for a reply's end that are not known.
+    `elsewhere` counts cached replies that another endpoint of the same `name` gave, by that
+    endpoint; `unknown` holds endpoints with their unknown finish reasons.
     """
 
     paid: UsageCount = UsageCount()
@@ -264,7 +261,7 @@ class UsageSummary:
     unknown: set[tuple[str, str]] = field(default_factory=set)
 
     def plus(self, more: UsageSummary) -> UsageSummary:
-        """Both together."""
+        """Return the sum of two summaries."""
         return UsageSummary(
             self.paid.plus(more.paid),
             self.cached.plus(more.cached),
@@ -278,7 +275,7 @@ class UsageSummary:
 class Metered(Around):
     """Counts calls, tokens and seconds, separately for paid calls and for replies from the cache.
 
-    `place` is the endpoint of the model, where it has one.
+    `place` is the endpoint of the model, if it has one.
     """
 
     place: str = ""
@@ -288,7 +285,7 @@ class Metered(Around):
     lock: Any = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
 
     def around(self, ask: Callable[[], Reply]) -> Reply:
-        """Ask and count. Raises what the model raises."""
+        """Ask the model and count the call. Raises what the model raises."""
         try:
             reply = ask()
         except ModelError:
@@ -308,7 +305,7 @@ class Metered(Around):
         return reply
 
     def snapshot(self) -> UsageSummary:
-        """The counts up to now, as one consistent value."""
+        """Return a consistent copy of the counts so far."""
         with self.lock:
             return deepcopy(self.summary)
 
@@ -323,14 +320,14 @@ def wrap(
     watch: EndpointWatch | None = None,
     ration: Ration | None = None,
 ) -> Metered:
-    """`Metered(Cached(Watched(Retried(Limited(model)))))`; without `store`, `watch` or `ration`
-    that part is left out.
+    """Wrap a model as `Metered(Cached(Watched(Retried(Limited(model)))))`; without `store`, `watch`
+    or `ration`, that part is left out.
 
-    Setting `stop` lets no request start any more. `in_flight` and `per_minute` are read from the
-    model where it has them. Raises ValueError.
+    Once `stop` is set, no request starts. `in_flight` and `per_minute` are read from the model if
+    it has them. Raises ValueError.
     """
     if only_cached and store is None:
-        raise ValueError("only_cached needs a store to look into; pass one")
+        raise ValueError("only_cached needs a store; pass one")
     stop, ration = stop or threading.Event(), ration or Ration()
     limits = getattr(model, "in_flight", IN_FLIGHT), getattr(model, "per_minute", None)
     retried = Retried(Limited(model, *limits, stop, ration), attempts, stop=stop)

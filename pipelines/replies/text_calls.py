@@ -1,5 +1,4 @@
-"""Calls of tools that a server left in the words of a reply, in the forms in which models are
-trained to write them."""
+"""Tool calls that a server left in a reply's text, in the formats that models are trained on."""
 
 from __future__ import annotations
 
@@ -15,14 +14,14 @@ from looktwice.pipelines.model import ToolCall
 __all__ = ["LEFT_AS_TEXT", "TextCall", "read_text_calls", "strip_text_calls"]
 
 LEFT_AS_TEXT = (
-    "the reply is a call of a tool that the server left as text; start the server with the tool"
-    " call parser of this model, or set `protocol: {use: prompting.agent.TaggedCalls}` of the agent"
+    "the reply is a tool call that the server left as text; start the server with this model's"
+    " tool call parser, or set `protocol: {use: prompting.agent.TaggedCalls}` of the agent"
 )
 MOST_CALLS = 128
-MOST_VAIN = 32  # objects in the words that look like calls and are none
+MOST_VAIN = 32  # objects in the text that look like calls but are not
 NAME = r"[\w.-]{1,64}"
 BAR, GAP = "[|\uff5c]", "[_\u2581]"
-SPACE = r"(?:[\w\uff5c]{1,20}:?)?"  # a name before that of a tag, as in <minimax:tool_call>
+SPACE = r"(?:[\w\uff5c]{1,20}:?)?"  # a prefix of a tag name, as in <minimax:tool_call>
 MINIMAX = "]<]minimax[>["  # before each tag
 INVOKE = rf"<{SPACE}(?:function=|(?:invoke|function)\sname=)"
 CHANNEL = (
@@ -58,14 +57,14 @@ FORMS = {
     "react": rf"^[ \t*]*(?:Action|\u273fFUNCTION\u273f)[*\s]*:[*\s]*{NAME}[*\s]*\n"
     r"[*\s]*(?:Action[ _]Input|\u273fARGS\u273f)[*\s]*:.*?"
     r"(?=\n\s*(?:Observation\s*:|\u273fRE)|\Z)",
-    # JSON, Python or a tag of any sense: a call only where it names a tool and its arguments
+    # any JSON, Python or tag: a call only if it names a tool and its arguments
     "fenced": r"```\w{0,12}\s*(?:(?!```).)*```",
     "bare": r"\A\s*(?:[\[{].*[\]}]|[a-z]\w{0,40}\([^()\n]{1,2000}\))\s*\Z",
     "loose": r"<(?P<any>tool|tool_code|tool_use|use_mcp_tool)>(?:(?!<(?P=any)>).)*?</(?P=any)>",
     "inline": rf"""(?<![\w"'\[{{,:])\{{\s*["'](?:{"|".join((*NAMES, *WITHIN, "type"))})["']\s*:""",
 }
 DOUBTFUL = ("fenced", "bare", "loose", "inline")
-"""Forms that other words have, too."""
+"""Formats that ordinary text may also have."""
 SECTIONS = re.compile(
     "|".join(f"(?P<{name}>{form})" for name, form in FORMS.items()), re.S | re.I | re.M
 )
@@ -98,7 +97,7 @@ FENCE = re.compile(
     r"|function call(?=<)))+\s*"
 )
 FENCE_END = re.compile(r"(?:\s*(?:```|(?:<|&lt;)(?:(?!&gt;)[^<>]){1,60}(?:>|&gt;)))+\s*\Z")
-LONGEST_CODE = 10_000  # characters of Python, or of JSON with faults, that are looked at
+LONGEST_CODE = 10_000  # characters of Python, or of malformed JSON, that are parsed
 QUOTED = re.compile(r'<\|"\|>(.*?)<\|"\|>|<escape>(.*?)<escape>', re.S)
 PIECE = re.compile(
     r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|\b(?P<key>[A-Za-z_]\w*)(?=\s*:)"
@@ -110,7 +109,7 @@ NO_TOOLS = ("answer", "final_answer", "print", "dict", "list", "set", "tuple")
 
 
 class TextCall(NamedTuple):
-    """A call in a text, and the span of the text that holds it."""
+    """A tool call in a text, and the span of the text that holds it."""
 
     call: ToolCall
     start: int
@@ -118,7 +117,7 @@ class TextCall(NamedTuple):
 
 
 def read_text_calls(text: str) -> list[TextCall]:
-    """The calls of a reply without its thoughts, in order, with ids that count them."""
+    """Return the tool calls in a reply without its thoughts, in order, with numbered ids."""
     calls = list[TextCall]()
     for _, start, end, found in _sections(text.replace(MINIMAX, "")):
         for name, arguments in found:
@@ -129,7 +128,7 @@ def read_text_calls(text: str) -> list[TextCall]:
 
 
 def strip_text_calls(text: str) -> str:
-    """The words of a reply beside the calls in it, also those that are broken."""
+    """Return the text of a reply without the tool calls in it, including malformed ones."""
     kept, at, whole = list[str](), 0, text.replace(MINIMAX, "")
     for form, start, end, found in _sections(whole):
         if found or form not in DOUBTFUL:
@@ -138,7 +137,7 @@ def strip_text_calls(text: str) -> str:
 
 
 def _sections(text: str) -> Iterator[tuple[str, int, int, list[tuple[str, str]]]]:
-    """The form of each section that may hold calls, its span, and the calls in it."""
+    """Yield each section that may hold calls: its format, its span, and the calls in it."""
     at, vain = 0, 0
     while section := SECTIONS.search(text, at):
         form = next(name for name in FORMS if section[name] is not None)
@@ -155,7 +154,7 @@ def _sections(text: str) -> Iterator[tuple[str, int, int, list[tuple[str, str]]]
 
 
 def _read_section(form: str, text: str) -> Iterator[tuple[str, str]]:
-    """The name and the arguments as JSON of each call in a section."""
+    """Yield the name and the JSON arguments of each call in a section."""
     if functions := list(FUNCTION.finditer(text)):
         yield from map(_read_function, functions)
         return
@@ -178,7 +177,7 @@ def _read_section(form: str, text: str) -> Iterator[tuple[str, str]]:
 
 
 def _read_function(function: re.Match[str]) -> tuple[str, str]:
-    """A call whose parameters stand in tags, or are one JSON object."""
+    """Read a call whose parameters are in tags, or are one JSON object."""
     body = function["body"]
     values = {m["name"]: _value(m["value"]) for m in PARAMETER.finditer(body)}
     if not values and body.lstrip().startswith("{"):
@@ -190,7 +189,7 @@ def _read_function(function: re.Match[str]) -> tuple[str, str]:
 
 
 def _python_calls(text: str) -> Iterator[tuple[str, str]]:
-    """The calls in Python such as `[zoom(box=[1, 2, 3, 4])]`, which is read and never run."""
+    """Yield the calls in Python code such as `[zoom(box=[1, 2, 3, 4])]`, which is never run."""
     if len(text) > LONGEST_CODE or not re.match(rf"\s*\[?\s*{NAME}\(", text):
         return
     try:
@@ -208,7 +207,7 @@ def _python_calls(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _calls_of(text: str, keyed: bool = False) -> Iterator[tuple[str, str]]:
-    """The calls in one JSON value, or in several one behind the other."""
+    """Yield the calls in one JSON value, or in several consecutive ones."""
     at = 0
     while at < len(text):
         value, at = _json_at(text, at)
@@ -229,7 +228,7 @@ def _calls_of(text: str, keyed: bool = False) -> Iterator[tuple[str, str]]:
 
 
 def _calls_of_value(item: Any) -> Iterator[tuple[str, str]]:
-    """The calls in one JSON object that names a tool and its arguments."""
+    """Yield the calls in a JSON object that names a tool and its arguments."""
     if not isinstance(item, dict):
         return
     inner = next((item[key] for key in WITHIN if isinstance(item.get(key), dict | list)), None)
@@ -250,8 +249,8 @@ def _is_object(text: str) -> bool:
 
 
 def _json_at(text: str, at: int) -> tuple[Any, int]:
-    """The JSON value that begins at a place, and where it ends; None and the end of the text where
-    none does."""
+    """Return the JSON value that starts at a position and its end; None and the end of the text if
+    there is none."""
     start = re.compile(r"\s*").match(text, at)
     place = start.end() if start else at
     try:
@@ -262,8 +261,8 @@ def _json_at(text: str, at: int) -> tuple[Any, int]:
 
 
 def _near_json_at(text: str, at: int) -> tuple[Any, int]:
-    """The same of an object that is nearly JSON: keys without quotation marks, strings in the
-    marks of Gemma or of Python, a comma too many."""
+    """Read an object like `_json_at` that is almost JSON: unquoted keys, strings quoted as Gemma or
+    Python do, or a trailing comma."""
     part = QUOTED.sub(
         lambda quoted: json.dumps(quoted[1] or quoted[2] or ""), text[at:][:LONGEST_CODE]
     )
@@ -288,7 +287,7 @@ def _near_json_at(text: str, at: int) -> tuple[Any, int]:
 
 
 def _value(text: str) -> Any:
-    """The value of a parameter: JSON, else a text."""
+    """Read the value of a parameter as JSON, else as text."""
     try:
         return read_json(text.strip())
     except ValueError:

@@ -1,5 +1,5 @@
-"""What a reply holds beside its answer: thoughts, in the markers of every model family, and what
-follows the end of the model's turn."""
+"""Removes from a reply what is not its answer: thoughts, in the markers of every model family, and
+text after the end of the model's turn."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ MARKERS = tuple(
         (rf"<\|(/?)({THOUGHT_TAG})\|>", r"<\1\2>", True),
         (rf"<\|(?:{BEGINS})\|>", OPEN, True),
         (rf"<\|(?:{ENDS})\|>", CLOSE, True),
-        # folded up, as web pages show them, or in a block of code
+        # collapsed, as on web pages, or in a code block
         (rf"<details\b[^<>]{{0,300}}>\s*{SUMMARY}(?:(?!<details\b).)*?</details>", "\n", True),
         (r"\A\s*```(?:think(?:ing)?|thoughts?|reasoning)\s*\n.*?\n```", "\n", True),
         (r"\A\s*```(?:think(?:ing)?|thoughts?|reasoning)\s*\n", OPEN, True),
-        # in words, where what follows the thoughts has its words, too: Granite, Ollama
+        # in words, if words introduce the text after the thoughts, too: Granite, Ollama
         (rf"{TITLE}(?=.*(?:{RESPONSE}|{DONE}))", OPEN, False),
         (rf"{RESPONSE}|{DONE}", CLOSE, False),
         # Apriel, Pangu
@@ -70,7 +70,7 @@ MARKERS = tuple(
         (r"<unused95>", CLOSE, False),
         # harmony: all but the channel `final` is for the model itself
         (rf"{START}<\|channel\|>\s*final\b{TO}<\|message\|>", CLOSE, False),
-        # before a call of a tool, in either order of its header
+        # before a tool call, with its header in either order
         (
             r"<\|start\|>\s*assistant\s+to=([\w.-]{1,64})\s*<\|channel\|>\s*(\w+)",
             r"<|start|>assistant<|channel|>\2 to=\1",
@@ -78,19 +78,19 @@ MARKERS = tuple(
         ),
         (r"<\|end\|>\s*<\|start\|>\s*assistant\s*(?=<\|channel\|>\s*\w+\s+to=)", CLOSE, False),
         (rf"{START}<\|channel\|>\s*\w+\b(?!\s+to=){TO}<\|message\|>", OPEN, False),
-        # harmony whose special tokens a server took away
+        # harmony whose special tokens the server removed
         (r"\Aanalysis(?=[A-Z\"'(\u2018\u201c])", OPEN, False),
         (r"assistantcommentary(?= to=)", f"{CLOSE}commentary", False),
         (r"assistant(?:analysis|commentary)(?=[^a-z]|\Z)", OPEN, False),
         (r"assistantfinal(?=[^a-z]|\Z)", CLOSE, False),
     )
 )
-"""Other markers, and what they become."""
+"""Other markers, and their replacements."""
 MARKED = re.compile(
     r"[<\[\u25c1]|&lt;|\Aanalysis|assistant(?:final|analysis|commentary)|\A\s*```"
     rf"|{TITLE}|{RESPONSE}|{DONE}"
 )
-"""Something that every marker begins with."""
+"""A cheap test: every marker begins with one of these."""
 
 TURN_END = re.compile(
     r"</s>|<(?:eos|end_of_turn|turn\|)>|<\|(?:im[_:]end|end|endoftext|end_of_text|eo[tm](?:_id)?"
@@ -110,13 +110,13 @@ ECHO = re.compile(
     r"|<\uff5cUser\uff5c>)",
     re.I,
 )
-"""How a reply begins that repeats its prompt."""
+"""The beginning of a reply that repeats its prompt."""
 OWN_TURN = re.compile(
     r"<\|im_start\|>\s*assistant\b|<\|start_header_id\|>\s*assistant\s*<\|end_header_id\|>"
     r"|(?:<start_of_turn>|<\|turn>)\s*model\b|<\|assistant\|>|\[/INST\]|<\uff5cAssistant\uff5c>",
     re.I,
 )
-"""Where the model's own turn begins behind its prompt."""
+"""The start of the model's own turn after a repeated prompt."""
 NEW_TURN = re.compile(
     r"(?:^|\n|(?<=[.!?)\]\"'*\w]) )[#*\s]{0,9}"
     r"(?:(?:Human|User|Assistant|HUMAN|USER|ASSISTANT|Question|QUESTION|Instruction)(?: ?\d{1,3})?"
@@ -124,11 +124,11 @@ NEW_TURN = re.compile(
     r"|\n[#*\s]{0,9}(?:Frage|Pregunta|Pergunta|Domanda|\u0412\u043e\u043f\u0440\u043e\u0441)\s?:(?=\W)"
     r"|\n[#*\s]{0,9}(?:\u95ee\u9898|\u554f\u984c|\u7528\u6237|\u8cea\u554f|\uc9c8\ubb38)\s?[:\uff1a]"
 )
-"""Words that begin another turn, which some replies write on with."""
+"""Words that begin another turn, with which some replies continue."""
 
 
 def strip_thoughts(text: str) -> str:
-    """Return a reply without its thoughts; of a thought that was never closed nothing is left."""
+    """Return a reply without its thoughts; an unclosed thought is removed to its end."""
     text = _in_tags(text)
     if not (OPENED.search(text) or CLOSED.search(text)):
         return text
@@ -138,22 +138,21 @@ def strip_thoughts(text: str) -> str:
 
 
 def ends_in_thought(text: str) -> bool:
-    """Whether the last thought of a reply was never closed."""
+    """Return whether the last thought of a reply was never closed."""
     rest = CLOSED.split(_drop_closed_thoughts(_in_tags(text)))[-1]
     return OPENED.search(rest) is not None
 
 
 def drop_beginning(text: str) -> str:
-    """Return a reply without the special tokens that begin a text, and without the prompt that it
-    repeats."""
+    """Return a reply without the special tokens that begin a text and without a repeated prompt."""
     text = BEGIN.sub("", text)
     own = OWN_TURN.search(text) if ECHO.match(text.lstrip()) else None
     return text[own.end() :] if own else text
 
 
 def cut_at_turn_end(text: str) -> str:
-    """Return a reply up to the first special token that ends the model's turn; tokens before its
-    first word count as nothing."""
+    """Return a reply up to the first special token that ends the model's turn, ignoring tokens
+    before its first word."""
     for match in TURN_END.finditer(text):
         if re.search(r"\w", TURN_END.sub("", text[: match.start()])):
             return text[: match.start()].rstrip()
@@ -169,7 +168,7 @@ def cut_at_new_turn(text: str) -> str:
 
 
 def _in_tags(text: str) -> str:
-    """The text with every marker of a thought as a tag."""
+    """Return the text with all thought markers replaced by tags."""
     if not MARKED.search(text):
         return text
     for marker, replacement in MARKERS:
@@ -178,8 +177,8 @@ def _in_tags(text: str) -> str:
 
 
 def _drop_closed_thoughts(text: str) -> str:
-    """The text with a line break for each thought that its own tag closes; one pass, because a
-    pattern would take time squared."""
+    """Return the text with each closed thought replaced by a line break, in a single pass, because
+    a regular expression would take quadratic time."""
     ends: dict[str, list[int]] = {}
     for closer in CLOSED.finditer(text):
         ends.setdefault(closer[1].lower(), []).append(closer.end())

@@ -1,7 +1,8 @@
-"""Resources shared by all threads of a run: networks in memory, dynamic batching,
-and content-addressed storage.
+"""Resources shared by all threads of a run: networks in memory, dynamic batching, and
+content-addressed storage.
 
-Not here: the loop over samples, which is `eval.runs`."""
+Not here: the loop over samples, which is `eval.runs`.
+"""
 
 import lazy_loader
 

@@ -1,5 +1,5 @@
-"""Networks from the model hub or a local folder: opened whole, never with remote
-code, or a sentence with what to type."""
+"""Loads networks from the model hub or a local folder, completely and never with remote code;
+errors say what to type."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from looktwice.pipelines.runtime.networks import (
     weights_hash,
 )
 
-FETCH = "fetch it where there is a network with `hf download ID --local-dir DIR` and set model: DIR"
+FETCH = "download it on a connected machine (`hf download ID --local-dir DIR`) and set model: DIR"
 
 
-HUB_S = 10.0  # seconds in which the hub has to answer once; its library would try for minutes
+HUB_S = 10.0  # seconds for the hub to answer once; its library would try for minutes
 
 
 def from_hub(
     model_class: str, model: str, revision: str | None, unused: Sequence[str] = (), **settings: Any
 ) -> Any:
-    """`transformers.<model_class>.from_pretrained` of a hub id or a local folder, never with remote
-    code.
+    """Call `transformers.<model_class>.from_pretrained` for a hub id or a local folder, never with
+    remote code.
 
-    Where the hub does not answer, its local cache is looked into. Raises WeightsError with the id,
-    what was tried and what to type. A network, which is what has the setting `use_safetensors`,
-    must find all its tensors in its files and no others, but for those with a name of `unused`
-    between their dots.
+    If the hub does not answer, its local cache is used. Raises WeightsError with the id, what was
+    tried and what to type. A network (recognised by the setting `use_safetensors`) must find all
+    its tensors in its files, and no others, except those with a name in `unused` between their
+    dots.
     """
     kind = getattr(import_transformers(), model_class)
     check_folder(model)
@@ -44,23 +44,23 @@ def from_hub(
 
 
 def check_folder(model: str) -> None:
-    """Raises WeightsError for the path of a folder that is not there; a hub id is fine."""
+    """Raise WeightsError for a path to a missing folder; a hub id is accepted."""
     if not Path(model).expanduser().is_dir() and _looks_like_path(model):
         raise WeightsError(
-            f"there is no folder {model!r}; give a folder saved with save_pretrained, or a hub id"
+            f"there is no folder {model!r}; name a folder saved with save_pretrained, or a hub id"
         )
 
 
 def place_of(model: str, device: str, dtype: str, half: str, extra: str = "hf") -> Place:
-    """Where a network of an id or folder runs, as `Place.of`. Where torch is missing, the
-    WeightsError also says that there is no such folder."""
+    """Return where a network of an id or folder runs, as `Place.of`. If torch is missing, the
+    WeightsError also mentions a missing folder."""
     try:
         import_torch(extra)
     except WeightsError as exc:
         if Path(model).expanduser().exists():
             raise
         raise WeightsError(
-            f"{exc}; and there is no folder {model!r} here: it would be an id of the hub"
+            f"{exc}; there is no folder {model!r} here, so it would be an id of the hub"
         ) from exc
     return Place.of(device, dtype, half, extra)
 
@@ -68,8 +68,8 @@ def place_of(model: str, device: str, dtype: str, half: str, extra: str = "hf") 
 def diffusers_part(
     model_class: str, model: str, revision: str | None, subfolder: str, **settings: Any
 ) -> Any:
-    """A part of a diffusers pipeline, by the pipeline's id or folder and the part's subfolder.
-    Errors as `from_hub`."""
+    """Load a part of a diffusers pipeline, by the pipeline's id or folder and the part's subfolder.
+    Raises as `from_hub`."""
     kind = getattr(import_extra("diffusers", "diffusion"), model_class)
     return _from_pretrained(kind, model, revision, (), subfolder=subfolder, **settings)
 
@@ -107,18 +107,17 @@ COMPUTED = {
     "inv_freq",
     "relative_position_index",
 }
-"""Tensors of which nothing depends on what a file holds, in any network, as they are named between
-dots."""
+"""Tensors that never depend on a file's content, in any network, by their name between dots."""
 
 
 def check_tensors(
     model: str, network: Any, loading: Mapping[str, Any], unused: Sequence[str] = ()
 ) -> Any:
-    """The network, checked: its library fills `missing_keys` with random numbers and drops others
-    without a word.
+    """Return the network after checking its tensors: its library silently fills `missing_keys` with
+    random numbers and drops unexpected ones.
 
-    Raises WeightsError where a tensor is missing or is none of the network's, but for those of
-    which no result depends: that have a name of `unused`, or of `COMPUTED`, between their dots.
+    Raises WeightsError if a tensor is missing or unexpected, except those that no result depends
+    on: tensors with a name in `unused`, or in `COMPUTED`, between their dots.
     """
     free, kind = {*unused, *COMPUTED}, type(network).__name__
     missing, surplus = (
@@ -128,14 +127,14 @@ def check_tensors(
     if missing:
         raise WeightsError(
             f"{model}: its files lack {len(missing)} of the {len(network.state_dict())} tensors of"
-            f" {kind} ({_some(missing)}), which would be random numbers; give its whole files, or"
-            " the id or folder of such a network"
+            f" {kind} ({_some(missing)}), which would be random numbers; use its complete files,"
+            f" or the id or folder of a {kind}"
         )
     if surplus:
         raise WeightsError(
             f"{model}: its files hold {len(surplus)} tensors that {kind} does not have"
-            f" ({_some(surplus)}), so they are of another network, of which a part would be"
-            f" dropped; give the id or folder of a {kind}, or name them in `unused` of a class of"
+            f" ({_some(surplus)}), so they belong to another network, part of which would be"
+            f" dropped; use the id or folder of a {kind}, or name them in `unused` of a class of"
             " your own if no result depends on them"
         )
     return network
@@ -146,12 +145,12 @@ def _some(names: Sequence[str]) -> str:
 
 
 def hub_silence(model: str, revision: str | None) -> str:
-    """Why the model hub cannot be reached, in the words of its library; empty where it answers,
+    """Return why the model hub cannot be reached, as its library says it; "" if it answers,
     whatever it says."""
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError
 
-    # of the library that it speaks HTTP with, which has been another from time to time
+    # errors of its HTTP library, which has changed over time
     unanswered: tuple[Any, ...] = (OSError, *HfHubHTTPError.__bases__)
     try:
         HfApi().model_info(model, revision=revision, timeout=HUB_S)
@@ -159,17 +158,17 @@ def hub_silence(model: str, revision: str | None) -> str:
         return ""
     except unanswered as exc:
         return first_line(exc)
-    except ValueError:  # no id at all, which opening it will say better
+    except ValueError:  # not an id; opening it gives a better error
         return ""
     return ""
 
 
 def weights_name(model: str, revision: str | None) -> str:
-    """What tells the weights of an id or folder, and of its processor, from all others.
+    """Return a name that distinguishes the weights, and processor, of an id or folder from all
+    others.
 
-    That is the digest of a folder's files, or the commit of the hub: the one that is in the local
-    cache, else the one that the hub names. It is empty for a folder that is not there, and where
-    the hub does not answer.
+    This is the digest of a folder's files, or the hub commit: the one in the local cache, else the
+    current one. It is empty for a missing folder, and if the hub does not answer.
     """
     if Path(model).expanduser().is_dir():
         return weights_hash(model)
@@ -178,7 +177,7 @@ def weights_name(model: str, revision: str | None) -> str:
 
 @lru_cache(maxsize=256)
 def _hub_commit(model: str, revision: str | None) -> str:
-    # of whichever library it speaks HTTP with; to open the model will say what is wrong
+    # whatever its HTTP library raises; opening the model will say what is wrong
     with suppress(Exception):
         from huggingface_hub import HfApi, constants
         from huggingface_hub.file_download import repo_folder_name
@@ -198,12 +197,11 @@ def _looks_like_path(model: str) -> bool:
 ADVICE: Sequence[tuple[Sequence[str], str]] = (
     (
         ("torchvision",),
-        "it needs torchvision of the version that belongs to torch; type: pip install torchvision",
+        "it needs the torchvision version that matches torch; type: pip install torchvision",
     ),
     (
         ("timm",),
-        "it needs timm, and torchvision of the version that belongs to torch; type: pip install"
-        " timm",
+        "it needs timm, and the torchvision version that matches torch; type: pip install timm",
     ),
     (
         ("gated", "401", "403"),
@@ -212,11 +210,11 @@ ADVICE: Sequence[tuple[Sequence[str], str]] = (
     ),
     (("connect", "offline", "name or service", "timed out"), FETCH),
 )
-"""Signs in what libraries say, and what to do: the first that suits counts."""
+"""Words in the errors of libraries, and what to do; the first match counts."""
 
 
 def _advice(exc: BaseException | None) -> str:
-    """What to do about an exception and those that led to it."""
+    """Return what to do about an exception and its causes."""
     chain: list[BaseException] = []
     while exc is not None and exc not in chain:
         chain.append(exc)

@@ -1,5 +1,5 @@
-"""Networks in memory: one of each per process, opened once however many threads ask, and closed by
-the runner. A worker thread of each takes all queued requests together, without a batching delay."""
+"""Networks in memory: one of each per process, opened once even if many threads ask, and closed by
+the runner. Each has a worker thread that runs all queued requests as a batch, without delay."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from looktwice.pipelines.disk import write_file
 from looktwice.pipelines.runtime.process import OPENED
 from looktwice.pipelines.state import collect_remarks, remark
 
-AGAIN_S = 60.0  # seconds after which what could not be fetched is tried anew
+AGAIN_S = 60.0  # seconds before a failed download is retried
 
-LARGE = 8 << 20  # bytes of a file whose digest is kept
+LARGE = 8 << 20  # bytes; the digest of a larger file is cached
 
 # transformers is not thread-safe: a second thread may find it half imported
 OPENING = threading.RLock()
@@ -42,21 +42,20 @@ class WeightsError(ValueError):
 
 
 class FetchError(WeightsError):
-    """Weights that another machine did not give; for a minute, the same is said again without
-    another try."""
+    """Weights that could not be downloaded; the error is repeated for a minute without a retry."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a network runs: `device` and `dtype` as torch names them."""
+    """The `device` and `dtype` of a network, as torch names them."""
 
     device: str
     dtype: str
 
     @classmethod
     def of(cls, device: str, dtype: str, half: str = "float16", extra: str = "torch") -> Place:
-        """What "auto" stands for here: CUDA, else MPS, else CPU; the precision `half` on CUDA, else
-        float32. `extra` is ours that brings torch and all else that is needed.
+        """Resolve "auto": the device is CUDA, else MPS, else CPU; the precision is `half` on CUDA,
+        else float32. `extra` is the looktwice extra that installs torch and what else is needed.
 
         Raises WeightsError for a device that this machine lacks.
         """
@@ -71,7 +70,8 @@ class Place:
         if not there[device]:
             able = ", ".join(name for name, is_there in there.items() if is_there)
             raise WeightsError(
-                f"device {device!r} was asked for, torch finds only {able} here; set device: auto"
+                f"device {device!r} was requested, but torch finds only {able} here; set device:"
+                " auto"
             )
         if dtype == "auto":
             dtype = half if device == "cuda" else "float32"
@@ -79,24 +79,24 @@ class Place:
 
     @property
     def torch_dtype(self) -> Any:
-        """The dtype object."""
+        """The torch dtype object."""
         return getattr(import_torch(), self.dtype)
 
 
 Elsewhere = Callable[..., Any]
-"""Gives what a method of a network's owner gives for arguments, in another process."""
+"""Calls a method of an object that owns a network, in another process, and returns its result."""
 
 _elsewhere: Elsewhere | None = None
 
 
 def run_elsewhere(place: Elsewhere | None) -> None:
-    """From now on the networks of this process lie elsewhere; None brings them back."""
+    """Run the networks of this process in another one from now on; None runs them here again."""
     global _elsewhere
     _elsewhere = place
 
 
 def elsewhere() -> Elsewhere | None:
-    """Where the networks of this process lie, if not here."""
+    """Return the function that calls networks in another process, or None if they run here."""
     return _elsewhere
 
 
@@ -107,11 +107,11 @@ _failed: dict[Hashable, tuple[float, FetchError]] = {}
 
 
 def open_shared(key: Hashable, open_: Callable[[], Thing]) -> Thing:
-    """The resource that this process shares under `key`: the first thread that asks opens it while
-    the others wait. Raises WeightsError.
+    """Return the resource that this process shares under `key`: the first thread that asks opens it
+    while the others wait. Raises WeightsError.
 
-    A failure is forgotten, for a file may be put right at any time; what could not be fetched is
-    remembered for `AGAIN_S`, or each sample of a run would wait for the same silence.
+    A failure is forgotten, since the file may be fixed at any time, but a failed download is
+    remembered for `AGAIN_S`, so that not every sample of a run waits for the same timeout.
     """
     with _lock:
         turn = _turns.setdefault(key, threading.Lock())
@@ -146,22 +146,21 @@ OPENED.append(close_networks)
 
 
 def import_torch(extra: str = "torch") -> Any:
-    """The torch module. Raises WeightsError with what to type where it is missing: the `extra` that
-    brings all that is needed."""
+    """Return the torch module. Raises WeightsError with the `extra` to install if it is missing."""
     return import_extra("torch", extra)
 
 
 def import_transformers() -> Any:
-    """The transformers module. Raises WeightsError with what to type where it is missing."""
+    """Return the transformers module. Raises WeightsError with what to type if it is missing."""
     transformers = import_extra("transformers", "hf")
-    # its retries, a line each, would drown the one sentence at their end
+    # its lines about retries would bury the one sentence at their end
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
     return transformers
 
 
 def import_extra(name: str, extra: str) -> Any:
-    """A module that comes with an extra of ours, and says nothing by itself. Raises WeightsError
-    with what to type where it is missing, or torch, which all build on."""
+    """Return a module that a looktwice extra installs, with its log output silenced. Raises
+    WeightsError with what to type if it, or torch, is missing."""
     if name != "torch":
         import_torch(extra)
     try:
@@ -178,10 +177,10 @@ def import_extra(name: str, extra: str) -> Any:
 
 
 def weights_hash(path: str | Path) -> str:
-    """sha256 over a weights file, or over all files of a folder and below.
+    """Compute the sha256 over a weights file, or over all files in a folder.
 
-    That of a large file is kept in the user's cache folder (XDG_CACHE_HOME), with the size and time
-    of which it is.
+    The digest of a large file is cached in the user's cache folder (XDG_CACHE_HOME), together with
+    the file's size and time.
     """
     place = Path(path).expanduser().resolve()
     files = (
@@ -197,8 +196,8 @@ def weights_hash(path: str | Path) -> str:
 
 @lru_cache(maxsize=4096)
 def _file_digest(file: Path, size: int, changed: int) -> bytes:
-    """The sha256 of a file, of this size and time; that of a large one is computed once for all
-    commands."""
+    """Return the sha256 of a file of this size and time; for a large file, it is computed once for
+    all commands."""
     folder = (
         Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "looktwice" / "digests"
     )
@@ -219,7 +218,7 @@ def _file_digest(file: Path, size: int, changed: int) -> bytes:
 
 
 def weights_file(path: str | Path) -> Path:
-    """The weights file that a setting names. Raises WeightsError where there is none."""
+    """Return the weights file that a setting names. Raises WeightsError if it does not exist."""
     place = Path(path).expanduser()
     if not place.is_file():
         raise WeightsError(f"there is no weights file {place}; set model: to the path of one")
@@ -227,14 +226,14 @@ def weights_file(path: str | Path) -> Path:
 
 
 def first_line(exc: BaseException) -> str:
-    """The first line of what a library said, at most 300 characters of it."""
+    """Return the first line of a library's message, at most 300 characters."""
     lines = [line.strip() for line in str(exc).splitlines() if line.strip()]
     return (lines[0] if lines else type(exc).__name__)[:300]
 
 
 @dataclass(frozen=True, eq=False)
 class _Request(Generic[Item, Found]):
-    """A queued item, what it is like, and the future of its result and the remarks on it."""
+    """A queued item, its batching key, and the future of its result and remarks."""
 
     item: Item
     kind: Hashable
@@ -242,14 +241,14 @@ class _Request(Generic[Item, Found]):
 
 
 class Batcher(Generic[Item, Found]):
-    """Gathers the items of many threads into batches for `forward`, which gives one result for each
+    """Gathers the items of many threads into batches for `forward`, which returns one result per
     item, in order.
 
-    When its worker thread is idle it takes the queued items, the oldest first, up to `batch` items
-    of equal `like` (such as the image's size); few callers mean small batches and no delay. If a
-    batch runs out of memory, the batch size is halved for good and each result carries a remark
-    that says so; if it fails otherwise, its items are run again one by one, so that only the faulty
-    ones fail.
+    When its worker thread is idle, it takes the queued items, oldest first, up to `batch` items
+    with equal `like` (such as the image size); with few callers, batches are small and not delayed.
+    If a batch runs out of memory, the batch size is halved permanently, and each result carries a
+    remark that says so. If a batch fails for another reason, its items run again one by one, so
+    that only faulty ones fail.
     """
 
     def __init__(
@@ -260,7 +259,7 @@ class Batcher(Generic[Item, Found]):
         name: str = "batches",
     ) -> None:
         if batch < 1:
-            raise ValueError(f"batch is 1 or more, found {batch}")
+            raise ValueError(f"batch must be 1 or more, found {batch}")
         self.forward, self.like, self.name = forward, like, name
         self.max_batch, self.remarks = batch, ""
         self.queue: list[_Request[Item, Found]] = []
@@ -268,19 +267,18 @@ class Batcher(Generic[Item, Found]):
         self.worker: threading.Thread | None = None
 
     def __call__(self, item: Item) -> Found:
-        """The result for one item; waits for it. Raises what `forward` raised for it."""
+        """Wait for the result of one item and return it. Raises what `forward` raised for it."""
         return self.many([item])[0]
 
     def many(self, items: Sequence[Item]) -> list[Found]:
-        """The results for several items, in their order. Raises what `forward` or `like` raised for
-        one."""
+        """Return the results of items, in order. Raises what `forward` or `like` raised for one."""
         requests = [_Request[Item, Found](item, self.like(item)) for item in items]
         with self.changed:
             if self.worker is None:
                 worker = threading.Thread(
                     target=self._work, name=f"looktwice-{self.name}", daemon=True
                 )
-                worker.start()  # where it cannot, nobody is to wait for it
+                worker.start()  # if it cannot start, nobody must wait for it
                 self.worker = worker
             self.queue += requests
             self.changed.notify()
@@ -312,7 +310,7 @@ class Batcher(Generic[Item, Found]):
             self._serve(batch)
 
     def _next(self) -> list[_Request[Item, Found]]:
-        """The oldest item and those behind it that are like it, taken out of the queue."""
+        """Take the oldest item, and the items with the same key after it, from the queue."""
         chosen: list[_Request[Item, Found]] = []
         others: list[_Request[Item, Found]] = []
         for request in self.queue:
@@ -322,16 +320,16 @@ class Batcher(Generic[Item, Found]):
         return chosen
 
     def _serve(self, batch: list[_Request[Item, Found]]) -> None:
-        """Run a batch and hand out its results; every item gets a result or an exception."""
+        """Run a batch and deliver its results; every item gets a result or an exception."""
         try:
             with collect_remarks() as remarks:
                 results = self.forward([request.item for request in batch])
             if len(results) != len(batch):
                 raise RuntimeError(
-                    f"{self.name} gave {len(results)} results for {len(batch)} items"
+                    f"{self.name} returned {len(results)} results for {len(batch)} items"
                 )
         except BaseException as exc:
-            trouble = exc.with_traceback(None)  # its frames would hold the tensors
+            trouble = exc.with_traceback(None)  # its frames would keep the tensors alive
         else:
             remarks += [self.remarks] if self.remarks else []
             for request, result in zip(batch, results, strict=True):
@@ -355,12 +353,12 @@ class Batcher(Generic[Item, Found]):
 
 
 def out_of_memory(exc: BaseException) -> bool:
-    """Whether an exception says that memory ran out, on the accelerator or on the host."""
+    """Return whether an exception says that memory ran out, on the accelerator or on the host."""
     return isinstance(exc, MemoryError) or "out of memory" in str(exc).lower()
 
 
 def free_memory() -> None:
-    """Give back to the accelerator what torch holds and nothing uses."""
+    """Release accelerator memory that torch caches but does not use."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available():
         torch.cuda.empty_cache()

@@ -1,6 +1,8 @@
-"""The process of a command: the signals that end it, and the exit codes that tell them apart, 130
-for Ctrl-C, 143 for SIGTERM, 129 for a terminal that was closed; what a module that waits, or that
-opens much, wants called when a run is stopped or ends; and what glibc's malloc is told."""
+"""Process-wide behaviour of a command: signals and exit codes, cleanup when a run stops or ends,
+and settings of glibc's malloc.
+
+Exit codes are 130 for Ctrl-C, 143 for SIGTERM, and 129 for a closed terminal.
+"""
 
 from __future__ import annotations
 
@@ -11,19 +13,19 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NoReturn
 
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8  # of malloc.h
-HEAPS, LARGEST = 4, 1 << 28  # heaps, and bytes of an array that is kept in them
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8  # from malloc.h
+HEAPS, LARGEST = 4, 1 << 28  # number of heaps, and bytes of the largest array that they keep
 ENDING = ("SIGTERM", "SIGHUP")  # Windows has no SIGHUP
 
 
 WAITING: list[Callable[[], None]] = []
-"""Each ends what waits on a network, and was added by the module that waits."""
+"""Functions that cancel network waits, each registered by the module that waits."""
 OPENED: list[Callable[[], None]] = []
-"""Each frees what was opened in this process, and was added by the module that opens it."""
+"""Functions that free resources of this process, each registered by the module that opens them."""
 
 
 class Interrupted(KeyboardInterrupt):
-    """A signal that does what Ctrl-C does, and its number."""
+    """A signal that acts like Ctrl-C, with its number."""
 
     def __init__(self, number: int) -> None:
         super().__init__()
@@ -36,42 +38,42 @@ def raise_interrupt(number: int, frame: Any) -> NoReturn:
 
 
 def give_up_waiting() -> None:
-    """End all that waits on a network."""
+    """Cancel all network waits."""
     for give_up in WAITING:
         give_up()
 
 
 def free_opened() -> None:
-    """Free all that was opened in this process; a later use opens it again."""
+    """Free all resources that were opened in this process; a later use reopens them."""
     for free in OPENED:
         free()
 
 
 def exit_code(number: int) -> int:
-    """The code with which a program ends by a signal, as a shell reports it."""
+    """Return the exit code of a program ended by a signal, as a shell reports it."""
     return 128 + (number or signal.SIGINT)
 
 
 def code_of(exc: KeyboardInterrupt) -> int:
-    """The code with which a program ends that was interrupted so."""
+    """Return the exit code of a program ended by this interrupt."""
     return exit_code(exc.number if isinstance(exc, Interrupted) else signal.SIGINT)
 
 
 def share_heaps() -> None:
-    """Let threads share four heaps, as MALLOC_ARENA_MAX=4 would: each heap keeps what was freed in
-    it, and with one a thread a run that draws pictures held 1.5 GB."""
+    """Let all threads share four heaps, as MALLOC_ARENA_MAX=4 does. Each heap keeps freed memory,
+    and with one heap per thread a run that draws pictures held 1.5 GB."""
     if "MALLOC_ARENA_MAX" not in os.environ:
         _tell(M_ARENA_MAX, HEAPS)
 
 
 def keep_memory() -> None:
-    """Keep the memory of a picture for the next one: to get it anew takes half as long as to
-    draw."""
+    """Keep the memory of a picture for the next one, since allocating it anew takes half as long as
+    drawing."""
     _tell(M_MMAP_THRESHOLD, LARGEST)
     _tell(M_TRIM_THRESHOLD, LARGEST)
 
 
 def _tell(parameter: int, value: int) -> None:
-    """Other systems have no such call, and go on without."""
+    """Set an option of malloc; systems without this call go on without it."""
     with suppress(AttributeError, TypeError):
         ctypes.CDLL(None).mallopt(parameter, value)

@@ -1,5 +1,4 @@
-"""Content-addressed storage: pictures as files named by their sha256, and results of networks by
-key."""
+"""Content-addressed storage: pictures as files named by sha256, and results of networks."""
 
 from __future__ import annotations
 
@@ -28,43 +27,41 @@ SHA256 = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class Blobs:
-    """Content-addressed storage in `folder/ab/abcd...`, named by sha256. Safe between threads and
-    processes."""
+    """Content-addressed files `folder/ab/abcd...`. Safe between threads and processes."""
 
     folder: Path
     known: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
 
     def path(self, sha: str) -> Path:
-        """Where the content with this sha256 lies, or would lie. Raises ValueError for anything but
-        a sha256."""
+        """Return the path for content with this sha256, whether or not it is stored. Raises
+        ValueError for anything that is not a sha256."""
         if not SHA256.fullmatch(sha):
-            raise ValueError(f"{sha[:80]!r} is no sha256 in hexadecimal digits")
+            raise ValueError(f"{sha[:80]!r} is not a sha256 in hexadecimal digits")
         return self.folder / sha[:2] / sha
 
     def put(self, data: bytes, sha: str = "") -> str:
-        """Keep `data`; gives its sha256. A file appears whole or not at all."""
+        """Store `data` atomically and return its sha256."""
         sha = sha or hashlib.sha256(data).hexdigest()
         if sha in self.known:
             return sha
         path = self.path(sha)
         if sha[:2] not in self.known and path.parent.is_symlink():
-            raise OSError(
-                f"{path.parent} is a link; blobs lie in folders of their own, so remove it"
-            )
+            raise OSError(f"{path.parent} is a link, but blobs need real folders; remove it")
         try:
             kept = path.lstat()
             is_whole = stat.S_ISREG(kept.st_mode) and kept.st_size == len(data)
         except FileNotFoundError:
             is_whole = False
-        if not is_whole:  # a power cut leaves it shorter
+        if not is_whole:  # a power cut may have left it shorter
             write_file(path, data)
         self.known.update((sha, sha[:2]))
         return sha
 
     def get(self, sha: str) -> bytes:
-        """The content. Raises FileNotFoundError with the hash where it is not kept here.
+        """Return the content. Raises FileNotFoundError with the hash if it is not stored here.
 
-        A link is not followed: in a folder that somebody sent it would read a file of this machine.
+        Links are not followed: in a folder from somebody else, they could point to a file of this
+        machine.
         """
         path = self.path(sha)
         with suppress(FileNotFoundError):
@@ -73,8 +70,8 @@ class Blobs:
         raise FileNotFoundError(f"{self.folder} holds nothing under {sha}")
 
     def names(self) -> set[str]:
-        """What is kept here; an empty file, as a power cut leaves it, is not. A listing costs less
-        than many looks."""
+        """Return the names of all stored blobs, except empty files, which a power cut may leave.
+        One listing is cheaper than many lookups."""
         if not self.folder.is_dir():
             return set()
         names = set()
@@ -92,22 +89,22 @@ def _names_in(folder: str) -> set[str]:
     names = set()
     with os.scandir(folder) as files:
         for file in files:
-            with suppress(FileNotFoundError):  # a draft has got its name meanwhile
+            with suppress(FileNotFoundError):  # a draft was renamed meanwhile
                 if file.is_file(follow_symlinks=False) and file.stat().st_size:
                     names.add(file.name)
     return names
 
 
 Result = TypeVar("Result")
-KIND = "of class"  # the name of an array, which no field can have
+KIND = "of class"  # an array name that no field can have
 
 
 @dataclass(eq=False)
 class Memory:
-    """Results at hand, those last asked for, of up to `most` bytes: the first thread that asks for
-    one finds it.
+    """An in-memory cache of recent results, up to `most` bytes: the first thread that asks for a
+    result computes it.
 
-    The others wait for it. A failure is everybody's own: who waited tries again.
+    The others wait for it. A failure is not shared: each waiting thread tries again.
     """
 
     most: int = 256 << 20
@@ -117,8 +114,8 @@ class Memory:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def share(self, key: str, find: Callable[[], tuple[Result, int | None]]) -> Result:
-        """The result under a key, of `find` with its bytes; one without a number of bytes is kept
-        for nobody."""
+        """Return the result under a key, computed by `find` if needed, which also returns its size
+        in bytes. A result with size None is not cached."""
         with self.lock:
             turn = self.turns.setdefault(key, threading.Lock())
         with turn:
@@ -152,30 +149,30 @@ class ResultStore:
     """Results of specialists (dataclasses of arrays) by key, one compressed file each:
     `folder/ab/abcd....npz`.
 
-    Safe between threads and processes: a file appears whole or not at all, and a damaged one counts
-    as none. `memory` holds what was asked for last.
+    Safe between threads and processes: writes are atomic, and damaged files are ignored. `memory`
+    holds recent results.
     """
 
     folder: Path
     memory: Memory = field(default_factory=Memory, repr=False, compare=False)
 
     def get(self, key: str, *kinds: type[Result]) -> Result | None:
-        """The result stored under a key, as one of `kinds`, by default the first; None where there
-        is none."""
+        """Return the result stored under a key, as one of `kinds` (by default the first), or
+        None."""
         try:
-            # numpy leaves a damaged file open where it opens it itself
+            # numpy leaves a damaged file open if it opens it itself
             data = io.BytesIO(self._path(key).read_bytes())
             with np.load(data, allow_pickle=False) as arrays:
                 name = str(arrays[KIND]) if KIND in arrays else kinds[0].__name__
                 kind = next(kind for kind in kinds if kind.__name__ == name)
                 stored = [arrays[field.name] for field in fields(kind)]  # type: ignore[arg-type]
-                # a number or truth value has no dimension
+                # a number or boolean has no dimension
                 return kind(*(array if array.ndim else array.item() for array in stored))
         except (OSError, ValueError, KeyError, StopIteration, EOFError, zipfile.BadZipFile):
             return None
 
     def put(self, key: str, result: Any) -> None:
-        """Store a dataclass of arrays, numbers and truth values."""
+        """Store a dataclass of arrays, numbers and booleans."""
         buffer = io.BytesIO()
         arrays: dict[str, Any] = {
             f.name: np.asarray(getattr(result, f.name)) for f in fields(result)
@@ -188,13 +185,13 @@ class ResultStore:
         return self.folder / key[:2] / f"{key}.npz"
 
 
-_in_use: list[tuple[object, ResultStore | None]] = []  # runs in two threads end in any order
+_in_use: list[tuple[object, ResultStore | None]] = []  # runs in two threads may end in any order
 
 
 @contextmanager
 def use_result_store(folder: Path | None) -> Iterator[None]:
-    """Inside, the specialists of every thread store their results in this folder; None stores
-    nothing."""
+    """Store the results of specialists, in every thread, in this folder while the context is open;
+    None stores nothing."""
     mine = object(), ResultStore(folder) if folder is not None else None
     _in_use.append(mine)
     try:
@@ -204,15 +201,14 @@ def use_result_store(folder: Path | None) -> Iterator[None]:
 
 
 def current_store() -> ResultStore | None:
-    """The store that was opened last and is in use; where there is none, nothing has to be hashed
-    either."""
+    """Return the store in use that was opened last, or None."""
     latest = _in_use[-1:]
     return latest[0][1] if latest else None
 
 
 def result_key(name: str, *inputs: Any) -> str:
-    """sha256 over a name, which holds settings and weights, and over arrays, texts, dataclasses and
-    lists of these."""
+    """Compute the sha256 of a name, which includes settings and weights, and of arrays, texts,
+    dataclasses and lists of these."""
     digest = hashlib.sha256(name.encode())
     for value in inputs:
         if is_dataclass(value):

@@ -118,7 +118,10 @@ def test_a_question_whose_key_is_wrong_is_not_paid(own: Own) -> None:
         assert server.stats["requests"] == 2
     failed = [record for record in RunFolder(Path("runs/study")).records().values() if record.error]
     assert [record.sample for record in failed] == ["1"]
-    assert failed[0].error == "the key 'E' is none of A, B, so nothing was asked; fix the task"
+    assert (
+        failed[0].error
+        == "the correct answer 'E' is none of A, B, so nothing was asked; fix the task"
+    )
 
 
 @needs_extras

@@ -49,11 +49,11 @@ def check(folder: Path, more: str, *words: str, code: int = 2, command: str = "c
 def test_check_finds_a_pipeline_that_no_answer_can_come_of(folder: Path) -> None:
     words = ("stages.ask.use=silent_looks.Look", "--plugin", "silent_looks.py")
     output = check(folder, "", *words)
-    fault = "contestants.plain.stages: no answer can come of it: none of say, mark, ask asks"
+    fault = "contestants.plain.stages: these stages cannot answer: none of say, mark, ask asks"
     assert fault in output and "`ask: {use: prompting.turns.Ask}`" in output
     for stages in ("{ask: null}", "{ask: {use: prompting.wording.ChainOfThought}}"):
         mute = f"contestants: {{plain: {{}}, mute: {{stages: {stages}}}}}"
-        fault = "contestants.mute.stages: no answer can come of it: none of say, mark"
+        fault = "contestants.mute.stages: these stages cannot answer: none of say, mark"
         assert fault in check(folder, mute, command="run") and not (folder / "runs").exists()
 
 
@@ -77,8 +77,8 @@ def test_a_contestant_that_changes_one_stage_keeps_the_others(folder: Path) -> N
 def test_a_new_slot_asks_for_its_place_or_for_replace(folder: Path) -> None:
     chance = "contestants: {chance: {stages: {answer: {use: specialists.answers.Chance}}}}"
     output = check(folder, chance)
-    fault = "contestants.chance.stages.answer: a new slot needs its place; write `before:`"
-    assert fault in output and "say `replace: true` beside `stages:`" in output
+    fault = "contestants.chance.stages.answer: a new slot needs a position; add `before:`"
+    assert fault in output and "add `replace: true` next to `stages:`" in output
     check(folder, chance, "contestants.chance.replace=true", code=0)
     extend = check(folder, "contestants: {a: {extend: true, stages: {mark: null}}}")
     assert "contestants.a.extend: no such entry; a contestant's stages are laid over" in extend
@@ -169,7 +169,7 @@ def test_two_contestants_that_a_sweep_makes_equal_are_told_by_which_change(folde
     fault = "contestants.blue: the same as 'plain' on jigsaw under stages.mark=null; drop one ("
     assert fault in output
     often = check(folder, "", "contestants={plain: {}, often: {draws: 5}}")
-    assert "the same as 'plain'" in often and "give the other `draws: 5`" in often
+    assert "the same as 'plain'" in often and "set `draws: 5` in the other" in often
 
 
 @pytest.mark.parametrize("first", ["use", "radius"])

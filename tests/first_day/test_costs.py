@@ -33,7 +33,7 @@ def test_no_more_requests_are_sent_than_allowed(tmp_path: Path) -> None:
     with chat_server() as server:
         first = run_study(tmp_path, server.url, "--max-requests", "7", n=20, code=1)
         assert server.stats["requests"] == 7, "none was counted and then not sent"
-        assert "7 requests sent, as many as --max-requests allows" in first
+        assert "7 requests sent, the limit of --max-requests" in first
         assert "(7 new" in first and "resumes" in first
         second = run_study(tmp_path, server.url, "--max-requests", "20", n=20)
         assert "(13 new, 7 existing" in second and server.stats["requests"] == 20
@@ -50,7 +50,7 @@ def test_a_budget_is_kept_and_a_larger_one_goes_on(tmp_path: Path) -> None:
         words = "run", config, "--out", tmp_path, "--workers", WORKERS, "--budget"
         first = said(*words, 10 * EACH, code=1)
         assert re.search(r"0\.00[34]\S* spent of a --budget of 0\.0032", first)
-        assert "a larger one goes on" in first and "resumes" not in first
+        assert "raise it to go on" in first and "resumes" not in first
         unfinished = "the same command resumes the run, with a larger --budget if it is used up"
         assert unfinished in " ".join(first.split())
         said(*words, 10 * EACH, code=1)  # what the first run paid counts
@@ -194,8 +194,8 @@ def test_a_list_of_prices_serves_every_model_of_its_name_that_has_none(tmp_path:
         checked = said("check", config)
         said("run", config, "--out", tmp_path, "--budget", "5")
     facts = "(USD, 2026-08-01, https://h/prices)"
-    assert f"prices of tiny: 2.5 in, 10 out, 1 cached a million tokens {facts}" in checked
-    assert "prices of tiny: 9 in, 9 out a million tokens" in checked and "other" not in checked
+    assert f"prices of tiny: 2.5 in, 10 out, 1 cached per million tokens {facts}" in checked
+    assert "prices of tiny: 9 in, 9 out per million tokens" in checked and "other" not in checked
     assert "USD, 2026-08-01" in (tmp_path / "study/report.md").read_text()
     costs = csv_costs(tmp_path)
     assert costs["plain"] == f"{BIG:g}" and float(costs["described"]) > BIG

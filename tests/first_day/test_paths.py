@@ -301,7 +301,7 @@ def test_a_place_that_cannot_be_written_is_blamed_on_its_option(lab: Path) -> No
     for words in map(str.split, TAKEN.strip().splitlines()):
         fault = f"--out {words[-1]} cannot be written (taken is a file); give --out a path"
         assert fault in said(*words, code=2)
-    assert "a folder; give the YAML file of a study" in said("run", lab, code=2)
+    assert "this is a folder; name the YAML file of a study" in said("run", lab, code=2)
 
 
 def test_an_error_elsewhere_is_not_blamed_on_the_place_of_runs(

@@ -78,7 +78,7 @@ def test_a_refused_key_is_noticed_before_any_question_and_any_other_answer_is_a_
     with chat_server(None, "--models", str(status), "--models-delay", str(delay)) as server:
         output = run_study(tmp_path, server.url, code=int(refused))
         assert (server.stats["requests"], server.stats["probes"]) == (0 if refused else 4, 1)
-    assert ("no key was sent: keys go only to the host" in output) is refused
+    assert ("no key was sent: keys are sent only to the host" in output) is refused
 
 
 @pytest.mark.parametrize(("cached", "kept"), [(4, 12), (0, 0)])

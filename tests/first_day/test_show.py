@@ -80,8 +80,10 @@ def test_show_names_a_failure_of_scoring_and_an_arm_that_was_not_asked(folder: P
     assert "not asked yet: chance" in shown(folder, "a/b")
     path = folder / "samples.jsonl"
     path.write_text(re.sub(r'"answer": ?"B"', '"answer":"E"', path.read_text()))
-    assert "FAILED: the key 'E' is none of A, B" in said("view", folder, "--sample", "a/b")
-    failed = "<h3>failed</h3><pre>the key &#39;E&#39; is none"
+    assert "FAILED: the correct answer 'E' is none of A, B" in said(
+        "view", folder, "--sample", "a/b"
+    )
+    failed = "<h3>failed</h3><pre>the correct answer &#39;E&#39; is none"
     assert failed in next((folder / "show").iterdir()).read_text()
 
 

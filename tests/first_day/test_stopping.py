@@ -149,7 +149,7 @@ def test_a_model_in_this_process_starts_nothing_either(
 
 def test_the_first_record_that_no_answer_can_come_of_stops_the_run(tmp_path: Path) -> None:
     arms: dict[str, Stage] = {"chance": Chance(), "mute": Pipeline({"look": Noted()})}
-    fault = r"mute\.stages: sample jigsaw_000\d: no answer can come of it.*abstain"
+    fault = r"mute\.stages: sample jigsaw_000\d: these stages cannot answer.*abstain"
     with pytest.raises(RunError, match=fault):
         evaluate(Photos("jigsaw", n=30), arms, out=tmp_path / "run", workers=1)
     assert len(RunFolder(tmp_path / "run").records()) < 30

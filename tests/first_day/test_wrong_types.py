@@ -30,15 +30,18 @@ class Unspeakable(Exception):
 
 
 WRONG: dict[str, tuple[Any, str]] = {
-    "number": ({"answer": 5}, "answer is a text, found 5 (int)"),
-    "bytes": ({"answer": b"A"}, "answer is a text"),
-    "half": ({"answer": "A \ud83d"}, "answer holds half a surrogate pair"),
-    "float32": ({"answer": "A", "confidence": np.float32(0.5)}, "confidence is a float in 0..1"),
-    "nan": ({"answer": "A", "confidence": float("nan")}, "confidence is a float in 0..1"),
-    "notes": ({"answer": "A", "notes": (3,)}, "notes[0] is a text"),
-    "views": ({"answer": "A", "views": None}, "views is a tuple of View"),
-    "messages": ({"answer": "A", "messages": ["hello"]}, "messages is a tuple of Message"),
-    "raises": ({}, "Unspeakable: (its text cannot be made: RuntimeError)"),
+    "number": ({"answer": 5}, "answer must be a text, found 5 (int)"),
+    "bytes": ({"answer": b"A"}, "answer must be a text"),
+    "half": ({"answer": "A \ud83d"}, "answer holds a lone surrogate"),
+    "float32": (
+        {"answer": "A", "confidence": np.float32(0.5)},
+        "confidence must be a float in 0..1",
+    ),
+    "nan": ({"answer": "A", "confidence": float("nan")}, "confidence must be a float in 0..1"),
+    "notes": ({"answer": "A", "notes": (3,)}, "notes[0] must be a text"),
+    "views": ({"answer": "A", "views": None}, "views must be a tuple of View"),
+    "messages": ({"answer": "A", "messages": ["hello"]}, "messages must be a tuple of Message"),
+    "raises": ({}, "Unspeakable: (its message cannot be made: RuntimeError)"),
 }
 
 
@@ -69,7 +72,7 @@ def test_a_wrong_type_fails_its_own_sample_alone(tmp_path: Path) -> None:
 
 PHOTOS, ASK, CHANCE = Photos("jigsaw", n=4), Pipeline({"a": Ask()}), {"c": Chance()}
 CALLS: list[tuple[Any, tuple[Any, ...], dict[str, Any], str]] = [
-    (evaluate, (PHOTOS, {"mine": 3}), {}, "contestants['mine'] is to be a stage"),
+    (evaluate, (PHOTOS, {"mine": 3}), {}, "contestants['mine'] must be a stage"),
     (evaluate, (PHOTOS, {"c": Chance}), {}, "is the class Chance; write Chance("),
     (evaluate, (PHOTOS, [ASK]), {}, "`contestants` must be a mapping"),
     (evaluate, (PHOTOS, {"c": ASK}, "gpt"), {}, "`model` must be a model such as"),
@@ -79,18 +82,18 @@ CALLS: list[tuple[Any, tuple[Any, ...], dict[str, Any], str]] = [
     (evaluate, ([PHOTOS], CHANCE), {}, "`task` must be a task such as Folder("),
     (evaluate, (PHOTOS, CHANCE), {"reader": Robust}, "reader is the class Robust"),
     (evaluate, (PHOTOS, CHANCE), {"draws": 0}, "`draws` must be a whole number of at least 1"),
-    (evaluate, (PHOTOS, CHANCE), {"limit": "3"}, "limit is a number, found '3'"),
+    (evaluate, (PHOTOS, CHANCE), {"limit": "3"}, "limit must be a number, found '3'"),
     (evaluate, (PHOTOS, CHANCE), {"sweep": {"radius": [9]}}, "no contestant has the stage of 'r"),
     (spec, (object(),), {}, "a class of your own needs `@dataclass(frozen=True)` above it"),
-    (Pipeline, ([Ask()],), {}, "stages is a mapping of named stages"),
+    (Pipeline, ([Ask()],), {}, "stages must be a mapping of named stages"),
     (Pipeline, ({"a": Ask},), {}, "stages['a'] is the class Ask"),
     (ASK, ("a question",), {}, "a stage takes a State, such as State.start(sample), found str"),
     (State.start, (next(iter(PHOTOS)),), {}, "takes a Sample, such as an Item's `sample`"),
-    (Circles, (), {"radius": "x"}, "radius is a number, found 'x'"),
+    (Circles, (), {"radius": "x"}, "radius must be a number, found 'x'"),
     (Circles, (), {"color": 3}, "3 is not a colour"),
-    (ChatAPI, ("m",), {"temperature": "hot"}, "temperature is a number, found 'hot'"),
-    (ChatAPI, ("m",), {"max_tokens": -3}, "max_tokens >= 1 must hold, found max_tokens: -3"),
-    (CallOptions, (), {"temperature": -1}, "temperature >= 0 must hold"),
+    (ChatAPI, ("m",), {"temperature": "hot"}, "temperature must be a number, found 'hot'"),
+    (ChatAPI, ("m",), {"max_tokens": -3}, "max_tokens must be at least 1, got -3"),
+    (CallOptions, (), {"temperature": -1}, "temperature must be at least 0"),
     (Photos, ("jigsaw",), {"n": "4"}, "1 or more; found '4'"),
 ]
 
@@ -123,7 +126,7 @@ class NumberKeys:
 
 
 def test_a_key_that_is_a_number_ends_check_and_run_alike(tmp_path: Path) -> None:
-    sentence = "sample s0: its key is a text, or None where it is hidden, found 1"
+    sentence = "sample s0: its answer must be a text, or None if hidden, found 1"
     with pytest.raises(TaskError, match=sentence):
         evaluate(NumberKeys(), CHANCE, out=tmp_path / "run")
     with pytest.raises(TaskError, match=sentence):

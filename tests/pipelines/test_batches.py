@@ -178,7 +178,7 @@ def test_an_item_that_fails_fails_alone(batchers: Make) -> None:
 def test_results_that_do_not_pair_up_are_nobodys(batchers: Make) -> None:
     # run again one by one, each has its own
     assert batchers(lambda items: [0], 4).many([1, 2]) == [0, 0]
-    with pytest.raises(RuntimeError, match=r"Short gave 0 .* 1 "):
+    with pytest.raises(RuntimeError, match=r"Short returned 0 .* 1 "):
         batchers(lambda items: [], 4, name="Short").many([1])
     with pytest.raises(ValueError, match=r"batch .*0"):
         Batcher(lambda items: items, 0)

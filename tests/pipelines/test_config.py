@@ -118,7 +118,7 @@ def test_models_are_swept_by_name(planned: Planned) -> None:
     assert [(p.model.answer, dict(p.changes)) for p in points][2:] == [("(C)", {})]
     assert faults(planned, "model: c", base=base) == [
         "model: no model 'c' under `models:`; there are a, b",
-        "model: a stage asks the model and none is named; say `model: a` or `model: b`",
+        "model: a stage asks the model, but none is named; write `model: a` or `model: b`",
     ]
 
 
@@ -236,7 +236,7 @@ def test_an_override_of_a_swept_place(planned: Planned, override: str, setting: 
 def test_a_detector_is_known_by_what_it_gives(planned: Planned, use: str, gives: str) -> None:
     zoom = f"{{use: prompting.views.ZoomOnDetections, detector: {{use: {use}}}}}"
     (fault,) = faults(planned, "", f"stages.mark={zoom}")
-    assert fault.startswith("stages.mark.detector.use: ") and fault.endswith(f"gives {gives}")
+    assert fault.startswith("stages.mark.detector.use: ") and fault.endswith(f"returns {gives}")
 
 
 def test_include_lies_below_the_file(tmp_path: Path) -> None:

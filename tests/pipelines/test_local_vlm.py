@@ -159,7 +159,7 @@ def test_check_names_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyP
         return " ".join(result.output.split())
 
     assert f"no folder '{tmp_path / 'none'}'" in check(tmp_path / "none")
-    assert f"'{tmp_path}' holds no config.json" in check(tmp_path)
+    assert f"'{tmp_path}' has no config.json" in check(tmp_path)
     monkeypatch.setattr("looktwice.pipelines.models.local_vlm.find_spec", lambda name: None)
     monkeypatch.setitem(sys.modules, "transformers", None)
     assert "pip install 'looktwice[hf]'" in check("some/model")
@@ -173,14 +173,14 @@ def test_what_a_local_model_cannot_do_is_said(folder: Callable[[str], str], tmp_
         LocalVLM(path) for path in (folder("llava"), f"{tmp_path}/0", f"{tmp_path}")
     )
     for asked, options, said in (
-        (model, CallOptions(schema={}, tool_choice="zoom"), "schema and no tool_choice"),
-        (model, CallOptions(tools=(Tool("zoom", "look closer"),)), "no tools"),
+        (model, CallOptions(schema={}, tool_choice="zoom"), "schema or tool_choice"),
+        (model, CallOptions(tools=(Tool("zoom", "look closer"),)), "not support tools"),
         (none, CallOptions(), "no folder"),
         (bare, CallOptions(), "could not be opened"),
     ):
         with pytest.raises(ModelError, match=said):
             asked(QUESTIONS[0], options=options)
-    with pytest.raises(ValueError, match="max_pixels: 0"):
+    with pytest.raises(ValueError, match="max_pixels must be at least 1, got 0"):
         LocalVLM("x", max_pixels=0)
 
 

@@ -29,5 +29,5 @@ def test_words_and_pictures_are_shown_and_a_line_is_the_reply(
         anna([Message("user", ("Which one?", view))])
     assert Path(re.findall(r"\[picture: (.+)\]", capsys.readouterr().out)[0]).name == "2.png"
     assert anna.identity != Person("ben").identity
-    with pytest.raises(ValueError, match="a person has a name"):
+    with pytest.raises(ValueError, match="a person needs a name"):
         Person(" ")

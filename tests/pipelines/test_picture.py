@@ -183,8 +183,8 @@ def test_bad_images_are_named(tmp_path: Path) -> None:
     (tmp_path / "torn.jpg").write_bytes(WHOLE["jpeg"][:-2000])
     bomb = png_of(idat(b"\0"), width=40_000, height=40_000)
     bad: dict[str, tuple[bytes, str]] = {
-        "words.jpg": (b"not an image at all", "not an image"),
-        "empty.jpg": (b"", "not an image"),
+        "words.jpg": (b"not an image at all", "not a readable image"),
+        "empty.jpg": (b"", "not a readable image"),
         "cut.jpg": (WHOLE["jpeg"][:-2000], "truncated"),
         "flipped.png": (flipped(WHOLE["png"]), "truncated or corrupt"),
         "bomb.png": (bomb, "too many pixels"),

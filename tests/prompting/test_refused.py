@@ -30,10 +30,10 @@ def test_a_setting_that_makes_no_sense_is_refused() -> None:
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: Circles(radius=nan), "radius > 0"),
-        (lambda: Circles(radius=inf), "radius < 10000"),
-        (lambda: SetOfMark(font_size=nan), "font_size > 0"),
-        (lambda: Spotlight(blur=nan), "blur < 10000"),
+        (lambda: Circles(radius=nan), "radius must be greater than 0"),
+        (lambda: Circles(radius=inf), "radius must be less than 10000"),
+        (lambda: SetOfMark(font_size=nan), "font_size must be greater than 0"),
+        (lambda: Spotlight(blur=nan), "blur must be less than 10000"),
         (lambda: Megapixels(nan), "0 <= least <= most"),
         (lambda: Agent({}), "tools is empty"),
     ],

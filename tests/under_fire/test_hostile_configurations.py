@@ -35,7 +35,7 @@ def check(more: str = "", *words: str, code: int = 2) -> str:
     [
         ("include: 5", "include: .* found 5"),
         ("include: [{a: b}]", "include: expected"),
-        ("include: own", "include: 'own' is no file"),
+        ("include: own", "include: 'own' is not a file"),
         ("note: " + "[" * 1500 + "]" * 1500, f"{DEEP}, at line 5"),
         ("note: " + "{a: " * 1500 + "1" + "}" * 1500, f"{DEEP}, at line 5"),
         ("note: " + "[" * 100 + "]" * 100, DEEP),

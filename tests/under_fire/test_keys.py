@@ -147,7 +147,7 @@ def test_a_key_in_what_is_no_http_is_in_no_record(key: str) -> None:
     raw = f"HTTP/1.1 {key} Said\r\nX: y\r\n\r\n".encode()
     with hostile_server(lambda body, before: Answer(raw, cut=True)) as server:
         model = ChatAPI("tiny", url=server.url)
-        with pytest.raises(ModelError, match=r"Bad status line|broke off") as raised:
+        with pytest.raises(ModelError, match=r"Bad status line|broke the connection") as raised:
             model(ASKED)
     assert key not in undone(f"{raised.value}\n{describe_failure(raised.value)}")
 

@@ -66,7 +66,7 @@ def test_a_reply_that_is_none_fails_its_sample_alone(plugin: str) -> None:
     folder = RunFolder(RUN)
     for record in folder.records().values():
         how = folder.points[record.point].contestant
-        fails = "gave a reply that cannot be recorded" in record.error
+        fails = "returned a reply that cannot be recorded" in record.error
         assert fails is (record.sample == "q0") and bool(record.error) is fails, how
     assert len(folder.records()) == 2 * len(REPLIES)
     assert "9 new, 9 existing" in " ".join(ends(1, *command).split())

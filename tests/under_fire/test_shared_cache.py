@@ -163,7 +163,7 @@ def fill_run_folder(path: Path, lines: bytes) -> None:
 @pytest.mark.parametrize(
     ("place", "full", "most", "words", "kept"),
     [
-        ("runs.run_models.Store", Full, Full.room + 4, "free its disk", Full.room),
+        ("runs.run_models.Store", Full, Full.room + 4, "free disk space", Full.room),
         ("records.writer.append_file", fill_run_folder, 8, "No space left", 0),
     ],
 )
@@ -197,7 +197,7 @@ def test_a_store_that_fails_ends_the_run_whatever_a_stage_makes_of_it(tmp_path: 
     for draw, error in enumerate((CacheError, Stopped)):
         with pytest.raises(error):
             model(HELLO, draw)
-    assert inner.times == 1 and "free its disk" in lines[0]
+    assert inner.times == 1 and "free disk space" in lines[0]
 
 
 DAMAGED: Sequence[object] = (
@@ -234,5 +234,5 @@ FOREIGN = [
 def test_a_file_of_another_shape_is_no_cache(tmp_path: Path, what: str, script: str) -> None:
     with closing(sqlite3.connect(tmp_path / "replies.sqlite", isolation_level=None)) as file:
         file.executescript(script)
-    with pytest.raises(CacheError, match=f"is no reply cache.*{what}"):
+    with pytest.raises(CacheError, match=f"is not a reply cache.*{what}"):
         len(Store(tmp_path))

@@ -1,2 +1,1 @@
-"""Pocket: a very small vision-language network that comes with looktwice and needs nothing but
-numpy."""
+"""Pocket: a very small vision-language network bundled with looktwice, which needs only numpy."""

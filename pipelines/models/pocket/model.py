@@ -42,22 +42,22 @@ from looktwice.pipelines.models.pocket.network import (
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.view import View
 
-DIGITS = 5  # of a log-probability, so that the last bits of another processor show in no record
+DIGITS = 5  # of a log-probability, so that records do not depend on the processor's last bits
 
 
 @dataclass(frozen=True)
 class Pocket:
-    """A very small vision-language network of looktwice's own, in this process: no key, no hub, no
-    GPU, no torch.
+    """looktwice's own very small vision-language network, in this process: no key, no hub, no GPU,
+    no torch.
 
-    It was trained on made scenes alone (`eval.tasks.MarkedScenes`; docs/pocket.md says on which,
+    It was trained only on generated scenes (`eval.tasks.MarkedScenes`; docs/pocket.md says which,
     and what it can and cannot do), reads some 350 words and answers in a few. It sees up to four
-    different views, each brought to 128 pixels at its longer side, and the last 72 words of what is
-    said. `temperature` 0 is greedy; otherwise a reply depends on `seed`, the draw and the request
-    alone, and `top_p` keeps the likeliest words that have this share. A reply ends after
-    `max_tokens` words, or before any text of `stop`. `CallOptions.choices` are scored by their
-    log-probability, as `LocalVLM` does, and `logprobs` are given; tools, schemas and reasoning
-    effort are not known.
+    different views, each scaled to 128 pixels on its longer side, and the last 72 words of the
+    text. `temperature` 0 is greedy; otherwise a reply depends only on `seed`, the draw and the
+    request, and `top_p` samples from the most likely words that make up this share. A reply ends
+    after `max_tokens` words, or before any text of `stop`. `CallOptions.choices` are scored by
+    their log-probability, as in `LocalVLM`, and `logprobs` are supported; tools, schemas and
+    reasoning effort are not.
     """
 
     temperature: float = 0.0
@@ -65,13 +65,13 @@ class Pocket:
     max_tokens: int = REPLY
     stop: tuple[str, ...] | None = None
     seed: int = 0
-    apart: ClassVar[bool] = True  # as of `ChatAPI`
+    apart: ClassVar[bool] = True  # as in `ChatAPI`
 
     def __post_init__(self) -> None:
         is_share = self.top_p is None or 0 < self.top_p <= 1
         if self.temperature < 0 or self.max_tokens < 1 or not is_share:
             raise ValueError(
-                "temperature is 0 or more, max_tokens 1 or more, top_p above 0 up to 1; found"
+                "temperature must be 0 or more, max_tokens 1 or more, top_p in (0, 1]; found"
                 f" {self.temperature}, {self.max_tokens} and {self.top_p}"
             )
 
@@ -81,13 +81,14 @@ class Pocket:
         return canonical({**settings(self), "weights": shipped_weights().sha})
 
     def refuse(self, options: CallOptions) -> None:
-        """Raises ModelError for options that Pocket does not know; `check` asks for it, too."""
+        """Raise ModelError for options that Pocket does not support; `check` calls this, too."""
         lacking = [
             name for name in ("schema", "effort", "tools") if getattr(options, name) is not None
         ]
         if lacking:
             raise ModelError(
-                f"Pocket knows no {' and no '.join(lacking)}; leave it out, or ask another model"
+                f"Pocket does not support {' or '.join(lacking)}; leave it out, or use another"
+                " model"
             )
 
     def __call__(
@@ -116,8 +117,8 @@ class Pocket:
 
 
 def network_inputs(messages: Messages) -> tuple[list[int], dict[str, Pixels]]:
-    """The tokens of a conversation, and its different views by the sha256 of their pictures, fitted
-    to the network, in the order in which they came first.
+    """Return the tokens of a conversation and its distinct views, fitted to the network, by the
+    sha256 of their pictures in order of first appearance.
 
     Raises ModelError, and PictureError for a view that cannot be decoded.
     """
@@ -128,16 +129,16 @@ def network_inputs(messages: Messages) -> tuple[list[int], dict[str, Pixels]]:
         views |= {view.picture.payload.sha: view for view in turn.views}
     tokens = read_words("\n".join(texts))
     if not tokens:
-        raise ModelError("Pocket was asked nothing; give it a question")
+        raise ModelError("Pocket got no text; send it a question")
     if len(views) > VIEWS:
         raise ModelError(
-            f"Pocket tells {VIEWS} different views apart, found {len(views)}; send it fewer"
+            f"Pocket accepts at most {VIEWS} different views, found {len(views)}; send it fewer"
         )
     return tokens, {sha: fit_pixels(view.pixels)[0] for sha, view in views.items()}
 
 
 def _speak(talk: Conversation, options: CallOptions, sampled: np.random.Generator | None) -> Reply:
-    """The reply word by word, with its alternatives, why it ended, and the number of its tokens."""
+    """Generate a reply word by word, with its alternatives, finish reason and token count."""
     words, top, token = list[int](), list[Mapping[str, float]](), ANSWER
     text, count = "", 0
     finish: Finish = "length"
@@ -172,8 +173,8 @@ def _draw(sampled: np.random.Generator, likely: Floats, options: CallOptions) ->
 
 
 def _alternatives(likely: Floats, count: int, token: int) -> Mapping[str, float]:
-    """The token that was said and then the likeliest others, `count` in all; the end is the empty
-    text."""
+    """Return the chosen token and then the most likely others, `count` in all; the end token is the
+    empty text."""
     words = [
         number
         for number in map(int, np.argsort(-likely, kind="stable"))
@@ -186,15 +187,15 @@ def _alternatives(likely: Floats, count: int, token: int) -> Mapping[str, float]
 
 
 def _choose(talk: Conversation, choices: Sequence[str]) -> Reply:
-    """The likeliest of the allowed texts, with the log-probability of each of them, the likeliest
-    first: that of its tokens and its end. Raises ModelError for unknown words."""
+    """Return the most likely of the allowed texts, with the log-probability of each, the most
+    likely first, summed over its tokens and its end. Raises ModelError for unknown words."""
     likely: dict[str, float] = {}
     for choice in choices:
         tokens, twin = reply_words(choice), talk.copy()
         if not 0 < len(tokens) <= REPLY:
             raise ModelError(
-                f"the choice {choice!r} is no reply of Pocket's, which has 1 to {REPLY - 1} words"
-                " that it knows"
+                f"the choice {choice!r} is not a possible reply of Pocket, which has 1 to"
+                f" {REPLY - 1} words of its vocabulary"
             )
         steps = zip([ANSWER, *tokens], tokens, strict=False)
         total = sum(float(twin.write(before)[token]) for before, token in steps)

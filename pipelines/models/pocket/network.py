@@ -1,8 +1,8 @@
-"""Pocket's network in numpy: what `bench/pocket` trains in torch, one question at a time; its
-vocabulary, and the square into which a picture is fitted.
+"""Pocket's network in numpy, which `bench/pocket` trains in torch; its vocabulary, and the square
+into which a picture is fitted.
 
-Shapes: a view is SIDE x SIDE x 3 RGB uint8, its places (CELLS * CELLS, width); words are (length,
-width).
+It answers one question at a time. Shapes: a view is SIDE x SIDE x 3 RGB uint8, its places (CELLS *
+CELLS, width); words are (length, width).
 """
 
 from __future__ import annotations
@@ -51,15 +51,15 @@ TEXT = """
 WORDS = tuple(re.findall(r"\S+", TEXT))
 VOCABULARY = (*SPECIAL, ",", *LETTERS, *NUMBERS, *sorted(set(WORDS)))
 NUMBER_OF = {word: number for number, word in enumerate(VOCABULARY)}
-LONGEST = 72  # tokens of a text that are read; of a longer one the last
+LONGEST = 72  # tokens of a text that are read; the last ones of a longer text
 PIECE = re.compile(r"\n+|[A-Za-z]+(?:'s)?|\d+")
 
 
 def read_words(text: str) -> list[int]:
-    """The numbers of the last words of a text; punctuation is passed over, unknown words in a row
-    are one.
+    """Return the token numbers of the last words of a text. Punctuation is skipped, and a run of
+    unknown words is one token.
 
-    A capital that stands alone is a letter, so that the choice A is not the article.
+    A single capital letter is a letter token, so that choice A is not read as the article.
     """
     numbers: list[int] = []
     for piece in PIECE.findall(text.strip()):
@@ -71,7 +71,7 @@ def read_words(text: str) -> list[int]:
 
 
 def reply_words(text: str) -> list[int]:
-    """The tokens of a reply with its end; none where a word is not in the vocabulary."""
+    """Return the tokens of a reply with its end token; empty if a word is not in the vocabulary."""
     numbers: list[int] = []
     for part in text.replace(",", " , ").split():
         for piece in PIECE.findall(part) or [part]:
@@ -82,20 +82,20 @@ def reply_words(text: str) -> list[int]:
 
 
 def write_words(numbers: Iterable[int]) -> str:
-    """The text of tokens, without special ones."""
+    """Return the text of tokens, without special ones."""
     words = [VOCABULARY[number] for number in numbers if number >= len(SPECIAL)]
     return " ".join(words).replace(" ,", ",")
 
 
 SIDE = 128  # pixels of the network's square input
-STEP = 8  # pixels of the input that one place of the encoder stands for
+STEP = 8  # input pixels per side of one place of the encoder
 CELLS = SIDE // STEP
 GREY = 128
 
 
 def fit_pixels(pixels: Pixels) -> tuple[Pixels, float, tuple[int, int]]:
-    """The input SIDE x SIDE x 3 made of RGB uint8 pixels, the scale, and the left and top edge of
-    the picture in it."""
+    """Fit RGB uint8 pixels into the input SIDE x SIDE x 3; return it with the scale, and the left
+    and top edge of the picture in it."""
     height, width = pixels.shape[:2]
     scale = SIDE / max(height, width)
     size = max(1, round(width * scale)), max(1, round(height * scale))
@@ -111,22 +111,22 @@ def fit_pixels(pixels: Pixels) -> tuple[Pixels, float, tuple[int, int]]:
 
 Floats = NDArray[np.float32]
 HEADS = 4
-LINES = 8  # of a text that are told apart, from its end
+LINES = 8  # of a text that are distinguished, counted from its end
 CLASSES = (10, 9, 17, 4, 13, 2)
-"""Of a place: its shape, colour, symbol, mark and size, and whether a thing's middle is there; the
-first means none."""
-REPLY = 8  # tokens of the longest reply, with its end
-VIEWS = 4  # that are told apart
-KEPT = 25 << 20  # bytes of the places of views that are kept, some 256 views
+"""Numbers of classes of a place: shape, colour, symbol, mark, size, and whether it is the centre of
+an object; the first class of each means none."""
+REPLY = 8  # tokens of the longest reply, including its end
+VIEWS = 4  # that are distinguished
+KEPT = 25 << 20  # bytes of encoded views that are cached, about 256 views
 FILE = "pocket.npz"
 
 
 class OneThread:
-    """While anybody is inside, numpy's matrix products run on one thread: theirs are too small for
+    """A context in which numpy's matrix products run on one thread, because they are too small for
     several.
 
-    Several spend five times the processor's time on waiting for each other, and the products of two
-    questions that are asked at once would share them.
+    With several threads, waiting for each other takes five times the processor time, and two
+    concurrent questions would compete for them.
     """
 
     def __init__(self) -> None:
@@ -147,11 +147,11 @@ class OneThread:
 
 
 ONE_THREAD = OneThread()
-"""The one of this process."""
+"""The instance of this process."""
 
 
 class Weights:
-    """The shipped weights by name, and the sha256 of their file."""
+    """The bundled weights by name, and the sha256 of their file."""
 
     def __init__(self, data: bytes) -> None:
         self.sha = hashlib.sha256(data).hexdigest()
@@ -165,7 +165,7 @@ class Weights:
 
     @property
     def count(self) -> int:
-        """How many numbers there are."""
+        """The number of parameters."""
         return sum(array.size for array in self._arrays.values())
 
     def __getitem__(self, name: str) -> Floats:
@@ -175,11 +175,11 @@ class Weights:
         return name in self._arrays
 
     def linear(self, name: str, x: Floats) -> Floats:
-        """A linear layer of this name."""
+        """Apply the linear layer of this name."""
         return x @ self[f"{name}.weight"] + self[f"{name}.bias"]
 
     def norm(self, name: str, x: Floats) -> Floats:
-        """A layer norm of this name."""
+        """Apply the layer norm of this name."""
         centred = x - x.mean(-1, keepdims=True, dtype=np.float32)
         spread = np.sqrt(
             (centred * centred).mean(-1, keepdims=True, dtype=np.float32) + np.float32(1e-5)
@@ -189,7 +189,7 @@ class Weights:
         )
 
     def places(self, sha: str, pixels: Pixels) -> Floats:
-        """What the encoder sees at each place of a view, kept under the sha256 of its picture."""
+        """Return the encoder's output at each place of a view, cached by its picture's sha256."""
 
         def see() -> tuple[Floats, int]:
             places = encoder_states(self, pixels)[-1]
@@ -200,13 +200,13 @@ class Weights:
 
 @lru_cache(maxsize=1)
 def shipped_weights() -> Weights:
-    """The weights that come with looktwice, read once."""
+    """Return the weights bundled with looktwice, read once."""
     return Weights(files(__package__).joinpath(FILE).read_bytes())
 
 
 def encoder_states(weights: Weights, pixels: Pixels) -> list[Floats]:
-    """What each layer of the encoder makes of a view, (places, channels), and last the places as
-    they are looked at."""
+    """Return the output of each encoder layer for a view, (places, channels), and last the places
+    as the decoder attends to them."""
     x = np.asarray(pixels.transpose(2, 0, 1), np.float32) / np.float32(127.5) - np.float32(1)
     states = []
     for layer in range(6):
@@ -224,8 +224,8 @@ def encoder_states(weights: Weights, pixels: Pixels) -> list[Floats]:
 
 
 def _convolve(weights: Weights, name: str, x: Floats, stride: int = 1) -> Floats:
-    """3 x 3, with a rim of zeros; the weights are (9 * inside, outside), normalisation folded
-    in."""
+    """Apply a 3 x 3 convolution with zero padding; the weights are (9 * inside, outside), with the
+    normalisation folded in."""
     padded = np.pad(x, ((0, 0), (1, 1), (1, 1)))
     windows = sliding_window_view(padded, (3, 3), axis=(1, 2))[:, ::stride, ::stride]
     inside, height, width = windows.shape[:3]
@@ -239,10 +239,10 @@ def _relu(x: Floats) -> Floats:
 
 
 class Conversation:
-    """A text that was read with its views, and the reply as far as it was written.
+    """A text that was read with its views, and the reply written so far.
 
-    `tokens` are the text's, `views` the places of its views, in order. `write` appends tokens and
-    gives the natural log-probabilities (tokens, words) of what follows each of them.
+    `tokens` are the text's, `views` the places of its views, in order. `write` appends a token and
+    returns the natural log-probability of each word that may follow it.
     """
 
     def __init__(self, weights: Weights, tokens: Sequence[int], views: Sequence[Floats]) -> None:
@@ -256,20 +256,20 @@ class Conversation:
             x = self._layer(layer, x, first=True)
 
     def copy(self) -> Conversation:
-        """The same, to be continued on its own."""
+        """Return a copy that can be continued independently."""
         twin = copy(self)
         twin._words = list(self._words)
         return twin
 
     def write(self, token: int) -> Floats:
-        """Append a token; the natural log-probabilities of every word to follow it."""
+        """Append a token and return the natural log-probabilities of every word to follow it."""
         weights = self._weights
         logits = weights.norm("before_end", self.states(token)[-1])[0] @ weights["embed"].T
         logits = logits - logits.max()
         return np.asarray(logits - np.log(np.exp(logits).sum(dtype=np.float32)), np.float32)
 
     def states(self, token: int) -> list[Floats]:
-        """Append a token; what each layer makes of it, (1, width)."""
+        """Append a token and return the output of each layer for it, (1, width)."""
         weights, order = self._weights, LONGEST + self._written
         x = weights["embed"][[token]] + weights["order"][order] + weights["line"][0]
         self._written += 1
@@ -280,7 +280,7 @@ class Conversation:
         return states
 
     def _project(self, views: Sequence[Floats]) -> list[tuple[Floats, Floats] | None]:
-        """Keys and values of all places, by layer; none for a layer that does not look."""
+        """Return keys and values of all places by layer; None without cross-attention."""
         weights, parts = self._weights, list[Floats]()
         for number, places in enumerate(views):
             parts.append(places + weights["where"] + weights["view"][number])
@@ -315,8 +315,8 @@ class Conversation:
 
 
 def attend(asked: Floats, key: Floats, value: Floats) -> Floats:
-    """Multi-head attention: (long, width) for queries of that shape, keys and values (places,
-    width)."""
+    """Compute multi-head attention: (long, width) for queries of that shape, keys and values
+    (places, width)."""
     query, key, value = (
         vectors.reshape(len(vectors), HEADS, -1).transpose(1, 0, 2)
         for vectors in (asked, key, value)

@@ -1,1 +1,1 @@
-"""How the image processors of models prepare pictures for their encoders."""
+"""The image processors of open models: how each lays out a picture for its encoder."""

@@ -1,6 +1,6 @@
-"""How the image processors of open models lay a picture out for their encoders.
+"""Image processors of open models: the layout in which each passes a picture to its encoder.
 
-There is one function for each kind, and `PROCESSORS` has the numbers of each family's published
+Each kind of processor is a function, and `PROCESSORS` holds the numbers of each family's published
 files; tests/prompting/views/test_seen.py compares them with transformers' own classes. Sizes are
 (width, height) in pixels.
 """
@@ -21,23 +21,24 @@ Rules = list[tuple[str, Callable[["Size"], Rule]]]
 Size = tuple[int, int]
 """(width, height) in pixels."""
 Grid = tuple[int, int]
-"""How many tiles across, and how many down."""
+"""The number of tiles across, and down."""
 Stack = Literal["transformers", "mistral-common"]
 """The software that prepares pictures for a model."""
 Filter = Literal["bilinear", "bicubic", "lanczos", "opencv cubic"]
-"""Of Pillow, which smooths what it shrinks, or OpenCV's, which does not."""
-LONGEST = 200  # times its shorter side: what Qwen's rule and those made from it take
+"""Pillow's filters, which antialias when shrinking, or OpenCV's, which does not."""
+LONGEST = 200  # times its shorter side: the limit of Qwen's rule and its derivatives
 
 
 @dataclass(frozen=True)
 class Layout:
-    """A picture as an encoder gets it: resized to `size` (`via` another, where it is resized twice)
-    and laid with its corner at `offset` on the `ground` of a `grid` of tiles of `tile` pixels,
-    which cut off what stands out; where there is an `overview`, once more whole at that size.
+    """A picture as an encoder receives it.
 
-    A token stands for `patch` x `patch` pixels of a tile; where tokens have no place of their own,
-    a patch of the encoder does. `refused` is why the reference refuses a picture of this size; the
-    numbers are then those of a picture that it would take.
+    It is resized to `size` (first to `via`, if it is resized twice) and placed with its corner at
+    `offset` on the `ground` of a `grid` of tiles of `tile` pixels, which crop what extends beyond
+    them. With an `overview`, the whole picture follows once more at that size. A token covers
+    `patch` x `patch` pixels of a tile; if tokens have no position of their own, an encoder patch
+    does. `refused` says why the reference implementation rejects a picture of this size; the
+    numbers are then those of a picture that it would accept.
     """
 
     size: Size
@@ -54,13 +55,13 @@ class Layout:
 
 
 def stretched(size: Size, side: int, patch: int, tokens: int = 0, linear: bool = False) -> Layout:
-    """A square, whatever the proportions; a token for each patch, or as many as `tokens` says."""
+    """Stretch to a square, ignoring proportions; one token per patch, or `tokens` in all."""
     square, count = (side, side), tokens or (side // patch) ** 2
     return Layout(square, square, count, patch, filter="bilinear" if linear else "bicubic")
 
 
 def cut(size: Size, side: int, patch: int) -> Layout:
-    """The square in the middle, as high as the shorter side."""
+    """Crop the centre square whose side is the shorter side."""
     short, long = min(size), max(size)
     width, height = (side if n == short else int(side * long / short) for n in size)
     offset = -((width - side) // 2), -((height - side) // 2)
@@ -68,7 +69,7 @@ def cut(size: Size, side: int, patch: int) -> Layout:
 
 
 def padded(size: Size, side: int, patch: int, least: int, tokens: int, middle: bool) -> Layout:
-    """The whole in a square: in the middle on grey, or in the upper left corner on black."""
+    """Fit the whole picture into a square: centred on grey, or in the top left corner on black."""
     rounded: Callable[[float], int] = round if middle else int
     scale = side / max(size)
     width, height = (
@@ -82,9 +83,9 @@ def padded(size: Size, side: int, patch: int, least: int, tokens: int, middle: b
 def whole_patches_size(
     size: Size, patch: int, least: int, most: int, fewest: Literal[0, 1] = 1
 ) -> Size:
-    """Both sides multiples of `patch`, and `least` to `most` pixels in all: Qwen's rule.
+    """Return Qwen's size: both sides multiples of `patch`, and `least` to `most` pixels in all.
 
-    A side is at first rounded to `fewest` patches or more: 1 in Qwen's own tool, 0 in transformers,
+    A side is first rounded to at least `fewest` patches: 1 in Qwen's own tool, 0 in transformers,
     which then enlarges the picture.
     """
     width, height = size
@@ -101,9 +102,11 @@ def whole_patches_size(
 def whole_patches(
     size: Size, patch: int, least: int, most: int, grow: Literal[0, 1, 2] = 0
 ) -> Layout:
-    """At its own size, to whole patches, a token each. A picture with a side below a patch is
-    enlarged first where `grow` is 1, by the factor that both sides need, cut off, or 2, for its
-    height and then for its width, rounded."""
+    """Keep the picture's own size, rounded to whole patches with one token each.
+
+    A picture with a side below a patch is enlarged first: with `grow` 1, by the factor that both
+    sides need, truncated; with 2, for its height and then for its width, rounded.
+    """
     width, height = size
     if grow == 1 and min(size) < patch:
         growth = max(patch / height, patch / width)
@@ -119,8 +122,8 @@ def whole_patches(
 
 
 def rows_of_patches(size: Size, patch: int, longest: int, stack: Stack = "transformers") -> Layout:
-    """At its own size up to `longest`, rounded up to whole patches; a token each, and one that ends
-    each row."""
+    """Keep the picture's own size up to `longest`, rounded up to whole patches; one token per
+    patch, and one at the end of each row."""
     ratio, refused = max(1.0, max(size) / longest), ""
     if stack == "transformers":
         sides = [floor(side / ratio) for side in size]
@@ -134,8 +137,7 @@ def rows_of_patches(size: Size, patch: int, longest: int, stack: Stack = "transf
 
 
 def patches_within(size: Size, patch: int, tokens: int) -> Layout:
-    """As large as `tokens` patches allow, in proportion, each side rounded down to whole
-    patches."""
+    """Scale in proportion to fill `tokens` patches, each side rounded down to whole patches."""
     factor = sqrt(tokens * patch**2 / (size[0] * size[1]))
     across, down = (floor(factor * side / patch) for side in size)
     if not down:
@@ -147,8 +149,8 @@ def patches_within(size: Size, patch: int, tokens: int) -> Layout:
 
 
 def slices(size: Size, side: int, most: int, patch: int) -> Layout:
-    """Stretched to the grid of at most `most` slices of about `side` x `side` pixels whose
-    proportions are nearest, and once more whole, both in whole patches; a small picture is
+    """Stretch to the grid of at most `most` slices of about `side` x `side` pixels with the most
+    similar proportions, and add the whole picture, both in whole patches; a small picture is
     enlarged."""
     grid = _slice_grid(size, side, most)
     several = grid != (1, 1)
@@ -165,7 +167,8 @@ def slices(size: Size, side: int, most: int, patch: int) -> Layout:
 
 
 def _slice_grid(size: Size, side: int, most: int) -> Grid:
-    """The grid of about as many slices as a picture's area, nearest to its proportions."""
+    """Return the grid with the most similar proportions whose number of slices about matches the
+    picture's area."""
     wanted, many = log(size[0] / size[1]), min(ceil(size[0] * size[1] / side**2), most)
     best, nearest = (1, 1), float("inf")
     for count in (many - 1, many, many + 1) if many > 1 else ():
@@ -178,8 +181,8 @@ def _slice_grid(size: Size, side: int, most: int) -> Grid:
 
 
 def _near_square(size: tuple[float, float], side: int, patch: int, keep: bool) -> Size:
-    """Whole patches of the area of a square, in proportion; with `keep`, a smaller picture stays
-    as small."""
+    """Return a size in whole patches with the area of a square, in proportion; with `keep`, a
+    smaller picture is not enlarged."""
     width, height = size
     if width * height > side**2 or not keep:
         ratio = width / height
@@ -189,15 +192,15 @@ def _near_square(size: tuple[float, float], side: int, patch: int, keep: bool) -
 
 
 def bounded(size: Size, shortest: int, longest: int, tokens: int, patch: int) -> Layout:
-    """At its own size within bounds, and as many tokens for every size."""
+    """Keep the picture's own size within bounds, with a fixed number of tokens."""
     width, height = _on_longest(size, longest) if max(size) > longest else size
     whole = max(shortest, width), max(shortest, height)
     return Layout(whole, whole, tokens, patch, filter="bilinear")
 
 
 def tiles_by_proportions(size: Size, tile: int, most: int, tokens: int, patch: int) -> Layout:
-    """Stretched to the grid of at most `most` tiles whose proportions are nearest, and once more
-    whole."""
+    """Stretch to the grid of at most `most` tiles with the most similar proportions, and add the
+    whole picture."""
     ratio, best, nearest = size[0] / size[1], (1, 1), float("inf")
     for across, down in sorted(_grids(most), key=lambda grid: grid[0] * grid[1]):
         off, large = abs(ratio - across / down), size[0] * size[1] > tile**2 * across * down / 2
@@ -209,9 +212,11 @@ def tiles_by_proportions(size: Size, tile: int, most: int, tokens: int, patch: i
 def tiles_of_list(
     size: Size, tile: int, patch: int, grids: Iterable[Grid], most: int = 0
 ) -> Layout:
-    """In the middle of the grid, of those listed, that keeps most of it, and once more whole; rows
-    of tokens that see no picture are left out, and with `most` tiles worth of tokens they are
-    thinned."""
+    """Centre in the listed grid that keeps most of the picture, and add the whole picture.
+
+    Rows of tokens that show no picture are left out; beyond `most` tiles' worth of tokens, they are
+    downsampled.
+    """
     width, height = size
 
     def worth(grid: Grid) -> tuple[int, int]:
@@ -236,7 +241,7 @@ def tiles_of_list(
 
 
 def tiles_on_longest(size: Size, longest: int, tile: int, tokens: int, patch: int) -> Layout:
-    """Its longer side brought to `longest`, then stretched to whole tiles, and once more whole."""
+    """Scale the longer side to `longest`, stretch to whole tiles, and add the whole picture."""
     width, height = _on_longest(size, longest)
     via = (width, height + height % 2) if size[0] >= size[1] else (width + width % 2, height)
     ratio = via[0] / via[1]
@@ -250,8 +255,8 @@ def tiles_on_longest(size: Size, longest: int, tile: int, tokens: int, patch: in
 
 
 def tiles_on_canvas(size: Size, tile: int, most: int, tokens: int, patch: int) -> Layout:
-    """In the upper left corner of the canvas of at most `most` tiles that enlarges least, or else
-    shrinks least."""
+    """Place in the upper left corner of the canvas of at most `most` tiles that enlarges least, or
+    if all shrink it, that shrinks least."""
     width, height = size
     scales = {grid: min(tile * grid[0] / width, tile * grid[1] / height) for grid in _grids(most)}
     larger = (scale for scale in scales.values() if scale >= 1)
@@ -266,7 +271,7 @@ def tiles_on_canvas(size: Size, tile: int, most: int, tokens: int, patch: int) -
 
 
 def _stretched_tiles(grid: Grid, tile: int, tokens: int, patch: int) -> Layout:
-    """All tiles of a grid and, where there are several, once more the whole."""
+    """Return the layout of all tiles of a grid and, if there are several, of the whole picture."""
     across, down = grid
     square, several = (tile, tile), grid != (1, 1)
     count = tokens * (across * down + several)
@@ -275,7 +280,8 @@ def _stretched_tiles(grid: Grid, tile: int, tokens: int, patch: int) -> Layout:
 
 
 def _within(size: Size, room: Size, rounded: Callable[[float], int]) -> Size:
-    """As large as there is room, in proportion; the side that does not fill it is `rounded`."""
+    """Return the largest proportional size that fits into `room`; `rounded` rounds the side that
+    does not fill it."""
     across, down = room[0] / size[0], room[1] / size[1]
     if across < down:
         return room[0], min(room[1], rounded(size[1] * across) or 1)
@@ -283,13 +289,13 @@ def _within(size: Size, room: Size, rounded: Callable[[float], int]) -> Size:
 
 
 def _grids(most: int) -> list[Grid]:
-    """All grids of at most `most` tiles, by how many are across, then down."""
+    """Return all grids of at most `most` tiles, sorted by the number across, then down."""
     counts = range(1, most + 1)
     return [(across, down) for across, down in product(counts, counts) if across * down <= most]
 
 
 def _on_longest(size: Size, longest: int) -> Size:
-    """The longer side at `longest`, the other in proportion, rounded down."""
+    """Return the size with the longer side at `longest`, the other in proportion, rounded down."""
     ratio = size[0] / size[1]
     if size[0] >= size[1]:
         return longest, max(1, int(longest / ratio))
@@ -313,7 +319,7 @@ KINDS: dict[str, Callable[..., Layout]] = {
     "stretched": stretched,
     "cut": cut,
 }
-# how a model's name begins, its kind, and the numbers of its processor's file
+# a pattern for a model's name, its kind, and the numbers in its processor's file
 TABLE = r"""
 llava-(v?1\.6|next-\d)                    tiles_of_five tile=336 patch=14
 llava-onevision-(?!1)                     tiles_by_six tile=384 patch=14 most=9
@@ -344,8 +350,8 @@ blip2|instructblip                        stretched side=224 patch=14 tokens=32
 
 
 def read_rules(table: str, kinds: Mapping[str, Callable[..., Rule]]) -> Rules[Rule]:
-    """How a model's name begins, in small letters, and the rule for its pictures, by the lines of a
-    table."""
+    """Parse a table of rules into pairs of a pattern, for the beginning of a model's name in lower
+    case, and the rule for its pictures."""
     rules = []
     for line in table.strip().splitlines():
         beginning, kind, *numbers = line.split()
@@ -359,8 +365,7 @@ PROCESSORS = read_rules(TABLE, KINDS)
 
 
 def processor_of(model: str, stack: Stack = "transformers") -> Callable[[Size], Layout] | None:
-    """The rule of an open model by its name, without its owner's, in one stack; None where there is
-    none."""
+    """Return the rule of an open model in one stack, by its name without its owner's, or None."""
     rule = find_rule(model, PROCESSORS)
     if rule is None or stack == "transformers":
         return rule
@@ -370,7 +375,6 @@ def processor_of(model: str, stack: Stack = "transformers") -> Callable[[Size], 
 
 
 def find_rule(model: str, rules: Rules[Rule]) -> Callable[[Size], Rule] | None:
-    """The first rule of a list that fits a model's name, without its owner's; None where none
-    does."""
+    """Return the first rule of a list that matches a model's name, without its owner's, or None."""
     name = model.rpartition("/")[2].lower()
     return next((rule for beginning, rule in rules if re.match(beginning, name)), None)

@@ -1,2 +1,1 @@
-"""What a server says when it gives no reply: that a content filter stopped it, and how long to
-wait."""
+"""Parsing of error responses: whether a content filter stopped the request, how long to wait."""

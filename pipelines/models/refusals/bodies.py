@@ -1,4 +1,4 @@
-"""Walks over the body of an error, whose facts lie in other places with every provider."""
+"""Walks over the body of an error; each provider puts its facts in other places."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 from looktwice.pipelines.json_input import read_json
 
-DEEPEST = 8  # levels of an error that are looked at: a gateway wraps what its provider said
+DEEPEST = 8  # levels of an error that are searched; a gateway wraps its provider's error
 MOST_FACTS = 10_000
-LONGEST_TEXT = 4_000  # characters of a sentence in which anything is looked for
+LONGEST_TEXT = 4_000  # characters of a text that are searched
 
 
 class Fact(NamedTuple):
@@ -21,8 +21,7 @@ class Fact(NamedTuple):
 
 
 def walk(value: Any) -> Iterator[Fact]:
-    """Yield the values of a body with their keys, at most `MOST_FACTS`; a text that is itself JSON
-    is opened too."""
+    """Yield at most `MOST_FACTS` values of a body with their keys, also inside JSON texts."""
     return islice(_walk(value, "", 0), MOST_FACTS)
 
 
@@ -44,13 +43,13 @@ def _walk(value: Any, key: str, depth: int) -> Iterator[Fact]:
 
 
 def plain_key(name: Any) -> str:
-    """A name in lower case without separators: `blockReason` and `block_reason` are one."""
+    """Return a name in lower case without separators: `blockReason` becomes `blockreason`."""
     return "".join(filter(str.isalnum, str(name))).lower()
 
 
 def status_of(status: int, error: Mapping[str, Any]) -> int:
-    """The status of a refusal, which some gateways give in an error inside a 200, as a number or
-    by its name."""
+    """Return the status of an error response, which some gateways give as a number or name in an
+    error inside a 200."""
     if status != 200:
         return status
     for name in ("code", "status", "http_code", "status_code"):
@@ -75,4 +74,4 @@ STATUS_OF = {
     "overloaded_error": 503,
     "service_unavailable": 503,
 }
-"""The statuses that codes and types of errors stand for."""
+"""HTTP statuses that error codes and types correspond to."""

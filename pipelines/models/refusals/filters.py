@@ -1,4 +1,4 @@
-"""Recognises the verdict of a content filter, in the form that each provider gives it.
+"""Recognises a content filter's verdict, in the form that each provider gives it.
 
 Sources: the error and finish reasons of OpenAI, Azure OpenAI, Anthropic, Gemini and Vertex AI,
 Bedrock, Databricks, Cohere, xAI, OpenRouter, LiteLLM, Cloudflare AI Gateway, DashScope, Zhipu,
@@ -17,7 +17,7 @@ from looktwice.pipelines.models.wire import FINISH, error_of
 Json = dict[str, Any]
 
 OTHER_STATUS = {401, 402, 404, 407, 408, 429}
-"""Statuses that never are a filter's: they are about the key, the account, the name or the pace."""
+"""Statuses that no filter uses: they concern the key, the account, the model name or the rate."""
 
 NAMES = re.compile(
     r"contentfilter|contentfiltered|contentpolicy|(image)?contentpolicyviolation(error)?"
@@ -30,7 +30,7 @@ NAMES = re.compile(
     r"|(text|image|video|audio)illegaldetected|unsafecontent|hooksfailed"
     r"|(input|output)?guardrail(intervened|triggered|violation|blocked)"
 )
-"""Codes and types of errors, in lower case without separators; each part of a dotted one counts."""
+"""Error codes and types in lower case without separators; each part of a dotted one is matched."""
 
 NAMED_BY = {"code", "type", "errortype", "errorcode", "reason", "status", "finishreason"}
 SAID_BY = {"message", "error", "detail", "details", "msg", "errormsg", "statusmsg", "raw", "title"}
@@ -57,7 +57,7 @@ SENTENCES = re.compile(
     r"|(敏感|不安全|违规|不合规)[^。]{0,6}(内容|信息|词)|内容(安全)?审核[^。]{0,4}[不未]通过",
     re.I,
 )
-"""What providers say of a request or a reply that a filter stopped."""
+"""Phrases that providers use for a request or reply stopped by a filter."""
 
 SUBJECTS = re.compile(
     r"\b(?P<owner>accounts?|organi[sz]ations?|keys?|projects?|workspaces?|teams?|tenants?"
@@ -68,18 +68,18 @@ SUBJECTS = re.compile(
     r"|\b(content|prompts?|inputs?|outputs?|requests?|responses?|messages?|images?|texts?)\b",
     re.I,
 )
-"""Who or what is flagged or violates a policy: an owner or a setting is refused, and not the
-content."""
+"""The subject that is flagged or violates a policy: if it is an owner or a setting, the content was
+not filtered."""
 
 FLAGS = {"filtered", "blocked", "inputsensitive", "outputsensitive"}
-"""What is true beside a reply without words that a filter stopped."""
+"""Fields that are true next to an empty reply that a filter stopped."""
 
 OUT_OF_ORDER = re.compile(
     r"\b(service|system|filter\w*|moderation|guardrails?|safety|check\w*)\b[^.]{0,40}\b(unavailable"
     r"|unreachable|timed? ?out|overloaded|could not be reached|(did|does) not respond)\b",
     re.I,
 )
-"""What is said where the filter itself failed: it gave no verdict."""
+"""Phrases for a failure of the filter itself, which then gave no verdict."""
 
 OF_ACCOUNT = re.compile(
     r"\b(has|have|is|was|were) (been )?(\w+ly )?"
@@ -89,7 +89,7 @@ OF_ACCOUNT = re.compile(
 
 
 def is_filter(error: Any, status: int) -> bool:
-    """Whether the body of a refusal says that a content filter stopped the request."""
+    """Return whether the body of an error says that a content filter stopped the request."""
     status = status_of(status, error if isinstance(error, Mapping) else {})
     if status in OTHER_STATUS:
         return False
@@ -112,7 +112,7 @@ def is_filter(error: Any, status: int) -> bool:
 
 
 def _gives_reasons(metadata: Mapping[str, Any]) -> bool:
-    """Whether the metadata of OpenRouter's error lists what its moderation found in the request."""
+    """Return whether OpenRouter's error metadata lists what moderation found in the request."""
     reasons = metadata.get("reasons")
     if not isinstance(reasons, list) or not reasons:
         return False
@@ -128,8 +128,8 @@ def _says_filtered(text: str) -> bool:
 
 
 def with_verdict(data: Any) -> Any:
-    """A completion with its reason to end as chat completions name it, and a filter's verdict in
-    the reason and message that they have for it; anything else as it is."""
+    """Return a completion with a normalised finish reason, and with a filter's verdict in the
+    standard fields for reason and message; anything else is returned unchanged."""
     if not isinstance(data, dict):
         return data
     choices = data.get("choices")
@@ -159,7 +159,7 @@ def _without_error(node: Json) -> Json:
 
 
 def _verdicts(data: Json, choice: Json) -> Iterator[bool]:
-    """Whether each place says so where a filter may leave its verdict on a reply without words."""
+    """Yield, for each place where a filter may leave its verdict, whether it did."""
     candidates = data.get("candidates")
     candidate = candidates[0] if isinstance(candidates, list) and candidates else {}
     details = data.get("incomplete_details")
@@ -185,7 +185,7 @@ def _verdicts(data: Json, choice: Json) -> Iterator[bool]:
 
 
 def is_prompt_blocked(data: Mapping[str, Any]) -> bool:
-    """Whether an answer in the form of generateContent says why it blocked the prompt."""
+    """Return whether a response in the form of generateContent says why it blocked the prompt."""
     for name in ("promptFeedback", "prompt_feedback"):
         feedback = data.get(name)
         if isinstance(feedback, Mapping):
@@ -196,8 +196,8 @@ def is_prompt_blocked(data: Mapping[str, Any]) -> bool:
 
 
 def plain_reason(reason: Any) -> str:
-    """A reason to end without the wrapping of its enumeration: `FinishReason.SAFETY`,
-    `FINISH_REASON_SAFETY` and `Safety` are all `safety`."""
+    """Return a finish reason without the prefix of its enumeration: `FinishReason.SAFETY`,
+    `FINISH_REASON_SAFETY` and `Safety` all become `safety`."""
     words = re.findall(r"[A-Za-z_][\w-]*", str(reason or ""))
     if not words:
         return str(reason or "")

@@ -1,4 +1,4 @@
-"""Reads how long a server asks to wait, from the header, field or sentence in which it says so."""
+"""Reads how long a server asks to wait, from a header, a field or a sentence."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from looktwice.pipelines.models.refusals.bodies import walk
 
-LONGEST = 31 * 86_400.0  # seconds; a number beyond it has another unit, or is none
+LONGEST = 31 * 86_400.0  # seconds; a larger number has another unit, or is not a wait
 
 UNITS = {
     **dict.fromkeys(("ns", "nanosecond", "nanoseconds"), 1e-9),
@@ -60,12 +60,11 @@ COMBINED = re.compile(r"\b(remaining|r|reset|t)\s*=\s*(\d{1,20})")
 
 
 def retry_after(headers: Mapping[str, str], error: Any = None, status: int = 429) -> float | None:
-    """Return the seconds that a server asks to wait, or None where it does not say so.
+    """Return the seconds that a server asks to wait, or None if it does not say.
 
-    What is asked outright comes first: Retry-After and its kin, then the fields and sentences of
-    the `error`, of which the longest wait counts. Else the limit that is used up says when it is
-    reset; where a refusal for the pace (429) counts nothing that remains, every limit may be the
-    one.
+    Explicit requests come first: Retry-After and similar headers, then the fields and sentences of
+    `error`, of which the longest wait counts. Otherwise, the reset time of the exhausted limit
+    counts; for a 429 without a remaining count, any limit may be the exhausted one.
     """
     now = time.time()
     facts = [*walk(error)]
@@ -94,8 +93,8 @@ def retry_after(headers: Mapping[str, str], error: Any = None, status: int = 429
 
 
 def read_seconds(text: Any, now: float, scale: float = 1.0) -> float | None:
-    """The seconds that a text says: a number of `scale` seconds, an epoch in seconds to
-    nanoseconds, a duration such as 1m2.5s, or a date. None for what is none, or absurd."""
+    """Parse the seconds that a text states: a number of `scale` seconds, an epoch in seconds to
+    nanoseconds, a duration such as 1m2.5s, or a date. Returns None for anything else or absurd."""
     text = str(text).strip().strip('"')
     if NUMBER.fullmatch(text):
         number = float(text)
@@ -124,7 +123,7 @@ def _bounded(seconds: float) -> float | None:
 
 
 def _told(key: str, value: Any, now: float) -> Iterator[float]:
-    """The waits in a field of an error."""
+    """Yield the waits in one field of an error."""
     if isinstance(value, Mapping) and key == "retrydelay":
         value = f"{value.get('seconds', 0)}.{int(value.get('nanos') or 0):09}"
     is_plain = isinstance(value, str | int | float) and not isinstance(value, bool)
@@ -138,8 +137,7 @@ def _told(key: str, value: Any, now: float) -> Iterator[float]:
 
 
 def _resets(headers: Mapping[str, str], now: float) -> Iterator[tuple[float, float | None]]:
-    """For each limit the seconds until it is reset, and how much of it remains, where that is
-    said."""
+    """Yield, for each rate limit, the seconds until its reset and what remains, if stated."""
     for name, text in headers.items():
         if "ratelimit" not in name.replace("-limit", "limit"):
             continue

@@ -213,7 +213,7 @@ def placed(node: Any, place: str = "") -> Iterator[tuple[str, str]]:
 def test_check_says_what_no_answer_needs_a_server_for(tmp_path: Path) -> None:
     (path := tmp_path / "agent.yaml").write_text(AGENT)
     checked = looktwice("check", path, "--all", code=2)
-    for words in ("stages.look", "Pocket knows no tools", "system: 'Be brief'"):
+    for words in ("stages.look", "Pocket does not support tools", "system: 'Be brief'"):
         assert words in checked
 
 

@@ -165,7 +165,7 @@ def test_a_failing_stage_is_a_failed_record_and_the_rest_goes_on(tmp_path: Path)
     ]
     assert run(points, tmp_path)().failed == 1 + 3 + 3
     errors = {key: record.error for key, record in records(tmp_path).items()}
-    assert "broken 1: not an image" in errors[points[0].id, "grey_1", 0]
+    assert "broken 1: not a readable image" in errors[points[0].id, "grey_1", 0]
     assert "RuntimeError: this stage is broken" in errors[points[1].id, "grey_0", 0]
     assert "asks = False" in errors[points[2].id, "grey_0", 0]
     assert errors[points[0].id, "grey_2", 0] == ""

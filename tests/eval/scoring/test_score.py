@@ -49,7 +49,10 @@ def test_texts_may_differ_in_case_and_space_and_a_key_may_be_false(made: MadeRun
     made.answers(made.point("plain", "u"), "B")
     assert [entry.verdict.value for entry in scored(made).values()] == ["right", "right", "wrong"]
     (entry,) = scored(made, "p1").values()
-    assert entry.verdict is Verdict.FAILED and "the key '(B)' is none of A, B" in entry.detail
+    assert (
+        entry.verdict is Verdict.FAILED
+        and "the correct answer '(B)' is none of A, B" in entry.detail
+    )
 
 
 FAILED_FIRST = ("failed", "failed", "right")

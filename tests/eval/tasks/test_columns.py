@@ -283,8 +283,8 @@ def test_one_bad_row_is_left_out_and_counted(tmp_path: Path, row: Any, words: st
 @pytest.mark.parametrize(
     ("rows", "words"),
     [
-        ([asked(0), "{broken"], "line 2: no JSON object"),
-        ([asked(0), "[1]"], "line 2: a JSON object is needed"),
+        ([asked(0), "{broken"], "line 2: not a JSON object"),
+        ([asked(0), "[1]"], "line 2: expected a JSON object"),
         ([asked(n, answer="E") for n in range(3)], "3 of 3 rows cannot be used .*first is row 0"),
         ([asked(n, answer=1) for n in range(3)], "set `answers_from` to 0 or 1"),
         ([], "set.jsonl is empty: it has no columns"),

@@ -239,7 +239,7 @@ def test_what_a_dead_run_gathered_is_dropped_and_what_a_living_one_gathers_stays
 def test_what_a_batch_cannot_do_is_said(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="one server"):
         Batched(ChatAPI("m", ("http://h:1/v1", "http://h:2/v1")))
-    with pytest.raises(ValueError, match="look > 0 must hold"):
+    with pytest.raises(ValueError, match="look must be greater than 0"):
         Batched(ChatAPI("m", "http://h:1/v1"), look=0)
     for words in (("--budget", "1"), ("--max-requests", "5")):
         assert "use --limit" in ask(tmp_path, "http://127.0.0.1:9/v1", *words, code=2)

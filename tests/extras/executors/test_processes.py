@@ -242,7 +242,7 @@ def test_refusals_and_prices_add_up(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert refused > 0 and summary.failed == FAILED
     place = server.url.removeprefix("http://")
     times = "1 time" if refused == 1 else f"{refused} times"
-    assert f"the server at {place} asked to wait {times} (429); all were asked again" in sentences
+    assert f"the server at {place} asked to wait {times} (429); all were retried" in sentences
     spent, max_cost, *_ = (tmp_path / "asked" / SPENT).read_text().split("\n")
     assert float(spent) == pytest.approx(ASKED * 0.1)
     assert [*json.loads(max_cost).values()] == pytest.approx([0.1])  # a later budget needs it

@@ -162,7 +162,7 @@ def test_one_history_takes_back_each_step(studio: OpenStudio, scene: Path) -> No
 def test_a_fault_stands_at_its_place_and_the_picture_stays(studio: OpenStudio, scene: Path) -> None:
     studio.drop(scene)
     marked = studio.drag((100, 80))
-    fault = "stages.mark.radius: radius > 0 must hold"
+    fault = "stages.mark.radius: radius must be greater than 0"
     assert studio.set("stages.mark.radius", 0, fault) == marked
     assert studio.browser.text("[data-slot=mark] .fault").startswith(fault)
     studio.browser.run("document.getElementById('stages.mark.radius').focus()")

@@ -97,7 +97,7 @@ def test_faulty_lines_and_a_picture_of_one_grey(known: Path) -> None:
     for line, fact in (
         ('{"marks": []}', "line 1: .*image or images"),
         ('{"image": "../0.png"}', "lies outside"),
-        ('{"image": "0.png", "marks": [{"label": "A"}]}', "no mark"),
+        ('{"image": "0.png", "marks": [{"label": "A"}]}', "not a mark"),
     ):
         known.write_text(line, encoding="utf-8")
         with pytest.raises(ValueError, match=fact):

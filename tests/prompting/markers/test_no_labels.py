@@ -87,7 +87,7 @@ def test_check_tells_of_labels_that_are_letters_of_other_choices(
 def test_wrong_settings_are_named_in_python_as_in_yaml() -> None:
     with pytest.raises(ValueError, match=r"label must be .* got 12"):
         Circles(12)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="radius is a number, found 'big'"):
+    with pytest.raises(TypeError, match="radius must be a number, found 'big'"):
         Circles(radius="big")  # type: ignore[arg-type]
-    with pytest.raises(PictureError, match=r"found Image; type Picture\.open"):
+    with pytest.raises(PictureError, match=r"found Image; for a file write Picture\.open"):
         Picture(Image.new("RGB", (4, 4)))  # type: ignore[arg-type]
