@@ -175,10 +175,10 @@ class Overlay:
     """Lays one node over another; notes in `faults`, with its place, what does not fit.
 
     A node with another `use` is replaced, one with the same `use` (or none) is merged, and `null`
-    drops it. A slot added to stages goes where `before:` or `after:` puts it; without these, a stage
-    that prepares the question goes before the first that asks. On an existing slot, they move it. A contestant's stages are overlays themselves, and are positioned when they
-    are laid over the file's. `alone` is a hint that is appended to the fault about a slot without a
-    position.
+    drops it. A slot added to stages goes where `before:` or `after:` puts it; without these, a
+    stage that prepares the question goes before the first that asks. On an existing slot, they move
+    it. A contestant's stages are overlays themselves, and are positioned when they are laid over
+    the file's. `alone` is a hint that is appended to the fault about a slot without a position.
     """
 
     faults: Faults = field(default_factory=Faults)
