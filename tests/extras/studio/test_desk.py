@@ -193,7 +193,10 @@ def test_a_fault_names_no_file_that_nobody_wrote(desk: Desk) -> None:
 
 def test_a_study_that_would_fail_is_not_handed_out(desk: Desk) -> None:
     far = Slot("zoom", {"use": "prompting.views.LongestSide", "pixels": 0})
-    for stages, sentence in (((far, *FIRST), r"stages\.zoom"), (FIRST[:1], "these stages cannot answer")):
+    for stages, sentence in (
+        ((far, *FIRST), r"stages\.zoom"),
+        (FIRST[:1], "these stages cannot answer"),
+    ):
         with pytest.raises(ConfigError, match=sentence):
             desk.pack(draft_of(desk, stages=stages))
 
