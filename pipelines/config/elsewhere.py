@@ -73,8 +73,8 @@ use, separated by spaces."""
 
 TABLE_OF_HINTS = """\
 api_key: keys stay in the environment, such as OPENAI_API_KEY, or LOOKTWICE_KEYS=HOST:PORT=NAME
-retries: transient errors are retried without a setting
-max_retries: transient errors are retried without a setting
+retries: transient errors are retried automatically
+max_retries: transient errors are retried automatically
 temperature: it is a setting of the model, models.NAME.temperature
 output: it is an option of `run`, --out
 limit: it is an option of `run`, --limit
