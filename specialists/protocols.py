@@ -85,8 +85,7 @@ class Detector(Protocol):
 
 
 class BoxSegmenter(Protocol):
-    """Segments one mask for each box of an image, in the order of the boxes and with their
-    labels."""
+    """Segments one mask for each box of an image, in their order and with their labels."""
 
     def __call__(self, pixels: Pixels, boxes: Boxes, /) -> Masks: ...
 

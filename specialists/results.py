@@ -37,8 +37,7 @@ class _Rows:
         return len(getattr(self, fields(self)[0].name))
 
     def __getitem__(self, pick: Pick) -> Self:
-        """Select rows by a boolean mask, indices, a slice or one index, as a result of the same
-        class."""
+        """Select rows by a boolean mask, indices, a slice or one index."""
         rows = np.atleast_1d(np.arange(len(self))[pick])
         return type(self)(*(getattr(self, f.name)[rows] for f in fields(self)))
 
@@ -229,8 +228,7 @@ class DepthMap:
 
 
 def descending(values: NDArray[Any]) -> NDArray[np.int64]:
-    """Return the indices that sort values (n,) in descending order; equal values keep their
-    order."""
+    """Return the indices that sort values (n,) in descending order; the sort is stable."""
     return np.argsort(-values, kind="stable")
 
 
@@ -241,8 +239,7 @@ def patch_around(values: NDArray[Any], x: float, y: float, window: int) -> NDArr
 
 
 def _keep_values(result: FeatureGrid | DepthMap, shape: str) -> None:
-    """Check the shape of the values and make them read-only; values that are not finite become
-    NaN."""
+    """Check the values' shape and make them read-only; infinite values become NaN."""
     values = np.array(result.values, np.float64)
     if values.ndim != shape.count(",") + 1 or 0 in values.shape:
         kind = type(result).__name__

@@ -1,5 +1,4 @@
-"""Shares the results of specialists between all stages of a run, so that each image is processed
-once."""
+"""Shares the results of specialists between the stages of a run, to process each image once."""
 
 from __future__ import annotations
 

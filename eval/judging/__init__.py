@@ -1,5 +1,4 @@
-"""A model as a judge of replies that no rule can read: its prompts, its calls, and a summary of its
-verdicts.
+"""A model as a judge of replies that no rule can read: prompts, calls, and summaries.
 
 Not here: rules that read replies (`readers`), and the stored judgements (`records`).
 """

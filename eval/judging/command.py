@@ -1,5 +1,4 @@
-"""Implements `looktwice judge`: asks a named model about each reply of a run once and stores its
-verdicts.
+"""Implements `looktwice judge`: asks a model about each reply of a run and stores its verdicts.
 
 Nothing else calls a model after a run. Verdicts are appended to `judged.jsonl` in the run folder as
 they arrive, one per line; scoring and reports use them afterwards without any call. A judge's
@@ -175,8 +174,7 @@ class RunJudge:
                         yield job
 
     def _run_jobs(self, jobs: Sequence[_Job]) -> int:
-        """Run the jobs in threads and write each verdict when it arrives; return how many calls
-        failed."""
+        """Run the jobs in threads and write each verdict; return how many calls failed."""
         failed, stop, spent, dead = 0, threading.Event(), Counter[str](), list[str]()
 
         def give_up(why: str) -> None:
@@ -261,8 +259,7 @@ class RunJudge:
 
 
 def read_lines(folder: RunFolder, arms: Sequence[PointScores]) -> Iterator[Judgement]:
-    """Yield the answers that the reader found in all replies, as verdicts of a judge called "the
-    reader"."""
+    """Yield the reader's answers in all replies, as verdicts of a judge called "the reader"."""
     records = folder.records()
     for scores in arms:
         for entry in scores.all if not scores.point.replies_of else ():

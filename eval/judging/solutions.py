@@ -35,8 +35,7 @@ Annotated = tuple[Mapping[int, Mapping[str, str]], Mapping[str, Any]]
 
 @dataclass
 class AnnotatedSolutions:
-    """Adds clues, truth, steps and the image to cases of BLINK-Twice, for the run in the folder
-    `run`.
+    """Adds clues, truth, steps and the image to cases of BLINK-Twice in the run folder `run`.
 
     `columns` names columns that are not in COLUMN_NAMES; `steps` may name several, such as a,b. If
     a file has no steps, the parts of clues and truth are used. If the file of a task or a column is

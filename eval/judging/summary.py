@@ -1,5 +1,4 @@
-"""Summaries of judges: how many replies each judged, at what cost, and the agreement of two
-judges."""
+"""Summaries of judges: the number of judged replies, their cost, and the judges' agreement."""
 
 from __future__ import annotations
 

@@ -88,8 +88,7 @@ class Last(NamedTuple):
 
 
 def _last(runs: Sequence[RunFolder]) -> Last:
-    """Collect the latest entries; a failure in a later shard does not replace an answer of an
-    earlier one."""
+    """Collect the latest entries; a later failure does not replace an earlier answer."""
     last = Last({}, {}, {}, set())
     for run in runs:
         last.samples.update(run.samples)
@@ -115,8 +114,7 @@ def _new(earlier: Mapping[Any, Any], whole: Mapping[Any, Any]) -> list[Any]:
 
 
 def _copy_blobs(run: RunFolder, writer: RunWriter) -> None:
-    """Copy every blob that is missing, except damaged ones, which `run` can restore from the
-    cache."""
+    """Copy missing blobs, except damaged ones, which `run` restores from the cache."""
     for path in run.blobs.folder.glob("??/*"):
         sha = path.name
         if SHA256.fullmatch(sha) and sha not in writer.blobs and path.is_file():
@@ -166,7 +164,7 @@ def _combine_facts(runs: Sequence[RunFolder]) -> tuple[dict[str, Any], list[str]
 
 
 def _missing(shards: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the missing shards, such as "2/3", at most nine; a shard without a number is the whole
+    """Return at most nine missing shards, such as "2/3"; a shard without a number is the whole
     run."""
     numbers = defaultdict[Any, set[Any]](set)
     for shard in shards:
@@ -178,8 +176,7 @@ def _missing(shards: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _describe_shard(run: RunFolder) -> dict[str, Any]:
-    """Return the folder of a shard, its part of the samples, and its counts of records and
-    tokens."""
+    """Return a shard's folder, its part of the samples, and its counts of records and tokens."""
     # as run.yaml stores it, so that it can be recognized
     shard: dict[str, Any] = {"folder": str(run.path).encode(errors="backslashreplace").decode()}
     shard |= {name: run.facts.get(name) for name in ("shard", "started", "finished")}
@@ -228,8 +225,7 @@ def _doubts(runs: Sequence[RunFolder]) -> Iterator[str]:
 
 
 def _refuse_other_data(runs: Sequence[RunFolder]) -> None:
-    """Raise RunError if shards differ in questions, correct answers or pictures, or in the sizes of
-    tasks."""
+    """Raise RunError if shards differ in questions, correct answers, pictures or task sizes."""
     sizes: dict[str, int] = {}
     asked: dict[tuple[str, str], tuple[str, str | None]] = {}
     digests: dict[tuple[str, int | None], tuple[RunFolder, Mapping[str, str]]] = {}

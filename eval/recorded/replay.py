@@ -114,8 +114,7 @@ class RecordedRun:
         return use_result_store(store if store.is_dir() else None)
 
     def task(self, point: PointRow) -> Any:
-        """Build the task of a point. If that fails, return None and add the reason to the binder's
-        faults."""
+        """Build the task of a point, or return None and add the reason to the binder's faults."""
         return self.binder.node(point.spec["task"], "task")
 
     def stages(self, point: PointRow) -> dict[str, Stage]:
@@ -209,8 +208,7 @@ class Replay(RecordedRun):
                         self.same += 1
 
     def _samples(self) -> Iterator[tuple[Item, list[Record]]]:
-        """Yield every sample of the task with its records; count the records of samples that are
-        gone."""
+        """Yield every sample of the task with its records; count those of missing samples."""
         points = self.folder.points
         waiting = defaultdict[tuple[str, str], list[Record]](list)
         for record in self.folder.records().values():
@@ -252,8 +250,7 @@ class Replay(RecordedRun):
         return self._compare(point, sample, record)
 
     def _is_whole(self, sha: str) -> bool:
-        """Return whether a stored picture matches the hash in its name; a missing picture
-        passes."""
+        """Return whether a stored picture matches its hash; a missing one counts as a match."""
         if sha not in self._whole and sha in self.folder.blobs:
             if hashlib.sha256(self.folder.blobs.get(sha)).hexdigest() != sha:
                 return False
@@ -285,8 +282,7 @@ class Replay(RecordedRun):
 def _differing_field(
     point: PointRow, sample: Sample, record: Record, state: State, error: str
 ) -> str:
-    """Return the first field of a record that differs in a new record of the same state, or an
-    empty string."""
+    """Return the first field that differs in a new record of the same state, or ""."""
     arm: Any = point  # a record contains only the id of its arm
     again = make_record(arm, sample, record.sample_sha, state, HashOnlyBlobs(Path()), error)
     old, new = json.loads(record.to_line()), json.loads(again.to_line())
@@ -295,8 +291,7 @@ def _differing_field(
 
 
 def replay(run: Path, plugins: Sequence[str] = (), cache: Path | None = None) -> Replay:
-    """Replay every record of a run; `cache` is the cache folder of the run (None: `.cache` beside
-    it).
+    """Replay every record of a run; `cache` is its cache folder (None: `.cache` beside it).
 
     Raises RunError, and ConfigError if its stages cannot be built.
     """

@@ -1,5 +1,4 @@
-"""Describes the reply cache and prunes it: replies that no record uses are removed, oldest
-first."""
+"""Describes the reply cache and prunes it: unused replies are removed, oldest first."""
 
 from __future__ import annotations
 

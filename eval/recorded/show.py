@@ -61,8 +61,7 @@ def show_sample(shown: ShownRun, sample: str, out: Path | None = None) -> Iterat
 
 
 def sample_page(run: Path, task: str, sample: str, plugins: Sequence[str] = ()) -> str:
-    """Return the page of one sample of the task with this id, as `show_sample` writes it. Raises
-    RunError."""
+    """Return the page of one sample of this task, as `show_sample` writes it. Raises RunError."""
     shown = ShownRun(run, plugins)
     row = shown.folder.samples_of[task][sample]
     return sample_html(run, row, shown.arms(row))
@@ -80,8 +79,7 @@ def studio_command(run: Path, sample: str) -> str:
 
 
 class ShownRun(RecordedRun):
-    """A run whose samples are shown: its arms by their labels in tables, and the tools that score
-    them.
+    """A run whose samples are shown: its arms by their labels in tables, and their scoring tools.
 
     `cache` is the cache folder of the run with the results of its specialists (None: `.cache`
     beside it). `only` selects the arms to show, by their contestants or their labels in tables; by
@@ -111,8 +109,7 @@ class ShownRun(RecordedRun):
         self.tools = ScoringTools(self.folder, plugins=tuple(plugins), judgements=judged)
 
     def rows(self, sample: str, task: str = "") -> list[SampleRow]:
-        """Return the rows of a sample, for each task or for the one with this id. Raises
-        RunError."""
+        """Return the rows of a sample, for each task or only for `task`. Raises RunError."""
         tasks = self.folder.samples_of
         rows = [rows[sample] for id, rows in tasks.items() if sample in rows and task in (id, "")]
         if not rows:
@@ -156,7 +153,7 @@ class ShownRun(RecordedRun):
         return Shown(f"{label}{draw}", state, why, outcome, self.stages(point), system)
 
     def sample(self, point: PointRow | None, row: SampleRow) -> Sample:
-        """Return the sample from the task if it is unchanged, else the recorded one with stored
+        """Return the task's sample if it is unchanged, else the recorded one with stored
         pictures."""
         with suppress(TaskError):
             task = self.task(point) if point is not None else None

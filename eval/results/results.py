@@ -313,8 +313,7 @@ class Results:
         return Path(path)
 
     def save_parquet(self, path: str | Path) -> int:
-        """Write a row per record, as in `to_pandas`, to a Parquet file; return the number of
-        rows."""
+        """Write a row per record, as in `to_pandas`, to a Parquet file; return their number."""
         return write_parquet(self.table.scores, Path(path))
 
     @property

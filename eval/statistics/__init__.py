@@ -1,5 +1,4 @@
-"""Statistics on plain numbers: intervals, paired tests, factors, ranks, draws, choices and
-agreement.
+"""Statistics on plain numbers: intervals, paired tests, factors, ranks, draws and agreement.
 
 Every function takes arrays and names the paper of its formula. To add a method, write a function in
 the file of its topic and call it from a table of `analysis`.

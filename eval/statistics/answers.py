@@ -73,8 +73,7 @@ def fleiss_kappa(
 
 
 def _marks(ratings: Sequence[Sequence[Hashable]]) -> list[Floats]:
-    """One-hot encode the answers of each rater, (items, answers), in an order independent of the
-    raters."""
+    """One-hot encode the answers of each rater, (items, answers), in a common order."""
     names = sorted(set(chain(*ratings)), key=repr)
     place = {name: number for number, name in enumerate(names)}
     return [np.eye(len(names))[[*map(place.__getitem__, answers)]] for answers in ratings]
@@ -133,8 +132,7 @@ def position_bias(answers: Sequence[str], keys: Sequence[str]) -> PositionBias:
 
 @dataclass(frozen=True)
 class DrawVariance:
-    """The variance of a value, split into the variance between samples and between the draws of one
-    sample.
+    """The variance of a value, split into that between samples and that between draws.
 
     `samples_error` and `draws_error` are what each adds to the standard error of the mean over n
     samples with k draws each: more samples reduce both, more draws only the second.
@@ -158,8 +156,7 @@ class DrawVariance:
 
     @property
     def draw_share(self) -> float:
-        """The share of the variance of a single answer that lies within samples; 0 if nothing
-        varies."""
+        """The share of an answer's variance that lies within samples; 0 if nothing varies."""
         total = self.between + self.within
         return self.within / total if total > 0 else 0.0
 
@@ -184,8 +181,7 @@ def split_variance(values: ArrayLike) -> DrawVariance:
 
 
 def majority_value(answers: Sequence[str | None], values: Sequence[float]) -> float:
-    """Return the value of the most frequent answer, the mean value at a tie, or 0 without
-    answers."""
+    """Return the value of the most frequent answer, the mean at a tie, or 0 without answers."""
     counts = Counter(answer for answer in answers if answer is not None)
     if not counts:
         return 0.0

@@ -1,5 +1,4 @@
-"""Confidence intervals over clusters: samples that share a picture, a pair or a group form one
-cluster.
+"""Confidence intervals over clusters: samples that share a picture, a pair or a group.
 
 Shares have a closed form, Wilson's with an effective number of units (`share_interval`); measured
 numbers use Student's t (`means.py`); everything else uses a bootstrap of whole clusters.
@@ -81,8 +80,7 @@ def square_sum(values: Floats) -> float:
 
 
 def cluster_sums(values: Floats, clusters: Clusters | None) -> tuple[Floats, Floats]:
-    """Return the sum of the values of each cluster, along the first axis, and the sizes of the
-    clusters.
+    """Return the sum of the values of each cluster, along the first axis, and the cluster sizes.
 
     Sums are rounded to 12 digits, so that equal sums compare equal whatever the order of addition.
     Raises ValueError as `cluster_codes` does.
@@ -206,8 +204,7 @@ def bootstrap_mean(
 
 
 def _independent_weight(off: Floats, sums: Floats, sizes: Floats) -> float:
-    """Estimate the design effect: how many values of a cluster weigh as much as one independent
-    value.
+    """Estimate the design effect: how many values of a cluster weigh as much as an independent one.
 
     `off` are the deviations of the values from the mean, `sums` those of the clusters. The design
     effect is 1 if each value is its own cluster. Its estimate has as many degrees of freedom as the
@@ -406,8 +403,7 @@ def _link_clusters(strata: Sequence[Stratum]) -> tuple[list[Codes], Codes]:
     """Number the clusters across all strata, and find the sets of strata that share clusters,
     directly or through others.
 
-    Returns the numbers of the values' clusters in each stratum, and the number of each cluster's
-    set.
+    Returns the cluster numbers of the values of each stratum, and each cluster's set number.
     """
     numbers, whole = dict[object, int](), list[Codes]()
     for number, stratum in enumerate(strata):

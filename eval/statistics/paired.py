@@ -252,8 +252,7 @@ class Values(Generic[Arm, Unit]):
         return np.asarray(self.value[self.arms.index(arm)])
 
     def has(self, *arms: Arm) -> NDArray[np.bool_]:
-        """Return a mask of the units on which all of these arms have a value; without arguments,
-        all arms."""
+        """Return a mask of the units on which these arms (by default all) have a value."""
         rows = [self[arm] for arm in arms] if arms else self.value
         return np.asarray(~np.isnan(rows).any(axis=0))
 
@@ -275,14 +274,12 @@ class Values(Generic[Arm, Unit]):
         return {part: self.where(np.array([name == part for name in names])) for part in parts}
 
     def mean(self, arm: Arm) -> Estimate | None:
-        """Return the mean of an arm with its interval (`share_interval`), or None without
-        values."""
+        """Return an arm's mean with its interval (`share_interval`), or None without values."""
         own = self.where(self.has(arm))
         return share_interval(own[arm], own.clusters) if own.units else None
 
     def pair(self, arm: Arm, other: Arm) -> Estimate | None:
-        """Return the difference of two arms on their common units (`compare_paired`), or None
-        without any."""
+        """Compare two arms on their common units (`compare_paired`); None without any."""
         both = self.where(self.has(arm, other))
         if not both.units:
             return None
@@ -325,8 +322,7 @@ def _exact_power(n: int, differing: float, difference: float) -> float:
     """Return the power of McNemar's exact test of n pairs for a difference, if the share
     `differing` differs, or a larger one if the difference requires it.
 
-    The power is averaged over about fifty numbers of differing pairs, within five standard
-    deviations.
+    The power is averaged over about fifty numbers of differing pairs within five deviations.
     """
     from scipy.special import bdtr, gammaln, xlog1py, xlogy
 

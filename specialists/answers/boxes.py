@@ -161,8 +161,7 @@ TOUCH, NEAR = (0.05, 0.5)
 
 @dataclass(frozen=True)
 class SpatialRelation(AnswerRule):
-    """Answers yes or no to "Is the cat on top of the bed?" from the highest-scoring box of each
-    object.
+    """Answers yes or no to "Is the cat on top of the bed?" from each object's highest-scoring box.
 
     The objects and the relation are read from the question (`RELATIONS` in `choices`); left and
     right are the viewer's. Boxes touch if the gap between them is at most 0.05 of their mean size

@@ -97,8 +97,7 @@ def images_by_letter(sample: Sample) -> dict[str, Picture]:
 
 
 def only_pixels(sample: Sample, what: str) -> Pixels:
-    """Return the pixels of the only image, HxWx3. Raises NoEvidence with a message that begins with
-    `what`."""
+    """Return the pixels of the only image, HxWx3. Raises NoEvidence that begins with `what`."""
     if len(sample.images) != 1:
         raise NoEvidence(f"{what}, found {len(sample.images)}")
     return sample.images[0].pixels
@@ -131,8 +130,7 @@ def true_or_false(sample: Sample, holds: bool) -> str:
 
 
 def best_choice(scores: dict[str, float], what: str) -> Decision:
-    """Return the letter with the highest score and its lead over the next. Raises NoEvidence at a
-    tie."""
+    """Return the highest-scoring letter and its lead over the next. Raises NoEvidence at a tie."""
     first, second = sorted(scores, key=lambda letter: -scores[letter])[:2]
     if scores[first] == scores[second]:
         raise NoEvidence(f"{what} {first} and {second} are equal ({scores[first]:.3g})")

@@ -39,8 +39,7 @@ MIN_MATCHES = {"homography": 4, "affine": 3, "nearest": 1}
 
 @dataclass(frozen=True)
 class MatchedPoint(AnswerRule):
-    """Maps the point `reference` of image 0 to image 1 and answers with the candidate nearest to it
-    there.
+    """Maps the point `reference` of image 0 to image 1 and answers with the nearest candidate.
 
     The candidates are the points on image 1 whose labels the choices name ("Point A"), else those
     labelled with the sample's letters. `transfer` is the method: "homography" fits one homography
@@ -129,8 +128,7 @@ def find_reference_and_candidates(
 
 @dataclass(frozen=True)
 class NearestFeature(AnswerRule):
-    """Answers with the candidate whose feature is most similar (cosine) to that of the point
-    `reference`.
+    """Answers with the candidate whose feature is most similar (cosine) to the point `reference`.
 
     The candidates are the points on image 1 whose labels the choices name ("Point A"), else those
     labelled with the sample's letters; the reference lies on image 0. With `search` "candidates"
@@ -140,8 +138,7 @@ class NearestFeature(AnswerRule):
     candidate, by 1 - cosine or by distance. BLINK's paper does not state which search its DIFT rows
     use.
 
-    Abstains if the reference or a candidate is missing, if an image has a single colour, and at a
-    tie.
+    Abstains if the reference or a candidate is missing, for single-coloured images, and at a tie.
     """
 
     features: FeatureExtractor

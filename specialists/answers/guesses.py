@@ -36,8 +36,7 @@ def draw(state: State, answers: Sequence[str], slot: str) -> State:
 
 @dataclass(frozen=True)
 class Guess(WithoutModel):
-    """Answers as `rule` does; if that abstains, draws one of the sample's letters uniformly at
-    random.
+    """Answers as `rule` does; if that abstains, draws a letter of the sample uniformly at random.
 
     Specialists never guess by themselves, and `on_empty: abstain` disables the guess. Each guess
     adds a note that begins with `NOTE` and gives the reason, so that guesses can be counted.

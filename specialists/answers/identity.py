@@ -96,8 +96,7 @@ class ObjectIdentity:
 
 @dataclass(frozen=True)
 class IdentityRule(AnswerRule):
-    """A rule over identities: two vectors nearer than `threshold` belong to the same person or
-    thing."""
+    """A rule over identities: vectors nearer than `threshold` are of the same person or thing."""
 
     identity: IdentityEmbedder
     threshold: float = 0.6
@@ -176,8 +175,7 @@ class CountIdentities(IdentityRule):
 
 @dataclass(frozen=True)
 class GroupIdentities(IdentityRule):
-    """Answers with the choice that names the images of the same person or thing: "1 and 3", or
-    "None".
+    """Answers with the choice that names images of the same person or thing: "1 and 3", or "None".
 
     Each choice has a margin: the smaller of how much closer than `threshold` its images are to one
     another, and how much further than it they are from all others. For "None" it is how much

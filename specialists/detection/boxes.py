@@ -32,8 +32,7 @@ Item = tuple[Pixels, Words]
 
 
 def asked_words(words: Sequence[str] | None) -> Words:
-    """Normalize the words of a call: lower case, without full stops; a single string is one
-    word."""
+    """Normalize words: lower case, without full stops; a single string is one word."""
     every = (words,) if isinstance(words, str) else words or ()
     return tuple(word.strip().lower().rstrip(".") for word in every if word.strip(" ."))
 
@@ -85,8 +84,7 @@ class WordDetector(HubNetwork[Item, Boxes]):
 
 
 class _Asked(NamedTuple):
-    """One prompt for the network: its task, the words after it, and the label of the result, if
-    known."""
+    """One prompt for the network: its task, its words, and the label of the result, if known."""
 
     task: str
     words: str = ""
@@ -160,8 +158,7 @@ class Florence2(WordDetector):
     def _write(
         self, network: HubModel, place: Place, images: list[Pixels], asked: _Asked
     ) -> list[Any]:
-        """Generate the network's text about each image, and parse it with the network's
-        processor."""
+        """Generate text about each image and parse it with the network's processor."""
         text = [asked.task + asked.words] * len(images)
         written = network.model.generate(
             **network.inputs(place, images=images, text=text),
@@ -206,7 +203,7 @@ class RFDETR(WordDetector):
         return words
 
     def open_processor(self) -> Any:
-        """Open the processor that fits the network, even if its files name another. Raises
+        """Open the processor that fits the network, whatever its files name. Raises
         WeightsError."""
         config = from_hub("AutoConfig", self.model, self.revision)
         if getattr(config, "model_type", None) != "rf_detr":
@@ -260,8 +257,7 @@ class RFDETR(WordDetector):
         return chosen
 
     def _labels(self) -> dict[int, str]:
-        """Return the labels of the network by number. Raises WeightsError if it is not an object
-        detector."""
+        """Return the network's labels by number. Raises WeightsError if it is not a detector."""
         refuse_file(self.model)
         config = from_hub("AutoConfig", self.model, self.revision)
         if type(config) not in import_transformers().MODEL_FOR_OBJECT_DETECTION_MAPPING:
@@ -286,8 +282,7 @@ class _Processor:
         self.post_process_object_detection = settings.post_process_object_detection
 
     def __call__(self, images: Sequence[Pixels], return_tensors: str) -> Any:
-        """Preprocess images for the network: 0..1, bilinear without antialiasing, then
-        normalized."""
+        """Preprocess images: 0..1, bilinear without antialiasing, then normalized."""
         settings, here = self.settings, Place("cpu", "float32")
         size = settings.size.height, settings.size.width
         batch = []

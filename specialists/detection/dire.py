@@ -30,8 +30,7 @@ class Probability:
 
 @dataclass(frozen=True)
 class DIRE(TensorNetwork[Probability]):
-    """The probability that a picture was generated, by the ResNet-50 of DIRE (Wang et al., ICCV
-    2023).
+    """The probability that a picture was generated, by DIRE's ResNet-50 (Wang et al., ICCV 2023).
 
     `model` is the file of its checkpoint, such as `lsun_adm.pth`, or of another ResNet-50, 101 or
     152 with one output and torchvision's tensor names. The network is given the image itself, with

@@ -63,8 +63,7 @@ class MTCNN:
         check_ranges(self, f"smallest >= {WINDOW}", "longest >= smallest")
 
     def __call__(self, pixels: Pixels, /) -> Faces:
-        """Detect the faces of an HxWx3 RGB image, in its own pixels, highest score first. Raises
-        WeightsError."""
+        """Detect faces of an HxWx3 RGB image, in its pixels, best first. Raises WeightsError."""
         pixels, files = require_pixels(pixels), self.files()
         image = shrink(pixels, self.longest)
         proposed = _moved(self._propose(image, files[0]))
@@ -132,8 +131,7 @@ def mend_pools(content: bytes) -> bytes:
 
 
 def _cut(picture: Image.Image, edges: Rows, side: int) -> NDArray[np.float32]:
-    """Crop a window of the picture as a square of `side` pixels; the area outside the picture is
-    black."""
+    """Crop a window as a square of `side` pixels; the area outside the picture is black."""
     left, top, right, bottom = edges.astype(int).tolist()
     if right <= left or bottom <= top:
         return np.zeros((side, side, 3), np.float32)
@@ -163,7 +161,7 @@ def _suppress(rows: Rows, most: float, inside: bool = False) -> Rows:
 
 
 def _faces(edges: Rows, scores: Rows, small: Pixels, pixels: Pixels) -> Faces:
-    """Scale edges (n, 4) from the downsized image to the original and return faces without
+    """Scale edges (n, 4) from the downsized to the original image; return faces without
     identities."""
     (height, width), (high, wide) = pixels.shape[:2], small.shape[:2]
     xyxy = edges * np.tile([width / wide, height / high], 2)
@@ -188,8 +186,7 @@ class YuNet(Checked):
     ranges = ("threshold >= 0", "threshold < 1", "overlap > 0", "overlap <= 1", "longest >= 32")
 
     def __call__(self, pixels: Pixels, /) -> Faces:
-        """Detect the faces of an HxWx3 RGB image, in its own pixels, highest score first. Raises
-        WeightsError."""
+        """Detect faces of an HxWx3 RGB image, in its pixels, best first. Raises WeightsError."""
         pixels = require_pixels(pixels)
         small = shrink(pixels, self.longest)
         network = open_shared(("yunet", str(self.model)), lambda: _Detector(self.model))

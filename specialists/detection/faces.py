@@ -130,7 +130,7 @@ Windows = NDArray[Any]  # floats (n, 3): left, top, side
 
 @dataclass(frozen=True)
 class FaceCascade(Checked):
-    """Upright frontal faces by a cascade over multi-block local binary patterns (Liao et al., ICB
+    """Upright frontal faces by a cascade of multi-block local binary patterns (Liao et al., ICB
     2007).
 
     The window grows by the factor `scale`, from the share `smallest` of the image's shorter side up
@@ -239,8 +239,7 @@ class FaceRecognition:
             )
 
     def __call__(self, pixels: Pixels, /) -> Faces:
-        """Detect the faces of an HxWx3 RGB image, in its own pixels, highest score first. Raises
-        WeightsError."""
+        """Detect faces of an HxWx3 RGB image, in its pixels, best first. Raises WeightsError."""
         pixels = require_pixels(pixels)
         if self.package:
             return find_by_package(pixels, self.detector, self.upsample)
@@ -264,8 +263,7 @@ class FaceBoxes:
     detector: FaceDetector
 
     def __call__(self, pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
-        """Return the faces of an HxWx3 RGB image, in its own pixels, highest score first; words are
-        ignored."""
+        """Return the faces of an HxWx3 RGB image, in its pixels, best first; words are ignored."""
         faces = look_once(self.detector, pixels)
         return Boxes(faces.xyxy, faces.scores, np.full(len(faces), "face"))
 

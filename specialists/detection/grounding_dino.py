@@ -313,8 +313,8 @@ class GroundingDINOPackage:
     turn: Any = field(default_factory=threading.Lock)
 
     def find(self, pixels: Pixels, words: Sequence[str], threshold: float) -> dict[str, Any]:
-        """Return boxes as edges in pixels, their scores, and the phrase of the most likely token of
-        each."""
+        """Return boxes as edges in pixels, with scores and the phrase of each one's likeliest
+        token."""
         image = self.inference.Model.preprocess_image(np.ascontiguousarray(pixels[..., ::-1]))
         with self.turn:
             middles, scores, labels = self.inference.predict(

@@ -61,8 +61,7 @@ class Part(NamedTuple):
     settings: dict[str, Any]
 
     def run(self, pixels: Pixels, rows: int, columns: int, least: int = 0) -> Floats:
-        """Run the network on one image resized to this size and padded to a width of at least
-        `least`.
+        """Run the network on an image of this size, padded to a width of at least `least`.
 
         Recognizers of version 5 take RGB, all other networks BGR. Recognizers of other versions get
         images that were resized by plain bilinear interpolation in whole numbers, all other
@@ -186,7 +185,7 @@ class PPOCR(Checked):
     )
 
     def __call__(self, pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
-        """Return the lines of an HxWx3 RGB image, or those that contain one of the words. Raises
+        """Return the lines of an HxWx3 RGB image, or those with one of the words. Raises
         WeightsError."""
         if words is not None:
             return lines_with(look_once(self, pixels), words)
@@ -267,8 +266,7 @@ def _resized(pixels: Pixels, scale: float, stride: int = 1) -> Pixels:
 
 
 def with_margin(pixels: Pixels) -> tuple[Pixels, int]:
-    """Add black above and below an image that is low or slim, such as a line; return it with the
-    margin."""
+    """Add black above and below a low or slim image, such as a line; return it with the margin."""
     height, width = pixels.shape[:2]
     if height > LOW and width <= SLIM * height:
         return pixels, 0
@@ -277,8 +275,7 @@ def with_margin(pixels: Pixels) -> tuple[Pixels, int]:
 
 
 def to_input(pixels: Pixels) -> Floats:
-    """Convert an image to the batch (1, 3, height, width) that the networks were trained on: -1..1,
-    BGR."""
+    """Convert an image to the networks' input (1, 3, height, width): -1..1, BGR."""
     return np.ascontiguousarray(
         (pixels[None, ..., ::-1].astype(np.float32) / 127.5 - 1).transpose(0, 3, 1, 2)
     )
@@ -326,7 +323,7 @@ def straighten(pixels: Pixels, quad: Quad) -> list[Pixels]:
 
 
 def recognize(line: Pixels, file: Path) -> tuple[str, float]:
-    """Read an upright line; return its text and the mean probability of its letters. Raises
+    """Read an upright line; return its text and its letters' mean probability. Raises
     WeightsError."""
     if file.is_dir():
         scores, letters = read_line(file, line)

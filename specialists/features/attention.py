@@ -176,8 +176,8 @@ class VisionAttention(HubNetwork[tuple[Pixels], AttentionMap]):
             raise ValueError("attention cannot be read from a compiled network; leave compile out")
 
     def __call__(self, pixels: Pixels, /) -> Floats:
-        """Return floats (height, width) that add up to 1; a patch's attention is spread evenly over
-        its pixels."""
+        """Return floats (height, width) with sum 1; a patch's attention is spread over its
+        pixels."""
         return self.finish((pixels,), self.predict((pixels,)))
 
     def finish(self, given: Inputs, result: AttentionMap) -> Floats:

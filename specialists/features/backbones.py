@@ -43,7 +43,7 @@ Item = tuple[Pixels]
 
 @dataclass(frozen=True)
 class DINOv2(HubNetwork[Item, FeatureGrid]):
-    """Features of DINOv2 (Oquab et al., TMLR 2024), or of another backbone of Hugging Face
+    """Features of DINOv2 (Oquab et al., TMLR 2024), or another backbone of Hugging Face
     transformers.
 
     Vision transformers (DINOv3, SigLIP 2 including NaFlex, CLIP's vision part, ViT ...) and
@@ -73,8 +73,7 @@ class DINOv2(HubNetwork[Item, FeatureGrid]):
     ranges = ("longest >= 32",)
 
     def __call__(self, pixels: Pixels, prompt: str = "", /) -> FeatureGrid:
-        """Compute the features of an HxWx3 RGB image; the prompt is ignored. Raises
-        WeightsError."""
+        """Compute an HxWx3 RGB image's features; the prompt is ignored. Raises WeightsError."""
         return self.predict((pixels,))
 
     def open_file(self, path: str) -> HubModel:
@@ -248,8 +247,7 @@ class EfficientNet(TensorNetwork[FeatureGrid]):
     ranges = ("block >= 0", f"block < {BLOCKS}", "longest >= 32")
 
     def __call__(self, pixels: Pixels, prompt: str = "", /) -> FeatureGrid:
-        """Compute the features of an HxWx3 RGB image; the prompt is ignored. Raises
-        WeightsError."""
+        """Compute an HxWx3 RGB image's features; the prompt is ignored. Raises WeightsError."""
         return self.predict((pixels,))
 
     def run(self, tensors: Tensors, images: Any) -> Any:

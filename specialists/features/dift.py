@@ -64,8 +64,7 @@ class DIFT(Network[Item, FeatureGrid]):
         return self.predict((pixels, prompt))
 
     def prepare(self, given: Inputs) -> Item:
-        """Return the image and its word; add a remark if the prompt needs a word and there is
-        none."""
+        """Return the image and its word; add a remark if the prompt lacks its word."""
         item = require_pixels(given[0]), str((*given, "")[1])
         if "{}" in self.prompt and not item[1]:
             remark(
@@ -101,8 +100,7 @@ class DIFT(Network[Item, FeatureGrid]):
 
 @dataclass(frozen=True)
 class DIFTSPair(DIFT):
-    """DIFT with the paper's settings for SPair-71k: the same part of another object of its
-    category.
+    """DIFT with the paper's settings for SPair-71k: the same part of an object of the same kind.
 
     t = 261, up block 1, 8 draws at 768 px, with the prompt "a photo of a <category>". Without a
     word for the category (`prompt` of `NearestFeature`) it differs from the paper's method, and a

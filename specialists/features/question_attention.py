@@ -89,8 +89,7 @@ class QuestionAttention(WithoutModel, Network[Inputs, Looks]):
     result = Looks
 
     def __call__(self, state: State, model: Model) -> State:
-        """Return the state with its measurements, or with a note that explains why there are
-        none."""
+        """Return the state with its measurements, or a note on why there are none."""
         users = [n for n, message in enumerate(state.messages) if message.role == "user"]
         messages = state.messages[: users[-1] + 1] if users else ()
         if not messages:
@@ -173,8 +172,7 @@ class QuestionAttention(WithoutModel, Network[Inputs, Looks]):
 
 
 def words_among(prompt: list[int], without: list[int]) -> list[int]:
-    """Return the positions of the prompt's tokens that are missing from the same prompt `without`
-    words."""
+    """Return the positions of the prompt's tokens that the same prompt `without` words lacks."""
     start = _shared(prompt, without)
     same = _shared(prompt[::-1], without[start:][::-1])
     return list(range(start, len(prompt) - same))

@@ -20,8 +20,7 @@ from looktwice.specialists.sharing import look_once
 
 @dataclass(frozen=True)
 class GramSimilarity:
-    """Similarity of style: which features occur together, wherever they are (Gatys et al., CVPR
-    2016).
+    """Similarity of style: which features occur together anywhere (Gatys et al., CVPR 2016).
 
     1 - |G0 - G1| / (|G0| + |G1|) of the two Gram matrices of `features`, each the mean of v v^T
     over the cells, in Frobenius norm; 1 means equal, 0 maximally different.
@@ -83,8 +82,7 @@ From image 1 to image 2, what changed is in short:"""
 
 @dataclass(frozen=True)
 class EditSalience:
-    """Measures how easily an edit can be inferred from a model's separate descriptions of two
-    images.
+    """Measures how easily an edit can be inferred from a model's descriptions of two images.
 
     VLM2-Bench (section 2.1) excludes edits that are too easy to see by this score. The question is
     the edit in words; the views are the image before and after it. The model answers `describe`

@@ -127,8 +127,7 @@ class DepthAnything(HubNetwork[tuple[Pixels], DepthMap]):
 
 
 def authors_size(width: int, height: int, multiple: int) -> tuple[int, int]:
-    """Return the columns and rows to which the authors' code resizes an image: no side is under
-    `SIDE`."""
+    """Return the columns and rows of the authors' input size: no side is under `SIDE`."""
     scale = max(SIDE / width, SIDE / height)
     least = math.ceil(SIDE / multiple) * multiple
     columns, rows = (

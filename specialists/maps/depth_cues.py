@@ -181,8 +181,7 @@ class SGBM(Checked):
             raise ValueError(f"`disparities` must be a multiple of 16, found {self.disparities}")
 
     def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap:
-        """Compute the disparity of the left view `image` in pixels, given the right view. Raises
-        NoEvidence."""
+        """Compute the left view's disparity in pixels, given the right view. Raises NoEvidence."""
         if len(others) != 1:
             raise NoEvidence(
                 f"stereo needs a left and a right view, found {1 + len(others)} image(s)"

@@ -85,8 +85,7 @@ def levels_to_linear(levels: Floats) -> Floats:
 
 
 def integrate_steps(across: Floats, down: Floats) -> Floats:
-    """Return the map (height, width) of mean 0 whose steps best fit the given ones in least
-    squares.
+    """Return the map (height, width) of mean 0 whose steps fit these in least squares.
 
     `across` (height, width - 1) and `down` (height - 1, width) are its differences to the right and
     below. The solution uses the cosine transform, whose waves are the eigenvectors of the Laplacian

@@ -172,8 +172,7 @@ ATTENTION = re.compile(r"^loftr_coarse\.layers\.(\d+)\.(.*)")
 
 
 def open_efficient_loftr(path: str) -> HubModel:
-    """Open EfficientLoFTR, the full network, from its authors' `eloftr_outdoor.ckpt`. Raises
-    WeightsError."""
+    """Open the full EfficientLoFTR from its authors' `eloftr_outdoor.ckpt`. Raises WeightsError."""
     transformers, tensors = import_transformers(), open_tensors(path, "EfficientLoFTR")
     blocks, widths = list[int](), list[int]()
     for n in range(4):

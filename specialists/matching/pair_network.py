@@ -154,8 +154,7 @@ class LoFTR(PairNetwork):
         return [(self.model, self.preset)]
 
     def size(self, pixels: Pixels) -> InputSize:
-        """Return the size to which an image is resized. Raises NoEvidence if a side is under 48
-        pixels."""
+        """Return an image's input size. Raises NoEvidence if a side is under 48 pixels."""
         # leaves at least five cells without the border
         return InputSize.of(pixels, self.longest, 8, least=48)
 
@@ -214,8 +213,7 @@ class RoMa(PairNetwork):
             ) from exc
 
     def forward(self, network: Any, place: Place, items: Sequence[Pair]) -> list[Matches]:
-        """Return the matches of each pair, highest confidence first; the package matches one pair
-        at a time."""
+        """Return the matches of each pair, highest confidence first, one pair at a time."""
         return [self._match(network, place, *item) for item in items]
 
     def _match(self, network: Any, place: Place, pixels0: Pixels, pixels1: Pixels) -> Matches:

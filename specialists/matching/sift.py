@@ -19,8 +19,7 @@ from looktwice.specialists.sharing import look_once
 
 @dataclass(frozen=True)
 class SIFT(Checked):
-    """Matches whose descriptor is clearly nearer than the second nearest (Lowe, IJCV 2004, section
-    7.1).
+    """Matches clearly nearer than the second nearest descriptor (Lowe, IJCV 2004, section 7.1).
 
     A match is kept if its distance is below `ratio` times that of the second nearest; its
     confidence is one minus the ratio of the two. `mutual` keeps only matches that are each other's
@@ -51,8 +50,7 @@ class SIFT(Checked):
         return Matches(xy0[rows0.astype(int)], xy1[rows1.astype(int)], confidence)
 
     def detect(self, pixels: Pixels) -> tuple[Floats, Floats]:
-        """Detect the keypoints (n, 2) of one image in pixel centres, and their descriptors (n,
-        128)."""
+        """Detect keypoints (n, 2) in pixel centres, and their descriptors (n, 128)."""
         detector = cv2.SIFT.create(nfeatures=self.features, enable_precise_upscale=True)
         gray = cv2.cvtColor(require_pixels(pixels), cv2.COLOR_RGB2GRAY)
         points, vectors = detector.detectAndCompute(gray, None)
@@ -62,8 +60,7 @@ class SIFT(Checked):
 
 @dataclass(frozen=True)
 class RotationSearch:
-    """Matches of image 0 and image 1 rotated by each of `degrees`, counter-clockwise about its
-    centre.
+    """Matches of image 0 with image 1 rotated by `degrees`, counter-clockwise about its centre.
 
     Networks that were trained on upright pairs fail on views rotated by more than about 20 degrees;
     this searches for the rotation, at the price of one pass of `matcher` for each. The first
@@ -81,8 +78,7 @@ class RotationSearch:
             )
 
     def __call__(self, pixels0: Pixels, pixels1: Pixels, /) -> Matches:
-        """Match two images, HxWx3 RGB uint8, in their own pixels. Raises whatever the matcher
-        raises."""
+        """Match two HxWx3 RGB uint8 images, in their pixels. Raises what the matcher raises."""
         pixels0, pixels1 = require_pixels(pixels0), require_pixels(pixels1)
         if is_one_color(pixels1):  # after a rotation its corners would have another colour
             return look_once(self.matcher, pixels0, pixels1)

@@ -107,8 +107,7 @@ def say_kind(path: str | Path, tensors: Tensors) -> str:
 
 
 def say_bytes(file: Path) -> str:
-    """Describe a file that torch cannot read, from its first bytes; empty if they are not
-    recognized."""
+    """Describe a file that torch cannot read by its first bytes; empty if they are unknown."""
     with file.open("rb") as opened:
         start = opened.read(64).lstrip(b" \n\r\t")
     if not start:
@@ -150,8 +149,7 @@ def read_tensors(path: str | Path) -> Tensors:
 
 
 def say_file(path: str | Path) -> str:
-    """Describe a weight file, in a sentence without its full stop; empty if it is not
-    recognized."""
+    """Describe a weight file, in a sentence without full stop; empty if unknown."""
     try:
         tensors = read_tensors(path)
     except WeightsError:
@@ -193,8 +191,7 @@ def load_weights(network: Any, tensors: Tensors, source: str | Path) -> Any:
 
 
 def rename(tensors: Tensors, *networks: str) -> Tensors:
-    """Rename the tensors as in transformers, by the rules for these networks in
-    `originals.yaml`."""
+    """Rename the tensors as in transformers, by these networks' rules in `originals.yaml`."""
     renamed = {}
     for name, tensor in tensors.items():
         for network in networks:

@@ -71,7 +71,7 @@ def shrink(pixels: Pixels, longest: int) -> Pixels:
 
 
 def is_one_color(pixels: Pixels) -> bool:
-    """Return whether all pixels of an image are the same; results of a network on such an image are
+    """Return whether all pixels are the same; a network's results on such an image are
     artefacts."""
     return bool((pixels == pixels[:1, :1]).all())
 
@@ -132,8 +132,7 @@ def to_batch(images: Sequence[NDArray[Any]], place: Place) -> Any:
 
 
 def normalize(batch: Any, mean: Any = MEAN, std: Any = STD) -> Any:
-    """Normalize a batch (n, 3, height, width) of 0..1 by the mean and standard deviation of each
-    channel."""
+    """Normalize a batch (n, 3, height, width) of 0..1 by each channel's mean and deviation."""
     mean, std = (batch.new_tensor(values).view(3, 1, 1) for values in (mean, std))
     return (batch - mean) / std
 

@@ -49,8 +49,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Network(Checked, ABC, Generic[Item, Result]):
-    """A network that stages call. `predict` is thread-safe, and its results do not depend on the
-    batch.
+    """A network that stages call; `predict` is thread-safe, and batches do not affect results.
 
     `model` is a hub id or a local folder (nothing is downloaded before the first item), `revision`
     pins a commit or tag. `device` "auto" chooses CUDA, else MPS, else the CPU; `dtype` "auto" is
@@ -117,8 +116,7 @@ class Network(Checked, ABC, Generic[Item, Result]):
         return None
 
     def finish(self, given: Inputs, result: Result) -> Any:
-        """Convert the network's result, with the arguments of the call, to the return value of the
-        call."""
+        """Convert the arguments of a call and the network's result to its return value."""
         return result
 
     def predict(self, given: Inputs) -> Result:
@@ -149,8 +147,7 @@ class Network(Checked, ABC, Generic[Item, Result]):
         return cast("list[Result]", results)
 
     def predict_batch(self, items: Sequence[Item]) -> list[Result]:
-        """Compute items with the same `batch_key` as one batch in this thread, without storing the
-        results."""
+        """Compute items of one `batch_key` as a batch in this thread, without storing results."""
         asked, place = self.place(), self._inner_place()
         torch = import_torch()
         network = self.network()
@@ -244,8 +241,7 @@ class HubNetwork(Network[Item, Result]):
     unused: ClassVar[tuple[str, ...]] = ()
 
     def prepare(self, given: Inputs) -> Item:
-        """Prepare the arguments as in `Network`. Raises NoEvidence if an image is too small for its
-        processor."""
+        """Prepare the arguments. Raises NoEvidence if an image is too small for the processor."""
         item = super().prepare(given)
         for image in item:
             require_pixels(image, math.ceil(max(image.shape[:2]) / self.max_ratio))
@@ -298,8 +294,7 @@ def open_diffusion(model: str, revision: str | None, place: Place) -> dict[str, 
 
 
 def require_numbers(scores: Any, model: str, dtype: str) -> None:
-    """Raise ValueError if scores are NaN: they would pass no threshold, and nothing would be
-    found."""
+    """Raise ValueError if scores are NaN, because they would pass no threshold."""
     if scores.isnan().any():
         raise ValueError(
             f"{model} returns NaN scores in {dtype}; set dtype: float32, or download it again"

@@ -106,8 +106,7 @@ def fetch(what: str, build: Callable[[], Network]) -> Network:
 
 
 def import_kornia() -> Any:
-    """Import the module kornia.feature. Raises WeightsError with the install command if it is
-    missing."""
+    """Import kornia.feature. Raises WeightsError with the install command if it is missing."""
     import_torch()
     try:
         import kornia.feature
@@ -138,16 +137,14 @@ class PackageFile(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class OnnxNetwork:
-    """An opened ONNX network. It stores the shape of its last input, so one thread runs it at a
-    time."""
+    """An opened ONNX network. It stores its last input's shape, so one thread runs it at a time."""
 
     file: Path
     network: Any
     turn: Any = field(default_factory=threading.Lock)
 
     def run(self, images: Floats) -> list[Floats]:
-        """Return all outputs for one batch. Raises WeightsError if the network does not accept
-        it."""
+        """Return all outputs for a batch. Raises WeightsError if it is not accepted."""
         with self.turn, spend("networks"):
             try:
                 self.network.setInput(images)
@@ -162,8 +159,7 @@ class OnnxNetwork:
 
 
 def open_onnx(file: Path, edit: Callable[[bytes], bytes] = bytes) -> OnnxNetwork:
-    """Open the network of a file, once per process; `edit` may change its bytes first. Raises
-    WeightsError."""
+    """Open a network once per process; `edit` may change its bytes first. Raises WeightsError."""
 
     def opened() -> OnnxNetwork:
         content = np.frombuffer(edit(file.read_bytes()), np.uint8)

@@ -69,8 +69,7 @@ class SamNetwork:
         return int(self.config.prompt_encoder_config.image_size)
 
     def inner(self, size: Size) -> Size:
-        """Return the rows and columns of the square that an image fills, from its upper left
-        corner."""
+        """Return the rows and columns of the square, from its upper left, that an image fills."""
         height, width = size
         if not self.pads:
             return self.side, self.side
@@ -139,8 +138,7 @@ class SamNetwork:
 
 
 def open_sam(model: str, revision: str | None, place: Place) -> SamNetwork:
-    """Open any kind of SAM by hub id or folder, or an original checkpoint by its file. Raises
-    WeightsError."""
+    """Open any SAM by hub id or folder, or an original checkpoint file. Raises WeightsError."""
     if is_weights_file(model):
         network, pads = open_sam_file(model)
         return SamNetwork(network.to(place.device, place.torch_dtype), place, pads)
@@ -158,8 +156,7 @@ def open_sam(model: str, revision: str | None, place: Place) -> SamNetwork:
 
 Opened = SamNetwork | SamPackage
 Item = tuple[Pixels, Floats, MaskFilter | None]
-"""An image, its prompts (n, 2) or (n, 4), and a filter; with None each prompt gets one mask, in
-order."""
+"""An image, its prompts (n, 2) or (n, 4), and a filter; with None each prompt gets one mask."""
 
 
 @dataclass(frozen=True)
@@ -257,8 +254,7 @@ class SAM(Network[Item, Masks]):
     def _decoded(
         self, network: Opened, seen: Any, pixels: Pixels, prompts: Floats
     ) -> Iterator[tuple[Any, Any]]:
-        """Yield masks and scores for chunks of prompts, one mask for each box, three for each
-        point."""
+        """Yield masks and scores for chunks of prompts: one for a box, three for a point."""
         for start in range(0, len(prompts), self.prompts):
             chunk = prompts[start : start + self.prompts]
             yield network.decode(seen, chunk, _size(pixels), prompts.shape[1] == 2)

@@ -104,8 +104,7 @@ class SAM3(HubNetwork[Item, Masks]):
         return Masks(inside.cpu().numpy(), to_numbers(scores.flatten()[kept]), np.array(labels))
 
     def _settings(self) -> str:
-        """Serialize the settings that affect results, without the words, which are part of each
-        item."""
+        """Serialize the settings that affect results, except the words, which items contain."""
         return replace(self, words=())._settings() if self.words else super()._settings()
 
 

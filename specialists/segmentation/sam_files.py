@@ -169,7 +169,7 @@ POINTS = "sam_prompt_encoder.point_embeddings."
 
 
 def _open_sam2(path: str, tensors: Tensors) -> Any:
-    """Open `Sam2Model` with the tensors of a file such as `sam2.1_hiera_tiny.pt`. Raises
+    """Open `Sam2Model` from the tensors of a file like `sam2.1_hiera_tiny.pt`. Raises
     WeightsError."""
     kept = {name: tensor for name, tensor in tensors.items() if KEPT.match(name)}
     points = [kept.pop(name) for name in sorted(kept) if name.startswith(POINTS)]
@@ -290,8 +290,7 @@ class SamPackage:
         return np.asarray((logits > 0).cpu().numpy())
 
     def worthy(self, pixels: Pixels, points: Floats, filter: MaskFilter, most: int) -> Masks:
-        """Generate masks for all points, `most` at once, with the package's generator and this
-        filter."""
+        """Generate the masks of all points, `most` at once, that pass the filter."""
         height, width = pixels.shape[:2]
         generator = self.package.SamAutomaticMaskGenerator(
             self.network,
