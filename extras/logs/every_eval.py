@@ -1,4 +1,4 @@
-"""Formats in which results are shared: Every Eval Ever, read and written, and Hugging Face's
+"""Formats for sharing results: Every Eval Ever, read and written, and Hugging Face's
 `.eval_results`, written."""
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ SCHEMA = "0.3.0"
 
 
 def read_every_eval_ever(path: Path, named: Named) -> list[Log]:
-    """The log of Every Eval Ever's `.json`, with its instances beside it, or of the `.jsonl` of
-    instances alone.
+    """Read the log from Every Eval Ever's `.json` and its instances, or from the `.jsonl` of
+    instances.
 
-    An unreadable or failed instance is known by its metadata's `verdict`, where we wrote it, or by
-    its `error`. Raises TaskError.
+    Unreadable and failed instances are recognized by the `verdict` in their metadata, which
+    looktwice writes, or by their `error`. Raises TaskError.
     """
     instances = path
     if path.suffix == ".json":
@@ -86,13 +86,13 @@ def _row(line: Cells) -> Fields:
 
 
 def write_every_eval_ever(log: Log, out: Path) -> Iterator[str]:
-    """Write the log as `data/COLLECTION/DEVELOPER/MODEL/UUID.json` with its instances beside it;
-    says its path.
+    """Write the log as `data/COLLECTION/DEVELOPER/MODEL/UUID.json` with its instances next to it;
+    yield the path.
 
-    The collection is the log's source, the developer and the model are the contestant's name,
-    "looktwice" being the developer of a name without one. Each instance holds the hashes of its
-    pictures; a failed or unreadable one has the score 0, which the format needs, and its verdict in
-    the metadata. Raises OSError.
+    The collection is the log's source. Developer and model come from the contestant's name; without
+    a developer in it, "looktwice" is written. Each instance holds the hashes of its pictures. A
+    failed or unreadable one has the score 0, which the format requires, and its verdict in the
+    metadata. Raises OSError.
     """
     developer, _, model = log.name.rpartition("/")
     names = log.source or "log", developer or "looktwice", model
@@ -216,10 +216,10 @@ def _instance(row: Cells) -> Fields:
 
 
 def write_eval_results(log: Log, out: Path, dataset: str) -> Iterator[str]:
-    """Write `.eval_results/looktwice_NAME.yaml` of a model's repository; says its path.
+    """Write `.eval_results/looktwice_NAME.yaml` for a model's repository; yield its path.
 
-    `dataset` is the benchmark's repository, each task its `task_id`; values are percent. Raises
-    TaskError for a dataset that is no repository, OSError.
+    `dataset` is the benchmark's repository, and each task a `task_id`; values are in percent.
+    Raises TaskError if `dataset` is not a repository, and OSError.
     """
     if "/" not in dataset:
         raise TaskError(

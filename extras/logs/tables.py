@@ -1,4 +1,4 @@
-"""Logs that are tables: a CSV, TSV, Excel or Parquet file of anybody's, and VLMEvalKit's, which are
+"""Logs that are tables: any CSV, TSV, Excel or Parquet file, and VLMEvalKit's tables, which are
 also written."""
 
 from __future__ import annotations
@@ -53,12 +53,14 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
 """The names under which a column is looked for; `--column NAME=COLUMN` names another."""
 _VLMEVALKIT = {"answer": ("read",), "key": ("answer", "key", "target"), "split": ("split",)}
 _UNREAD_LOGS = "randomly generate one|Failed in Prefetch, no GPT-based"
-"""What VLMEvalKit's column `log` says where no answer was found: it draws one, or counts a miss."""
+"""VLMEvalKit's entry in its column `log` if no answer was found: it picks a random one, or counts a
+miss."""
 _LONGEST = 32_767  # characters that a cell of Excel holds
 
 
 def open_columns(path: Path) -> pandas.DataFrame:
-    """A table as texts, empty where a cell is. Raises TaskError, also for one without a row."""
+    """Read a table as texts, with empty cells as empty strings. Raises TaskError, also for a table
+    without rows."""
     import pandas
 
     if ".jsonl" in path.suffixes:
@@ -84,7 +86,7 @@ def open_columns(path: Path) -> pandas.DataFrame:
 
 
 def _choices(cell: str) -> tuple[str, ...]:
-    """The texts of choices that are a list in JSON; none in any other cell."""
+    """Parse the texts of choices from a JSON list; empty for any other cell."""
     try:
         choices = read_json(cell)
     except ValueError:
@@ -98,8 +100,8 @@ def find_columns(
     path: Path,
     aliases: Mapping[str, Sequence[str]] = ALIASES,
 ) -> dict[str, str]:
-    """Which column of the table holds what; `named` come before the aliases. Raises TaskError for
-    an unknown name."""
+    """Map the names of `aliases` to columns of the table; `named` takes precedence. Raises
+    TaskError for an unknown name."""
     available = [*map(str, frame.columns)]
     by_case = {name.casefold(): name for name in available}
     for name, column in named.items():
@@ -117,9 +119,9 @@ def find_columns(
 
 
 def read_table(path: Path, named: Named) -> list[Log]:
-    """The logs of a table: one, or one for each contestant and variant that it has columns for.
+    """Read the logs of a table: one, or one for each contestant and variant if it has such columns.
 
-    In VLMEvalKit's, `answer` is the key, and A, B ... are the choices. Raises TaskError.
+    In VLMEvalKit's tables, `answer` is the key, and A, B ... are the choices. Raises TaskError.
     """
     frame = open_columns(path)
     vlmevalkit = {"index", "prediction"} <= set(frame.columns)
@@ -171,8 +173,10 @@ def read_table(path: Path, named: Named) -> list[Log]:
 
 
 def _mark_unread(rows: pandas.DataFrame, no_answer: pandas.Series | None) -> pandas.DataFrame:
-    """The rows, with a wrong one unreadable where others have an answer and it has none; so is one
-    of `no_answer`, and worth 0 even where a draw at random was right."""
+    """Mark wrong rows without an answer as unreadable if other rows have answers.
+
+    Rows of `no_answer` are unreadable too, and get 0 even if VLMEvalKit's random answer was right.
+    """
     scored = rows["verdict"].isin(("right", "wrong"))
     unread = (rows["answer"].str.strip() == "") & (rows["verdict"] == "wrong")
     unread &= bool((rows["answer"] != "").any())
@@ -183,8 +187,8 @@ def _mark_unread(rows: pandas.DataFrame, no_answer: pandas.Series | None) -> pan
 
 
 def _values(cells: pandas.Series, column: str, path: Path) -> pandas.Series:
-    """Values as `parse_value` reads them; an empty cell is a failure. Raises TaskError for other
-    words."""
+    """Parse values by `parse_value`; an empty cell is a failure. Raises TaskError for other words.
+    """
     values = cells.map(parse_value).astype(float)
     empty = cells.str.strip().str.casefold().isin(("", "nan", "none", "failed"))
     if len(strange := cells[values.isna() & ~empty]):
@@ -196,7 +200,7 @@ def _values(cells: pandas.Series, column: str, path: Path) -> pandas.Series:
 
 
 def read_numbers(cells: pandas.Series, column: str, path: Path) -> pandas.Series:
-    """The cells as numbers, NaN where one is empty. Raises TaskError."""
+    """Parse the cells as numbers, NaN for empty ones. Raises TaskError."""
     import pandas
 
     try:
@@ -206,7 +210,7 @@ def read_numbers(cells: pandas.Series, column: str, path: Path) -> pandas.Series
 
 
 def write_vlmevalkit(log: Log, file: Path) -> int:
-    """Write the rows as VLMEvalKit's table of predictions, `.tsv` or `.xlsx`; gives how many.
+    """Write the rows as VLMEvalKit's table of predictions, `.tsv` or `.xlsx`; return their number.
     Raises TaskError and OSError."""
     rows = log.rows.to_dict("records")
     most = max((len(row["choices"]) for row in rows), default=0)

@@ -1,5 +1,5 @@
-"""How a comparison of logs is told: tables for the terminal and for compare.md, the page, and the
-files beside it."""
+"""Output of a comparison of logs: tables for the terminal and compare.md, the page, and the files
+next to it."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ if TYPE_CHECKING:
     import pandas
 
 MOST_SAMPLES = 20_000
-"""Samples of a page; of more, the files beside it tell."""
+"""The most samples for which a page is written; the other files are always written."""
 MOST_WORDED, MOST_THUMBNAILS, MOST_TURNS = 2_000, 300, 20
-"""Samples whose replies a page holds, and pictures of runs: those that flipped come first."""
+"""Limits of a page: samples with replies (flipped ones first), thumbnails, and turns per sample."""
 METHOD = (
     "Differences are paired over the samples that both logs hold; their 95 % intervals are"
     " bootstrapped over clusters (the group of a sample, else its pictures, else itself). p is the"
@@ -98,7 +98,7 @@ PEOPLE: Column[Contrast] = Column(
 
 
 def contrast_table(contrasts: Sequence[Contrast]) -> TextTable:
-    """A line per contrast; values in percent, differences in points."""
+    """Build a table with a line per contrast; values in percent, differences in points."""
     columns: Columns[Contrast] = (
         Column("contestant", "contestant", text),
         Column("against", "baseline", text),
@@ -122,8 +122,7 @@ def contrast_table(contrasts: Sequence[Contrast]) -> TextTable:
 
 
 def console_table(contrasts: Sequence[Contrast]) -> TextTable:
-    """The same for a terminal of 80 columns: the pair of contestants, and of its tasks what says
-    most."""
+    """Build a shorter table for a terminal of 80 columns."""
     columns: Columns[Contrast] = (
         Column("pair", lambda c: f"{c.contestant} against {c.baseline}", text),
         TASK,
@@ -139,8 +138,8 @@ def console_table(contrasts: Sequence[Contrast]) -> TextTable:
 
 
 def summary_lines(comparison: LogComparison) -> Iterator[str]:
-    """The result of each log against the baseline in a sentence, how its samples matched, and what
-    did not."""
+    """Yield a sentence with the result of each log against the baseline, then how its samples
+    matched and which did not."""
     base = comparison.logs[0]
     for log in comparison.logs:
         if by := log.read_by or name_scorers(log):
@@ -182,8 +181,7 @@ def _say_no_contrast(comparison: LogComparison, number: int) -> str:
 
 
 def _fell_out(comparison: LogComparison, number: int) -> Iterator[str]:
-    """The samples that match the baseline's and have no value here or there, and how often what
-    lacks."""
+    """Count the matched samples that have no value in one of the logs, for each log."""
     base, log = comparison.logs[0], comparison.logs[number]
     matched = comparison.units[number]["sample"].notna().to_numpy()
     apart = comparison.scored_apart[:, number]
@@ -202,8 +200,10 @@ def _fell_out(comparison: LogComparison, number: int) -> Iterator[str]:
 
 
 def _sentence(contrast: Contrast, same: int) -> str:
-    """The result in a sentence; no claim about the contestants where most flips, `same` of them,
-    are on identical replies."""
+    """Describe the result in a sentence.
+
+    It makes no claim about the contestants if most flips, `same` of them, are on identical replies.
+    """
     paired = contrast.paired
     result = "as good as"
     if abs(paired.value) > 1e-9:
@@ -223,16 +223,15 @@ def _sentence(contrast: Contrast, same: int) -> str:
 
 
 def say_some(names: Iterable[str]) -> str:
-    """The first three names of several, or all four."""
+    """List up to four names, or the first three and an ellipsis."""
     first = list(islice(names, 4))
     return ", ".join([*first[:3], "..."] if len(first) > 3 else first)
 
 
 def write_comparison(comparison: LogComparison, folder: Path) -> list[Path]:
-    """Write compare.html, compare.md, compare.csv, items.csv and unmatched.csv; gives their paths.
-    Raises OSError.
+    """Write compare.html, compare.md, compare.csv, items.csv and unmatched.csv; return their paths.
 
-    There is no page of more samples than a browser likes.
+    The page is left out above MOST_SAMPLES, which a browser would not handle. Raises OSError.
     """
     lines = [line.strip() for line in summary_lines(comparison)]
     shown, bullets = contrast_table(comparison.contrasts), "\n".join(f"- {line}" for line in lines)
@@ -262,7 +261,8 @@ def write_csv(
     rows: Sequence[Mapping[str, object]] | pandas.DataFrame,
     columns: Sequence[str] | None = None,
 ) -> Path:
-    """Write rows as CSV that no spreadsheet computes; gives the path. Raises OSError."""
+    """Write rows as CSV in which no spreadsheet evaluates formulas; return the path. Raises
+    OSError."""
     import pandas
 
     frame = pandas.DataFrame(rows, columns=columns)
@@ -275,11 +275,11 @@ def write_csv(
 
 
 def compare_page(comparison: LogComparison) -> PageData:
-    """The data of the page: the baseline's samples, and the answers of every log to those that
-    match.
+    """Build the data of the page: the baseline's samples, and each log's answers to the matched
+    ones.
 
-    Replies are there for the samples that flipped first, and for these also the messages and
-    pictures that a run kept.
+    Replies are included for up to MOST_WORDED samples, flipped ones first; for flipped samples also
+    the messages and pictures that a run holds.
     """
     base, values = comparison.logs[0], comparison.values
     tasks = list(dict.fromkeys(base.units["task"]))
