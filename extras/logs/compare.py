@@ -68,14 +68,14 @@ def match(base: Log, log: Log) -> Matching:
             mine, theirs = ({pair[side] for pair in by} for side in (0, 1))
             sides = [base.units.drop(index=list(mine)), log.units.drop(index=list(theirs))]
             if way == BY_WORDS and all((units["pictures"] != "").any() for units in sides):
-                break  # both hold pictures, and these differ
+                break  # both logs hold pictures, and the remaining ones differ
             contents = [_content(units, way == BY_PICTURES) for units in sides]
             by |= dict.fromkeys(_partners(*contents).items(), way)
     keys = [units["key"].map(letter_or_text).tolist() for units in (base.units, log.units)]
     same = dict[tuple[int, int], str]()
     for pair, way in by.items():
         key, rival = keys[0][pair[0]], keys[1][pair[1]]
-        # one that is not told, or told as a letter here and in words there, may agree
+        # a missing key, or a letter in one log and words in the other, may agree
         if not key or not rival or key == rival or (len(key) == 1) != (len(rival) == 1):
             same[pair] = way
     apart = sorted(by.keys() - same.keys())
@@ -94,19 +94,19 @@ def _say_apart(base: Log, log: Log, apart: Sequence[tuple[int, int]]) -> str:
     if apart:
         units = base.units.loc[apart[0][0]], log.units.loc[apart[0][1]]
         return (
-            f" with one key: {len(apart)} are the same but for their keys; {units[0]['sample']!r}"
-            f" has {units[0]['key']!r} there and {units[1]['key']!r} here. Name the column of keys"
-            " with --column key=COLUMN"
+            f" with the same key: {len(apart)} match except for their keys; {units[0]['sample']!r}"
+            f" has {units[0]['key']!r} in {base.name} and {units[1]['key']!r} in {log.name}. Name"
+            " the column of keys with --column key=COLUMN"
         )
     tasks = [side.units["task"].unique().tolist() for side in (base, log)]
     if "" not in (*tasks[0], *tasks[1]) and not {*tasks[0]} & {*tasks[1]}:
         return (
-            f": the tasks are {', '.join(tasks[0])} there and {', '.join(tasks[1])} here; compare"
-            " contestants that answer the same task, or name another --baseline"
+            f": the tasks are {', '.join(tasks[0])} in the first and {', '.join(tasks[1])} in the"
+            " second; compare contestants that answer the same task, or name another --baseline"
         )
     ids = [side.units["sample"].iloc[0] for side in (base, log)]
     return (
-        f"; ids are like {ids[0]!r} and {ids[1]!r}. Name the column of ids with --column"
+        f"; their ids look like {ids[0]!r} and {ids[1]!r}. Name the column of ids with --column"
         " sample=COLUMN"
     )
 
@@ -121,7 +121,7 @@ def _match_ids(base: Log, log: Log) -> dict[int, int]:
     if numbers.any():
         mine, theirs = (_words(side.whole.units["question"]) for side in (base, log))
         for place, partner in list(places.items()):
-            # an empty text is in every other
+            # an empty text is contained in every other text
             asked, answered = mine[place], theirs[partner]
             if numbers[place] and asked not in answered and answered not in asked:
                 del places[place]
@@ -163,12 +163,12 @@ def reasons_alone(
     repeated = {*contents[contents.duplicated()], *rivals[rivals.duplicated()]} & {*rivals} - {""}
     for place in places:
         if twice[place]:
-            reasons.append("its id comes twice")
+            reasons.append("its id occurs twice")
         elif contents[place] in repeated:
             kind = "its pictures and question" if with_pictures else "its question"
-            reasons.append(f"{kind} come{'' if with_pictures else 's'} twice")
+            reasons.append(f"{kind} occur{'' if with_pictures else 's'} twice")
         elif ids[place] in there:
-            reasons.append("its id is another question there")
+            reasons.append("its id belongs to another question there")
         elif not mine["question"][place]:
             reasons.append("its id is not there, and its question is not known")
         else:
@@ -361,7 +361,7 @@ def compare_logs(
     named = name_apart(logs)
     names = [log.name for log in named]
     if len(named) < 2:
-        raise TaskError(f"a comparison needs two logs, found {', '.join(names) or 'none'}")
+        raise TaskError(f"a comparison needs at least two logs, found {', '.join(names) or 'none'}")
     base, *others = [named[place] for place in chosen_places(names, baseline, only)]
     matchings, refusals = list[Matching](), list[TaskError]()
     for log in others:

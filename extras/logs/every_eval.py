@@ -42,7 +42,7 @@ def read_every_eval_ever(path: Path, named: Named) -> list[Log]:
         details = read_json(read_file(path)).get("detailed_evaluation_results")
         file = details.get("file_path") if isinstance(details, dict) else details
         if not file:
-            raise TaskError(f"{path} holds scores alone, no instances: there is nothing to pair")
+            raise TaskError(f"{path} holds only scores and no instances, so there are no samples")
         instances = path.parent / Path(str(file)).name
     lines = [line for _, line in read_objects(instances)]
     if not lines:
@@ -52,7 +52,7 @@ def read_every_eval_ever(path: Path, named: Named) -> list[Log]:
         return [Log(str(lines[0]["model_id"]), rows, path.name, rows["task"].iloc[0])]
     except (KeyError, TypeError, AttributeError) as exc:
         raise TaskError(
-            f"{instances} is not in the form of Every Eval Ever ({type(exc).__name__}: {exc})"
+            f"{instances} is not in Every Eval Ever's format ({type(exc).__name__}: {exc})"
         ) from exc
 
 
@@ -223,7 +223,7 @@ def write_eval_results(log: Log, out: Path, dataset: str) -> Iterator[str]:
     """
     if "/" not in dataset:
         raise TaskError(
-            "--to eval-results: name the benchmark's repository, such as --dataset"
+            "--to eval-results needs the benchmark's repository, such as --dataset"
             " BLINK-Benchmark/BLINK"
         )
     entries = []

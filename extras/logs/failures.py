@@ -38,8 +38,8 @@ def replacement_of(reply: str) -> str:
 
 
 def mark_failures(log: Log) -> Log:
-    """Mark samples with such a reply as failed or unreadable, whatever score the harness gave them.
-    """
+    """Mark samples with such a reply as failed or unreadable, whatever score the harness gave
+    them."""
     kinds = log.rows["reply"].map(replacement_of)
     if not (kinds != "").any():
         return log

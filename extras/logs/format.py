@@ -150,13 +150,13 @@ def load_log(path: Path, columns: Named) -> list[Log]:
             return [mark_failures(log) for log in form.read(path, columns)]
     if path.is_dir():
         raise TaskError(
-            f"{path} is no run folder and holds no {SAMPLES} of lmms-eval; name the files"
-            " themselves"
+            f"{path} is not a run folder and holds no {SAMPLES} of lmms-eval; name the log files"
+            " instead"
         )
     endings = ", ".join((".eval", ".json", *ENDINGS))
     raise TaskError(
-        f"{path}: expected a run folder, a log of inspect_ai or Every Eval Ever, or another that"
-        f" ends with one of {endings}, and .gz behind text"
+        f"{path}: expected a run folder, a log of inspect_ai or Every Eval Ever, or a file that"
+        f" ends with one of {endings} (text files also with .gz)"
     )
 
 
@@ -187,7 +187,7 @@ def export_logs(logs: Sequence[Log], form: str, out: Path, dataset: str = "") ->
     formats = {entry.name: entry for entry in all_formats() if entry.write or entry.write_file}
     if form not in formats:
         names = [*formats, *OF_RUNS]
-        raise TaskError(f"--to {form}: no format of this name{suggest_among(form, names)}")
+        raise TaskError(f"--to {form}: there is no such format{suggest_among(form, names)}")
     _, _, _, write, write_one, endings = formats[form]
     named = name_apart([log.whole for log in logs])
     files = file_names([log.name for log in named])
@@ -210,4 +210,4 @@ def export_file(log: Log, file: Path) -> int:
             return form.write_file(log, file)
     formats = [form for form in FORMATS if form.endings]
     choices = "; ".join(f"{' or '.join(form.endings)} for {form.name}" for form in formats)
-    raise TaskError(f"--export {file}: the format follows from the ending: {choices}")
+    raise TaskError(f"--export {file}: the ending must be one of: {choices}")

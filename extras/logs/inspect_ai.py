@@ -45,7 +45,7 @@ from looktwice.pipelines.view import View
 if TYPE_CHECKING:
     import pandas
 
-ZSTD = 93  # the method of a zip's member, which Python's own zipfile reads from 3.14 on
+ZSTD = 93  # a zip compression method that Python's zipfile supports from 3.14 on
 SCORER = OURS
 IN_SUMMARY = (
     "id",
@@ -127,8 +127,8 @@ def _says_what_is_wrong(path: Path) -> Iterator[None]:
     except TaskError as exc:
         raise TaskError(f"{path}: {exc}") from exc
     except BadZipFile as exc:
-        raise TaskError(f"{path} is not a zip, or a damaged one ({exc}); copy it again") from exc
-    except Exception as exc:  # a damaged log raises whatever its readers stumble over
+        raise TaskError(f"{path} is not a zip file or is damaged ({exc}); copy it again") from exc
+    except Exception as exc:  # a damaged log can raise any exception
         raise TaskError(
             f"{path} cannot be read as a log of inspect_ai ({type(exc).__name__}: {exc}); copy it"
             " again"
@@ -141,7 +141,7 @@ def _member(archive: ZipFile, name: str) -> Any:
     entry = archive.getinfo(name)
     if entry.file_size > MOST_BYTES:
         raise ValueError(
-            f"{name} would unpack to {entry.file_size:,} bytes; {MOST_BYTES:,} are the most"
+            f"{name} would unpack to {entry.file_size:,} bytes; the limit is {MOST_BYTES:,}"
         )
     if entry.compress_type != ZSTD:
         return json.loads(archive.read(entry))
@@ -153,7 +153,7 @@ def _member(archive: ZipFile, name: str) -> Any:
     packed = pyarrow.BufferReader(file.read(entry.compress_size))
     data = bytes(pyarrow.CompressedInputStream(packed, "zstd").read(entry.file_size + 1))
     if zlib.crc32(data) != entry.CRC:
-        raise ValueError(f"the checksum of {name} differs")
+        raise ValueError(f"the checksum of {name} does not match")
     return json.loads(data)
 
 
@@ -169,7 +169,7 @@ def _row(sample: Cells, task: str, scorer: str, labels: Mapping[str, str]) -> Fi
         "sample": str(sample["id"]),
         "draw": int(told(sample, "epoch") or 1) - 1,
         "question": words,
-        "pictures": kept if isinstance(kept, str) else pictures,  # of the sources, where we wrote
+        "pictures": kept if isinstance(kept, str) else pictures,  # our logs: of the source files
         "choices": tuple(map(str, told(sample, "choices"))),
         "key": target if isinstance(target, str) else " | ".join(map(str, target)),
         **grade._asdict(),
@@ -219,8 +219,8 @@ def _read_input(asked: Any, attachments: Mapping[str, str]) -> tuple[str, str]:
 
 
 def _parts(turn: Cells, attachments: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield the kind of each part of a message, and its text or the attachment that it refers to.
-    """
+    """Yield the kind of each part of a message, and its text or the attachment that it refers
+    to."""
     content = told(turn, "content")
     for part in [{"type": "text", "text": content}] if isinstance(content, str) else content:
         kind = str(part.get("type"))

@@ -19,7 +19,7 @@ UNANSWERED = ("no_response", "invalid_response_format", "refusal")
 DEFAULTS: Cells = {"location": "end", "ignore_case": True, "numeric": False, "match_all": False}
 """Defaults of inspect_ai's own scorers, which a log may state or omit."""
 SETTINGS = re.compile(r"\(.*\)(?=/|$)")
-SHORT = 40  # characters of a setting that stand in a name
+SHORT = 40  # longest setting, in characters, that is written into a scorer's name
 
 
 def scorer_labels(data: Cells) -> dict[str, str]:
@@ -55,7 +55,7 @@ def read_grades(
         return grades
     if scorer in grades:
         return {scorer: grades[scorer]}
-    # whoever names it takes any settings; its parts stay apart
+    # a bare name matches the scorer with any settings; its parts remain separate
     bare = {SETTINGS.sub("", name): grade for name, grade in grades.items()}
     chosen = {n: grade for n, grade in bare.items() if scorer in (n, n.partition("/")[0])}
     if not chosen:

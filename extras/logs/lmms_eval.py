@@ -1,5 +1,5 @@
-"""The samples of lmms-eval and lm-evaluation-harness in JSON lines, read, and lmms-eval's, written.
-"""
+"""The samples of lmms-eval and lm-evaluation-harness in JSON lines, read, and lmms-eval's,
+written."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ NO_METRIC = {
 """Fields of a sample that do not hold a metric's record."""
 NO_FILTER = ("", "none")
 EMPTY = ([[""]], [""], [[None]], [None])
-INVALID = "[invalid]"  # what a filter of lm-eval gives where it finds nothing
+INVALID = "[invalid]"  # the result of an lm-eval filter that finds no answer
 CORRECT = ("is_correct", "correct", "hit", "score", "acc", "accuracy")
 PAIRS = (
     ("pred_parsed", "gt_content"),
@@ -117,14 +117,14 @@ def _id_of(line: Cells) -> str:
 
 
 def _add(draws: list[_Sample], line: Cells, task: str, named: Named) -> None:
-    """Add a line to the replies to one document, as another filter of a reply or as another reply.
-    """
+    """Add a line to the replies to one document, as another filter of a reply or as another
+    reply."""
     replies, name = write_json(line.get("resps")), str(line.get("filter") or "")
     sample = next((s for s in draws if s.replies == replies and name not in s.filters), None)
     if not name and sample is None:
         sample = next((s for s in draws if s.replies == replies), None)
         if sample is not None:
-            name = f"filter {len(sample.filters) + 1}"  # whose name lmms-eval does not write
+            name = f"filter {len(sample.filters) + 1}"  # lmms-eval does not write its name
     own = "" if name in NO_FILTER else name
     grades, judged = _grades(line, own, named.get("value", ""))
     if sample is None:
@@ -191,7 +191,7 @@ def _grades(line: Cells, filter_name: str, metric: str) -> tuple[dict[str, Grade
     for name in wanted:
         record = line[name] if isinstance(line[name], dict) else {CORRECT[0]: line[name]}
         grade = _grade_of(record, line)
-        # one that counts beyond 0..1 is refused only where it is the first
+        # a grade outside 0..1 is an error only if it is the first, and skipped otherwise
         if grade is not None and (not grades or 0 <= grade.value <= 1):
             grades[scorers[name]] = grade
             judged = judged or record
@@ -199,15 +199,15 @@ def _grades(line: Cells, filter_name: str, metric: str) -> tuple[dict[str, Grade
         (metric and wanted) or not (line.get("resps") or line.get("filtered_resps"))
     ):
         raise TaskError(
-            f"doc_id {line.get('doc_id')}: nothing says whether it is right; name --column"
-            " value=METRIC"
+            f"doc_id {line.get('doc_id')}: no metric says whether it is right; name one with"
+            " --column value=METRIC"
         )
     return grades, judged
 
 
 def _grade_of(record: Cells, line: Cells) -> Grade | None:
-    """Return the grade in a metric's record, or None if the metric does not tell right from wrong.
-    """
+    """Return the grade in a metric's record, or None if the metric does not tell right from
+    wrong."""
     pairs = ((record[a], record[k]) for a, k in PAIRS if a in record and k in record)
     parsed, key = next(pairs, (None, None))
     answer = None if parsed is None else str(parsed)

@@ -194,8 +194,8 @@ def make_rows(rows: Sequence[Cells]) -> pandas.DataFrame:
     if len(beyond):
         row = beyond.iloc[0]
         raise TaskError(
-            f"{row['sample']}: its value is {row['value']:g}; a value lies in 0..1, so divide by"
-            " the most, or name another column with --column value=NAME"
+            f"{row['sample']}: its value is {row['value']:g}, but values lie in 0..1; divide by"
+            " the maximum, or name another column with --column value=NAME"
         )
     unsaid, value = frame["verdict"] == "", frame["value"]
     for verdict, holds in (("right", value == 1), ("wrong", value == 0), ("failed", value.isna())):
@@ -225,7 +225,7 @@ def named_fields(line: Cells, named: Named) -> Fields:
             node = node.get(part) if isinstance(node, Mapping) else None
         if node is None:
             raise TaskError(
-                f"--column {column}={field_name}: there is no such field; there are"
+                f"--column {column}={field_name}: there is no such field; the fields are"
                 f" {', '.join(map(str, line))}"
             )
         cells[column] = tuple(map(str, node)) if column == "choices" else str(node)
@@ -274,18 +274,18 @@ def doubts(log: Log) -> Iterator[str]:
     if log.harness == LMMS_EVAL and len(empty):
         yield (
             f"warning: {len(empty)} of {len(log.rows)} replies of {log.name} are empty and count as"
-            " 0; lmms-eval also writes an empty reply for a request that failed, so look at its"
-            f" log for {empty['sample'].iloc[0]!r}"
+            " 0; lmms-eval also writes an empty reply for a failed request, so check its log for"
+            f" {empty['sample'].iloc[0]!r}"
         )
     scored = log.units[log.units["value"].notna() & (log.units["key"] != "")]
     if len(scored) >= DOUBTFUL and not scored["value"].any():
         first, whole = scored.iloc[0], ""
         if not first["choices"]:
-            whole = ", and without choices a reply has to say no more than the key"
+            whole = " (without choices, a reply must consist of the key alone)"
         yield (
-            f"warning: not one of {len(scored)} answers of {log.name} is right; the first has the"
-            f" key {first['key']!r} and the answer {shorten(first['answer'], 40)!r}{whole}. Is"
-            " --column key=COLUMN or --reader what it needs?"
+            f"warning: none of {len(scored)} answers of {log.name} is right; the first has the"
+            f" key {first['key']!r} and the answer {shorten(first['answer'], 40)!r}{whole}. Check"
+            " --column key=COLUMN, or try another --reader"
         )
 
 

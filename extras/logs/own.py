@@ -80,13 +80,13 @@ def read_run(
             conversation = partial(transcript, ids, names)
             logs.append(replace(log, settings=settings, transcript=conversation))
     if not logs:
-        raise TaskError(f"{path} holds no record yet; `looktwice run` its configuration first")
+        raise TaskError(f"{path} holds no records yet; `looktwice run` its configuration first")
     return logs
 
 
 def last_replies(folder: RunFolder) -> Mapping[Key, tuple[str, float]]:
-    """Return the last reply of every record of a run and the record's seconds, by the record's key.
-    """
+    """Return the last reply of every record of a run and the record's seconds, by the record's
+    key."""
     replies = dict[Key, tuple[str, float]]()
     for record in folder.last_records():
         seconds = record.timings.get("total")
@@ -164,8 +164,8 @@ def with_choices(path: Path, rows: Sequence[Cells]) -> Iterator[Fields]:
         place = idx, row.get("draw", 0)
         if place in seen:
             raise TaskError(
-                f"{path}: the idx {idx!r} comes twice; keep one reply per item, or number the draws"
-                " in a column draw"
+                f"{path}: the idx {idx!r} occurs twice; keep one reply per item, or number the"
+                " draws in a column `draw`"
             )
         seen.add(place)
         subtask = subtask_of_idx(idx) if IDX.fullmatch(idx) else row["task"]
@@ -180,12 +180,12 @@ def _say_unscorable(idx: str, subtask: str) -> str:
     if not IDX.fullmatch(idx):
         return (
             f"{idx!r} has no key and no choices; name their columns with --column key=COLUMN, or"
-            f" give --key FILE: then the idx is SPLIT_SUBTASK_NUMBER, and {idx!r} is not"
-            " SPLIT_SUBTASK_NUMBER, such as val_Art_Style_1"
+            f" give --key FILE. That needs an idx such as val_Art_Style_1; {idx!r} is not"
+            " SPLIT_SUBTASK_NUMBER"
         )
     return (
-        f"{idx!r} has no choices, no key, and {subtask!r} is no subtask of"
-        f" BLINK{did_you_mean(subtask, CHOICES)}; there are {', '.join(sorted(CHOICES))}"
+        f"{idx!r} has no choices and no key, and {subtask!r} is not a subtask of"
+        f" BLINK{did_you_mean(subtask, CHOICES)}; these are {', '.join(sorted(CHOICES))}"
     )
 
 
@@ -206,7 +206,7 @@ def with_known_choices(rows: Iterable[Cells]) -> Iterator[Fields]:
             last[row["task"]] = max(last.get(row["task"], "B"), row["key"].strip("()"))
     for row in copies:
         key, texts = row["key"], [choice.casefold() for choice in row["choices"]]
-        # a key in words; Counting's choices have none, and neither has a hidden key
+        # a key that is the text of a choice; Counting's choices are unknown, and keys may be hidden
         if key and key.casefold() in texts and not LETTER.fullmatch(key):
             row["key"] = ascii_uppercase[texts.index(key.casefold())]
         if not texts and LETTER.fullmatch(key):
@@ -236,7 +236,7 @@ def doubt_keys(rows: Sequence[Cells]) -> str:
         if len(keyless) < len(rows):
             lacking = f"{len(keyless)} of {len(rows)} rows have no key"
         return (
-            f"{lacking}, so that nothing there is right or wrong; the first is"
+            f"{lacking}, so they cannot be scored; the first is"
             f" {keyless[0]['sample']!r}. Name the column of keys with --column key=COLUMN"
         )
     keyed, strange = 0, list[Cells]()
@@ -247,11 +247,11 @@ def doubt_keys(rows: Sequence[Cells]) -> str:
                 strange.append(row)
     if not strange:
         return ""
-    many = f"not one of {keyed} keys is a choice, so that nothing"
+    many = f"none of {keyed} keys is a choice"
     if len(strange) < keyed:
-        many = f"{len(strange)} of {keyed} keys are no choice, so that nothing there"
+        many = f"{len(strange)} of {keyed} keys are not choices"
     return (
-        f"{many} is right or wrong; the first is {strange[0]['key']!r}, its choices are"
+        f"{many}, so no reply can be right; the first is {strange[0]['key']!r}, its choices are"
         f" {list(strange[0]['choices'])}. Name a column of letters with --column key=COLUMN"
     )
 
@@ -289,7 +289,7 @@ def read_with(log: Log, reader: Stage | None) -> Log:
         name = "the recorded official labels"
     unscored, read_by = [row["verdict"] == UNSCORED for row in rows], name
     if reader is None and any(row["verdict"] not in (UNSCORED, "failed") for row in rows):
-        read_by = f"the log, for {sum(unscored)} of {len(rows)} rows by {name}"
+        read_by = f"the log, and {sum(unscored)} of {len(rows)} rows by {name}"
     for number, row in enumerate(rows):
         again = unscored[number] or (reader is not None and row["verdict"] != "failed")
         if row["key"] and again:
@@ -300,14 +300,14 @@ def read_with(log: Log, reader: Stage | None) -> Log:
 def row_reader(reader: Stage | None) -> Callable[[Cells], Fields]:
     """Return a function that reads and scores the reply of a row, or, without a reader, its
     recorded label."""
-    # a log has no run folder: what it holds stands in its rows, and this one holds nothing
+    # a log has no run folder, only rows: this folder is empty
     scorer = RecordScorer(RunFolder(Path(os.devnull)), reader or OfficialLabel())
 
     def read(row: Cells) -> Fields:
         subtask = subtask_of_idx(row["sample"])
         sample = {
             "id": row["sample"],
-            # a key tells of what kind a question is whose words the log leaves out
+            # if the log has no question text, its key shows a yes-no question
             "question": row["question"] or "yes or no" * (row["key"].casefold() in ("yes", "no")),
             "images": [],
             "choices": list(row["choices"]),

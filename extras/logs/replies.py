@@ -164,8 +164,8 @@ def score_replies(
         keys = {row["sample"]: row["key"] for row in rows if row["key"]}
     with_key = [row for row in rows if row["sample"] in keys or not keys]
     if not with_key:
-        example = f"{rows[0]['sample']!r} here, {next(iter(keys))!r} there"
-        raise TaskError(f"{log.name}: none of its {len(rows)} items is in the key ({example})")
+        example = f"for example {rows[0]['sample']!r}; the key has {next(iter(keys))!r}"
+        raise TaskError(f"{log.name}: none of its {len(rows)} items is in the key, {example}")
     labelled = any(row["label"] for row in with_key)
     as_recorded = own_keys and reader is None and not labelled
     if reader is None and not labelled:
@@ -212,8 +212,8 @@ def score_run_replies(
     for contestant, rows in by_contestant.items():
         if len({row["sample"] for row in rows}) < len(rows):
             raise TaskError(
-                f"{path}: {contestant!r} was asked a question in several variants; run them one"
-                " by one"
+                f"{path}: {contestant!r} was asked the same questions in several variants; run"
+                " each variant on its own"
             )
     return [
         ScoredReplies(re.sub(r"[^\w.=-]+", "_", contestant).strip("_"), rows, by_reader=True)
@@ -263,14 +263,14 @@ def replies_lines(
         ran = is_run(file)
         contestants = score_run_replies(file, keys, stage, plugins) if ran else []
         for log in () if ran else load_replies(file, columns):
-            if names[file.name] > 1:  # the folders tell them apart
+            if names[file.name] > 1:  # the folders distinguish them
                 log = replace(log, name=f"{file.resolve().parent.name}/{log.name}")
             contestants.append(score_replies(log, keys, stage))
         alike = [path for path in exports if "{name}" not in str(path)]
         if alike and len(files) * len(contestants) > 1:
             many = f"{len(files)} files" if len(files) > 1 else f"{len(contestants)} contestants"
             raise TaskError(
-                f"--export {alike[0]}: {many} need {{name}} in it, such as out/{{name}}.json"
+                f"--export {alike[0]}: {many} need {{name}} in the path, such as out/{{name}}.json"
             )
         for scored in contestants:
             yield from _lines_of(scored, exports)
@@ -302,7 +302,7 @@ def _lines_of(scored: ScoredReplies, exports: Sequence[Path]) -> Iterator[str]:
     yield f"{scored.name}: {', '.join(parts)}"
     rows = make_rows([row for row in scored.rows if row["verdict"] != ABSENT])
     yield from doubts(Log(scored.name, rows, doubt=scored.doubt))
-    log = Log(scored.name, rows.drop_duplicates(["task", "sample"]))  # of several draws the first
+    log = Log(scored.name, rows.drop_duplicates(["task", "sample"]))  # the first of several draws
     for path in exports:
         out = Path(str(path).replace("{name}", file_names([scored.name])[scored.name]))
         yield f"exported: {export_file(log, out)} in {out}"
@@ -353,11 +353,11 @@ def list_disagreements(files: Sequence[ScoredReplies]) -> tuple[str, int]:
             if proof := disprove_label(row, label, answer):
                 kind = re.sub(r"\b[A-Z]\b", "X", f"the label is proved wrong ({proof})")
             elif not answer:
-                kind = f"the reader finds nothing ({reason.partition(':')[0]}), the label a letter"
+                kind = f"the label is a letter, the reader finds none ({reason.partition(':')[0]})"
             elif label:
                 kind = "two different letters"
             else:
-                kind = "the reader finds a letter, the label nothing"
+                kind = "the reader finds a letter, the label is none"
             shown = in_brackets(answer) if answer else f"nothing ({reason})"
             key = f", key {in_brackets(row['key'])}" if row["key"] else ""
             about = f"{scored.name} {row['sample']}: label {row['label']}, reader {shown}{key}"
@@ -379,7 +379,7 @@ def disprove_label(row: Cells, label: str, answer: str) -> str:
     choices = row["choices"]
     letters = ascii_uppercase[: len(choices)]
     if label and label not in letters:
-        return f"the label is {label}, and there are only {letters[0]} to {letters[-1]}"
+        return f"the label is {label}, but the choices are {letters[0]} to {letters[-1]}"
     text = clean_text(row["reply"])
     if not label:
         only = answer and text.strip("() .") == answer
@@ -391,7 +391,7 @@ def disprove_label(row: Cells, label: str, answer: str) -> str:
     if answer in ("", label):
         return ""
     if mentioned == {answer}:
-        return f"the reply names {answer} alone"
+        return f"the reply names only {answer}"
     supported, plainly = set[str](), set[str]()
     for sentence in split_sentences(tagged):
         for claim in find_claims(sentence, letters, row["task"]):
@@ -399,4 +399,4 @@ def disprove_label(row: Cells, label: str, answer: str) -> str:
                 supported.add(claim.letter)
                 plainly |= {claim.letter} if claim.weight >= Weight.PREFERRED else set()
     proved = plainly == {answer} and label not in supported
-    return f"the reply claims {answer} and nowhere {label}" if proved else ""
+    return f"the reply claims {answer} and never {label}" if proved else ""

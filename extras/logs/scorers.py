@@ -80,8 +80,8 @@ def say_scored_apart(base: Log, log: Log) -> str:
     """Explain why the values of two logs cannot be compared, and what to type."""
     return (
         f"{log.name} is scored by {name_scorers(log)} and {base.name} by {name_scorers(base)}, so"
-        " that their values cannot be compared. Read the replies of both alike, with --reader"
-        " robust for instance, or name a scorer that both hold with --column value=NAME"
+        " their values cannot be compared. Read both with the same reader, such as --reader"
+        " robust, or name a scorer that both hold with --column value=NAME"
     )
 
 

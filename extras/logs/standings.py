@@ -55,8 +55,8 @@ class Spread:
 
 @dataclass(frozen=True)
 class Standings:
-    """The spreads and rank changes of a published table; without accuracies there are no spreads.
-    """
+    """The spreads and rank changes of a published table; without accuracies there are no
+    spreads."""
 
     baseline: str
     spreads: tuple[Spread, ...]
@@ -79,7 +79,9 @@ def read_standings(path: Path, named: Named, baseline: str) -> Standings:
     columns = find_columns(frame, named, path)
     for name in ("contestant", "variant"):
         if name not in columns:
-            raise TaskError(f"{path}: which column is the {name}? Say --column {name}=COLUMN")
+            raise TaskError(
+                f"{path}: which column is the {name}? Name it with --column {name}=COLUMN"
+            )
     by_rank = "accuracy" not in named
     column = columns["rank" if by_rank else "accuracy"]
     measured = read_numbers(frame[column], column, path)
@@ -93,12 +95,12 @@ def read_standings(path: Path, named: Named, baseline: str) -> Standings:
     for task, part in whole.groupby("task", sort=False):
         if part.duplicated(["contestant", "variant"]).any():
             raise TaskError(
-                f"{path}: {task} has a contestant twice with one variant; name the column --column"
-                " task="
+                f"{path}: {task} has a contestant twice with the same variant; name the column of"
+                " tasks with --column task=COLUMN"
             )
         wide = part.pivot(index="contestant", columns="variant", values="value").dropna(axis=1)
         if base not in wide.columns:
-            raise TaskError(f"{path}: {base} is not there for every contestant on {task}")
+            raise TaskError(f"{path}: a contestant has no row for the baseline {base} on {task}")
         if not by_rank:
             for name, row in wide.iterrows():
                 gap, best, worst = float(row.max() - row.min()), row.idxmax(), row.idxmin()
@@ -147,7 +149,7 @@ def rank_table(standings: Standings) -> TextTable:
 
 def write_standings(standings: Standings, folder: Path) -> list[Path]:
     """Write compare.md, spreads.csv and ranks.csv; return their paths. Raises OSError."""
-    parts = ["# A published table", f"Every variant is set beside {standings.baseline}."]
+    parts = ["# A published table", f"Every variant is compared with {standings.baseline}."]
     paths = [folder / "compare.md"]
     for name, lines, shown in (
         ("spreads.csv", standings.spreads, spread_table(standings)),

@@ -55,7 +55,7 @@ _VLMEVALKIT = {"answer": ("read",), "key": ("answer", "key", "target"), "split":
 _UNREAD_LOGS = "randomly generate one|Failed in Prefetch, no GPT-based"
 """VLMEvalKit's entry in its column `log` if no answer was found: it picks a random one, or counts a
 miss."""
-_LONGEST = 32_767  # characters that a cell of Excel holds
+_LONGEST = 32_767  # the most characters in an Excel cell
 
 
 def open_columns(path: Path) -> pandas.DataFrame:
@@ -76,12 +76,12 @@ def open_columns(path: Path) -> pandas.DataFrame:
             with open_file(path) as file:
                 read = pandas.read_parquet(file)
             frame = read.astype(str).where(read.notna(), "")
-        except Exception as exc:  # a damaged table raises whatever its readers stumble over
+        except Exception as exc:  # a damaged table can raise any exception
             raise TaskError(
                 f"{path} cannot be read as a table ({type(exc).__name__}: {exc})"
             ) from exc
     if not len(frame):
-        raise TaskError(f"{path} holds no row")
+        raise TaskError(f"{path} holds no rows")
     return frame
 
 
@@ -106,7 +106,9 @@ def find_columns(
     by_case = {name.casefold(): name for name in available}
     for name, column in named.items():
         if name not in aliases:
-            raise TaskError(f"--column {name}={column}: {name!r} is none of {', '.join(aliases)}")
+            raise TaskError(
+                f"--column {name}={column}: {name!r} is not one of {', '.join(aliases)}"
+            )
         if column not in available:
             near = did_you_mean(column, available)
             raise TaskError(f"{path} has no column {column!r}{near}; it has {', '.join(available)}")
@@ -131,7 +133,7 @@ def read_table(path: Path, named: Named) -> list[Log]:
     if "sample" not in columns or not {"value", "reply"} & columns.keys():
         raise TaskError(
             f"{path}: which column is the sample's id and which its value (or its reply, for"
-            " --reader)? Say --column sample=COLUMN --column value=COLUMN, or --column"
+            " --reader)? Add --column sample=COLUMN --column value=COLUMN, or --column"
             " reply=COLUMN --column key=COLUMN; the columns are"
             f" {', '.join(map(str, frame.columns))}"
         )
@@ -154,11 +156,11 @@ def read_table(path: Path, named: Named) -> list[Log]:
     if vlmevalkit:
         letters = [letter for letter in ascii_uppercase if letter in frame.columns]
         data["choices"] = [()] * len(frame)
-        if letters:  # up to the last one that is there
+        if letters:  # up to the last choice that is not empty
             texts = frame[letters].agg("\0".join, axis=1).str.rstrip("\0")
             data["choices"] = [tuple(text.split("\0")) if text else () for text in texts]
         data["answer"] = data["answer"].replace("Z", "") if "answer" in data else ""
-        if "image" in frame.columns:  # a number there is that of the row that holds the picture
+        if "image" in frame.columns:  # a short cell is the index of the row with the picture
             data["pictures"] = [
                 sha_of_base64(cell) if len(cell) > 64 else "" for cell in frame["image"]
             ]
@@ -187,8 +189,8 @@ def _mark_unread(rows: pandas.DataFrame, no_answer: pandas.Series | None) -> pan
 
 
 def _values(cells: pandas.Series, column: str, path: Path) -> pandas.Series:
-    """Parse values by `parse_value`; an empty cell is a failure. Raises TaskError for other words.
-    """
+    """Parse values by `parse_value`; an empty cell is a failure. Raises TaskError for other
+    words."""
     values = cells.map(parse_value).astype(float)
     empty = cells.str.strip().str.casefold().isin(("", "nan", "none", "failed"))
     if len(strange := cells[values.isna() & ~empty]):
@@ -237,11 +239,11 @@ def _write_xlsx(table: Sequence[Sequence[str]], file: Path) -> None:
         from openpyxl.cell.cell import ILLEGAL_CHARACTERS_RE, WriteOnlyCell
     except ImportError as exc:
         raise TaskError(
-            f"{file}: writing .xlsx needs openpyxl; type `pip install openpyxl`, or use .tsv"
+            f"{file}: writing .xlsx needs openpyxl; `pip install openpyxl`, or use .tsv"
         ) from exc
     if long := [row[0] for row in table if any(len(cell) > _LONGEST for cell in row)]:
         raise TaskError(
-            f"{file}: {len(long)} rows, first {long[0]}, are longer than a cell of Excel holds; use"
+            f"{file}: {len(long)} rows, first {long[0]}, exceed the length of an Excel cell; use"
             " .tsv"
         )
     book = Workbook(write_only=True)
@@ -250,7 +252,7 @@ def _write_xlsx(table: Sequence[Sequence[str]], file: Path) -> None:
         cells = []
         for text in row:
             cells.append(WriteOnlyCell(sheet, ILLEGAL_CHARACTERS_RE.sub("", text)))
-            cells[-1].data_type = "s"  # a reply that begins like a formula is still a text
+            cells[-1].data_type = "s"  # a reply that begins like a formula stays text
         if row[0].isdecimal() and str(int(row[0])) == row[0]:
             cells[0].value = int(row[0])  # VLMEvalKit's own scorer looks for the number
         sheet.append(cells)

@@ -52,12 +52,12 @@ MOST_SAMPLES = 20_000
 MOST_WORDED, MOST_THUMBNAILS, MOST_TURNS = 2_000, 300, 20
 """Limits of a page: samples with replies (flipped ones first), thumbnails, and turns per sample."""
 METHOD = (
-    "Differences are paired over the samples that both logs hold; their 95 % intervals are"
-    " bootstrapped over clusters (the group of a sample, else its pictures, else itself). p is the"
-    " exact McNemar test, or sign flips of clusters where values are graded or samples share one; p"
-    " (Holm) is corrected over the lines of all tasks, or those of single ones. An unreadable reply"
-    " counts as 0; a sample that failed on either side fell out. `could show` is the smallest"
-    " difference that so many samples show with 80 % power."
+    "Differences are paired over the samples that both logs hold; their 95 % confidence intervals"
+    " are bootstrapped over clusters (a sample's group, else its pictures, else the sample itself)."
+    " p is from the exact McNemar test, or from sign flips of clusters if values are graded or"
+    " samples share a cluster. p (Holm) is corrected over the lines of all tasks together, or over"
+    " those of single tasks. An unreadable reply counts as 0; a sample that failed in either log is"
+    " excluded. `detectable` is the smallest difference that n samples show with 80 % power."
 )
 CSV = (
     "contestant",
@@ -113,8 +113,8 @@ def contrast_table(contrasts: Sequence[Contrast]) -> TextTable:
         Column("clusters", lambda c: c.paired.clusters if c.paired.clusters < c.paired.n else None),
         Column("better", "paired.better"),
         Column("worse", "paired.worse"),
-        Column("fell out", "fell_out", some),
-        Column("could show", "paired.detectable", percent),
+        Column("excluded", "fell_out", some),
+        Column("detectable", "paired.detectable", percent),
         Column("test", "paired.test"),
         PEOPLE,
     )
@@ -160,15 +160,15 @@ def summary_lines(comparison: LogComparison) -> Iterator[str]:
         yield from _fell_out(comparison, number)
         if refused := matching.refused:
             names = say_some(base.units["sample"].loc[list(refused)])
-            yield f"  not compared: {counted(len(refused), 'sample')} whose keys differ ({names})"
+            yield f"  excluded: {counted(len(refused), 'sample')} whose keys differ ({names})"
         alone = sorted(set(matching.left) - set(matching.refused))
         for own, rival, places in ((base, log, alone), (log, base, matching.right)):
             if places:
                 names = say_some(own.units["sample"].loc[list(places)])
                 reasons = reasons_alone(own.whole.units, rival.whole.units, places)
                 why = Counter(reasons).most_common(1)[0][0]
-                alone_in = f"in {own.name} alone, not in {rival.name}"
-                yield f"  {alone_in}: {len(places)} ({names}); mostly {why}"
+                alone_in = f"only in {own.name}, not in {rival.name}"
+                yield f"  {alone_in}: {len(places)} ({names}); most often: {why}"
 
 
 def _say_no_contrast(comparison: LogComparison, number: int) -> str:
@@ -186,7 +186,7 @@ def _fell_out(comparison: LogComparison, number: int) -> Iterator[str]:
     matched = comparison.units[number]["sample"].notna().to_numpy()
     apart = comparison.scored_apart[:, number]
     if count := int(apart.sum()):
-        yield f"  not compared: {counted(count, 'sample')} that another scorer graded there"
+        yield f"  excluded: {counted(count, 'sample')} graded by another scorer in {log.name}"
     matched = matched & ~apart
     lacking = np.isnan(comparison.values[:, [0, number]]) & matched[:, np.newaxis]
     if places := np.flatnonzero(lacking.any(axis=1)).tolist():
@@ -194,7 +194,7 @@ def _fell_out(comparison: LogComparison, number: int) -> Iterator[str]:
         sides = [f"{count} in {side.name}" for side, count in counts if count]
         names = say_some(base.units["sample"].iloc[places])
         yield (
-            f"  fell out: {counted(len(places), 'sample')} that failed or that nobody scored,"
+            f"  excluded: {counted(len(places), 'sample')} that failed or were not scored,"
             f" {', '.join(sides)} ({names})"
         )
 
@@ -211,9 +211,9 @@ def _sentence(contrast: Contrast, same: int) -> str:
         result = f"{100 * abs(paired.value):.1f} points {word} than"
     samples = counted(paired.n, "sample")
     if paired.clusters == 1 < paired.n:
-        samples += " of one picture or group, from which no interval can be told"
-    sure = "a clear difference" if contrast.p_holm < 0.05 else "no clear difference"
-    sure += f" (p {format_p(contrast.p_holm)} after Holm)"
+        samples += " of one picture or group, too few for an interval"
+    sure = "significant" if contrast.p_holm < 0.05 else "not significant"
+    sure += f" (p {format_p(contrast.p_holm)} after Holm's correction)"
     if 2 * same > (flips := paired.better + paired.worse):
         sure = f"no claim: {same} of {flips} flips are on identical replies, so the scoring differs"
     return (
@@ -299,7 +299,7 @@ def compare_page(comparison: LogComparison) -> PageData:
             sample = numbers.get((row["task"], row["sample"]))
             if sample is not None:
                 shown = _turns(row, log, thumbnails) if sample in worded and flipped[sample] else ()
-                # logs tell tokens in and out as one number, so there are none
+                # logs give input and output tokens as one number, so neither is set
                 value, cost = (row[n] if row[n] == row[n] else None for n in ("value", "cost"))
                 verdict = row["verdict"] or ("right" if value == 1 else "wrong")
                 words = row["answer"], "", row["reply"] if sample in worded else "", tuple(shown)

@@ -106,7 +106,7 @@ def test_a_reader_reads_all_replies_and_is_scored_on_the_keyed_ones(tmp_path: Pa
     assert (first, last) == (f"m: {sentence}, subtasks=1/14", f"total: {sentence}, files=1")
     assert said == f"disagreements: 1 in {listing}"
     assert listing.read_text() == (
-        "# the label is proved wrong (the reply names X alone): 1\n\nm val_Visual_Correspondence_3:"
+        "# the label is proved wrong (the reply names only X): 1\n\nm val_Visual_Correspondence_3:"
         " label (D), reader (B), key (B)\n    The answer is (B).\n"
     )
 
