@@ -219,7 +219,7 @@ def test_subset_by_levels_and_by_answer() -> None:
 
 @table
 def test_levels_that_leave_no_room_are_named(name: str, controls: dict[str, Any]) -> None:
-    with pytest.raises(TaskError, match=f"{name}: no scene with .* choose milder levels"):
+    with pytest.raises(TaskError, match=f"{name}: no scene with .* choose easier levels"):
         list(GeneratedDoYouSeeMe(name, n=1, controls=controls))
 
 

@@ -158,7 +158,8 @@ def test_what_has_no_partner_says_why() -> None:
     alien = Requests("alien", tuple(Request(str(n), (m,)) for n, m in enumerate(scenes)))
     compared = compare(alien)
     assert not compared.pairing.pairs
-    assert {why for _, why in compared.pairing.left} == {"no request of the other side shows and asks the same"}
+    reason = "no request of the other side shows and asks the same"
+    assert {why for _, why in compared.pairing.left} == {reason}
 
     half = compare(replace(FIRST, height=200).requests("half", 40, 10))
     assert half.pairing.pairs == [(n + 10, n) for n in range(30)]
