@@ -1,4 +1,4 @@
-"""VLM2-style questions from folders of objects: is it the same one, how many are there, which
+"""VLM2-style questions from folders of objects: is it the same one, how many are there, and which
 belong together?"""
 
 from __future__ import annotations

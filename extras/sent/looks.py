@@ -57,7 +57,7 @@ class Look:
 
     @cached_property
     def is_lossless(self) -> bool:
-        """Whether the codec is lossless."""
+        """True if the codec is lossless."""
         return self.codec in ("PNG", "WebP lossless")
 
     @cached_property

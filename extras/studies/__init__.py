@@ -1,5 +1,5 @@
-"""How much results depend on the marker, the wording and the set: fragility under styles and
-codecs, ranks, decomposition of gaps, and answers without the images.
+"""Studies of what results depend on, such as the marker, the wording and the question set:
+fragility under styles and codecs, ranks, decomposition of gaps, and answers without the images.
 
 Not here: analyses of every report (`eval.analysis`).
 """

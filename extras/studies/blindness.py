@@ -1,4 +1,4 @@
-"""How much of a benchmark a model answers without its images: arms, mirage scores, items that need
+"""Audit of what a model answers without a benchmark's images: arms, mirage scores, items that need
 no image, and letters.
 
 The arms have the names of the contestants in `configs/blindness.yaml`. The method is Mirage's
@@ -71,8 +71,8 @@ Rule = Literal["chance", "any"]
 
 @dataclass(frozen=True)
 class BlindItem:
-    """How often a question was answered right without its image, and how likely that is by the
-    model's answer bias alone.
+    """A question's right answers without its image, and their probability under the model's answer
+    bias alone.
 
     `p` is 1 if less than `tastes.SURE` of the draws are right; such a question is not listed.
     """

@@ -1,5 +1,5 @@
-"""How much results depend on the look of a marker and on the codec: differences, VPBench's ratio,
-and published rows for comparison."""
+"""Dependence of results on the look of a marker and on the codec: differences, VPBench's ratio, and
+published rows for comparison."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class StyleShift:
 
     @property
     def significant(self) -> bool:
-        """Whether the effect is significant."""
+        """True if the effect is significant."""
         return self.p_holm < LEVEL
 
 

@@ -1,5 +1,6 @@
-"""Why numbers differ: the effect of each factor between two contestants and what remains, and how
-far a run is from published results, the rows of `published:`, and from people on the same items."""
+"""Reasons for differing numbers: the effect of each factor between two contestants and what
+remains, and how far a run is from published results, the rows of `published:`, and from people on
+the same items."""
 
 from __future__ import annotations
 

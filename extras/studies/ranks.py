@@ -162,8 +162,8 @@ def rank_moves(run: RunScores) -> Iterator[Moves]:
 
 @dataclass(frozen=True)
 class _Swaps:
-    """The probability that two contestants swap over `count` settings or draws, and in how many the
-    first leads."""
+    """The probability of a swap of two contestants over `count` settings or draws, and the number
+    in which the first leads."""
 
     count: int
     leads: int
@@ -187,7 +187,7 @@ class _Swaps:
 
 
 class OrderLine(NamedTuple):
-    """Two contestants: how probably they swap between settings, and between draws."""
+    """Two contestants, with their probabilities of a swap between settings and between draws."""
 
     contestant: str
     other: str

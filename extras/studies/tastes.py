@@ -1,5 +1,5 @@
-"""How often a model that does not look is right through its answer bias: for a word, for a letter,
-or by repeating its guess.
+"""The answer bias of a model that does not look, for a word, for a letter, or for repeating a
+guess, and how often it makes answers right.
 
 A model that always says "red" is right in every draw of a question whose key is red, but knows
 nothing. Its bias shows in the wrong choices of *other* questions. The right answers to a question

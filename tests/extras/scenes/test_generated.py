@@ -150,7 +150,7 @@ SOLIDS = (f"{SHAPES}_3d", f"{COLORED}_3d")  # test_solid_scenes.py has their mar
 @pytest.mark.parametrize("name", [name for name in KINDS if name not in SOLIDS])
 def test_what_is_to_be_counted_can_be_marked_alone(name: str) -> None:
     if name not in COUNTED:
-        with pytest.raises(TaskError, match=f"{name} asks something else"):
+        with pytest.raises(TaskError, match=f"{name} asks"):
             GeneratedDoYouSeeMe(name, marks="asked")
         return
     fewer, task = 0, GeneratedDoYouSeeMe(name, n=12, marks="asked")
