@@ -170,7 +170,7 @@ def reasons_alone(
         elif ids[place] in there:
             reasons.append("its id belongs to another question there")
         elif not mine["question"][place]:
-            reasons.append("its id is not there, and its question is not known")
+            reasons.append("its id is not there, and its question is unknown")
         else:
             reasons.append("neither its id nor its question is there")
     return reasons

@@ -46,7 +46,7 @@ def read_every_eval_ever(path: Path, named: Named) -> list[Log]:
         instances = path.parent / Path(str(file)).name
     lines = [line for _, line in read_objects(instances)]
     if not lines:
-        raise TaskError(f"{instances} holds no instance")
+        raise TaskError(f"{instances} holds no instances")
     try:
         rows = make_rows([_row(line) | named_fields(line, named) for line in lines])
         return [Log(str(lines[0]["model_id"]), rows, path.name, rows["task"].iloc[0])]

@@ -73,7 +73,7 @@ def read_inspect(path: Path, named: Named) -> list[Log]:
         about, rows = _read(path, named, whole=False)
         if rows.empty:
             raise TaskError(
-                "it holds no sample; was it stopped before the first one, or written without"
+                "it holds no samples; was it stopped before the first one, or written without"
                 " samples?"
             )
         log = Log(str(about["model"]), rows, path.name, str(about["task"]))

@@ -91,7 +91,7 @@ def read_lmms_eval(path: Path, named: Named) -> list[Log]:
             for draw, sample in enumerate(draws):
                 rows.append(sample.row | {"draw": draw} | _grade(sample, counts_tokens))
     if not rows:
-        raise TaskError(f"{files[0]} holds no sample")
+        raise TaskError(f"{files[0]} holds no samples")
     name = files[0].resolve().parent.name if TASK.fullmatch(files[0].name) else task
     log = Log(name, make_rows(rows), files[0].name, task if len(files) == 1 else "")
     return [replace(log, harness=LMMS_EVAL)]

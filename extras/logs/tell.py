@@ -143,7 +143,7 @@ def summary_lines(comparison: LogComparison) -> Iterator[str]:
     base = comparison.logs[0]
     for log in comparison.logs:
         if by := log.read_by or name_scorers(log):
-            yield f"{log.name}: right and wrong by {by}"
+            yield f"{log.name}: scored by {by}"
         yield from doubts(log)
     overall = {
         c.contestant: c for c in comparison.contrasts if (c.baseline, c.task) == (base.name, ALL)

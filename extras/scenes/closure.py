@@ -191,8 +191,8 @@ KIND = SceneType(
     (
         "the answer is the only option without bent corners, so it can be found without the target",
         (
-            "a corner may be bent along its own edge, which nobody sees, and a gap may lie on"
-            " another or on no edge"
+            "a corner may be bent along its own edge, which is invisible, and a gap may lie on"
+            " another gap or on an edge of zero length"
         ),
         "the left end of the capsule is bent inwards, and each panel is scaled to its own height",
     ),

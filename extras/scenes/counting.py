@@ -219,7 +219,7 @@ SHAPES = SceneType(
     ),
     draw_shapes,
     (
-        "shapes without room are left out, so a fourth of the images hold fewer kinds than"
+        "shapes without room are left out, so a quarter of the images hold fewer kinds than"
         " num_shapes says",
     ),
 )
@@ -306,10 +306,9 @@ COLORED = SceneType(
     ),
     draw_colors,
     (
-        "only pairs of shape and colour that are there are asked about, and most of these are"
-        " there once",
-        "sizes follow a count of figures that is not the picture's own; what has no room is left"
-        " out; lines may touch",
+        "questions ask only about pairs of shape and colour that are present, most of them once",
+        "sizes depend on a number of figures that is not the picture's own; figures without room"
+        " are left out; lines may touch",
     ),
 )
 

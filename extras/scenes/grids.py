@@ -144,7 +144,7 @@ SHAPES_IN_GRIDS = SceneType(
         Whole("grids", (1, 3, 5), 1, 10),
     ),
     draw_grids,
-    ("always answering 0 is right for two in five of their questions",),
+    ("the answer to two in five of their questions is 0",),
 )
 
 # ---- letters of dots

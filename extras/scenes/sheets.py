@@ -335,7 +335,7 @@ GROUND = SceneType(
     (Whole("num_shapes", (2, 6, 10), 1, 40), Control("density", (0.1, 0.3, 0.5), 0, 3)),
     draw_ground,
     (
-        "noise lies on the options and not on the target",
-        "two wrong options differ by their turn alone, so with circles only they equal the target",
+        "there is noise on the options but not on the target",
+        "two wrong options are only rotated, so if all elements are circles they equal the target",
     ),
 )

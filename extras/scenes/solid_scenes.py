@@ -32,7 +32,7 @@ from looktwice.extras.scenes.stage import GROUNDS, SIZE, Stage
 # ---- solids that are counted
 
 PLACES = 50  # places tried for a solid
-HIDDEN = "what is placed later may hide what was placed before, or meet it"
+HIDDEN = "a solid may hide or touch one that was placed earlier"
 APART = 2.0  # least distance of two solids' centres
 COUNTED_COLORS = ("red", "blue", "yellow", "black", "white")
 HIGH = Camera((0.0, -15.0, 8.0), (0.0, 0.5, 0.0), SIZE)
@@ -304,7 +304,7 @@ CONSTANCY = (
     Control("rotation", (5, 7.5, 10, 12.5, 15), 1, 45),
 )
 GRIDS = (Whole("max_row", (1, 2, 3, 4), 1, 4), Whole("max_column", (1, 2, 3, 4), 1, 4))
-FAINT = "the dots' colour is drawn without a look at the ground, on which some hardly show"
+FAINT = "the dots' colour is chosen without regard to the ground, so some are hardly visible"
 SOLID_SCENES: dict[str, SceneType] = {
     f"{kind.name}_3d": kind
     for kind in (

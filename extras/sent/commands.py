@@ -77,7 +77,7 @@ def compare(
     ] = None,
     column: Columns = NONE,
     reader: Reader = None,
-    out: Annotated[Path, Option(help="The folder for compare.md, .csv and the items.")] = Path(
+    out: Annotated[Path, Option(help="The output folder, for compare.md, .csv and items.")] = Path(
         "compare"
     ),
     plugin: Plugins = NONE,

@@ -21,7 +21,7 @@ def tell_audit(asked: Asked) -> None:
     run, out = asked.run, asked.out
     found = audits(run)
     if not found:
-        asked.refuse("seen and no-image or blank", "run blindness, or name yours so")
+        asked.refuse("seen and no-image or blank", "run blindness, or rename your arms")
     rule: Rule = "any" if asked.settings.get("rule") == "any" else "chance"
     blind = needs_no_image(found, rule)
     write_file(out / "audit.md", audit_page(run, found, rule))

@@ -178,7 +178,7 @@ def test_logs_of_which_nothing_is_right_or_readable_are_doubted(tmp_path: Path) 
     files = write("a.tsv", "It stands in the sea", "B"), write("b.tsv", "a dog", "the cat")
     logs = [log for file in files for log in read_logs(file)]
     a, doubt_a, wrong_a, b, wrong_b, *_ = summary_lines(compare_logs(logs))
-    assert a == "a: right and wrong by Robust" and b.startswith("b: ")
+    assert a == "a: scored by Robust" and b.startswith("b: ")
     assert doubt_a.startswith("warning: 12 of 12 replies of a are unreadable")
     assert all("warning: none of 12 answers" in line for line in (wrong_a, wrong_b))
 
