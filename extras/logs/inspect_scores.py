@@ -14,8 +14,8 @@ __all__ = ["read_grades", "scorer_labels"]
 
 UNMADE = ("grader_failed", "scoring_failed")
 UNANSWERED = ("no_response", "invalid_response_format", "refusal")
-"""Reasons of inspect_ai's scores: UNMADE are faults of the scorer, UNANSWERED are due to the model.
-"""
+"""Reasons that inspect_ai records with scores: UNMADE are the scorer's faults, UNANSWERED the
+model's."""
 DEFAULTS: Cells = {"location": "end", "ignore_case": True, "numeric": False, "match_all": False}
 """Defaults of inspect_ai's own scorers, which a log may state or omit."""
 SETTINGS = re.compile(r"\(.*\)(?=/|$)")
