@@ -210,7 +210,7 @@ def test_it_asks_once_and_rows_become_a_study(
         studio.click("#ask")
         assert len(asked) == calls
     rows = studio.texts("#rows li")
-    assert [row.split(" replied")[0] for row in rows] == ["A right", "D wrong"]
+    assert [row.split(" reply")[0] for row in rows] == ["A right", "D wrong"]
     assert [row.split()[-2:] for row in rows] == [["mark.radius", "28"], ["mark.radius", "9"]]
     studio.click("#each")
     assert studio.draft["each"] == [{"stages.mark.radius": 9}]
