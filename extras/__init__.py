@@ -50,13 +50,15 @@ KEYS = {
 ANALYSES = {
     "gap": _at("studies.gap:FACTORS_ANALYSIS", "Why the numbers differ", ("key:gap",)),
     "fragility": _at(
-        "studies.fragility:FRAGILITY_ANALYSIS", "How fragile the marker makes it", FRAGILITY
+        "studies.fragility:FRAGILITY_ANALYSIS", "Fragility under marker styles", FRAGILITY
     ),
-    "flips": _at("studies.ranks:FLIPS_ANALYSIS", "Who would lead under another style", FRAGILITY),
+    "flips": _at(
+        "studies.ranks:FLIPS_ANALYSIS", "Changes of the lead under other styles", FRAGILITY
+    ),
     "ranks": _at("studies.ranks:RANK_MOVES_ANALYSIS", "Ranks under other styles", FRAGILITY),
     "styles": _at("studies.fragility:EVERY_STYLE_ANALYSIS", "Every style and codec", FRAGILITY),
     "order": _at(
-        "studies.ranks:ORDER_ANALYSIS", "Would the order hold", ("key:sweep|key:each|draws",)
+        "studies.ranks:ORDER_ANALYSIS", "Stability of the order", ("key:sweep|key:each|draws",)
     ),
     "race": _at("adaptive.race:RACE_ANALYSIS", "The race", ("file:race.json",)),
     "thresholds": _at(
@@ -66,17 +68,15 @@ ANALYSES = {
         "adaptive.thresholds:CROSSED_ANALYSIS", "Two fields crossed (--by A,B)", ("by",)
     ),
     "people": _at(
-        "studies.gap:PEOPLE_ANALYSIS",
-        "Beside people on the same items",
-        ("file:*/humans/humans.csv",),
+        "studies.gap:PEOPLE_ANALYSIS", "People on the same items", ("file:*/humans/humans.csv",)
     ),
-    "published": _at(
-        "studies.gap:PUBLISHED_ANALYSIS", "Beside what was published", ("key:published",)
-    ),
+    "published": _at("studies.gap:PUBLISHED_ANALYSIS", "Published results", ("key:published",)),
     "published-gaps": _at(
-        "studies.gap:PUBLISHED_GAPS_ANALYSIS", "Less what was published, points", ("key:published",)
+        "studies.gap:PUBLISHED_GAPS_ANALYSIS",
+        "Difference from published results, points",
+        ("key:published",),
     ),
-    "audit": _at("studies.audit:AUDIT", "What is answered without the images", ("asked",)),
+    "audit": _at("studies.audit:AUDIT", "Answers without the images", ("asked",)),
     "probe": _at("inside.arms:PROBE", "Where in a model the answer is lost", ("asked",)),
     "items": _at(
         "adaptive.questions:ITEMS",

@@ -1,9 +1,10 @@
-"""Logs of anybody's evaluation as columns: read and written (`format`, and a file for each
-program), matched and compared (`compare`), published tables (`standings`), recorded
-replies (`replies`).
+"""Logs of evaluations as columns: reading and writing (`format`, and a file for each program),
+matching and comparing (`compare`), published tables (`standings`), and recorded replies
+(`replies`).
 
 Not here: the questions and labels of recorded replies (`eval.replies`), the tables of one run
-(`eval.report`)."""
+(`eval.report`).
+"""
 
 import lazy_loader
 

@@ -1,5 +1,5 @@
-"""Compares logs on the samples that they share: which samples are the same, paired differences,
-what flipped, and what matches nothing."""
+"""Comparison of logs on the samples that they share: matching, paired differences, flipped samples,
+and samples without a partner."""
 
 from __future__ import annotations
 
@@ -36,11 +36,12 @@ BY_ID, BY_PICTURES, BY_WORDS = "id", "pictures and question", "question"
 
 @dataclass(frozen=True)
 class Matching:
-    """Which units of two logs are one sample: the place in the other log by that in the first.
+    """The units of two logs that are the same sample: positions in the second log, by position in
+    the first.
 
-    `counts` says how many were found in which way. `left` and `right` are the places without a
-    partner in the first and in the second log, `refused` those in the first whose partner by id has
-    another key.
+    `counts` gives the number of matches by the way they were found. `left` and `right` are the
+    positions without a partner in the first and in the second log, `refused` those in the first
+    whose partner by id has a different correct answer.
     """
 
     places: Mapping[int, int]
@@ -51,13 +52,14 @@ class Matching:
 
 
 def match(base: Log, log: Log) -> Matching:
-    """Which units of two logs are the same sample.
+    """Find the units of two logs that are the same sample.
 
-    First by id, within a task where ids come twice; where ids are bare numbers and both logs hold
-    the questions, the words must agree too. The rest by the hashes of the pictures and the words of
-    the question and its choices, and where one log holds no pictures by the words alone; what comes
-    twice is left out. A pair whose keys differ is none: the labels, or the order of the choices,
-    are others. Raises TaskError where nothing matches.
+    Ids are matched first, within a task if ids repeat across tasks; where ids are bare numbers and
+    both logs hold the questions, the question texts must agree as well. The remaining samples are
+    matched by the hashes of their pictures and the text of the question and its choices, or by the
+    text alone if one log holds no pictures; duplicates are left out. A pair whose correct answers
+    differ is refused, because the labels or the order of the choices differ. Raises TaskError if
+    nothing matches.
     """
     by = dict.fromkeys(_match_ids(base, log).items(), BY_ID)
     if len(by) < min(len(base.units), len(log.units)):
@@ -66,14 +68,14 @@ def match(base: Log, log: Log) -> Matching:
             mine, theirs = ({pair[side] for pair in by} for side in (0, 1))
             sides = [base.units.drop(index=list(mine)), log.units.drop(index=list(theirs))]
             if way == BY_WORDS and all((units["pictures"] != "").any() for units in sides):
-                break  # both hold pictures, and these differ
+                break  # both logs hold pictures, and the remaining ones differ
             contents = [_content(units, way == BY_PICTURES) for units in sides]
             by |= dict.fromkeys(_partners(*contents).items(), way)
     keys = [units["key"].map(letter_or_text).tolist() for units in (base.units, log.units)]
     same = dict[tuple[int, int], str]()
     for pair, way in by.items():
         key, rival = keys[0][pair[0]], keys[1][pair[1]]
-        # one that is not told, or told as a letter here and in words there, may agree
+        # a missing key, or a letter in one log and words in the other, may agree
         if not key or not rival or key == rival or (len(key) == 1) != (len(rival) == 1):
             same[pair] = way
     apart = sorted(by.keys() - same.keys())
@@ -87,30 +89,30 @@ def match(base: Log, log: Log) -> Matching:
 
 
 def _say_apart(base: Log, log: Log, apart: Sequence[tuple[int, int]]) -> str:
-    """Why two logs may share no sample, and what to type; `apart` are the places of those that
-    differ in their keys alone."""
+    """Explain why two logs share no sample, and what to type; `apart` holds the pairs that differ
+    only in their correct answers."""
     if apart:
         units = base.units.loc[apart[0][0]], log.units.loc[apart[0][1]]
         return (
-            f" with one key: {len(apart)} are the same but for their keys; {units[0]['sample']!r}"
-            f" has {units[0]['key']!r} there and {units[1]['key']!r} here. Name the column of keys"
-            " with --column key=COLUMN"
+            f" with the same key: {len(apart)} match except for their keys; {units[0]['sample']!r}"
+            f" has {units[0]['key']!r} in {base.name} and {units[1]['key']!r} in {log.name}. Name"
+            " the column of keys with --column key=COLUMN"
         )
     tasks = [side.units["task"].unique().tolist() for side in (base, log)]
     if "" not in (*tasks[0], *tasks[1]) and not {*tasks[0]} & {*tasks[1]}:
         return (
-            f": the tasks are {', '.join(tasks[0])} there and {', '.join(tasks[1])} here; compare"
-            " contestants that answer the same task, or name another --baseline"
+            f": the tasks are {', '.join(tasks[0])} in the first and {', '.join(tasks[1])} in the"
+            " second; compare contestants that answer the same task, or name another --baseline"
         )
     ids = [side.units["sample"].iloc[0] for side in (base, log)]
     return (
-        f"; ids are like {ids[0]!r} and {ids[1]!r}. Name the column of ids with --column"
+        f"; their ids look like {ids[0]!r} and {ids[1]!r}. Name the column of ids with --column"
         " sample=COLUMN"
     )
 
 
 def _match_ids(base: Log, log: Log) -> dict[int, int]:
-    """The partners by id; a bare number says nothing where the words of the questions differ."""
+    """Match samples by id; a bare number is no match if the question texts differ."""
     ids = base.units["sample"], log.units["sample"]
     if not (ids[0].is_unique and ids[1].is_unique):
         ids = base.units["task"] + "\0" + ids[0], log.units["task"] + "\0" + ids[1]
@@ -119,7 +121,7 @@ def _match_ids(base: Log, log: Log) -> dict[int, int]:
     if numbers.any():
         mine, theirs = (_words(side.whole.units["question"]) for side in (base, log))
         for place, partner in list(places.items()):
-            # an empty text is in every other
+            # an empty text is contained in every other text
             asked, answered = mine[place], theirs[partner]
             if numbers[place] and asked not in answered and answered not in asked:
                 del places[place]
@@ -127,7 +129,7 @@ def _match_ids(base: Log, log: Log) -> dict[int, int]:
 
 
 def _partners(mine: pandas.Series, theirs: pandas.Series) -> dict[int, int]:
-    """The places in both of every text that comes once in each; an empty one is none."""
+    """Map positions of texts that occur exactly once in each log; empty texts are ignored."""
     mine, theirs = (
         texts[(texts != "") & ~texts.duplicated(keep=False)] for texts in (mine, theirs)
     )
@@ -140,8 +142,8 @@ def _words(texts: pandas.Series) -> pandas.Series:
 
 
 def _content(units: pandas.DataFrame, with_pictures: bool) -> pandas.Series:
-    """The words of the question and its choices, after the pictures; empty where the question or a
-    picture lacks."""
+    """Join question, choices and, on request, picture hashes; empty if the question or a picture is
+    missing."""
     words, pictures = _words(units["question"]), units["pictures"]
     content, is_whole = words + "\0" + _words(units["choices"].map(" \0 ".join)), words != ""
     if with_pictures:
@@ -152,7 +154,8 @@ def _content(units: pandas.DataFrame, with_pictures: bool) -> pandas.Series:
 def reasons_alone(
     mine: pandas.DataFrame, theirs: pandas.DataFrame, places: Sequence[int]
 ) -> list[str]:
-    """Why each of these units has no partner in the other log; both hold their questions."""
+    """Explain why each of these units has no partner in the other log; both logs hold their
+    questions."""
     ids, there = mine["sample"], set(theirs["sample"])
     twice, reasons = ids.duplicated(keep=False), []
     with_pictures = bool((mine["pictures"] != "").any() and (theirs["pictures"] != "").any())
@@ -160,14 +163,14 @@ def reasons_alone(
     repeated = {*contents[contents.duplicated()], *rivals[rivals.duplicated()]} & {*rivals} - {""}
     for place in places:
         if twice[place]:
-            reasons.append("its id comes twice")
+            reasons.append("its id occurs twice")
         elif contents[place] in repeated:
             kind = "its pictures and question" if with_pictures else "its question"
-            reasons.append(f"{kind} come{'' if with_pictures else 's'} twice")
+            reasons.append(f"{kind} occur{'' if with_pictures else 's'} twice")
         elif ids[place] in there:
-            reasons.append("its id is another question there")
+            reasons.append("its id belongs to another question there")
         elif not mine["question"][place]:
-            reasons.append("its id is not there, and its question is not known")
+            reasons.append("its id is not there, and its question is unknown")
         else:
             reasons.append("neither its id nor its question is there")
     return reasons
@@ -175,13 +178,14 @@ def reasons_alone(
 
 @dataclass(frozen=True)
 class Contrast:
-    """A contestant against another on the samples of a task that both have, or on those of ALL.
+    """One contestant compared with another on the samples of a task that both have, or of ALL
+    tasks.
 
-    `value` and `other` are the means over the shared samples, `fell_out` counts the matched ones
-    that failed on either side or have no value; `p_holm` and `p_bh` are corrected over the
-    contrasts of single tasks, or over those of ALL. `people` is what people reach on these tasks,
-    weighted by their samples, where it is published of each. `scorer` names what graded both, or
-    of logs that are scored unlike the contestant's and then the baseline's.
+    `value` and `other` are the means over the shared samples. `fell_out` counts the matched samples
+    that failed on either side or have no value. `p_holm` and `p_bh` are corrected over the
+    contrasts of single tasks, or over those of ALL. `people` is the accuracy of people on these
+    tasks, weighted by their samples, if it is published for each. `scorer` names the scorer of both
+    logs, or the contestant's and then the baseline's if they differ.
     """
 
     task: str
@@ -199,8 +203,8 @@ class Contrast:
 
 @dataclass(frozen=True)
 class LogComparison:
-    """Logs on the samples of the first, which is the baseline; `matchings` tell for each other log
-    what matched, and with `pairs` the others are compared with one another, too."""
+    """Logs on the samples of the first log, the baseline; `matchings` has an entry for each other
+    log. With `pairs`, the others are also compared with each other."""
 
     logs: tuple[Log, ...]
     matchings: tuple[Matching, ...]
@@ -212,8 +216,8 @@ class LogComparison:
 
     @cached_property
     def units(self) -> list[pandas.DataFrame]:
-        """The units of each log in the order of the baseline's; nothing in the row of a sample
-        without a partner."""
+        """The units of each log in the order of the baseline's; rows of samples without a partner
+        are empty."""
         base, units = self.logs[0].units, [self.logs[0].units]
         for log, matching in zip(self.logs[1:], self.matchings, strict=True):
             places = [matching.places.get(place, -1) for place in base.index]
@@ -222,15 +226,18 @@ class LogComparison:
 
     @cached_property
     def values(self) -> NDArray[np.float64]:
-        """What each of n samples of the baseline is worth, (n, logs); NaN for no partner, a
-        failure, no key, or another scorer than the baseline's."""
+        """The value of each of the baseline's n samples, (n, logs).
+
+        NaN for a sample that has no partner, failed, has no correct answer, or was graded by
+        another scorer than in the baseline.
+        """
         values = np.column_stack([units["value"] for units in self.units]).astype(float)
         return np.where(self.scored_apart, np.nan, values)
 
     @cached_property
     def scored_apart(self) -> NDArray[np.bool_]:
-        """Which samples of each log another scorer of the same harness graded than the
-        baseline's, (n, logs): their values cannot be compared."""
+        """The samples of each log that another scorer of the same harness graded than in the
+        baseline, (n, logs); their values cannot be compared."""
         columns = [own_scorer(units) for units in self.units]
         apart = []
         for log, scorers in zip(self.logs, columns, strict=True):
@@ -241,8 +248,8 @@ class LogComparison:
 
     @cached_property
     def contrasts(self) -> tuple[Contrast, ...]:
-        """Each log against the baseline, over all and by task; with `pairs` then the others with
-        one another over all."""
+        """Each log against the baseline, over all tasks and by task; with `pairs`, then the other
+        logs against each other over all tasks."""
         contrasts, rivals = list[Contrast](), range(1, len(self.logs))
         for number in rivals:
             contrasts += self._against(number, 0)
@@ -252,8 +259,8 @@ class LogComparison:
 
     @cached_property
     def items(self) -> pandas.DataFrame:
-        """A row per sample of the baseline: task, sample, question, key, and of each log the value
-        and the answer.
+        """A row per sample of the baseline: task, sample, question, key, and the value and answer
+        of each log.
 
         `flipped` names the logs whose value differs from the baseline's.
         """
@@ -270,7 +277,7 @@ class LogComparison:
 
     @cached_property
     def unmatched(self) -> pandas.DataFrame:
-        """Every sample without a partner: `log`, `against`, task, sample and why."""
+        """Every sample without a partner: `log`, `against`, task, sample, and the reason."""
         import pandas
 
         base, parts = self.logs[0], []
@@ -283,14 +290,14 @@ class LogComparison:
         return pandas.concat(parts)[["log", "against", "task", "sample", "why"]]
 
     def flipped(self, contestant: str) -> pandas.DataFrame:
-        """The items on which this log and the baseline are worth unlike. Raises TaskError for an
-        unknown name."""
+        """Return the items on which this log and the baseline have different values. Raises
+        TaskError for an unknown name."""
         names = [log.name for log in self.logs]
         return self.items.iloc[self._flipped(place_of(contestant, names, "log"))]
 
     def count_same_replies(self, number: int) -> int:
-        """How many of the samples on which this log and the baseline are worth unlike are scored
-        unlike for one and the same reply."""
+        """Count the flipped samples whose reply is identical in this log and the baseline, so that
+        only the scoring differs."""
         places = self._flipped(number)
         pairs = [
             units.loc[places, ["task", "sample"]] for units in (self.units[0], self.units[number])
@@ -320,7 +327,7 @@ class LogComparison:
                 yield Contrast(task, who, against, *about, people=people, scorer=by)
 
     def _scorers(self, number: int, base: int, part: NDArray[np.bool_]) -> str:
-        """The scorers of these samples in two logs, once where they are the same."""
+        """Name the scorers of these samples in two logs, once if they are the same."""
         sides = []
         for place in (number, base):
             names = self.units[place]["scorer"][part].fillna("")
@@ -329,7 +336,8 @@ class LogComparison:
 
     @cached_property
     def _matrix(self) -> Values[str, int]:
-        """Samples of a group are of one cluster, else those of the same pictures."""
+        """The values with their clusters: samples of the same group, or else with the same
+        pictures."""
         names = tuple(log.name for log in self.logs)
         codes = self.logs[0].clusters.factorize()[0]
         tasks = self.logs[0].units["task"].factorize()[0]
@@ -337,7 +345,7 @@ class LogComparison:
 
     @cached_property
     def _people(self) -> NDArray[np.float64]:
-        """What people reach on the task of each sample, (n,); NaN where nothing is published."""
+        """The accuracy of people on the task of each sample, (n,); NaN if nothing is published."""
         levels = {task: level for log in reversed(self.logs) for task, level in log.people.items()}
         return np.array([levels.get(task, np.nan) for task in self.logs[0].units["task"]])
 
@@ -345,17 +353,17 @@ class LogComparison:
 def compare_logs(
     logs: Sequence[Log], baseline: str = "", only: Sequence[str] = (), pairs: bool = False
 ) -> LogComparison:
-    """Compare logs with the first, or with the one that is named; `only` those of these names, and
-    with `pairs` each with every other.
+    """Compare logs with the first one or with `baseline`; `only` limits the others to these names,
+    and `pairs` also compares the others with each other.
 
-    A log that shares no sample with it has no contrast, and is told. Logs of one harness are
-    compared by a scorer that they share. Raises TaskError for fewer than two logs, for an unknown
-    name, and where no log shares a sample with it, or no scorer.
+    A log that shares no sample with the baseline has no contrast, and the summary says so. Logs of
+    one harness are compared by a scorer that they share. Raises TaskError for fewer than two logs,
+    for an unknown name, and if no log shares a sample or a scorer with the baseline.
     """
     named = name_apart(logs)
     names = [log.name for log in named]
     if len(named) < 2:
-        raise TaskError(f"a comparison needs two logs, found {', '.join(names) or 'none'}")
+        raise TaskError(f"a comparison needs at least two logs, found {', '.join(names) or 'none'}")
     base, *others = [named[place] for place in chosen_places(names, baseline, only)]
     matchings, refusals = list[Matching](), list[TaskError]()
     for log in others:
@@ -377,16 +385,19 @@ def compare_logs(
 
 
 def chosen_places(names: Sequence[str], baseline: str, only: Collection[str]) -> list[int]:
-    """The place of the baseline, or the first, and those of the others, or of `only`. Raises
-    TaskError for an unknown name."""
+    """Return the position of the baseline (by default the first), then those of `only` or of all
+    other logs. Raises TaskError for an unknown name."""
     first = place_of(baseline, names, "log") if baseline else 0
     wanted = {place_of(name, names, "log") for name in only} or {*range(len(names))}
     return [first, *sorted(wanted - {first})]
 
 
 def place_of(name: str, names: Sequence[str], kind: str) -> int:
-    """The place of a name among those of logs or variants. Raises TaskError for an unknown one,
-    with the name that may be meant. One that a single arm or log of several has stands for it."""
+    """Return the position of a name among logs or variants.
+
+    A name without its variant is accepted if only one entry begins with it. Raises TaskError for an
+    unknown name, with the closest one.
+    """
     if name not in names:
         longer = [entry for entry in names if entry.startswith((f"{name} (", f"{name} ["))]
         if len(longer) == 1:

@@ -1,4 +1,4 @@
-"""Formats in which results are shared: Every Eval Ever, read and written, and Hugging Face's
+"""Formats for sharing results: Every Eval Ever, read and written, and Hugging Face's
 `.eval_results`, written."""
 
 from __future__ import annotations
@@ -31,28 +31,28 @@ SCHEMA = "0.3.0"
 
 
 def read_every_eval_ever(path: Path, named: Named) -> list[Log]:
-    """The log of Every Eval Ever's `.json`, with its instances beside it, or of the `.jsonl` of
-    instances alone.
+    """Read the log from Every Eval Ever's `.json` and its instances, or from the `.jsonl` of
+    instances.
 
-    An unreadable or failed instance is known by its metadata's `verdict`, where we wrote it, or by
-    its `error`. Raises TaskError.
+    Unreadable and failed instances are recognized by the `verdict` in their metadata, which
+    looktwice writes, or by their `error`. Raises TaskError.
     """
     instances = path
     if path.suffix == ".json":
         details = read_json(read_file(path)).get("detailed_evaluation_results")
         file = details.get("file_path") if isinstance(details, dict) else details
         if not file:
-            raise TaskError(f"{path} holds scores alone, no instances: there is nothing to pair")
+            raise TaskError(f"{path} holds only scores and no instances, so there are no samples")
         instances = path.parent / Path(str(file)).name
     lines = [line for _, line in read_objects(instances)]
     if not lines:
-        raise TaskError(f"{instances} holds no instance")
+        raise TaskError(f"{instances} holds no instances")
     try:
         rows = make_rows([_row(line) | named_fields(line, named) for line in lines])
         return [Log(str(lines[0]["model_id"]), rows, path.name, rows["task"].iloc[0])]
     except (KeyError, TypeError, AttributeError) as exc:
         raise TaskError(
-            f"{instances} is not in the form of Every Eval Ever ({type(exc).__name__}: {exc})"
+            f"{instances} is not in Every Eval Ever's format ({type(exc).__name__}: {exc})"
         ) from exc
 
 
@@ -86,13 +86,13 @@ def _row(line: Cells) -> Fields:
 
 
 def write_every_eval_ever(log: Log, out: Path) -> Iterator[str]:
-    """Write the log as `data/COLLECTION/DEVELOPER/MODEL/UUID.json` with its instances beside it;
-    says its path.
+    """Write the log as `data/COLLECTION/DEVELOPER/MODEL/UUID.json` with its instances next to it;
+    yield the path.
 
-    The collection is the log's source, the developer and the model are the contestant's name,
-    "looktwice" being the developer of a name without one. Each instance holds the hashes of its
-    pictures; a failed or unreadable one has the score 0, which the format needs, and its verdict in
-    the metadata. Raises OSError.
+    The collection is the log's source. Developer and model come from the contestant's name; without
+    a developer in it, "looktwice" is written. Each instance holds the hashes of its pictures. A
+    failed or unreadable one has the score 0, which the format requires, and its verdict in the
+    metadata. Raises OSError.
     """
     developer, _, model = log.name.rpartition("/")
     names = log.source or "log", developer or "looktwice", model
@@ -216,14 +216,14 @@ def _instance(row: Cells) -> Fields:
 
 
 def write_eval_results(log: Log, out: Path, dataset: str) -> Iterator[str]:
-    """Write `.eval_results/looktwice_NAME.yaml` of a model's repository; says its path.
+    """Write `.eval_results/looktwice_NAME.yaml` for a model's repository; yield its path.
 
-    `dataset` is the benchmark's repository, each task its `task_id`; values are percent. Raises
-    TaskError for a dataset that is no repository, OSError.
+    `dataset` is the benchmark's repository, and each task a `task_id`; values are in percent.
+    Raises TaskError if `dataset` is not a repository, and OSError.
     """
     if "/" not in dataset:
         raise TaskError(
-            "--to eval-results: name the benchmark's repository, such as --dataset"
+            "--to eval-results needs the benchmark's repository, such as --dataset"
             " BLINK-Benchmark/BLINK"
         )
     entries = []

@@ -1,7 +1,7 @@
-"""The texts that other harnesses write as a reply where there was none: a request that failed, or a
-reply that the provider's filter withheld.
+"""Texts that other harnesses write instead of a reply, when a request failed or a filter of the
+provider withheld the reply.
 
-Read from the code of VLMEvalKit (e8e78f05), lmms-eval (75571cfe), OpenCompass (a5acc4bb) and
+Taken from the code of VLMEvalKit (e8e78f05), lmms-eval (75571cfe), OpenCompass (a5acc4bb) and
 FastChat's judge. They score such a text as a wrong answer.
 """
 
@@ -23,21 +23,23 @@ FAILED = (
     r"error:too long$",  # OpenCompass
     r"\$ERROR\$$",  # FastChat
 )
-"""How a reply begins that stands for a failed request."""
+"""Patterns of the beginning of a reply that stands for a failed request."""
 FILTERED = (r"\[SAFETY_BLOCKED\b[^\]]*\]?", r"error:unsafe$")
-"""How a reply begins that a filter withheld: it was asked, and gives no answer."""
+"""Patterns of the beginning of a reply that a filter withheld: the model was asked, but gave no
+answer."""
 _REPLACED = re.compile(f"(?P<failed>{'|'.join(FAILED)})|(?P<filtered>{'|'.join(FILTERED)})", re.I)
 
 
 def replacement_of(reply: str) -> str:
-    """ "failed" or "filtered" for a text that stands for a missing reply, else empty."""
+    """Return "failed" or "filtered" for a text that stands for a missing reply, else an empty
+    string."""
     found = _REPLACED.match(reply.strip())
     return str(found.lastgroup) if found else ""
 
 
 def mark_failures(log: Log) -> Log:
-    """The log in which a sample whose reply is such a text failed, or has no answer, whatever the
-    harness made of it."""
+    """Mark samples with such a reply as failed or unreadable, whatever score the harness gave
+    them."""
     kinds = log.rows["reply"].map(replacement_of)
     if not (kinds != "").any():
         return log

@@ -1,6 +1,6 @@
 """The formats of logs, each in a file of its own: read and written, whichever program wrote them.
 
-To add one, write its file as `lmms_eval.py` is written, and a line here.
+To add one, write a file like `lmms_eval.py` and add a line to `FORMATS`.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ __all__ = ["FORMATS", "Format", "export_file", "export_logs", "load_log", "read_
 
 
 class Format(NamedTuple):
-    """How a program writes its logs.
+    """A format in which a program writes its logs.
 
-    `suits` says whether a path is one, given the fields of its first object where it is JSON.
-    `read` gives a log for each contestant, by the names of columns that the user told. `write`
-    writes a log into a folder, for the data set of this name, and says each file; `write_file`
-    writes it into a file with one of the `endings`, and gives the number of samples.
+    `suits` returns whether a path has this format, given the fields of its first object if it is
+    JSON. `read` returns a log for each contestant, using the column names that the user gave.
+    `write` writes a log into a folder, for the data set of this name, and yields each file;
+    `write_file` writes it into a file with one of the `endings` and returns the number of samples.
     """
 
     name: str
@@ -53,8 +53,11 @@ class Format(NamedTuple):
 
 
 def write_evalai(log: Log, file: Path) -> int:
-    """Write the submission to EvalAI: an object from idx to "(X)", "(Z)" without an answer; only
-    the items of the split test if there are any. Raises OSError."""
+    """Write the submission to EvalAI: an object that maps idx to "(X)", or to "(Z)" without an
+    answer.
+
+    If there are items of the split test, only these are written. Raises OSError.
+    """
     answers = dict(zip(log.rows["sample"], log.rows["answer"], strict=True))
     tested = {idx: answer for idx, answer in answers.items() if idx.startswith("test_")}
     submission = {idx: in_brackets(answer or "Z") for idx, answer in (tested or answers).items()}
@@ -93,21 +96,21 @@ FORMATS = (
         endings=(".tsv", ".xlsx"),
     ),
 )
-"""The formats of logs; where several suit, the first is meant. VLMEvalKit's is any table."""
+"""The formats of logs; the first that suits a path is used. VLMEvalKit's accepts any table."""
 
 
 def all_formats() -> tuple[Format, ...]:
-    """Our formats and those of extensions, which come before VLMEvalKit's."""
+    """Return the built-in formats and those of extensions, which precede VLMEvalKit's."""
     further = (extension.open() for extension in list_extensions("logs").values())
     return (*FORMATS[:-1], *further, FORMATS[-1])
 
 
 OF_RUNS = ("trajectories",)
-"""What `export` also writes, of runs alone: `sent.trajectories`."""
+"""Further formats of `export`, which only runs can be written in: `sent.trajectories`."""
 
 
 def ending_of(path: Path) -> str:
-    """The ending of a file's name, without `.gz`."""
+    """Return the ending of a file's name, without `.gz`."""
     return Path(path.name.removesuffix(".gz")).suffix
 
 
@@ -117,15 +120,15 @@ def read_logs(
     reader: Stage | None = None,
     plugins: Sequence[str] = (),
 ) -> list[Log]:
-    """The logs in a file or folder, one for each contestant.
+    """Read the logs in a file or folder, one for each contestant.
 
-    A run folder; inspect_ai's `.eval` or `.json`; VLMEvalKit's `.xlsx` or `.tsv`, of predictions or
-    of results; lmms-eval's samples, a `.jsonl` or the folder of them; Every Eval Ever's `.json` or
-    `.jsonl`; our recorded replies; a table. `columns` names columns of tables by what they hold,
-    fields of the objects in other logs and of `meta` in runs, and as `value` the scorer of
-    inspect_ai or the metric of lmms-eval. `reader` reads all replies again; without one, the rows
-    that nobody scored are read by their recorded labels, or by the robust reader. Raises TaskError
-    and RunError.
+    Accepted are a run folder; inspect_ai's `.eval` or `.json`; VLMEvalKit's `.xlsx` or `.tsv`, of
+    predictions or of results; lmms-eval's samples, a `.jsonl` or a folder of them; Every Eval
+    Ever's `.json` or `.jsonl`; recorded replies of looktwice; and any table. `columns` maps the
+    names of `COLUMNS` to columns of tables, to fields of the objects in other logs, and to fields
+    of `meta` in runs; its `value` names the scorer of inspect_ai or the metric of lmms-eval. With a
+    `reader`, all replies are read again. Without one, rows that were never scored are read by their
+    recorded labels, or by the robust reader. Raises TaskError and RunError.
     """
     path = Path(path)
     if is_run(path):
@@ -139,26 +142,27 @@ def read_logs(
 
 
 def load_log(path: Path, columns: Named) -> list[Log]:
-    """The logs in a file or folder of another program as they are there. Raises TaskError."""
+    """Read the logs in a file or folder of another program without scoring anything. Raises
+    TaskError."""
     fields = _first_fields(path)
     for form in all_formats():
         if form.read is not None and form.suits(path, fields):
             return [mark_failures(log) for log in form.read(path, columns)]
     if path.is_dir():
         raise TaskError(
-            f"{path} is no run folder and holds no {SAMPLES} of lmms-eval; name the files"
-            " themselves"
+            f"{path} is not a run folder and holds no {SAMPLES} of lmms-eval; name the log files"
+            " instead"
         )
     endings = ", ".join((".eval", ".json", *ENDINGS))
     raise TaskError(
-        f"{path}: expected a run folder, a log of inspect_ai or Every Eval Ever, or another that"
-        f" ends with one of {endings}, and .gz behind text"
+        f"{path}: expected a run folder, a log of inspect_ai or Every Eval Ever, or a file that"
+        f" ends with one of {endings} (text files also with .gz)"
     )
 
 
 def _first_fields(path: Path) -> Container[str]:
-    """The names of the fields of a file's first object, where it is JSON. Raises TaskError where
-    there is no file."""
+    """Return the field names of a file's first object if it is JSON. Raises TaskError if there is
+    no such file."""
     if not path.exists():
         raise TaskError(f"there is no file {path}")
     if ending_of(path) == ".jsonl":
@@ -174,16 +178,16 @@ def _first_fields(path: Path) -> Container[str]:
 
 
 def export_logs(logs: Sequence[Log], form: str, out: Path, dataset: str = "") -> Iterator[str]:
-    """Write each contestant into the folder `out`, and say a line per file.
+    """Write each contestant into the folder `out`, and yield a line per file.
 
-    `form` is the name of a format that can be written: a `.eval` of inspect_ai for each task,
-    Every Eval Ever's pair of files, or an entry for Hugging Face's `.eval_results`, which names the
-    repository of the `dataset`. Raises TaskError and OSError.
+    `form` names a writable format: a `.eval` of inspect_ai for each task, Every Eval Ever's pair of
+    files, or an entry for Hugging Face's `.eval_results`, which names the repository `dataset`.
+    Raises TaskError and OSError.
     """
     formats = {entry.name: entry for entry in all_formats() if entry.write or entry.write_file}
     if form not in formats:
         names = [*formats, *OF_RUNS]
-        raise TaskError(f"--to {form}: no format of this name{suggest_among(form, names)}")
+        raise TaskError(f"--to {form}: there is no such format{suggest_among(form, names)}")
     _, _, _, write, write_one, endings = formats[form]
     named = name_apart([log.whole for log in logs])
     files = file_names([log.name for log in named])
@@ -198,12 +202,12 @@ def export_logs(logs: Sequence[Log], form: str, out: Path, dataset: str = "") ->
 
 
 def export_file(log: Log, file: Path) -> int:
-    """Write a log in the format of the file's ending; gives how many samples. Raises TaskError,
-    RunError and OSError."""
+    """Write a log in the format of the file's ending; return the number of samples. Raises
+    TaskError, RunError and OSError."""
     refuse_run_file(file)
     for form in all_formats():
         if file.suffix in form.endings and form.write_file is not None:
             return form.write_file(log, file)
     formats = [form for form in FORMATS if form.endings]
     choices = "; ".join(f"{' or '.join(form.endings)} for {form.name}" for form in formats)
-    raise TaskError(f"--export {file}: the format follows from the ending: {choices}")
+    raise TaskError(f"--export {file}: the ending must be one of: {choices}")

@@ -45,7 +45,7 @@ from looktwice.pipelines.view import View
 if TYPE_CHECKING:
     import pandas
 
-ZSTD = 93  # the method of a zip's member, which Python's own zipfile reads from 3.14 on
+ZSTD = 93  # a zip compression method that Python's zipfile supports from 3.14 on
 SCORER = OURS
 IN_SUMMARY = (
     "id",
@@ -63,17 +63,17 @@ LETTERS = {"right": "C", "wrong": "I", "unreadable": "N"}
 
 
 def read_inspect(path: Path, named: Named) -> list[Log]:
-    """The log of one evaluation: one model on one task.
+    """Read the log of one evaluation: one model on one task.
 
-    The summaries of the samples are read where there are any; the samples themselves, which hold
-    pictures and replies, where they are asked for. `value` names one of several scorers; the first
-    is the default. Raises TaskError.
+    The summaries of the samples are read if there are any. The samples themselves, which hold
+    pictures and replies, are read when needed. `value` names one of several scorers; the default is
+    the first. Raises TaskError.
     """
     with _says_what_is_wrong(path):
         about, rows = _read(path, named, whole=False)
         if rows.empty:
             raise TaskError(
-                "it holds no sample; was it stopped before the first one, or written without"
+                "it holds no samples; was it stopped before the first one, or written without"
                 " samples?"
             )
         log = Log(str(about["model"]), rows, path.name, str(about["task"]))
@@ -100,8 +100,8 @@ def read_inspect(path: Path, named: Named) -> list[Log]:
 
 
 def _read(path: Path, named: Named, whole: bool) -> tuple[Cells, pandas.DataFrame]:
-    """What the log says of itself, and a row for each of its samples, `whole` or as it sums them
-    up."""
+    """Return the log's header and a row for each sample, from the `whole` samples or their
+    summaries."""
     if path.suffix != ".eval":
         data = read_json(read_file(path), most=None)
         samples = data["samples"]
@@ -127,8 +127,8 @@ def _says_what_is_wrong(path: Path) -> Iterator[None]:
     except TaskError as exc:
         raise TaskError(f"{path}: {exc}") from exc
     except BadZipFile as exc:
-        raise TaskError(f"{path} is not a zip, or a damaged one ({exc}); copy it again") from exc
-    except Exception as exc:  # a damaged log raises whatever its readers stumble over
+        raise TaskError(f"{path} is not a zip file or is damaged ({exc}); copy it again") from exc
+    except Exception as exc:  # a damaged log can raise any exception
         raise TaskError(
             f"{path} cannot be read as a log of inspect_ai ({type(exc).__name__}: {exc}); copy it"
             " again"
@@ -136,11 +136,12 @@ def _says_what_is_wrong(path: Path) -> Iterator[None]:
 
 
 def _member(archive: ZipFile, name: str) -> Any:
-    """The JSON value of a member; one member tells of every sample, and may hold many values."""
+    """Return the JSON value of a zip member, which may be large: one member can describe every
+    sample."""
     entry = archive.getinfo(name)
     if entry.file_size > MOST_BYTES:
         raise ValueError(
-            f"{name} would unpack to {entry.file_size:,} bytes; {MOST_BYTES:,} are the most"
+            f"{name} would unpack to {entry.file_size:,} bytes; the limit is {MOST_BYTES:,}"
         )
     if entry.compress_type != ZSTD:
         return json.loads(archive.read(entry))
@@ -152,7 +153,7 @@ def _member(archive: ZipFile, name: str) -> Any:
     packed = pyarrow.BufferReader(file.read(entry.compress_size))
     data = bytes(pyarrow.CompressedInputStream(packed, "zstd").read(entry.file_size + 1))
     if zlib.crc32(data) != entry.CRC:
-        raise ValueError(f"the checksum of {name} differs")
+        raise ValueError(f"the checksum of {name} does not match")
     return json.loads(data)
 
 
@@ -168,7 +169,7 @@ def _row(sample: Cells, task: str, scorer: str, labels: Mapping[str, str]) -> Fi
         "sample": str(sample["id"]),
         "draw": int(told(sample, "epoch") or 1) - 1,
         "question": words,
-        "pictures": kept if isinstance(kept, str) else pictures,  # of the sources, where we wrote
+        "pictures": kept if isinstance(kept, str) else pictures,  # our logs: of the source files
         "choices": tuple(map(str, told(sample, "choices"))),
         "key": target if isinstance(target, str) else " | ".join(map(str, target)),
         **grade._asdict(),
@@ -187,7 +188,7 @@ def _total(usage: Sequence[Cells], name: str) -> float:
 
 
 def _message_of(turn: Cells, attachments: Mapping[str, str]) -> Message:
-    """A message as inspect_ai keeps it, with its words and pictures. Raises ValueError for a
+    """Return one of inspect_ai's messages with its text and pictures. Raises ValueError for a
     picture that the log does not hold."""
     parts = list[str | View]()
     for kind, text in _parts(turn, attachments):
@@ -204,7 +205,7 @@ def _message_of(turn: Cells, attachments: Mapping[str, str]) -> Message:
 
 
 def _read_input(asked: Any, attachments: Mapping[str, str]) -> tuple[str, str]:
-    """The words and the pictures' hashes of a sample's input, a text or messages."""
+    """Return the text and the picture hashes of a sample's input, which is a string or messages."""
     messages = [{"role": "user", "content": asked}] if isinstance(asked, str) else asked
     texts, shas = list[str](), list[str]()
     for turn in messages:
@@ -218,7 +219,8 @@ def _read_input(asked: Any, attachments: Mapping[str, str]) -> tuple[str, str]:
 
 
 def _parts(turn: Cells, attachments: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """The kind of each part of a message, and its text, or what is attached in place of it."""
+    """Yield the kind of each part of a message, and its text or the attachment that it refers
+    to."""
     content = told(turn, "content")
     for part in [{"type": "text", "text": content}] if isinstance(content, str) else content:
         kind = str(part.get("type"))
@@ -227,12 +229,11 @@ def _parts(turn: Cells, attachments: Mapping[str, str]) -> Iterator[tuple[str, s
 
 
 def write_inspect(log: Log, out: Path) -> Iterator[str]:
-    """Write the samples of each task as one evaluation, a `.eval` in the folder `out`, and say
-    which.
+    """Write each task as one evaluation, a `.eval` file in the folder `out`; yield its path.
 
-    The contestant is the model. The last conversation of each sample is kept with its pictures,
-    where the log holds them; an unreadable reply is inspect_ai's "no answer", a failed sample has
-    an error and no score. Raises OSError.
+    The contestant is written as the model. If the log holds conversations, the last one of each
+    sample is written with its pictures. An unreadable reply becomes inspect_ai's "no answer"; a
+    failed sample has an error and no score. Raises OSError.
     """
     tasks = list(dict.fromkeys(log.rows["task"]))
     names = file_names([f"{log.name}_{task}".strip("_") for task in tasks])
@@ -329,7 +330,8 @@ def _sample(log: Log, row: Cells) -> Fields:
 
 
 def _summary(sample: Cells) -> Fields:
-    """What stands of a sample in the list of all: no pictures, and the error's message alone."""
+    """Return a sample's entry in the list of summaries: without pictures, and with only the message
+    of an error."""
     summary = {name: sample[name] for name in IN_SUMMARY if name in sample}
     if "error" in summary:
         summary["error"] = summary["error"]["message"]
@@ -345,7 +347,7 @@ def _summary(sample: Cells) -> Fields:
 
 
 def _message(message: Message, attachments: dict[str, str]) -> Fields:
-    """A message as inspect_ai writes it; its pictures go into the attachments."""
+    """Convert a message to inspect_ai's form; its pictures go into the attachments."""
     parts = list[Fields]()
     for part in message.parts:
         if isinstance(part, str):

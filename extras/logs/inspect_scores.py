@@ -1,4 +1,4 @@
-"""The scorers of a log of inspect_ai: their names with settings, and the grades that they gave."""
+"""The scorers in a log of inspect_ai: their names with settings, and their grades."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ __all__ = ["read_grades", "scorer_labels"]
 
 UNMADE = ("grader_failed", "scoring_failed")
 UNANSWERED = ("no_response", "invalid_response_format", "refusal")
-"""The reasons of inspect_ai's scores that are not the model's, and those that are."""
+"""Reasons that inspect_ai records with scores: UNMADE are the scorer's faults, UNANSWERED the
+model's."""
 DEFAULTS: Cells = {"location": "end", "ignore_case": True, "numeric": False, "match_all": False}
-"""Settings of inspect_ai's own scorers that a log may name or leave out."""
+"""Defaults of inspect_ai's own scorers, which a log may state or omit."""
 SETTINGS = re.compile(r"\(.*\)(?=/|$)")
-SHORT = 40  # characters of a setting that stand in a name
+SHORT = 40  # longest setting, in characters, that is written into a scorer's name
 
 
 def scorer_labels(data: Cells) -> dict[str, str]:
-    """The name of each scorer that has settings, with them: `match(location=any)` is another scorer
-    than `match`."""
+    """Return labels of the scorers that have settings: `match(location=any)` is another scorer than
+    `match`."""
     labels = dict[str, str]()
     for entry in (*told(data, "eval", "scorers"), *told(data, "results", "scores")):
         settings = list[str]()
@@ -40,10 +41,10 @@ def scorer_labels(data: Cells) -> dict[str, str]:
 def read_grades(
     scores: Mapping[str, Cells], scorer: str, labels: Mapping[str, str]
 ) -> dict[str, Grade]:
-    """The grade of each scorer, in the order of the log, or of those that the user's name means.
+    """Return the grade of each scorer in the order of the log, or of those that match the user's
+    name.
 
-    One that grades by several names gives `scorer/name`. Raises TaskError for a name that is not
-    there.
+    A scorer with several values gives `scorer/name`. Raises TaskError for an unknown name.
     """
     grades = {
         own: grade
@@ -54,7 +55,7 @@ def read_grades(
         return grades
     if scorer in grades:
         return {scorer: grades[scorer]}
-    # whoever names it takes any settings; its parts stay apart
+    # a bare name matches the scorer with any settings; its parts remain separate
     bare = {SETTINGS.sub("", name): grade for name, grade in grades.items()}
     chosen = {n: grade for n, grade in bare.items() if scorer in (n, n.partition("/")[0])}
     if not chosen:
@@ -72,8 +73,11 @@ def _parts(name: str, score: Cells) -> Iterator[tuple[str, Grade]]:
 
 
 def _grade(value: object, score: Cells) -> Grade:
-    """The grade of a value. One that is none, or that inspect could not make, is a failure; an
-    answer that the scorer looked for and did not find is unread."""
+    """Return the grade of a value.
+
+    A missing value, or one that inspect_ai could not compute, is a failure; an answer that the
+    scorer looked for in vain is unreadable.
+    """
     reason = score.get("reason") or told(score, "metadata", "unscored_reason")
     grade = Grade.of(parse_value(value), score.get("answer"))
     if reason in UNMADE or grade.value != grade.value:

@@ -1,4 +1,4 @@
-"""The samples of lmms-eval and lm-evaluation-harness in JSON lines, read, and lmms-eval's
+"""The samples of lmms-eval and lm-evaluation-harness in JSON lines, read, and lmms-eval's,
 written."""
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ NO_METRIC = {
     "filter",
     "metrics",
 }
-"""The fields of a sample that are no metric's own record."""
+"""Fields of a sample that do not hold a metric's record."""
 NO_FILTER = ("", "none")
 EMPTY = ([[""]], [""], [[None]], [None])
-INVALID = "[invalid]"  # what a filter of lm-eval gives where it finds nothing
+INVALID = "[invalid]"  # the result of an lm-eval filter that finds no answer
 CORRECT = ("is_correct", "correct", "hit", "score", "acc", "accuracy")
 PAIRS = (
     ("pred_parsed", "gt_content"),
@@ -57,20 +57,20 @@ PAIRS = (
     ("pred", "gt"),
     ("prediction", "answer"),
 )
-"""The fields of a metric's record that hold the answer and the key, where it has no field of
+"""Fields of a metric's record that hold the answer and the correct answer, if it has no field of
 CORRECT."""
 SAMPLES = "*samples_*.jsonl"
-"""lmms-eval's DATE_samples_TASK.jsonl, and lm-eval's samples_TASK_DATE.jsonl."""
+"""Matches lmms-eval's DATE_samples_TASK.jsonl and lm-eval's samples_TASK_DATE.jsonl."""
 TASK = re.compile(r"(?:.*_|)samples_(.+?)(?:_\d{4}-\d\d-\d\dT[\d.:-]+)?(?:\.jsonl)?(?:\.gz)?")
 
 
 def read_lmms_eval(path: Path, named: Named) -> list[Log]:
-    """The log of a file of samples, or of a folder that holds a file for each task; the folder's
-    name is the model's.
+    """Read the log from a file of samples, or from a folder with a file for each task.
 
-    lm-eval has a line for each filter of a sample, and `metric,filter` is a scorer of its own; an
-    empty filter, "none", is left out of the name. `value` names the metric or the scorer that
-    counts; the first that says what is right is the default. Raises TaskError.
+    The folder's name is the model's. lm-eval writes a line for each filter of a sample, and each
+    `metric,filter` is a scorer of its own; the empty filter "none" is left out of the name. `value`
+    names the metric or scorer that counts; the default is the first that tells right from wrong.
+    Raises TaskError.
     """
     files, rows, task = sorted(path.glob(SAMPLES)) if path.is_dir() else [path], list[Fields](), ""
     for file in files:
@@ -91,7 +91,7 @@ def read_lmms_eval(path: Path, named: Named) -> list[Log]:
             for draw, sample in enumerate(draws):
                 rows.append(sample.row | {"draw": draw} | _grade(sample, counts_tokens))
     if not rows:
-        raise TaskError(f"{files[0]} holds no sample")
+        raise TaskError(f"{files[0]} holds no samples")
     name = files[0].resolve().parent.name if TASK.fullmatch(files[0].name) else task
     log = Log(name, make_rows(rows), files[0].name, task if len(files) == 1 else "")
     return [replace(log, harness=LMMS_EVAL)]
@@ -99,7 +99,7 @@ def read_lmms_eval(path: Path, named: Named) -> list[Log]:
 
 @dataclass
 class _Sample:
-    """One reply to one document, which every filter reads: its line, and its grades by scorer."""
+    """One reply to one document, read by every filter: its line, and its grades by scorer."""
 
     row: Fields
     replies: str
@@ -117,13 +117,14 @@ def _id_of(line: Cells) -> str:
 
 
 def _add(draws: list[_Sample], line: Cells, task: str, named: Named) -> None:
-    """Add a line to the replies to one document: another filter of a reply, or another reply."""
+    """Add a line to the replies to one document, as another filter of a reply or as another
+    reply."""
     replies, name = write_json(line.get("resps")), str(line.get("filter") or "")
     sample = next((s for s in draws if s.replies == replies and name not in s.filters), None)
     if not name and sample is None:
         sample = next((s for s in draws if s.replies == replies), None)
         if sample is not None:
-            name = f"filter {len(sample.filters) + 1}"  # whose name lmms-eval does not write
+            name = f"filter {len(sample.filters) + 1}"  # lmms-eval does not write its name
     own = "" if name in NO_FILTER else name
     grades, judged = _grades(line, own, named.get("value", ""))
     if sample is None:
@@ -135,15 +136,17 @@ def _add(draws: list[_Sample], line: Cells, task: str, named: Named) -> None:
 
 
 def _tokens(line: Cells) -> int | None:
-    """How many tokens the reply has; None where that is not written."""
+    """Return the number of tokens of the reply, or None if it is not recorded."""
     counts = line.get("token_counts") or [None]
     written = counts[0] if isinstance(counts, list) else counts
     return written.get("output_tokens") if isinstance(written, dict) else None
 
 
 def _grade(sample: _Sample, counts_tokens: bool) -> Fields:
-    """The columns of a sample that its first scorer fills. An empty reply without a token, where
-    others have some, is a failed request."""
+    """Return the columns that a sample's first scorer fills.
+
+    An empty reply with no token count is a failed request if other replies have token counts.
+    """
     if not sample.row["reply"] and counts_tokens and not sample.tokens:
         return {"value": NOTHING, "verdict": "failed"}
     name, grade = next(iter(sample.grades.items()), ("", None))
@@ -178,7 +181,7 @@ def _row(line: Cells, task: str, judged: Cells) -> Fields:
 
 
 def _grades(line: Cells, filter_name: str, metric: str) -> tuple[dict[str, Grade], Cells]:
-    """The grade of each metric, in the order of the line, and the whole record of the first."""
+    """Return the grade of each metric, in the order of the line, and the record of the first."""
     names = [name for name in line if name not in NO_METRIC]
     scorers = {name: f"{name},{filter_name}".rstrip(",") for name in names}
     wanted = [name for name in names if metric in ("", name, scorers[name])]
@@ -188,7 +191,7 @@ def _grades(line: Cells, filter_name: str, metric: str) -> tuple[dict[str, Grade
     for name in wanted:
         record = line[name] if isinstance(line[name], dict) else {CORRECT[0]: line[name]}
         grade = _grade_of(record, line)
-        # one that counts beyond 0..1 is refused only where it is the first
+        # a grade outside 0..1 is an error only if it is the first, and skipped otherwise
         if grade is not None and (not grades or 0 <= grade.value <= 1):
             grades[scorers[name]] = grade
             judged = judged or record
@@ -196,14 +199,15 @@ def _grades(line: Cells, filter_name: str, metric: str) -> tuple[dict[str, Grade
         (metric and wanted) or not (line.get("resps") or line.get("filtered_resps"))
     ):
         raise TaskError(
-            f"doc_id {line.get('doc_id')}: nothing says whether it is right; name --column"
-            " value=METRIC"
+            f"doc_id {line.get('doc_id')}: no metric says whether it is right; name one with"
+            " --column value=METRIC"
         )
     return grades, judged
 
 
 def _grade_of(record: Cells, line: Cells) -> Grade | None:
-    """What a metric's record says; None where it is no metric of right and wrong."""
+    """Return the grade in a metric's record, or None if the metric does not tell right from
+    wrong."""
     pairs = ((record[a], record[k]) for a, k in PAIRS if a in record and k in record)
     parsed, key = next(pairs, (None, None))
     answer = None if parsed is None else str(parsed)
@@ -218,7 +222,7 @@ def _grade_of(record: Cells, line: Cells) -> Grade | None:
 
 
 def write_lmms_eval(log: Log, file: Path) -> int:
-    """Write the rows as lmms-eval's samples of BLINK; gives how many. Raises OSError."""
+    """Write the rows as lmms-eval's samples of BLINK; return their number. Raises OSError."""
     lines = []
     for number, row in enumerate(log.rows.to_dict("records")):
         key, answer = row["key"].strip("()"), row["answer"].strip("()")

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 NOTHING = float("nan")
 Cells = Mapping[str, Any]
-"""What a row, or an object in a log, holds by name."""
+"""A row, or an object in a log: values by name."""
 Fields = dict[str, Any]
-"""The same where it is being made."""
+"""A row that is still being filled."""
 Named = Mapping[str, str]
-"""By what a column holds, the name that a user gave."""
+"""Column names that the user gave, by the name in COLUMNS or ALIASES that they stand for."""
 COLUMNS: Cells = {
     "task": "",
     "sample": "",
@@ -45,30 +45,30 @@ COLUMNS: Cells = {
     "scorer": "",  # the scorer, metric or column whose value counts
     "scores": {},  # a Grade by the name of each scorer that the harness recorded
 }
-"""The columns of a log and what stands where a program says nothing.
+"""The columns of a log and their defaults, used where a program records nothing.
 
-`value` lies in 0..1 and is NaN where the sample failed or has no key; an unreadable reply is worth
-0. `verdict` is one of `eval.scoring.Verdict`, empty for a graded value, or UNSCORED.
+`value` lies in 0..1 and is NaN where the sample failed or has no key; an unreadable reply has the
+value 0. `verdict` is one of `eval.scoring.Verdict`, empty for a graded value, or UNSCORED.
 """
 TEXTS = ("task", "sample", "question", "choices", "key", "answer", "group", "reply")
-"""The columns that a user may name in logs that are no tables."""
+"""The columns that a user may name in logs that are not tables."""
 DOUBTFUL = 5
-"""Answers of a log of which not one is right before that is told."""
+"""Number of answers from which a log without any right answer causes a warning."""
 LMMS_EVAL, OURS = "lmms-eval", "looktwice"
-"""Harnesses of logs."""
+"""Names of harnesses."""
 UNSCORED = "unscored"
-"""The verdict of a reply that nobody has scored yet."""
+"""The verdict of a reply that has not been scored yet."""
 WORDS: Mapping[str, float] = {
     **dict.fromkeys(("c", "true", "yes", "right", "correct"), 1.0),
     **dict.fromkeys(("i", "n", "false", "no", "wrong", "incorrect", "unreadable"), 0.0),
     "p": 0.5,
 }
-"""Values that are told in words: inspect_ai's Correct, Incorrect, Partial and No answer, and plain
-ones."""
+"""Values of scores that are written as words: inspect_ai's Correct, Incorrect, Partial and No
+answer, and plain ones."""
 
 
 class Grade(NamedTuple):
-    """What one scorer of a harness made of a reply."""
+    """The grade that one scorer of a harness gave to a reply."""
 
     value: float
     verdict: str = ""
@@ -76,8 +76,11 @@ class Grade(NamedTuple):
 
     @classmethod
     def of(cls, value: float, answer: str | None) -> Grade:
-        """The grade of a value; without a readable answer where the scorer says that it found none,
-        which is another thing than to say nothing of answers (None)."""
+        """Return the grade of a value.
+
+        A value of 0 with an empty answer is unreadable: the scorer found none. None means that the
+        scorer records no answers.
+        """
         unread = answer is not None and not answer.strip() and value == 0
         return cls(value, "unreadable" if unread else "", answer or "")
 
@@ -86,14 +89,14 @@ class Grade(NamedTuple):
 class Log:
     """The rows of one contestant in one log, a frame with COLUMNS.
 
-    `detail`, `source` and `path` tell it from others of its name: its task or variant, its file's
-    name, and where that lies. `read_whole` gives the rows with questions, pictures and replies,
-    where `rows` were read without them to save time. `transcript` gives the messages of a task,
-    sample and draw, where a log keeps them. `people` is what people reach by task, in 0..1, as
-    `published:` of a run says; `settings` what each task was built of, where a log knows it.
-    `read_by` says who read the replies, where looktwice scored them. `doubt` is a warning of what
-    lets none of them be scored. `harness` is the program that wrote the log, where scorers of one
-    name are one scorer in all of its logs.
+    `detail`, `source` and `path` distinguish it from others of the same name: its task or variant,
+    its file's name, and the path. `read_whole` returns the rows with questions, pictures and
+    replies if `rows` were read without them to save time. `transcript` returns the messages of a
+    task, sample and draw, if the log holds them. `people` is the accuracy of people by task, in
+    0..1, from `published:` of a run; `settings` are the settings of each task, if the log records
+    them. `read_by` names the reader if looktwice scored the replies. `doubt` warns about a fault
+    that prevents scoring. `harness` is the program that wrote the log; a scorer's name means the
+    same scorer in all logs of one harness.
     """
 
     name: str
@@ -126,8 +129,8 @@ class Log:
 
     @cached_property
     def clusters(self) -> pandas.Series:
-        """What each of `units` shares with others: a group of its task, else its pictures in any
-        task, else nothing."""
+        """The cluster of each of `units`: a group within its task, or else its pictures across
+        tasks, or else itself."""
         units = self.units
         group = units["task"] + ": group " + units["group"]
         alone = units["task"] + ": " + units["sample"]
@@ -154,7 +157,7 @@ class Log:
         return by_task
 
     def scored_by(self, scorers: Mapping[str, str]) -> Log:
-        """The log with the grades of these scorers, by task, where it holds any."""
+        """Return the log with the grades of these scorers, by task, where it holds them."""
         wanted = self.rows["task"].map(dict(scorers))
         if ((wanted == self.rows["scorer"]) | wanted.isna()).all():
             return self
@@ -172,15 +175,15 @@ class Log:
         return replace(self, rows=choose(self.rows), read_whole=lazy)
 
     def messages(self, row: Cells) -> Messages:
-        """The conversation behind a row; none where the log keeps none."""
+        """Return the conversation behind a row; empty if the log holds none."""
         if self.transcript is None:
             return ()
         return self.transcript(row["task"], row["sample"], row["draw"])
 
 
 def make_rows(rows: Sequence[Cells]) -> pandas.DataFrame:
-    """A frame with COLUMNS from mappings with some of them. Raises TaskError for a value beyond
-    0..1."""
+    """Build a frame with COLUMNS from mappings that hold some of them. Raises TaskError for a value
+    outside 0..1."""
     import pandas
 
     frame = pandas.DataFrame(rows, columns=list(COLUMNS))
@@ -191,8 +194,8 @@ def make_rows(rows: Sequence[Cells]) -> pandas.DataFrame:
     if len(beyond):
         row = beyond.iloc[0]
         raise TaskError(
-            f"{row['sample']}: its value is {row['value']:g}; a value lies in 0..1, so divide by"
-            " the most, or name another column with --column value=NAME"
+            f"{row['sample']}: its value is {row['value']:g}, but values lie in 0..1; divide by"
+            " the maximum, or name another column with --column value=NAME"
         )
     unsaid, value = frame["verdict"] == "", frame["value"]
     for verdict, holds in (("right", value == 1), ("wrong", value == 0), ("failed", value.isna())):
@@ -201,16 +204,18 @@ def make_rows(rows: Sequence[Cells]) -> pandas.DataFrame:
 
 
 def told(node: Any, *path: str) -> Any:
-    """What a JSON value tells at a path; an empty text where it tells nothing."""
+    """Return the value at a path in a JSON value, or an empty string if there is none."""
     for name in path:
         node = (node or {}).get(name)
     return node or ""
 
 
 def named_fields(line: Cells, named: Named) -> Fields:
-    """What an object holds in the fields that the user named for the columns of a log; dots lead
-    into inner objects. `value` names a scorer or metric instead. Raises TaskError for a field that
-    is not there."""
+    """Return the fields of an object that the user named for the columns of a log.
+
+    Dots lead into inner objects. `value` names a scorer or metric and is skipped here. Raises
+    TaskError for a missing field.
+    """
     cells = Fields()
     for column, field_name in named.items():
         if column not in TEXTS:
@@ -220,7 +225,7 @@ def named_fields(line: Cells, named: Named) -> Fields:
             node = node.get(part) if isinstance(node, Mapping) else None
         if node is None:
             raise TaskError(
-                f"--column {column}={field_name}: there is no such field; there are"
+                f"--column {column}={field_name}: there is no such field; the fields are"
                 f" {', '.join(map(str, line))}"
             )
         cells[column] = tuple(map(str, node)) if column == "choices" else str(node)
@@ -228,7 +233,8 @@ def named_fields(line: Cells, named: Named) -> Fields:
 
 
 def parse_value(cell: object) -> float:
-    """What a score is worth: a number, a truth value, or one of WORDS; NaN for anything else."""
+    """Return a score as a number, from a number, a truth value or one of WORDS; NaN for anything
+    else."""
     text = str(cell).strip().casefold()
     if text in WORDS:
         return WORDS[text]
@@ -239,13 +245,13 @@ def parse_value(cell: object) -> float:
 
 
 def join_pictures(hashes: Iterable[str]) -> str:
-    """The hashes of a sample's pictures as one text; empty where one is unknown."""
+    """Join the hashes of a sample's pictures; empty if one is unknown."""
     shas = list(hashes)
     return "+".join(shas) if all(shas) else ""
 
 
 def sha_of_base64(text: str) -> str:
-    """The sha256 of a picture in base64; empty for a text that is none."""
+    """Return the sha256 of a base64-encoded picture; empty if the text is not base64."""
     try:
         return hashlib.sha256(b64decode(text, validate=True)).hexdigest()
     except ValueError:
@@ -253,7 +259,7 @@ def sha_of_base64(text: str) -> str:
 
 
 def doubts(log: Log) -> Iterator[str]:
-    """Warnings where no key can be used, most replies are unreadable, or not one of many answers is
+    """Yield warnings if no key can be used, most replies are unreadable, or none of many answers is
     right."""
     if log.doubt:
         yield f"warning: {log.name}: {log.doubt}"
@@ -268,37 +274,37 @@ def doubts(log: Log) -> Iterator[str]:
     if log.harness == LMMS_EVAL and len(empty):
         yield (
             f"warning: {len(empty)} of {len(log.rows)} replies of {log.name} are empty and count as"
-            " 0; lmms-eval also writes an empty reply for a request that failed, so look at its"
-            f" log for {empty['sample'].iloc[0]!r}"
+            " 0; lmms-eval also writes an empty reply for a failed request, so check its log for"
+            f" {empty['sample'].iloc[0]!r}"
         )
     scored = log.units[log.units["value"].notna() & (log.units["key"] != "")]
     if len(scored) >= DOUBTFUL and not scored["value"].any():
         first, whole = scored.iloc[0], ""
         if not first["choices"]:
-            whole = ", and without choices a reply has to say no more than the key"
+            whole = " (without choices, a reply must consist of the key alone)"
         yield (
-            f"warning: not one of {len(scored)} answers of {log.name} is right; the first has the"
-            f" key {first['key']!r} and the answer {shorten(first['answer'], 40)!r}{whole}. Is"
-            " --column key=COLUMN or --reader what it needs?"
+            f"warning: none of {len(scored)} answers of {log.name} is right; the first has the"
+            f" key {first['key']!r} and the answer {shorten(first['answer'], 40)!r}{whole}. Check"
+            " --column key=COLUMN, or try another --reader"
         )
 
 
 def letter_or_text(key: object) -> str:
-    """A key or an answer as it is compared: "(A)", "A." and "A" are one letter, other words in
-    lower case."""
+    """Normalize a key or an answer for comparison: "(A)", "A." and "A" become one letter, other
+    text is lowercased."""
     text = " ".join(str(key).split())
     bare = text.strip("().: ")
     return bare.upper() if len(bare) == 1 and bare.isalpha() else text.casefold()
 
 
 def in_brackets(answer: str) -> str:
-    """An answer as BLINK writes it: a letter in brackets, another text as it stands."""
+    """Write an answer as BLINK does: a letter in brackets, other text unchanged."""
     return f"({answer})" if len(answer) == 1 else answer
 
 
 def name_apart(logs: Sequence[Log]) -> list[Log]:
-    """The logs with names of their own: those that share one get the detail, source, path or number
-    that tells them."""
+    """Make the names of logs unique by appending the detail, source, path or number that
+    distinguishes them."""
     named = list(logs)
     for kind in ("detail", "source", "path", "number"):
         details = [str(getattr(log, kind, number)) for number, log in enumerate(named, 1)]

@@ -1,5 +1,5 @@
-"""Logs of our own: run folders and recorded replies; and how the replies of any log are read by a
-reader of ours."""
+"""Logs of looktwice itself, run folders and recorded replies, and the scoring of any log's replies
+by one of its readers."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ CHOICE = re.compile(r"(?:^|(?<=\s))\(?([A-Z])[).:]\s+")
 def read_run(
     path: Path, reader: Stage | None, plugins: Sequence[str], named: Named | None
 ) -> list[Log]:
-    """A log for each contestant of a run, with all its tasks; `named` names fields of `meta`.
+    """Read a log for each contestant of a run, with all its tasks; `named` names fields of `meta`.
 
     Raises RunError, and TaskError for an empty run.
     """
@@ -80,12 +80,13 @@ def read_run(
             conversation = partial(transcript, ids, names)
             logs.append(replace(log, settings=settings, transcript=conversation))
     if not logs:
-        raise TaskError(f"{path} holds no record yet; `looktwice run` its configuration first")
+        raise TaskError(f"{path} holds no records yet; `looktwice run` its configuration first")
     return logs
 
 
 def last_replies(folder: RunFolder) -> Mapping[Key, tuple[str, float]]:
-    """The last reply of every record of a run and the seconds of the record, by its key."""
+    """Return the last reply of every record of a run and the record's seconds, by the record's
+    key."""
     replies = dict[Key, tuple[str, float]]()
     for record in folder.last_records():
         seconds = record.timings.get("total")
@@ -97,7 +98,7 @@ def last_replies(folder: RunFolder) -> Mapping[Key, tuple[str, float]]:
 def run_row(
     scores: PointScores, name: str, scored: ScoredRecord, replies: Mapping[Key, tuple[str, float]]
 ) -> Fields:
-    """The row of one record of a run: what was read in the reply to the sample of this name."""
+    """Return the row of one record of a run, with the answer that was read in its reply."""
     tokens = scored.tokens_in + scored.tokens_out
     key = scores.point.recorded_as, name, scored.draw
     text, seconds = replies.get(key, ("", NOTHING))
@@ -115,7 +116,7 @@ def run_row(
 
 
 def asked_columns(sample: SampleRow) -> Fields:
-    """What a row holds of the question."""
+    """Return the columns that describe the question."""
     choices = (choice if isinstance(choice, str) else "" for choice in sample.sample["choices"])
     return {
         "sample": sample.id,
@@ -127,7 +128,7 @@ def asked_columns(sample: SampleRow) -> Fields:
 
 
 def scored_columns(scored: ScoredRecord) -> Fields:
-    """What a row holds of what was read in the reply; `reason` and `detail` are no columns of a
+    """Return the columns that describe the scored reply; `reason` and `detail` are not columns of a
     log."""
     return {
         "answer": scored.answer or "",
@@ -139,7 +140,7 @@ def scored_columns(scored: ScoredRecord) -> Fields:
 
 
 def read_replies(path: Path, named: Named) -> list[Log]:
-    """The logs of a file of recorded replies, a table with `idx`, maybe BLINK's. Raises
+    """Read the logs of a file of recorded replies, a table with `idx`, possibly BLINK's. Raises
     TaskError."""
     logs = read_table(path, named)
     for number, log in enumerate(logs):
@@ -149,11 +150,11 @@ def read_replies(path: Path, named: Named) -> list[Log]:
 
 
 def with_choices(path: Path, rows: Sequence[Cells]) -> Iterator[Fields]:
-    """The rows of recorded replies with BLINK's choices where they bring none of their own, and
-    BLINK's idx where a toolkit numbers the questions of a subtask.
+    """Yield the rows of recorded replies with BLINK's choices where they have none of their own,
+    and with BLINK's idx where a toolkit numbers the questions of a subtask.
 
-    Raises TaskError for an idx that comes twice in one draw, and for a reply with nothing to score
-    it by: no key, no value and no choices.
+    Raises TaskError for an idx that occurs twice in one draw, and for a reply that cannot be scored
+    because it has no key, no value and no choices.
     """
     seen = set[tuple[str, float]]()
     for row in with_known_choices(rows):
@@ -163,8 +164,8 @@ def with_choices(path: Path, rows: Sequence[Cells]) -> Iterator[Fields]:
         place = idx, row.get("draw", 0)
         if place in seen:
             raise TaskError(
-                f"{path}: the idx {idx!r} comes twice; keep one reply per item, or number the draws"
-                " in a column draw"
+                f"{path}: the idx {idx!r} occurs twice; keep one reply per item, or number the"
+                " draws in a column `draw`"
             )
         seen.add(place)
         subtask = subtask_of_idx(idx) if IDX.fullmatch(idx) else row["task"]
@@ -179,20 +180,21 @@ def _say_unscorable(idx: str, subtask: str) -> str:
     if not IDX.fullmatch(idx):
         return (
             f"{idx!r} has no key and no choices; name their columns with --column key=COLUMN, or"
-            f" give --key FILE: then the idx is SPLIT_SUBTASK_NUMBER, and {idx!r} is not"
-            " SPLIT_SUBTASK_NUMBER, such as val_Art_Style_1"
+            f" give --key FILE. That needs an idx such as val_Art_Style_1; {idx!r} is not"
+            " SPLIT_SUBTASK_NUMBER"
         )
     return (
-        f"{idx!r} has no choices, no key, and {subtask!r} is no subtask of"
-        f" BLINK{did_you_mean(subtask, CHOICES)}; there are {', '.join(sorted(CHOICES))}"
+        f"{idx!r} has no choices and no key, and {subtask!r} is not a subtask of"
+        f" BLINK{did_you_mean(subtask, CHOICES)}; these are {', '.join(sorted(CHOICES))}"
     )
 
 
 def with_known_choices(rows: Iterable[Cells]) -> Iterator[Fields]:
-    """The rows, with choices where they bring none and have a letter as key: BLINK's own, those in
-    the words of the question, or else as many without words as the keys of the task need.
+    """Yield the rows, adding choices where they have none but a letter as key.
 
-    A key that is the text of a choice, or its letter in lower case, becomes the letter.
+    The choices are BLINK's own, or those listed in the question, or else as many empty ones as the
+    keys of the task need. A key that is the text of a choice, or its letter in lower case, becomes
+    the letter.
     """
     copies, last = list(map(dict, rows)), dict[str, str]()
     for row in copies:
@@ -204,7 +206,7 @@ def with_known_choices(rows: Iterable[Cells]) -> Iterator[Fields]:
             last[row["task"]] = max(last.get(row["task"], "B"), row["key"].strip("()"))
     for row in copies:
         key, texts = row["key"], [choice.casefold() for choice in row["choices"]]
-        # a key in words; Counting's choices have none, and neither has a hidden key
+        # a key that is the text of a choice; Counting's choices are unknown, and keys may be hidden
         if key and key.casefold() in texts and not LETTER.fullmatch(key):
             row["key"] = ascii_uppercase[texts.index(key.casefold())]
         if not texts and LETTER.fullmatch(key):
@@ -219,8 +221,9 @@ def _known_choices(row: Cells) -> Sequence[str]:
 
 
 def doubt_keys(rows: Sequence[Cells]) -> str:
-    """What is wrong where replies that nobody scored yet have no key, or one that is no choice;
-    else empty. Those of BLINK's items have theirs in a file, or hidden."""
+    """Describe the fault if replies that are not scored yet have no key, or one that is not a
+    choice; empty without a fault. BLINK's items are skipped: their keys are in a file, or hidden.
+    """
     keyless = [
         row
         for row in rows
@@ -233,7 +236,7 @@ def doubt_keys(rows: Sequence[Cells]) -> str:
         if len(keyless) < len(rows):
             lacking = f"{len(keyless)} of {len(rows)} rows have no key"
         return (
-            f"{lacking}, so that nothing there is right or wrong; the first is"
+            f"{lacking}, so they cannot be scored; the first is"
             f" {keyless[0]['sample']!r}. Name the column of keys with --column key=COLUMN"
         )
     keyed, strange = 0, list[Cells]()
@@ -244,18 +247,18 @@ def doubt_keys(rows: Sequence[Cells]) -> str:
                 strange.append(row)
     if not strange:
         return ""
-    many = f"not one of {keyed} keys is a choice, so that nothing"
+    many = f"none of {keyed} keys is a choice"
     if len(strange) < keyed:
-        many = f"{len(strange)} of {keyed} keys are no choice, so that nothing there"
+        many = f"{len(strange)} of {keyed} keys are not choices"
     return (
-        f"{many} is right or wrong; the first is {strange[0]['key']!r}, its choices are"
+        f"{many}, so no reply can be right; the first is {strange[0]['key']!r}, its choices are"
         f" {list(strange[0]['choices'])}. Name a column of letters with --column key=COLUMN"
     )
 
 
 def choices_in(question: str) -> tuple[str, ...]:
-    """The texts of choices that stand behind "(A)", "A." or "A:", "(B)" ... at the end of a
-    question; none where there are not two in order."""
+    """Return the texts of the choices that follow "(A)", "A." or "A:", "(B)" ... at the end of a
+    question; empty unless there are at least two, in order."""
     _, *pieces = CHOICE.split(question)
     letters, texts = pieces[::2], [" ".join(text.split()) for text in pieces[1::2]]
     start = len(letters) - letters[::-1].index("A") - 1 if "A" in letters else len(letters)
@@ -265,10 +268,10 @@ def choices_in(question: str) -> tuple[str, ...]:
 
 
 def read_with(log: Log, reader: Stage | None) -> Log:
-    """The log with its replies read and scored by the reader, by the keys and choices that it
-    holds; without one those that nobody scored, by recorded labels, else by `Robust`.
+    """Return the log with its replies scored by the reader, using the log's own keys and choices.
 
-    Raises TaskError where the log holds no reply.
+    Without a reader, only replies that are not scored yet are scored, by recorded labels or else by
+    `Robust`. Raises TaskError if the log holds no reply.
     """
     whole = log.whole
     frame = whole.rows
@@ -286,7 +289,7 @@ def read_with(log: Log, reader: Stage | None) -> Log:
         name = "the recorded official labels"
     unscored, read_by = [row["verdict"] == UNSCORED for row in rows], name
     if reader is None and any(row["verdict"] not in (UNSCORED, "failed") for row in rows):
-        read_by = f"the log, for {sum(unscored)} of {len(rows)} rows by {name}"
+        read_by = f"the log, and {sum(unscored)} of {len(rows)} rows by {name}"
     for number, row in enumerate(rows):
         again = unscored[number] or (reader is not None and row["verdict"] != "failed")
         if row["key"] and again:
@@ -295,15 +298,16 @@ def read_with(log: Log, reader: Stage | None) -> Log:
 
 
 def row_reader(reader: Stage | None) -> Callable[[Cells], Fields]:
-    """What reads and scores the reply of a row of a log, or its recorded label without a reader."""
-    # a log has no run folder: what it holds stands in its rows, and this one holds nothing
+    """Return a function that reads and scores the reply of a row, or, without a reader, its
+    recorded label."""
+    # a log has no run folder, only rows: this folder is empty
     scorer = RecordScorer(RunFolder(Path(os.devnull)), reader or OfficialLabel())
 
     def read(row: Cells) -> Fields:
         subtask = subtask_of_idx(row["sample"])
         sample = {
             "id": row["sample"],
-            # a key tells of what kind a question is whose words the log leaves out
+            # if the log has no question text, its key shows a yes-no question
             "question": row["question"] or "yes or no" * (row["key"].casefold() in ("yes", "no")),
             "images": [],
             "choices": list(row["choices"]),

@@ -1,5 +1,5 @@
-"""What `looktwice score FILE` does: scores recorded replies by their labels or a reader, lists
-differences, exports."""
+"""`looktwice score FILE`: scores recorded replies by their labels or a reader, lists differences,
+and exports."""
 
 from __future__ import annotations
 
@@ -49,20 +49,20 @@ from looktwice.pipelines.disk import write_file
 from looktwice.pipelines.state import Stage
 
 ABSENT, NOT_ASKED = "absent", "not asked"
-"""The verdicts of an item of the key to which a file has no reply, which counts as not right, as
-the file claims to answer the key; and of a sample that a run did not ask."""
+"""Verdicts of samples without a reply: ABSENT from a file that claims to answer the key, which
+counts as wrong, and NOT_ASKED in a run."""
 VALUED = (Verdict.RIGHT, Verdict.WRONG, "")
-"""The verdicts that have a value also without a key, as a file recorded it; a graded one has no
-name."""
+"""Verdicts that have a recorded value even without a key; a graded one has an empty verdict."""
 
 
 @dataclass(frozen=True)
 class ScoredReplies:
-    """The replies of one file, or of one contestant of a run, with their scores: rows of a log with
-    `reason` and `detail`.
+    """The scored replies of one file, or of one contestant of a run: rows of a log with `reason`
+    and `detail`.
 
-    `by_reader` says that a reader found the answers; else they are the recorded labels. Of
-    `recorded` rows the file itself says what they are worth. `doubt` is that of the log.
+    `by_reader` is true if a reader found the answers; otherwise they are the recorded labels.
+    `recorded` is the number of rows whose value the file itself gives. `doubt` is the log's
+    warning.
     """
 
     name: str
@@ -73,12 +73,12 @@ class ScoredReplies:
 
     @property
     def missing(self) -> int:
-        """How many items of the key have no reply in the file, or were not asked in the run."""
+        """The number of items of the key without a reply in the file, or not asked in the run."""
         return sum(row["verdict"] in (ABSENT, NOT_ASKED) for row in self.rows)
 
     @property
     def scorers(self) -> str:
-        """The scorers, metrics or columns by which the file says what rows are worth."""
+        """The scorers, metrics or columns that the recorded values come from."""
         return ", ".join(filter(None, dict.fromkeys(row.get("scorer", "") for row in self.rows)))
 
     @property
@@ -88,8 +88,12 @@ class ScoredReplies:
 
     @cached_property
     def right(self) -> Mapping[str, list[float]]:
-        """What the answers with a key are worth, by subtask, the mean over the draws of a sample
-        that did not fail; none where all of one failed."""
+        """The values of samples with a key, by subtask: each the mean over the draws that did not
+        fail.
+
+        A sample whose draws all failed counts as 0; a subtask in which everything failed is left
+        out.
+        """
         by_subtask = defaultdict[str, dict[str, list[float]]](lambda: defaultdict(list))
         for row in self.rows:
             has_value = row["key"] or row["verdict"] in VALUED
@@ -104,8 +108,8 @@ class ScoredReplies:
 
     @property
     def readable(self) -> list[float]:
-        """The share of the draws of each sample that give an answer; where labels are scored, so do
-        those that lack."""
+        """The share of each sample's draws that give an answer; if labels are scored, missing
+        samples count."""
         without = {NOT_ASKED, ABSENT} if self.by_reader else {NOT_ASKED}
         answered, draws = (*ANSWERED, *VALUED), defaultdict[tuple[str, str], list[bool]](list)
         for row in self.rows:
@@ -115,7 +119,7 @@ class ScoredReplies:
 
     @property
     def failed(self) -> int:
-        """How many samples have no draw that did not fail."""
+        """The number of samples whose draws all failed."""
         kinds = defaultdict[tuple[str, str], set[str]](set)
         for row in self.rows:
             kinds[row["task"], row["sample"]].add(row["verdict"])
@@ -123,14 +127,15 @@ class ScoredReplies:
 
 
 def label_of(row: Cells) -> str:
-    """The letter that the recorded label begins with, or is; empty for the label of no choice."""
+    """Return the letter that the recorded label is or begins with; empty if the label names no
+    choice."""
     match = re.match(r"\(([A-Y])\)|([A-Y])\Z", row["label"])
     return match[1] or match[2] if match else ""
 
 
 def load_replies(file: Path, columns: Named | None = None) -> list[Log]:
-    """The recorded replies of a file, in any format of logs, of each contestant: with the texts of
-    their choices, where they have any. Raises TaskError."""
+    """Read the recorded replies of a file in any format of logs, one log for each contestant, with
+    the texts of the choices if known. Raises TaskError."""
     logs = load_log(file, columns or {})
     name = re.sub(r"\.(jsonl|tsv|xlsx|csv|parquet)$", "", file.name.removesuffix(".gz"))
     for number, log in enumerate(logs):
@@ -147,22 +152,20 @@ def load_replies(file: Path, columns: Named | None = None) -> list[Log]:
 def score_replies(
     log: Log, keys: Mapping[str, str] | None = None, reader: Stage | None = None
 ) -> ScoredReplies:
-    """The replies of one file: their recorded labels, or what a reader finds in them, compared with
-    the keys.
+    """Score the replies of one file, by their recorded labels or by a reader, against the keys.
 
-    `keys` maps idx to "(X)"; None takes the keys of the rows themselves. Without a reader recorded
-    labels count, and replies without a key are left out; where there is no label, the values that
-    the file records, unless `keys` are others, and `Robust` reads the rest.
-    Raises TaskError where not one of the rows has a key, or one cannot
-    be read.
+    `keys` maps idx to "(X)"; None takes the rows' own keys. Without a reader, recorded labels count
+    and replies without a key are left out. Where there is no label, the values that the file
+    records count, unless `keys` are given, and `Robust` reads the rest. Raises TaskError if no row
+    has a key, or if one cannot be read.
     """
     rows, own_keys = log.rows.to_dict("records"), keys is None
     if keys is None:
         keys = {row["sample"]: row["key"] for row in rows if row["key"]}
     with_key = [row for row in rows if row["sample"] in keys or not keys]
     if not with_key:
-        example = f"{rows[0]['sample']!r} here, {next(iter(keys))!r} there"
-        raise TaskError(f"{log.name}: none of its {len(rows)} items is in the key ({example})")
+        example = f"for example {rows[0]['sample']!r}; the key has {next(iter(keys))!r}"
+        raise TaskError(f"{log.name}: none of its {len(rows)} items is in the key, {example}")
     labelled = any(row["label"] for row in with_key)
     as_recorded = own_keys and reader is None and not labelled
     if reader is None and not labelled:
@@ -192,11 +195,10 @@ def score_replies(
 def score_run_replies(
     path: Path, keys: Mapping[str, str] | None, reader: Stage | None, plugins: Sequence[str]
 ) -> list[ScoredReplies]:
-    """The replies of each contestant of a run, which has a name fit for a file; of several draws
-    the first.
+    """Score the replies of each contestant of a run, under a name fit for a file.
 
-    `keys` stand in for those of the run. Raises RunError, and TaskError where one contestant was
-    asked a question in several variants.
+    `keys` replace those of the run. Raises RunError, and TaskError if a contestant was asked a
+    question in several variants.
     """
     folder = RunFolder(path) if keys is None else _RunWithKeys(path, keys)
     replies, by_contestant = last_replies(folder), defaultdict[str, list[Fields]](list)
@@ -210,8 +212,8 @@ def score_run_replies(
     for contestant, rows in by_contestant.items():
         if len({row["sample"] for row in rows}) < len(rows):
             raise TaskError(
-                f"{path}: {contestant!r} was asked a question in several variants; run them one"
-                " by one"
+                f"{path}: {contestant!r} was asked the same questions in several variants; run"
+                " each variant on its own"
             )
     return [
         ScoredReplies(re.sub(r"[^\w.=-]+", "_", contestant).strip("_"), rows, by_reader=True)
@@ -221,7 +223,7 @@ def score_run_replies(
 
 @dataclass(frozen=True)
 class _RunWithKeys(RunFolder):
-    """A run whose samples have the keys of a file; those that it does not name have none."""
+    """A run with the keys of a file; samples that the file does not name have none."""
 
     keys: Mapping[str, str] = field(default_factory=dict)
 
@@ -242,16 +244,16 @@ def replies_lines(
     plugins: Sequence[str] = (),
     columns: Named | None = None,
 ) -> Iterator[str]:
-    """A line of figures per file and one for all of them; writes the list of disagreements where
-    asked.
+    """Yield a line of figures per file and one for all files; write the list of disagreements on
+    request.
 
-    Without a reader the recorded labels are the answers, or the recorded values count, and `Robust`
-    reads where there are none or disagreements with them are asked for. `columns` names columns of
-    tables, as for `read_logs`. `key` maps idx to "(X)"; without one the
-    keys in the files count, where they are not hidden. A run folder counts as one file for each of
-    its contestants, read with the reader or else as its configuration says. `exports` are files to
-    write the answers into, in the format of their endings (see `format.FORMATS`); with several
-    files of replies, their names hold `{name}`. Raises TaskError, RunError and ConfigError.
+    Without a reader, the recorded labels are the answers, or the recorded values count; `Robust`
+    reads if there are none, or if disagreements with them are requested. `columns` names columns of
+    tables, as for `read_logs`. `key` maps idx to "(X)"; without it, the keys in the files count,
+    unless they are hidden. A run folder counts as one file for each of its contestants, read with
+    the reader or else as its configuration says. `exports` are files to write the answers to, in
+    the format of their endings (see `format.FORMATS`); with several files of replies, their names
+    hold `{name}`. Raises TaskError, RunError and ConfigError.
     """
     stage = build_reader(reader, plugins) if reader else Robust() if disagreements else None
     keys = load_key(key) if key is not None else None
@@ -261,14 +263,14 @@ def replies_lines(
         ran = is_run(file)
         contestants = score_run_replies(file, keys, stage, plugins) if ran else []
         for log in () if ran else load_replies(file, columns):
-            if names[file.name] > 1:  # the folders tell them apart
+            if names[file.name] > 1:  # the folders distinguish them
                 log = replace(log, name=f"{file.resolve().parent.name}/{log.name}")
             contestants.append(score_replies(log, keys, stage))
         alike = [path for path in exports if "{name}" not in str(path)]
         if alike and len(files) * len(contestants) > 1:
             many = f"{len(files)} files" if len(files) > 1 else f"{len(contestants)} contestants"
             raise TaskError(
-                f"--export {alike[0]}: {many} need {{name}} in it, such as out/{{name}}.json"
+                f"--export {alike[0]}: {many} need {{name}} in the path, such as out/{{name}}.json"
             )
         for scored in contestants:
             yield from _lines_of(scored, exports)
@@ -284,7 +286,7 @@ def replies_lines(
 
 
 def _lines_of(scored: ScoredReplies, exports: Sequence[Path]) -> Iterator[str]:
-    """The figures of one file; then it is exported."""
+    """Yield the figures of one file, then export it."""
     parts = _figures([scored], scored.by_reader)
     subtasks = {row["task"] for row in scored.rows}
     if subtasks < CHOICES.keys():
@@ -300,18 +302,18 @@ def _lines_of(scored: ScoredReplies, exports: Sequence[Path]) -> Iterator[str]:
     yield f"{scored.name}: {', '.join(parts)}"
     rows = make_rows([row for row in scored.rows if row["verdict"] != ABSENT])
     yield from doubts(Log(scored.name, rows, doubt=scored.doubt))
-    log = Log(scored.name, rows.drop_duplicates(["task", "sample"]))  # of several draws the first
+    log = Log(scored.name, rows.drop_duplicates(["task", "sample"]))  # the first of several draws
     for path in exports:
         out = Path(str(path).replace("{name}", file_names([scored.name])[scored.name]))
         yield f"exported: {export_file(log, out)} in {out}"
 
 
 def _figures(files: Sequence[ScoredReplies], by_reader: bool) -> list[str]:
-    """The figures of one file or of several, in percent: of all their items, and macro the mean of
-    the files' macros.
+    """Format the figures of one file or of several, in percent: over all their items, and macro,
+    the mean of the files' macros.
 
-    Macro is over subtasks, as BLINK's total is; the accuracy over all items is called micro where
-    labels are scored.
+    Macro is the mean over subtasks, as in BLINK's total; the accuracy over all items is called
+    micro if labels are scored.
     """
     readable, values = list[float](), list[float]()
     agreed, macros = list[bool](), list[float]()
@@ -335,10 +337,11 @@ def _figures(files: Sequence[ScoredReplies], by_reader: bool) -> list[str]:
 
 
 def list_disagreements(files: Sequence[ScoredReplies]) -> tuple[str, int]:
-    """Where reader and recorded label differ, by kind and with the replies, and how many there are.
+    """List where reader and recorded label differ, by kind and with the replies; return text and
+    count.
 
-    The kinds come most frequent first; those where the reply itself proves the label wrong are
-    marked as such.
+    The most frequent kinds come first; those in which the reply itself proves the label wrong are
+    marked.
     """
     kinds = defaultdict[str, list[str]](list)
     for scored in files:
@@ -350,11 +353,11 @@ def list_disagreements(files: Sequence[ScoredReplies]) -> tuple[str, int]:
             if proof := disprove_label(row, label, answer):
                 kind = re.sub(r"\b[A-Z]\b", "X", f"the label is proved wrong ({proof})")
             elif not answer:
-                kind = f"the reader finds nothing ({reason.partition(':')[0]}), the label a letter"
+                kind = f"the label is a letter, the reader finds none ({reason.partition(':')[0]})"
             elif label:
                 kind = "two different letters"
             else:
-                kind = "the reader finds a letter, the label nothing"
+                kind = "the reader finds a letter, the label is none"
             shown = in_brackets(answer) if answer else f"nothing ({reason})"
             key = f", key {in_brackets(row['key'])}" if row["key"] else ""
             about = f"{scored.name} {row['sample']}: label {row['label']}, reader {shown}{key}"
@@ -366,18 +369,17 @@ def list_disagreements(files: Sequence[ScoredReplies]) -> tuple[str, int]:
 
 
 def disprove_label(row: Cells, label: str, answer: str) -> str:
-    """Why the label (a letter, or "" for none) cannot be the answer of a row's reply, or "" where
-    that is not proved.
+    """Explain why the label (a letter, or "" for none) cannot be the answer of a row's reply;
+    return "" if that is not proved.
 
-    Only what needs no judgement counts: a letter beyond the choices; a reply whose every mention is
-    of one other choice, which it claims; a reply that names no choice at all; a reply that is a
-    bare letter and got none; a reply that plainly claims one other choice, and nowhere the label's
-    in any way.
+    Only clear cases count: a letter beyond the choices; a reply that claims one other choice and
+    mentions no further one; a reply that names no choice at all; a reply that is a bare letter but
+    has no label; a reply that plainly claims one other choice and never supports the label's.
     """
     choices = row["choices"]
     letters = ascii_uppercase[: len(choices)]
     if label and label not in letters:
-        return f"the label is {label}, and there are only {letters[0]} to {letters[-1]}"
+        return f"the label is {label}, but the choices are {letters[0]} to {letters[-1]}"
     text = clean_text(row["reply"])
     if not label:
         only = answer and text.strip("() .") == answer
@@ -389,7 +391,7 @@ def disprove_label(row: Cells, label: str, answer: str) -> str:
     if answer in ("", label):
         return ""
     if mentioned == {answer}:
-        return f"the reply names {answer} alone"
+        return f"the reply names only {answer}"
     supported, plainly = set[str](), set[str]()
     for sentence in split_sentences(tagged):
         for claim in find_claims(sentence, letters, row["task"]):
@@ -397,4 +399,4 @@ def disprove_label(row: Cells, label: str, answer: str) -> str:
                 supported.add(claim.letter)
                 plainly |= {claim.letter} if claim.weight >= Weight.PREFERRED else set()
     proved = plainly == {answer} and label not in supported
-    return f"the reply claims {answer} and nowhere {label}" if proved else ""
+    return f"the reply claims {answer} and never {label}" if proved else ""

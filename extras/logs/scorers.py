@@ -1,4 +1,4 @@
-"""By which scorer of a harness logs are compared: one that they share."""
+"""Choice of a scorer that logs of one harness share, so that their values can be compared."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ __all__ = [
 
 
 class Matched(Protocol):
-    """The part of a `Matching` that is needed here."""
+    """The part of a `Matching` that this module needs."""
 
     @property
     def places(self) -> Mapping[int, int]:
-        """The place of a sample in the other log by that in the first."""
+        """Positions of samples in the other log, by position in the first."""
 
 
 def own_scorer(units: pandas.DataFrame) -> NDArray[np.str_]:
-    """The scorer of the harness that graded each sample; empty where looktwice read the reply, and
-    where there is none."""
+    """Return the scorer of the harness that graded each sample; empty if looktwice read the reply
+    or no scorer is recorded."""
     names = units["scorer"].where(units["scores"].map(bool).fillna(False).astype(bool), "")
     return np.array(names.fillna("").tolist(), dtype=np.str_)
 
 
 def agree_on_scorers(logs: Sequence[Log], matchings: Sequence[Matched]) -> tuple[Log, ...]:
-    """The logs, each task of those of the baseline's harness graded by one scorer.
+    """Grade each task of the logs by one scorer, in all logs of the baseline's harness.
 
-    For each task that is the first of the baseline's scorers that most logs hold: one that counts
-    there comes before the others. A log without it stays as it is.
+    For each task this is the baseline's scorer that most logs hold; on a tie, the one that counts
+    in the baseline. A log without it stays unchanged.
     """
     base, *others = logs
     theirs = [
@@ -63,13 +63,13 @@ def agree_on_scorers(logs: Sequence[Log], matchings: Sequence[Matched]) -> tuple
 
 
 def _pair_tasks(base: Log, log: Log, matching: Matched) -> dict[str, str]:
-    """The task of the other log by that of the baseline, of the samples that match."""
+    """Map each task of the baseline to the other log's task, by the samples that match."""
     mine, theirs = base.units["task"], log.units["task"]
     return {mine[place]: theirs[other] for place, other in matching.places.items()}
 
 
 def name_scorers(log: Log) -> str:
-    """The scorers that count in a log, and those that it also holds; empty where none is named."""
+    """Name the scorers that count in a log and the others that it holds; empty if none is named."""
     names = [name for name in dict.fromkeys(log.units["scorer"]) if name]
     also = [name for known in log.scorers.values() for name in known if name not in names]
     more = f" (the log also holds {', '.join(dict.fromkeys(also))})" if also else ""
@@ -77,19 +77,22 @@ def name_scorers(log: Log) -> str:
 
 
 def say_scored_apart(base: Log, log: Log) -> str:
-    """Why the values of two logs cannot be compared, and what to type."""
+    """Explain why the values of two logs cannot be compared, and what to type."""
     return (
         f"{log.name} is scored by {name_scorers(log)} and {base.name} by {name_scorers(base)}, so"
-        " that their values cannot be compared. Read the replies of both alike, with --reader"
-        " robust for instance, or name a scorer that both hold with --column value=NAME"
+        " their values cannot be compared. Read both with the same reader, such as --reader"
+        " robust, or name a scorer that both hold with --column value=NAME"
     )
 
 
 def count_same_replies(
     base: Log, log: Log, mine: pandas.DataFrame, theirs: pandas.DataFrame
 ) -> int:
-    """Of pairs of samples, each named by task and sample in its log, how many have one and the same
-    reply in both that gives one and the same answer: what differs there is the scoring."""
+    """Count the pairs of samples with the same reply and the same answer in both logs.
+
+    Each side of a pair is named by task and sample. If their values differ, only the scoring
+    differs.
+    """
     rows = [_rows_of(side) for side in (base, log)]
     ours, same = OURS in (base.harness, log.harness), 0
     for first, second in zip(
@@ -100,7 +103,7 @@ def count_same_replies(
 
 
 def _rows_of(log: Log) -> dict[tuple[str, ...], Cells]:
-    """The row of each task and sample, with the replies of all its draws."""
+    """Map each task and sample to its row, with the replies of all its draws."""
     rows = dict[tuple[str, ...], Cells]()
     for row in log.whole.rows.to_dict("records"):
         key = row["task"], row["sample"]
@@ -110,8 +113,11 @@ def _rows_of(log: Log) -> dict[tuple[str, ...], Cells]:
 
 
 def _is_same(mine: Cells, theirs: Cells, ours: bool) -> bool:
-    """Whether two rows hold the same answer in the same words. A letter may stand for another
-    choice where these were dealt anew: then a scorer's answers, or the choices, tell."""
+    """Return whether two rows hold the same answer in the same words.
+
+    The same letter may mean another choice if choices were shuffled anew; the scorers' answers or
+    the choices decide.
+    """
     if mine["reply"] != theirs["reply"] or not any(mine["reply"]):
         return False
     if ours or (mine["scorer"] == theirs["scorer"] and mine["answer"] and theirs["answer"]):

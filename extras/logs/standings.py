@@ -1,5 +1,5 @@
-"""Published tables of accuracies without items: how far variants spread a contestant, how ranks
-change, and how both are told."""
+"""Published tables of accuracies without items: the spread of each contestant over variants, the
+changes of rank, and their tables."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ from looktwice.pipelines.disk import write_file
 
 @dataclass(frozen=True)
 class RankChange:
-    """A variant beside the baseline variant on one task, over `models` contestants.
+    """A variant compared with the baseline variant on one task, over `models` contestants.
 
-    `flipped` counts the pairs of contestants in strictly opposite order, `tied` those that are
-    equal in either; `moved` the contestants whose competition rank (1 + how many are strictly
-    better) changed, `furthest` by how many places at most. `tau` is Kendall's tau-b. `mean_change`
-    is the mean absolute difference of the accuracies, None where only ranks are known.
+    `flipped` counts the pairs of contestants in strictly opposite order, `tied` the pairs that are
+    equal in either variant, `moved` the contestants whose competition rank (1 + the number of
+    strictly better ones) changed. `furthest` is the largest change of rank. `tau` is Kendall's
+    tau-b. `mean_change` is the mean absolute difference of the accuracies, None if only ranks are
+    known.
     """
 
     task: str
@@ -63,22 +64,24 @@ class Standings:
 
 
 def is_published(paths: Sequence[Path], named: Named) -> bool:
-    """Whether the columns that were named are those of a table without items."""
+    """Return whether the named columns are those of a table without items."""
     return len(paths) == 1 and "sample" not in named and bool({"accuracy", "rank"} & named.keys())
 
 
 def read_standings(path: Path, named: Named, baseline: str) -> Standings:
-    """The spreads and the rank changes of a table with a row per task, contestant and variant.
+    """Compute the spreads and rank changes of a table with a row per task, contestant and variant.
 
-    `named` tells its columns: `contestant`, `variant`, `accuracy` or `rank`, and `task` where there
-    are several. The variant `baseline`, by default the first, is what the others are compared with.
-    Raises TaskError.
+    `named` gives its columns: `contestant`, `variant`, `accuracy` or `rank`, and `task` if there
+    are several. The others are compared with the variant `baseline`, by default the first. Raises
+    TaskError.
     """
     frame = open_columns(path)
     columns = find_columns(frame, named, path)
     for name in ("contestant", "variant"):
         if name not in columns:
-            raise TaskError(f"{path}: which column is the {name}? Say --column {name}=COLUMN")
+            raise TaskError(
+                f"{path}: which column is the {name}? Name it with --column {name}=COLUMN"
+            )
     by_rank = "accuracy" not in named
     column = columns["rank" if by_rank else "accuracy"]
     measured = read_numbers(frame[column], column, path)
@@ -92,12 +95,12 @@ def read_standings(path: Path, named: Named, baseline: str) -> Standings:
     for task, part in whole.groupby("task", sort=False):
         if part.duplicated(["contestant", "variant"]).any():
             raise TaskError(
-                f"{path}: {task} has a contestant twice with one variant; name the column --column"
-                " task="
+                f"{path}: {task} has a contestant twice with the same variant; name the column of"
+                " tasks with --column task=COLUMN"
             )
         wide = part.pivot(index="contestant", columns="variant", values="value").dropna(axis=1)
         if base not in wide.columns:
-            raise TaskError(f"{path}: {base} is not there for every contestant on {task}")
+            raise TaskError(f"{path}: a contestant has no row for the baseline {base} on {task}")
         if not by_rank:
             for name, row in wide.iterrows():
                 gap, best, worst = float(row.max() - row.min()), row.idxmax(), row.idxmin()
@@ -111,7 +114,8 @@ def read_standings(path: Path, named: Named, baseline: str) -> Standings:
 
 
 def spread_table(standings: Standings) -> TextTable:
-    """Best minus worst variant, by task and contestant, with the mean of each task."""
+    """Build a table of best minus worst variant, by task and contestant, with the mean of each
+    task."""
     lines = []
     for task, spreads in groupby(standings.spreads, attrgetter("task")):
         part = list(spreads)
@@ -128,7 +132,7 @@ def spread_table(standings: Standings) -> TextTable:
 
 
 def rank_table(standings: Standings) -> TextTable:
-    """How the order of the contestants changes from the baseline variant to each other one."""
+    """Build a table of the changes of order from the baseline variant to each other variant."""
     columns: Columns[RankChange] = (
         Column("task", "task", text),
         Column("variant", "variant", text),
@@ -144,8 +148,8 @@ def rank_table(standings: Standings) -> TextTable:
 
 
 def write_standings(standings: Standings, folder: Path) -> list[Path]:
-    """Write compare.md, spreads.csv and ranks.csv; gives their paths. Raises OSError."""
-    parts = ["# A published table", f"Every variant is set beside {standings.baseline}."]
+    """Write compare.md, spreads.csv and ranks.csv; return their paths. Raises OSError."""
+    parts = ["# A published table", f"Every variant is compared with {standings.baseline}."]
     paths = [folder / "compare.md"]
     for name, lines, shown in (
         ("spreads.csv", standings.spreads, spread_table(standings)),

@@ -1,4 +1,4 @@
-"""Logs that are tables: a CSV, TSV, Excel or Parquet file of anybody's, and VLMEvalKit's, which are
+"""Logs that are tables: any CSV, TSV, Excel or Parquet file, and VLMEvalKit's tables, which are
 also written."""
 
 from __future__ import annotations
@@ -53,12 +53,14 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
 """The names under which a column is looked for; `--column NAME=COLUMN` names another."""
 _VLMEVALKIT = {"answer": ("read",), "key": ("answer", "key", "target"), "split": ("split",)}
 _UNREAD_LOGS = "randomly generate one|Failed in Prefetch, no GPT-based"
-"""What VLMEvalKit's column `log` says where no answer was found: it draws one, or counts a miss."""
-_LONGEST = 32_767  # characters that a cell of Excel holds
+"""VLMEvalKit's entry in its column `log` if no answer was found: it picks a random one, or counts a
+miss."""
+_LONGEST = 32_767  # the most characters in an Excel cell
 
 
 def open_columns(path: Path) -> pandas.DataFrame:
-    """A table as texts, empty where a cell is. Raises TaskError, also for one without a row."""
+    """Read a table as texts, with empty cells as empty strings. Raises TaskError, also for a table
+    without rows."""
     import pandas
 
     if ".jsonl" in path.suffixes:
@@ -74,17 +76,17 @@ def open_columns(path: Path) -> pandas.DataFrame:
             with open_file(path) as file:
                 read = pandas.read_parquet(file)
             frame = read.astype(str).where(read.notna(), "")
-        except Exception as exc:  # a damaged table raises whatever its readers stumble over
+        except Exception as exc:  # a damaged table can raise any exception
             raise TaskError(
                 f"{path} cannot be read as a table ({type(exc).__name__}: {exc})"
             ) from exc
     if not len(frame):
-        raise TaskError(f"{path} holds no row")
+        raise TaskError(f"{path} holds no rows")
     return frame
 
 
 def _choices(cell: str) -> tuple[str, ...]:
-    """The texts of choices that are a list in JSON; none in any other cell."""
+    """Parse the texts of choices from a JSON list; empty for any other cell."""
     try:
         choices = read_json(cell)
     except ValueError:
@@ -98,13 +100,15 @@ def find_columns(
     path: Path,
     aliases: Mapping[str, Sequence[str]] = ALIASES,
 ) -> dict[str, str]:
-    """Which column of the table holds what; `named` come before the aliases. Raises TaskError for
-    an unknown name."""
+    """Map the names of `aliases` to columns of the table; `named` takes precedence. Raises
+    TaskError for an unknown name."""
     available = [*map(str, frame.columns)]
     by_case = {name.casefold(): name for name in available}
     for name, column in named.items():
         if name not in aliases:
-            raise TaskError(f"--column {name}={column}: {name!r} is none of {', '.join(aliases)}")
+            raise TaskError(
+                f"--column {name}={column}: {name!r} is not one of {', '.join(aliases)}"
+            )
         if column not in available:
             near = did_you_mean(column, available)
             raise TaskError(f"{path} has no column {column!r}{near}; it has {', '.join(available)}")
@@ -117,9 +121,9 @@ def find_columns(
 
 
 def read_table(path: Path, named: Named) -> list[Log]:
-    """The logs of a table: one, or one for each contestant and variant that it has columns for.
+    """Read the logs of a table: one, or one for each contestant and variant if it has such columns.
 
-    In VLMEvalKit's, `answer` is the key, and A, B ... are the choices. Raises TaskError.
+    In VLMEvalKit's tables, `answer` is the key, and A, B ... are the choices. Raises TaskError.
     """
     frame = open_columns(path)
     vlmevalkit = {"index", "prediction"} <= set(frame.columns)
@@ -129,7 +133,7 @@ def read_table(path: Path, named: Named) -> list[Log]:
     if "sample" not in columns or not {"value", "reply"} & columns.keys():
         raise TaskError(
             f"{path}: which column is the sample's id and which its value (or its reply, for"
-            " --reader)? Say --column sample=COLUMN --column value=COLUMN, or --column"
+            " --reader)? Add --column sample=COLUMN --column value=COLUMN, or --column"
             " reply=COLUMN --column key=COLUMN; the columns are"
             f" {', '.join(map(str, frame.columns))}"
         )
@@ -152,11 +156,11 @@ def read_table(path: Path, named: Named) -> list[Log]:
     if vlmevalkit:
         letters = [letter for letter in ascii_uppercase if letter in frame.columns]
         data["choices"] = [()] * len(frame)
-        if letters:  # up to the last one that is there
+        if letters:  # up to the last choice that is not empty
             texts = frame[letters].agg("\0".join, axis=1).str.rstrip("\0")
             data["choices"] = [tuple(text.split("\0")) if text else () for text in texts]
         data["answer"] = data["answer"].replace("Z", "") if "answer" in data else ""
-        if "image" in frame.columns:  # a number there is that of the row that holds the picture
+        if "image" in frame.columns:  # a short cell is the index of the row with the picture
             data["pictures"] = [
                 sha_of_base64(cell) if len(cell) > 64 else "" for cell in frame["image"]
             ]
@@ -171,8 +175,10 @@ def read_table(path: Path, named: Named) -> list[Log]:
 
 
 def _mark_unread(rows: pandas.DataFrame, no_answer: pandas.Series | None) -> pandas.DataFrame:
-    """The rows, with a wrong one unreadable where others have an answer and it has none; so is one
-    of `no_answer`, and worth 0 even where a draw at random was right."""
+    """Mark wrong rows without an answer as unreadable if other rows have answers.
+
+    Rows of `no_answer` are unreadable too, and get 0 even if VLMEvalKit's random answer was right.
+    """
     scored = rows["verdict"].isin(("right", "wrong"))
     unread = (rows["answer"].str.strip() == "") & (rows["verdict"] == "wrong")
     unread &= bool((rows["answer"] != "").any())
@@ -183,7 +189,7 @@ def _mark_unread(rows: pandas.DataFrame, no_answer: pandas.Series | None) -> pan
 
 
 def _values(cells: pandas.Series, column: str, path: Path) -> pandas.Series:
-    """Values as `parse_value` reads them; an empty cell is a failure. Raises TaskError for other
+    """Parse values by `parse_value`; an empty cell is a failure. Raises TaskError for other
     words."""
     values = cells.map(parse_value).astype(float)
     empty = cells.str.strip().str.casefold().isin(("", "nan", "none", "failed"))
@@ -196,7 +202,7 @@ def _values(cells: pandas.Series, column: str, path: Path) -> pandas.Series:
 
 
 def read_numbers(cells: pandas.Series, column: str, path: Path) -> pandas.Series:
-    """The cells as numbers, NaN where one is empty. Raises TaskError."""
+    """Parse the cells as numbers, NaN for empty ones. Raises TaskError."""
     import pandas
 
     try:
@@ -206,7 +212,7 @@ def read_numbers(cells: pandas.Series, column: str, path: Path) -> pandas.Series
 
 
 def write_vlmevalkit(log: Log, file: Path) -> int:
-    """Write the rows as VLMEvalKit's table of predictions, `.tsv` or `.xlsx`; gives how many.
+    """Write the rows as VLMEvalKit's table of predictions, `.tsv` or `.xlsx`; return their number.
     Raises TaskError and OSError."""
     rows = log.rows.to_dict("records")
     most = max((len(row["choices"]) for row in rows), default=0)
@@ -233,11 +239,11 @@ def _write_xlsx(table: Sequence[Sequence[str]], file: Path) -> None:
         from openpyxl.cell.cell import ILLEGAL_CHARACTERS_RE, WriteOnlyCell
     except ImportError as exc:
         raise TaskError(
-            f"{file}: writing .xlsx needs openpyxl; type `pip install openpyxl`, or use .tsv"
+            f"{file}: writing .xlsx needs openpyxl; `pip install openpyxl`, or use .tsv"
         ) from exc
     if long := [row[0] for row in table if any(len(cell) > _LONGEST for cell in row)]:
         raise TaskError(
-            f"{file}: {len(long)} rows, first {long[0]}, are longer than a cell of Excel holds; use"
+            f"{file}: {len(long)} rows, first {long[0]}, exceed the length of an Excel cell; use"
             " .tsv"
         )
     book = Workbook(write_only=True)
@@ -246,7 +252,7 @@ def _write_xlsx(table: Sequence[Sequence[str]], file: Path) -> None:
         cells = []
         for text in row:
             cells.append(WriteOnlyCell(sheet, ILLEGAL_CHARACTERS_RE.sub("", text)))
-            cells[-1].data_type = "s"  # a reply that begins like a formula is still a text
+            cells[-1].data_type = "s"  # a reply that begins like a formula stays text
         if row[0].isdecimal() and str(int(row[0])) == row[0]:
             cells[0].value = int(row[0])  # VLMEvalKit's own scorer looks for the number
         sheet.append(cells)

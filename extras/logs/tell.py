@@ -1,5 +1,5 @@
-"""How a comparison of logs is told: tables for the terminal and for compare.md, the page, and the
-files beside it."""
+"""Output of a comparison of logs: tables for the terminal and compare.md, the page, and the files
+next to it."""
 
 from __future__ import annotations
 
@@ -48,16 +48,16 @@ if TYPE_CHECKING:
     import pandas
 
 MOST_SAMPLES = 20_000
-"""Samples of a page; of more, the files beside it tell."""
+"""The most samples for which a page is written; the other files are always written."""
 MOST_WORDED, MOST_THUMBNAILS, MOST_TURNS = 2_000, 300, 20
-"""Samples whose replies a page holds, and pictures of runs: those that flipped come first."""
+"""Limits of a page: samples with replies (flipped ones first), thumbnails, and turns per sample."""
 METHOD = (
-    "Differences are paired over the samples that both logs hold; their 95 % intervals are"
-    " bootstrapped over clusters (the group of a sample, else its pictures, else itself). p is the"
-    " exact McNemar test, or sign flips of clusters where values are graded or samples share one; p"
-    " (Holm) is corrected over the lines of all tasks, or those of single ones. An unreadable reply"
-    " counts as 0; a sample that failed on either side fell out. `could show` is the smallest"
-    " difference that so many samples show with 80 % power."
+    "Differences are paired over the samples that both logs hold; their 95 % confidence intervals"
+    " are bootstrapped over clusters (a sample's group, else its pictures, else the sample itself)."
+    " p is from the exact McNemar test, or from sign flips of clusters if values are graded or"
+    " samples share a cluster. p (Holm) is corrected over the lines of all tasks together, or over"
+    " those of single tasks. An unreadable reply counts as 0; a sample that failed in either log is"
+    " excluded. `detectable` is the smallest difference that n samples show with 80 % power."
 )
 CSV = (
     "contestant",
@@ -98,7 +98,7 @@ PEOPLE: Column[Contrast] = Column(
 
 
 def contrast_table(contrasts: Sequence[Contrast]) -> TextTable:
-    """A line per contrast; values in percent, differences in points."""
+    """Build a table with a line per contrast; values in percent, differences in points."""
     columns: Columns[Contrast] = (
         Column("contestant", "contestant", text),
         Column("against", "baseline", text),
@@ -113,8 +113,8 @@ def contrast_table(contrasts: Sequence[Contrast]) -> TextTable:
         Column("clusters", lambda c: c.paired.clusters if c.paired.clusters < c.paired.n else None),
         Column("better", "paired.better"),
         Column("worse", "paired.worse"),
-        Column("fell out", "fell_out", some),
-        Column("could show", "paired.detectable", percent),
+        Column("excluded", "fell_out", some),
+        Column("detectable", "paired.detectable", percent),
         Column("test", "paired.test"),
         PEOPLE,
     )
@@ -122,8 +122,7 @@ def contrast_table(contrasts: Sequence[Contrast]) -> TextTable:
 
 
 def console_table(contrasts: Sequence[Contrast]) -> TextTable:
-    """The same for a terminal of 80 columns: the pair of contestants, and of its tasks what says
-    most."""
+    """Build a shorter table for a terminal of 80 columns."""
     columns: Columns[Contrast] = (
         Column("pair", lambda c: f"{c.contestant} against {c.baseline}", text),
         TASK,
@@ -139,12 +138,12 @@ def console_table(contrasts: Sequence[Contrast]) -> TextTable:
 
 
 def summary_lines(comparison: LogComparison) -> Iterator[str]:
-    """The result of each log against the baseline in a sentence, how its samples matched, and what
-    did not."""
+    """Yield a sentence with the result of each log against the baseline, then how its samples
+    matched and which did not."""
     base = comparison.logs[0]
     for log in comparison.logs:
         if by := log.read_by or name_scorers(log):
-            yield f"{log.name}: right and wrong by {by}"
+            yield f"{log.name}: scored by {by}"
         yield from doubts(log)
     overall = {
         c.contestant: c for c in comparison.contrasts if (c.baseline, c.task) == (base.name, ALL)
@@ -161,15 +160,15 @@ def summary_lines(comparison: LogComparison) -> Iterator[str]:
         yield from _fell_out(comparison, number)
         if refused := matching.refused:
             names = say_some(base.units["sample"].loc[list(refused)])
-            yield f"  not compared: {counted(len(refused), 'sample')} whose keys differ ({names})"
+            yield f"  excluded: {counted(len(refused), 'sample')} whose keys differ ({names})"
         alone = sorted(set(matching.left) - set(matching.refused))
         for own, rival, places in ((base, log, alone), (log, base, matching.right)):
             if places:
                 names = say_some(own.units["sample"].loc[list(places)])
                 reasons = reasons_alone(own.whole.units, rival.whole.units, places)
                 why = Counter(reasons).most_common(1)[0][0]
-                alone_in = f"in {own.name} alone, not in {rival.name}"
-                yield f"  {alone_in}: {len(places)} ({names}); mostly {why}"
+                alone_in = f"only in {own.name}, not in {rival.name}"
+                yield f"  {alone_in}: {len(places)} ({names}); most often: {why}"
 
 
 def _say_no_contrast(comparison: LogComparison, number: int) -> str:
@@ -182,13 +181,12 @@ def _say_no_contrast(comparison: LogComparison, number: int) -> str:
 
 
 def _fell_out(comparison: LogComparison, number: int) -> Iterator[str]:
-    """The samples that match the baseline's and have no value here or there, and how often what
-    lacks."""
+    """Count the matched samples that have no value in one of the logs, for each log."""
     base, log = comparison.logs[0], comparison.logs[number]
     matched = comparison.units[number]["sample"].notna().to_numpy()
     apart = comparison.scored_apart[:, number]
     if count := int(apart.sum()):
-        yield f"  not compared: {counted(count, 'sample')} that another scorer graded there"
+        yield f"  excluded: {counted(count, 'sample')} graded by another scorer in {log.name}"
     matched = matched & ~apart
     lacking = np.isnan(comparison.values[:, [0, number]]) & matched[:, np.newaxis]
     if places := np.flatnonzero(lacking.any(axis=1)).tolist():
@@ -196,14 +194,16 @@ def _fell_out(comparison: LogComparison, number: int) -> Iterator[str]:
         sides = [f"{count} in {side.name}" for side, count in counts if count]
         names = say_some(base.units["sample"].iloc[places])
         yield (
-            f"  fell out: {counted(len(places), 'sample')} that failed or that nobody scored,"
+            f"  excluded: {counted(len(places), 'sample')} that failed or were not scored,"
             f" {', '.join(sides)} ({names})"
         )
 
 
 def _sentence(contrast: Contrast, same: int) -> str:
-    """The result in a sentence; no claim about the contestants where most flips, `same` of them,
-    are on identical replies."""
+    """Describe the result in a sentence.
+
+    It makes no claim about the contestants if most flips, `same` of them, are on identical replies.
+    """
     paired = contrast.paired
     result = "as good as"
     if abs(paired.value) > 1e-9:
@@ -211,9 +211,9 @@ def _sentence(contrast: Contrast, same: int) -> str:
         result = f"{100 * abs(paired.value):.1f} points {word} than"
     samples = counted(paired.n, "sample")
     if paired.clusters == 1 < paired.n:
-        samples += " of one picture or group, from which no interval can be told"
-    sure = "a clear difference" if contrast.p_holm < 0.05 else "no clear difference"
-    sure += f" (p {format_p(contrast.p_holm)} after Holm)"
+        samples += " of one picture or group, too few for an interval"
+    sure = "significant" if contrast.p_holm < 0.05 else "not significant"
+    sure += f" (p {format_p(contrast.p_holm)} after Holm's correction)"
     if 2 * same > (flips := paired.better + paired.worse):
         sure = f"no claim: {same} of {flips} flips are on identical replies, so the scoring differs"
     return (
@@ -223,16 +223,15 @@ def _sentence(contrast: Contrast, same: int) -> str:
 
 
 def say_some(names: Iterable[str]) -> str:
-    """The first three names of several, or all four."""
+    """List up to four names, or the first three and an ellipsis."""
     first = list(islice(names, 4))
     return ", ".join([*first[:3], "..."] if len(first) > 3 else first)
 
 
 def write_comparison(comparison: LogComparison, folder: Path) -> list[Path]:
-    """Write compare.html, compare.md, compare.csv, items.csv and unmatched.csv; gives their paths.
-    Raises OSError.
+    """Write compare.html, compare.md, compare.csv, items.csv and unmatched.csv; return their paths.
 
-    There is no page of more samples than a browser likes.
+    The page is left out above MOST_SAMPLES, which a browser would not handle. Raises OSError.
     """
     lines = [line.strip() for line in summary_lines(comparison)]
     shown, bullets = contrast_table(comparison.contrasts), "\n".join(f"- {line}" for line in lines)
@@ -262,7 +261,8 @@ def write_csv(
     rows: Sequence[Mapping[str, object]] | pandas.DataFrame,
     columns: Sequence[str] | None = None,
 ) -> Path:
-    """Write rows as CSV that no spreadsheet computes; gives the path. Raises OSError."""
+    """Write rows as CSV in which no spreadsheet evaluates formulas; return the path. Raises
+    OSError."""
     import pandas
 
     frame = pandas.DataFrame(rows, columns=columns)
@@ -275,11 +275,11 @@ def write_csv(
 
 
 def compare_page(comparison: LogComparison) -> PageData:
-    """The data of the page: the baseline's samples, and the answers of every log to those that
-    match.
+    """Build the data of the page: the baseline's samples, and each log's answers to the matched
+    ones.
 
-    Replies are there for the samples that flipped first, and for these also the messages and
-    pictures that a run kept.
+    Replies are included for up to MOST_WORDED samples, flipped ones first; for flipped samples also
+    the messages and pictures that a run holds.
     """
     base, values = comparison.logs[0], comparison.values
     tasks = list(dict.fromkeys(base.units["task"]))
@@ -299,7 +299,7 @@ def compare_page(comparison: LogComparison) -> PageData:
             sample = numbers.get((row["task"], row["sample"]))
             if sample is not None:
                 shown = _turns(row, log, thumbnails) if sample in worded and flipped[sample] else ()
-                # logs tell tokens in and out as one number, so there are none
+                # logs give input and output tokens as one number, so neither is set
                 value, cost = (row[n] if row[n] == row[n] else None for n in ("value", "cost"))
                 verdict = row["verdict"] or ("right" if value == 1 else "wrong")
                 words = row["answer"], "", row["reply"] if sample in worded else "", tuple(shown)

@@ -1,7 +1,8 @@
-"""Questions made from your own images: jigsaws, correspondence, relative depth, localisation,
+"""Questions made from your own images: jigsaws, correspondence, relative depth, localisation, and
 sequences.
 
-Not here: questions drawn or cut by the program itself (`eval.tasks`, `scenes`)."""
+Not here: questions drawn or cut by the program itself (`eval.tasks`, `scenes`).
+"""
 
 import lazy_loader
 

@@ -13,8 +13,8 @@ from looktwice.eval.commands.options import NONE, ConfigPath, Overrides, Plugins
 def make(
     config: ConfigPath,
     overrides: Overrides = NONE,
-    out: Annotated[Path, Option(help="The folder of the new question sets.")] = Path("made"),
-    split: Annotated[str, Option(help="The split, which begins the questions' names.")] = "val",
+    out: Annotated[Path, Option(help="The folder for the new question sets.")] = Path("made"),
+    split: Annotated[str, Option(help="The split, with which the questions' ids begin.")] = "val",
     plugin: Plugins = NONE,
 ) -> None:
     """Make questions from your own files.

@@ -1,5 +1,5 @@
-"""A user's own images and maps as sources of questions, what of these is left out, and jigsaws of
-any folder of images."""
+"""A user's own images and maps as sources of questions, bookkeeping of those left out, and jigsaws
+of any folder of images."""
 
 from __future__ import annotations
 
@@ -25,44 +25,46 @@ from looktwice.pipelines.sample import Item, Sample
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".ppm", ".pgm", ".tif", ".tiff")
 T = TypeVar("T")
-MOST_TRIES = 20  # draws from one image or pair before the next one has its turn
+MOST_TRIES = 20  # draws from one image or pair before trying the next one
 
 
 def require_folder(path: Path, holds: str) -> Path:
-    """The folder itself. Raises TaskError that says what it should hold."""
+    """Return the folder's path. Raises TaskError, with what the folder should hold, if it does not
+    exist."""
     if not Path(path).is_dir():
         raise TaskError(f"there is no folder {path}; `path` is the folder that holds {holds}")
     return Path(path)
 
 
 def require_file(root: Path, name: str) -> Path:
-    """A file that a user named in the folder. Raises TaskError where it is missing, or outside."""
+    """Return a file in the folder by name. Raises TaskError if it is missing, or outside the
+    folder."""
     file = file_inside(root, name)
     if not file.is_file():
         place = file.parent
         there = sorted(entry.name for entry in place.iterdir()) if place.is_dir() else []
-        listing = f"{place} holds {', '.join(there[:12])}" if there else f"{place} holds nothing"
+        listing = f"{place} holds {', '.join(there[:12])}" if there else f"{place} is empty"
         raise TaskError(f"there is no file {file}; {listing}")
     return file
 
 
 def require_pair(root: Path, pair: Mapping[str, str], *keys: str) -> list[Path]:
-    """The files that a user named together. Raises TaskError for other words than these."""
+    """Return the files of a pair, in the order of `keys`. Raises TaskError for other keys."""
     if pair.keys() != {*keys}:
         wanted = " and ".join([", ".join(keys[:-1]), keys[-1]])
-        raise TaskError(f"a pair has {wanted} (files in {root}), found {', '.join(sorted(pair))}")
+        raise TaskError(f"a pair needs {wanted} (files in {root}), got {', '.join(sorted(pair))}")
     return [require_file(root, pair[key]) for key in keys]
 
 
 def list_images(place: Path) -> list[Path]:
-    """The image files of a folder by their endings, sorted."""
+    """Return the image files of a folder by their endings, sorted."""
     return sorted(
         file for file in place.iterdir() if file.suffix.lower() in SUFFIXES and file.is_file()
     )
 
 
 def keep_readable(files: Iterable[Path], skipped: RowErrors) -> list[Path]:
-    """Those whose header can be read; the others are noted."""
+    """Return the files whose header can be read, and record the others in `skipped`."""
     kept = []
     for file in files:
         try:
@@ -75,18 +77,18 @@ def keep_readable(files: Iterable[Path], skipped: RowErrors) -> list[Path]:
 
 
 def image_size(file: Path) -> Size:
-    """(width, height) as a person sees it. Raises PictureError."""
+    """Return (width, height) of the image as displayed. Raises PictureError."""
     return Picture.open(file).size
 
 
 Source = tuple[str, Iterable[object]]
-"""The remark of the facts, and what names the sources and gives the truth."""
+"""A note for the task's facts, and values that identify the sources and their ground truth."""
 
 
 class MadeFromFiles(ABC):
-    """A task of questions about a user's own files, which knows what of these was left out.
+    """A task of questions about a user's own files, which records the files that it left out.
 
-    A subclass is a frozen dataclass; `units` names what may be left out.
+    A subclass is a frozen dataclass; `units` names the kind of things that may be left out.
     """
 
     path: Path
@@ -96,21 +98,21 @@ class MadeFromFiles(ABC):
     @property
     @abstractmethod
     def _items(self) -> Sequence[Item]:
-        """The questions in their order; their images are read when they are looked at."""
+        """The questions in order; their images are read on access."""
 
     @property
     @abstractmethod
     def _source(self) -> Source:
-        """That of these questions."""
+        """The source of these questions."""
 
     @property
     def scorer(self) -> Scorer | None:
-        """The rules by which answers count, where these are not plain accuracy."""
+        """The scoring rules, if they are not plain accuracy."""
         return None
 
     @property
     def facts(self) -> Facts:
-        """What was made, the sha256 of what it was made from, and what could not be used."""
+        """A description of the questions, the sha256 of their sources, and what was left out."""
         note, sources = self._source
         sha = hashlib.sha256("\n".join(map(str, sources)).encode()).hexdigest()
         left_out = self._skipped.sentences
@@ -129,14 +131,14 @@ class MadeFromFiles(ABC):
         return RowErrors(units=self.units)
 
     def _in_turn(self, number: int, sources: Sequence[T], word: str) -> Iterator[T]:
-        """What question `number` may be about: the source whose turn it is, several times, and then
-        the next ones."""
+        """Yield the candidate sources of question `number`: the source whose turn it is, several
+        times, then the following ones."""
         turn = deal_evenly(number, range(len(sources)), word, self.seed)
         for source in (*sources[turn:], *sources[:turn]):
             yield from repeat(source, MOST_TRIES)
 
     def _deal(self, number: int, cards: Sequence[T]) -> T:
-        """A card of which all come equally often."""
+        """Deal a card such that all cards are equally frequent."""
         card: T = deal_evenly(number, cards, "card", self.seed, str(cards))
         return card
 
@@ -150,10 +152,9 @@ def make_item(
     marks: Marks = (),
     **meta: Any,
 ) -> Item:
-    """An item whose pictures are files as they are, or pixels; `prompt` has the choices in lettered
-    lines.
+    """Build an item from image files or pixels; its `prompt` lists the choices with letters.
 
-    What is None in `meta` is left out.
+    Values of `meta` that are None are left out.
     """
     pictures = []
     for number, image in enumerate(images, 1):
@@ -167,7 +168,7 @@ def make_item(
 
 
 def lettered_prompt(words: str, choices: Sequence[str]) -> str:
-    """A question and its choices in lettered lines, as BLINK words them."""
+    """Return a question with its choices in lettered lines, in BLINK's wording."""
     pairs = zip(ascii_uppercase, choices, strict=False)
     lines = [f"({letter}) {choice}" for letter, choice in pairs]
     return "\n".join([words, "Select from the following choices.", *lines])
@@ -175,16 +176,16 @@ def lettered_prompt(words: str, choices: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class Jigsaw(MadeFromFiles):
-    """One question for each image of the folder `path`, or `n` of them (BLINK, section 3.2 and
+    """One question for each image of the folder `path`, or `n` questions (BLINK, section 3.2 and
     files).
 
     Equal `seed`s give equal questions.
 
-    The image is cut into 3x3 pieces of 200 px width; the first picture is the upper left 2x2 with
-    its last piece black, and that piece stands beside one of the five that are not shown. With
-    `whole` the image is cut as it is; without it each question has a random crop at the aspect of
-    BLINK's files, so one image gives any number. An image whose pieces are flat or alike is left
-    out and counted. Raises TaskError.
+    The image is cut into 3x3 pieces of 200 px width. The first picture shows the upper left 2x2
+    pieces, the last of them black; the choices are this piece and one of the five pieces that are
+    not shown. With `whole` the image is cut as it is; without it each question takes a random crop
+    at the aspect ratio of BLINK's files, so one image can give any number of questions. An image
+    whose pieces are flat or look alike is left out and counted. Raises TaskError.
     """
 
     path: Path
@@ -204,7 +205,7 @@ class Jigsaw(MadeFromFiles):
         return self.n if self.n is not None and not self.whole else len(self._used)
 
     def __iter__(self) -> Iterator[Item]:
-        """The questions in their order; each is cut when it is asked for."""
+        """Yield the questions in order; each is cut on demand."""
         return map(self._item, range(len(self)))
 
     @property
@@ -241,7 +242,7 @@ class Jigsaw(MadeFromFiles):
 
     @cached_property
     def _used(self) -> list[Path]:
-        """The images that give a question: in turn, as many as are wanted."""
+        """The images that give a question, in order, up to the number needed."""
         used: list[Path] = []
         for file in self._files:
             if self.n is not None and len(used) == self.n:
@@ -256,7 +257,7 @@ class Jigsaw(MadeFromFiles):
             raise self._skipped.nothing_left(self.path, "no image gives a question")
         if self.n is not None and self.whole and len(used) < self.n:
             raise TaskError(
-                f"{self.path}: {len(used)} images give {len(used)} questions and not {self.n}; say"
-                " `whole: false` for several crops of each"
+                f"{self.path}: {len(used)} images give only {len(used)} of {self.n} questions; set"
+                " `whole: false` for several crops of each image"
             )
         return used

@@ -30,7 +30,7 @@ LISTS = ("images", "annotations", "categories")
 IDS = ("id", "image_id", "category_id")
 TRIES = 200
 Objects = list[tuple[str, Rect]]
-"""What each is called, and its box."""
+"""The name and the box of each object."""
 SLACK = 1.0  # pixels that a box may stick out of its image
 
 
@@ -40,15 +40,15 @@ class Localization(MadeFromFiles):
 
     Equal `seed`s give equal questions.
 
-    As the paper does on LVIS: one random object of an image, its true box, and the same box with
-    Gaussian noise on its edges. The paper gives no sigma: `noise` is sigma as a share of the box's
-    width and height, and the noisy box is drawn again until its intersection over union with the
-    true one lies in `iou`, so that it is neither the same box nor another object's. Objects are at
-    least `smallest` px wide and high; crowds are left out.
+    The method is the paper's for LVIS: a random object of an image, its true box, and the same box
+    with Gaussian noise on its edges. The paper gives no sigma: `noise` is sigma as a share of the
+    box's width and height, and the noisy box is drawn again until its intersection over union with
+    the true one lies in `iou`, so that it is neither the same box nor another object's. Objects are
+    at least `smallest` px wide and high; crowds are left out.
 
-    `path` is the JSON file with images, annotations and categories; image files lie in `images`
-    (default: beside it), also below the folder that LVIS's addresses name. What is missing there is
-    left out and counted. Boxes are the marks A and B, nothing is drawn. Raises TaskError.
+    `path` is the JSON file with images, annotations and categories. Image files lie in `images`
+    (default: the JSON's folder) or in the folders named in LVIS's addresses. Missing images are
+    left out and counted. The boxes are the marks A and B; nothing is drawn. Raises TaskError.
     """
 
     path: Path
@@ -66,8 +66,9 @@ class Localization(MadeFromFiles):
             or not 0 <= self.iou[0] < self.iou[1] < 1
         ):
             raise TaskError(
-                "n is 1 or more (null: one an image), noise above 0 and iou two rising shares"
-                f" below 1, found n={self.n}, noise={self.noise}, iou={self.iou}"
+                "`n` must be at least 1 (or null for one question per image), `noise` above 0 and"
+                f" `iou` two rising shares below 1, got n={self.n}, noise={self.noise},"
+                f" iou={self.iou}"
             )
 
     @property
@@ -88,20 +89,20 @@ class Localization(MadeFromFiles):
         if not lists or not all(isinstance(rows, list) for rows in lists.values()):
             names = ", ".join(sorted(data)) if lists else type(data).__name__
             raise TaskError(
-                f"{self.path}: COCO's JSON has the lists {', '.join(LISTS)}; found {names}"
+                f"{self.path}: COCO's JSON needs the lists {', '.join(LISTS)}; found {names}"
             )
         for name, rows in lists.items():
             for number, row in enumerate(rows):
                 is_object = isinstance(row, dict)
                 if not is_object or any(isinstance(row.get(n), list | dict) for n in IDS):
                     raise TaskError(
-                        f"{self.path}: {name}[{number}] is no object with ids, found {row!r:.80}"
+                        f"{self.path}: {name}[{number}] must be an object with ids, got {row!r:.80}"
                     )
         return lists
 
     @cached_property
     def _boxes(self) -> dict[Any, Objects]:
-        """The usable objects by image: what each is called, and its box."""
+        """The name and the box of each usable object, by image."""
         names = {row.get("id"): str(row.get("name", "object")) for row in self._json["categories"]}
         rows = self._json["annotations"]
         boxes: dict[Any, Objects] = defaultdict(list)
@@ -150,8 +151,8 @@ class Localization(MadeFromFiles):
         others = [box for kind, box in objects if kind == name and box != true]
         if min(true[:2]) < -SLACK or true[2] > width + SLACK or true[3] > height + SLACK:
             raise TaskError(
-                f"its box {true} lies outside the image of {width}x{height}: the JSON is of other"
-                " images"
+                f"its box {true} lies outside the image of {width}x{height}: the JSON belongs to"
+                " other images"
             )
         left, top = max(0.0, true[0]), max(0.0, true[1])
         true = left, top, min(float(width), true[2]), min(float(height), true[3])
@@ -177,8 +178,8 @@ class Localization(MadeFromFiles):
         )
 
     def _noisy(self, rng: Generator, true: Rect, size: Size, others: list[Rect]) -> Rect:
-        """The true box with noise on its edges; not so that it fits another object of the same
-        kind."""
+        """Return the true box with noise on its edges, such that it fits no other object of the
+        same kind."""
         sigma = self.noise * (true[2] - true[0]), self.noise * (true[3] - true[1])
         low, high = self.iou
         for _ in range(TRIES):
@@ -195,7 +196,7 @@ class Localization(MadeFromFiles):
         )
 
     def _file(self, row: Mapping[str, Any]) -> Path:
-        """Where an image lies: by its file name, or by the end of LVIS's address."""
+        """Return the path of an image, by its file name or by the end of LVIS's address."""
         root = Path(self.images) if self.images is not None else Path(self.path).parent
         address = str(row.get("coco_url", "")).rstrip("/").split("/")
         names = [str(row["file_name"])] if row.get("file_name") else []

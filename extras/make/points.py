@@ -1,4 +1,5 @@
-"""Questions about which points of a user's own images show the same spot, by homographies."""
+"""Questions about which points in two of a user's own images show the same spot, by
+homographies."""
 
 from __future__ import annotations
 
@@ -45,10 +46,10 @@ TEXT_ENDINGS = (".xml", ".yml", ".yaml")
 
 @dataclass(frozen=True, eq=False)
 class HomographyScene:
-    """Views of one scene, and for each the 3x3 map from the first view to it, in pixel coordinates.
+    """Views of one scene, and the 3x3 homography from the first view to each, in pixel coordinates.
 
-    `change` is what differs between the views where the folder's name says it: viewpoint or
-    illumination.
+    `change` is what differs between the views, viewpoint or illumination, if the folder's name says
+    so.
     """
 
     name: str
@@ -57,13 +58,13 @@ class HomographyScene:
     change: str | None = None
 
     def between(self, start: int, end: int) -> Matrix:
-        """The map from one view to another."""
+        """Return the homography from one view to another."""
         return self.maps[end] @ np.linalg.inv(self.maps[start])
 
 
 def find_scenes(root: Path, skipped: RowErrors) -> Iterator[HomographyScene]:
-    """The folders laid out as HPatches: 1.ppm, 2.ppm ... and H_1_2, H_1_3 ...; faulty views and
-    folders are noted."""
+    """Yield the scenes of folders laid out as HPatches: 1.ppm, 2.ppm ... and H_1_2, H_1_3 ...;
+    faulty views and folders are recorded in `skipped`."""
     for place in [root, *sorted(entry for entry in root.iterdir() if entry.is_dir())]:
         images = list_images(place)
         numbered = {int(file.stem): file for file in images if file.stem.isdecimal()}
@@ -88,8 +89,8 @@ def find_scenes(root: Path, skipped: RowErrors) -> Iterator[HomographyScene]:
 
 
 def read_homography(file: Path) -> Matrix:
-    """Nine numbers as text, or the first matrix of an OpenCV .xml or .yml file. Raises
-    TaskError."""
+    """Read nine numbers from a text file, or the first matrix of an OpenCV .xml or .yml file.
+    Raises TaskError."""
     matrix: Matrix | None = None
     try:
         if file.suffix.lower() in TEXT_ENDINGS:
@@ -100,20 +101,18 @@ def read_homography(file: Path) -> Matrix:
             words = re.split(r"[\s,;]+", read_file(file).decode().strip())
             matrix = np.array([float(word) for word in words])
     except (OSError, ValueError, TypeError, cv2.error):
-        pass  # said below
+        pass  # reported below
     if matrix is None or matrix.size != 9:
         count = "none" if matrix is None else str(matrix.size)
-        raise TaskError(f"{file}: a homography is nine numbers, three a line, found {count}")
+        raise TaskError(f"{file}: a homography is nine numbers, three per line, found {count}")
     matrix = matrix.reshape(3, 3)
     if not np.isfinite(matrix).all() or abs(np.linalg.det(matrix)) < 1e-12:
-        raise TaskError(
-            f"{file}: these nine numbers are no homography, because they cannot be inverted"
-        )
+        raise TaskError(f"{file}: the matrix cannot be inverted, so it is not a homography")
     return matrix
 
 
 Spots = set[tuple[Path, float, float]]
-"""What was asked about: views and places on them."""
+"""The spots already asked about: views and positions in them."""
 MOST = 1500  # interest points of one image
 
 
@@ -124,16 +123,16 @@ class Correspondence(MadeFromFiles):
 
     Equal `seed`s give equal questions.
 
-    As the paper does on HPatches: two random views of a scene, an interest point, its place in the
-    second view by the true homography, and three more interest points. Beyond it, so that place
-    alone tells nothing and every question is fair: candidates are 32 px apart in both views, none
-    lies at a rim, and how many of the wrong ones are nearer than the right one to where REF was is
-    dealt evenly. No spot is asked about twice.
+    The method is the paper's for HPatches: two random views of a scene, an interest point, its
+    position in the second view by the true homography, and three more interest points. In addition,
+    so that position alone gives nothing away: candidates are at least 32 px apart in both views,
+    none lies near the image border, and the number of wrong candidates that are nearer to REF's
+    position than the right one is balanced over questions. No spot is asked about twice.
 
-    `path` holds folders as HPatches has them (1.ppm, 2.ppm ... with H_1_2, H_1_3 ...; any image
+    `path` holds folders in HPatches' layout (1.ppm, 2.ppm ... with H_1_2, H_1_3 ...; any image
     format), or the files that `pairs` names, each {first, second, homography}, where the homography
     is nine numbers as text or an OpenCV .xml or .yml file and maps pixels of the first to the
-    second. Images stay as they are. Raises TaskError.
+    second. Images are not changed. Raises TaskError.
     """
 
     path: Path
@@ -178,7 +177,8 @@ class Correspondence(MadeFromFiles):
         return [self._item(number, asked) for number in range(self.n)]
 
     def _item(self, number: int, asked: Spots) -> Item:
-        """The question about the scene whose turn it is, or about the next one that gives one."""
+        """Return the question about the scene whose turn it is, or about the next one that gives a
+        question."""
         rng = seeded_rng("correspondence", self.seed, number)
         rank, letter = self._deal(number, range(4)), self._deal(number, "ABCD")
         words, choices, *_ = KINDS["correspondence"]
@@ -200,8 +200,7 @@ class Correspondence(MadeFromFiles):
                 )
         raise TaskError(
             f"{self.path}: question {number + 1} of {self.n} cannot be made: no two views share"
-            f" four more interest points that are {APART:g} px apart; ask for fewer (n) or add"
-            " scenes"
+            f" another four interest points at least {APART:g} px apart; lower `n` or add scenes"
         )
 
 
@@ -213,12 +212,13 @@ def _choose_marks(
     rank: int,
     asked: Spots,
 ) -> Marks:
-    """REF and the candidates, none where no four points fit; the true one is noted in `asked`."""
+    """Return REF and the candidates, empty if no four points fit; record the true point in
+    `asked`."""
     here, there = (scene.views[number] for number in pair)
     points, matrix = _interest_points(here), scene.between(*pair)
     if not len(points):
         return ()
-    # points before the horizon of the map, on the same side as the middle of them all
+    # points on this side of the map's horizon, as most of them are
     depth = points @ matrix[2, :2] + matrix[2, 2]
     fresh = [(here, x, y) not in asked for x, y in points.tolist()]
     seen = points[(depth * np.sign(np.median(depth)) > 0) & fresh]

@@ -1,5 +1,5 @@
-"""Questions about which of two points of a user's own image is closer, by a map of its depth or
-disparity."""
+"""Questions about which of two points of a user's own image is closer, by a depth or disparity
+map."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ Map = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class RelativeDepth(MadeFromFiles):
-    """`n` questions about two points of an image whose depth is known (BLINK, section 3.2, from
+    """`n` questions about two points of an image with known depth (BLINK, section 3.2, from
     measured depth).
 
     Equal `seed`s give equal questions.
 
     `path` holds the folders `images` and `maps` with files of the same stems, or the files that
     `pairs` names, each {image, map}. A map is a .npy, .npz, .pfm or one-channel .png, .tif or .pgm
-    file of its image's size; zero, negative and infinite values are unknown. `larger` says what
-    larger values mean: "farther" is depth, "nearer" disparity or inverse depth. The nearer point is
-    at least `ratio` times nearer, both lie on smooth surfaces, 8 % of the diagonal or more apart,
-    and neither height nor distance from the middle tells the answer: the nearer one is the lower in
-    half of the questions, and the outer one in half. Images stay as they are. A pair that cannot be
-    used is left out and counted. Raises TaskError.
+    file of its image's size; zero, negative and infinite values are unknown. `larger` gives the
+    meaning of larger values: "farther" for depth, "nearer" for disparity or inverse depth. The
+    nearer point is at least `ratio` times nearer; both points lie on smooth surfaces, at least 8 %
+    of the diagonal apart. Neither height nor distance from the centre gives the answer away: the
+    nearer point is the lower one in half of the questions, and the outer one in half. Images are
+    not changed. A pair that cannot be used is left out and counted. Raises TaskError.
     """
 
     path: Path
@@ -68,7 +68,7 @@ class RelativeDepth(MadeFromFiles):
     def __post_init__(self) -> None:
         if self.n < 1 or self.ratio <= 1:
             raise TaskError(
-                f"n is 1 or more and ratio above 1, found n={self.n}, ratio={self.ratio}"
+                f"`n` must be at least 1 and `ratio` above 1, got n={self.n}, ratio={self.ratio}"
             )
 
     @property
@@ -78,8 +78,8 @@ class RelativeDepth(MadeFromFiles):
 
     @cached_property
     def _pairs(self) -> list[tuple[Path, Path]]:
-        """The usable pairs. Raises TaskError where none is, and at once for a pair that the user
-        named."""
+        """The usable pairs. Raises TaskError if there are none, or if a pair that the user named is
+        unusable."""
         root = require_folder(
             self.path,
             f"the folders {self.images}/ and {self.maps}/, or the files that `pairs` names",
@@ -98,7 +98,7 @@ class RelativeDepth(MadeFromFiles):
                 usable.append((image, file))
         if not usable:
             raise self._skipped.nothing_left(
-                root, f"no image of {self.images}/ has a map of its name in {self.maps}/"
+                root, f"no image of {self.images}/ has a map with its name in {self.maps}/"
             )
         return usable
 
@@ -106,9 +106,9 @@ class RelativeDepth(MadeFromFiles):
         for place in (root / self.images, root / self.maps):
             if not place.is_dir():
                 raise TaskError(
-                    f"there is no folder {place}; `path` holds {self.images}/ and {self.maps}/ with"
-                    " files of the same stems (settings `images` and `maps`), or `pairs` names the"
-                    " files"
+                    f"there is no folder {place}; `path` must hold {self.images}/ and"
+                    f" {self.maps}/ (settings `images` and `maps`) with files of the same stems, or"
+                    " `pairs` must name the files"
                 )
         files = (file for file in sorted(place.iterdir()) if file.suffix.lower() in MAPS)
         maps = {file.stem: file for file in files}
@@ -126,11 +126,12 @@ class RelativeDepth(MadeFromFiles):
 
     @cached_property
     def _surfaces(self) -> dict[Path, tuple[Map, Map]]:
-        """The smooth points of every image that was looked at."""
+        """Cache of the smooth points of each image."""
         return {}
 
     def _item(self, number: int) -> Item:
-        """The question about the image whose turn it is, or about the next one that gives one."""
+        """Return the question about the image whose turn it is, or about the next one that gives a
+        question."""
         rng = seeded_rng("depth", self.seed, number)
         rank, letter = self._deal(number, range(4)), self._deal(number, "AB")
         for image, file in self._in_turn(number, self._pairs, "image"):
@@ -157,25 +158,25 @@ class RelativeDepth(MadeFromFiles):
                 )
         raise TaskError(
             f"{self.path}: question {number + 1} cannot be made: no image has two smooth points of"
-            f" which one is {self.ratio:g} times nearer than the other; lower `ratio`, or see that"
-            " `larger` is right"
+            f" which one is {self.ratio:g} times nearer than the other; lower `ratio`, or check"
+            " `larger`"
         )
 
 
 def _check_sizes(image: Path, file: Path) -> Map:
-    """The map of an image. Raises TaskError where it has another size, PictureError for a faulty
-    image."""
+    """Return an image's map. Raises TaskError if its size differs from the image's, and
+    PictureError for a faulty image."""
     values, (width, height) = read_map(file), image_size(image)
     if values.shape != (height, width):
         raise TaskError(
-            f"{file} is {values.shape[1]}x{values.shape[0]} and its image {image.name}"
-            f" {width}x{height}; a map has its image's size"
+            f"{file} is {values.shape[1]}x{values.shape[0]} but its image {image.name} is"
+            f" {width}x{height}; they must have the same size"
         )
     return values
 
 
 def read_map(file: Path) -> Map:
-    """A depth or disparity map HxW, not-a-number where it is unknown. Raises TaskError."""
+    """Read a depth or disparity map HxW, NaN where it is unknown. Raises TaskError."""
     try:
         if file.suffix.lower() == ".npy":
             raw = np.load(file, allow_pickle=False)
@@ -192,16 +193,16 @@ def read_map(file: Path) -> Map:
         raw = raw[..., 0]
     if raw.ndim != 2:
         raise TaskError(
-            f"{file} has the shape {raw.shape}; a map has one value per pixel, so a coloured one is"
-            " none"
+            f"{file} has the shape {raw.shape}; a map needs one value per pixel, so it cannot be a"
+            " colour image"
         )
     values = raw.astype(np.float64)
     return np.where(np.isfinite(values) & (values > 0), values, np.nan)
 
 
 def _smooth_points(values: Map, larger: str) -> tuple[Map, Map]:
-    """The pixels (n, 2) that lie on a smooth known surface and not at a rim, and how near each
-    is."""
+    """Return the pixels (n, 2) on smooth surfaces of known depth, away from the border, and their
+    nearness."""
     measured = np.isfinite(values)
     kernel = np.ones((7, 7), np.uint8)
     high = cv2.dilate(np.where(measured, values, np.inf), kernel)

@@ -1,6 +1,6 @@
-"""The command `make`: every task of a configuration, saved as questions of one's own.
+"""The command `make`: saves every task of a configuration as a question set.
 
-Each becomes a `Folder` task and parquet in BLINK's columns, side by side in one folder.
+Each becomes a `Folder` task and a parquet file with BLINK's columns, in the same folder.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from looktwice.pipelines.picture import Payload, Picture
 from looktwice.pipelines.sample import Item
 
 ENDINGS = {"image/jpeg": "jpg", "image/png": "png", "image/webp": "webp"}
-GROUP = 64  # questions in a row group: what a reader holds in memory at a time
+GROUP = 64  # questions in a row group, which a reader loads at once
 MOST_IMAGES = 4  # BLINK has image_1 to image_4
 
 
 @dataclass
 class SavedQuestions:
-    """What lies in a folder now: how many questions and images, and why there is no parquet file,
-    if there is none."""
+    """The content of a saved folder: numbers of questions and images, and why there is no parquet
+    file, if there is none."""
 
     folder: Path
     split: str
@@ -45,11 +45,11 @@ class SavedQuestions:
 
     @property
     def parquet(self) -> Path:
-        """BLINK's file of this split."""
+        """The path of this split's file in BLINK's format."""
         return self.folder / f"{self.split}-00000-of-00001.parquet"
 
     def write(self, task: Task, name: str) -> None:
-        """Write every question, and BLINK's file where its columns hold them all."""
+        """Write every question, and BLINK's file if its columns can hold all of them."""
         import pyarrow as pa
         from pyarrow.parquet import ParquetWriter
 
@@ -68,7 +68,8 @@ class SavedQuestions:
             self.parquet.unlink()
 
     def _rows(self, task: Task, name: str) -> Iterator[dict[str, Any]]:
-        """Writes the line and the images of every question, and gives its row."""
+        """Write the JSON line and the images of every question, and yield its row of BLINK's
+        file."""
         with (self.folder / "samples.jsonl").open("w", encoding="utf-8") as lines:
             for number, item in enumerate(task, 1):
                 idx = f"{self.split}_{name}_{number}"
@@ -112,19 +113,19 @@ def save(task: Task, name: str, out: Path, split: str = "val") -> SavedQuestions
     """Write `out/name/`: samples.jsonl with images/ for `Folder`, and a parquet file for
     `Blink(out, name)`.
 
-    Questions are numbered `SPLIT_NAME_1` as BLINK's are. Nothing is drawn into images, and bytes
-    that a model would be sent as they are stay as they are; marks are in the JSON lines, and as
-    text in a column `marks`, which BLINK does not have. Questions without choices get the closed
-    ones that their keys imply (T and F; 1 to the number of images); where there are none, or more
-    than four images, there is no parquet file. Raises TaskError where something lies there already.
+    Questions are numbered `SPLIT_NAME_1` as in BLINK. Nothing is drawn into images, and bytes that
+    a model would receive unchanged are saved unchanged; marks are in the JSON lines, and as text in
+    a column `marks`, which BLINK does not have. Questions without choices get those that their keys
+    imply (T and F; 1 to the number of images). If there are none, or if a question has more than
+    four images, no parquet file is written. Raises TaskError if the folder exists.
     """
     if not re.fullmatch(r"[\w-][\w.-]*", name):
         raise TaskError(
-            f"the task {name!r} names a folder; use letters, digits, '.', '_' and '-' only"
+            f"the task's name {name!r} becomes a folder; use only letters, digits, '.', '_' and '-'"
         )
     if (out / name).exists():
         raise TaskError(
-            f"{out / name} is there already; remove it, or name another folder with --out"
+            f"{out / name} exists already; remove it, or name another folder with --out"
         )
     out.mkdir(parents=True, exist_ok=True)
     building = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=out))
@@ -134,7 +135,7 @@ def save(task: Task, name: str, out: Path, split: str = "val") -> SavedQuestions
         building.chmod(0o755)
         building.rename(out / name)
     finally:
-        # what is left of a set that could not be finished
+        # the remains of a set that could not be finished
         shutil.rmtree(building, ignore_errors=True)
     saved.folder = out / name
     return saved
@@ -143,11 +144,11 @@ def save(task: Task, name: str, out: Path, split: str = "val") -> SavedQuestions
 def _blink_row(
     idx: str, name: str, item: Item, images: Sequence[tuple[str, Payload]]
 ) -> dict[str, Any]:
-    """One row in BLINK's columns. Raises ValueError where they cannot hold the question."""
+    """Format one question as a BLINK row. Raises ValueError if it does not fit."""
     sample = item.sample
     if not 1 <= len(images) <= MOST_IMAGES:
         raise ValueError(
-            f"{sample.id} has {len(images)} images, and BLINK's columns hold one to {MOST_IMAGES}"
+            f"{sample.id} has {len(images)} images, but BLINK's columns hold one to {MOST_IMAGES}"
         )
     choices, answer = _as_closed(item)
     prompt = lettered_prompt(sample.question, choices)
@@ -167,19 +168,19 @@ def _blink_row(
 
 
 def _as_closed(item: Item) -> tuple[list[str], str | None]:
-    """The choices as texts and the key's letter; of an open question the closed ones that its key
-    implies."""
+    """Return the choices as texts and the key's letter; for an open question, the choices that its
+    key implies."""
     sample, answer = item.sample, item.answer
     if sample.choices:
         choices = [choice for choice in sample.choices if isinstance(choice, str)]
         if len(choices) < len(sample.choices):
-            raise ValueError(f"{sample.id} has pictures as choices, and BLINK's are texts")
+            raise ValueError(f"{sample.id} has pictures as choices, but BLINK's choices are texts")
         return choices, answer
     choices = list(map(str, range(1, (sample.meta.get("image_len") or 0) + 1)))
     if answer in ("T", "F"):
         choices = ["T", "F"]
     if answer not in choices:
-        raise ValueError(f"{sample.id} has no choices, and its key {answer!r} implies none")
+        raise ValueError(f"{sample.id} has no choices, and its key {answer!r} does not imply any")
     return choices, ascii_uppercase[choices.index(answer)]
 
 
@@ -190,11 +191,11 @@ def make_questions(
     out: Path = Path("made"),
     split: str = "val",
 ) -> Iterator[str]:
-    """Save each task into `out/NAME`; lines that say what lies where. Raises ConfigError,
+    """Save each task into `out/NAME`; yield lines that list the files. Raises ConfigError,
     TaskError, PictureError."""
     if not split.isalnum():
         raise TaskError(
-            f"--split {split}: it begins every question's name, so it is letters and digits alone"
+            f"--split {split}: every question's id begins with it, so use only letters and digits"
         )
     for name, task in build_tasks(config, overrides, plugins).items():
         saved = save(task, name, out, split)
@@ -210,8 +211,7 @@ def make_questions(
 def build_tasks(
     config: Path, overrides: Sequence[str] = (), plugins: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """The tasks of a configuration, built; its other entries are not looked at. Raises
-    ConfigError."""
+    """Build the tasks of a configuration, ignoring its other entries. Raises ConfigError."""
     node, scope, faults = read_config(config, overrides, plugins)
     node = resolve(node, faults)
     binder = Binder(scope, faults=faults)
@@ -226,7 +226,7 @@ def build_tasks(
     if not built:
         raise ConfigError(
             [
-                "tasks: there is none to make; name one, such as `Jigsaw: {use: eval.make.Jigsaw,"
+                "tasks: there is no task to make; add one, such as `Jigsaw: {use: eval.make.Jigsaw,"
                 " ...}`"
             ]
         )

@@ -1,4 +1,4 @@
-"""VLM2-style questions from folders of objects: is it the same one, how many are there, which
+"""VLM2-style questions from folders of objects: is it the same one, how many are there, and which
 belong together?"""
 
 from __future__ import annotations
@@ -38,31 +38,31 @@ from looktwice.specialists.sharing import look_once
 
 @dataclass(frozen=True, eq=False)
 class ObjectKind:
-    """Things of one kind, such as cups: what one is called, and the photographs of each by its
+    """Things of one kind, such as cups: the word for one, and the photographs of each thing by its
     name."""
 
     name: str
     things: dict[str, tuple[Path, ...]]
 
     def fits(self, pattern: str) -> bool:
-        """Whether there are things and photographs enough for a pattern, each letter being another
-        thing."""
+        """Return whether there are enough things and photographs for a pattern, whose letters are
+        different things."""
         needed = sorted(Counter(pattern).values(), reverse=True)
         shots = sorted(map(len, self.things.values()), reverse=True)
         return len(shots) >= len(needed) and all(map(ge, shots, needed))
 
 
 class DrawnSequence(NamedTuple):
-    """A shuffled sequence: its photographs, and for each the letter of the thing that it shows; A
-    is the main one."""
+    """A shuffled sequence: its photographs, and the letter of the thing that each shows; A is the
+    main one."""
 
     files: tuple[Path, ...]
     letters: str
 
 
 def find_kinds(root: Path, thing: str, skipped: RowErrors) -> list[ObjectKind]:
-    """`root/THING/*.jpg` as one kind called `thing`, or `root/KIND/THING/*.jpg` as one for each
-    folder."""
+    """Find `root/THING/*.jpg` as one kind called `thing`, or `root/KIND/THING/*.jpg` as one kind
+    for each folder."""
     places = _folders(root)
     if things := _find_things(places, skipped):
         return [ObjectKind(thing, things)]
@@ -85,8 +85,11 @@ def _find_things(places: Many[Path], skipped: RowErrors) -> dict[str, tuple[Path
 def draw_sequence(
     rng: Generator, kind: ObjectKind, pattern: str, vectors: Mapping[Path, Floats] | None = None
 ) -> DrawnSequence:
-    """A sequence of a pattern: several photographs of the main thing, and others of the same kind
-    beside it, drawn, or the nearest to its first one by `vectors`."""
+    """Draw a sequence of a pattern: several photographs of the main thing, and other things of its
+    kind.
+
+    The others are random, or those most similar to the main thing's first photograph by `vectors`.
+    """
     pairs: list[tuple[str, Path]] = []
     free = list(kind.things)
     for letter, count in Counter(pattern).most_common():
@@ -127,19 +130,19 @@ class Sequences(MadeFromFiles):
 
     Equal `seed`s give equal questions.
 
-    `path` holds a folder for each thing with its photographs, or for each kind a folder with its
-    things (cup/mine, cup/yours ...), named in the singular; without kinds `thing` is the word. In
-    AAB the main thing is seen twice and another of the same kind once; the order is shuffled. `ask`
-    "compare" gives two statements on each sequence, a true one and its negation, which count as a
-    pair; "count" asks how many different things there are; "group" which images show the same
-    thing, with `None` among four choices. `patterns` None is what VLM2-Bench has: all nine, and for
-    groups AAB, ABC, AAAB, AABC, ABCD. No sequence comes twice: where a pattern has fewer than
+    `path` holds a folder of photographs for each thing, or a folder of things for each kind
+    (cup/mine, cup/yours ...), named in the singular; without kinds, `thing` is the word. In AAB the
+    main thing is shown twice and another of the same kind once; the order is shuffled. `ask`
+    "compare" gives two statements on each sequence, a true one and its negation, which are scored
+    as a pair; "count" asks how many different things there are; "group" asks which images show the
+    same thing, with `None` among four choices. `patterns` None means those of VLM2-Bench: all nine,
+    and for groups AAB, ABC, AAAB, AABC, ABCD. No sequence is repeated: if a pattern has fewer than
     `each`, the rest is counted as left out. Scores are VLM2-Bench's own.
 
-    By default the other things are drawn. With `nearest` features, such as CLIP's embedding, each
-    is shown by the photograph that is most similar to the first of the main thing (the cosine of
-    mean features) among those of things not yet in the sequence, as VLM2-Bench chose distractors
-    of people. Raises TaskError, and what the features raise.
+    By default the other things are drawn at random. With `nearest` features, such as CLIP's
+    embedding, each is the photograph most similar to the main thing's first one (by the cosine of
+    mean features) among things not yet in the sequence, as VLM2-Bench chose distractors of people.
+    Raises TaskError, and whatever the features raise.
     """
 
     path: Path
@@ -157,14 +160,14 @@ class Sequences(MadeFromFiles):
         for pattern in (*(self.patterns or ()), *filter(None, counts)):
             if not 2 <= len(pattern) <= 4 or not re.fullmatch(r"A+(?:BC?D?)?", pattern):
                 raise TaskError(
-                    f"a pattern is two to four letters such as AA, AAB or ABCD, found {pattern!r}"
+                    f"a pattern must be two to four letters such as AAB or ABCD, got {pattern!r}"
                 )
         if not counts or min(counts.values()) < 1:
             raise TaskError(
-                f"each is how many sequences of a pattern are made, 1 or more; found {self.each}"
+                f"`each`, the number of sequences of a pattern, must be at least 1, got {self.each}"
             )
         if missing := [p for p in self.patterns or () if "" not in counts and p not in counts]:
-            raise TaskError(f"each says no number for the pattern {missing[0]}, found {self.each}")
+            raise TaskError(f"`each` has no number for the pattern {missing[0]}, got {self.each}")
 
     @property
     def _source(self) -> Source:
@@ -175,7 +178,7 @@ class Sequences(MadeFromFiles):
 
     @property
     def scorer(self) -> Scorer:
-        """VLM2-Bench's own rules."""
+        """VLM2-Bench's own scoring rules."""
         subtask, scorer = SUBTASKS[self.ask]
         return scorer(subtask)
 
@@ -208,7 +211,7 @@ class Sequences(MadeFromFiles):
         if isinstance(self.each, Mapping):
             counts = [(p, self.each[p]) for p in patterns if p in self.each]
             if not counts:
-                raise TaskError(f"each has none of the patterns {', '.join(patterns)}")
+                raise TaskError(f"`each` has none of the patterns {', '.join(patterns)}")
         else:
             counts = [(p, self.each) for p in patterns]
         return [item for pattern, count in counts for item in self._of(pattern, count)]
@@ -220,8 +223,8 @@ class Sequences(MadeFromFiles):
             shots = max(map(pattern.count, pattern))
             raise TaskError(
                 f"{self.path}: {pattern} needs {len(set(pattern))} things of one kind, one of them"
-                f" on {shots} or more photographs ({sizes}); add photographs, or leave the pattern"
-                " out of `patterns`"
+                f" with at least {shots} photographs ({sizes}); add photographs, or remove the"
+                " pattern from `patterns`"
             )
         seen: set[frozenset[Path]] = set()
         for number in range(count):
@@ -282,8 +285,8 @@ def _shuffle(rng: Generator, choices: Many[str]) -> list[str]:
 
 
 def _group_choices(drawn: DrawnSequence, rng: Generator, place: int) -> tuple[str, ...]:
-    """Four choices with the right group at `place`: `None` and groups of other images are the
-    others."""
+    """Return four choices with the right group at `place`; the others are `None` and other
+    groups."""
     count = len(drawn.files)
     numbers = range(1, count + 1)
     same = [number for number in numbers if drawn.letters[number - 1] == "A"]
@@ -297,7 +300,7 @@ def _group_choices(drawn: DrawnSequence, rng: Generator, place: int) -> tuple[st
     wrong = (wrong if right == "None" else ["None", *wrong])[:3]
     if len(wrong) < 3:
         raise TaskError(
-            f"a sequence of {count} images has no four groups to choose from; leave it out"
+            f"a sequence of {count} images has fewer than four groups to choose from; leave it out"
         )
     choices = _shuffle(rng, wrong)
     choices.insert(place, right)

@@ -1,8 +1,9 @@
-"""Questions whose pictures the program draws itself, beside the marked ones: Do You See Me's
-subtasks, puzzles, letters and shapes, rendered solids; and toy models that answer the letters.
+"""Questions on pictures that the program draws itself: Do You See Me's subtasks, puzzles, letters
+and shapes, and rendered solids; and toy models that answer letters and shapes.
 
 Not here: `eval.tasks.MarkedScenes`, photographs (`eval.tasks`), questions from your own files
-(`make`), and what reads such drawings (`drawings`)."""
+(`make`), and specialists that read such drawings (`drawings`).
+"""
 
 import lazy_loader
 

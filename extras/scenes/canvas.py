@@ -1,5 +1,5 @@
-"""Drawing as SVG renderers draw: filled and stroked outlines whose edge pixels take their exact
-share, and text.
+"""Drawing in the manner of SVG renderers: filled and stroked outlines with exact antialiasing, and
+text.
 
 Coordinates are edges: the upper left pixel spans 0..1 in both directions, as in boxes. Pixels are
 HxWx3 RGB uint8 and are drawn on in place.
@@ -25,12 +25,12 @@ RGB = tuple[int, int, int]
 BLACK, WHITE = (0, 0, 0), (255, 255, 255)
 SQUARE: XY = np.array([[0.0, 0], [1, 0], [1, 1], [0, 1]])
 TRIANGLE: XY = np.array([[0.5, 0], [1, 1], [0, 1]])
-LARGEST = 3000  # pixels of a window whose shares are kept
-ROWS = 4  # scan lines a pixel; along each of them shares are exact
+LARGEST = 3000  # largest window, in pixels, whose coverage is cached
+ROWS = 4  # scan lines per pixel; along each of them coverage is exact
 
 
 def blank(width: int, height: int) -> Pixels:
-    """An empty, white picture."""
+    """Return a white picture."""
     return np.full((height, width, 3), 255, np.uint8)
 
 
@@ -47,14 +47,14 @@ def stroke(
     closed: bool = True,
     cap: float = 0.0,
 ) -> None:
-    """Draw along an outline with pointed corners, or, not `closed`, along single segments that are
-    `cap` longer."""
+    """Draw along an outline with mitred corners, or, if not `closed`, along single segments that
+    extend by `cap` at both ends."""
     if closed:
         edges = np.roll(points, -1, axis=0) - points
         units = edges / np.maximum(np.hypot(edges[:, 0], edges[:, 1]), 1e-9)[:, None]
         after = np.stack([units[:, 1], -units[:, 0]], axis=1)
         before = np.roll(after, 1, axis=0)
-        # at each corner, where lines beside both its edges meet
+        # at each corner, the intersection of the lines parallel to both its edges
         turn = np.maximum(1 + (before * after).sum(axis=1), 0.05)[:, None]
         shift = np.asarray((before + after) / turn, np.float64) * (width / 2)
         _paint(pixels, [points + shift, (points - shift)[::-1]], color)
@@ -70,8 +70,8 @@ def stroke(
 
 
 def write(pixels: Pixels, text: str, center: float, baseline: float, size: float) -> None:
-    """Black text in Pillow's own sans serif, centred on x; `size` is the em in pixels. The picture
-    must hold it."""
+    """Write black text in Pillow's default sans serif, centred on x; `size` is the em in pixels.
+    The text must fit into the picture."""
     left, top, ink = _render_text(text, size)
     height, width = ink.shape
     there = pixels[round(baseline) + top :, round(center) + left :][:height, :width]
@@ -80,12 +80,12 @@ def write(pixels: Pixels, text: str, center: float, baseline: float, size: float
 
 @lru_cache(maxsize=64)
 def _render_text(text: str, size: float) -> tuple[int, int, NDArray[np.float64]]:
-    """Where the text's box begins, from the middle of its base line, and the share of its
+    """Return the offset of the text's box from the middle of its baseline, and the coverage of its
     pixels."""
     font = ImageFont.load_default(size)
     if not isinstance(font, ImageFont.FreeTypeFont):
         raise TaskError(
-            "this Pillow was built without FreeType and cannot write; install Pillow's own wheel"
+            "Pillow was built without FreeType and cannot draw text; install Pillow's own wheel"
         )
     left, top, right, bottom = (round(edge) for edge in font.getbbox(text, anchor="ms"))
     image = Image.new("L", (right - left + 2, bottom - top + 2))
@@ -96,9 +96,9 @@ def _render_text(text: str, size: float) -> tuple[int, int, NDArray[np.float64]]
 def extent(
     points: XY, pixels: tuple[int, int] | None = None, rim: float = 0.0
 ) -> tuple[float, float, float, float]:
-    """The upright box around corners, with a rim, cut to a picture of (width, height) where that is
-    given."""
-    xs, ys = points.T.tolist()  # of a few corners, Python's own min and max are the quicker ones
+    """Return the upright box around corners, grown by `rim`, and cut to a picture of (width,
+    height) if given."""
+    xs, ys = points.T.tolist()  # Python's own min and max are faster for a few corners
     edges = min(xs) - rim, min(ys) - rim, max(xs) + rim, max(ys) + rim
     if pixels is not None:
         edges = tuple(
@@ -122,8 +122,8 @@ def _paint(pixels: Pixels, contours: Sequence[XY], color: RGB) -> None:
 
 
 def _coverage(outlines: tuple[bytes, ...], width: int, height: int) -> NDArray[np.float64]:
-    """The share of each pixel (height, width, 1) that lies within contours, given as bytes, that
-    wind around it."""
+    """Return the share of each pixel (height, width, 1) that lies inside contours, which are given
+    as bytes."""
     contours = [np.frombuffer(outline).reshape(-1, 2) for outline in outlines]
     x0, y0 = np.concatenate(contours).T
     x1, y1 = np.concatenate([np.roll(contour, -1, axis=0) for contour in contours]).T
@@ -132,7 +132,7 @@ def _coverage(outlines: tuple[bytes, ...], width: int, height: int) -> NDArray[n
     line, edge = np.nonzero(down | up)
     sign = np.where(down[line, edge], 1.0, -1.0)
     x = np.clip(x0[edge] + (scan[line, 0] - y0[edge]) / (y1 - y0)[edge] * (x1 - x0)[edge], 0, width)
-    pixel = x.astype(int)  # a crossing covers all pixels before its own, and its own in part
+    pixel = x.astype(int)  # a crossing covers all pixels before its own, and a part of its own
     shape = (height * ROWS, width + 1)
     place = line * shape[1] + pixel
     whole = np.bincount(place, sign, shape[0] * shape[1]).reshape(shape)

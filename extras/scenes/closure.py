@@ -1,5 +1,5 @@
-"""Do You See Me's visual closure: which of four outlines with gaps is the target; the others have
-bent corners."""
+"""Do You See Me's visual closure: which of four outlines with gaps is the target, if the others
+have bent corners."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ PANELS = dict(zip(NAMES, [(COLUMNS[0], ROWS[0]), *product(COLUMNS, ROWS[1:])], s
 TITLES = (28, 171)  # baselines
 HEIGHT = 95.7  # pixels from the top to the bottom of a shape
 LINE, FONT = 100 / 72 * 1.5, 100 / 72 * 12  # pixels: 1.5 and 12 points at 100 dpi
-VISIBLE = 8.0  # black pixels' worth by which an option strays from any other, at least
+VISIBLE = 8.0  # smallest difference between two options, in black pixels
 
 
 def outline(shape: str, official: bool = False) -> XY:
-    """The corners of a shape as it is drawn, y up: edges are subdivided, and a corner begins each
-    edge.
+    """Return the corners of a shape as it is drawn, y up: edges are subdivided, and each begins at
+    a corner.
 
-    The authors repeat some corners, so that these have edges of no length, and the left end of
-    their capsule is bent inwards; both are there when `official`.
+    The authors repeat some corners, which gives edges of zero length, and their capsule's left end
+    is bent inwards; `official` reproduces both.
     """
     if shape == "capsule":
         right = 0.5 * on_circle(np.linspace(-np.pi / 2, np.pi / 2, 17)) + (0.5, 0)
@@ -57,12 +57,12 @@ def outline(shape: str, official: bool = False) -> XY:
 
 
 def draw_closure(params: SceneParameters) -> Tries:
-    """Sheets. Official: the target is the plain shape and the only option without bent corners;
-    every panel is scaled to its own height.
+    """Yield sheets. Official: the target is the plain shape and the only option without bent
+    corners; every panel is scaled to its own height.
 
-    Otherwise the options are the four combinations of two sets of bent corners, the target is any
-    of them, complete, no gap hides another, and each option strays visibly from every other, so
-    that it cannot be completed to it.
+    Otherwise the options are the four combinations of two sets of bent corners. Any of them, drawn
+    complete, may be the target; no gap hides another, and each option differs visibly from every
+    other, so that it cannot be completed to another one.
     """
     shape, official = str(params.levels["shape"]), params.official
     points = outline(shape, official)
@@ -78,8 +78,8 @@ def draw_closure(params: SceneParameters) -> Tries:
 
 
 Gaps = tuple[list[int], list[int]]
-"""The edges that are missing, and those whose second half is; an edge has the number of the corner
-where it begins."""
+"""The edges that are missing, and the edges whose second half is missing; an edge has the number of
+the corner where it begins."""
 
 
 def _choose_gaps(params: SceneParameters, count: int) -> Gaps:
@@ -92,17 +92,17 @@ def _choose_gaps(params: SceneParameters, count: int) -> Gaps:
 
 
 def _bend_corners(params: SceneParameters, points: XY, corners: Sequence[int]) -> XY:
-    """How far each corner is moved: by the offset to either side in x and in y, or not at all."""
+    """Return the shift of each corner: the offset with random signs in x and y, or 0."""
     moves = np.zeros_like(points)
     moves[corners] = params.levels["offset"] * params.rng.choice([-1, 1], (len(corners), 2))
     return moves
 
 
 def _bend_options(params: SceneParameters, points: XY, gaps: Gaps) -> list[XY]:
-    """The four options; empty where too few corners are to be seen.
+    """Return the four options; empty if too few corners are visible.
 
-    Official: the shape, and three times with bent corners. Otherwise the shape with neither, one,
-    the other and both of two sets of bent corners, all of them at a drawn edge.
+    Official: the shape, and three versions with bent corners. Otherwise the shape with neither,
+    one, the other, and both of two sets of bent corners, all of them at a drawn edge.
     """
     number, count = int(params.levels["edges_distorted"]), len(points)
     cut, short = set(gaps[0]), set(gaps[1])
@@ -134,8 +134,8 @@ def _segments(points: XY, gaps: Gaps = ([], [])) -> list[XY]:
 def _draw_segments(
     pixels: Pixels, segments: Sequence[XY], framed: XY, center: tuple[float, float]
 ) -> None:
-    """Segments, y up, so that the middle of what is `framed` lies at the centre, at the height of a
-    panel."""
+    """Draw segments (y up) such that the box of `framed` is centred and as high as a panel's
+    shape."""
     low, high = framed.min(axis=0), framed.max(axis=0)
     middle, scale = (low + high) / 2, float(HEIGHT / (high - low)[1])
     for segment in segments:
@@ -144,8 +144,8 @@ def _draw_segments(
 
 
 def _all_differ(choices: Sequence[XY], gaps: Gaps, shape: str) -> bool:
-    """Whether what is drawn of each option strays from every other one complete: gaps hide no
-    bend."""
+    """Return whether the drawn part of each option differs from every other complete option, so
+    that gaps hide no bend."""
 
     def ink(segments: Sequence[XY]) -> XY:
         pixels = blank(300, 160)
@@ -191,8 +191,8 @@ KIND = SceneType(
     (
         "the answer is the only option without bent corners, so it can be found without the target",
         (
-            "a corner may be bent along its own edge, which nobody sees, and a gap may lie on"
-            " another or on no edge"
+            "a corner may be bent along its own edge, which is invisible, and a gap may lie on"
+            " another gap or on an edge of zero length"
         ),
         "the left end of the capsule is bent inwards, and each panel is scaled to its own height",
     ),

@@ -1,8 +1,8 @@
-"""Do You See Me's subtasks in which outlines are counted, and its two studies of object sizes.
+"""Do You See Me's subtasks that count outlines, and its two studies of object sizes.
 
 Shape discrimination shows outlines of several kinds, some of them concentric; joint shape and
-colour shows filled shapes that do not touch. The studies of appendix O measure sizes against the
-encoder's patches of 14 px, so their pictures are 28 of these wide.
+colour shows filled shapes that do not touch. The studies of appendix O measure sizes relative to
+the encoder's patches of 14 px, so their pictures are 28 patches wide.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from looktwice.pipelines.marks import Box
 from looktwice.pipelines.picture import Pixels
 
 SIDE = 400  # pixels of the picture
-PLACES = 50  # that are tried for a figure
-# pixels from the centre of an outline of scale 1 to the side of the square that stands for it
+PLACES = 50  # places tried for a figure
+# pixels from the centre of an outline of scale 1 to the side of its square
 HALF = 30.0
 RINGS = (1.0, 0.7, 0.4)
 OUTLINES: dict[str, XY] = {
@@ -51,7 +51,7 @@ COLORS: dict[str, RGB] = {
 
 
 def _corners(text: str) -> XY:
-    """Corners "x,y x,y ..." around their own mean."""
+    """Parse corners "x,y x,y ..." and centre them on their mean."""
     points = np.array([pair.split(",") for pair in text.split()], np.float64)
     return np.asarray(points - points.mean(axis=0), np.float64)
 
@@ -68,8 +68,8 @@ FILLED: dict[str, XY] = {
 
 @dataclass(frozen=True)
 class Figure:
-    """A filled shape of a `color`, or an outline with `rings`, whose line shrinks with them; at
-    scale 1 about 60 px wide."""
+    """A filled shape with a `color`, or an outline with `rings`, whose line width shrinks with
+    them; about 60 px wide at scale 1."""
 
     shape: str
     x: float
@@ -81,7 +81,7 @@ class Figure:
 
     @property
     def name(self) -> str:
-        """What it is called: "star", "red star"."""
+        """The name, such as "star" or "red star"."""
         return f"{self.color} {self.shape}".strip()
 
     @property
@@ -93,12 +93,12 @@ class Figure:
 
     @property
     def box(self) -> Rect:
-        """The upright box around it."""
+        """The upright box around the figure."""
         return extent(self.contours[0], (SIDE, SIDE), 1 if self.color else self.scale / 2)
 
     @property
     def room(self) -> Rect:
-        """The upright box around the upright box of a filled shape, turned."""
+        """The upright box around the rotated bounding box of a filled shape."""
         width, height = np.ptp(FILLED[self.shape], axis=0) * self.scale
         turn = math.radians(self.rotation)
         cos, sin = abs(math.cos(turn)), abs(math.sin(turn))
@@ -106,14 +106,14 @@ class Figure:
         return self.x - wide, self.y - high, self.x + wide, self.y + high
 
     def draw(self, pixels: Pixels) -> None:
-        """Draw it."""
+        """Draw the figure."""
         for ring, contour in zip(RINGS, self.contours, strict=False):
             if self.color:
                 fill(pixels, contour, COLORS[self.color])
             stroke(pixels, contour, 2 if self.color else self.scale * ring)
 
     def to_dict(self) -> dict[str, Any]:
-        """As truths hold it."""
+        """Return the figure as written into an item's truth."""
         numbers = {name: round(getattr(self, name), 3) for name in ("x", "y", "scale", "rotation")}
         if self.color:
             numbers = {"color": self.color, **numbers}
@@ -125,7 +125,7 @@ class Figure:
 def _scene(
     question: str, figures: Sequence[Figure], counts: Mapping[str, int], *asked: str
 ) -> Scene:
-    """The scene whose question asks how many of a shape, or of a shape and colour, there are."""
+    """Build the scene whose question asks for the number of a shape, or of a shape and colour."""
     labels = number_labels(figure.name for figure in figures)
     marks = [Box(label, *figure.box) for label, figure in zip(labels, figures, strict=True)]
     name = " ".join(reversed(asked))
@@ -143,7 +143,7 @@ def _scene(
 
 # ---- shape discrimination
 
-CONCENTRIC = 0.4  # how often a shape has rings
+CONCENTRIC = 0.4  # share of shapes with rings
 QUESTION = (
     "Count the total number of {0}s in the image, including each concentric {0} separately. For"
     " example, if there is one {0} with 2 inner concentric rings, that counts as 3 {0}s. Respond"
@@ -152,11 +152,11 @@ QUESTION = (
 
 
 def are_apart(first: Figure, second: Figure, distance: float) -> bool:
-    """Whether more than `distance` lies between the turned squares around two outlines; less than 0
-    lets them overlap.
+    """Return whether the rotated squares around two outlines are more than `distance` apart; a
+    negative distance allows overlap.
 
-    Squares are apart where their shadows on one of the four directions of their sides are
-    (separating axes).
+    Squares are apart if their projections onto one of their four side directions are (separating
+    axes).
     """
     for axis in (a + turn for a in (first.rotation, second.rotation) for turn in (0, 90)):
         cos, sin = math.cos(math.radians(axis)), math.sin(math.radians(axis))
@@ -170,7 +170,7 @@ def are_apart(first: Figure, second: Figure, distance: float) -> bool:
 
 
 def draw_shapes(params: SceneParameters) -> Tries:
-    """Scenes; the shape that is asked for is a random one of those that are there."""
+    """Yield scenes whose question asks for a random one of the shapes that are present."""
     while True:
         figures = _place_outlines(params)
         counts: Counter[str] = Counter()
@@ -184,8 +184,8 @@ def draw_shapes(params: SceneParameters) -> Tries:
 
 
 def _place_outlines(params: SceneParameters) -> list[Figure]:
-    """Outlines where there was room. The first of every kind come first, so that no kind is crowded
-    out by another."""
+    """Place outlines where there is room, the first of every kind first, so that no kind is crowded
+    out."""
     rng, levels = params.rng, params.levels
     kinds = params.shuffled(OUTLINES)[: levels["num_shapes"]]
     times = rng.integers(1, levels["max_instances"], len(kinds), endpoint=True)
@@ -219,25 +219,25 @@ SHAPES = SceneType(
     ),
     draw_shapes,
     (
-        "shapes without room are left out, so a fourth of the images hold fewer kinds than"
+        "shapes without room are left out, so a quarter of the images hold fewer kinds than"
         " num_shapes says",
     ),
 )
 
 # ---- joint shape and colour
 
-# pixels between the rooms of two figures, so that the points of their lines do not meet
+# pixels between the rooms of two figures, so that their lines do not touch
 APART = 6.0
-# times the area of the mean figure's cell of 100 x 100 units that each figure has of the picture
+# the picture's area per figure, in areas of the mean figure's cell of 100 x 100 units
 SPACE = 4
 
 
 def draw_colors(params: SceneParameters) -> Tries:
-    """Scenes. Official: whatever found room, and a question about a pair that is there; sizes come
-    from a count of figures that is drawn apart from the figures themselves.
+    """Yield scenes. Official: whatever finds room, and a question about a pair that is present;
+    sizes depend on a number of figures that is drawn separately from the figures themselves.
 
-    Otherwise the answer is dealt: every number from 0 to `max_instances` is the answer equally
-    often, whatever is drawn.
+    Otherwise the answer is balanced: every number from 0 to `max_instances` is the answer equally
+    often, independently of the drawing.
     """
     most, tints = params.levels["max_instances"], params.levels["num_colors"]
     kinds = params.shuffled(FILLED)[: params.levels["num_shapes"]]
@@ -255,7 +255,7 @@ def draw_colors(params: SceneParameters) -> Tries:
         times[0] = max(times[0], key)
         palette = params.shuffled(COLORS)[:tints]
         order = np.repeat(kinds, times).tolist()
-        # the first colour comes `key` times for the first kind, any colour for the other kinds
+        # `key` figures of the first kind have the first colour; other kinds have any colour
         colors = [palette[0]] * key
         while len(colors) < len(order):
             colors.append(params.pick(palette[1:] if len(colors) < times[0] else palette))
@@ -267,8 +267,8 @@ def draw_colors(params: SceneParameters) -> Tries:
 def _place_filled(
     params: SceneParameters, order: Sequence[str], colors: Sequence[str], sharing: int, size: float
 ) -> list[Figure]:
-    """Figures where there was room, at their own size or a smaller one; `sharing` is how many share
-    the picture's area."""
+    """Place figures where there is room, at their own size or a smaller one; `sharing` is the
+    number of figures that share the picture's area."""
     mean = size * math.sqrt(SIDE * SIDE / (SPACE * sharing)) / 100
     apart = 0 if params.official else APART
     placed: list[Figure] = []
@@ -306,10 +306,9 @@ COLORED = SceneType(
     ),
     draw_colors,
     (
-        "only pairs of shape and colour that are there are asked about, and most of these are"
-        " there once",
-        "sizes follow a count of figures that is not the picture's own; what has no room is left"
-        " out; lines may touch",
+        "questions ask only about pairs of shape and colour that are present, most of them once",
+        "sizes depend on a number of figures that is not the picture's own; figures without room"
+        " are left out; lines may touch",
     ),
 )
 
@@ -317,16 +316,16 @@ COLORED = SceneType(
 
 PATCH = 14  # pixels
 WIDTH = 28 * PATCH
-MARGIN = 4.0  # pixels between two rectangles, and between one and the rim
-TRIED = 200  # places for all rectangles of a picture
-SHORTER = 0.8  # of a rectangle's longer edge
+MARGIN = 4.0  # pixels between two rectangles, and between a rectangle and the border
+TRIED = 200  # places tried for all rectangles of a picture
+SHORTER = 0.8  # a rectangle's shorter edge, as a share of the longer one
 
 
 def draw_rotation(params: SceneParameters) -> Tries:
-    """Two filled squares beside each other, the right one turned to either side by `rotation`
+    """Yield two filled squares side by side, the right one turned to either side by `rotation`
     degrees.
 
-    Their place within a patch is random, and the same for both.
+    Their position within a patch is random, and the same for both.
     """
     size = float(params.levels["size"])
     turn = float(params.levels["rotation"]) * params.pick((-1, 1))
@@ -340,7 +339,7 @@ def draw_rotation(params: SceneParameters) -> Tries:
 
 
 def draw_counting(params: SceneParameters) -> Tries:
-    """Filled upright rectangles of one size, which do not touch, at random places."""
+    """Yield filled upright rectangles of one size at random places, which do not touch."""
     size, number = float(params.levels["size"]), params.levels["instances"]
     shape = np.array([size, SHORTER * size])
     while number * np.prod(shape + MARGIN) <= (WIDTH - MARGIN) ** 2:

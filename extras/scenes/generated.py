@@ -1,5 +1,5 @@
-"""Do You See Me, generated: the seven 2D and five 3D subtasks and the two patch studies, any number
-of questions of each."""
+"""Do You See Me, generated: the seven 2D and five 3D subtasks and the two patch studies, with any
+number of questions."""
 
 from __future__ import annotations
 
@@ -41,19 +41,20 @@ class GeneratedDoYouSeeMe(SweptTask):
 
     Names: figure_ground, visual_spatial, joint_shape_color, shape_discrimination,
     letter_disambiguation, form_constancy, visual_closure; shape_discrimination_3d,
-    joint_shape_color_3d, letter_disambiguation_3d, form_constancy_3d, visual_spatial_3d, on solids
-    of our own renderer before plain ground; and patch_rotation, patch_counting (App. O). Canvases,
-    control parameters and questions are the authors' (a grid of solids has half their canvas).
-    `controls` gives levels by parameter, one or a list; what it does not name has the paper's.
-    Every run of as many questions as there are combinations of levels has each of them once; a
-    level that stands twice comes twice as often. Levels are in `meta`, under the names that
-    `DoYouSeeMe` gives them.
+    joint_shape_color_3d, letter_disambiguation_3d, form_constancy_3d, visual_spatial_3d, with
+    solids from looktwice's own renderer on plain ground; and patch_rotation, patch_counting (App.
+    O). Canvases, control parameters and questions are the authors' (a grid of solids has half their
+    canvas). `controls` gives levels by parameter, one or a list; the other parameters have the
+    paper's levels. Each combination of levels occurs once in every run of as many questions as
+    there are combinations; a level that is listed twice occurs twice as often. Levels are in
+    `meta`, under the names that `DoYouSeeMe` gives them.
 
-    `official` draws the flaws of the authors' own images too: see `facts`. Question `i` depends on
-    the settings, `seed` and `i` alone, not on `n`. What was drawn is in each item's `truth` and not
-    in its sample. With `marks`, all shapes, letters, cells or options are boxes in the sample, with
-    `marks: asked` those alone that are to be counted: for oracles, zooms and measurements of
-    attention, since a stage that counts them knows more than it sees. Raises TaskError.
+    `official` also draws the flaws of the authors' own images: see `facts`. Question `i` depends
+    only on the settings, `seed` and `i`, not on `n`. The content of the drawing is in each item's
+    `truth`, not in its sample. With `marks`, all shapes, letters, cells or options are boxes in the
+    sample; with `marks: asked`, only those to be counted. They are meant for oracles, zooms and
+    measurements of attention, because a stage that counts them knows more than it sees. Raises
+    TaskError.
     """
 
     name: str
@@ -70,18 +71,18 @@ class GeneratedDoYouSeeMe(SweptTask):
         super().__post_init__()
         if self.official and not self.kind.flaws:
             raise TaskError(
-                f"official: the code of {self.name} was not published, so there is nothing to"
-                " reproduce"
+                f"official: the code of {self.name} was not published, so its flaws cannot be"
+                " reproduced"
             )
         if self.marks == "asked" and not self.scene(0).asked:
             raise TaskError(
-                f"marks: asked is for questions that count objects, and {self.name} asks something"
-                " else"
+                f"marks: `asked` is for questions that count objects, but {self.name} asks"
+                " something else"
             )
 
     @property
     def kind(self) -> SceneType:
-        """What is known of the subtask."""
+        """The definition of the subtask."""
         return KINDS[self.name]
 
     @property
@@ -90,7 +91,7 @@ class GeneratedDoYouSeeMe(SweptTask):
 
     @property
     def facts(self) -> Facts:
-        """That the truth is made, and which flaws of the authors' images were drawn."""
+        """The origin of the truth, and the flaws of the authors' images that were reproduced."""
         notes = ["as the authors draw"] if self.official else []
         if self.kind.flaws and not self.official:
             notes.append("without the flaws of the authors' images")
@@ -105,8 +106,8 @@ class GeneratedDoYouSeeMe(SweptTask):
         )
 
     def scene(self, number: int) -> Scene:
-        """All of question `number`: its key, truth and marks, and how it is painted. The same at
-        every call."""
+        """Return question `number`, with its key, truth, marks and painter; repeated calls return
+        the same."""
         words = (self.name, self.seed, "official" if self.official else "ours")
 
         def deal(cards: Sequence[Any]) -> Any:
@@ -129,8 +130,8 @@ class GeneratedDoYouSeeMe(SweptTask):
         return Item(sample, scene.answer, scene.truth)
 
     def _known(self, number: int) -> Fields:
-        """The fields by which a subset may choose; scenes are drawn only where it asks for more
-        than the levels."""
+        """Return the fields that a subset may select by; the scene is drawn only if levels are not
+        enough."""
         plan = self._plan(number)
         if {self.subset.per, self.subset.whole} - {None} <= plan.keys():
             return plan

@@ -1,5 +1,5 @@
-"""Do You See Me's two subtasks of grids: black and white shapes that are counted along a row or
-column, and letters of 7 x 5 dots whose gaps and colours make them hard to see."""
+"""Do You See Me's two grid subtasks: black and white shapes that are counted along a row or column,
+and letters of 7 x 5 dots whose gaps and colours make them hard to see."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from looktwice.extras.scenes.scene import Scene, SceneType, Tries
 from looktwice.pipelines.marks import Box
 from looktwice.pipelines.picture import Pixels
 
-# pixels: a shape, a cell, the gap of two grids, the left and right margin
+# pixels: a shape, a cell, the gap between two grids, the left and right margin
 CELL, PITCH, BETWEEN, SIDE = 50, 55, 50, 20
 SHAPES, FILLS = ("square", "circle", "triangle"), ("white", "black")
 STEPS = {"left": (0, -1), "right": (0, 1), "up": (-1, 0), "down": (1, 0)}
@@ -33,12 +33,11 @@ OUTLINES: Mapping[str, XY] = {
 
 Place = tuple[int, int]
 Grid = Mapping[Place, tuple[str, str]]
-"""(row, column) from 0 -> (shape, fill)."""
+"""The (shape, fill) at each (row, column), counted from 0."""
 
 
 class Asked(NamedTuple):
-    """Grid, place of the reference, direction, and shape and fill of what is counted, None for
-    any."""
+    """Grid, place of the reference, direction, and shape and fill of the targets, None for any."""
 
     grid: int
     place: Place
@@ -47,7 +46,7 @@ class Asked(NamedTuple):
     fill: str | None
 
     def count(self, grids: Sequence[Grid]) -> int:
-        """How many of them lie that way."""
+        """Count the targets in this direction."""
         grid, (row, column), (down, right) = grids[self.grid], self.place, STEPS[self.direction]
         count = 0
         while (row := row + down, column := column + right) in grid:
@@ -56,7 +55,7 @@ class Asked(NamedTuple):
         return count
 
     def question(self, grids: Sequence[Grid]) -> str:
-        """The question in the authors' words."""
+        """Return the question in the authors' words."""
         shape, color = grids[self.grid][self.place]
         target = f"{self.fill or ''} {self.shape or 'object'}s".strip()
         line = "row" if self.direction in ("left", "right") else "column"
@@ -69,10 +68,10 @@ class Asked(NamedTuple):
 
 
 def draw_grids(params: SceneParameters) -> Tries:
-    """A scene. Official: a random question, of which two in five have the answer 0.
+    """Yield a scene. Official: a random question; two in five have the answer 0.
 
-    Otherwise first the answer is drawn, among those that these grids allow, and then a question
-    that has it.
+    Otherwise the answer is drawn first, among those that these grids allow, and then a question
+    with this answer.
     """
     levels = params.levels
     rows, columns, number = levels["rows"], levels["columns"], levels["grids"]
@@ -131,7 +130,7 @@ def _balanced_question(params: SceneParameters, grids: Sequence[Grid]) -> Asked:
 
 
 def _starts(grid: Grid, direction: str) -> list[Place]:
-    """The places from which something lies in this direction."""
+    """Return the places that have a neighbour in this direction."""
     down, right = STEPS[direction]
     return [(row, column) for row, column in grid if (row + down, column + right) in grid]
 
@@ -145,13 +144,13 @@ SHAPES_IN_GRIDS = SceneType(
         Whole("grids", (1, 3, 5), 1, 10),
     ),
     draw_grids,
-    ("always answering 0 is right for two in five of their questions",),
+    ("the answer to two in five of their questions is 0",),
 )
 
 # ---- letters of dots
 
 NAME = "letter_disambiguation"
-SIZE = 400  # pixels of the square of a letter; a fifth of it lies between two
+SIZE = 400  # pixels of the square of a letter; the gap between two is a fifth of it
 APART = 80
 # A to Z: seven rows of five dots, each row a number of base 32
 _ROWS = (
@@ -197,7 +196,7 @@ GROUNDS: tuple[RGB, ...] = (
 SHIFTS = {1: (180, 1.2, 0.85), 2: (60, 1.2, 0.9), 3: (10, 1.05, 0.95)}
 RATIOS = {1: 1.7, 2: 1.3, 3: 1.1}
 """Contrast ratios (WCAG 2) of the levels easy, medium and hard: about the medians of the authors'
-on their grounds."""
+colours on their grounds."""
 
 RATIO = re.compile(r"(\d+(?:\.\d+)?):1")
 
@@ -206,18 +205,18 @@ class Contrast(Control):
     """Level 1, 2 or 3, or a contrast ratio as text, such as "1.5:1"."""
 
     def fault(self, value: object) -> str:
-        """What is wrong with a level; empty where nothing is."""
+        """Describe the fault of a level; empty if it is valid."""
         ratio = RATIO.fullmatch(value) if isinstance(value, str) else None
         if value in RATIOS or (ratio and 1 < float(ratio[1]) <= 15):
             return ""
         return (
-            f'{self.name} is 1 (easy), 2 or 3 (hard), or a ratio such as "1.5:1" up to "15:1",'
-            f" found {value!r}"
+            f'{self.name} must be 1 (easy), 2 or 3 (hard), or a ratio such as "1.5:1" up to'
+            f' "15:1", got {value!r}'
         )
 
 
 def contrast(color: RGB, ground: RGB) -> float:
-    """The contrast ratio of two colours, 1 to 21 (WCAG 2)."""
+    """Return the contrast ratio of two colours, 1 to 21 (WCAG 2)."""
     low, high = sorted((_luminance(color), _luminance(ground)))
     return (high + 0.05) / (low + 0.05)
 
@@ -229,8 +228,11 @@ def _luminance(color: RGB) -> float:
 
 
 def foreground(ground: RGB, level: int | str, official: bool) -> RGB:
-    """The colour of the dots: the authors' shift of hue, saturation and value, and unless
-    `official` made darker or lighter until its contrast with the ground is that of the level."""
+    """Return the colour of the dots, by the authors' shift of hue, saturation and value.
+
+    Unless `official`, it is darkened or lightened until its contrast with the ground is the
+    level's.
+    """
     hue, saturation, value = colorsys.rgb_to_hsv(*(part / 255 for part in ground))
     turn, more, less = SHIFTS[level if isinstance(level, int) else 1]
     tint = colorsys.hsv_to_rgb(
@@ -252,12 +254,12 @@ def _rgb(parts: Iterable[float]) -> RGB:
 
 
 def draw_letters(params: SceneParameters) -> Tries:
-    """Random letters, which may repeat, on one of five grounds."""
+    """Yield random letters, which may repeat, on one of five grounds."""
     letters = [params.pick(tuple(DOTS)) for _ in range(params.levels["num_letters"])]
     ground = params.pick(GROUNDS)
     color = foreground(ground, params.levels["contrast"], params.official)
     gap = SIZE * params.levels["spacing"]
-    dot = 0.8 * SIZE / 7 - gap  # what the gap leaves of a seventh of the square in its padding
+    dot = 0.8 * SIZE / 7 - gap  # a seventh of the padded square, minus the gap
     width, height = 5 * dot + 4 * gap, 7 * dot + 6 * gap
     top = (SIZE - height) / 2
     lefts = (np.arange(len(letters)) * (SIZE + APART) + (SIZE - width) / 2).tolist()

@@ -1,5 +1,5 @@
-"""Made questions that are easy for whoever looks closely enough: one letter, or a few shapes,
-somewhere on an image."""
+"""Generated questions that are easy for a model that looks closely enough: one letter, or a few
+shapes, somewhere in an image."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ COLORS = {
     "purple": (150, 20, 190),
 }
 SHAPES = ("triangles", "squares", "circles")
-COLUMNS, ROWS = 3, 2  # of the shapes of one colour
-GAP = 0.6  # between two shapes, in their heights
-APART = 24  # pixels between two things, and between a thing and the rim
+COLUMNS, ROWS = 3, 2  # layout of the shapes of one colour
+GAP = 0.6  # between two shapes, as a share of their height
+APART = 24  # pixels between two things, and between a thing and the border
 TRIES = 500
-CAPITAL = 0.7  # height of a capital, in ems; only where the search for the right size begins
+CAPITAL = 0.7  # height of a capital in ems; the starting point of the search for the right size
 
 
 @dataclass(frozen=True)
@@ -42,12 +42,12 @@ class LettersAndShapes(MadeTask):
 
     Each image of `width` x `height` pixels shows four things of different colours on a light
     ground: letters, and sets of six shapes. Letters and shapes are `smallest` to `largest` pixels
-    high, any factor being as likely as any other. What is asked about is in the box `target` of the
-    sample's marks, and its field `region` says so, for oracles. `leak` is the share of questions
-    whose words give the answer away ("... between J and L in the alphabet"), for tests of audits;
-    the sample's truth says which (`leaky`). Question `i` depends on `seed` and `i` alone. Scores
-    can be sliced by `kind` and by `size`, the quarter of the heights' range (1 is the smallest).
-    Raises TaskError.
+    high, distributed evenly on a logarithmic scale. The thing that the question is about is in the
+    box `target` of the sample's marks, which the sample's field `region` names, for oracles. `leak`
+    is the share of questions whose text gives the answer away ("... between J and L in the
+    alphabet"), for tests of audits; the sample's truth says which (`leaky`). Question `i` depends
+    only on `seed` and `i`. Scores can be sliced by `kind` and by `size`, the quarter of the
+    heights' range (1 is the smallest). Raises TaskError.
     """
 
     n: int = 60
@@ -62,20 +62,20 @@ class LettersAndShapes(MadeTask):
     def __post_init__(self) -> None:
         if self.n < 1 or not 6 <= self.smallest <= self.largest:
             raise TaskError(
-                f"n is 1 or more, and 6 <= smallest <= largest pixels, found {self.n},"
-                f" {self.smallest}, {self.largest}"
+                "`n` must be at least 1, and 6 <= `smallest` <= `largest`, got"
+                f" n={self.n}, smallest={self.smallest}, largest={self.largest}"
             )
         if not 0 <= self.leak <= 1:
-            raise TaskError(f"leak is a share of the questions, in 0..1, found {self.leak}")
+            raise TaskError(f"`leak` must be a share of the questions in 0..1, got {self.leak}")
         if min(self.width, self.height) < 10 * self.largest:
             raise TaskError(
-                f"an image of {self.width} x {self.height} pixels has no room for things of"
-                f" {self.largest}; make it at least ten times as large"
+                f"an image of {self.width} x {self.height} pixels is too small for things of"
+                f" {self.largest}; make both sides at least {10 * self.largest}"
             )
 
     @property
     def facts(self) -> Facts:
-        """What a table must say of it."""
+        """The facts that tables state about the task."""
         return Facts(
             "made", "by construction", note="made images; measures tools and loops, not perception"
         )
@@ -129,7 +129,8 @@ def _letter(rng: Generator) -> list[str]:
 
 
 def _shapes(rng: Generator, turn: int | None = None) -> list[str]:
-    """Six shapes, one to five of them triangles: a random number, or that of this turn."""
+    """Return six shapes with one to five triangles: a random number, or the number dealt to this
+    turn."""
     if turn is None:
         triangles = int(rng.integers(1, 6))
     else:
@@ -146,7 +147,7 @@ def _paste(
     color: str,
     taken: Sequence[PixelRect],
 ) -> PixelRect:
-    """Draw a thing where there is room; gives the box around it."""
+    """Draw a thing where there is room, and return the box around it."""
     shape = _letter_mask(shapes[0], high) if len(shapes) == 1 else _shapes_mask(shapes, high)
     width, height = shape.size
     for _ in range(TRIES):
@@ -157,12 +158,12 @@ def _paste(
             image.paste(COLORS[color], area, shape)
             return area
     raise TaskError(
-        "there is no room for four things on the image; make it larger, or `largest` smaller"
+        "there is no room for four things in the image; make it larger, or lower `largest`"
     )
 
 
 def _letter_mask(letter: str, high: int) -> Image.Image:
-    """How much of each pixel a capital of this height covers, tight around the ink."""
+    """Return the coverage of each pixel by a capital of this height, cropped to the ink."""
     size = high / CAPITAL
     for _ in range(8):
         font = ImageFont.load_default(size)
@@ -176,7 +177,7 @@ def _letter_mask(letter: str, high: int) -> Image.Image:
 
 
 def _shapes_mask(shapes: Sequence[str], high: int) -> Image.Image:
-    """The same for shapes in rows, drawn larger and averaged."""
+    """Return the coverage of each pixel by shapes in rows, drawn larger and averaged."""
     times, step = 4, round(high * (1 + GAP))
     size = (COLUMNS - 1) * step + high, (ROWS - 1) * step + high
     image = Image.new("L", (size[0] * times, size[1] * times))

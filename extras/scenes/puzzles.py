@@ -1,4 +1,4 @@
-"""Puzzles with a question of perception each: matrices whose last picture follows from a rule."""
+"""Puzzles, each with a question of perception: matrices whose last picture follows from a rule."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ REASONING = (
 )
 PERCEPTION = "How many lines does the picture in row {}, column {} of the matrix have?"
 OPTIONS = tuple(f"picture {letter}" for letter in "ABCD")
-GAP = 0.25  # of a panel, between two panels
-LENGTH = (0.2, 0.85)  # of half a panel, where spokes begin and end
+GAP = 0.25  # between two panels, as a share of a panel
+LENGTH = (0.2, 0.85)  # where spokes begin and end, as shares of half a panel
 CONTROLS = (
     Control("rule", tuple(RULES)),
     Whole("size", (24, 48, 96), 20, 240),
@@ -38,7 +38,7 @@ CONTROLS = (
 @dataclass(frozen=True)
 class Puzzle:
     """Nine pictures and four options as bits of spokes (`extras.drawings.matrices`), the rule's
-    name, and the option that is right."""
+    name, and the number of the right option."""
 
     pictures: tuple[int, ...]
     options: tuple[int, ...]
@@ -46,7 +46,7 @@ class Puzzle:
     right: int
 
     def paint(self, size: int) -> Pixels:
-        """The matrix with panels of so many pixels, and the lettered options below."""
+        """Draw the matrix with panels of `size` pixels, and the lettered options below it."""
         pitch = size * (1 + GAP)
         pixels = blank(round(4 * pitch + GAP * size), round(4.6 * pitch + GAP * size))
         left = GAP * size
@@ -70,8 +70,8 @@ class Puzzle:
 
 @cache
 def find_rows(kind: str, name: str) -> list[tuple[int, int, int]]:
-    """All rows of three pictures that a rule gives, whose last is none of the others and not
-    empty."""
+    """Return all rows of three pictures that a rule gives, in which the last differs from the
+    others and is not empty."""
     rule, rows = RULES[kind][name], list[tuple[int, int, int]]()
     for first, second in product(range(1, 2**SPOKES), repeat=2):
         third = rule(first, second)
@@ -81,15 +81,15 @@ def find_rows(kind: str, name: str) -> list[tuple[int, int, int]]:
 
 
 def draw_puzzle(params: SceneParameters, right: int) -> Puzzle | None:
-    """A random puzzle of the level's rule that has one solution alone; None where a try has not.
+    """Draw a random puzzle of the level's rule with exactly one solution; None if this try fails.
 
-    The options are the four combinations of two changes, each of which moves lines: so all have as
-    many, and none resembles the others most.
+    The options are the four combinations of two changes, each of which moves lines: so all have
+    equally many lines, and none resembles the others most.
     """
     kind = params.levels["rule"]
     name = params.pick(tuple(RULES[kind]))
     fitting = find_rows(kind, name)
-    if not fitting:  # turned by a half twice, the third picture is the first
+    if not fitting:  # with two half turns, the third picture equals the first
         return None
     rows = [params.pick(fitting) for _ in range(3)]
     pictures = tuple(bits for row in rows for bits in row)
@@ -109,18 +109,18 @@ def draw_puzzle(params: SceneParameters, right: int) -> Puzzle | None:
 
 @dataclass(frozen=True)
 class Puzzles(SweptTask):
-    """`n` matrices of three by three pictures, each asked about twice: `<id>/perception` asks how
-    many lines a picture has, `<id>/reasoning` which of four options is the missing one.
+    """`n` matrices of three by three pictures, with two questions each: `<id>/perception` asks how
+    many lines a picture has, `<id>/reasoning` which of four options is the missing picture.
 
     Pictures are spokes in eight directions. Rules hold along rows: rotation by some eighths,
     progression (each line gets neighbours, or loses them), overlay (either, both, not both, first
     alone). `controls`: the `rule`; `size`, a panel's pixels, which makes it hard to see; `moved`,
-    how many lines of two wrong options stand elsewhere than in the right one, and of the third
-    twice as many. Every combination comes equally often, and right choices are dealt. No puzzle has
-    two solutions under all rules together. The scores are those of the joint form (Do You See Me,
-    5.2.1): both accuracies, both together, and how often perception is wrong where reasoning is
-    right. The `subset` may choose by `image`, `role` and levels. Question `i` depends on
-    `controls`, `seed` and `i` alone. Raises TaskError.
+    the number of lines that two wrong options have in other places than the right one (the third
+    has twice as many). Every combination occurs equally often, and the positions of right choices
+    are balanced. Each puzzle has one solution under all rules together. The scores are those of the
+    joint form (Do You See Me, 5.2.1): both accuracies, both together, and how often perception is
+    wrong if reasoning is right. The `subset` may choose by `image`, `role` and levels. Question `i`
+    depends only on `controls`, `seed` and `i`. Raises TaskError.
     """
 
     n: int = 54
@@ -130,7 +130,7 @@ class Puzzles(SweptTask):
 
     @property
     def facts(self) -> Facts:
-        """That the truth is made, and how both questions are scored together."""
+        """The origin of the truth, and the joint scorer of both questions."""
         return Facts("made", "by construction", note="made images", scorer=JointScorer())
 
     @property
@@ -138,7 +138,7 @@ class Puzzles(SweptTask):
         return "puzzle", CONTROLS
 
     def puzzle(self, number: int) -> Puzzle:
-        """Puzzle `number`; the same at every call."""
+        """Return puzzle `number`; repeated calls return the same."""
         plan = self._plan(number)
         rng = seeded_rng("puzzle", self.seed, number, *map(str, plan.values()))
         right = deal_evenly(number, range(4), "right", self.seed)

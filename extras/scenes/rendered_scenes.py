@@ -1,4 +1,4 @@
-"""Six of BLINK's tasks asked about rendered scenes, of which every pixel's truth is known."""
+"""Six of BLINK's tasks on rendered scenes, in which the truth of every pixel is known."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Item, Sample
 
 SIZE = (480, 360)  # pixels
-AROUND = 4.5  # units: solids stand so far from the middle, at most
-AWAY = 15.0  # units from there to the cameras
-LOW = 2.6  # units of height
-CALM = np.ones((9, 9), np.uint8)  # around a marked point a single surface is seen
+AROUND = 4.5  # largest coordinates of solids, in units
+AWAY = 15.0  # horizontal distance of cameras from the centre, in units
+LOW = 2.6  # height, in units, below which a camera is low
+CALM = np.ones((9, 9), np.uint8)  # neighbourhood of a marked point that shows a single surface
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,8 +64,8 @@ class AskedViews:
 
 
 def orbit(degrees: float, height: float) -> Camera:
-    """A camera that looks over the middle, so many degrees to the right of the one in front; a low
-    one sees more of the background."""
+    """Return a camera directed at the centre, `degrees` to the right of the front; a low one sees
+    more of the background."""
     turn, over = math.radians(degrees), 1.8 if height < LOW else 0.8
     return Camera((AWAY * math.sin(turn), -AWAY * math.cos(turn), height), (0.0, 0.0, over), SIZE)
 
@@ -76,8 +76,8 @@ def random_view(
     height: float,
     degrees: float = 0.0,
 ) -> View:
-    """Solids of these shapes and colours apart from each other, as many as find room, seen from a
-    camera of this height."""
+    """Return a view, from a camera at this height, of solids with these shapes and colours, as many
+    as fit without touching."""
     rng, solids = params.rng, list[Solid]()
     for shape, color in looks:
         for _ in range(200):
@@ -93,12 +93,12 @@ def random_view(
 
 
 def random_looks(params: SceneParameters, count: int) -> Sequence[tuple[str, str]]:
-    """So many different pairs of shape and colour."""
+    """Return `count` different pairs of shape and colour."""
     return params.shuffled(product(SHAPES, COLORS))[:count]
 
 
 def calm_points(view: View, solids_only: bool = False) -> NDArray[np.int64]:
-    """The pixels (n, 2) with one surface all around them, and not at the rim."""
+    """Return the pixels (n, 2) that are surrounded by a single surface, away from the border."""
     identity = view.hits.identity.astype(np.float32)
     calm = (cv2.dilate(identity, CALM) == cv2.erode(identity, CALM)) & (identity > SKY)
     calm &= identity >= 0 if solids_only else True
@@ -111,8 +111,11 @@ DEPTH = "Which point is closer to the camera?"
 
 
 def draw_depth(params: SceneParameters) -> AskedViews | None:
-    """Which of two points is closer, by `ratio` to 1.3 times that; it is the lower one in half of
-    the questions, and the one farther from the middle in half."""
+    """Ask which of two points is closer, by a factor of `ratio` to 1.3 `ratio`.
+
+    The closer point is the lower one in half of the questions, and the one farther from the image's
+    centre in half.
+    """
     letter, lower, outer = params.deal(list(product("AB", (False, True), (False, True))))
     ratio = float(params.levels["ratio"])
     view = random_view(params, random_looks(params, 8), float(params.rng.uniform(LOW, 5)))
@@ -128,14 +131,14 @@ def draw_depth(params: SceneParameters) -> AskedViews | None:
 
 REFLECTANCE = "Which point has darker surface color, or the colors is about the same?"
 SHADES = ("A is darker", "B is darker", "About the same")
-ALIKE, CLEAR = 1.08, 1.2  # light that comes back from two points: about the same, and not
+ALIKE, CLEAR = 1.08, 1.2  # ratios of two values that are about the same, and clearly different
 
 
 def draw_reflectance(params: SceneParameters) -> AskedViews | None:
-    """Which of two points on gray solids reflects less, or about the same.
+    """Ask which of two points on gray solids reflects less, or whether they are about the same.
 
-    What comes back from them is dealt apart from what they reflect: in a third of the questions
-    each, and whatever the answer, A, B or neither is the darker one in the picture.
+    Their brightness is balanced independently of their reflectance: for every answer, A, B or
+    neither is the darker one in the picture in a third of the questions each.
     """
     letter, looks_like = params.deal(list(product("ABC", repeat=2)))
     pale, ratio = float(params.rng.uniform(0.5, 0.9)), float(params.levels["ratio"])
@@ -155,7 +158,8 @@ def draw_reflectance(params: SceneParameters) -> AskedViews | None:
 
 
 def relates(values: Floats, letter: str) -> NDArray[np.bool_]:
-    """Of which pairs (2, n) the first is clearly less (A), the second (B), or neither (C)."""
+    """Return for which pairs (2, n) the first value is clearly less (A), the second (B), or neither
+    (C)."""
     first, second = values
     if letter == "C":
         return np.asarray(np.maximum(first, second) <= ALIKE * np.minimum(first, second))
@@ -169,7 +173,7 @@ MOTION = (
 
 
 def draw_motion(params: SceneParameters) -> AskedViews:
-    """To which side a camera moves around the middle, by `angle` degrees."""
+    """Ask to which side a camera moves around the centre, by `angle` degrees."""
     letter, angle = params.deal("AB"), float(params.levels["angle"])
     start = float(params.rng.uniform(-20, 20))
     first = random_view(params, random_looks(params, 8), 2.5, start)
@@ -181,8 +185,11 @@ SPOT = "Which point on the second image shows the same spot as the point REF on 
 
 
 def draw_correspondence(params: SceneParameters) -> AskedViews | None:
-    """REF on the first view, A to D on one that is `angle` degrees to a side; `rank` of the wrong
-    points are nearer than the right one to where REF was, which is dealt."""
+    """Place REF on the first view, and A to D on one that is `angle` degrees to a side.
+
+    The number of wrong points that are nearer to REF's position than the right one, `rank`, is
+    balanced.
+    """
     letter, rank = params.deal(list(product("ABCD", range(4))))
     angle = float(params.levels["angle"]) * params.pick((-1, 1))
     first = random_view(params, random_looks(params, 8), 6.0)
@@ -202,11 +209,11 @@ def draw_correspondence(params: SceneParameters) -> AskedViews | None:
 
 
 RELATIONS = ("to the left of", "to the right of", "in front of", "behind")
-BESIDE, BEFORE = 1.2, 1.5  # units between two solids of which one is beside the other, or before
+BESIDE, BEFORE = 1.2, 1.5  # least units between solids beside, and in front of, each other
 
 
 def draw_relation(params: SceneParameters) -> AskedViews | None:
-    """Whether one solid is beside, before or behind another, as the camera sees them."""
+    """Ask whether one solid is beside, in front of or behind another, as seen by the camera."""
     letter, relation = params.deal("AB"), params.levels["relation"]
     view = random_view(params, random_looks(params, 6), 6.0)
     own = np.array([solid.center for solid in view.world.solids]) @ view.camera.axes.T
@@ -225,7 +232,7 @@ MOST_COUNTED = 6
 
 
 def draw_counting(params: SceneParameters) -> AskedViews | None:
-    """How many of so many solids have a colour; each is to be seen for the most part."""
+    """Ask how many of the solids have a colour; most of each solid is visible."""
     place, key = params.deal(list(product(range(4), range(1, MOST_COUNTED + 1))))
     low = max(0, key - place)
     asked, *others = params.shuffled(COLORS)
@@ -240,8 +247,8 @@ def draw_counting(params: SceneParameters) -> AskedViews | None:
 
 @dataclass(frozen=True)
 class RenderedKind:
-    """BLINK's name of the task, how a question is drawn (None for a try that breaks a promise), and
-    the control parameter."""
+    """BLINK's name of the task, the function that draws a question (None for a failed try), and the
+    control parameter."""
 
     subtask: str
     draw: Callable[[SceneParameters], AskedViews | None]
@@ -269,20 +276,21 @@ CONTROLS = {name: (kind.control,) for name, kind in KINDS.items()}
 
 @dataclass(frozen=True)
 class RenderedScenes(KindTask):
-    """`n` questions of one `kind`, in the words and forms of BLINK, about rendered solids.
+    """`n` questions of one `kind`, in the wording and format of BLINK, about rendered solids.
 
     Kinds: depth, reflectance, motion (multi-view reasoning), correspondence, relation, counting.
     `controls` gives levels of the kind's parameter, one or a list: `ratio` of the distances or of
-    the reflectances, `angle` in degrees between two views, the `relation`, how many `objects`.
-    Every level comes equally often, and levels are slices of the scores.
+    the reflectances, `angle` in degrees between two views, the `relation`, or the number of
+    `objects`. Every level occurs equally often, and levels are slices of the scores.
 
     Pictures are 480 x 360 pixels. Nothing is drawn on them: points are in the sample's marks, and
-    any stage may draw them. `views(number)` gives a question's views, whose `hits` have identity,
-    distance, normal, reflectance and light of every pixel, and their cameras; solids, cameras and
-    lamp are also in each item's `truth`. Where a cue of the picture could stand for the truth it is
-    dealt apart from it: height and eccentricity of the closer point, brightness of the darker one,
-    distance of the right point from where REF was. Question `i` depends on kind, `controls`, `seed`
-    and `i` alone. `looktwice make` saves them in BLINK's columns. Raises TaskError.
+    any stage may draw them. `views(number)` returns a question's views with their cameras, whose
+    `hits` give the identity, distance, normal, reflectance and light of every pixel; solids,
+    cameras and lamp are also in each item's `truth`. Cues in the picture that might predict the
+    answer are balanced: height and eccentricity of the closer point, brightness of the darker one,
+    and distance of the right point from REF's position. Question `i` depends only on `kind`,
+    `controls`, `seed` and `i`. `looktwice make` saves the questions in BLINK's columns. Raises
+    TaskError.
     """
 
     kind: str
@@ -295,23 +303,23 @@ class RenderedScenes(KindTask):
     _note = "rendered images"
 
     def asked(self, number: int) -> AskedViews:
-        """Question `number` with its views; the same at every call."""
+        """Return question `number` with its views; repeated calls return the same."""
         plan = self._plan(number)
         rng = seeded_rng("rendered", self.kind, self.seed, number, *map(str, plan.values()))
         params = SceneParameters(rng, plan, partial(self._deal, number))
         return first_kept(map(KINDS[self.kind].draw, repeat(params)), self.kind, plan)
 
     def views(self, number: int) -> tuple[View, ...]:
-        """What question `number` shows, with the truth of every pixel."""
+        """Return the views of question `number`, with the truth of every pixel."""
         return self.asked(number).views
 
     def _item(self, number: int) -> Item:
         return make_item(self.kind, self.seed, number, tuple(self._plan(number).items()))
 
 
-@lru_cache(192)  # the page of a run shows what was asked
+@lru_cache(192)  # the page of a run needs the same questions
 def make_item(kind: str, seed: int, number: int, levels: tuple[tuple[str, Level], ...]) -> Item:
-    """Question `number` of a kind, dealt these levels of its control."""
+    """Build question `number` of a kind at these levels of its control."""
     task = RenderedScenes(kind, seed=seed, controls=dict(levels))
     asked, name = task.asked(number), f"{kind}_{number:05}"
     pictures = tuple(

@@ -20,9 +20,9 @@ T = TypeVar("T")
 class Scene:
     """A question, its key, and the picture, which is painted when `paint` is called.
 
-    `truth` is all that is in the picture, as plain JSON values: it gives the answer away, as
-    `marks` may; `meta` is what may be known of the question beside its control parameters. `asked`
-    is the label, less its number, of the marks that the question asks to count; empty where it asks
+    `truth` describes the whole picture as plain JSON values; it gives the answer away, as `marks`
+    may. `meta` holds what may be known about the question besides its control parameters. `asked`
+    is the label, without its number, of the marks to be counted; it is empty if the question asks
     for something else.
     """
 
@@ -36,13 +36,13 @@ class Scene:
 
     @property
     def asked_marks(self) -> Marks:
-        """The marks of what the question asks for."""
+        """The marks that the question asks to count."""
         names = ((mark, mark.label.rpartition(" ")[0]) for mark in self.marks)
         return tuple(mark for mark, name in names if self.asked and name == self.asked)
 
 
 Tries = Iterator[Scene | None]
-"""Scenes, until one keeps every promise; None for a try that breaks one."""
+"""Scenes, until one meets all requirements; None for a try that does not."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,8 @@ class SceneType:
     """A subtask: how scenes are drawn, its controls in the official order, and the form of its
     answers.
 
-    `draw` tries again and again, and gives None for each try that breaks a promise; it ends where
-    no try could keep them. `flaws` are what is wrong with the authors' own images, which
-    `official: true` draws in the same way.
+    `draw` yields tries, None for each that does not meet the requirements; it ends if no try can.
+    `flaws` describe the faults of the authors' own images, which `official: true` reproduces.
     """
 
     name: str
@@ -64,20 +63,20 @@ class SceneType:
 
 
 def first_kept(tries: Iterable[T | None], name: str, levels: Mapping[str, object]) -> T:
-    """The first try that keeps every promise. Raises TaskError where none of the first `TRIES`
-    does."""
+    """Return the first try that meets all requirements. Raises TaskError if none of the first
+    `TRIES` does."""
     for kept in islice(tries, TRIES):
         if kept is not None:
             return kept
     asked = ", ".join(f"{control}={value}" for control, value in levels.items())
     raise TaskError(
-        f"{name}: no scene with {asked} was found in {TRIES} tries; choose milder levels in"
+        f"{name}: no scene with {asked} was found in {TRIES} tries; choose easier levels in"
         " `controls`"
     )
 
 
 def number_labels(words: Iterable[str]) -> Iterator[str]:
-    """Each word with how often it came: "star 1", "cross 1", "star 2"."""
+    """Yield each word with its running number: "star 1", "cross 1", "star 2"."""
     times: Counter[str] = Counter()
     for word in words:
         times[word] += 1

@@ -1,9 +1,10 @@
-"""A small ray caster: five solids on a textured ground, cameras that look at them, and the truth
-behind every pixel: which solid, how far, its normal and its reflectance.
+"""A small ray caster: five solids on a textured ground, cameras, and the truth behind every pixel:
+the solid, its distance, normal and reflectance.
 
-Space is right-handed: x to the right, y away from where cameras stand, z up; the ground is z = 0.
-Lengths are in units of which a solid of size 1 is two high. Written here and not taken from a
-package: a sample's name is the hash of its pixels, so they may not follow a renderer's versions.
+Space is right-handed: x to the right, y away from the cameras, z up; the ground is z = 0. Lengths
+are in units in which a solid of size 1 is 2 high. It is written here rather than taken from a
+package because a sample's name is the hash of its pixels, which must not change with a renderer's
+version.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from looktwice.pipelines.picture import Pixels
 Floats = NDArray[np.float64]
 XYZ = tuple[float, float, float]
 
-REACH = 3**0.5  # from the middle of a solid of size 1 to its farthest corner
-STEPS = 80  # at most, along a ray to a surface
-NEAR = 2e-4  # a ray that comes so near has hit, in the solid's size
-SPREAD = 1.45  # times both sizes are two middles apart, so that solids do not touch
-TUBE = 0.25  # of the torus' size is its tube's radius
-PLANES = {"x": (1, 2), "y": (2, 0), "z": (0, 1)}  # in which a turn about an axis goes
+REACH = 3**0.5  # from the centre of a solid of size 1 to its farthest corner
+STEPS = 80  # most steps along a ray to a surface
+NEAR = 2e-4  # distance at which a ray has hit, relative to the solid's size
+SPREAD = 1.45  # least distance of two centres, in sums of sizes, so that solids do not touch
+TUBE = 0.25  # radius of the torus' tube, relative to its size
+PLANES = {"x": (1, 2), "y": (2, 0), "z": (0, 1)}  # the plane of a rotation about each axis
 
 
 def _radius(points: Floats) -> Floats:
@@ -37,7 +38,8 @@ def _radius(points: Floats) -> Floats:
 
 
 def _box(over: Floats) -> Floats:
-    """The distance to a box or profile from how far (n, k) points are outside of its sides."""
+    """Return the distance to a box or profile from the distances (n, k) of points beyond its
+    sides."""
     outside = np.linalg.norm(np.maximum(over, 0), axis=1)
     return np.asarray(outside + np.minimum(over.max(axis=1), 0))
 
@@ -51,8 +53,8 @@ DISTANCES: Mapping[str, Callable[[Floats], Floats]] = {
     ),
     "torus": lambda points: np.hypot(_radius(points) - (1 - TUBE), points[:, 2]) - TUBE,
 }
-"""How far points (n, 3) are from each solid of size 1 around the origin, below 0 inside: exact, or
-less than that beside a cone's rim and tip."""
+"""Distances of points (n, 3) from each solid of size 1 at the origin, negative inside; near a
+cone's rim and tip they are lower bounds."""
 SHAPES = tuple(DISTANCES)
 
 
@@ -71,7 +73,7 @@ COLORS: Mapping[str, tuple[int, int, int]] = {
 
 
 def linear(color: Sequence[float]) -> XYZ:
-    """The reflectance of a colour of 0..255."""
+    """Return the linear reflectance of a colour of 0..255."""
     red, green, blue = ((part / 255) ** GAMMA for part in color)
     return red, green, blue
 
@@ -80,8 +82,8 @@ def linear(color: Sequence[float]) -> XYZ:
 class Solid:
     """A solid of `size` around `center`, tilted by `degrees` about an `axis` through it.
 
-    Cube, cylinder, cone and sphere are two sizes wide and high, the torus lies and is half a size
-    high. `color` is one of `COLORS`, or three reflectances in 0..1, linear.
+    Cube, cylinder, cone and sphere are two sizes wide and high; the torus lies flat and is half a
+    size high. `color` is one of `COLORS`, or three linear reflectances in 0..1.
     """
 
     shape: str
@@ -93,28 +95,28 @@ class Solid:
 
     @classmethod
     def standing(cls, shape: str, color: str | XYZ, x: float, y: float, size: float) -> Solid:
-        """One on the ground."""
+        """Return a solid that stands on the ground."""
         return cls(shape, color, (x, y, size * (TUBE if shape == "torus" else 1)), size)
 
     def stands_apart(self, solids: Sequence[Solid], sizes: float, least: float = 0.0) -> bool:
-        """Whether its middle is so many times both sizes, and at least `least`, from that of each
-        of them along the ground."""
+        """Return whether its distance from each of the solids, along the ground, is at least
+        `sizes` times both sizes, and at least `least`."""
         rooms = ((s.center[:2], max(least, sizes * (self.size + s.size))) for s in solids)
         return all(math.dist(self.center[:2], middle) >= room for middle, room in rooms)
 
     @property
     def name(self) -> str:
-        """In words: "red cube"; its shape alone where the colour has no name."""
+        """The name, such as "red cube"; only the shape if the colour has no name."""
         return f"{self.color} {self.shape}" if isinstance(self.color, str) else self.shape
 
     @property
     def albedo(self) -> XYZ:
-        """Its reflectance, RGB in 0..1, linear."""
+        """The linear reflectance, RGB in 0..1."""
         return linear(COLORS[self.color]) if isinstance(self.color, str) else self.color
 
     @property
     def turn(self) -> Floats:
-        """The 3x3 matrix whose columns are the solid's own axes."""
+        """The 3x3 rotation matrix whose columns are the solid's own axes."""
         angle, (first, second) = np.radians(self.degrees), PLANES[self.axis]
         matrix = np.eye(3)
         matrix[first, first] = matrix[second, second] = np.cos(angle)
@@ -123,10 +125,11 @@ class Solid:
         return matrix
 
     def cast(self, origin: Floats, directions: Floats) -> Floats:
-        """How far rays (n, 3) of length 1 go until they hit it; infinite where they miss."""
+        """Return the distance at which rays (n, 3) of unit length hit the solid; infinite for a
+        miss."""
         turn, measure = self.turn, DISTANCES[self.shape]
         start = (origin - self.center) @ turn / self.size
-        middle = -(directions @ (turn @ start))  # along each ray, where it passes nearest
+        middle = -(directions @ (turn @ start))  # distance along each ray to its nearest point
         rays = np.flatnonzero(middle > np.sqrt(max(float(start @ start) - REACH**2, 0)))
         half = np.sqrt((REACH**2 - start @ start + middle[rays] ** 2).clip(0))
         far = np.full(len(directions), np.inf)
@@ -143,7 +146,7 @@ class Solid:
         return far
 
     def normals(self, points: Floats) -> Floats:
-        """The unit vectors (n, 3) that leave the surface at points on it."""
+        """Return the outward unit normals (n, 3) at points on the surface."""
         turn, measure = self.turn, DISTANCES[self.shape]
         own = (points - self.center) @ turn / self.size
         steps = 1e-4 * np.concatenate([np.eye(3), -np.eye(3)])
@@ -152,7 +155,7 @@ class Solid:
         return np.asarray((slopes / np.linalg.norm(slopes, axis=1)[:, None]) @ turn.T)
 
     def to_dict(self) -> dict[str, Any]:
-        """As truths hold it."""
+        """Return the solid as written into an item's truth."""
         numbers = {"size": round(self.size, 4), "degrees": self.degrees}
         center, albedo = ([round(part, 4) for part in v] for v in (self.center, self.albedo))
         return {"name": self.name, "center": center, "axis": self.axis, "albedo": albedo, **numbers}
@@ -162,18 +165,18 @@ class Solid:
 
 Numbers = NDArray[np.int64]
 SKY, GROUND = -2, -1
-"""What identities say of pixels that show no solid."""
-AMBIENT = 0.35  # of the light comes from everywhere
-GRAIN = 512  # cells of a texture, each way
-FINE = 24.0  # cells of it in a unit of the ground
-FADES = 25.0  # units, in which the ground's texture loses most of its contrast
+"""Identities of pixels that show no solid."""
+AMBIENT = 0.35  # share of ambient light
+GRAIN = 512  # cells of a texture in each direction
+FINE = 24.0  # cells of it per unit of the ground
+FADES = 25.0  # distance in units at which the ground's texture has lost most of its contrast
 BACKDROP = 1e6  # units
-EDGE = 6.0  # grey levels between two pixels of which both are drawn finely
+EDGE = 6.0  # difference in grey levels from which both neighbouring pixels are supersampled
 FINELY = (-1 / 3, 0.0, 1 / 3)
 
 
 def random_grain(rng: Generator) -> Floats:
-    """A texture that repeats itself in both directions, around 1, coarse and fine alike."""
+    """Return a periodic texture with mean about 1, with coarse and fine structure."""
     rows, columns = np.meshgrid(*[np.fft.fftfreq(GRAIN, 1 / GRAIN)] * 2)
     spectrum = np.fft.fft2(rng.standard_normal((GRAIN, GRAIN))) / np.hypot(rows, columns).clip(4)
     waves = np.fft.ifft2(spectrum).real
@@ -182,8 +185,8 @@ def random_grain(rng: Generator) -> Floats:
 
 @dataclass(frozen=True)
 class Camera:
-    """Stands at `eye` and looks at `target`, upright; `focal` is its focal length in widths of its
-    `size` (width, height)."""
+    """A camera at `eye` that looks at `target`, upright; `focal` is the focal length in widths of
+    its `size` (width, height)."""
 
     eye: XYZ
     target: XYZ
@@ -200,13 +203,13 @@ class Camera:
         return np.stack([right, np.cross(forward, right), forward])
 
     def rays(self, xy: Floats) -> Floats:
-        """Unit vectors (n, 3) through points (n, 2) in pixel centres."""
+        """Return unit vectors (n, 3) through points (n, 2) in pixel centres."""
         across = (xy - (np.array(self.size) - 1) / 2) / (self.focal * self.size[0])
         ways = np.column_stack([across, np.ones(len(xy))]) @ self.axes
         return np.asarray(ways / np.linalg.norm(ways, axis=1)[:, None])
 
     def project(self, points: Floats) -> Floats:
-        """Where points (n, 3) before the camera appear, (n, 2) in pixel centres."""
+        """Project points (n, 3) in front of the camera to (n, 2) in pixel centres."""
         own = (points - np.array(self.eye)) @ self.axes.T
         middle = (np.array(self.size) - 1) / 2
         return np.asarray(own[:, :2] / own[:, 2:] * self.focal * self.size[0] + middle, np.float64)
@@ -224,18 +227,19 @@ class Camera:
         return self.rays(self.pixels)
 
     def distances(self, solid: Solid) -> Floats:
-        """How far it is to a solid alone at each pixel (height, width); infinite elsewhere."""
+        """Return the distance to a solid alone at each pixel (height, width); infinite
+        elsewhere."""
         return solid.cast(np.array(self.eye), self.pixel_rays).reshape(self.size[::-1])
 
     def to_dict(self) -> dict[str, Any]:
-        """As truths hold it."""
+        """Return the camera as written into an item's truth."""
         places = {name: [round(v, 4) for v in getattr(self, name)] for name in ("eye", "target")}
         return {**places, "size": list(self.size), "focal": self.focal}
 
 
 class Hits(NamedTuple):
-    """What rays hit: the identity (n,), how far it is (n,), and at that spot normal, reflectance
-    and the light that comes back (n, 3 each)."""
+    """The results of rays: identity (n,) and distance (n,), and normal, reflectance and reflected
+    light there (n, 3 each)."""
 
     identity: Numbers
     distance: Floats
@@ -254,7 +258,8 @@ class World:
     light: XYZ = (-5.0, -7.0, 12.0)
 
     def nearest(self, origin: Floats, directions: Floats) -> tuple[Floats, Numbers]:
-        """How far it is along rays (n, 3) to what they hit first, and what that is."""
+        """Return the distance along rays (n, 3) to the first hit, and the identity of the thing
+        hit."""
         down = directions[:, 2]
         with np.errstate(divide="ignore"):
             far = np.where(down < 0, -origin[2] / down, np.inf)
@@ -266,7 +271,7 @@ class World:
         return far, identity
 
     def trace(self, camera: Camera, xy: Floats) -> Hits:
-        """What a camera sees at points (n, 2) in pixel centres."""
+        """Return what a camera sees at points (n, 2) in pixel centres."""
         eye, directions = np.array(camera.eye), camera.rays(xy)
         far, identity = self.nearest(eye, directions)
         points = eye + np.minimum(far, BACKDROP)[:, None] * directions
@@ -290,7 +295,7 @@ class World:
         return Hits(identity, far, normal, albedo, albedo * light[:, None])
 
     def _grain(self, places: Floats) -> Floats:
-        """The texture at places (n, 2) in its cells, bilinear."""
+        """Return the bilinear texture at places (n, 2) in its cells."""
         from scipy.ndimage import map_coordinates
 
         return map_coordinates(self.grain, places.T, order=1, mode="grid-wrap")
@@ -298,28 +303,29 @@ class World:
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """What a camera sees of a world. Maps are (height, width), or (height, width, 3)."""
+    """A camera's view of a world. Maps are (height, width), or (height, width, 3)."""
 
     world: World
     camera: Camera
 
     @cached_property
     def hits(self) -> Hits:
-        """What the middle of every pixel shows."""
+        """The hit at the centre of every pixel."""
         shape = self.camera.size[::-1]
         hits = self.world.trace(self.camera, self.camera.pixels)
         return Hits._make(values.reshape(*shape, *values.shape[1:]) for values in hits)
 
     @property
     def points(self) -> Floats:
-        """The spot in space that each pixel shows, (height, width, 3); of sky it is a million units
+        """The point in space that each pixel shows, (height, width, 3); for sky a million units
         away."""
         far = np.minimum(self.hits.distance, BACKDROP)[..., None]
         return self.camera.eye + far * self.camera.pixel_rays.reshape(*far.shape[:2], 3)
 
     @cached_property
     def pixels(self) -> Pixels:
-        """The picture, HxWx3 RGB uint8; where neighbours differ, the mean of nine rays a pixel."""
+        """The picture, HxWx3 RGB uint8; where neighbours differ, the mean of nine rays per
+        pixel."""
         radiance = self.hits.radiance.copy()
         gray = 255 * radiance.mean(axis=2).clip(0, 1) ** (1 / GAMMA)
         edge = np.zeros(gray.shape, bool)
@@ -334,8 +340,8 @@ class View:
         return np.asarray(np.rint(255 * radiance.clip(0, 1) ** (1 / GAMMA)), np.uint8)
 
     def find_in(self, view: View, pixels: Numbers) -> tuple[Floats, NDArray[np.bool_]]:
-        """Where another view of the same world shows the spots of pixels (n, 2) of this one, and
-        whether it shows them at all."""
+        """Return where another view of the same world shows the points at pixels (n, 2) of this
+        one, and whether they are visible there."""
         columns, rows = pixels.T
         spots = self.points[rows, columns]
         landed = view.camera.project(spots)
@@ -346,22 +352,22 @@ class View:
         return landed, inside & (reach > length - 0.02)
 
     def visible_shares(self) -> Floats:
-        """Which share each solid shows of the pixels that it would show alone; 0 where it is cut
-        by the rim."""
+        """Return the share of each solid's own pixels that is visible; 0 if the border cuts it
+        off."""
         alone = [*map(self.camera.distances, self.world.solids)]
         return visible_shares(alone) * [*map(lies_within, alone)]
 
 
 def lies_within(distances: Floats) -> bool:
-    """Whether something that is so far away at each pixel, infinitely where it is not, shows and
-    is not cut by the rim."""
+    """Return whether something with these distances at each pixel (infinite where it is not) is
+    visible and not cut off by the border."""
     shown = np.isfinite(distances)
     return bool(shown[1:-1, 1:-1].any() and shown[1:-1, 1:-1].sum() == shown.sum())
 
 
 def visible_shares(distances: Sequence[Floats]) -> Floats:
-    """Which share of its own pixels shows each of several things, of which each alone is so far
-    away, infinitely where it is not."""
+    """Return the visible share of each thing's own pixels, from each thing's distances, which are
+    infinite where it is not."""
     alone = np.isfinite(distances)
     first = np.argmin(distances, axis=0) == np.arange(len(distances))[:, None, None]
     return np.asarray((alone & first).sum(axis=(1, 2)) / alone.sum(axis=(1, 2)).clip(1))

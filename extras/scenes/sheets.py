@@ -24,12 +24,13 @@ from looktwice.pipelines.picture import Pixels
 ELEMENTS = ("circle", "square", "triangle", "line")
 SIZE = (600, 1000)  # pixels of the sheet
 FRAMES = ((200, 100), (100, 400), (350, 400), (100, 650), (350, 650))
-"""Where the frames of the target and of the four options begin; elements lie at 10..150 in them."""
+"""Upper left corners of the frames of the target and the four options; elements lie at 10..150 in
+them."""
 NAMES = ("Target", "Option 1", "Option 2", "Option 3", "Option 4")
 CORNERS = ((0, 0), (1, 0), (0, 1), (1, 1))
-"""Four options as the combinations of two changes: none of them stands out, whichever the target
-is."""
-VISIBLE = 25.0  # black pixels' worth of difference between two options, at least
+"""The combinations of two changes that make four options: none of them stands out, whichever is the
+target."""
+VISIBLE = 25.0  # smallest difference between two options, in black pixels
 
 
 CORNERS_OF: Mapping[str, XY] = {
@@ -41,8 +42,8 @@ CORNERS_OF: Mapping[str, XY] = {
 
 @dataclass(frozen=True)
 class Element:
-    """One shape; (x, y) is the centre of a circle and the upper left corner of the others before
-    they are turned."""
+    """One shape; (x, y) is the centre of a circle, or the upper left corner of another shape before
+    it is rotated."""
 
     kind: str
     x: float
@@ -52,13 +53,13 @@ class Element:
     aspect: float = 1.0
 
     def draw(self, pixels: Pixels, left: float, top: float) -> None:
-        """Draw it in a frame that begins at (left, top)."""
+        """Draw the element in a frame that begins at (left, top)."""
         stroke(pixels, translate(self.points, left, top), 2, closed=self.kind != "line")
 
     @property
     def points(self) -> XY:
-        """Its corners. The aspect ratio is height over width of squares and triangles; the others
-        keep theirs."""
+        """The corners. The aspect ratio is height over width for squares and triangles; other kinds
+        ignore it."""
         if self.kind == "circle":
             return circle(self.size / 2, self.x, self.y)
         box = np.array([self.size, self.size * (1 if self.kind == "line" else self.aspect)])
@@ -66,7 +67,7 @@ class Element:
         return translate(turned, self.x, self.y)
 
     def to_dict(self) -> dict[str, Any]:
-        """As truths hold it."""
+        """Return the element as written into an item's truth."""
         cells = asdict(self).items()
         return {name: round(v, 3) if isinstance(v, float) else v for name, v in cells}
 
@@ -79,7 +80,7 @@ Pattern = tuple[Element, ...]
 
 
 def random_pattern(params: SceneParameters, count: int) -> Pattern:
-    """Elements at whole pixels, of sizes 30 to 50, at any angle of 10 to 360 degrees."""
+    """Return elements at whole pixels, of sizes 30 to 50, at angles of 10 to 360 degrees."""
     elements = []
     for _ in range(count):
         x, y, size = params.whole(10, 150), params.whole(10, 150), params.whole(30, 50)
@@ -89,7 +90,7 @@ def random_pattern(params: SceneParameters, count: int) -> Pattern:
 
 
 def all_differ(patterns: Sequence[Pattern]) -> bool:
-    """Whether every two of them look different."""
+    """Return whether every two patterns look different."""
     inks = []
     for pattern in patterns:
         pixels = blank(320, 320)
@@ -107,8 +108,8 @@ def draw_sheet(
     noise: Sequence[Sequence[Speck]] = (),
     **meta: Any,
 ) -> Scene:
-    """The sheet on which option `place` is the target; `noise` lies beneath each pattern, of which
-    the target is number 0."""
+    """Return the sheet on which option `place` is the target; `noise` lies beneath each pattern,
+    beginning with the target."""
     target = choices[place]
     drawn = [[element.to_dict() for element in choice] for choice in choices]
     truth: dict[str, Any] = {"target": drawn[place], "options": drawn}
@@ -141,12 +142,14 @@ SHEET_MARKS: Marks = tuple(
     Box(name, x - 30.0, y - 14.0, x + 220.0, y + 222.0)
     for name, (x, y) in zip(NAMES, FRAMES, strict=True)
 )
-"""Boxes around the target and the options; they are the same on every sheet."""
+"""Boxes around the target and the options, which are the same on every sheet."""
 
 
 def shuffle_options(params: SceneParameters, options: Sequence[T]) -> tuple[list[T], int]:
-    """Four options in random order, and the place of the target: officially it is the first of
-    them, else any."""
+    """Return four options in random order, and the position of the target.
+
+    Officially the first option is the target; otherwise the target is balanced over the options.
+    """
     order = params.shuffled(range(4))
     place = order.index(0) if params.official else params.deal(range(4))
     return [options[number] for number in order], place
@@ -156,18 +159,18 @@ def shuffle_options(params: SceneParameters, options: Sequence[T]) -> tuple[list
 
 SAME = {"rotation": 0, "aspect_ratio": 1, "size": 1, "shape_change": 0}
 """Levels that change nothing."""
-JITTER = 2  # degrees by which the turns of a pattern's elements may differ
+JITTER = 2  # degrees by which the rotations of a pattern's elements may vary
 Change = Callable[[int, Element, int], Element]
-"""An element, with its number in the pattern, changed so many times over."""
+"""A function that applies a change several times to an element, given its number in the pattern."""
 
 
 def draw_constancy(params: SceneParameters) -> Tries:
-    """Sheets. Official: the target itself and three copies with all changes, which only the jitter
-    tells apart.
+    """Yield sheets. Official: the target itself and three copies with all changes, which differ
+    from each other only by the jitter.
 
-    Otherwise the changes that the levels ask for are parted into two, the options are the four
-    combinations of these, and the target is any of them; where there is one change alone, it is
-    made none to three times over. So each option resembles the others as much as the target does.
+    Otherwise the changes that the levels ask for are split into two groups, and the options are
+    their four combinations, any of which may be the target. A single change is applied zero to
+    three times. So each option resembles the others as much as the target does.
     """
     while params.official or params.levels != SAME:
         base = random_pattern(params, params.whole(2, 10))
@@ -206,14 +209,14 @@ def _apply(pattern: Pattern, changes: Sequence[Change], times: int) -> Pattern:
 
 
 def _split_changes(params: SceneParameters, base: Pattern) -> tuple[list[Change], list[Change]]:
-    """Two groups of changes: turning and other kinds, sizes and proportions, or one each where
-    there are but two."""
+    """Split the changes into two groups: rotation and kind, and size and aspect ratio; or one each
+    if there are only two."""
     form, scale, levels = list[Change](), list[Change](), params.levels
     size, aspect = levels["size"], levels["aspect_ratio"]
     if levels["rotation"]:
         turns = [_turn(params) for _ in base]
         form.append(lambda n, e, times: replace(e, rotation=e.rotation + times * turns[n]))
-    if levels["shape_change"]:  # a second and third time it becomes one of the kinds that are left
+    if levels["shape_change"]:  # applied again, it gives one of the remaining kinds
         cycles = []
         for element in base:
             others = [kind for kind in ELEMENTS if kind != element.kind]
@@ -248,15 +251,16 @@ CONSTANCY = SceneType(
 # ---- figure-ground
 
 FRAME = 200  # pixels of the square that the noise fills
-FARTHER = 20.0  # pixels by which a moved element has moved, at least
+FARTHER = 20.0  # smallest shift of a moved element, in pixels
 
 
 def draw_ground(params: SceneParameters) -> Tries:
-    """Sheets. Official: noise on the options alone; two wrong ones are the target turned, one is
-    moved or both.
+    """Yield sheets. Official: noise only on the options; two wrong ones are rotated targets, the
+    third is moved, rotated or both.
 
-    Otherwise noise lies on the target too, the options are the four combinations of turning all
-    elements and moving one or two, the target is any of them, and no two options look alike.
+    Otherwise there is noise on the target too. The options are the four combinations of rotating
+    all elements and moving one or two; any of them may be the target, and no two options look
+    alike.
     """
     while True:
         base = random_pattern(params, params.levels["num_shapes"])
@@ -282,7 +286,7 @@ def draw_ground(params: SceneParameters) -> Tries:
 
 
 def _random_turn(params: SceneParameters) -> float:
-    """15 to 20 degrees to either side."""
+    """Return 15 to 20 degrees to either side."""
     return float(params.rng.uniform(15, 20) * params.rng.choice([-1, 1]))
 
 
@@ -306,7 +310,7 @@ def _move_some(params: SceneParameters, base: Pattern) -> Pattern:
 
 
 def _random_specks(params: SceneParameters) -> list[Speck]:
-    """As many lines, dots and rectangles as the density asks for."""
+    """Return lines, dots and rectangles, as many as the density asks for."""
     rng = params.rng
     specks = list[Speck]()
     for _ in range(int(FRAME * FRAME * params.levels["density"] / 100)):
@@ -331,7 +335,7 @@ GROUND = SceneType(
     (Whole("num_shapes", (2, 6, 10), 1, 40), Control("density", (0.1, 0.3, 0.5), 0, 3)),
     draw_ground,
     (
-        "noise lies on the options and not on the target",
-        "two wrong options differ by their turn alone, so with circles only they equal the target",
+        "there is noise on the options but not on the target",
+        "two wrong options are only rotated, so if all elements are circles they equal the target",
     ),
 )

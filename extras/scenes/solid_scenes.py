@@ -1,5 +1,5 @@
-"""Do You See Me's five 3D subtasks: solids that are counted, letters of solids, pairs of groups of
-which one may be tilted, and grids of solids."""
+"""Do You See Me's five 3D subtasks: counting solids (two subtasks), letters of solids, pairs of
+groups of which one may be tilted, and grids of solids."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ from looktwice.extras.scenes.stage import GROUNDS, SIZE, Stage
 
 # ---- solids that are counted
 
-PLACES = 50  # that are tried for a solid
-HIDDEN = "what is placed later may hide what was placed before, or meet it"
-APART = 2.0  # between the middles of two solids
+PLACES = 50  # places tried for a solid
+HIDDEN = "a solid may hide or touch one that was placed earlier"
+APART = 2.0  # least distance of two solids' centres
 COUNTED_COLORS = ("red", "blue", "yellow", "black", "white")
 HIGH = Camera((0.0, -15.0, 8.0), (0.0, 0.5, 0.0), SIZE)
 
 
 def _place(params: SceneParameters, stage: Stage, names: Sequence[tuple[str, str]]) -> list[Solid]:
-    """Solids of these shapes and colours where there was room, all of them within the picture."""
+    """Place solids of these shapes and colours where there is room, entirely within the picture."""
     placed, reaches = list[Solid](), list[Floats]()
     least = params.levels["min_visibility"]
     for shape, color in names:
@@ -59,10 +59,11 @@ def _place(params: SceneParameters, stage: Stage, names: Sequence[tuple[str, str
 
 
 def draw_counted(colored: bool, params: SceneParameters) -> Tries:
-    """Scenes in which one shape is counted, or one shape of one colour.
+    """Yield scenes in which one shape is counted, or one shape of one colour.
 
-    Official: one ground and light for all, whatever found room, and a question about what is there.
-    Otherwise the answer is dealt: every number from 1 to `max_instances`, of a colour from 0.
+    Official: one ground and light for all, whatever finds room, and a question about what is
+    present. Otherwise the answer is balanced: every number from 1 to `max_instances`, for a colour
+    from 0.
     """
     levels, most = params.levels, params.levels["max_instances"]
     key = 0 if params.official else params.deal(range(0 if colored else 1, most + 1))
@@ -94,7 +95,7 @@ def _ask_count(
     asked: tuple[str, str],
     colored: bool,
 ) -> Scene:
-    """The question how many there are of a shape, or of a shape and colour."""
+    """Build the question for the number of a shape, or of a shape and colour."""
     of_shape = Counter(solid.shape for solid in solids)
     of_pair = Counter((solid.shape, str(solid.color)) for solid in solids)
     sidecar = {
@@ -127,13 +128,13 @@ COUNTED = (
 
 DOT_SHAPES = ("sphere", "cube", "cylinder")
 SLANT = -10.0  # degrees, away from the camera
-VISIBLE = 2.0  # times lighter or darker than the ground, at least (WCAG 2)
+VISIBLE = 2.0  # least contrast ratio with the ground (WCAG 2)
 LEVEL = Camera((0.0, -8.5, 5.5), (0.0, 0.3, 1.5), SIZE)
 
 
 def draw_letters(params: SceneParameters) -> Tries:
-    """Random letters of 7 x 5 dots, which may repeat. Official: of any of eight colours on any
-    ground; otherwise of one that contrasts with it."""
+    """Yield random letters of 7 x 5 dots, which may repeat. Official: in any of eight colours on
+    any ground; otherwise in a colour that contrasts with the ground."""
     levels, stage = params.levels, Stage.draw(params, LEVEL)
     letters = [params.pick(tuple(DOTS)) for _ in range(levels["num_letters"])]
     ground = GROUNDS[stage.ground]
@@ -165,15 +166,15 @@ def draw_letters(params: SceneParameters) -> Tries:
 # ---- two groups of solids
 
 FAR = Camera((0.0, -19.0, 9.0), (0.0, 0.0, 0.5), SIZE)
-GROUPS = (-4.0, 4.0)  # x of their middles
-SEEN = 0.02  # of a tilted solid's coarse pixels are others than before, at least
+GROUPS = (-4.0, 4.0)  # x of the groups' centres
+SEEN = 0.02  # least share of a tilted solid's coarse pixels that changed
 
 
 def draw_constancy(params: SceneParameters) -> Tries:
-    """Two groups of the same solids, of which the right one is tilted, or not.
+    """Yield two groups of the same solids, of which the right one may be tilted.
 
-    Official: always tilted. Otherwise half of them are, no solid is a sphere, whose turn nobody
-    sees, and of each tilted solid the outline changes.
+    Official: always tilted. Otherwise half of them are; no solid is a sphere, whose rotation is
+    invisible, and every tilted solid's outline changes.
     """
     levels = params.levels
     same = False if params.official else params.deal((True, False))
@@ -213,15 +214,15 @@ def draw_constancy(params: SceneParameters) -> Tries:
 
 
 def _changed(stage: Stage, solid: Solid) -> float:
-    """Which share of a solid's coarse pixels its turn has changed."""
+    """Return the share of a solid's coarse pixels that its rotation changed."""
     masks = [np.isfinite(stage.distances(s)) for s in (solid, replace(solid, degrees=0.0))]
     return float((masks[0] != masks[1]).sum() / masks[1].sum())
 
 
 # ---- grids of solids
 
-PITCH = 3.0  # between the columns and rows of a grid
-SHOWN = 0.3  # of each solid's pixels, at least
+PITCH = 3.0  # distance between the columns and rows of a grid
+SHOWN = 0.3  # least visible share of each solid's pixels
 WIDE = Camera((0.0, -15.0, 14.0), (0.0, 4.0, 0.0), (960, 540))
 WAYS = {"right": "to the right of", "left": "to the left of", "down": "behind", "up": "in front of"}
 OFFICIAL_WAYS = {**WAYS, "down": "ahead", "up": "behind"}
@@ -232,11 +233,11 @@ COUNTED_FROM = (
 
 
 def draw_grids(params: SceneParameters) -> Tries:
-    """A grid of solids in rows away from the camera.
+    """Yield a grid of solids in rows that recede from the camera.
 
-    Official: rows and columns count from 0, column 0 stands on the right and keys count as if it
-    stood on the left; the question is random. Otherwise columns count from the left as they are
-    seen, first the answer is drawn, among those that the grid allows, and no solid is hidden.
+    Official: rows and columns count from 0; column 0 is on the right, but keys count as if it were
+    on the left; the question is random. Otherwise columns count from the left as seen; the answer
+    is drawn first, among those that the grid allows, and no solid is hidden.
     """
     rows, columns = params.levels["max_row"] + 1, params.levels["max_column"] + 1
     side, colors = -1 if params.official else 1, [name for name in COLORS if name != "white"]
@@ -303,7 +304,7 @@ CONSTANCY = (
     Control("rotation", (5, 7.5, 10, 12.5, 15), 1, 45),
 )
 GRIDS = (Whole("max_row", (1, 2, 3, 4), 1, 4), Whole("max_column", (1, 2, 3, 4), 1, 4))
-FAINT = "the dots' colour is drawn without a look at the ground, on which some hardly show"
+FAINT = "the dots' colour is chosen without regard to the ground, so some are hardly visible"
 SOLID_SCENES: dict[str, SceneType] = {
     f"{kind.name}_3d": kind
     for kind in (
@@ -314,4 +315,4 @@ SOLID_SCENES: dict[str, SceneType] = {
         _kind("visual_spatial", "integer", draw_grids, GRIDS),
     )
 }
-"""The subtasks by the names that the task gives them."""
+"""The subtasks, by their names in the task."""

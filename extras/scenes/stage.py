@@ -1,7 +1,7 @@
-"""The ground, lamp and camera of Do You See Me's 3D scenes, before which solids stand.
+"""The ground, lamp and camera of Do You See Me's 3D scenes, on which solids are placed.
 
-The authors' scenes are photographs in which Blender stands its solids; ours is a ground of one of
-five tints. The fields of their sidecars are in each truth under `sidecar`, with the same names.
+The authors place solids into photographs with Blender; here the ground has one of five tints. The
+fields of their sidecar files are in each truth under `sidecar`, with the same names.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ GROUNDS: Mapping[str, RGB] = {
 }
 LIGHTS = {"left": (-7.0, -7.0, 12.0), "middle": (0.0, -9.0, 14.0), "right": (7.0, -7.0, 12.0)}
 SIZE = (800, 600)  # pixels
-COARSE = 4  # pixels of the picture that a pixel is wide where places are tried
+COARSE = 4  # picture pixels per coarse pixel; coarse pictures are used to try places
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A ground, a lamp and a camera, before which solids stand."""
+    """A ground, a lamp and a camera for solids."""
 
     ground: str
     light: str
@@ -51,18 +51,18 @@ class Stage:
 
     @classmethod
     def draw(cls, params: SceneParameters, camera: Camera, fixed: bool = False) -> Stage:
-        """A random one, or always the same."""
+        """Return a random stage, or always the same one if `fixed`."""
         ground, light = params.pick(tuple(GROUNDS)), params.pick(tuple(LIGHTS))
         grain = params.whole(1, 8)
         return cls("hall", "middle", 0, camera) if fixed else cls(ground, light, grain, camera)
 
     @property
     def place(self) -> dict[str, str]:
-        """What a sidecar says of it."""
+        """The stage's fields of the sidecar."""
         return {"scene": self.ground, "light": self.light}
 
     def view(self, solids: Sequence[Solid]) -> View:
-        """What the camera sees of them."""
+        """Return the camera's view of these solids."""
         grain, tint = random_grain(seeded_rng("grain", self.grain)), linear(GROUNDS[self.ground])
         return View(World(tuple(solids), tint, grain, LIGHTS[self.light]), self.camera)
 
@@ -75,8 +75,8 @@ class Stage:
         labels: Sequence[str] = (),
         **rest: Any,
     ) -> Scene:
-        """The scene. Marks are boxes around single solids, or around those that share one of the
-        `labels`; their edges are up to a coarse pixel outside."""
+        """Build the scene. Its marks are boxes around single solids, or around solids that share
+        one of the `labels`; the boxes are up to a coarse pixel too large."""
         names = labels or list(number_labels(solid.name for solid in solids))
         masks = dict[str, Any]()
         for name, solid in zip(names, solids, strict=True):
@@ -95,18 +95,18 @@ class Stage:
         )
 
     def distances(self, solid: Solid) -> Floats:
-        """How far it is to a solid alone at each coarse pixel."""
+        """Return the distance to a solid alone at each coarse pixel."""
         return coarse_distances(self.camera, solid)
 
 
 @lru_cache(4)
 def coarse_camera(camera: Camera) -> Camera:
-    """One with coarse pixels in the place of another."""
+    """Return the same camera with coarse pixels."""
     width, height = camera.size
     return replace(camera, size=(width // COARSE, height // COARSE))
 
 
-@lru_cache(64)  # what was placed is asked for again
+@lru_cache(64)  # placed solids are needed again
 def coarse_distances(camera: Camera, solid: Solid) -> Floats:
-    """How far it is to a solid alone at each coarse pixel of a camera's picture."""
+    """Return the distance to a solid alone at each coarse pixel of a camera's picture."""
     return coarse_camera(camera).distances(solid)

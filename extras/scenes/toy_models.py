@@ -1,8 +1,8 @@
-"""Two models that make runs of agents without any network or weights: one that is near-sighted and
-nothing else, and one that never looks.
+"""Two models for runs of agents without any network or weights: one that is only near-sighted, and
+one that never looks.
 
-What looking again is worth to the one, and that it is worth nothing to the other, is known
-beforehand. They measure the tools and the loop, and say nothing about language models.
+Looking again helps the first and cannot help the second, which is known beforehand. They test the
+tools and the loop, and say nothing about language models.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from looktwice.pipelines.view import View
 
 Mask = NDArray[np.float32]
 HUES = {"red": 0, "orange": 15, "green": 65, "blue": 115, "purple": 145}  # OpenCV's, in 0..180
-HUE_OFF, SATURATION = 7, 40  # a colour's width in hue, and the least saturation at which it is seen
+HUE_OFF, SATURATION = 7, 40  # largest deviation in hue, and least visible saturation
 # share of its box that is filled
 EXTENTS = {"triangles": (0.0, 0.64), "circles": (0.64, 0.88), "squares": (0.88, 1.01)}
 SIDE = 24  # pixels of the square on which letters are compared
@@ -53,10 +53,10 @@ NO_MORE = re.compile(r"cannot look any further")
 
 @dataclass(frozen=True)
 class Sighting:
-    """What is seen of one colour in an image: `cover` (0..1) within `box` (left, top, right,
-    bottom) of its pixels.
+    """The visible part of one colour in an image: `cover` (0..1) within `box` (left, top, right,
+    bottom) in pixels.
 
-    `whole` is false where the rim cuts it off.
+    `whole` is false if the border cuts it off.
     """
 
     number: int
@@ -67,25 +67,25 @@ class Sighting:
 
     @property
     def parts(self) -> list[list[int]]:
-        """Of each connected part: left, top, width, height, area; specks are left out."""
+        """The left, top, width, height and area of each connected part; specks are left out."""
         solid = (self.cover >= 0.5).astype(np.uint8)
         parts = cv2.connectedComponentsWithStats(solid, connectivity=8)[2][1:]
         kept: list[list[int]] = parts[parts[:, 4] * 8 >= parts[:, 4].max()].tolist()
         return kept
 
     def height(self, several: bool) -> float:
-        """The height of a letter, or of the middle one of several shapes, in pixels."""
+        """Return the height in pixels of a letter, or the median height of several shapes."""
         if not several:
             return self.box[3] - self.box[1]
         return float(np.median([high for _, _, _, high, _ in self.parts]))
 
     def count(self, kind: str) -> int:
-        """How many of the parts fill as much of their box as this kind of shape does."""
+        """Count the parts that fill as much of their box as this kind of shape does."""
         low, high = EXTENTS.get(kind, (2.0, 2.0))
         return sum(low <= area / (wide * tall) < high for _, _, wide, tall, area in self.parts)
 
     def read(self) -> str:
-        """The letter whose drawing is most like what is seen, in form and in proportion."""
+        """Return the letter whose drawing is most similar in form and proportion."""
         shape = _to_square(self.cover)
         height, width = self.cover.shape
 
@@ -102,20 +102,19 @@ class NearSighted:
     """Answers "Which letter is red?" and "How many of the red shapes are triangles?" from the bytes
     that it is sent.
 
-    It finds the colour at any size, but reads letters and tells shapes apart only where they are at
-    least `min_height` pixels high in the image as it was sent. Else it calls `tool` on the part of
-    the image around them, with `window` of its width and height (a tenth less for every image in
-    which the colour was not to be seen), in the frame `coordinates`; where it may not, it says that
-    it cannot tell. Tools are asked for as they are offered: by function calls, in <tool_call> tags,
-    or as lines `CALL name {...}`. It counts a token for every 28 x 28 pixels and every four
-    characters.
+    It finds the colour at any size, but recognizes letters and shapes only if they are at least
+    `min_height` pixels high in the image as sent. Otherwise it calls `tool` on the part of the
+    image around them, with `window` of its width and height (a tenth less for every image in which
+    the colour was not visible), in the frame `coordinates`; if it may not, it says that it cannot
+    tell. It calls tools in the form in which they are offered: function calls, <tool_call> tags, or
+    lines `CALL name {...}`. It counts a token for every 28 x 28 pixels and every four characters.
 
-    Asked to describe, it says what it can tell of every colour ("red: the letter K"), and it
-    believes such words where it sees nothing large enough itself. Asked for Yes or No, it says of
-    the last image whether a colour is there, or whether the question could be answered, with its
-    likelihoods.
+    Asked to describe, it lists what it recognizes of every colour ("red: the letter K"), and it
+    believes such descriptions if it sees nothing large enough itself. Asked for Yes or No, it says
+    whether the last image shows a colour, or whether the question could be answered from it, with
+    log-probabilities.
 
-    Nothing but the messages is looked at. Raises PictureError for bytes that are no image.
+    It uses only the messages. Raises PictureError for bytes that are not an image.
     """
 
     min_height: float = 20
@@ -126,19 +125,19 @@ class NearSighted:
     def __post_init__(self) -> None:
         if not self.min_height > 0 or not 0 < self.window <= 1:
             raise ValueError(
-                "min_height is more than 0 pixels and window a share of the image, above 0 and at"
-                f" most 1, found {self.min_height} and {self.window}"
+                "`min_height` must be greater than 0 pixels and `window` a share of the image,"
+                f" above 0 and at most 1, got {self.min_height} and {self.window}"
             )
 
     @property
     def identity(self) -> str:
-        """Its settings."""
+        """The settings."""
         return canonical(settings(self))
 
     def __call__(
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
     ) -> Reply:
-        """The answer where it can be read, else a call of the tool, else that it cannot be told."""
+        """Return the answer if it is legible, else a call of the tool, else that it cannot tell."""
         likely = dict[str, float]()
         if _words(messages, "user").endswith("Answer Yes or No."):
             text, calls = self._judge(messages), tuple[ToolCall, ...]()
@@ -186,7 +185,7 @@ class NearSighted:
         return self._call(small, arguments, messages, options)
 
     def _judge(self, messages: Messages) -> str:
-        """Yes or No, of the last image."""
+        """Answer Yes or No about the last image."""
         words, (*_, (number, view)) = _words(messages, "user"), _images(messages)
         sought = [*SOUGHT.finditer(words), *LETTER.finditer(words), *COUNT.finditer(words)]
         color = next(filter(None, sought[0].groups())) if sought else ""
@@ -197,7 +196,7 @@ class NearSighted:
         return "Yes" if near else "No"
 
     def _describe(self, messages: Messages) -> str:
-        """What it can tell of every colour of every image; letters are in one part, shapes in
+        """List what it recognizes of every colour in every image: a letter has one part, shapes
         several."""
         notes = []
         for number, view in _images(messages):
@@ -212,7 +211,7 @@ class NearSighted:
     def _call(
         self, small: str, arguments: str, messages: Messages, options: CallOptions
     ) -> tuple[str, tuple[ToolCall, ...]]:
-        """The call in the form in which tools are offered."""
+        """Return the call in the form in which tools are offered."""
         opened = _words(messages, "system")
         if any(tool.name == self.tool for tool in options.tools or ()):
             return small, (ToolCall(f"call_{len(messages)}", self.tool, arguments),)
@@ -225,8 +224,8 @@ class NearSighted:
         return f"{small} I cannot tell.", ()
 
     def _around(self, sight: Sighting, window: float) -> list[float]:
-        """The part of the image around what is seen, not smaller than that itself with a rim,
-        pushed into the image."""
+        """Return the part of the image around the thing, with a margin, shifted to lie within the
+        image."""
         sides, box = np.array(sight.size), np.array(sight.box, float).reshape(2, 2)
         lengths = np.minimum(sides, np.maximum(window * sides, 1.3 * np.ptp(box, axis=0)))
         lows = np.clip((box.sum(axis=0) - lengths) / 2, 0, sides - lengths)
@@ -237,12 +236,12 @@ class NearSighted:
 
 
 def _words(messages: Messages, role: str = "") -> str:
-    """The texts of the messages, or of those of one role."""
+    """Return the text of all messages, or of those of one role."""
     return "\n".join(message.text for message in messages if role in ("", message.role))
 
 
 def _images(messages: Messages) -> Iterator[tuple[int, View]]:
-    """Every image with its number: what the words right before it say, or else its place."""
+    """Yield every image with its number: the number in the preceding text, or else its position."""
     number, before = 0, ""
     for part in chain.from_iterable(message.parts for message in messages):
         if isinstance(part, str):
@@ -254,7 +253,8 @@ def _images(messages: Messages) -> Iterator[tuple[int, View]]:
 
 
 def _see(number: int, view: View, color: str) -> Sighting | None:
-    """What is seen of a colour, or None; the bytes are decoded as any server would do it."""
+    """Find a colour in an image, or return None; the bytes are decoded as a server would decode
+    them."""
     pixels = decode(view.picture.payload.data, f"image {number}")
     hue, saturation, _ = cv2.split(cv2.cvtColor(pixels, cv2.COLOR_RGB2HSV).astype(np.int16))
     off = np.abs((hue - HUES[color] + 90) % 180 - 90)
@@ -272,7 +272,7 @@ def _see(number: int, view: View, color: str) -> Sighting | None:
 
 @lru_cache(maxsize=1)
 def _letters() -> dict[str, tuple[Mask, float]]:
-    """Each capital as Pillow's own sans serif draws it, brought to one size, and its width by its
+    """Return each capital in Pillow's default sans serif, scaled to one size, and its width over
     height."""
     font, drawn = ImageFont.load_default(64), {}
     for letter in ascii_uppercase:
@@ -295,13 +295,13 @@ CHOICE = re.compile(r"^\(([A-Z])\)", re.M)
 
 @dataclass(frozen=True)
 class NeverLooks:
-    """Answers questions of `LettersAndShapes` without their images, to test what finds such models
-    out.
+    """Answers questions of `LettersAndShapes` without their images, to test the detection of such
+    models.
 
-    Hints in the words, which its task plants with `leak`, give it the answer; else it guesses,
-    differently for every question and draw. Where tools are offered it calls `tool` once, for the
-    whole image. If it is `careless` it takes the hints in only after a call: tool use then raises
-    its accuracy, and no pixel does. It counts a token for every four characters.
+    Hints in the text, which the task adds with `leak`, give it the answer; otherwise it guesses,
+    differently for every question and draw. If tools are offered, it calls `tool` once, for the
+    whole image. If it is `careless`, it notices hints only after a call: tool use then raises its
+    accuracy although it sees nothing. It counts a token for every four characters.
     """
 
     careless: bool = False
@@ -309,13 +309,13 @@ class NeverLooks:
 
     @property
     def identity(self) -> str:
-        """Its settings."""
+        """The settings."""
         return canonical(settings(self))
 
     def __call__(
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
     ) -> Reply:
-        """A call of the tool, or the answer."""
+        """Return a call of the tool, or the answer."""
         called = any(message.tool_calls for message in messages)
         usage = Usage(sum(len(message.text) for message in messages) // 4, 8)
         if not called and any(tool.name == self.tool for tool in options.tools or ()):

@@ -1,8 +1,10 @@
-"""What was sent to models, by whichever program: read as requests (`requests`), paired and compared
-factor by factor (`factors`), told (`tell`), and what each difference is worth (`worth`).
+"""Requests that models were sent, by whichever program: reading (`requests`), pairing and
+comparison factor by factor (`factors`), output (`tell`), and the effect of each difference
+(`worth`).
 
-Not here: what the replies are worth, log against log (`logs`), and arms of a study that differ in
-one stage (`eval.analysis`)."""
+Not here: comparison of replies, log against log (`logs`), and arms of a study that differ in one
+stage (`eval.analysis`).
+"""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""The commands that begin with logs, of ours or of anybody's."""
+"""Commands that take logs, of looktwice or of other programs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ AskedModel = Annotated[
     str,
     Option(
         metavar="MODEL",
-        help="Ask this model what each difference is worth: a node, a class, or FILE.yaml.",
+        help="Measure each difference's effect with this model: a node, a class, or FILE.yaml.",
     ),
 ]
 Format = Annotated[
@@ -45,14 +45,14 @@ Format = Annotated[
         "--to",
         "--as",
         help=(
-            "inspect (.eval), every-eval-ever or eval-results; of a run: trajectories; of the"
-            " shards of one: run."
+            "inspect (.eval), every-eval-ever or eval-results; for a run also trajectories; for"
+            " the shards of a run: run."
         ),
     ),
 ]
 Conversing = Annotated[
     list[str],
-    Option(help="trajectories: those of this contestant (default: all but placebos and failed)."),
+    Option(help="trajectories: only this contestant (default: all but placebos and failed ones)."),
 ]
 
 
@@ -62,7 +62,7 @@ def compare(
         str, Option(help="The contestant, or variant, to compare with (default: first).")
     ] = "",
     only: Annotated[
-        list[str], Option(help="Compare only the contestant of this name with the baseline.")
+        list[str], Option(help="Compare only this contestant with the baseline.")
     ] = NONE,
     pairs: Annotated[
         bool, Option("--pairs", help="Compare the others with one another as well.")
@@ -71,23 +71,23 @@ def compare(
         bool,
         Option(
             "--sent",
-            help="Compare what was sent, factor by factor: always so of what `serve` recorded.",
+            help="Compare the requests, factor by factor (always so for recordings of `serve`).",
         ),
     ] = False,
     ask: AskedModel = "",
     labels: Annotated[
-        Path | None, Option(help="A log or run that knows the keys of what was sent.")
+        Path | None, Option(help="A log or run with the correct answers to the requests.")
     ] = None,
     column: Columns = NONE,
     reader: Reader = None,
-    out: Annotated[Path, Option(help="The folder for compare.md, .csv and the items.")] = Path(
+    out: Annotated[Path, Option(help="The output folder, for compare.md, .csv and items.")] = Path(
         "compare"
     ),
     plugin: Plugins = NONE,
 ) -> None:
     """Compare logs of any harness, sample by sample.
 
-    Samples match by id, or by their pictures and questions; what matches nothing is named.
+    Samples match by id, or by their pictures and questions; samples without a match are listed.
     """
     from looktwice.extras.logs import standings, tell
     from looktwice.extras.logs.compare import compare_logs
@@ -120,7 +120,8 @@ def compare(
 def _compare_sent(
     sides: list[Requests], model: Model | None, labels: Path | None, out: Path
 ) -> list[Path]:
-    """Tell what differs between the first side and each other, and what it is worth."""
+    """Report what differs between the first side's requests and each other side's, and, given a
+    model, the effect of each difference."""
     from looktwice.eval.display.printable import file_names
     from looktwice.extras.logs.tell import console_table
     from looktwice.extras.sent import tell
@@ -140,7 +141,7 @@ def _compare_sent(
             worth = measure_worth(pair, model, asked, (base.name, rival.name))
             against = worth.compared.logs[0].name
             contrasts = [c for c in worth.compared.contrasts if c.baseline == against]
-            print_text_table(console_table(contrasts), "what each difference is worth", blocks=1)
+            print_text_table(console_table(contrasts), "effect of each difference", blocks=1)
             for line in tell.worth_lines(worth):
                 say(line)
     return tell.write_sent(comparisons, out)
@@ -152,23 +153,23 @@ def export(
     ],
     to: Format = "",
     out: Annotated[
-        Path, Option(help="Where to write: a folder; trajectories: FILE.jsonl or .parquet.")
+        Path, Option(help="The output folder; for trajectories FILE.jsonl or .parquet.")
     ] = Path("export"),
     dataset: Annotated[
         str, Option(help="eval-results: the benchmark's repository on the hub.")
     ] = "",
     only: Annotated[
-        list[str], Option(help="trajectories: keep these verdicts, such as right.")
+        list[str], Option(help="trajectories: keep only these verdicts, such as right.")
     ] = NONE,
     contestant: Conversing = NONE,
     whole: Annotated[
-        bool, Option("--whole", help="trajectories: none with refused calls.")
+        bool, Option("--whole", help="trajectories: leave out those with refused calls.")
     ] = False,
     column: Columns = NONE,
     reader: Reader = None,
     plugin: Plugins = NONE,
 ) -> None:
-    """Write runs and logs in the formats of others.
+    """Export runs and logs to the formats of other tools.
 
     `.eval` opens in Inspect View, with the pictures; trajectories are conversations for
     fine-tuning, tools and images included. `score --export` writes EvalAI, VLMEvalKit and
@@ -179,7 +180,7 @@ def export(
         from looktwice.extras.sent.trajectories import trajectories, write_trajectories
 
         if len(logs) > 1:
-            raise BadParameter("trajectories are written of one run; give one folder")
+            raise BadParameter("trajectories are written from one run; give one folder")
         file = out if out.suffix else out / "trajectories.jsonl"
         conversations = trajectories(logs[0], only, read, whole, plugin, contestant)
         lines = write_trajectories(file, conversations)

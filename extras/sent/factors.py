@@ -1,5 +1,5 @@
-"""What differs between two sides' requests, factor by factor: pictures, words, choices and
-settings, on how many of the pairs, and what stands on either side."""
+"""Differences between two sides' requests, factor by factor: pictures, words, choices and settings,
+with the number of pairs that differ and the values on either side."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from looktwice.prompting.wording.read_choices import ListedChoices, find_choices
 
 Values = tuple[str, str]
 SHOWN, SHRUNK = 40, 70
-"""Levels of a thumbnail by which no codec changes it, nor a size down to half, or below that."""
+"""Largest difference of thumbnails, in levels, that a change of codec can cause, for sizes down to
+half and for smaller ones."""
 FACTORS = (
     "codec",
     "size",
@@ -41,12 +42,12 @@ FACTORS = (
     "temperature",
     "max_tokens",
 )
-"""What is always looked at, of the settings the most used."""
+"""The factors that are always compared; of the settings, the most common ones."""
 LISTED, NOT_SET, NOTHING = "<choices>", "not set", "none"
 
 
 class Example(NamedTuple):
-    """What a factor is in a pair of requests."""
+    """The values of a factor in one pair of requests."""
 
     sample: str
     partner: str
@@ -56,8 +57,8 @@ class Example(NamedTuple):
 
 @dataclass(frozen=True)
 class Difference:
-    """A factor in which requests differ: the pairs of which `examples` holds each, of `pairs` in
-    all."""
+    """A factor in which requests differ: `examples` holds each pair that differs, out of
+    `pairs`."""
 
     factor: str
     examples: tuple[Example, ...]
@@ -65,13 +66,13 @@ class Difference:
 
     @property
     def usual(self) -> tuple[Values, int]:
-        """What most of them have on either side, and how many."""
+        """The most frequent pair of values, and its number of examples."""
         return Counter((e.value, e.other) for e in self.examples).most_common(1)[0]
 
 
 @dataclass(frozen=True)
 class SentComparison:
-    """The requests of two sides, which of them ask the same, and in what these differ."""
+    """The requests of two sides, the pairs that ask the same, and their differences."""
 
     base: Requests
     rival: Requests
@@ -79,14 +80,15 @@ class SentComparison:
 
     @property
     def alone(self) -> Iterator[tuple[Requests, Requests, list[tuple[str, str]]]]:
-        """Each side, the other one, and the samples that have no partner there, and why."""
+        """For each side: the side, the other side, and its samples without a partner, with the
+        reason."""
         base, rival, (_, left, right) = self.base, self.rival, self.pairing
         for side, against, places in ((base, rival, left), (rival, base, right)):
             yield side, against, [(side.requests[place].sample, why) for place, why in places]
 
     @cached_property
     def factors(self) -> list[dict[str, Values]]:
-        """Of each pair the factors in which it differs, and what they are on either side."""
+        """The factors in which each pair differs, with their values on either side."""
         mine, theirs = self.base.requests, self.rival.requests
         return [
             {name: v for name, v in _factors(mine[row], theirs[column]) if v[0] != v[1]}
@@ -95,7 +97,7 @@ class SentComparison:
 
     @cached_property
     def differences(self) -> tuple[Difference, ...]:
-        """The factors that differ anywhere, those of most pairs first."""
+        """The factors that differ in any pair, most frequent first."""
         examples = defaultdict[str, list[Example]](list)
         for (row, column), factors in zip(self.pairing.pairs, self.factors, strict=True):
             names = self.base.requests[row].sample, self.rival.requests[column].sample
@@ -106,8 +108,11 @@ class SentComparison:
 
     @cached_property
     def changed_words(self) -> list[tuple[Values, int]]:
-        """What one side says in the place of the other's words, and in how many pairs, the most
-        frequent first: what nearly all have is the template."""
+        """Words that one side has instead of the other's, with the number of pairs, most frequent
+        first.
+
+        Changes in nearly all pairs belong to the template.
+        """
         counts = Counter[Values]()
         for row, column in self.pairing.pairs:
             sides = self.base.requests[row], self.rival.requests[column]
@@ -117,13 +122,13 @@ class SentComparison:
 
 
 def compare_sent(base: Requests, rival: Requests) -> SentComparison:
-    """Pair the requests of two sides, and say in what they differ."""
+    """Pair the requests of two sides and compare them."""
     is_one_run = base.path == rival.path != Path()
     return SentComparison(base, rival, pair_requests(base.requests, rival.requests, is_one_run))
 
 
 def _factors(mine: Request, theirs: Request) -> Iterator[tuple[str, Values]]:
-    """The factors of two requests that ask the same; alike are those with the same values."""
+    """Yield the factors of two requests that ask the same, with their values on either side."""
     yield from _picture_factors(mine.pictures, theirs.pictures)
     here, there = Prompt.of(mine), Prompt.of(theirs)
     for factor in ("place of pictures", "system words", "earlier turns"):
@@ -148,8 +153,8 @@ def _factors(mine: Request, theirs: Request) -> Iterator[tuple[str, Values]]:
 
 @dataclass(frozen=True)
 class Prompt:
-    """The words of a request, taken apart. `text` is what the user's last turn says, `listed` the
-    choices in it."""
+    """The parts of a request's text. `text` is the user's last turn, and `listed` the choices in
+    it."""
 
     text: str
     listed: ListedChoices | None
@@ -159,7 +164,7 @@ class Prompt:
 
     @classmethod
     def of(cls, request: Request) -> Prompt:
-        """The words of a request."""
+        """Split a request into its parts."""
         asked = request.asked
         text = "\n".join(part.strip("\n") for part in asked.parts if isinstance(part, str))
         system, earlier = list[str](), list[str]()
@@ -179,16 +184,18 @@ class Prompt:
 
     @property
     def words(self) -> list[str]:
-        """The words of the user's turn, with one that stands for the list of choices; a letter that
-        is named as the list writes it is the same in every form."""
+        """The words of the user's turn, with a placeholder for the list of choices.
+
+        Letters of choices that it names are written alike in every style.
+        """
         if self.listed is None:
             return self.text.split()
         before, after = self.restyled("<A>")
         return [*before.split(), LISTED, *after.split()]
 
     def restyled(self, style: str) -> tuple[str, str]:
-        """What stands before and after the list of choices, with the letters that are named there
-        as the list writes them in another `style`, such as "A."."""
+        """Return the text before and after the list of choices, with the letters that it names
+        rewritten in another `style`, such as "A."."""
         if self.listed is None:
             return self.text, ""
         label = rf"(?<!\w){re.escape(self.listed.style).replace('A', '([A-Z])')}"
@@ -204,8 +211,8 @@ class Prompt:
 
     @cached_property
     def units(self) -> Values:
-        """What stands before the first and before the second choice: "(A) ", and a line break with
-        "(B) "."""
+        """The text before the first and before the second choice, such as "(A) " and a line break
+        with "(B) "."""
         if self.listed is None:
             return "", ""
         block = self.text[self.listed.start : self.listed.end]
@@ -218,14 +225,14 @@ class Prompt:
 
     @property
     def form(self) -> str:
-        """How the choices are written: "(A) …⏎(B) …" with what stands between them."""
+        """The form of the choices, such as "(A) …⏎(B) …"."""
         if self.listed is None:
             return "not listed"
         return "".join(f"{unit}…" for unit in self.units).replace("\n", "⏎")
 
 
 def changed_words(mine: Sequence[str], theirs: Sequence[str]) -> list[Values]:
-    """The runs of words in which two texts differ: what stands here, and what there."""
+    """Return the runs of words in which two texts differ, as they are in each."""
     matcher = SequenceMatcher(None, mine, theirs, autojunk=False)
     return [
         (" ".join(mine[start:end]), " ".join(theirs[first:last]))
@@ -235,8 +242,7 @@ def changed_words(mine: Sequence[str], theirs: Sequence[str]) -> list[Values]:
 
 
 def picture_partners(mine: Sequence[Picture], theirs: Sequence[Picture]) -> dict[int, int]:
-    """The number of the picture there that shows the same, by that of the picture here, in
-    order."""
+    """Map each picture's number to the number of the other side's picture that shows the same."""
     pairs = product(map(look_at, mine), map(look_at, theirs))
     apart = np.array([hash_distance(a.hash, b.hash) + levels(a, b) / 16 for a, b in pairs])
     rows, columns = linear_sum_assignment(apart.reshape(len(mine), len(theirs)))
@@ -265,7 +271,7 @@ def _picture_factors(
         if mine_seen.hash and theirs_seen.hash:
             low, high = sorted(look.picture.size[1] for look in (mine_seen, theirs_seen))
             most = SHRUNK if 2 * low < high else most
-    # that no codec has changed
+    # views that no lossy codec has changed
     exact = [(a, b) for a, b in pairs if a.size == b.size and a.is_lossless and b.is_lossless]
     if shown > most or any(a.pixels != b.pixels for a, b in exact):
         yield "what pictures show", ("as here", f"up to {shown:.0f} of 255 levels apart")

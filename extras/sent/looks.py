@@ -1,5 +1,5 @@
-"""A picture as it was sent: its codec and quality, its size, and what it shows, so that two can be
-compared whatever a program did to them."""
+"""A picture as it was sent: its codec and quality, its size and its content, so that two pictures
+can be compared whichever programs encoded them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from looktwice.pipelines.encodings.image_files import decode
 from looktwice.pipelines.picture import Picture, PictureError, perceptual_hash
 
 SIDE = 32
-"""Pixels a side of the thumbnails."""
+"""Width and height of the thumbnails in pixels."""
 CHROMA = {0: "4:4:4", 1: "4:2:2", 2: "4:2:0"}
 UNREADABLE = "unreadable"
 
 
 @dataclass(frozen=True)
 class Look:
-    """What a picture shows: its hash, 0 where it cannot be read, and the RGB of its thumbnail,
+    """A picture's properties: its perceptual hash, 0 if it cannot be read, and its RGB thumbnail,
     (SIDE * SIDE * 3,)."""
 
     picture: Picture = field(repr=False)
@@ -32,13 +32,16 @@ class Look:
 
     @cached_property
     def size(self) -> str:
-        """Width and height in words."""
+        """Width and height, as text."""
         return "{} x {}".format(*self.picture.size) if self.hash else UNREADABLE
 
     @cached_property
     def codec(self) -> str:
-        """The codec, and whether a WebP loses anything; of a JPEG the chroma, and the quality at
-        which libjpeg makes its table of luminance, "about" where none gives it exactly."""
+        """The codec, and whether a WebP is lossless.
+
+        For a JPEG also the chroma subsampling, and the quality at which libjpeg writes its
+        luminance table, with "about" if no quality matches exactly.
+        """
         if not self.hash:
             return UNREADABLE
         data = self.picture.payload.data
@@ -54,32 +57,35 @@ class Look:
 
     @cached_property
     def is_lossless(self) -> bool:
-        """Whether its codec keeps every pixel."""
+        """True if the codec is lossless."""
         return self.codec in ("PNG", "WebP lossless")
 
     @cached_property
     def pixels(self) -> str:
-        """The sha256 of its pixels, which are not kept."""
+        """The sha256 of the decoded pixels, which are not stored."""
         pixels = decode(self.picture.payload.data, self.picture.name)
         return hashlib.sha256(pixels.tobytes()).hexdigest()
 
 
 def levels(mine: Look, theirs: Look) -> float:
-    """By how many of 255 levels two thumbnails differ at most. In 40 drawings codecs and sizes down
-    to two thirds made up to 29, JPEGs of quality 30 among them, thin rings of 6 pixels over 40."""
+    """Return the largest difference between two thumbnails, in levels of 0..255.
+
+    In 40 drawings, codecs and sizes down to two thirds caused up to 29, JPEGs of quality 30
+    included; thin rings of 6 pixels caused over 40.
+    """
     return float(np.abs(mine.small - theirs.small).max())
 
 
 _looks: dict[str, Look] = {}
-"""By the sha256 of the picture: one of many questions and sides is looked at once."""
+"""Cache by the picture's sha256: a picture in many requests is decoded once."""
 
 
 def look_at(picture: Picture) -> Look:
-    """The look of a picture; one that cannot be read is black."""
+    """Return the properties of a picture; one that cannot be read counts as black."""
     if picture.sha not in _looks:
         small, code = np.zeros(SIDE * SIDE * 3, np.float32), 0
         try:
-            # means of areas: other resampling would alias, and differ from size to size
+            # area means: other resampling would alias and depend on the size
             image = picture.small(32 * SIDE).convert("RGB")
             image = image.resize((SIDE, SIDE), Image.Resampling.BOX)
             small, code = np.asarray(image, np.float32).ravel(), perceptual_hash(picture)
@@ -91,7 +97,8 @@ def look_at(picture: Picture) -> Look:
 
 @lru_cache(maxsize=1)
 def libjpeg_tables() -> list[list[int]]:
-    """The tables of luminance at the qualities 1 to 100, read from pictures that are so encoded."""
+    """Return libjpeg's luminance tables for qualities 1 to 100, read from images encoded at
+    each."""
     tables = []
     for quality in range(1, 101):
         file = BytesIO()

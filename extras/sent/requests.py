@@ -1,5 +1,8 @@
-"""What was sent to a model, a request at a time, and which requests of two sides ask the same: by
-what their pictures show and what their words say, as each program words and encodes its own."""
+"""Requests that a model was sent, and the pairing of two sides' requests that ask the same.
+
+Pairs are found by what the pictures show and what the text says, because each program words and
+encodes requests in its own way.
+"""
 
 from __future__ import annotations
 
@@ -30,10 +33,10 @@ from looktwice.pipelines.picture import Picture, hash_distance
 from looktwice.prompting.wording.read_choices import ListedChoices, find_choices
 
 FAR, UNLIKE, DOUBT = 7.0, 8.0, 0.25
-"""Pictures and words that are farther apart ask something else; two partners that are as near as
-DOUBT are equally likely."""
-MOST_UNLIKE = 16.0  # levels of 255, of which more say no more
-COMMON = 0.5  # what words weigh that most questions have
+"""Pictures farther apart than FAR, or texts farther than UNLIKE, ask something else; partners whose
+distances differ by at most DOUBT are equally likely."""
+MOST_UNLIKE = 16.0  # largest difference of thumbnails that counts, in levels of 0..255
+COMMON = 0.5  # weight of all words that most questions have
 OPTIONS = tuple(option.name for option in fields(CallOptions))
 WORD = re.compile(r"\w+")
 Matrix = NDArray[np.float64]
@@ -41,8 +44,8 @@ Matrix = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Request:
-    """A request: its messages and settings, and of its sample the last reply, the key as the text
-    of a choice, and the number of calls, where they are known."""
+    """A request: its messages and settings, and, if known, its sample's last reply, key (as the
+    text of a choice) and number of calls."""
 
     sample: str
     messages: tuple[Message, ...]
@@ -53,12 +56,12 @@ class Request:
 
     @property
     def pictures(self) -> tuple[Picture, ...]:
-        """The pictures of all its turns, in the order in which they were sent."""
+        """The pictures of all turns, in the order in which they were sent."""
         return tuple(view.picture for message in self.messages for view in message.views)
 
     @property
     def asked(self) -> Message:
-        """The last turn of the user; an empty one where there is none."""
+        """The user's last turn; an empty message if there is none."""
         turns = [message for message in self.messages if message.role == "user"]
         return turns[-1] if turns else Message("user", ())
 
@@ -69,17 +72,17 @@ class Request:
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """Their texts, in the order in which it lists them."""
+        """The texts of the choices, in the order in which they are listed."""
         return self.listed.texts if self.listed else ()
 
     @property
     def options(self) -> CallOptions:
-        """Its settings, as far as a call may have them."""
+        """The settings that a call accepts."""
         given = {name: value for name, value in self.settings.items() if name in OPTIONS}
         return read_options(given)
 
     def words(self, with_choices: bool) -> set[str]:
-        """The words of this turn, or those beside its choices."""
+        """Return the words of the user's last turn, with or without those of its choices."""
         text, choices = self.asked.text, None if with_choices else self.listed
         if choices is not None:
             text = text[: choices.start] + text[choices.end :]
@@ -88,8 +91,11 @@ class Request:
 
 @dataclass(frozen=True)
 class Requests:
-    """The requests of one contestant of a run, or of a log. `repeated` counts those that came again
-    and are not looked at twice; `path` is where they lie. `name` tells it from other sides."""
+    """The requests of one contestant of a run, or of a log.
+
+    `repeated` counts the exact repetitions, which are left out. `path` is the run or log. `name`
+    distinguishes the side from others.
+    """
 
     name: str
     requests: tuple[Request, ...]
@@ -99,22 +105,22 @@ class Requests:
 
 
 def read_requests(path: Path, columns: Mapping[str, str] | None = None) -> list[Requests]:
-    """What each contestant of a run folder sent, or each log of another program that keeps its
-    messages. Raises RunError, and TaskError where nothing was kept."""
+    """Read the requests of each contestant of a run folder, or of each log of another program that
+    keeps its messages. Raises RunError, and TaskError if no messages were kept."""
     if is_run(path):
         sides = list(_of_run(RunFolder(path)))
     else:
         sides = list(map(_of_log, name_apart(read_logs(path, columns))))
     if not any(side.requests for side in sides):
-        raise TaskError(f"{path} holds no request with its messages; give a run folder or a .eval")
+        raise TaskError(f"{path} holds no requests with messages; give a run folder or a .eval")
     return [replace(side, path=path, contestant=side.name) for side in sides if side.requests]
 
 
 def choose_sides(
     sides: Sequence[Requests], baseline: str = "", only: Sequence[str] = ()
 ) -> list[Requests]:
-    """The baseline, or the first, and the others, or `only` those of these names. Raises TaskError
-    for an unknown name and for fewer than two sides."""
+    """Return the baseline, by default the first, followed by the sides named in `only` or all
+    others. Raises TaskError for an unknown name and for fewer than two sides."""
     if len(sides) < 2:
         raise TaskError(f"a comparison needs two sides, found {sides[0].name if sides else 'none'}")
     for form in ("{0.name}", "{0.path.name}: {0.contestant}", "{0.path}: {0.contestant}"):
@@ -125,14 +131,14 @@ def choose_sides(
 
 
 def is_keyless(path: Path) -> bool:
-    """Whether a path is a run that knows no key, as what a server recorded: of it one can compare
-    what was sent alone."""
+    """Return whether a path is a run without keys, such as one recorded by a server; of such a run
+    only the requests can be compared."""
     return is_run(path) and not any(row.answer for row in RunFolder(path).samples.values())
 
 
 def key_text(key: str, choices: Sequence[Any]) -> str:
-    """The text of the choice that a key names by its letter; the key itself where its text is not
-    known."""
+    """Return the text of the choice that a key names by its letter, or the key itself if the text
+    is unknown."""
     letters = ascii_uppercase[: len(choices)]
     choice = choices[letters.index(key)] if key and key in letters else key
     return choice if isinstance(choice, str) else key
@@ -148,7 +154,7 @@ def _of_run(folder: RunFolder) -> Iterator[Requests]:
             continue
         row = samples.get((point.task_id, record.sample))
         settings, call = _settings(point, record), record.calls[0]
-        # what a client sent again is the same request
+        # a client's repetition of a request counts as the same request
         content = (*call["messages"], json.dumps(settings, sort_keys=True, default=str))
         own = requests.setdefault(point.contestant, {})
         seen[point.contestant] += 1
@@ -168,8 +174,8 @@ def _of_run(folder: RunFolder) -> Iterator[Requests]:
 
 
 def _settings(point: PointRow, record: Record) -> dict[str, Any]:
-    """What a request asks for: the settings of the study's model, those of the call, and what a
-    server was sent beside them; without what is None."""
+    """Return the settings of a request: those of the study's model, of the call, and further ones
+    that a server was sent, without those that are None."""
     node = point.spec.get("model") or {}
     settings = {name: node[name] for name in ("model", *OPTIONS) if node.get(name) is not None}
     settings |= record.calls[0].get("options") or {}
@@ -193,8 +199,8 @@ def _of_log(entry: Log) -> Requests:
 
 
 class Pairing(NamedTuple):
-    """Which request of one side asks what which of the other asks, as places in both, and why the
-    others have no partner: (place, reason) of each side."""
+    """The pairs of requests that ask the same, as positions in both sides, and (position, reason)
+    for the requests of each side without a partner."""
 
     pairs: list[tuple[int, int]]
     left: list[tuple[int, str]]
@@ -204,12 +210,11 @@ class Pairing(NamedTuple):
 def pair_requests(
     mine: Sequence[Request], theirs: Sequence[Request], is_one_run: bool = False
 ) -> Pairing:
-    """Pair each request with the likeliest of the other side, if neither has a likelier one.
+    """Pair each request with the most similar one of the other side, if the preference is mutual.
 
-    Two are alike by their pictures (perceptual hash, and the thumbnails) and by those of their
-    words that tell the questions of one side from one another; where one has no pictures, by the
-    words alone. Those of one run are alike by their samples. Partners that are equally likely are
-    none.
+    Similarity is that of the pictures (perceptual hash and thumbnails) and of the words that
+    distinguish a side's questions; if one request has no pictures, of the words alone. Requests of
+    one run are paired by their samples. Partners that are equally likely are not paired.
     """
     names = [np.array([request.sample for request in side]) for side in (mine, theirs)]
     if is_one_run and all(len({*side}) == len(side) for side in names):
@@ -229,7 +234,7 @@ def pair_requests(
 
 
 def _mutual(apart: Matrix) -> list[tuple[int, int]]:
-    """The pairs of which either is the other's nearest, and clearly so."""
+    """Return the pairs in which each is clearly the other's nearest."""
     if not apart.size:
         return []
     nearest = apart.argmin(axis=1)
@@ -245,16 +250,16 @@ def _mutual(apart: Matrix) -> list[tuple[int, int]]:
 def _alone(apart: Matrix, left: Matrix, taken: set[int]) -> Iterator[tuple[int, str]]:
     for row in sorted({*range(len(apart))} - taken):
         if np.isfinite(left[row]).any():
-            yield row, "two of the other side are equally likely"
+            yield row, "two requests of the other side are equally likely"
         elif np.isfinite(apart[row]).any():
-            yield row, "its likeliest partner there is nearer to another"
+            yield row, "its most likely partner is nearer to another request"
         else:
-            yield row, "no request there shows and asks the same"
+            yield row, "no request of the other side shows and asks the same"
 
 
 def _distances(mine: Sequence[Request], theirs: Sequence[Request]) -> Matrix:
-    """How far each request is from each of the other side, (n, m): 0 for the same; infinite where
-    they ask something else."""
+    """Measure the distance between each two requests, (n, m): 0 for the same, infinite if they ask
+    something else."""
     sides, pictures = (mine, theirs), list[dict[int, tuple[Picture, ...]]]()
     is_listed = all(any(request.listed for request in side) for side in sides)
     alike = _likeness(*([request.words(is_listed) for request in side] for side in sides))
@@ -271,8 +276,10 @@ def _distances(mine: Sequence[Request], theirs: Sequence[Request]) -> Matrix:
 
 
 def _likeness(mine: Sequence[set[str]], theirs: Sequence[set[str]]) -> Matrix:
-    """The share of the words of two requests that both have, 0..1; what most questions of a side
-    say weighs nothing, so that a template does not count."""
+    """Measure the share of words that two requests have in common, 0..1.
+
+    Words that most questions of a side contain weigh next to nothing, so a template does not count.
+    """
     columns = {word: n for n, word in enumerate(sorted({*chain(*mine, *theirs)}))}
     present = np.zeros((len(mine) + len(theirs), len(columns)), np.float32)
     for row, words in enumerate(chain(mine, theirs)):
@@ -291,8 +298,11 @@ def _likeness(mine: Sequence[set[str]], theirs: Sequence[set[str]]) -> Matrix:
 def _picture_distances(
     mine: Sequence[Sequence[Picture]], theirs: Sequence[Sequence[Picture]]
 ) -> Matrix:
-    """How far the pictures of two requests are apart, each from its nearest of the other: the mean
-    of the side with fewer, so that one that was left out does not count."""
+    """Measure the distance between the pictures of each two requests.
+
+    It is the mean distance from each picture to the nearest one of the other request, over the
+    request with fewer pictures, so that a picture that the other lacks does not count.
+    """
     looks = [[*map(look_at, chain(*side))] for side in (mine, theirs)]
     here, there = (np.stack([look.small for look in side]) for side in looks)
     squares = (here**2).mean(axis=1)[:, np.newaxis] + (there**2).mean(axis=1)

@@ -1,5 +1,5 @@
-"""Requests of one side with one factor of the other: what is sent to find out what a difference is
-worth."""
+"""Requests of one side with one factor of the other side, sent to measure the effect of a
+difference."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Parts = tuple[str | View, ...]
 
 
 class NotAlone(ValueError):
-    """A factor that cannot be changed by itself, and why."""
+    """Raised with the reason if a factor cannot be changed on its own."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Swap:
     theirs: Request
 
     def __call__(self, factor: str) -> Request:
-        """The first with this factor of the second. Raises NotAlone."""
+        """Return the first request with this factor of the second. Raises NotAlone."""
         if factor in OPTIONS:
             settings = {k: v for k, v in self.mine.settings.items() if k != factor}
             if factor in self.theirs.settings:
@@ -54,16 +54,16 @@ class Swap:
                 return self.with_order()
             case "place of pictures":
                 return self.with_place()
-        raise NotAlone("it is no part of a request that can be sent again")
+        raise NotAlone("it is not a part of a request that can be changed")
 
     @cached_property
     def prompts(self) -> tuple[Prompt, Prompt]:
-        """The words of both."""
+        """The text parts of both requests."""
         return Prompt.of(self.mine), Prompt.of(self.theirs)
 
     @cached_property
     def partners(self) -> dict[int, int]:
-        """The number of the picture there by that here."""
+        """The number of the second request's picture, by that of the first's."""
         return picture_partners(self.mine.pictures, self.theirs.pictures)
 
     def _with_asked(self, parts: Parts) -> Request:
@@ -75,7 +75,8 @@ class Swap:
         return replace(self.mine, messages=tuple(messages))
 
     def _with_pictures(self, make: Callable[[int, View], View]) -> Request:
-        """The first with other pictures in the same places; `make` gets the number of each."""
+        """Return the first request with its pictures replaced; `make` receives each picture's
+        number."""
         numbers, messages = count(), list[Message]()
         for message in self.mine.messages:
             parts = (p if isinstance(p, str) else make(next(numbers), p) for p in message.parts)
@@ -83,7 +84,8 @@ class Swap:
         return replace(self.mine, messages=tuple(messages))
 
     def with_look(self, factor: str) -> Request:
-        """With the codec, the size, or what is shown, of the pictures there."""
+        """Return the first request with the codec, the size or the content of the second's
+        pictures."""
 
         def make(number: int, view: View) -> View:
             if number not in self.partners:
@@ -94,18 +96,20 @@ class Swap:
         return self._with_pictures(make)
 
     def with_order(self) -> Request:
-        """With the pictures in the order of those there."""
+        """Return the first request with its pictures in the second's order."""
         shown = [view for message in self.mine.messages for view in message.views]
         numbers = sorted(self.partners)
         ordered = dict(zip(numbers, sorted(numbers, key=self.partners.__getitem__), strict=True))
         return self._with_pictures(lambda number, view: shown[ordered.get(number, number)])
 
     def with_number(self) -> Request:
-        """Without the pictures that are not there, and with those that are only there behind the
-        others."""
+        """Return the first request with the second's number of pictures.
+
+        Pictures that the second lacks are removed; pictures that only the second has are appended.
+        """
         asked, theirs = self.mine.asked, self.theirs.asked
         if len(self.mine.pictures) > len(asked.views):
-            raise NotAlone("earlier turns have pictures, too")
+            raise NotAlone("earlier turns have pictures too")
         number, parts = 0, list[str | View]()
         for part in asked.parts:
             if isinstance(part, str) or number in self.partners:
@@ -116,16 +120,16 @@ class Swap:
         return self._with_asked((*parts[: last + 1], *more, *parts[last + 1 :]))
 
     def with_place(self) -> Request:
-        """With all pictures before or after the words, as there."""
+        """Return the first request with all pictures before or after the text, as in the second."""
         first = BY_ORDER.get(self.prompts[1].place_of_pictures)
         if first is None:
-            raise NotAlone("words stand between the pictures there")
+            raise NotAlone("the other side has words between the pictures")
         asked = self.mine.asked
         words = (self.prompts[0].text,)
         return self._with_asked((*asked.views, *words) if first else (*words, *asked.views))
 
     def with_turns(self, factor: str) -> Request:
-        """With the system words or the earlier turns there."""
+        """Return the first request with the second's system message or earlier turns."""
         mine, theirs = self.mine, self.theirs
         system, turns = (theirs, mine) if factor == "system words" else (mine, theirs)
         messages = [turn for turn in system.messages if turn.role == "system"]
@@ -136,7 +140,8 @@ class Swap:
         return replace(mine, messages=tuple(messages))
 
     def with_words(self, factor: str) -> Request:
-        """With the template there, or with the choices as they are written or ordered there."""
+        """Return the first request with the second's template, or its form or order of the
+        choices."""
         mine, theirs = self.prompts
         if (mine.listed is None) != (theirs.listed is None):
             raise NotAlone("one side lists no choices")
@@ -150,7 +155,7 @@ class Swap:
         else:
             texts = theirs.listed.texts
         before, after = around.restyled(style)
-        listed = units[0] + texts[0]  # and the others as `Prompt.units` writes the second
+        listed = units[0] + texts[0]  # further choices follow the pattern of the second
         for letter, choice in zip(ascii_uppercase[1:], texts[1:], strict=False):
             listed += re.sub(r"(?<!\w)B(?!\w)", letter, units[1]) + choice
         return self._with_text(before + listed + after)
@@ -159,20 +164,20 @@ class Swap:
         asked = self.mine.asked
         places = [n for n, part in enumerate(asked.parts) if isinstance(part, str)]
         if len(places) != 1:
-            raise NotAlone("words stand between the pictures")
+            raise NotAlone("there are words between the pictures")
         return self._with_asked((*asked.parts[: places[0]], text, *asked.parts[places[0] + 1 :]))
 
 
 def _with_parts(message: Message, parts: Parts) -> Message:
-    # one that was stored cannot be replaced
+    # `replace` does not work on a stored message
     return Message(message.role, parts, message.tool_calls, message.call_id, message.attached)
 
 
 def remade(view: View, rival: View, factor: str) -> View:
-    """A view with the codec, the size, or the pixels of another that shows the same.
+    """Return a view with the codec, the size or the content of another view of the same scene.
 
-    Where the two differ in this alone it is the other itself. A lossy one cannot be undone: for a
-    lossless codec the pixels are those of the other, at the size of the view.
+    If nothing else differs, this is the other view itself. A lossy codec cannot be undone: for a
+    lossless codec, the pixels are those of the other, at the view's size.
     """
     looks = look_at(view.picture), look_at(rival.picture)
     unlike = {name for name in ("codec", "size") if len({getattr(a, name) for a in looks}) > 1}
@@ -190,7 +195,8 @@ def remade(view: View, rival: View, factor: str) -> View:
 
 
 def encoder(codec: str) -> Encode:
-    """What encodes as `Look.codec` says. Raises NotAlone for a codec that nothing here writes."""
+    """Return the stage that encodes as `Look.codec` describes. Raises NotAlone for an unsupported
+    codec."""
     if codec == "PNG":
         return Encode("png")
     if codec.startswith("WebP"):
@@ -198,6 +204,6 @@ def encoder(codec: str) -> Encode:
     name, _, rest = codec.removesuffix(" ").partition(" ")
     numbers = re.findall(r"(?<![\d:])\d+(?![\d:])", rest)
     if name != "JPEG" or not numbers:
-        raise NotAlone(f"nothing here writes {codec or NOTHING}")
+        raise NotAlone(f"looktwice cannot write {codec or NOTHING}")
     chroma = next((c for c in ("4:4:4", "4:2:2", "4:2:0") if c in rest), "4:2:0")
     return Encode("jpeg", int(numbers[0]), chroma)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""How the difference between two sides' requests is told: in sentences, in a table, and files."""
+"""Output of the comparison of two sides' requests: sentences, a table, and files."""
 
 from __future__ import annotations
 
@@ -15,40 +15,40 @@ from looktwice.pipelines.disk import write_file
 
 MOST_WORDS, MOST_CHANGES, COMMON = 60, 6, 0.5
 METHOD = (
-    "Requests are paired by what their pictures show (perceptual hash and thumbnail) and by those"
-    " of their words that tell the questions of one side from one another; what is as near to two"
-    " is left out. A factor stands in a line with the pairs in which it differs; the values are"
-    " those of most of them. The quality of a JPEG is read from its quantisation tables. Of a"
-    " sample with several calls the first is compared."
+    "Requests are paired by what their pictures show (perceptual hash and thumbnail) and by the"
+    " words that distinguish the questions of one side; a request that is equally near to two is"
+    " left out. Each line gives a factor and the number of pairs in which it differs; the values"
+    " are the most frequent ones. The quality of a JPEG is read from its quantisation tables. If a"
+    " sample has several calls, the first is compared."
 )
 
 
 def sent_table(comparison: SentComparison) -> TextTable:
-    """A line for each factor that differs: on how many of the pairs, and what most have on either
-    side."""
+    """Build a table with a line for each factor that differs: the number of pairs, and the most
+    frequent values on either side."""
     base, rival = comparison.base.name, comparison.rival.name
     columns: Columns[Difference] = (
         Column("what differs", "factor", text),
         Column(base, lambda d: shorten(d.usual[0][0], MOST_WORDS), text),
         Column(rival, lambda d: shorten(d.usual[0][1], MOST_WORDS), text),
         Column("pairs", lambda d: f"{len(d.examples)} of {d.pairs}"),
-        Column("of them so", lambda d: None if d.usual[1] == len(d.examples) else d.usual[1]),
-        Column("such as", lambda d: d.examples[0].sample),
+        Column("with these", lambda d: None if d.usual[1] == len(d.examples) else d.usual[1]),
+        Column("example", lambda d: d.examples[0].sample),
     )
     return table(columns, comparison.differences).without_empty()
 
 
 def sent_lines(comparison: SentComparison) -> Iterator[str]:
-    """How many requests ask the same, in what they differ, what is alike in all, and which have no
-    partner and why."""
+    """Yield lines about how many requests ask the same, what differs, what never differs, and which
+    requests have no partner and why."""
     base, rival = comparison.base, comparison.rival
     for side in (base, rival):
         if side.repeated:
             again = counted(side.repeated, "request")
-            yield f"{side.name}: {again} came again word for word, and is looked at once"
+            yield f"{side.name}: ignoring {again} that repeat an earlier one exactly"
     pairs = len(comparison.pairing.pairs)
     yield (
-        f"{rival.name} against {base.name}: {counted(pairs, 'pair')} of {len(base.requests)} and"
+        f"{rival.name} against {base.name}: {counted(pairs, 'pair')} among {len(base.requests)} and"
         f" {len(rival.requests)} requests"
     )
     differences = comparison.differences
@@ -59,30 +59,31 @@ def sent_lines(comparison: SentComparison) -> Iterator[str]:
         yield f"  differs: {names}"
         unlike = {difference.factor for difference in differences}
         alike = filter(lambda factor: factor not in unlike, FACTORS)
-        yield f"  alike in all pairs: {', '.join(alike)}"
+        yield f"  the same in all pairs: {', '.join(alike)}"
     constant, rare = 0, 0
     for (here, there), count in comparison.changed_words:
         if constant < MOST_CHANGES and count >= COMMON * pairs:
             constant += 1
             gone, new = (repr(shorten(words, 4 * MOST_WORDS)) for words in (here, there))
-            change = f"here {gone}, there {new}" if there else f"{gone} only here"
-            yield f"  template, in {count} of {pairs}: {change if here else f'there also {new}'}"
+            change = f"{gone} became {new}" if there else f"{gone} is missing"
+            change = f"in {rival.name}, {change if here else f'{new} was added'}"
+            yield f"  template, in {count} of {pairs}: {change}"
         else:
             rare += count
     if rare:
-        yield f"  other words differ in {counted(rare, 'place')}; {DIFFERENCES} holds each"
+        yield f"  other words differ in {counted(rare, 'place')}; see {DIFFERENCES}"
     for side, against, samples in comparison.alone:
         for why, count in Counter(why for _, why in samples).most_common():
             names = say_some(sample for sample, reason in samples if reason == why)
-            yield f"  in {side.name} alone, not in {against.name}: {count} ({names}); {why}"
+            yield f"  only in {side.name}, not in {against.name}: {count} ({names}); {why}"
 
 
 DIFFERENCES = "differences.csv"
 
 
 def write_sent(comparisons: list[SentComparison], folder: Path) -> list[Path]:
-    """Write sent.md, differences.csv and unmatched.csv; gives their paths. Raises OSError."""
-    parts, rows, alone = ["# What was sent, compared"], list[dict[str, str]](), []
+    """Write sent.md, differences.csv and unmatched.csv; return their paths. Raises OSError."""
+    parts, rows, alone = ["# Requests compared"], list[dict[str, str]](), []
     for comparison in comparisons:
         sides = {"log": comparison.base.name, "against": comparison.rival.name}
         bullets = "\n".join(f"- {line.strip()}" for line in sent_lines(comparison))
@@ -105,11 +106,12 @@ def write_sent(comparisons: list[SentComparison], folder: Path) -> list[Path]:
 
 
 def worth_lines(worth: Worth) -> Iterator[str]:
-    """What right means, and which differences could not be swapped alone."""
+    """Yield lines about what counts as right, and about differences that could not be swapped on
+    their own."""
     if not worth.keyed:
         yield (
-            "no key is known, so right is the answer that the first side got; give --labels FILE, a"
-            " log or a run with keys"
+            "no correct answer is known, so the first side's answers count as right; give --labels"
+            " FILE, a log or a run with correct answers"
         )
     for factor, why in worth.left_out.items():
-        yield f"not asked with the {factor} alone: {why}"
+        yield f"{factor} could not be tested on its own: {why}"

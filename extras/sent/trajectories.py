@@ -1,12 +1,12 @@
 """`looktwice export --to trajectories`: whole conversations of a run, tools and images included, as
 JSONL or Parquet for tuning.
 
-Every line has every field, a field has one type in all lines, and what is absent is null.
+Every line has every field, a field has one type in all lines, and missing values are null.
 `messages` have the form of chat APIs: a `role`, a `content` that is a list of text and image parts,
 `tool_calls` whose `arguments` are the text that the model wrote (JSON, unless the call is
-malformed), and `tool_call_id`. `images` are those of the image parts in their order: in JSONL paths
-beside the file, in Parquet the bytes themselves. `tools` are those that were offered, as a text of
-JSON. To choose by: verdict, value, how many looks, how many of them were refused, tokens.
+malformed), and `tool_call_id`. `images` are those of the image parts in their order: paths relative
+to the file in JSONL, the bytes themselves in Parquet. `tools` are the tools offered, as JSON text.
+Lines can be filtered by verdict, value, number of looks, number of refused looks, and tokens.
 """
 
 from __future__ import annotations
@@ -34,24 +34,25 @@ from looktwice.prompting.agent.looks import read_end, read_looks
 Line = dict[str, Any]
 
 ENDINGS = {"image/jpeg": "jpg", "image/png": "png", "image/webp": "webp"}
-LINES_AT_ONCE = 64  # whose images are in memory while a Parquet file is written
+LINES_AT_ONCE = 64  # lines with images in memory while a Parquet file is written
 
 
 def write_trajectories(out: Path, lines: Iterator[Line]) -> Iterator[str]:
-    """Write the file, Parquet if its name ends in .parquet, and say how many conversations it has.
+    """Write the file, as Parquet if its name ends in .parquet, and yield a line with the number of
+    conversations.
 
-    Raises RunError for another ending, and what the `trajectories` raise.
+    Raises RunError for another ending, and whatever `trajectories` raises.
     """
     refuse_run_file(out)
     if out.suffix not in (".jsonl", ".parquet"):
-        raise RunError(f"--out {out}: trajectories are written as .jsonl or .parquet")
+        raise RunError(f"--out {out}: trajectories need a name that ends in .jsonl or .parquet")
     written, images = chain([next(lines)], lines), out.with_name(f"{out.stem}_images")
     out.parent.mkdir(parents=True, exist_ok=True)
     if out.suffix == ".parquet":
         yield f"{counted(_write_parquet(written, out), 'conversation')}: {out} (images inside)"
     else:
         conversations = counted(_write_jsonl(written, out, images), "conversation")
-        yield f"{conversations}: {out} (images beside it in {images.name})"
+        yield f"{conversations}: {out} (images in {images.name} next to it)"
 
 
 def trajectories(
@@ -62,17 +63,17 @@ def trajectories(
     plugins: Sequence[str] = (),
     contestants: Sequence[str] = (),
 ) -> Iterator[Line]:
-    """The conversations of a run, one a record, as the answering call has it; `images` are
-    Payloads.
+    """Yield the conversations of a run, one per record, as of the call that gave the answer;
+    `images` are Payloads.
 
-    `only` keeps verdicts ("right"), `whole` leaves out conversations with refused calls.
-    `contestants` are those that are told, by their names with or without their changes; else all
-    but placebos, whose looks show another place or nothing, and those that failed on everything.
-    Raises RunError for a verdict or contestant that there is none of, and where nothing is left.
+    `only` keeps verdicts ("right"); `whole` leaves out conversations with refused calls.
+    `contestants` are named with or without their changes; the default is all but placebos, whose
+    looks show another place or nothing, and those that failed on everything. Raises RunError for an
+    unknown verdict or contestant, and if nothing is left.
     """
     if unknown := [name for name in only if name not in list(Verdict)]:
         raise RunError(
-            f"--only {unknown[0]}: there is no such verdict; there are {', '.join(Verdict)}"
+            f"--only {unknown[0]}: there is no such verdict; use one of {', '.join(Verdict)}"
         )
     scored, is_empty = score_run(RunFolder(run), reader, plugins=plugins), True
     points = {scores.point.id: scores for scores in _chosen(scored.points, contestants)}
@@ -89,27 +90,28 @@ def trajectories(
             yield line
     if is_empty:
         raise RunError(
-            f"{run} has no such conversation; leave out --only, name a --contestant, or ask with a"
-            " stage that calls a model"
+            f"{run} has no such conversation; leave out --only, name a --contestant, or run stages"
+            " that call a model"
         )
 
 
 def _chosen(points: Sequence[PointScores], names: Sequence[str]) -> list[PointScores]:
-    """The arms whose conversations are written. Raises RunError for an unknown name."""
+    """Select the arms whose conversations are written. Raises RunError for an unknown name."""
     labels = set[str]()
     for arm in points:
         labels |= {arm.contestant, arm.point.contestant}
     for name in names:
         if name not in labels:
-            hint = did_you_mean(name, labels) or f"; there are {', '.join(sorted(labels))}"
-            raise RunError(f"--contestant {name}: there is none{hint}")
+            hint = did_you_mean(name, labels) or f"; use one of {', '.join(sorted(labels))}"
+            raise RunError(f"--contestant {name}: there is no such contestant{hint}")
     if names:
         return [a for a in points if {a.contestant, a.point.contestant} & {*names}]
     return [arm for arm in points if not (arm.failure or is_placebo(arm.point.spec.get("stages")))]
 
 
 def is_placebo(node: Any) -> bool:
-    """Whether stages, or settings in them, show a place that was not asked for, or nothing."""
+    """Return whether stages, or settings in them, show a place that was not asked for, or
+    nothing."""
     if isinstance(node, Mapping):
         uses = {public_path(kind) for kind in (BlackImages, NoResult)}
         blind = node.get("elsewhere") is True or node.get("use") in uses
@@ -118,8 +120,8 @@ def is_placebo(node: Any) -> bool:
 
 
 def _write_jsonl(lines: Iterator[Line], out: Path, images: Path) -> int:
-    """A line with tool calls and images comes first: readers take the types from the beginning of
-    the file."""
+    """Write JSON lines, beginning with one that has tool calls and images: readers infer the types
+    from the beginning of the file."""
     written = list[Line]()
     for line in lines:
         paths = []
@@ -142,7 +144,8 @@ def _write_jsonl(lines: Iterator[Line], out: Path, images: Path) -> int:
 
 
 def _write_parquet(lines: Iterator[Line], out: Path) -> int:
-    """Images as `datasets` holds them: the bytes, and a file name that tells their format."""
+    """Write Parquet with images as `datasets` holds them: the bytes, and a file name with their
+    format."""
     import pyarrow as pa
     from pyarrow.parquet import ParquetWriter
 
@@ -173,10 +176,10 @@ def _write_parquet(lines: Iterator[Line], out: Path) -> int:
 
 
 def _answering_call(scores: PointScores, record: Record, scored: ScoredRecord) -> int:
-    """The last call of the conversation that led to the answer: of the draws of a vote, the first
-    that says the same.
+    """Return the last call of the conversation that led to the answer; among the draws of a vote,
+    the first with this answer.
 
-    A stage's second model counts where the point's own was never asked.
+    Calls of a stage's second model count only if the point's own model was never asked.
     """
     replied = [number for number, call in enumerate(record.calls) if call.get("reply")]
     own = [number for number in replied if not record.calls[number].get("model")] or replied
@@ -196,7 +199,7 @@ def _line(folder: RunFolder, scores: PointScores, record: Record, scored: Scored
     looks, ended = read_looks(record.notes), read_end(record.notes)
     usage = [reply.usage for reply in record.replies]
     offered = ((call.get("options") or {}).get("tools") for call in record.calls)
-    tools = next(filter(None, offered), ())  # of the first call that offered any
+    tools = next(filter(None, offered), ())  # those of the first call that offered any
     return {
         "id": f"{record.point}/{record.sample}/{record.draw}",
         "task": scores.point.task,
@@ -219,8 +222,7 @@ def _line(folder: RunFolder, scores: PointScores, record: Record, scored: Scored
 
 
 def _turn(message: Message) -> dict[str, Any]:
-    """A turn with every field; a template that asks whether a field is there takes it without those
-    that are null."""
+    """Return a turn with every field; chat templates that test for a field ignore null values."""
     content, calls = list[Line](), list[Line]()
     for part in message.parts:
         is_text = isinstance(part, str)

@@ -1,5 +1,5 @@
-"""What each difference between two sides' requests is worth: the requests of one are asked again
-with one factor of the other at a time, as arms of a study."""
+"""The effect of each difference between two sides' requests: one side's requests are sent again
+with one factor of the other side at a time, as arms of a study."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from looktwice.pipelines.sample import Item, Sample
 from looktwice.pipelines.state import State
 
 MINE, THEIRS = "", "all"
-"""The factors of the arms that ask as one side did."""
+"""The values of `factor` for arms that send a side's requests unchanged."""
 
 
 @dataclass(frozen=True)
 class TwoSides:
-    """Two sides by their paths and contestants; `labels` is a log with the
-    keys of their questions."""
+    """Two sides by their paths and contestants; `labels` is a log with the keys of their
+    questions."""
 
     mine: Path
     theirs: Path
@@ -44,7 +44,7 @@ class TwoSides:
 
     @cached_property
     def comparison(self) -> SentComparison:
-        """What differs."""
+        """The comparison of the two sides' requests."""
         (base,), (rival,) = (
             [side for side in read_requests(path) if side.contestant == name]
             for path, name in zip((self.mine, self.theirs), self.names, strict=True)
@@ -53,7 +53,7 @@ class TwoSides:
 
     @cached_property
     def swaps(self) -> dict[str, Swap]:
-        """The pairs of requests by the sample of the first."""
+        """The pairs of requests, by the first one's sample."""
         base, rival = self.comparison.base.requests, self.comparison.rival.requests
         return {
             base[row].sample: Swap(base[row], rival[column])
@@ -63,24 +63,24 @@ class TwoSides:
 
 @dataclass(frozen=True)
 class SentQuestions:
-    """The questions that two sides asked, as the first of them worded and encoded them.
+    """The questions that two sides asked, as the first side worded and encoded them.
 
-    A key is that of either side, or of `sides.labels`, by the text of its choice. Where none is
-    known, it is the answer that the first side got, so that right means the same answer.
+    A key is taken from either side or from `sides.labels`, by the text of its choice. If none is
+    known, the first side's answers serve as keys, so that "right" means "the same answer".
     """
 
     sides: TwoSides
 
     @property
     def facts(self) -> Facts:
-        """What the keys are."""
+        """The origin of the keys."""
         return Facts("sent", "keys" if self.keys[1] else "the answers of the first side")
 
     def __len__(self) -> int:
         return len(self.sides.swaps)
 
     def __iter__(self) -> Iterator[Item]:
-        """A question for each pair."""
+        """Yield a question for each pair."""
         keys, _ = self.keys
         for name, swap in self.sides.swaps.items():
             mine = swap.mine
@@ -89,8 +89,8 @@ class SentQuestions:
 
     @cached_property
     def keys(self) -> tuple[dict[str, str], bool]:
-        """The key of each sample, and whether these are keys, and not the answers of the first
-        side."""
+        """The key of each sample, and whether these are true keys rather than the first side's
+        answers."""
         swaps = self.sides.swaps
         keys = dict[str, str]()
         for name, swap in swaps.items():
@@ -117,12 +117,12 @@ class SentQuestions:
 
 
 def _labelled(path: Path) -> list[Request]:
-    """The requests, or the words of the questions, to which a log knows the keys."""
+    """Return the requests, or else the questions, for which a log has keys."""
     requests = list[Request]()
     try:
         for side in read_requests(path):
             requests += side.requests
-    except TaskError:  # it keeps no messages
+    except TaskError:  # the log keeps no messages
         for log in read_logs(path):
             for row in log.whole.rows.to_dict("records"):
                 turns = (Message("user", (row["question"],)),)
@@ -132,8 +132,11 @@ def _labelled(path: Path) -> list[Request]:
 
 
 def _letter(key: str, asked: Request) -> str:
-    """A key, which is the text of a choice or a letter, as a letter of the choices that a request
-    lists; empty where they do not hold it, and the key itself where it lists none."""
+    """Convert a key (the text of a choice, or a letter) to a letter of the choices that a request
+    lists.
+
+    Empty if the choices do not contain it; the key itself if the request lists none.
+    """
     if not (key and asked.choices):
         return key
     letters = ascii_uppercase[: len(asked.choices)]
@@ -144,14 +147,14 @@ def _letter(key: str, asked: Request) -> str:
 
 @dataclass(frozen=True)
 class AskAgain:
-    """Sends the request of the first side again, with one `factor` of the second, or as the second
-    side sent it where the factor is "all"."""
+    """Sends the first side's request again, with one `factor` of the second side, or as the second
+    side sent it if the factor is "all"."""
 
     sides: TwoSides
     factor: str = MINE
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with the conversation and its reply. Raises NotAlone, ModelError."""
+        """Return the state with the conversation and its reply. Raises NotAlone, ModelError."""
         swap = self.sides.swaps[state.sample.id]
         whole = {MINE: swap.mine, THEIRS: swap.theirs}
         again = whole.get(self.factor) or swap(self.factor)
@@ -159,7 +162,7 @@ class AskAgain:
         sample, letters = state.sample, dict[str, str]()
         if again.choices and again.choices != sample.choices:
             if sorted(again.choices) != sorted(map(str, sample.choices)):
-                raise NotAlone("the choices there have other texts, and the key may be another")
+                raise NotAlone("the other side's choices have other texts, so its key may differ")
             own = dict(zip(map(str, sample.choices), sample.letters, strict=True))
             letters = {x: own[text] for x, text in zip(sample.letters, again.choices, strict=True)}
             sample = replace(sample, choices=again.choices)
@@ -170,9 +173,11 @@ class AskAgain:
 
 @dataclass(frozen=True)
 class Worth:
-    """What the differences are worth: contrasts with the first side as asked again, and which
-    factors could not be swapped alone, and why. `keyed` says whether right means right, and not the
-    same answer."""
+    """The effects of the differences: contrasts with the first side's requests as sent again, and
+    the factors that could not be swapped on their own, with the reason.
+
+    `keyed` is false if "right" means "the same answer as the first side".
+    """
 
     compared: LogComparison
     left_out: dict[str, str]
@@ -181,9 +186,12 @@ class Worth:
 
 
 def measure_worth(sides: TwoSides, model: Model, out: Path, names: tuple[str, str]) -> Worth:
-    """Ask the model the requests of the first side, these with one factor of the second at a time,
-    and those of the second, and compare them on the same questions; `names` tell the two sides. The
-    run, in a folder that is named `out` and after what both sent, is resumed."""
+    """Send the model the first side's requests, these with one factor of the second side at a time,
+    and the second side's requests, and compare the answers to the same questions.
+
+    `names` are the names of the two sides. An earlier run of the same requests is resumed; its
+    folder is `out` with a digest of them appended.
+    """
     task = SentQuestions(sides)
     sent_by_both = [
         [[message_json(message) for message in request.messages], dict(request.settings)]
@@ -208,8 +216,8 @@ def measure_worth(sides: TwoSides, model: Model, out: Path, names: tuple[str, st
 
 @ask_once()
 def build_asked(node: str, plugins: Sequence[str]) -> Model:
-    """The model of a node such as `{use: pipelines.models.ChatAPI, model: NAME}`, the name of a
-    class, or the first of `models:` in a YAML file. Raises ConfigError."""
+    """Build the model of a node such as `{use: pipelines.models.ChatAPI, model: NAME}`, of a class
+    name, or the first of `models:` in a YAML file. Raises ConfigError."""
     source: Any = Path(node) if node.endswith((".yaml", ".yml")) else {}
     text = node if node.startswith("{") else f"{{use: {node}}}"
     overrides = [] if source else [f"models.asked={text}"]
@@ -217,7 +225,7 @@ def build_asked(node: str, plugins: Sequence[str]) -> Model:
     config = resolve({**config, "models": config.get("models") or {}}, faults)
     models = {"model": config["model"]} if config.get("model") else config["models"]
     if not models:
-        faults.append(f"--ask {node}: it names no model under `models:`")
+        faults.append(f"--ask {node}: there is no model under `models:`")
         raise ConfigError(faults)
     name, chosen = next(iter(models.items()))
     binder = Binder(scope, models, faults)

@@ -1,6 +1,7 @@
-"""How far results hang on the marker, the wording and the set: fragility under styles and codecs,
-ranks, gaps taken apart, and what is answered without the images.
+"""Studies of what results depend on, such as the marker, the wording and the question set:
+fragility under styles and codecs, ranks, decomposition of gaps, and answers without the images.
 
-Not here: what every report has (`eval.analysis`)."""
+Not here: analyses of every report (`eval.analysis`).
+"""
 
 __all__: list[str] = []

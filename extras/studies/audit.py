@@ -1,4 +1,4 @@
-"""What of a run is answered without the images: the page, the list of items, and what is left."""
+"""The audit of answers without images: the page, the list of items, and the cleaned set."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from looktwice.pipelines.disk import write_file
 
 
 def tell_audit(asked: Asked) -> None:
-    """What is answered without the images; `rule: any` lists every item that once was."""
+    """Write the audit of answers without the images; `rule: any` lists every item that was ever
+    right."""
     run, out = asked.run, asked.out
     found = audits(run)
     if not found:
-        asked.refuse("seen and no-image or blank", "run blindness, or name yours so")
+        asked.refuse("seen and no-image or blank", "run blindness, or rename your arms")
     rule: Rule = "any" if asked.settings.get("rule") == "any" else "chance"
     blind = needs_no_image(found, rule)
     write_file(out / "audit.md", audit_page(run, found, rule))
@@ -28,7 +29,7 @@ def tell_audit(asked: Asked) -> None:
     write_file(out / "needs_no_image.csv", blind_items_csv(blind))
     for line in audit_sentences(found, blind, rule):
         asked.say(line)
-    asked.say(f"audit: {out / 'audit.md'}, needs_no_image.csv and clean.yaml beside it")
+    asked.say(f"audit: {out / 'audit.md'}, with needs_no_image.csv and clean.yaml next to it")
 
 
-AUDIT = Finding("What is answered without the images", ("rule",), tell_audit)
+AUDIT = Finding("Answers without the images", ("rule",), tell_audit)

@@ -1,9 +1,9 @@
-"""How much of a benchmark a model answers without its images: arms, mirage scores, items that need
-none, letters.
+"""Audit of what a model answers without a benchmark's images: arms, mirage scores, items that need
+no image, and letters.
 
-The arms go by the names of their contestants, those of `configs/blindness.yaml`. After Mirage
-(arXiv 2603.21687): its score is accuracy without the image, asked as if it were there, by accuracy
-with it; its cleaned set drops every item that any model solves without the image.
+The arms have the names of the contestants in `configs/blindness.yaml`. The method is Mirage's
+(arXiv 2603.21687): its score is accuracy without the image, asked as if it were there, divided by
+accuracy with it; its cleaned set drops every item that any model solves without the image.
 """
 
 from __future__ import annotations
@@ -64,18 +64,17 @@ ARMS: Mapping[str, str] = {
     "question-only": "the question alone",
 }
 WITHOUT = ("no-image", "blank")
-"""The arms by which an item is found to need no image, the first of them that a run has: of a model
-that answers from the words alone, the same words in the other are the same guess again, and no
-second try."""
+"""The arms that show whether an item needs its image; the first that a run has is used. A model
+that ignores images would only repeat its guess in the other one, so it is no second chance."""
 Rule = Literal["chance", "any"]
 
 
 @dataclass(frozen=True)
 class BlindItem:
-    """How often a question was answered right without its image, and how likely that is by the
-    model's tastes alone.
+    """A question's right answers without its image, and their probability under the model's answer
+    bias alone.
 
-    `p` is 1 where less than `tastes.SURE` of the draws are right: such a question is not listed.
+    `p` is 1 if less than `tastes.SURE` of the draws are right; such a question is not listed.
     """
 
     task: str
@@ -93,13 +92,13 @@ class Audit:
 
     @property
     def seen(self) -> PointScores:
-        """The arm that sees everything."""
+        """The arm with the full input."""
         return self.arms["seen"]
 
     @cached_property
     def chance(self) -> Mapping[str, float]:
-        """The chance of each sample with a key: one over its choices, of open ones the share of the
-        commonest key."""
+        """The chance level of each sample with a key: one over its choices, or, for open questions,
+        the share of the most frequent key."""
         keyed = self.seen.keyed
         keys = Counter(row.answer for row in keyed.values() if not row.n_choices)
         common = max(keys.values(), default=0) / max(1, keys.total())
@@ -107,38 +106,37 @@ class Audit:
 
     @cached_property
     def tastes(self) -> Tastes:
-        """What the model says without the images, and the tastes that this shows."""
+        """The model's answer bias, estimated from its answers without the images."""
         arm = self.arms[next(filter(self.arms.__contains__, WITHOUT))]
         questions = (_blind_question(arm, name, self.seen.samples[name]) for name in self.chance)
         return find_tastes([question for question in questions if question.draws])
 
     @cached_property
     def items(self) -> list[BlindItem]:
-        """Every sample that was asked without its image, with how likely so many right answers are
-        by taste."""
+        """Every sample that was asked without its image, with its p by the model's answer bias."""
         task = self.seen.point.task
         pairs = zip(self.tastes.questions, self.tastes.ps.tolist(), strict=True)
         return [BlindItem(task, row.sample, row.right, row.draws, p) for row, p in pairs]
 
     def kept(self, blind: Sequence[BlindItem]) -> set[str]:
-        """The samples of the cleaned set, without those listed."""
+        """Return the samples of the cleaned set, which excludes those listed."""
         left_out = {item.sample for item in blind if item.task == self.seen.point.task}
         return self.seen.samples.keys() - left_out
 
     @property
     def draws(self) -> int:
-        """How often a question was asked without its image."""
+        """The number of draws per question without its image."""
         return max((question.draws for question in self.tastes.questions), default=0)
 
     @cached_property
     def values(self) -> Values[str, str]:
-        """The values of every arm, on the samples of the one that sees everything."""
+        """The values of every arm, on the samples of the `seen` arm."""
         arms = {name: scores.comparable for name, scores in self.arms.items()}
         values = Values.of(arms, self.seen.clusters)
         return values.where(values.has("seen"))
 
     def means(self, arm: str) -> tuple[float, float, float] | None:
-        """The accuracy of an arm, that of the seen one and chance, on the samples of both."""
+        """Return the accuracy of an arm, that of `seen`, and chance, on the samples of both."""
         both = self.values.where(self.values.has(arm))
         if not both.units:
             return None
@@ -146,19 +144,19 @@ class Audit:
         return fmean(both[arm]), fmean(both["seen"]), chance
 
     def mirage(self, arm: str) -> float | None:
-        """Accuracy of an arm by that of the seen one, on the samples of both; None where nothing is
-        right when seen."""
+        """Return an arm's accuracy divided by that of `seen`, on the samples of both; None if
+        nothing is right in `seen`."""
         means = self.means(arm)
         return means[0] / means[1] if means and means[1] > 0 else None
 
     def beyond_chance(self, arm: str) -> float | None:
-        """The same of what lies above chance; None where nothing does when seen."""
+        """Return the same ratio of accuracies above chance; None if `seen` is not above chance."""
         mine, seen, chance = self.means(arm) or (0.0, 0.0, 1.0)
         return (mine - chance) / (seen - chance) if seen > chance else None
 
 
 def audits(run: RunScores) -> list[Audit]:
-    """The audit of every task and model of a run that has the arms `seen` and `no-image` or
+    """Return the audit of every task and model of a run with the arms `seen` and `no-image` or
     `blank`."""
     groups: dict[str, dict[str, PointScores]] = defaultdict(dict)
     for scores in run.points:
@@ -173,18 +171,18 @@ def audits(run: RunScores) -> list[Audit]:
 
 
 def listed_by_taste(tastes: Tastes) -> list[BlindQuestion]:
-    """The questions that are right more often than by taste, with FALSE_SHARE false ones among
-    them."""
+    """Return the questions that are right more often than by bias, at a false discovery rate of
+    FALSE_SHARE."""
     corrected = np.array(benjamini_hochberg(tastes.ps))
     return [*compress(tastes.questions, corrected <= FALSE_SHARE)]
 
 
 def needs_no_image(audited: Sequence[Audit], rule: Rule = "chance") -> list[BlindItem]:
-    """The items that any of the models solves without the image.
+    """Return the items that any of the models solves without the image.
 
-    By `any`, one right answer suffices, as in Mirage's cleaned set; then luck is among them. By
-    `chance`, the right answers of a model must be more than its tastes give, with `FALSE_SHARE`
-    false finds (Benjamini and Hochberg 1995).
+    Under the rule `any`, one right answer suffices, as in Mirage's cleaned set; this includes luck.
+    Under `chance`, a model's right answers must exceed those expected from its answer bias, at a
+    false discovery rate of `FALSE_SHARE` (Benjamini and Hochberg 1995).
     """
     listed: dict[tuple[str, str], BlindItem] = {}
     for audit in audited:
@@ -196,8 +194,8 @@ def needs_no_image(audited: Sequence[Audit], rule: Rule = "chance") -> list[Blin
 
 
 def expected_by_luck(audited: Sequence[Audit], rule: Rule) -> float:
-    """How many items the rule `any` lists by the models' tastes alone; by `chance`, the bound on
-    false finds, of which each model has its own."""
+    """Return how many items the rule `any` lists through answer bias alone; for `chance`, the bound
+    on false discoveries, summed over the models."""
     if rule == "chance":
         return FALSE_SHARE * sum(len(needs_no_image([audit])) for audit in audited)
     lucky: dict[tuple[str, str], float] = defaultdict(lambda: 1.0)
@@ -209,7 +207,7 @@ def expected_by_luck(audited: Sequence[Audit], rule: Rule) -> float:
 
 
 def _blind_question(arm: PointScores, name: str, row: SampleRow) -> BlindQuestion:
-    """What an arm says to a sample with a key in the draws that did not fail, choices as their
+    """Collect an arm's answers to a sample with a key over the draws that did not fail, as
     texts."""
     words = (
         choice.casefold() if isinstance(choice, str) else canonical(choice)
@@ -229,11 +227,11 @@ def _blind_question(arm: PointScores, name: str, row: SampleRow) -> BlindQuestio
     )
 
 
-# ---- what an audit says
+# ---- output of an audit
 
 
 def clean_subset(run: RunScores, audits: Sequence[Audit], blind: Sequence[BlindItem]) -> str:
-    """The samples that are left, as a piece of a configuration that goes over the study's."""
+    """Return the remaining samples, as a configuration that overrides the study's."""
     nodes = {}
     for audit in audits:
         kept = audit.kept(blind)
@@ -243,15 +241,15 @@ def clean_subset(run: RunScores, audits: Sequence[Audit], blind: Sequence[BlindI
     plain = {"task": next(iter(nodes.values()))} if short else {"tasks": nodes}
     count = len({(item.task, item.sample) for item in blind})
     head = (
-        f"# The samples of {run.name} that need their image: {count} that do not are left"
-        " out.\n# Run it with a file that says `include: [STUDY.yaml, clean.yaml]`; `score RUN"
+        f"# The samples of {run.name} that need their image, without {count} that do not.\n"
+        "# Run it with a file that contains `include: [STUDY.yaml, clean.yaml]`; `score RUN"
         " --only clean.yaml` shows it.\n"
     )
     return head + dump_yaml(plain)
 
 
 def blind_items_csv(blind: Sequence[BlindItem]) -> str:
-    """The listed items as CSV."""
+    """Format the listed items as CSV."""
     lines = [(item.task, item.sample, item.right, item.asked, f"{item.p:.3g}") for item in blind]
     return csv_text([("task", "sample", "right", "asked", "p"), *lines])
 
@@ -271,28 +269,28 @@ class ArmLine:
 
     @property
     def accuracy(self) -> Estimate | None:
-        """On the samples that the seen arm answered, too."""
+        """The accuracy on the samples that `seen` answered too."""
         return self.audit.values.mean(self.arm)
 
     @property
     def paired(self) -> Estimate | None:
-        """The arm less the seen one; None for that one."""
+        """The paired difference from `seen`; None for `seen` itself."""
         return None if self.arm == "seen" else self.audit.values.pair(self.arm, "seen")
 
     @property
     def cleaned(self) -> str:
-        """The accuracy on the cleaned set, and how many samples that are."""
+        """The accuracy on the cleaned set, and the number of its samples."""
         values = [value for name, value in self.scores.comparable.items() if name in self.kept]
         return f"{percent(fmean(values))}\nn = {len(values)}" if values else ""
 
     def beside(self, measure: Callable[[str], float | None]) -> float | None:
-        """What a measure says of the arm; None for the seen one."""
+        """Return the value of a measure for the arm; None for `seen`."""
         return None if self.arm == "seen" else measure(self.arm)
 
 
 ARM_COLUMNS: Columns[ArmLine] = (
     *OF_ARM,
-    Column("what it gets", lambda line: ARMS[line.arm], text),
+    Column("input", lambda line: ARMS[line.arm], text),
     Column("n", "accuracy.n"),
     Column("accuracy\n%", "accuracy", share_cell),
     Column("against seen", "paired", change_cell),
@@ -304,69 +302,69 @@ ARM_COLUMNS: Columns[ArmLine] = (
 
 
 def arm_table(audits: Sequence[Audit], blind: Sequence[BlindItem]) -> TextTable:
-    """A line for each arm: its accuracy, on all samples and on the cleaned set, and its mirage
-    score."""
+    """Build a table with a line for each arm: accuracy on all samples and on the cleaned set, and
+    mirage score."""
     lines = [ArmLine(audit, arm, audit.kept(blind)) for audit in audits for arm in audit.arms]
     return table(ARM_COLUMNS, [line for line in lines if line.accuracy])
 
 
 TASTE_NOTE = (
-    "A model that does not look has tastes: for words, for letters, and for keeping to a guess."
-    " They are told from how often it gives the wrong choices of its other questions; a question"
-    " is listed where it is right more often than these tastes give. The power is that for"
-    f" questions which the model knows and answers right in {STRENGTH:.0%} of the draws, where"
-    f" {LEAKS:.0%} of all questions are such."
+    "A model that does not look has an answer bias: for words, for letters, and for repeating a"
+    " guess. The bias is estimated from how often the model gives the wrong choices of its other"
+    " questions; a question is listed if it is right more often than the bias explains. The power"
+    " is that for questions which the model knows and answers right in"
+    f" {STRENGTH:.0%} of the draws, if {LEAKS:.0%} of all questions are such."
 )
 
 
 def say_power(audit: Audit) -> str:
-    """What the draws of an audit can show of its model, in words."""
+    """Describe in a sentence what the draws of an audit can show of its model."""
     tastes, draws = audit.tastes, audit.draws
     power, needed = tastes.power(draws), tastes.draws_needed()
     if needed is None:
-        more = f"no number of draws up to {TRIED_DRAWS[-1]} gives {POWER:.0%}"
+        more = f"no number of draws up to {TRIED_DRAWS[-1]} reaches {POWER:.0%}"
     else:
-        more = f"{needed} draws give {POWER:.0%}"
+        more = f"{needed} draws would reach {POWER:.0%}"
     if power == 0:
         return (
-            f"no question can be shown to need no image with {draws} draws of each: in"
-            f" {tastes.firm:.0%} of the others the model keeps to one wrong choice, so a right one"
-            f" may be kept to as well; {more}"
+            f"{draws} draws per question cannot show that a question needs no image: in"
+            f" {tastes.firm:.0%} of the others the model repeats one wrong choice, so it may repeat"
+            f" a right one by chance too; {more}"
         )
     return (
-        f"of the questions that it knows by their words, {power:.0%} would be listed with {draws}"
-        f" draws of each; {more}"
+        f"{draws} draws per question would list {power:.0%} of the questions that the model knows"
+        f" from their text; {more}"
     )
 
 
 TASTE_COLUMNS: Columns[Audit] = (
     *names("contestant", "task", of="seen"),
-    Column("tastes are told by", "tastes.grouping.words", text),
+    Column("bias estimated for", "tastes.grouping.words", text),
     Column("questions", lambda audit: len(audit.items)),
     Column("draws", "draws"),
-    Column("right\nby taste %", "tastes.expected", percent),
-    Column("keeps to a\nwrong one %", "tastes.firm", percent),
+    Column("right\nby bias %", "tastes.expected", percent),
+    Column("repeats a\nwrong one %", "tastes.firm", percent),
     Column("power\n%", lambda audit: audit.tastes.power(audit.draws), percent),
-    Column("what could be listed", lambda audit: say_power(audit)),
+    Column("detectable", lambda audit: say_power(audit)),
 )
 
 
 def taste_table(audits: Sequence[Audit]) -> TextTable:
-    """A line for each audit: what its model reaches by its tastes, and which share of leaks its
-    draws would show."""
+    """Build a table with a line for each audit: the accuracy from answer bias, and the share of
+    leaks that its draws would show."""
     return table(TASTE_COLUMNS, [audit for audit in audits if audit.items])
 
 
 @dataclass(frozen=True)
 class LetterLine:
-    """The letters of an arm."""
+    """The letters that an arm answered."""
 
     scores: PointScores
     bias: PositionBias
 
     @property
     def always_right(self) -> float | None:
-        """The share of samples that are right in every draw; None of a single draw."""
+        """The share of samples that are right in every draw; None with a single draw."""
         draws = [*map(self.scores.asked, self.scores.comparable)]
         if self.scores.point.draws < 2 or not draws:
             return None
@@ -380,8 +378,8 @@ def _by_letter(shares: Mapping[str, float]) -> str:
 LETTER_COLUMNS: Columns[LetterLine] = (
     *OF_ARM,
     Column("answers", "bias.n"),
-    Column("said, by letter %", "bias.chosen", _by_letter),
-    Column("right where it is the key %", "bias.recall", _by_letter),
+    Column("answered, by letter %", "bias.chosen", _by_letter),
+    Column("right if it is the key %", "bias.recall", _by_letter),
     Column("spread of\nrecall", "bias.spread", "{:.3f}"),
     Column("p", "bias.p", format_p),
     Column("right in\nevery draw %", "always_right", percent),
@@ -389,8 +387,8 @@ LETTER_COLUMNS: Columns[LetterLine] = (
 
 
 def letter_table(run: RunScores, audits: Sequence[Audit]) -> TextTable:
-    """A line for each arm with choices: how often each letter was said, recall by the key's place,
-    all draws right."""
+    """Build a table with a line for each arm with choices: the frequency of each letter, recall by
+    the key's position, and the share right in all draws."""
     letters = defaultdict[str, list[tuple[str, str]]](list)
     for scores, entry, answer, key in asked_letters(run):
         if entry.verdict in (Verdict.RIGHT, Verdict.WRONG):
@@ -405,7 +403,7 @@ def letter_table(run: RunScores, audits: Sequence[Audit]) -> TextTable:
 
 
 def audit_sentences(audits: Sequence[Audit], blind: Sequence[BlindItem], rule: Rule) -> list[str]:
-    """What the audit finds, in words."""
+    """Describe the findings of the audit in sentences."""
     sentences = []
     for audit in audits:
         chance = fmean(audit.chance.values())
@@ -413,7 +411,7 @@ def audit_sentences(audits: Sequence[Audit], blind: Sequence[BlindItem], rule: R
             means = audit.means(arm) if arm in audit.arms else None
             if means and means[1] > 0:
                 sentences.append(
-                    f"{audit.seen.task}: {100 * means[1]:.1f} % are right with the image and"
+                    f"{audit.seen.task}: accuracy is {100 * means[1]:.1f} % with the image and"
                     f" {100 * means[0]:.1f} % in the arm {arm}: mirage score"
                     f" {means[0] / means[1]:.2f}; chance is {100 * chance:.1f} %."
                 )
@@ -423,7 +421,7 @@ def audit_sentences(audits: Sequence[Audit], blind: Sequence[BlindItem], rule: R
     words = (
         "any right answer without the image"
         if rule == "any"
-        else "more right answers than tastes give"
+        else "more right answers than answer bias explains"
     )
     bound, count = "about" if rule == "any" else "at most", expected_by_luck(audits, rule)
     luck = f"{bound} {count:.1f} of them are expected by luck"
@@ -432,13 +430,13 @@ def audit_sentences(audits: Sequence[Audit], blind: Sequence[BlindItem], rule: R
 
 
 def audit_page(run: RunScores, audits: Sequence[Audit], rule: Rule = "chance") -> str:
-    """The page of the audit as Markdown; the whole list of items stands in the CSV beside it."""
+    """Return the audit as a Markdown page; the full list of items is in the CSV."""
     blind = needs_no_image(audits, rule)
     parts = [f"# What {run.name} answers without its images", *audit_sentences(audits, blind, rule)]
     parts += ["## Arms", arm_table(audits, blind).markdown]
-    parts += ["## What could be listed", taste_table(audits).markdown, TASTE_NOTE]
+    parts += ["## What could be detected", taste_table(audits).markdown, TASTE_NOTE]
     letters = letter_table(run, audits)
-    parts += ["## Letters and their places", letters.markdown] if letters.rows else []
+    parts += ["## Letters and positions", letters.markdown] if letters.rows else []
     named = ", ".join(item.sample for item in blind[:50]) + (", ..." if len(blind) > 50 else "")
     parts += ["## Items that need no image", named or "none"]
     return "\n\n".join(parts) + "\n"

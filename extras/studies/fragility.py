@@ -1,5 +1,5 @@
-"""How far results hang on the look of a marker and on the codec: differences, VPBench's ratio,
-and published rows beside them."""
+"""Dependence of results on the look of a marker and on the codec: differences, VPBench's ratio, and
+published rows for comparison."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ from looktwice.eval.statistics.paired import Values, holm
 
 NOTE = (
     "Every style and codec is compared with the first one on the same samples. Differences have the"
-    " interval and p of every paired comparison; a style differs where p is below 0.05 after Holm's"
-    " correction over the styles and codecs of the line. The intervals of R and of the best minus"
-    " the worst are of a bootstrap that draws the same clusters, samples that share a group or a"
-    " picture, for all of them. R is the mean variance of these differences over that of the"
-    " default's accuracy (VPBench, 2512.17875): at 1 or more, another marker moves the score as"
-    " much as other samples do. `floor` is R of the default against another draw of itself, so"
-    " `draws: 2` tells what an unsteady model alone makes; both are those of one draw, which"
-    " further draws tell more exactly, and `above the floor` is R less its floor. The best minus"
-    " the worst of many styles is above 0 by chance alone, and so is its interval: `identical"
-    " styles` is its mean where every cluster's answers are dealt to the styles at random, and p"
-    " how often that comes as far. A pair flips where the other one leads; `by samples alone` is"
-    " the share of resamples that do that under the default, `in all` that over styles, codecs and"
-    " resamples."
+    " interval and p of every paired comparison; a style differs if p is below 0.05 after Holm's"
+    " correction over the styles and codecs of the line. The intervals of R and of best minus worst"
+    " are bootstrapped over the same clusters (samples that share a group or a picture) for all"
+    " styles. R is the mean variance of these differences divided by the variance of the default's"
+    " accuracy (VPBench, 2512.17875): at 1 or more, another marker changes the score as much as"
+    " other samples would. `floor` is R of the default against another draw of itself, so `draws:"
+    " 2` shows how much of R is the model's own randomness; both refer to single draws, and further"
+    " draws only make them more precise. `above the floor` is R minus its floor. Best minus worst"
+    " of many styles is above 0 by chance alone, and so is its interval: `identical styles` is its"
+    " mean if each cluster's answers are permuted over the styles at random, and p is how often"
+    " that reaches the measured value. A pair flips if the other contestant leads; `by samples"
+    " alone` is the share of resamples with a flip under the default, `in all` the share over"
+    " styles, codecs and resamples."
 )
 RESAMPLES, PERMUTATIONS, LEVEL = 2000, 1000, 0.05
 FLOOR, ABOVE, ALIKE = "floor\nof R", "above\nthe floor", "identical\nstyles"
@@ -63,10 +63,10 @@ Published = dict[str, dict[str, dict[str, float]]]
 
 @dataclass(frozen=True)
 class StyleShift:
-    """What a style under a codec changes against the first one, on the same samples.
+    """The effect of a style and codec against the first one, on the same samples.
 
-    `p_holm` is the difference's p after Holm's correction over all styles of the contestant on the
-    task; where no style differs, any one is called significant in 5 % of studies at most.
+    `p_holm` is p after Holm's correction over all styles of the contestant on the task: if no style
+    makes a difference, at most 5 % of studies call any of them significant.
     """
 
     name: str
@@ -76,13 +76,13 @@ class StyleShift:
 
     @property
     def significant(self) -> bool:
-        """Whether the style differs."""
+        """True if the effect is significant."""
         return self.p_holm < LEVEL
 
 
 class Chance(NamedTuple):
-    """The best minus the worst accuracy of styles that make no difference: its mean, and p of what
-    was measured."""
+    """The expected spread (best minus worst accuracy) of styles that make no difference, and p of
+    the measured spread."""
 
     mean: float
     p: float
@@ -90,12 +90,12 @@ class Chance(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Fragility:
-    """One contestant on one task under all styles and codecs, the default's first.
+    """One contestant on one task under all styles and codecs, the default first.
 
     `values` are means over draws, and `squares` the means of the draws' squares, (variants,
-    samples). `repeats` is by sample the mean squared difference between two draws of the default,
-    NaN where there is one. All intervals are over the same `resamples` of the clusters, so that all
-    is paired.
+    samples). `repeats` is, for each sample, the mean squared difference between two draws of the
+    default, NaN with a single draw. All intervals use the same `resamples` of the clusters, so
+    everything is paired.
     """
 
     contestant: str
@@ -113,8 +113,8 @@ class Fragility:
         draws: Mapping[str, Sequence[Sequence[float]]],
         clusters: Mapping[str, str],
     ) -> Fragility:
-        """From the values of the draws by variant and sample; `clusters` names the samples, in
-        order, and theirs."""
+        """Build it from the values of the draws by variant and sample; `clusters` maps the samples,
+        in order, to their clusters."""
         means, squares = np.array(
             [[(fmean(d), np.square(d).mean()) for d in samples] for samples in draws.values()]
         ).transpose(2, 0, 1)
@@ -128,17 +128,17 @@ class Fragility:
 
     @property
     def n(self) -> int:
-        """How many samples all variants have."""
+        """The number of samples, which all variants share."""
         return len(self.values.units)
 
     @cached_property
     def means(self) -> Floats:
-        """The accuracy of each variant, the default's first."""
+        """The accuracy of each variant, the default first."""
         return np.asarray(self.values.value.mean(axis=1))
 
     @cached_property
     def shifts(self) -> list[StyleShift]:
-        """What each variant changes."""
+        """The effect of each variant."""
         default, *names = self.values.arms
         deltas = [delta for name in names if (delta := self.values.pair(name, default))]
         corrected = holm([delta.p for delta in deltas])
@@ -146,7 +146,7 @@ class Fragility:
 
     @cached_property
     def chance(self) -> Chance:
-        """The spread of styles that are all alike."""
+        """The spread expected of identical styles."""
         return spread_by_chance(self.values.value, self.values.clusters)
 
     @property
@@ -163,8 +163,8 @@ class Fragility:
 
     @property
     def ratio(self) -> Estimate | None:
-        """VPBench's R, of single draws however many there are; None where the default is right or
-        wrong throughout."""
+        """VPBench's R for single draws, however many there are; None if the default is always right
+        or always wrong."""
         return self._estimate(self._measured[0], self._ratios(self._drawn)[0])
 
     @property
@@ -181,12 +181,12 @@ class Fragility:
 
     @cached_property
     def _columns(self) -> Floats:
-        """What R is computed of, (4 + 2 variants, samples); a mean over samples of each row is all
-        that `_ratios` needs.
+        """The inputs of R, (4 + 2 variants, samples); `_ratios` needs only the mean of each row
+        over samples.
 
         The rows are the values; the expected square of a draw of the default, and of its difference
-        to a draw of each variant; and the last four of the samples with two draws of the default, 0
-        elsewhere: their squared difference, the square and the value of one, and 1.
+        from a draw of each variant; and, for samples with two draws of the default (0 elsewhere),
+        their squared difference, the square and the value of one draw, and 1.
         """
         values, squares = self.values.value, self.squares
         # two draws of different variants are independent
@@ -205,14 +205,14 @@ class Fragility:
         return float(ratio[0]), float(floor[0])
 
     def _ratios(self, means: Floats) -> tuple[Floats, Floats]:
-        """Of each row of means of the columns VPBench's R and its floor, NaN where the default does
-        not vary or has one draw.
+        """Compute VPBench's R and its floor from each row of means of the columns, NaN if the
+        default does not vary or has one draw.
 
         R of single draws is the mean over variants of Var(delta), over Var(accuracy) of the
         default, row 0. With redrawn samples, N cancels: Var(delta) is that of the samples'
         differences, (p10 + p01 - delta^2) / N, and Var(accuracy) is p (1 - p) / N. R is 0 for no
-        change, 2 for an independent model of the same accuracy at p = 1/2, 4 for all answers turned
-        round.
+        change, 2 for an independent model of the same accuracy at p = 1/2, and 4 if all answers are
+        reversed.
         """
         count = len(self.means)
         values, square, gaps, repeats = np.split(means, [count, count + 1, 2 * count], axis=1)
@@ -236,11 +236,12 @@ class Fragility:
 
 
 def spread_by_chance(values: Floats, clusters: Clusters | None = None) -> Chance:
-    """The best minus the worst of (variants, samples) if variants make no difference.
+    """Compute the best minus the worst of (variants, samples) under the null that variants do not
+    differ.
 
-    Then a cluster's answers could as well have come under the variants in any other order: 1,000
-    times each cluster takes one at random, always the same. The p is the share of these spreads
-    that reach the measured one.
+    Under the null a cluster's answers are exchangeable between the variants: 1,000 times, each
+    cluster is permuted at random, with a fixed seed. p is the share of these spreads that reach the
+    measured one.
     """
     sums, _ = cluster_sums(values.T, clusters)
     moved = sums[np.ptp(sums, axis=1) > 1e-9]
@@ -253,15 +254,15 @@ def spread_by_chance(values: Floats, clusters: Clusters | None = None) -> Chance
 
 
 def draw_means(rows: Floats, clusters: Clusters, resamples: int) -> Floats:
-    """The means of rows of numbers by sample over resampled clusters, (resamples, rows)."""
+    """Return the means of rows of values by sample over resampled clusters, (resamples, rows)."""
     sums, sizes = cluster_sums(rows.T, clusters)
     return resampled_means(sums, sizes, resamples=resamples)
 
 
 @once
 def fragilities(run: RunScores) -> list[Fragility]:
-    """The contestants of a run with `fragility:` that have its marker, on every task, styles and
-    codecs in order; on the samples that every arm has."""
+    """Return the fragility of each contestant with the marker of `fragility:`, on every task, with
+    styles and codecs in order, on the samples that every arm has."""
     wanted = run.config.get("fragility")
     if not isinstance(wanted, Mapping):
         return []
@@ -315,10 +316,10 @@ PUBLISHED = ("contestant", "task", "default %", "best minus\nworst", "worst", "b
 
 
 def fragility_table(scored: Table, whole: bool = True) -> TextTable:
-    """A line per contestant and task: the default, how much moves it, R, and best minus worst; then
-    published ones.
+    """Build a table with a line per contestant and task: the default, significant effects, R, and
+    best minus worst; then published lines.
 
-    Without `whole`, as on a terminal: the run's own, without what chance makes.
+    Without `whole`, as on a terminal, only the run's own lines, and no columns about chance.
     """
     own = table(FRAGILITIES, [line for run in scored.scores for line in fragilities(run)])
     if not whole:
@@ -328,7 +329,7 @@ def fragility_table(scored: Table, whole: bool = True) -> TextTable:
 
 
 class StyleLine(NamedTuple):
-    """What a style and codec changes, of a contestant on a task."""
+    """The effect of a style and codec on a contestant and task."""
 
     of: Fragility
     shift: StyleShift
@@ -348,13 +349,13 @@ STYLES: Columns[StyleLine] = (
 
 
 def style_shifts(run: RunScores) -> list[StyleLine]:
-    """What each style and codec changes, of each contestant on each task."""
+    """Return the effects of each style and codec on each contestant and task."""
     return [StyleLine(line, shift) for line in fragilities(run) for shift in line.shifts]
 
 
 def read_published(run: RunScores) -> Published:
-    """The rows of `published:` that are named like variants, "MODEL [STYLE]", by task, style and
-    model."""
+    """Return the rows of `published:` that are named like variants, "MODEL [STYLE]", by task, style
+    and model."""
     published: Published = defaultdict(lambda: defaultdict(dict))
     for name, row in (run.config.get("published") or {}).items():
         model, bracket, style = str(name).partition(" [")
@@ -364,8 +365,8 @@ def read_published(run: RunScores) -> Published:
 
 
 def _published_spreads(published: Published) -> Iterator[Sequence[str]]:
-    """A row below PUBLISHED per task and model, and after those of a task their mean and the
-    largest."""
+    """Yield a row under PUBLISHED per task and model, and then each task's mean and largest
+    spread."""
     for task, styles in published.items():
         models = dict.fromkeys(model for accuracies in styles.values() for model in accuracies)
         spreads = list[float]()
@@ -382,7 +383,7 @@ def _published_spreads(published: Published) -> Iterator[Sequence[str]]:
 
 FRAGILITY_ANALYSIS = Analysis(
     "fragility",
-    "How fragile the marker makes it",
+    "Fragility under marker styles",
     fragility_table,
     NOTE,
     needs="a study with `fragility:`",

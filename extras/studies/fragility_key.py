@@ -1,4 +1,4 @@
-"""The key `fragility` of a study: VPBench's marker styles and codecs in place of a sweep."""
+"""The key `fragility` of a study: VPBench's marker styles and codecs instead of a sweep."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from looktwice.pipelines.config.load import Node
 
 
 class FragilityEntry(TypedDict, total=False):
-    """VPBench's marker styles and codecs in place of a sweep; how far results hang on them is told
-    by the report."""
+    """VPBench's marker styles and codecs instead of a sweep; the report says how much results
+    depend on them."""
 
     __pydantic_config__ = CLOSED  # type: ignore[misc]
-    slot: Annotated[str, "The slot of the marker, `mark` without it.", "slot: mark"]
+    slot: Annotated[str, "The slot of the marker; default `mark`.", "slot: mark"]
     styles: Annotated[
         list[str],
         Field(min_length=2),
-        "The styles, the one to compare with first; without it, all seventeen.",
+        "The styles, beginning with the baseline; default all seventeen.",
         "styles: [default, color blue]",
     ]
     codecs: Annotated[
         list[str],
         Field(min_length=1),
-        "The codecs, in the same way; without it, png and jpeg90, jpeg80, jpeg70.",
+        "The codecs, beginning with the baseline; default png, jpeg90, jpeg80, jpeg70.",
         "codecs: [png, jpeg80]",
     ]
 
@@ -45,12 +45,12 @@ CODEC = re.compile(r"png|(jpeg|webp)([1-9]\d?|100)")
 
 
 ASKING = ("prompting.turns.", "prompting.agent.")
-"""The rooms of stages before which a picture gets its codec."""
+"""The rooms whose stages ask; pictures are encoded before the first such stage."""
 
 
 def expand_fragility(config: Node, faults: Faults) -> Node:
-    """The configuration with the sweep that its entry `fragility` asks for; without the entry, as
-    it is."""
+    """Return the configuration with the sweep that its entry `fragility` describes, or unchanged
+    without that entry."""
     wanted = config.get("fragility")
     if not isinstance(wanted, Mapping):
         return config
@@ -58,13 +58,13 @@ def expand_fragility(config: Node, faults: Faults) -> Node:
     stages, slot = config.get("stages") or {}, wanted.get("slot", "mark")
     if slot not in stages:
         faults.note(
-            f"fragility.slot: there is no slot {slot!r}{did_you_mean(slot, stages)}; it is the slot"
-            f" of the marker, and there are {', '.join(stages) or 'none'}"
+            f"fragility.slot: there is no slot {slot!r}{did_you_mean(slot, stages)}; name the slot"
+            f" of the marker, one of {', '.join(stages) or 'none'}"
         )
     if config.get("sweep") or config.get("each"):
         faults.note(
-            "fragility: it sweeps styles and codecs itself, so say `sweep: null` and `each: null`"
-            " beside it"
+            "fragility: it sweeps styles and codecs itself; remove `sweep` and `each`, or set"
+            " `sweep: null` and `each: null`"
         )
     codecs = [str(name) for name in wanted.get("codecs") or CODECS]
     if bad := [name for name in codecs if not CODEC.fullmatch(name)]:
@@ -74,7 +74,7 @@ def expand_fragility(config: Node, faults: Faults) -> Node:
         )
     if len(faults) > before:
         return config
-    # before the stage that asks; where none of ours does, after the marker
+    # before the stage that asks, or after the marker if no stage is known to ask
     asking = [
         name
         for name, node in stages.items()
@@ -82,7 +82,7 @@ def expand_fragility(config: Node, faults: Faults) -> Node:
     ]
     place = {"before": asking[0]} if asking else {"after": slot}
     coded = [_encoder(name, {} if CODEC_SLOT in stages else place) for name in codecs]
-    # the styles of VPBench's paper: those "no marker" are in its code alone
+    # the styles of VPBench's paper; the "no marker" styles are only in its code
     every = get_args(type_hints(locate(STYLE_STAGE))["style"])
     styles = wanted.get("styles") or [name for name in every if not name.startswith("no marker")]
     drawn = [{"use": STYLE_STAGE, "style": style} for style in styles]
@@ -95,20 +95,20 @@ def _encoder(name: str, place: Node) -> Node:
     if quality := name.removeprefix(codec):
         node["quality"] = int(quality)
     if codec == "jpeg":
-        node["chroma"] = "4:2:0"  # Pillow's, with which VPBench encodes
+        node["chroma"] = "4:2:0"  # the default of Pillow, which VPBench uses
     return {**node, **place}
 
 
 class Fragility(Key):
-    """Sweeps the marker in styles under several codecs."""
+    """Sweeps the marker's style and the codec."""
 
     schema = FragilityEntry
     about = (
-        "Sweeps the marker in VPBench's styles under several codecs, and tells how far the"
-        " results hang on them."
+        "Sweeps VPBench's marker styles and several codecs, and reports how much the results"
+        " depend on them."
     )
     example = "fragility: {slot: mark, codecs: [png]}"
 
     def expand(self, value: Any, config: Node, faults: Faults) -> Node:
-        """The configuration with the sweep that it stands for."""
+        """Return the configuration with this key replaced by its sweep."""
         return expand_fragility(config, faults)

@@ -1,6 +1,6 @@
-"""Why numbers differ: of two contestants, what each factor between them does alone, and what
-remains; and how far a run is from what others published, the rows of `published:`, and from people
-on the same items."""
+"""Reasons for differing numbers: the effect of each factor between two contestants and what
+remains, and how far a run is from published results, the rows of `published:`, and from people on
+the same items."""
 
 from __future__ import annotations
 
@@ -38,18 +38,19 @@ from looktwice.eval.tasks.table_files import read_texts
 from looktwice.extras.annotation.ratings import HUMANS, MAJORITY
 
 ROUNDED = 0.0101
-"""Percent by which a printed share and k/n may differ: papers round, or cut off."""
+"""Largest difference in percent between a printed share and k/n: papers round, or truncate."""
 INTERACTION, WHOLE = "interaction", "the whole gap"
 
 
 @dataclass(frozen=True)
 class FactorEffect:
-    """One factor: on the units that all arms have, it alone changes the metric from `before` to
-    `after`.
+    """One factor's effect: on the units that all arms have, it alone changes the metric from
+    `before` to `after`.
 
-    Behind the factors come `interaction`, the gap less the sum of their effects, and the whole gap.
-    The effect lies in -1..1, beyond it for `interaction`; its p is NaN where nothing is tested.
-    `of_gap` is its share, where p of the gap, or of a mean over tasks its interval, shows a gap.
+    After the factors come `interaction`, the gap minus the sum of their effects, and the whole gap.
+    The effect lies in -1..1, except for `interaction`; its p is NaN if it is not tested. `of_gap`
+    is its share of the gap, given only if the gap is significant (for a mean over tasks, by its
+    interval).
     """
 
     task: str
@@ -62,17 +63,17 @@ class FactorEffect:
 
     @property
     def p(self) -> float | None:
-        """The p of the effect, where it was tested."""
+        """The p of the effect; None if it was not tested."""
         return None if isnan(self.effect.p) else self.effect.p
 
 
 def factor_effects(run: RunScores) -> list[FactorEffect]:
-    """The effects in a run whose configuration says `gap: {from: ..., to: ...}`; none where it does
-    not.
+    """Return the effects in a run whose configuration has `gap: {from: ..., to: ...}`; empty
+    without it.
 
-    For every task and each of its metrics that is a mean over units, then over all tasks: `macro`
-    is the mean of the tasks' effects, `micro` is of all their units as one set; both of factors
-    that every task has.
+    They are given for every task and each of its metrics that is a mean over units, then over all
+    tasks: `macro` is the mean of the tasks' effects, `micro` takes all their units as one set; both
+    cover only factors that every task has.
     """
     gap = run.config.get("gap")
     if not isinstance(gap, dict):
@@ -108,18 +109,18 @@ FACTORS: Columns[FactorEffect] = (
 
 
 def factor_table(scored: Table) -> TextTable:
-    """What each factor changes in percentage points, with its paired interval and test, where a run
-    asks."""
+    """Build a table of each factor's effect in percentage points, with its paired interval and
+    test."""
     return table(FACTORS, [line for run in scored.scores for line in factor_effects(run)])
 
 
 def _ends_and_factors(
     points: Sequence[PointScores], gap: Mapping[str, str]
 ) -> dict[str, PointScores]:
-    """The arms of one task, "from" and "to" first, then those with one factor of the second by the
-    factor's name.
+    """Return the arms of one task: "from" and "to", then those with one factor changed, by its
+    name.
 
-    Empty where an end was not asked.
+    Empty if an end was not asked.
     """
     plain = {arm.point.contestant: arm for arm in points if not contestant_changes(arm.point)}
     if not {gap["from"], gap["to"]} <= plain.keys():
@@ -137,13 +138,13 @@ def _ends_and_factors(
 
 
 def _setting(scores: PointScores, place: str) -> object:
-    """What a point was built with at a dotted place; None where it has nothing there."""
+    """Return the value at a dotted place of a point's specification, or None."""
     return scores.point.read if place == "read" else setting_at(scores.point.spec, place.split("."))
 
 
 def _shared_metrics(arms: Mapping[str, PointScores]) -> dict[str, dict[str, Metric]]:
-    """Accuracy and the benchmark's own metrics that are means, by arm; only metrics that every arm
-    has."""
+    """Return accuracy and the benchmark's own metrics that are means, by arm, if every arm has
+    them."""
     by_name = defaultdict[str, dict[str, Metric]](dict)
     for name, scores in arms.items():
         for metric in (accuracy_to_compare(scores), *own_metrics(scores)):
@@ -153,8 +154,8 @@ def _shared_metrics(arms: Mapping[str, PointScores]) -> dict[str, dict[str, Metr
 
 
 def _factors(task: str, metric: str, tasks: Sequence[Mapping[str, Metric]]) -> list[FactorEffect]:
-    """An effect per factor, the interaction, and the gap, on the units of some tasks; none where no
-    unit has every arm."""
+    """Return an effect per factor, the interaction and the gap, on the units of some tasks; empty
+    if no unit has every arm."""
     values = units_of({name: [by_arm[name] for by_arm in tasks] for name in tasks[0]})
     values = values.where(values.has())
     if not values.units:
@@ -174,8 +175,7 @@ def _factors(task: str, metric: str, tasks: Sequence[Mapping[str, Metric]]) -> l
 
 
 def _with_share_of_gap(lines: Sequence[FactorEffect]) -> list[FactorEffect]:
-    """The effects with their share of the gap, the last of them, where p or, of a mean, the
-    interval shows a gap."""
+    """Add the share of the gap, the last effect, if p or, for a mean, the interval shows a gap."""
     if not lines:
         return []
     whole, p = lines[-1].effect, lines[-1].p
@@ -185,7 +185,8 @@ def _with_share_of_gap(lines: Sequence[FactorEffect]) -> list[FactorEffect]:
 
 
 def _mean(lines: Sequence[FactorEffect]) -> FactorEffect:
-    """One line over tasks; the limits of the tasks are combined (MOVER, Zou and Donner 2008)."""
+    """Average one factor's effects over tasks, combining their limits (MOVER, Zou and Donner
+    2008)."""
     first, rows = lines[0], []
     for line in lines:
         effect = line.effect
@@ -198,18 +199,18 @@ def _mean(lines: Sequence[FactorEffect]) -> FactorEffect:
     return FactorEffect("macro", first.metric, first.factor, whole, *ends)
 
 
-# ---- beside what others published, and beside people
+# ---- comparison with published results and with people
 
 
 def published_table(scored: Table) -> TextTable:
-    """A line for each row of `published:` in the runs' configurations, in percent as published,
-    with its source.
+    """Build a table with a line for each row of `published:` in the runs' configurations, in
+    percent as published, with its source.
 
-    A published row is `name: {source: where it stands, accuracy: {task: percent}}`. The columns are
-    those tasks of the runs that some row has, then any further entry: a total such as `macro` or
+    A published row is `name: {source: its source, accuracy: {task: percent}}`. The columns are
+    the tasks of the runs that some row has, then any further entry: a total such as `macro` or
     `blink_macro`, or `task.metric`. A task with errata is flagged in its header, a row of another
-    split than the run's in its name. Below stand the contestants of the runs, and how many points
-    each differs from people, whose row says `people: true`.
+    split than the run's in its name. Below are the runs' contestants, and the points by which each
+    differs from people, if a row has `people: true`.
     """
     published: dict[tuple[str, str], Mapping[str, Any]] = {}
     for run in scored.scores:
@@ -244,10 +245,13 @@ def published_table(scored: Table) -> TextTable:
 
 
 def published_gaps(scored: Table) -> TextTable:
-    """A line for each contestant and each row of `published:` that says of how many questions its
-    numbers are: points of difference, with the exact interval of two samples, and an asterisk where
-    p of Fisher's exact test is below 0.05 after Holm's correction over the table. Rows of another
-    split are left out."""
+    """Build a table with a line for each contestant and each row of `published:` that gives its
+    number of questions.
+
+    It shows the difference in points with the exact interval of two samples, and an asterisk if p
+    of Fisher's exact test is below 0.05 after Holm's correction over the table. Rows of another
+    split are left out.
+    """
     lines = list[tuple[str, str, dict[str, Estimate]]]()
     for run in scored.scores:
         contestants = {arm.contestant for arm in run.points}
@@ -271,12 +275,12 @@ def published_gaps(scored: Table) -> TextTable:
             star = "*" if next(corrected) < ALPHA else ""
             texts[task] = f"{points(gap.value)}{star}\n[{points(gap.low)}, {points(gap.high)}]"
         shown.append((who, name, *(texts.get(task, "") for task in tasks)))
-    return TextTable(("contestant", "less", *tasks), sorted(shown), 2)
+    return TextTable(("contestant", "minus", *tasks), sorted(shown), 2)
 
 
 def published_shares(published: Mapping[str, Any]) -> Iterator[tuple[str, tuple[int, int]]]:
-    """The k of n behind the numbers of a row of `published:` whose `n` is told, by task. A number
-    that is no share of n, as one of graded values, is left out."""
+    """Yield k and n, by task, behind the numbers of a row of `published:` with `n`. A number that
+    is not a share of n, such as a mean of graded values, is left out."""
     accuracies = published.get("accuracy") or {}
     for task, n in (published.get("n") or {}).items():
         value = accuracies.get(task)
@@ -287,10 +291,10 @@ def published_shares(published: Mapping[str, Any]) -> Iterator[tuple[str, tuple[
 
 
 def ceiling_table(scored: Table) -> TextTable:
-    """The share right in percent of each contestant on the items of a sheet that lies in the folder
-    of its run and was read, and that of the people, each with its 95 % interval.
+    """Build a table of the percentage right of each contestant and of people, each with its 95 %
+    interval, on the items of annotation sheets that were imported into the run's folder.
 
-    People's answers to one sample are a cluster; of a contestant the first draw counts.
+    People's answers to one sample form a cluster; of each contestant the first draw counts.
     """
     lines = []
     for run in scored.scores:
@@ -309,8 +313,8 @@ def ceiling_table(scored: Table) -> TextTable:
 
 
 FACTORS_ANALYSIS = Analysis("gap", "Why the numbers differ", factor_table, ending=factor_table)
-PEOPLE_ANALYSIS = Analysis("people", "Beside people on the same items", ceiling_table, wrap=False)
-PUBLISHED_ANALYSIS = Analysis("published", "Beside what was published", published_table, wrap=False)
+PEOPLE_ANALYSIS = Analysis("people", "People on the same items", ceiling_table, wrap=False)
+PUBLISHED_ANALYSIS = Analysis("published", "Published results", published_table, wrap=False)
 PUBLISHED_GAPS_ANALYSIS = Analysis(
-    "published-gaps", "Less what was published, points", published_gaps, wrap=False
+    "published-gaps", "Difference from published results, points", published_gaps, wrap=False
 )

@@ -15,25 +15,25 @@ from looktwice.pipelines.config.spec import Arm, asks_model, settings, spec
 GapEntry = TypedDict(
     "GapEntry",
     {
-        "from": Annotated[str, "The contestant to begin with.", "from: as_official"],
-        "to": Annotated[str, "The contestant to end with.", "to: as_vlmevalkit"],
+        "from": Annotated[str, "The contestant to start from.", "from: as_official"],
+        "to": Annotated[str, "The contestant to compare with it.", "to: as_vlmevalkit"],
     },
 )
 GapEntry.__doc__ = """Two contestants; each setting in which they differ is changed alone, and the \
-report says what each is worth."""
+report gives its effect."""
 GapEntry.__pydantic_config__ = CLOSED  # type: ignore[attr-defined]
 
 
 def make_gap_arms(arms: Sequence[Arm], gap: Mapping[str, str] | None, faults: Faults) -> list[Arm]:
-    """For each task the first contestant's arm with one factor of the second, for each factor in
-    which they differ.
+    """Build, for each task, the first contestant's arm with one factor changed to the second's, for
+    each factor in which they differ.
 
     `gap` names the two under `from` and `to`. A factor is a stage, a setting of a stage that asks
-    (so that the order of images and the decoding are told apart), the model, or the reader. The
-    changed place and what it became stand in the arm's `changes`. Only arms without changes of
-    their own are looked at. What cannot be done is noted in `faults`.
+    (so that the order of images and the decoding are separate factors), the model, or the reader.
+    The arm's `changes` hold the changed place and its new value. Only arms without changes of their
+    own are used. What cannot be done is noted in `faults`.
     """
-    # what is missing is a fault of its own
+    # a missing entry is reported elsewhere
     if not gap or not arms or not {"from", "to"} <= gap.keys():
         return []
     sides: dict[str, dict[str, Arm]] = {name: {} for name in (gap["from"], gap["to"])}
@@ -43,7 +43,7 @@ def make_gap_arms(arms: Sequence[Arm], gap: Mapping[str, str] | None, faults: Fa
     names = ", ".join(dict.fromkeys(arm.contestant for arm in arms)) or "none"
     for name, side in sides.items():
         if not side:
-            faults.note(f"gap: no contestant {name!r} without changes; there are {names}")
+            faults.note(f"gap: no contestant {name!r} without changes; use one of {names}")
     if len(sides) < 2:
         faults.note(f"gap: from and to are both {gap['from']!r}; name two contestants")
         return []
@@ -57,7 +57,7 @@ def _single_changes(a: Arm, b: Arm, faults: Faults) -> Iterator[Arm]:
     if common != [slot for slot in b.stages if slot in a.stages]:
         faults.note(
             f"gap: {a.contestant!r} and {b.contestant!r} have the stages {', '.join(common)} in"
-            " another order"
+            " different orders"
         )
         return
     for place in _factors(a, b):
@@ -70,7 +70,7 @@ def _single_changes(a: Arm, b: Arm, faults: Faults) -> Iterator[Arm]:
 
 
 def _factors(a: Arm, b: Arm) -> Iterator[str]:
-    """The places in which two arms differ, in the order in which they take effect."""
+    """Yield the places in which two arms differ, in the order in which they take effect."""
 
     def differ(name: str, one: Any, two: Any) -> bool:
         return bool(spec(getattr(one, name)) != spec(getattr(two, name)))
@@ -87,8 +87,8 @@ def _factors(a: Arm, b: Arm) -> Iterator[str]:
 
 
 def _slots(a: Arm, b: Arm) -> list[str]:
-    """All slots of both: those of `a`, and each further one behind the one that it follows in
-    `b`."""
+    """Return the slots of both: those of `a`, with each further slot after the one that it follows
+    in `b`."""
     order = list(a.stages)
     place = 0
     for slot in b.stages:
@@ -99,8 +99,8 @@ def _slots(a: Arm, b: Arm) -> list[str]:
 
 
 def _changed(a: Arm, b: Arm, place: str) -> Arm:
-    """The arm `a` with one place of `b`. Raises ValueError where the two settings do not go
-    together."""
+    """Return the arm `a` with one place of `b`. Raises ValueError if the settings are
+    incompatible."""
     value: Any
     if place in ("model", "read"):
         value = getattr(b, place)
@@ -120,8 +120,8 @@ def _changed(a: Arm, b: Arm, place: str) -> Arm:
 
 
 def describe(node: Any) -> Any:
-    """A node as a change shows it: its class with the settings that are no defaults; a plain value
-    as it is."""
+    """Shorten a node for display: its class with the settings that differ from the defaults; return
+    a plain value unchanged."""
     if not isinstance(node, Mapping) or "use" not in node:
         return node
     name = str(node["use"]).rpartition(".")[2]
@@ -130,12 +130,13 @@ def describe(node: Any) -> Any:
 
 
 class Gap(Key):
-    """Takes the difference of two contestants apart."""
+    """Decomposes the difference between two contestants."""
 
     schema = GapEntry
-    about = "Two contestants whose difference is taken apart, one setting at a time."
+    about = "Decomposes the difference between two contestants, one setting at a time."
     example = "gap: {from: as_official, to: as_vlmevalkit}"
 
     def add_arms(self, value: Any, arms: Sequence[Arm], faults: Faults) -> Sequence[Arm]:
-        """For each task and factor, the first contestant with this one of the second."""
+        """Return the first contestant's arms with one factor changed to the second's, for each task
+        and factor."""
         return make_gap_arms(arms, value, faults)

@@ -1,4 +1,4 @@
-"""Whether the order of contestants would hold: under other markers and settings, in other draws."""
+"""Stability of the order of contestants: under other markers and settings, and in other draws."""
 
 from __future__ import annotations
 
@@ -40,21 +40,21 @@ from looktwice.extras.studies.fragility import (
 from looktwice.pipelines.model import canonical
 
 ORDER_NOTE = (
-    "Each two contestants on the samples that both have in every setting, over the tasks of both."
-    " `swap`: how probably the two change places between two of the settings (markers, prompts,"
-    " whatever was swept), or between two draws; a tie counts one half. Intervals: 95 %, bootstrap"
-    " over clusters; few samples add swaps, so they lie rather high."
+    "Every two contestants, on the samples that both have in every setting, over the tasks of both."
+    " `swap` is the probability that the two change places between two settings (markers, prompts,"
+    " whatever was swept), or between two draws; a tie counts one half. Intervals are 95 %,"
+    " bootstrapped over clusters; small samples add swaps, so the intervals are rather high."
 )
 
 
 @dataclass(frozen=True)
 class Flip:
-    """Two contestants of which `first` leads under the default, by `lead`: how often the other one
+    """Two contestants, of which `first` leads by `lead` under the default, and how often the other
     leads.
 
-    `styles` counts the variants that turn them round on all samples. `chance` is the share of
-    resamples that do under the default alone, `flipped` that over all variants and resamples; a tie
-    is no flip.
+    `styles` counts the variants that reverse them on all samples. `chance` is the share of
+    resamples that do under the default alone, `flipped` the share over all variants and resamples;
+    a tie is not a flip.
     """
 
     task: str
@@ -79,7 +79,7 @@ FLIPS: Columns[Flip] = (
 
 
 def flip_table(scored: Table) -> TextTable:
-    """A line for every two contestants of a run on a task."""
+    """Build a table with a line for every two contestants of a run on a task."""
     flips = list[Flip]()
     for run in scored.scores:
         tasks = defaultdict[str, list[Fragility]](list)
@@ -90,8 +90,8 @@ def flip_table(scored: Table) -> TextTable:
 
 
 def rank_flips(contestants: Sequence[Fragility]) -> Iterator[Flip]:
-    """Of every two contestants on one task that are not tied under the default who leads, and how
-    often that turns round, on the samples and variants of both."""
+    """Yield, for every two contestants on one task that are not tied under the default, which one
+    leads and how often the order flips, on the samples and variants of both."""
     for leader, rival in combinations(contestants, 2):
         mine, theirs = leader.values, rival.values
         names = [name for name in mine.arms if name in theirs.arms]
@@ -120,7 +120,7 @@ def rank_flips(contestants: Sequence[Fragility]) -> Iterator[Flip]:
 
 
 class Moves(NamedTuple):
-    """How the ranks of models under a style differ from those under the default."""
+    """The changes of models' ranks from the default to a style."""
 
     whose: str
     task: str
@@ -141,9 +141,9 @@ RANKS: Columns[Moves] = (
 
 
 def rank_moves(run: RunScores) -> Iterator[Moves]:
-    """By task and style how the ranks of the models differ from those under the default.
+    """Yield, by task and style, the changes of models' ranks from the default.
 
-    Those of the run, where it has three or more, and the published ones.
+    They cover the run's models, if it has three or more, and the published ones.
     """
     own: Published = defaultdict(lambda: defaultdict(dict))
     for fragility in fragilities(run):
@@ -153,7 +153,7 @@ def rank_moves(run: RunScores) -> Iterator[Moves]:
     for whose, accuracies in (("this run", own), ("published", published)):
         for task, by_style in accuracies.items():
             default, *styles = by_style.items()
-            sign = -1 if task.endswith(" rank") else 1  # of ranks the smaller is better
+            sign = -1 if task.endswith(" rank") else 1  # smaller ranks are better
             first = {model: sign * value for model, value in default[1].items()}
             for style, values in styles if len(first) > 2 else ():
                 moved = {model: sign * value for model, value in values.items()}
@@ -162,8 +162,8 @@ def rank_moves(run: RunScores) -> Iterator[Moves]:
 
 @dataclass(frozen=True)
 class _Swaps:
-    """How probably two contestants swap over so many settings or draws, and in how many the first
-    leads."""
+    """The probability of a swap of two contestants over `count` settings or draws, and the number
+    in which the first leads."""
 
     count: int
     leads: int
@@ -173,8 +173,8 @@ class _Swaps:
     def of(
         cls, sides: Sequence[Sequence[Mapping[Question, float]]], clusters: Mapping[Question, str]
     ) -> _Swaps | None:
-        """The values of the two by setting, on the samples that all settings have; None where that
-        tells nothing."""
+        """Build it from the two contestants' values by setting, on the samples that all settings
+        have; None without shared samples or with a single setting."""
         count = min(map(len, sides))
         kept = [values for side in sides for values in side[:count]]
         every = Values.of(dict(enumerate(kept)), clusters)
@@ -187,7 +187,7 @@ class _Swaps:
 
 
 class OrderLine(NamedTuple):
-    """Two contestants: whether they swap between settings, and between draws."""
+    """Two contestants, with their probabilities of a swap between settings and between draws."""
 
     contestant: str
     other: str
@@ -196,7 +196,7 @@ class OrderLine(NamedTuple):
 
     @property
     def n(self) -> int:
-        """The samples behind the line."""
+        """The number of samples behind the line."""
         swaps = self.settings or self.draws
         return swaps.swap.n if swaps else 0
 
@@ -215,7 +215,7 @@ ORDERS: Columns[OrderLine] = (
 
 
 def find_orders(run: RunScores) -> Iterator[OrderLine]:
-    """Each two contestants that were asked under several settings or in several draws.
+    """Yield every two contestants that were asked under several settings or in several draws.
 
     Runs with `fragility:` have tables of their own for this.
     """
@@ -233,7 +233,7 @@ def find_orders(run: RunScores) -> Iterator[OrderLine]:
         start = [side[shared[0]] for side in pair]
         is_drawn = all(map(_may_have_draws, start))
         if len(shared) < 2 and not is_drawn:
-            continue  # before anything is collected: mostly there is nothing to compare
+            continue  # early, because usually there is nothing to compare
         clusters = dict[Question, str]()
         for arm in (arm for arms in pair[0].values() for arm in arms):
             clusters |= {(arm.point.task_id, n): cluster for n, cluster in arm.clusters.items()}
@@ -253,7 +253,7 @@ def _values(arms: Sequence[PointScores]) -> dict[Question, float]:
 
 
 def _values_by_draw(arms: Sequence[PointScores]) -> list[dict[Question, float]]:
-    """The values of every draw, of the samples that have all of them."""
+    """Return the values of every draw, for the samples that have all draws."""
     values = dict[Question, list[float]]()
     for arm in arms:
         for name, draws in whole_draws(arm).items():
@@ -263,7 +263,7 @@ def _values_by_draw(arms: Sequence[PointScores]) -> list[dict[Question, float]]:
 
 FLIPS_ANALYSIS = Analysis(
     "flips",
-    "Who would lead under another style",
+    "Changes of the lead under other styles",
     flip_table,
     needs="a study with `fragility:` and two models",
     ending=flip_table,
@@ -275,5 +275,9 @@ RANK_MOVES_ANALYSIS = Analysis(
     needs="a study with `fragility:` and three models",
 )
 ORDER_ANALYSIS = Analysis(
-    "order", "Would the order hold", lines(ORDERS, find_orders, empty=False), ORDER_NOTE, wrap=False
+    "order",
+    "Stability of the order",
+    lines(ORDERS, find_orders, empty=False),
+    ORDER_NOTE,
+    wrap=False,
 )

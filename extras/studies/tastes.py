@@ -1,9 +1,9 @@
-"""How often a model that does not look is right by its tastes: for a word, for a letter, and for
-keeping to a guess.
+"""The answer bias of a model that does not look, for a word, for a letter, or for repeating a
+guess, and how often it makes answers right.
 
-A model that always says "red" is right in every draw of a question whose key is red, and knows
-nothing. What it says of the wrong choices of *other* questions tells its tastes: that, and not 1
-over the number of choices, is what the right answers to a question are held against.
+A model that always says "red" is right in every draw of a question whose key is red, but knows
+nothing. Its bias shows in the wrong choices of *other* questions. The right answers to a question
+are tested against this bias rather than against 1 over the number of choices.
 """
 
 from __future__ import annotations
@@ -23,33 +23,31 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 FALSE_SHARE = 0.01
-"""The share of false finds among the questions that are listed (Benjamini and Hochberg 1995)."""
+"""The false discovery rate among the listed questions (Benjamini and Hochberg 1995)."""
 SURE = 0.8
-"""A question is listed where at least this share of its draws is right, and no other tells the
-tastes."""
+"""A question is listed only if at least this share of its draws is right; the bias is estimated
+from the other questions."""
 STRENGTH, LEAKS, POWER = 0.9, 0.1, 0.8
-"""The leaks for which the power is told: right in 9 of 10 draws, a tenth of all questions; 0.8 is
-wanted."""
+"""The power is computed for questions right in a share STRENGTH of draws, if a share LEAKS of all
+questions are such; POWER is the target."""
 TRIED_DRAWS = (*range(2, 21), 25, 30, 40, 60)
 
-MEANS = np.sin(np.pi / 2 * (np.arange(30) + 0.5) / 30) ** 2  # evenly on the arc sine
-# from one guess for all draws of a question to a new guess in each
+MEANS = np.sin(np.pi / 2 * (np.arange(30) + 0.5) / 30) ** 2  # evenly spaced in the arc sine
+# from one guess for all draws of a question to a new guess in each draw
 FIRMNESS = np.geomspace(0.1, 1000, 11)
-# of a wrong choice: what is thought of means and firmness before any answer, all being as likely
+# weight of the uniform prior over means and firmness, in wrong choices
 UNSEEN = 0.25
-ROUNDS = 40  # of expectation-maximization; more change nothing that a table shows
-MOST_OFFERS = (
-    100_000  # an open question offers the keys of all others; the tastes of more are not asked for
-)
+ROUNDS = 40  # of expectation-maximization; more rounds change nothing that a table shows
+MOST_OFFERS = 100_000  # limit for open questions, each of which offers the keys of all others
 
 
 @dataclass(frozen=True)
 class BlindQuestion:
-    """What a model says to a question without its image: how often each of `answers` in `draws`,
-    `right` of them right.
+    """A model's answers to a question without its image: the count of each of `answers` in `draws`
+    draws, of which `right` are right.
 
     `choices` are those offered, in the sample's own order, and `key` is the right one. An open
-    question has none, any text as key, and `accepts` says whether an answer is right.
+    question has no choices and any text as key; `accepts` returns whether an answer is right.
     """
 
     sample: str
@@ -63,7 +61,7 @@ class BlindQuestion:
 
 
 class Offer(NamedTuple):
-    """An answer that a question offers and how often it was given; its letter in the sample's own
+    """An answer that a question offers, how often it was given, and its letter in the sample's own
     order, or ""."""
 
     question: int
@@ -73,8 +71,8 @@ class Offer(NamedTuple):
 
 
 class Grouping(NamedTuple):
-    """Which offers have one taste: of the same word or letter (a field of Offer) in questions of
-    the same wording."""
+    """A rule for offers that share a bias: the same word or letter (a field of Offer) in questions
+    with the same wording."""
 
     words: str
     wording: Callable[[str], str]
@@ -95,8 +93,8 @@ GROUPINGS = tuple(
 
 
 class Learnt(NamedTuple):
-    """The share of each of MEANS and of FIRMNESS, those of MEANS in each group (groups, means), the
-    log-likelihood."""
+    """The fitted weights of each of MEANS and of FIRMNESS, those of MEANS in each group (groups,
+    means), and the log-likelihood."""
 
     means: Floats
     firmness: Floats
@@ -106,14 +104,14 @@ class Learnt(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Tastes:
-    """The tastes of a model, from the wrong choices of questions that it does not answer right
-    again and again.
+    """A model's answer bias, from the wrong choices of questions that it does not consistently
+    answer right.
 
-    How often a choice is given in the draws of one question is beta-binomial: its mean is that of
-    the choice's group, its firmness differs from question to question. Neither is estimated as a
-    number: how likely each mean and firmness of a grid is comes from all groups (empirical Bayes by
-    expectation-maximization), what a group's mean is from its own answers. So a word that was
-    hardly ever offered may have any taste that words have.
+    The number of draws of a question that give a choice is beta-binomial: its mean is shared by the
+    choice's group, its firmness varies between questions. Neither is a point estimate: the weights
+    of each mean and firmness of a grid come from all groups (empirical Bayes by
+    expectation-maximization), a group's mean from its own answers. So a word that was hardly ever
+    offered may have any mean that words have.
     """
 
     questions: Sequence[BlindQuestion]
@@ -128,8 +126,8 @@ class Tastes:
 
     @cached_property
     def learnt(self) -> Learnt:
-        """What the wrong choices tell. Equal counts are weighed once, and so are groups with equal
-        counts."""
+        """The fit to the wrong choices. Equal counts, and groups with equal counts, are computed
+        once."""
         means, firmness = (np.full(len(grid), 1 / len(grid)) for grid in (MEANS, FIRMNESS))
         if not self.wrong:
             return Learnt(means, firmness, np.zeros((0, len(MEANS))), 0.0)
@@ -157,8 +155,8 @@ class Tastes:
         return Learnt(means, firmness, shares[pattern.reshape(-1)], likelihood)
 
     def tails(self, draws: int) -> Floats:
-        """How likely each question is right by taste in r or more of so many draws: (questions,
-        draws + 1)."""
+        """Return the probability that each question is right through bias in r or more of `draws`
+        draws, (questions, draws + 1)."""
         chance = (
             _beta_binomial(np.arange(draws + 1), np.full(draws + 1, draws)) @ self.learnt.firmness
         )
@@ -167,8 +165,8 @@ class Tastes:
 
     @cached_property
     def ps(self) -> Floats:
-        """The p of each question: the tail of its right answers, and 1 where less than SURE of its
-        draws are right."""
+        """The p of each question: the tail probability of its right answers, or 1 if less than SURE
+        of its draws are right."""
         out = np.ones(len(self.questions))
         tails = {
             draws: self.tails(draws) for draws in {question.draws for question in self.questions}
@@ -180,20 +178,20 @@ class Tastes:
 
     @cached_property
     def expected(self) -> float:
-        """The share of right draws by taste alone."""
+        """The share of draws that are right through bias alone."""
         return float((self._means_of_keys @ MEANS).mean())
 
     @cached_property
     def firm(self) -> float:
-        """Of the questions that are not right in SURE of the draws, the share with a wrong choice
-        given that often."""
+        """The share of questions with one wrong choice in SURE of the draws, among those not right
+        that often."""
         firm = {
             o.question for o in self.wrong if o.given >= SURE * self.questions[o.question].draws
         }
         return len(firm) / max(1, len({offer.question for offer in self.wrong}))
 
     def power(self, draws: int) -> float:
-        """The share of known questions that would be listed after so many draws of each, where
+        """Return the share of known questions that would be listed after `draws` draws of each, if
         LEAKS of all are known.
 
         A known question is right in a draw with probability STRENGTH.
@@ -206,13 +204,13 @@ class Tastes:
         return float(np.mean(bdtrc(fewest - 1.0, draws, STRENGTH) * (fewest <= draws)))
 
     def draws_needed(self) -> int | None:
-        """The fewest draws of TRIED_DRAWS with a power of POWER; None where none has it."""
+        """Return the smallest of TRIED_DRAWS that reaches POWER, or None."""
         return next((draws for draws in TRIED_DRAWS if self.power(draws) >= POWER), None)
 
     @cached_property
     def _means_of_keys(self) -> Floats:
-        """The share of each of MEANS for the key of each question: its group's, or that of all
-        where it has none."""
+        """The weights of MEANS for the key of each question: its group's, or those of all groups if
+        its group is unknown."""
         groups = []
         for number, question in enumerate(self.questions):
             key = Offer(number, question.key, _letters(question).get(question.key, ""), 0)
@@ -226,12 +224,12 @@ class Tastes:
 
 
 def find_tastes(questions: Sequence[BlindQuestion]) -> Tastes:
-    """The tastes by the grouping of GROUPINGS under which what was said of wrong choices is the
-    most likely.
+    """Estimate the bias under the grouping of GROUPINGS with the highest likelihood of the wrong
+    choices.
 
-    Groups of fewer than three wrong choices on average tell nothing. Of questions that are right in
-    SURE or more of their draws nothing is taken: what is known to a model is no taste, and no
-    question tells its own p.
+    Groupings with fewer than three wrong choices per group on average are skipped. Questions that
+    are right in SURE or more of their draws are left out: knowledge is not bias, and no question
+    may influence its own p.
     """
     wrong = []
     for offer in _offers(questions):
@@ -244,7 +242,8 @@ def find_tastes(questions: Sequence[BlindQuestion]) -> Tastes:
 
 
 def _offers(questions: Sequence[BlindQuestion]) -> Iterator[Offer]:
-    """Every choice of every question; an open one might be answered by the key of any other."""
+    """Yield every choice of every question; an open question might be answered by the key of any
+    other."""
     opened, keys = list[int](), dict[str, BlindQuestion]()
     for number, question in enumerate(questions):
         for word, letter in _letters(question).items():
@@ -264,8 +263,8 @@ def _letters(question: BlindQuestion) -> dict[str, str]:
 
 
 def _beta_binomial(counts: Ints, draws: Ints) -> Floats:
-    """How likely so many of so many draws are for each mean and firmness: (counts, means,
-    firmness)."""
+    """Return the probability of each count among its draws for each mean and firmness, (counts,
+    means, firmness)."""
     from scipy.special import betaln
 
     yes, no = MEANS[:, None] * FIRMNESS, (1 - MEANS[:, None]) * FIRMNESS

@@ -1,10 +1,10 @@
-"""The studio: a page on which somebody puts marks and stages on a picture of their own, sees what a
-model would be sent, asks, and takes the study along.
+"""The studio: a page for putting marks and stages on your own picture, seeing what a model would be
+sent, asking it, and downloading the study.
 
-`draft` is what stands on the page, as a study; `desk` renders and asks it, and says what asking
-costs and what is not seen; `forms` describes the classes; `server` carries all that to the page,
-also in a notebook, and makes its first draft of a picture, a run's sample or a study. Its files are
-in `templates`. Not here: pages of what was asked already (`eval.page`).
+`draft` holds the content of the page as a study; `desk` renders and asks it, and reports costs and
+marks that are not drawn; `forms` describes the classes; `server` connects all that to the page,
+also in a notebook, and makes the first draft from a picture, a run's sample or a study. The page's
+files are in `templates`. Not here: pages about finished runs (`eval.page`).
 """
 
 import lazy_loader

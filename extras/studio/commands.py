@@ -26,13 +26,13 @@ def studio(
         list[Path],
         Argument(
             metavar="[IMAGE ... | RUN SAMPLE | STUDY]",
-            help="What to begin with; without it, drop a picture on the page.",
+            help="What to open; by default, drop a picture on the page.",
             autocompletion=complete_config,
         ),
     ] = NO_PATHS,
     model: Annotated[
         list[str],
-        Option(help="A further model that it may ask: {use: pipelines.models.ChatAPI, ...}."),
+        Option(help="Another model that it may ask: {use: pipelines.models.ChatAPI, ...}."),
     ] = NONE,
     port: Port = 0,
     opened: Opened = False,
@@ -40,8 +40,8 @@ def studio(
 ) -> None:
     """Put marks and stages on your own picture in a browser.
 
-    It shows the exact bytes and words that a model gets, asks, and gives the study to run. It is
-    served on this machine alone, and keys come from the environment.
+    The studio shows the exact bytes and words that a model gets, asks it, and exports the study. It
+    is served on this machine only, and keys come from the environment.
     """
     import tempfile
 

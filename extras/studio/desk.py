@@ -1,6 +1,9 @@
-"""Renders and asks what stands on the studio's page, in a folder of its own, as a run does it;
-whoever carries what the page asks for, a server or a notebook. And what is said beside
-the pictures: every word, what Ask sends, marks that no stage draws, and drawings that are cut."""
+"""Renders and asks the studio's drafts in a folder of its own, as a run would, for a server or a
+notebook.
+
+It also describes what the page shows with the pictures: every word, the amount that Ask sends,
+marks that no stage draws, and drawings that are cut off.
+"""
 
 from __future__ import annotations
 
@@ -51,17 +54,17 @@ from looktwice.pipelines.view import View
 from looktwice.prompting.markers.base import Marking
 from looktwice.prompting.views.losses import Drawing, drawings
 
-KEPT = 256  # pictures that the page may ask for
-KEPT_STATES = 32  # with the pixels of their views
+KEPT = 256  # pictures that the page may request
+KEPT_STATES = 32  # states in the cache, with the pixels of their views
 FAULTS = (ValueError, LookupError, OSError)
-"""What may be wrong with what is asked, which the page tells."""
+"""Exceptions about faults in a request, which the page displays."""
 LINE = re.compile(r"^draft\.|[0-9a-f]{16}\.jsonl: .*\s+line 1: ")
 SUFFIXES = {"image/png": ".png", "image/jpeg": ".jpg", "image/webp": ".webp"}
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What the page sends: a draft, and what is wanted of it."""
+    """A request of the page: a draft, and options."""
 
     __pydantic_config__ = CLOSED
     draft: Draft
@@ -71,8 +74,8 @@ class Asked:
 
 @dataclass(eq=False)
 class Desk:
-    """Where the drafts of one page are worked on: `folder` takes pictures, questions and runs, and
-    `models` are those that may be asked, by name."""
+    """The backend of one page: `folder` holds pictures, questions and runs, and `models` are the
+    models that may be asked, by name."""
 
     folder: Path
     models: dict[str, Node] = field(default_factory=lambda: {**MODELS})
@@ -85,7 +88,7 @@ class Desk:
 
     @property
     def binder(self) -> Binder:
-        """What builds the nodes of a draft."""
+        """The binder that builds a draft's nodes."""
         return Binder(Scope(self.folder, plugins=tuple(self.plugins)), self.models)
 
     @cached_property
@@ -93,13 +96,14 @@ class Desk:
         return Catalog(self.plugins).to_dict()
 
     def start(self, draft: Draft) -> Node:
-        """What a page begins with: forms, the models that it may ask, a draft and its pictures."""
+        """Return what the page needs first: forms, the models that it may ask, a draft and its
+        pictures."""
         images = [self.image(name) for name in draft.images]
         begun = {"draft": draft.to_dict(), "images": images, "models": [*self.models]}
         return self._catalog | begun
 
     def admit(self, model: Any) -> str:
-        """The name of a model, which may be asked from now on."""
+        """Allow a model to be asked, and return its name."""
         node, name = plain(model), name_of(model)
         if self.models.get(name, node) != node:
             name += f" {len(self.models)}"
@@ -107,7 +111,7 @@ class Desk:
         return name
 
     def take(self, data: bytes) -> str:
-        """Keep the bytes of a picture, and give its name. Raises PictureError."""
+        """Save a picture's bytes and return its name. Raises PictureError."""
         picture = Picture.encoded(data, "the picture")
         payload = picture.payload
         kind = payload.media_type if payload.data is data else ""
@@ -118,19 +122,19 @@ class Desk:
         return name
 
     def keep(self, picture: Picture) -> str:
-        """The name of a picture's own bytes, which it keeps; of one that was made, of those that
-        are sent."""
+        """Save a picture's original bytes, or the bytes that are sent if it has none, and return
+        its name."""
         try:
             return self.take(picture.source)
         except PictureError:
             return self.take(picture.payload.data)
 
     def image(self, name: str) -> Node:
-        """A picture of the page's own."""
+        """Return the name and description of a saved picture."""
         return {"name": name, **self.show(self.images[name])}
 
     def show(self, picture: Picture) -> Node:
-        """What a page needs to know of a picture, which it gets under its sha256."""
+        """Describe a picture for the page, which loads it by its sha256."""
         payload, (width, height) = picture.payload, picture.size
         kind, sha = payload.media_type.removeprefix("image/"), self._show(payload)
         facts = {"width": width, "height": height, "bytes": len(payload.data), "kind": kind}
@@ -140,8 +144,10 @@ class Desk:
         return self.shown.share(payload.sha, lambda: (payload, 1)).sha
 
     def answer(self, what: str, data: bytes) -> Any:
-        """What the page gets: plain values, or the bytes of a file. What is uploaded is a picture's
-        bytes, all else is JSON. Raises FAULTS."""
+        """Return the response to a request: plain values, or the bytes of a file.
+
+        The body of `upload` is a picture's bytes, any other body is JSON. Raises FAULTS.
+        """
         if what == "upload":
             return self.image(self.take(data))
         asked: Asked = read_as(Asked, data)
@@ -153,17 +159,18 @@ class Desk:
         return self.ask(asked.draft) if what == "ask" else self.pack(asked.draft)
 
     def say_faults(self, exc: Exception) -> list[str]:
-        """What is wrong, without the names of files that nobody wrote."""
+        """Return the fault messages without the names of the studio's internal files."""
         faults = exc.faults if isinstance(exc, ConfigError) else (str(exc),)
         return [LINE.sub("", printable(fault).replace(f"{self.folder}/", "")) for fault in faults]
 
     def item(self, draft: Draft) -> tuple[Folder, Item]:
-        """The question as a run reads it, with its task. Raises TaskError, ValueError."""
+        """Return the draft's task and its question, as a run reads it. Raises TaskError,
+        ValueError."""
         if not draft.images:
             raise ValueError("there is no picture yet; drop one on the page")
         if lost := [name for name in draft.files if name not in self.images]:
             raise ValueError(f"the picture {lost[0]} is not here; drop it on the page")
-        images = tuple(self.images[name] for name in draft.images)  # decoded once
+        images = tuple(self.images[name] for name in draft.images)  # each is decoded only once
         row = json.dumps(draft.row([picture.size for picture in images]))
         file = f"{digest(row)}.jsonl"
         if not (self.folder / file).exists():
@@ -173,7 +180,7 @@ class Desk:
         return task, replace(item, sample=replace(item.sample, images=images))
 
     def arm(self, draft: Draft, task: Folder) -> Arm:
-        """The stages as they stand. Raises ConfigError with every fault and its place."""
+        """Build the draft's stages as an arm. Raises ConfigError with every fault and its place."""
         binder = self.binder
         stages = {
             slot: binder.node(node, f"stages.{slot}", "stage")
@@ -187,25 +194,25 @@ class Desk:
         return arm
 
     def plan(self, draft: Draft, task: Folder) -> Plan:
-        """The study in all its arms. Raises ConfigError."""
+        """Plan the study with all its arms. Raises ConfigError."""
         config = draft.study(self.models, {**FOLDER, "file": task.file})
         plan = make_plan(config, self.binder.scope, "studio")
         self._refuse_strangers(plan.points)
         return plan
 
     def _refuse_strangers(self, arms: Sequence[Arm]) -> None:
-        """Raises ConfigError for a model that may not be asked, wherever a study names it."""
+        """Raise ConfigError for a model that may not be asked, wherever a study names it."""
         may_ask = [self.binder.node(node, "model").identity for node in self.models.values()]
         for arm in arms:
             parts = {f"stages.{slot}": stage for slot, stage in arm.stages.items()}
             for place, part in {"model": arm.model, **parts}.items():
                 if any(model.identity not in may_ask for model in models_in(part)):
                     there = ", ".join(f"{{ref: {name}}}" for name in self.models)
-                    raise ConfigError([f"{place}: the studio may ask {there} and no other model"])
+                    raise ConfigError([f"{place}: the studio may ask only {there}"])
 
     def render(self, draft: Draft, after: int | None = None) -> Node:
-        """What would be sent; its views `after` so many stages alone, and why a later one failed.
-        Raises ConfigError, TaskError, PictureError, ValueError."""
+        """Return what would be sent, with the views `after` that many stages, and the fault of any
+        later stage. Raises ConfigError, TaskError, PictureError, ValueError."""
         study, (task, item) = draft.study(self.models), self.item(draft)
         arm = self.arm(draft, task)
         arms = self.plan(draft, task).points if draft.each or draft.sweep else ()
@@ -232,8 +239,9 @@ class Desk:
         }
 
     def _try(self, arm: Arm, item: Item) -> DryRun:
-        """An arm on a question, with the stages kept that come before the first that may ask."""
-        marks = [mark.center for mark in item.sample.marks]  # of which one may be left out
+        """Try an arm on a question, with cached results for the stages before the first that may
+        ask."""
+        marks = [mark.center for mark in item.sample.marks]  # `say_undrawn` leaves one out
         stages, before = dict(arm.stages), list[Any]([arm.task.file, marks, arm.seed])
         for slot, stage in arm.stages.items():
             if asks_model(stage):
@@ -243,16 +251,21 @@ class Desk:
         return replace(try_arm(replace(arm, stages=stages), item), arm=arm)
 
     def _run(self, stage: Stage, key: str, state: State, model: Model) -> State:
-        """The state behind a stage that calls no model; it is kept under the `key` of that stage
-        behind those before it, as a run shares it among its arms."""
+        """Run a stage that calls no model, or return its cached state.
+
+        The `key` identifies the stage and all stages before it, as when a run shares them among its
+        arms.
+        """
         return self.states.share(key, lambda: (stage(state, model), 1))
 
     def ask(self, draft: Draft) -> list[Node]:
-        """Ask the study in all its arms; a row for each reply, with what was sent. What was asked
-        before is not asked again. Raises ConfigError, RunError, TaskError."""
+        """Ask the study in all its arms; return a row for each reply, with the pictures sent.
+
+        Requests that were made before are not repeated. Raises ConfigError, RunError, TaskError.
+        """
         task, item = self.item(draft)
         plan = replace(self.plan(draft, task), name=f"asked-{Path(task.file).stem}")
-        with self.asking:  # else the second one finds the run folder taken
+        with self.asking:  # a second run at the same time would find the folder locked
             summary = Study(plan, self.folder / "runs", console=Console(file=io.StringIO()))()
         if summary.why:
             raise ValueError(summary.why)
@@ -280,11 +293,11 @@ class Desk:
         return rows
 
     def pack(self, draft: Draft) -> bytes:
-        """A zip file of a folder with the study, its question and its pictures, which `looktwice
-        run` takes. Raises ConfigError, ValueError."""
+        """Return a zip file of a folder that `looktwice run` accepts: the study, its question and
+        its pictures. Raises ConfigError, ValueError."""
         task, _ = self.item(draft)
         self.plan(draft, task)
-        self.render(draft)  # as the plan, it tells what is wrong
+        self.render(draft)  # raises what is wrong, as the plan does
         packed = io.BytesIO()
         with zipfile.ZipFile(packed, "w") as archive:
             archive.writestr("studio/study.yaml", dump_yaml(draft.study(self.models)))
@@ -295,12 +308,12 @@ class Desk:
 
 
 def _failure(trial: DryRun) -> ConfigError:
-    """Why a stage failed, with its place."""
+    """Return an error with the place and the reason of a stage's failure."""
     slot = trial.state.trace[-1].slot if trial.state.trace else ""
     return ConfigError([f"stages.{slot}: {trial.error.splitlines()[-1]}"])
 
 
-# ---- what is said beside the pictures
+# ---- notes shown with the pictures
 
 DRAWS = {
     Point: "point {}; add Circles",
@@ -310,7 +323,7 @@ DRAWS = {
 
 
 def words_of(state: State) -> list[Node]:
-    """What is said, turn by turn: texts, and null for each view in its place."""
+    """List the text of each turn, with null for each view."""
     words = [
         {"role": turn.role, "parts": [p if isinstance(p, str) else None for p in turn.parts]}
         for turn in state.messages
@@ -319,21 +332,21 @@ def words_of(state: State) -> list[Node]:
 
 
 def say_amount(trials: Sequence[DryRun]) -> str:
-    """What is sent if all these arms are asked, and how its tokens are counted."""
+    """Describe what asking all these arms would send, and how its tokens are counted."""
     tried = [replace(t, requests=[*map(count_tokens, t.calls, t.requests)]) for t in trials]
     amount = count_requests(tried, {trial.arm.task_id: 1 for trial in tried})
     if not amount.requests:
         return "no stage asks a model"
     arms = f" in {counted(len(tried), 'arm')}" if len(tried) > 1 else ""
     is_pocket = all(isinstance(model, Pocket) for trial in tried for model in trial.arm.models)
-    rule = "as Pocket counts them" if is_pocket else "by a rule of thumb"
+    rule = "counted by Pocket" if is_pocket else "estimated"
     return f"{amount}{arms}; tokens {rule}"
 
 
 def count_tokens(call: Call, request: Request) -> Request:
-    """The request with the tokens that its model will count, where we have its network."""
+    """Return the request with its exact token counts if its model is Pocket."""
     if isinstance(request.model, Pocket):
-        with suppress(ModelError):  # told where it is asked
+        with suppress(ModelError):  # reported when it is asked
             words, views = network_inputs(call.messages)
             pictures = CELLS * CELLS * len(views)
             return replace(request, word_tokens=len(words), picture_tokens=pictures)
@@ -341,8 +354,11 @@ def count_tokens(call: Call, request: Request) -> Request:
 
 
 def say_undrawn(trial: DryRun, again: Callable[[Arm, Item], DryRun]) -> Iterator[str]:
-    """The marks that change nothing of what is sent, as it is tried `again` without them, and what
-    would draw them."""
+    """Yield a note for each mark without which the same would be sent, with the stage that would
+    draw it.
+
+    `again` tries an arm without the mark.
+    """
     sample, markers = trial.item.sample, [*find_settings(trial.arm.stages, Marking)]
     for mark in sample.marks:
         if any(marker.selects(mark) for marker in markers):
@@ -354,22 +370,22 @@ def say_undrawn(trial: DryRun, again: Callable[[Arm, Item], DryRun]) -> Iterator
 
 
 def sent_of(trial: DryRun) -> tuple[object, ...]:
-    """What comes of a trial, whether it asks or answers."""
+    """Return what a trial would send or answer, for comparison."""
     state, views = trial.state, trial.state.shown or trial.state.views
     return state.prompt, state.answer, [view.picture.payload.sha for view in views]
 
 
 def say_cut(trial: DryRun, views: Sequence[View]) -> Iterator[str]:
-    """Which views end within a mark or a label that a stage drew."""
+    """Yield a note for each view whose edge cuts a mark or label that a stage drew."""
     stages = trial.arm.stages
     for drawing in drawings(trial.state, stages):
         for number, view in enumerate(views, 1):
             if isinstance(stages[drawing.slot], Marking) and is_cut(drawing, view):
-                yield f"view {number} ends within what stage {drawing.slot!r} draws"
+                yield f"view {number} cuts off a part of what stage {drawing.slot!r} draws"
 
 
 def is_cut(drawing: Drawing, view: View) -> bool:
-    """Whether the edge of a view goes through what was drawn."""
+    """Return whether the edge of a view cuts through the drawing."""
     drawn, part = drawing.drawn.parts[:1], view.parts[:1]
     if not (drawn and part and drawn[0].source == part[0].source):
         return False

@@ -1,5 +1,5 @@
-"""What stands on the studio's page: a question on pictures with marks, and stages; as a line of
-samples.jsonl, and as a study, both ways."""
+"""The content of the studio's page: a question on pictures with marks, and stages; converted to and
+from a line of samples.jsonl and a study."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ FILE = "samples.jsonl"
 Corner = Annotated[float, Field(ge=0, le=1e6)]
 POCKET = "Pocket"
 MODELS: Mapping[str, Node] = {POCKET: {"use": "pipelines.models.Pocket"}}
-"""The models that the studio may ask, unless its command names more."""
+"""The models that the studio may ask by default."""
 
 
 @with_config(OPEN)
 class PageMark(TypedDict, total=False):
-    """A mark as the page sends it, beside the places of a point or box."""
+    """Fields of a mark that the page sends, besides the coordinates of a point or box."""
 
     label: str
     image: Annotated[int, Field(ge=0)]
@@ -55,11 +55,11 @@ class Slot:
 
 @dataclass(frozen=True)
 class Draft:
-    """A question and its stages as they stand on the page.
+    """A question and its stages, as on the page.
 
-    `images` are names of files in the studio's folder. A mark is as in samples.jsonl; one that was
-    drawn as a line around a region has the corners of it as `lasso`, in pixel centres. `model` is
-    the name of one that the studio may ask; `each` and `sweep` are those of the study.
+    `images` are names of files in the studio's folder. Marks are as in samples.jsonl, except that a
+    region drawn with the lasso has its corners as `lasso`, in pixel centres. `model` is the name of
+    a model that the studio may ask; `each` and `sweep` are those of the study.
     """
 
     __pydantic_config__ = CLOSED
@@ -81,7 +81,7 @@ class Draft:
     def of(
         cls, item: Item, stages: Mapping[str, Stage], keep: Callable[[Picture], str], **more: Any
     ) -> Draft:
-        """An item and stages that were built; `keep` takes a picture and gives its name."""
+        """Build a draft from an item and stages; `keep` saves a picture and returns its name."""
         sample = item.sample
         return cls(
             sample.id,
@@ -96,7 +96,7 @@ class Draft:
         )
 
     def to_dict(self) -> Node:
-        """As the page holds it."""
+        """Return the draft as the page's JSON."""
         return asdict(self)
 
     @property
@@ -106,7 +106,7 @@ class Draft:
         return [*self.images, *of_choices]
 
     def row(self, sizes: Sequence[tuple[int, int]]) -> Node:
-        """The line of samples.jsonl; `sizes` are (width, height) of its images."""
+        """Return the line of samples.jsonl; `sizes` are (width, height) of its images."""
         row: Node = {"id": self.id, "question": self.question}
         row |= {"image": self.images[0]} if len(self.images) == 1 else {"images": [*self.images]}
         row |= {"choices": [*self.choices], "answer": self.answer, "meta": self.meta}
@@ -114,18 +114,18 @@ class Draft:
         return {name: value for name, value in row.items() if value or name == "question"}
 
     def nodes(self, after: int | None = None) -> dict[str, Node]:
-        """The stages that are switched on, or the first of all stages alone. Raises ConfigError for
-        a name that stands twice."""
+        """Return the nodes of stages that are switched on, among the first `after` or all. Raises
+        ConfigError for a duplicate name."""
         named = [stage.slot for stage in self.stages]
         if twice := [name for name in named if named.count(name) > 1 or not name]:
-            raise ConfigError([f"stages.{twice[0]}: each stage has a name of its own; change one"])
+            raise ConfigError([f"stages.{twice[0]}: each stage needs a unique name; change one"])
         return {stage.slot: stage.node for stage in self.stages[:after] if stage.on}
 
     def study(self, models: Mapping[str, Node], task: Mapping[str, Any] = FOLDER) -> Node:
-        """The study of this question. Raises ConfigError for a model that was not named."""
+        """Return the study of this question. Raises ConfigError for an unknown model."""
         if self.model not in models:
             there = ", ".join(models)
-            raise ConfigError([f"model: {self.model!r} was not named; there are {there}"])
+            raise ConfigError([f"model: there is no {self.model!r}; use one of {there}"])
         node: Node = {"task": {**task}, "model": models[self.model], "stages": self.nodes()}
         if "'ref':" in repr(node["stages"]):
             node |= {"model": self.model, "models": {**models}}
@@ -134,29 +134,29 @@ class Draft:
         return {name: value for name, value in node.items() if value or name == "stages"}
 
     def reading(self, text: str, file: Path, models: Mapping[str, Node]) -> Draft:
-        """The draft with stages, model and draws of a study's text, which is kept in `file`. Raises
-        ConfigError.
+        """Return the draft with the stages, model and draws of a study's text, which is saved to
+        `file`.
 
-        A model must be one of those that the studio may ask: what is pasted brings no server of its
-        own.
+        The model must be one that the studio may ask, so that pasted text cannot bring in another
+        server. Raises ConfigError.
         """
         write_file(file, text)
         faults = Faults()
         node = resolve(load(file), faults)
         if all(isinstance(part, Mapping) and "use" in part for part in node.values()):
-            node = {"stages": node}  # as the gallery writes them
+            node = {"stages": node}  # the gallery's notation
         stages = node.get("stages")
         if faults:
             raise ConfigError(faults)
         if not stages or not isinstance(stages, Mapping):
-            raise ConfigError(["stages: there are none; write `stages: {mark: {use: ...}}`"])
+            raise ConfigError(["stages: missing; write `stages: {mark: {use: ...}}`"])
         asked = node.get("model", models[self.model])
         named = [name for name, model in models.items() if asked in (name, model)]
         if not named:
             raise ConfigError(
                 [
-                    f"model: the studio may ask {', '.join(models)}; name others where it is"
-                    " started, such as `looktwice studio STUDY.yaml`"
+                    f"model: the studio may ask only {', '.join(models)}; name others when you"
+                    " start it, such as `looktwice studio STUDY.yaml`"
                 ]
             )
         slots = [
@@ -171,7 +171,7 @@ class Draft:
 
 
 def drawn(mark: Mark) -> Node:
-    """A mark as the page draws it: a region with the corners of its outline."""
+    """Convert a mark for the page: a region gets the corners of its outline."""
     node = mark.to_dict()
     if isinstance(mark, Mask):
         pixels = mark.pixels.astype(np.uint8)
@@ -181,7 +181,7 @@ def drawn(mark: Mark) -> Node:
 
 
 def masked(mark: Node, sizes: Sequence[tuple[int, int]]) -> Node:
-    """A mark as samples.jsonl holds it: the inside of a lasso as the pixels of a mask."""
+    """Convert a mark for samples.jsonl: the inside of a lasso becomes the pixels of a mask."""
     if "lasso" not in mark:
         return {key: value for key, value in mark.items() if key != "outline"}
     image = mark.get("image", 0)

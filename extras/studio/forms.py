@@ -1,5 +1,5 @@
-"""What the classes of a configuration take, as forms of a page: each setting with its kind, range,
-choices and default."""
+"""Forms for the settings of a configuration's classes: each setting with its kind, range, choices
+and default."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from looktwice.pipelines.model import Model
 from looktwice.pipelines.state import Stage
 from looktwice.specialists.networks.network import Network
 
-LONG = 48  # characters of a text that has an area of its own
-BOUND = 1000  # a limit from here on is none for a slider
+LONG = 48  # characters from which a text gets a text area
+BOUND = 1000  # limits from here on are ignored by sliders
 COLOR = re.compile("colou?r$|^fill$|^plate$")
 RULE = re.compile(r"(?P<names>.+?) (?P<sign>[<>])=? (?P<bound>-?[\d.]+)")
 KINDS = {Model: "model", bool: "flag", int: "whole", float: "number"}
@@ -28,8 +28,8 @@ Form = dict[str, Any]
 
 
 class Catalog:
-    """The forms of all public stages and specialists, and of what may stand in their settings, by
-    path."""
+    """The forms of all public stages and specialists, and of the classes that their settings
+    accept, by path."""
 
     def __init__(self, plugins: Sequence[str] = ()) -> None:
         self.forms, self.classes = dict[str, Form](), dict[str, type]()
@@ -37,7 +37,7 @@ class Catalog:
             self.classes |= classes_of(kind, plugins)
 
     def to_dict(self) -> dict[str, Any]:
-        """As the page reads it: the forms, the stages by room, and the names of colours."""
+        """Return the page's JSON: the forms, the stages by room, and the names of colours."""
         rooms = dict[str, list[str]]()
         for path, cls in self.classes.items():
             takes = inspect.signature(cls.__call__).parameters
@@ -61,7 +61,7 @@ class Catalog:
                     form["weights"] |= all(self.forms[p]["weights"] for p in setting["of"])
 
     def _setting(self, f: dataclasses.Field[Any], hint: Any) -> Form:
-        """A setting without its range: what is chosen or typed, and what it is without that."""
+        """Describe a setting without its range: its kind, choices and default."""
         choices, default = [*members(hint)], default_of(f)
         inner = [choice for choice in choices if choice is not type(None)]
         setting: Form = {"name": f.name, "words": type_words(hint), "null": inner != choices}
@@ -84,7 +84,8 @@ class Catalog:
         return setting | {"kind": "json"}
 
     def _fitting(self, hints: Sequence[Any]) -> list[str]:
-        """The classes that may stand where one of these is asked for, each with its form."""
+        """Return the paths of the classes that satisfy one of the type hints, and add their
+        forms."""
         fitting = dict[str, type]()
         for hint in hints:
             if not isinstance(hint, type):
@@ -102,7 +103,7 @@ class Catalog:
 
 
 def ranges_of(cls: type) -> dict[str, dict[str, float]]:
-    """The numbers between which the settings of a class lie, by the rules that check them."""
+    """Return the limits of a class's numeric settings, from the rules that validate them."""
     limits = dict[str, dict[str, float]]()
     for base in cls.__mro__:
         for matched in filter(None, map(RULE.fullmatch, vars(base).get("ranges", ()))):

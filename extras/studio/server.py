@@ -1,7 +1,10 @@
-"""Carries what the studio's page asks for: as a server on loopback, where pictures come in as
-bytes, all else as JSON, and are worked on beside the loop; or as a widget of anywidget in a
-notebook, the same page, which talks through the kernel and no server. And the draft that it begins
-with: of a picture, of a sample of a run with a contestant's stages, or of a study."""
+"""Connects the studio's page to its backend, as a server on loopback or as a notebook widget.
+
+The server takes pictures as bytes and all else as JSON, and works in a thread beside the event
+loop. The anywidget widget shows the same page and communicates through the kernel, without a
+server. The first draft comes from a picture, from a sample of a run with a contestant's stages, or
+from a study.
+"""
 
 from __future__ import annotations
 
@@ -44,48 +47,51 @@ FIRST = (
 )
 STUDIES = (".yaml", ".yml", "")
 HEADER = "X-Looktwice"
-"""What our page sends and a form of another page cannot."""
+"""A header that the studio's page sends and a form on another page cannot."""
 
 
 @dataclass
 class StudioServer(LocalPage):
-    """Answers the requests of a studio's page. `begin` gives the draft that it begins with, by what
-    its address asks for."""
+    """Serves a studio's page. `begin` returns the first draft for the query of the page's
+    address."""
 
     desk: Desk
     begin: Callable[[Mapping[str, str]], Draft]
 
     @property
     def shown(self) -> Mapping[str, Shows]:
-        """The page, what it begins with, and pictures."""
+        """The routes of the page, its start data, and pictures."""
         return {"": self.show_page, "start": self.show_start, "picture/{sha}": self.show_picture}
 
     def show_page(self, request: web.Request) -> web.Response:
-        """The page, whose policy names its scripts by sha256 and allows no connection but to this
-        server."""
+        """Return the page, whose policy allows only its own scripts, by sha256, and connections to
+        this server."""
         scripts = [page_file(name, ROOM) for name in (*SCRIPTS, "studio_page.js")]
         policy, style = page_policy(scripts, served=True), page_file("studio.css", ROOM)
         text = template("studio.html.j2", ROOM).render(scripts=scripts, policy=policy, style=style)
         return web.Response(text=text, content_type="text/html")
 
     def show_start(self, request: web.Request) -> web.Response:
-        """The forms, the models that may be asked, and the draft to begin with."""
+        """Return the forms, the models that may be asked, and the first draft."""
         try:
             return web.json_response(self.desk.start(self.begin(request.query)))
         except (LookupError, ValueError) as exc:
-            raise web.HTTPNotFound(text=f"it cannot begin: {exc}") from exc
+            raise web.HTTPNotFound(text=f"the studio cannot open this: {exc}") from exc
 
     def show_picture(self, request: web.Request) -> web.Response:
-        """A picture that the page was told of, as it is sent."""
+        """Return a picture of the page exactly as it is sent to models."""
         shown = self.desk.shown.kept.get(request.match_info["sha"])
         if shown is None:
-            raise web.HTTPNotFound(text="this picture is no longer here; render it again")
+            raise web.HTTPNotFound(text="this picture is no longer cached; render it again")
         payload, *_ = shown
         return web.Response(body=payload.data, content_type=payload.media_type)
 
     async def work(self, request: web.Request) -> web.Response:
-        """What a page asks for, as JSON or as it is, or what is `refused` in it: no failure of the
-        browser, whose console stays clear of what is half typed. It must be our page that asks."""
+        """Answer a request of the page with JSON or a file, or with its faults as `refused`.
+
+        Faults are not HTTP errors, so that half-typed input leaves the browser's console clear.
+        Requests without the page's header are forbidden.
+        """
         if request.headers.get(HEADER) != "studio":
             raise web.HTTPForbidden(text=f"only the studio's own page may send this ({HEADER})")
         data = await request.read()
@@ -98,14 +104,14 @@ class StudioServer(LocalPage):
         return web.json_response(made)
 
     def add_routes(self, app: web.Application, below: str = "") -> None:
-        """Also what the page sends, which is worked on."""
+        """Add the routes of the page's requests to those of the base class."""
         super().add_routes(app, below)
         app.router.add_post(f"/{{token}}/{below}{{what:render|ask|read|pack|upload}}", self.work)
 
 
 def studio_of_page(folder: Path, page: RunPage, plugins: Sequence[str] = ()) -> StudioServer:
-    """A studio that works in `folder` and begins with a sample of the page beside which it is
-    served."""
+    """Build a studio that works in `folder` and begins with a sample of the report page that it is
+    served with."""
     desk = Desk(folder, plugins=plugins)
     return StudioServer(desk, partial(of_page, desk, page))
 
@@ -115,11 +121,11 @@ def studio_widget(
     stages: Mapping[str, Stage] | None = None,
     models: Mapping[str, Node] = MODELS,
 ) -> Any:
-    """The studio of a sample, or of a picture or its file, as a widget of a notebook.
+    """Return the studio of a sample, or of a picture or its file, as a notebook widget.
 
-    `stages` are those that it begins with, by their slots; `models` are nodes of those that may be
-    asked, by name. What stands on the page is in its `marks`, `stages` and `yaml`; marks and stages
-    that are set there show on the page. It needs `pip install 'looktwice[notebook]'`. Raises
+    `stages` are the first stages, by slot; `models` are nodes of the models that may be asked, by
+    name. The content of the page is in the widget's `marks`, `stages` and `yaml`; marks and stages
+    that are set there appear on the page. Needs `pip install 'looktwice[notebook]'`. Raises
     ModuleNotFoundError, PictureError.
     """
     try:
@@ -127,7 +133,7 @@ def studio_widget(
         import traitlets
     except ModuleNotFoundError as exc:
         raise ModuleNotFoundError(
-            f"{exc.name} is not installed; type: pip install 'looktwice[notebook]'", name=exc.name
+            f"{exc.name} is not installed: pip install 'looktwice[notebook]'", name=exc.name
         ) from exc
     if not isinstance(sample, Sample):
         image = sample if isinstance(sample, Picture) else Picture.open(sample)
@@ -146,7 +152,8 @@ def studio_widget(
 
 
 def widget_script() -> str:
-    """The page as a module of JavaScript whose default has `render`, as anywidget takes it."""
+    """Return the page as a JavaScript module whose default export has `render`, as anywidget
+    expects."""
     scripts = [page_file(name, ROOM) for name in (*SCRIPTS, "studio_widget.js")]
     body = json.dumps(page_file("studio_body.html", ROOM))
     return "\n".join([f"const BODY = {body};", *scripts])
@@ -154,22 +161,22 @@ def widget_script() -> str:
 
 @dataclass(eq=False)
 class Talk:
-    """Answers what the page of a widget asks for, with the pictures that it has not been sent."""
+    """Answers a widget's requests, and sends pictures that it does not have yet."""
 
     desk: Desk
     begun: Mapping[str, Any]
     sent: set[str] = field(default_factory=set)
 
     def __call__(self, widget: Any, asked: Mapping[str, Any], buffers: Sequence[Any]) -> None:
-        """Send the answer under the number that was asked, or why there is none."""
+        """Send the response, or the faults, with the number of the request."""
         what, reply, file = asked["what"], {"number": asked["number"]}, b""
         data = bytes(buffers[0]) if buffers else json.dumps(asked.get("body")).encode()
         try:
             made = self.begun if what == "start" else self.desk.answer(what, data)
             reply["answer"], file = (None, made) if isinstance(made, bytes) else (made, b"")
-        except Exception as exc:  # of any kind, else the page waits for ever
+        except Exception as exc:  # of any kind, or the page would wait without end
             is_told = isinstance(exc, FAULTS)
-            reply["faults"] = self.desk.say_faults(exc) if is_told else [f"it failed: {exc!r}"]
+            reply["faults"] = self.desk.say_faults(exc) if is_told else [f"internal error: {exc!r}"]
         kept = self.desk.shown.kept
         new = [shown for sha, (shown, *_) in kept.items() if sha not in self.sent]
         self.sent |= {shown.sha for shown in new}
@@ -177,17 +184,17 @@ class Talk:
         widget.send(reply, [*(shown.data for shown in new), file])
 
 
-# ---- the first draft: of a picture, of a sample of a run, or of a study and its first question
+# ---- the first draft: from a picture, a run's sample, or a study's first question
 
 
 def open_draft(desk: Desk, what: Sequence[Path], models: Sequence[str] = ()) -> Draft:
-    """The draft to begin with, whose pictures the desk takes, with the models that it may ask.
-    Raises ConfigError, RunError, TaskError, PictureError."""
+    """Return the first draft, after saving its pictures and allowing its models. Raises
+    ConfigError, RunError, TaskError, PictureError."""
     for text in models:
         _, node = parse_override(f"model={text}")
         if not isinstance(node, dict):
             example = "'{use: pipelines.models.Pocket}'"
-            raise ConfigError([f"--model {text}: write a node, such as {example}"])
+            raise ConfigError([f"--model {text}: expected a node, such as {example}"])
         desk.admit(build(node, place="--model"))
     start = Draft(stages=FIRST)
     if not what:
@@ -197,33 +204,35 @@ def open_draft(desk: Desk, what: Sequence[Path], models: Sequence[str] = ()) -> 
         return of_run(desk, first, *map(str, more[:2]))
     if first.is_dir():
         ids = [row.id for row in RunFolder(first).samples.values()]
-        raise RunError(f"{first}: name one of its {len(ids)} samples behind it, such as {ids[0]}")
+        raise RunError(f"{first}: add one of its {len(ids)} samples, such as {ids[0]}")
     if not more and first.suffix in STUDIES:
         return of_study(desk, first)
     for picture in what:
         if not picture.is_file():
-            raise RunError(f"{picture}: there is no such picture, run or study here")
+            raise RunError(f"{picture}: there is no such picture, run or study")
     images = tuple(desk.take(read_file(picture)) for picture in what)
     return replace(start, images=images)
 
 
 def of_study(desk: Desk, study: Path) -> Draft:
-    """The first question of a study, with the stages and the model of its first contestant. The
-    models of all of them may be asked. Raises ConfigError, RunError, TaskError, PictureError."""
+    """Return a draft of a study's first question with the stages and model of its first contestant.
+
+    All models of the study may be asked. Raises ConfigError, RunError, TaskError, PictureError.
+    """
     plan = load_plan(study, (), desk.plugins)
     if not plan.points:
         raise RunError(f"{study}: no contestant is left; {'; '.join(plan.left_out.values())}")
     arm, names = plan.points[0], {id(model): desk.admit(model) for model in plan.models}
     item = next(checked_items(arm.task), None)
     if item is None:
-        raise RunError(f"{study}: its task {arm.task_name!r} has no question")
+        raise RunError(f"{study}: its task {arm.task_name!r} has no questions")
     model = names.get(id(arm.model), POCKET)
     return Draft.of(item, arm.stages, desk.keep, model=model, draws=arm.draws, seed=arm.seed)
 
 
 def of_page(desk: Desk, page: RunPage, asked: Mapping[str, str]) -> Draft:
-    """The sample and the contestant of a page, by the numbers `n` and `who`. Raises RunError,
-    ConfigError, PictureError."""
+    """Return a draft of a report page's sample `n` and contestant `who`, given by number. Raises
+    RunError, ConfigError, PictureError."""
     row = page.rows[int(asked["n"])]
     number, name = [*page.contestants][int(asked["who"])]
     run = page.runs[number]
@@ -231,16 +240,18 @@ def of_page(desk: Desk, page: RunPage, asked: Mapping[str, str]) -> Draft:
 
 
 def of_run(desk: Desk, run: Path, sample: str, contestant: str = "", task: str = "") -> Draft:
-    """A sample of a run, with the stages of a contestant, the first one without a name. `task` is
-    the id of its task where several have a sample of this name. Raises RunError, ConfigError,
-    PictureError."""
+    """Return a draft of a run's sample with the stages of a contestant, by default the first.
+
+    `task` is the task's id if several tasks have a sample of this name. Raises RunError,
+    ConfigError, PictureError.
+    """
     shown = ShownRun(run, desk.plugins)
     row, *_ = shown.rows(sample, task)
     points = shown.points(row)
     name = contestant or next(iter(points))
     if name not in points:
         near = did_you_mean(name, points)
-        raise RunError(f"{run} has no contestant {name!r}{near}; there are {', '.join(points)}")
+        raise RunError(f"{run} has no contestant {name!r}{near}; use one of {', '.join(points)}")
     point = points[name]
     item = Item(shown.sample(point, row), row.answer)
     asked: Node = {"seed": point.seed, "draws": point.draws}

@@ -1,12 +1,12 @@
 "use strict";
-// The studio itself: what stands on the page is a draft, which the server renders, asks, reads and packs. One request to
-// render is on its way at a time, and the last move is always rendered.
+// The studio itself: the content of the page is a draft, which the server renders, asks, reads and packs. Only one render
+// request is in flight at a time, and the last change is always rendered.
 
 class Studio {
   constructor(root, talk) {
     Object.assign(this, { root, talk, after: null, isOnItsWay: false, isWanted: false, atWork: 0, moved: 0, rows: [], canvases: [], kept: {}, folded: new Set() });
     Object.assign(this, { undone: [], redone: [], present: "", isNewStep: true, field: null });
-    root.tabIndex = -1; // takes the keys of what goes while it has them
+    root.tabIndex = -1; // takes the focus of elements that are removed while they have it
   }
 
   $(id) { return this.root.querySelector(`#${id}`); }
@@ -25,7 +25,7 @@ class Studio {
     this.redrawAll();
   }
 
-  /** Fold the cards of a study that came with many. */
+  /** Fold the cards of a study with many stages. */
   foldMany() {
     const { stages } = this.draft;
     this.folded = new Set(stages.length > 3 ? stages.map(({ slot }) => slot) : []);
@@ -52,7 +52,7 @@ class Studio {
       this.redraw();
     });
     on("file", "change", () => { this.upload([...this.$("file").files]); this.$("file").value = ""; });
-    this.root.addEventListener("dragover", (event) => event.preventDefault()); // else the browser leaves the page for the picture
+    this.root.addEventListener("dragover", (event) => event.preventDefault()); // otherwise the browser would open the picture instead of the page
     this.root.addEventListener("drop", (event) => { event.preventDefault(); this.upload([...event.dataTransfer.files]); });
     on("undo", "click", () => this.undo());
     this.root.addEventListener("keydown", (event) => {
@@ -61,7 +61,7 @@ class Studio {
       if (event.shiftKey) this.undo(this.redone, this.undone);
       else this.undo();
     });
-    // one gesture, or what is typed into one field, is one step
+    // one gesture, or the input into one field, is one step
     for (const kind of ["pointerdown", "focusin"]) this.root.addEventListener(kind, () => this.begin(), true);
     this.root.addEventListener("keydown", ({ key, repeat, target }) => { if (key === "Enter" || !(repeat || target.matches(TYPED))) this.begin(); }, true);
     this.root.addEventListener("input", ({ target }) => {
@@ -80,7 +80,7 @@ class Studio {
   }
 
   addStage(use) {
-    if (!use) return; // nothing that is sought
+    if (!use) return; // the search found nothing
     const taken = new Set(this.draft.stages.map(({ slot }) => slot)), name = last(use).replace(/(?<=[a-z])(?=[A-Z])/g, "_").toLowerCase();
     let slot = name;
     for (let number = 2; taken.has(slot); number++) slot = `${name}_${number}`;
@@ -89,7 +89,7 @@ class Studio {
     this.restage();
   }
 
-  /** Choices are told by a stage, which comes and goes with them unless there is one already. */
+  /** Add or remove the stage that adds choices to the prompt, unless another stage does. */
   offerChoices() {
     const { choices, stages } = this.draft, use = "prompting.wording.MultipleChoice", own = stages.findIndex((stage) => stage.node.use === use);
     if (choices.length && !stages.some((stage) => stage.node.use.startsWith("prompting.wording."))) this.addStage(use);
@@ -99,7 +99,7 @@ class Studio {
     }
   }
 
-  /** Pictures instead of those that are there, with their marks, or beside them. */
+  /** Replace the pictures and their marks, or add to them. */
   async upload(files) {
     if (!files.length) return;
     await this.try(async () => {
@@ -122,12 +122,12 @@ class Studio {
     this.redrawAll();
   }
 
-  // ---- the history of all that stands on the page
+  // ---- the history of the page's content
 
-  /** What comes is a step of its own. */
+  /** Start a new step. */
   begin() { this.isNewStep = true; }
 
-  /** Keep what stood before a step. */
+  /** Remember the state before a step. */
   note() {
     const now = JSON.stringify(this.draft);
     if (now === this.present) return;
@@ -152,11 +152,11 @@ class Studio {
   }
 
   drawMarks() {
-    this.changed(); // first, for marks of a notebook that cannot be drawn
+    this.changed(); // first, because a notebook's marks may be impossible to draw
     this.canvases.forEach((canvas) => canvas.draw());
   }
 
-  // ---- what stands on the page
+  // ---- the page's content
 
   redrawAll() {
     const { draft } = this;
@@ -173,7 +173,7 @@ class Studio {
     this.restage();
   }
 
-  /** The cards anew; what had the keys keeps them. */
+  /** Redraw the cards, keeping the focus. */
   redraw() {
     const cards = this.$("cards"), focused = this.root.ownerDocument.activeElement, name = cards.contains(focused) && (focused.id || focused.ariaLabel);
     cards.replaceChildren(...stageCards(this));
@@ -185,15 +185,15 @@ class Studio {
     this.changed();
   }
 
-  /** Something was moved: render it, or as soon as what is on its way has come. */
+  /** Render after a change, once the render request in flight has ended. */
   async changed() {
     this.moved ||= performance.now();
     this.isWanted = true;
     this.note();
     if (this.after >= this.draft.stages.length) this.after = null;
     const { ownerDocument } = this.root;
-    if (!ownerDocument.activeElement?.matches("#marks input")) this.$("marks").replaceChildren(...markList(this)); // where no label is being typed
-    if (this.undone.length && ownerDocument.activeElement === ownerDocument.body) this.root.focus({ preventScroll: true }); // what was pressed is gone, and Ctrl-Z is for us
+    if (!ownerDocument.activeElement?.matches("#marks input")) this.$("marks").replaceChildren(...markList(this)); // unless a label is being typed
+    if (this.undone.length && ownerDocument.activeElement === ownerDocument.body) this.root.focus({ preventScroll: true }); // the pressed element is gone; keep Ctrl-Z working
     this.$("strip").classList.toggle("past", this.along !== this.asked);
     this.$("plain").hidden = !(this.draft.each.length || Object.keys(this.draft.sweep).length);
     this.dimRows();
@@ -207,20 +207,20 @@ class Studio {
       this.moved = 0;
       if (!this.draft.images.length) continue;
       const shown = await this.try(() => this.talk.post("render", { draft: this.draft, after: this.after }));
-      this.root.dataset.stale = shown ? "" : "1"; // what was shown stays, and is of an earlier state
+      this.root.dataset.stale = shown ? "" : "1"; // the earlier state stays visible
       if (shown) await this.show(shown, since);
     }
     this.isOnItsWay = false;
     this.count(-1);
   }
 
-  /** How much is on its way. */
+  /** Count the requests in flight. */
   count(by) {
     this.atWork += by;
     this.root.dataset.busy = this.atWork ? "1" : "";
   }
 
-  /** What comes of some work; what is wrong is told above all and at its place, or all at one, and what was shown stays. */
+  /** Do some work and return its result; show faults at the top and at their places, or all at `where`, and keep the earlier state. */
   async try(work, where = "") {
     let faults = [], made = null;
     this.count(1);
@@ -251,18 +251,18 @@ class Studio {
     });
     await Promise.all(figures.map((figure) => figure.firstChild.decode().catch(() => null)));
     this.$("views").replaceChildren(...figures);
-    this.$("sent-title").textContent = (this.after === null && shown.words[0].role !== "prompt" ? "What is sent" : "What there is to be sent")
-      + (shown.arms > 1 ? `: ${shown.arms} arms; shown: the cards as they stand` : "");
+    this.$("sent-title").textContent = (this.after === null && shown.words[0].role !== "prompt" ? "What is sent" : "Prepared so far")
+      + (shown.arms > 1 ? `: ${shown.arms} arms; shown: the current cards` : "");
     let views = 0;
     const turns = shown.words.filter(({ role }) => role !== "assistant").map(({ role, parts }) => [`[${role}]`, ...parts.map((text) => text ?? `[view ${++views}]`)].join("\n"));
     this.$("words").replaceChildren(...turns.map((text) => el("div", { class: "turn", tabindex: "0" }, text)));
     this.$("notes").replaceChildren(...shown.notes.map((note) => el("li", {}, note)));
-    this.$("amount").textContent = shown.amount + (shown.answer ? `; the stages answer ${shown.answer}` : "");
+    this.$("amount").textContent = shown.amount + (shown.answer ? `; the stages give the answer ${shown.answer}` : "");
     if (this.root.ownerDocument.activeElement !== this.$("yaml")) this.$("yaml").value = shown.yaml;
     Object.assign(this.$("after"), { max: stages.length, value: this.after ?? stages.length });
     this.$("after-name").textContent = this.after === null ? "all" : this.after ? stages[this.after - 1].slot : "none";
     const seen = performance.now() - since;
-    this.$("time").textContent = `${seen.toFixed(0)} ms from move to picture`;
+    this.$("time").textContent = `rendered in ${seen.toFixed(0)} ms`;
     this.root.dataset.seen = seen;
     this.root.dispatchEvent(new Event("shown"));
   }
@@ -274,21 +274,21 @@ class Studio {
     const { question } = this, stages = structuredClone(this.draft.stages.filter(({ on }) => on));
     const rows = await this.try(() => this.talk.post("ask", { draft: this.draft }));
     const known = new Set(this.rows.map(sorted)), asked = (rows || []).map((row) => ({ ...row, stages, question }));
-    this.rows.push(...asked.filter((row) => !known.has(sorted(row)))); // what was asked before has its row
+    this.rows.push(...asked.filter((row) => !known.has(sorted(row)))); // earlier requests have a row already
     this.$("ask").disabled = false;
     this.drawRows();
   }
 
-  /** What is asked, as JSON by name: a row of another question is past. */
+  /** The question's parts as JSON, by name; rows of another question are dimmed. */
   get question() {
     const { stages, each, sweep, draws, ...question } = this.draft;
     return Object.fromEntries(Object.entries(question).map(([name, value]) => [name, sorted(value)]));
   }
 
-  /** What a strip was asked of. */
+  /** The question and stages of a strip. */
   get asked() { return sorted([this.question, this.draft.stages]); }
 
-  /** In what a row was asked otherwise. */
+  /** The parts of the question in which a row differs. */
   others(row) {
     const { question } = this;
     return Object.keys(question).filter((name) => row.question[name] !== question[name]);
@@ -296,23 +296,23 @@ class Studio {
 
   drawRows() {
     this.$("rows").replaceChildren(...this.rows.map((row) => el("li", {}, ...row.shas.map((sha) => el("img", { src: this.talk.picture(sha), alt: sha.slice(0, 12), title: sha })),
-      el("b", {}, row.answer ?? "no answer"), " ", el("span", { class: row.verdict }, row.verdict === "hidden" ? "(no key)" : row.verdict), row.why ? ` (${row.why})` : "", ` replied: ${row.reply} `,
+      el("b", {}, row.answer ?? "no answer"), " ", el("span", { class: row.verdict }, row.verdict === "hidden" ? "(no correct answer)" : row.verdict), row.why ? ` (${row.why})` : "", ` reply: ${row.reply} `,
       el("span", { class: "soft" }, [...this.differences(row), ...(row.draw ? [`draw ${row.draw + 1}`] : [])].join(", ")))));
     this.dimRows();
   }
 
   dimRows() {
     this.rows.forEach((row, n) => this.$("rows").children[n]?.classList.toggle("past", this.others(row).length > 0));
-    const names = [...new Set(this.rows.flatMap((row) => this.others(row)))].map((name) => ({ images: "pictures", answer: "key" }[name] ?? name));
-    this.$("dimmed").textContent = names.length ? `dimmed: asked with other ${names.join(", ")}; "rows as each" leaves these out` : "";
+    const names = [...new Set(this.rows.flatMap((row) => this.others(row)))].map((name) => ({ images: "pictures", answer: "correct answer" }[name] ?? name));
+    this.$("dimmed").textContent = names.length ? `dimmed rows differ in ${names.join(", ")}; "rows as each" leaves them out` : "";
     this.$("each").hidden = this.variants().size < 2;
   }
 
-  /** What sets a row apart from the others: its own value wherever two of them differ. */
+  /** The differences of a row from the others: its own value wherever two rows differ. */
   differences(row) {
     const [first] = this.rows, ofFirst = this.rows.map(({ stages }) => this.changesFrom(stages, first.stages));
     const own = Object.assign({}, ...ofFirst, this.changesFrom(first.stages, row.stages), row.changes);
-    return [...this.wordsOf(own), ...Object.keys(first.question).filter((name) => row.question[name] !== first.question[name]).map((name) => `other ${name}`)];
+    return [...this.wordsOf(own), ...Object.keys(first.question).filter((name) => row.question[name] !== first.question[name]).map((name) => `different ${name}`)];
   }
 
   /** Changes of a study in words: "mark.radius 9", "mark: Crosshairs, color yellow", "with zoom: ZoomOnMarks", "without zoom". */
@@ -326,19 +326,19 @@ class Studio {
     });
   }
 
-  /** Which arms the study has beside the stages as they stand. */
+  /** Show which arms the study has besides the current stages. */
   tellArms() {
     const { each, sweep } = this.draft, more = each.map((changes, n) => `arm ${n + 2}: ${this.wordsOf(changes).join(", ")}`);
-    this.$("arms").textContent = [...(each.length ? ["arm 1: the cards as they stand"] : []), ...more, ...Object.entries(sweep).map(([place, values]) => `${place} ${values.join(", ")}`)].join("; ");
+    this.$("arms").textContent = [...(each.length ? ["arm 1: the current cards"] : []), ...more, ...Object.entries(sweep).map(([place, values]) => `${place} ${values.join(", ")}`)].join("; ");
   }
 
-  /** The stages of the rows that were asked of this question as they stood, each once. */
+  /** The distinct stages of the rows that were asked with the current question. */
   variants() {
     const own = this.rows.filter((row) => !Object.keys(row.changes).length && !this.others(row).length);
     return new Set(own.map(({ stages }) => sorted(stages)));
   }
 
-  /** The answers along one slider: for the value that it has, which a sweep begins with, and some over its range. */
+  /** Ask along one slider: at its current value, with which the sweep begins, and at some over its range. */
   async askAlong(place, { min, max, step, now }) {
     const steps = [...Array(9).keys()].map((n) => Number((Math.round((min + (max - min) * n / 8) / step) * step).toFixed(4)));
     const values = [...new Set([now, ...steps])].filter((value) => value > 0 || min < 0).sort((a, b) => a - b);
@@ -353,17 +353,17 @@ class Studio {
     this.$("strip").classList.toggle("past", this.along !== this.asked);
     const colors = ["#0072b2", "#d55e00", "#009e73", "#b0578f", "#8a6d00"], hasKey = rows.some(({ verdict }) => verdict === "right" || verdict === "wrong");
     const kinds = rows.map(({ verdict, answer }) => (hasKey ? verdict : answer ?? "no answer")), names = [...new Set(kinds)].sort();
-    const number = (name) => (/^[A-Z]$/.test(name) ? name.charCodeAt(0) - 65 : names.indexOf(name)); // a letter has its colour in every strip
+    const number = (name) => (/^[A-Z]$/.test(name) ? name.charCodeAt(0) - 65 : names.indexOf(name)); // a letter has the same colour in every strip
     const color = (name) => `border-color: ${{ right: "var(--right)", wrong: "var(--wrong)" }[name] ?? colors[number(name) % colors.length]}`;
     const cells = rows.map((row, n) => el("div", { style: color(kinds[n]), title: `${row.reply} (${row.verdict})` }, el("b", { class: row.verdict }, row.answer ?? "–"), el("br"), String(values[n])));
     const legend = names.map((name) => el("span", { style: color(name) }, hasKey ? name : `answer ${name}`));
     const turns = rows.filter((row, n) => n && row.answer !== rows[n - 1].answer).length;
     this.$("strip").replaceChildren(el("h3", {}, `The answer along ${place}`), el("div", { class: "cells" }, ...cells), el("p", { class: "legend soft" }, ...legend),
-      el("p", { class: "soft" }, turns ? `it changes ${turns === 1 ? "once" : `${turns} times`} over ${rows.length} values` : `the same answer at all ${rows.length} values`),
-      el("button", { type: "button", id: "sweep", click: () => { this.draft.sweep = sweep; this.changed(); } }, "as sweep"));
+      el("p", { class: "soft" }, turns ? `the answer changes ${turns === 1 ? "once" : `${turns} times`} over ${rows.length} values` : `the answer is the same at all ${rows.length} values`),
+      el("button", { type: "button", id: "sweep", click: () => { this.draft.sweep = sweep; this.changed(); } }, "use as sweep"));
   }
 
-  /** What each asked variant changes in the first one, as `each` of a study takes it. */
+  /** The changes of each variant against the first, in the form of a study's `each`. */
   changesOfRows() {
     const [first, ...others] = [...this.variants()].map((text) => JSON.parse(text));
     this.draft.stages = structuredClone(first);
@@ -396,9 +396,9 @@ class Studio {
     try {
       await navigator.clipboard.writeText(field.value);
       this.$("copy").textContent = "copied";
-    } catch { // a notebook's frame, or an address without https
+    } catch { // in a notebook's frame, or without https
       field.select();
-      this.$("faults").textContent = "the browser lets no page copy here; the study is selected, press Ctrl-C";
+      this.$("faults").textContent = "the browser does not allow copying here; the study is selected, press Ctrl-C";
     }
     setTimeout(() => { this.$("copy").textContent = "copy"; }, 1500);
   }
@@ -407,7 +407,7 @@ class Studio {
     const text = this.$("yaml").value;
     await this.try(async () => {
       const { draft } = await this.talk.post("read", { draft: this.draft, text });
-      if (text !== this.$("yaml").value) return; // more was typed since
+      if (text !== this.$("yaml").value) return; // the text has changed since
       const slotsOf = ({ stages }) => stages.map(({ slot }) => slot), isOther = !same(slotsOf(this.draft), slotsOf(draft));
       this.draft = draft;
       this.after = null;

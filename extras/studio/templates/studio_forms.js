@@ -1,5 +1,5 @@
 "use strict";
-// Forms made of the settings of a class. What is chosen goes into a node as a configuration holds it: defaults are left out.
+// Forms for the settings of a class. Values are written into a node as in a configuration; defaults are left out.
 
 function el(tag, attributes = {}, ...children) {
   const made = document.createElement(tag);
@@ -12,11 +12,11 @@ function el(tag, attributes = {}, ...children) {
 }
 
 const PAINT = document.createElement("canvas").getContext("2d"); // knows colours by name
-const TYPED = "textarea, input:not([type=checkbox], [type=radio], [type=range], [type=file], [type=color])"; // which undo what is typed themselves
+const TYPED = "textarea, input:not([type=checkbox], [type=radio], [type=range], [type=file], [type=color])"; // fields with an undo of their own
 const ASKING = /\.(turns|agent)\./; // rooms of stages that ask the model
 const last = (path) => path.split(".").pop();
 const prose = (text) => text.split("`").map((part, n) => (n % 2 ? el("code", {}, part) : part));
-/** As JSON with sorted names, for what comes back from the server has its own order. */
+/** As JSON with sorted keys, because the server may return another order. */
 const sorted = (value) => JSON.stringify(value, (_, part) => (part?.constructor === Object ? Object.fromEntries(Object.entries(part).sort()) : part));
 const same = (a, b) => sorted(a) === sorted(b);
 
@@ -26,7 +26,7 @@ function select(options, value, put, attributes = {}) {
   return box;
 }
 
-/** The settings of a class, a row each, which write into `node`; what is as the class has it is left out there. `then` follows a change. */
+/** Rows for the settings of a class, which write into `node`, leaving defaults out. `then` is called after a change. */
 function settingRows(path, node, place, studio, defaults = {}, then = () => {}) {
   const { settings, says } = studio.forms[path], sentences = says.split(/(?<=[.;])\s+/);
   return settings.map((given) => {
@@ -50,7 +50,7 @@ function settingRows(path, node, place, studio, defaults = {}, then = () => {}) 
   });
 }
 
-/** Where the slider of a number ends: at its range, or where its default lets one guess. */
+/** The limits of a number's slider: its range, or a guess from its default. */
 function sliderOf(setting) {
   const usual = Math.abs(setting.default || 0), step = setting.kind === "whole" || usual >= 2 ? 1 : 0.01;
   return { min: setting.min ?? (setting.default < 0 ? -6 * usual : 0), max: setting.max ?? Math.max(4, usual ? 6 * usual : 20), step };
@@ -58,13 +58,13 @@ function sliderOf(setting) {
 
 function number(setting, value, put, here, studio) {
   const { min, max, step } = sliderOf(setting);
-  const read = ({ value: text, validity }) => (validity.badInput ? "no number" : text.trim() === "" ? (setting.null ? null : undefined) : Number(text));
+  const read = ({ value: text, validity }) => (validity.badInput ? "not a number" : text.trim() === "" ? (setting.null ? null : undefined) : Number(text));
   const slider = el("input", { type: "range", min, max, step, "aria-label": `${setting.name}, slider`,
     input: () => { typed.value = slider.value; put(Number(slider.value)); } });
   const typed = el("input", { type: "number", id: here, step: "any", placeholder: setting.null ? "null" : setting.default,
     input: () => { slider.value = typed.value; put(read(typed)); } });
   typed.value = slider.value = value ?? "";
-  const along = el("button", { type: "button", title: "ask along this slider", "aria-label": `ask along ${setting.name}`,
+  const along = el("button", { type: "button", title: "ask at several values of this slider", "aria-label": `ask along ${setting.name}`,
     click: () => studio.askAlong(here, { min, max, step, now: Number(typed.value) }) }, "≈");
   return [slider, typed, along];
 }
@@ -76,7 +76,7 @@ function text(setting, value, put, here, tag = "input") {
   return [box];
 }
 
-/** A stage or a vision model in a setting: which class, and its own settings, folded. */
+/** A stage or a specialist as a setting: its class, and its own settings, folded. */
 function part(setting, value, put, here, studio) {
   const paths = setting.of === "stages" ? Object.values(studio.rooms).flat() : setting.of;
   const path = value === null || value === undefined ? "" : value.use || setting.is || paths[0];
@@ -114,7 +114,7 @@ const CONTROLS = {
     const swatch = el("input", { type: "color", "aria-label": `${setting.name}, swatch`, input: () => { typed.value = swatch.value; put(swatch.value); } });
     const show = () => {
       const [dark, light] = ["#000000", "#ffffff"].map((ground) => Object.assign(PAINT, { fillStyle: ground }, { fillStyle: typed.value }).fillStyle);
-      swatch.classList.toggle("unset", dark !== light); // null, "contrast": of no colour of its own
+      swatch.classList.toggle("unset", dark !== light); // null, "contrast": not a colour
       swatch.value = dark;
     };
     typed.addEventListener("input", show);
@@ -122,7 +122,7 @@ const CONTROLS = {
     return [typed, swatch];
   },
   model(setting, value, put, here, studio) {
-    const options = ["", ...studio.models].map((name) => el("option", { value: name }, name || "the same model"));
+    const options = ["", ...studio.models].map((name) => el("option", { value: name }, name || "the study's model"));
     return [select(options, value?.ref || "", (name) => put(name ? { ref: name } : undefined), { id: here })];
   },
   json(setting, value, put, here) {
@@ -134,7 +134,7 @@ const CONTROLS = {
   },
 };
 
-/** A card for each stage: its class, whether it is on, its place, its settings, and what is wrong with it. */
+/** A card for each stage: its class, switch, position, settings, and faults. */
 function stageCards(studio) {
   const { stages } = studio.draft;
   const move = (from, to) => {
@@ -150,7 +150,7 @@ function stageCards(studio) {
     const button = (sign, says, click) => el("button", { type: "button", "aria-label": `${stage.slot}: ${says}`, title: says, click }, sign);
     const head = el("header", { draggable: "true", dragstart: (event) => event.dataTransfer.setData("stage", number) },
       on, el("b", {}, stage.slot), select(classOptions(studio, stage.node.use), stage.node.use, choose, { "aria-label": `${stage.slot}: class` }),
-      button("↑", "earlier", () => move(number, number - 1)), button("↓", "later", () => move(number, number + 1)),
+      button("↑", "move up", () => move(number, number - 1)), button("↓", "move down", () => move(number, number + 1)),
       button("×", "remove", () => { stages.splice(number, 1); studio.restage(); }));
     const [first, ...more] = form ? form.says.split(/(?<=\.)\s+/) : [""];
     const says = more.length ? el("details", { class: "soft" }, el("summary", {}, ...prose(first)), el("p", { class: "says" }, ...prose(more.join(" ")))) : el("p", { class: "soft" }, ...prose(first));
@@ -162,20 +162,20 @@ function stageCards(studio) {
   });
 }
 
-/** A class by its name, grey where it runs a network whose weights the studio does not bring. */
+/** An option for a class, grey if it needs weights that the studio does not include. */
 function classOption(studio, path) {
   const needs = studio.forms[path]?.weights;
   return el("option", { value: path, class: needs ? "soft" : null }, last(path) + (needs ? " (needs weights)" : ""));
 }
 
-/** The stages by their rooms; those in whose names `words` stand, the earlier the better, before those that speak of them. */
+/** The stages by room; with `words`, those with it in their names (the earlier the better), then those with it in their descriptions. */
 function classOptions(studio, chosen = "", words = "") {
   const sought = words.trim().toLowerCase(), at = (path) => last(path).toLowerCase().indexOf(sought.replaceAll(" ", ""));
   const needs = ({ weights, settings }) => weights || settings.some((setting) => !("default" in setting));
-  const rank = (path) => at(path) + (ASKING.test(path) ? 0.5 : 0) + (needs(studio.forms[path]) ? 0.25 : 0); // what works as it is added comes first
+  const rank = (path) => at(path) + (ASKING.test(path) ? 0.5 : 0) + (needs(studio.forms[path]) ? 0.25 : 0); // stages that work without further settings come first
   const paths = Object.values(studio.rooms).flat(), named = paths.filter((path) => at(path) >= 0).sort((a, b) => rank(a) - rank(b));
   const speaking = paths.filter((path) => !named.includes(path) && `${path} ${studio.forms[path].says}`.toLowerCase().includes(sought));
-  const groups = (sought ? [["by name", named], ["by what they say", speaking]] : Object.entries(studio.rooms)).filter(([, of]) => of.length)
+  const groups = (sought ? [["by name", named], ["by description", speaking]] : Object.entries(studio.rooms)).filter(([, of]) => of.length)
     .map(([label, of]) => el("optgroup", { label }, ...of.map((path) => classOption(studio, path))));
   return chosen && !studio.forms[chosen] ? [el("option", { value: chosen }, chosen), ...groups] : groups;
 }

@@ -1,9 +1,9 @@
 "use strict";
-// The pictures of the question with their marks: a click places a point, a drag a box, with the lasso a region; a mark is
-// dragged, or moved by the arrow keys. Points are in pixel centres, boxes in edges, as everywhere.
+// The pictures of the question with their marks: a click places a point, a drag a box or, with the lasso, a region; marks
+// are moved by dragging or by the arrow keys. Points are in pixel centres, boxes in edges, as everywhere.
 
 const SVG = "http://www.w3.org/2000/svg";
-const LEAST = 4; // pixels of the screen that make a drag of a click
+const LEAST = 4; // screen pixels from which a click counts as a drag
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
 function shape(tag, attributes, ...children) {
@@ -15,7 +15,7 @@ function shape(tag, attributes, ...children) {
 
 const lineOf = (mark) => mark.lasso || mark.outline;
 
-/** A mark moved by whole pixels, as far as its picture goes. */
+/** A mark moved by whole pixels, within its picture. */
 function moved(mark, dx, dy, { width, height }) {
   const corners = lineOf(mark) || ("x" in mark ? [[mark.x, mark.y]] : [[mark.x0, mark.y0], [mark.x1 - 1, mark.y1 - 1]]);
   const xs = corners.map(([x]) => x), ys = corners.map(([, y]) => y);
@@ -31,7 +31,7 @@ class Canvas {
     Object.assign(this, { image, number, studio, cross: [image.width >> 1, image.height >> 1], selected: -1, start: null });
     this.svg = shape("svg", { viewBox: `0 0 ${image.width} ${image.height}`, tabindex: 0, role: "application",
       "aria-label": `picture ${number + 1}, ${image.width} x ${image.height} pixels: arrow keys move the cross, Enter places a point there,`
-        + " then they move it; Escape leaves it, Delete removes it" });
+        + " which the arrow keys then move; Escape deselects it, Delete removes it" });
     const remove = el("button", { type: "button", "aria-label": `remove picture ${number + 1}`, click: () => studio.removePicture(number) }, "×");
     this.box = el("div", {}, el("p", { class: "soft" }, `picture ${number + 1} `, remove), el("div", { class: "canvas" }, el("img", { src: studio.talk.picture(image.sha), alt: "" }), this.svg));
     for (const kind of ["pointerdown", "pointermove", "pointerup", "keydown"]) this.svg.addEventListener(kind, (event) => this[kind](event));
@@ -40,7 +40,7 @@ class Canvas {
 
   get marks() { return this.studio.draft.marks; }
 
-  /** The pixel below the pointer. */
+  /** The pixel under the pointer. */
   pixel({ clientX, clientY }) {
     const { left, top, width, height } = this.svg.getBoundingClientRect(), within = (v, n) => Math.max(0, Math.min(n - 1, Math.floor(v)));
     return [within((clientX - left) * this.image.width / width, this.image.width), within((clientY - top) * this.image.height / height, this.image.height)];
@@ -77,7 +77,7 @@ class Canvas {
     else this.draw();
   }
 
-  /** What a drag makes: a box, or the region inside its line. */
+  /** The mark that a drag makes: a box, or the region inside its line. */
   made(x, y) {
     const { at: [x0, y0], line } = this.start;
     if (this.studio.tool() === "lasso") return { lasso: [[x0, y0], ...line] };
@@ -109,7 +109,7 @@ class Canvas {
   }
 
   draw(unfinished = null) {
-    const unit = this.image.width / (this.svg.getBoundingClientRect().width || this.image.width); // pixels of the picture in one of the screen
+    const unit = this.image.width / (this.svg.getBoundingClientRect().width || this.image.width); // picture pixels per screen pixel
     const line = { "vector-effect": "non-scaling-stroke", fill: "transparent" }, [x, y] = this.cross;
     const drawn = (mark, number) => {
       const corner = lineOf(mark)?.[0] || ("x" in mark ? [mark.x, mark.y] : [mark.x0, mark.y0]);
@@ -125,7 +125,7 @@ class Canvas {
   }
 }
 
-/** The marks by their labels, which may be typed. */
+/** The list of marks, with editable labels. */
 function markList(studio) {
   return studio.draft.marks.map((mark, number) => {
     const label = el("input", { size: 4, "aria-label": `label of mark ${number + 1}`, input: () => { mark.label = label.value; studio.canvases.forEach((c) => c.draw()); studio.changed(); } });

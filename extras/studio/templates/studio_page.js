@@ -1,5 +1,5 @@
 "use strict";
-// How the page talks to its server: pictures by address, all else in JSON, with a header that no form of another page sends.
+// The page's connection to its server: pictures by address, all else as JSON, with a header that a form on another page cannot send.
 
 async function answer(what, body) {
   const response = await fetch(what, { method: "POST", headers: { "X-Looktwice": "studio" }, body });

@@ -1,5 +1,5 @@
 "use strict";
-// How the page of a notebook talks: through the kernel, which sends the bytes of new pictures along.
+// A notebook's connection: through the kernel, whose messages include the bytes of new pictures.
 
 export default {
   render({ model, el: host }) {
@@ -30,7 +30,7 @@ export default {
       if (same(given, { marks: studio.draft.marks, stages: studio.draft.stages })) return;
       studio.begin();
       Object.assign(studio.draft, structuredClone(given));
-      studio.drawMarks(); // which asks what is wrong with them
+      studio.drawMarks(); // also reports faults of the marks
       studio.redraw();
     };
     root.addEventListener("shown", tell);

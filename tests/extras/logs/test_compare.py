@@ -40,7 +40,7 @@ def test_the_numbers_are_those_computed_by_hand() -> None:
     paired = contrast.paired
     assert (paired.n, paired.better, paired.worse, contrast.fell_out) == (10, 5, 1, 1)
     assert (paired.value, paired.p) == pytest.approx((0.4, 14 / 64))
-    assert any("fell out: 1 sample" in line and "(q10)" in line for line in summary_lines(compared))
+    assert any("excluded: 1 sample" in line and "(q10)" in line for line in summary_lines(compared))
     assert compared.flipped("two")["sample"].tolist() == [f"q{number}" for number in range(6)]
     (left,) = compared.unmatched.to_dict("records")
     assert {**left, "why": ""} == dict(log="one", against="two", task="", sample="q11", why="")
@@ -129,8 +129,8 @@ def test_what_cannot_be_compared_is_refused() -> None:
     for logs, base, words in (
         ([first], "", "two logs"),
         ([first, second], "", "share no sample; .* column of ids"),
-        (keys, "", r"no sample with one key: 1 .*'1' .*'\(B\)'.*key="),
-        (tasks, "", "share no sample: .* a there and b here"),
+        (keys, "", r"no sample with the same key: 1 .*'1' .*'\(B\)'.*key="),
+        (tasks, "", "share no sample: .* a in the first and b in"),
         ([first, second], "on", "'on'; did you mean 'one'"),
         (namesakes, "x", r"'x'; did you mean 'x \(2\)'"),
     ):
@@ -143,7 +143,7 @@ def test_a_contestant_of_one_arm_goes_by_its_own_name_and_one_shared_picture_is_
     logs = [make_log(arm, [1.0, 0.0, 1.0], pictures=["sha"] * 3) for arm in arms]
     compared = compare_logs(logs, "plain", [arms[1]])
     assert [log.name for log in compared.logs] == [*arms[:2]]
-    assert "on 3 samples of one picture or group, from which" in next(summary_lines(compared))
+    assert "on 3 samples of one picture or group, too few" in next(summary_lines(compared))
     with pytest.raises(TaskError, match="no log is named 'elsewhere'; did you mean 'elsewhere "):
         compare_logs(logs, "elsewhere")
 
@@ -156,7 +156,7 @@ def test_the_command_writes_its_files(tmp_path: Path) -> None:
     done = looktwice(*args)
     assert done.exit_code == 0, done.output
     assert "b is 50.0 points better than a" in done.output
-    assert "in a alone, not in b: 1 (q3)" in done.output
+    assert "only in a, not in b: 1 (q3)" in done.output
     items = pandas.read_csv(out / "items.csv", keep_default_na=False)
     assert items["sample"].tolist() == ["'=q1", "q2", "q3"], "no spreadsheet computes an id"
     assert items["flipped"].tolist() == ["", "b", ""]
@@ -178,9 +178,9 @@ def test_logs_of_which_nothing_is_right_or_readable_are_doubted(tmp_path: Path) 
     files = write("a.tsv", "It stands in the sea", "B"), write("b.tsv", "a dog", "the cat")
     logs = [log for file in files for log in read_logs(file)]
     a, doubt_a, wrong_a, b, wrong_b, *_ = summary_lines(compare_logs(logs))
-    assert a == "a: right and wrong by Robust" and b.startswith("b: ")
+    assert a == "a: scored by Robust" and b.startswith("b: ")
     assert doubt_a.startswith("warning: 12 of 12 replies of a are unreadable")
-    assert all("warning: not one of 12 answers" in line for line in (wrong_a, wrong_b))
+    assert all("warning: none of 12 answers" in line for line in (wrong_a, wrong_b))
 
 
 STYLES = {"task": "dataset", "variant": "marker_style", "contestant": "model"}

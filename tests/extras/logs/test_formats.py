@@ -177,7 +177,7 @@ def test_rows_that_nobody_scored_are_read(tmp_path: Path, name: str) -> None:
     path = unscored(tmp_path, name)
     log = only(path)
     assert cells(log, "value verdict", None) == [1, 1, "right", "right"]
-    assert log.read_by == "the log, for 1 of 2 rows by Robust"
+    assert log.read_by == "the log, and 1 of 2 rows by Robust"
     (line, _) = replies_lines([path])
     assert "n=2, accuracy=100.00%, coverage=100.00%, " in line and "as_recorded=1" in line
 
@@ -207,7 +207,7 @@ def test_instances_of_every_eval_ever(tmp_path: Path) -> None:
     log = only(write(tmp_path / "u.json", about | details))
     assert (log.name, cells(log, "verdict", None)) == ("org/m", ["right", "failed"])
     assert cells(log, "pictures answer reply key") == [SHA, "A", "(A)", "A"]
-    with pytest.raises(TaskError, match="scores alone"):
+    with pytest.raises(TaskError, match="only scores"):
         read_logs(write(tmp_path / "u.json", about))
 
 
@@ -265,7 +265,7 @@ def test_a_damaged_log_is_refused(tmp_path: Path) -> None:
 
 def test_an_unknown_column_is_answered_with_those_there_are(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", "id,corect", "q1,1")
-    for named, said in ({"value": "correct"}, "corect"), ({"worth": "corect"}, "none of sample"):
+    for named, said in ({"value": "correct"}, "corect"), ({"worth": "corect"}, "not one of sample"):
         with pytest.raises(TaskError, match=said):
             read_logs(path, named)
 

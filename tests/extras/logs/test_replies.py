@@ -64,7 +64,7 @@ def test_a_reader_is_compared_with_the_labels(shared_data: Path, tmp_path: Path)
     assert (got["n"], got["scored"]) == ("3807", "1901")
     assert float(got["agreement"].rstrip("%")) > 70 and float(got["coverage"].rstrip("%")) < 80
     text = listing.read_text()
-    assert text.startswith("# the reader finds nothing (unread), the label a letter: ")
+    assert text.startswith("# the label is a letter, the reader finds none (unread): ")
     assert "two different letters" not in text
 
 
@@ -106,7 +106,7 @@ def test_a_reader_reads_all_replies_and_is_scored_on_the_keyed_ones(tmp_path: Pa
     assert (first, last) == (f"m: {sentence}, subtasks=1/14", f"total: {sentence}, files=1")
     assert said == f"disagreements: 1 in {listing}"
     assert listing.read_text() == (
-        "# the label is proved wrong (the reply names X alone): 1\n\nm val_Visual_Correspondence_3:"
+        "# the label is proved wrong (the reply names only X): 1\n\nm val_Visual_Correspondence_3:"
         " label (D), reader (B), key (B)\n    The answer is (B).\n"
     )
 

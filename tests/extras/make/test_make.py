@@ -232,8 +232,8 @@ def test_what_lies_there_is_not_overwritten_and_what_fails_leaves_nothing(
     save(task, "Jigsaw", tmp_path / "out")
     (tmp_path / "broken").mkdir()
     for source, name, sentence in (
-        (task, "Jigsaw", "is there already; remove it"),
-        (task, "../Jigsaw", "names a folder"),
+        (task, "Jigsaw", "exists already; remove it"),
+        (task, "../Jigsaw", "becomes a folder"),
         (Folder(tmp_path / "broken"), "broken", "cannot be read"),
     ):
         with pytest.raises(TaskError, match=sentence):
@@ -248,7 +248,7 @@ PICTURES = [{"image": "a.png"}, {"image": "b.png"}]
     ("line", "said"),
     [
         ({"images": ["a.png"] * 5, "choices": ["x", "y"], "answer": "x"}, "has 5 images"),
-        ({"image": "a.png", "answer": "long"}, "has no choices, and its key 'long' implies none"),
+        ({"image": "a.png", "answer": "long"}, "its key 'long' does not imply any"),
         ({"image": "a.png", "choices": PICTURES, "answer": "B"}, "pictures as choices"),
     ],
 )
@@ -319,7 +319,7 @@ def test_a_homography_as_text_and_as_xml(tmp_path: Path) -> None:
     storage.release()
     assert np.allclose(read_homography(tmp_path / "a.yml"), TURNED[2])
     for text, sentence in (
-        ("1 2 3", "a line, found 3"),
+        ("1 2 3", "per line, found 3"),
         ("x", "found none"),
         ("0 " * 9, "inverted"),
     ):
@@ -466,7 +466,7 @@ def test_each_pattern_may_have_a_number_of_its_own(sources: Sources) -> None:
     assert grouped == {"AAB": 3, "ABCD": 2}
     some = made(Sequences(sources[objects], "count", each=counts, patterns=("AB", "AA")))
     assert some == {"AB": 1, "AA": 5}
-    with pytest.raises(TaskError, match="each has none of the patterns AAB, ABC"):
+    with pytest.raises(TaskError, match="`each` has none of the patterns AAB, ABC"):
         made(Sequences(sources[objects], "group", each={"AA": 5}))
     every = list(Sequences(sources[objects], "count", each=5))
     twos = [item.sample.id for item in every if item.sample.meta["pattern"] == "AA"]
@@ -608,37 +608,37 @@ def _twins(root: Path) -> Path:
 NO_BOX = [{"image_id": 1, "category_id": 7}]
 FAULTS: Sequence[tuple[Callable[[Path], Task], str]] = [
     (lambda root: _pair(root, **NO_MAP), r"there is no file .*H\.txt; .* holds a\.png"),
-    (lambda root: _pair(root, first="a.png"), "a pair has first, second and homography .*, found"),
+    (lambda root: _pair(root, first="a.png"), "a pair needs first, second and homography .*, got"),
     (lambda root: _pair(root, **{**NO_MAP, "first": "../a.png"}), "leads out of the folder"),
     (Correspondence, r"no folder has views 1\.ppm, 2\.ppm"),
     (lambda root: Jigsaw(root / "none"), "there is no folder .*none; `path` is the folder that"),
     (Jigsaw, "there is no image that can be read"),
-    (lambda root: _maps(root, np.full((10, 20), 7, np.uint8)), "is 20x10 and its .* 600x400"),
-    (lambda root: RelativeDepth(root, "nearer", pairs=({"image": "a"},)), "a pair has image and"),
-    (lambda root: RelativeDepth(root, "nearer"), "there is no folder .*; `path` holds images/"),
+    (lambda root: _maps(root, np.full((10, 20), 7, np.uint8)), "is 20x10 but its .* 600x400"),
+    (lambda root: RelativeDepth(root, "nearer", pairs=({"image": "a"},)), "a pair needs image and"),
+    (lambda root: RelativeDepth(root, "nearer"), "there is no folder .*; `path` must hold images/"),
     (lambda root: _maps(root, photograph("coffee")), r"has the shape \(400, 600, 3\)"),
     (lambda root: _maps(root, np.full((400, 600), 7, np.uint8)), "no image has two smooth points"),
     (_coco(annotations=NO_BOX), r"none of its 1 annotations has a box; `bbox` is \[left, top"),
     (lambda root: Localization(coco(root), smallest=500), "a box of 500 px or more"),
-    (_coco(annotations="none"), "COCO's JSON has the lists images, annotations, categories"),
-    (_coco(images=[[1]]), r"images\[0\] is no object with ids"),
+    (_coco(annotations="none"), "COCO's JSON needs the lists images, annotations, categories"),
+    (_coco(images=[[1]]), r"images\[0\] must be an object with ids"),
     (lambda root: Sequences(objects(root, things=3), "count"), "ABCD needs 4 .*cup has 3, shoe"),
-    (lambda root: Sequences(objects(root, shots=2), "count"), "AAA needs 1 .* 3 or more photogra"),
+    (lambda root: Sequences(objects(root, shots=2), "count"), "AAA needs 1 .* at least 3 photogra"),
     (lambda root: Sequences(root, "group"), r"no folder with photographs; expected THING/\*\.jpg"),
     (lambda root: Correspondence(_twins(root), n=500), "of 500 cannot be made: no two views share"),
-    (lambda root: Jigsaw(_twins(root), n=9), "2 images give 2 questions and not 9; say `whole: f"),
+    (lambda root: Jigsaw(_twins(root), n=9), "2 images give only 2 of 9 questions; set `whole: f"),
     (lambda root: Correspondence(root, n=0), "n, the number of questions"),
     (lambda root: Jigsaw(root, n=0), "n, the number of questions"),
-    (lambda root: RelativeDepth(root, "nearer", ratio=1), "ratio above 1"),
+    (lambda root: RelativeDepth(root, "nearer", ratio=1), "`ratio` above 1"),
     (lambda root: Localization(root, iou=(0.8, 0.4)), "two rising shares"),
-    (lambda root: Sequences(root, "count", patterns=("ABA",)), "found 'ABA'"),
-    (lambda root: Sequences(root, "count", each=0), "each is how many"),
-    (lambda root: Sequences(root, "count", each={}), "each is how many"),
-    (lambda root: Sequences(root, "count", each={"AA": 0}), "each is how many"),
-    (lambda root: Sequences(root, "count", each={"PQ": 3}), "found 'PQ'"),
+    (lambda root: Sequences(root, "count", patterns=("ABA",)), "got 'ABA'"),
+    (lambda root: Sequences(root, "count", each=0), "`each`, the number"),
+    (lambda root: Sequences(root, "count", each={}), "`each`, the number"),
+    (lambda root: Sequences(root, "count", each={"AA": 0}), "`each`, the number"),
+    (lambda root: Sequences(root, "count", each={"PQ": 3}), "got 'PQ'"),
     (
         lambda root: Sequences(root, "count", each={"AA": 3}, patterns=("AA", "AB")),
-        "each says no number for the pattern AB",
+        "`each` has no number for the pattern AB",
     ),
 ]
 
@@ -725,10 +725,10 @@ def test_what_was_left_out_is_told(tmp_path: Path) -> None:
 
 def test_faults_of_the_configuration(tmp_path: Path) -> None:
     (tmp_path / "study.yaml").write_text("stages: {}\n")
-    with pytest.raises(ConfigError, match="tasks: there is none to make"):
+    with pytest.raises(ConfigError, match="tasks: there is no task to make"):
         build_tasks(tmp_path / "study.yaml")
     (tmp_path / "study.yaml").write_text("task: {use: eval.make.Jigsaw, path: none, m: 3}\n")
     with pytest.raises(ConfigError, match="Jigsaw has no setting 'm'"):
         build_tasks(tmp_path / "study.yaml")
-    with pytest.raises(TaskError, match="letters and digits alone"):
+    with pytest.raises(TaskError, match="only letters and digits"):
         list(make_questions(tmp_path / "study.yaml", split="my_val"))

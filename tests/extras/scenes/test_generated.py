@@ -150,7 +150,7 @@ SOLIDS = (f"{SHAPES}_3d", f"{COLORED}_3d")  # test_solid_scenes.py has their mar
 @pytest.mark.parametrize("name", [name for name in KINDS if name not in SOLIDS])
 def test_what_is_to_be_counted_can_be_marked_alone(name: str) -> None:
     if name not in COUNTED:
-        with pytest.raises(TaskError, match=f"{name} asks something else"):
+        with pytest.raises(TaskError, match=f"{name} asks"):
             GeneratedDoYouSeeMe(name, marks="asked")
         return
     fewer, task = 0, GeneratedDoYouSeeMe(name, n=12, marks="asked")
@@ -219,7 +219,7 @@ def test_subset_by_levels_and_by_answer() -> None:
 
 @table
 def test_levels_that_leave_no_room_are_named(name: str, controls: dict[str, Any]) -> None:
-    with pytest.raises(TaskError, match=f"{name}: no scene with .* choose milder levels"):
+    with pytest.raises(TaskError, match=f"{name}: no scene with .* choose easier levels"):
         list(GeneratedDoYouSeeMe(name, n=1, controls=controls))
 
 

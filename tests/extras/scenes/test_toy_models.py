@@ -63,7 +63,7 @@ def test_hints_are_planted_and_read() -> None:
     for item, other in zip(task, plain, strict=True):
         assert item.sample.images[0].sha == other.sample.images[0].sha
         assert (item.sample.question == other.sample.question) is not item.truth["leaky"]
-    with pytest.raises(TaskError, match="leak is a share"):
+    with pytest.raises(TaskError, match="`leak` must be a share"):
         LettersAndShapes(leak=2)
 
 

@@ -158,7 +158,8 @@ def test_what_has_no_partner_says_why() -> None:
     alien = Requests("alien", tuple(Request(str(n), (m,)) for n, m in enumerate(scenes)))
     compared = compare(alien)
     assert not compared.pairing.pairs
-    assert {why for _, why in compared.pairing.left} == {"no request there shows and asks the same"}
+    reason = "no request of the other side shows and asks the same"
+    assert {why for _, why in compared.pairing.left} == {reason}
 
     half = compare(replace(FIRST, height=200).requests("half", 40, 10))
     assert half.pairing.pairs == [(n + 10, n) for n in range(30)]
@@ -173,7 +174,7 @@ def test_what_has_no_partner_says_why() -> None:
     assert compare_sent(*swapped).pairing.pairs == [(0, 1), (1, 0)]
 
     twice = compare(Requests("twice", (*mine, mine[3])))
-    assert twice.pairing.left == [(3, "two of the other side are equally likely")]
+    assert twice.pairing.left == [(3, "two requests of the other side are equally likely")]
     assert [place for place, _ in twice.pairing.right] == [3, N]
 
 
@@ -201,7 +202,7 @@ def test_the_command_compares_what_was_sent_where_no_key_is_known(tmp_path: Path
     words = ["compare", *(str(tmp_path / name) for name in sides), "--out", str(tmp_path / "out")]
     result = looktwice(*words)
     assert not result.exception, result.output
-    assert "two against one: 60 pairs of 60 and 60 requests" in result.output
+    assert "two against one: 60 pairs among 60 and 60 requests" in result.output
     named = "codec (60), system words (60), form of the choices (60), temperature (60)"
     assert f"differs: {named}" in result.output
     rows = pandas.read_csv(tmp_path / "out" / "differences.csv").to_dict("records")

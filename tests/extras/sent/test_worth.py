@@ -141,5 +141,5 @@ def test_the_command_asks_a_model(folders: Path, tmp_path: Path) -> None:
     asked = ["--ask", "pipelines.models.Pocket", "--labels", str(folders / "keys")]
     result = looktwice("compare", *sides, *asked, "--out", tmp_path)
     assert not result.exception, result.output
-    assert "what each difference is worth" in result.output
+    assert "effect of each difference" in result.output
     assert "with the codec against as one" in result.output

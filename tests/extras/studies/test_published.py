@@ -105,7 +105,7 @@ def test_a_run_is_compared_with_rows_that_say_of_how_many(tmp_path: Path) -> Non
     }
     table = published_gaps(score_table(run(tmp_path, 9, published, "val").path))
     gap = two_shares(9, 10, 20, 100)
-    assert table.header == ("contestant", "less", "cups")
+    assert table.header == ("contestant", "minus", "cups")
     interval = f"[{100 * gap.low:+.1f}, {100 * gap.high:+.1f}]"
     assert table.rows == [("plain", "weak", f"+70.0*\n{interval}")]
 

@@ -28,7 +28,7 @@ from tests.served_page import serve
 from tests.tables import table
 
 ELSEWHERE = {"use": "pipelines.models.ChatAPI", "model": "m", "url": "http://127.0.0.1:9/v1"}
-STRANGER = r"^model: the studio may ask \{ref: Pocket\} and no other"
+STRANGER = r"^model: the studio may ask only \{ref: Pocket\}"
 ZOOM = Slot("zoom", {"use": "prompting.views.ZoomOnMarks"})
 
 
@@ -66,13 +66,13 @@ def test_a_named_model_is_asked_once_and_no_other_one(desk: Desk, server: ChatSe
     assert all(sha in desk.shown.kept for row in rows for sha in row["shas"])
     elsewhere = {**chat, "url": "http://127.0.0.1:9/v1"}
     caption = {"use": "prompting.turns.CaptionThenAnswer", "captioner": elsewhere}
-    with pytest.raises(ConfigError, match=r"stages.look: the studio may ask \{ref: Pocket\}"):
+    with pytest.raises(ConfigError, match=r"stages.look: the studio may ask only \{ref: Pocket\}"):
         desk.ask(replace(draft, stages=(Slot("look", caption), *draft.stages)))
     own = Slot("look", {**caption, "captioner": {"ref": "tiny"}})
     named = replace(draft, stages=(FIRST[0], own), draws=1)
     assert "ref: tiny" in (shown := desk.render(named))["yaml"] and "2 requests" in shown["amount"]
     assert len(desk.ask(named)) == 1 and "models:" in shown["yaml"]
-    with pytest.raises(ConfigError, match="model: 'big' was not named; there are Pocket, tiny"):
+    with pytest.raises(ConfigError, match="model: there is no 'big'; use one of Pocket, tiny"):
         desk.render(replace(draft, model="big"))
 
 
@@ -102,13 +102,13 @@ def test_what_asking_costs_is_told_as_it_is_counted(desk: Desk) -> None:
     (record,) = RunFolder(run).records().values()
     assert len(record.pictures) == 2
     tokens = sum(reply.usage.tokens_in for reply in record.replies)
-    assert f"about {tokens} tokens in" in amount and "as Pocket counts" in amount
+    assert f"about {tokens} tokens in" in amount and "counted by Pocket" in amount
     first = desk.render(draft, 1)
     assert len(first["views"]) == 1 and first["amount"] == amount
     assert first["words"] == desk.render(draft)["words"]
     chat = replace(draft, model="far")
     desk.models = {**MODELS, "far": ELSEWHERE}
-    assert desk.render(chat)["amount"].endswith("by a rule of thumb")
+    assert desk.render(chat)["amount"].endswith("tokens estimated")
     assert desk.render(replace(draft, stages=FIRST[:1]))["amount"] == "no stage asks a model"
 
 
@@ -141,7 +141,7 @@ def test_a_drawing_that_a_crop_cuts_is_told(desk: Desk) -> None:
     )
     zoom = Slot("zoom", {**ZOOM.node, "crop": {"min_px": 16, "padding": 0}})
     cut = replace(draft_of(desk), stages=(large, zoom, FIRST[1]))
-    assert "view 1 ends within what stage 'mark' draws" in desk.render(cut)["notes"]
+    assert "view 1 cuts off a part of what stage 'mark' draws" in desk.render(cut)["notes"]
     for stages in ((small, zoom, FIRST[1]), (large, FIRST[1])):
         assert desk.render(replace(cut, stages=stages))["notes"] == []
 
@@ -203,7 +203,7 @@ def test_a_study_that_would_fail_is_not_handed_out(desk: Desk) -> None:
 
 def test_a_text_without_stages_takes_none_away(desk: Desk) -> None:
     for text in ("", "stages:", "stages: {}", "stages: 3"):
-        with pytest.raises(ConfigError, match="stages: there are none"):
+        with pytest.raises(ConfigError, match="stages: missing"):
             read(desk, text)
 
 

@@ -91,7 +91,7 @@ def test_from_a_photograph_to_a_study(studio: OpenStudio, scene: Path, tmp_path:
     studio.set("choices", "triangle\ncircle\ndiamond\nheart")
     assert "(D) heart" in studio.browser.text("#words")
     before = studio.settle()
-    studio.browser.click("[data-slot=zoom_on_marks] [aria-label$=earlier]")
+    studio.browser.click("[data-slot=zoom_on_marks] [aria-label$='move up']")
     shas = studio.settle()
     assert studio.slots == ["mark", "zoom_on_marks", "dot_grid", "multiple_choice", "ask"]
     assert shas != before
@@ -153,9 +153,9 @@ def test_one_history_takes_back_each_step(studio: OpenStudio, scene: Path) -> No
     assert studio.click("[aria-label='remove mark 1']") == plain
     assert studio.take_back() == plain and len(studio.draft["marks"]) == 1
     assert studio.click("#undo") == plain and studio.slots == ["mark", "ask"]
-    studio.click("[aria-label='mark: later']")
+    studio.click("[aria-label='mark: move down']")
     assert studio.slots == ["ask", "mark"]
-    assert studio.browser.run("document.activeElement.ariaLabel") == "mark: later"
+    assert studio.browser.run("document.activeElement.ariaLabel") == "mark: move down"
 
 
 @pytest.mark.slow
@@ -210,11 +210,11 @@ def test_it_asks_once_and_rows_become_a_study(
         studio.click("#ask")
         assert len(asked) == calls
     rows = studio.texts("#rows li")
-    assert [row.split(" replied")[0] for row in rows] == ["A right", "D wrong"]
+    assert [row.split(" reply")[0] for row in rows] == ["A right", "D wrong"]
     assert [row.split()[-2:] for row in rows] == [["mark.radius", "28"], ["mark.radius", "9"]]
     studio.click("#each")
     assert studio.draft["each"] == [{"stages.mark.radius": 9}]
-    assert studio.browser.text("#arms") == "arm 1: the cards as they stand; arm 2: mark.radius 9"
+    assert studio.browser.text("#arms") == "arm 1: the current cards; arm 2: mark.radius 9"
     assert "2 arms" in studio.browser.text("#sent-title")
     assert len(run_study(studio, tmp_path).records()) == 2
     studio.browser.click("#plain")
@@ -230,7 +230,7 @@ def test_it_asks_once_and_rows_become_a_study(
     studio.set("question", "What shape is at the mark?")
     assert studio.browser.run(past) == ["past", "past"]
     assert studio.browser.run("page.$('each').hidden")
-    assert "other question" in studio.browser.text("#dimmed")
+    assert "differ in question" in studio.browser.text("#dimmed")
     past = "document.getElementById('strip').className"
     assert studio.browser.run(past) == "past"
     studio.take_back()
@@ -314,7 +314,7 @@ def test_the_study_is_copied_or_selected(studio: OpenStudio, scene: Path) -> Non
     studio.click("#copy")
     assert studio.browser.run("window.copied") == studio.yaml and studio.yaml.startswith("task:")
     studio.browser.run("navigator.clipboard.writeText = () => Promise.reject()")
-    studio.click("#copy", "the browser lets no page copy here")
+    studio.click("#copy", "the browser does not allow copying here")
     assert studio.browser.run("getSelection().toString()") == studio.yaml
 
 
@@ -358,7 +358,7 @@ def test_the_slider_shows_what_there_is_after_each_stage(studio: OpenStudio, sce
     studio.drag((100, 80))
     (whole,) = studio.add("prompting.views.LongestSide")
     assert studio.set("after", 0) == [plain]
-    assert studio.browser.text("#sent-title") == "What there is to be sent"
+    assert studio.browser.text("#sent-title") == "Prepared so far"
     (marked,) = studio.set("after", 1)
     assert marked != plain
     assert studio.set("after", 3) == [whole]

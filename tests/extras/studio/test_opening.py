@@ -115,7 +115,7 @@ def test_a_card_of_the_report_opens_in_the_studio(run: RunFolder, tmp_path: Path
         browser.wait(IDLE)
         assert browser.text("#rows li") and browser.complaints == []
         browser.open(f"{address}studio/?n=99&who=0")
-        assert browser.text("#faults").startswith("it cannot begin")
+        assert browser.text("#faults").startswith("the studio cannot open this")
 
 
 def test_show_names_the_studio(run: RunFolder) -> None:

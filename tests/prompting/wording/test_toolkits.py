@@ -192,7 +192,7 @@ def test_faults_of_a_gap(tmp_path: Path, entries: Mapping[str, Any], words: str)
     with pytest.raises(ConfigError, match=words):
         planned(tmp_path, **{**GAP, **entries})
     both = {"first": FIRST, "second": FIRST | {"stages": dict(reversed(FIRST["stages"].items()))}}
-    with pytest.raises(ConfigError, match="in another order"):
+    with pytest.raises(ConfigError, match="in different orders"):
         planned(tmp_path, contestants=both, gap=GAP["gap"])
 
 
