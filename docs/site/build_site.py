@@ -60,7 +60,6 @@ CUT = {
     "docs/dysm.md": 2,
     "docs/specialists.md": 2,
     "docs/looking.md": 2,
-    "CHANGELOG.md": 3,
     "docs/reference/python.md": 3,
     **{f"docs/reference/{part}.md": 3 for part in ("prompting", "specialists", "tasks")},
 }
