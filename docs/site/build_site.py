@@ -37,16 +37,25 @@ NAVIGATION: Mapping[str, tuple[str, ...]] = {
     "Gallery": ("docs/gallery.md",),
     "How to": (
         *(f"docs/howto/{name}.md" for name in HOW_TO),
-        *(f"docs/{name}.md" for name in ("agents", "looking", "specialists", "scale", "trust")),
+        *(f"docs/{name}.md" for name in ("agents", "looking", "seen", "specialists", "trust")),
     ),
-    "Results": ("docs/report.md", "docs/compare.md", "docs/annotate.md"),
-    "Designs and why": tuple(
+    "Results": tuple(f"docs/{name}.md" for name in ("report", "compare", "annotate", "statistics")),
+    "Papers": ("docs/papers.md",),
+    "Advanced": tuple(
         f"docs/{name}.md"
-        for name in ("fragility", "thresholds", "discover", "mattered", "probes", "statistics")
+        for name in (
+            "mattered",
+            "thresholds",
+            "probes",
+            "scale",
+            "dysm",
+            "map",
+            "fragility",
+            "discover",
+        )
     ),
-    "Papers": ("docs/papers.md", "docs/dysm.md"),
     "Reference": ("docs/reference.md", *(f"docs/reference/{part}.md" for part in PARTS)),
-    "The project": ("docs/map.md", "CONTRIBUTING.md", "findings/README.md", "CHANGELOG.md"),
+    "The project": ("CONTRIBUTING.md", "findings/README.md", "CHANGELOG.md"),
 }
 """Every page by its path in the repository, as the site lists them."""
 NAMES = {
