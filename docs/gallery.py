@@ -44,11 +44,11 @@ QUALITY = 80  # of its WebP files
 HEAD = """\
 # Gallery
 
-One picture for every stage that changes what a model sees, and for every preset. Below each picture are the lines that
-made it, as they stand under `stages:` in a configuration; pasted into `looktwice studio`, they open there on a picture of
-your own. The photographs are those that scikit-image ships.
-`python docs/gallery.py` makes this page and its pictures anew from `docs/gallery.yaml`, so change that table and not
-this page.
+See what every stage does to an image, and copy the lines that do it into a study.
+
+The YAML below each picture goes under `stages:`; pasted into `looktwice studio`, it opens on your
+own image. The photographs are those of scikit-image.
+`python docs/gallery.py` makes this page from `docs/gallery.yaml`.
 """
 
 
@@ -225,20 +225,15 @@ def shown(view: View, enlarge: tuple[int, int, int, int] | None) -> Image.Image:
 
 
 def written(entry: Entry, folder: Path) -> Iterator[str]:
-    """Writes the pictures of an entry into `folder`; gives the Markdown of each, and last a line of
-    their sizes."""
+    """Write the pictures of an entry into `folder`, and yield the Markdown of each."""
     state = entry.run()
     views = state.views
     for number, view in enumerate(views, 1):
         name = f"{entry.name}-{number}.webp" if len(views) > 1 else f"{entry.name}.webp"
         shown(view, entry.enlarge).save(folder / name, "WEBP", quality=QUALITY, method=6)
-        yield f"![{entry.title}, view {number}]({folder.name}/{name})"
-    sizes = ", ".join("{} x {}".format(*view.size) for view in views)
-    yield (
-        f"\n*{'View' if len(views) == 1 else 'Views'} of {sizes} pixels*"
-        if views
-        else "*(no picture)*"
-    )
+        yield f"![{entry.title}]({folder.name}/{name})"
+    if not views:
+        yield "*(no image)*"
     if entry.words:
         yield f"\n```text\n{state.prompt}\n```"
 
