@@ -50,6 +50,7 @@ NAVIGATION: Mapping[str, tuple[str, ...]] = {
             "scale",
             "dysm",
             "map",
+            "upstream",
             "fragility",
             "discover",
         )
