@@ -13,26 +13,27 @@ __all__ = ["page"]
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = {
-    "pipelines": "Values, the one interface `stage(state, model) -> state`, models, configuration",
-    "specialists": "Vision models for one task each, and the stages that answer with them alone",
-    "prompting": "What the model sees and is asked",
+    "pipelines": "Values, the interface `stage(state, model) -> state`, models, configuration",
+    "specialists": "Vision models for one task each, and the stages that answer with them",
+    "prompting": "What the model is shown and asked",
     "eval": "Tasks, runs, scores, reports, the command line",
-    "extras": "Extensions of ours, which attach by a door; nothing above imports them",
+    "extras": "Extensions, which attach by a table; nothing above imports them",
 }
 REST = """
 ## The rest
 
 - `configs/`: studies to start from
-- `tests/`, `bench/`, `docs/`: what must hold, room by room; what is measured; what you read here
-- `typings/looktwice/`: the version, and links to the six folders for type checkers
+- `tests/`, `bench/`, `docs/`: tests by room, benchmarks, documents
+- `typings/looktwice/`: the version, and links to the folders for type checkers
 """
 HEAD = """\
-# What lies where
+# Map of the source
 
-A folder holds rooms, a room holds a few files, and a class is imported, and named in YAML, by folder, room and class.
+Find the folder and room of a thing in the source; for contributors.
 
-Each room's `__init__` says what lives there and what does not; `python docs/rooms.py` makes this page of these words.
-How to add a stage, and the style of the house: [CONTRIBUTING.md](../CONTRIBUTING.md).
+A folder holds rooms, a room holds a few files, and a class is imported, and named in YAML, as `folder.room.Class`.
+`python docs/rooms.py` makes this page from the docstrings of the rooms.
+How to add a stage, and the style: [CONTRIBUTING.md](../CONTRIBUTING.md).
 """
 
 
