@@ -107,19 +107,7 @@ another arm or a specialist would gain, between random and oracle.
 CONTRIBUTION = """
 ## What a tool contributes
 
-`tool_contribution` runs eight arms of one agent with the same seed, sizes and budgets:
-
-| arm | what the agent gets |
-|---|---|
-| `without` | no tool |
-| `full` | the tool |
-| `black` | black images of the same size |
-| `format` | calls without results |
-| `result` | the results at once, without a tool turn |
-| `random` | a random place of the same size |
-| `oracle` | the place that matters |
-| `words` | the results in words |
-
+`tool_contribution` runs eight arms of one agent with the same seed, sizes and budgets.
 They are settings of any agent, such as `results: {use: prompting.agent.BlackImages}` and
 `afresh: true`.
 Other names of arms are assigned by `role.black=placebo`.

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -49,7 +50,8 @@ def _folder_lines(folder: str) -> Iterator[str]:
         source = path / "__init__.py" if path.is_dir() else path
         if source.is_file() and source.suffix == ".py" and path.name != "__init__.py":
             docstring = ast.get_docstring(ast.parse(source.read_text(encoding="utf-8"))) or ""
-            sentence = " ".join(docstring.partition("\n\n")[0].split()).removesuffix(".")
+            paragraph = " ".join(docstring.partition("\n\n")[0].split())
+            sentence = re.split(r"(?<=\.) (?=[A-Z])", paragraph)[0].removesuffix(".")
             yield f"- `{path.name}{'/' * path.is_dir()}`: {sentence}\n"
 
 
