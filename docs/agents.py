@@ -272,7 +272,7 @@ def tools() -> str:
         and hasattr(cls, "arguments")
     ]
     example = (
-        f"\nWith specialists, as they stand under `stages:` in a slot:\n\n```yaml\n{EVERY}```\n"
+        f"\nWith specialists, in a slot of `stages:`:\n\n```yaml\n{EVERY}```\n"
     )
     return TOOLS + "\n".join(lines) + "\n" + example + OWN
 

@@ -64,7 +64,7 @@ HEAD = """\
 Find out whether a model used what it was shown: whether a mark, a zoom, a second look or a tool
 contributed pixels or only words; for anyone who reports that looking helped.
 
-![An agent with its tool, beside the same agent with black images, a random place or words in place of what the tool shows](openings/mattered.webp)
+![An agent with its tool, beside the same agent with black images, a random place, or words instead of the tool's image](openings/mattered.webp)
 
     looktwice run tool_contribution
     looktwice analyse runs/tool_contribution certify

@@ -94,7 +94,8 @@ smaller and larger rings.
 
 All figures are of `looktwice run configs/pocket.yaml` (`python docs/pocket.py`): 95 % intervals,
 exact paired p, Kruskal-Wallis along a control.
-`guesser` is the best guesser that sees the image, but not what is marked or asked. Weights {sha}.
+`guesser` is the best guesser that sees the image, but not what is marked or asked.
+Weights {sha}.
 """
 
 
