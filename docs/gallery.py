@@ -1,5 +1,5 @@
-"""Writes the gallery, `docs/gallery.md` and its pictures, from the table in `gallery.yaml`:
-`python docs/gallery.py`.
+"""Write the gallery, `docs/gallery.md`, `docs/controls.md` and their pictures, from the table in
+`gallery.yaml`: `python docs/gallery.py`.
 
 Every picture is what the stages beneath it, built from that very text, made of scikit-image's
 photographs.
@@ -8,7 +8,6 @@ photographs.
 from __future__ import annotations
 
 import io
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -41,10 +40,13 @@ TABLE = HERE / "gallery.yaml"
 PLUGIN = HERE / "edge_strength.py"
 WIDEST = 480  # pixels of a picture in the gallery
 QUALITY = 80  # of its WebP files
+HEADS = {
+    "gallery": "# Gallery\n\nSee what every stage does to an image, and copy its lines into a study.",
+    "controls": "# Gallery of controls and tasks\n\n"
+    "See controls, burnt-in markers and generated questions, and copy their lines into a study.",
+}
+"""The title and first sentence of each page of the gallery."""
 HEAD = """\
-# Gallery
-
-See what every stage does to an image, and copy the lines that do it into a study.
 
 The YAML below each picture goes under `stages:`; pasted into `looktwice studio`, it opens on your
 own image. The photographs are those of scikit-image.
@@ -87,18 +89,25 @@ class Entry:
 
 @dataclass(frozen=True)
 class Group:
-    """Entries of one kind under a heading."""
+    """Entries of one kind under a heading, on one page."""
 
     heading: str
     says: str
     entries: tuple[Entry, ...]
+    page: str = "gallery"
 
 
 def groups(table: Path = TABLE) -> tuple[Group, ...]:
     """The gallery's table."""
     rows = yaml.safe_load(table.read_text(encoding="utf-8"))
     return tuple(
-        Group(row["heading"], row["says"], tuple(map(_entry, row["entries"]))) for row in rows
+        Group(
+            row["heading"],
+            row["says"],
+            tuple(map(_entry, row["entries"])),
+            row.get("page", "gallery"),
+        )
+        for row in rows
     )
 
 
@@ -251,7 +260,7 @@ def write(page: Path, table: Sequence[Group]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("*.webp"):
         old.unlink()
-    parts = [HEAD]
+    parts = [HEADS.get(page.stem, HEADS["gallery"]) + "\n" + HEAD]
     for group in table:
         parts += [
             f"## {group.heading}\n\n{group.says}\n",
@@ -261,6 +270,5 @@ def write(page: Path, table: Sequence[Group]) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 2:
-        sys.exit("python docs/gallery.py [PAGE.md]")
-    write(Path(sys.argv[1]) if len(sys.argv) == 2 else HERE / "gallery.md", groups())
+    for stem in HEADS:
+        write(HERE / f"{stem}.md", [group for group in groups() if group.page == stem])
