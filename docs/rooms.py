@@ -32,7 +32,7 @@ HEAD = """\
 
 Find the folder and room of a thing in the source; for contributors.
 
-A folder holds rooms, a room holds a few files, and a class is imported, and named in YAML, as `folder.room.Class`.
+A folder holds rooms, a room holds a few files, and a class is `folder.room.Class` in Python and YAML.
 `python docs/rooms.py` makes this page from the docstrings of the rooms.
 How to add a stage, and the style: [CONTRIBUTING.md](../CONTRIBUTING.md).
 """
