@@ -271,9 +271,7 @@ def tools() -> str:
         if getattr(cls, "__module__", "").endswith(("tools", "words", "trained"))
         and hasattr(cls, "arguments")
     ]
-    example = (
-        f"\nWith specialists, in a slot of `stages:`:\n\n```yaml\n{EVERY}```\n"
-    )
+    example = f"\nWith specialists, in a slot of `stages:`:\n\n```yaml\n{EVERY}```\n"
     return TOOLS + "\n".join(lines) + "\n" + example + OWN
 
 
