@@ -34,10 +34,10 @@ COUNTED = 300  # questions behind a share in the table of shortcuts
 HEAD = """\
 # Do You See Me, generated
 
-`eval.tasks.GeneratedDoYouSeeMe` makes the benchmark's seven 2D and five 3D subtasks, and the two studies of its Appendix O,
-from our own code: seeded, without end, at the paper's control parameters or any other.
+Generate unlimited questions of Do You See Me's seven 2D and five 3D subtasks and of its Appendix O,
+at any control parameters and without its files.
 
-![A made question of visual-spatial: a grid of shapes, filled and hollow](dysm/visual-spatial-1-1.webp)
+![A generated question of visual-spatial: a grid of shapes, filled and hollow](dysm/visual-spatial-1-1.webp)
 
     tasks:
       shapes:
@@ -47,29 +47,29 @@ from our own code: seeded, without end, at the paper's control parameters or any
         seed: 0
         controls: {num_shapes: [2, 5], max_instances: 20}
 
-What `controls` does not name has the paper's levels, and every combination of levels comes equally often. Canvases,
-questions and the names of the parameters are those of the official files, so `accuracy_along` and the Kruskal-Wallis
-tests read alike. Where the authors' images have a flaw ours do not, unless `official: true` asks for it.
+Parameters that `controls` omits have the paper's levels; all combinations are equally frequent.
+Sizes, questions and parameter names are those of the official files, so `accuracy_along` and the
+Kruskal-Wallis tests are comparable.
+Flaws of the authors' images are corrected unless `official: true` asks for them.
 
-The truth of a picture, every shape with its place, is in each item's `truth` (and `task.scene(number)` gives it again
-for any question), beside the key and away from all stages. `marks: true` puts shapes, letters, cells or options into
-the sample as boxes, for oracles and studies of zooming; a stage that counts them then knows what it should see.
+Each item's `truth` has every shape with its place (also `task.scene(number)`), hidden from stages.
+`marks: true` adds shapes, letters, cells or options to the sample as boxes, for oracles and zooms;
+a stage that counts marks then knows what it should see.
 
-What is worth most without looking, in 300 questions at the paper's levels. The official column is close to the majority
-of the published files, 17.92, 87.75 and 40.69 %:
+The best constant answer in 300 questions at the paper's levels (17.92, 87.75 and 40.69 % in the
+published files):
 
 """
 FOOT = """
-## Beside the published samples
+## Compared with the published samples
 
-The published images are not ours to copy. With them in `data/dysm`,
+The published images may not be copied. With your copy in `data/dysm`,
 
     python docs/dysm.py --official data/dysm /tmp/dysm
 
-writes a page with each of them beside two of ours at the same levels, with and without the authors' flaws.
-
-`python docs/dysm.py` makes this page and its pictures anew from `docs/dysm.yaml`, so change that table and not this
-page.
+writes a page with each published sample beside two of ours at the same levels, with and without the
+flaws.
+`python docs/dysm.py` makes this page from `docs/dysm.yaml`.
 """
 STYLE = (
     "body{font:15px"
@@ -126,9 +126,10 @@ def written(entry: Entry, name: str, folder: Path) -> str:
         levels = ", ".join(
             f"{control} {item.sample.meta[control]}" for control in entry.built.levels
         )
+        asked = item.sample.question
+        asks = "" if asked in "".join(parts) else f"*{asked}*\n"
         parts.append(
-            f"![{name}, {place}]({folder.name}/{file})\n\n*{item.sample.question}*"
-            f" **{item.answer}** ({levels})\n"
+            f"![{name}, {place}]({folder.name}/{file})\n\n{asks}**{item.answer}** ({levels})\n"
         )
     return "\n".join([*parts, f"```yaml\n{entry.task}\n```\n"])
 

@@ -1,5 +1,5 @@
-"""Writes the gallery, `docs/gallery.md` and its pictures, from the table in `gallery.yaml`:
-`python docs/gallery.py`.
+"""Write the gallery, `docs/gallery.md`, `docs/controls.md` and their pictures, from the table in
+`gallery.yaml`: `python docs/gallery.py`.
 
 Every picture is what the stages beneath it, built from that very text, made of scikit-image's
 photographs.
@@ -8,7 +8,6 @@ photographs.
 from __future__ import annotations
 
 import io
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -41,14 +40,17 @@ TABLE = HERE / "gallery.yaml"
 PLUGIN = HERE / "edge_strength.py"
 WIDEST = 480  # pixels of a picture in the gallery
 QUALITY = 80  # of its WebP files
+HEADS = {
+    "gallery": "# Gallery\n\nSee what every stage does to an image, and copy its lines into a study.",
+    "controls": "# Gallery of controls and tasks\n\n"
+    "See controls, burnt-in markers and generated questions, and copy their lines into a study.",
+}
+"""The title and first sentence of each page of the gallery."""
 HEAD = """\
-# Gallery
 
-One picture for every stage that changes what a model sees, and for every preset. Below each picture are the lines that
-made it, as they stand under `stages:` in a configuration; pasted into `looktwice studio`, they open there on a picture of
-your own. The photographs are those that scikit-image ships.
-`python docs/gallery.py` makes this page and its pictures anew from `docs/gallery.yaml`, so change that table and not
-this page.
+The YAML below each picture goes under `stages:`; pasted into `looktwice studio`, it opens on your
+own image. The photographs are those of scikit-image.
+`python docs/gallery.py` makes this page from `docs/gallery.yaml`.
 """
 
 
@@ -87,18 +89,25 @@ class Entry:
 
 @dataclass(frozen=True)
 class Group:
-    """Entries of one kind under a heading."""
+    """Entries of one kind under a heading, on one page."""
 
     heading: str
     says: str
     entries: tuple[Entry, ...]
+    page: str = "gallery"
 
 
 def groups(table: Path = TABLE) -> tuple[Group, ...]:
     """The gallery's table."""
     rows = yaml.safe_load(table.read_text(encoding="utf-8"))
     return tuple(
-        Group(row["heading"], row["says"], tuple(map(_entry, row["entries"]))) for row in rows
+        Group(
+            row["heading"],
+            row["says"],
+            tuple(map(_entry, row["entries"])),
+            row.get("page", "gallery"),
+        )
+        for row in rows
     )
 
 
@@ -225,20 +234,15 @@ def shown(view: View, enlarge: tuple[int, int, int, int] | None) -> Image.Image:
 
 
 def written(entry: Entry, folder: Path) -> Iterator[str]:
-    """Writes the pictures of an entry into `folder`; gives the Markdown of each, and last a line of
-    their sizes."""
+    """Write the pictures of an entry into `folder`, and yield the Markdown of each."""
     state = entry.run()
     views = state.views
     for number, view in enumerate(views, 1):
         name = f"{entry.name}-{number}.webp" if len(views) > 1 else f"{entry.name}.webp"
         shown(view, entry.enlarge).save(folder / name, "WEBP", quality=QUALITY, method=6)
-        yield f"![{entry.title}, view {number}]({folder.name}/{name})"
-    sizes = ", ".join("{} x {}".format(*view.size) for view in views)
-    yield (
-        f"\n*{'View' if len(views) == 1 else 'Views'} of {sizes} pixels*"
-        if views
-        else "*(no picture)*"
-    )
+        yield f"![{entry.title}]({folder.name}/{name})"
+    if not views:
+        yield "*(no image)*"
     if entry.words:
         yield f"\n```text\n{state.prompt}\n```"
 
@@ -256,7 +260,7 @@ def write(page: Path, table: Sequence[Group]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("*.webp"):
         old.unlink()
-    parts = [HEAD]
+    parts = [HEADS.get(page.stem, HEADS["gallery"]) + "\n" + HEAD]
     for group in table:
         parts += [
             f"## {group.heading}\n\n{group.says}\n",
@@ -266,6 +270,5 @@ def write(page: Path, table: Sequence[Group]) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 2:
-        sys.exit("python docs/gallery.py [PAGE.md]")
-    write(Path(sys.argv[1]) if len(sys.argv) == 2 else HERE / "gallery.md", groups())
+    for stem in HEADS:
+        write(HERE / f"{stem}.md", [group for group in groups() if group.page == stem])

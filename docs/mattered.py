@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import sys
 import tempfile
 from dataclasses import replace
@@ -58,56 +59,66 @@ PLANTED = (
     "contestants.question-only=null",
 )
 HEAD = """\
-# Did the picture matter?
+# Did the image matter?
 
-A mark, a zoom or a second look that raises accuracy need not have been seen; this page shows what tells the difference.
+Find out whether a model used what it was shown: whether a mark, a zoom, a second look or a tool
+contributed pixels or only words; for anyone who reports that looking helped.
 
-![An agent with its tool, beside the same agent with black images, a random place or words in place of what the tool shows](openings/mattered.webp)
+![An agent with its tool, beside the same agent with black images, a random place, or words instead of the tool's image](openings/mattered.webp)
 
-That is: measurements of stages, turns that are scored, the certificate of an agent's tool, the audit of a
-benchmark, and attention. Every table here is of a scripted model, or a planted network, of which the truth is known;
-`python docs/mattered.py` makes the page anew.
+    looktwice run tool_contribution
+    looktwice analyse runs/tool_contribution certify
+
+All tables are of scripted models or planted networks whose behaviour is known.
+`python docs/mattered.py` makes the page.
 
 ## Measurements
 
-`state = state.measured("crop_share", 0.12)` in any stage gives a copy of the state with one more measurement, a number
-or a category (a list has one for each turn); the state itself never changes, so a stage returns the copy.
-Scoring makes of it a row `measured.crop_share` of report.csv with interval and paired test, a table that compares
-right with other samples, curves of accuracy against it, and slices: `looktwice score RUN --by crop_share`. Zooms
-measure `crop_share`, votes `vote_share` and `votes`, agents `looks`, `RedrawThenAnswer` `ssim`, `AttentionShare`
-`attention_share`, `QuestionAttention` `question_attention`, re-perception with a reader `answer_changes`; `confidence`
-is there where a stage gives one. Runs made before have none, and still open.
+A stage measures something with `state = state.measured("crop_share", 0.12)`: a number or a
+category, or a list with one value per turn.
+Scoring adds a row `measured.crop_share` to report.csv with its interval and paired test, a table
+that compares right with wrong samples, curves of accuracy against it, and slices:
+`looktwice score RUN --by crop_share`.
+
+| measured | by |
+|---|---|
+| `crop_share` | zooms |
+| `vote_share`, `votes` | votes |
+| `looks` | agents |
+| `ssim` | `RedrawThenAnswer` |
+| `attention_share`, `question_attention` | `AttentionShare`, `QuestionAttention` |
+| `answer_changes` | re-perception with a reader |
+| `confidence` | stages that give one |
 
 ## Turns
 
-Of `Reperceive`, `Verify`, `Vote`, agents and, line by line, of a chain of thought, the report reads the answer after
-every turn. A model that says A and then B, whatever it is shown, on eighteen questions of which six have the key A
-and six B: six gained, six lost, which accuracy alone shows as nothing.
+For `Reperceive`, `Verify`, `Vote`, agents and the lines of a chain of thought, the report reads the
+answer after every turn.
+Here a model says A and then B, on eighteen questions of which six are A and six are B.
+It gains six and loses six, which accuracy alone does not show:
 
 """
 STOP = """
-The same turns say what rules that stop early would have given, beside fixed numbers of turns at the same mean cost.
-Where a stage gives a confidence, the report also has the risk at every coverage, and what sending the least confident
-samples on to another arm or a specialist brings, between random and oracle.
+The report also tests rules that stop early against fixed numbers of turns at the same mean cost.
+With a confidence it adds risk at every coverage, and what routing the least confident samples to
+another arm or a specialist would gain, between random and oracle.
 
 """
 CONTRIBUTION = """
 ## What a tool contributes
 
-    looktwice run tool_contribution
-    looktwice analyse runs/tool_contribution certify
+`tool_contribution` runs eight arms of one agent with the same seed, sizes and budgets.
+They are settings of any agent, such as `results: {use: prompting.agent.BlackImages}` and
+`afresh: true`.
+Other names of arms are assigned by `role.black=placebo`.
 
-Eight arms of one agent with the same seed, sizes and budgets: `without` the tool, `full`, `black` images of the same
-size, `format` (calls without results), `result` (what the looks brought, at once, without a tool turn), a `random`
-place, the `oracle`'s place, and `words` in place of the images. They are settings of any agent: `results: {use:
-prompting.agent.BlackImages}`, `afresh: true`. Arms of other names are told by `role.black=placebo`.
-
-**A model that reads letters only where they are large enough:**
+**A model that reads letters only if they are large enough:**
 
 """
 NEVER = """
-**A model that never decodes an image**, and takes in hints that its questions hold once it has called a tool
-(`models.eyes='{use: eval.tasks.NeverLooks, careless: true}' task.leak=0.3`). Tool use pays, and no pixel does:
+**A model that never decodes an image** but takes hints from its questions once it has called a tool
+(`models.eyes='{use: eval.tasks.NeverLooks, careless: true}' task.leak=0.3`). Using the tool pays,
+and no pixel does:
 
 """
 AUDIT = """
@@ -116,101 +127,58 @@ AUDIT = """
     looktwice run blindness
     looktwice analyse runs/blindness audit
 
-Arms without the image, with a blank or another one, with shuffled patches, with a description, with the choices or
-the question alone. `audit` writes audit.md, needs_no_image.csv and clean.yaml, the samples that are left: `include:
-[STUDY.yaml, clean.yaml]` asks them alone, and `looktwice score RUN --only clean.yaml` (also `report`) shows any table
-of them. `--any` lists what was right once, as Mirage's cleaned set does, luck included. Else an item is listed where a
-model answers it in four of five draws or more, and more often than its tastes give, with 1 % false finds (Benjamini
-and Hochberg 1995).
+The arms have no image, a blank or another one, shuffled patches, a description, the choices alone
+or the question alone.
+`audit` writes audit.md, needs_no_image.csv and clean.yaml, the samples that remain.
+`include: [STUDY.yaml, clean.yaml]` asks only these, and `looktwice score RUN --only clean.yaml`
+scores only these.
 
-The tastes are told from the wrong choices of its other questions: a model that always says its favourite colour says
-it there too. How often a choice is given in the draws of one question is beta-binomial, with a mean for each word,
-letter, or kind of question, whichever grouping makes the wrong choices the most likely, and with a firmness that
-differs from question to question, since a model may keep to a guess. Mean and firmness are weighed over a grid, not
-plugged in, so few answers make a high bar. Open questions offer the keys of the others. Where a model keeps to its
-wrong choices, no number of draws tells a guess from knowledge; the audit then says so, and lists nothing.
+An item is listed if a model without the image answers it in at least four of five draws, and more
+often than the model's preferences explain, at a false discovery rate of 1 % (Benjamini and Hochberg
+1995).
+`--any` lists every item that was right once, as Mirage's cleaned set does, luck included.
 
-Ten draws are enough for 200 questions of four choices, 16 for 60, and 20 for 200 of two choices, unless the model
-has strong tastes. A model that keeps firm to one question in fifty, and guesses anew at all others, has no Dirichlet
-taste, and the promise is not kept for it: its few firm guesses are hardly ever seen among the wrong choices, so one
-find in twenty may be false, and one or two runs of ten without leaks listed something.
+Preferences are estimated from the wrong choices of the model's other questions: a beta-binomial per
+word, letter or kind of question, whichever makes the wrong choices likeliest, integrated over mean
+and concentration.
+Open questions offer the answers of the others.
+If a model repeats its wrong choices, no number of draws can tell a guess from knowledge; the audit
+says so and lists nothing.
 
-<details><summary>44 simulated models, in figures</summary>
+Use 10 draws for 200 questions of four choices, 16 for 60, and 20 for 200 questions of two choices.
+`python -m bench.bench_audit` simulates 44 kinds of models that never look.
+For all but one, nothing is listed without leaks, and with leaks at most 0.5 % of what is listed is
+false.
+The exception always repeats its guess on one question in fifty and guesses anew on the others: one
+listed item in twenty may be false, and up to two of ten runs without leaks list something.
 
-`python -m bench.bench_audit` simulates models with Dirichlet tastes that never look (the smaller the number, the firmer
-the taste). How many runs without leaks list anything, which share of the listed items is false where a tenth of the
-questions leak (right in 9 of 10 draws), and which share of the leaks is found, in percent, at 6, 10 and 20 draws; of
-30 models each, below the line of letters 0.3 with 60 questions of 10:
-
-| model | questions | choices | 6 draws: runs, false, found | 10 draws | 20 draws |
-| --- | ---: | ---: | ---: | ---: | ---: |
-| guesses anew | 60 | 4 | 0.0, 0.0, 5.1 | 0.0, 0.0, 62.1 | 0.0, 0.0, 85.8 |
-| guesses anew | 200 | 4 | 0.0, 0.0, 4.1 | 0.0, 0.1, 85.6 | 0.0, 0.0, 90.8 |
-| guesses anew | 200 | 2 | 0.0, 0.0, 0.0 | 0.0, 0.0, 0.0 | 0.0, 0.5, 79.9 |
-| guesses anew, no word twice | 60 | 4 | 0.0, 0.0, 5.2 | 0.0, 0.0, 56.9 | 0.0, 0.0, 85.8 |
-| guesses anew, no word twice | 200 | 4 | 0.0, 0.0, 6.1 | 0.0, 0.1, 85.0 | 0.0, 0.0, 94.0 |
-| guesses anew, no word twice | 200 | 2 | 0.0, 0.0, 0.0 | 0.0, 0.0, 0.0 | 0.0, 0.5, 79.8 |
-| words 0.1 | 60 | 4 | 0.0, 0.0, 25.7 | 0.0, 0.0, 21.7 | 0.0, 0.0, 28.8 |
-| words 0.1 | 200 | 4 | 0.0, 0.0, 28.7 | 0.0, 0.0, 22.8 | 0.0, 0.0, 33.8 |
-| words 0.1 | 200 | 2 | 0.0, 0.0, 0.0 | 0.0, 0.0, 1.4 | 0.0, 0.0, 6.4 |
-| words 0.5 | 60 | 4 | 0.0, 0.0, 25.1 | 0.0, 0.0, 33.5 | 0.0, 0.0, 62.5 |
-| words 0.5 | 200 | 4 | 0.0, 0.0, 16.3 | 0.0, 0.0, 33.2 | 0.0, 0.0, 63.4 |
-| words 0.5 | 200 | 2 | 0.0, 0.0, 0.0 | 0.0, 0.0, 0.9 | 0.0, 0.0, 42.7 |
-| words 2 | 60 | 4 | 0.0, 0.0, 13.7 | 0.0, 0.0, 59.0 | 0.0, 0.0, 88.0 |
-| words 2 | 200 | 4 | 0.0, 0.0, 17.7 | 0.0, 0.0, 71.7 | 0.0, 0.0, 91.7 |
-| words 2 | 200 | 2 | 0.0, 0.0, 0.0 | 0.0, 0.0, 1.0 | 0.0, 0.0, 48.4 |
-| words 0.3, 3 kinds | 60 | 4 | 0.0, 0.0, 10.3 | 0.0, 0.0, 19.7 | 0.0, 0.3, 40.7 |
-| words 0.3, 3 kinds | 200 | 4 | 0.0, 0.0, 17.0 | 0.0, 0.0, 23.8 | 0.0, 0.0, 31.6 |
-| words 0.3, 3 kinds | 200 | 2 | 0.0, 0.0, 0.0 | 0.0, 0.0, 0.0 | 0.0, 0.0, 5.4 |
-| letters 0.3 | 60 | 4 | 0.0, 0.0, 3.9 | 0.0, 0.0, 69.3 | 0.0, 0.0, 98.4 |
-| letters 0.3 | 200 | 4 | 0.0, 0.0, 14.1 | 0.0, 0.2, 84.9 | 0.0, 0.0, 98.5 |
-| letters 0.3, never permuted | 60 | 4 | 0.0, 0.0, 44.3 | 0.0, 0.0, 44.9 | 0.0, 0.0, 80.8 |
-| letters 0.3, never permuted | 200 | 4 | 0.0, 0.0, 39.7 | 0.0, 0.0, 64.9 | 0.0, 0.0, 76.2 |
-| letters 0.3, never permuted | 200 | 2 | 0.0, 0.0, 0.0 | 0.0, 0.0, 0.0 | 0.0, 0.0, 27.6 |
-| words and letters 0.5 | 60 | 4 | 0.0, 0.0, 10.8 | 0.0, 0.0, 64.8 | 0.0, 0.0, 71.5 |
-| words and letters 0.5 | 200 | 4 | 0.0, 0.0, 21.7 | 0.0, 0.0, 47.5 | 0.0, 0.0, 81.8 |
-| words and letters 0.5 | 200 | 2 | 0.0, 0.0, 0.0 | 0.0, 0.0, 2.5 | 0.0, 0.0, 47.0 |
-| each question 0.3 | 60 | 4 | 0.0, 0.0, 0.0 | 0.0, 0.0, 0.0 | 0.0, 0.0, 0.0 |
-| each question 0.3 | 200 | 4 | 0.0, 0.0, 0.0 | 0.0, 0.0, 0.0 | 0.0, 0.0, 0.0 |
-| each question 0.3 | 200 | 2 | 0.0, 0.0, 0.0 | 0.0, 0.0, 0.0 | 0.0, 0.0, 0.0 |
-| each question 2 | 60 | 4 | 0.0, 0.0, 0.0 | 0.0, 0.0, 0.0 | 0.0, 0.0, 5.0 |
-| each question 2 | 200 | 4 | 0.0, 0.0, 0.0 | 0.0, 0.0, 0.0 | 0.0, 0.0, 0.0 |
-| each question 2 | 200 | 2 | 0.0, 0.0, 0.0 | 0.0, 0.0, 0.0 | 0.0, 0.0, 0.0 |
-| each question 8, no word twice | 60 | 4 | 0.0, 0.0, 0.0 | 0.0, 0.0, 21.7 | 0.0, 0.0, 80.0 |
-| each question 8, no word twice | 200 | 4 | 0.0, 0.0, 0.0 | 0.0, 0.0, 39.2 | 0.0, 0.0, 97.4 |
-| each question 8, no word twice | 200 | 2 | 0.0, 0.0, 0.0 | 0.0, 0.0, 0.0 | 0.0, 0.0, 0.0 |
-| firm at 1 of 50 | 60 | 4 | 0.0, 0.0, 0.0 | 0.0, 5.7, 36.0 | 20.0, 0.0, 30.0 |
-| firm at 1 of 50 | 200 | 4 | 0.0, 0.0, 0.0 | 0.0, 0.5, 7.5 | 10.0, 0.0, 0.0 |
-| firm at 1 of 50 | 200 | 2 | 0.0, 0.0, 0.0 | 0.0, 0.0, 0.0 | 0.0, 0.0, 0.0 |
-| firm at 1 of 10, words 0.5 | 60 | 4 | 0.0, 0.0, 2.5 | 0.0, 0.0, 9.6 | 0.0, 0.0, 7.5 |
-| firm at 1 of 10, words 0.5 | 200 | 4 | 0.0, 0.0, 1.2 | 0.0, 0.0, 4.1 | 0.0, 0.0, 0.0 |
-| firm at 1 of 10, words 0.5 | 200 | 2 | 0.0, 0.0, 0.0 | 0.0, 0.0, 0.0 | 0.0, 0.0, 0.0 |
-
-</details>
-
-Of 120 questions, {planted} give their answer away in their words. The audit lists {listed}: precision
+Of 120 questions, {planted} reveal their answer in their words. The audit lists {listed}: precision
 {precision:.2f}, recall {recall:.2f}.
 
 """
 LOOKS = """
-## Where it looks
+## Where a model looks
 
     looktwice run dysm_attention models.eyes.model=FOLDER_OR_ID
 
-`AttentionShare` over `VisionAttention` measures the share of a vision encoder's attention that lies on the marks, heads
-and layers averaged; `QuestionAttention` that of what the question's words give to the picture, in the language model.
-Do You See Me (appendix N) found 9.79 % on the shapes to be counted for Phi-4-multimodal's encoder, which `VisionAttention`
-reads too; the report sets that number beside the run's. Of which pictures it is the mean, and whether they went in whole
-or in Phi-4's tiles, the appendix does not say; here they go in whole, stretched to its square. Beside each share stands
-`marked_area`, what looking evenly would give. With `apart: true` each layer is measured by itself, of one `layer` each
-head, and the report draws the shares from the first to the last. The marks are the shapes that the question asks for (`marks: asked` of
-made pictures, the stage `MarkAskedShapes` of others) or marks of some kinds, `labels: [star]`.
+`AttentionShare` over `VisionAttention` measures the share of a vision encoder's attention that lies
+on the marks, averaged over heads and layers.
+`QuestionAttention` measures the attention of the question's words to the marks, in the language
+model.
+`marked_area` is what uniform attention would give.
+`apart: true` measures each layer, or each head of one `layer`, and the report draws them.
+Marks are the shapes that the question asks for (`marks: asked` of generated images, the stage
+`MarkAskedShapes` of others) or of some kinds, `labels: [star]`.
+Do You See Me (appendix N) reports 9.79 % for Phi-4-multimodal's encoder; the report sets it beside
+the run's share.
+It does not say for which images, or whether they were tiled; here they are stretched to the
+encoder's square.
 
-In a planted network every patch and every word gives a place with ink e^3 times the attention of one without, whatever
-is asked. The answers are those of a script that counts in the picture at a fifth of its size, and of 108 pictures 83
-hold what is asked for. So the shares are larger than the area, though nothing asks for these shapes more than for
-others; and where right samples have the larger share, they have the larger area too: size, and not looking, made the
-difference.
+In this planted network, patches and words attend to ink e^3 times as much as to blank, whatever is
+asked.
+A script answers from the image at a fifth of its size; 83 of 108 images hold what is asked for.
+The share exceeds the area without any looking for the shapes, and right samples have larger shapes:
+size made the difference.
 
 """
 
@@ -237,10 +205,11 @@ def run(name: str, out: Path, *overrides: str) -> RunScores:
     return score_run(RunFolder(outcome.folder))
 
 
-def certificate(scores: RunScores) -> str:
-    """The page of a run, without its headings."""
+def certificate(scores: RunScores, without: str = "#") -> str:
+    """The page of a run, without lines that begin with one of these characters."""
     page = certificate_page(scores, certificates(scores))
-    return "\n".join(line for line in page.splitlines() if not line.startswith("#")).strip() + "\n"
+    lines = [line for line in page.splitlines() if not line.startswith(tuple(without))]
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines).strip()) + "\n"
 
 
 def audit(scores: RunScores) -> str:
@@ -304,7 +273,8 @@ def write(page: Path) -> None:
             CONTRIBUTION + certificate(run("tool_contribution", out / "sees", "task.n=60")),
         ]
         parts += [
-            NEVER + certificate(run("tool_contribution", out / "never", "task.n=60", *CHEATER))
+            NEVER
+            + certificate(run("tool_contribution", out / "never", "task.n=60", *CHEATER), "#|")
         ]
         parts += [audit(run("blindness", out / "planted", *PLANTED)), looks(out)]
     page.write_text("".join(parts), encoding="utf-8")

@@ -45,56 +45,57 @@ EASY = {"larger": "ratio 2", "higher": "drop 120 pixels", "count": "3 things"}
 STYLES = ("blue", "magenta, held out", "crosshairs, held out", "radius 7, held out", "unmarked")
 BLIND = ("no image", "blank image", "another image")
 NOISE = """\
-The shipped weights are what the first command made, 16,500 steps with seed 0, of scenes as version 2 of the task drew
-them: there the asked thing was often the smallest or the largest, and wrong choices were seldom in the picture. They
-were not trained anew since, so all figures below are of other scenes than they learnt from; the command draws scenes of
-version 3 now, and would make other weights. Two subtasks show it. Things that are equally large were seldom large: of
-two large ones it nearly always says that one is larger, so that it is now right on {larger} % of the easy level of
-larger, which was 100.0 %. And names that are not in the image now have a color and a shape that are, if of two things:
-over all levels of present it is right on {present} %, which was 85.3 %. A run that is stopped and goes on gives the
-same weights bit for bit (a test holds small runs to that); other machines and other versions of torch add up in another
-order. How far two whole runs lay apart, on the scenes of version 2: an earlier one, with 18,000 steps, with things that
-seldom overlapped and with another order of lessons, was right on 89.2 % of the easy level of count, where this one was
-on 81.7 %; on the easy levels of the other eight the two were at most 1.7 points apart, and over all their levels at
-most 3.6."""
+The shipped weights are from 16,500 steps with seed 0, on version 2 of the task, in which the marked
+object was often the smallest or largest and wrong choices were seldom in the image.
+All figures below are on version 3, which the command would now train on.
+Two subtasks show the difference: on the easy level of larger Pocket is now right on {larger} %
+(100.0 % before), since it says of two equally large objects that one is larger; on present it is
+right on {present} % (85.3 % before).
+A training run that is stopped and continued gives the same weights; other machines and versions of
+torch do not."""
 HEAD = """\
 # Pocket
 
-Pocket is the model in the box: a vision-language network of {numbers:,} weights, {size:.1f} MB, that looktwice trained
-from scratch on its own made scenes. It runs in numpy: no key, no hub, no GPU, no torch. It is there so that a study can
-be tried, taught and tested at once, on a model whose accuracy hangs on marks, zooms, grids and wordings for reasons
-that nobody wrote down. It is no measure of any other model.
+Try, teach and test studies without a key, a hub, a GPU or torch, on a small vision-language model
+that is part of the package.
+
+![Three questions, each marked in five ways, and Pocket's answers](pocket/marks.webp)
 
     model: {{use: pipelines.models.Pocket}}
 
-**What it is.** A convolutional encoder makes 16 x 16 places of each view, which is brought to 128 pixels at its longer
-side, up to four views; five transformer layers, 96 wide, read the last 72 words, two of them look at the places, and it
-answers in up to seven words of the {words} that it knows. Every view, word and answer goes through the network; no rule
-stands beside it. A question takes some ten milliseconds of one core. It has no tools, no schemas and no images of its
-own to make, so it cannot be the model of `Agent`. `Vote` and `Reperceive` work as with any model; after
-`CaptionThenAnswer` it answers at chance, because it cannot describe an image.
+Pocket has {numbers:,} weights ({size:.1f} MB), runs in numpy and takes some ten milliseconds of one
+core per question.
+looktwice trained it from scratch on its own generated scenes, so its accuracy depends on marks,
+zooms, grids and wordings in ways that nobody programmed.
+It says nothing about any other model.
 
-**What it learnt from.** 60,000 scenes of `eval.tasks.MarkedScenes`, drawn with other numbers than the task draws, with
-six freshly worded questions each time that one came up. Grounds are plain or cut from photographs that the task does
-not use. Marks were circles of radius 12 to 44 pixels, boxes and some dots, in red, lime, blue, yellow, white and black;
-a third of the marked scenes were zoomed, a quarter of all sent as JPEG. Held out on purpose, so that fragility can be
-measured: magenta and cyan, crosshairs, arrows, spotlights and contours, and smaller and larger rings. Beside the
-replies it learnt what is at each place, which choice is right, and where the words of a question should look.
+**Do not use it** for anything but `eval.tasks.MarkedScenes` and similar scenes.
+It has never seen a photographed object, a person, a text, or a question in other words than its few
+hundred, and it answers anyway.
 
-    python -m bench.pocket.train FOLDER     # an hour and a half on two cores; goes on where it was stopped
+**Architecture.** A convolutional encoder makes 16 x 16 places of each view (resized to 128 pixels,
+at most four views).
+Five transformer layers, 96 wide, read the last 72 words, and two of them attend to the places.
+It answers in up to seven words of the {words} that it knows.
+It supports no tools, schemas or image output, so it cannot be the model of `Agent`; after
+`CaptionThenAnswer` it answers at chance.
+
+**Training.** 60,000 scenes of `eval.tasks.MarkedScenes` with other seeds than the task's, each time
+with six new wordings; backgrounds are plain or from photographs that the task does not use.
+Marks were circles of radius 12 to 44 pixels, boxes and some dots, in red, lime, blue, yellow, white
+and black; a third of the marked scenes were zoomed, and a quarter were JPEG.
+Held out, to measure fragility: magenta and cyan, crosshairs, arrows, spotlights, contours, and
+smaller and larger rings.
+
+    python -m bench.pocket.train FOLDER     # an hour and a half on two cores; continues where it was stopped
     python -m bench.pocket.export FOLDER    # the weights
 
 {NOISE}
 
-**What it must not be used for.** Anything but made scenes of `eval.tasks.MarkedScenes` and what resembles them: it has
-never seen a photographed thing, a person, a text or a question in other words than its own few hundred. It answers all
-the same.
-
-All figures below: `looktwice run configs/pocket.yaml`, which `python docs/pocket.py` makes this page of. Intervals are
-95 %, p exact and paired, those along a control Kruskal-Wallis. `guesser` is the level of the best guesser who sees all
-that is in the image, but not what is marked or asked for. Weights {sha}.
-
-![Three questions, each marked in five ways, and what Pocket says](pocket/marks.webp)
+All figures are of `looktwice run configs/pocket.yaml` (`python docs/pocket.py`): 95 % intervals,
+exact paired p, Kruskal-Wallis along a control.
+`guesser` is the best guesser that sees the image, but not what is marked or asked.
+Weights {sha}.
 """
 
 
@@ -187,6 +188,7 @@ def _level(row: Mapping[str, str]) -> str:
 
 
 def _along(figures: Figures) -> Iterator[str]:
+    yield "Controls with p of 0.05 or more are left out.\n"
     yield "| subtask | control | accuracy by level | p |\n|---|---|---|---|"
     for kind in KINDS:
         for control in figures.controls(_who(kind), kind):
@@ -196,12 +198,14 @@ def _along(figures: Figures) -> Iterator[str]:
                 for row in levels
             )
             p = float(figures.row(_who(kind), kind, f"kruskal_{control}")["p"])
-            yield f"| {kind} | {control} | {cells} | {'< 0.0001' if p < 1e-4 else f'{p:.4f}'} |"
+            if p < 0.05:
+                shown = "< 0.0001" if p < 1e-4 else f"{p:.4f}"
+                yield f"| {kind} | {control} | {cells} | {shown} |"
 
 
 def _zooms(figures: Figures) -> Iterator[str]:
     yield (
-        "| 16 and 24 pixels | whole image | zoomed on the mark beside it | zoomed elsewhere"
+        "| 16 and 24 pixels | whole image | with a zoom on the mark | zoomed elsewhere"
         " |\n|---|---|---|---|"
     )
     for kind in ("shape", "color", "symbol"):
@@ -264,11 +268,11 @@ def page(figures: Figures) -> str:
     )
     marked = {kind: kind for kind in ("shape", "color", "symbol")}
     parts = [
-        ("What it can do", _subtasks(figures)),
-        ("What makes it harder", _along(figures)),
-        ("What a zoom is worth", _zooms(figures)),
-        ("What another mark costs", _compared(figures, STYLES, marked)),
-        ("Whether it looks", _blind(figures)),
+        ("Accuracy by subtask", _subtasks(figures)),
+        ("Accuracy by difficulty", _along(figures)),
+        ("Effect of a zoom", _zooms(figures)),
+        ("Effect of other marks", _compared(figures, STYLES, marked)),
+        ("Without the image", _blind(figures)),
     ]
     return head + "".join(f"\n## {title}\n\n" + "\n".join(rows) + "\n" for title, rows in parts)
 

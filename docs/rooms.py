@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,26 +14,27 @@ __all__ = ["page"]
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = {
-    "pipelines": "Values, the one interface `stage(state, model) -> state`, models, configuration",
-    "specialists": "Vision models for one task each, and the stages that answer with them alone",
-    "prompting": "What the model sees and is asked",
+    "pipelines": "Values, the interface `stage(state, model) -> state`, models, configuration",
+    "specialists": "Vision models for one task each, and the stages that answer with them",
+    "prompting": "What the model is shown and asked",
     "eval": "Tasks, runs, scores, reports, the command line",
-    "extras": "Extensions of ours, which attach by a door; nothing above imports them",
+    "extras": "Extensions, which attach by a table; nothing above imports them",
 }
 REST = """
 ## The rest
 
 - `configs/`: studies to start from
-- `tests/`, `bench/`, `docs/`: what must hold, room by room; what is measured; what you read here
-- `typings/looktwice/`: the version, and links to the six folders for type checkers
+- `tests/`, `bench/`, `docs/`: tests by room, benchmarks, documents
+- `typings/looktwice/`: the version, and links to the folders for type checkers
 """
 HEAD = """\
-# What lies where
+# Map of the source
 
-A folder holds rooms, a room holds a few files, and a class is imported, and named in YAML, by folder, room and class.
+Find the folder and room of a thing in the source; for contributors.
 
-Each room's `__init__` says what lives there and what does not; `python docs/rooms.py` makes this page of these words.
-How to add a stage, and the style of the house: [CONTRIBUTING.md](../CONTRIBUTING.md).
+A folder holds rooms, a room holds a few files, and a class is `folder.room.Class` in Python and YAML.
+`python docs/rooms.py` makes this page from the docstrings of the rooms.
+How to add a stage, and the style: [CONTRIBUTING.md](../CONTRIBUTING.md).
 """
 
 
@@ -48,7 +50,8 @@ def _folder_lines(folder: str) -> Iterator[str]:
         source = path / "__init__.py" if path.is_dir() else path
         if source.is_file() and source.suffix == ".py" and path.name != "__init__.py":
             docstring = ast.get_docstring(ast.parse(source.read_text(encoding="utf-8"))) or ""
-            sentence = " ".join(docstring.partition("\n\n")[0].split()).removesuffix(".")
+            paragraph = " ".join(docstring.partition("\n\n")[0].split())
+            sentence = re.split(r"(?<=\.) (?=[A-Z])", paragraph)[0].removesuffix(".")
             yield f"- `{path.name}{'/' * path.is_dir()}`: {sentence}\n"
 
 

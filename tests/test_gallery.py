@@ -20,7 +20,7 @@ from tests.optional import require_extras
 from tests.paths import DOCS
 from tests.tables import read_yaml
 
-PAGE = DOCS / "gallery.md"
+PAGES = ("gallery", "controls")
 WORDS: set[str] = {*read_yaml(Path(__file__).with_suffix(".yaml"))}
 QUICK = ("circles", "dot-grid-extra", "zoom-each", "no-image", "encode-jpeg", "scalar-overlay")
 
@@ -112,14 +112,15 @@ def test_entries_give_the_same_pixels_at_every_run(entries: dict[str, Any]) -> N
 
 
 def test_the_page_is_that_of_the_table(entries: dict[str, Any]) -> None:
-    page = PAGE.read_text(encoding="utf-8")
-    assert links(page) == {f"gallery/{path.name}" for path in (DOCS / "gallery").iterdir()}
+    page = "".join((DOCS / f"{name}.md").read_text(encoding="utf-8") for name in PAGES)
+    pictures = [path for name in PAGES for path in (DOCS / name).iterdir()]
+    assert links(page) == {f"{path.parent.name}/{path.name}" for path in pictures}
     stale = [
         name for name, entry in entries.items() if f"**{entry.title}.** {entry.says}" not in page
     ]
     stale += [name for name, entry in entries.items() if entry.stages not in page]
     assert not stale, f"docs/gallery.md is older than its table ({stale}); run `make format`"
-    assert sum(path.stat().st_size for path in (DOCS / "gallery").iterdir()) < 1_500_000
+    assert sum(path.stat().st_size for path in pictures) < 1_500_000
 
 
 def links(page: str) -> set[str]:

@@ -202,7 +202,7 @@ def our_dire(out: Path) -> Outputs:
     return {"probability": [DIRE(str(out / "lsun_adm.pth"), device="cpu")(photo())]}
 
 
-SMALL = "boxes of the cat, a small network with random weights"
+SMALL = "boxes of the cat, small"
 ROWS = [
     Row(
         "grounding_dino_boxes",
@@ -240,7 +240,7 @@ ROWS = [
         "dire",
         "`DIRE`",
         "ZhendongWang6/DIRE",
-        "steps of `demo.py` on the cat, random weights",
+        "steps of `demo.py` on the cat",
         their_dire,
         our_dire,
     ),

@@ -115,7 +115,7 @@ def our_dift(out: Path) -> Outputs:
     return {"features": found.values}
 
 
-VECTORS = "patches of a part of the cat, a small network with random weights"
+VECTORS = "patches of a part of the cat, small"
 ROWS = [
     Row(
         "dinov2_patches",
@@ -145,7 +145,7 @@ ROWS = [
         "dift",
         "`DIFT`",
         "Tsingularity/dift",
-        "the cat, a small network with random weights, the same noise",
+        "the cat, small, the same noise",
         their_dift,
         our_dift,
     ),

@@ -117,7 +117,7 @@ def our_marigold(out: Path) -> Outputs:
 
 
 def _hub(name: Tiny, specialist: str) -> Row:
-    how = "depth of the cat, a small network with random weights"
+    how = "depth of the cat, small"
     theirs: Any = partial(their_transformers, name=name)
     return Row(
         f"hub_{name}",
@@ -129,13 +129,13 @@ def _hub(name: Tiny, specialist: str) -> Row:
     )
 
 
-SMALL = "`infer_image` of the cat, a small network with random weights"
+SMALL = "`infer_image` of the cat, small"
 ROWS = [
     Row(
         "depth_1",
         "`DepthAnything`, version 1",
         "LiheYoung/Depth-Anything",
-        "steps of `run.py` on the cat, a small network with random weights",
+        "steps of `run.py` on the cat, small",
         their_depth_v1,
         partial(our_depth, file="depth_anything_vits14.pth"),
     ),
@@ -162,7 +162,7 @@ ROWS = [
         "marigold",
         "`MarigoldAlbedo`",
         "diffusers, its own pipeline",
-        "albedo of the cat, a small network with random weights",
+        "albedo of the cat, small",
         their_marigold,
         our_marigold,
     ),

@@ -50,7 +50,7 @@ def our_sam(out: Path) -> Outputs:
     return {"masks": masks.masks, "scores": masks.scores}
 
 
-HOW = "`set_image` and `predict` of a box of the cat, a small network with random weights"
+HOW = "`set_image` and `predict` of a box of the cat, small"
 ROWS = [
     Row(
         "sam_box",

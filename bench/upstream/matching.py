@@ -166,7 +166,7 @@ def our_aliked(out: Path) -> Outputs:
     return {"features": features, "scores": scores}
 
 
-RANDOM = "matches of two parts of the cat, random weights"
+RANDOM = "matches of two parts of the cat"
 ROWS = [
     Row(
         "xfeat",
@@ -197,8 +197,7 @@ ROWS = [
         "aliked",
         "`LightGlue`, ALIKED",
         "cvg/LightGlue",
-        "maps of a part of the cat, random weights; of their peaks, kornia leaves out those beside"
-        " a higher one",
+        "maps of a part of the cat; kornia leaves out peaks beside higher ones",
         their_aliked,
         our_aliked,
     ),
@@ -206,7 +205,7 @@ ROWS = [
         "efficient_loftr_pair",
         "`KeypointMatcher`, EfficientLoFTR",
         "zju3dv/EfficientLoFTR",
-        "matches of the cat at 640 x 480, random weights",
+        "matches of the cat at 640 x 480",
         their_efficient_loftr,
         our_efficient_loftr,
     ),

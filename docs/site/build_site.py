@@ -34,19 +34,29 @@ HOW_TO = (
 PARTS = ("study", "commands", "prompting", "specialists", "tasks", "readers", "models", "python")
 NAVIGATION: Mapping[str, tuple[str, ...]] = {
     "Start": ("README.md", "docs/guide.md", "docs/studio.md", "docs/pocket.md"),
-    "Gallery": ("docs/gallery.md",),
+    "Gallery": ("docs/gallery.md", "docs/controls.md"),
     "How to": (
         *(f"docs/howto/{name}.md" for name in HOW_TO),
-        *(f"docs/{name}.md" for name in ("agents", "looking", "specialists", "scale", "trust")),
+        *(f"docs/{name}.md" for name in ("agents", "looking", "seen", "specialists", "trust")),
     ),
-    "Results": ("docs/report.md", "docs/compare.md", "docs/annotate.md"),
-    "Designs and why": tuple(
+    "Results": tuple(f"docs/{name}.md" for name in ("report", "compare", "annotate", "statistics")),
+    "Papers": ("docs/papers.md",),
+    "Advanced": tuple(
         f"docs/{name}.md"
-        for name in ("fragility", "thresholds", "discover", "mattered", "probes", "statistics")
+        for name in (
+            "mattered",
+            "thresholds",
+            "probes",
+            "scale",
+            "dysm",
+            "map",
+            "upstream",
+            "fragility",
+            "discover",
+        )
     ),
-    "Papers": ("docs/papers.md", "docs/dysm.md"),
     "Reference": ("docs/reference.md", *(f"docs/reference/{part}.md" for part in PARTS)),
-    "The project": ("docs/map.md", "CONTRIBUTING.md", "findings/README.md", "CHANGELOG.md"),
+    "The project": ("CONTRIBUTING.md", "findings/README.md", "CHANGELOG.md"),
 }
 """Every page by its path in the repository, as the site lists them."""
 NAMES = {
@@ -57,14 +67,16 @@ NAMES = {
 }
 CUT = {
     "docs/gallery.md": 2,
+    "docs/controls.md": 2,
     "docs/dysm.md": 2,
     "docs/specialists.md": 2,
     "docs/looking.md": 2,
-    "CHANGELOG.md": 3,
     "docs/reference/python.md": 3,
     **{f"docs/reference/{part}.md": 3 for part in ("prompting", "specialists", "tasks")},
 }
 """Pages that are cut, and down to headings of which level."""
+CARDED = ("gallery/", "controls/")
+"""Pages whose entries become cards."""
 LISTED = "docs/reference.md"  # whose lists of classes stand on the pages of rooms, too
 EXAMPLE = '<a href="example.html">The whole report of the demo</a>, as its run wrote it.'
 LINK = re.compile(r"(?<!`)\]\((?!https?:)([^)#\s]*)#?([^)\s]*)\)")
@@ -225,14 +237,12 @@ FILTER = """
 def overview(site: list[Page]) -> str:
     """A small card for every entry of the gallery, which is filtered by words and by class."""
     shown = []
-    for page in (page for page in site if page.name.startswith("gallery/")):
+    for page in (page for page in site if page.name.startswith(CARDED)):
         for entry in CARD.finditer(page.text):
             says, _, rest = entry[2].partition("\n")
-            picture = re.search(r"!\[.*?\]\(gallery/(\S+)\)", rest)
+            picture = re.search(r"!\[.*?\]\(((?:gallery|controls)/\S+)\)", rest)
             classes = dict.fromkeys(re.findall(r"use: (?:\w+\.)*(\w+)", rest))
-            image = (
-                f":img-top: files/gallery/{picture[1]}\n:img-alt: {entry[1]}\n" if picture else ""
-            )
+            image = f":img-top: files/{picture[1]}\n:img-alt: {entry[1]}\n" if picture else ""
             link = f":link: {page.name.removesuffix('.md')}\n:link-type: doc\n"
             sentence = f"{says}\n\n`{', '.join(classes)}`" if classes else says
             shown.append(f":::{{grid-item-card}} {entry[1]}\n{image}{link}\n{sentence}\n:::\n\n")
@@ -253,7 +263,7 @@ def write_sources(folder: Path, report: Path | None = None) -> None:
     homes = places(site)
     for page in site:
         text = linked(page, homes, files)
-        text = cards(text) if page.name.startswith("gallery/") else text
+        text = cards(text) if page.name.startswith(CARDED) else text
         text += overview(site) if page.name == "gallery.md" else ""
         text = FENCE.sub(r"```{code-block} \1\n:caption: \2\n", text)
         text += tree(page.children, page.name) if page.children else ""
