@@ -28,7 +28,7 @@ from looktwice.pipelines.config.classes import (
     misfit,
     type_hints,
 )
-from looktwice.pipelines.config.paths import Scope, read_allowed
+from looktwice.pipelines.config.paths import Scope, granted, read_allowed
 from looktwice.pipelines.json_input import first_non_finite
 
 # otherwise the text "nan" would become a number
@@ -59,7 +59,12 @@ class Binder:
     @classmethod
     def of_run(cls, run: Path, plugins: Sequence[str] = ()) -> Binder:
         """Create a binder for a run's records, which may reach what `Scope.of_records` allows."""
-        return cls(Scope.of_records(run, plugins))
+        names = tuple(plugins)
+        if granted(run).plugins:
+            from looktwice.pipelines.config.plugin_code import load_run_plugins
+
+            names = (*names, *load_run_plugins(run, names))
+        return cls(Scope.of_records(run, names))
 
     @classmethod
     def of_checked(cls, plugins: Sequence[str] = ()) -> Binder:

@@ -340,12 +340,8 @@ class Scope:
 
         They may reach the run's folder, the working folder and what the user allows.
         """
-        here, names = (Path.cwd().resolve(),), tuple(plugins)
-        if granted(run).plugins:
-            from looktwice.pipelines.config.plugin_code import load_run_plugins
-
-            names = (*names, *load_run_plugins(run, names))
-        return cls(run, (), names, read_allowed(), "run", source=run, own=here)
+        here = (Path.cwd().resolve(),)
+        return cls(run, (), tuple(plugins), read_allowed(), "run", source=run, own=here)
 
     def path(self, text: str, place: str = "") -> Path:
         """Resolve a path of the configuration. Raises OutsideError, and ValueError if it does not

@@ -94,7 +94,7 @@ def test_a_new_stage_that_prepares_the_question_stands_before_the_stage_that_ask
     (arm,) = load_plan(folder / "study.yaml", plugins=["silent_looks.py"]).points
     assert list(arm.stages) == ["say", "mark", "small", "own", "ask"]
     again = "contestants: {a: {stages: {again: {use: prompting.turns.Reperceive}}}}"
-    assert "contestants.a.stages.again: a new slot needs its place" in check(folder, again)
+    assert "contestants.a.stages.again: a new slot needs a position" in check(folder, again)
 
 
 TOOL = "{use: prompting.agent.Zoom, crop: CROP}"
