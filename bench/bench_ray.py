@@ -53,9 +53,7 @@ def test_a_lost_node_loses_no_record_and_doubles_none(cluster: Any, tmp_path: Pa
         timer.start()
         ended = looktwice("run", config, "--out", tmp_path, "--on", "ray", "--workers", "2")
         timer.join()
-        assert ended.exit_code == 0 and "60 new, 0 existing, 0 failed" in ended.output, (
-            ended.output
-        )
+        assert ended.exit_code == 0 and "60 new, 0 existing, 0 failed" in ended.output, ended.output
         assert 60 <= server.stats["requests"] <= 72, "a lost block is begun anew, and no other"
     lines = [
         json.loads(line) for line in (tmp_path / "study" / "records.jsonl").read_text().splitlines()
