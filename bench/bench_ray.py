@@ -80,7 +80,9 @@ def test_ctrl_c_keeps_what_is_on_its_way(tmp_path: Path) -> None:
             run.send_signal(signal.SIGINT)
             out, output = run.communicate(timeout=60)
         assert (
-            run.returncode == 130 and "asking no more" in output and "Traceback" not in out + output
+            run.returncode == 130
+            and "stopping: no new requests" in output
+            and "Traceback" not in out + output
         ), out + output
         asked = server.stats["requests"]
     assert len(RunFolder(tmp_path / "study").records()) == asked < 200

@@ -92,7 +92,7 @@ class Reader:
 
 def shape(line: str) -> str:
     """A line without its numbers and the space between its words."""
-    return " ".join(re.sub(r"[+-]?\d[\d,.]*", "#", line).split())
+    return " ".join(re.sub(r"[+\u2212-]?\d[\d,.]*", "#", line).split())
 
 
 def missing(shown: str, said: str) -> list[str]:

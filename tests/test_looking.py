@@ -48,7 +48,7 @@ def test_the_study_costs_what_check_says(method: str, tmp_path: Path) -> None:
     (cost,) = COSTS[method]
     lines = [*check(plan)]
     assert "no faults" in lines[0]
-    assert [cost in line for line in lines if line.startswith("a run asks")] == [True]
+    assert [cost in line for line in lines if line.startswith("a run sends")] == [True]
 
 
 @pytest.fixture(scope="module")

@@ -131,7 +131,7 @@ class TriedPlan:
                 yield f"model {name_of(model)!r}: {exc}"
 
     def stage_faults(self) -> Iterator[str]:
-        """Yield first samples with an invalid correct answer, pipelines that can give no answer,
+        """Yield first samples with invalid ground truth, pipelines that can give no answer,
         and stages that fail before any scripted reply could be the cause."""
         for trial in self.trials:
             shown = trial.item.sample
@@ -316,7 +316,7 @@ class TriedPlan:
                 )
 
     def look_at_samples(self, faults: dict[str, None]) -> Iterator[str]:
-        """Describe images that cannot be opened, invalid correct answers and duplicate ids, and add
+        """Describe images that cannot be opened, invalid ground truth and duplicate ids, and add
         their number to `faults`."""
         opened, found = 0, 0
         names = {arm.task_id: arm.task_name for arm in self.plan.points}

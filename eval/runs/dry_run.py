@@ -37,8 +37,8 @@ NOTHING: Done = {}
 
 
 def key_faults(plan: Plan, limit: int | None) -> Iterator[str]:
-    """Yield the first invalid correct answer of each plugin task, searching after its first sample
-    for `SECONDS`. Built-in tasks refuse one when it is read."""
+    """Yield, for each plugin task, the first sample with invalid ground truth after its first
+    sample, searching for `SECONDS`. Built-in tasks refuse one when it is read."""
     begun = time.monotonic()
     for arm in {arm.task_id: arm for arm in plan.points}.values():
         if not is_foreign(public_path(type(arm.task))):

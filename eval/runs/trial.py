@@ -188,7 +188,7 @@ class Trial:
         return is_over
 
     def _run_roots(self) -> None:
-        """Run the tree; an unreadable image, a mark outside or an invalid correct answer fails the
+        """Run the tree; an unreadable image, a mark outside or invalid ground truth fails the
         sample in every arm."""
         if self.progress.drain.is_set():
             raise Stopped

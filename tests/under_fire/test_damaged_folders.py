@@ -180,7 +180,7 @@ def test_messages_that_are_gone_or_torn_come_back_from_the_cache(
     asked = made[1].stats["requests"]
     whole = {path: path.read_bytes() for path in map(Blobs(run / "blobs").path, messages(run))}
     damage_blobs(list(whole), damage)
-    assert "is missing or damaged" in ends(2, "replay", run)
+    assert "is gone or damaged" in ends(2, "replay", run)
     ends(2, "view", run, "--sample", SAMPLE)
     # nothing looks into every message; the sentence says to remove it
     if damage not in ("gone", "empty"):

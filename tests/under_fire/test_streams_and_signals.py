@@ -68,7 +68,7 @@ def test_a_signal_while_a_run_is_planned_is_a_sentence(number: int) -> None:
     Path("mine.py").write_text(kill)
     code, said = shell("LOOKTWICE run study.yaml --plugin mine.py")
     assert code == 128 + number and len(said.splitlines()) == 1
-    assert said.startswith("stopped; what is written stays")
+    assert said.startswith("stopped; files written so far are kept")
 
 
 @pytest.mark.slow

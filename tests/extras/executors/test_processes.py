@@ -285,7 +285,7 @@ def test_a_ctrl_c_ends_in_order_and_a_killed_run_leaves_no_process(tmp_path: Pat
                 process.send_signal(number)
                 output, errors = process.communicate(timeout=30)
             if is_over:
-                assert process.returncode == 130 and "asking no more" in errors, errors
+                assert process.returncode == 130 and "stopping: no new requests" in errors, errors
                 assert "Traceback" not in output + errors
                 recorded = RunFolder(tmp_path / "runs" / "s").records()
                 assert len(recorded) == server.stats["replies"] == server.stats["requests"]
