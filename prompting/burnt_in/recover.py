@@ -140,8 +140,8 @@ class RecoverMarks(WithoutModel):
     boxes become boxes.
 
     It finds circles in one of `colors` with a white label on a black plate beside them
-    (`kinds: [rings]`), and upright rectangles in `box_colors` (`[boxes]`); a box whose label cannot be read
-    is labelled with its colour. `radii` are the smallest and the largest radius of these circles,
+    (`kinds: [rings]`), and upright rectangles in `box_colors` (`[boxes]`); a box whose label cannot
+    be read is labelled with its colour. `radii` are the smallest and the largest radius of these circles,
     to the middle of the stroke, in pixels. If no image has any of them, `unlabelled` names the
     kinds that are searched for without a label and at any size: "rings" and "dots" become points at
     their centres, "arrows" points at their tips, "boxes" boxes. Such a shape must be drawn in
