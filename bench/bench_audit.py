@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from looktwice.extras.studies.blindness import listed_by_taste
+from looktwice.extras.studies.blindness import select_beyond_taste
 from looktwice.extras.studies.tastes import STRENGTH, BlindQuestion, find_tastes
 
 DRAWS = (6, 10, 20)
@@ -117,7 +117,7 @@ MODELS = (
 
 def listed(questions: list[BlindQuestion]) -> set[str]:
     """Return the ids of the questions that the audit lists."""
-    return {question.sample for question in listed_by_taste(find_tastes(questions))}
+    return {question.sample for question in select_beyond_taste(find_tastes(questions))}
 
 
 def audit(

@@ -38,7 +38,7 @@ def draw_study(
         shares = np.where(turned, 0.0 if one_way else 1 - ease, ease)
         drawn[f"style {number}"] = (random.random((draws, n)) < shares).T.astype(float).tolist()
     clusters = {f"s{i}": f"picture {i // size}" for i in range(n)}
-    study = Fragility.of_draws("model", "task", drawn, clusters)
+    study = Fragility.from_draws("model", "task", drawn, clusters)
     return replace(study, resamples=resamples)
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from looktwice.eval.readers import Marked, Robust, Strict
 from looktwice.eval.readers.open_answers import KINDS, read_open
-from looktwice.eval.readers.reader import build_reader, readers_by_name
+from looktwice.eval.readers.reader import build_reader, map_readers
 from looktwice.pipelines.picture import Picture, PictureError
 from looktwice.pipelines.replies.thoughts import strip_thoughts
 from looktwice.prompting.turns.blind import find_svg
@@ -59,7 +59,7 @@ def read(reader: Any, run: str, length: int, choices: tuple[str, ...], subtask: 
     return seconds(lambda: reader(asked, None))
 
 
-@pytest.mark.parametrize("name", sorted(readers_by_name()))
+@pytest.mark.parametrize("name", sorted(map_readers()))
 def test_a_reader_takes_ten_times_as_long_for_ten_times_the_reply(name: str) -> None:
     def measured() -> Iterator[Grown]:
         for subtask in SUBTASKS.get(name, ("",)):

@@ -56,7 +56,7 @@ def arms(network: Path) -> dict[str, Pipeline]:
     return {"whole picture": Pipeline({"fit": FIT, "ask": Ask()}), **looks}
 
 
-def emphasised(network: Path) -> dict[str, Pipeline]:
+def make_emphasis_arms(network: Path) -> dict[str, Pipeline]:
     """Return arms that blur or dim all but one part, for the reader of salient things."""
     blur = Spotlight(dim=0, blur=5, radius=40)
     window = ViCrop(model=str(network), layer=-1, base=120, general="")
@@ -77,7 +77,7 @@ def emphasised(network: Path) -> dict[str, Pipeline]:
     }
 
 
-def refined() -> dict[str, Pipeline]:
+def make_second_looks() -> dict[str, Pipeline]:
     """Return arms with a second look next to the whole picture, and arms with up to three rounds of
     boxes."""
     crop = Crop(padding=0, min_px=0, most=1, upscale=480)
@@ -113,7 +113,7 @@ class Part(Where):
         return Places.found("part", state, None, look)
 
 
-def voted() -> dict[str, Pipeline]:
+def make_vote_arms() -> dict[str, Pipeline]:
     """Return arms that vote over parts, vote over as many looks at the whole picture, or look once
     at the right part."""
     parts = [Part(*place) for place in product(range(PARTS), repeat=2)]
@@ -137,7 +137,7 @@ def voted() -> dict[str, Pipeline]:
     }
 
 
-def contrasted(network: Path) -> dict[str, Pipeline]:
+def make_contrast_arms(network: Path) -> dict[str, Pipeline]:
     """Return the plain answer, the contrasts, and the controls of their critics."""
     window = ViCrop(model=str(network), layer=-1, base=120, general="")
     covers = {
@@ -173,16 +173,16 @@ def main(questions: int) -> None:
     near, asked = NearSighted(min_height=20), LettersAndShapes(questions)
     small = LettersAndShapes(questions, width=800, height=600, smallest=20, largest=40)
     among = Alone(small, beside=True, letters=True)
-    compare("boxes", Alone(asked), refined(), Boxing(near))
-    compare("votes", asked, voted(), near)
+    compare("boxes", Alone(asked), make_second_looks(), Boxing(near))
+    compare("votes", asked, make_vote_arms(), near)
     with tempfile.TemporaryDirectory() as made:
         ink, red = seeks_ink(Path(made, "ink")), seeks_red(Path(made, "red"))
         for network in (ink, red):
             processor = network / "preprocessor_config.json"
             processor.write_text(processor.read_text().replace("50176", str(PIXELS)))
-        compare("contrasts, among others", among, contrasted(red), near)
-        compare("contrasts, alone", Alone(small, letters=True), contrasted(red), near)
-        compare("emphasis", among, emphasised(red), Distracted())
+        compare("contrasts, among others", among, make_contrast_arms(red), near)
+        compare("contrasts, alone", Alone(small, letters=True), make_contrast_arms(red), near)
+        compare("emphasis", among, make_emphasis_arms(red), Distracted())
         compare("windows", Alone(asked), arms(ink), near)
         close_networks()
 

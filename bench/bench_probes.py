@@ -24,9 +24,9 @@ from looktwice.extras.inside.arms import (
     ArmProbe,
     ProbedRun,
     Question,
+    describe_probe,
     probe_arm,
     probe_run,
-    probe_sentences,
 )
 from looktwice.extras.inside.internals import Layer
 from looktwice.extras.inside.linear import fit_probe
@@ -137,7 +137,7 @@ def pocket(folder: Path) -> ProbedRun:
 def figures(folder: Path, times: int) -> Iterator[str]:
     """Yield all figures in Markdown."""
     found = pocket(folder)
-    yield from (" ".join(probe_sentences(arm)) + "\n" for arm in found.arms[:2])
+    yield from (" ".join(describe_probe(arm)) + "\n" for arm in found.arms[:2])
     yield planted(max(1, times // 20)) + "\n"
     yield f"Nothing is there, in {times} simulations each:\n"
     yield "| questions | intervals that hold chance | said to be found |\n|---|---:|---:|"

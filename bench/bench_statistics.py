@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-from looktwice.eval.analysis.contestants import Together
+from looktwice.eval.analysis.contestants import SharedSamples
 from looktwice.eval.records.records import PointRow, SampleRow
 from looktwice.eval.replies import load_key
 from looktwice.eval.scoring.row import Row, fill, macro_row
@@ -311,7 +311,7 @@ def shared_errors() -> Iterator[str]:
         points.append(PointScores(point, samples, answers, contestant=file, task="BLINK"))
     first, *others = points
     for other in others:
-        both = Together.of({arm.contestant: [arm] for arm in (first, other)})
+        both = SharedSamples.of({arm.contestant: [arm] for arm in (first, other)})
         shared, each = both.mistakes.split("\nof ")
         names = f"{first.contestant} and {other.contestant}"
         yield f"App. C.2 on val: {names} make {each} mistakes, {shared} in common"

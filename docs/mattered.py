@@ -28,7 +28,12 @@ from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import RunScores
 from looktwice.extras.drawings import ColoredShapeCounter
 from looktwice.extras.scenes import GeneratedDoYouSeeMe
-from looktwice.extras.studies.blindness import audit_page, audits, blind_items_csv, needs_no_image
+from looktwice.extras.studies.blindness import (
+    audit_page,
+    blind_items_csv,
+    find_audits,
+    needs_no_image,
+)
 from looktwice.pipelines.config import load_plan
 from looktwice.pipelines.model import Messages, Reply, Usage
 from looktwice.pipelines.models import Scripted
@@ -214,7 +219,7 @@ def certificate(scores: RunScores, without: str = "#") -> str:
 
 def audit(scores: RunScores) -> str:
     """What the audit finds of the planted items."""
-    audited = audits(scores)
+    audited = find_audits(scores)
     listed = {
         row["sample"]
         for row in csv.DictReader(blind_items_csv(needs_no_image(audited)).splitlines())

@@ -19,7 +19,7 @@ from typing import Any
 from PIL import Image, ImageDraw
 
 from looktwice.eval import Results
-from looktwice.eval.display.text_tables import signed
+from looktwice.eval.display.text_tables import format_signed
 from looktwice.eval.tasks import MarkedScenes
 from looktwice.pipelines import Pipeline, Pocket, Sample, State
 from looktwice.pipelines.models.pocket.network import FILE, shipped_weights
@@ -296,7 +296,7 @@ def demo(folder: Path) -> str:
     lines = [f"| {head} | right, % [95 % interval] | difference, points |", "|---|---|---|"]
     for label, words in DEMO.items():
         row = rows[label]
-        change = "" if row.is_baseline else f"{signed(row.change)}{'*' * row.sure}"
+        change = "" if row.is_baseline else f"{format_signed(row.change)}{'*' * row.sure}"
         lines.append(f"| {words} | {percent(vars(row.accuracy))} | {change} |")
     shares = {label: f"{100 * vars(row.accuracy)['value']:.0f} %" for label, row in rows.items()}
     elsewhere = rows["zoomed elsewhere"]

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
 
-from looktwice.pipelines.extensions import own_classes
+from looktwice.pipelines.extensions import list_own_classes
 
 __all__ = ["PYTHON", "docstring", "escaped", "named", "python_page"]
 
@@ -115,7 +115,7 @@ def _call(inner: ast.FunctionDef) -> str:
 
 def named(path: str) -> Any:
     """What stands under a public path; a class of an extension may keep a path of the core."""
-    if extension := own_classes().get(path):
+    if extension := list_own_classes().get(path):
         return extension.open()
     room, _, name = path.rpartition(".")
     return getattr(import_module(f"looktwice.{room}"), name)

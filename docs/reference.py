@@ -19,16 +19,16 @@ from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 from python_page import docstring, escaped, named, python_page
 from typer.models import OptionInfo
 
-from looktwice.eval.cli import FENCED, commands
+from looktwice.eval.cli import ALLOW_OPTIONS, commands
 from looktwice.eval.commands import options
-from looktwice.eval.listing import bases_of, settings_text, type_words
+from looktwice.eval.listing import describe_type_hint, find_bases, format_settings
 from looktwice.pipelines.config import keys as entries
 from looktwice.pipelines.config.keys import all_keys
 from looktwice.pipelines.config.load import study_schema
-from looktwice.pipelines.extensions import own_classes
+from looktwice.pipelines.extensions import list_own_classes
 from looktwice.pipelines.model import Model
 
-__all__ = ["CLASSES", "VALUES", "bases_of", "keys_of", "pages", "settings_text"]
+__all__ = ["CLASSES", "VALUES", "find_bases", "format_settings", "keys_of", "pages"]
 
 HERE = Path(__file__).resolve().parent
 WRITTEN = (
@@ -133,7 +133,7 @@ def _room(path: str) -> str:
 
 def _names(room: str) -> list[str]:
     """What has a path of a room: what it says itself, and the classes of extensions."""
-    own = {path.rpartition(".")[2] for path in own_classes() if _room(path) == room}
+    own = {path.rpartition(".")[2] for path in list_own_classes() if _room(path) == room}
     return sorted(own.union(import_module(f"looktwice.{room}").__all__ if _is_there(room) else ()))
 
 
@@ -146,7 +146,7 @@ def _room_says(room: str) -> str:
     """The first sentence of a room; of one whose classes are all of an extension, of that one."""
     if _is_there(room):
         return _first(import_module(f"looktwice.{room}"))
-    place = next(own.place for path, own in own_classes().items() if _room(path) == room)
+    place = next(own.place for path, own in list_own_classes().items() if _room(path) == room)
     return _first(import_module(place.partition(":")[0].rpartition(".")[0]))
 
 
@@ -221,7 +221,7 @@ def _class_page(page: Page) -> str:
         lines += ["", f"## {room}"]
         lines += ["", _room_says(room)] if room in page.rooms else []
         for path, cls in members.items():
-            bases = bases_of(cls)
+            bases = find_bases(cls)
             shared |= dict.fromkeys(base for base in bases if base not in CLASSES.values())
             lines += [
                 "",
@@ -230,7 +230,7 @@ def _class_page(page: Page) -> str:
                 escaped(docstring(cls)),
                 "",
                 "```yaml",
-                settings_text(path, cls),
+                format_settings(path, cls),
                 "```",
             ]
             lines += [
@@ -325,14 +325,16 @@ def keys_of(entry: Any) -> Iterator[tuple[str, Any, entries.Entry]]:
 
 def _entry_line(said: tuple[str, Any, entries.Entry]) -> str:
     key, hint, (meaning, example) = said
-    kind = f" ({type_words(hint)})" if hint is not None else ""
+    kind = f" ({describe_type_hint(hint)})" if hint is not None else ""
     return f"- **`{key}`**{kind}: {meaning} Example: `{example}`"
 
 
 def _commands_page() -> str:
     lines = ["# The command line", "", WRITTEN, ""]
     listed = {name: entry for group in commands().values() for name, entry in group.items()}
-    fenced = [name for name, entry in listed.items() if entry.needs == FENCED and name != "mcp"]
+    fenced = [
+        name for name, entry in listed.items() if entry.needs == ALLOW_OPTIONS and name != "mcp"
+    ]
     fence = _Parameter("allow", options.Allowed, options.NONE).line
     names = ", ".join(f"`{name}`" for name in fenced)
     lines += [f"One option belongs to {names}:", "", fence]

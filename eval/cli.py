@@ -15,49 +15,55 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from looktwice.eval.commands.options import guarded, say
+from looktwice.eval.commands.options import guard_command, say
 from looktwice.pipelines.extensions import Extension, find_extension, list_extensions
-from looktwice.pipelines.runtime.process import ENDING, code_of, raise_interrupt, share_heaps
+from looktwice.pipelines.runtime.process import ENDING, interrupt_code, raise_interrupt, share_heaps
 
 __all__ = ["app", "commands", "main"]
 
 
-SELDOM = 50_000
+GC_THRESHOLD = 50_000
 """Allocations between two garbage collections (Python's default is 700): scoring a table of 20,000
 records takes a sixth less CPU time."""
 
 ROOM = "looktwice.eval.commands"
-FENCED = ("--allow",)
+ALLOW_OPTIONS = ("--allow",)
 """Options that a command needs if it reads studies or runs."""
 FIRST = ("init", "check", "run", "view", "score", "compare", "studio", "list")
 """The commands of the first section of `looktwice --help`, in this order."""
 COMMANDS: Mapping[str, Extension] = {
     "init": Extension(f"{ROOM}.studies:init", "Write a commented study to begin with."),
     "check": Extension(
-        f"{ROOM}.studies:check", "Print all errors, then try one sample of each task.", FENCED
+        f"{ROOM}.studies:check",
+        "Print all errors, then try one sample of each task.",
+        ALLOW_OPTIONS,
     ),
-    "run": Extension(f"{ROOM}.studies:run", "Run a configuration and write its report.", FENCED),
-    "view": Extension(f"{ROOM}.runs:view", "Show runs side by side in a browser.", FENCED),
+    "run": Extension(
+        f"{ROOM}.studies:run", "Run a configuration and write its report.", ALLOW_OPTIONS
+    ),
+    "view": Extension(f"{ROOM}.runs:view", "Show runs side by side in a browser.", ALLOW_OPTIONS),
     "score": Extension(
         f"{ROOM}.runs:score",
         "Read and score runs, or recorded replies; no model is called.",
-        FENCED,
+        ALLOW_OPTIONS,
     ),
     "list": Extension(
         f"{ROOM}.studies:list_names",
         "List configurations to start with, and what a configuration may use.",
     ),
     "analyse": Extension(
-        f"{ROOM}.analyses:analyse", "Run one analysis of finished runs; no model is called.", FENCED
+        f"{ROOM}.analyses:analyse",
+        "Run one analysis of finished runs; no model is called.",
+        ALLOW_OPTIONS,
     ),
     "judge": Extension(
-        f"{ROOM}.runs:judge", "Let a model grade replies that no rule can read.", FENCED
+        f"{ROOM}.runs:judge", "Let a model grade replies that no rule can read.", ALLOW_OPTIONS
     ),
     "merge": Extension(
-        f"{ROOM}.runs:merge", "Merge the shards of a run into one run folder.", FENCED
+        f"{ROOM}.runs:merge", "Merge the shards of a run into one run folder.", ALLOW_OPTIONS
     ),
     "replay": Extension(
-        f"{ROOM}.runs:replay", "Repeat a run with its recorded replies and compare.", FENCED
+        f"{ROOM}.runs:replay", "Repeat a run with its recorded replies and compare.", ALLOW_OPTIONS
     ),
     "cache": Extension(
         f"{ROOM}.runs:reply_cache", "Show what the reply cache holds, by model, or prune it."
@@ -65,7 +71,9 @@ COMMANDS: Mapping[str, Extension] = {
 }
 """The commands of the core; extensions add the others."""
 
-SET = "set sweep m name model models task tasks contestant contestants only seed draws stages"
+POSITIONAL_SETTINGS = (
+    "set sweep m name model models task tasks contestant contestants only seed draws stages"
+)
 """Settings that a user may mistake for options: they are written as `place=value` arguments."""
 
 
@@ -86,29 +94,29 @@ def open_command(name: str, command: Extension) -> Any:
     single = typer.Typer(
         add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
     )
-    single.command(name)(guarded(command.open(), command.needs == FENCED))
+    single.command(name)(guard_command(command.open(), command.needs == ALLOW_OPTIONS))
     return typer.main.get_command(single)
 
 
-def say_near(word: str, known: Iterable[str]) -> str:
+def suggest_spelling(word: str, known: Iterable[str]) -> str:
     """Return the end of a sentence about an unknown word: a suggestion of a known one."""
-    from looktwice.pipelines.config.classes import did_you_mean
+    from looktwice.pipelines.config.classes import suggest_names
 
-    return did_you_mean(word, known)
+    return suggest_names(word, known)
 
 
-def say_option(option: str, params: Sequence[Any]) -> str:
+def explain_unknown_option(option: str, params: Sequence[Any]) -> str:
     """Return the end of a sentence about an unknown option: what to type instead."""
     typable, name = [opt for param in params for opt in param.opts], option.lstrip("-")
     if name in ("resume", "continue"):
         return "; to continue, type the same command again"
-    if "overrides" in typable and ("." in name or name in SET.split()):
+    if "overrides" in typable and ("." in name or name in POSITIONAL_SETTINGS.split()):
         return "; type stages.mark.radius=5, contestants.NAME=null or models.NAME.model=OTHER"
     if "words" in typable:
         place = "role.NAME" if name == "role" else name  # one of several arms
         return f"; for a setting of an analysis, type {place}=VALUE"
     options = [opt.removeprefix("--") for opt in (*typable, "--help") if opt.startswith("--")]
-    return say_near(name, options).replace("'", "'--", 1) or "; see --help"
+    return suggest_spelling(name, options).replace("'", "'--", 1) or "; see --help"
 
 
 class Commands(TyperGroup):
@@ -124,7 +132,7 @@ class Commands(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if not find_command(args[0]) and not ctx.resilient_parsing:  # not during shell completion
-            near = say_near(args[0], [*self.list_commands(ctx), "--help", "--version"])
+            near = suggest_spelling(args[0], [*self.list_commands(ctx), "--help", "--version"])
             ctx.fail(f"there is no command {args[0]!r}{near}; `looktwice --help` lists them")
         return super().resolve_command(ctx, args)
 
@@ -134,7 +142,7 @@ class Commands(TyperGroup):
         except Exception as raised:
             exc: Any = raised
             if type(raised).__name__ == "NoSuchOption":
-                exc.message += say_option(exc.option_name, exc.ctx.command.params)
+                exc.message += explain_unknown_option(exc.option_name, exc.ctx.command.params)
                 exc.possibilities = None
             raise
 
@@ -152,7 +160,7 @@ app = typer.Typer(
 )
 
 
-def _say_version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version
 
@@ -165,7 +173,7 @@ def looktwice(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", callback=_say_version, is_eager=True, help="Print the version and exit."
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
         ),
     ] = False,
 ) -> None:
@@ -188,7 +196,7 @@ class _Output(io.FileIO):
             return len(data)
 
 
-def keep_streams() -> None:
+def secure_streams() -> None:
     """Replace closed standard streams by the null device, and keep a closed reader from ending a
     command.
 
@@ -210,7 +218,7 @@ def keep_streams() -> None:
             setattr(sys, name, io.TextIOWrapper(raw, *said_as))
 
 
-def interrupt_when_told() -> None:
+def install_stop_handlers() -> None:
     """Handle a scheduler's signals and a closed terminal as Ctrl-C; the exit code tells which it
     was."""
     for name in ENDING:
@@ -221,11 +229,11 @@ def interrupt_when_told() -> None:
 
 def main() -> None:
     """Run the command `looktwice`."""
-    keep_streams()
-    interrupt_when_told()
+    secure_streams()
+    install_stop_handlers()
     share_heaps()
-    gc.set_threshold(SELDOM)
+    gc.set_threshold(GC_THRESHOLD)
     try:
         app()
     except KeyboardInterrupt as exc:  # before a command begins, or after it ends
-        sys.exit(code_of(exc))
+        sys.exit(interrupt_code(exc))

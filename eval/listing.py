@@ -23,20 +23,20 @@ from looktwice.eval.readers.reader import Reader, is_own_reader
 from looktwice.pipelines.config.classes import (
     ConfigError,
     dataclass_in,
-    default_of,
-    did_you_mean,
-    kind_of,
+    get_default,
+    get_kind,
+    suggest_names,
     type_hints,
 )
-from looktwice.pipelines.config.elsewhere import ELSEWHERE
-from looktwice.pipelines.config.shipped import shipped
+from looktwice.pipelines.config.elsewhere import FOREIGN_NAMES
+from looktwice.pipelines.config.shipped import list_shipped
 from looktwice.pipelines.config.spec import public_path
-from looktwice.pipelines.extensions import own_classes
+from looktwice.pipelines.extensions import list_own_classes
 from looktwice.pipelines.model import Model
 
 __all__: list[str] = []
 
-SAYS: Mapping[str, str] = {
+KIND_DESCRIPTIONS: Mapping[str, str] = {
     "stages": "steps that draw, crop, word the prompt and ask the model",
     "specialists": "stages that answer without the multimodal model, and the vision models in them",
     "tools": "image tools of an agent",
@@ -77,7 +77,7 @@ CORE = (
     "looktwice.prompting.agent",
 )
 """Modules of the types that a user's own class receives, returns or inherits from."""
-SIMPLE = {
+SIMPLE_TYPES = {
     int: "whole number",
     float: "number",
     str: "text",
@@ -93,14 +93,14 @@ def list_first() -> Iterator[str]:
     width = max(map(len, FIRST))
     for name, text in FIRST.items():
         yield f"  {name:{width}}  {text}"
-    yield f"looktwice list --all lists all {len(shipped())}, and looktwice list KIND more:"
-    for kind in SAYS:
-        yield f"  {kind:{width}}  {SAYS[kind]}"
+    yield f"looktwice list --all lists all {len(list_shipped())}, and looktwice list KIND more:"
+    for kind in KIND_DESCRIPTIONS:
+        yield f"  {kind:{width}}  {KIND_DESCRIPTIONS[kind]}"
     yield "looktwice list NAME shows the settings of a class, such as Circles"
-    yield _documents()
+    yield _find_documents()
 
 
-def _documents() -> str:
+def _find_documents() -> str:
     """Return where the documentation is: the project's page, the folder of a checkout, or what to
     look for."""
     for page in distribution("looktwice").metadata.get_all("Project-URL") or ():
@@ -111,9 +111,9 @@ def _documents() -> str:
     return "documents: docs/ of the repository or source distribution"
 
 
-def all_classes() -> list[str]:
+def list_class_names() -> list[str]:
     """Return the short name of every class that a configuration can name."""
-    return [path.rpartition(".")[2] for kind in ROOMS for path in classes_of(kind, ())]
+    return [path.rpartition(".")[2] for kind in ROOMS for path in find_classes(kind, ())]
 
 
 def list_class(name: str, plugins: Sequence[str] = ()) -> Iterator[str]:
@@ -123,7 +123,7 @@ def list_class(name: str, plugins: Sequence[str] = ()) -> Iterator[str]:
     """
     classes = dict[str, type]()
     for kind in ROOMS:
-        classes |= classes_of(kind, plugins)
+        classes |= find_classes(kind, plugins)
     short = {path: path.rpartition(".")[2] for path in classes}
     fitting = [path for path in classes if name in (path, f"looktwice.{path}", short[path])]
     for room in CORE:
@@ -136,21 +136,21 @@ def list_class(name: str, plugins: Sequence[str] = ()) -> Iterator[str]:
         kinds = [kind for kind in ROOMS if kind == f"{part}s"] or [*ROOMS]
         for line in dict.fromkeys(line for kind in kinds for line in list_kind(kind, plugins)):
             path = line.split()[0]
-            words = f"{path.partition('.')[2]} {ELSEWHERE.get(path.rpartition('.')[2], '')}"
+            words = f"{path.partition('.')[2]} {FOREIGN_NAMES.get(path.rpartition('.')[2], '')}"
             if len(kinds) == 1 or part in words.casefold():
                 fitting.append(path)
                 yield line
         if fitting:
             return
-        hint = did_you_mean(name, [*SAYS, *short.values(), "Scorer"])
+        hint = suggest_names(name, [*KIND_DESCRIPTIONS, *short.values(), "Scorer"])
         raise ConfigError(
-            [f"list {name}: no such kind or class{hint}; there are {', '.join(SAYS)}"]
+            [f"list {name}: no such kind or class{hint}; there are {', '.join(KIND_DESCRIPTIONS)}"]
         )
     for path in fitting:
-        for cls in (classes[path], *bases_of(classes[path])):
+        for cls in (classes[path], *find_bases(classes[path])):
             yield f"{docstring(cls)}\n"
-        yield f"{settings_text(path, classes[path])}\n"
-    yield _documents()
+        yield f"{format_settings(path, classes[path])}\n"
+    yield _find_documents()
 
 
 def _describe_type(cls: type, room: str) -> Iterator[str]:
@@ -168,7 +168,7 @@ def _describe_type(cls: type, room: str) -> Iterator[str]:
         function = getattr(member, "func", None) or getattr(member, "fget", None) or member
         if inspect.isfunction(function) and (name == "__call__" or not name.startswith("_")):
             takes = signature(function) if function is member else ""
-            yield f"  .{name}{takes}: {_first_sentence(docstring(function))}"
+            yield f"  .{name}{takes}: {_get_first_sentence(docstring(function))}"
 
 
 def list_kind(kind: str, plugins: Sequence[str]) -> Iterator[str]:
@@ -176,37 +176,37 @@ def list_kind(kind: str, plugins: Sequence[str]) -> Iterator[str]:
     first sentence; and its required settings."""
     texts, needed = dict[str, str](), dict[str, list[str]]()
     if kind == "configs":
-        for name, path in shipped().items():
+        for name, path in list_shipped().items():
             # the comment at the top, up to the command that runs it
             top = takewhile(
                 lambda line: line.startswith("# "), path.read_text("utf-8").splitlines()
             )
             texts[name] = " ".join(line[2:] for line in top if not line.startswith("#  "))
     else:
-        for name, cls in classes_of(kind, plugins).items():
-            if listed_kind(cls) == kind:
+        for name, cls in find_classes(kind, plugins).items():
+            if get_listed_kind(cls) == kind:
                 texts[name] = docstring(cls)
                 needed[name] = [
                     f.name
                     for f in dataclasses.fields(cls)
-                    if f.init and default_of(f) is dataclasses.MISSING
+                    if f.init and get_default(f) is dataclasses.MISSING
                 ]
     width = max(map(len, texts), default=0)
     for name, text in texts.items():
         needs = f" Needs {', '.join(needed[name])}." if needed.get(name) else ""
-        yield f"{name:{width}}  {_first_sentence(text)}{needs}".rstrip()
+        yield f"{name:{width}}  {_get_first_sentence(text)}{needs}".rstrip()
 
 
 def docstring(thing: Any) -> str:
     return inspect.cleandoc(thing.__doc__ or "")
 
 
-def _first_sentence(text: str) -> str:
+def _get_first_sentence(text: str) -> str:
     paragraph = " ".join(text.partition("\n\n")[0].split())
     return re.split(r"(?<=[.])\s(?=[A-Z`])", paragraph)[0]
 
 
-def classes_of(kind: str, plugins: Sequence[str]) -> dict[str, type]:
+def find_classes(kind: str, plugins: Sequence[str]) -> dict[str, type]:
     """Return by path the public dataclasses of a kind's rooms, of extensions under the same paths,
     and of the plugins."""
     names = list[str]()
@@ -225,14 +225,16 @@ def classes_of(kind: str, plugins: Sequence[str]) -> dict[str, type]:
             if cls.__module__.startswith(module.__name__) and not name.startswith("_"):
                 classes[public_path(cls)] = cls
     begins = tuple(f"{place}." for place in ROOMS[kind])
-    own = {path: extension for path, extension in own_classes().items() if path.startswith(begins)}
+    own = {
+        path: extension for path, extension in list_own_classes().items() if path.startswith(begins)
+    }
     return classes | {path: extension.open() for path, extension in own.items()}
 
 
-def listed_kind(cls: type) -> str | None:
+def get_listed_kind(cls: type) -> str | None:
     """Return the kind under which a class is listed; None if it is only a setting of another class
     or is set by the run itself."""
-    made = kind_of(cls)
+    made = get_kind(cls)
     if made == "task":
         return "tasks"
     if made == "model":
@@ -259,10 +261,10 @@ def copy_config(name: str, out: Path | None) -> Path:
     cannot be run by name: a mistyped path of a user's own study.yaml would run it. Raises
     ConfigError, FileExistsError.
     """
-    configs = {"study": Path(__file__).with_name("templates") / "study.yaml", **shipped()}
+    configs = {"study": Path(__file__).with_name("templates") / "study.yaml", **list_shipped()}
     config = configs.get(name.removesuffix(".yaml"))
     if config is None:
-        hint = did_you_mean(name, configs) or "; see `looktwice list configs`"
+        hint = suggest_names(name, configs) or "; see `looktwice list configs`"
         if name.endswith(".yaml"):
             hint += f"; to name the new file, type --out {name}"
         raise ConfigError([f"{name}: no shipped configuration of this name{hint}"])
@@ -275,40 +277,40 @@ def copy_config(name: str, out: Path | None) -> Path:
     return target
 
 
-def bases_of(cls: type) -> list[type]:
+def find_bases(cls: type) -> list[type]:
     """Return the base classes that declare some of a class's settings."""
     names = {f.name for f in dataclasses.fields(cls) if f.init}
     return [base for base in cls.__mro__[1:] if names & inspect.get_annotations(base).keys()]
 
 
-def settings_text(path: str, cls: type) -> str:
+def format_settings(path: str, cls: type) -> str:
     """Format a class and its settings as YAML, with defaults and types."""
     hints, lines = get_type_hints(cls), [f"use: {path}"]
     for f in (f for f in dataclasses.fields(cls) if f.init):
-        value, words = default_of(f), type_words(hints[f.name])
+        value, words = get_default(f), describe_type_hint(hints[f.name])
         if value is dataclasses.MISSING:
             lines.append(f"{f.name}: ...  # {words}")
         elif isinstance(value, str) and "\n" in value:
             lines.append(f"{f.name}: |{'' if value.endswith(chr(10)) else '-'}  # {words}")
             lines += [f"  {line}".rstrip() for line in value.splitlines()]
         else:
-            lines.append(f"{f.name}: {flow(plain(value, hints[f.name]))}  # {words}")
+            lines.append(f"{f.name}: {flow(simplify_default(value, hints[f.name]))}  # {words}")
     return "\n".join(lines)
 
 
-def plain(value: Any, hint: Any = None) -> Any:
+def simplify_default(value: Any, hint: Any = None) -> Any:
     """Convert a default to plain values: an object becomes its class and the settings that differ
     from their defaults."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         kept = {} if dataclass_in(hint) is type(value) else {"use": public_path(type(value))}
         for f in dataclasses.fields(value):
-            if f.init and (inner := getattr(value, f.name)) != default_of(f):
-                kept[f.name] = plain(inner)
+            if f.init and (inner := getattr(value, f.name)) != get_default(f):
+                kept[f.name] = simplify_default(inner)
         return kept
     if isinstance(value, Mapping):
-        return {str(key): plain(inner) for key, inner in value.items()}
+        return {str(key): simplify_default(inner) for key, inner in value.items()}
     if isinstance(value, tuple | list):
-        return [plain(inner) for inner in value]
+        return [simplify_default(inner) for inner in value]
     return str(value) if isinstance(value, Path) else value
 
 
@@ -320,26 +322,26 @@ def flow(value: Any) -> str:
     return text.removesuffix("...\n").strip()
 
 
-def type_words(hint: Any) -> str:
+def describe_type_hint(hint: Any) -> str:
     """Describe a type hint in plain words."""
     origin, args = get_origin(hint), get_args(hint)
     if origin in (Annotated, NotRequired):
-        return type_words(args[0])
+        return describe_type_hint(args[0])
     if origin is Literal:
         return " | ".join(flow(arg) for arg in args)
     if origin in (Union, UnionType):
-        return " or ".join(dict.fromkeys(type_words(arg) for arg in args))
+        return " or ".join(dict.fromkeys(describe_type_hint(arg) for arg in args))
     if origin is tuple and args[-1] is not Ellipsis:
-        return f"[{', '.join(map(type_words, args))}]"
+        return f"[{', '.join(map(describe_type_hint, args))}]"
     if origin is Callable:
         return "function"
     if isinstance(origin, type) and issubclass(origin, Mapping):
-        inner = type_words(args[1])
+        inner = describe_type_hint(args[1])
         return "mapping" if args[1] is Any or inner.startswith("mapping") else f"mapping to {inner}"
     if isinstance(origin, type) and issubclass(origin, Collection):
-        return f"list of {type_words(args[0])}" if args[0] is not Any else "list"
+        return f"list of {describe_type_hint(args[0])}" if args[0] is not Any else "list"
     return (
         "mapping"
         if is_typeddict(hint)
-        else SIMPLE.get(hint) or str(getattr(hint, "__name__", hint))
+        else SIMPLE_TYPES.get(hint) or str(getattr(hint, "__name__", hint))
     )

@@ -54,7 +54,7 @@ HIDDEN = "hidden"
 """The correct answer of a question in the test split, whose answers are not public."""
 
 
-def subtask_of_idx(idx: str) -> str:
+def get_subtask_of_idx(idx: str) -> str:
     """Return the subtask of an idx, without split and number: `val_Art_Style_3` gives Art_Style."""
     return idx.partition("_")[2].rpartition("_")[0]
 
@@ -167,7 +167,7 @@ class OfficialLabel(Reader):
     wrong.
     """
 
-    texts_are_wrong: ClassVar[bool] = True
+    accepts_only_letters: ClassVar[bool] = True
     part: ClassVar[Literal["answer", "turn", "reply"]] = "reply"
 
     def read(self, state: State) -> Reading:

@@ -14,15 +14,15 @@ from looktwice.eval.analysis.finding import Finding, TaskFinding, changes, find
 from looktwice.eval.analysis.one_change import OneChange
 from looktwice.eval.display.score_tables import overview_table, sort_rows, task_table
 from looktwice.eval.display.table import Table, score_table
-from looktwice.eval.display.text_tables import escaped
+from looktwice.eval.display.text_tables import escape_markdown
 from looktwice.eval.page.data import PageChange, PageContestant, PageEvidence, PageFinding
 from looktwice.eval.page.of_runs import Images, RunPage
 from looktwice.eval.page.pairs import ALL
 from looktwice.eval.page.render import page_file, page_pieces
 from looktwice.eval.scoring.run_rows import headline_rows
 from looktwice.eval.scoring.verdict import PointScores
-from looktwice.pipelines.counted import counted, listed
-from looktwice.pipelines.disk import whole_file, write_file
+from looktwice.pipelines.counted import format_count, format_list
+from looktwice.pipelines.disk import open_atomic, write_file
 from looktwice.pipelines.state import Stage
 
 __all__ = ["write_report"]
@@ -58,9 +58,9 @@ def write_report(
     scored = runs if isinstance(runs, Table) else score_table(runs, reader)
     folder, report = Path(out), Report(scored)
     page = folder / "report.html"
-    may_stay = not again and _is_younger(page, scored)
+    may_stay = not again and _is_newer(page, scored)
     texts = {"report.csv": scored.csv, "report.md": report.markdown}
-    if may_stay and _are_written(folder, texts):
+    if may_stay and _are_up_to_date(folder, texts):
         return page
     if effects := _effects(scored):
         texts["effects.csv"] = effects
@@ -68,8 +68,8 @@ def write_report(
         (folder / "effects.csv").unlink(missing_ok=True)
     for name, text in texts.items():
         write_file(folder / name, text)
-    with whole_file(page) as file:
-        pieces = html_page(report, RunPage(scored.scores, images))
+    with open_atomic(page) as file:
+        pieces = render_report_page(report, RunPage(scored.scores, images))
         file.writelines(piece.encode(errors="backslashreplace") for piece in pieces)
     return page
 
@@ -83,7 +83,7 @@ def _effects(scored: Table) -> str:
     return effects_csv(scored) if sweep_table(scored).rows else ""
 
 
-def _is_younger(page: Path, scored: Table) -> bool:
+def _is_newer(page: Path, scored: Table) -> bool:
     """Return whether the page was written after all records and judgements."""
     if not page.exists():
         return False
@@ -93,7 +93,7 @@ def _is_younger(page: Path, scored: Table) -> bool:
     return all(file.stat().st_mtime_ns < written for file in files if file.exists())
 
 
-def _are_written(folder: Path, texts: Mapping[str, str]) -> bool:
+def _are_up_to_date(folder: Path, texts: Mapping[str, str]) -> bool:
     """Return whether these files exist with exactly these texts."""
     try:
         return all((folder / name).read_bytes() == text.encode() for name, text in texts.items())
@@ -101,11 +101,11 @@ def _are_written(folder: Path, texts: Mapping[str, str]) -> bool:
         return False
 
 
-def html_page(report: Report, page: RunPage, *, served: bool = False) -> Iterator[str]:
+def render_report_page(report: Report, page: RunPage, *, served: bool = False) -> Iterator[str]:
     """Yield the page of a report piece by piece: with texts that fit into a file, or, if `served`,
     without texts."""
     scored, finding = report.scored, report.finding
-    evidence = _evidence(finding, page)
+    evidence = _locate_evidence(finding, page)
     first = evidence.samples if evidence else ()
     data = page.data(scored.rows, whole=not served, first=first)
     lines = [*data.lines]
@@ -118,9 +118,9 @@ def html_page(report: Report, page: RunPage, *, served: bool = False) -> Iterato
         contestants=_short_labels(scored, page),
         notes=[*scored.notes, f"Read with: {report.readers}", *report.agreement],
         lines=lines,
-        finding=[_rows_on_page(task, page) for task in finding.tasks if task.rows],
+        finding=[_locate_rows(task, page) for task in finding.tasks if task.rows],
         sentences=finding.sentences,
-        about=" · ".join(_about(page)),
+        about=" · ".join(_describe_runs(page)),
         evidence=evidence,
         grids=grids,
     )
@@ -145,7 +145,7 @@ def _short_labels(scored: Table, page: RunPage) -> list[PageContestant]:
     return named
 
 
-def _evidence(finding: Finding, page: RunPage) -> PageEvidence | None:
+def _locate_evidence(finding: Finding, page: RunPage) -> PageEvidence | None:
     """Return the flipped samples of a finding by their numbers on the page, or None if no effect is
     significant."""
     if not finding.flips:
@@ -160,7 +160,7 @@ def _evidence(finding: Finding, page: RunPage) -> PageEvidence | None:
     return PageEvidence(contestant, rival, samples, finding.evidence, first.is_gained)
 
 
-def _rows_on_page(task: TaskFinding, page: RunPage) -> PageFinding:
+def _locate_rows(task: TaskFinding, page: RunPage) -> PageFinding:
     """Return the rows of a task with the page's numbers of contestants and tasks."""
     run, tasks = [scored.name for scored in page.runs].index(task.run), [*page.tasks]
     rows, base = list[PageChange](), None
@@ -174,7 +174,7 @@ def _rows_on_page(task: TaskFinding, page: RunPage) -> PageFinding:
     return PageFinding(title, where, base, rows, task.chance, task.is_one_change)
 
 
-def _about(page: RunPage) -> Iterator[str]:
+def _describe_runs(page: RunPage) -> Iterator[str]:
     """Yield the models, the number of answers, the date of the first run, and whether all runs are
     complete."""
     models = dict[str, None]()
@@ -183,8 +183,8 @@ def _about(page: RunPage) -> Iterator[str]:
             if node := arm.point.spec.get("model"):
                 models[str(node.get("model") or str(node.get("use")).rpartition(".")[2])] = None
     if models:
-        yield listed([*models], 3)
-    yield counted(sum(map(len, page.answers.values())), "answer")
+        yield format_list([*models], 3)
+    yield format_count(sum(map(len, page.answers.values())), "answer")
     facts = [run.folder.facts for run in page.runs]
     if started := str(facts[0].get("started") or ""):
         day = datetime.fromisoformat(started)
@@ -244,7 +244,7 @@ class Report:
             if run.judged.lines:
                 from looktwice.eval.judging.summary import agreement
 
-                lines += [*run.judged.which_counts, *agreement(run.judged.lines)]
+                lines += [*run.judged.explain_counting, *agreement(run.judged.lines)]
         return lines
 
     @cached_property
@@ -264,13 +264,13 @@ class Report:
     def markdown(self) -> str:
         """The report as Markdown."""
         title = ", ".join(run.name for run in self.scored.scores)
-        parts = [f"# Report: {escaped(title)}", _bullets(self.finding.sentences)]
+        parts = [f"# Report: {escape_markdown(title)}", _bullets(self.finding.sentences)]
         for task in self.finding.shown:
-            parts += [f"**{escaped(task.caption)}**", changes(task).markdown]
-        parts += ["## How it was read", f"Read with: {escaped(self.readers)}"]
+            parts += [f"**{escape_markdown(task.caption)}**", changes(task).markdown]
+        parts += ["## How it was read", f"Read with: {escape_markdown(self.readers)}"]
         parts.append(_bullets(self.scored.notes))
         for part in self.tables:
-            parts += [f"## {escaped(part.title)}", _facts(part.facts), part.note]
+            parts += [f"## {escape_markdown(part.title)}", _facts(part.facts), part.note]
             parts.append(part.table.markdown)
         parts.append(_bullets(self.agreement))
         if self.left_out:
@@ -295,8 +295,10 @@ def _describe_data(variants: Sequence[PointScores]) -> tuple[tuple[str, str], ..
 
 
 def _facts(pairs: Sequence[tuple[str, str]]) -> str:
-    return "\n".join(f"- {escaped(name)}: {escaped(value)}" for name, value in pairs)
+    return "\n".join(
+        f"- {escape_markdown(name)}: {escape_markdown(value)}" for name, value in pairs
+    )
 
 
 def _bullets(lines: Sequence[str]) -> str:
-    return "\n".join(f"- {escaped(line)}" for line in lines)
+    return "\n".join(f"- {escape_markdown(line)}" for line in lines)

@@ -118,7 +118,7 @@ EXTENSIONS: Mapping[str, Mapping[str, Extension]] = {
     },
     "classes": CLASSES,
     "parts": {
-        "replies": _at("logs.replies:replies_lines"),
-        "studio": _at("studio.server:studio_of_page"),
+        "replies": _at("logs.replies:report_replies"),
+        "studio": _at("studio.server:make_page_studio"),
     },
 }

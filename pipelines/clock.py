@@ -18,7 +18,7 @@ from typing import Any
 __all__: list[str] = []
 
 
-class Stretch:
+class TimedBlock:
     """A context manager that books its time on a clock under one kind of work. It is a class
     because each stage enters several, and a generator-based context manager takes a quarter longer.
     """
@@ -71,9 +71,9 @@ class Clock:
         self.lock, self.local = threading.Lock(), threading.local()
         self.begun, self.under_way = time.perf_counter(), Counter[str]()
 
-    def spend(self, kind: str, **facts: str) -> Stretch:
+    def spend(self, kind: str, **facts: str) -> TimedBlock:
         """Count the time inside as this kind of work; `facts` become attributes of its span."""
-        return Stretch(self, kind, facts)
+        return TimedBlock(self, kind, facts)
 
     def shares(self, least: float = 0.01) -> list[tuple[str, float]]:
         """Return each kind's share of the total time, largest first, omitting shares below

@@ -33,12 +33,12 @@ NUMBER_WORDS = tuple(
 """English words for the numbers 0 to 20."""
 
 
-def counted(number: int, noun: str, many: str = "") -> str:
+def format_count(number: int, noun: str, many: str = "") -> str:
     """Format a number with its noun: "1 sample", "1,200 samples". `many` is an irregular plural."""
     return f"{number:,} {noun if number == 1 else many or noun + 's'}"
 
 
-def listed(names: Sequence[str], most: int) -> str:
+def format_list(names: Sequence[str], most: int) -> str:
     """Format the first `most` names and the number of remaining ones: "a, b and 4 more"."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
@@ -50,7 +50,7 @@ def shorten(text: str, most: int = 300) -> str:
     return line if len(line) <= most else line[: most - 3] + "..."
 
 
-def count_alike(turns: Sequence[str], earlier: Sequence[str]) -> int:
+def count_common_prefix(turns: Sequence[str], earlier: Sequence[str]) -> int:
     """Count the leading entries that two lists have in common."""
     pairs = zip(turns, earlier, strict=False)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))

@@ -19,12 +19,12 @@ from typing import Any, BinaryIO
 
 import yaml
 
-MOST_BYTES = 1 << 30  # for a file that is read whole; a sparse file may be larger than the disk
-MOST_LINE = 1 << 28  # bytes; a longer line is damage and is not read into memory
+MAX_BYTES = 1 << 30  # for a file that is read whole; a sparse file may be larger than the disk
+MAX_LINE_BYTES = 1 << 28  # bytes; a longer line is damage and is not read into memory
 __all__: list[str] = []
-MOST_DEPTH = 50
-MOST_REPEATED = 1_000_000
-TOO_DEEP = f"nested more than {MOST_DEPTH} levels deep, at line {{}}"
+MAX_DEPTH = 50
+MAX_ALIASED = 1_000_000
+TOO_DEEP = f"nested more than {MAX_DEPTH} levels deep, at line {{}}"
 BINARY = "tag:yaml.org,2002:binary"
 LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -46,7 +46,7 @@ def open_unpacked(path: Path) -> BinaryIO | BufferedIOBase:
     return gzip.open(path)
 
 
-def unpacked_lines(path: Path) -> Iterator[bytes]:
+def read_unpacked_lines(path: Path) -> Iterator[bytes]:
     """Yield the lines of a plain or `.gz` file. Raises OSError that names the file, also if it is
     truncated or a line is too long."""
     try:
@@ -59,33 +59,34 @@ def unpacked_lines(path: Path) -> Iterator[bytes]:
 
 
 def read_file(path: Path) -> bytes:
-    """Read a whole file. Raises OSError as `open_file` does, and for more than `MOST_BYTES`."""
+    """Read a whole file. Raises OSError as `open_file` does, and for more than `MAX_BYTES`."""
     with open_file(path) as file:
-        if (size := os.fstat(file.fileno()).st_size) > MOST_BYTES:
-            fault = f"it has {size:,} bytes, more than the limit of {MOST_BYTES:,}"
+        if (size := os.fstat(file.fileno()).st_size) > MAX_BYTES:
+            fault = f"it has {size:,} bytes, more than the limit of {MAX_BYTES:,}"
             raise OSError(errno.EINVAL, fault, str(path))
         return file.read()
 
 
 def read_lines(file: BinaryIO | BufferedIOBase) -> Iterator[bytes]:
-    """Yield the lines of an open file. Raises ValueError for a line longer than `MOST_LINE`."""
-    while line := file.readline(MOST_LINE):
-        if len(line) == MOST_LINE:
-            raise ValueError(f"longer than {MOST_LINE >> 20} MiB")
+    """Yield the lines of an open file; ValueError for one longer than `MAX_LINE_BYTES`."""
+    " `MAX_LINE_BYTES`."
+    while line := file.readline(MAX_LINE_BYTES):
+        if len(line) == MAX_LINE_BYTES:
+            raise ValueError(f"longer than {MAX_LINE_BYTES >> 20} MiB")
         yield line
 
 
 def write_file(path: Path, data: bytes | str) -> None:
     r"""Write a file atomically; a lone surrogate in text is written as an escape such as `\udce9`.
 
-    Raises OSError as `whole_file` does.
+    Raises OSError as `open_atomic` does.
     """
-    with whole_file(path) as file:
+    with open_atomic(path) as file:
         file.write(data.encode(errors="backslashreplace") if isinstance(data, str) else data)
 
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[BinaryIO]:
+def open_atomic(path: Path) -> Iterator[BinaryIO]:
     """Open a file that appears under its name only when it is complete, even if other threads or
     processes write it at the same time.
 
@@ -190,7 +191,7 @@ def check_yaml(text: str) -> None:
                 )
             values += 1
             sizes[event.anchor] = 1
-        if len(inside) > MOST_DEPTH:
+        if len(inside) > MAX_DEPTH:
             raise ValueError(TOO_DEEP.format(line))
-        if repeated > MOST_REPEATED:
-            raise ValueError(f"aliases repeat more than {MOST_REPEATED:,} values, at line {line}")
+        if repeated > MAX_ALIASED:
+            raise ValueError(f"aliases repeat more than {MAX_ALIASED:,} values, at line {line}")

@@ -54,7 +54,7 @@ class Extension(NamedTuple):
                 " uninstall its package"
             ) from exc
 
-    def is_of_use(self, is_there: Callable[[str], bool]) -> bool:
+    def meets_needs(self, is_there: Callable[[str], bool]) -> bool:
         """Return whether everything that it needs is present."""
         return all(any(map(is_there, need.split("|"))) for need in self.needs)
 
@@ -65,28 +65,28 @@ Table = Mapping[str, Mapping[str, Extension]]
 
 def find_extension(group: Group, name: str) -> Extension | None:
     """Return the extension of this name, looktwice's own first, or None."""
-    return _own().get(group, {}).get(name) or _installed().get(group, {}).get(name)
+    return _load_own().get(group, {}).get(name) or _load_installed().get(group, {}).get(name)
 
 
 def list_extensions(group: Group) -> dict[str, Extension]:
     """Return all extensions of a group by name, looktwice's own first."""
-    own = dict(_own().get(group, {}))
-    return own | {k: v for k, v in _installed().get(group, {}).items() if k not in own}
+    own = dict(_load_own().get(group, {}))
+    return own | {k: v for k, v in _load_installed().get(group, {}).items() if k not in own}
 
 
-def own_classes() -> Mapping[str, Extension]:
+def list_own_classes() -> Mapping[str, Extension]:
     """Return the classes of our own extensions, keyed by the path that studies and records use."""
-    return _own().get("classes", {})
+    return _load_own().get("classes", {})
 
 
-def public_name(module: str, name: str) -> str:
+def get_public_name(module: str, name: str) -> str:
     """Return the path that studies and records use for a class of our own extensions, or ""."""
     place = f"{module}:{name}"
-    return next((path for path, own in own_classes().items() if own.place == place), "")
+    return next((path for path, own in list_own_classes().items() if own.place == place), "")
 
 
 @cache
-def _own() -> Table:
+def _load_own() -> Table:
     if find_spec(OWN) is None:
         return {}
     table: Table = import_module(OWN).EXTENSIONS
@@ -94,7 +94,7 @@ def _own() -> Table:
 
 
 @cache
-def _installed() -> Table:
+def _load_installed() -> Table:
     """Return the tables of installed packages, skipping broken ones with a warning."""
     merged: dict[str, dict[str, Extension]] = {group: {} for group in GROUPS}
     for point in entry_points(group=ENTRY_POINTS):

@@ -23,10 +23,10 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema
 
-from looktwice.pipelines.disk import unpacked_lines
+from looktwice.pipelines.disk import read_unpacked_lines
 
 MOST_DEPTH = 100
-MOST_VALUES = 8_000_000
+MAX_VALUES = 8_000_000
 """Limit on the values of one text, counted by its commas and brackets. A reply of 32,768 tokens
 with 20 alternatives each, spelled out in bytes, has six million. This many lists parse in seconds;
 the most that a text of 64 MiB can hold takes minutes."""
@@ -34,7 +34,7 @@ __all__: list[str] = []
 _dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
 
-def read_json(data: bytes | str, most: int | None = MOST_VALUES, **settings: Any) -> Any:
+def read_json(data: bytes | str, most: int | None = MAX_VALUES, **settings: Any) -> Any:
     r"""Parse a JSON text; `settings` are passed to `json.loads`.
 
     A lone surrogate, such as "\ud83d", cannot be written as UTF-8 and becomes "?". Raises
@@ -48,13 +48,13 @@ def read_json(data: bytes | str, most: int | None = MOST_VALUES, **settings: Any
     if most is not None and brackets + text.count(",") > most:
         raise ValueError(f"more than {most:,} values")
     try:
-        value = json.loads(mend_text(text), **settings)
+        value = json.loads(repair_text(text), **settings)
     except RecursionError:
         raise ValueError(f"nested more than {MOST_DEPTH} levels deep") from None
     if brackets > MOST_DEPTH:
         _require_shallow(value)
     escaped = "\\ud" in text or "\\uD" in text  # a surrogate pair, or a lone surrogate
-    return with_texts(value, mend_text) if escaped else value
+    return map_texts(value, repair_text) if escaped else value
 
 
 def read_json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -63,7 +63,7 @@ def read_json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
     Raises OSError, and ValueError for a line that holds no object; both name the file.
     """
-    for number, line in enumerate(unpacked_lines(path), 1):
+    for number, line in enumerate(read_unpacked_lines(path), 1):
         if not line.strip():
             continue
         try:
@@ -78,14 +78,14 @@ def read_json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         yield number, value
 
 
-def with_texts(value: Any, change: Callable[[str], str]) -> Any:
+def map_texts(value: Any, change: Callable[[str], str]) -> Any:
     """Return the value with `change` applied to every text in it, including field names."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, list):
-        return [with_texts(inner, change) for inner in value]
+        return [map_texts(inner, change) for inner in value]
     if isinstance(value, dict):
-        return {change(name): with_texts(inner, change) for name, inner in value.items()}
+        return {change(name): map_texts(inner, change) for name, inner in value.items()}
     return value
 
 
@@ -108,21 +108,21 @@ def finite_or_null(value: Any) -> Any:
     return value
 
 
-def leaves(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
+def iterate_leaves(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
     """Yield every plain value in mappings and lists after its dotted place such as `a.b[0]`."""
     if isinstance(value, Mapping):
         for name, inner in value.items():
-            yield from leaves(inner, f"{place}.{name}" if place else str(name))
+            yield from iterate_leaves(inner, f"{place}.{name}" if place else str(name))
     elif isinstance(value, list | tuple):
         for number, inner in enumerate(value):
-            yield from leaves(inner, f"{place}[{number}]")
+            yield from iterate_leaves(inner, f"{place}[{number}]")
     else:
         yield place, value
 
 
 def first_non_finite(value: Any) -> tuple[str, float] | None:
     """Return the first infinite or NaN number, which `canonical` rejects, with its dotted place."""
-    for place, leaf in leaves(value):
+    for place, leaf in iterate_leaves(value):
         if isinstance(leaf, float) and not math.isfinite(leaf):
             return place, leaf
     return None
@@ -149,7 +149,7 @@ def _require_shallow(value: Any) -> None:
     raise ValueError(f"nested more than {MOST_DEPTH} levels deep")
 
 
-def mend_text(text: str) -> str:
+def repair_text(text: str) -> str:
     """Return text that can be written as UTF-8: a lone surrogate, which may end a truncated reply,
     becomes "?"."""
     return text.encode("utf-8", "replace").decode()
@@ -157,7 +157,7 @@ def mend_text(text: str) -> str:
 
 def is_text(value: object) -> bool:
     """Return whether this is text that can be written as UTF-8."""
-    return isinstance(value, str) and mend_text(value) == value
+    return isinstance(value, str) and repair_text(value) == value
 
 
 CLOSED = ConfigDict(extra="forbid", strict=True)
@@ -183,7 +183,7 @@ BRANCHES = {"constrained-int", "int", "float", "str", "PictureNode"}
 
 
 @dataclass(frozen=True)
-class Holds:
+class CheckedAs:
     """An annotation that makes pydantic validate a mapping as another type, as in
     `Annotated[Mapping[str, Any], Holds(Node)]`."""
 
@@ -203,10 +203,10 @@ def read_as(kind: Any, line: bytes | str) -> Any:
     try:
         return _adapter(kind).validate_json(line)
     except ValidationError as exc:
-        raise ValueError(_say_fault(exc)) from exc
+        raise ValueError(_describe_fault(exc)) from exc
 
 
-def _say_fault(exc: ValidationError) -> str:
+def _describe_fault(exc: ValidationError) -> str:
     error = exc.errors(include_url=False, include_context=False)[0]
     kind, loc, value = error["type"], error["loc"], error["input"]
     if kind == "missing":

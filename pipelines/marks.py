@@ -123,7 +123,7 @@ class Mask:
         width, height = (max(1, round(edge)) for edge in bounds(clip)[2:])
         warped = warp(self.pixels.astype(np.uint8), affine, (width, height), nearest=True)
         seen = warped.astype(bool)
-        seen |= _lost_parts(self.pixels, affine, seen)
+        seen |= _find_lost_parts(self.pixels, affine, seen)
         ys, xs = np.nonzero(seen)
         inside = contains(clip, xs + 0.5, ys + 0.5)
         seen[ys, xs] = inside
@@ -144,7 +144,7 @@ class Mask:
         }
 
 
-def _lost_parts(
+def _find_lost_parts(
     pixels: NDArray[np.bool_], affine: Affine, seen: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
     """Find thin parts of a mask that nearest-pixel sampling lost, and return the view pixels that
@@ -155,21 +155,23 @@ def _lost_parts(
     if least >= (1 - TOLERANCE if is_upright else math.sqrt(2)):  # no pixel of the mask is skipped
         return np.zeros(seen.shape, bool)
     step = max(1, int(1 / max(most, TOLERANCE)) // FINE)
-    thin = _thin_parts(_reduced(pixels, step), math.ceil(1 / max(least * step, TOLERANCE)) + 1)
+    thin = _find_thin_parts(
+        _downsample(pixels, step), math.ceil(1 / max(least * step, TOLERANCE)) + 1
+    )
     ys, xs = ((place + 0.5) * step - 0.5 for place in np.nonzero(thin))
     columns, rows = (np.rint(a * xs + b * ys + c).astype(int) for a, b, c in affine.matrix)
     there = (columns >= 0) & (rows >= 0) & (columns < seen.shape[1]) & (rows < seen.shape[0])
     fallen = np.zeros(seen.shape, bool)
     fallen[rows[there], columns[there]] = True
-    away = fallen & ~_grown(seen, FAR)
+    away = fallen & ~_dilate(seen, FAR)
     if not away.any():
         return away
-    _, parts = cv2.connectedComponents((fallen & ~_grown(seen, NEAR)).astype(np.uint8))
+    _, parts = cv2.connectedComponents((fallen & ~_dilate(seen, NEAR)).astype(np.uint8))
     lost = (parts > 0) & np.isin(parts, parts[away])
-    return fallen & _grown(lost, NEAR)
+    return fallen & _dilate(lost, NEAR)
 
 
-def _reduced(pixels: NDArray[np.bool_], step: int) -> NDArray[np.bool_]:
+def _downsample(pixels: NDArray[np.bool_], step: int) -> NDArray[np.bool_]:
     """Downsample: a square of `step` x `step` pixels is set if any of its pixels is."""
     if step == 1:
         return pixels
@@ -179,7 +181,7 @@ def _reduced(pixels: NDArray[np.bool_], step: int) -> NDArray[np.bool_]:
     return np.asarray(framed.reshape(down, step, across, step).any((1, 3)))
 
 
-def _thin_parts(pixels: NDArray[np.bool_], side: int) -> NDArray[np.bool_]:
+def _find_thin_parts(pixels: NDArray[np.bool_], side: int) -> NDArray[np.bool_]:
     """Return the pixels of a mask that lie in no full square of this side; all of them if the
     square is too large to look for."""
     if side > BROAD:
@@ -189,7 +191,7 @@ def _thin_parts(pixels: NDArray[np.bool_], side: int) -> NDArray[np.bool_]:
     return np.asarray(pixels & (broad[side:-side, side:-side] == 0))
 
 
-def _grown(pixels: NDArray[np.bool_], reach: NDArray[np.uint8]) -> NDArray[np.bool_]:
+def _dilate(pixels: NDArray[np.bool_], reach: NDArray[np.uint8]) -> NDArray[np.bool_]:
     return np.asarray(cv2.dilate(pixels.astype(np.uint8), reach), np.bool_)
 
 
@@ -206,14 +208,14 @@ def mark_from_dict(data: Mapping[str, Any]) -> Mark:
         x0, y0, x1, y1 = (float(data[key]) for key in ("x0", "y0", "x1", "y1"))
         return Box(label, x0, y0, x1, y1, image)
     if data.keys() >= {"size", "counts"}:
-        return Mask(label, _decoded(data["size"], data["counts"]), image)
+        return Mask(label, _decode_runs(data["size"], data["counts"]), image)
     raise ValueError(
         f"not a mark: {dict(data)}; a point has x, y, a box x0, y0, x1, y1, a mask size, counts;"
         " each may have a label and an image number"
     )
 
 
-def _decoded(size: Any, counts: Any) -> NDArray[np.bool_]:
+def _decode_runs(size: Any, counts: Any) -> NDArray[np.bool_]:
     lengths = [int(count) for count in counts] if isinstance(counts, list) else []
     sides = [int(side) for side in size] if isinstance(size, list) else []
     area = math.prod(sides) if len(sides) == 2 else 0

@@ -154,7 +154,7 @@ def price_fault(prices: Any) -> str:
     if not {"in", "out"} <= prices.keys() <= {"in", "out", *PRICE_FACTS, "cached"}:
         may = "cached, currency, date and source"
         return f"prices need `in` and `out`, and may have {may}; found {sorted(map(str, prices))}"
-    for price in amounts(prices).values():
+    for price in get_amounts(prices).values():
         if type(price) not in (int, float) or not 0 <= price < math.inf:
             return f"prices must be amounts per million tokens, 0 or more; found {dict(prices)}"
     if all(type(prices.get(name, "")) is str for name in PRICE_FACTS):
@@ -168,15 +168,15 @@ def price_fault(prices: Any) -> str:
 PRICE_FACTS = ("currency", "date", "source")
 
 
-def amounts(prices: Mapping[str, Any]) -> Mapping[str, float]:
+def get_amounts(prices: Mapping[str, Any]) -> Mapping[str, float]:
     """Return the amounts of list prices, without their currency, date and source."""
     return {name: price for name, price in prices.items() if name not in PRICE_FACTS}
 
 
-def say_prices(prices: Mapping[str, Any]) -> str:
+def format_prices(prices: Mapping[str, Any]) -> str:
     """Format list prices: "2.5 in, 10 out per million tokens (USD, 2026-08-01, its price page)"."""
     facts = ", ".join(str(prices[name]) for name in PRICE_FACTS if prices.get(name))
-    money = ", ".join(f"{price:g} {name}" for name, price in amounts(prices).items())
+    money = ", ".join(f"{price:g} {name}" for name, price in get_amounts(prices).items())
     return f"{money} per million tokens{f' ({facts})' if facts else ''}"
 
 
@@ -285,8 +285,8 @@ class Model(Protocol):
 
 
 @dataclass(frozen=True)
-class Around:
-    """A wrapper around a model that keeps its identity; subclasses override `around`."""
+class ModelWrapper:
+    """A wrapper around a model that keeps its identity; subclasses override `wrap_call`."""
 
     model: Model
 
@@ -298,10 +298,10 @@ class Around:
     def __call__(
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
     ) -> Reply:
-        """Ask the model. Raises what `around` raises."""
-        return self.around(lambda: self.model(messages, draw, options))
+        """Ask the model. Raises what `wrap_call` raises."""
+        return self.wrap_call(lambda: self.model(messages, draw, options))
 
-    def around(self, ask: Callable[[], Reply]) -> Reply:
+    def wrap_call(self, ask: Callable[[], Reply]) -> Reply:
         """Return the reply of `ask`; each call of `ask` asks the wrapped model once."""
         return ask()
 
@@ -337,7 +337,7 @@ class ModelError(Exception):
         self.status, self.retryable, self.retry_after = status, retryable, retry_after
         self.unreached, self.usage = unreached, usage
 
-    def in_words(self, message: str) -> ModelError:
+    def with_message(self, message: str) -> ModelError:
         """Return the same error with another message."""
         error = ModelError(message)
         vars(error).update(vars(self))
@@ -385,7 +385,7 @@ class DeferringModel(Model, Protocol):
         """
 
 
-def defers(model: Any) -> bool:
+def is_deferring(model: Any) -> bool:
     """Return whether a model, or a class of models, is a `DeferringModel`."""
     return hasattr(model if isinstance(model, type) else type(model), "open_queue")
 
@@ -423,11 +423,11 @@ _CANONICAL = json.JSONEncoder(
 )
 
 
-def name_of(model: Any) -> str:
+def get_model_name(model: Any) -> str:
     """Return the name under which a server knows the model, or its class name."""
     return str(getattr(model, "model", "") or type(model).__name__)
 
 
-def place_of(url: str) -> str:
+def url_place(url: str) -> str:
     """Return host, port and path of a URL."""
     return url.partition("://")[2] or url

@@ -27,12 +27,12 @@ from looktwice.pipelines.encodings.image_files import (
     decode,
     inspect,
     open_image,
-    shortened,
     to_png,
+    truncate_scan,
 )
 
 __all__ = ["Picture", "Pixels"]
-JPEG, MOST_READABLE = "image/jpeg", 100_000
+JPEG, MAX_READABLE = "image/jpeg", 100_000
 
 _readable: set[str] = set()
 """The sha256 of each image that was checked, so that one used in many questions, arms and draws is
@@ -65,7 +65,7 @@ class Payload:
 Value = TypeVar("Value")
 
 
-def _kept_property(compute: Callable[[Any], Value]) -> Value:
+def _cached_property(compute: Callable[[Any], Value]) -> Value:
     """Make a property that the first thread to read it computes; the value is stored in `_name`."""
     name = f"_{compute.__name__}"
 
@@ -156,11 +156,11 @@ class Picture:
         return self._is_there is None or self._is_there()
 
     @property
-    def is_made(self) -> bool:
+    def is_generated(self) -> bool:
         """True if it was made from pixels and has no encoded source."""
         return self._fetch is None
 
-    @_kept_property
+    @_cached_property
     def pixels(self) -> Pixels:
         """HxWx3 RGB uint8, read-only; the same array at every call."""
         data = self.payload.data if self._fetch is None else self.source
@@ -173,16 +173,16 @@ class Picture:
         """Return the picture with no side longer than `longest` pixels; a JPEG is decoded only as
         far as needed."""
         size = longest, longest
-        return self._shrunk(lambda image: image.thumbnail(size, reducing_gap=2.0))
+        return self._shrink(lambda image: image.thumbnail(size, reducing_gap=2.0))
 
     def coarse(self, longest: int) -> Image.Image:
         """Return the picture; for a JPEG, decoded at the smallest size whose longer side has at
         least `longest` pixels."""
         scale = longest / max(self.size)
         size = int(self.size[0] * scale), int(self.size[1] * scale)
-        return self._shrunk(lambda image: image.draft("", size))
+        return self._shrink(lambda image: image.draft("", size))
 
-    def _shrunk(self, shrink: Callable[[Image.Image], object]) -> Image.Image:
+    def _shrink(self, shrink: Callable[[Image.Image], object]) -> Image.Image:
         """Apply `shrink` to the picture, before decoding if possible, and return the result."""
         if self._pixels is None and not self._header.changed:
             image = open_image(self.source, self.name)
@@ -201,14 +201,14 @@ class Picture:
             return self._pixels.shape[1], self._pixels.shape[0]
         return self._header.size
 
-    @_kept_property
+    @_cached_property
     def sha(self) -> str:
         """The sha256 of the encoded bytes, or of shape and pixels if it was made from pixels."""
         if self._fetch is not None:
             return hashlib.sha256(self.source).hexdigest()
         return hashlib.sha256(repr(self.pixels.shape).encode() + self.pixels.tobytes()).hexdigest()
 
-    @_kept_property
+    @_cached_property
     def payload(self) -> Payload:
         """The bytes to send: the source's own if a model sees the same image, else a lossless
         PNG."""
@@ -233,10 +233,10 @@ class Picture:
             image.load()
         except BROKEN:
             decode(self.source, self.name)
-        if len(_readable) < MOST_READABLE:
+        if len(_readable) < MAX_READABLE:
             _readable.add(self.sha)
 
-    @_kept_property
+    @_cached_property
     def source(self) -> bytes:
         """The encoded bytes. Raises PictureError for a picture that was made from pixels."""
         if self._fetch is None:
@@ -244,14 +244,14 @@ class Picture:
             raise PictureError(f"{name} was made from pixels and has no encoded source")
         return self._fetch()
 
-    @_kept_property
+    @_cached_property
     def _header(self) -> Header:
         """Facts about the encoded source that need no decoding of pixels."""
         self._opened = self._open()
         return inspect(self._opened, self.source, self.name)
 
     def _open(self) -> Image.Image:
-        return open_image(shortened(self.source) or self.source, self.name)
+        return open_image(truncate_scan(self.source) or self.source, self.name)
 
     def __repr__(self) -> str:
         shape = "not decoded yet" if self._pixels is None else "{}x{}".format(*self.size)

@@ -8,15 +8,15 @@ from copy import copy
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, NamedTuple
 
-from looktwice.pipelines.counted import counted
-from looktwice.pipelines.json_input import is_text, mend_text, read_as
+from looktwice.pipelines.counted import format_count
+from looktwice.pipelines.json_input import is_text, read_as, repair_text
 from looktwice.pipelines.model import (
-    Around,
     CallOptions,
     Message,
     Messages,
     Model,
     ModelError,
+    ModelWrapper,
     Reply,
     ReplyNode,
     Stopped,
@@ -113,7 +113,7 @@ class RecordingModel:
             raise
         record(reply)
         if reply.calls_left_out:
-            kept = counted(len(reply.tool_calls), "tool call")
+            kept = format_count(len(reply.tool_calls), "tool call")
             remark(
                 f"a reply had {kept} that were kept, and {reply.calls_left_out:,} more that were"
                 " left out"
@@ -132,7 +132,7 @@ class RecordingModel:
 
 
 @dataclass(frozen=True)
-class SecondModel(Around):
+class SecondModel(ModelWrapper):
     """The proxy of a stage's second model, recorded by the sample's `RecordingModel`."""
 
     recorder: RecordingModel
@@ -156,15 +156,15 @@ def with_models(thing: Any, change: Callable[[Model], Model]) -> Any:
     if callable(thing) and isinstance(getattr(thing, "identity", None), str):
         return change(thing)
     if is_dataclass(thing) and not isinstance(thing, type):
-        changed = _changed(
+        changed = _change_models(
             {f.name: getattr(thing, f.name) for f in fields(thing) if f.init}, change
         )
         return replace(thing, **changed) if changed else thing
     if isinstance(thing, tuple | list):
-        changed = _changed(dict(enumerate(thing)), change)
+        changed = _change_models(dict(enumerate(thing)), change)
         return type(thing)(changed.get(i, v) for i, v in enumerate(thing)) if changed else thing
     if isinstance(thing, Mapping):
-        changed = _changed(thing, change)
+        changed = _change_models(thing, change)
         return {**thing, **changed} if changed else thing
     return thing
 
@@ -181,7 +181,7 @@ def models_in(thing: Any) -> list[Model]:
     return models
 
 
-def _changed(things: Mapping[Any, Any], change: Callable[[Model], Model]) -> dict[Any, Any]:
+def _change_models(things: Mapping[Any, Any], change: Callable[[Model], Model]) -> dict[Any, Any]:
     """Return the entries whose models `change` replaced."""
     made = {key: with_models(holder, change) for key, holder in things.items()}
     return {key: holder for key, holder in made.items() if holder is not things[key]}
@@ -201,7 +201,7 @@ def reply_fault(reply: object) -> str:
     return ""
 
 
-def calls_made(state: State, model: Model) -> int:
+def count_calls_since(state: State, model: Model) -> int:
     """Count the calls made for this sample so far; the next one gets this number in the record."""
     earlier = [call for entry in state.trace for call in entry.calls]
     # a vote draws several times within its step, so these calls are not in the trace yet
@@ -221,16 +221,16 @@ def describe(exc: BaseException) -> str:
     """Return class name and message of an exception as text that can be recorded, even if making
     the message fails."""
     try:
-        text = mend_text(str(exc))
+        text = repair_text(str(exc))
     except Exception as inner:
         text = f"(its message cannot be made: {type(inner).__name__})"
     return f"{type(exc).__name__}: {text}"
 
 
-def cause_of(failed: StageFailed) -> BaseException:
+def find_cause(failed: StageFailed) -> BaseException:
     """Return the exception that a stage raised, also from a nested pipeline."""
     cause = failed.__cause__ or failed
-    return cause_of(cause) if isinstance(cause, StageFailed) and cause is not failed else cause
+    return find_cause(cause) if isinstance(cause, StageFailed) and cause is not failed else cause
 
 
 def step(
@@ -271,7 +271,7 @@ def step(
     return traced(after.with_notes(*remarks))
 
 
-def say_stage_fault(stage: object) -> str:
+def explain_stage_fault(stage: object) -> str:
     """Describe why an object cannot be a stage; "" if it can."""
     if isinstance(stage, type):
         return f"is the class {stage.__name__}; write {stage.__name__}(...) to make a stage of it"
@@ -296,7 +296,7 @@ class Pipeline:
                 f" {type(self.stages).__name__}"
             )
         for slot, stage in self.stages.items():
-            if fault := say_stage_fault(stage) if stage is not None else "":
+            if fault := explain_stage_fault(stage) if stage is not None else "":
                 raise TypeError(f"stages[{slot!r}] {fault}")
 
     def __call__(self, state: State, model: Model | None = None) -> State:
@@ -335,6 +335,6 @@ def execute(
     try:
         return Outcome(Pipeline(stages)(begin(State.start(sample, seed, draw)), model))
     except StageFailed as exc:
-        return Outcome(exc.state, cause_of(exc))
+        return Outcome(exc.state, find_cause(exc))
     except (PictureError, Stopped) as exc:
         return Outcome(state, exc)

@@ -94,7 +94,7 @@ class Item:
     truth: Mapping[str, Any] = field(default_factory=dict)
 
 
-def say_item_fault(item: object) -> str:
+def describe_item_fault(item: object) -> str:
     """Describe why an item of a task cannot be asked or recorded; "" if it can."""
     if not isinstance(item, Item) or not isinstance(item.sample, Sample):
         return f"it yielded {type(item).__name__}, not an Item with its Sample"
@@ -115,7 +115,7 @@ def say_item_fault(item: object) -> str:
     return ""
 
 
-def say_key_fault(answer: object, choices: int) -> str:
+def describe_key_fault(answer: object, choices: int) -> str:
     """Describe what is wrong with the correct answer of a question with this many choices (0: an
     open question); "" if nothing is."""
     letters = ascii_uppercase[:choices]
@@ -126,7 +126,7 @@ def say_key_fault(answer: object, choices: int) -> str:
 
 
 @contextmanager
-def naming(sample: Sample) -> Iterator[None]:
+def name_in_errors(sample: Sample) -> Iterator[None]:
     """Prefix every ValueError raised inside with the sample's id."""
     try:
         yield

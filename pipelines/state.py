@@ -156,7 +156,7 @@ class State:
         return self.answer is None and self.reason.startswith("abstained")
 
     @property
-    def silent(self) -> bool:
+    def has_no_result(self) -> bool:
         """True if the stages so far produced no call of a model, no answer, and no reason."""
         came = self.answer is not None or self.reason or any(step.calls for step in self.trace)
         return not came

@@ -15,7 +15,7 @@ from looktwice.pipelines.geometry import Affine, warp
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.view import View
 
-__all__ = ["beside", "crop", "flip", "pad", "resize", "rotate"]
+__all__ = ["crop", "flip", "join_side_by_side", "pad", "resize", "rotate"]
 
 RGB = tuple[int, int, int]
 BLACK: RGB = (0, 0, 0)
@@ -100,7 +100,7 @@ def rotate(view: View, degrees: float, color: RGB = BLACK) -> View:
 
     Quarter turns are exact; other angles are resampled linearly, on a background of one colour.
     """
-    new = turned_size(view.size, degrees)
+    new = rotated_size(view.size, degrees)
     (width, height), turn = view.size, Affine.rotation(degrees)
     to_origin = Affine.shift(-(width - 1) / 2, -(height - 1) / 2)
     affine = Affine.shift((new[0] - 1) / 2, (new[1] - 1) / 2) @ turn @ to_origin
@@ -111,7 +111,7 @@ def rotate(view: View, degrees: float, color: RGB = BLACK) -> View:
     return view.transform(Picture(_rgb(pixels)), affine)
 
 
-def turned_size(size: tuple[int, int], degrees: float) -> tuple[int, int]:
+def rotated_size(size: tuple[int, int], degrees: float) -> tuple[int, int]:
     """Return the (width, height) that `rotate` gives a picture of this size."""
     (width, height), angle = size, math.radians(degrees)
     if degrees % 90 == 0:
@@ -120,7 +120,7 @@ def turned_size(size: tuple[int, int], degrees: float) -> tuple[int, int]:
     return math.ceil(width * cos + height * sin), math.ceil(width * sin + height * cos)
 
 
-def beside(views: Sequence[View], margin: int = 0, color: RGB = BLACK) -> View:
+def join_side_by_side(views: Sequence[View], margin: int = 0, color: RGB = BLACK) -> View:
     """Join views from left to right with `margin` pixels between, each centred vertically, as in
     BLINK's official concatenation."""
     if not views:

@@ -48,7 +48,7 @@ class ShownImage:
     affine: Affine = field(default_factory=Affine)
 
     @classmethod
-    def through(cls, view: View, fit: Stage | None, state: State) -> ShownImage:
+    def from_view(cls, view: View, fit: Stage | None, state: State) -> ShownImage:
         """Resize a view with the stage `fit`. Raises ValueError if the stage does more than
         resize."""
         if fit is None:
@@ -72,11 +72,11 @@ class ShownImage:
         corners, and for numbers that belong to another frame.
         """
         width, height = self.sent.size
-        scaled = self._in_pixels(numbers, frame)
+        scaled = self._convert_to_pixels(numbers, frame)
         where = f"{name}, which is {width} x {height} pixels; give {UNITS[frame]}"
         if max(map(abs, scaled)) > FARTHEST:
             raise ToolError(f"{_format_numbers(numbers)} lies outside {where}")
-        if other := _other_frame(numbers, frame):
+        if other := _guess_frame(numbers, frame):
             kind = "point" if len(numbers) == 2 else "box"
             raise ToolError(
                 f"the {kind} {_format_numbers(numbers)} lies outside what can be meant: its numbers"
@@ -107,7 +107,7 @@ class ShownImage:
     def describe_cut(self, numbers: Sequence[float], frame: Frame, name: str) -> str:
         """Return a sentence if `place` clips this box to the image, otherwise an empty text."""
         width, height = self.sent.size
-        left, top, right, bottom = (*self._in_pixels(numbers, frame), 0.0, 0.0)[:4]
+        left, top, right, bottom = (*self._convert_to_pixels(numbers, frame), 0.0, 0.0)[:4]
         if len(numbers) == 2 or (
             left >= -CUT and top >= -CUT and right <= width + CUT and bottom <= height + CUT
         ):
@@ -117,7 +117,7 @@ class ShownImage:
             f" pixels, and was cut there; give {UNITS[frame]}"
         )
 
-    def _in_pixels(self, numbers: Sequence[float], frame: Frame) -> list[float]:
+    def _convert_to_pixels(self, numbers: Sequence[float], frame: Frame) -> list[float]:
         """Convert the numbers to pixels of the image as it was sent."""
         width, height = self.sent.size
         across, down = {
@@ -128,7 +128,7 @@ class ShownImage:
         return [number * (down if k % 2 else across) for k, number in enumerate(numbers)]
 
 
-def _other_frame(numbers: Sequence[float], frame: Frame) -> str:
+def _guess_frame(numbers: Sequence[float], frame: Frame) -> str:
     """Return the frame that the numbers look like if they can hardly belong to this one, otherwise
     an empty text.
 

@@ -20,12 +20,12 @@ Missing = Literal["keep", "fail", "abstain"]
 """What to do if a specialist finds nothing: keep the view as it is, fail the sample, or abstain
 from an answer."""
 
-Found = TypeVar("Found")
+Finding = TypeVar("Finding")
 
 
 def collect(
-    state: State, images: Sequence[int] | None, look: Callable[[int], Found]
-) -> tuple[dict[int, Found], dict[int, str]]:
+    state: State, images: Sequence[int] | None, look: Callable[[int], Finding]
+) -> tuple[dict[int, Finding], dict[int, str]]:
     """Return the result of `look` for each source image that a view shows, and the reasons for
     missing results, both by image number.
 
@@ -70,7 +70,7 @@ def handle_missing(state: State, missing: Missing, reasons: Iterable[str]) -> St
     return state.with_notes(*(f"{reason}{KEPT}" for reason in reasons))
 
 
-def with_views(
+def replace_views(
     state: State, views: Sequence[View], words: str = "", lacking: Iterable[str] = ()
 ) -> State:
     """Return the state with these views, and a note for each reason in `lacking` why an image was
@@ -89,8 +89,8 @@ def show_evidence(
     state: State,
     images: Sequence[int] | None,
     missing: Missing,
-    look: Callable[[int], Found],
-    show: Callable[[View, dict[int, Found]], Iterable[View]],
+    look: Callable[[int], Finding],
+    show: Callable[[View, dict[int, Finding]], Iterable[View]],
     words: str,
 ) -> State:
     """Return the state with the views that `show` makes from each view and from the results of
@@ -99,7 +99,7 @@ def show_evidence(
     if lacking and missing != "keep":
         return handle_missing(state, missing, lacking.values())
     views = [new for view in state.views for new in show(view, results)]
-    return with_views(state, views, words, lacking.values())
+    return replace_views(state, views, words, lacking.values())
 
 
 def project(view: View, maps: Mapping[int, NDArray[np.float64]]) -> NDArray[np.float64]:

@@ -40,7 +40,7 @@ def read_lines(path: Path, parse: Callable[[Any, Path, int], Parsed]) -> tuple[P
     return tuple(parsed)
 
 
-def settle_sha(stage: Any, content: Sequence[Any]) -> None:
+def check_sha(stage: Any, content: Sequence[Any]) -> None:
     """Set the `sha` of a stage to the hash of the lines in its `path`, given as plain values.
     Raises ValueError if it already has a different one."""
     digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
@@ -51,7 +51,7 @@ def settle_sha(stage: Any, content: Sequence[Any]) -> None:
     object.__setattr__(stage, "sha", digest)
 
 
-def sample_of(row: Mapping[str, Any], path: Path, name: str) -> Sample:
+def parse_sample(row: Mapping[str, Any], path: Path, name: str) -> Sample:
     """Return the question of a line as a sample, with its `image` or `images`, which must lie below
     the file's folder. Raises ValueError, PictureError."""
     names = row.get("images") or ([row["image"]] if row.get("image") else [])

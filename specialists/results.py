@@ -178,7 +178,7 @@ class FeatureGrid:
     height: int
 
     def __post_init__(self) -> None:
-        _keep_values(self, "(rows, columns, d)")
+        _set_values(self, "(rows, columns, d)")
 
     def at(self, xy: ArrayLike) -> Floats:
         """Interpolate the vectors (n, d) at points (n, 2) in pixel centres, bilinearly between
@@ -211,14 +211,14 @@ class DepthMap:
     larger_is_nearer: bool
 
     def __post_init__(self) -> None:
-        _keep_values(self, "(height, width)")
+        _set_values(self, "(height, width)")
 
     @property
     def nearness(self) -> Floats:
         """Floats (height, width); larger is nearer for every method."""
         return self.values if self.larger_is_nearer else -self.values
 
-    def around(self, x: float, y: float, window: int) -> Floats:
+    def get_values_around(self, x: float, y: float, window: int) -> Floats:
         """Return the known values (k,) in the window x window pixels around a point in pixel
         centres; k may be
         0."""
@@ -238,7 +238,7 @@ def patch_around(values: NDArray[Any], x: float, y: float, window: int) -> NDArr
     return values[max(0, row - half) : row + half + 1, max(0, column - half) : column + half + 1]
 
 
-def _keep_values(result: FeatureGrid | DepthMap, shape: str) -> None:
+def _set_values(result: FeatureGrid | DepthMap, shape: str) -> None:
     """Check the values' shape and make them read-only; infinite values become NaN."""
     values = np.array(result.values, np.float64)
     if values.ndim != shape.count(",") + 1 or 0 in values.shape:

@@ -57,7 +57,7 @@ def look_once(specialist: Callable[..., Result], *inputs: Any) -> Result:
     if store is None or not all(isinstance(given, INPUTS) for given in inputs):
         return specialist(*inputs)
     try:
-        own = _stored_name(specialist)
+        own = _build_storage_name(specialist)
         name = own or canonical(spec(specialist))
     except TypeError:  # a function, or one with a setting that no configuration can hold
         return specialist(*inputs)
@@ -65,10 +65,12 @@ def look_once(specialist: Callable[..., Result], *inputs: Any) -> Result:
     while given and given[-1] is None:  # omitted arguments
         given.pop()
     key = result_key(name, *given)
-    return store.memory.share(key, lambda: _find(specialist, inputs, store if own else None, key))
+    return store.memory.share(
+        key, lambda: _run_or_load(specialist, inputs, store if own else None, key)
+    )
 
 
-def _find(
+def _run_or_load(
     specialist: Callable[..., Result], inputs: tuple[Any, ...], store: ResultStore | None, key: str
 ) -> tuple[Result, int | None]:
     """Load or compute a result. Return it with its size in bytes, or None instead of the size if
@@ -97,10 +99,10 @@ def _count_bytes(whole: Any) -> int:
     return sum(int(np.asarray(value).nbytes) for value in vars(whole).values())
 
 
-def _stored_name(specialist: Any) -> str:
+def _build_storage_name(specialist: Any) -> str:
     """Return the text that stored results depend on; empty for specialists that store results
     themselves or are built on other specialists."""
-    parts = list(_parts(specialist))
+    parts = list(_list_dataclasses(specialist))
     if hasattr(specialist, "weights_id") or any(callable(part) for part in parts[1:]):
         return ""
     if not parts:
@@ -113,18 +115,20 @@ def _stored_name(specialist: Any) -> str:
         return ""
     paths = filter(Path.exists, find_settings(specialist, Path))
     files += specialist.files() if hasattr(specialist, "files") else paths
-    return canonical([settings(specialist), [weights_hash(file) for file in files], _installed()])
+    return canonical(
+        [settings(specialist), [weights_hash(file) for file in files], _list_versions()]
+    )
 
 
-def _parts(value: Any) -> Iterator[Any]:
+def _list_dataclasses(value: Any) -> Iterator[Any]:
     """Yield a dataclass and all dataclasses among its settings."""
     if is_object(value):
         yield value
     for setting in inner_settings(value):
-        yield from _parts(setting)
+        yield from _list_dataclasses(setting)
 
 
 @cache
-def _installed() -> list[str]:
+def _list_versions() -> list[str]:
     """Return the versions of the libraries that affect specialists without networks."""
     return [distribution.version for name in LIBRARIES for distribution in distributions(name=name)]

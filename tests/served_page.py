@@ -12,7 +12,7 @@ from looktwice.eval.display.table import score_table
 from looktwice.eval.page.of_runs import RunPage
 from looktwice.eval.page.serving import PageServer
 from looktwice.eval.recorded.show import sample_page
-from looktwice.eval.report import Report, html_page
+from looktwice.eval.report import Report, render_report_page
 from looktwice.pipelines.extensions import find_extension
 
 
@@ -21,7 +21,7 @@ def serve_run(run: Path, studio: Path | None = None) -> Iterator[str]:
     """The address of a run's page; its studio works in the folder `studio`."""
     table = score_table(run)
     page = RunPage(table.scores)
-    html = "".join(html_page(Report(table), page, served=True))
+    html = "".join(render_report_page(Report(table), page, served=True))
     part = find_extension("parts", "studio")
     guest = part.open()(studio, page) if studio and part else None
     server = PageServer(page, html, sample_page, token="known")

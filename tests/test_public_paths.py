@@ -15,7 +15,7 @@ import pytest
 
 from looktwice.pipelines.config.classes import ConfigError, load_plugin, locate
 from looktwice.pipelines.config.spec import asks_model, identity, public_path, spec
-from looktwice.pipelines.extensions import own_classes
+from looktwice.pipelines.extensions import list_own_classes
 from tests.chat_server import chat_server
 from tests.optional import needs_extras
 from tests.paths import CONFIGS, DOCS, ROOT
@@ -44,13 +44,13 @@ def public(room: str) -> list[str]:
 
 
 PATHS = [f"{room}.{name}" for room in rooms() for name in public(room)]
-KEPT = sorted(own_classes())
+KEPT = sorted(list_own_classes())
 NAMES = {path: path.rpartition(".")[2] for path in (*PATHS, *KEPT)}
 CLASSES = [path for path, name in NAMES.items() if name[0].isupper() and not name.isupper()]
 
 
 def named(path: str) -> Any:
-    if extension := own_classes().get(path):
+    if extension := list_own_classes().get(path):
         return extension.open()
     room, _, name = path.rpartition(".")
     return getattr(importlib.import_module(f"looktwice.{room}"), name)

@@ -19,7 +19,7 @@ from looktwice.pipelines.config.classes import load_plugin
 from looktwice.pipelines.config.expand import Expansion
 from looktwice.pipelines.config.load import load
 from looktwice.pipelines.config.paths import Scope
-from looktwice.pipelines.extensions import own_classes
+from looktwice.pipelines.extensions import list_own_classes
 from looktwice.specialists import protocols
 from tests.optional import needs_extras
 from tests.paths import DOCS, ROOT
@@ -82,7 +82,9 @@ def test_the_page_of_specialists_names_all_of_them_and_no_other() -> None:
     # they say where a model looks or is to look, and answer nothing
     apart = {"AttentionShare", "VisionAttention", "MarkAskedShapes"}
     public = set(import_module("looktwice.specialists").__dict__["__all__"])
-    moved = (path.rpartition(".")[2] for path in own_classes() if path.startswith("specialists."))
+    moved = (
+        path.rpartition(".")[2] for path in list_own_classes() if path.startswith("specialists.")
+    )
     public.update(moved)
     assert public - apart <= named and named - public <= set(protocols.__all__)
 

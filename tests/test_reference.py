@@ -16,10 +16,10 @@ import pytest
 import yaml
 
 from looktwice.pipelines.config import build, keys as entries
-from looktwice.pipelines.config.classes import dataclass_in, kind_of, load_plugin, members
+from looktwice.pipelines.config.classes import dataclass_in, get_kind, load_plugin, union_members
 from looktwice.pipelines.config.load import shape_faults
 from looktwice.pipelines.config.spec import spec
-from looktwice.pipelines.extensions import own_classes
+from looktwice.pipelines.extensions import list_own_classes
 from looktwice.pipelines.state import State
 from tests.optional import needs_extras
 from tests.paths import DOCS, ROOT
@@ -64,12 +64,12 @@ def test_they_are_the_same_on_every_machine_and_need_no_torch() -> None:
 
 
 def is_usable(cls: type) -> bool:
-    return dataclasses.is_dataclass(cls) and kind_of(cls) is not None
+    return dataclasses.is_dataclass(cls) and get_kind(cls) is not None
 
 
 @needs_extras
 def test_every_class_that_a_configuration_may_name_is_there() -> None:
-    public = [*(ROOT / "tests" / "public_paths.txt").read_text().split(), *own_classes()]
+    public = [*(ROOT / "tests" / "public_paths.txt").read_text().split(), *list_own_classes()]
     things = {path: python_page.named(path) for path in public}
     usable = {path for path, cls in things.items() if isinstance(cls, type) and is_usable(cls)}
     assert usable - NOT_NAMED - CLASSES.keys() == set()
@@ -132,7 +132,7 @@ def test_a_block_of_settings_builds_what_the_defaults_build() -> None:
     faults = []
     assert len(CLASSES) > 200
     for path, cls in CLASSES.items():
-        node = yaml.safe_load(f"{reference.settings_text(path, cls)}\n")
+        node = yaml.safe_load(f"{reference.format_settings(path, cls)}\n")
         names = ["use", *(f.name for f in dataclasses.fields(cls) if f.init)]
         plain = made(cls)
         if list(node) != names or (plain is not None and spec(build(node)) != spec(plain)):
@@ -144,14 +144,14 @@ def own_words(cls: type) -> str:
     """What its page prints: the docstrings of the class and its bases."""
     tool = "`description`" if hasattr(cls, "arguments") else ""
     return " ".join(
-        [cls.__doc__ or "", *(base.__doc__ or "" for base in reference.bases_of(cls)), tool]
+        [cls.__doc__ or "", *(base.__doc__ or "" for base in reference.find_bases(cls)), tool]
     )
 
 
 def is_told_by_type(hint: Any) -> bool:
     """Whether the type of a setting is a class with a docstring of its own."""
     return dataclass_in(hint) is not None or any(
-        getattr(each, "_is_protocol", False) for each in members(hint)
+        getattr(each, "_is_protocol", False) for each in union_members(hint)
     )
 
 

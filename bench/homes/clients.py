@@ -190,7 +190,7 @@ def read_verifiers(folder: Path) -> float:
     return fmean(rewards)
 
 
-def asked_by(module: str) -> Callable[[Path, Sequence[Question], str, str], Command]:
+def run_library(module: str) -> Callable[[Path, Sequence[Question], str, str], Command]:
     """Return a writer for a program that is a library, whose command calls the module's function
     `ask`."""
 
@@ -212,8 +212,10 @@ CLIENTS = (
     # its file lock uses internals of filelock before version 4
     Client("lmms-eval", write_lmms, read_lmms, ("filelock<4",)),
     Client("verifiers", write_verifiers, read_verifiers, ("uv",)),
-    Client("litellm", asked_by("ask_litellm"), read_share),
-    Client("langgraph", asked_by("ask_langgraph"), read_share, ("langchain", "langchain-openai")),
-    Client("pydantic-ai-slim", asked_by("ask_pydantic_ai"), read_share, ("openai",)),
-    Client("smolagents", asked_by("ask_smolagents"), read_share, ("openai",)),
+    Client("litellm", run_library("ask_litellm"), read_share),
+    Client(
+        "langgraph", run_library("ask_langgraph"), read_share, ("langchain", "langchain-openai")
+    ),
+    Client("pydantic-ai-slim", run_library("ask_pydantic_ai"), read_share, ("openai",)),
+    Client("smolagents", run_library("ask_smolagents"), read_share, ("openai",)),
 )

@@ -14,7 +14,7 @@ from PIL import Image
 from bench.soak.forked import looktwice_each
 from bench.soak.hostile_server import Answer, Json, completion, hostile_server, http
 from bench.soak.scene import Finding, faults, finding, keys_in, looktwice, write_study
-from looktwice.eval.readers.reader import readers_by_name
+from looktwice.eval.readers.reader import map_readers
 from looktwice.eval.records import RunFolder
 from looktwice.pipelines.model import canonical
 
@@ -278,7 +278,7 @@ def readers(folder: Path) -> Iterator[Finding]:
     yield from run_replies(
         folder, [completion(text) for text in texts], stages, "readers", picture=False
     )
-    names = sorted(readers_by_name())
+    names = sorted(map_readers())
     ends = looktwice_each(
         [["score", folder / "runs/study", "--reader", name] for name in names], seconds=60
     )

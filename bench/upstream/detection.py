@@ -17,9 +17,9 @@ from bench.upstream.row import Outputs, Row, photo, save, sort_rows
 from bench.upstream_networks import fill, grounding_dino
 from looktwice.pipelines.picture import Pixels
 from looktwice.specialists.detection import DIRE, FaceRecognition, GroundingDINO
-from looktwice.specialists.detection.face_networks import FILES, PARTS, mend_pools
+from looktwice.specialists.detection.face_networks import FILES, PARTS, fix_pooling
 from looktwice.specialists.detection.faces import dlib_file
-from looktwice.specialists.detection.ppocr import FILES as TEXT_FILES, to_input
+from looktwice.specialists.detection.ppocr import FILES as TEXT_FILES, build_batch
 from looktwice.specialists.networks.packages import open_onnx
 from looktwice.specialists.segmentation import U2Net
 from tests.original_files import BERT
@@ -124,7 +124,7 @@ def text_inputs() -> dict[str, Any]:
     page = photograph("page")
     tall = np.pad(page, ((0, -page.shape[0] % 32), (0, -page.shape[1] % 32), (0, 0)), mode="edge")
     line = np.asarray(Image.fromarray(page[:40, :320]).resize((384, 48)))
-    return {"det": to_input(tall), "rec": to_input(line)}
+    return {"det": build_batch(tall), "rec": build_batch(line)}
 
 
 def their_text(repo: Path, out: Path) -> Outputs:
@@ -163,7 +163,7 @@ def their_mtcnn(repo: Path, out: Path) -> Outputs:
 
 def our_mtcnn(out: Path) -> Outputs:
     told = {
-        part: open_onnx(file.path(None), mend_pools).run(face_inputs()[part])
+        part: open_onnx(file.path(None), fix_pooling).run(face_inputs()[part])
         for part, file in zip(PARTS, FILES, strict=True)
     }
     return {f"{part} {each.shape[-1]}": each for part, outputs in told.items() for each in outputs}

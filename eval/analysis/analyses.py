@@ -24,11 +24,11 @@ from looktwice.eval.display.text_tables import Columns, TextTable, table
 from looktwice.eval.page.data import PageGrid, PageLines
 from looktwice.eval.records.schema import RunError
 from looktwice.eval.scoring.verdict import RunScores
-from looktwice.pipelines.config.classes import did_you_mean
+from looktwice.pipelines.config.classes import suggest_names
 from looktwice.pipelines.extensions import Extension, list_extensions
 
 if TYPE_CHECKING:
-    from looktwice.eval.analysis.asked import Asked
+    from looktwice.eval.analysis.asked import AnalysisRequest
 
 Line = TypeVar("Line")
 ASKED = "asked"
@@ -72,9 +72,9 @@ class Analysis:
     maps: Callable[[Table], Iterable[PageGrid]] = lambda _: ()
     sentences: Callable[[RunScores], Iterable[str]] = lambda _: ()
     settings: tuple[str, ...] = ()
-    ask: Callable[[Asked], None] | None = None
+    ask: Callable[[AnalysisRequest], None] | None = None
 
-    def tell(self, asked: Asked) -> None:
+    def tell(self, asked: AnalysisRequest) -> None:
         """Show the tables; with settings, or without tables, call `ask`."""
         tables = [shown for shown in self.tables(asked.scored) if shown.table.rows]
         if self.ask is not None and (asked.settings or not tables):
@@ -229,7 +229,7 @@ def analyses_of(scored: Table) -> Iterator[Analysis]:
         return need in traits
 
     for extension in all_analyses().values():
-        if extension.is_of_use(is_there):
+        if extension.meets_needs(is_there):
             yield extension.open()
 
 
@@ -237,7 +237,7 @@ def analysis(name: str) -> Analysis:
     """Return the analysis of this name. Raises RunError with the available names."""
     named = all_analyses()
     if name not in named:
-        hint = did_you_mean(name, named) or f"; the analyses are: {', '.join(named)}"
+        hint = suggest_names(name, named) or f"; the analyses are: {', '.join(named)}"
         raise RunError(f"no analysis is named {name!r}{hint}")
     found: Analysis = named[name].open()
     return found

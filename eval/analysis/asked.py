@@ -13,7 +13,7 @@ from looktwice.eval.records.records import RunError, refuse_run_file
 from looktwice.eval.scoring.verdict import RunScores
 
 
-class Asked(NamedTuple):
+class AnalysisRequest(NamedTuple):
     """A request: the table of the scored runs, the settings, the path of a page, and the plugins.
     `say` prints a sentence, and `show` a table with its title and note."""
 
@@ -55,4 +55,4 @@ class Finding(NamedTuple):
 
     title: str
     settings: tuple[str, ...]
-    tell: Callable[[Asked], None]
+    answer: Callable[[AnalysisRequest], None]

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from looktwice.eval.analysis.analyses import Analysis, lines
-from looktwice.eval.display.score_tables import contestant_of, delta_cell, drop_means_of_one
+from looktwice.eval.display.score_tables import drop_means_of_one, format_contestant, format_delta
 from looktwice.eval.display.table import Table
 from looktwice.eval.display.text_tables import (
+    COLUMNS_OF_ARM,
     CORRECTED,
-    OF_ARM,
     Column,
     Columns,
     TextTable,
@@ -40,7 +40,7 @@ from looktwice.eval.statistics.answers import (
     cohens_kappa,
     fleiss_kappa,
     majority_value,
-    swap_over_halves,
+    swap_rate_over_halves,
 )
 from looktwice.eval.statistics.intervals import Estimate, bootstrap_mean, share_interval
 from looktwice.eval.statistics.paired import Values, correct
@@ -82,11 +82,11 @@ ORACLE_NOTE = (
 
 
 COMPARISON: Columns[Row] = (
-    Column("contestant", contestant_of, text),
+    Column("contestant", format_contestant, text),
     *names("task", "metric"),
     Column("baseline", "baseline", text),
     *names("unit", "test"),
-    Column("difference", delta_cell),
+    Column("difference", format_delta),
     Column("p", "p", format_p),
     *CORRECTED,
     Column("detectable", "detectable", percent),
@@ -117,7 +117,7 @@ def _comparisons(scored: Table) -> TextTable:
 
 
 @dataclass(frozen=True, eq=False)
-class Together:
+class SharedSamples:
     """Contestants on the questions with a correct answer that each of them was asked and none
     failed.
 
@@ -134,7 +134,7 @@ class Together:
     task: str = ""
 
     @classmethod
-    def of(cls, sides: Mapping[str, Sequence[PointScores]], task: str = "") -> Together:
+    def of(cls, sides: Mapping[str, Sequence[PointScores]], task: str = "") -> SharedSamples:
         """Return the comparison of contestants, given the arms of each by name."""
         values: dict[str, dict[Question, float]] = {name: {} for name in sides}
         firsts, clusters = dict[tuple[str, Question], Any](), dict[Question, str]()
@@ -202,14 +202,14 @@ class Together:
     def swap(self) -> Estimate:
         """The probability that two new halves rank two contestants in opposite orders."""
         first, rival = self.values.value
-        return swap_over_halves(first - rival, self.values.clusters)
+        return swap_rate_over_halves(first - rival, self.values.clusters)
 
 
 @dataclass(frozen=True)
 class RivalPair:
     """Two contestants and their difference."""
 
-    both: Together
+    both: SharedSamples
     paired: Estimate
     p_holm: float | None = None
     p_bh: float | None = None
@@ -248,13 +248,13 @@ def pair_table(scored: Table) -> TextTable:
     contestants than a table can hold."""
     arms, pairs = _arms_of(scored), list[RivalPair]()
     for first, rival in combinations(arms, 2) if len(arms) <= MAX_CONTESTANTS else ():
-        both = Together.of({first: arms[first], rival: arms[rival]})
-        if paired := both.values.pair(first, rival):
+        both = SharedSamples.of({first: arms[first], rival: arms[rival]})
+        if paired := both.values.compare_arms(first, rival):
             pairs.append(RivalPair(both, paired))
     return table(PAIRS, correct(pairs, lambda pair: pair.paired.p, lambda _: "")).without_empty()
 
 
-TOGETHER: Columns[Together] = (
+TOGETHER: Columns[SharedSamples] = (
     *names("task"),
     Column("contestants", lambda line: len(line.hits)),
     Column("n", "n"),
@@ -278,7 +278,7 @@ def oracle_table(scored: Table) -> TextTable:
     lines = []
     for task in (*tasks, *([""] if len(tasks) > 1 else [])):
         arms = _arms_of(scored, task)
-        together = Together.of(arms, task or "all tasks")
+        together = SharedSamples.of(arms, task or "all tasks")
         if len(arms) > 2 and together.n:
             lines.append(together)
     return table(TOGETHER, lines).without_empty()
@@ -293,7 +293,7 @@ class SpecialistPair:
 
     specialist: PointScores
     mllm: PointScores
-    both: Together
+    both: SharedSamples
 
     @property
     def by_chance(self) -> float:
@@ -319,7 +319,7 @@ def specialist_pairs(run: RunScores) -> Iterator[SpecialistPair]:
     for specialist in filter(is_specialist, run.points):
         for mllm in callers:
             if mllm.point.task_id == specialist.point.task_id:
-                both = Together.of({"specialist": [specialist], "mllm": [mllm]})
+                both = SharedSamples.of({"specialist": [specialist], "mllm": [mllm]})
                 if both.n:
                     yield SpecialistPair(specialist, mllm, both)
 
@@ -368,7 +368,7 @@ class Guesses(NamedTuple):
 
 
 GUESSES: Columns[Guesses] = (
-    *OF_ARM,
+    *COLUMNS_OF_ARM,
     Column("n", lambda line: len(line.guesses) + len(line.others)),
     Column("guessed", lambda line: len(line.guesses)),
     Column("not\nguessed", lambda line: len(line.others)),
@@ -388,7 +388,7 @@ def find_guesses(run: RunScores) -> Iterator[Guesses]:
     for scores in run.points:
         line = Guesses(scores, [], [])
         for entry in scores.all:
-            is_guess = (scores.point.recorded_as, entry.sample, entry.draw) in guessed
+            is_guess = (scores.point.records_id, entry.sample, entry.draw) in guessed
             kind = line.guesses if is_guess else line.others
             kind.append(entry.verdict is Verdict.RIGHT)
         if line.guesses:

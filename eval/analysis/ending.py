@@ -15,7 +15,7 @@ from rich.text import Text
 from looktwice.eval.analysis.finding import Finding, TaskFinding
 from looktwice.eval.analysis.one_change import FoundRow
 from looktwice.eval.display.printable import printable
-from looktwice.eval.display.text_tables import signed
+from looktwice.eval.display.text_tables import format_signed
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions
@@ -153,7 +153,7 @@ class _Layout:
         signs[round(self.bar * row.accuracy.value)] = "●"
         change = "baseline" if is_baseline else ""
         if row.difference:
-            change = f"{signed(row.change)}{'*' if row.sure else ''}"
+            change = f"{format_signed(row.change)}{'*' if row.sure else ''}"
         value, change = f"{100 * row.accuracy.value:5.1f}", f"{change}{_note(row)}"
         return Text(f"{beginning}{value} {''.join(signs)} {change}".rstrip(), style, no_wrap=True)
 

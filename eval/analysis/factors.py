@@ -39,7 +39,7 @@ from looktwice.eval.statistics.paired import (
     correct,
     mean_difference,
 )
-from looktwice.pipelines.config.expand import flat_changes, is_within
+from looktwice.pipelines.config.expand import flatten_changes, is_within
 from looktwice.pipelines.model import canonical
 
 UNCHANGED = "unchanged"
@@ -102,7 +102,7 @@ class LevelEffect:
     where: str = ""
 
     @property
-    def is_sure(self) -> bool:
+    def is_significant(self) -> bool:
         """True if the effect is significant at 5 % after Holm's correction."""
         return self.p_holm is not None and self.p_holm < ALPHA
 
@@ -121,7 +121,7 @@ def sweep_effects(run: RunScores) -> list[LevelEffect]:
     for chosen in (*combinations(swept, 1), *combinations(swept, 2)):
         numbers, places = zip(*chosen, strict=True)
         factors.append((_join_places(BESIDE, places), partial(_weigh_levels, numbers)))
-    for change in map(flat_changes, singles):
+    for change in map(flatten_changes, singles):
         factors.append((_join_places(" + ", change), partial(_weigh_change, change)))
     arms = defaultdict[str, dict[tuple[str, str], PointScores]](dict)
     for scores in run.points if factors else ():
@@ -237,7 +237,7 @@ def _cell(sweep: Sweep, changes: Changes) -> Cell | None:
     for level, (factor, values) in zip(cell, sweep.items(), strict=True):
         names = [AS_IT_IS]
         for value in values:
-            parts = flat_changes({factor: value}).items()
+            parts = flatten_changes({factor: value}).items()
             names.append(", ".join(_level(place[len(factor) + 1 :], part) for place, part in parts))
         if level not in names:
             return None
@@ -271,7 +271,7 @@ def sweep_table(scored: Table, whole: bool = True) -> TextTable:
     tasks if there are several; single tasks too if an effect differs between them or two factors
     interact on one.
     """
-    lines = [line for run in scored.scores for line in _told_by_level(sweep_effects(run))]
+    lines = [line for run in scored.scores for line in _describe_levels(sweep_effects(run))]
     by_task = _single_tasks(lines)
     short = []
     for line in lines:
@@ -307,13 +307,13 @@ def _single_tasks(lines: Sequence[LevelEffect]) -> Mapping[tuple[str, str, str],
     return shown
 
 
-def _told_by_level(lines: Sequence[LevelEffect]) -> Iterator[LevelEffect]:
+def _describe_levels(lines: Sequence[LevelEffect]) -> Iterator[LevelEffect]:
     """Yield the effects; an effect of a factor that interacts significantly is replaced by its
     parts."""
     parts = defaultdict[tuple[str, ...], dict[str, LevelEffect]](dict)
     for line in lines:
         named = (text.split(BESIDE) for text in (line.factor, line.level, line.against))
-        sides = [*zip(*named, strict=True)] if line.is_sure else []
+        sides = [*zip(*named, strict=True)] if line.is_significant else []
         for number, (factor, level, against) in enumerate(sides[: len(line.parts) // 2]):
             place, (beside, *ends) = (line.contestant, line.task, factor, level), sides[1 - number]
             for effect, end in zip(line.parts[2 * number :], reversed(ends), strict=False):

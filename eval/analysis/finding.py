@@ -29,18 +29,18 @@ from looktwice.eval.display.text_tables import (
     change_cell,
     format_cost,
     format_p,
+    format_signed,
     percent,
     share_cell,
-    signed,
     table,
     text,
 )
 from looktwice.eval.scoring.labels import ALL_TASKS
-from looktwice.eval.scoring.notes import commonest_reason
+from looktwice.eval.scoring.notes import find_commonest_reason
 from looktwice.eval.scoring.run_rows import headline_rows
 from looktwice.eval.scoring.verdict import Verdict
 from looktwice.eval.statistics.intervals import Estimate
-from looktwice.pipelines.counted import counted
+from looktwice.pipelines.counted import format_count
 
 NAMED = 4  # significant changes that a sentence lists
 TASKS = 3  # tasks with all their sentences; for others, only significant changes are counted
@@ -117,11 +117,11 @@ class Finding:
             lines += task.sentences
         changes = [row for task in self.tasks[TASKS:] for row in task.rows if row.difference]
         if changes:
-            more = counted(len(self.tasks) - TASKS, "more task")
+            more = format_count(len(self.tasks) - TASKS, "more task")
             sure = sum(row.sure for row in changes)
             verb = "is" if sure == 1 else "are"
             lines.append(
-                f"On {more}, {sure} of {counted(len(changes), 'change')} {verb} significant."
+                f"On {more}, {sure} of {format_count(len(changes), 'change')} {verb} significant."
             )
         return (*lines, *self.notes)
 
@@ -182,15 +182,15 @@ def find(scored: Table) -> Finding:
         if not chosen:
             chosen, evidence = _flips(study)
     tasks.sort(key=lambda task: (task.task != ALL_TASKS, -task.spread))
-    return Finding(tuple(tasks), (*notes, *_beside(scored)), chosen, evidence)
+    return Finding(tuple(tasks), (*notes, *_count_levels(scored)), chosen, evidence)
 
 
-def _beside(scored: Table) -> Iterator[str]:
+def _count_levels(scored: Table) -> Iterator[str]:
     """Yield what failed or is unreadable, with the most common reason, and the notes that explain a
     difference or its absence."""
     answers = [entry for run in scored.scores for arm in run.points for entry in arm.all]
     if unreadable := [entry for entry in answers if entry.verdict is Verdict.UNREADABLE]:
-        why = commonest_reason(unreadable)
+        why = find_commonest_reason(unreadable)
         yield f"Unreadable: {len(unreadable):,} of {len(answers):,} answers, {why}."
     runs = (f"{run.name}: {kind}" for run in scored.scores for kind in TOLD)
     beginnings = (*TOLD, *runs)
@@ -308,7 +308,7 @@ def _interactions(study: OneChange, task: TaskArms) -> Iterator[str]:
         is_here = (line.contestant, line.task) == place
         if is_here and BESIDE not in line.factor:
             factors[line.factor] = study.short(f"stages.{line.factor}")
-        elif is_here and line.is_sure:
+        elif is_here and line.is_significant:
             before = largest.get(line.factor)
             if before is None or abs(line.effect.value) > abs(before.effect.value):
                 largest[line.factor] = line
@@ -316,7 +316,7 @@ def _interactions(study: OneChange, task: TaskArms) -> Iterator[str]:
         names = [study.short(f"stages.{part}") for part in factor.split(BESIDE)]
         first, second = map(" ".join, zip(names, line.level.split(BESIDE), strict=True))
         against = f"{names[1]} {line.against.split(BESIDE)[1]}"
-        parts = [signed(part.value, 0) for part in line.parts[:2]]
+        parts = [format_signed(part.value, 0) for part in line.parts[:2]]
         others = " and ".join(name for name in factors.values() if name not in names)
         over = f" averaged over {others}," if others else ""
         yield (
@@ -328,8 +328,8 @@ def _interactions(study: OneChange, task: TaskArms) -> Iterator[str]:
 
 def whole_points(estimate: Estimate) -> str:
     """Return a difference in whole percentage points with its interval: "+48 points [35, 58]"."""
-    low, high = (signed(end, 0).removeprefix("+") for end in (estimate.low, estimate.high))
-    return f"{signed(estimate.value, 0)} points [{low}, {high}]"
+    low, high = (format_signed(end, 0).removeprefix("+") for end in (estimate.low, estimate.high))
+    return f"{format_signed(estimate.value, 0)} points [{low}, {high}]"
 
 
 def _share(estimate: Estimate) -> str:
@@ -346,11 +346,11 @@ def _headline(task: TaskArms, own: FoundRow, level: str) -> str:
     share, n = _share(own.accuracy), own.accuracy.n
     level = f", of which {own.failed} failed and score 0{level}" if own.failed else level
     if without is None or without.accuracy is None or without.difference is None:
-        return f"{beginning} is right on {share} of {counted(n, 'sample')}{level}."
+        return f"{beginning} is right on {share} of {format_count(n, 'sample')}{level}."
     lacking = f"{100 * without.accuracy.value:.0f} %"
     if not without.sure:
         return (
-            f"{beginning} is right on {share} of {counted(n, 'sample')}, {without.label} on"
+            f"{beginning} is right on {share} of {format_count(n, 'sample')}, {without.label} on"
             f" {lacking}: no significant difference."
         )
     verb = "raises" if without.change < 0 else "lowers"
@@ -383,6 +383,6 @@ def _count(task: TaskArms) -> Iterator[str]:
         for kind, number in (("better", better), ("worse", len(sure) - better)):
             if number:
                 counts.append(f"{number} {'is' if number == 1 else 'are'} significantly {kind}")
-        largest = [f"{row.label} {signed(row.change, 0)}" for row in sure[:NAMED]]
+        largest = [f"{row.label} {format_signed(row.change, 0)}" for row in sure[:NAMED]]
         more = f" and {len(sure) - NAMED} more" if len(sure) > NAMED else ""
         yield f"Of {many} {noun}, {' and '.join(counts)}: {', '.join(largest)} points{more}."

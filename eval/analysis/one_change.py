@@ -11,13 +11,13 @@ from typing import Any
 
 from looktwice.eval.analysis.contestants import is_specialist
 from looktwice.eval.display.table import Table
-from looktwice.eval.scoring.labels import ALL_TASKS, baselines, contestant_changes, setting_of
+from looktwice.eval.scoring.labels import ALL_TASKS, baselines, contestant_changes, get_setting
 from looktwice.eval.scoring.row import Row
 from looktwice.eval.scoring.run_rows import CHANCE
 from looktwice.eval.scoring.verdict import ABSTAINED, PointScores, RunScores
 from looktwice.eval.statistics.intervals import Estimate
 from looktwice.eval.statistics.paired import ALPHA
-from looktwice.pipelines.config.expand import flat_changes, is_within
+from looktwice.pipelines.config.expand import flatten_changes, is_within
 from looktwice.pipelines.config.spec import public_path
 from looktwice.pipelines.model import canonical
 from looktwice.specialists.answers import Guess
@@ -112,7 +112,7 @@ class OneChange:
         """The places that change together: each swept setting, and each entry of `each`."""
         config = self.run.config
         swept = [(place,) for place in config.get("sweep") or {}]
-        return swept + [tuple(flat_changes(change)) for change in config.get("each") or ()]
+        return swept + [tuple(flatten_changes(change)) for change in config.get("each") or ()]
 
     @cached_property
     def tables(self) -> list[TaskArms]:
@@ -248,9 +248,9 @@ class OneChange:
         same class as in the base, only its settings."""
         parts = []
         for place in places:
-            name, value = self.short(place), setting_of(arm.point, place)
+            name, value = self.short(place), get_setting(arm.point, place)
             is_none = place in arm.point.changes and arm.point.changes[place] is None
-            text = _in_short(name, str(value), str(setting_of(base.point, place)))
+            text = _shorten(name, str(value), str(get_setting(base.point, place)))
             parts.append(f"no {name}" if is_none else text)
         return ", ".join(parts)
 
@@ -322,7 +322,7 @@ class OneChange:
         return next((row for arm, row in lines if _stages(arm) in rests), None)
 
 
-def _in_short(name: str, value: str, given: str) -> str:
+def _shorten(name: str, value: str, given: str) -> str:
     """Return a value after its name; for a stage of the class `given`, only its settings: "radius
     3" for VPBenchStyle(style=radius 3)."""
     cls, _, settings = value.removesuffix(")").partition("(")

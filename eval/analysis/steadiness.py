@@ -12,7 +12,7 @@ from typing import NamedTuple
 from looktwice.eval.analysis.analyses import Analysis, lines
 from looktwice.eval.display.table import Table
 from looktwice.eval.display.text_tables import (
-    OF_ARM,
+    COLUMNS_OF_ARM,
     Column,
     Columns,
     TextTable,
@@ -79,7 +79,7 @@ class Draws:
         return len(self.scores.keyed) - len(self.whole)
 
     @property
-    def any_right(self) -> Estimate:
+    def share_any_right(self) -> Estimate:
         """The share of samples of which at least one draw is right: pass@k, where k is the number
         of draws."""
         right = [{d.verdict for d in draws} >= {Verdict.RIGHT} for draws in self.whole.values()]
@@ -96,7 +96,7 @@ class Draws:
 
 
 DRAWS: Columns[Draws] = (
-    *OF_ARM,
+    *COLUMNS_OF_ARM,
     Column("n", "split.n"),
     Column("left\nout", "left_out", some),
     Column("draws", "split.draws"),
@@ -104,7 +104,7 @@ DRAWS: Columns[Draws] = (
     Column("error from\nsamples", "split.samples_error", percent),
     Column("error from\ndraws", "split.draws_error", percent),
     Column("variance from\ndraws %", "split.draw_share", percent),
-    Column("pass@k %\n(k = draws)", "any_right", estimate_cell),
+    Column("pass@k %\n(k = draws)", "share_any_right", estimate_cell),
     Column("majority %", "majority", estimate_cell),
 )
 
@@ -133,7 +133,7 @@ def asked_letters(run: RunScores) -> Iterator[tuple[PointScores, ScoredRecord, s
         for entry in scores.all:
             row, answer = scores.samples[entry.sample], entry.answer
             if answer is not None and row.answer is not None and row.n_choices:
-                seen = shown.get((scores.point.recorded_as, entry.sample, entry.draw), {})
+                seen = shown.get((scores.point.records_id, entry.sample, entry.draw), {})
                 yield scores, entry, seen.get(answer, answer), seen.get(row.answer, row.answer)
 
 

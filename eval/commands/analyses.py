@@ -46,7 +46,7 @@ def analyse(
     (audit), where a model loses the answer (probe), or thresholds along a field.
     """
     from looktwice.eval.analysis.analyses import all_analyses, analysis
-    from looktwice.eval.analysis.asked import Asked
+    from looktwice.eval.analysis.asked import AnalysisRequest
     from looktwice.eval.display.table import score_table
 
     titles = {name: extension.help for name, extension in all_analyses().items()}
@@ -69,7 +69,7 @@ def analyse(
         settable = ", ".join(finding.settings) or "none"
         refuse(f"{name} has no setting {', '.join(sorted(unknown))}; its settings: {settable}")
     scored = score_table(runs, build_reader(reader, plugin), by, judge, plugins=plugin)
-    finding.tell(Asked(scored, settings, out or runs[0], plugin, say, print_text_table))
+    finding.tell(AnalysisRequest(scored, settings, out or runs[0], plugin, say, print_text_table))
 
 
 def _parse(words: Sequence[str]) -> tuple[list[Path], list[str], dict[str, Any]]:

@@ -17,15 +17,15 @@ from typing import Annotated, Any, Literal, NoReturn, get_type_hints
 
 from typer import Abort, Argument, BadParameter, Context, Exit, Option, confirm, echo, style
 
-from looktwice.pipelines.runtime.process import Interrupted, code_of
+from looktwice.pipelines.runtime.process import Interrupted, interrupt_code
 
 
 def complete_config(incomplete: str) -> list[str]:
     """Return the YAML files and folders that begin with the typed text, then the shipped
     configurations."""
-    from looktwice.pipelines.config.shipped import shipped
+    from looktwice.pipelines.config.shipped import list_shipped
 
-    names = [*_paths(incomplete, (".yaml", ".yml")), *shipped()]
+    names = [*_paths(incomplete, (".yaml", ".yml")), *list_shipped()]
     return [name for name in names if name.startswith(incomplete)]
 
 
@@ -44,9 +44,9 @@ def complete_setting(ctx: Context, incomplete: str) -> list[str]:
 
 def complete_name(incomplete: str) -> list[str]:
     """Return the kinds of `looktwice list`, then the classes that begin with the typed text."""
-    from looktwice.eval.listing import SAYS, all_classes
+    from looktwice.eval.listing import KIND_DESCRIPTIONS, list_class_names
 
-    names = [*SAYS, *(all_classes() if incomplete[:1].isupper() else ())]
+    names = [*KIND_DESCRIPTIONS, *(list_class_names() if incomplete[:1].isupper() else ())]
     return [name for name in names if name.startswith(incomplete)]
 
 
@@ -105,7 +105,7 @@ Allowed = Annotated[
         ),
     ),
 ]
-"""The option of every command that reads studies or runs; `guarded` adds it."""
+"""The option of every command that reads studies or runs; `guard_command` adds it."""
 OnlyCached = Annotated[
     bool, Option("--only-cached", help="Use cached replies only; call no model.")
 ]
@@ -158,7 +158,7 @@ TableKind = Annotated[
 ]
 
 
-def guarded(command: Callable[..., None], fenced: bool = True) -> Callable[..., None]:
+def guard_command(command: Callable[..., None], fenced: bool = True) -> Callable[..., None]:
     """Wrap a command so that its plugins are loaded and input errors end it as in `input_errors`; a
     `fenced` one also gets `--allow`."""
 
@@ -325,7 +325,7 @@ def until_interrupted() -> Iterator[None]:
     try:
         yield
     except Interrupted as exc:
-        raise Exit(code_of(exc)) from None
+        raise Exit(interrupt_code(exc)) from None
     except KeyboardInterrupt:
         return
 
@@ -347,7 +347,7 @@ def input_errors(allow: list[str] | None = None, **places: Path | None) -> Itera
             yield
             return
     except KeyboardInterrupt as exc:
-        code = code_of(exc)
+        code = interrupt_code(exc)
         message = "stopped"
         if any(places.values()):
             message += "; files written so far are kept, and the same command resumes or restarts"
@@ -358,19 +358,19 @@ def input_errors(allow: list[str] | None = None, **places: Path | None) -> Itera
             " --workers, or free memory"
         )
     except Exception as exc:
-        message = _say_error(exc, places)
+        message = _describe_error(exc, places)
         if not message:
             raise
     say(message, fault=True)
     raise Exit(code)
 
 
-def _say_error(exc: Exception, places: Mapping[str, Path | None]) -> str:
+def _describe_error(exc: Exception, places: Mapping[str, Path | None]) -> str:
     """Return the message for an error in the input or in a plugin, with the option whose path
     cannot be written; empty for any other error."""
     from looktwice.eval.records.records import RunError
     from looktwice.eval.tasks.base import TaskError
-    from looktwice.pipelines.config.classes import ConfigError, place_in_plugins
+    from looktwice.pipelines.config.classes import ConfigError, find_plugin_frame
     from looktwice.pipelines.extensions import ExtensionError
     from looktwice.pipelines.models.stops import CacheError
     from looktwice.pipelines.picture import PictureError
@@ -380,7 +380,7 @@ def _say_error(exc: Exception, places: Mapping[str, Path | None]) -> str:
         exc, ConfigError | RunError | TaskError | CacheError | PictureError | ExtensionError
     ):
         return str(exc)
-    if place := place_in_plugins(exc):
+    if place := find_plugin_frame(exc):
         return f"{place} raised {describe(exc)}"
     if not isinstance(exc, OSError):
         return ""

@@ -35,9 +35,9 @@ from looktwice.eval.commands.options import (
     say,
     until_interrupted,
 )
-from looktwice.pipelines.counted import counted
+from looktwice.pipelines.counted import format_count
 from looktwice.pipelines.extensions import find_extension
-from looktwice.pipelines.runtime.process import code_of
+from looktwice.pipelines.runtime.process import interrupt_code
 
 NO_RUNS: list[Path] = []
 
@@ -179,9 +179,9 @@ def judge(
         failed = judging(say)
     except KeyboardInterrupt as exc:
         say("stopped; the judgements so far are kept, and the same command continues")
-        raise Exit(code_of(exc)) from None
+        raise Exit(interrupt_code(exc)) from None
     if failed:
-        replies = counted(failed, "reply", "replies")
+        replies = format_count(failed, "reply", "replies")
         say(f"{replies} could not be judged; the same command retries")
         raise Exit(1)
 
@@ -195,7 +195,7 @@ def _write_paper(scored: Any, out: Path) -> None:
         say(line)
     say(f"table: {results.save_latex(out / 'table.tex')}")
     count = results.save_parquet(out / "records.parquet")
-    say(f"records: {out / 'records.parquet'} ({counted(count, 'record')})")
+    say(f"records: {out / 'records.parquet'} ({format_count(count, 'record')})")
     try:
         for path in results.save_figures(out / "figures"):
             say(f"figure: {path}")
@@ -253,7 +253,7 @@ def view(
     from looktwice.eval.page.of_runs import RunPage
     from looktwice.eval.page.serving import PageServer, serve_page
     from looktwice.eval.recorded.show import sample_page
-    from looktwice.eval.report import Report, html_page
+    from looktwice.eval.report import Report, render_report_page
 
     if not runs:
         records = list(Path("runs").glob("*/records.jsonl"))
@@ -265,7 +265,7 @@ def view(
         return
     scored = _score(runs, reader, by, judge, plugin, all_arms)
     page = RunPage(scored.scores, _images(scored, plugin))
-    html = "".join(html_page(Report(scored), page, served=True))
+    html = "".join(render_report_page(Report(scored), page, served=True))
 
     with tempfile.TemporaryDirectory(prefix="looktwice-studio-") as folder:
         part = find_extension("parts", "studio")
@@ -310,9 +310,9 @@ def reply_cache(
     Replies that a record of a run in OUT uses are never removed; judges' replies may be, and are
     then requested again.
     """
-    from looktwice.eval.recorded.reply_cache import look_at_cache
+    from looktwice.eval.recorded.reply_cache import inspect_cache
 
-    for line in look_at_cache(cache or runs / ".cache", runs, prune):
+    for line in inspect_cache(cache or runs / ".cache", runs, prune):
         say(line)
 
 

@@ -25,7 +25,7 @@ from looktwice.eval.commands.options import (
     refuse,
     say,
 )
-from looktwice.pipelines.counted import counted
+from looktwice.pipelines.counted import format_count
 from looktwice.pipelines.extensions import find_extension
 from looktwice.pipelines.runtime.process import exit_code
 
@@ -68,7 +68,7 @@ def load_study(config: Path, *how: Sequence[str]) -> Any:
     from looktwice.pipelines.config.plan import load_plan
 
     plan = load_plan(config, *how)
-    _say_left_out(plan)
+    _print_left_out(plan)
     places = [override.partition("=")[0] for override in (how[0] if how else ())]
     for place in places:
         if place.split(".")[0] in ("model", "models") and not (plan.models or plan.left_out):
@@ -78,11 +78,11 @@ def load_study(config: Path, *how: Sequence[str]) -> Any:
     return plan
 
 
-def _say_left_out(plan: Any) -> None:
+def _print_left_out(plan: Any) -> None:
     for why in dict.fromkeys(plan.left_out.values()):
         names = [name for name, reason in plan.left_out.items() if reason == why]
         tasks = sum(name.startswith("tasks.") for name in names)
-        listed = counted(tasks, "task") if tasks else ", ".join(names)
+        listed = format_count(tasks, "task") if tasks else ", ".join(names)
         say(f"left out: {listed} ({why})")
 
 
@@ -154,7 +154,7 @@ def run(
     options = RunOptions(threads, limit, part, kept, budget, max_requests)
     most = None
     if cache_size:
-        from looktwice.eval.recorded.reply_cache import keep_within, parse_size
+        from looktwice.eval.recorded.reply_cache import limit_cache, parse_size
 
         most = parse_size(cache_size)
     executor = open_executor(on, gpus) if on else None
@@ -170,7 +170,7 @@ def run(
     _print_results(study, outcome, table)
     for line in outcome.sentences:
         say(line)
-    for line in keep_within(cache or out / ".cache", out, most) if cache_size else ():
+    for line in limit_cache(cache or out / ".cache", out, most) if cache_size else ():
         say(line)
     if outcome.why or outcome.failed or outcome.stopped:
         raise Exit(exit_code(outcome.signal) if outcome.stopped and not outcome.why else 1)
@@ -208,7 +208,7 @@ def _print_results(study: Study, outcome: RunSummary, kind: str) -> None:
     images = sample_images({arm.task_id: arm.task for arm in plan.points})
     page = write_report(scored, run, images, again=False)
     say(f"report: {page}; with every picture: looktwice view")
-    _say_left_out(plan)
+    _print_left_out(plan)
 
 
 def list_names(
@@ -231,10 +231,10 @@ def list_names(
     Without KIND it lists ten configurations; for a class, it lists the settings with their types
     and defaults.
     """
-    from looktwice.eval.listing import SAYS, list_class, list_first, list_kind
+    from looktwice.eval.listing import KIND_DESCRIPTIONS, list_class, list_first, list_kind
 
     kind = kind or ("configs" if whole else "")
-    listed = list_kind if kind in SAYS else list_class
+    listed = list_kind if kind in KIND_DESCRIPTIONS else list_class
     for line in listed(kind, plugin) if kind else list_first():
         say(line)
 

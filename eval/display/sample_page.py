@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from looktwice.eval.display.printable import template
 from looktwice.pipelines.config.spec import find_settings
-from looktwice.pipelines.counted import count_alike
+from looktwice.pipelines.counted import count_common_prefix
 from looktwice.pipelines.marks import Box, Mark, Point
 from looktwice.pipelines.model import Message, canonical, message_json
 from looktwice.pipelines.picture import PictureError, thumbnail
@@ -124,7 +124,7 @@ class StepFigures:
                 drawn = draw_look(look, agents, images) if self.longest else None
                 looks.append((look.words, self._figure("requested", drawn) if drawn else None))
         turns = [*map(_fingerprint, call.messages)]
-        repeated = max((count_alike(turns, sent) for sent in self.earlier), default=0)
+        repeated = max((count_common_prefix(turns, sent) for sent in self.earlier), default=0)
         self.earlier.append(turns + ([_fingerprint(call.reply.as_message())] if call.reply else []))
         new = []
         for message in call.messages[repeated:]:

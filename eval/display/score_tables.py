@@ -14,13 +14,13 @@ from looktwice.eval.display.text_tables import (
     TextTable,
     format_cost,
     format_p,
+    format_with_interval,
     names,
     percent,
     points,
     some,
     table,
     text,
-    with_interval,
 )
 from looktwice.eval.scoring.metrics import METRICS
 from looktwice.eval.scoring.row import Row, Rows
@@ -30,7 +30,7 @@ from looktwice.eval.scoring.verdict import RunScores, Verdict
 
 FAILURES = 12  # the most that a table lists
 LESS_PEOPLE = "vs\npeople"
-"""The header of the column that `to_people` fills."""
+"""The header of the column that `compare_to_people` fills."""
 
 
 def overview_table(rows: Rows, own: Rows) -> TextTable:
@@ -40,7 +40,7 @@ def overview_table(rows: Rows, own: Rows) -> TextTable:
     Before these come the metrics by which a benchmark is quoted, whose rows are `own`.
     """
     answered = {
-        place_of(row): percent(row.value) for row in rows if row.metric == "accuracy_answered"
+        get_row_place(row): percent(row.value) for row in rows if row.metric == "accuracy_answered"
     }
     rows = [row for row in rows if row.metric == "accuracy" and not row.slice]
     own = [row for row in own if not row.slice]
@@ -60,12 +60,12 @@ def overview_table(rows: Rows, own: Rows) -> TextTable:
         if row is None:
             return ""
         if row.value is None:
-            return say_no_value(row) or ("not asked" if row.missing else "no samples")
-        below = [interval(row)]
+            return explain_no_value(row) or ("not asked" if row.missing else "no samples")
+        below = [format_interval(row)]
         if row.failed:
-            rest = answered.get(place_of(row), "") if metric == "accuracy" else ""
+            rest = answered.get(get_row_place(row), "") if metric == "accuracy" else ""
             below.append(f"{row.failed} of {row.n} failed; {rest} of those answered")
-        if gap := to_people(row):
+        if gap := compare_to_people(row):
             below.append(f"vs people {gap}")
         return f"{percent(row.value)}\n{'; '.join(filter(None, below))}".rstrip()
 
@@ -85,7 +85,7 @@ def _run_namer(rows: Rows) -> Callable[[str, str], str]:
     return lambda contestant, run: f"{contestant} ({run})" if many else contestant
 
 
-def place_of(row: Row) -> tuple[str, ...]:
+def get_row_place(row: Row) -> tuple[str, ...]:
     """Return what the rows of several metrics of one arm, or one slice of it, have in common."""
     return row.run, row.contestant, row.task, row.slice
 
@@ -97,7 +97,7 @@ def task_table(rows: Rows, full: bool = False, own: Sequence[str] = ()) -> TextT
     `full` is for the rows of several tasks: it shows the task's name in addition to its variant.
     `own` names metrics of the benchmark, which get a column each after accuracy.
     """
-    by_name = {(*place_of(row), row.metric): row for row in rows}
+    by_name = {(*get_row_place(row), row.metric): row for row in rows}
     with_run = _run_namer(rows)
 
     def variant(row: Row) -> str:
@@ -108,14 +108,14 @@ def task_table(rows: Rows, full: bool = False, own: Sequence[str] = ()) -> TextT
 
     def metric(name: str) -> Column[Row]:
         def value(row: Row) -> float | None:
-            own = by_name.get((*place_of(row), name))
+            own = by_name.get((*get_row_place(row), name))
             return own.value if own else None
 
         first, _, rest = name.partition("_")
         return Column(f"{first}\n{rest.replace('_', ' ')} %".replace("\n %", "\n%"), value, percent)
 
     columns: Columns[Row] = (
-        Column("contestant", lambda row: with_run(contestant_of(row), row.run), text),
+        Column("contestant", lambda row: with_run(format_contestant(row), row.run), text),
         Column("task" if full else "variant", variant, text),
         Column("accuracy %", _value_cell),
         *map(metric, own),
@@ -126,9 +126,9 @@ def task_table(rows: Rows, full: bool = False, own: Sequence[str] = ()) -> TextT
         Column("key hidden", "hidden", some),
         Column("groups", "n_groups", some),
         *(metric(name) for name in METRICS if name != "accuracy"),
-        Column("delta", delta_cell),
+        Column("delta", format_delta),
         Column("p", "p", format_p),
-        Column(LESS_PEOPLE, to_people),
+        Column(LESS_PEOPLE, compare_to_people),
     )
     lines = drop_repeats([row for row in rows if row.metric == "accuracy"])
     several = full or len(set(map(variant, lines))) > 1
@@ -137,8 +137,8 @@ def task_table(rows: Rows, full: bool = False, own: Sequence[str] = ()) -> TextT
 
 
 def _value_cell(row: Row) -> str:
-    value = percent(row.value, 2) or say_no_value(row)
-    return f"{value}\n{interval(row)}" if row.low is not None else value
+    value = percent(row.value, 2) or explain_no_value(row)
+    return f"{value}\n{format_interval(row)}" if row.low is not None else value
 
 
 def notebook_table(rows: Rows, own: Rows = ()) -> TextTable:
@@ -162,9 +162,9 @@ def benchmark_metric_table(rows: Rows) -> TextTable:
         Column("unit", "unit"),
         Column("clusters", clusters_of),
         Column("levels", lambda row: row.n_groups if row.unit == "sample" else None),
-        Column("delta", delta_cell),
+        Column("delta", format_delta),
         Column("p", "p", format_p),
-        Column(LESS_PEOPLE, lambda row: to_people(row, 2)),
+        Column(LESS_PEOPLE, lambda row: compare_to_people(row, 2)),
     )
     lines = list(filter(is_benchmark_metric, rows))
     order = list(dict.fromkeys((row.task, row.metric) for row in lines))
@@ -244,14 +244,14 @@ def drop_means_of_one(rows: Rows) -> list[Row]:
     return [row for row in rows if row.task_name or not (single or row.n_tasks == 1)]
 
 
-def contestant_of(row: Row) -> str:
+def format_contestant(row: Row) -> str:
     """Return the contestant, with the number of tasks if a mean does not cover all: "plain (2 of 3
     tasks)"."""
     part = row.task in ("macro", "micro") and row.n_tasks < row.of_tasks
     return f"{row.contestant} ({row.n_tasks} of {row.of_tasks} tasks)" if part else row.contestant
 
 
-def to_people(row: Row, digits: int = 1) -> str:
+def compare_to_people(row: Row, digits: int = 1) -> str:
     """Return the difference from the published human accuracy in points; empty if none is
     published."""
     if row.people is None or row.value is None:
@@ -259,11 +259,11 @@ def to_people(row: Row, digits: int = 1) -> str:
     return points(row.value - row.people, digits)
 
 
-def delta_cell(row: Row) -> str | None:
+def format_delta(row: Row) -> str | None:
     """Return the difference of a row from its baseline, with its interval if it has one."""
     if row.delta is None:
         return None
-    return with_interval(row.delta, row.delta_low, row.delta_high, sign=True)
+    return format_with_interval(row.delta, row.delta_low, row.delta_high, sign=True)
 
 
 def clusters_of(row: Row) -> str:
@@ -272,12 +272,12 @@ def clusters_of(row: Row) -> str:
     return "" if row.clusters is None or row.clusters == row.n else str(row.clusters)
 
 
-def interval(row: Row) -> str:
+def format_interval(row: Row) -> str:
     """Return the interval in percent."""
     return "" if row.low is None or row.high is None else f"{percent(row.low)}–{percent(row.high)}"
 
 
-def say_no_value(row: Row) -> str:
+def explain_no_value(row: Row) -> str:
     """Return why a row has no value: every answer failed (with the most common failure below),
     correct answers are hidden, or no judge has graded it."""
     if row.failure or (row.failed and not (row.point or row.hidden)):

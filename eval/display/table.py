@@ -22,22 +22,22 @@ from looktwice.eval.display.printable import csv_text
 from looktwice.eval.display.score_tables import (
     LESS_PEOPLE,
     clusters_of,
-    contestant_of,
+    compare_to_people,
     drop_means_of_one,
     drop_repeats,
-    interval,
+    explain_no_value,
+    format_contestant,
+    format_interval,
+    get_row_place,
     notebook_table,
-    place_of,
-    say_no_value,
     sort_rows,
-    to_people,
 )
 from looktwice.eval.display.text_tables import (
     Column,
     Columns,
     ConsoleTable,
     TextTable,
-    escaped,
+    escape_markdown,
     format_cost,
     format_p,
     percent,
@@ -46,7 +46,7 @@ from looktwice.eval.display.text_tables import (
     text,
 )
 from looktwice.eval.records.records import PointRow, RunError, RunFolder, read_yaml
-from looktwice.eval.scoring.labels import setting_of
+from looktwice.eval.scoring.labels import get_setting
 from looktwice.eval.scoring.metrics import measurements
 from looktwice.eval.scoring.notes import notes, unchanged
 from looktwice.eval.scoring.row import COLUMNS, Row, Rows
@@ -55,7 +55,7 @@ from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import UNJUDGED, RunScores
 from looktwice.pipelines.config.classes import load_plugin
 from looktwice.pipelines.config.plan import Plan
-from looktwice.pipelines.counted import counted, listed
+from looktwice.pipelines.counted import format_count, format_list
 from looktwice.pipelines.json_input import OPEN
 from looktwice.pipelines.state import Stage
 
@@ -186,7 +186,7 @@ class Table:
             cells = [getattr(row, name) for name in COLUMNS]
             for place in places:
                 points = arms[row.run, row.point or row.contestant]
-                levels = {setting_of(point, place) for point in points}
+                levels = {get_setting(point, place) for point in points}
                 cells.append(levels.pop() if len(levels) == 1 else None)
             yield [f"{cell:.6g}" if isinstance(cell, float) else cell for cell in cells]
 
@@ -197,7 +197,7 @@ class Table:
         return self._notebook.html + "".join(f"<p>{html.escape(line)}</p>" for line in self.notes)
 
     def _repr_markdown_(self) -> str:
-        return "\n\n".join((self._notebook.markdown, *map(escaped, self.notes)))
+        return "\n\n".join((self._notebook.markdown, *map(escape_markdown, self.notes)))
 
     @property
     def _notebook(self) -> TextTable:
@@ -297,28 +297,28 @@ def console_table(shown: Table) -> ConsoleTable:
     rows = drop_means_of_one(every)
     own = drop_repeats(headline_rows(shown.scores, shown.rows))
     counts = ["right", "wrong", "unreadable", "failed"] + ["missing"] * any(r.missing for r in rows)
-    answered = {place_of(row): row.value for row in shown.where(metric="accuracy_answered")}
+    answered = {get_row_place(row): row.value for row in shown.where(metric="accuracy_answered")}
 
     def accuracy(row: Row) -> str:
-        value = percent(row.value) or say_no_value(row).partition("\n")[0] or "-"
-        return f"{value}\n{interval(row)}".strip()
+        value = percent(row.value) or explain_no_value(row).partition("\n")[0] or "-"
+        return f"{value}\n{format_interval(row)}".strip()
 
     def without_failed(row: Row) -> float | None:
-        return answered.get(place_of(row)) if row.failed and row.metric == "accuracy" else None
+        return answered.get(get_row_place(row)) if row.failed and row.metric == "accuracy" else None
 
     def verdicts(row: Row) -> str | None:
         return None if row.right is None else "/".join(str(getattr(row, name)) for name in counts)
 
     columns: Columns[Row] = (
         Column("block", _block, text),
-        Column("task and contestant", contestant_of, text),
+        Column("task and contestant", format_contestant, text),
         Column("accuracy", accuracy),
         Column("answered", without_failed, percent),
         Column("n", lambda row: f"{row.n} ({clusters_of(row)})".removesuffix(" ()")),
         Column("/".join(name[0] for name in counts), verdicts),
         Column("delta", "delta", points),
         Column("p", "p", format_p),
-        Column(LESS_PEOPLE, to_people),
+        Column(LESS_PEOPLE, compare_to_people),
     )
     places = list(dict.fromkeys((row.task, row.slice) for row in rows))
     # a total belongs to no single task and comes first
@@ -380,9 +380,9 @@ def _note_lines(shown: Table, rows: Rows) -> Iterator[str]:
     names = defaultdict[str, list[str]](list)
     for row in rows:
         if row.failure:
-            names[row.failure[:MOST_REASON]].append(f"{contestant_of(row)} on {row.task}")
+            names[row.failure[:MOST_REASON]].append(f"{format_contestant(row)} on {row.task}")
     for reason, failed in names.items():
-        yield f"all failed: {listed(failed, SHOWN)}: {reason}"
+        yield f"all failed: {format_list(failed, SHOWN)}: {reason}"
     totals = shown.where(metric="accuracy", task="micro", slice="")
     priced = [row for row in totals if row.cost is not None]
     for row in priced:
@@ -397,10 +397,10 @@ def _note_lines(shown: Table, rows: Rows) -> Iterator[str]:
 def judge_lines(run: RunScores) -> Iterator[str]:
     """Yield which judge counts, in how many replies it found an answer, and how many replies still
     need one."""
-    yield from run.judged.which_counts
+    yield from run.judged.explain_counting
     for scores in run.points:
         if waiting := sum(entry.reason == UNJUDGED for entry in scores.all):
-            replies = counted(waiting, "reply", "replies")
+            replies = format_count(waiting, "reply", "replies")
             yield (
                 f"{scores.task}: {replies} still to be scored by a judge: looktwice judge RUN"
                 " --model NAME"
@@ -409,6 +409,7 @@ def judge_lines(run: RunScores) -> Iterator[str]:
     none = answers.count(None)
     if answers:
         yield (
-            f"judge {run.judged.counts}: read {counted(len(answers) - none, 'reply', 'replies')},"
+            f"judge {run.judged.counts}: read"
+            f" {format_count(len(answers) - none, 'reply', 'replies')},"
             f" and found no answer in {none} more; its tokens are counted separately"
         )

@@ -112,7 +112,7 @@ class TextTable:
         """The table in GitHub's Markdown; characters with a meaning in Markdown or HTML are
         escaped."""
         rule = ["---" if i < self.text_columns else "---:" for i in range(len(self.header))]
-        head, *body = ([*map(escaped, row)] for row in (self.header, *self.rows))
+        head, *body = ([*map(escape_markdown, row)] for row in (self.header, *self.rows))
         return "\n".join(f"| {' | '.join(line)} |" for line in (head, rule, *body))
 
     @property
@@ -228,16 +228,16 @@ class ConsoleTable:
             widths = whole if fits else shorter  # break words only if there is no room for them
         if self.title:
             yield cell(self.title, "bold")
-        for columns in _side_by_side(widths, texts, room):
+        for columns in _split_columns(widths, texts, room):
             wide = sum(widths[number] for number in columns)
-            yield from (Text(""), *_printed(header, columns, widths, texts, "bold"))
+            yield from (Text(""), *_print_row(header, columns, widths, texts, "bold"))
             yield Text(f" {'─' * wide}")
             for heading, rows in groups:
                 if heading:
                     folded = wrap(printable(heading), room - 4, break_on_hyphens=False)
                     yield from (Text(f"  {line}", "bold") for line in folded)
                 for row in rows:
-                    yield from _printed(row, columns, widths, texts)
+                    yield from _print_row(row, columns, widths, texts)
             yield Text("")
         for line in self.caption.splitlines():
             style = "bold yellow" if line in self.bold else ""
@@ -269,7 +269,7 @@ def _has_words(groups: Groups, number: int) -> bool:
     return any(row[number][:1].isalpha() for _, rows in groups for row in rows)
 
 
-def _side_by_side(widths: Sequence[int], texts: int, room: int) -> Iterator[Sequence[int]]:
+def _split_columns(widths: Sequence[int], texts: int, room: int) -> Iterator[Sequence[int]]:
     """Yield the column numbers of each block: the text columns, and as many others as fit."""
     first = list(range(texts))
     columns = first
@@ -281,7 +281,7 @@ def _side_by_side(widths: Sequence[int], texts: int, room: int) -> Iterator[Sequ
     yield columns
 
 
-def _printed(
+def _print_row(
     row: Sequence[str], columns: Sequence[int], widths: Sequence[int], texts: int, style: str = ""
 ) -> Iterator[Text]:
     """Yield the lines of a row; the cells of a header (with `style`) are aligned at the bottom."""
@@ -310,7 +310,7 @@ def percent(value: float | None, digits: int = 1, sign: bool = False) -> str:
     """Format a share as a percentage, a difference with its `sign`; empty for None."""
     if value is None:
         return ""
-    return signed(value, digits) if sign else f"{100 * value:.{digits}f}"
+    return format_signed(value, digits) if sign else f"{100 * value:.{digits}f}"
 
 
 def points(value: float | None, digits: int = 1) -> str:
@@ -321,14 +321,14 @@ def points(value: float | None, digits: int = 1) -> str:
 MINUS = "\u2212"
 
 
-def signed(value: float, digits: int = 1) -> str:
+def format_signed(value: float, digits: int = 1) -> str:
     """Return a difference of shares in percentage points for a sentence, without a negative
     zero."""
     rounded = round(100 * value, digits) + 0.0  # without the sign of -0.0
     return f"{rounded:+.{digits}f}".replace("-", MINUS)
 
 
-def with_interval(value: float, low: float | None, high: float | None, sign: bool) -> str:
+def format_with_interval(value: float, low: float | None, high: float | None, sign: bool) -> str:
     """Return a share in percent with its interval below it, if it has one."""
     if low is None or high is None:
         return percent(value, sign=sign)
@@ -337,7 +337,7 @@ def with_interval(value: float, low: float | None, high: float | None, sign: boo
 
 def estimate_cell(estimate: Estimate, sign: bool = False) -> str:
     """Return an estimate in percent with its interval below it."""
-    return with_interval(estimate.value, estimate.low, estimate.high, sign)
+    return format_with_interval(estimate.value, estimate.low, estimate.high, sign)
 
 
 def change_cell(estimate: Estimate) -> str:
@@ -371,7 +371,7 @@ def some(count: int | None) -> str:
     return str(count or "")
 
 
-def escaped(cell: str) -> str:
+def escape_markdown(cell: str) -> str:
     """Return a text for a line or cell of Markdown, with the characters that mean something in
     Markdown or HTML escaped.
 
@@ -387,5 +387,5 @@ CORRECTED: Columns[Any] = (
     Column("p\n(BH)", "p_bh", format_p),
 )
 """Columns of a line that `paired.correct` returns."""
-OF_ARM = names("contestant", "task", of="scores")
+COLUMNS_OF_ARM = names("contestant", "task", of="scores")
 """Columns of a line that holds the scores of an arm."""

@@ -22,7 +22,7 @@ from rich.console import Console
 from looktwice.eval.display.progress import Display, Spent
 from looktwice.eval.judging.passes import PASSES, JudgeCase, JudgePass, JudgeVerdict, Wording
 from looktwice.eval.judging.solutions import AnnotatedSolutions
-from looktwice.eval.judging.summary import agreement, summary
+from looktwice.eval.judging.summary import agreement, describe_judgements
 from looktwice.eval.records.judgements import (
     EVERY_PASS,
     NOBODY,
@@ -30,15 +30,15 @@ from looktwice.eval.records.judgements import (
     STEPS_PASS,
     Judgement,
     append,
+    hash_judged_words,
     judgements,
-    words_of,
 )
 from looktwice.eval.records.records import Record, RunError, RunFolder
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.unreadable import explain_missing_reply
 from looktwice.eval.scoring.verdict import PointScores
 from looktwice.pipelines.config.build import Binder
-from looktwice.pipelines.config.classes import ConfigError, did_you_mean
+from looktwice.pipelines.config.classes import ConfigError, suggest_names
 from looktwice.pipelines.config.load import parse_override, read_config, resolve
 from looktwice.pipelines.config.paths import ask_once
 from looktwice.pipelines.model import Model, ModelError, Stopped, close_model
@@ -123,9 +123,9 @@ class RunJudge:
         for sentence in (
             *solutions.notes,
             *(() if jobs else ["nothing is left to judge"]),
-            *summary(judged.lines, self.name),
-            *judged.which_counts,
-            *agreement([*judged.lines, *read_lines(folder, scored.points)]),
+            *describe_judgements(judged.lines, self.name),
+            *judged.explain_counting,
+            *agreement([*judged.lines, *list_reader_verdicts(folder, scored.points)]),
         ):
             say(sentence)
         return failed
@@ -158,7 +158,7 @@ class RunJudge:
         for scores in arms:
             for judging in passes:
                 for entry in scores.all if judging.covers_point(scores.point) else ():
-                    record = records[scores.point.recorded_as, entry.sample, entry.draw]
+                    record = records[scores.point.records_id, entry.sample, entry.draw]
                     if record.error or record.answer is not None or explain_missing_reply(record):
                         continue
                     row = scores.samples[entry.sample]
@@ -239,7 +239,7 @@ class RunJudge:
             record.draw,
             self.name,
             self.identity,
-            words_of(record),
+            hash_judged_words(record),
             job.judging.version,
             **vars(verdict),
             **more,
@@ -258,13 +258,13 @@ class RunJudge:
         return wrap(self.model, store, stop, only_cached=self.only_cached, watch=watch)
 
 
-def read_lines(folder: RunFolder, arms: Sequence[PointScores]) -> Iterator[Judgement]:
+def list_reader_verdicts(folder: RunFolder, arms: Sequence[PointScores]) -> Iterator[Judgement]:
     """Yield the reader's answers in all replies, as verdicts of a judge called "the reader"."""
     records = folder.records()
     for scores in arms:
         for entry in scores.all if not scores.point.replies_of else ():
             if entry.read and entry.answer is not None:
-                record = records[scores.point.recorded_as, entry.sample, entry.draw]
+                record = records[scores.point.records_id, entry.sample, entry.draw]
                 asked = {own: letter for letter, own in (record.letters or {}).items()}
                 yield Judgement(
                     EVERY_PASS,
@@ -273,7 +273,7 @@ def read_lines(folder: RunFolder, arms: Sequence[PointScores]) -> Iterator[Judge
                     record.draw,
                     "the reader",
                     "",
-                    words_of(record),
+                    hash_judged_words(record),
                     answer=asked.get(entry.answer, entry.answer),
                 )
 
@@ -307,7 +307,7 @@ def build_judge_model(
     if name not in models:
         faults.append(
             f"--model {name}: there is no such model under `models:`"
-            f" ({', '.join(models) or 'none'}){did_you_mean(name, models)}; name one, add one with"
+            f" ({', '.join(models) or 'none'}){suggest_names(name, models)}; name one, add one with"
             f" 'models.{name or 'judge'}={{use: pipelines.models.ChatAPI, model: ...}}', or give"
             " --config FILE"
         )

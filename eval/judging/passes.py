@@ -18,7 +18,7 @@ from functools import partial
 from itertools import combinations
 from pathlib import Path
 
-from looktwice.eval.readers.open_answers import kind_of, read_open
+from looktwice.eval.readers.open_answers import get_question_kind, read_open
 from looktwice.eval.records.judgements import (
     DESCRIPTION_PASS,
     EVERY_PASS,
@@ -28,7 +28,7 @@ from looktwice.eval.records.judgements import (
 )
 from looktwice.eval.records.records import PointRow, RunError
 from looktwice.eval.scoring.verdict import ScoredRecord, Verdict
-from looktwice.eval.tasks.blink_twice import TwiceScorer, judged_cot
+from looktwice.eval.tasks.blink_twice import TwiceScorer, parse_cot
 from looktwice.eval.tasks.vlm2.metrics import VideoScorer
 from looktwice.pipelines.config.spec import public_path
 from looktwice.pipelines.disk import read_file
@@ -160,7 +160,7 @@ def parse_reasoning(text: str, case: JudgeCase) -> JudgeVerdict:
     lines = list[str]()
     for name in ("Clues?", "Truth"):
         lines += re.findall(rf"^[^\w\n]*{name}\b.*$", text, re.I | re.M)[-1:]
-    marks = judged_cot("\n".join(lines))
+    marks = parse_cot("\n".join(lines))
     if marks is None:
         return JudgeVerdict(reason="not one mark from 0 to 1 for each of the two criteria")
     return JudgeVerdict(scores={"clues": marks[0], "truth": marks[1]})
@@ -233,7 +233,7 @@ def ask_every(case: JudgeCase, why: str = "") -> Message:
     form = ANSWER_FORMS[_answer_kind(case.sample)]
     if case.sample.choices:
         form = f"one letter of {', '.join(case.sample.letters)}"
-        lines += ["Choices:", *choice_lines(case.sample)]
+        lines += ["Choices:", *format_choices(case.sample)]
     end = f"End with a line that reads `Answer: ` and then {form}, or NONE."
     return Message("user", (_prompt(lines, case, end),))
 
@@ -320,7 +320,7 @@ which the reader found no answer; if named, all replies with words, or BLINK-Twi
 """
 
 
-def choice_lines(sample: Sample) -> list[str]:
+def format_choices(sample: Sample) -> list[str]:
     """Format each choice as a line with its letter."""
     return [
         f"({letter}) {'(a picture)' if isinstance(choice, Picture) else choice}"
@@ -335,7 +335,7 @@ def _prompt(lines: list[str], case: JudgeCase, end: str) -> str:
 
 
 def _answer_kind(sample: Sample) -> str:
-    return kind_of(sample.question, str(sample.meta.get("subtask", "")))
+    return get_question_kind(sample.question, str(sample.meta.get("subtask", "")))
 
 
 # ---- prompts of users
@@ -378,7 +378,7 @@ class Wording:
         def ask(case: JudgeCase) -> Message:
             sample = case.sample
             values = {"question": sample.question, "reply": case.reply, "key": case.key}
-            values |= {"choices": "\n".join(choice_lines(sample)), **case.solution}
+            values |= {"choices": "\n".join(format_choices(sample)), **case.solution}
             text = FIELD.sub(lambda field: values.get(field[1], ""), self.text)
             return Message("user", (*judging.ask(case).views, text))
 

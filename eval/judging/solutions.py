@@ -20,7 +20,7 @@ from looktwice.eval.tasks.blink_twice import BlinkTwice
 from looktwice.eval.tasks.cells import as_list, as_text
 from looktwice.eval.tasks.table_task import guess_column
 from looktwice.pipelines.config.build import Binder
-from looktwice.pipelines.config.classes import did_you_mean
+from looktwice.pipelines.config.classes import suggest_names
 
 COLUMN_NAMES: Mapping[str, str] = {
     "clues": "detailed_visual_clues visual_clues detailed_clues clues visual_cues detailed_cues",
@@ -64,7 +64,7 @@ class AnnotatedSolutions:
         return replace(case, sample=sample, solution=solution)
 
     def _load(self, point: PointRow) -> Annotated:
-        binder = Binder.of_run(self.run)
+        binder = Binder.for_run(self.run)
         task = binder.node(point.spec["task"], "task")
         try:
             if not isinstance(task, BlinkTwice):
@@ -95,7 +95,7 @@ class AnnotatedSolutions:
             chosen[name] = column.split(",") if name == "steps" else [column]
             if lacking := [part for part in chosen[name] if part not in available]:
                 column = lacking[0]
-                near = did_you_mean(column, available)
+                near = suggest_names(column, available)
                 problem = f"there is no column {column!r}{near}" if column else "none found"
                 raise TaskError(
                     f"{name}: {problem}; the columns are {', '.join(available)}. Add --column"

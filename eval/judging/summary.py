@@ -13,7 +13,7 @@ from looktwice.eval.display.text_tables import Column, Columns, TextTable, names
 from looktwice.eval.records.judgements import Judgement
 from looktwice.eval.scoring.verdict import RunScores
 from looktwice.eval.statistics.answers import cohens_kappa
-from looktwice.pipelines.counted import counted
+from looktwice.pipelines.counted import format_count
 
 MODERATE = 0.41
 """The kappa from which agreement is at least moderate (Landis and Koch 1977)."""
@@ -31,7 +31,7 @@ class JudgedArm:
     lines: Sequence[Judgement]
 
     @property
-    def paid(self) -> list[Judgement]:
+    def paid_calls(self) -> list[Judgement]:
         """The judgements that called a server."""
         return [line for line in self.lines if not line.cached and not line.error]
 
@@ -41,10 +41,10 @@ class JudgedArm:
 
     def tokens(self, field: str) -> int:
         """Sum `tokens_in` or `tokens_out` over the paid calls."""
-        return sum(getattr(line, field) for line in self.paid)
+        return sum(getattr(line, field) for line in self.paid_calls)
 
 
-def summary(lines: Sequence[Judgement], judge: str) -> Iterator[str]:
+def describe_judgements(lines: Sequence[Judgement], judge: str) -> Iterator[str]:
     """Yield a line per pass of one judge: how many replies it judged, why it did not, its calls and
     its tokens."""
     by_kind = defaultdict[str, list[Judgement]](list)
@@ -53,7 +53,7 @@ def summary(lines: Sequence[Judgement], judge: str) -> Iterator[str]:
             by_kind[line.kind].append(line)
     for kind, judgements in by_kind.items():
         arm = JudgedArm(judge, kind, "", "", judgements)
-        judged = counted(len(arm.lines), "reply", "replies")
+        judged = format_count(len(arm.lines), "reply", "replies")
         parts = [f"{arm.count('given')} of {judged} judged"]
         if none := arm.count("none"):
             parts[0] += f", {none} of them as choosing nothing"
@@ -63,9 +63,9 @@ def summary(lines: Sequence[Judgement], judge: str) -> Iterator[str]:
         errors = list(filter(None, map(attrgetter("error"), arm.lines)))
         if errors:
             parts.append(f"{len(errors)} failed, such as: {errors[0]}")
-        cached = len(arm.lines) - len(errors) - len(arm.paid)
+        cached = len(arm.lines) - len(errors) - len(arm.paid_calls)
         parts.append(
-            f"{counted(len(arm.paid), 'call')} and {cached} from the cache,"
+            f"{format_count(len(arm.paid_calls), 'call')} and {cached} from the cache,"
             f" {arm.tokens('tokens_in')} tokens in, {arm.tokens('tokens_out')} out"
         )
         yield f"judge {judge}, {kind}: {'; '.join(parts)}"
@@ -126,7 +126,7 @@ def judge_table(runs: Sequence[RunScores]) -> TextTable:
         Column("chose\nnothing", lambda arm: arm.count("none")),
         Column("no\nverdict", lambda arm: arm.count("reason")),
         Column("failed", lambda arm: arm.count("error")),
-        Column("calls", lambda arm: len(arm.paid)),
+        Column("calls", lambda arm: len(arm.paid_calls)),
         Column("from\ncache", lambda arm: arm.count("cached")),
         Column("tokens in", lambda arm: arm.tokens("tokens_in")),
         Column("tokens out", lambda arm: arm.tokens("tokens_out")),

@@ -15,12 +15,12 @@ from looktwice.eval.records.records import (
     RunError,
     RunFolder,
     SampleRow,
-    looks_of,
+    get_looks,
     read_message,
 )
 from looktwice.eval.tasks.base import MadeTask, TaskError
 from looktwice.pipelines.config.build import Binder
-from looktwice.pipelines.counted import count_alike
+from looktwice.pipelines.counted import count_common_prefix
 from looktwice.pipelines.marks import Box, mark_from_dict
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Sample
@@ -66,10 +66,10 @@ class Conversations:
     def _turns(self, record: Record, sources: Callable[[], Sources]) -> Iterator[PageTurn]:
         """Yield the turns that no earlier call sent, except replies that were shown already."""
         earlier, reply = list[str](), PageTurn("", ())
-        looks = looks_of(record)
+        looks = get_looks(record)
         for number, call in enumerate(record.calls):
             sent = list(call["messages"])
-            for sha in sent[count_alike(sent, earlier) :]:
+            for sha in sent[count_common_prefix(sent, earlier) :]:
                 turn = self._message(sha)
                 if turn.role != "assistant" or _spoken(turn) != _spoken(reply):
                     yield turn
@@ -158,7 +158,7 @@ def recorded_tasks(
     not be read."""
     tasks, faults = dict[str, Any](), list[str]()
     for folder in folders:
-        binder = Binder.of_run(folder.path, plugins)
+        binder = Binder.for_run(folder.path, plugins)
         for point in folder.points.values():
             if point.task_id not in tasks and "task" in point.spec:
                 # do not test whether it is empty, which would read its data

@@ -96,7 +96,9 @@ class RunPage:
             detailed=None if is_complete else frozenset(self._worded),
         )
 
-    def words_of(self, samples: Collection[int]) -> Iterator[tuple[int, int, int, PageAnswer]]:
+    def iterate_answers(
+        self, samples: Collection[int]
+    ) -> Iterator[tuple[int, int, int, PageAnswer]]:
         """Yield (contestant, sample, index among its draws, answer with its texts) for every record
         of these samples."""
         wanted = set(samples)
@@ -167,7 +169,7 @@ class RunPage:
         arms."""
         folder, name = self.runs[run].name, self.label_in(run, scores.contestant)
         present = self.contestants.get((run, name)) or PageContestant(
-            name, folder, facts=_made_of(scores)
+            name, folder, facts=_describe_contestant(scores)
         )
         is_base = scores.point.baseline and not scores.older
         if is_base and not any(w.baseline for w in self.contestants.values() if w.run == folder):
@@ -179,7 +181,7 @@ class RunPage:
             self.tasks[scores.task] = PageTask(scores.task, _task_facts(scores), people)
         who = self.number_of_contestant(run, scores.contestant)
         task = list(self.tasks).index(scores.task)
-        self._arms[run, scores.point.recorded_as].append((who, scores))
+        self._arms[run, scores.point.records_id].append((who, scores))
         for row in scores.samples.values():
             key = _key(scores.task, row)
             if key not in self._numbers:
@@ -213,7 +215,7 @@ class RunPage:
             if room < 0:
                 break
             chosen.append(number)
-        worded = list(self.words_of(chosen))
+        worded = list(self.iterate_answers(chosen))
         sizes, seen, length = Counter[int](), set[str](), 0
         for _, sample, _, answer in worded:
             texts = {part for turn in answer.turns for part in turn.parts if isinstance(part, str)}
@@ -313,22 +315,20 @@ def _answer(scored: ScoredRecord) -> PageAnswer:
     )
 
 
-def _made_of(scores: PointScores) -> Mapping[str, str]:
+def _describe_contestant(scores: PointScores) -> Mapping[str, str]:
     """Return the model, decoding and stages of a contestant, as they were built."""
     spec = scores.point.spec
     nodes = {"model": spec.get("model"), **(spec.get("stages") or {})}
     facts = {"reader": scores.reader, "draws": str(scores.point.draws)}
-    return _told(facts | {name: _in_short(node) for name, node in nodes.items()})
+    return _drop_empty(facts | {name: _shorten(node) for name, node in nodes.items()})
 
 
-def _in_short(value: Any) -> str:
+def _shorten(value: Any) -> str:
     """Return a node of a configuration on one line, without unset values."""
     if not isinstance(value, Mapping):
         return "" if value is None else str(value)
     settings = [
-        f"{k}={_in_short(v)}"
-        for k, v in value.items()
-        if k != "use" and v not in (None, "", [], {})
+        f"{k}={_shorten(v)}" for k, v in value.items() if k != "use" and v not in (None, "", [], {})
     ]
     return f"{str(value.get('use', '')).rpartition('.')[2]}({', '.join(settings)})"
 
@@ -339,7 +339,7 @@ def _task_facts(scores: PointScores) -> Mapping[str, str]:
         value = scores.point.facts.get(name) or ""
         parts = value if isinstance(value, list | tuple) else [value]
         facts[name.replace("_", " ")] = "; ".join(map(str, parts))
-    return _told(facts)
+    return _drop_empty(facts)
 
 
 def _provenance(run: RunScores) -> Mapping[str, str]:
@@ -347,7 +347,7 @@ def _provenance(run: RunScores) -> Mapping[str, str]:
     configuration."""
     facts = dict(run.folder.facts)
     versions, config = facts.get("versions") or {}, facts.get("config")
-    return _told(
+    return _drop_empty(
         {
             "folder": str(run.folder.path),
             "versions": ", ".join(f"{name} {version}" for name, version in versions.items()),
@@ -361,6 +361,6 @@ def _provenance(run: RunScores) -> Mapping[str, str]:
     )
 
 
-def _told(facts: Mapping[str, str | None]) -> Mapping[str, str]:
+def _drop_empty(facts: Mapping[str, str | None]) -> Mapping[str, str]:
     """Return the facts that are not empty."""
     return {name: text for name, text in facts.items() if text}

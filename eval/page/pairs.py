@@ -12,12 +12,12 @@ from statistics import fmean
 
 import numpy as np
 
-from looktwice.eval.display.text_tables import signed
+from looktwice.eval.display.text_tables import format_signed
 from looktwice.eval.page.data import SPENT, PageAnswer, PageData
 from looktwice.eval.statistics.intervals import Estimate
 from looktwice.eval.statistics.means import finite_mean
 from looktwice.eval.statistics.paired import ALPHA, Values, correct
-from looktwice.pipelines.counted import counted
+from looktwice.pipelines.counted import format_count
 
 MOST_COMPARED, MOST_INTERVALS = 400_000, 400
 """Limits below which any two contestants are compared: pairs times samples, and the number of tasks
@@ -138,8 +138,8 @@ class PageNumbers:
             shared = {task: by_task[task] for task in tasks_of[who, rival]}
             of_both = [self._task_of(sample) in shared for sample in whole.units]
             for task, values in (*shared.items(), (ALL, whole.where(np.array(of_both, bool)))):
-                if paired := values.pair(who, rival):
-                    out = values.left_out(who, rival)
+                if paired := values.compare_arms(who, rival):
+                    out = values.count_unpaired(who, rival)
                     pairs.append(ContestantPair(who, rival, task, paired, out))
         return self._corrected(pairs)
 
@@ -197,14 +197,14 @@ class PageNumbers:
         names = [who.label for who in self.data.contestants]
         if not scored:
             return ["Nothing was scored: no sample with a correct answer was answered."]
-        lines = [self._who_is_best(scored, names)]
+        lines = [self._describe_best(scored, names)]
         pairs = [pair for pair in self.pairs if (pair.rival, pair.task) == (self.baseline, ALL)]
         if pairs:
             lines.append(_sentence(max(pairs, key=lambda pair: pair.paired.value), names))
             significant = [pair.paired.value > 0 for pair in pairs if pair.is_significant]
             better = sum(significant)
             lines.append(
-                f"On all tasks together, {better} of {counted(len(pairs), 'contestant')}"
+                f"On all tasks together, {better} of {format_count(len(pairs), 'contestant')}"
                 f" {'is' if 1 in (better, len(pairs)) else 'are'} significantly better than"
                 f" {names[self.baseline]} and {len(significant) - better} worse (5 %, after Holm's"
                 " correction)."
@@ -212,14 +212,14 @@ class PageNumbers:
         counts = Counter(answer.verdict for draws in self.data.answers.values() for answer in draws)
         kinds = [kind for kind in ("unreadable", "failed") if counts[kind]]
         if kinds:
-            left_out = [f"{counted(counts[kind], 'answer')} {kind}" for kind in kinds]
+            left_out = [f"{format_count(counts[kind], 'answer')} {kind}" for kind in kinds]
             lines.append(f"{' and '.join(left_out)}.")
         return lines
 
-    def _who_is_best(self, scored: Sequence[ContestantScore], names: Sequence[str]) -> str:
-        tasks = counted(len(self.data.tasks), "task")
-        samples = counted(len(self.data.samples), "sample")
-        sentence = f"{counted(len(names), 'contestant')} answered {samples} of {tasks}."
+    def _describe_best(self, scored: Sequence[ContestantScore], names: Sequence[str]) -> str:
+        tasks = format_count(len(self.data.tasks), "task")
+        samples = format_count(len(self.data.samples), "sample")
+        sentence = f"{format_count(len(names), 'contestant')} answered {samples} of {tasks}."
         given = Counter(arm.contestant for arm in scored if arm.task != ALL)
         whole = {
             names[arm.contestant]: arm.accuracy.value
@@ -250,8 +250,10 @@ def _sentence(pair: ContestantPair, names: Sequence[str]) -> str:
     paired = pair.paired
     p = "< 0.0001" if paired.p < 0.0001 else f"= {paired.p:.4f}"
     return (
-        f"{names[pair.contestant]} against {names[pair.rival]}: {signed(paired.value)} points"
-        f" [{signed(paired.low)}, {signed(paired.high)}] on {counted(paired.n, 'sample')}"
+        f"{names[pair.contestant]} against {names[pair.rival]}: {format_signed(paired.value)}"
+        " points"
+        f" [{format_signed(paired.low)}, {format_signed(paired.high)}] on"
+        f" {format_count(paired.n, 'sample')}"
         f" that both answered; better on {paired.better}, worse on {paired.worse} ({paired.test},"
         f" p {p})."
     )

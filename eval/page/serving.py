@@ -41,7 +41,7 @@ StagePage = Callable[[Path, str, str], str]
 """A function (run folder, task id, sample id) -> a page with the views after every stage."""
 
 
-async def in_thread(show: Shows, request: web.Request) -> web.Response:
+async def run_in_thread(show: Shows, request: web.Request) -> web.Response:
     """Return a response that is made in a thread, outside the event loop."""
     return await asyncio.to_thread(show, request)
 
@@ -62,7 +62,7 @@ class LocalPage(ABC):
     def add_routes(self, app: web.Application, below: str = "") -> None:
         """Add these addresses to an application, which must guard them."""
         for path, show in self.shown.items():
-            app.router.add_get(f"/{{token}}/{below}{path}", partial(in_thread, show))
+            app.router.add_get(f"/{{token}}/{below}{path}", partial(run_in_thread, show))
 
     def application(self, guest: LocalPage | None = None) -> web.Application:
         """Return an application for the page and what it fetches, with a guest below `studio/`
@@ -122,7 +122,7 @@ class PageServer(LocalPage):
         for who in range(len(self.page.contestants)):
             if draws := self.page.answers.get((who, number)):
                 answers[who] = list(draws)
-        for who, _, place, answer in self.page.words_of([number]):
+        for who, _, place, answer in self.page.iterate_answers([number]):
             answers[who][place] = answer
         return web.json_response(encode_words(answers, pictures))
 
@@ -130,7 +130,9 @@ class PageServer(LocalPage):
         """Return the samples with a reply, an answer or a reason that contains the text, ignoring
         case."""
         text = request.query.get("q", "").lower()
-        return web.json_response([n for n, words in self._said.items() if text in words])
+        return web.json_response(
+            [n for n, words in self._searchable_texts.items() if text in words]
+        )
 
     def show_picture(self, request: web.Request) -> web.Response:
         """Return a picture that was sent, or one of a sample's own."""
@@ -169,7 +171,7 @@ class PageServer(LocalPage):
         return samples
 
     @cached_property
-    def _said(self) -> dict[int, str]:
+    def _searchable_texts(self) -> dict[int, str]:
         """The answers, reasons and replies of each sample, in lower case."""
         texts = defaultdict[int, list[str]](list)
         for (_, number), draws in self.page.answers.items():

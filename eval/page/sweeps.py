@@ -14,7 +14,7 @@ from looktwice.eval.scoring.labels import (
     contestant_changes,
     contestant_label,
     factor_value,
-    setting_of,
+    get_setting,
     task_changes,
     task_label,
 )
@@ -106,12 +106,12 @@ def _grids_of(
     first, _ = arms[0]
     places = list[str]()
     for place in first.changes:
-        if len({str(setting_of(point, place)) for point, _ in arms}) > 1:
+        if len({str(get_setting(point, place)) for point, _ in arms}) > 1:
             places.append(place)
     for x, y in combinations(places, 2):
         cells = defaultdict[tuple[Level, Level], list[Row]](list)
         for point, row in arms:
-            left, top = ("none" if (at := setting_of(point, p)) is None else at for p in (x, y))
+            left, top = ("none" if (at := get_setting(point, p)) is None else at for p in (x, y))
             cells[left, top].append(row)
         means = list[tuple[Level, Level, float, int]]()
         for levels, rows in cells.items():

@@ -90,14 +90,14 @@ _RIVAL_ANSWER = pattern(
 )
 
 
-def without_rivals(text: str) -> str:
+def strip_rivals(text: str) -> str:
     """Return a tagged text without the words that name second choices."""
     if not _holds_any(text, _RIVAL_WORDS):
         return text
     return re.sub(r"\(\W*\)|\[\W*\]", "", _RIVALS.sub("", text))
 
 
-def without_rival_answers(text: str) -> str:
+def strip_rival_answers(text: str) -> str:
     """Return an untagged text without the clauses that name second or wrong answers."""
     return _RIVAL_ANSWER.sub(" ", text)
 
@@ -154,19 +154,19 @@ _CORRECTING = (
 )
 
 
-def second_thoughts(text: str) -> str:
+def find_second_thoughts(text: str) -> str:
     """Return what follows the last phrase that takes back what precedes it ("No, wait. Looking
     again, "), or ""."""
-    return _tail(text, _TAKES_BACK)
+    return _get_tail(text, _TAKES_BACK)
 
 
-def correction(text: str) -> str:
+def find_correction(text: str) -> str:
     """Return what follows the last phrase that corrects what precedes it ("Oops, "), or "".
 
     Such phrases also begin other remarks ("Sorry, B is hidden."), so only a declared answer counts
     after them.
     """
-    return _tail(text, _CORRECTS) if _holds_any(text, _CORRECTING) else ""
+    return _get_tail(text, _CORRECTS) if _holds_any(text, _CORRECTING) else ""
 
 
 def _holds_any(text: str, words: str) -> bool:
@@ -174,6 +174,6 @@ def _holds_any(text: str, words: str) -> bool:
     return any(word in small for word in words.split("|"))
 
 
-def _tail(text: str, words: Pattern) -> str:
+def _get_tail(text: str, words: Pattern) -> str:
     places = list(words.finditer(text))
     return text[places[-1].end() :].lstrip(" ,.;:!\u2026\u2014-\n") if places else ""

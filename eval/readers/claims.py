@@ -11,14 +11,14 @@ from functools import lru_cache
 from itertools import chain
 
 from looktwice.eval.readers import phrases
-from looktwice.eval.readers.mentions import TAG, tagged_letters
+from looktwice.eval.readers.mentions import TAG, find_tagged_letters
 from looktwice.eval.readers.phrases import CHOICE, COPULA, GAP, NEAR, NEGATED, NOT
 from looktwice.eval.readers.vocabulary import (
     AnswerWords,
     Match,
     Pattern,
     Texts,
-    answer_words,
+    get_answer_words,
     pattern,
 )
 
@@ -86,15 +86,15 @@ def split_sentences(text: str) -> Texts:
 @lru_cache(maxsize=16384)  # many replies share sentences once their choices are tagged
 def find_claims(sentence: str, letters: str, subtask: str) -> tuple[Claim, ...]:
     """Return the claims of one sentence in which the choices are tagged (see `mentions`)."""
-    return tuple(_claims(sentence, letters, answer_words(subtask)))
+    return tuple(_collect_sentence_claims(sentence, letters, get_answer_words(subtask)))
 
 
-def _claims(sentence: str, letters: str, words: AnswerWords) -> Claims:
+def _collect_sentence_claims(sentence: str, letters: str, words: AnswerWords) -> Claims:
     forced = bool(phrases.FORCED.search(sentence))
     text = sentence if forced else phrases.SUBORDINATE.sub("", sentence)
     if phrases.NO_SINGLE_CHOICE.search(text) and not forced:
         yield Claim(Weight.PREFERRED, "")
-    if not tagged_letters(text) or (phrases.NOT_YET.search(text) and not forced):
+    if not find_tagged_letters(text) or (phrases.NOT_YET.search(text) and not forced):
         return
     yield from _claims_by_predicate(text, words.strong, Weight.PREFERRED, words)
     yield from _claims_by_comparison(text, words.strong, letters, words.equal)
@@ -113,9 +113,9 @@ def _claims(sentence: str, letters: str, words: AnswerWords) -> Claims:
     yield from (Claim(Weight.DECLARED, match["letter"]) for match in settled)
     for match in phrases.WRONG.finditer(text):
         yield from (
-            Claim(Weight.NAMED, letter, against=True) for letter in tagged_letters(match[0])
+            Claim(Weight.NAMED, letter, against=True) for letter in find_tagged_letters(match[0])
         )
-    mentioned = set(tagged_letters(text)) & set(letters)
+    mentioned = set(find_tagged_letters(text)) & set(letters)
     if phrases.CONCLUDES.search(text) and len(mentioned) == 1 and not NEGATED.search(text):
         yield Claim(Weight.CONCLUDED, mentioned.pop())
 
@@ -177,7 +177,7 @@ def _claim_after(text: str, match: Match, weight: Weight) -> Claim | None:
     if (
         weight is Weight.PREFERRED
         and len(choice[0]) <= _SHORT
-        and phrases.states(text[: match.start()])
+        and phrases.begins_main_clause(text[: match.start()])
     ):
         weight = Weight.STATED
     if _names_another(text, match.end() + choice.end(), choice["letter"]):
@@ -203,7 +203,7 @@ def _claim_before(text: str, match: Match, weight: Weight, equal: bool = False) 
     if joined and joined[1] != subject[1] and not phrases.OBJECT.search(before[: joined.start()]):
         return None if NEGATED.search(between) or _BETWEEN.search(before) else Claim(weight, "")
     plain = phrases.DIRECT.fullmatch(between) and not (equal and phrases.LOOKS.search(between))
-    if weight is Weight.PREFERRED and plain and phrases.states(before):
+    if weight is Weight.PREFERRED and plain and phrases.begins_main_clause(before):
         weight = Weight.STATED
     return Claim(weight, subject[1], bool(NEGATED.search(between) or phrases.LESS.search(between)))
 
@@ -214,7 +214,7 @@ def _claim_beside(text: str, match: Match, weight: Weight, follows: bool) -> Cla
     choice = _BESIDE.match(text[match.end() :])
     if (
         not choice
-        or (tagged_letters(text[: match.start()]) and not follows)
+        or (find_tagged_letters(text[: match.start()]) and not follows)
         or _COMPARED.search(choice[0])
     ):
         return None
@@ -229,8 +229,8 @@ def _claims_by_comparison(text: str, predicate: Pattern, letters: str, equal: bo
     same."""
     for match in predicate.finditer(text):
         before, than = text[: match.start()], _THAN.match(text[match.end() :])
-        if than and not tagged_letters(before) and not NEGATED.search(before):
-            yield from _ruled_out(than[1] + letters[-1] * equal)
+        if than and not find_tagged_letters(before) and not NEGATED.search(before):
+            yield from _rule_out(than[1] + letters[-1] * equal)
 
 
 def _claims_by_opposite(text: str, opposite: Pattern, letters: str, equal: bool) -> Claims:
@@ -239,7 +239,7 @@ def _claims_by_opposite(text: str, opposite: Pattern, letters: str, equal: bool)
     for match in opposite.finditer(text):
         claim = _claim_before(text, match, Weight.DESCRIBED)
         if claim and not claim.letter and (joined := _TAGS_JOINED.search(text[: match.start()])):
-            yield from _ruled_out(filter(letters.__contains__, tagged_letters(joined[0])))
+            yield from _rule_out(filter(letters.__contains__, find_tagged_letters(joined[0])))
         if (
             (than := _THAN.match(text[match.end() :]))
             and than[1] in letters
@@ -247,8 +247,8 @@ def _claims_by_opposite(text: str, opposite: Pattern, letters: str, equal: bool)
         ):
             yield Claim(Weight.DESCRIBED, than[1])
         if claim and claim.letter and claim.letter in letters and not claim.against:
-            yield from _ruled_out(claim.letter + letters[-1] * equal)
+            yield from _rule_out(claim.letter + letters[-1] * equal)
 
 
-def _ruled_out(letters: Iterable[str]) -> Claims:
+def _rule_out(letters: Iterable[str]) -> Claims:
     return (Claim(Weight.DESCRIBED, letter, against=True) for letter in letters)

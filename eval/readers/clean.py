@@ -11,7 +11,14 @@ import unicodedata
 from functools import lru_cache
 from string import ascii_uppercase
 
-from looktwice.eval.readers.vocabulary import Match, Pattern, Texts, longest_word, may_hold, pattern
+from looktwice.eval.readers.vocabulary import (
+    Match,
+    Pattern,
+    Texts,
+    longest_word,
+    may_contain,
+    pattern,
+)
 from looktwice.pipelines.replies.thoughts import cut_at_turn_end, drop_beginning, strip_thoughts
 
 _TOKENS = pattern(
@@ -123,7 +130,7 @@ def strip_echo(text: str, choices: Texts) -> str:
     if (
         len(choices) > 1
         and all(choices)
-        and all(may_hold(text, longest_word(choice)) for choice in choices)
+        and all(may_contain(text, longest_word(choice)) for choice in choices)
     ):
         text = text[echo.end() :] if (echo := _choices_pattern(choices).match(text)) else text
     return _BETWEEN_CHOICES.sub("", text)
@@ -164,7 +171,7 @@ _ASIAN = re.compile("[\u3040-\u30ff\u4e00-\u9fff]")
 _KANA = re.compile("[\u3040-\u30ff]")
 
 
-def in_english(text: str, choices: Texts = ()) -> tuple[str, Texts]:
+def translate_to_english(text: str, choices: Texts = ()) -> tuple[str, Texts]:
     """Return a cleaned reply and the texts of choices, with the decisive words of the reply's
     language translated into English.
 
@@ -181,10 +188,10 @@ def in_english(text: str, choices: Texts = ()) -> tuple[str, Texts]:
         language = max(counts, key=counts.__getitem__)
         if not counts[language]:
             return text, choices
-    return _gloss(text, language), tuple(_gloss(choice, language) for choice in choices)
+    return _translate(text, language), tuple(_translate(choice, language) for choice in choices)
 
 
-def _gloss(text: str, language: str) -> str:
+def _translate(text: str, language: str) -> str:
     for source, english in _entries(language):
         text = source.sub(english, text)
     return re.sub(r" +", " ", text).strip()

@@ -3,7 +3,7 @@ choices.
 
 "(B)", "Option B", "point labeled "B"", "the third image" and "Box B (B)" all become ⟦B⟧. A new way
 to name a choice by its letter goes into `_BY_LETTER`, one to name it by its text into
-`_patterns_of_text`.
+`_make_text_patterns`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from looktwice.eval.readers.vocabulary import (
     Texts,
     any_word,
     longest_word,
-    may_hold,
+    may_contain,
     pattern,
 )
 
@@ -110,7 +110,7 @@ _ALONE = (
     rf"(?<![{_LATIN}'(+=*/^|\u27e6-])({{}})(?![{_LATIN}(+=*/^|\u27e7-]|'(?!s\b))"
     r"(?!\s*[+=*/^\u00d7\u2229\u222a])"
 )
-_SURELY = (
+_SURE_LETTER = (
     "definitely|certainly|clearly|obviously|surely|probably|absolutely|undoubtedly|presumably|"
     "possibly|evidently|really|actually|apparently|precisely|exactly|indeed|only|confidently"
 )
@@ -120,7 +120,8 @@ _NO_NOUN = (  # words that cannot follow an article, so that an "A" before them 
     r"|after all|out of|due to|based on|given (?:that|the|its|how|what)"
     r"|over (?:the|all|any|both|option|\(?[B-H]\b)"
     r"|rather than|instead of|\d+(?:\.\d+)? ?%(?=\s*(?:[.,;:!)]|$|sure\b|certain))"
-    rf"|(?:then|now|today|again|too|though|anyway|instead|overall|for sure|all the way|{_SURELY})"
+    r"|(?:then|now|today|again|too|though|anyway|instead|overall|for sure|all the"
+    rf" way|{_SURE_LETTER})"
     r"(?=\s*(?:[.,;:!)]|$|because\b|since\b|as\b|and\b)))(?![\w-]))"
 )
 _ACTS = (  # predicates of a choice that are not nouns
@@ -184,7 +185,7 @@ def tag(letter: str) -> str:
     return f"\u27e6{letter}\u27e7"
 
 
-def tagged_letters(text: str) -> list[str]:
+def find_tagged_letters(text: str) -> list[str]:
     """Return the letters of the choices that a tagged text names, in order, with repetitions."""
     return re.findall(TAG, text)
 
@@ -204,7 +205,7 @@ class TextPattern:
 
     def replace(self, text: str, by: str) -> str:
         """Replace every match in the text."""
-        return self._compiled.sub(by, text) if may_hold(text, self.word) else text
+        return self._compiled.sub(by, text) if may_contain(text, self.word) else text
 
     @cached_property
     def _compiled(self) -> Pattern:
@@ -245,7 +246,7 @@ class MentionTagger:
             text = _NUMBERED.sub(self._tag_number, text)
         for letter, named in self.texts:
             text = named.replace(text, tag(letter.lower()))
-        if may_hold(text, "A "):
+        if may_contain(text, "A "):
             text = _DECLARED_A.sub(rf"\1{tag('A')}", text)
         for named_by_letter in _BY_LETTER:
             text = named_by_letter.sub(self._tag_letter, text)
@@ -287,11 +288,11 @@ def _drop_repeated(text: str) -> str:
     return _REPEATED.sub(keep_parted, text) if any(map(eq, letters, letters[1:])) else text
 
 
-def nameable(choices: Sequence[str], text: str) -> Texts:
+def filter_nameable(choices: Sequence[str], text: str) -> Texts:
     """Return the texts of the choices; a text that a cleaned reply cannot contain is emptied, which
     does not change how the reply is read."""
     choices = tuple(choices)
-    words = _words_of(choices)
+    words = _find_required_words(choices)
     if words is None or ALSO_ASCII.search(text):
         return choices
     small = text.lower()
@@ -301,7 +302,7 @@ def nameable(choices: Sequence[str], text: str) -> Texts:
 
 
 @lru_cache(maxsize=4096)
-def _words_of(choices: Texts) -> Texts | None:
+def _find_required_words(choices: Texts) -> Texts | None:
     """Return, for each choice, a word that every reply naming it by its text contains; empty if
     there is no such word, as for numbers.
 
@@ -326,10 +327,10 @@ def _plain(folded: str) -> str:
 
 
 @lru_cache(maxsize=4096)
-def tagger_of(choices: Texts) -> MentionTagger:
+def get_tagger(choices: Texts) -> MentionTagger:
     """Return the tagger for choices with these texts, empty for a choice without text."""
     pairs = zip(ascii_uppercase, choices, strict=False)
-    patterns = [(letter, named) for letter, text in pairs for named in _patterns_of_text(text)]
+    patterns = [(letter, named) for letter, text in pairs for named in _make_text_patterns(text)]
     patterns.sort(key=lambda pair: -len(pair[1].source))
     ordinal = any(map(_STARTS_ORDINAL.match, choices))
     if ordinal:
@@ -340,7 +341,7 @@ def tagger_of(choices: Texts) -> MentionTagger:
     return MentionTagger(ascii_uppercase[: len(choices)], tuple(patterns), ordinal, numbered)
 
 
-def _patterns_of_text(text: str) -> Iterator[TextPattern]:
+def _make_text_patterns(text: str) -> Iterator[TextPattern]:
     """Yield the patterns by which a reply may name a choice by this text."""
     folded = _fold(text)
     ordinal = _ORDINAL_CHOICE.fullmatch(folded)
@@ -350,7 +351,7 @@ def _patterns_of_text(text: str) -> Iterator[TextPattern]:
             source = re.escape(bare)
         yield TextPattern(source, word=longest_word(bare))
     elif ordinal:
-        yield from _patterns_of_ordinal(ordinal[1])
+        yield from _make_ordinal_patterns(ordinal[1])
     elif folded in ("yes", "no"):
         word, first = (any_word(YES), AGREED) if folded == "yes" else (any_word(NO), DENIED)
         yield TextPattern(rf"\A\W*{any_word(first)}(?=\s*(?:[.,;!\n]|$))")
@@ -362,7 +363,7 @@ def _patterns_of_text(text: str) -> Iterator[TextPattern]:
         way = rf"(?:(?<=[a-z] )(?:from\s+)?(?:the\s+)?{any_word(there)}{_TO}(?={any_word(here)}))?"
         yield TextPattern(rf"{way}{any_word(here)}(?!{_TO}{any_word(there)}){_NO_JUDGEMENT}")
     elif folded in _NUMERALS or _DIGITS.fullmatch(folded):
-        yield from _patterns_of_number(NUMBERS.get(folded, folded))
+        yield from _make_number_patterns(NUMBERS.get(folded, folded))
     elif _PREDICATE.fullmatch(folded):  # otherwise it is a predicate of its subject
         yield TextPattern(
             rf"^[^\w\n]*(?:\({folded[0]}\)\s*)?(?:point )?{re.escape(folded)}(?=\s*(?:[.;!\n]|$))",
@@ -372,7 +373,7 @@ def _patterns_of_text(text: str) -> Iterator[TextPattern]:
         yield TextPattern(_SAME.pattern)
 
 
-def _patterns_of_number(digits: str) -> Iterator[TextPattern]:
+def _make_number_patterns(digits: str) -> Iterator[TextPattern]:
     words = "|".join(
         (re.escape(digits), *(word for word, number in NUMBERS.items() if number == digits))
     )
@@ -385,7 +386,7 @@ def _patterns_of_number(digits: str) -> Iterator[TextPattern]:
         )
 
 
-def _patterns_of_ordinal(word: str) -> Iterator[TextPattern]:
+def _make_ordinal_patterns(word: str) -> Iterator[TextPattern]:
     number = ORDINALS[word]
     yield TextPattern(
         rf"\u7b2c\s*[{number}{_CHINESE[number]}]\s*(?:[\u5f20\u5f35\u5e45\u4e2a\u500b])"

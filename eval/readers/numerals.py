@@ -45,7 +45,7 @@ _LIST_NUMBER = re.compile(
 _CANNOT = pattern(r"\b(?:can ?not|can't|unable|unclear|sorry|impossible|not sure|maybe|answer)\b")
 
 
-def value_of_words(words: Iterable[str]) -> int:
+def parse_number_words(words: Iterable[str]) -> int:
     """Return the number that several words form, or any number above MOST as soon as it exceeds
     that."""
     whole = part = 0
@@ -62,7 +62,7 @@ def value_of_words(words: Iterable[str]) -> int:
     return whole + part
 
 
-def in_digits(text: str) -> str:
+def write_in_digits(text: str) -> str:
     """Return a text with compound number words, and numbers with separators, as digits."""
     text = _HALVES.sub(lambda half: "0.5", text)
     text = _HALF_DOZEN.sub("6", text)
@@ -72,9 +72,9 @@ def in_digits(text: str) -> str:
     return _SEPARATED.sub(lambda number: re.sub(r"\D", "", number[0]), text)
 
 
-def as_digits(choice: str) -> str:
+def parse_whole_number(choice: str) -> str:
     """Return a choice that is a whole number in digits, or "" for other choices."""
-    digits = in_digits(choice.strip(" ."))
+    digits = write_in_digits(choice.strip(" ."))
     digits = NUMBERS.get(digits.casefold(), digits)
     return digits if digits.isdigit() else ""
 
@@ -82,13 +82,13 @@ def as_digits(choice: str) -> str:
 def _compose(match: Match) -> str:
     words = re.findall(r"\d[\d,]*|[a-z]+", match[0].casefold())
     plain = ["1" if word in ("a", "an") else word.replace(",", "") for word in words]
-    return str(value_of_words(word for word in plain if word != "and"))
+    return str(parse_number_words(word for word in plain if word != "and"))
 
 
-def counted_in_digits(text: str, question: str = "") -> str:
+def normalize_counts(text: str, question: str = "") -> str:
     """Return a reply with its counts in digits and without list numbers. Percentages and place
     numbers ("image 2") are removed, too, as long as another number is left."""
-    text = _strip_list_numbers(_couples(in_digits(text), question))
+    text = _strip_list_numbers(_count_pairs(write_in_digits(text), question))
     for strip in (_strip_percents, _strip_places):
         left = strip(text, question)
         text = left if _ANY_NUMBER.search(left) else text
@@ -103,16 +103,16 @@ def count_listed(text: str) -> int:
     return 0 if _ANY_NUMBER.search(_strip_list_numbers(text)) else len(runs)
 
 
-def _couples(text: str, question: str) -> str:
+def _count_pairs(text: str, question: str) -> str:
     text = re.sub(r"\A\W*(?:just |only |exactly )?an? (?:couple|pair)\W*\Z", "2", text, flags=re.I)
     if not (asked := ASKED.search(question)):
         return text
-    noun = stem_of(asked[1].split()[-1])
+    noun = get_stem(asked[1].split()[-1])
     pair = rf"\ba (?:couple|pair(?! of (?:\w+ )?(?:{_ONE_PAIR}))) of (?=(?:\w+ ){{0,2}}{noun})"
     return re.sub(pair, "2 ", text, flags=re.I)
 
 
-def stem_of(noun: str) -> str:
+def get_stem(noun: str) -> str:
     """Return a pattern for a noun without its plural ending."""
     return re.escape(re.sub(r"(?:ies|es|s)\Z", "", noun) if len(noun) > 3 else noun)
 
@@ -155,7 +155,7 @@ def _strip_places(text: str, question: str) -> str:
     if not (asked := ASKED.search(question)):
         return text
     text = re.sub(rf"\b({_PLACE})\s+#?\d{{1,2}}\b(?!\s*[./]\d)", r"\1", text, flags=re.I)
-    numbered = rf"\b({stem_of(asked[1].split()[-1])}\w{{0,3}})\s+#?(\d{{1,2}})\b"
+    numbered = rf"\b({get_stem(asked[1].split()[-1])}\w{{0,3}})\s+#?(\d{{1,2}})\b"
     found = [int(match[2]) for match in re.finditer(numbered, text, re.I)]
     if len(found) > 1 and found == list(range(1, len(found) + 1)):
         text = re.sub(numbered, r"\1", text, flags=re.I)

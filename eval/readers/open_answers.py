@@ -7,9 +7,9 @@ import re
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from looktwice.eval.readers.asides import correction, second_thoughts, without_rival_answers
-from looktwice.eval.readers.clean import clean_text, in_english
-from looktwice.eval.readers.numerals import ASKED, count_listed, counted_in_digits, stem_of
+from looktwice.eval.readers.asides import find_correction, find_second_thoughts, strip_rival_answers
+from looktwice.eval.readers.clean import clean_text, translate_to_english
+from looktwice.eval.readers.numerals import ASKED, count_listed, get_stem, normalize_counts
 from looktwice.eval.readers.reader import Reading
 from looktwice.eval.readers.vocabulary import (
     AGREED,
@@ -82,7 +82,7 @@ _RUN = re.compile(
 _EACH = re.compile(r"(?m)(?::|^\s*\d+[.)])\s*([A-Z])\W*$")
 
 
-def kind_of(question: str, subtask: str = "") -> str:
+def get_question_kind(question: str, subtask: str = "") -> str:
     """Return which of KINDS a question asks for, by its subtask's name or its own words; "text" if
     neither tells."""
     asked = (kind for kind, asks in _ASKS.items() if re.search(asks, question, re.I))
@@ -98,17 +98,17 @@ def read_open(reply: str, kind: str, question: str = "") -> Reading:
     """
     text = clean_text(reply)
     if not text:
-        return Reading.without_words(reply)
+        return Reading.for_empty_reply(reply)
     if kind in ("yes_no", "integer"):
-        text, _ = in_english(text)
-    corrected = _read_correction(correction(text), kind, question)
+        text, _ = translate_to_english(text)
+    corrected = _read_correction(find_correction(text), kind, question)
     if corrected.answer is not None:
         return corrected
-    if kind in ("yes_no", "integer") and (tail := second_thoughts(text)):
+    if kind in ("yes_no", "integer") and (tail := find_second_thoughts(text)):
         reading = KINDS[kind](tail, question)
         if reading.answer is not None:
             return reading
-    left = without_rival_answers(text)
+    left = strip_rival_answers(text)
     if left != text and (kind != "text" or len(left.split()) <= _FEW_WORDS):
         reading = KINDS[kind](left.strip(), question)
         if reading.answer:
@@ -125,7 +125,7 @@ def _read_correction(tail: str, kind: str, question: str) -> Reading:
     if kind != "text" and 0 < len(first.split()) <= 3:
         return KINDS[kind](first, question)
     if kind == "integer":
-        return _read_declared_integer(counted_in_digits(tail, question), question)
+        return _read_declared_integer(normalize_counts(tail, question), question)
     if kind != "text" and re.search(rf"\b{_CLAIM}\b", tail, re.I):
         return KINDS[kind](tail, question)
     return Reading(None)
@@ -137,7 +137,7 @@ _NONE = (
 )
 
 
-def number_of_asked(text: str, question: str) -> str | None:
+def find_asked_number(text: str, question: str) -> str | None:
     """Return the number, in digits, that a text gives for the things that the question asks to
     count; None if it gives none or several.
 
@@ -153,7 +153,7 @@ def number_of_asked(text: str, question: str) -> str | None:
         counted = rf"{number}\s*[^\s\d,.]{{0,4}}{words}"
         absent = rf"\bno [^,.]{{0,9}}{words}"
     else:
-        words = rf"\s+{_BETWEEN}{{0,3}}?".join((*map(re.escape, adjectives), stem_of(noun)))
+        words = rf"\s+{_BETWEEN}{{0,3}}?".join((*map(re.escape, adjectives), get_stem(noun)))
         counted = rf"{number}\s+{_BETWEEN}{{0,3}}?{words}"
         absent = rf"\b(?:{_NONE})\s+{_BETWEEN}{{0,2}}?{words}"
     counts = sorted(int(_digits(count)) for count in re.findall(counted, text, re.I))
@@ -215,7 +215,7 @@ def _read_declared_integer(text: str, question: str) -> Reading:
     ):
         if marked := list(re.finditer(claims, text, re.I)):
             return Reading(_digits(marked[-1][marked[-1].lastindex or 0]))
-        if (asked := number_of_asked(text, question)) is not None:
+        if (asked := find_asked_number(text, question)) is not None:
             return Reading(asked)
     return Reading(None)
 
@@ -225,7 +225,7 @@ def _read_integer(text: str, question: str) -> Reading:
     asked for; or the only number of the reply, or of its last sentence with any."""
     if listed := count_listed(text):
         return Reading(str(listed))
-    text = counted_in_digits(text, question)
+    text = normalize_counts(text, question)
     declared = _read_declared_integer(text, question)
     if declared.answer is not None:
         return declared

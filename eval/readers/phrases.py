@@ -266,7 +266,7 @@ BREAKS_LINK = pattern(
 """Words between a choice and a predicate that show that the predicate belongs to something else."""
 
 
-def states(before: str) -> bool:
+def begins_main_clause(before: str) -> bool:
     """Return whether a main clause that is not denied begins at the end of this text, before a
     choice or a predicate."""
     clause = before[-80:]

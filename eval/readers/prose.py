@@ -13,18 +13,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from looktwice.eval.readers.asides import (
-    correction,
+    find_correction,
+    find_second_thoughts,
     mark_wrong_answers,
-    second_thoughts,
-    without_rivals,
+    strip_rivals,
 )
 from looktwice.eval.readers.claims import Claim, Claims, Weight, find_claims, split_sentences
 from looktwice.eval.readers.clean import clean_text
-from looktwice.eval.readers.mentions import LISTED, ONLY_CHOICES, TAG, tagged_letters
-from looktwice.eval.readers.open_answers import kind_of, number_of_asked, read_open
+from looktwice.eval.readers.mentions import LISTED, ONLY_CHOICES, TAG, find_tagged_letters
+from looktwice.eval.readers.open_answers import find_asked_number, get_question_kind, read_open
 from looktwice.eval.readers.phrases import HANDED_BACK, ILLUSION, NEAR, NEGATED, NOT_YET, UNDECIDED
 from looktwice.eval.readers.reader import Reading
-from looktwice.eval.readers.vocabulary import REFUSED, Texts, may_hold, pattern
+from looktwice.eval.readers.vocabulary import REFUSED, Texts, may_contain, pattern
 
 _TICKED = pattern(
     rf"(?m)(?:^|[\u274c\u2717\u2718])[^\w\n]*{TAG}[^\n\u27e6]*?"
@@ -77,7 +77,7 @@ _IDLE_WORD = re.compile(
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedQuestion:
     """The question that a reply answers; its text is given only if it affects reading.
 
     `wrong_is_asked` means that the question asks which choice is wrong.
@@ -92,7 +92,7 @@ class Asked:
 
 def read_without_choices(reply: str, kind: str, question: str, subtask: str) -> Reading:
     """Read a reply to an open question; a statement may also answer yes or no."""
-    kind = kind_of(question, subtask) if kind == "auto" else kind
+    kind = get_question_kind(question, subtask) if kind == "auto" else kind
     reading = read_open(reply, kind, question)
     if reading.answer is not None or kind != "yes_no":
         return reading
@@ -102,7 +102,7 @@ def read_without_choices(reply: str, kind: str, question: str, subtask: str) -> 
     return Reading("yes" if statement.answer == "A" else "no")
 
 
-def read_prose(text: str, tagged: str, asked: Asked) -> Reading:
+def read_prose(text: str, tagged: str, asked: AskedQuestion) -> Reading:
     """Read the letter that a cleaned reply claims; `tagged` is the reply with tagged choices."""
     tagged = tagged if asked.wrong_is_asked else mark_wrong_answers(tagged)
     reading = _read_claims(text, tagged, asked)
@@ -111,30 +111,30 @@ def read_prose(text: str, tagged: str, asked: Asked) -> Reading:
     return reading
 
 
-def _read_claims(text: str, tagged: str, asked: Asked) -> Reading:
+def _read_claims(text: str, tagged: str, asked: AskedQuestion) -> Reading:
     """Read what is claimed after a correction, otherwise by the whole reply. Text without the
     second choices settles what plain claims leave open."""
-    if (tail := correction(tagged)) and (corrected := _read_declared(tail, asked)):
+    if (tail := find_correction(tagged)) and (corrected := _read_declared(tail, asked)):
         return corrected
-    if tail := second_thoughts(tagged):
+    if tail := find_second_thoughts(tagged):
         reading = _decide(_collect_claims(tail, tail, asked), tail, asked.letters)
         if reading.answer is not None:
             return reading
     claims = tuple(_collect_claims(text, tagged, asked))
-    if len({*tagged_letters(tagged)}) > 1 and (left := without_rivals(tagged)) != tagged:
+    if len({*find_tagged_letters(tagged)}) > 1 and (left := strip_rivals(tagged)) != tagged:
         first = _read_declared(left, asked)
         if first is not None and first.answer is not None:
             return first
     return _decide(claims, tagged, asked.letters)
 
 
-def _read_declared(tagged: str, asked: Asked) -> Reading | None:
+def _read_declared(tagged: str, asked: AskedQuestion) -> Reading | None:
     """Read what part of a reply states plainly, without hints and descriptions, or None."""
     first = next(iter(split_sentences(tagged)), "")
-    if len({*tagged_letters(first)}) > 1 and LISTED.fullmatch(first):
-        return Reading.of_letter("", asked.letters)
+    if len({*find_tagged_letters(first)}) > 1 and LISTED.fullmatch(first):
+        return Reading.from_letter("", asked.letters)
     if alone := ONLY_CHOICES.fullmatch(first) or _ALONE_IN_FRONT.search(first):
-        return Reading.of_letter(alone[alone.lastindex or 1], asked.letters)
+        return Reading.from_letter(alone[alone.lastindex or 1], asked.letters)
     plain = _plain(_collect_claims(tagged, tagged, asked))
     return _decide(plain, tagged, asked.letters) if plain else None
 
@@ -143,7 +143,7 @@ def _plain(claims: Iterable[Claim]) -> list[Claim]:
     return [claim for claim in claims if claim.weight >= Weight.STATED and not claim.against]
 
 
-def _collect_claims(text: str, tagged: str, asked: Asked) -> Claims:
+def _collect_claims(text: str, tagged: str, asked: AskedQuestion) -> Claims:
     letters, question = asked.letters, asked.question
     for sentence in split_sentences(tagged):
         yield from find_claims(sentence, letters, asked.subtask)
@@ -151,13 +151,13 @@ def _collect_claims(text: str, tagged: str, asked: Asked) -> Claims:
     if question and not _TOTAL.search(text):
         texts = dict(zip(letters, asked.choices, strict=True))
         words = re.sub(TAG, lambda named: texts.get(named[1], ""), text)
-        number = number_of_asked(words, question)
+        number = find_asked_number(words, question)
         if number is not None and number in asked.choices:
             yield Claim(Weight.STATED, letters[asked.choices.index(number)])
     yield from _claim_of_opening(text, tagged)
     yield from _claim_of_own_line(text, tagged)
     ticked = set(_TICKED.findall(tagged))
-    if len(ticked) == 1 and set(tagged_letters(tagged)) > ticked:
+    if len(ticked) == 1 and set(find_tagged_letters(tagged)) > ticked:
         yield Claim(Weight.DECLARED, ticked.pop())
     verdicts = list(_ITEM_VERDICT.finditer(tagged))
     agreed = [item for item in verdicts if (item[2] or item[4]).lower() in _AGREES]
@@ -196,11 +196,11 @@ def _claim_of_own_line(text: str, tagged: str) -> Claims:
 def _claim_of_only_mention(tagged: str, letters: str) -> Claims:
     """Claim the only choice that the reply names, if the last sentence that names it neither
     negates nor asks."""
-    if any(may_hold(tagged, word) for word in ("not", "than", "instead")):
+    if any(may_contain(tagged, word) for word in ("not", "than", "instead")):
         tagged = _CONTRAST.sub("", tagged)
     mentioned, last = set[str](), ""
     for sentence in split_sentences(tagged):
-        if named := {*tagged_letters(sentence)} & {*letters}:
+        if named := {*find_tagged_letters(sentence)} & {*letters}:
             mentioned, last = mentioned | named, sentence
     doubts = (NEGATED, NOT_YET, ILLUSION, _COMPARED)
     if len(mentioned) == 1 and not any(doubt.search(last) for doubt in doubts):
@@ -230,8 +230,8 @@ def _decide(claims: Iterable[Claim], tagged: str, letters: str) -> Reading:
         if ruled_out or (weight <= Weight.DESCRIBED and doubted):
             continue
         if len({*named}) > 2 and named.count(named[-1]) < 2:
-            return Reading.of_letter("", letters)
-        return Reading.of_letter(named[-1], letters)
+            return Reading.from_letter("", letters)
+        return Reading.from_letter(named[-1], letters)
     if UNDECIDED.search(tagged):
         return Reading(None, "refused: it says that it cannot tell")
     left = set(letters) - against

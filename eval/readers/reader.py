@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import ClassVar, Literal
 
 from looktwice.pipelines.config.build import build
-from looktwice.pipelines.config.classes import ConfigError, did_you_mean, is_foreign
+from looktwice.pipelines.config.classes import ConfigError, is_foreign, suggest_names
 from looktwice.pipelines.config.spec import public_path
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.models.keys import mask_keys
@@ -40,12 +40,12 @@ class Reading:
     reason: str = ""
 
     @classmethod
-    def of(cls, answer: str | None) -> Reading:
+    def from_answer(cls, answer: str | None) -> Reading:
         """Return a reading with this answer; if it is None or empty, the reason is "unread"."""
         return cls(answer or None, "" if answer else "unread")
 
     @classmethod
-    def of_letter(cls, letter: str, letters: str) -> Reading:
+    def from_letter(cls, letter: str, letters: str) -> Reading:
         """Return a reading of the letter that a reply names (empty if it names several); it is an
         answer only if it is one of `letters`."""
         if not letter:
@@ -55,7 +55,7 @@ class Reading:
         return cls(letter)
 
     @classmethod
-    def without_words(cls, reply: str) -> Reading:
+    def for_empty_reply(cls, reply: str) -> Reading:
         """Return a reading of a reply without text after cleaning: it was empty, or held only
         thoughts."""
         if not reply.strip():
@@ -87,10 +87,10 @@ class Reader(WithoutModel, ABC):
 
     def __call__(self, state: State, model: Model) -> State:
         """Read the last reply without calling the model."""
-        reading = self.masked(state)
+        reading = self.read_masked(state)
         return state.replace(answer=reading.answer, reason=reading.reason)
 
-    def masked(self, state: State, keys: Sequence[str] | None = None) -> Reading:
+    def read_masked(self, state: State, keys: Sequence[str] | None = None) -> Reading:
         """Return the result of `read` with secret keys masked: removing markup may have joined a
         key that was split.
 
@@ -110,13 +110,13 @@ class Reader(WithoutModel, ABC):
         words = cut_at_turn_end(words if self.part == "turn" else drop_beginning(words))
         beside_calls = _strip_calls(words)
         if not beside_calls.strip():
-            return _left_as_text() if words.strip() else Reading.without_words(state.reply)
+            return _strip_textual_calls() if words.strip() else Reading.for_empty_reply(state.reply)
         first = beside_calls if self.part == "turn" else cut_at_new_turn(beside_calls)
-        reading = self.read(_with_reply(state, first))
+        reading = self.read(_replace_reply(state, first))
         if reading.answer is None and first != beside_calls:
-            reading = self.read(_with_reply(state, beside_calls))
+            reading = self.read(_replace_reply(state, beside_calls))
         if reading.answer is None and beside_calls != words:
-            return _left_as_text()
+            return _strip_textual_calls()
         return reading
 
 
@@ -133,13 +133,13 @@ def _strip_calls(words: str) -> str:
     return strip_text_calls(words)
 
 
-def _left_as_text() -> Reading:
+def _strip_textual_calls() -> Reading:
     from looktwice.pipelines.replies.text_calls import LEFT_AS_TEXT
 
     return Reading(None, f"unread: {LEFT_AS_TEXT}")
 
 
-def _with_reply(state: State, reply: str) -> State:
+def _replace_reply(state: State, reply: str) -> State:
     """Return the state with another text in the model's last turn."""
     if reply == state.reply:
         return state
@@ -149,7 +149,7 @@ def _with_reply(state: State, reply: str) -> State:
     return state.replace(messages=tuple(turns))
 
 
-def subtask_of(state: State) -> str:
+def get_subtask(state: State) -> str:
     """Return the subtask named in `meta`, otherwise the BLINK subtask recognised by its choices, or
     ""."""
     if named := state.sample.meta.get("subtask", ""):
@@ -169,10 +169,10 @@ def build_reader(name: str, plugins: Sequence[str] = ()) -> Stage:
 
     Raises ConfigError.
     """
-    path = name if "." in name else readers_by_name().get(name)
+    path = name if "." in name else map_readers().get(name)
     if path is None:
-        names = sorted(readers_by_name())
-        near = did_you_mean(_in_snake_case(name), names)
+        names = sorted(map_readers())
+        near = suggest_names(_to_snake_case(name), names)
         classes = (cls for module in plugins for cls in vars(import_module(module)).values())
         own = [public_path(cls) for cls in classes if isinstance(cls, type) and is_own_reader(cls)]
         there = ", ".join(names) + (f", and in your plugin: {', '.join(own)}" if own else "")
@@ -190,19 +190,19 @@ def is_own_reader(cls: type) -> bool:
     return is_reader and is_foreign(public_path(cls))
 
 
-def readers_by_name() -> dict[str, str]:
+def map_readers() -> dict[str, str]:
     """Return the paths of this room's readers by their names in snake case, as `--reader` takes
     them."""
     room = "eval.readers"
     names = import_module(f"looktwice.{room}").__all__
-    return {_in_snake_case(name): f"{room}.{name}" for name in names}
+    return {_to_snake_case(name): f"{room}.{name}" for name in names}
 
 
-def reader_name(reader: object) -> str:
+def get_reader_name(reader: object) -> str:
     """Return the name of a reader, as `--reader` takes it."""
-    return _in_snake_case(type(reader).__name__)
+    return _to_snake_case(type(reader).__name__)
 
 
-def _in_snake_case(path: str) -> str:
+def _to_snake_case(path: str) -> str:
     """Convert `eval.readers.BlinkOfficial` to `blink_official`."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", path.rpartition(".")[2]).lower()

@@ -28,16 +28,21 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar, Literal
 
-from looktwice.eval.readers.clean import clean_text, in_english, strip_echo
+from looktwice.eval.readers.clean import clean_text, strip_echo, translate_to_english
 from looktwice.eval.readers.mentions import (
     LISTED,
     ONLY_CHOICES,
-    nameable,
-    tagged_letters,
-    tagger_of,
+    filter_nameable,
+    find_tagged_letters,
+    get_tagger,
 )
-from looktwice.eval.readers.numerals import as_digits, count_listed, counted_in_digits, in_digits
-from looktwice.eval.readers.reader import Reader, Reading, choice_texts, subtask_of
+from looktwice.eval.readers.numerals import (
+    count_listed,
+    normalize_counts,
+    parse_whole_number,
+    write_in_digits,
+)
+from looktwice.eval.readers.reader import Reader, Reading, choice_texts, get_subtask
 from looktwice.eval.readers.vocabulary import Texts, has_words, pattern
 from looktwice.pipelines.state import State
 
@@ -68,7 +73,7 @@ class Robust(Reader):
     version: ClassVar[int] = 6
 
     def read(self, state: State) -> Reading:
-        sample, subtask = state.sample, subtask_of(state)
+        sample, subtask = state.sample, get_subtask(state)
         if self.kind in ("auto", "choice") and sample.choices:
             return read_choice(state.reply, choice_texts(state), subtask, sample.question)
         if self.kind == "choice":
@@ -91,23 +96,23 @@ def read_choice(
     text is "" in `choices`."""
     text = _clean_text(reply)
     if not text:
-        return Reading.without_words(reply)
+        return Reading.for_empty_reply(reply)
     yes_no = [choice.casefold() for choice in choices] == ["yes", "no"]
-    text, texts = in_english(text, tuple(choices))
-    digits = tuple(map(as_digits, texts))
+    text, texts = translate_to_english(text, tuple(choices))
+    digits = tuple(map(parse_whole_number, texts))
     counts = subtask == "Counting" or all(digits)
     if any(digits):
-        texts = tuple(map(in_digits, texts))
-        from looktwice.eval.readers.open_answers import kind_of
+        texts = tuple(map(write_in_digits, texts))
+        from looktwice.eval.readers.open_answers import get_question_kind
 
-        is_count = counts and kind_of(question, subtask) == "integer"
+        is_count = counts and get_question_kind(question, subtask) == "integer"
         if is_count and not has_words(subtask):
             subtask = "Counting"
         listed = count_listed(text) if is_count else 0
-        text = str(listed) if listed else counted_in_digits(text, question)
+        text = str(listed) if listed else normalize_counts(text, question)
     return _read_choice(
         text,
-        nameable(texts, text),
+        filter_nameable(texts, text),
         subtask,
         question if yes_no or counts else None,
         _WRONG_IS_ASKED.search(question) is not None,
@@ -123,17 +128,22 @@ def _read_choice(
 ) -> Reading:
     """Do the work of `read_choice` for a cleaned reply. Choices and question are given only if they
     affect reading, so that equal replies are read once."""
-    tagger = tagger_of(choices)
+    tagger = get_tagger(choices)
     letters = tagger.letters
     text = strip_echo(text, choices)
     tagged = tagger(text)
-    mentioned = set(tagged_letters(tagged))
+    mentioned = set(find_tagged_letters(tagged))
     if not text or (len(mentioned) > 1 and LISTED.fullmatch(tagged)):
-        return Reading.of_letter("", letters)
+        return Reading.from_letter("", letters)
     if len(mentioned) == 1 and ONLY_CHOICES.fullmatch(tagged):
-        return Reading.of_letter(mentioned.pop(), letters)
+        return Reading.from_letter(mentioned.pop(), letters)
     if bare := _BARE_LETTER.fullmatch(text):
-        return Reading.of_letter(bare[1].upper(), letters)
-    from looktwice.eval.readers.prose import Asked, read_prose  # most replies are a letter alone
+        return Reading.from_letter(bare[1].upper(), letters)
+    from looktwice.eval.readers.prose import (  # most replies are a letter alone
+        AskedQuestion,
+        read_prose,
+    )
 
-    return read_prose(text, tagged, Asked(letters, choices, subtask, question, wrong_is_asked))
+    return read_prose(
+        text, tagged, AskedQuestion(letters, choices, subtask, question, wrong_is_asked)
+    )

@@ -14,9 +14,9 @@ from string import ascii_uppercase
 from typing import ClassVar, Literal
 
 from looktwice.eval.readers.clean import clean_text
-from looktwice.eval.readers.numerals import MOST, value_of_words
+from looktwice.eval.readers.numerals import MOST, parse_number_words
 from looktwice.eval.readers.open_answers import JSON_ANSWER
-from looktwice.eval.readers.reader import Reader, Reading, choice_texts, subtask_of
+from looktwice.eval.readers.reader import Reader, Reading, choice_texts, get_subtask
 from looktwice.eval.readers.robust import read_choice
 from looktwice.eval.readers.vocabulary import NUMBERS, pattern
 from looktwice.pipelines.state import State
@@ -33,13 +33,13 @@ class Strict(Reader):
     def read(self, state: State) -> Reading:
         text = clean_text(state.reply)
         if not state.sample.choices:
-            return Reading.of(text)
+            return Reading.from_answer(text)
         for letter, choice in zip(ascii_uppercase, choice_texts(state), strict=False):
             bare = rf"(?:\({letter}\)|{letter}[).:]?)"
             either = rf"{bare}\s*(?:{re.escape(choice)})?|{re.escape(choice)}" if choice else bare
             if re.fullmatch(rf"(?:{either})\.?", text):
-                return Reading.of(letter)
-        return Reading.of(None)
+                return Reading.from_answer(letter)
+        return Reading.from_answer(None)
 
 
 _MARKER = pattern(
@@ -67,9 +67,9 @@ class Marked(Reader):
         answer = marked[-1].strip(" \t.").strip("\"'")
         if state.sample.choices:
             return read_choice(
-                answer, choice_texts(state), subtask_of(state), state.sample.question
+                answer, choice_texts(state), get_subtask(state), state.sample.question
             )
-        return Reading.of(answer)
+        return Reading.from_answer(answer)
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class WholeReply(Reader):
     part: ClassVar[Literal["answer", "turn", "reply"]] = "reply"
 
     def read(self, state: State) -> Reading:
-        return Reading.of(state.reply.strip())
+        return Reading.from_answer(state.reply.strip())
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class BlinkOfficial(Reader):
     part: ClassVar[Literal["answer", "turn", "reply"]] = "turn"
 
     def read(self, state: State) -> Reading:
-        return Reading.of(self.rule(state.reply, len(state.sample.choices)))
+        return Reading.from_answer(self.rule(state.reply, len(state.sample.choices)))
 
     @staticmethod
     def rule(reply: str, choices: int) -> str | None:
@@ -153,7 +153,7 @@ class Vlmevalkit(Reader):
         found = None if _FAILURE in reply else self._letter(reply, letters)
         if found is None:
             found = self._by_text(reply, dict(zip(letters, choices, strict=False)))
-        return Reading.of(found)
+        return Reading.from_answer(found)
 
     def _letter(self, reply: str, letters: str) -> str | None:
         """Return the letter that the reply gives; "" if the reply is a refusal, so that its text
@@ -192,7 +192,7 @@ class LmmsEval(Reader):
 
     def read(self, state: State) -> Reading:
         letter = _FIRST_LETTER.match(state.reply.strip())
-        return Reading.of(letter[1].upper() if letter else None)
+        return Reading.from_answer(letter[1].upper() if letter else None)
 
 
 _COUNTING = [word for word in NUMBERS if word.isascii() and word.isalpha() and word != "zero"]
@@ -222,7 +222,7 @@ class Vlm2(Reader):
     form: Literal["official", "vlmevalkit", "exact", "true_false", "count", "grouping"] = "official"
 
     def read(self, state: State) -> Reading:
-        form, subtask = str(self.form), subtask_of(state)
+        form, subtask = str(self.form), get_subtask(state)
         if form == "vlmevalkit" and subtask.startswith("GC-"):
             form = "true_false"
         elif form in ("official", "vlmevalkit"):
@@ -232,7 +232,7 @@ class Vlm2(Reader):
                 f"{state.sample.id}: {subtask or 'no subtask'!r} is not a subtask of VLM2-Bench; "
                 "read other tasks with eval.readers.Robust"
             )
-        return Reading.of(_read_reply(state.reply, form))
+        return Reading.from_answer(_read_reply(state.reply, form))
 
 
 def _read_reply(reply: str, form: str) -> str:
@@ -247,7 +247,7 @@ def _read_reply(reply: str, form: str) -> str:
         case "count":
             # digits may be of any length
             numbers = [digits.lstrip("0") or "0" for digits in re.findall(r"\d+", text)]
-            value = value_of_words([word.lower() for word in _NUMBER_WORDS.findall(text)])
+            value = parse_number_words([word.lower() for word in _NUMBER_WORDS.findall(text)])
             numbers += [str(value)] if value else []
             return numbers[0] if len(numbers) == 1 and value <= MOST else ""
         case "grouping":

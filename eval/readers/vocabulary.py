@@ -206,12 +206,12 @@ def any_word(words: Sequence[str]) -> str:
 
 
 def longest_word(text: str) -> str:
-    """Return the longest word of a text, for `may_hold`, preferably in ASCII."""
+    """Return the longest word of a text, for `may_contain`, preferably in ASCII."""
     rank = len if text.isascii() else (lambda word: (word.isascii(), len(word)))
     return max(text.split(), key=rank, default="")
 
 
-def may_hold(text: str, word: str) -> bool:
+def may_contain(text: str, word: str) -> bool:
     """Return whether a text may contain a word in any case; True if only a pattern can tell."""
     return not word.isascii() or word.lower() in text.lower() or ALSO_ASCII.search(text) is not None
 
@@ -391,7 +391,7 @@ _SUBTASKS: Mapping[str, AnswerWords] = {
 _GENERAL = AnswerWords(pattern(*_BEST))
 
 
-def answer_words(subtask: str) -> AnswerWords:
+def get_answer_words(subtask: str) -> AnswerWords:
     """Return the words of a BLINK subtask, named with spaces or underscores; general words for
     others."""
     return _SUBTASKS.get(subtask.replace(" ", "_"), _GENERAL)
@@ -399,4 +399,4 @@ def answer_words(subtask: str) -> AnswerWords:
 
 def has_words(subtask: str) -> bool:
     """Return whether a subtask has answer words of its own."""
-    return answer_words(subtask) is not _GENERAL
+    return get_answer_words(subtask) is not _GENERAL

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from looktwice.eval.records.judgements import append, judgements
 from looktwice.eval.records.records import Key, PointRow, Record, RunError, RunFolder
 from looktwice.eval.records.writer import RunWriter
-from looktwice.pipelines.config.paths import granted, remember
-from looktwice.pipelines.counted import counted
+from looktwice.pipelines.config.paths import read_grant, save_grant
+from looktwice.pipelines.counted import format_count
 from looktwice.pipelines.runtime.stores import SHA256
 
 # fields of a point that may differ between shards, because no answer depends on them
@@ -23,14 +23,14 @@ ADVICE = "merge shards of one configuration and one data set"
 COUNTS = ("records", "failed", "tokens_in", "tokens_out")
 
 
-class Merged(NamedTuple):
+class MergeResult(NamedTuple):
     """The sentence that describes a merge, and the missing shards, such as "2/3"."""
 
     said: str
     missing: Sequence[str]
 
 
-def merge(shards: Sequence[Path], out: Path) -> Merged:
+def merge(shards: Sequence[Path], out: Path) -> MergeResult:
     """Copy points, samples, records, judgements and blobs of every shard into `out`; return the
     counts and the missing shards.
 
@@ -51,33 +51,35 @@ def merge(shards: Sequence[Path], out: Path) -> Merged:
     _refuse_other_runs(runs[0], [*earlier, *runs[1:]])
     _refuse_other_data(every)
     facts, missing = _combine_facts(every)
-    old, (records, samples, judged, twice) = _last(earlier), _last(every)
+    old, (records, samples, judged, twice) = _select_latest(earlier), _select_latest(every)
     with RunWriter(out) as writer:
         points = list[PointRow]()
         for run in runs:
             _copy_blobs(run, writer)
             points += run.points.values()
-        for row in _new(old.samples, samples):
+        for row in _select_new(old.samples, samples):
             writer.sample(row)
-        for record in _new(old.records, records):
+        for record in _select_new(old.records, records):
             writer.record(record)
-        append(out, *_new(old.judged, judged))
+        append(out, *_select_new(old.judged, judged))
         writer.points(points)
         writer.yaml("run.yaml", facts)
-    if all(reads := [granted(run.path).folders for run in runs]):
-        remember(out, chain.from_iterable(reads))
-    sentences = [f"{counted(len(records), 'record')} of {counted(len(runs), 'shard')} in {out}"]
-    sentences += _doubts(every)
+    if all(reads := [read_grant(run.path).folders for run in runs]):
+        save_grant(out, chain.from_iterable(reads))
+    sentences = [
+        f"{format_count(len(records), 'record')} of {format_count(len(runs), 'shard')} in {out}"
+    ]
+    sentences += _describe_doubts(every)
     if twice:
         sentences.append(
             f"answers differ between shards for {len(twice)} of them; the later shard counts"
         )
     if missing:
         sentences.append(f"missing: {', '.join(missing)}")
-    return Merged("; ".join(sentences), missing)
+    return MergeResult("; ".join(sentences), missing)
 
 
-class Last(NamedTuple):
+class LatestRows(NamedTuple):
     """The latest records, samples and judgements of several runs by key, and the keys with
     conflicting answers."""
 
@@ -87,9 +89,9 @@ class Last(NamedTuple):
     twice: set[Key]
 
 
-def _last(runs: Sequence[RunFolder]) -> Last:
+def _select_latest(runs: Sequence[RunFolder]) -> LatestRows:
     """Collect the latest entries; a later failure does not replace an earlier answer."""
-    last = Last({}, {}, {}, set())
+    last = LatestRows({}, {}, {}, set())
     for run in runs:
         last.samples.update(run.samples)
         last.judged.update((line.key, line) for line in judgements(run.path).lines)
@@ -98,17 +100,17 @@ def _last(runs: Sequence[RunFolder]) -> Last:
             if earlier is not None and not earlier.error:
                 if record.error:
                     continue
-                if _answer_of(earlier) != _answer_of(record):
+                if _get_answer(earlier) != _get_answer(record):
                     last.twice.add(key)
             last.records[key] = record
     return last
 
 
-def _answer_of(record: Record) -> tuple[str | None, list[str]]:
+def _get_answer(record: Record) -> tuple[str | None, list[str]]:
     return record.answer, [reply.text for reply in record.replies]
 
 
-def _new(earlier: Mapping[Any, Any], whole: Mapping[Any, Any]) -> list[Any]:
+def _select_new(earlier: Mapping[Any, Any], whole: Mapping[Any, Any]) -> list[Any]:
     """Return the values of `whole` that are missing or different in `earlier`."""
     return [value for key, value in whole.items() if earlier.get(key) != value]
 
@@ -141,7 +143,7 @@ def _combine_facts(runs: Sequence[RunFolder]) -> tuple[dict[str, Any], list[str]
             several = [version] if isinstance(version, str) else version
             versions[name] = sorted({*versions[name], *several})
     shards, first = list(by_folder.values()), facts[0]
-    missing = _missing(shards)
+    missing = _list_missing_shards(shards)
     limits: list[Any] = [fact.get("limit") for fact in facts]
     whole = {
         "name": first.get("name"),
@@ -163,7 +165,7 @@ def _combine_facts(runs: Sequence[RunFolder]) -> tuple[dict[str, Any], list[str]
     return whole, missing
 
 
-def _missing(shards: Sequence[Mapping[str, Any]]) -> list[str]:
+def _list_missing_shards(shards: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return at most nine missing shards, such as "2/3"; a shard without a number is the whole
     run."""
     numbers = defaultdict[Any, set[Any]](set)
@@ -194,10 +196,10 @@ def _describe_shard(run: RunFolder) -> dict[str, Any]:
 
 def _refuse_other_runs(first: RunFolder, others: Sequence[RunFolder]) -> None:
     """Raise RunError if two shards differ in a setting that affects answers."""
-    mine = {point.id: point for point in first.present_and_older[0]}
+    mine = {point.id: point for point in first.current_and_earlier_points[0]}
     for rival in others:
         problem = f"{rival.path} is not of the same run as {first.path}"
-        theirs = {point.id: point for point in rival.present_and_older[0]}
+        theirs = {point.id: point for point in rival.current_and_earlier_points[0]}
         for name in sorted(mine.keys() ^ theirs.keys()):
             point = mine.get(name) or theirs[name]
             where = f"{point.contestant} on {point.task} ({point.id})"
@@ -209,7 +211,7 @@ def _refuse_other_runs(first: RunFolder, others: Sequence[RunFolder]) -> None:
                     raise RunError(f"{problem}: {setting} of {where} differs; {ADVICE}")
 
 
-def _doubts(runs: Sequence[RunFolder]) -> Iterator[str]:
+def _describe_doubts(runs: Sequence[RunFolder]) -> Iterator[str]:
     """Yield sentences on differences between shards that are allowed."""
     limits = set[Any]()
     plugins = defaultdict[str, set[str]](set)

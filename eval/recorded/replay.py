@@ -32,7 +32,7 @@ from looktwice.eval.runs.requests import Request
 from looktwice.eval.tasks.base import TaskError
 from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.config.classes import ConfigError
-from looktwice.pipelines.counted import counted
+from looktwice.pipelines.counted import format_count
 from looktwice.pipelines.model import (
     CallOptions,
     Messages,
@@ -104,10 +104,10 @@ class RecordedRun:
 
     def __init__(self, path: Path, plugins: Sequence[str] = (), cache: Path | None = None) -> None:
         self.folder, self.cache = RunFolder(path), cache or path.parent / ".cache"
-        self.binder = Binder.of_run(path, plugins)
+        self.binder = Binder.for_run(path, plugins)
         self._stages: dict[str, dict[str, Stage]] = {}
 
-    def findings(self) -> AbstractContextManager[None]:
+    def use_stored_results(self) -> AbstractContextManager[None]:
         """Use the stored results of specialists inside the context, because networks differ in the
         last digits by batch size."""
         store = self.cache / "findings"
@@ -197,17 +197,17 @@ class Replay(RecordedRun):
         """Replay every record. Raises CacheError, and ConfigError if stages cannot be built."""
         for point in self.folder.points.values():
             self.stages(point)  # missing stages are reported before anything runs
-        with self.findings():
-            for item, records in self._samples():
+        with self.use_stored_results():
+            for item, records in self._list_samples():
                 for record in records:
                     point = self.folder.points[record.point]
-                    if what := self._differ(point, item, record):
+                    if what := self._find_difference(point, item, record):
                         where = f"{record.sample}, draw {record.draw}, point {point.id}"
                         self.different.append(f"{where}: {what}")
                     else:
                         self.same += 1
 
-    def _samples(self) -> Iterator[tuple[Item, list[Record]]]:
+    def _list_samples(self) -> Iterator[tuple[Item, list[Record]]]:
         """Yield every sample of the task with its records; count those of missing samples."""
         points = self.folder.points
         waiting = defaultdict[tuple[str, str], list[Record]](list)
@@ -219,7 +219,7 @@ class Replay(RecordedRun):
             else:
                 waiting[points[record.point].task_id, record.sample].append(record)
         for task_id, point in {point.task_id: point for point in points.values()}.items():
-            rows, task = self.folder.samples_of.get(task_id, {}), self.task(point)
+            rows, task = self.folder.samples_by_task.get(task_id, {}), self.task(point)
             if task is None:
                 for key in [key for key in waiting if key[0] == task_id]:
                     self.left_out[UNBUILT] += len(waiting.pop(key))
@@ -233,23 +233,23 @@ class Replay(RecordedRun):
         if gone := sum(map(len, waiting.values())):
             self.left_out[GONE] += gone
 
-    def _differ(self, point: PointRow, item: Item, record: Record) -> str:
+    def _find_difference(self, point: PointRow, item: Item, record: Record) -> str:
         """Return what differs: the sample, a picture, a reply, or the first different field of the
         replayed record; empty if nothing does."""
-        row, sample = self.folder.samples_of[point.task_id][record.sample], item.sample
+        row, sample = self.folder.samples_by_task[point.task_id][record.sample], item.sample
         now = SampleRow(row.task, sample.sha, item.answer, sample.to_dict(), item.truth)
         for name, old in asdict(row).items():
             if canonical(old) != canonical(getattr(now, name)):
                 return f"samples.jsonl: {name} differs from the task's"
         for sha in record.pictures:
-            if not self._is_whole(sha):
+            if not self._is_intact(sha):
                 return f"the stored picture {sha[:12]} is not the one that was sent"
         for number, call in enumerate(record.calls, 1):
-            if call.get("reply") and self._is_another(point, call):
+            if call.get("reply") and self._has_other_reply(point, call):
                 return f"the reply of call {number} differs from the cache's"
         return self._compare(point, sample, record)
 
-    def _is_whole(self, sha: str) -> bool:
+    def _is_intact(self, sha: str) -> bool:
         """Return whether a stored picture matches its hash; a missing one counts as a match."""
         if sha not in self._whole and sha in self.folder.blobs:
             if hashlib.sha256(self.folder.blobs.get(sha)).hexdigest() != sha:
@@ -257,7 +257,7 @@ class Replay(RecordedRun):
             self._whole.add(sha)
         return True
 
-    def _is_another(self, point: PointRow, call: Mapping[str, Any]) -> bool:
+    def _has_other_reply(self, point: PointRow, call: Mapping[str, Any]) -> bool:
         model = call.get("model")
         if not model and (node := point.spec.get("model")):
             # empty if the model cannot be built because its plugin is not named
@@ -275,11 +275,11 @@ class Replay(RecordedRun):
 
     def _compare(self, point: PointRow, sample: Sample, record: Record) -> str:
         state, error = self.rerun(point, sample, record)
-        name = _differing_field(point, sample, record, state, error)
+        name = _find_differing_field(point, sample, record, state, error)
         return f"{name} differ" + (f" ({error.splitlines()[0]})" if error else "") if name else ""
 
 
-def _differing_field(
+def _find_differing_field(
     point: PointRow, sample: Sample, record: Record, state: State, error: str
 ) -> str:
     """Return the first field that differs in a new record of the same state, or ""."""
@@ -309,12 +309,13 @@ def describe_replay(result: Replay) -> Iterator[str]:
         yield f"and {different - SHOWN} more"
     yield from result.binder.faults
     for reason, count in result.left_out.items():
-        yield f"not replayed: {counted(count, 'record')} ({reason})"
+        yield f"not replayed: {format_count(count, 'record')} ({reason})"
     if compared := result.replies[True]:
-        yield f"compared with the cache: {counted(compared, 'reply', 'replies')}"
+        yield f"compared with the cache: {format_count(compared, 'reply', 'replies')}"
     if alone := result.replies[False]:
         yield (
-            f"not in the cache, so edits would go unnoticed: {counted(alone, 'reply', 'replies')}"
+            "not in the cache, so edits would go unnoticed:"
+            f" {format_count(alone, 'reply', 'replies')}"
         )
     verdict = f"the same, {different} different" if different else "the same bit for bit"
-    yield f"replayed without a model: {counted(result.same, 'record')} {verdict}"
+    yield f"replayed without a model: {format_count(result.same, 'record')} {verdict}"

@@ -14,14 +14,14 @@ from typing import Any
 
 from looktwice.eval.recorded.replay import RecordedRun
 from looktwice.eval.records.records import RunError
-from looktwice.pipelines.counted import counted
+from looktwice.pipelines.counted import format_count
 from looktwice.pipelines.models.cache import Store, StoredReply
 
 YOUNG = 3600.0  # seconds within which a reply may not be in a record yet
 UNITS = {"": 1, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
 
 
-def look_at_cache(folder: Path, runs: Path, prune: str | None) -> Iterator[str]:
+def inspect_cache(folder: Path, runs: Path, prune: str | None) -> Iterator[str]:
     """Yield a description of a cache, after pruning it to a size if one is given. Raises RunError,
     CacheError."""
     if not (folder / "replies.sqlite").is_file():
@@ -40,7 +40,7 @@ def look_at_cache(folder: Path, runs: Path, prune: str | None) -> Iterator[str]:
     yield from describe_cache(store)
 
 
-def keep_within(folder: Path, runs: Path, most: int | None) -> Iterator[str]:
+def limit_cache(folder: Path, runs: Path, most: int | None) -> Iterator[str]:
     """Prune a cache that exceeds `most` bytes, if there is a limit, and report it. Raises RunError,
     CacheError."""
     if most is not None and (folder / "replies.sqlite").is_file():
@@ -60,17 +60,17 @@ def parse_size(text: str) -> int:
 def describe_cache(store: Store) -> Iterator[str]:
     """Yield lines with the number of replies of each model, their size, and their dates."""
     rows = list(store.rows())
-    yield f"{store.folder}: {_counted(rows)}"
+    yield f"{store.folder}: {_describe_replies(rows)}"
     by_model = defaultdict[str, list[StoredReply]](list)
     for row in rows:
         by_model[row.model].append(row)
     for model, own in sorted(by_model.items(), key=lambda group: -len(group[1])):
         days = sorted(datetime.fromtimestamp(row.stored, UTC).date() for row in own)
         when = days[0] if days[0] == days[-1] else f"{days[0]} to {days[-1]}"
-        node = _parsed(model)
+        node = _parse_identity(model)
         parts = node.get("model") or node.get("use"), node.get("endpoint") or node.get("name")
         name = " at ".join(str(part) for part in parts if part) or model[:80]
-        yield f"  {name}: {_counted(own)}, {when}"
+        yield f"  {name}: {_describe_replies(own)}, {when}"
 
 
 def prune_cache(store: Store, runs: Path, most: int) -> str:
@@ -93,11 +93,12 @@ def prune_cache(store: Store, runs: Path, most: int) -> str:
             gone.append(row)
             total -= row.size
     store.remove(gone)
-    kept = counted(len(rows) - len(gone), "reply", "replies")
-    sentence = f"removed {_counted(gone)}; {kept} left"
+    kept = format_count(len(rows) - len(gone), "reply", "replies")
+    sentence = f"removed {_describe_replies(gone)}; {kept} left"
     if total > most:
         sentence += (
-            f", {_size(total)}: the rest is used by records in {runs} or younger than an hour"
+            f", {_format_size(total)}: the rest is used by records in {runs} or"
+            " younger than an hour"
         )
     return sentence
 
@@ -113,25 +114,30 @@ def _named(runs: Path, models: set[str]) -> set[str]:
             # a served arm's model may have depended on the environment
             node = point.spec.get("model") if point else None
             name = node.get("model") if isinstance(node, Mapping) else None
-            own = {m for m in models if name is None or _parsed(m).get("model", name) == name}
+            own = {
+                m for m in models if name is None or _parse_identity(m).get("model", name) == name
+            }
             for call in record.calls:
                 asked = {call["model"]} if call.get("model") else own
                 keys |= {run.request(call, model=model) for model in asked}
     return keys
 
 
-def _parsed(identity: str) -> Mapping[str, Any]:
+def _parse_identity(identity: str) -> Mapping[str, Any]:
     with suppress(ValueError):
         node = json.loads(identity)
         return node if isinstance(node, dict) else {}
     return {}
 
 
-def _counted(rows: Sequence[StoredReply]) -> str:
-    return f"{counted(len(rows), 'reply', 'replies')}, {_size(sum(row.size for row in rows))}"
+def _describe_replies(rows: Sequence[StoredReply]) -> str:
+    return (
+        f"{format_count(len(rows), 'reply', 'replies')},"
+        f" {_format_size(sum(row.size for row in rows))}"
+    )
 
 
-def _size(size: float) -> str:
+def _format_size(size: float) -> str:
     for unit, name in ((1e9, "GB"), (1e6, "MB")):
         if size >= unit:
             return f"{size / unit:,.1f} {name}"

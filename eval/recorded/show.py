@@ -10,7 +10,7 @@ from pathlib import Path
 
 from looktwice.eval.display.printable import file_names
 from looktwice.eval.display.sample_page import Shown, page, words
-from looktwice.eval.readers.reader import reader_name
+from looktwice.eval.readers.reader import get_reader_name
 from looktwice.eval.recorded.replay import RecordedRun
 from looktwice.eval.records.judgements import judgements
 from looktwice.eval.records.records import PointRow, Record, RunError, SampleRow, refuse_run_file
@@ -18,7 +18,7 @@ from looktwice.eval.scoring.labels import labels
 from looktwice.eval.scoring.score import ScoringTools
 from looktwice.eval.scoring.verdict import ScoredRecord, Verdict
 from looktwice.eval.tasks.base import TaskError, find_item
-from looktwice.pipelines.config.classes import did_you_mean
+from looktwice.pipelines.config.classes import suggest_names
 from looktwice.pipelines.disk import write_file
 from looktwice.pipelines.model import CallOptions, Reply
 from looktwice.pipelines.sample import Sample
@@ -52,7 +52,7 @@ def show_sample(shown: ShownRun, sample: str, out: Path | None = None) -> Iterat
             yield section.label
             yield from words(section)
         points = shown.points(row)
-        if missing := [label for label, point in points.items() if point.recorded_as not in asked]:
+        if missing := [label for label, point in points.items() if point.records_id not in asked]:
             yield f"not asked yet: {', '.join(missing)}"
         while faults:
             yield f"showing stored pictures, because {faults.pop(0)}"
@@ -63,7 +63,7 @@ def show_sample(shown: ShownRun, sample: str, out: Path | None = None) -> Iterat
 def sample_page(run: Path, task: str, sample: str, plugins: Sequence[str] = ()) -> str:
     """Return the page of one sample of this task, as `show_sample` writes it. Raises RunError."""
     shown = ShownRun(run, plugins)
-    row = shown.folder.samples_of[task][sample]
+    row = shown.folder.samples_by_task[task][sample]
     return sample_html(run, row, shown.arms(row))
 
 
@@ -94,14 +94,14 @@ class ShownRun(RecordedRun):
         only: Sequence[str] = (),
     ) -> None:
         super().__init__(path, plugins, cache)
-        self.present, older = self.folder.present_and_older
+        self.present, older = self.folder.current_and_earlier_points
         self.names = labels([*self.present, *older])
         by_id = {point.id: {point.contestant, self.names[point.id][0]} for point in self.present}
         arms = set().union(*by_id.values())
         for name in only:
             if name not in arms:
                 who = ", ".join(dict.fromkeys(point.contestant for point in self.present))
-                near = did_you_mean(name, arms) or f"; there are {who}"
+                near = suggest_names(name, arms) or f"; there are {who}"
                 raise RunError(f"--arm {name} does not exist{near}")
         if only:
             self.present = [point for point in self.present if by_id[point.id] & {*only}]
@@ -110,7 +110,7 @@ class ShownRun(RecordedRun):
 
     def rows(self, sample: str, task: str = "") -> list[SampleRow]:
         """Return the rows of a sample, for each task or only for `task`. Raises RunError."""
-        tasks = self.folder.samples_of
+        tasks = self.folder.samples_by_task
         rows = [rows[sample] for id, rows in tasks.items() if sample in rows and task in (id, "")]
         if not rows:
             ids = sorted({row.id for row in self.folder.samples.values()})
@@ -129,15 +129,15 @@ class ShownRun(RecordedRun):
         """Return a section for every record of the sample: each point, once for each draw."""
         points, sections = self.points(row), list[Shown]()
         records = self.folder.records(row.id).values()
-        with self.findings():
+        with self.use_stored_results():
             sample = self.sample(next(iter(points.values()), None), row)
             for label, point in points.items():
                 for record in records:
-                    if record.point == point.recorded_as:
-                        sections.append(self._shown(label, point, sample, record, row))
+                    if record.point == point.records_id:
+                        sections.append(self._show_record(label, point, sample, record, row))
         return sections
 
-    def _shown(
+    def _show_record(
         self, label: str, point: PointRow, sample: Sample, record: Record, row: SampleRow
     ) -> Shown:
         state, error = self.rerun(point, sample, record)
@@ -149,7 +149,7 @@ class ShownRun(RecordedRun):
         failed = scored.detail if scored.verdict is Verdict.FAILED else ""
         draw = f", draw {record.draw}" if point.draws > 1 else ""
         system = (point.spec.get("model") or {}).get("system", "")
-        why, outcome = record.error or error or failed, _outcome(scored, row, score.reader)
+        why, outcome = record.error or error or failed, _describe_outcome(scored, row, score.reader)
         return Shown(f"{label}{draw}", state, why, outcome, self.stages(point), system)
 
     def sample(self, point: PointRow | None, row: SampleRow) -> Sample:
@@ -183,7 +183,7 @@ class ShownRun(RecordedRun):
         )
 
 
-def _outcome(scored: ScoredRecord, row: SampleRow, reader: Stage) -> str:
+def _describe_outcome(scored: ScoredRecord, row: SampleRow, reader: Stage) -> str:
     """Describe the verdict as tables count it, the answer with its source or the reason for its
     absence, and the correct answer."""
     value = f" ({scored.score.value:.2f})" if 0 < scored.score.value < 1 else ""
@@ -195,7 +195,7 @@ def _outcome(scored: ScoredRecord, row: SampleRow, reader: Stage) -> str:
     if scored.answer is None:
         answer = scored.reason
     elif scored.read or scored.judge:
-        answer = f"{scored.answer!r}, read by {scored.judge or reader_name(reader)}"
+        answer = f"{scored.answer!r}, read by {scored.judge or get_reader_name(reader)}"
     else:
         answer = f"{scored.answer!r}, set by a stage"
     detail = scored.detail.removeprefix(f"{scored.reason}: ").partition("\n")[0]

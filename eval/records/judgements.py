@@ -13,7 +13,7 @@ from typing import Annotated
 from looktwice.eval.records.schema import Draw, Record, RunError
 from looktwice.eval.records.writer import cut_torn_tail
 from looktwice.pipelines.disk import append_file
-from looktwice.pipelines.json_input import CLOSED, Holds, Number, Whole, read_as, write_json
+from looktwice.pipelines.json_input import CLOSED, CheckedAs, Number, Whole, read_as, write_json
 
 VERSION = 1
 DESCRIPTION_PASS = "vid"
@@ -60,7 +60,9 @@ class Judgement:
     words: str
     asked: Whole = 1
     answer: str | None = None
-    scores: Annotated[Mapping[str, float], Holds(dict[str, Number])] = field(default_factory=dict)
+    scores: Annotated[Mapping[str, float], CheckedAs(dict[str, Number])] = field(
+        default_factory=dict
+    )
     none: bool = False
     reason: str = ""
     error: str = ""
@@ -110,7 +112,7 @@ class Judgements:
         """The names of all judges, in the order in which they were first asked."""
         return list(dict.fromkeys(line.judge for line in self.lines))
 
-    def read_in(self, kind: str) -> dict[str, tuple[int, int]]:
+    def count_verdicts(self, kind: str) -> dict[str, tuple[int, int]]:
         """Return, by judge of a pass, the number of its verdicts and the number of replies it was
         asked about."""
         read = dict[str, tuple[int, int]]()
@@ -121,12 +123,12 @@ class Judgements:
         return read
 
     @property
-    def which_counts(self) -> list[str]:
+    def explain_counting(self) -> list[str]:
         """One sentence for each pass with several judges: whose verdicts count and why, and how
         many replies each judge read."""
         sentences, why = list[str](), "it was named" if self.named else "no judge read more replies"
         for kind, judge in self.counting.items():
-            read = {name: "{} of {}".format(*of) for name, of in self.read_in(kind).items()}
+            read = {name: "{} of {}".format(*of) for name, of in self.count_verdicts(kind).items()}
             own = read.pop(judge, "0 of 0")
             if read:
                 others = ", ".join(" ".join(pair) for pair in read.items())
@@ -146,7 +148,7 @@ class Judgements:
         return dict(records)
 
 
-def words_of(record: Record) -> str:
+def hash_judged_words(record: Record) -> str:
     """Return a digest of the text that a judge reads, a record's last reply; empty if there is
     none."""
     last = record.last_reply
@@ -181,7 +183,7 @@ def judgements(run: Path, judge: str = "") -> Judgements:
         )
     counting = dict[str, str]()
     for kind in dict.fromkeys(line.kind for line in kept.lines) if judge != NOBODY else ():
-        read = kept.read_in(kind)
+        read = kept.count_verdicts(kind)
         counting[kind] = judge or max(read, key=lambda name: read[name][0])
     return Judgements(kept.lines, counting, named=bool(judge))
 

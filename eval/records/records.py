@@ -25,7 +25,7 @@ from looktwice.eval.records.schema import (
     Record as Record,
     RunError as RunError,
     SampleRow as SampleRow,
-    stored_picture,
+    load_stored_picture,
 )
 from looktwice.pipelines.disk import LOADER, check_yaml, open_file, read_file, read_lines
 from looktwice.pipelines.json_input import CLOSED, OPEN, Number, Whole, read_as
@@ -160,15 +160,15 @@ class RunFolder:
         """The samples by (task id, sample id), in a new dictionary."""
         return {
             (task, name): row
-            for task, rows in self.samples_of.items()
+            for task, rows in self.samples_by_task.items()
             for name, row in rows.items()
         }
 
     @cached_property
-    def samples_of(self) -> dict[str, dict[str, SampleRow]]:
+    def samples_by_task(self) -> dict[str, dict[str, SampleRow]]:
         """The samples by task id and sample id; the last line of a sample counts."""
         samples = defaultdict[str, dict[str, SampleRow]](dict)
-        for _, row in self._parsed("samples.jsonl", partial(read_as, SampleRow)):
+        for _, row in self._parse_lines("samples.jsonl", partial(read_as, SampleRow)):
             samples[row.task][row.id] = row
         return dict(samples)
 
@@ -192,7 +192,7 @@ class RunFolder:
             ) from exc
 
     @property
-    def present_and_older(self) -> tuple[list[PointRow], list[PointRow]]:
+    def current_and_earlier_points(self) -> tuple[list[PointRow], list[PointRow]]:
         """The points of the plan in run.yaml, in its order, and those of earlier plans (none if
         run.yaml has no list)."""
         listed = dict.fromkeys(self.facts.get("arms") or self.points)
@@ -217,11 +217,11 @@ class RunFolder:
         other lines are not parsed. Raises RunError with the line number of a damaged line.
         """
         name, piece = "records.jsonl", holding.encode()
-        if piece and not any(self._parsed(name, bytes, lambda number, line: piece in line)):
+        if piece and not any(self._parse_lines(name, bytes, lambda number, line: piece in line)):
             return
-        last = {key: number for number, key in self._parsed(name, _key_of)}
+        last = {key: number for number, key in self._parse_lines(name, _parse_key)}
         wanted = {n for key, n in last.items() if samples is None or key[1] in samples}
-        for _, record in self._parsed(
+        for _, record in self._parse_lines(
             name, Record.from_line, lambda number, line: number in wanted and piece in line
         ):
             yield record
@@ -233,13 +233,13 @@ class RunFolder:
         Raises RunError as `last_records` does.
         """
         outcomes, blobs = dict[Key, Outcome](), self.blobs.names()
-        for _, record in self._parsed("records.jsonl", Record.from_line):
+        for _, record in self._parse_lines("records.jsonl", Record.from_line):
             named = {sha for call in record.calls for sha in call["messages"]}
             whole = blobs >= named.union(record.pictures)
             outcomes[record.key] = "failed" if record.error else "answered" if whole else "lost"
         return outcomes
 
-    def _parsed(
+    def _parse_lines(
         self,
         name: str,
         parse: Callable[[bytes], Any],
@@ -279,7 +279,7 @@ class RunFolder:
         return (*sent, Message("assistant", (reply["text"],), tools, attached=attached))
 
 
-def _key_of(line: bytes) -> Key:
+def _parse_key(line: bytes) -> Key:
     """Parse only the key of a record, which takes half the time."""
     node = read_as(KeyNode, line)
     return node["point"], node["sample"], node.get("draw", 0)
@@ -302,7 +302,7 @@ class StoredMessage(Message):
         blobs, sha = self._stored
         node = read_message(blobs, sha)
         parts = tuple(
-            part if isinstance(part, str) else View(stored_picture(blobs, part["picture"]))
+            part if isinstance(part, str) else View(load_stored_picture(blobs, part["picture"]))
             for part in node["parts"]
         )
         calls = tuple(ToolCall(**call) for call in node.get("tool_calls", ()))
@@ -341,7 +341,7 @@ def read_message(blobs: Blobs, sha: str) -> Json:
         ) from exc
 
 
-def looks_of(record: Record) -> Sequence[Look]:
+def get_looks(record: Record) -> Sequence[Look]:
     """Return the tool calls of an agent noted in a record, in order. Their parser is imported only
     if there are any."""
     if not any(note.startswith("look {") for note in record.notes):

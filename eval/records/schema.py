@@ -14,8 +14,8 @@ from typing_extensions import TypedDict
 from looktwice.pipelines.json_input import (
     CLOSED,
     OPEN,
+    CheckedAs,
     Finite,
-    Holds,
     Number,
     Whole,
     read_as,
@@ -31,11 +31,11 @@ from looktwice.pipelines.state import KEPT
 __all__ = ["PointRow", "Record", "RunError", "SampleRow"]
 
 VERSION = 1
-MOST_DRAWS = 10_000
+MAX_DRAWS = 10_000
 """Limit of draws per sample, because scoring reserves a place for every draw."""
 Key = tuple[str, str, int]
 """(point id, sample id, draw): the last record of a key counts."""
-Draw = Annotated[int, Field(ge=0, lt=MOST_DRAWS)]
+Draw = Annotated[int, Field(ge=0, lt=MAX_DRAWS)]
 Nodes = Mapping[str, Any]
 Json = dict[str, Any]
 
@@ -171,15 +171,15 @@ class Record:
     reason: str = ""
     confidence: Number | None = None
     error: str = ""
-    calls: tuple[Annotated[Nodes, Holds(CallNode)], ...] = ()
+    calls: tuple[Annotated[Nodes, CheckedAs(CallNode)], ...] = ()
     pictures: tuple[str, ...] = ()
-    marks: tuple[Annotated[Nodes, Holds(MarkNode)], ...] | None = None
+    marks: tuple[Annotated[Nodes, CheckedAs(MarkNode)], ...] | None = None
     notes: tuple[str, ...] = ()
-    timings: Annotated[Nodes, Holds(TimingsNode)] = field(default_factory=dict)
-    sent: tuple[Annotated[Nodes, Holds(SentNode)], ...] = ()
-    choices: tuple[Annotated[Any, Holds(Choice)], ...] | None = None
-    letters: Annotated[Mapping[str, str], Holds(dict[str, str])] | None = None
-    measured: Annotated[Nodes, Holds(dict[str, Measure | list[Measure]])] | None = None
+    timings: Annotated[Nodes, CheckedAs(TimingsNode)] = field(default_factory=dict)
+    sent: tuple[Annotated[Nodes, CheckedAs(SentNode)], ...] = ()
+    choices: tuple[Annotated[Any, CheckedAs(Choice)], ...] | None = None
+    letters: Annotated[Mapping[str, str], CheckedAs(dict[str, str])] | None = None
+    measured: Annotated[Nodes, CheckedAs(dict[str, Measure | list[Measure]])] | None = None
     v: int = VERSION
 
     @property
@@ -246,8 +246,8 @@ class SampleRow:
     task: str
     sha: str
     answer: str | None
-    sample: Annotated[Nodes, Holds(QuestionNode)]
-    truth: Annotated[Nodes, Holds(Finite)] = field(default_factory=dict)
+    sample: Annotated[Nodes, CheckedAs(QuestionNode)]
+    truth: Annotated[Nodes, CheckedAs(Finite)] = field(default_factory=dict)
 
     @property
     def id(self) -> str:
@@ -280,7 +280,7 @@ class SampleRow:
         """
         node = self.sample
         choices = [
-            choice if isinstance(choice, str) else stored_picture(blobs, choice["picture"])
+            choice if isinstance(choice, str) else load_stored_picture(blobs, choice["picture"])
             for choice in (node["choices"] if asked is None else asked)
         ]
         try:
@@ -289,7 +289,7 @@ class SampleRow:
             raise RunError(
                 f"samples.jsonl, sample {self.id}: {exc}; delete its line and run again"
             ) from exc
-        images = tuple(stored_picture(blobs, sha) for sha in node["images"])
+        images = tuple(load_stored_picture(blobs, sha) for sha in node["images"])
         return Sample(self.id, node["question"], images, tuple(choices), marks, node["meta"])
 
     def to_line(self) -> bytes:
@@ -298,7 +298,7 @@ class SampleRow:
         return canonical(plain).encode() + b"\n"
 
 
-def stored_picture(blobs: Blobs, sha: str) -> Picture:
+def load_stored_picture(blobs: Blobs, sha: str) -> Picture:
     """Return a picture that the run stored; it is read when its pixels are needed."""
 
     def fetch() -> bytes:
@@ -353,16 +353,16 @@ class PointRow:
     contestant: str
     task: str
     task_id: str
-    changes: Annotated[Nodes, Holds(Json)] = field(default_factory=dict)
+    changes: Annotated[Nodes, CheckedAs(Json)] = field(default_factory=dict)
     baseline: bool = False
-    facts: Annotated[Nodes, Holds(TaskFactsNode)] = field(default_factory=dict, repr=False)
-    spec: Annotated[Nodes, Holds(SpecNode)] = field(default_factory=dict, repr=False)
-    read: Annotated[Nodes, Holds(ClassNode)] = field(default_factory=dict, repr=False)
-    draws: Annotated[int, Field(ge=1, lt=MOST_DRAWS)] = 1
+    facts: Annotated[Nodes, CheckedAs(TaskFactsNode)] = field(default_factory=dict, repr=False)
+    spec: Annotated[Nodes, CheckedAs(SpecNode)] = field(default_factory=dict, repr=False)
+    read: Annotated[Nodes, CheckedAs(ClassNode)] = field(default_factory=dict, repr=False)
+    draws: Annotated[int, Field(ge=1, lt=MAX_DRAWS)] = 1
     seed: Whole = 0
     replies_of: str = ""
 
     @property
-    def recorded_as(self) -> str:
+    def records_id(self) -> str:
         """The point id in its records."""
         return self.replies_of or self.id

@@ -24,11 +24,11 @@ from looktwice.eval.records.records import (
     SampleRow,
     refuse_links,
 )
-from looktwice.pipelines.config.classes import did_you_mean, place_in_plugins
+from looktwice.pipelines.config.classes import find_plugin_frame, suggest_names
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.config.spec import Arm, spec
-from looktwice.pipelines.disk import MOST_LINE, append_file, dump_yaml, write_file
-from looktwice.pipelines.json_input import mend_text, read_json, with_texts, write_json
+from looktwice.pipelines.disk import MAX_LINE_BYTES, append_file, dump_yaml, write_file
+from looktwice.pipelines.json_input import map_texts, read_json, repair_text, write_json
 from looktwice.pipelines.model import Reply, canonical, message_json
 from looktwice.pipelines.models.keys import known_keys, mask_keys, refuse_keys
 from looktwice.pipelines.picture import PictureError
@@ -37,7 +37,7 @@ from looktwice.pipelines.runtime.stores import Blobs
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import Call, State
 
-PAUSE, MOST_WAITING = 0.05, 4096  # seconds between writes; most queued lines
+PAUSE, MAX_WAITING = 0.05, 4096  # seconds between writes; most queued lines
 
 
 class RunWriter:
@@ -86,26 +86,26 @@ class RunWriter:
         if any(key in text for key in keys):  # from a model or stage with its own client
             plain = read_json(text, most=None)
             for name in ("answer", "reason", "error", "calls", "notes"):
-                plain[name] = with_texts(plain[name], partial(mask_keys, keys=keys))
+                plain[name] = map_texts(plain[name], partial(mask_keys, keys=keys))
             record = Record.from_line(write_json(plain))
             text = record.to_line()
         line = text.encode()
-        if len(line) >= MOST_LINE:
+        if len(line) >= MAX_LINE_BYTES:
             problem = (
                 f"its replies make a record of {len(line) >> 20} MiB, more than the limit of"
-                f" {MOST_LINE >> 20} MiB"
+                f" {MAX_LINE_BYTES >> 20} MiB"
             )
             error = f"RunError: {problem}; limit them with `max_tokens`"
             record = Record(
                 record.point, record.sample, record.sample_sha, record.draw, error=error
             )
             line = record.to_line().encode()
-        self._put("records.jsonl", line)
+        self._enqueue("records.jsonl", line)
         return record
 
     def sample(self, row: SampleRow) -> None:
         """Queue one line of samples.jsonl."""
-        self._put("samples.jsonl", row.to_line())
+        self._enqueue("samples.jsonl", row.to_line())
 
     @property
     def known(self) -> Mapping[str, PointRow]:
@@ -122,11 +122,11 @@ class RunWriter:
         """Write a small YAML file atomically."""
         write_file(self.path / name, dump_yaml(value))
 
-    def _put(self, name: str, line: bytes) -> None:
+    def _enqueue(self, name: str, line: bytes) -> None:
         if self._failure:
             raise self._failure
         self._waiting.append((name, line))
-        if len(self._waiting) > MOST_WAITING:  # the disk is too slow
+        if len(self._waiting) > MAX_WAITING:  # the disk is too slow
             self.flush()
 
     def _work(self) -> None:
@@ -245,14 +245,14 @@ def make_point_rows(plan: Plan) -> list[PointRow]:
 def describe_failure(exc: BaseException) -> str:
     """Format the traceback of a stage's exception without secret keys: its last line first, so that
     tables can show one line, with the place in a plugin's code that raised it."""
-    text, place = describe(exc), place_in_plugins(exc)
+    text, place = describe(exc), find_plugin_frame(exc)
     if place:
         first, *more = text.split("\n", 1)
-        text = "\n".join([f"{first}, in {place}{_meant_by(exc, text)}", *more])
-    return mask_keys(f"{text}\n{mend_text(''.join(traceback.format_exception(exc)))}")
+        text = "\n".join([f"{first}, in {place}{_suggest_fix(exc, text)}", *more])
+    return mask_keys(f"{text}\n{repair_text(''.join(traceback.format_exception(exc)))}")
 
 
-def _meant_by(exc: BaseException, text: str) -> str:
+def _suggest_fix(exc: BaseException, text: str) -> str:
     """Suggest what to type instead of an attribute that our object lacks or that cannot be set."""
     if isinstance(exc, FrozenInstanceError):
         return "; change a copy, such as state.replace(prompt=...)"
@@ -262,7 +262,7 @@ def _meant_by(exc: BaseException, text: str) -> str:
     if not isinstance(name, str) or not owner.__module__.startswith("looktwice.pipelines."):
         return ""
     names = {*dir(owner), *getattr(owner, "__dataclass_fields__", ())}
-    return f"{did_you_mean(name, sorted(names))}; see `looktwice list {owner.__name__}`"
+    return f"{suggest_names(name, sorted(names))}; see `looktwice list {owner.__name__}`"
 
 
 def describe_reply(reply: Reply) -> dict[str, Any]:

@@ -14,22 +14,22 @@ from typing import Any
 import numpy as np
 
 from looktwice.eval.display.score_tables import (
-    contestant_of,
+    compare_to_people,
     drop_means_of_one,
     drop_repeats,
+    format_contestant,
     sort_rows,
-    to_people,
 )
 from looktwice.eval.display.table import Table
 from looktwice.eval.display.text_tables import MINUS, percent
 from looktwice.eval.page.data import PageLines
 from looktwice.eval.page.sweeps import curves
 from looktwice.eval.records.records import RunError
-from looktwice.eval.scoring.labels import setting_of
+from looktwice.eval.scoring.labels import get_setting
 from looktwice.eval.scoring.row import Row, Rows
 from looktwice.eval.scoring.verdict import RunScores
 from looktwice.eval.statistics.paired import ALPHA
-from looktwice.pipelines.disk import whole_file
+from looktwice.pipelines.disk import open_atomic
 
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")
 """The colour-blind-safe colours of Okabe and Ito."""
@@ -71,7 +71,7 @@ def _figures(table: Table) -> dict[str, Any]:
         compared = [row for row in compared if row.task == "micro"]
     figures = dict[str, Any]()
     if whole:
-        lines = [(contestant_of(row), True, (row.value, row.low, row.high)) for row in whole]
+        lines = [(format_contestant(row), True, (row.value, row.low, row.high)) for row in whole]
         figures["accuracy"], axes = _bars(lines)
         sizes = sorted({row.n for row in whole})
         asked = " to ".join(map(str, dict.fromkeys((sizes[0], sizes[-1]))))
@@ -102,7 +102,7 @@ def _forest(rows: Rows, several: bool) -> Any:
     lines, level = list[tuple[str, bool, tuple[float | None, ...]]](), ALPHA
     level /= max(1, len({(row.run, row.task == "micro") for row in rows}))
     for row in rows:
-        name = f"{contestant_of(row)}, {row.task}" if several else contestant_of(row)
+        name = f"{format_contestant(row)}, {row.task}" if several else format_contestant(row)
         filled = row.p_holm is not None and row.p_holm < level
         lines.append((name, filled, (row.delta, row.delta_low, row.delta_high)))
     figure, axes = _bars(lines)
@@ -188,7 +188,7 @@ def latex_table(table: Table) -> str:
             best[row.task] = max(best[row.task], round(row.value or 0.0, 3))
     blocks: dict[str, dict[str, dict[str, str]]] = {"arms": {}, "levels": {}, "people": {}}
     for row in rows:
-        name, task, shown = contestant_of(row), row.task, percent(row.value)
+        name, task, shown = format_contestant(row), row.task, percent(row.value)
         name = f"{name} ({row.run})" if len(runs) > 1 else name
         if row.contestant not in asked:
             blocks["levels"].setdefault(name, {})[task] = shown
@@ -200,16 +200,18 @@ def latex_table(table: Table) -> str:
         blocks["arms"].setdefault(name, {})[task] = shown + star
         if row.people is not None:
             blocks["people"].setdefault("people, as published", {})[task] = percent(row.people)
-        if gap := to_people(row):
+        if gap := compare_to_people(row):
             gap = gap.replace(MINUS, "-")  # LaTeX sets a minus sign in math
             blocks["people"].setdefault(f"{name}, vs people", {})[task] = f"${gap}$"
     counts = (dict.fromkeys((min(sizes[task]), max(sizes[task]))) for task in tasks)
-    lines = [["", *map(escape, tasks)], ["$n$", *("--".join(map(str, n)) for n in counts)]]
+    lines = [["", *map(escape_latex, tasks)], ["$n$", *("--".join(map(str, n)) for n in counts)]]
     body = [*map(_latex_line, lines)]
     for cells in filter(None, blocks.values()):
         body.append("\\midrule")
         for name, of_name in cells.items():
-            body.append(_latex_line([escape(name), *(of_name.get(task, "--") for task in tasks)]))
+            body.append(
+                _latex_line([escape_latex(name), *(of_name.get(task, "--") for task in tasks)])
+            )
     return "\n".join(
         [
             "\\begin{table}",
@@ -230,7 +232,7 @@ def _latex_line(cells: Sequence[str]) -> str:
     return f"{' & '.join(cells)} \\\\"
 
 
-def escape(text: str) -> str:
+def escape_latex(text: str) -> str:
     """Escape a text for LaTeX."""
     return " ".join(text.split()).translate(SIGNS)
 
@@ -254,7 +256,7 @@ def _caption(rows: Rows) -> str:
         )
     if any(row.people is not None for row in rows):
         parts.append("People: published accuracies; below them the differences in points.")
-    return escape(" ".join([*parts, "Best in bold."])).replace("\\$n\\$", "$n$")
+    return escape_latex(" ".join([*parts, "Best in bold."])).replace("\\$n\\$", "$n$")
 
 
 # ---- the records
@@ -305,7 +307,7 @@ def write_parquet(runs: Sequence[RunScores], path: Path) -> int:
 
     path.parent.mkdir(parents=True, exist_ok=True)
     schema, count = _schema(runs), 0
-    with whole_file(path) as file, ParquetWriter(file, schema) as writer:
+    with open_atomic(path) as file, ParquetWriter(file, schema) as writer:
         for batch in _batches(runs, schema):
             writer.write_batch(batch)
             count += batch.num_rows
@@ -340,7 +342,7 @@ def _rows(runs: Sequence[RunScores], places: Sequence[str]) -> Iterator[dict[str
                 continue
             settings = dict[str, str | None]()
             for place in places:
-                value = setting_of(scores.point, place)
+                value = get_setting(scores.point, place)
                 settings[place] = None if value is None else str(value)
             reply = record.last_reply
             yield {

@@ -24,7 +24,7 @@ from looktwice.eval.scoring.row import Row
 from looktwice.eval.scoring.verdict import PointScores, RunScores, ScoredRecord, Verdict
 from looktwice.eval.statistics.intervals import Estimate
 from looktwice.eval.statistics.paired import Values
-from looktwice.pipelines.config.classes import did_you_mean
+from looktwice.pipelines.config.classes import suggest_names
 from looktwice.pipelines.disk import write_file
 from looktwice.pipelines.picture import Picture, PictureError, thumbnail
 from looktwice.pipelines.state import Stage
@@ -68,7 +68,7 @@ class Side:
         return str(last["text"]) if last else ""
 
     @property
-    def said(self) -> str:
+    def outcome(self) -> str:
         """The answer, or the reason why there is none."""
         return self.scored.answer or self.scored.reason or self.scored.verdict.value
 
@@ -169,8 +169,8 @@ class Flips(Sequence[Flip]):
 
     def __repr__(self) -> str:
         lines = [
-            f"  {'+' if flip.gained else '-'} {flip.task} {flip.sample}: {flip.before.said} ->"
-            f" {flip.after.said}, correct: {flip.row.answer}"
+            f"  {'+' if flip.gained else '-'} {flip.task} {flip.sample}: {flip.before.outcome} ->"
+            f" {flip.after.outcome}, correct: {flip.row.answer}"
             for flip in self.items
         ]
         return "\n".join([self.summary, *lines])
@@ -181,7 +181,7 @@ class Flips(Sequence[Flip]):
     @property
     def summary(self) -> str:
         """A sentence with the number gained and lost, and the difference."""
-        gap, left_out = self.compared, f" ({self.left_out} left out)" if self.left_out else ""
+        gap, left_out = (self.compared, f" ({self.left_out} left out)" if self.left_out else "")
         return (
             f"{self.after} against {self.before}: {len(self.gained)} gained, {len(self.lost)} lost"
             f" of {self.n} samples{left_out}; {100 * gap.value:+.1f} points"
@@ -229,14 +229,14 @@ class Results:
 
         return pandas.read_csv(StringIO(effects_csv(self.table)))
 
-    def renamed(self, names: Mapping[str, str]) -> Results:
+    def with_names(self, names: Mapping[str, str]) -> Results:
         """Return the results with other names of contestants, such as for a paper: {"plain
         [mark.radius=9]": "small ring"}. Raises RunError for an unknown name."""
         contestants = {row.contestant for row in self.table.rows}
         for name in names:
             if name not in contestants:
                 there = ", ".join(sorted(contestants))
-                near = did_you_mean(name, contestants) or f"; there are {there}"
+                near = suggest_names(name, contestants) or f"; there are {there}"
                 raise RunError(f"no contestant {name!r} here{near}")
 
         def name_of(old: str) -> str:
@@ -286,7 +286,7 @@ class Results:
                     side[number, name] = float(first.verdict is Verdict.RIGHT)
             clusters |= {(number, name): group for name, group in pair[0][1].clusters.items()}
         values = Values.of({"before": hits[0], "after": hits[1]}, clusters, lambda unit: unit[0])
-        compared = values.pair("after", "before")
+        compared = values.compare_arms("after", "before")
         if compared is None:
             raise RunError(
                 f"{before!r} and {after!r} were asked no common sample that has a correct answer"
@@ -294,7 +294,7 @@ class Results:
         changed = values.where(values.has() & (values["before"] != values["after"])).units
         flips = _flips([(*pairs[number], name) for number, name in changed])
         flips.sort(key=lambda flip: not flip.gained)
-        left_out = values.left_out("before", "after")
+        left_out = values.count_unpaired("before", "after")
         return Flips(before, after, tuple(flips), compared.n, left_out, compared)
 
     def save_figures(self, folder: str | Path) -> list[Path]:
@@ -332,7 +332,7 @@ class Results:
         arms = self._arms
         if name not in arms:
             older = [label for run in self.table.scores for label in run.older]
-            near = did_you_mean(name, arms) or f"; there are {', '.join(arms)}"
+            near = suggest_names(name, arms) or f"; there are {', '.join(arms)}"
             if name in (label.rpartition(" on ")[0] for label in older):
                 near = "; an earlier plan of the folder has it: Results.open(..., all_arms=True)"
             raise RunError(f"no contestant {name!r} here{near}")
@@ -357,7 +357,7 @@ def _flips(changed: Sequence[tuple[Arm, Arm, str]]) -> list[Flip]:
 
     def side(arm: Arm, name: str) -> Side:
         run, scores = arm
-        record = records.get((run.folder.path, scores.point.recorded_as, name))
+        record = records.get((run.folder.path, scores.point.records_id, name))
         return Side(scores.scored[name][0], record, run)
 
     return [

@@ -21,28 +21,28 @@ from looktwice.eval.runs.dry_run import (
     HashOnlyBlobs,
     StandIn,
     count_requests,
-    key_faults,
+    find_key_faults,
     try_arm,
-    warn_of_places,
+    warn_of_placeholders,
 )
 from looktwice.eval.runs.sample_faults import find_sample_faults, open_item
-from looktwice.eval.scoring.labels import baseline_of, labels
-from looktwice.eval.scoring.notes import SentByArm, say_unchanged
-from looktwice.eval.scoring.score import price_lines, price_of
-from looktwice.eval.tasks.base import MadeTask, at_task, checked_items, count_items
+from looktwice.eval.scoring.labels import find_baseline, labels
+from looktwice.eval.scoring.notes import ArmRequests, describe_unchanged
+from looktwice.eval.scoring.score import estimate_price, price_lines
+from looktwice.eval.tasks.base import MadeTask, check_items, count_items, prefix_task_errors
 from looktwice.eval.tasks.own_questions import Folder
 from looktwice.pipelines.config.classes import ConfigError
 from looktwice.pipelines.config.keys import keys_in
 from looktwice.pipelines.config.plan import Plan
-from looktwice.pipelines.config.spec import Arm, find_settings, say_no_answer, spec
-from looktwice.pipelines.counted import counted, format_number, shorten
+from looktwice.pipelines.config.spec import Arm, describe_missing_answer, find_settings, spec
+from looktwice.pipelines.counted import format_count, format_number, shorten
 from looktwice.pipelines.disk import write_file
-from looktwice.pipelines.model import ModelError, close_model, name_of
+from looktwice.pipelines.model import ModelError, close_model, get_model_name
 from looktwice.pipelines.models.image_tokens import image_rule
 from looktwice.pipelines.models.keys import MissingKeyError
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.pipeline import RecordingModel, StageFailed, step
-from looktwice.pipelines.sample import Item, say_key_fault
+from looktwice.pipelines.sample import Item, describe_key_fault
 from looktwice.prompting.agent.agent import Agent
 
 SAMPLES_AT_ONCE = 16  # samples whose images are in memory at a time
@@ -68,28 +68,30 @@ def check(
     for a model that cannot be asked, and for a sample that would fail; TaskError for a task that
     cannot be read; and RunError for a setting that contains an API key.
     """
-    tried = TriedPlan(plan, limit)
-    faults = dict.fromkeys([*tried.model_faults(), *tried.stage_faults(), *key_faults(plan, limit)])
+    tried = PlanCheck(plan, limit)
+    faults = dict.fromkeys(
+        [*tried.find_model_faults(), *tried.find_stage_faults(), *find_key_faults(plan, limit)]
+    )
     asked = [*tried.ask_once(faults)] if ask and not faults else []
     faults |= dict.fromkeys(tried.sample_faults())
-    verdict = f"{counted(len(faults), 'fault')}, listed at the end" if faults else "no faults"
+    verdict = f"{format_count(len(faults), 'fault')}, listed at the end" if faults else "no faults"
     if plan.readings:
         verdict += f"; {len(plan.readings)} more read the same replies with another reader"
-    yield f"{counted(len(plan.points), 'arm')} (contestant x task x setting), {verdict}"
+    yield f"{format_count(len(plan.points), 'arm')} (contestant x task x setting), {verdict}"
     yield from tried.left_out()
     yield from tried.describe() if whole else tried.describe_one()
     if out is not None:
         yield from tried.write_pages(out)
     yield from tried.requests(whole)
-    yield from tried.look_at_marks()
+    yield from tried.warn_of_marks()
     for name, key in keys_in(plan.config).items():
         yield from key.warn(plan.config[name], plan, TRIED)
-    yield from warn_of_places(tried.trials, limit)
+    yield from warn_of_placeholders(tried.trials, limit)
     if whole:
-        yield from tried.look_at_samples(faults)
+        yield from tried.check_samples(faults)
     yield from tried.unchanged()
     yield from asked
-    yield from tried.confused_labels()
+    yield from tried.warn_of_confused_labels()
     lacking = [model.missing() for model in plan.models if hasattr(model, "missing")]
     yield from (f"a run cannot start yet: {words}" for words in dict.fromkeys(lacking) if words)
     if not whole:
@@ -98,7 +100,7 @@ def check(
         raise ConfigError([*faults])
 
 
-class TriedPlan:
+class PlanCheck:
     """Every arm of a plan, dry-run on the first sample of its task.
 
     `limit` is the number of samples of each task that a run would ask, and `names` are the arms'
@@ -111,14 +113,14 @@ class TriedPlan:
         items = dict[str, Item]()
         for arm in plan.points:
             if arm.task_id not in items:
-                with at_task(arm.task_name):
-                    items[arm.task_id] = next(checked_items(arm.task))
+                with prefix_task_errors(arm.task_name):
+                    items[arm.task_id] = next(check_items(arm.task))
         self.rows = make_point_rows(plan)[: len(plan.points)]
         self.names = labels(self.rows)
         self.trials = [try_arm(arm, items[arm.task_id]) for arm in plan.points]
         self.found = {key: find_sample_faults(task, limit) for key, task in self.tasks.items()}
 
-    def model_faults(self) -> Iterator[str]:
+    def find_model_faults(self) -> Iterator[str]:
         """Yield the faults for which a run would be refused, except a missing API key, which can
         still be set."""
         for model in self.plan.models:
@@ -128,22 +130,22 @@ class TriedPlan:
             except MissingKeyError:
                 continue
             except ModelError as exc:
-                yield f"model {name_of(model)!r}: {exc}"
+                yield f"model {get_model_name(model)!r}: {exc}"
 
-    def stage_faults(self) -> Iterator[str]:
+    def find_stage_faults(self) -> Iterator[str]:
         """Yield first samples with invalid ground truth, pipelines that can give no answer,
         and stages that fail before any scripted reply could be the cause."""
         for trial in self.trials:
             shown = trial.item.sample
-            if wrong := say_key_fault(trial.item.answer, len(shown.choices)):
+            if wrong := describe_key_fault(trial.item.answer, len(shown.choices)):
                 yield f"{trial.arm.task_name}, sample {shown.id}: {wrong}"
             place = f"contestants.{trial.arm.contestant}.stages"
             if trial.error and not any(call.reply for call in trial.calls):
                 slot = f".{trial.state.trace[-1].slot}" if trial.state.trace else ""
                 sample = f"sample {shown.id} of {trial.arm.task_name}"
                 yield f"{place}{slot}: {sample}: {trial.error.splitlines()[0]}"
-            elif trial.state.silent and not trial.error:
-                yield f"{place}: {say_no_answer(trial.arm.stages)}"
+            elif trial.state.has_no_result and not trial.error:
+                yield f"{place}: {describe_missing_answer(trial.arm.stages)}"
 
     def ask_once(self, faults: dict[str, None]) -> Iterator[str]:
         """Send each model the first request of a run, and describe its reply. A model that cannot
@@ -157,7 +159,7 @@ class TriedPlan:
                     continue
                 asked.add(model.identity)
                 # directly rather than in a batch, which may take hours
-                name, chat = name_of(model), getattr(model, "chat", model)
+                name, chat = get_model_name(model), getattr(model, "chat", model)
                 try:
                     reply = chat(call.messages, call.draw, call.options)
                 except ModelError as exc:
@@ -167,7 +169,7 @@ class TriedPlan:
                 finally:
                     close_model(chat)
                 used, prices = reply.usage, getattr(chat, "prices", None)
-                cost = f", cost {format_number(price_of(used, prices), 2)}" if prices else ""
+                cost = f", cost {format_number(estimate_price(used, prices), 2)}" if prices else ""
                 yield (
                     f"asked {name} once: {shorten(reply.text, 60)!r} after {reply.seconds:.1f}"
                     f" s, {used.tokens_in:,} tokens in, {used.tokens_out:,} out{cost}"
@@ -186,7 +188,7 @@ class TriedPlan:
             label, task = self.names[trial.arm.id]
             yield f"{label} on {task}, sample {trial.item.sample.id}"
             yield from words(self._shown(trial))
-            yield from (f"  warning: {warning}" for warning in dict.fromkeys(_warnings(trial)))
+            yield from (f"  warning: {warning}" for warning in dict.fromkeys(_find_warnings(trial)))
 
     def describe_one(self) -> Iterator[str]:
         """Describe what the first arm sends, then failures and warnings of all arms, each once."""
@@ -197,12 +199,12 @@ class TriedPlan:
         arms = defaultdict[str, list[str]](list)
         for trial in self.trials:
             label, task = self.names[trial.arm.id]
-            for warning in dict.fromkeys(_warnings(trial)):
+            for warning in dict.fromkeys(_find_warnings(trial)):
                 arms[f"warning: {warning}"].append(label)
             if trial.error and trial is not first:
                 arms[f"FAILED: {trial.error.splitlines()[0]}"].append(f"{label} on {task}")
         for warning, names in arms.items():
-            more = f" and {counted(len(names) - 1, 'more arm')}" if len(names) > 1 else ""
+            more = f" and {format_count(len(names) - 1, 'more arm')}" if len(names) > 1 else ""
             yield f"  {warning} ({names[0]}{more})"
 
     def _shown(self, trial: DryRun) -> Shown:
@@ -258,15 +260,17 @@ class TriedPlan:
             counts = [f"{name} {amount.requests:,}" for name, amount in asking.items()]
             silence = f"; {', '.join(silent)} none" if silent else ""
             yield f"  requests: {', '.join(counts)}{silence}"
-        for line in (*price_lines(self.plan.points), *self._guesses(samples)):
+        for line in (*price_lines(self.plan.points), *self._describe_estimates(samples)):
             yield f"  {line}"
 
-    def _guesses(self, samples: Mapping[str, int]) -> Iterator[str]:
+    def _describe_estimates(self, samples: Mapping[str, int]) -> Iterator[str]:
         """Yield a line for each count of requests or tokens that is only an estimate."""
         rough, failed, most = set[str](), dict[str, None](), Counter[str]()
         for trial in self.trials:
             arm = trial.arm
-            pictured = {name_of(request.model) for request in trial.requests if request.pictures}
+            pictured = {
+                get_model_name(request.model) for request in trial.requests if request.pictures
+            }
             rough |= {name for name in pictured if not image_rule(name).published}
             failed |= {arm.contestant: None} if trial.error else {}
             for agent in find_settings(arm.stages, Agent):
@@ -298,7 +302,7 @@ class TriedPlan:
             if sentences := task.facts.left_out:
                 yield f"warning: {names[task_id]}: {'; '.join(sentences)}"
 
-    def look_at_marks(self) -> Iterator[str]:
+    def warn_of_marks(self) -> Iterator[str]:
         """Warn of points that look like fractions of the image size, and say if not every image was
         looked for."""
         for task_id, found in self.found.items():
@@ -311,17 +315,18 @@ class TriedPlan:
                 )
             if not found.is_whole and not is_folder:
                 yield (
-                    f"checked the images of {counted(found.looked, 'sample')}; --all opens those"
+                    f"checked the images of {format_count(found.checked, 'sample')}; --all"
+                    " opens those"
                     " of every sample"
                 )
 
-    def look_at_samples(self, faults: dict[str, None]) -> Iterator[str]:
+    def check_samples(self, faults: dict[str, None]) -> Iterator[str]:
         """Describe images that cannot be opened, invalid ground truth and duplicate ids, and add
         their number to `faults`."""
         opened, found = 0, 0
         names = {arm.task_id: arm.task_name for arm in self.plan.points}
         for task_id, task in self.tasks.items():
-            items, seen = islice(checked_items(task), self.limit), set[str]()
+            items, seen = islice(check_items(task), self.limit), set[str]()
             with ThreadPoolExecutor() as pool:
                 while some := list(islice(items, SAMPLES_AT_ONCE)):
                     for item, (images, wrong) in zip(some, pool.map(open_item, some), strict=True):
@@ -331,9 +336,9 @@ class TriedPlan:
                         opened, found = opened + images, found + len(wrong)
                         place = f"{names[task_id]}, sample {item.sample.id}"
                         yield from (f"{place}: {fault}" for fault in wrong)
-        shown = counted(opened, "image")
+        shown = format_count(opened, "image")
         if found:
-            faults[f"{counted(found, 'fault')} in the samples and their {shown}"] = None
+            faults[f"{format_count(found, 'fault')} in the samples and their {shown}"] = None
         else:
             yield f"{shown} opened, no faults"
 
@@ -352,27 +357,27 @@ class TriedPlan:
                 doubtful[arm.task_id].append(arm)
         begun = time.monotonic()
         for task_id, alike in doubtful.items():
-            for item in islice(checked_items(self.tasks[task_id]), 1, TRIED):
+            for item in islice(check_items(self.tasks[task_id]), 1, TRIED):
                 if time.monotonic() - begun > SECONDS:
                     break
                 for arm in alike:
                     records[arm.id].append(_dry_record(try_arm(arm, item)))
         sent_by_arm = []
         for trial, row in zip(self.trials, self.rows, strict=True):
-            rival, slots = baseline_of(row, self.rows), list(trial.arm.stages)
+            rival, slots = find_baseline(row, self.rows), list(trial.arm.stages)
             asking = (slots.index(entry.slot) for entry in trial.state.trace if entry.calls)
             # from the first stage that calls a model on, everything follows from scripted replies
             made_up = slots[min(asking, default=0) :]
             requests = {record.sample: record.request for record in records[row.id]}
             kept = {record.sample: record.kept for record in records[row.id]}
             asked, against = (*self.names[row.id], requests, kept), rival.id if rival else ""
-            sent_by_arm.append(SentByArm(row, *asked, against, made_up))
-        if warnings := say_unchanged(sent_by_arm):
+            sent_by_arm.append(ArmRequests(row, *asked, against, made_up))
+        if warnings := describe_unchanged(sent_by_arm):
             most = max(map(len, records.values()))
-            yield f"tried on at most the first {counted(most, 'sample')} of each task:"
+            yield f"tried on at most the first {format_count(most, 'sample')} of each task:"
             yield from (f"  warning: {line}" for line in warnings)
 
-    def confused_labels(self) -> Iterator[str]:
+    def warn_of_confused_labels(self) -> Iterator[str]:
         """Warn of drawn labels that are also letters of choices about something else. In made
         questions the letters are the benchmark's own, so these are skipped."""
         confused: dict[str, dict[str, None]] = {}
@@ -397,7 +402,7 @@ class TriedPlan:
             )
 
 
-def _warnings(trial: DryRun) -> Iterator[str]:
+def _find_warnings(trial: DryRun) -> Iterator[str]:
     """Yield warnings of a trial: stages after the last call that change views or prompt, detail
     lost from views, a reader that finds no letter in the scripted reply, and draws at temperature
     0."""
@@ -424,7 +429,7 @@ def _warnings(trial: DryRun) -> Iterator[str]:
                 " model sees the change"
             )
     yield from trial.losses()
-    yield from trial.unbounded()
+    yield from trial.find_unbounded_stages()
     if arm.draws > 1 and (spec(arm.model) or {}).get("temperature") == 0:
         yield f"{arm.draws} draws at temperature 0 are separate calls that will mostly agree"
 

@@ -24,7 +24,7 @@ Slow = tuple[float, str, str]
 
 
 @dataclass(frozen=True)
-class Voice:
+class RunOutput:
     """Prints messages about a run to the user: as text, or with `json_lines` as lines of JSON for a
     program."""
 
@@ -49,7 +49,7 @@ class Announcement(Companion):
     `cached` returns the number of cached replies.
     """
 
-    voice: Voice
+    voice: RunOutput
     cached: Callable[[], int]
 
     def begin(self, run: RunContext) -> None:
@@ -79,7 +79,7 @@ class ProgressDisplay(Companion):
     """Shows the progress of a run and remembers its slowest samples; `spent` returns tokens and
     cost so far."""
 
-    voice: Voice
+    voice: RunOutput
     spent: Callable[[], Spent]
     slowest: list[Slow] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -99,7 +99,7 @@ class ProgressDisplay(Companion):
         """Show records that existed already."""
         self.shown.skip(number)
 
-    def tell_times(self, clock: Clock) -> None:
+    def print_times(self, clock: Clock) -> None:
         """Print where the time went, summed over threads, and the slowest samples. Only logs get
         this: on a terminal the room is for the results."""
         console, json_lines = self.voice.console, self.voice.json_lines

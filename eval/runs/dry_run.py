@@ -16,19 +16,26 @@ from typing import Any
 
 from looktwice.eval.records.writer import describe_failure
 from looktwice.eval.runs.options import Done
-from looktwice.eval.tasks.base import MadeTask, checked_items
+from looktwice.eval.tasks.base import MadeTask, check_items
 from looktwice.pipelines.config.classes import is_foreign
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.config.spec import Arm, find_settings, public_path
-from looktwice.pipelines.counted import counted, format_number, listed
-from looktwice.pipelines.model import CallOptions, Messages, Model, Reply, name_of, request_key
+from looktwice.pipelines.counted import format_count, format_list, format_number
+from looktwice.pipelines.model import (
+    CallOptions,
+    Messages,
+    Model,
+    Reply,
+    get_model_name,
+    request_key,
+)
 from looktwice.pipelines.models.image_tokens import image_rule
 from looktwice.pipelines.picture import PictureError
 from looktwice.pipelines.pipeline import RecordingModel, execute
 from looktwice.pipelines.runtime.stores import Blobs
-from looktwice.pipelines.sample import Item, say_key_fault
+from looktwice.pipelines.sample import Item, describe_key_fault
 from looktwice.pipelines.state import Call, State
-from looktwice.prompting.turns.image_places import find_place
+from looktwice.prompting.turns.image_places import find_placeholder
 
 CHARACTERS = 4  # per token of text, roughly
 SECONDS = 2.0  # spent on counting requests, or on checking correct answers, roughly
@@ -36,17 +43,17 @@ AGENT = "looktwice.prompting.agent.agent", "Agent"
 NOTHING: Done = {}
 
 
-def key_faults(plan: Plan, limit: int | None) -> Iterator[str]:
+def find_key_faults(plan: Plan, limit: int | None) -> Iterator[str]:
     """Yield, for each plugin task, the first sample with invalid ground truth after its first
     sample, searching for `SECONDS`. Built-in tasks refuse one when it is read."""
     begun = time.monotonic()
     for arm in {arm.task_id: arm for arm in plan.points}.values():
         if not is_foreign(public_path(type(arm.task))):
             continue
-        for item in islice(checked_items(arm.task), 1, limit):
+        for item in islice(check_items(arm.task), 1, limit):
             if time.monotonic() - begun > SECONDS:
                 break
-            if wrong := say_key_fault(item.answer, len(item.sample.choices)):
+            if wrong := describe_key_fault(item.answer, len(item.sample.choices)):
                 yield f"{arm.task_name}, sample {item.sample.id}: {wrong}; --all lists all"
                 break
 
@@ -105,7 +112,7 @@ class Request:
         for tool in options.tools or ():
             texts.append(json.dumps([tool.name, tool.description, tool.parameters]))
         words = ceil(sum(map(len, texts)) / CHARACTERS)
-        rule = image_rule(name_of(model), getattr(model, "detail", None))
+        rule = image_rule(get_model_name(model), getattr(model, "detail", None))
         pictures = sum(map(rule.tokens, sizes))
         key = request_key(StandIn(model).identity, call.messages, call.draw, call.options)
         return cls(key, model, len(sizes), words, pictures, options.max_tokens)
@@ -139,16 +146,16 @@ class DryRun:
 
     def losses(self) -> Iterator[str]:
         """Describe what each model cannot see of the views that it would be sent."""
-        from looktwice.prompting.views.losses import say_lost_drawings
-        from looktwice.prompting.views.seen import say_losses
+        from looktwice.prompting.views.losses import describe_lost_drawings
+        from looktwice.prompting.views.seen import describe_losses
 
         for call, request in zip(self.calls, self.requests, strict=False):
             sent = [view for message in call.messages for view in message.views]
-            name = name_of(request.model)
-            yield from say_losses(sent, self.state.sample.marks, name)
-            yield from say_lost_drawings(self.state, self.arm.stages, sent, name)
+            name = get_model_name(request.model)
+            yield from describe_losses(sent, self.state.sample.marks, name)
+            yield from describe_lost_drawings(self.state, self.arm.stages, sent, name)
 
-    def unbounded(self) -> Iterator[str]:
+    def find_unbounded_stages(self) -> Iterator[str]:
         """Name the stages that may send further views in later turns, which a token budget does not
         limit."""
         budget = "looktwice.prompting.views.resize", "TokenBudget"
@@ -164,18 +171,18 @@ class DryRun:
                     f" limit{fit}"
                 )
 
-    def unplaced(self) -> str:
+    def find_stray_placeholder(self) -> str:
         """Return the first image placeholder that would be sent as plain text along with images;
         empty if there is none."""
         turns = [message for call in self.calls for message in call.messages]
         if not any(message.views for message in turns):
             return ""
         return next(
-            filter(None, (find_place(turn.text) for turn in turns if turn.role != "tool")), ""
+            filter(None, (find_placeholder(turn.text) for turn in turns if turn.role != "tool")), ""
         )
 
 
-def warn_of_places(trials: Sequence[DryRun], limit: int | None) -> Iterator[str]:
+def warn_of_placeholders(trials: Sequence[DryRun], limit: int | None) -> Iterator[str]:
     """Warn of each task whose questions mark the places of images with placeholders, and name the
     arms that send these as text. Searches for `SECONDS`."""
     tasks, begun = defaultdict[str, list[DryRun]](list), time.monotonic()
@@ -184,19 +191,23 @@ def warn_of_places(trials: Sequence[DryRun], limit: int | None) -> Iterator[str]
             tasks[trial.arm.task_id].append(trial)
     for alike in tasks.values():
         first = alike[0].arm
-        for item in islice(checked_items(first.task), limit):
+        for item in islice(check_items(first.task), limit):
             if time.monotonic() - begun > SECONDS:
                 return
             sample = item.sample
             asked = (sample.question, *sample.choices, sample.meta.get("prompt"))
-            if not (sample.images and any(find_place(str(words)) for words in asked)):
+            if not (sample.images and any(find_placeholder(str(words)) for words in asked)):
                 continue
-            found = {trial.arm.contestant: try_arm(trial.arm, item).unplaced() for trial in alike}
+            found = {
+                trial.arm.contestant: try_arm(trial.arm, item).find_stray_placeholder()
+                for trial in alike
+            }
             if names := [name for name, place in found.items() if place]:
                 place = found[names[0]]
                 yield (
                     f"warning: sample {sample.id} of {first.task_name} has {place} in place of an"
-                    f" image; {listed(names, 3)} would send that as text, apart from the images;"
+                    f" image; {format_list(names, 3)} would send that as text, apart from the"
+                    " images;"
                     " `images: inline` of `prompting.turns.Ask` puts each image there"
                 )
             break
@@ -244,7 +255,9 @@ class Amount:
         pictures = f" + {self.picture_tokens:,} of pictures" if self.pictures else ""
         bound = "at most " if self.out is not None and not self.looks else ""
         out = "unknown (no `max_tokens`)" if self.out is None else f"{bound}{self.out:,}"
-        asked = f"{counted(self.requests, 'request')}, {counted(self.pictures, 'picture')}"
+        asked = (
+            f"{format_count(self.requests, 'request')}, {format_count(self.pictures, 'picture')}"
+        )
         sentence = f"{asked}, {tokens} ({self.word_tokens:,} of text{pictures}), out {out}"
         if self.price is not None:
             replies = " and the replies" if self.out is None else " with the longest replies"
@@ -315,12 +328,12 @@ def announce_requests(
     for arm in asking:
         slow = _holds(arm.stages, "looktwice.specialists.networks.network", "Network")
         if not slow and time.monotonic() - begun < SECONDS:
-            items[arm.task_id] = items.get(arm.task_id) or next(checked_items(arm.task))
+            items[arm.task_id] = items.get(arm.task_id) or next(check_items(arm.task))
             trials.append(try_arm(arm, items[arm.task_id]))
     left, amount = len(asking) - len(trials), count_requests(trials, samples, done)
     if not (left or amount.requests):
         return ""
     sentence = f"about to send {'up to ' if cached else ''}{amount}"
     if left:
-        sentence += f", and the requests of {counted(left, 'arm')} with slow stages"
+        sentence += f", and the requests of {format_count(left, 'arm')} with slow stages"
     return f"{sentence}; cached replies are not requested again" if cached else sentence

@@ -15,12 +15,12 @@ from looktwice.eval.records.records import RunError
 from looktwice.eval.runs.options import RunOptions
 from looktwice.eval.runs.study import Study
 from looktwice.eval.tasks.base import Task
-from looktwice.pipelines.config.classes import did_you_mean
-from looktwice.pipelines.config.expand import flat_changes
-from looktwice.pipelines.config.plan import Plan, with_id
+from looktwice.pipelines.config.classes import suggest_names
+from looktwice.pipelines.config.expand import flatten_changes
+from looktwice.pipelines.config.plan import Plan, add_id
 from looktwice.pipelines.config.spec import Arm, asks_model, digest, public_path, spec
 from looktwice.pipelines.model import Model
-from looktwice.pipelines.pipeline import Pipeline, say_stage_fault
+from looktwice.pipelines.pipeline import Pipeline, explain_stage_fault
 from looktwice.pipelines.state import Stage
 
 
@@ -50,7 +50,7 @@ def evaluate(
     sweep = {place.removeprefix("stages."): levels for place, levels in (sweep or {}).items()}
     name = getattr(task, "kind", None) or getattr(task, "name", None) or "task"
     tasks = task if isinstance(task, Mapping) else {str(name): task}
-    pipelines = _checked_stages(tasks, contestants, model, reader, draws)
+    pipelines = _check_stages(tasks, contestants, model, reader, draws)
     slots = dict.fromkeys(chain.from_iterable(pipelines.values()))
     if lost := [place for place in sweep if place.split(".")[0] not in slots]:
         raise RunError(
@@ -61,10 +61,10 @@ def evaluate(
     arms: dict[str, Arm] = {}
     for task_name, asked in tasks.items():
         for number, (name, given) in enumerate(pipelines.items()):
-            for changes, stages in _swept(given, sweep):
+            for changes, stages in _collect_sweeps(given, sweep):
                 used = model if any(map(asks_model, stages.values())) else None
                 made_of = asked, used, stages, reader or Robust(), draws, seed
-                arm = with_id(Arm(name, changes, task_name, *made_of, number == 0, "", ""))
+                arm = add_id(Arm(name, changes, task_name, *made_of, number == 0, "", ""))
                 if twin := arms.get(arm.id):
                     raise RunError(
                         f"{name!r} on {task_name!r} is identical to {twin.contestant!r} on"
@@ -91,7 +91,7 @@ def _plain(level: Any) -> Any:
     return spec(level) if is_dataclass(level) else level
 
 
-def _swept(
+def _collect_sweeps(
     stages: Mapping[str, Stage], sweep: Mapping[str, Sequence[Any]]
 ) -> Iterator[tuple[dict[str, Any], dict[str, Stage]]]:
     """Yield the changes and the stages of every combination of the settings whose stage exists."""
@@ -102,7 +102,10 @@ def _swept(
             slot, *path = place.split(".")
             changed[slot] = _with_setting(changed[slot], path, level, place)
             changes[f"stages.{place}"] = _plain(level)
-        yield flat_changes(changes), {s: stage for s, stage in changed.items() if stage is not None}
+        yield (
+            flatten_changes(changes),
+            {s: stage for s, stage in changed.items() if stage is not None},
+        )
 
 
 def _with_setting(thing: Any, path: Sequence[str], value: Any, place: str) -> Any:
@@ -112,13 +115,13 @@ def _with_setting(thing: Any, path: Sequence[str], value: Any, place: str) -> An
         return value
     names = [f.name for f in fields(thing)] if is_dataclass(thing) else []
     if path[0] not in names:
-        hint = did_you_mean(path[0], names) or f"; its settings: {', '.join(names) or 'none'}"
+        hint = suggest_names(path[0], names) or f"; its settings: {', '.join(names) or 'none'}"
         raise RunError(f"sweep: {place}: no setting {path[0]!r}{hint}")
     inner = _with_setting(getattr(thing, path[0]), path[1:], value, place)
     return replace(thing, **{path[0]: inner})
 
 
-def _checked_stages(
+def _check_stages(
     tasks: Mapping[str, Task],
     contestants: Mapping[str, Pipeline | Stage],
     model: Model | None,
@@ -132,13 +135,13 @@ def _checked_stages(
     _require("contestants", contestants, "items", "a mapping such as {'plain': Pipeline(...)}")
     if model is not None:
         _require("model", model, "identity", "a model such as ChatAPI(...)")
-    if reader is not None and (fault := say_stage_fault(reader)):
+    if reader is not None and (fault := explain_stage_fault(reader)):
         raise TypeError(f"reader {fault}")
     if not isinstance(draws, int) or draws < 1:
         raise ValueError(f"`draws` must be a whole number of at least 1, got {draws!r}")
     pipelines = dict[str, dict[str, Stage]]()
     for name, contestant in contestants.items():
-        if not isinstance(contestant, Pipeline) and (fault := say_stage_fault(contestant)):
+        if not isinstance(contestant, Pipeline) and (fault := explain_stage_fault(contestant)):
             raise TypeError(f"contestants[{name!r}] {fault}")
         given = contestant.stages if isinstance(contestant, Pipeline) else {"answer": contestant}
         pipelines[name] = {slot: stage for slot, stage in given.items() if stage is not None}

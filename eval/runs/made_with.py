@@ -63,7 +63,7 @@ class DataDigest:
             part: hashlib.sha256() for part in ("samples", "questions", "keys", "pictures")
         }
 
-    def through(self, items: Iterable[Item]) -> Iterator[Item]:
+    def hash_items(self, items: Iterable[Item]) -> Iterator[Item]:
         """Pass the items through and add them to the digest; reads every picture."""
         for item in items:
             plain = item.sample.to_dict()
@@ -84,7 +84,7 @@ class DataDigest:
         return {part: digest.hexdigest() for part, digest in self._parts.items()}
 
 
-def shard_of(identifier: str, shards: int) -> int:
+def get_shard(identifier: str, shards: int) -> int:
     """Return the number of a sample's shard, from 0."""
     return int.from_bytes(hashlib.sha256(identifier.encode()).digest()[:8], "big") % shards
 

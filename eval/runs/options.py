@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from looktwice.pipelines.counted import counted
+from looktwice.pipelines.counted import format_count
 from looktwice.pipelines.ranges import Ranged
 
 WORKERS = 16
@@ -71,7 +71,7 @@ class RunSummary:
         yield f"records: {self.folder}  ({there})"
         if self.failed:
             yield (
-                f"{counted(self.failed, 'sample')} FAILED; the report says why, and the same"
+                f"{format_count(self.failed, 'sample')} FAILED; the report says why, and the same"
                 " command retries"
             )
         if self.why:

@@ -10,12 +10,12 @@ from functools import cached_property
 from typing import Any
 
 from looktwice.eval.records.records import Key, RunError, RunFolder
-from looktwice.eval.runs.made_with import DataDigest, installed_versions, shard_of
+from looktwice.eval.runs.made_with import DataDigest, get_shard, installed_versions
 from looktwice.eval.runs.options import RunOptions
-from looktwice.eval.tasks.base import MadeTask, TaskError, checked_items, count_items
+from looktwice.eval.tasks.base import MadeTask, TaskError, check_items, count_items
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.config.spec import Arm
-from looktwice.pipelines.counted import counted
+from looktwice.pipelines.counted import format_count
 from looktwice.pipelines.sample import Item
 
 
@@ -54,11 +54,11 @@ class Questions:
 
     def _in_shard(self, item: Item) -> bool:
         number, shards = self.options.shard
-        return shard_of(item.sample.id, shards) == number - 1
+        return get_shard(item.sample.id, shards) == number - 1
 
     def _all_items(self, task: Any) -> Iterator[Item]:
         seen, name = set[str](), type(task).__name__
-        for item in checked_items(task):
+        for item in check_items(task):
             if item.sample.id in seen:
                 raise TaskError(
                     f"{name}: the id {item.sample.id!r} occurs twice; ids must be unique"
@@ -81,13 +81,13 @@ class Questions:
         planned = {}
         for name, task in self.tasks.items():
             if self.options.shard[1] > 1:
-                items = self.data[name].through(self._all_items(task))
+                items = self.data[name].hash_items(self._all_items(task))
                 planned[name] = sum(map(self._in_shard, items))
             else:
                 planned[name] = len(range(count_items(task))[: self.options.limit])
         return planned
 
-    def done_by_arm(self, done: Collection[Key]) -> dict[str, set[tuple[str, int]]]:
+    def count_done_by_arm(self, done: Collection[Key]) -> dict[str, set[tuple[str, int]]]:
         """Return the planned (sample, draw) pairs of each arm that need not be asked."""
         by_arm: dict[str, set[tuple[str, int]]] = defaultdict(set)
         for arm_id, sample, draw in done:
@@ -112,7 +112,7 @@ class Questions:
         same: dict[str, list[str]] = {}
         as_made = self.is_whole and folder.facts.get("versions") == installed_versions()
         for task_id, task in self.tasks.items():
-            old = folder.samples_of.get(task_id, {})
+            old = folder.samples_by_task.get(task_id, {})
             if as_made and isinstance(task, MadeTask) and len(old) == len(task):
                 same[task_id] = [*old]
                 continue
@@ -131,7 +131,8 @@ class Questions:
             if names := changed or gone:
                 problem = "changed under the same id" if changed else "no longer in the task"
                 raise RunError(
-                    f"{folder.path}: {counted(len(names), 'sample')} {problem} since the first run,"
+                    f"{folder.path}: {format_count(len(names), 'sample')} {problem} since the"
+                    " first run,"
                     f" for example {', '.join(names[:3])}; choose another --out, or start over"
                     " with --again all"
                 )

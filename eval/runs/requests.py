@@ -87,7 +87,7 @@ class Request:
         """Return a contestant's stages, the last of which to call a model uses the client's
         settings."""
         last = [slot for slot, stage in stages.items() if asks_model(stage)][-1:]
-        return {s: AsAsked(stage, self) if s in last else stage for s, stage in stages.items()}
+        return {s: WithRequest(stage, self) if s in last else stage for s, stage in stages.items()}
 
 
 def read_options(plain: Mapping[str, Any]) -> CallOptions:
@@ -99,7 +99,7 @@ def read_options(plain: Mapping[str, Any]) -> CallOptions:
 
 
 @dataclass(frozen=True)
-class AsAsked:
+class WithRequest:
     """Runs a stage with the settings of a client's request, which override its own, and with the
     turns that followed the question, such as results of the client's tools."""
 

@@ -31,7 +31,7 @@ from looktwice.eval.tasks.base import count_items
 from looktwice.pipelines.clock import spend
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.config.spec import Arm
-from looktwice.pipelines.counted import counted
+from looktwice.pipelines.counted import format_count
 from looktwice.pipelines.model import Stopped
 from looktwice.pipelines.models.stops import Stoppable
 from looktwice.pipelines.sample import Item, Sample, sha_of
@@ -73,7 +73,7 @@ class Run:
             now = datetime.now(UTC).isoformat(timespec="seconds")
             facts = self._facts() | {"started": folder.facts.get("started") or now}
             writer.yaml("run.yaml", facts | {"finished": False})
-            done_by_arm = self.questions.done_by_arm(done)
+            done_by_arm = self.questions.count_done_by_arm(done)
             for companion in self.companions:
                 companion.start(done_by_arm)
             keys_and_shas = {name: (row.answer, row.sha) for name, row in folder.samples.items()}
@@ -82,7 +82,8 @@ class Run:
             writer.yaml("run.yaml", facts | {"finished": not stopped})
         if counts["stopped"] and not stopped:
             raise RunError(
-                f"a stage raised Stopped {counted(counts['stopped'], 'time')}; only the run may"
+                f"a stage raised Stopped {format_count(counts['stopped'], 'time')}; only the"
+                " run may"
                 " raise it, so raise another exception there"
             )
         written, kept, failed = counts["written"], counts["kept"], counts["failed"]
@@ -170,7 +171,7 @@ class Run:
 
     def _execute(self, work: Work) -> None:
         """Run all trials that are not done, first by the executor, then in the crew's threads."""
-        crew = Crew(self.options.workers, self.progress.end_with)
+        crew = Crew(self.options.workers, self.progress.stop_with)
         left = self.executor.execute(self, work, self._trials(work, crew))
         crew.run(left, self.progress.drain.set)
 
@@ -184,14 +185,14 @@ class Run:
                 self.skip(len(ids) * len(arms))
                 continue
             roots = build_tree(arms)
-            for sample, row, wanted in self._asked(arms, draw, work):
+            for sample, row, wanted in self._select_samples(arms, draw, work):
                 yield trial(roots, seed, draw, sample, row, wanted)
 
-    def _asked(
+    def _select_samples(
         self, arms: Sequence[Arm], draw: int, work: Work
     ) -> Iterator[tuple[Sample, SampleRow, frozenset[str]]]:
         """Yield the samples of one task to ask, each with its row and the ids of the arms."""
-        for item, asked in self._chosen(arms):
+        for item, asked in self._select_items(arms):
             if self.progress.drain.is_set() or self.progress.stop.is_set():
                 return
             plain = item.sample.to_dict()
@@ -202,7 +203,7 @@ class Run:
             if wanted:
                 yield item.sample, row, wanted
 
-    def _chosen(self, arms: Sequence[Arm]) -> Iterator[tuple[Item, Sequence[Arm]]]:
+    def _select_items(self, arms: Sequence[Arm]) -> Iterator[tuple[Item, Sequence[Arm]]]:
         """Yield the items with the arms to ask; the time to make them is counted as "questions"."""
         items = self.questions.items(arms[0].task)
         if self.chooser:
@@ -221,10 +222,10 @@ class Run:
         self.progress.count("written")
         if self.models is not None and self.models.waits:  # to know which samples still wait
             self.progress.recorded.add(record.key)
-        self.tell(arm, row, record)
+        self.tell_companions(arm, row, record)
         self.progress.release(lambda row: row.over)
 
-    def tell(self, arm: Arm, row: SampleRow, record: Record) -> None:
+    def tell_companions(self, arm: Arm, row: SampleRow, record: Record) -> None:
         """Score a record and pass it to the companions."""
         if not self.companions:
             return

@@ -18,13 +18,20 @@ from looktwice.eval.display.progress import Spent
 from looktwice.eval.records.records import Record, RunError, SampleRow
 from looktwice.eval.runs.companions import Companion, Models
 from looktwice.eval.runs.options import RunOptions
-from looktwice.eval.scoring.score import price_of
+from looktwice.eval.scoring.score import estimate_price
 from looktwice.eval.scoring.verdict import ScoredRecord
 from looktwice.pipelines.clock import Clock
 from looktwice.pipelines.config.spec import Arm
-from looktwice.pipelines.counted import counted
+from looktwice.pipelines.counted import format_count
 from looktwice.pipelines.disk import write_file
-from looktwice.pipelines.model import ModelError, RequestQueue, Usage, defers, name_of, place_of
+from looktwice.pipelines.model import (
+    ModelError,
+    RequestQueue,
+    Usage,
+    get_model_name,
+    is_deferring,
+    url_place,
+)
 from looktwice.pipelines.models.cache import Cached, Store
 from looktwice.pipelines.models.limits import SERVERS, Ration
 from looktwice.pipelines.models.wrappers import (
@@ -38,7 +45,7 @@ from looktwice.pipelines.models.wrappers import (
 
 def price(model: Any, usage: Usage | UsageCount) -> float:
     """Return the list price of a model's usage, 0 for a model without prices."""
-    return price_of(usage, model.prices) if getattr(model, "prices", None) else 0.0
+    return estimate_price(usage, model.prices) if getattr(model, "prices", None) else 0.0
 
 
 class Tally(NamedTuple):
@@ -87,7 +94,7 @@ class RunModels(Models):
             raise RunError(str(exc)) from exc
         store, drain = Store(self.cache, "--cache"), self.progress.drain
         self.held = len(store)  # fails here, with one sentence, if the store cannot be read
-        if defers(model):
+        if is_deferring(model):
             queue = model.open_queue(store, drain, self.say, self.progress.give_up)
             self.queues.append(queue)
             wrapped = Metered(Cached(queue, store, self.only_cached, drain), model.place)
@@ -166,10 +173,12 @@ class RunModels(Models):
             others = "the other server was" if len(urls) == 2 else "the other servers were"
             for url in (url for url in urls if len(urls) > 1 and url in aside):
                 yield f"{url} could not always be reached, so {others} used instead"
-        yield from self.uncounted()
+        yield from self.find_uncounted()
         self._add_refusals()
         for endpoint, watch in self.watches.items():
-            if refused := watch.say_refusals(place_of(endpoint), self.progress.drain.is_set()):
+            if refused := watch.describe_refusals(
+                url_place(endpoint), self.progress.drain.is_set()
+            ):
                 yield refused
         unknown, elsewhere = set[tuple[str, str]](), Counter[tuple[str, str]]()
         for _, here, count in self.used():
@@ -183,9 +192,11 @@ class RunModels(Models):
             )
         if lost := self.lost:
             tokens = sum(usage.tokens_in + usage.tokens_out for _, usage in lost)
-            yield (f"{counted(len(lost), 'answer')} could not be used, but cost {tokens:,} tokens")
+            yield (
+                f"{format_count(len(lost), 'answer')} could not be used, but cost {tokens:,} tokens"
+            )
         for (here, there), number in elsewhere.items():
-            came = counted(number, "reply", "replies")
+            came = format_count(number, "reply", "replies")
             yield (
                 f"{came} of the server at {there} were reused from the cache, because the model at"
                 f" {here} has the same `name`"
@@ -198,7 +209,7 @@ class RunModels(Models):
                 self.watches[endpoint].refused.update(counts)
                 self.watches[endpoint].given_up += given_up
 
-    def uncounted(self) -> Iterator[str]:
+    def find_uncounted(self) -> Iterator[str]:
         """Yield a sentence for each server that reports no tokens although its model has prices."""
         for model, place, summary in self.used():
             paid = summary.paid
@@ -223,7 +234,7 @@ class Ledger(Companion):
     models: RunModels
 
     def __post_init__(self) -> None:
-        self.before, self.max_cost = spent_by(self.path), dict[str, float]()
+        self.before, self.max_cost = read_cost(self.path), dict[str, float]()
         self.written, self.lock = time.monotonic(), threading.Lock()
         with suppress(OSError, ValueError):
             _, _, max_cost = self.path.read_text(encoding="utf-8").partition("\n")
@@ -248,30 +259,32 @@ class Ledger(Companion):
         self.write()
 
 
-def bound(models: RunModels, ledger: Ledger, asked: Sequence[Any], options: RunOptions) -> None:
+def limit_requests(
+    models: RunModels, ledger: Ledger, asked: Sequence[Any], options: RunOptions
+) -> None:
     """Limit a run to the requests and the cost that its options allow. Raises RunError for a budget
     if a model has no prices."""
     budget, most = (None if models.only_cached else options.budget), options.max_requests
-    if not models.only_cached and (budget, most) != (None, None) and any(map(defers, asked)):
+    if not models.only_cached and (budget, most) != (None, None) and any(map(is_deferring, asked)):
         raise RunError("--budget and --max-requests do not work with batched requests; use --limit")
     for model in asked if budget is not None else ():
         if getattr(model, "remote", False) and not getattr(model, "prices", None):
             raise RunError(
-                f"--budget: {name_of(model)} has no prices; add `prices: {{in: 0.15, out:"
+                f"--budget: {get_model_name(model)} has no prices; add `prices: {{in: 0.15, out:"
                 " 0.6}` to it, per million tokens"
             )
     models.ration = Ration(
         most,
         budget,
         price,
-        uncounted=lambda: next(models.uncounted(), ""),
+        uncounted=lambda: next(models.find_uncounted(), ""),
         give_up=models.progress.give_up,
         spent=ledger.before,
         max_cost=ledger.max_cost,
     )
 
 
-def spent_by(path: Path) -> float:
+def read_cost(path: Path) -> float:
     """Return the total cost of a run from its ledger file."""
     with suppress(OSError, ValueError, IndexError):
         return float(path.read_text(encoding="utf-8").split()[0])

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 
-from looktwice.eval.tasks.base import MadeTask, Task, checked_items
+from looktwice.eval.tasks.base import MadeTask, Task, check_items
 from looktwice.eval.tasks.own_questions import Folder
-from looktwice.pipelines.counted import counted
+from looktwice.pipelines.counted import format_count
 from looktwice.pipelines.marks import Point
 from looktwice.pipelines.picture import Picture, PictureError
-from looktwice.pipelines.sample import Item, Sample, check_marks, say_key_fault
+from looktwice.pipelines.sample import Item, Sample, check_marks, describe_key_fault
 
 SECONDS = 5.0  # after this, images without marks are no longer opened, only looked for
 
@@ -27,9 +27,9 @@ class SampleFaults:
 
     unread: list[str] = field(default_factory=list)
     outside: list[str] = field(default_factory=list)
-    twice: list[str] = field(default_factory=list)
+    duplicates: list[str] = field(default_factory=list)
     points: list[Point] = field(default_factory=list)
-    looked: int = 0
+    checked: int = 0
     is_whole: bool = True
 
     def sentences(self) -> Iterator[str]:
@@ -37,11 +37,11 @@ class SampleFaults:
         for found, why in (
             (self.unread, "an image that cannot be read"),
             (self.outside, "a mark outside its image"),
-            (self.twice, "a duplicate id"),
+            (self.duplicates, "a duplicate id"),
         ):
             if found:
                 more = "; --all lists all" if len(found) > 1 else ""
-                number = counted(len(found), "sample")
+                number = format_count(len(found), "sample")
                 yield f"{number} would fail for {why}; the first: {found[0]}{more}"
 
 
@@ -56,45 +56,45 @@ def find_sample_faults(task: Task, limit: int | None) -> SampleFaults:
     if isinstance(task, MadeTask):
         return faults
     until, is_folder = time.monotonic() + SECONDS, isinstance(task, Folder)
-    for item in islice(checked_items(task), limit):  # one in memory at a time
+    for item in islice(check_items(task), limit):  # one in memory at a time
         is_late = time.monotonic() > until
         if is_late and not is_folder:
             faults.is_whole = False
             break
         sample = item.sample
-        faults.looked += 1
+        faults.checked += 1
         faults.points += [mark for mark in sample.marks if isinstance(mark, Point)]
         if sample.id in seen:
-            faults.twice.append(f"sample {sample.id}")
+            faults.duplicates.append(f"sample {sample.id}")
         seen.add(sample.id)
         faults.is_whole &= not is_late
-        if unread := next(_unread(sample, is_late), ""):
+        if unread := next(_find_unreadable(sample, is_late), ""):
             faults.unread.append(f"sample {sample.id}: {unread}")
         elif outside := find_mark_fault(sample):
             faults.outside.append(outside)
     return faults
 
 
-def pictures_of(sample: Sample) -> list[Picture]:
+def get_pictures(sample: Sample) -> list[Picture]:
     """Return the images of a sample, including those of its choices."""
     return [i for i in (*sample.images, *sample.choices) if isinstance(i, Picture)]
 
 
-def _unread(sample: Sample, is_late: bool) -> Iterator[str]:
+def _find_unreadable(sample: Sample, is_late: bool) -> Iterator[str]:
     """Yield why images cannot be opened, or, if `is_late`, which are missing."""
-    for picture in pictures_of(sample):
+    for picture in get_pictures(sample):
         try:
             if not picture.is_there():
                 picture.source  # noqa: B018  says why
-            elif not (is_late or picture.is_made):
+            elif not (is_late or picture.is_generated):
                 picture.size  # noqa: B018  reads the header
-                if looks_cut(picture.source):
+                if is_truncated(picture.source):
                     picture.payload  # noqa: B018  decodes it
         except PictureError as exc:
             yield str(exc)
 
 
-def looks_cut(data: bytes) -> bool:
+def is_truncated(data: bytes) -> bool:
     """Return whether the end of an encoded image is missing, for example after an interrupted
     download; some such images can still be decoded."""
     begun = {b"\x89PNG": b"IEND", b"\xff\xd8\xff": b"\xff\xd9", b"GIF8": b";"}
@@ -121,8 +121,8 @@ def open_item(item: Item) -> tuple[int, list[str]]:
     """Return the number of a sample's images, including those of its choices, and its faults:
     images that cannot be decoded, invalid ground truth, a mark outside."""
     sample = item.sample
-    images = pictures_of(sample)
-    wrong = say_key_fault(item.answer, len(sample.choices)), find_mark_fault(sample)
+    images = get_pictures(sample)
+    wrong = describe_key_fault(item.answer, len(sample.choices)), find_mark_fault(sample)
     faults = list(filter(None, wrong))
     for image in images:
         try:

@@ -18,18 +18,18 @@ from rich.console import Console
 from looktwice.eval.records.records import RunFolder
 from looktwice.eval.records.writer import RunWriter
 from looktwice.eval.runs.companions import Companion, Executor, Models
-from looktwice.eval.runs.display import Announcement, ProgressDisplay, Voice
+from looktwice.eval.runs.display import Announcement, ProgressDisplay, RunOutput
 from looktwice.eval.runs.made_with import changed_plugins
 from looktwice.eval.runs.options import RunOptions, RunSummary
 from looktwice.eval.runs.run import Run
 from looktwice.eval.runs.trial import Progress
 from looktwice.eval.scoring.notes import SPENT
-from looktwice.eval.tasks.base import at_task
+from looktwice.eval.tasks.base import prefix_task_errors
 from looktwice.pipelines.clock import run_clock
 from looktwice.pipelines.config.keys import keys_in
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.extensions import find_extension
-from looktwice.pipelines.runtime.process import ENDING, exit_code, free_opened, give_up_waiting
+from looktwice.pipelines.runtime.process import ENDING, cancel_waiting, exit_code, free_opened
 from looktwice.pipelines.runtime.stores import use_result_store
 
 TOGETHER = 0.5  # seconds within which signals count as one
@@ -68,9 +68,9 @@ class Study:
         return self.out / self.plan.name
 
     @property
-    def say(self) -> Voice:
+    def say(self) -> RunOutput:
         """The function that prints a message to the user."""
-        return Voice(self.console, self.json_lines)
+        return RunOutput(self.console, self.json_lines)
 
     def __call__(self) -> RunSummary:
         """Run everything that has no record yet, and close every model."""
@@ -78,12 +78,12 @@ class Study:
             self._move_aside()
         # find faults of the tasks before the first request
         for arm in self.plan.points:
-            with at_task(arm.task_name):
+            with prefix_task_errors(arm.task_name):
                 arm.task.facts  # noqa: B018  reads the table
         progress = Progress()
         models, ledgers = self._open_models(progress)
         display = ProgressDisplay(self.say, models.spent)
-        chosen = companions_of(self.plan) if self.companions is None else self.companions
+        chosen = make_companions(self.plan) if self.companions is None else self.companions
         companions = [*chosen, *ledgers, display]
         if not self.only_cached:
             companions.append(Announcement(self.say, lambda: models.cached))
@@ -99,7 +99,7 @@ class Study:
                 summary = run()
             for sentence in models.remarks():
                 self.say(sentence)
-            display.tell_times(clock)
+            display.print_times(clock)
         finally:
             run.executor.close()
             for companion in companions:
@@ -138,7 +138,7 @@ class Study:
         do not ask again."""
         if (self.folder / "points.yaml").is_file():
             with suppress(OSError):  # then the user is asked again
-                self.plan.allow_as_this(self.folder)
+                self.plan.copy_grants_to(self.folder)
 
     def _open_models(self, progress: Progress) -> tuple[Models, list[Companion]]:
         """Return the models, and a ledger of their cost if any is called over a network. Raises
@@ -146,15 +146,15 @@ class Study:
         cache, asked = self.cache or self.out / ".cache", self.plan.models
         if not any(getattr(model, "remote", False) for model in asked):
             return Models(progress, cache, self.only_cached, self.say), []
-        from looktwice.eval.runs.run_models import Ledger, RunModels, bound
+        from looktwice.eval.runs.run_models import Ledger, RunModels, limit_requests
 
         models = RunModels(progress, cache, self.only_cached, self.say)
         ledger = Ledger(self.folder / SPENT, models)
-        bound(models, ledger, asked, self.options)
+        limit_requests(models, ledger, asked, self.options)
         return models, [ledger]
 
 
-def companions_of(plan: Plan) -> list[Companion]:
+def make_companions(plan: Plan) -> list[Companion]:
     """Return the companions that the keys of a study create for its run. Raises RunError."""
     config = plan.config
     made = (key.companion(config[name], plan) for name, key in keys_in(config).items())
@@ -181,7 +181,7 @@ def _handle_interrupts(run: Run, say: Callable[[str], None]) -> Iterator[None]:
             os._exit(exit_code(number))
         if run.progress.drain.is_set():
             run.progress.stop.set()
-            give_up_waiting()
+            cancel_waiting()
             sentence = "stopping now; the same command resumes the run"
         else:
             run.progress.drain.set()

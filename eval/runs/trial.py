@@ -14,18 +14,18 @@ from looktwice.eval.records.records import Key, Record, RunError, SampleRow
 from looktwice.eval.records.writer import RunWriter, describe_failure, make_record
 from looktwice.eval.runs.crew import Crew
 from looktwice.pipelines.clock import spend
-from looktwice.pipelines.config.spec import Arm, asks_model, identity, say_no_answer
+from looktwice.pipelines.config.spec import Arm, asks_model, describe_missing_answer, identity
 from looktwice.pipelines.model import Deferred, Stopped, canonical
 from looktwice.pipelines.models.stops import TURN, CacheError, EndpointError, FailureRow
 from looktwice.pipelines.pipeline import (
     NoModel,
     RecordingModel,
     StageFailed,
-    cause_of,
+    find_cause,
     models_in,
     step,
 )
-from looktwice.pipelines.sample import Sample, check_marks, say_key_fault
+from looktwice.pipelines.sample import Sample, check_marks, describe_key_fault
 from looktwice.pipelines.state import Stage, State
 
 
@@ -76,7 +76,7 @@ def build_tree(arms: Sequence[Arm]) -> list[TreeNode]:
 Action = Callable[[], None]
 
 
-def none_of(stage: Stage) -> NoModel:
+def make_no_model(stage: Stage) -> NoModel:
     """Return the placeholder model of a stage that may not call one, or whose pipeline has none."""
     if asks_model(stage):
         return NoModel()
@@ -115,7 +115,7 @@ class Progress:
         with self.lock:
             self.counts[name] += by
 
-    def end_with(self, exc: BaseException) -> None:
+    def stop_with(self, exc: BaseException) -> None:
         """Handle what ended a sample without a record: a stop, or an error that ends the run."""
         if isinstance(exc, Stopped):
             self.count("deferred" if isinstance(exc, Deferred) else "stopped")
@@ -149,9 +149,9 @@ class Trial:
     """Runs the wanted part of the tree for one sample; stage tasks never block on each other.
 
     All trials of a run share the wrapped models (by id of the original), the writer, the crew and
-    `note`, which receives every record; `at_end` is called when nothing is left. A task holds one
-    of the crew's turns, and releases it while it waits for a retry. A stage task runs one stage and
-    continues with the first child of its node; the other children go to the crew.
+    `note`, which receives every record; `on_finish` is called when nothing is left. A task holds
+    one of the crew's turns, and releases it while it waits for a retry. A stage task runs one stage
+    and continues with the first child of its node; the other children go to the crew.
     """
 
     models: Mapping[int, Any]
@@ -165,7 +165,7 @@ class Trial:
     sample: Sample
     row: SampleRow
     wanted: frozenset[str]
-    at_end: Action = lambda: None
+    on_finish: Action = lambda: None
     pending: int = 1
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -179,12 +179,12 @@ class Trial:
                 TURN.set(self.crew)
                 task()
         except BaseException as exc:
-            self.progress.end_with(exc)
+            self.progress.stop_with(exc)
         with self.lock:
             self.pending -= 1
             is_over = self.pending == 0
         if is_over:
-            self.at_end()
+            self.on_finish()
         return is_over
 
     def _run_roots(self) -> None:
@@ -193,7 +193,7 @@ class Trial:
         if self.progress.drain.is_set():
             raise Stopped
         state = State(self.sample, prompt=self.sample.question, seed=self.seed, draw=self.draw)
-        error = say_key_fault(self.row.answer, len(self.sample.choices))
+        error = describe_key_fault(self.row.answer, len(self.sample.choices))
         error = error and f"{error}, so nothing was asked; fix the task"
         try:
             check_marks(self.sample)
@@ -225,7 +225,7 @@ class Trial:
         models, progress = self.models, self.progress
         if progress.drain.is_set() and not any(entry.calls for entry in state.trace):
             raise Stopped
-        model = models[id(node.model)] if node.model is not None else none_of(node.stage)
+        model = models[id(node.model)] if node.model is not None else make_no_model(node.stage)
         recorder = RecordingModel(
             model, self.sample.id, progress.raise_if_stopped, lambda second: models[id(second)]
         )
@@ -233,7 +233,7 @@ class Trial:
             with spend(f"stage {node.slot}", sample=self.sample.id, task=self.row.task):
                 state = step(node.slot, node.stage, state, recorder, node.holds_model)
         except StageFailed as exc:
-            cause = cause_of(exc)
+            cause = find_cause(exc)
             if isinstance(cause, CacheError):
                 raise cause from exc
             fail = partial(self._write, list(node.arms()), exc.state, describe_failure(cause))
@@ -249,10 +249,10 @@ class Trial:
     def _write(self, arms: Iterable[Arm], state: State, error: str = "") -> None:
         blobs = self.writer.blobs
         for arm in (arm for arm in arms if arm.id in self.wanted):
-            if state.silent and not error:
+            if state.has_no_result and not error:
                 raise RunError(
                     f"contestants.{arm.contestant}.stages: sample {self.sample.id}:"
-                    f" {say_no_answer(arm.stages)}; a stage that finds nothing returns"
+                    f" {describe_missing_answer(arm.stages)}; a stage that finds nothing returns"
                     " `state.abstain(why)`"
                 )
             with spend("records"):

@@ -40,14 +40,14 @@ WORDY = 10  # a longer reply (in words) without a capital A to E has no letter
 Box = Sequence[float]
 
 
-def first_word(reply: str, words: tuple[str, str]) -> str:
+def read_first_word(reply: str, words: tuple[str, str]) -> str:
     """Return whichever of the two words occurs first as a whole word, ignoring case; empty if
     neither does (NaturalBench)."""
     word = re.search(rf"\b(?:{'|'.join(words)})\b", reply, re.I)
     return word[0].lower() if word else ""
 
 
-def yes_or_no(reply: str) -> str:
+def read_yes_or_no(reply: str) -> str:
     """Return "yes" or "no" if exactly one of them is among the words; "**Yes**" is neither
     (VLMEvalKit)."""
     text = reply.lower()
@@ -58,7 +58,7 @@ def yes_or_no(reply: str) -> str:
     return answers.pop() if len(answers) == 1 else ""
 
 
-def first_letter(reply: str) -> str:
+def read_first_letter(reply: str) -> str:
     """Return the first capital A to E anywhere, after removing openings such as "The answer is",
     and A for an empty reply (TreeBench in VLMEvalKit)."""
     text = reply.strip()
@@ -70,14 +70,14 @@ def first_letter(reply: str) -> str:
     return next((name for name in "ABCDE" if text.lower() in f"({name})".lower()), "")
 
 
-def braced(reply: str) -> str:
+def read_braces(reply: str) -> str:
     """Return the content of the first braces, including white space; empty if there are none
     (VLMsAreBlind)."""
     inner = re.search(r"\{(.*?)\}", reply)
     return inner[1] if inner else ""
 
 
-def rows_and_columns(reply: str) -> tuple[int, ...]:
+def read_rows_and_columns(reply: str) -> tuple[int, ...]:
     """Return the numbers in "rows={4} columns={5}", in either order, or else those in the first
     "(4, 5)"."""
     rows = re.search(r"[Rr]ows?[^{}]*\{(\d+)\}", reply)
@@ -111,43 +111,43 @@ def mean_best_iou(reply: str, targets: Sequence[Box]) -> float:
     return sum(best) / len(best)
 
 
-def _natural(reply: str, row: SampleRow) -> bool:
+def _score_natural_bench(reply: str, row: SampleRow) -> bool:
     letters = (row.answer or "").upper() in ("A", "B")
-    return first_word(reply, ("a", "b") if letters else ("yes", "no")) == key_of(row)
+    return read_first_word(reply, ("a", "b") if letters else ("yes", "no")) == normalize_key(row)
 
 
-def _tree(reply: str, row: SampleRow) -> bool:
+def _score_tree_bench(reply: str, row: SampleRow) -> bool:
     answer = re.search(r"<answer>(.*?)</answer>", reply, re.S)
     return (answer[1] if answer else reply).strip().upper() == row.answer
 
 
-def _blind(reply: str, row: SampleRow) -> bool:
+def _score_vlms_are_blind(reply: str, row: SampleRow) -> bool:
     task, key = str(row.meta.get("task", "")), row.answer or ""
     if task.startswith("Counting Grid"):
-        return rows_and_columns(reply) == tuple(map(int, re.findall(r"\d+", key)))
-    return braced(reply) == key if task in BRACED else key.lower() in reply.lower()
+        return read_rows_and_columns(reply) == tuple(map(int, re.findall(r"\d+", key)))
+    return read_braces(reply) == key if task in BRACED else key.lower() in reply.lower()
 
 
-def _vp(reply: str, row: SampleRow) -> bool:
+def _score_vp_bench(reply: str, row: SampleRow) -> bool:
     """Return whether the first A to D in any word and case is the correct answer: "Answer: D" reads
     as A (VP-Bench's code of 2025-12)."""
     letter = re.search("[A-D]", reply.upper())
     return (letter[0] if letter else "") == row.answer
 
 
-def key_of(row: SampleRow) -> str:
+def normalize_key(row: SampleRow) -> str:
     """Return the correct answer in lower case, with yes and no for 1 and 0."""
     key = (row.answer or "").lower()
     return KEYS.get(key, key)
 
 
 RULES: Mapping[str, Callable[[str, SampleRow], bool]] = {
-    "natural_bench": _natural,
-    "yes_or_no": lambda reply, row: yes_or_no(reply) == key_of(row),
-    "tree_bench": _tree,
-    "tree_bench_vlmevalkit": lambda reply, row: first_letter(reply) == row.answer,
-    "vlms_are_blind": _blind,
-    "vp_bench": _vp,
+    "natural_bench": _score_natural_bench,
+    "read_yes_or_no": lambda reply, row: read_yes_or_no(reply) == normalize_key(row),
+    "tree_bench": _score_tree_bench,
+    "tree_bench_vlmevalkit": lambda reply, row: read_first_letter(reply) == row.answer,
+    "vlms_are_blind": _score_vlms_are_blind,
+    "vp_bench": _score_vp_bench,
 }
 """The functions that decide whether a reply is right, by name of the rule."""
 
@@ -163,7 +163,7 @@ class BenchmarkScorer(Scorer):
     from the outermost to the innermost: `mean_accuracy` is the mean over the values of the first
     field of the mean over those of the second, and so on; it is also reported for each value of the
     first field. `rule` compares whole replies, with `read: {use: eval.readers.WholeReply}`:
-    "natural_bench", "yes_or_no" (VLMEvalKit's HallusionBench), "tree_bench",
+    "natural_bench", "read_yes_or_no" (VLMEvalKit's HallusionBench), "tree_bench",
     "tree_bench_vlmevalkit", "vlms_are_blind" or "vp_bench"; if it is empty, answers are compared as
     for any task. `boxes` is the truth field that holds the target boxes as text, for `box_iou`: the
     mean of each target's best IoU with the boxes in the whole reply. `headlines` are the metrics
@@ -213,13 +213,13 @@ class BenchmarkScorer(Scorer):
                 levels[metric] = fmean(
                     prod(guessed[name] for name in members) for members in groups.values()
                 )
-        if self.mean_of and (counted := self._counted(samples)):
+        if self.mean_of and (counted := self._select_counted(samples)):
             values = {name: guessed[name] for name in counted}
             levels[MEAN] = mean_of_means(values, samples, self.mean_of)
         return levels
 
     def _means(self, scores: PointScores) -> Iterator[Metric]:
-        counted = self._counted(scores.keyed)
+        counted = self._select_counted(scores.keyed)
         values = {name: worth for name, worth in accuracy(scores).items() if name in counted}
         if not values:
             return
@@ -230,7 +230,7 @@ class BenchmarkScorer(Scorer):
             worth = {name: values[name] for name in members}
             yield _mean_metric(worth, scores, inner, f"{outer}={part}")
 
-    def _counted(self, samples: Samples) -> set[str]:
+    def _select_counted(self, samples: Samples) -> set[str]:
         """Return the samples that have every field of the mean."""
         return {*chain.from_iterable(group_by(samples, *self.mean_of).values())}
 

@@ -100,12 +100,12 @@ def baselines(run: RunScores) -> dict[str, PointScores | None]:
         plans[scores.older].append(scores.point)
     rivals = {}
     for name, scores in by_id.items():
-        rival = baseline_of(scores.point, plans[False], plans[True])
+        rival = find_baseline(scores.point, plans[False], plans[True])
         rivals[name] = by_id[rival.id] if rival else None
     return rivals
 
 
-def baseline_of(
+def find_baseline(
     point: PointRow, points: Sequence[PointRow], older: Sequence[PointRow] = ()
 ) -> PointRow | None:
     """Return the baseline's point on the same samples and at the same setting, or else the
@@ -149,7 +149,7 @@ def as_number(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def setting_of(point: PointRow, place: str) -> str | float | None:
+def get_setting(point: PointRow, place: str) -> str | float | None:
     """Return the setting of a point at a dotted place, changed or not: a number, a text, or for a
     stage its class or "none"."""
     whole = {**point.spec, "read": point.read, "draws": point.draws, "seed": point.seed}

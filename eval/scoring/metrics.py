@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from looktwice.eval.records.records import Record, looks_of
+from looktwice.eval.records.records import Record, get_looks
 from looktwice.eval.scoring.verdict import (
     Levels,
     Metric,
@@ -31,7 +31,7 @@ from looktwice.eval.scoring.verdict import (
     Scorer,
     Verdict,
 )
-from looktwice.eval.statistics.means import finite_mean, scale_of
+from looktwice.eval.statistics.means import find_scale, finite_mean
 from looktwice.eval.statistics.paired import Values, kruskal
 from looktwice.pipelines.config.spec import public_path
 from looktwice.pipelines.counted import format_number
@@ -252,7 +252,7 @@ def is_measure(value: Any) -> bool:
     return isinstance(value, str) or (value is not None and abs(value) <= sys.float_info.max)
 
 
-def numbers_of(values: Measured) -> dict[str, float]:
+def select_numbers(values: Measured) -> dict[str, float]:
     """Return the values that are numbers rather than categories."""
     return {sample: value for sample, value in values.items() if not isinstance(value, str)}
 
@@ -260,7 +260,7 @@ def numbers_of(values: Measured) -> dict[str, float]:
 def measured_metrics(scores: PointScores) -> Iterator[Metric]:
     """Yield a metric for each measured number (its mean) and for each category (its share)."""
     for name, values in measurements(scores).items():
-        if numbers := numbers_of(values):
+        if numbers := select_numbers(values):
             mean = finite_mean(numbers.values())
             yield Metric(MEASURED + name, numbers, value=mean, clusters=scores.clusters)
             continue
@@ -276,10 +276,10 @@ def measured_parts(scores: PointScores, name: str) -> Mapping[str, str]:
     A quarter is named by its number and bounds, "1: 0.02 to 0.11".
     """
     values = measurements(scores).get(name, {})
-    numbers = numbers_of(values)
+    numbers = select_numbers(values)
     if len(numbers) < len(values) or len(set(numbers.values())) <= FEW:
         return {n: v if isinstance(v, str) else f"{v:g}" for n, v in values.items()}
-    scale = scale_of([*numbers.values()])
+    scale = find_scale([*numbers.values()])
     scaled = [number / scale for number in numbers.values()]
     edges = scale * np.quantile(scaled, (0, 0.25, 0.5, 0.75, 1))
     bounds = [*map(format_number, edges)]
@@ -387,7 +387,7 @@ def read_turns(run: RunScores) -> list[TurnsOfArm]:
         if final is None or final.verdict is Verdict.FAILED or scores.score is None:
             continue
         if row is not None and row.answer is not None:
-            cut, looked = list[ScoredRecord](), {look.call for look in looks_of(record)}
+            cut, looked = list[ScoredRecord](), {look.call for look in get_looks(record)}
             for part in _cut(record, scores.point.id in chains):
                 scored = scores.score(part, row)
                 is_call = scored.answer is None and len(part.calls) - 1 in looked

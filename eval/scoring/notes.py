@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from looktwice.eval.records.records import PointRow, looks_of
+from looktwice.eval.records.records import PointRow, get_looks
 from looktwice.eval.scoring.labels import baselines, contestant_changes
 from looktwice.eval.scoring.score import price_lines
 from looktwice.eval.scoring.verdict import (
@@ -21,9 +21,9 @@ from looktwice.eval.scoring.verdict import (
     RunScores,
     ScoredRecord,
     Verdict,
-    commonest_failure,
+    find_commonest_failure,
 )
-from looktwice.pipelines.counted import counted, listed, shorten
+from looktwice.pipelines.counted import format_count, format_list, shorten
 from looktwice.prompting.markers.base import NO_MARK
 
 WHY_UNREADABLE = {
@@ -67,7 +67,7 @@ def _refused_calls(run: RunScores) -> Iterator[str]:
             idle[scores.point.id] = Counter()
     labels, reasons = list[str](), Counter[str]()
     for scores, record in run.records(holding=LOOKED) if idle else ():
-        for look in looks_of(record) if scores.point.id in idle else ():
+        for look in get_looks(record) if scores.point.id in idle else ():
             idle[scores.point.id][look.reason if look.outcome == "refused" else ""] += 1
     for scores in run.points:
         refused = idle.get(scores.point.id)
@@ -77,7 +77,8 @@ def _refused_calls(run: RunScores) -> Iterator[str]:
     if labels:
         why = shorten(reasons.most_common(1)[0][0], 160)
         yield (
-            f"refused: all {counted(reasons.total(), 'tool call')} of {_listed(labels)}, so no tool"
+            f"refused: all {format_count(reasons.total(), 'tool call')} of"
+            f" {_join_names(labels)}, so no tool"
             f" was run; most often because {why}"
         )
 
@@ -105,12 +106,12 @@ def _compared(run: RunScores) -> Iterator[str]:
 
 
 def _earlier_arms(names: Sequence[str]) -> str:
-    arms = counted(len(names), "arm of an earlier plan", "arms of earlier plans")
-    return f"{arms}, {_listed(names)}"
+    arms = format_count(len(names), "arm of an earlier plan", "arms of earlier plans")
+    return f"{arms}, {_join_names(names)}"
 
 
 def _nearest(names: Sequence[str]) -> str:
-    return names[0] if len({*names}) == 1 else f"the nearest setting among {_listed(names)}"
+    return names[0] if len({*names}) == 1 else f"the nearest setting among {_join_names(names)}"
 
 
 def _left_out(run: RunScores) -> Iterator[str]:
@@ -127,7 +128,7 @@ def _left_out(run: RunScores) -> Iterator[str]:
         if scores.older:
             earlier.append(f"{scores.contestant} on {scores.task}")
     if missing:
-        planned = counted(missing + answered, "planned answer")
+        planned = format_count(missing + answered, "planned answer")
         are = "is" if missing == 1 else "are"
         is_paid = (run.folder.path / SPENT).exists()
         larger = ", with a larger --budget if it is used up" * is_paid
@@ -137,13 +138,19 @@ def _left_out(run: RunScores) -> Iterator[str]:
         )
     if failed:
         often = "with" if len(failed) == 1 else "most often with"
-        yield f"failed: {counted(len(failed), 'answer')}, {often} {commonest_failure(failed)}"
+        yield (
+            f"failed: {format_count(len(failed), 'answer')}, {often}"
+            f" {find_commonest_failure(failed)}"
+        )
     if unreadable:
-        yield f"unreadable: {counted(len(unreadable), 'answer')}, {commonest_reason(unreadable)}"
+        yield (
+            f"unreadable: {format_count(len(unreadable), 'answer')},"
+            f" {find_commonest_reason(unreadable)}"
+        )
     yield from _parts(run)
     if earlier:
         yield f"also shown, and included in Holm's correction: {_earlier_arms(earlier)}"
-    older, draws = list[str](), counted(run.older_draws, "answer")
+    older, draws = list[str](), format_count(run.older_draws, "answer")
     if run.older:
         older.append(_earlier_arms(run.older))
     older += [f"{draws} of an earlier plan with more draws"] if run.older_draws else []
@@ -151,7 +158,7 @@ def _left_out(run: RunScores) -> Iterator[str]:
         yield (f"not shown: {'; '.join(older)}; `--all` (in Python `all_arms=True`) shows them")
 
 
-def commonest_reason(unreadable: Sequence[ScoredRecord]) -> str:
+def find_commonest_reason(unreadable: Sequence[ScoredRecord]) -> str:
     """Describe the most common reason for unreadable answers, with the first answer's own words."""
     ((reason, count),) = Counter(entry.reason for entry in unreadable).most_common(1)
     most = "" if count == len(unreadable) else f"{count} of them "
@@ -179,7 +186,7 @@ def _parts(run: RunScores) -> Iterator[str]:
         if few < whole.get(task, few):
             limited = limited or few == limit
             numbers = str(few) if few == most else f"{few} to {most}"
-            limits.append(f"{arms[0].task}: {numbers} of {counted(whole[task], 'sample')}")
+            limits.append(f"{arms[0].task}: {numbers} of {format_count(whole[task], 'sample')}")
     if limits:
         yield f"asked in part{f' (limit {limit})' if limited else ''}: {', '.join(limits)}"
 
@@ -188,7 +195,7 @@ def _parts(run: RunScores) -> Iterator[str]:
 
 
 @dataclass(frozen=True)
-class SentByArm:
+class ArmRequests:
     """The requests of one arm: by sample the digest `Record.request`, and why stages left views
     unchanged (`kept`).
 
@@ -211,11 +218,11 @@ class SentByArm:
         return {slot: repr(node) for slot, node in self.point.spec.get("stages", {}).items()}
 
     @property
-    def apart_from_stages(self) -> str:
+    def get_other_settings(self) -> str:
         """The task, model and seed, which two arms must share for their requests to be compared."""
         return repr([self.point.task_id, self.point.spec.get("model"), self.point.seed])
 
-    def same_as(self, rival: SentByArm) -> Iterator[bool]:
+    def sends_same_as(self, rival: ArmRequests) -> Iterator[bool]:
         """Yield, for each sample for which both requests are known, whether they are identical."""
         for name, request in self.requests.items():
             if request and (against := rival.requests.get(name)):
@@ -226,7 +233,7 @@ class SentByArm:
         return Counter(why for name in samples for why in self.kept[name]).most_common(1)[0][0]
 
 
-Arms = Sequence[SentByArm]
+Arms = Sequence[ArmRequests]
 
 
 def unchanged(run: RunScores) -> list[str]:
@@ -243,16 +250,16 @@ def unchanged(run: RunScores) -> list[str]:
                 kept |= {name: draw.kept} if draw.kept else {}
         rival = rivals[scores.point.id]
         names, against = (scores.contestant, scores.task), rival.point.id if rival else ""
-        arms.append(SentByArm(scores.point, *names, requests, kept, against))
-    return say_unchanged(arms)
+        arms.append(ArmRequests(scores.point, *names, requests, kept, against))
+    return describe_unchanged(arms)
 
 
-def say_unchanged(arms: Arms) -> list[str]:
+def describe_unchanged(arms: Arms) -> list[str]:
     """Return a sentence for each slot whose settings changed no or few requests, and for stages
     that mostly found nothing."""
     tasks, ends = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
     explained = set[str]()
-    for slots, variants in (*_by_slot(arms), *_against_rivals(arms)):
+    for slots, variants in (*_by_slot(arms), *_compare_with_rivals(arms)):
         if BESIDE in slots and variants[1].point.id in explained:
             continue
         classes = _alike(variants)
@@ -264,17 +271,19 @@ def say_unchanged(arms: Arms) -> list[str]:
     sentences = []
     for beginning, (end, *more) in ends.items():
         repeated = len({*more} - {end})
-        alike_too = f"; likewise for {counted(repeated, 'more comparison')}" if repeated else ""
-        sentences.append(f"{beginning} of {_each(tasks[beginning])}{end}{alike_too}")
-    return [*sentences, *_found_nothing(arms)]
+        alike_too = (
+            f"; likewise for {format_count(repeated, 'more comparison')}" if repeated else ""
+        )
+        sentences.append(f"{beginning} of {_prefix_each(tasks[beginning])}{end}{alike_too}")
+    return [*sentences, *_describe_empty_stages(arms)]
 
 
 def _by_slot(arms: Arms) -> Iterator[tuple[str, Arms]]:
     """Yield, for every slot, the arms that differ in nothing else."""
-    alike = defaultdict[tuple[str, str, frozenset[tuple[str, str]]], list[SentByArm]](list)
+    alike = defaultdict[tuple[str, str, frozenset[tuple[str, str]]], list[ArmRequests]](list)
     every = dict.fromkeys(slot for arm in arms for slot in arm.stages)
     for arm in arms:
-        stages, shared = arm.stages, arm.apart_from_stages
+        stages, shared = arm.stages, arm.get_other_settings
         for slot in every:
             rest = frozenset((stages | {slot: ""}).items())
             alike[slot, shared, rest].append(arm)
@@ -283,12 +292,12 @@ def _by_slot(arms: Arms) -> Iterator[tuple[str, Arms]]:
             yield slot, variants
 
 
-def _against_rivals(arms: Arms) -> Iterator[tuple[str, Arms]]:
+def _compare_with_rivals(arms: Arms) -> Iterator[tuple[str, Arms]]:
     """Yield each arm that differs in several slots from the arm that it is compared with."""
     by_id = {arm.point.id: arm for arm in arms}
     for arm in arms:
         rival = by_id.get(arm.rival)
-        if rival is None or rival.apart_from_stages != arm.apart_from_stages:
+        if rival is None or rival.get_other_settings != arm.get_other_settings:
             continue
         mine, others = arm.stages, rival.stages
         slots = [slot for slot in {**others, **mine} if mine.get(slot) != others.get(slot)]
@@ -296,12 +305,12 @@ def _against_rivals(arms: Arms) -> Iterator[tuple[str, Arms]]:
             yield BESIDE.join(slots), [rival, arm]
 
 
-def _alike(arms: Arms) -> list[list[SentByArm]]:
+def _alike(arms: Arms) -> list[list[ArmRequests]]:
     """Return classes of arms that sent identical requests for every sample known to both."""
-    classes = list[list[SentByArm]]()
+    classes = list[list[ArmRequests]]()
     for arm in arms:
         for alike in classes:
-            same = arm.same_as(alike[0])
+            same = arm.sends_same_as(alike[0])
             if next(same, False) and all(same):  # most arms differ in the first sample
                 alike.append(arm)
                 break
@@ -315,13 +324,13 @@ def _sentences(slots: str, arms: Arms, classes: Sequence[Arms]) -> Iterator[tupl
     largest = max(classes, key=len)
     # a smaller class may be identical on purpose, such as controls
     if len(largest) > len(arms) * MOSTLY and len(largest) > 1:
-        samples = _samples([*largest[0].same_as(largest[1])])
+        samples = _samples([*largest[0].sends_same_as(largest[1])])
         sent = "answer" if arms[0].point.spec.get("model") is None else "request"
-        many = f"{slots}: {counted(len(arms), 'value')}, {counted(len(classes), sent)}"
+        many = f"{slots}: {format_count(len(arms), 'value')}, {format_count(len(classes), sent)}"
         yield f"changed nothing: {many} on {samples}", f": {_names(largest)} sent the same"
     first = next((arm for arm in arms if slots not in arm.stages), arms[0])
     for alike in classes:
-        same = [*alike[0].same_as(first)]
+        same = [*alike[0].sends_same_as(first)]
         if len(same) * MOSTLY < sum(same) < len(same):
             equal = f"the request of {_names(alike)} equals that of {first.contestant}"
             kept = [name for name in alike[0].requests if alike[0].kept.get(name)]
@@ -329,7 +338,7 @@ def _sentences(slots: str, arms: Arms, classes: Sequence[Arms]) -> Iterator[tupl
             yield f"changed little: {slots}: {equal} on {_samples(same)}", reason
 
 
-def _found_nothing(arms: Arms) -> Iterator[str]:
+def _describe_empty_stages(arms: Arms) -> Iterator[str]:
     """Name the arms of which a stage left most samples of a task unchanged, with its most common
     reason."""
     contestants = defaultdict[tuple[str, str, str], list[str]](list)
@@ -343,24 +352,24 @@ def _found_nothing(arms: Arms) -> Iterator[str]:
             contestants[_samples([*kept.values()]), arm.task, reason].append(arm.contestant)
     tasks = defaultdict[tuple[str, str, str], list[str]](list)
     for (samples, task, reason), names in contestants.items():
-        tasks[_listed(names), samples, reason].append(task)
+        tasks[_join_names(names), samples, reason].append(task)
     for (arms_alike, samples, reason), where in tasks.items():
-        yield f"found nothing: {arms_alike} on {samples} of {_each(where)}: {reason}"
+        yield f"found nothing: {arms_alike} on {samples} of {_prefix_each(where)}: {reason}"
 
 
 def _samples(same: Sequence[bool]) -> str:
-    compared = counted(len(same), "sample")
+    compared = format_count(len(same), "sample")
     return f"all {compared}" if all(same) else f"{sum(same)} of {compared}"
 
 
 def _names(arms: Arms) -> str:
-    return _listed([arm.contestant for arm in arms])
+    return _join_names([arm.contestant for arm in arms])
 
 
-def _each(tasks: Sequence[str]) -> str:
-    return f"each of {_listed(tasks)}" if len({*tasks}) > 1 else tasks[0]
+def _prefix_each(tasks: Sequence[str]) -> str:
+    return f"each of {_join_names(tasks)}" if len({*tasks}) > 1 else tasks[0]
 
 
-def _listed(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     """List the first few names, each once, and the number of others."""
-    return listed(list(dict.fromkeys(names)), SHOWN)
+    return format_list(list(dict.fromkeys(names)), SHOWN)

@@ -25,7 +25,7 @@ from looktwice.eval.statistics.intervals import (
     mean_of_shares,
     share_interval,
 )
-from looktwice.eval.statistics.means import scale_of
+from looktwice.eval.statistics.means import find_scale
 from looktwice.eval.statistics.paired import Values, correct
 
 Arm = TypeVar("Arm", bound=Hashable)
@@ -292,7 +292,7 @@ def accuracy_to_compare(scores: PointScores) -> Metric:
     return Metric("accuracy", units, failed=failed, clusters=scores.clusters)
 
 
-def units_of(arms: Mapping[Arm, Sequence[Metric]]) -> Values[Arm, tuple[int, str]]:
+def get_units(arms: Mapping[Arm, Sequence[Metric]]) -> Values[Arm, tuple[int, str]]:
     """Return the units of a metric of several arms on the same tasks, in the clusters of the first
     arm; NaN where a unit failed."""
     values: dict[Arm, dict[tuple[int, str], float]] = {arm: {} for arm in arms}
@@ -314,9 +314,9 @@ def compare(row: Row, baseline: str, pairs: Sequence[tuple[Metric, Metric]]) -> 
     as excluded.
     """
     mine, theirs = zip(*pairs, strict=True)
-    matrix = units_of({"mine": mine, "theirs": theirs})
-    scale = scale_of([value for side in (*mine, *theirs) for value in side.units.values()])
-    paired = replace(matrix, value=matrix.value / scale).pair("mine", "theirs")
+    matrix = get_units({"mine": mine, "theirs": theirs})
+    scale = find_scale([value for side in (*mine, *theirs) for value in side.units.values()])
+    paired = replace(matrix, value=matrix.value / scale).compare_arms("mine", "theirs")
     row = replace(row, baseline=baseline, excluded=len(matrix.units) - (paired.n if paired else 0))
     if paired is None:
         return row

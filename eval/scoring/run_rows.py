@@ -187,12 +187,12 @@ def published_people(run: RunScores) -> Mapping[str, float]:
     levels = dict[str, float]()
     for row in (run.config.get("published") or {}).values():
         for name, value in (row.get("accuracy") or {}).items() if row.get("people") else ():
-            if not of_another_split(run, row, str(name)):
+            if not comes_from_another_split(run, row, str(name)):
                 levels.setdefault(str(name), float(value))
     return levels
 
 
-def of_another_split(run: RunScores, published: Mapping[str, Any], name: str) -> bool:
+def comes_from_another_split(run: RunScores, published: Mapping[str, Any], name: str) -> bool:
     """Return whether a value in a row of `published:` belongs to another split than the run's, if
     both name one."""
     wanted, task = published.get("split"), name.partition(".")[0]

@@ -11,7 +11,7 @@ from functools import cached_property
 from string import ascii_uppercase
 from typing import TYPE_CHECKING, Any
 
-from looktwice.eval.readers.reader import reader_name
+from looktwice.eval.readers.reader import get_reader_name
 from looktwice.eval.readers.robust import Robust
 from looktwice.eval.records.judgements import (
     DESCRIPTION_PASS,
@@ -19,13 +19,13 @@ from looktwice.eval.records.judgements import (
     UNREADABLE_PASS,
     JudgedWords,
     Judgement,
+    hash_judged_words,
     judgements,
-    words_of,
 )
 from looktwice.eval.records.records import PointRow, Record, RunError, RunFolder, SampleRow
 from looktwice.eval.records.writer import describe_failure
 from looktwice.eval.scoring.labels import labels
-from looktwice.eval.scoring.unreadable import explain_missing_reply, reason_of, unreadable
+from looktwice.eval.scoring.unreadable import explain_missing_reply, get_reason, unreadable
 from looktwice.eval.scoring.verdict import (
     UNJUDGED,
     PointScores,
@@ -36,17 +36,17 @@ from looktwice.eval.scoring.verdict import (
     Scorer,
     Verdict,
     build_scorer,
-    cluster_of,
     compare_with_key,
+    get_cluster,
 )
 from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.config.classes import ConfigError, is_foreign
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.config.spec import Arm
 from looktwice.pipelines.marks import mark_from_dict
-from looktwice.pipelines.model import Usage, amounts, price_fault, say_prices
+from looktwice.pipelines.model import Usage, format_prices, get_amounts, price_fault
 from looktwice.pipelines.pipeline import NoModel, RecordingModel, StageFailed, step
-from looktwice.pipelines.sample import say_key_fault
+from looktwice.pipelines.sample import describe_key_fault
 from looktwice.pipelines.state import Stage, State
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class RecordScorer:
         """Score one record. An error in the reader makes only this record FAILED."""
         judged: Mapping[str, Judgement] = {}
         if self.judgements and not record.error:
-            place = record.point, record.sample, record.draw, words_of(record)
+            place = record.point, record.sample, record.draw, hash_judged_words(record)
             judged = self.judgements.get(place, {})
         # a judge's grade replaces the reader's answer; in the pass over unreadable replies, the
         # judge's answer counts only for these
@@ -120,7 +120,7 @@ class RecordScorer:
             read=result.read,
             tokens_in=tokens_in,
             tokens_out=tokens_out,
-            cost=cost_of(record, self.prices),
+            cost=sum_costs(record, self.prices),
             calls=len(record.calls),
             judge=result.judge,
             judged={name: mark for line in judged.values() for name, mark in line.scores.items()},
@@ -135,7 +135,7 @@ class RecordScorer:
         if record.letters and result.answer is not None:
             own = record.letters.get(result.answer.strip(), result.answer)
             result = replace(result, answer=own)
-        texts = getattr(self.reader, "texts_are_wrong", False)
+        texts = getattr(self.reader, "accepts_only_letters", False)
         score = compare_with_key(result, row, self.scorer, texts)
         if score.verdict is Verdict.UNREADABLE and not result.reason:
             detail = f"{result.answer!r} is not an answer to this task"
@@ -150,7 +150,7 @@ class RecordScorer:
         fault = record.error
         if not fault and record.sample_sha and record.sample_sha != row.sha:
             fault = "the sample changed since this record was made; run it again"
-        if fault := fault or say_key_fault(row.answer, len(letters)):
+        if fault := fault or describe_key_fault(row.answer, len(letters)):
             return ReadResult(Verdict.FAILED, detail=fault)
         if record.answer is None:
             return explain_missing_reply(record) or self._read(record, row)
@@ -176,10 +176,10 @@ class RecordScorer:
         if after.answer is not None:
             return ReadResult(answer=after.answer, read=True)
         cut = record.last_reply is not None and record.last_reply.get("finish") == "length"
-        return unreadable("cut_off" if cut else reason_of(after.reason), after.reason)
+        return unreadable("cut_off" if cut else get_reason(after.reason), after.reason)
 
 
-def prices_of(point: PointRow | Arm, binder: Binder) -> Prices:
+def read_prices(point: PointRow | Arm, binder: Binder) -> Prices:
     """Return the `prices` of the point's model and of models inside its stages, if they have any.
 
     Raises RunError for invalid prices in a run folder.
@@ -188,14 +188,14 @@ def prices_of(point: PointRow | Arm, binder: Binder) -> Prices:
     for own, node in _priced_nodes(point):
         if fault := price_fault(node["prices"]):
             raise RunError(f"points.yaml, {point.contestant}: {fault}; fix the line")
-        prices["" if own else binder.make(node).identity] = amounts(node["prices"])
+        prices["" if own else binder.make(node).identity] = get_amounts(node["prices"])
     return prices
 
 
 def price_lines(arms: Iterable[PointRow | Arm]) -> list[str]:
     """Return a sentence for each model with prices, with their date and source if known."""
     lines = dict.fromkeys(
-        f"prices of {node.get('model') or node.get('use')}: {say_prices(node['prices'])}"
+        f"prices of {node.get('model') or node.get('use')}: {format_prices(node['prices'])}"
         for arm in arms
         for _, node in _priced_nodes(arm)
     )
@@ -218,7 +218,7 @@ def _priced_nodes(point: PointRow | Arm) -> Iterator[tuple[bool, Mapping[str, An
         left = [*(node if isinstance(node, list | tuple) else ()), *left]
 
 
-def cost_of(record: Record, prices: Prices) -> float | None:
+def sum_costs(record: Record, prices: Prices) -> float | None:
     """Return the list price of the record's calls; None if a model that was called has no prices,
     or its tokens were not counted.
 
@@ -234,11 +234,11 @@ def cost_of(record: Record, prices: Prices) -> float | None:
             counted = reply.get("finish") == "filter" or usage.get("tokens_in")
             if model not in prices or not counted:
                 return None
-            cost += price_of(Usage(**usage), prices[model])
+            cost += estimate_price(Usage(**usage), prices[model])
     return cost
 
 
-def price_of(usage: Usage | UsageCount, prices: Mapping[str, float]) -> float:
+def estimate_price(usage: Usage | UsageCount, prices: Mapping[str, float]) -> float:
     """Return the list price of these tokens, some of whose input tokens may come from the server's
     own cache.
 
@@ -273,7 +273,7 @@ def score_run(
     missing. A reader that raises makes only that record FAILED.
     """
     judged = judgements(folder.path, judge)
-    present, older = folder.present_and_older
+    present, older = folder.current_and_earlier_points
     shown = [*present, *older] if all_arms else present
     names, planned = labels([*present, *older]), folder.facts.get("planned") or {}
     tools = ScoringTools(folder, plan, tuple(plugins), reader, judged.by_record())
@@ -282,7 +282,7 @@ def score_run(
     scored = list[dict[str, dict[int, ScoredRecord]]]()  # one for each arm, filled by record
     readers = defaultdict[str, list[int]](list)  # the indices of the arms that read a record
     for place, point in enumerate(shown):
-        scorer, samples = tools.record_scorer(point), folder.samples_of.get(point.task_id, {})
+        scorer, samples = tools.record_scorer(point), folder.samples_by_task.get(point.task_id, {})
         scored.append({name: {} for name in samples})
         contestant, task = names[point.id]
         arms.append(
@@ -299,7 +299,7 @@ def score_run(
                 run_clusters=clusters[point.task],
             )
         )
-        readers[point.recorded_as].append(place)
+        readers[point.records_id].append(place)
     # without a plan, all existing draws count
     whole, hidden_draws = all_arms or not folder.facts.get("arms"), 0
     for record in folder.last_records():  # one at a time: a large run is never in memory as a whole
@@ -320,8 +320,8 @@ def _clusters_by_task(
     because others may change the pictures."""
     clusters = defaultdict[str, dict[str, str]](dict)
     for task, task_id in dict.fromkeys((point.task, point.task_id) for point in points):
-        for name, row in folder.samples_of.get(task_id, {}).items():
-            clusters[task].setdefault(name, cluster_of(task, row))
+        for name, row in folder.samples_by_task.get(task_id, {}).items():
+            clusters[task].setdefault(name, get_cluster(task, row))
     return clusters
 
 
@@ -335,7 +335,7 @@ def _with_readers(scores: PointScores) -> PointScores:
         else:
             was_needed |= entry.read or entry.reason == "unread"
     if was_needed and isinstance(scores.score, RecordScorer):
-        names = {reader_name(scores.score.reader): None} | names
+        names = {get_reader_name(scores.score.reader): None} | names
     return replace(scores, reader=" + ".join(names))
 
 
@@ -355,9 +355,9 @@ class ScoringTools:
         if point.id in self.of_plan:
             return self.of_plan[point.id]
         try:
-            binder = Binder.of_run(self.folder.path, self.plugins)
+            binder = Binder.for_run(self.folder.path, self.plugins)
             reader = self.reader or (binder.make(point.read) if point.read else Robust())
-            scorer, prices = build_scorer(point.facts, binder), prices_of(point, binder)
+            scorer, prices = build_scorer(point.facts, binder), read_prices(point, binder)
         except ConfigError as exc:
             raise RunError(f"{self.folder.path}: {self._explain(point, exc)}") from exc
         return RecordScorer(self.folder, reader, scorer, self.judgements, prices)
@@ -368,7 +368,7 @@ class ScoringTools:
         ConfigError."""
         if self.plan is None:
             return {}
-        binder = Binder.of_checked(self.plan.plugins)
+        binder = Binder.for_checked_paths(self.plan.plugins)
         scorers = {}
         for arm in (*self.plan.points, *self.plan.readings):
             try:
@@ -376,7 +376,7 @@ class ScoringTools:
             except ConfigError as exc:
                 place = f"tasks.{arm.task_name}: the scorer of its facts"
                 raise ConfigError([f"{place}: {exc}"]) from exc
-            reader, prices = self.reader or arm.read, prices_of(arm, binder)
+            reader, prices = self.reader or arm.read, read_prices(arm, binder)
             scorers[arm.id] = RecordScorer(self.folder, reader, scorer, self.judgements, prices)
         return scorers
 

@@ -29,7 +29,7 @@ def explain_missing_reply(record: Record) -> ReadResult | None:
     reply = record.last_reply
     if record.reason or reply is None:
         detail = record.reason or "no stage called a model or answered"
-        return unreadable(reason_of(record.reason), detail)
+        return unreadable(get_reason(record.reason), detail)
     if reply.get("finish") == "filter":
         return unreadable("filtered", reply["text"])
     if reply.get("refusal"):
@@ -45,7 +45,7 @@ def explain_missing_reply(record: Record) -> ReadResult | None:
     return unreadable("cut_off" if cut else "empty", detail)
 
 
-def reason_of(sentence: str) -> str:
+def get_reason(sentence: str) -> str:
     """Return the member of REASONS with which a stage's sentence begins, or else "unread"."""
     kind = sentence.partition(":")[0].strip()
     return kind if kind in REASONS else "unread"

@@ -221,15 +221,15 @@ class PointScores:
     def failure(self) -> str:
         """The most common failure if every answer failed; otherwise empty."""
         failed = [entry.detail for entry in self.all if entry.verdict is Verdict.FAILED]
-        return commonest_failure(failed) if failed and len(failed) == len(self.all) else ""
+        return find_commonest_failure(failed) if failed and len(failed) == len(self.all) else ""
 
     @cached_property
     def clusters(self) -> Mapping[str, str]:
         """The name of each sample's cluster, the same in every arm and task of a run; see
-        `cluster_of`."""
+        `get_cluster`."""
         if self.run_clusters:
             return self.run_clusters
-        return {name: cluster_of(self.point.task, row) for name, row in self.samples.items()}
+        return {name: get_cluster(self.point.task, row) for name, row in self.samples.items()}
 
     def clusters_of(self, samples: Iterable[str]) -> list[str]:
         """Return the clusters of some samples, in order."""
@@ -293,7 +293,7 @@ class RunScores:
         one, or more with other readers."""
         arms = defaultdict[str, list[PointScores]](list)
         for scores in self.points:
-            arms[scores.point.recorded_as].append(scores)
+            arms[scores.point.records_id].append(scores)
         for record in self.folder.last_records(holding=holding):
             for scores in arms.get(record.point, ()):
                 yield scores, record
@@ -397,7 +397,7 @@ def build_scorer(facts: Mapping[str, Any], binder: Binder | None = None) -> Scor
     if not named:
         return None
     if isinstance(named, Mapping):
-        named = (binder or Binder.of_checked()).make(named)
+        named = (binder or Binder.for_checked_paths()).make(named)
     built: Scorer = named
     return built
 
@@ -408,7 +408,7 @@ def compare_with_key(
     """Return the score of an extracted answer, by the benchmark's own comparison if it has one.
 
     Letters must be equal; texts are compared by `is_same_text`. A text where a letter is expected,
-    such as a choice's text, is not an answer, unless `texts_are_wrong`.
+    such as a choice's text, is not an answer, unless `accepts_only_letters`.
     """
     group, answer = str(row.meta.get("group", "")), result.answer
     if result.verdict is not None or answer is None:
@@ -429,13 +429,13 @@ def compare_with_key(
     return Score.of(right, group)
 
 
-def commonest_failure(details: Sequence[str]) -> str:
+def find_commonest_failure(details: Sequence[str]) -> str:
     """Return the most common failure, by the first lines of the tracebacks."""
     lines = Counter((text.strip().splitlines() or ["no message"])[0] for text in details)
     return lines.most_common(1)[0][0][:500]
 
 
-def cluster_of(task: str, row: SampleRow) -> str:
+def get_cluster(task: str, row: SampleRow) -> str:
     """Return the name of a sample's cluster: its group within this task, or else its pictures, in
     any task.
 

@@ -38,12 +38,12 @@ def cohens_kappa(
         raise ValueError(
             f"two raters need the same items, found {len(answers)} and {len(others)} answers"
         )
-    first, second = _marks([answers, others])
+    first, second = _encode_ratings([answers, others])
     columns, count = np.column_stack([(first * second).sum(axis=1), first, second]), len(first.T)
 
     def kappa(means: Floats) -> Floats:
         chance = (means[:, 1 : count + 1] * means[:, count + 1 :]).sum(axis=1)
-        return _beyond(means[:, 0], chance)
+        return _compute_kappa(means[:, 0], chance)
 
     return bootstrap_statistic(columns, clusters, kappa, -1.0)
 
@@ -62,24 +62,24 @@ def fleiss_kappa(
             f"agreement needs two or more raters of the same items, found {[*map(len, ratings)]}"
             " answers"
         )
-    raters, table = len(ratings), np.sum(_marks(ratings), axis=0)
+    raters, table = len(ratings), np.sum(_encode_ratings(ratings), axis=0)
     pairs = (np.square(table).sum(axis=1) - raters) / (raters * (raters - 1))
     columns = np.column_stack([pairs, table / raters])
 
     def kappa(means: Floats) -> Floats:
-        return _beyond(means[:, 0], np.square(means[:, 1:]).sum(axis=1))
+        return _compute_kappa(means[:, 0], np.square(means[:, 1:]).sum(axis=1))
 
     return bootstrap_statistic(columns, clusters, kappa, -1.0)
 
 
-def _marks(ratings: Sequence[Sequence[Hashable]]) -> list[Floats]:
+def _encode_ratings(ratings: Sequence[Sequence[Hashable]]) -> list[Floats]:
     """One-hot encode the answers of each rater, (items, answers), in a common order."""
     names = sorted(set(chain(*ratings)), key=repr)
     place = {name: number for number, name in enumerate(names)}
     return [np.eye(len(names))[[*map(place.__getitem__, answers)]] for answers in ratings]
 
 
-def _beyond(observed: Floats, chance: Floats) -> Floats:
+def _compute_kappa(observed: Floats, chance: Floats) -> Floats:
     """Compute kappa from observed and chance agreement; 1 if chance agreement is complete."""
     room = 1 - chance
     return np.where(room > 1e-12, (observed - chance) / np.where(room > 1e-12, room, 1.0), 1.0)
@@ -194,7 +194,7 @@ def majority_value(answers: Sequence[str | None], values: Sequence[float]) -> fl
 # ---- the order of two contestants
 
 
-def swap_over_settings(
+def swap_rate_over_settings(
     values: ArrayLike, others: ArrayLike, clusters: Clusters | None = None
 ) -> Estimate:
     """Estimate the probability that two contestants swap ranks between two settings drawn at random
@@ -222,7 +222,7 @@ def swap_over_settings(
     return bootstrap_statistic(gaps.T, clusters, swaps, 0.0)
 
 
-def swap_over_halves(gaps: ArrayLike, clusters: Clusters | None = None) -> Estimate:
+def swap_rate_over_halves(gaps: ArrayLike, clusters: Clusters | None = None) -> Estimate:
     """Estimate the probability that two new sets of half as many units each rank two contestants in
     opposite orders.
 
@@ -250,7 +250,7 @@ def swap_over_halves(gaps: ArrayLike, clusters: Clusters | None = None) -> Estim
     return Estimate(disagree(z), disagree(z + reach), disagree(max(0.0, z - reach)), len(data), m)
 
 
-class Reordering(NamedTuple):
+class RankChanges(NamedTuple):
     """How the competition ranks of contestants change from one set of values to another.
 
     The fields are the pairs that swap, the pairs tied in either set, the contestants whose rank
@@ -264,7 +264,7 @@ class Reordering(NamedTuple):
     tau: float
 
 
-def reordering(before: Shares, after: Shares) -> Reordering:
+def compare_ranks(before: Shares, after: Shares) -> RankChanges:
     """Compare the ranks of names in `before` and `after`, each a value by name; larger is better.
     Only names in both count."""
     from scipy.stats import kendalltau
@@ -276,7 +276,7 @@ def reordering(before: Shares, after: Shares) -> Reordering:
     # the number of strictly better ones
     old, new = ((level[:, None] + 1e-9 < level).sum(axis=1) for level in values)
     moves = np.abs(old - new)
-    return Reordering(
+    return RankChanges(
         int((first * second < 0).sum()),
         int((first * second == 0).sum()),
         int((moves > 0).sum()),

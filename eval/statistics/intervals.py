@@ -119,7 +119,7 @@ def resampled_means(
     return totals[:, :-1] / totals[:, -1:]
 
 
-def student(freedom: float) -> float:
+def student_quantile(freedom: float) -> float:
     """Return Student's quantile for a 95 % interval with this many degrees of freedom."""
     from scipy.special import stdtrit
 
@@ -135,7 +135,7 @@ def percentile_interval(means: Floats, clusters: int) -> tuple[float, float]:
     """
     from scipy.special import ndtr
 
-    reach = sqrt(clusters / (clusters - 1)) * student(clusters - 1)
+    reach = sqrt(clusters / (clusters - 1)) * student_quantile(clusters - 1)
     tail = float(ndtr(-reach))
     low, high = np.quantile(means, [tail, 1 - tail])
     return float(low), float(high)
@@ -172,18 +172,18 @@ def bootstrap_mean(
     each as its own cluster: otherwise equal values would have an interval of zero width, and few
     different ones a narrow one. For paired right or wrong answers this is half an item in each cell
     of their table (Agresti and Min 2005). If clusters hold several values, each added value counts
-    as many of them as `_independent_weight` returns. If all values are equal, the interval includes
-    the case that some clusters lie at a limit: the share that Wilson's upper limit allows after
-    none was observed, 7.4 points after 48 pairs without a difference. `strata` names the task of
-    each value: values vary around the mean of their task, so that tasks with different means do not
-    widen the interval. The mean is that of the given values alone, which may lie beyond the limits.
-    Raises ValueError without values.
+    as many of them as `_estimate_design_effect` returns. If all values are equal, the interval
+    includes the case that some clusters lie at a limit: the share that Wilson's upper limit allows
+    after none was observed, 7.4 points after 48 pairs without a difference. `strata` names the task
+    of each value: values vary around the mean of their task, so that tasks with different means do
+    not widen the interval. The mean is that of the given values alone, which may lie beyond the
+    limits. Raises ValueError without values.
     """
     data = np.asarray(values, float)
     mean = fsum(data.tolist()) / len(data)
-    varying = data if strata is None else _around_one_mean(data, mean, clusters, strata)
+    varying = data if strata is None else _center_strata(data, mean, clusters, strata)
     sums, sizes = cluster_sums(varying, clusters)
-    weight = _independent_weight(varying - mean, sums - sizes * mean, sizes)
+    weight = _estimate_design_effect(varying - mean, sums - sizes * mean, sizes)
     sums = np.round(sums, 2) if len(sums) > MANY else sums  # graded values would make many kinds
     shift = mean - fsum(sums.tolist()) / len(data)
     means = resampled_means(
@@ -203,7 +203,7 @@ def bootstrap_mean(
     return Estimate(mean, low, high, len(data), len(sizes))
 
 
-def _independent_weight(off: Floats, sums: Floats, sizes: Floats) -> float:
+def _estimate_design_effect(off: Floats, sums: Floats, sizes: Floats) -> float:
     """Estimate the design effect: how many values of a cluster weigh as much as an independent one.
 
     `off` are the deviations of the values from the mean, `sums` those of the clusters. The design
@@ -231,7 +231,7 @@ def _degrees_of_freedom(squares: Floats, most: float) -> float:
     return min(most, 2 * total * total / max(uneven, 1e-12 * total * total))
 
 
-def _around_one_mean(
+def _center_strata(
     data: Floats, mean: float, clusters: Clusters | None, strata: Clusters
 ) -> Floats:
     """Shift the values so that each stratum has the overall mean.
@@ -292,7 +292,7 @@ def clopper_pearson(k: int, n: int) -> tuple[float, float]:
     return low, float(betaincinv(k + 1, n - k, 1 - tail)) if k < n else 1.0
 
 
-def two_shares(k: int, n: int, other: int, of: int) -> Estimate:
+def compare_shares(k: int, n: int, other: int, of: int) -> Estimate:
     """Compare the shares k of n and `other` out of `of` in two independent samples.
 
     The p-value is Fisher's exact test, two-sided; the interval combines the exact intervals of
@@ -394,7 +394,7 @@ def _effective_units(sums: Floats, sizes: Floats, mean: float, squares: float) -
     if total < 1e-12 or room / squares < fewest + 1e-9:
         return fewest
     freedom = _degrees_of_freedom(off, fewest - 1)
-    quantiles = Z / student(max(1.0, freedom))
+    quantiles = Z / student_quantile(max(1.0, freedom))
     variance = float((off / np.square(1 - sizes / n)).sum())
     return max(fewest, min(room / squares, room / variance * quantiles**2))
 

@@ -14,7 +14,7 @@ from looktwice.eval.statistics.intervals import (
     Floats,
     cluster_sums,
     square_sum,
-    student,
+    student_quantile,
 )
 
 LARGEST = 1e100
@@ -25,7 +25,7 @@ the range of floats."""
 def finite_mean(values: Iterable[float]) -> float:
     """Return the mean of finite numbers of any size. Raises ValueError without numbers."""
     numbers = [*values]
-    scale = scale_of(numbers)
+    scale = find_scale(numbers)
     return fmean([number / scale for number in numbers]) * scale
 
 
@@ -35,7 +35,7 @@ def mean_interval(values: Sequence[float], clusters: Clusters) -> tuple[float | 
 
     It stays within 0..1 if all values do, as shares do.
     """
-    scale = scale_of(values)
+    scale = find_scale(values)
     numbers = np.array(values, float) / scale
     mean = fmean(numbers)
     off, sizes = cluster_sums(numbers - mean, clusters)
@@ -44,14 +44,14 @@ def mean_interval(values: Sequence[float], clusters: Clusters) -> tuple[float | 
         return None, None
     freedom = max(1.0, len(values) ** 2 / square_sum(sizes) - 1)
     error = sqrt(spread * len(sizes) / (len(sizes) - 1)) / len(values)
-    half = student(freedom) * error
+    half = student_quantile(freedom) * error
     if min(values) >= 0 and max(values) <= 1:
         return max(0.0, mean - half), min(1.0, mean + half)
     low, high = (mean - half) * scale, (mean + half) * scale
     return (low, high) if isfinite(low) and isfinite(high) else (None, None)
 
 
-def mean_gap(values: Floats, others: Floats, clusters: Clusters) -> Estimate | None:
+def compare_means(values: Floats, others: Floats, clusters: Clusters) -> Estimate | None:
     """Compute the difference of the means of two groups with its 95 % t interval and p.
 
     Returns None for fewer than two values in a group, without any spread, and if a limit exceeds
@@ -59,7 +59,7 @@ def mean_gap(values: Floats, others: Floats, clusters: Clusters) -> Estimate | N
     units this is Welch's test (1947); otherwise the variance is that between clusters, which may
     contain units of both groups.
     """
-    scale = scale_of([*values, *others])
+    scale = find_scale([*values, *others])
     sides = np.asarray(values, float) / scale, np.asarray(others, float) / scale
     counts = np.array([*map(len, sides)])
     if counts.min() < 2:
@@ -80,14 +80,14 @@ def mean_gap(values: Floats, others: Floats, clusters: Clusters) -> Estimate | N
     else:
         freedom = max(1.0, n**2 / square_sum(sizes) - 1)
     gap = fmean(sides[0]) - fmean(sides[1])
-    half, p = student(freedom) * error, 2 * stdtr(freedom, -abs(gap) / error)
+    half, p = student_quantile(freedom) * error, 2 * stdtr(freedom, -abs(gap) / error)
     value, low, high = (scale * end for end in (gap, gap - half, gap + half))
     if not (isfinite(low) and isfinite(high)):
         return None
     return Estimate(value, low, high, n, m, float(p))
 
 
-def scale_of(values: Sequence[float]) -> float:
+def find_scale(values: Sequence[float]) -> float:
     """Return the divisor to apply before values are summed or squared: 1, or the largest value if
     it is very large."""
     largest = max(map(abs, values), default=0.0)

@@ -106,7 +106,7 @@ def holm(ps: Sequence[float] | Floats) -> list[float]:
     """Apply Holm's step-down correction (Holm 1979) to a family of p-values, in their order."""
     order = np.argsort(ps)
     stepped = np.maximum.accumulate(np.asarray(ps, float)[order] * np.arange(len(ps), 0, -1))
-    return _put_back(stepped, order)
+    return _restore_order(stepped, order)
 
 
 def benjamini_hochberg(ps: Sequence[float] | Floats) -> list[float]:
@@ -119,10 +119,10 @@ def benjamini_hochberg(ps: Sequence[float] | Floats) -> list[float]:
     order = np.argsort(ps)[::-1]
     ranks = np.arange(len(ps), 0, -1)
     stepped = np.minimum.accumulate(np.asarray(ps, float)[order] * len(ps) / ranks)
-    return _put_back(stepped, order)
+    return _restore_order(stepped, order)
 
 
-def _put_back(stepped: Floats, order: Codes) -> list[float]:
+def _restore_order(stepped: Floats, order: Codes) -> list[float]:
     return list(map(float, np.minimum(stepped, 1.0)[np.argsort(order)]))
 
 
@@ -278,14 +278,14 @@ class Values(Generic[Arm, Unit]):
         own = self.where(self.has(arm))
         return share_interval(own[arm], own.clusters) if own.units else None
 
-    def pair(self, arm: Arm, other: Arm) -> Estimate | None:
+    def compare_arms(self, arm: Arm, other: Arm) -> Estimate | None:
         """Compare two arms on their common units (`compare_paired`); None without any."""
         both = self.where(self.has(arm, other))
         if not both.units:
             return None
         return compare_paired(both[arm], both[other], both.clusters, both.strata)
 
-    def left_out(self, arm: Arm, other: Arm) -> int:
+    def count_unpaired(self, arm: Arm, other: Arm) -> int:
         """Count the units on which exactly one of the two arms has a value."""
         return int((self.has(arm) ^ self.has(other)).sum())
 
@@ -333,14 +333,14 @@ def _exact_power(n: int, differing: float, difference: float) -> float:
     ways = -gammaln(counts + 1) - gammaln(n - counts + 1)
     likely = ways + xlogy(counts, share) + xlog1py(n - counts, -share)
     weights = np.exp(likely - likely.max())
-    most = _most_on_the_smaller_side(1 << last.bit_length())[counts]
+    most = _largest_minority(1 << last.bit_length())[counts]
     sides = (1 - difference / share) / 2, (1 + difference / share) / 2
     power = np.where(most < 0, 0.0, sum(bdtr(np.maximum(most, 0), counts, side) for side in sides))
     return float(weights @ power / weights.sum())
 
 
 @lru_cache(maxsize=64)
-def _most_on_the_smaller_side(n: int) -> Codes:
+def _largest_minority(n: int) -> Codes:
     """Return, for 0 to n differing pairs, the largest count on the smaller side that is still
     significant, or -1."""
     from scipy.special import bdtr

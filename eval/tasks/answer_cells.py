@@ -14,7 +14,7 @@ HIDDEN = ("hidden", "nan", "none", "")
 """Contents of an answer cell that mean a hidden answer."""
 
 
-def lettered_columns(names: Iterable[str]) -> tuple[str, ...]:
+def find_lettered_columns(names: Iterable[str]) -> tuple[str, ...]:
     """Return the columns of choices with one letter each: A, B ..., or `choice_a`, `Option B` and
     so on, up to the first missing letter."""
     available = [*names]
@@ -28,7 +28,7 @@ def lettered_columns(names: Iterable[str]) -> tuple[str, ...]:
     return ()
 
 
-def choice_texts(row: Row, columns: Sequence[str]) -> tuple[str, ...]:
+def read_choice_texts(row: Row, columns: Sequence[str]) -> tuple[str, ...]:
     """Return the choices of a row, from one column with a list or one column each, without empty
     cells at the end. Raises ValueError."""
     if len(columns) == 1:
@@ -70,7 +70,7 @@ def split_lettered(text: str) -> tuple[str, tuple[str, ...]]:
     return text, (text,)
 
 
-def answer_key(cell: Any, choices: Sequence[str], first: int | None = None) -> str | None:
+def read_answer_key(cell: Any, choices: Sequence[str], first: int | None = None) -> str | None:
     """Return the correct answer of a row: a letter if there are choices, otherwise its text; None
     if it is hidden.
 

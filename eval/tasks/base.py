@@ -22,8 +22,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
-from looktwice.pipelines.config.classes import AbsentPart, did_you_mean
-from looktwice.pipelines.sample import Item, say_item_fault
+from looktwice.pipelines.config.classes import AbsentPart, suggest_names
+from looktwice.pipelines.sample import Item, describe_item_fault
 
 Fields = Mapping[str, Any]
 """What is known about a question, by field name."""
@@ -195,14 +195,14 @@ class MadeTask(ABC):
         return self.subset.choose([(self._id(n), fields(n)) for n in range(self.n)])
 
 
-def require_some(n: int | None) -> None:
+def require_positive(n: int | None) -> None:
     """Raise TaskError if the number of questions is less than 1."""
     if n is not None and (not isinstance(n, int) or n < 1):
         raise TaskError(f"n, the number of questions, must be 1 or more; found {n!r}")
 
 
 @contextmanager
-def at_task(name: str) -> Iterator[None]:
+def prefix_task_errors(name: str) -> Iterator[None]:
     """Put the place of the task in front of every TaskError."""
     try:
         yield
@@ -210,11 +210,11 @@ def at_task(name: str) -> Iterator[None]:
         raise TaskError(f"tasks.{name}: {exc}") from exc
 
 
-def checked_items(task: Task) -> Iterator[Item]:
+def check_items(task: Task) -> Iterator[Item]:
     """Yield the items of a task. Raises TaskError at the first one that cannot be asked or
     recorded."""
     for item in task:
-        if fault := say_item_fault(item):
+        if fault := describe_item_fault(item):
             raise TaskError(f"{type(task).__name__}: {fault}")
         yield item
 
@@ -239,11 +239,11 @@ def find_item(task: Task, sample_id: str) -> Item | None:
 
 
 # if a larger share of rows is faulty, the file or the settings are wrong rather than the rows
-MOST_SHARE = 0.1
-IN_FACTS = 10  # reasons shown in a report
-IN_ERROR = 20  # lines; more say nothing new about a file
-ALIKE = re.compile(r"\d+|'[^']*'|, ")  # parts that differ between errors of one kind
-MOST_ALIKE = 2  # beside the first; more are only counted
+MAX_FAULTY_SHARE = 0.1
+MAX_IN_FACTS = 10  # reasons shown in a report
+MAX_IN_ERROR = 20  # lines; more say nothing new about a file
+VARIABLE_PARTS = re.compile(r"\d+|'[^']*'|, ")  # parts that differ between errors of one kind
+MAX_ALIKE = 2  # beside the first; more are only counted
 
 
 @dataclass
@@ -289,20 +289,22 @@ class RowErrors:
         unusable."""
         if total == 0:
             raise TaskError(f"{self.source} has no {self.units}, or the settings keep none")
-        if len(self.found) >= total or len(self.found) > max(1, MOST_SHARE * total):
+        if len(self.found) >= total or len(self.found) > max(1, MAX_FAULTY_SHARE * total):
             summary = f"{self.source}: {len(self.found)} of {total} {self.units} cannot be used"
             summary += " (the first is row 0)" * (self.units == "rows")
-            raise TaskError("\n  ".join([summary, *self._first(IN_FACTS)]))
+            raise TaskError("\n  ".join([summary, *self._format_first(MAX_IN_FACTS)]))
 
     def raise_any(self) -> None:
         """Raise TaskError with the first twenty errors, if there are any."""
         if self.found:
             count = "1 fault" if len(self.found) == 1 else f"{len(self.found)} faults"
-            raise TaskError("\n  ".join([f"{self.source}: {count}", *self._first(IN_ERROR)]))
+            raise TaskError(
+                "\n  ".join([f"{self.source}: {count}", *self._format_first(MAX_IN_ERROR)])
+            )
 
-    def nothing_left(self, where: Path, wanted: str) -> TaskError:
+    def make_empty_error(self, where: Path, wanted: str) -> TaskError:
         """Return the error to raise if nothing can be used."""
-        return TaskError("\n  ".join([f"{where}: {wanted}", *self._first(IN_FACTS)]))
+        return TaskError("\n  ".join([f"{where}: {wanted}", *self._format_first(MAX_IN_FACTS)]))
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -310,19 +312,19 @@ class RowErrors:
         none."""
         of = f" of {self.source}" if self.source else ""
         return (
-            (f"{len(self.found)} {self.units}{of} left out", *self._first(IN_FACTS))
+            (f"{len(self.found)} {self.units}{of} left out", *self._format_first(MAX_IN_FACTS))
             if self.found
             else ()
         )
 
-    def _first(self, limit: int) -> list[str]:
+    def _format_first(self, limit: int) -> list[str]:
         """Return the first lines, merging lines that differ only in numbers and quoted words."""
         kinds, lines = defaultdict[str, list[str]](list), list[str]()
         for line in self.found:
-            kinds[ALIKE.sub("", line)].append(line)
+            kinds[VARIABLE_PARTS.sub("", line)].append(line)
         for line in self.found:
-            first, *others = kinds[ALIKE.sub("", line)]
-            if len(others) <= MOST_ALIKE:
+            first, *others = kinds[VARIABLE_PARTS.sub("", line)]
+            if len(others) <= MAX_ALIKE:
                 lines.append(line)
             elif line is first:
                 lines.append(f"{line} ({len(others)} more like this)")
@@ -339,4 +341,4 @@ def suggest_among(word: str, among: Iterable[str]) -> str:
 def suggest_name(word: str, among: Iterable[str]) -> str:
     """Return the end of a sentence about an unknown name: `; did you mean 'X'?`, or a full stop if
     no known name is similar."""
-    return did_you_mean(word, among) or "."
+    return suggest_names(word, among) or "."

@@ -20,9 +20,9 @@ from looktwice.eval.tasks.base import (
     suggest_name,
 )
 from looktwice.eval.tasks.cells import Row
-from looktwice.eval.tasks.image_cells import broken_picture
+from looktwice.eval.tasks.image_cells import make_broken_picture
 from looktwice.eval.tasks.row_task import Pictures, Questions, RowQuestion
-from looktwice.eval.tasks.table_files import ParquetTable, file_digests, require_columns
+from looktwice.eval.tasks.table_files import ParquetTable, digest_files, require_columns
 from looktwice.eval.tasks.table_task import TableTask
 from looktwice.pipelines.picture import Picture
 
@@ -181,7 +181,7 @@ class Blink(TableTask):
 
     @cached_property
     def _sha(self) -> str:
-        return hashlib.sha256(file_digests(self.table.files)).hexdigest()
+        return hashlib.sha256(digest_files(self.table.files)).hexdigest()
 
     @cached_property
     def _left_out(self) -> RowErrors:
@@ -216,5 +216,5 @@ class Blink(TableTask):
                 pictures.append(Picture.encoded(cell["bytes"], name))
             else:
                 why = "the parquet file has no bytes for it; download one with embedded images"
-                pictures.append(broken_picture(name, why))
+                pictures.append(make_broken_picture(name, why))
         return tuple(pictures)

@@ -19,13 +19,13 @@ from looktwice.eval.scoring.verdict import Levels, Metric, PointScores, Samples,
 from looktwice.eval.tasks.answer_cells import HIDDEN
 from looktwice.eval.tasks.base import Subset
 from looktwice.eval.tasks.cells import Row, as_list, as_text
-from looktwice.eval.tasks.image_cells import image_cells, is_path, picture_from_cell
+from looktwice.eval.tasks.image_cells import is_path, list_image_cells, read_picture_cell
 from looktwice.eval.tasks.row_task import RowQuestion
 from looktwice.eval.tasks.table_task import MappedTask
 from looktwice.pipelines.picture import PictureError
 
 CRITERIA = ("clues", "truth")
-_JUDGED = {
+CRITERION_LINE = {
     "clues": re.compile(r"\b(?:clues?|cues?)\b[^\d\n]{0,40}?(\d+(?:\.\d+)?)(?!\s*[-.\d])", re.I),
     "truth": re.compile(r"\b(?:truth|reality)\b[^\d\n]{0,40}?(\d+(?:\.\d+)?)(?!\s*[-.\d])", re.I),
 }
@@ -43,12 +43,12 @@ def cot_score(clues: float, truth: float) -> float:
     return (clues + truth) / 2
 
 
-def judged_cot(text: str) -> tuple[float, float] | None:
+def parse_cot(text: str) -> tuple[float, float] | None:
     """Parse both criteria from a judge's reply, such as "Clues: 0.5" and "Truth: 1" on separate
     lines; None if either is missing or ambiguous."""
     values = []
     for name in CRITERIA:
-        judged = _JUDGED[name].findall(text)
+        judged = CRITERION_LINE[name].findall(text)
         if len(judged) != 1 or float(judged[0]) > 1:
             return None
         values.append(float(judged[0]))
@@ -83,10 +83,10 @@ class TwiceScorer(Scorer):
         for metric, key in (("no_acc", "B"), ("yes_acc", "A")):
             units = {n: v for n, v in plain.units.items() if samples[n].answer == key}
             sides.append(replace(plain, name=metric, units=units))
-        images = _of_size(self.per_image, group_by(samples, "image"))
-        groups = _of_size(self.per_group, group_by(samples, "group"))
+        images = _filter_by_size(self.per_image, group_by(samples, "image"))
+        groups = _filter_by_size(self.per_group, group_by(samples, "group"))
         grouped = {name: samples[name] for name in chain.from_iterable(groups.values())}
-        twins = _of_size(2, group_by(grouped, "group", "slot"))
+        twins = _filter_by_size(2, group_by(grouped, "group", "slot"))
         metrics = [
             *sides,
             plain,
@@ -110,7 +110,7 @@ class TwiceScorer(Scorer):
         }
 
 
-def _of_size(size: int, groups: Mapping[str, list[str]]) -> dict[str, list[str]]:
+def _filter_by_size(size: int, groups: Mapping[str, list[str]]) -> dict[str, list[str]]:
     return {name: members for name, members in groups.items() if len(members) == size}
 
 
@@ -202,7 +202,7 @@ class BlinkTwice(MappedTask):
     def _image_id(self) -> str | None:
         """The column that identifies an image, with its id or its path, or None."""
         column = self._map["image"][0]
-        _, first = next(iter(self.table.rows_at([0], [column])), (0, {column: None}))
+        _, first = next(iter(self.table.read_rows_at([0], [column])), (0, {column: None}))
         return next(iter(self._map["image_id"]), column if is_path(first[column]) else None)
 
     def _questions(self, number: int, cells: Row) -> Iterator[RowQuestion]:
@@ -220,27 +220,27 @@ class BlinkTwice(MappedTask):
             words = as_text(question).strip()
             if not words:
                 raise ValueError("the question is empty")
-            self._times[image] += 1
-            slot = as_text(row.get("slot")) or str(self._times[image])
+            self._repeat_counts[image] += 1
+            slot = as_text(row.get("slot")) or str(self._repeat_counts[image])
             meta: dict[str, Any] = {name: text for name, text in texts.items() if text}
             meta |= {"row": number, "slot": slot, "image": image}
             identifier = base if len(questions) == 1 else f"{base}_q{place}"
-            yield RowQuestion(number, identifier, words, CHOICES, _key(answer), meta)
+            yield RowQuestion(number, identifier, words, CHOICES, _parse_key(answer), meta)
 
     def _pixel_hash(self, cells: Row) -> str:
         """Return the sha256 of the decoded images of a row; "" if one is unreadable, which makes
         the row an image of its own."""
         digest = hashlib.sha256()
         try:
-            for cell in image_cells(cells, self._image_columns):
-                pixels = picture_from_cell(cell, "image", self._files).pixels
+            for cell in list_image_cells(cells, self._image_columns):
+                pixels = read_picture_cell(cell, "image", self._files).pixels
                 digest.update(str(pixels.shape).encode() + pixels.tobytes())
         except PictureError:
             return ""
         return digest.hexdigest()
 
 
-def _key(cell: Any) -> str | None:
+def _parse_key(cell: Any) -> str | None:
     """Return A for yes, B for no, None for hidden. Raises ValueError for anything else."""
     if isinstance(cell, bool):
         return "A" if cell else "B"

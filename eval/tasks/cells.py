@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from string import ascii_uppercase
 from typing import Any
 
-from looktwice.pipelines.config.classes import did_you_mean
+from looktwice.pipelines.config.classes import suggest_names
 from looktwice.pipelines.json_input import read_literal
 
 Row = Mapping[str, Any]
@@ -72,11 +72,11 @@ def as_options(cell: Any) -> list[Any]:
                 return as_options(*filled.values())
             if any(isinstance(v, list | tuple) or hasattr(v, "tolist") for v in filled.values()):
                 return _from_columns(lists)
-        return _in_order(filled)
+        return _sort_texts(filled)
     options = as_list(cell)
     if options and all(isinstance(option, Mapping) for option in options):
         return _from_objects(options)
-    return _in_order(dict(options)) if _are_pairs(options) else options
+    return _sort_texts(dict(options)) if _are_pairs(options) else options
 
 
 def _from_objects(options: Sequence[Mapping[Any, Any]]) -> list[Any]:
@@ -84,7 +84,7 @@ def _from_objects(options: Sequence[Mapping[Any, Any]]) -> list[Any]:
     keys = [*dict.fromkeys(key for option in options for key in option)]
     own = len(keys) == len(options) and all(len(option) == 1 for option in options)
     if own and _are_labels([*map(_label, keys)]):
-        return _in_order({key: text for option in options for key, text in option.items()})
+        return _sort_texts({key: text for option in options for key, text in option.items()})
     columns = {key: [option.get(key) for option in options] for key in keys}
     if len(columns) == 1:
         return columns[keys[0]] if keys[0] in TEXTS else [*options]
@@ -105,7 +105,7 @@ def _from_columns(columns: Mapping[Any, list[Any]]) -> list[Any]:
         found = ", ".join(map(str, columns))
         raise ValueError(f"choices need a label and a text each, found {found}")
     labels = columns[named[0]] if named else [*range(len(columns[texts[0]]))]
-    return _in_order(dict(zip(labels, columns[texts[0]], strict=True)))
+    return _sort_texts(dict(zip(labels, columns[texts[0]], strict=True)))
 
 
 def _are_pairs(options: Sequence[Any]) -> bool:
@@ -132,7 +132,7 @@ def _are_labels(labels: Sequence[str]) -> bool:
     )
 
 
-def _in_order(labelled: Mapping[Any, Any]) -> list[Any]:
+def _sort_texts(labelled: Mapping[Any, Any]) -> list[Any]:
     """Return the texts of options in the order of their labels. Raises ValueError."""
     by_label = {_label(label): text for label, text in labelled.items()}
     if len(by_label) < len(labelled) or not _are_labels([*by_label]):
@@ -166,15 +166,15 @@ def find_letter(text: str, bare: str, choices: Sequence[object]) -> str:
         meant = {both[1].upper()} if by_letter.get(both[1].upper()) == said else set()
     if not meant and (wrapped := WRAPPED.fullmatch(text)):
         meant = {(wrapped[1] or wrapped[2]).upper()} & {*letters}
-    if not meant and (number := _number(text)) is not None:
-        meant = {letters[n] for n, choice in enumerate(texts) if _number(choice) == number}
+    if not meant and (number := _parse_number(text)) is not None:
+        meant = {letters[n] for n, choice in enumerate(texts) if _parse_number(choice) == number}
     if len(meant) > 1:
         raise ValueError(
             f"the answer {text!r} is a letter, but also the text of another choice; write ({text})"
         )
     if not meant:
         named = [choice for choice in choices if isinstance(choice, str)]
-        hint = did_you_mean(text, (*named, *letters))
+        hint = suggest_names(text, (*named, *letters))
         raise ValueError(
             f"the answer {text!r} is neither one of the letters {', '.join(letters)} nor one of the"
             f" texts {named}{hint}"
@@ -182,6 +182,6 @@ def find_letter(text: str, bare: str, choices: Sequence[object]) -> str:
     return meant.pop()
 
 
-def _number(text: str) -> float | None:
+def _parse_number(text: str) -> float | None:
     """Parse a plain decimal number; None for any other text."""
     return float(text) if re.fullmatch(r"-?\d+(?:\.\d*)?", text) else None

@@ -19,7 +19,7 @@ from looktwice.pipelines.picture import Picture, PictureError
 LARGEST = 1 << 30  # bytes; a larger entry is neither an image nor a list of questions
 
 
-def file_inside(root: Path, name: str) -> Path:
+def resolve_inside(root: Path, name: str) -> Path:
     """Return the file `name` of the folder. Raises TaskError if the path leads out of it, unless
     into an allowed folder. Backslashes in paths work on every system."""
     if "\\" in name and not os.path.lexists(root / name):
@@ -51,12 +51,12 @@ class FolderFiles:
     def has(self, name: str) -> bool:
         """Return whether this file exists. Raises TaskError for a name that leads out of the
         folder."""
-        return file_inside(self.root, name).is_file()
+        return resolve_inside(self.root, name).is_file()
 
     def read(self, name: str) -> bytes:
         """Return the bytes of the file. Raises TaskError."""
         try:
-            return read_file(file_inside(self.root, name))
+            return read_file(resolve_inside(self.root, name))
         except OSError as exc:
             hint = ""
             if self.root.is_file():
@@ -66,10 +66,12 @@ class FolderFiles:
                 hint = f"; the folder has {', '.join(others[:3])}: set `file`"
             raise TaskError(f"{self.root / name} cannot be read ({exc.strerror}){hint}") from exc
 
-    def ending(self, tail: str) -> Iterator[str]:
+    def find_by_suffix(self, tail: str) -> Iterator[str]:
         """Yield the paths that end with these components, shortest first."""
         paths = self.root.rglob(PurePosixPath(tail).name)
-        yield from _ending((path.relative_to(self.root).as_posix() for path in paths), tail)
+        yield from _filter_by_suffix(
+            (path.relative_to(self.root).as_posix() for path in paths), tail
+        )
 
 
 @dataclass(frozen=True)
@@ -119,9 +121,9 @@ class ZipFiles:
                 f"{self.root}: the entry {name} is damaged ({exc}); download the zip again"
             ) from exc
 
-    def ending(self, tail: str) -> Iterator[str]:
+    def find_by_suffix(self, tail: str) -> Iterator[str]:
         """Yield the paths that end with these components, shortest first."""
-        yield from _ending(self.names, tail)
+        yield from _filter_by_suffix(self.names, tail)
 
     def _entry(self, name: str) -> zipfile.ZipInfo | None:
         spellings = (name, name.replace("\\", "/"))
@@ -174,7 +176,7 @@ def open_picture(files: Files, name: str) -> Picture:
     return Picture.lazy(fetch, f"{files.root.name}/{name}", is_there)
 
 
-def _ending(names: Iterable[str], tail: str) -> list[str]:
+def _filter_by_suffix(names: Iterable[str], tail: str) -> list[str]:
     return sorted((name for name in names if f"/{name}".endswith(f"/{tail}")), key=len)
 
 

@@ -16,7 +16,7 @@ from looktwice.pipelines.picture import Picture, PictureError
 LONGEST_PATH = 1024  # characters; a longer text is an encoded image
 
 
-def numbered_columns(stems: str, names: Iterable[str]) -> tuple[str, ...]:
+def find_numbered_columns(stems: str, names: Iterable[str]) -> tuple[str, ...]:
     """Return the columns named by one of the space-separated stems and a number (`image_2`,
     `images.0`, `image_2_path`), in the order of their numbers.
 
@@ -41,7 +41,7 @@ SEPARATORS = re.compile(r"\s*[;,|\n]\s*")
 FILE_NAME = re.compile(r"[^'\"{}]*\.[A-Za-z]\w{1,4}")
 
 
-def image_cells(row: Row, columns: Sequence[str]) -> list[Any]:
+def list_image_cells(row: Row, columns: Sequence[str]) -> list[Any]:
     """Return every image of a row, column by column."""
     return [image for name in columns for image in _images(row.get(name))]
 
@@ -52,7 +52,7 @@ def _images(cell: Any) -> Iterator[Any]:
     if isinstance(cell, str) and cell.lstrip().startswith("{"):
         parsed = read_literal(cell)
         cell = parsed if isinstance(parsed, Mapping) else cell
-    if isinstance(cell, Mapping) and (numbered := numbered_columns("image images img", cell)):
+    if isinstance(cell, Mapping) and (numbered := find_numbered_columns("image images img", cell)):
         cell = [cell[name] for name in numbered]
     cells = as_list(cell)
     if len(cells) != 1 or cells[0] is not cell:
@@ -73,7 +73,7 @@ def is_path(cell: Any) -> bool:
     return "." in PurePosixPath(cell.replace("\\", "/")).name
 
 
-def picture_from_cell(cell: Any, name: str, files: Files | None) -> Picture:
+def read_picture_cell(cell: Any, name: str, files: Files | None) -> Picture:
     """Return the picture of an image cell: bytes, a hub's {bytes, path}, a path in `files`, a data
     URL or base64.
 
@@ -81,18 +81,18 @@ def picture_from_cell(cell: Any, name: str, files: Files | None) -> Picture:
     message.
     """
     if isinstance(cell, Mapping):
-        return picture_from_cell(cell.get("bytes") or cell.get("path"), name, files)
+        return read_picture_cell(cell.get("bytes") or cell.get("path"), name, files)
     if isinstance(cell, bytes):
         return Picture.encoded(cell, name)
     if not isinstance(cell, str) or not cell:
-        return broken_picture(name, f"no image in the cell, found {type(cell).__name__}")
+        return make_broken_picture(name, f"no image in the cell, found {type(cell).__name__}")
     if cell.startswith(("http://", "https://")):
-        return broken_picture(
+        return make_broken_picture(
             name, f"{cell[:200]!r} is a URL; download the image and give the path of its file"
         )
     if is_path(cell):
         if files is None:
-            return broken_picture(name, f"{cell!r} is a path; set `images` to its folder")
+            return make_broken_picture(name, f"{cell!r} is a path; set `images` to its folder")
         return open_picture(files, cell)
 
     def decode() -> bytes:
@@ -105,7 +105,7 @@ def picture_from_cell(cell: Any, name: str, files: Files | None) -> Picture:
     return Picture.lazy(decode, name)
 
 
-def broken_picture(name: str, why: str) -> Picture:
+def make_broken_picture(name: str, why: str) -> Picture:
     """Return a picture that raises PictureError with this reason when it is read."""
 
     def fetch() -> bytes:

@@ -13,7 +13,7 @@ from typing import Any
 from looktwice.eval.scoring.verdict import Scorer
 from looktwice.eval.tasks.base import Facts, RowErrors, Subset, TaskError, suggest_name
 from looktwice.eval.tasks.cells import Row, as_options, find_letter
-from looktwice.eval.tasks.files import FolderFiles, file_inside
+from looktwice.eval.tasks.files import FolderFiles, resolve_inside
 from looktwice.eval.tasks.row_task import Pictures, Questions, RowQuestion, RowTask
 from looktwice.pipelines.config.spec import NOT_IDENTITY
 from looktwice.pipelines.json_input import json_lines, json_object
@@ -77,7 +77,7 @@ class Folder(RowTask):
         return json_lines(self._lines)
 
     def _questions(self, number: int, line: bytes) -> Questions:
-        row, root = json_object(line, parse_constant=_refuse), self._files.root
+        row, root = json_object(line, parse_constant=_raise_fault), self._files.root
         if unknown := [key for key in row if key not in KEYS]:
             raise ValueError(
                 f"unknown key {unknown[0]!r}{suggest_name(unknown[0], KEYS)} Fields of your own go"
@@ -92,7 +92,7 @@ class Folder(RowTask):
             raise ValueError(f"`id` must be a text or a whole number, found {identifier!r}")
         images = _read_images(row)
         for name in images:
-            file_inside(root, name)
+            resolve_inside(root, name)
         choices = _read_choices(row.get("choices"), root)
         answer = row.get("answer")
         if answer is not None:
@@ -113,7 +113,7 @@ class Folder(RowTask):
 
     def __iter__(self) -> Iterator[Item]:
         images = [name for question in self._chosen for name in question.images]
-        if images and not any(file_inside(self._files.root, n).exists() for n in images):
+        if images and not any(resolve_inside(self._files.root, n).exists() for n in images):
             raise TaskError(
                 f"{self.path}: none of the {len(images)} images exists; the first is"
                 f" {self._files.root / images[0]}"
@@ -121,10 +121,10 @@ class Folder(RowTask):
         return super().__iter__()
 
     def _pictures(self, question: RowQuestion, cells: Any) -> Pictures:
-        return tuple(Picture.open(file_inside(self._files.root, n)) for n in question.images)
+        return tuple(Picture.open(resolve_inside(self._files.root, n)) for n in question.images)
 
 
-def _refuse(constant: str) -> None:
+def _raise_fault(constant: str) -> None:
     raise ValueError(f"{constant} is not a number in JSON")
 
 
@@ -152,7 +152,7 @@ def _read_choices(listed: Any, root: Path) -> tuple[str | Path, ...]:
     choices = list[str | Path]()
     for choice in listed:
         if isinstance(choice, dict) and [*choice] == ["image"] and isinstance(choice["image"], str):
-            choices.append(file_inside(root, choice["image"]))
+            choices.append(resolve_inside(root, choice["image"]))
         elif _is_plain(choice):
             choices.append(str(choice))
         else:

@@ -12,17 +12,17 @@ from typing import Any
 
 from looktwice.eval.scoring.verdict import Scorer
 from looktwice.eval.tasks.answer_cells import (
-    answer_key,
-    choice_texts,
-    lettered_columns,
+    find_lettered_columns,
+    read_answer_key,
+    read_choice_texts,
     split_lettered,
 )
 from looktwice.eval.tasks.base import Subset, TaskError
 from looktwice.eval.tasks.cells import Row, as_text
-from looktwice.eval.tasks.image_cells import numbered_columns
+from looktwice.eval.tasks.image_cells import find_numbered_columns
 from looktwice.eval.tasks.row_task import Pictures, Questions, RowQuestion
 from looktwice.eval.tasks.table_files import TextTable, require_columns
-from looktwice.eval.tasks.table_task import MappedTask, TableTask, require_known
+from looktwice.eval.tasks.table_task import MappedTask, TableTask, require_known_columns
 
 USUAL: Mapping[str, str] = {
     "id": "id index idx question_id qid uid",
@@ -91,26 +91,26 @@ class Columns(MappedTask):
 
     def _complete(self, mapping: dict[str, tuple[str, ...]]) -> None:
         names = self.table.columns
-        require_known([*self.meta, *self.truth, *self.where], names)
+        require_known_columns([*self.meta, *self.truth, *self.where], names)
         if not mapping["choices"] and "choices" not in self.columns:
             stems = "choice choices option options"
-            mapping["choices"] = lettered_columns(names) or numbered_columns(stems, names)
+            mapping["choices"] = find_lettered_columns(names) or find_numbered_columns(stems, names)
         if "images" not in self.columns:
-            mapping["images"] = numbered_columns(USUAL["images"], names) or mapping["images"]
+            mapping["images"] = find_numbered_columns(USUAL["images"], names) or mapping["images"]
 
     def _questions(self, number: int, cells: Row) -> Questions:
         row = self._row(cells)
         question = as_text(row["question"])
         if not question.strip():
             raise ValueError("the question is empty")
-        choices = choice_texts(cells, self._map["choices"])
+        choices = read_choice_texts(cells, self._map["choices"])
         if len(choices) == 1:
             before, choices = split_lettered(choices[0])
             question = before if self._map["choices"] == self._map["question"] else question
         if len(choices) == 1 or len(set(choices)) < len(choices) or "" in choices:
             raise ValueError(f"choices must be two or more different texts, found {list(choices)}")
         try:
-            answer = answer_key(row.get("answer"), choices, self.answers_from)
+            answer = read_answer_key(row.get("answer"), choices, self.answers_from)
         except ValueError as exc:
             is_number = self.answers_from is None and as_text(row["answer"]).strip().isdecimal()
             hint = "; for answers that are numbers, set `answers_from` to 0 or 1, where they start"
@@ -175,12 +175,12 @@ class Tsv(TableTask):
     @cached_property
     def _numbered_images(self) -> tuple[str, ...]:
         """The image columns with numbers, in order."""
-        return numbered_columns(" ".join(IMAGES), self.table.columns)
+        return find_numbered_columns(" ".join(IMAGES), self.table.columns)
 
     def _pictures(self, question: RowQuestion, cells: Row) -> Pictures:
         shared = as_text(cells.get("image")).strip()
         if shared in self._by_index and len(shared) <= SHORT:
-            cells = self.table.row_at(self._by_index[shared])
+            cells = self.table.read_row_at(self._by_index[shared])
         filled = [name for name in self._numbered_images if as_text(cells[name])]
         filled = filled or [name for name in self._image_columns if as_text(cells[name])][:1]
         return super()._pictures(question, {name: cells[name] for name in filled})
@@ -193,7 +193,7 @@ class Tsv(TableTask):
             raise TaskError(f"{path} is not a .tsv file; for other tables use eval.tasks.Columns")
         table = TextTable(path, "tsv")
         images = [name for name in IMAGES if name in table.columns]
-        images += numbered_columns(" ".join(IMAGES), table.columns)
+        images += find_numbered_columns(" ".join(IMAGES), table.columns)
         needed = ["index", "question", *(images[:1] or IMAGES[:1]), *self.where]
         require_columns(path, needed, table.columns)
         return table
@@ -208,12 +208,12 @@ class Tsv(TableTask):
         identifier = texts["index"]
         if not identifier or not texts["question"].strip():
             raise ValueError("index and question must not be empty")
-        choices = choice_texts(cells, [*filter(cells.__contains__, ascii_uppercase)])
+        choices = read_choice_texts(cells, [*filter(cells.__contains__, ascii_uppercase)])
         if len(choices) == 1 or "" in choices:
             raise ValueError(
                 f"{identifier}: choices must be two or more without a gap, found {list(choices)}"
             )
-        answer = answer_key(cells.get("answer"), choices)
+        answer = read_answer_key(cells.get("answer"), choices)
         meta: dict[str, Any] = {
             name: text for name, text in texts.items() if text and name not in RESERVED_COLUMNS
         }

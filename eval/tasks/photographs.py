@@ -114,7 +114,7 @@ def photograph(name: str) -> Pixels:
 
 
 @cache
-def stereo_pair() -> tuple[Pixels, Pixels, NDArray[np.float64]]:
+def load_stereo_pair() -> tuple[Pixels, Pixels, NDArray[np.float64]]:
     """Load the left and right views and the true disparity of the Motorcycle scene (Scharstein et
     al., GCPR 2014).
 

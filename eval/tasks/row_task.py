@@ -94,7 +94,7 @@ class RowTask:
         return RowErrors(Path(self.path or self.hub).name, self.units)
 
     @cached_property
-    def _times(self) -> Counter[str]:
+    def _repeat_counts(self) -> Counter[str]:
         """The number of questions so far for each image, or for another repeated value."""
         return Counter()
 
@@ -103,7 +103,7 @@ class RowTask:
         """All usable questions; a row that repeats an earlier id is left out."""
         faults, total = self._left_out, 0
         faults.clear()
-        self._times.clear()
+        self._repeat_counts.clear()
         questions: Questions = []
         for total, (number, cells) in enumerate(self._cells(), 1):  # noqa: B007
             try:
@@ -111,12 +111,12 @@ class RowTask:
             except ValueError as exc:
                 faults.add(number, exc)
                 continue
-            places = {name: _place(number, *steps) for name, steps in self.numbered.items()}
+            places = {name: _get_place(number, *steps) for name, steps in self.numbered.items()}
             if not any(faults.repeats(number, question.id) for question in asked):
                 questions += (replace(q, meta={**q.meta, **places}) for q in asked)
-        return self._usable(questions, total)
+        return self._filter_usable(questions, total)
 
-    def _usable(self, questions: Questions, total: int) -> Questions:
+    def _filter_usable(self, questions: Questions, total: int) -> Questions:
         """Return the usable questions. Raises TaskError if too many rows are unusable."""
         if self.whole:
             self._left_out.raise_any()
@@ -129,6 +129,6 @@ class RowTask:
         return [self._rows[place] for place in self.subset.choose(rows, self.path or self.hub)]
 
 
-def _place(number: int, step: int, of: int = 0) -> str:
+def _get_place(number: int, step: int, of: int = 0) -> str:
     place = number // step
     return str(place % of if of else place)

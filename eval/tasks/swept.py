@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from numpy.random import Generator
 
-from looktwice.eval.tasks.base import Fields, MadeTask, TaskError, require_some, suggest_name
+from looktwice.eval.tasks.base import Fields, MadeTask, TaskError, require_positive, suggest_name
 from looktwice.eval.tasks.photographs import deal_evenly
 
 Level = int | float | str
@@ -60,7 +60,7 @@ class Control:
     high: float = math.inf
     whole: bool = False
 
-    def fault(self, value: object) -> str:
+    def find_fault(self, value: object) -> str:
         """Return what is wrong with a level, or ""."""
         if isinstance(self.levels[0], str):
             fits, wanted = value in self.levels, f"one of {', '.join(map(str, self.levels))}"
@@ -73,12 +73,12 @@ class Control:
         return "" if fits else f"{self.name} must be {wanted}, found {value!r}"
 
 
-Whole = partial(Control, whole=True)
+IntegerControl = partial(Control, whole=True)
 """A control parameter of whole numbers."""
 Controls = tuple[Control, ...]
 
 
-Sort = tuple[str, Controls]
+QuestionSort = tuple[str, Controls]
 """The name of a kind of question, and its controls."""
 
 
@@ -93,12 +93,12 @@ class SweptTask(MadeTask):
 
     def __post_init__(self) -> None:
         """Raise TaskError for less than one question, and for invalid controls."""
-        require_some(self.n)
+        require_positive(self.n)
         _ = self.levels
 
     @property
     @abstractmethod
-    def _sort(self) -> Sort:
+    def _sort(self) -> QuestionSort:
         """The kind of these questions, and its controls."""
 
     @cached_property
@@ -117,7 +117,7 @@ class SweptTask(MadeTask):
         for control in controls:
             given = self.controls.get(control.name, control.levels)
             levels[control.name] = tuple(given) if isinstance(given, list | tuple) else (given,)
-            faults += [control.fault(level) for level in levels[control.name]]
+            faults += [control.find_fault(level) for level in levels[control.name]]
             faults += [] if levels[control.name] else [f"{control.name} has no levels"]
         if any(faults):
             raise TaskError("controls: " + "; ".join(filter(None, faults)))

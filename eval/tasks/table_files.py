@@ -21,7 +21,7 @@ from zipfile import ZipFile
 
 from looktwice.eval.tasks.base import TaskError
 from looktwice.eval.tasks.cells import Row, as_text
-from looktwice.pipelines.disk import MOST_LINE, open_file, open_unpacked, read_lines
+from looktwice.pipelines.disk import MAX_LINE_BYTES, open_file, open_unpacked, read_lines
 from looktwice.pipelines.json_input import json_object, read_json_lines
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class ParquetTable:
     @property
     def sha(self) -> str:
         """The sha256 of the file, or of the hashes of several files."""
-        digests = file_digests(self.files)
+        digests = digest_files(self.files)
         return (digests if len(self.files) == 1 else hashlib.sha256(digests).digest()).hex()
 
     def rows(self, columns: Sequence[str]) -> Iterator[Row]:
@@ -70,7 +70,7 @@ class ParquetTable:
                 for batch in parquet.iter_batches(size, columns=list(columns), use_threads=False):
                     yield from batch.to_pylist()
 
-    def rows_at(self, numbers: Sequence[int], columns: Sequence[str]) -> NumberedRows:
+    def read_rows_at(self, numbers: Sequence[int], columns: Sequence[str]) -> NumberedRows:
         """Yield these cells of the given rows, skipping other row groups. Raises TaskError."""
         number, wanted = 0, set(numbers)
         for file in self.files:
@@ -123,26 +123,26 @@ class TextTable:
         """The sha256 of the file."""
         if self.data is not None:
             return hashlib.sha256(self.data).hexdigest()
-        return file_digests([self.file]).hex()
+        return digest_files([self.file]).hex()
 
     def rows(self, columns: Sequence[str]) -> Iterator[Row]:
         """Yield these cells of every row, None for a missing one. Raises TaskError with the number
         of a faulty line."""
-        for _, row in self._placed():
+        for _, row in self._read_from():
             yield {name: row.get(name) for name in columns}
 
-    def rows_at(self, numbers: Sequence[int], columns: Sequence[str]) -> NumberedRows:
+    def read_rows_at(self, numbers: Sequence[int], columns: Sequence[str]) -> NumberedRows:
         """Yield these cells of the given rows. Raises TaskError."""
         for number in numbers:
-            row = self.row_at(number)
+            row = self.read_row_at(number)
             yield number, {name: row.get(name) for name in columns}
 
-    def row_at(self, number: int) -> Row:
+    def read_row_at(self, number: int) -> Row:
         """Read one row directly."""
-        return next(self._placed(self._places[number]))[1]
+        return next(self._read_from(self._row_offsets[number]))[1]
 
     @property
-    def _places(self) -> list[int]:
+    def _row_offsets(self) -> list[int]:
         """The byte offset of each row."""
         return self._scan[0]
 
@@ -150,7 +150,7 @@ class TextTable:
     def _scan(self) -> tuple[list[int], list[str]]:
         """The byte offset of each row, and all column names in order of first occurrence."""
         places, names = list[int](), dict[str, None]()
-        for place, row in self._placed():
+        for place, row in self._read_from():
             places.append(place)
             names |= dict.fromkeys(row)
         return places, [*names]
@@ -168,7 +168,7 @@ class TextTable:
             raise TaskError(f"{self.file}: a column occurs twice in {', '.join(names)}")
         return [name.removeprefix("\ufeff") for name in names]
 
-    def _placed(self, place: int = 0) -> NumberedRows:
+    def _read_from(self, place: int = 0) -> NumberedRows:
         """Yield every row from a byte offset on, with its own offset."""
         header = self._header
         for start, number, record in self._records(place):
@@ -197,7 +197,7 @@ class TextTable:
                 number += 1
                 yield line.decode("utf-8")
 
-        csv.field_size_limit(MOST_LINE)  # cells may hold whole images
+        csv.field_size_limit(MAX_LINE_BYTES)  # cells may hold whole images
         try:
             file = open_unpacked(self.file) if self.data is None else BytesIO(self.data)
         except OSError as exc:
@@ -224,7 +224,7 @@ def open_table(path: Path) -> TableFile:
     found instead."""
     path = Path(path)
     if path.is_dir():
-        files = sorted(path.glob("*.parquet"), key=_by_numbers)
+        files = sorted(path.glob("*.parquet"), key=_get_number_key)
         if not files:
             names = sorted(entry.name for entry in path.iterdir())[:12]
             raise TaskError(
@@ -242,7 +242,7 @@ def open_table(path: Path) -> TableFile:
     return ParquetTable((path,)) if ending == ".parquet" else TextTable(path, ending[1:])
 
 
-def _by_numbers(path: Path) -> list[tuple[int, str]]:
+def _get_number_key(path: Path) -> list[tuple[int, str]]:
     """Return a sort key that puts part 2 before part 10."""
     parts = re.split(r"(\d+)", path.name)
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
@@ -284,8 +284,8 @@ def _sheet_rows(file: Path) -> Iterator[dict[str, str]]:
         ) from exc
     try:
         with open_file(file) as source, ZipFile(source) as packed:
-            if sum(entry.file_size for entry in packed.infolist()) > MOST_LINE:
-                raise ValueError(f"it would unpack to more than {MOST_LINE >> 20} MiB")
+            if sum(entry.file_size for entry in packed.infolist()) > MAX_LINE_BYTES:
+                raise ValueError(f"it would unpack to more than {MAX_LINE_BYTES >> 20} MiB")
         with open_file(file) as source, closing(load_workbook(source, read_only=True)) as book:
             rows = book.worksheets[0].iter_rows(values_only=True)
             header = [*map(str, next(rows, ()))]
@@ -296,7 +296,7 @@ def _sheet_rows(file: Path) -> Iterator[dict[str, str]]:
         raise TaskError(f"{file} cannot be read as an Excel table ({exc})") from exc
 
 
-def file_digests(files: Sequence[Path]) -> bytes:
+def digest_files(files: Sequence[Path]) -> bytes:
     """Return the concatenated sha256 digests of the files."""
     digests = b""
     for file in files:

@@ -12,10 +12,10 @@ from looktwice.eval.scoring.verdict import Scorer
 from looktwice.eval.tasks.base import Facts, TaskError
 from looktwice.eval.tasks.cells import Row, as_text
 from looktwice.eval.tasks.files import DataLocation, Files, locate_data, open_files
-from looktwice.eval.tasks.image_cells import image_cells, picture_from_cell
+from looktwice.eval.tasks.image_cells import list_image_cells, read_picture_cell
 from looktwice.eval.tasks.row_task import Pictures, Questions, RowQuestion, RowTask
 from looktwice.eval.tasks.table_files import TableFile, open_table
-from looktwice.pipelines.config.classes import did_you_mean
+from looktwice.pipelines.config.classes import suggest_names
 from looktwice.pipelines.sample import Item
 
 
@@ -87,14 +87,14 @@ class TableTask(RowTask):
         wanted: dict[int, Questions] = {}
         for question in self._chosen:
             wanted.setdefault(question.number, []).append(question)
-        for number, cells in self.table.rows_at(sorted(wanted), self._image_columns):
+        for number, cells in self.table.read_rows_at(sorted(wanted), self._image_columns):
             yield from (self._item(question, cells) for question in wanted[number])
 
     def _pictures(self, question: RowQuestion, cells: Row) -> Pictures:
         # without an image the question must fail rather than be asked blindly
-        images = image_cells(cells, self._image_columns) or [None]
+        images = list_image_cells(cells, self._image_columns) or [None]
         return tuple(
-            picture_from_cell(cell, f"{question.id} image {number}", self._files)
+            read_picture_cell(cell, f"{question.id} image {number}", self._files)
             for number, cell in enumerate(images, 1)
         )
 
@@ -167,14 +167,14 @@ class MappedTask(TableTask):
         if unknown := [name for name in self.columns if name not in self._usual]:
             raise TaskError(
                 f"columns: {unknown[0]!r} is not one of our fields"
-                f" {', '.join(self._usual)}{did_you_mean(unknown[0], self._usual)}; the table has"
+                f" {', '.join(self._usual)}{suggest_names(unknown[0], self._usual)}; the table has"
                 f" the columns {', '.join(names)}"
             )
         mapping = {}
         for name, guesses in self._usual.items():
             columns = self.columns.get(name, guess_column(guesses, names))
             mapping[name] = (columns,) if isinstance(columns, str) else tuple(columns or ())
-            require_known(mapping[name], names)
+            require_known_columns(mapping[name], names)
         self._complete(mapping)
         if missing := [name for name in self._needed if not mapping[name]]:
             entries = ", ".join(f"{name}: COLUMN" for name in missing)
@@ -195,12 +195,12 @@ def guess_column(guesses: str, available: Sequence[str]) -> str | None:
     return next((by_case[guess] for guess in guesses.split() if guess in by_case), None)
 
 
-def require_known(columns: Iterable[str], available: Iterable[str]) -> None:
+def require_known_columns(columns: Iterable[str], available: Iterable[str]) -> None:
     """Raise TaskError for a column that the table lacks."""
     names = [*available]
     for column in columns:
         if column not in names:
             raise TaskError(
-                f"there is no column {column!r}{did_you_mean(column, names)}; the table has the"
+                f"there is no column {column!r}{suggest_names(column, names)}; the table has the"
                 f" columns {', '.join(names)}"
             )

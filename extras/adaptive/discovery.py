@@ -15,9 +15,9 @@ from looktwice.eval.runs.companions import RunContext
 from looktwice.eval.runs.options import RunSummary
 from looktwice.eval.runs.study import Study
 from looktwice.extras.adaptive.race import Race, RaceResult
-from looktwice.extras.adaptive.runs import Arms, NamedArms, Races, Split, by_label
+from looktwice.extras.adaptive.runs import Arms, NamedArms, Races, Split, label_arms
 from looktwice.extras.adaptive.steering import Pool, Round
-from looktwice.extras.adaptive.winner import drawing_slots, finish_discovery
+from looktwice.extras.adaptive.winner import find_marker_slots, finish_discovery
 from looktwice.pipelines.config.spec import Arm
 
 SHARE = 0.3
@@ -103,19 +103,19 @@ class Discovery(Races):
     def rounds(self, arms: Arms, pool: Pool) -> Iterator[Round]:
         """Yield the rounds of successive halving, then the held-out samples for the winner and the
         baseline. Raises RunError if the budget is too small."""
-        named, allowance = by_label(arms), self.count(arms, len(pool.rows))
+        named, allowance = label_arms(arms), self.count(arms, len(pool.rows))
         kept = min(self.held_out, allowance / 8 / max(1, len(pool.rows)))
         split, styled = Split.of(pool, self.seed, kept), list[str]()
-        if self.styles and any(map(drawing_slots, arms)):
+        if self.styles and any(map(find_marker_slots, arms)):
             styled = split.kept[: allowance // 4 // len(self.styles)]
         left = allowance - 2 * len(split.kept) - len(self.styles) * len(styled)
         race, place = Race([*named], self.level), 0
         while race.winner is None:
             more = first_round(len(race.left), len(split.raced) - place, left)
             if not place and more < FEWEST:
-                raise RunError(self._say_too_little(arms, len(pool.rows)))
+                raise RunError(self._describe_small_budget(arms, len(pool.rows)))
             units, before = split.raced[place : place + more], len(self.answers)
-            yield from self.heats(race, named, units)
+            yield from self.run_heats(race, named, units)
             self._drop_failing(race, named, [unit for unit, _ in units])
             left, place = left - (len(self.answers) - before), place + more
             if race.winner is None:
@@ -139,7 +139,7 @@ class Discovery(Races):
             for unit in units:
                 self._add(race, arms, unit)
 
-    def _say_too_little(self, arms: Arms, samples: int) -> str:
+    def _describe_small_budget(self, arms: Arms, samples: int) -> str:
         grid, rounds = len(arms) * samples, math.ceil(math.log2(len(arms)))
         enough = 2 * FEWEST * len(arms) * (rounds + 1)
         need = f"--budget {enough} or more (the full grid has {grid:,} answers)"

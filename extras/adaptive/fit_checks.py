@@ -14,7 +14,7 @@ from looktwice.extras.adaptive.functions import Threshold
 PER_BIN = 10  # minimum answers of a level that is not merged
 SIMULATED = 400  # data sets that give the distribution of the deviance
 # a likelihood ratio that fewer than one in twenty such data sets reach, whatever the levels
-HOPELESS = 15.0
+POOR_FIT_RATIO = 15.0
 
 
 class FitCheck(NamedTuple):
@@ -41,7 +41,9 @@ def check_fit(fitted: Threshold) -> FitCheck:
     """
     model = fitted.model
     scale = model._at(np.array(model.levels))
-    scale, asked, right = _merge(scale, np.asarray(fitted.asked, float), np.asarray(fitted.right))
+    scale, asked, right = _merge_levels(
+        scale, np.asarray(fitted.asked, float), np.asarray(fitted.right)
+    )
     random, falling = np.random.default_rng(0), model.direction == "falling"
     order = slice(None, None, -1 if falling else 1)
     cuts = _monotone_cuts(asked[order], right[order], model.target, fitted.dispersion, random)
@@ -72,18 +74,19 @@ def _monotone_cuts(
     """
     sizes, places = np.round(asked).astype(int), range(len(asked) + 1)
     ratios = (
-        np.array([_ratio(asked, right[None], target, place)[0] for place in places]) / dispersion
+        np.array([_likelihood_ratios(asked, right[None], target, place)[0] for place in places])
+        / dispersion
     )
     kept = ratios == ratios.min()
-    for place in np.flatnonzero(~kept & (ratios < HOPELESS)):
+    for place in np.flatnonzero(~kept & (ratios < POOR_FIT_RATIO)):
         fit = _rising_fit(asked, right[None], target, int(place))[0]
         drawn = random.binomial(sizes, np.clip(fit, 0, 1), (SIMULATED, len(asked))).astype(float)
-        reached = _ratio(asked, drawn, target, int(place)) >= ratios[place] - 1e-9
+        reached = _likelihood_ratios(asked, drawn, target, int(place)) >= ratios[place] - 1e-9
         kept[place] = (1 + reached.sum()) / (1 + SIMULATED) > 0.05
     return np.flatnonzero(kept)
 
 
-def _ratio(asked: Floats, right: Floats, target: float, place: int) -> Floats:
+def _likelihood_ratios(asked: Floats, right: Floats, target: float, place: int) -> Floats:
     """Return the ratio that `_monotone_cuts` describes, at one place, for each data set (sets,
     levels)."""
     from scipy.special import xlogy
@@ -119,7 +122,7 @@ def _rising_fit(asked: Floats, right: Floats, target: float, place: int | None) 
     return np.asarray(least.max(axis=1))
 
 
-def _merge(scale: Floats, asked: Floats, right: Floats) -> tuple[Floats, Floats, Floats]:
+def _merge_levels(scale: Floats, asked: Floats, right: Floats) -> tuple[Floats, Floats, Floats]:
     """Merge neighbouring levels until each has PER_BIN answers; return mean levels, answers and
     correct answers."""
     before = np.cumsum(asked) - asked

@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from looktwice.eval.statistics.intervals import Codes, Floats, cluster_sums, student
+from looktwice.eval.statistics.intervals import Codes, Floats, cluster_sums, student_quantile
 
 Direction = Literal["rising", "falling"]
 
@@ -171,7 +171,7 @@ class Psychometric:
 
     def best(self, asked: Floats, right: Floats) -> Floats:
         """Return the accuracy at each level under the most likely function."""
-        place = self._likely(asked, right[None])[0].argmax()
+        place = self._log_likelihoods(asked, right[None])[0].argmax()
         return self.accuracy.reshape(len(asked), -1)[:, place]
 
     def deviance(self, asked: Floats, right: Floats) -> Floats:
@@ -182,10 +182,10 @@ class Psychometric:
         share = right / asked
         whole = (xlogy(right, share) + xlogy(asked - right, 1 - share)).sum(axis=1)
         blocks = np.array_split(right, -(-len(right) // 50))  # blocks of 50 save memory
-        best = np.concatenate([self._likely(asked, block).max(axis=1) for block in blocks])
+        best = np.concatenate([self._log_likelihoods(asked, block).max(axis=1) for block in blocks])
         return np.asarray(2 * (whole - best))
 
-    def _likely(self, asked: Floats, right: Floats) -> Floats:
+    def _log_likelihoods(self, asked: Floats, right: Floats) -> Floats:
         """Return the log-likelihood of each set of answers, (sets, levels), under each function:
         (sets, functions)."""
         hit, miss = (part.reshape(len(asked), -1) for part in self._logs)
@@ -206,11 +206,12 @@ class Psychometric:
         # the prior of thresholds is uniform, so this is their likelihood
         marginal = weights.sum(axis=(1, 2))
         # F with one degree of freedom is the square of Student's t
-        bar = student(max(1, n - 3)) ** 2
+        bar = student_quantile(max(1, n - 3)) ** 2
         lacking = 2 * np.log(marginal.max() / np.maximum(marginal, 1e-300)) - bar
         kept = np.flatnonzero(lacking <= 0)
         low, high = (
-            self._cross(lacking, int(kept[place]), step) for place, step in ((0, -1), (-1, 1))
+            self._find_crossing(lacking, int(kept[place]), step)
+            for place, step in ((0, -1), (-1, 1))
         )
         below = np.cumsum(marginal[kept]) - marginal[kept] / 2
         middle = np.clip(
@@ -221,7 +222,7 @@ class Psychometric:
         )
         return low, middle, high
 
-    def _cross(self, lacking: Floats, inside: int, step: int) -> float:
+    def _find_crossing(self, lacking: Floats, inside: int, step: int) -> float:
         """Interpolate where `lacking` crosses 0 between the last threshold inside and the next one;
         return the end of the grid if there is no next one."""
         end, outside = self.thresholds[inside], inside + step

@@ -11,14 +11,14 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from looktwice.eval.records.records import RunError
-from looktwice.eval.tasks.base import checked_items
+from looktwice.eval.tasks.base import check_items
 from looktwice.extras.adaptive.discovery import Discovery
 from looktwice.extras.adaptive.runs import Races, Staircases
 from looktwice.extras.adaptive.steering import Steering
-from looktwice.extras.adaptive.thresholds import Along, ThresholdsEntry, say_no_levels
+from looktwice.extras.adaptive.thresholds import Along, ThresholdsEntry, describe_missing_levels
 from looktwice.pipelines.config.keys import CLOSED, Key
 from looktwice.pipelines.config.plan import Plan
-from looktwice.pipelines.counted import counted
+from looktwice.pipelines.counted import format_count
 
 
 class ChooseEntry(TypedDict, total=False):
@@ -106,9 +106,9 @@ def warn_of_levels(plan: Plan, first: int) -> Iterator[str]:
         return
     metas = list[Mapping[str, Any]]()
     for task in {arm.task_id: arm.task for arm in plan.points}.values():
-        metas += [item.sample.meta for item in islice(checked_items(task), first)]
-    if lacking := say_no_levels(metas, along.field):
-        yield f"warning: no thresholds in the first {counted(len(metas), 'sample')}: {lacking}"
+        metas += [item.sample.meta for item in islice(check_items(task), first)]
+    if lacking := describe_missing_levels(metas, along.field):
+        yield f"warning: no thresholds in the first {format_count(len(metas), 'sample')}: {lacking}"
 
 
 class Choose(Key):

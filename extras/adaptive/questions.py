@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from looktwice.eval.analysis.asked import Asked, Finding
+from looktwice.eval.analysis.asked import AnalysisRequest, Finding
 from looktwice.eval.display.printable import csv_text
 from looktwice.eval.display.text_tables import table
 from looktwice.eval.records.records import RunError
@@ -13,7 +13,7 @@ from looktwice.extras.adaptive import item_response as response
 from looktwice.pipelines.disk import dump_yaml, write_file
 
 
-def tell_items(asked: Asked) -> None:
+def show_items(asked: AnalysisRequest) -> None:
     """Print each arm's total predicted from `n` items (default: a tenth), and write the difficulty
     of each item and the chosen subset next to the run."""
     values = response.item_values(asked.run)
@@ -44,4 +44,4 @@ def tell_items(asked: Asked) -> None:
     )
 
 
-ITEMS = Finding("Item difficulties, and totals predicted from a few items", ("n",), tell_items)
+ITEMS = Finding("Item difficulties, and totals predicted from a few items", ("n",), show_items)

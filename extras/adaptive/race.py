@@ -213,7 +213,7 @@ class RaceNode(TypedDict):
     arms: list[dict[str, str]]
 
 
-def say_race(result: RaceResult) -> str:
+def describe_race(result: RaceResult) -> str:
     """Describe the result of a race in one sentence, with its cost."""
     race, grid = result.race, len(result.race.names) * result.samples
     cost = (
@@ -251,7 +251,7 @@ def save_races(folder: Path, results: Sequence[RaceResult]) -> Path:
             held_out |= {"low": gap.low, "high": gap.high, "p": gap.p}
         node = {
             "task": result.task,
-            "said": say_race(result),
+            "said": describe_race(result),
             "samples": result.samples,
             "calls": result.calls,
             "winner": result.race.winner,
@@ -275,7 +275,7 @@ def read_races(run: RunScores) -> list[RaceNode]:
         ) from exc
 
 
-def saved_races(runs: Sequence[RunScores]) -> tuple[TextTable, str]:
+def tabulate_saved_races(runs: Sequence[RunScores]) -> tuple[TextTable, str]:
     """Return a table of the races saved in the runs' folders, and the text above it. Raises
     RunError for a damaged file."""
     races = [race for run in runs for race in read_races(run)]
@@ -288,9 +288,9 @@ def saved_races(runs: Sequence[RunScores]) -> tuple[TextTable, str]:
     return TextTable(HEADER, lines, text_columns=2), "\n".join([*sentences, NOTE])
 
 
-def last_arms(scored: Table) -> Iterator[ReportTable]:
+def tabulate_last_arms(scored: Table) -> Iterator[ReportTable]:
     """Yield a table of the races of scored runs, with only the arms that lasted longest in each."""
-    shown, _ = saved_races(scored.scores)
+    shown, _ = tabulate_saved_races(scored.scores)
     place, by_task = HEADER.index("ended"), defaultdict[str, list[Sequence[str]]](list)
     for line in shown.rows:
         by_task[line[0]].append(line)
@@ -330,8 +330,8 @@ def _interval(value: float, low: float, high: float) -> str:
 RACE_ANALYSIS = Analysis(
     "race",
     "The race",
-    lambda scored: saved_races(scored.scores)[0],
-    lambda scored: saved_races(scored.scores)[1],
-    ending=last_arms,
+    lambda scored: tabulate_saved_races(scored.scores)[0],
+    lambda scored: tabulate_saved_races(scored.scores)[1],
+    ending=tabulate_last_arms,
     sentences=lambda run: [f"{race['said']}." for race in read_races(run)],
 )

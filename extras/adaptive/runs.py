@@ -226,12 +226,12 @@ class Races(Steering):
     def rounds(self, arms: Arms, pool: Pool) -> Iterator[Round]:
         """Yield the next samples for the remaining arms and, at the end, the held-out samples for
         the winner and its rival."""
-        field, split = by_label(arms), Split.of(pool, self.seed, self.held_out)
+        field, split = label_arms(arms), Split.of(pool, self.seed, self.held_out)
         race = Race([*field], self.level)
-        yield from self.heats(race, field, split.raced)
+        yield from self.run_heats(race, field, split.raced)
         yield from self.confirm(race, field, split)
 
-    def heats(
+    def run_heats(
         self, race: Race, arms: NamedArms, raced: Sequence[tuple[Sequence[str], int]]
     ) -> Iterator[Round]:
         """Yield rounds of these samples for the remaining arms until only one remains."""
@@ -283,7 +283,7 @@ class Races(Steering):
             race.add(dict(zip(race.left, means, strict=True)))
 
 
-def by_label(arms: Arms) -> dict[str, Arm]:
+def label_arms(arms: Arms) -> dict[str, Arm]:
     """Return the arms of one task by their labels in a race. Raises RunError for fewer than two."""
     named = {label_with_changes(arm.contestant, arm.changes): arm for arm in arms}
     if len(named) < 2:

@@ -16,7 +16,7 @@ from looktwice.eval.scoring.score import RecordScorer
 from looktwice.eval.scoring.verdict import ScoredRecord, Verdict
 from looktwice.eval.tasks.base import MadeTask, find_item
 from looktwice.pipelines.config.spec import Arm
-from looktwice.pipelines.model import defers
+from looktwice.pipelines.model import is_deferring
 from looktwice.pipelines.sample import Item, sha_of
 
 Round = Sequence[tuple[str, Sequence[Arm]]]
@@ -83,7 +83,7 @@ class Steering(Companion, ABC):
     def begin(self, run: RunContext) -> None:
         """Prepare to choose the questions of this run. Raises RunError for settings that do not
         allow asking one question at a time."""
-        if any(map(defers, run.plan.models)):
+        if any(map(is_deferring, run.plan.models)):
             raise RunError(
                 "questions to a model in batches cannot be chosen by its answers; use a model"
                 " without Batched"
@@ -138,7 +138,7 @@ class Steering(Companion, ABC):
     def _known_answers(self, arms: Sequence[Arm]) -> Answers:
         """Return the answers that an earlier command recorded."""
         folder = next(iter(self.scorers.values())).folder
-        rows = folder.samples_of.get(arms[0].task_id, {})
+        rows = folder.samples_by_task.get(arms[0].task_id, {})
         mine, answers = {arm.id for arm in arms}, Answers()
         for record in folder.last_records():
             if record.point in mine and not record.error and record.sample in rows:

@@ -16,7 +16,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from looktwice.eval.analysis.analyses import Analysis, ReportTable, curves_by_task
-from looktwice.eval.analysis.asked import Asked
+from looktwice.eval.analysis.asked import AnalysisRequest
 from looktwice.eval.display.table import Table
 from looktwice.eval.display.text_tables import (
     Column,
@@ -54,7 +54,7 @@ NOTE = (
     " information as one. `below 0`: the interval reaches below 0 although all levels are above;"
     " with `scale: log` it cannot."
 )
-DEALT = 999  # permutations of the draws
+RESHUFFLES = 999  # permutations of the draws
 MISFIT = 0.05  # a p below this leads to a remark
 
 
@@ -157,7 +157,7 @@ class ArmThreshold:
         return ", ".join(name for name, holds in remarks.items() if holds)
 
 
-def say_no_levels(rows: Iterable[Mapping[str, Any]], field: Any) -> str:
+def describe_missing_levels(rows: Iterable[Mapping[str, Any]], field: Any) -> str:
     """Explain that none of these samples, given by their meta, has numbers in a field, and list the
     fields; empty if one has."""
     metas = list(rows)
@@ -228,7 +228,7 @@ def threshold_lines(run: RunScores, task: str) -> list[PageLines]:
     lines = dict[str, list[Point]]()
     for arm in find_thresholds(run, along):
         if arm.task == task and (threshold := arm.threshold) is not None:
-            lines[arm.contestant] = _asked(arms[arm.contestant, task], along.field)
+            lines[arm.contestant] = _level_points(arms[arm.contestant, task], along.field)
             curve = zip(threshold.model.levels, *[threshold.curve] * 3, strict=True)
             way = ", falling" if threshold.model.direction == "falling" else ""
             lines[f"{arm.contestant}, fitted{way}"] = [*curve]
@@ -254,26 +254,26 @@ def _fit(scores: PointScores, along: Along) -> ArmThreshold | None:
         )
     except ValueError as exc:
         return replace(arm, why=f"none: {exc}")
-    alike = _alike(scores, levels) if scores.point.draws > 1 else None
+    alike = _test_alike(scores, levels) if scores.point.draws > 1 else None
     return replace(arm, threshold=threshold, alike=alike)
 
 
-def _alike(scores: PointScores, levels: Mapping[str, float]) -> float:
+def _test_alike(scores: PointScores, levels: Mapping[str, float]) -> float:
     """Return how often randomly reassigning draws among the questions of a level makes the
     questions differ as much or more."""
     by_level = defaultdict[float, list[list[float]]](list)
     for name, level in levels.items():
         by_level[level].append([draw.score.value for draw in scores.not_failed(name)])
-    random, spread = np.random.default_rng(0), np.zeros(1 + DEALT)
+    random, spread = np.random.default_rng(0), np.zeros(1 + RESHUFFLES)
     for questions in by_level.values():
         values, sizes = np.concatenate(questions), np.array([len(draws) for draws in questions])
-        dealt = random.permuted(np.tile(values, (DEALT, 1)), axis=1)
+        dealt = random.permuted(np.tile(values, (RESHUFFLES, 1)), axis=1)
         sums = np.add.reduceat(np.vstack([values, dealt]), np.cumsum(sizes) - sizes, axis=1)
         spread += (sums**2 / sizes).sum(axis=1)
     return float(np.mean(spread >= spread[0] - 1e-9))
 
 
-def _asked(scores: PointScores, field: str) -> list[Point]:
+def _level_points(scores: PointScores, field: str) -> list[Point]:
     """Return level, accuracy and its interval for every level of an arm."""
     levels = Values.of({0: scores.comparable}, scores.clusters).by(
         lambda name: as_number(scores.samples[name].meta.get(field))
@@ -301,9 +301,11 @@ def crossed_grids(runs: Sequence[RunScores], by: Sequence[str]) -> list[PageGrid
             for name, value in scores.comparable.items():
                 meta = scores.samples[name].meta
                 if x in meta and y in meta:
-                    values[_level(meta[x]), _level(meta[y])].append(value)
+                    values[_parse_level(meta[x]), _parse_level(meta[y])].append(value)
             cells = []
-            for levels in sorted(values, key=lambda pair: (_order(pair[0]), _order(pair[1]))):
+            for levels in sorted(
+                values, key=lambda pair: (_level_key(pair[0]), _level_key(pair[1]))
+            ):
                 cells.append((*levels, fmean(values[levels]), len(values[levels])))
             if len(cells) > 1:
                 grids.append(PageGrid(x, y, scores.task, scores.contestant, cells))
@@ -315,22 +317,22 @@ def crossed_tables(runs: Sequence[RunScores], by: Sequence[str]) -> Iterator[tup
     as columns."""
     for grid in crossed_grids(runs, by):
         cells = {(x, y): f"{percent(accuracy)}\n{n}" for x, y, accuracy, n in grid.cells}
-        down, across = (sorted({place[side] for place in cells}, key=_order) for side in (0, 1))
-        lines = [(_shown(x), *(cells.get((x, y), "") for y in across)) for x in down]
+        down, across = (sorted({place[side] for place in cells}, key=_level_key) for side in (0, 1))
+        lines = [(_format_level(x), *(cells.get((x, y), "") for y in across)) for x in down]
         title = f"{grid.contestant}, {grid.task}: % by {grid.x} and {grid.y}"
-        yield title, TextTable((f"{grid.x} \\ {grid.y}", *map(_shown, across)), lines)
+        yield title, TextTable((f"{grid.x} \\ {grid.y}", *map(_format_level, across)), lines)
 
 
-def _level(value: object) -> Level:
+def _parse_level(value: object) -> Level:
     number = as_number(value)
     return str(value) if number is None else number
 
 
-def _order(level: Level) -> tuple[bool, Level]:
+def _level_key(level: Level) -> tuple[bool, Level]:
     return isinstance(level, str), level
 
 
-def _shown(level: Level) -> str:
+def _format_level(level: Level) -> str:
     return level if isinstance(level, str) else f"{level:g}"
 
 
@@ -343,11 +345,11 @@ def _print_thresholds(scored: Table) -> Iterator[ReportTable | str]:
     for run in scored.scores:
         if along := Along.of(run.config):
             rows = (row.meta for row in run.folder.samples.values())
-            if lacking := say_no_levels(rows, along.field):
+            if lacking := describe_missing_levels(rows, along.field):
                 yield f"no thresholds: {lacking}"
 
 
-def tell_thresholds(asked: Asked) -> None:
+def show_thresholds(asked: AnalysisRequest) -> None:
     """Print accuracy along a field, with the given settings of the entry `thresholds` instead of
     the run's."""
     along = asked.settings.get("along")
@@ -360,7 +362,7 @@ def tell_thresholds(asked: Asked) -> None:
     shown = threshold_table(asked.scored.scores, Along.of({"thresholds": asked.settings}))
     if not shown.rows:
         samples = [row for scores in asked.scored.scores for row in scores.folder.samples.values()]
-        lacking = say_no_levels((row.meta for row in samples), along)
+        lacking = describe_missing_levels((row.meta for row in samples), along)
         raise RunError(lacking or f"no arm answered a sample that has numbers in {along!r}")
     asked.show(shown, "thresholds", NOTE)
 
@@ -373,7 +375,7 @@ THRESHOLDS_ANALYSIS = Analysis(
     ending=_print_thresholds,
     curves=curves_by_task(threshold_lines),
     settings=("along", "target", "scale", "direction"),
-    ask=tell_thresholds,
+    ask=show_thresholds,
 )
 CROSSED_ANALYSIS = Analysis(
     "crossed",

@@ -15,14 +15,14 @@ from looktwice.extras.adaptive.steering import Pool, Round, Steering
 from looktwice.pipelines.config.spec import Arm, public_path
 
 
-def drawing_slots(arm: Arm) -> list[str]:
+def find_marker_slots(arm: Arm) -> list[str]:
     """Return the slots of an arm whose stages draw marks."""
     paths = {slot: public_path(type(stage)) for slot, stage in arm.stages.items()}
     return [slot for slot, path in paths.items() if path.startswith("prompting.markers.")]
 
 
 @dataclass(eq=False)
-class Only(Steering):
+class FixedSamples(Steering):
     """A fixed list of samples for all arms."""
 
     kind = "discovery"
@@ -42,8 +42,8 @@ def finish_discovery(steering: Any, study: Any) -> Iterator[str]:
     folder, paid = RunFolder(study.folder), [study.folder]
     for number, winner in enumerate(steering.winners):
         path = write_winner(study.plan, winner.arm, several=len(steering.winners) > 1)
-        styles = _say_styles(steering, study, winner, path, paid)
-        parts = styles, _say_cost(steering, folder, winner)
+        styles = _try_styles(steering, study, winner, path, paid)
+        parts = styles, _describe_cost(steering, folder, winner)
         more = "".join(f"; {part}" for part in parts if part)
         steering.results[number] = replace(winner.result, more=more)
         yield f"the winner of {winner.arm.task_name}, as a study: {path}"
@@ -54,12 +54,12 @@ def write_winner(plan: Any, arm: Any, several: bool = False) -> Path:
     that relative paths still work; the winner of a bundled study goes into the working folder."""
     import yaml
 
-    from looktwice.pipelines.config.shipped import shipped
+    from looktwice.pipelines.config.shipped import list_shipped
     from looktwice.pipelines.config.spec import spec
     from looktwice.pipelines.disk import write_file
 
     source = plan.source
-    folder = Path() if source is None or source in shipped().values() else source.parent
+    folder = Path() if source is None or source in list_shipped().values() else source.parent
     name = f"{plan.name}-{arm.task_name}-winner" if several else f"{plan.name}-winner"
     node = {"name": name, "tasks": {arm.task_name: spec(arm.task)}, "seed": arm.seed}
     if arm.model is not None:
@@ -76,7 +76,7 @@ def write_winner(plan: Any, arm: Any, several: bool = False) -> Path:
     return path
 
 
-def _say_styles(steering: Any, study: Any, winner: Any, path: Path, paid: list[Path]) -> str:
+def _try_styles(steering: Any, study: Any, winner: Any, path: Path, paid: list[Path]) -> str:
     """Run the winner under the styles on held-out samples and describe the worst style; empty if
     the winner draws no marks.
 
@@ -85,30 +85,30 @@ def _say_styles(steering: Any, study: Any, winner: Any, path: Path, paid: list[P
     """
     from looktwice.eval.display.table import score_table
     from looktwice.eval.display.text_tables import format_p
-    from looktwice.eval.runs.run_models import spent_by
+    from looktwice.eval.runs.run_models import read_cost
     from looktwice.eval.scoring.notes import SPENT
-    from looktwice.extras.studies.fragility import fragilities
+    from looktwice.extras.studies.fragility import measure_fragilities
     from looktwice.pipelines.config.plan import load_plan
 
     styles = list(steering.styles)
-    if not ((slots := drawing_slots(winner.arm)) and styles and winner.samples):
+    if not ((slots := find_marker_slots(winner.arm)) and styles and winner.samples):
         return ""
     wanted = f"fragility={{slot: {slots[0]}, styles: {styles}, codecs: [png]}}"
     with suppress(OSError):  # the permission is requested again below
-        study.plan.allow_as_this(path)
+        study.plan.copy_grants_to(path)
     reach = [*map(str, study.plan.reads), *study.plan.hosts]
     plan = load_plan(path, [wanted, f"name={path.stem}-styles"], study.plan.plugins, reach)
     options = study.options
     if options.budget is not None:
-        spent = sum(spent_by(folder / SPENT) for folder in paid)
+        spent = sum(read_cost(folder / SPENT) for folder in paid)
         options = replace(options, budget=max(0.0, options.budget - spent))
-    only = Only(samples=winner.samples)
+    only = FixedSamples(samples=winner.samples)
     tried = replace(study, plan=plan, options=options, companions=[only], fresh=False)
     paid.append(tried.folder)
     if (outcome := tried()).stopped:
         more = ", with a larger --cost" * ("--budget" in outcome.why)
         return f"not all styles were tried; the same command continues{more}"
-    for fragility in fragilities(score_table([tried.folder], plan=plan).scores[0]):
+    for fragility in measure_fragilities(score_table([tried.folder], plan=plan).scores[0]):
         worst, low, high = fragility.ends[0], fragility.means.min(), fragility.means.max()
         return (
             f"under {len(fragility.means)} marker styles, {fragility.n} samples each,"
@@ -118,12 +118,12 @@ def _say_styles(steering: Any, study: Any, winner: Any, path: Path, paid: list[P
     return ""
 
 
-def _say_cost(steering: Any, folder: Any, winner: Any) -> str:
+def _describe_cost(steering: Any, folder: Any, winner: Any) -> str:
     """Describe tokens and cost per answer of the winner and of the baseline; empty if no model was
     asked."""
     prices = list[str]()
     for arm in (winner.arm, winner.baseline):
-        rows = folder.samples_of.get(arm.task_id, {})
+        rows = folder.samples_by_task.get(arm.task_id, {})
         scored = [
             steering.scorers[arm.id](record, rows[record.sample])
             for record in folder.last_records()

@@ -84,7 +84,7 @@ def _print_ratings(sheets: list[Path], judged: Path | None) -> None:
 
     rated = ratings.read_ratings(sheets)
     errors, answers = (rated.key.ask == ask for ask in (sheet.ERRORS, sheet.ANSWERS))
-    rated = ratings.with_judges(rated, judged) if judged else rated
+    rated = ratings.add_judges(rated, judged) if judged else rated
     if errors:
         print_text_table(ratings.share_table(rated), "share of each category, %", blocks=0)
     if answers:

@@ -23,8 +23,8 @@ from looktwice.eval.statistics.intervals import Estimate, Stratum, mean_of_share
 from looktwice.eval.tasks.base import TaskError
 from looktwice.eval.tasks.table_files import read_texts
 from looktwice.extras.annotation.sheet import ANSWERS, ERRORS, KEY_FILE, SheetItem, SheetKey
-from looktwice.extras.logs.log import letter_or_text
-from looktwice.pipelines.counted import counted
+from looktwice.extras.logs.log import normalize_answer
+from looktwice.pipelines.counted import format_count
 from looktwice.pipelines.disk import read_file, write_file
 from looktwice.pipelines.json_input import read_as
 
@@ -82,7 +82,7 @@ class Ratings:
         left out."""
         answers = self.column(rater, "human_answer")
         return {
-            item.item: letter_of(answers[item.item], item) == letter_or_text(item.key)
+            item.item: parse_letter(answers[item.item], item) == normalize_answer(item.key)
             for item in self.key.items
             if item.key and item.item in answers
         }
@@ -131,7 +131,7 @@ def read_ratings(paths: Sequence[Path]) -> Ratings:
     return Ratings(replace(key, items=counting), filled)
 
 
-def with_judges(ratings: Ratings, run: Path) -> Ratings:
+def add_judges(ratings: Ratings, run: Path) -> Ratings:
     """Add the answers that a run's reader and judges found in the same replies; NOBODY means that
     none was found. Raises RunError."""
     items = {(item.contestant, item.task, item.sample): item.item for item in ratings.key.items}
@@ -230,7 +230,7 @@ def difficulty_table(ratings: Ratings) -> TextTable:
     rated, items = ratings.column(MAJORITY, "difficulty"), ratings.key.items
     right = {rater: ratings.is_right(rater) for rater in ratings.filled}
     right[items[0].contestant] = {
-        item.item: letter_of(item.answer, item) == letter_or_text(item.key)
+        item.item: parse_letter(item.answer, item) == normalize_answer(item.key)
         for item in items
         if item.key
     }
@@ -242,10 +242,10 @@ def difficulty_table(ratings: Ratings) -> TextTable:
     return TextTable(("difficulty", "n", *right), lines)
 
 
-def letter_of(answer: str, item: SheetItem) -> str:
+def parse_letter(answer: str, item: SheetItem) -> str:
     """Return the answer as a letter if it is one, begins with one, as "(B) far" does, or is the
     text of exactly one choice."""
-    given = letter_or_text(answer.partition(")")[0] if answer.startswith("(") else answer)
+    given = normalize_answer(answer.partition(")")[0] if answer.startswith("(") else answer)
     texts = [choice.casefold() for choice in item.choices]
     return chr(65 + texts.index(given)) if texts.count(given) == 1 else given
 
@@ -261,7 +261,7 @@ def agreement_lines(ratings: Ratings) -> Iterator[str]:
     for rater in ratings.filled:
         column = ratings.column(rater, ratings.asked)
         columns[rater] = {
-            item: value if ratings.key.ask == ERRORS else letter_of(value, items[item])
+            item: value if ratings.key.ask == ERRORS else parse_letter(value, items[item])
             for item, value in column.items()
         }
     filled = pandas.DataFrame(columns, list(samples))
@@ -269,7 +269,7 @@ def agreement_lines(ratings: Ratings) -> Iterator[str]:
     for raters in [*groups, list(columns)] if len(columns) > 2 else groups:
         both = filled[raters].dropna()
         values, clusters = both.T.to_numpy().tolist(), [*map(samples.__getitem__, both.index)]
-        count = counted(len(clusters), "item")
+        count = format_count(len(clusters), "item")
         if clusters and len(raters) > 2:
             kappa = _kappa("Fleiss' kappa", fleiss_kappa(values, clusters))
             yield f"all {len(raters)} raters: {kappa} on {count}"
@@ -292,7 +292,7 @@ def write_humans(ratings: Ratings, path: Path) -> Path:
         answers = ratings.column(rater, "human_answer")
         for number, right in ratings.is_right(rater).items():
             item, verdict = items[number], "right" if right else "wrong"
-            answer = letter_of(answers[number], item)
+            answer = parse_letter(answers[number], item)
             rows.append([rater, item.task, item.sample, item.question, item.key, answer, verdict])
     write_file(path, csv_text(rows, "\r\n"))
     return path
@@ -305,7 +305,7 @@ def ratings_lines(ratings: Ratings) -> Iterator[str]:
     for rater in ratings.filled:
         column = ratings.column(rater, ratings.asked)
         if left := n - len(column):
-            yield f"{rater}: {counted(left, 'item')} of {n} not filled in"
+            yield f"{rater}: {format_count(left, 'item')} of {n} not filled in"
         strange = [value for value in dict.fromkeys(column.values()) if value not in taxonomy]
         if ratings.key.ask == ERRORS and taxonomy and strange:
             yield f"{rater}: not in the taxonomy: {', '.join(strange)}"
@@ -313,7 +313,7 @@ def ratings_lines(ratings: Ratings) -> Iterator[str]:
         for item in ratings.key.items if ratings.key.ask == ANSWERS else ():
             letters, answer = ascii_uppercase[: len(item.choices)], column.get(item.item, "")
             is_wrong = letters and right.get(item.item) is False
-            if is_wrong and letter_of(answer, item) not in letters:
+            if is_wrong and parse_letter(answer, item) not in letters:
                 unread.append(f"{answer!r} (item {item.item})")
         if unread:
             wrong = ", ".join(unread)

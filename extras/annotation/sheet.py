@@ -18,8 +18,8 @@ from looktwice.eval.display.printable import csv_text, template
 from looktwice.eval.page.render import escape_json, page_file, page_policy
 from looktwice.eval.scoring.verdict import Verdict
 from looktwice.eval.tasks.base import TaskError
-from looktwice.extras.logs.log import Log, letter_or_text, name_apart
-from looktwice.pipelines.counted import counted
+from looktwice.extras.logs.log import Log, make_names_unique, normalize_answer
+from looktwice.pipelines.counted import format_count
 from looktwice.pipelines.disk import write_file
 from looktwice.pipelines.picture import Picture, PictureError, thumbnail
 
@@ -108,7 +108,7 @@ def draw_sheet(
         raise TaskError(f"--ask {ask}: expected {', '.join(SHOWN)}")
     if verdict not in ("any", *Verdict):
         raise TaskError(f"--verdict {verdict}: expected any, {', '.join(Verdict)}")
-    named = name_apart([log.whole for log in logs])
+    named = make_names_unique([log.whole for log in logs])
     rows = [
         row | {"contestant": log.name}
         for log in (named[:1] if ask == ANSWERS else named)
@@ -128,7 +128,7 @@ def draw_sheet(
     sizes = {name: len(stratum) for name, stratum in strata.items()}
     for name, stratum in strata.items():
         chance.shuffle(stratum)
-        trained += [(name, row) for row in _take_spread(stratum, named, practice)]
+        trained += [(name, row) for row in _pick_spread(stratum, named, practice)]
     taken = dict.fromkeys(strata, 0)
     while sum(taken.values()) < min(n, len(rows) - len(trained)):
         for name, stratum in strata.items():
@@ -148,7 +148,7 @@ def draw_sheet(
     )
 
 
-def _take_spread(rows: list[dict[str, Any]], logs: Sequence[Log], n: int) -> list[dict[str, Any]]:
+def _pick_spread(rows: list[dict[str, Any]], logs: Sequence[Log], n: int) -> list[dict[str, Any]]:
     """Remove up to n rows and return them, evenly spaced from the one that is most often right in
     the logs to the one that is least often right."""
     import pandas
@@ -183,12 +183,12 @@ def write_sheet(
         raise TaskError(
             f"{out} already holds a sheet, which may be filled in; name another folder with --out"
         )
-    by_name = {log.name: log for log in name_apart(logs)}
+    by_name = {log.name: log for log in make_names_unique(logs)}
     filled = FILLED[ask] + (() if exposure is None else TIMED)
     shown, table = [], [(*SHOWN[ask], *filled)]
     for item in items:
         sees = "pictures" in SHOWN[ask]
-        pictures = list(_pictures(by_name[item.contestant], item)) if sees else []
+        pictures = list(_collect_pictures(by_name[item.contestant], item)) if sees else []
         for name, picture in pictures:
             write_file(out / name, picture.payload.data)
         words: dict[str, Any] = asdict(item) | {
@@ -200,21 +200,21 @@ def write_sheet(
         words = {name: words[name] for name in SHOWN[ask]}
         table.append((*words.values(), *("" for _ in filled)))
         thumbnails = [thumbnail(picture, PICTURE_SIDE) for _, picture in pictures]
-        taught = {"key": letter_or_text(item.key)} if item.practice else {}
+        taught = {"key": normalize_answer(item.key)} if item.practice else {}
         shown.append(words | taught | {"pictures": thumbnails})
     write_file(out / SHEET, csv_text(table, "\r\n"))
     key = SheetKey(ask, tuple(taxonomy), tuple(items), exposure)
     write_file(out / KEY_FILE, json.dumps(asdict(key)) + "\n")
-    write_file(out / PAGE, _page(shown, key, filled))
-    strata = counted(len({item.stratum for item in items}), "stratum", "strata")
-    yield f"sheet: {out / PAGE}, or {out / SHEET} ({counted(len(items), 'item')} of {strata})"
+    write_file(out / PAGE, _render_page(shown, key, filled))
+    strata = format_count(len({item.stratum for item in items}), "stratum", "strata")
+    yield f"sheet: {out / PAGE}, or {out / SHEET} ({format_count(len(items), 'item')} of {strata})"
     yield (
         f"each rater saves a copy next to it, such as {out / 'anna.csv'}; then type: looktwice"
         f" annotate {out / '*.csv'}"
     )
 
 
-def _pictures(log: Log, item: SheetItem) -> Iterator[tuple[str, Picture]]:
+def _collect_pictures(log: Log, item: SheetItem) -> Iterator[tuple[str, Picture]]:
     """Yield the pictures that were sent, each once, with their file names."""
     seen: set[str] = set()
     for message in log.messages({"task": item.task, "sample": item.sample, "draw": 0}):
@@ -229,7 +229,7 @@ def _pictures(log: Log, item: SheetItem) -> Iterator[tuple[str, Picture]]:
                 yield f"pictures/{payload.sha[:16]}.{ending}", picture
 
 
-def _page(shown: Sequence[Mapping[str, Any]], key: SheetKey, filled: Sequence[str]) -> str:
+def _render_page(shown: Sequence[Mapping[str, Any]], key: SheetKey, filled: Sequence[str]) -> str:
     """Render the page with forms, which stores entries in the browser and saves them as a CSV
     file."""
     data = {

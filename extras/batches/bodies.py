@@ -13,7 +13,7 @@ from looktwice.pipelines.models.refusals.filters import is_prompt_blocked
 Json = dict[str, Any]
 
 
-def whole(counts: Mapping[str, Any], name: str) -> int:
+def parse_count(counts: Mapping[str, Any], name: str) -> int:
     """Return a count that may be missing, null or written as a text."""
     return int(counts.get(name) or 0)
 
@@ -100,13 +100,13 @@ def message_completion(message: Json) -> Json:
         elif kind == "tool_use":
             function = {"name": block["name"], "arguments": json.dumps(block["input"])}
             calls.append({"id": block["id"], "function": function})
-    cached = whole(usage, "cache_read_input_tokens")
-    asked = whole(usage, "input_tokens") + whole(usage, "cache_creation_input_tokens")
+    cached = parse_count(usage, "cache_read_input_tokens")
+    asked = parse_count(usage, "input_tokens") + parse_count(usage, "cache_creation_input_tokens")
     return _completion(
         message.get("model"),
         message.get("stop_reason"),
         {"content": parts, "tool_calls": calls},
-        {"prompt_tokens": asked + cached, "completion_tokens": whole(usage, "output_tokens")},
+        {"prompt_tokens": asked + cached, "completion_tokens": parse_count(usage, "output_tokens")},
         prompt_tokens_details={"cached_tokens": cached},
     )
 
@@ -168,15 +168,15 @@ def content_completion(response: Json) -> Json:
             "thoughtSignature"
         ):  # in the format of the chat-completions endpoint
             attached = {"extra_content": {"google": {"thought_signature": signature}}}
-    thoughts = whole(usage, "thoughtsTokenCount")
-    out = whole(usage, "candidatesTokenCount") + thoughts
+    thoughts = parse_count(usage, "thoughtsTokenCount")
+    out = parse_count(usage, "candidatesTokenCount") + thoughts
     return _completion(
         response.get("modelVersion"),
         reason,
         {"content": "".join(texts[0]), "thought_summary": "".join(texts[1]), **attached},
-        {"prompt_tokens": whole(usage, "promptTokenCount"), "completion_tokens": out},
+        {"prompt_tokens": parse_count(usage, "promptTokenCount"), "completion_tokens": out},
         completion_tokens_details={"reasoning_tokens": thoughts},
-        prompt_tokens_details={"cached_tokens": whole(usage, "cachedContentTokenCount")},
+        prompt_tokens_details={"cached_tokens": parse_count(usage, "cachedContentTokenCount")},
     )
 
 

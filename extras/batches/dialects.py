@@ -20,17 +20,17 @@ from looktwice.extras.batches.bodies import (
     content_request,
     message_completion,
     message_request,
-    whole,
+    parse_count,
 )
 from looktwice.pipelines.json_input import read_json
 from looktwice.pipelines.model import ModelError
 from looktwice.pipelines.models.answers import read_value, refusal
-from looktwice.pipelines.models.chat_api import ChatAPI, bearer
+from looktwice.pipelines.models.chat_api import ChatAPI, bearer_header
 from looktwice.pipelines.models.http_client import HttpResponse
 
 Answer = tuple[str, int, Any]
 """The key of a request, with the status and body that a chat-completions server would answer."""
-MOST_FILE = 1 << 30  # maximum bytes of a batch's answers
+MAX_FILE_BYTES = 1 << 30  # maximum bytes of a batch's answers
 OVER = {"completed", "failed", "expired", "cancelled", "succeeded", "partially_succeeded"}
 STATUS = {
     "invalid_request_error": 400,
@@ -57,30 +57,30 @@ class Batch(NamedTuple):
 @dataclass(frozen=True)
 class BatchServer:
     """The batch endpoints below `url` of `chat`'s server, in the protocol of OpenAI and of servers
-    that copy it. Classes for other providers override `fields`, `hand_in`, `read` and whatever else
+    that copy it. Classes for other providers override `fields`, `submit`, `read` and whatever else
     differs.
 
-    `most_bytes` limits the requests of a batch. Paths are relative to the URL: a batch is at
+    `max_bytes` limits the requests of a batch. Paths are relative to the URL: a batch is at
     `place`, and the last hundred batches are in the field `listed` of the response to `latest`.
     Every method raises ModelError.
     """
 
     chat: ChatAPI
     url: str
-    most_bytes: ClassVar[int] = 100_000_000  # OpenAI accepts 200 MB, Anthropic 256
+    max_bytes: ClassVar[int] = 100_000_000  # OpenAI accepts 200 MB, Anthropic 256
     place: ClassVar[str] = "batches/"
     latest: ClassVar[str] = "batches?limit=100"
     listed: ClassVar[str] = "data"
 
     def sign(self, key: str | None) -> dict[str, str]:
         """Return the headers that carry the key, if there is one."""
-        return bearer(key)
+        return bearer_header(key)
 
     def fields(self, body: Json) -> Json:
         """Return the fields of a request's line, made from a chat-completions body."""
         return {"method": "POST", "url": "/v1/chat/completions", "body": body}
 
-    def hand_in(self, lines: Sequence[bytes], label: str) -> Json:
+    def submit(self, lines: Sequence[bytes], label: str) -> Json:
         """Submit lines under a label; return the server's description of the batch."""
         border = uuid.uuid4().hex
         head = (
@@ -107,13 +107,13 @@ class BatchServer:
         return Batch(
             str(data["id"]),
             state in OVER,
-            whole(counts, "completed") + whole(counts, "failed"),
-            whole(counts, "total"),
+            parse_count(counts, "completed") + parse_count(counts, "failed"),
+            parse_count(counts, "total"),
             tuple(str(file) for file in files if file),
             (reasons or "no reason given") if state == "failed" else "",
         )
 
-    def is_named(self, data: Json, label: str, size: int, since: float) -> bool:
+    def is_match(self, data: Json, label: str, size: int, since: float) -> bool:
         """Return whether a description belongs to the batch with this label, number of requests and
         time of submission in seconds."""
         return bool((data.get("metadata") or {}).get("looktwice") == label)
@@ -134,27 +134,27 @@ class BatchServer:
 
     def create(self, lines: Sequence[bytes], label: str) -> Batch:
         """Submit the lines as a batch."""
-        with self._understood():
-            return self.read(self.hand_in(lines, label))
+        with self._check_shape():
+            return self.read(self.submit(lines, label))
 
-    def look_at(self, identifier: str) -> Batch:
+    def get_status(self, identifier: str) -> Batch:
         """Return the state of a batch."""
-        with self._understood():
+        with self._check_shape():
             return self.read(self.get(self.place + identifier))
 
     def find(self, label: str, size: int, since: float) -> Batch | None:
         """Find the batch of `size` requests that was submitted under a label at time `since`, in
         seconds, or later."""
-        with self._understood():
+        with self._check_shape():
             for data in reversed(self.get(self.latest).get(self.listed) or ()):
-                if self.is_named(data, label, size, since):
+                if self.is_match(data, label, size, since):
                     return self.read(data)
         return None
 
     def answers(self, batch: Batch, keys: Sequence[str]) -> Iterator[tuple[str, HttpResponse]]:
         """Yield each key with its response in the chat-completions protocol; requests without an
         answer are missing."""
-        with self._understood():
+        with self._check_shape():
             for key, status, body in self.results(batch, keys):
                 yield key, HttpResponse(status, {}, json.dumps(body).encode())
 
@@ -177,7 +177,9 @@ class BatchServer:
         self, method: str, path: str, body: bytes | None = None, kind: str = ""
     ) -> HttpResponse:
         seconds = self.chat.timeout
-        return self.chat.send(method, self.url, path, body, seconds, kind, MOST_FILE, self.sign)
+        return self.chat.send(
+            method, self.url, path, body, seconds, kind, MAX_FILE_BYTES, self.sign
+        )
 
     def _object(self, response: HttpResponse) -> Json:
         value = read_value(response, self.url)
@@ -188,7 +190,7 @@ class BatchServer:
         return value
 
     @contextmanager
-    def _understood(self) -> Iterator[None]:
+    def _check_shape(self) -> Iterator[None]:
         """Convert errors from an unexpected form of a response into ModelError."""
         try:
             yield
@@ -198,7 +200,7 @@ class BatchServer:
             ) from exc
 
 
-def key_of(line: bytes) -> str:
+def parse_key(line: bytes) -> str:
     """Return the key of a line that `BatchServer.line` wrote."""
     return line[len(b'{"custom_id":"') :].partition(b'"')[0].decode()
 
@@ -216,17 +218,17 @@ class AnthropicBatches(BatchServer):
     def fields(self, body: Json) -> Json:
         return {"params": message_request(body)}
 
-    def hand_in(self, lines: Sequence[bytes], label: str) -> Json:
+    def submit(self, lines: Sequence[bytes], label: str) -> Json:
         rows = b",".join(line.rstrip() for line in lines)
         return self.post("messages/batches", b'{"requests":[' + rows + b"]}")
 
     def read(self, data: Json) -> Batch:
         counts = data.get("request_counts") or {}
-        total = sum(whole(counts, name) for name in counts)
-        done = total - whole(counts, "processing")
+        total = sum(parse_count(counts, name) for name in counts)
+        done = total - parse_count(counts, "processing")
         return Batch(str(data["id"]), data.get("processing_status") == "ended", done, total)
 
-    def is_named(self, data: Json, label: str, size: int, since: float) -> bool:
+    def is_match(self, data: Json, label: str, size: int, since: float) -> bool:
         """Match the earliest batch of this size since then, to within a second."""
         made = datetime.fromisoformat(data["created_at"]).timestamp()
         return self.read(data).total == size and made + 1 >= since
@@ -245,7 +247,7 @@ class AnthropicBatches(BatchServer):
 class GeminiBatches(BatchServer):
     """Gemini's batches: a long-running operation that contains its requests and answers."""
 
-    most_bytes = 18_000_000  # the provider accepts 20 MB
+    max_bytes = 18_000_000  # the provider accepts 20 MB
     place = ""
     latest = "batches?pageSize=100"
     listed = "operations"
@@ -256,7 +258,7 @@ class GeminiBatches(BatchServer):
     def fields(self, body: Json) -> Json:
         return {"model": body["model"], "request": content_request(body)}
 
-    def hand_in(self, lines: Sequence[bytes], label: str) -> Json:
+    def submit(self, lines: Sequence[bytes], label: str) -> Json:
         rows = [json.loads(line) for line in lines]
         requests = [
             {"request": row["request"], "metadata": {"key": row["custom_id"]}} for row in rows
@@ -269,14 +271,14 @@ class GeminiBatches(BatchServer):
         about, error = data.get("metadata") or {}, data.get("error") or {}
         stats = about.get("batchStats") or {}
         state = str(about.get("state")).rpartition("STATE_")[2]
-        total = whole(stats, "requestCount")
+        total = parse_count(stats, "requestCount")
         is_over = bool(data.get("done")) or state.lower() in OVER
         failed = state == "FAILED" or error
         reason = str(error.get("message") or "no reason given") if failed else ""
-        done = total - whole(stats, "pendingRequestCount")
+        done = total - parse_count(stats, "pendingRequestCount")
         return Batch(str(data["name"]), is_over, done, total, error=reason)
 
-    def is_named(self, data: Json, label: str, size: int, since: float) -> bool:
+    def is_match(self, data: Json, label: str, size: int, since: float) -> bool:
         return bool(data["metadata"].get("displayName") == label)
 
     def results(self, batch: Batch, keys: Sequence[str]) -> Iterator[Answer]:

@@ -19,9 +19,9 @@ from typing import Any, ClassVar, Literal
 from filelock import FileLock, Timeout
 from yarl import URL
 
-from looktwice.extras.batches.dialects import DIALECTS, Batch, BatchServer, key_of
+from looktwice.extras.batches.dialects import DIALECTS, Batch, BatchServer, parse_key
 from looktwice.pipelines.config.spec import NOT_IDENTITY
-from looktwice.pipelines.counted import counted
+from looktwice.pipelines.counted import format_count
 from looktwice.pipelines.disk import append_file, read_file, write_file
 from looktwice.pipelines.model import (
     CallOptions,
@@ -86,7 +86,7 @@ class Batched(Ranged):
         return self.chat.identity
 
     @property
-    def speaks(self) -> str:
+    def active_dialect(self) -> str:
         """The dialect in use."""
         return self.dialect or HOSTS.get(URL(self.chat.urls[0]).host or "", "openai")
 
@@ -176,7 +176,7 @@ class BatchQueue:
     @cached_property
     def server(self) -> BatchServer:
         """The server that takes batches, at the URL of the provider's own protocol."""
-        chat, speaks = self.model.chat, self.model.speaks
+        chat, speaks = self.model.chat, self.model.active_dialect
         url = chat.urls[0].removesuffix("/openai") if speaks == "gemini" else chat.urls[0]
         return DIALECTS[speaks](chat, url)
 
@@ -213,7 +213,7 @@ class BatchQueue:
         with self.lock:
             if key not in self.waiting:
                 is_full = len(self.waiting) >= self.model.requests
-                if is_full or self.size + len(line) > self.server.most_bytes:
+                if is_full or self.size + len(line) > self.server.max_bytes:
                     self._close_file()
                 append_file(self._open_file, line)
                 self.waiting.add(key)
@@ -222,22 +222,22 @@ class BatchQueue:
 
     def collect(self) -> None:
         """Submit the waiting requests, wait for them, and store the replies. Raises Stopped."""
-        with self.lock, self._alone():
+        with self.lock, self._lock_batches():
             self._close_file()
             self._wait()
 
     def close(self) -> None:
         """Discard requests that were not submitted."""
         self._open_file.unlink(missing_ok=True)
-        self._presence.release()
-        Path(self._presence.lock_file).unlink(missing_ok=True)
+        self._presence_lock.release()
+        Path(self._presence_lock.lock_file).unlink(missing_ok=True)
 
     @property
     def _open_file(self) -> Path:
         return self.folder / f"gathering-{self.name}"
 
     @cached_property
-    def _presence(self) -> FileLock:
+    def _presence_lock(self) -> FileLock:
         """A lock held while this queue collects requests, so that other runs leave them alone; it
         is released however the process ends."""
         return FileLock(self.folder / f"{self.name}.here", thread_local=False)
@@ -247,7 +247,7 @@ class BatchQueue:
         return [_Note.read(path) for path in sorted(self.folder.glob("*.json"))]
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _lock_batches(self) -> Iterator[None]:
         """Lock these batches against other processes; an error that waiting cannot fix ends the
         run. Raises Stopped."""
         lock, waits = FileLock(self.folder / ".lock"), False
@@ -272,8 +272,8 @@ class BatchQueue:
         """Wait for batches that an earlier run submitted; discard requests that it only collected,
         since they are collected again."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        with self._alone():
-            self._presence.acquire()
+        with self._lock_batches():
+            self._presence_lock.acquire()
             here = {path.stem for path in self.folder.glob("*.here") if _is_held(path)}
             for path in self.folder.glob("gathering-*"):
                 if path.name.partition("-")[2] not in here:
@@ -316,7 +316,7 @@ class BatchQueue:
                     self.say("the batches continue at the server; the same command collects them")
                     raise Stopped("stopped while a batch was under way")
                 try:
-                    under_way += self._look(note)
+                    under_way += self._check_batch(note)
                 except ModelError as exc:
                     if not exc.retryable or (exc.unreached and not note.batch):
                         raise
@@ -329,7 +329,8 @@ class BatchQueue:
             done = sum(batch.done for batch in under_way)
             total = sum(batch.total for batch in under_way)
             progress = (
-                f"{counted(len(under_way), 'batch', 'batches')} under way, {done:,} of {total:,}"
+                f"{format_count(len(under_way), 'batch', 'batches')} under way, {done:,} of"
+                f" {total:,}"
                 " requests answered"
             )
             if under_way and progress != shown:
@@ -338,10 +339,10 @@ class BatchQueue:
             if under_way or trouble:
                 self.stop.wait(self.model.look)
 
-    def _look(self, note: _Note) -> list[Batch]:
+    def _check_batch(self, note: _Note) -> list[Batch]:
         """Check the batch of a note, and submit it first if necessary. Return it while it is under
         way; store its replies once it has ended."""
-        batch = self.server.look_at(note.batch) if note.batch else self._hand_in(note)
+        batch = self.server.get_status(note.batch) if note.batch else self._submit(note)
         if batch is None or not batch.is_over:
             return [batch] if batch else []
         for key, response in self.server.answers(batch, _Note.read(note.path).keys):
@@ -358,18 +359,18 @@ class BatchQueue:
             raise ModelError(f"{self.model.chat.endpoint} refused the batch: {batch.error}")
         return []
 
-    def _hand_in(self, note: _Note) -> Batch | None:
+    def _submit(self, note: _Note) -> Batch | None:
         """Submit the collected requests as a batch; None if other runs have answered all of them in
         the meantime."""
         batch = self._find(note)  # the server's response to an earlier try may be lost
         if batch is None:
             lines = read_file(note.lines).splitlines(keepends=True)
             # another run may have stored the reply
-            wanted = [line for line in lines if self.store.get(key_of(line)) is None]
+            wanted = [line for line in lines if self.store.get(parse_key(line)) is None]
             if not wanted:
                 note.forget()
                 return None
-            note = replace(note, keys=[key_of(line) for line in wanted], tried=time.time())
+            note = replace(note, keys=[parse_key(line) for line in wanted], tried=time.time())
             note.write()
             batch = self.server.create(wanted, note.path.stem)
             replace(note, batch=batch.id).write()

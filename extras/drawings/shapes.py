@@ -17,7 +17,7 @@ from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State, WithoutModel
-from looktwice.specialists.answers.choices import AnswerRule, Decision, only_pixels
+from looktwice.specialists.answers.choices import AnswerRule, Decision, get_only_pixels
 from looktwice.specialists.results import Floats
 from looktwice.specialists.rules import NoEvidence
 
@@ -150,7 +150,7 @@ class OutlineCounter(AnswerRule):
         """Return the number, and the share of outlines that are a known shape. Raises
         NoEvidence."""
         asked = parse_shape(sample.question)
-        return _count(_outlines(sample), asked)
+        return _count(_find_outlines(sample), asked)
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ class ColoredShapeCounter(AnswerRule):
         """Return the number, and the share of shapes of that colour whose kind is known. Raises
         NoEvidence."""
         asked, color = parse_shape(sample.question), _parse_color(sample.question)
-        return _count(_filled(sample, color), asked)
+        return _count(_find_filled(sample, color), asked)
 
 
 @dataclass(frozen=True)
@@ -187,7 +187,7 @@ class MarkAskedShapes(WithoutModel):
             asked, color = parse_shape(sample.question), ""
             if COLORS.keys() & _words(sample.question):
                 color = _parse_color(sample.question)
-            shapes = _filled(sample, color) if color else _outlines(sample)
+            shapes = _find_filled(sample, color) if color else _find_outlines(sample)
         except NoEvidence as exc:
             return state.replace(sample=replace(sample, marks=())).with_notes(
                 f"no shape is marked: {exc}"
@@ -200,17 +200,17 @@ class MarkAskedShapes(WithoutModel):
         return state.replace(sample=replace(sample, marks=tuple(marks)))
 
 
-def _outlines(sample: Sample) -> list[DrawnShape]:
+def _find_outlines(sample: Sample) -> list[DrawnShape]:
     """Return every closed outline. Raises NoEvidence if lines cross."""
-    outlines = _shapes(only_pixels(sample, ONE_IMAGE), LINE_LEVEL)
+    outlines = _shapes(get_only_pixels(sample, ONE_IMAGE), LINE_LEVEL)
     if crossing := sum(1 for shape in outlines if shape.holes > 1):
         raise NoEvidence(f"lines cross at {crossing} places, where contours cannot be separated")
     return outlines
 
 
-def _filled(sample: Sample, color: str) -> list[DrawnShape]:
+def _find_filled(sample: Sample, color: str) -> list[DrawnShape]:
     """Return the filled shapes of a colour. Raises NoEvidence."""
-    pixels = only_pixels(sample, ONE_IMAGE)
+    pixels = get_only_pixels(sample, ONE_IMAGE)
     shapes = _shapes(pixels, FILL_LEVEL)
     return [shape for shape in shapes if inner_color(pixels, shape) == color]
 

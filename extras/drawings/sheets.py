@@ -16,7 +16,12 @@ from numpy.typing import NDArray
 from looktwice.extras.drawings.shapes import background_color, color_distance
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.sample import Sample
-from looktwice.specialists.answers.choices import AnswerRule, Decision, nearest_choice, only_pixels
+from looktwice.specialists.answers.choices import (
+    AnswerRule,
+    Decision,
+    get_only_pixels,
+    nearest_choice,
+)
 from looktwice.specialists.results import Floats
 from looktwice.specialists.rules import NoEvidence
 
@@ -95,8 +100,8 @@ def read_grids(pixels: Pixels) -> list[Grid]:
             start, end = np.argmin(full), len(full) - np.argmin(full[::-1])
             inner = inner[start : 0 if full.all() else end].T
         cells = {}
-        for row, (top, bottom) in enumerate(_runs(inner.sum(1) > 1), 1):
-            for column, (left, right) in enumerate(_runs(inner.sum(0) > 1), 1):
+        for row, (top, bottom) in enumerate(_find_runs(inner.sum(1) > 1), 1):
+            for column, (left, right) in enumerate(_find_runs(inner.sum(0) > 1), 1):
                 if cell := classify_cell(inner[top:bottom, left:right]):
                     cells[row, column] = cell
         grids.append(cells)
@@ -105,7 +110,7 @@ def read_grids(pixels: Pixels) -> list[Grid]:
     return grids
 
 
-def _runs(filled: Ink) -> list[tuple[int, int]]:
+def _find_runs(filled: Ink) -> list[tuple[int, int]]:
     """Return the (start, end) of each run of ink, without slivers left by a frame."""
     steps = np.flatnonzero(np.diff(filled.astype(np.int8), prepend=0, append=0)).reshape(-1, 2)
     return [(int(start), int(end)) for start, end in steps if end - start > 5]
@@ -165,7 +170,7 @@ class PatternMatcher(AnswerRule):
 
     def decide(self, sample: Sample) -> Decision:
         """Return the number of the option, and the confidence. Raises NoEvidence."""
-        far = self.distances(only_pixels(sample, "target and options are on one image"))
+        far = self.distances(get_only_pixels(sample, "target and options are on one image"))
         numbers = {str(number): distance for number, distance in enumerate(far, 1)}
         return nearest_choice(numbers, "the distances of options")
 
@@ -285,7 +290,7 @@ class DotLetterReader(AnswerRule):
 
     def decide(self, sample: Sample) -> Decision:
         """Return the letters, and the confidence. Raises NoEvidence."""
-        ink = find_ink(only_pixels(sample, "letters are read in one image"))
+        ink = find_ink(get_only_pixels(sample, "letters are read in one image"))
         # split the line into letters at gaps between columns
         rows = np.flatnonzero(ink.any(1))
         line = ink[rows[0] : rows[-1] + 1]

@@ -29,10 +29,10 @@ from looktwice.extras.executors.messages import (
     DRAIN,
     END,
     STOP,
-    Asked,
     ProcessEnded,
     Recorded,
     SampleEnded,
+    SampleRequest,
     Setup,
     receive,
     send,
@@ -119,7 +119,7 @@ class ChildRun(Run):
     `emit` is called with the events for the run."""
 
     emit: Callable[[Any], None] = lambda event: None
-    asked: queue.SimpleQueue[Asked | None] = field(default_factory=queue.SimpleQueue)
+    asked: queue.SimpleQueue[SampleRequest | None] = field(default_factory=queue.SimpleQueue)
 
     def _trials(self, work: Work, crew: Crew) -> Iterator[Trial]:
         roots = {group: build_tree(arms) for group, arms in self.questions.groups().items()}
@@ -147,7 +147,7 @@ class ChildRun(Run):
         self.note(arm, row, record)
 
 
-def work_through(setup: Setup, orders: IO[bytes], answers: IO[bytes]) -> None:
+def run_samples(setup: Setup, orders: IO[bytes], answers: IO[bytes]) -> None:
     """Process the samples that arrive in `orders` until the end is announced or the run ends; write
     events to `answers`."""
     with run_clock() as clock:
@@ -167,7 +167,7 @@ def work_through(setup: Setup, orders: IO[bytes], answers: IO[bytes]) -> None:
             emit=outbox.put,
         )
 
-        for target in (outbox.work, partial(_obey, run, orders)):
+        for target in (outbox.work, partial(_follow_orders, run, orders)):
             threading.Thread(target=target, daemon=True).start()
         error: BaseException | None = None
         try:
@@ -189,7 +189,7 @@ def _survives_pickling(exc: BaseException) -> bool:
         return False
 
 
-def _obey(run: ChildRun, orders: IO[bytes]) -> None:
+def _follow_orders(run: ChildRun, orders: IO[bytes]) -> None:
     """Follow the parent's orders; if the parent has ended, end this process."""
     progress = run.progress
     while True:
@@ -228,4 +228,4 @@ def main() -> None:
         # threads on one core pass the interpreter on in half the time
         os.sched_setaffinity(0, {setup.core})
     send(answers, pickle.dumps([]))  # it is ready
-    work_through(setup, orders, answers)
+    run_samples(setup, orders, answers)

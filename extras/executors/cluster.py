@@ -28,7 +28,7 @@ SILENT = 10.0  # seconds without a message after which a task counts as lost, an
 
 
 @dataclass(eq=False)
-class Desk:
+class LimitDesk:
     """The coordinator of a run's tasks, at most `tasks` at a time: once a second each asks how many
     requests it may have in flight, and whether to stop.
 
@@ -39,13 +39,13 @@ class Desk:
     """
 
     tasks: int
-    rung: bool = False
+    is_stopping: bool = False
     loads: dict[str, tuple[float, Mapping[LimitKey, Load]]] = field(default_factory=dict)
     given: dict[tuple[str, LimitKey], tuple[int, int]] = field(default_factory=dict)
 
-    def ring(self) -> None:
+    def request_stop(self) -> None:
         """Tell all tasks, when they next ask, to stop."""
-        self.rung = True
+        self.is_stopping = True
 
     def ask(self, task: str, loads: Mapping[LimitKey, Load]) -> tuple[bool, dict[LimitKey, int]]:
         """Return whether to stop, and how many slots of each endpoint this task may use."""
@@ -53,7 +53,7 @@ class Desk:
         self.loads[task] = now, loads
         for lost in [name for name, (heard, _) in self.loads.items() if now - heard > SILENT]:
             self.leave(lost)
-        return self.rung, {key: self._give(task, key, load) for key, load in loads.items()}
+        return self.is_stopping, {key: self._give(task, key, load) for key, load in loads.items()}
 
     def leave(self, task: str) -> None:
         """Free the slots of a task that has ended or is lost."""
@@ -67,7 +67,7 @@ class Desk:
         others = sum(
             most for (name, where), (_, most) in self.given.items() if where == key and name != task
         )
-        fair = share_out(wanted, key.in_flight)
+        fair = divide_slots(wanted, key.in_flight)
         spare = (key.in_flight - sum(fair.values())) // max(self.tasks, len(wanted))
         slots = max(0, min(fair[task] + spare, key.in_flight - others))
         before, _ = self.given.get((task, key), (0, 0))
@@ -75,7 +75,7 @@ class Desk:
         return slots
 
 
-def share_out(wanted: Mapping[str, int], most: int) -> dict[str, int]:
+def divide_slots(wanted: Mapping[str, int], most: int) -> dict[str, int]:
     """Divide `most` slots so that every task gets what it wants, or as much as any other if that is
     not enough."""
     shares, left = dict[str, int](), most
@@ -88,7 +88,7 @@ def share_out(wanted: Mapping[str, int], most: int) -> dict[str, int]:
 Ask = Callable[[Mapping[LimitKey, Load]], tuple[bool, dict[LimitKey, int]]]
 
 
-def obey(ask: Ask, drain: threading.Event) -> None:
+def apply_limits(ask: Ask, drain: threading.Event) -> None:
     """Ask the desk from within a task: apply the limits it returns, and set `drain` if it says to
     stop."""
     here = limiters()
@@ -127,7 +127,7 @@ def _unpickled(owner: bytes) -> Any:
     return import_module("ray.cloudpickle").loads(owner)
 
 
-class Hosts:
+class HostPool:
     """A client, within a task, of the hosts, which are Ray actors."""
 
     def __init__(self, ray: Any, actors: Sequence[Any]) -> None:

@@ -20,7 +20,7 @@ Group = tuple[str, int, int]
 """The task id, seed and draw shared by arms that go through the items together."""
 
 
-# ---- to a process: first its `Setup`, then lists of `Asked`, or one of the words below
+# ---- to a process: first its `Setup`, then lists of `SampleRequest`, or one of the words below
 
 
 DRAIN, STOP, END = "drain", "stop", "end"
@@ -40,7 +40,7 @@ class Setup(NamedTuple):
     core: int | None
 
 
-class Asked(NamedTuple):
+class SampleRequest(NamedTuple):
     """A sample to process, with its row and the ids of the arms that still need it; `number` is
     unique within the run."""
 

@@ -24,19 +24,26 @@ from typing import Any
 
 from looktwice.eval.records.records import Key, Record, RunError, SampleRow
 from looktwice.eval.runs.companions import Executor, RunContext, Work
-from looktwice.eval.runs.made_with import describe_plugin, shard_of
+from looktwice.eval.runs.made_with import describe_plugin, get_shard
 from looktwice.eval.runs.options import RunOptions
 from looktwice.eval.runs.run import Run
 from looktwice.eval.runs.run_models import RunModels
 from looktwice.eval.runs.trial import Progress, Trial
-from looktwice.extras.executors.cluster import CALLS, Ask, Desk, Hosts, NetworkHost, obey
+from looktwice.extras.executors.cluster import (
+    CALLS,
+    Ask,
+    HostPool,
+    LimitDesk,
+    NetworkHost,
+    apply_limits,
+)
 from looktwice.pipelines.config.classes import load_plugin
 from looktwice.pipelines.config.paths import read_allowed, use_fence
 from looktwice.pipelines.config.spec import Arm
-from looktwice.pipelines.counted import counted
-from looktwice.pipelines.model import defers
+from looktwice.pipelines.counted import format_count
+from looktwice.pipelines.model import is_deferring
 from looktwice.pipelines.models.limits import LimitKey, Load
-from looktwice.pipelines.runtime.networks import close_networks, run_elsewhere
+from looktwice.pipelines.runtime.networks import close_networks, use_remote_networks
 from looktwice.pipelines.runtime.stores import Blobs, use_result_store
 
 BLOCKS = 4  # per concurrent task; a smaller block means less work to repeat if a task is lost
@@ -64,7 +71,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Sent:
+class SentRecord:
     """A line of samples.jsonl, or a record with its sample and those of its blobs that were not
     sent before."""
 
@@ -94,17 +101,17 @@ class OnRay(Executor):
                 "--on ray makes its own shards, and supports neither --budget nor --max-requests;"
                 " leave them out"
             )
-        if any(map(defers, run.plan.models)):
+        if any(map(is_deferring, run.plan.models)):
             raise RunError(
                 "--on ray: a model that is asked in batches needs no other machines; leave out --on"
             )
         if run.chooser:
             raise RunError("--on ray asks all questions; leave out --on, or `choose:` of the study")
-        self.connection.enter_context(_ray(parse_place(self.on)))
+        self.connection.enter_context(_connect_ray(parse_address(self.on)))
 
     def execute(self, run: RunContext, work: Work, trials: Iterator[Trial]) -> Iterator[Trial]:
         """Process the plan in tasks. Raises RunError if the plan cannot be sent."""
-        there = run.questions.done_by_arm(work.done)
+        there = run.questions.count_done_by_arm(work.done)
         run.skip(sum(len(there.get(arm.id, ())) for arm in run.plan.points))
         Dispatch(self, run, work)()
         return iter(())
@@ -114,7 +121,7 @@ class OnRay(Executor):
         self.connection.close()
 
     def __post_init__(self) -> None:
-        parse_place(self.on)  # report a fault before anything else
+        parse_address(self.on)  # report a fault before anything else
         self.connection = ExitStack()
 
 
@@ -129,7 +136,7 @@ class Dispatch:
         gpus, tasks = nodes.get("GPU", 0), max(1, int(nodes.get("CPU", 1)))
         if gpus < executor.gpus:
             raise RunError(
-                f"--gpus {executor.gpus:g}: the nodes of Ray have {counted(int(gpus), 'GPU')};"
+                f"--gpus {executor.gpus:g}: the nodes of Ray have {format_count(int(gpus), 'GPU')};"
                 " leave --gpus out, or add nodes"
             )
         try:
@@ -144,14 +151,14 @@ class Dispatch:
         self.arms = {arm.id: arm for arm in plan.points}
         self.done: dict[int, set[Key]] = {block: set() for block in range(blocks)}
         for key in work.done:
-            self.done[shard_of(key[1], blocks)].add(key)
-        self.desk = ray.remote(Desk).options(num_cpus=0).remote(tasks)
+            self.done[get_shard(key[1], blocks)].add(key)
+        self.desk = ray.remote(LimitDesk).options(num_cpus=0).remote(tasks)
         # actors that hold networks; a lost one is restarted, and its calls are repeated
         lives = {"max_restarts": -1, "max_task_retries": -1, "max_concurrency": CALLS}
         host = ray.remote(NetworkHost).options(num_cpus=0, num_gpus=executor.gpus, **lives)
         number = int(gpus / executor.gpus) if executor.gpus else 0
         hosts = [host.remote(plugins, cache) for _ in range(number)]
-        begin = ray.remote(num_returns="streaming", max_retries=0)(work_through).remote
+        begin = ray.remote(num_returns="streaming", max_retries=0)(run_block).remote
         self.begin = partial(begin, ray.put(job), desk=self.desk, hosts=hosts)
         self.running: dict[Any, int] = {}
         self.lost: Counter[int] = Counter()
@@ -167,7 +174,7 @@ class Dispatch:
                     self.ray.cancel(stream, force=True)
                 return
             if self.run.progress.drain.is_set():
-                self.ray.get(self.desk.ring.remote())
+                self.ray.get(self.desk.request_stop.remote())
             for stream in self.ray.wait(list(self.running), timeout=LOOK)[0]:
                 self._take(stream)
 
@@ -183,7 +190,7 @@ class Dispatch:
         except StopIteration:
             return
         except self.ray.exceptions.RayTaskError as exc:
-            if not isinstance(exc.cause, GaveUp):
+            if not isinstance(exc.cause, EndpointGivenUp):
                 raise exc.cause from exc
             self.run.progress.give_up(str(exc.cause))
         except self.ray.exceptions.RayError as exc:
@@ -194,7 +201,7 @@ class Dispatch:
                 ) from exc
             self._start(block)
 
-    def _keep(self, sent: Sent, done: set[Key]) -> None:
+    def _keep(self, sent: SentRecord, done: set[Key]) -> None:
         row = sent.row
         self.work.sample(row)
         if sent.line:
@@ -217,7 +224,7 @@ class Part(Run):
 
 
 @dataclass(eq=False)
-class ObeyingModels(RunModels):
+class LimitedModels(RunModels):
     """The models of one task, which gets its limits from the desk before it calls one of them."""
 
     ask: Any = None
@@ -225,17 +232,17 @@ class ObeyingModels(RunModels):
     def wrap(self, model: Any) -> Any:
         """Return the model that the stages call here."""
         wrapped = super().wrap(model)
-        obey(self.ask, self.progress.drain)
+        apply_limits(self.ask, self.progress.drain)
         return wrapped
 
 
-class GaveUp(RunError):
+class EndpointGivenUp(RunError):
     """An endpoint that a task gave up on; the message is the reason."""
 
 
-def work_through(
+def run_block(
     job: Job, block: int, done: set[Key], desk: Any, hosts: Sequence[Any]
-) -> Iterator[Sent]:
+) -> Iterator[SentRecord]:
     """Process the samples of a block, and yield each record as soon as it is available."""
     ray, task = _ray_module(), uuid.uuid4().hex
 
@@ -246,11 +253,11 @@ def work_through(
         return
     for plugin in job.plugins:
         load_plugin(plugin)
-    outbox: queue.Queue[Sent | BaseException | None] = queue.Queue(maxsize=64)
+    outbox: queue.Queue[SentRecord | BaseException | None] = queue.Queue(maxsize=64)
     with tempfile.TemporaryDirectory(prefix="looktwice-") as folder, use_fence(job.roots):
         sink = Sink(Blobs(Path(folder) / "blobs"), outbox)
         progress = Progress()
-        models = ObeyingModels(progress, Path(job.cache), job.only_cached, ask=ask)
+        models = LimitedModels(progress, Path(job.cache), job.only_cached, ask=ask)
         run = Part(
             ray.cloudpickle.loads(job.plan),
             Path(folder),
@@ -266,11 +273,11 @@ def work_through(
             try:
                 with use_result_store(Path(job.cache) / "findings"):
                     run.execute_into(sink, done)
-                outbox.put(GaveUp(run.progress.why) if run.progress.why else None)
+                outbox.put(EndpointGivenUp(run.progress.why) if run.progress.why else None)
             except BaseException as exc:
                 outbox.put(exc)
 
-        run_elsewhere(Hosts(ray, hosts) if hosts else None)
+        use_remote_networks(HostPool(ray, hosts) if hosts else None)
         for target in (work, partial(_listen, ask, drain)):
             threading.Thread(target=target, daemon=True).start()
         try:
@@ -282,13 +289,13 @@ def work_through(
             drain.set()
             models.close()
             close_networks()
-            run_elsewhere(None)
+            use_remote_networks(None)
             desk.leave.remote(task)
 
 
 def _listen(ask: Ask, drain: threading.Event) -> None:
     while not drain.wait(LOOK):
-        obey(ask, drain)
+        apply_limits(ask, drain)
 
 
 @dataclass(eq=False)
@@ -302,7 +309,7 @@ class Sink:
 
     def sample(self, row: SampleRow) -> None:
         """Queue a line of samples.jsonl."""
-        self.outbox.put(Sent(row))
+        self.outbox.put(SentRecord(row))
 
     def record(self, record: Record) -> Record:
         """Return the record unchanged: `send` queues it once its sample is known."""
@@ -313,7 +320,9 @@ class Sink:
         named = {*record.pictures, *(sha for call in record.calls for sha in call["messages"])}
         with self.lock:  # keeps a record behind the one that its pictures were sent with
             new, self.sent = named - self.sent, self.sent | named
-            self.outbox.put(Sent(row, record.to_line(), {sha: self.blobs.get(sha) for sha in new}))
+            self.outbox.put(
+                SentRecord(row, record.to_line(), {sha: self.blobs.get(sha) for sha in new})
+            )
 
 
 def _ray_module() -> Any:
@@ -324,7 +333,7 @@ def _ray_module() -> Any:
 
 
 @contextmanager
-def _ray(address: str) -> Iterator[None]:
+def _connect_ray(address: str) -> Iterator[None]:
     """Connect to Ray for the duration of a block; an existing connection is used and kept."""
     ray = _ray_module()
     if ray.is_initialized():
@@ -347,7 +356,7 @@ def _ray(address: str) -> Iterator[None]:
         ray.shutdown()
 
 
-def parse_place(text: str) -> str:
+def parse_address(text: str) -> str:
     """Parse the address in `--on ray[://HOST:PORT]`; empty for this machine. Raises RunError."""
     if text == "ray":
         return ""

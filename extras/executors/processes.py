@@ -33,9 +33,9 @@ from looktwice.extras.executors.messages import (
     DRAIN,
     END,
     STOP,
-    Asked,
     Recorded,
     SampleEnded,
+    SampleRequest,
     Setup,
     dump,
     receive,
@@ -44,7 +44,7 @@ from looktwice.extras.executors.process import Process, is_safe_to_fork
 from looktwice.pipelines.clock import add_seconds
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.config.spec import public_path
-from looktwice.pipelines.model import defers
+from looktwice.pipelines.model import is_deferring
 from looktwice.pipelines.models.limits import IN_FLIGHT
 from looktwice.pipelines.picture import PictureError
 
@@ -66,27 +66,27 @@ LATEST = 120.0  # seconds for a process to become ready once there are samples
 CANNOT_BE_SENT = (PictureError, TypeError, AttributeError, pickle.PicklingError)
 
 
-def is_own(value: Any) -> bool:
+def has_own_classes(value: Any) -> bool:
     """Return whether a stage, model or setting consists only of looktwice's own classes and plain
     values."""
     if is_dataclass(value) and not isinstance(value, type):
         inner = [getattr(value, f.name) for f in fields(value)]
-        return type(value).__module__.startswith(OWN) and all(map(is_own, inner))
+        return type(value).__module__.startswith(OWN) and all(map(has_own_classes, inner))
     if isinstance(value, Mapping):
-        return all(map(is_own, (*value.keys(), *value.values())))
+        return all(map(has_own_classes, (*value.keys(), *value.values())))
     if isinstance(value, tuple | list | frozenset):
-        return all(map(is_own, value))
+        return all(map(has_own_classes, value))
     return value is None or isinstance(value, str | bytes | int | float | Path | np.ndarray)
 
 
-def cores() -> list[int]:
+def usable_cores() -> list[int]:
     """Return the CPUs that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return [*range(os.cpu_count() or 1)]
 
 
-def processes_for(run: RunContext, records: int) -> int:
+def count_processes(run: RunContext, records: int) -> int:
     """Return the number of processes for a run of this many records; 0 if the run should do without
     them."""
     options, plan, given = run.options, run.plan, os.environ.get(SETTING, "")
@@ -97,9 +97,9 @@ def processes_for(run: RunContext, records: int) -> int:
     if run.chooser or is_bounded or is_watched or not plan.models:
         return 0
     for model in plan.models:
-        if defers(model) or not getattr(model, "apart", False):
+        if is_deferring(model) or not getattr(model, "apart", False):
             return 0
-    if not all(map(is_own, (*stages, *plan.models))):
+    if not all(map(has_own_classes, (*stages, *plan.models))):
         return 0
     calls = min(getattr(model, "in_flight", IN_FLIGHT) for model in plan.models)
     if given.isdecimal():
@@ -107,13 +107,13 @@ def processes_for(run: RunContext, records: int) -> int:
     rooms = {public_path(type(stage)).split(".")[1] for stage in stages}
     if records < FEWEST or (options.workers < MANY and rooms.isdisjoint(DRAW)):
         return 0
-    number = min(len(cores()), MOST, options.workers // SHARE, calls // SHARE)
+    number = min(len(usable_cores()), MOST, options.workers // SHARE, calls // SHARE)
     return number if number > 1 else 0
 
 
 @dataclass(eq=False)
 class Processes(Executor):
-    """Runs trials in worker processes, if `processes_for` asks for any.
+    """Runs trials in worker processes, if `count_processes` asks for any.
 
     Usage tallies of the processes are added to the run's models, and a process that dies is
     reported. `may_fork` means that this process is a command that has not yet used anything that a
@@ -142,10 +142,10 @@ class Processes(Executor):
 
     def begin(self) -> None:
         """Start the processes, so that they are ready when the first question is."""
-        number = processes_for(self.run, self.run.questions.total())
+        number = count_processes(self.run, self.run.questions.total())
         if not number:
             return
-        run, usable, only_cached = self.run, cores(), self.models.only_cached
+        run, usable, only_cached = self.run, usable_cores(), self.models.only_cached
         # the run itself makes the questions of its shard, and reads the answers
         arms = tuple(replace(arm, task=None, read=None) for arm in run.plan.points)
         workers = math.ceil(run.options.workers / number)
@@ -176,7 +176,7 @@ class Processes(Executor):
             return trials
         if not self.processes:
             self.begin()
-        if not self.processes or not _may_be_sent(first):
+        if not self.processes or not _can_be_sent(first):
             return chain([first], trials)
         self.returned.append(first)
         self.begun = self.stopped = time.monotonic()
@@ -188,7 +188,7 @@ class Processes(Executor):
             try:
                 while wait(tasks, LOOK).not_done:
                     self._pass_on_stops()
-                    self._end_what_hangs()
+                    self._kill_hung_processes()
             except BaseException:
                 self.run.progress.drain.set()
                 self._pass_on_stops()
@@ -208,7 +208,7 @@ class Processes(Executor):
                 if order not in process.stops and process.send(pickle.dumps(order), LOOK):
                     process.stops.add(order)
 
-    def _end_what_hangs(self) -> None:
+    def _kill_hung_processes(self) -> None:
         """Kill processes that fail to start or stop, since the run would wait for them forever."""
         now = time.monotonic()
         if not self.run.progress.stop.is_set():
@@ -233,7 +233,7 @@ class Processes(Executor):
                     process.send(pickle.dumps(END))
         except BaseException as exc:
             process.handle.kill()
-            self.run.progress.end_with(exc)
+            self.run.progress.stop_with(exc)
         self.returned.extend(trial for trial in process.asked.values() if trial.wanted)
 
     def _receive(self, process: Process) -> list[Any]:
@@ -262,13 +262,13 @@ class Processes(Executor):
                 trial = self.returned.popleft() if self.returned else next(trials, None)
                 number = next(self.numbers)
         except BaseException as exc:
-            self.run.progress.end_with(exc)
+            self.run.progress.stop_with(exc)
             return False
         if trial is None:
             return False
         group = trial.row.task, trial.seed, trial.draw
         try:
-            message = dump([Asked(number, group, trial.sample, trial.row, trial.wanted)])
+            message = dump([SampleRequest(number, group, trial.sample, trial.row, trial.wanted)])
         except CANNOT_BE_SENT:  # for example a file that is not a picture
             self.unsent.append(trial)
             return True
@@ -281,7 +281,7 @@ class Processes(Executor):
         run = self.run
         if isinstance(event, Recorded):
             arm = self.arms[event.record.point]
-            _strike_out(process, event.number, arm.id)
+            _drop_arm(process, event.number, arm.id)
             run.note(arm, event.row, writer.record(event.record))
         elif isinstance(event, SampleEnded):
             trial = process.asked.pop(event.number)
@@ -295,7 +295,7 @@ class Processes(Executor):
             if event.why:
                 run.progress.give_up(event.why)
             if event.error is not None:
-                run.progress.end_with(event.error)
+                run.progress.stop_with(event.error)
 
     def close(self) -> None:
         """End every process."""
@@ -306,7 +306,7 @@ class Processes(Executor):
         self.processes.clear()
 
 
-def _strike_out(process: Process, number: int, arm: str) -> None:
+def _drop_arm(process: Process, number: int, arm: str) -> None:
     """Remove this arm from the arms that a sample still needs."""
     if trial := process.asked.get(number) or process.over.get(number):
         trial.wanted -= {arm}
@@ -314,7 +314,7 @@ def _strike_out(process: Process, number: int, arm: str) -> None:
             process.over.pop(number, None)
 
 
-def _may_be_sent(trial: Trial) -> bool:
+def _can_be_sent(trial: Trial) -> bool:
     """Return whether samples of this kind can be pickled for another process; those of a user's own
     class cannot."""
     try:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from looktwice.eval.analysis.asked import Asked, Finding
+from looktwice.eval.analysis.asked import AnalysisRequest, Finding
 from looktwice.eval.display.text_tables import TextTable, estimate_cell, format_p, percent
 from looktwice.eval.records.records import Record, RunError, SampleRow, StoredMessage
 from looktwice.eval.scoring.verdict import RunScores, Verdict
@@ -60,7 +60,7 @@ class Question(NamedTuple):
     offered: Sequence[str] = ()
 
 
-def questions_of(run: RunScores) -> Mapping[str, Sequence[Question]]:
+def collect_questions(run: RunScores) -> Mapping[str, Sequence[Question]]:
     """Return the questions of every arm by the id of its point, in the order of their records.
 
     Only the first draw counts. Samples without a correct answer are left out, and so are failures
@@ -232,7 +232,7 @@ def probe_run(
 
     Raises RunError if the pictures that were sent are missing.
     """
-    asked, binder = questions_of(run), Binder.of_run(run.folder.path, plugins)
+    asked, binder = collect_questions(run), Binder.for_run(run.folder.path, plugins)
     arms, left_out = list[ArmProbe](), dict[str, str]()
     for scores in run.points:
         name, questions = f"{scores.contestant} on {scores.task}", asked[scores.point.id][:limit]
@@ -349,7 +349,7 @@ def probe_table(probed: ProbedRun, whole: bool = True) -> TextTable:
     return TextTable(header, rows, text_columns=3)
 
 
-def probe_sentences(arm: ArmProbe) -> list[str]:
+def describe_probe(arm: ArmProbe) -> list[str]:
     """Describe the result for an arm, with intervals, and where the answer is lost."""
     read = ", ".join(
         f"{percent(fmean(probe.right))} % in {probe.layer}" for probe in arm.best.values()
@@ -389,7 +389,7 @@ def probe_sentences(arm: ArmProbe) -> list[str]:
 def probe_page(run: RunScores, probed: ProbedRun) -> str:
     """Return the results of all arms as Markdown."""
     parts = [f"# Layer probes of {run.name}"]
-    parts += [" ".join(probe_sentences(arm)) for arm in probed.arms]
+    parts += [" ".join(describe_probe(arm)) for arm in probed.arms]
     parts += ["## Layers", NOTE, probe_table(probed).markdown]
     if probed.left_out:
         reasons = "\n".join(f"- {name}: {why}" for name, why in probed.left_out.items())
@@ -397,7 +397,7 @@ def probe_page(run: RunScores, probed: ProbedRun) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def tell_probes(asked: Asked) -> None:
+def show_probes(asked: AnalysisRequest) -> None:
     """Show where in a model the answer is lost, by linear probes of every layer, on at most `limit`
     questions of each arm; the share `held_out` of pictures is used to test the probes."""
     page, share = asked.page("probes.md"), asked.settings.get("held_out", 0.4)
@@ -417,9 +417,9 @@ def tell_probes(asked: Asked) -> None:
         )
     asked.show(probe_table(probed, whole=False), "read in the layers", NOTE)
     for arm in probed.arms:
-        asked.say(" ".join(probe_sentences(arm)))
+        asked.say(" ".join(describe_probe(arm)))
     write_file(page, probe_page(asked.run, probed))
     asked.say(f"probes: {page}")
 
 
-PROBE = Finding("Where in a model the answer is lost", ("held_out", "limit"), tell_probes)
+PROBE = Finding("Where in a model the answer is lost", ("held_out", "limit"), show_probes)

@@ -23,7 +23,7 @@ SEED = 0
 
 
 @dataclass(frozen=True)
-class Probed:
+class ProbeResult:
     """A probe's predictions for held-out questions, as codes of the labels.
 
     `inner` is its accuracy within the training part, by cross-validation; `shuffled` is (shuffles,
@@ -42,7 +42,7 @@ def fit_probe(
     held_out: Floats,
     allowed: Mask,
     allowed_out: Mask,
-) -> Probed:
+) -> ProbeResult:
     """Train a probe on (questions, width) states with labels 0, 1, ...; questions of one cluster
     are always in the same fold.
 
@@ -54,18 +54,18 @@ def fit_probe(
     targets = np.eye(allowed.shape[1])[sets].transpose(1, 0, 2)  # questions, sets, labels
     codes = cluster_codes(clusters, len(labels))
     fold_of = random.permutation(int(codes.max()) + 1)[codes] % FOLDS
-    inner, outer = _rotated(train, held_out)
+    inner, outer = _to_principal_axes(train, held_out)
     right = np.zeros((len(PENALTIES), len(sets)))
     for fold in np.unique(fold_of):
         out = fold_of == fold
-        chosen = _said(inner[~out], targets[~out], inner[out], allowed[out])
+        chosen = _predict_labels(inner[~out], targets[~out], inner[out], allowed[out])
         right += (chosen == sets[:, out]).sum(-1)
     best = len(PENALTIES) - 1 - right[::-1].argmax(0)  # of tied penalties the largest
-    chosen = _said(inner, targets, outer, allowed_out)[best, np.arange(len(sets))]
-    return Probed(chosen[0], float(right[best[0], 0]) / len(labels), chosen[1:])
+    chosen = _predict_labels(inner, targets, outer, allowed_out)[best, np.arange(len(sets))]
+    return ProbeResult(chosen[0], float(right[best[0], 0]) / len(labels), chosen[1:])
 
 
-def _rotated(train: Floats, held_out: Floats) -> tuple[Floats, Floats]:
+def _to_principal_axes(train: Floats, held_out: Floats) -> tuple[Floats, Floats]:
     """Standardise both parts by the training part's mean and spread, and rotate them onto its
     principal axes, at most as many as it has questions."""
     mean, spread = train.mean(0), train.std(0)
@@ -77,7 +77,7 @@ def _rotated(train: Floats, held_out: Floats) -> tuple[Floats, Floats]:
     return left * sizes, second @ axes.T
 
 
-def _said(train: Floats, targets: Floats, asked: Floats, allowed: Mask) -> Codes:
+def _predict_labels(train: Floats, targets: Floats, asked: Floats, allowed: Mask) -> Codes:
     """Return the most likely allowed label for every penalty, set of labels and question."""
     mean, base = train.mean(0), targets.mean(0)
     centred = train - mean

@@ -14,7 +14,7 @@ from looktwice.pipelines.config.spec import digest
 from looktwice.pipelines.json_input import CLOSED, OPEN, read_as, read_json, write_json
 from looktwice.pipelines.marks import mark_from_dict
 from looktwice.pipelines.model import CallOptions, Message, Role, Tool, ToolCall
-from looktwice.pipelines.models.attached import attached_to_call, attached_to_turn
+from looktwice.pipelines.models.attached import read_call_fields, read_turn_fields
 from looktwice.pipelines.picture import Picture, PictureError
 from looktwice.pipelines.sample import PLACED, Sample, check_marks
 from looktwice.pipelines.view import View
@@ -28,7 +28,7 @@ MOST_BYTES = 64 << 20  # of a request
 MOST_REPLIES = 128  # to one request, which sets `n`
 MOST_PICTURES = 256
 MOST_VALUES = 1_000_000  # in the JSON of a request
-FORGOTTEN = {
+IGNORED_FIELDS = {
     "user",
     "store",
     "metadata",
@@ -95,7 +95,7 @@ class Function(BaseModel, **OPEN):
     arguments: str = "{}"
 
 
-class FunctionOf(BaseModel, **OPEN):
+class ToolEntry(BaseModel, **OPEN):
     """A tool, or a call of one."""
 
     id: str = ""
@@ -105,7 +105,7 @@ class FunctionOf(BaseModel, **OPEN):
     @property
     def attached(self) -> Json:
         """Fields that a provider attached to the call."""
-        return attached_to_call({**(self.model_extra or {}), "function": self.function.model_extra})
+        return read_call_fields({**(self.model_extra or {}), "function": self.function.model_extra})
 
 
 class Turn(BaseModel, **OPEN):
@@ -122,13 +122,13 @@ class Turn(BaseModel, **OPEN):
             lambda text: text if isinstance(text, list) else [{"type": "text", "text": text or ""}]
         ),
     ] = [Part(type="text")]
-    tool_calls: list[FunctionOf] | None = None
+    tool_calls: list[ToolEntry] | None = None
     tool_call_id: str = ""
     looktwice: Json | None = None
 
     @model_validator(mode="before")
     @classmethod
-    def set_parts_apart(cls, turn: Any) -> Any:
+    def keep_parts(cls, turn: Any) -> Any:
         """Move an assistant's content with more than texts, such as signed thoughts, to
         `looktwice`, and keep only the texts as content."""
         content = turn.get("content") if isinstance(turn, dict) else None
@@ -137,7 +137,7 @@ class Turn(BaseModel, **OPEN):
         own = turn.get(OURS) or {}
         if not (isinstance(own, dict) and all(isinstance(part, dict) for part in content)):
             return turn  # validation reports the fault
-        returned = attached_to_turn({"content": content}).get("content", [])
+        returned = read_turn_fields({"content": content}).get("content", [])
         others = [part for part in returned if part["type"] != "text"]
         if not returned:
             return turn
@@ -160,7 +160,7 @@ class Turn(BaseModel, **OPEN):
         if self.role != "assistant":
             return {}
         own, shown = self.looktwice or {}, self.model_extra or {}
-        return attached_to_turn({**shown, **own, "tool_calls": self.tool_calls})
+        return read_turn_fields({**shown, **own, "tool_calls": self.tool_calls})
 
 
 class Outputs(BaseModel, **CLOSED):
@@ -182,7 +182,7 @@ class Format(BaseModel, **OPEN):
     json_schema: Schema | None = None
 
 
-class Known(BaseModel, **CLOSED):
+class ClientFacts(BaseModel, **CLOSED):
     """Facts about a question that a client sends as `extra_body={"looktwice": {...}}`; only scoring
     reads the `answer`."""
 
@@ -217,12 +217,12 @@ class ChatRequest(BaseModel, **OPEN):
     logprobs: bool | None = None
     top_logprobs: int | None = Field(None, ge=0, le=1000)
     reasoning_effort: str | None = None
-    tools: list[FunctionOf] | None = None
-    tool_choice: Literal["auto", "none", "required"] | FunctionOf | None = None
+    tools: list[ToolEntry] | None = None
+    tool_choice: Literal["auto", "none", "required"] | ToolEntry | None = None
     guided_choice: list[Text] | None = None
     structured_outputs: Outputs | None = None
     response_format: Format | None = None
-    looktwice: Known = Known()
+    looktwice: ClientFacts = ClientFacts()
 
     @property
     def strange(self) -> list[str]:
@@ -231,7 +231,7 @@ class ChatRequest(BaseModel, **OPEN):
         return [
             name
             for name, value in given
-            if name not in FORGOTTEN and value not in (None, False, USUAL.get(name))
+            if name not in IGNORED_FIELDS and value not in (None, False, USUAL.get(name))
         ]
 
     def options(self) -> CallOptions:
@@ -242,7 +242,7 @@ class ChatRequest(BaseModel, **OPEN):
             choices = choices or self.structured_outputs.choice
         functions = [tool.function for tool in self.tools or ()]
         wanted = self.tool_choice
-        called = wanted.function.name if isinstance(wanted, FunctionOf) else wanted
+        called = wanted.function.name if isinstance(wanted, ToolEntry) else wanted
         if called not in (None, "auto", "none") and not functions:
             raise ValueError(f"tool_choice: {called}, but there are no tools; send `tools`, too")
         schema = form.json_schema.schema_ if form and form.json_schema else None
@@ -307,7 +307,7 @@ def read_question(raw: bytes) -> Question:
     )
 
 
-def make_sample(turns: Sequence[Message], known: Known) -> Sample:
+def make_sample(turns: Sequence[Message], known: ClientFacts) -> Sample:
     """Convert the user's last turn to a sample: its text with `<image 1>` and so on in place of
     pictures, and the known facts. Raises ValueError.
 
@@ -334,7 +334,7 @@ UNSENT = {"messages", "model", "stream", "stream_options", "n", "looktwice"}
 SETTINGS = set(ChatRequest.model_fields) - UNSENT
 
 
-def read_anything(raw: bytes) -> Question:
+def read_foreign_question(raw: bytes) -> Question:
     """Parse a request to another server, which may support more: unknown parts become their JSON as
     a text, and unknown fields are stored in `sent`. Raises ValueError."""
     body = read_json(raw, MOST_VALUES)
@@ -355,7 +355,7 @@ def read_anything(raw: bytes) -> Question:
                 details.add(str(url["detail"]))
     if details:
         sent["detail"] = write_json(sorted(details))
-    sample = make_sample(turns, Known())
+    sample = make_sample(turns, ClientFacts())
     return Question(str(body.get("model") or ""), turns, sample, options, 1, False, sent)
 
 
@@ -375,7 +375,7 @@ def _read_turn(turn: Any) -> Message:
         except ValueError:
             parts.append(write_json(part))
     roles: dict[str, Role] = {"developer": "system", "assistant": "assistant", "tool": "tool"}
-    attached = attached_to_turn({**turn, "content": None}) if role == "assistant" else {}
+    attached = read_turn_fields({**turn, "content": None}) if role == "assistant" else {}
     return Message(
         roles.get(role, "system" if role == "system" else "user"), tuple(parts), attached=attached
     )

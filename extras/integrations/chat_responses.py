@@ -13,7 +13,7 @@ from typing import Any
 from looktwice.extras.integrations.chat_requests import OURS, Json
 from looktwice.pipelines.json_input import read_json
 from looktwice.pipelines.model import Reply
-from looktwice.pipelines.models.wire import MOST_CALLS, tool_call_json
+from looktwice.pipelines.models.wire import MAX_CALLS, tool_call_json
 
 
 def join_chunks(body: bytes) -> Json:
@@ -44,16 +44,16 @@ def join_chunks(body: bytes) -> Json:
 def _add_delta(message: Json, delta: Json) -> None:
     for name, value in delta.items():
         if name not in ("role", "tool_calls"):
-            message[name] = _joined(message.get(name), value)
+            message[name] = _join_pieces(message.get(name), value)
     for piece in delta.get("tool_calls") or ():
-        call, function = _call_of(message["tool_calls"], piece), piece.get("function") or {}
+        call, function = _find_call(message["tool_calls"], piece), piece.get("function") or {}
         for name in piece.keys() - {"function"}:
             call[name] = piece[name] or call.get(name, piece[name])
         for name, value in function.items():
-            call["function"][name] = _joined(call["function"].get(name), value)
+            call["function"][name] = _join_pieces(call["function"].get(name), value)
 
 
-def _call_of(calls: list[Json], piece: Json) -> Json:
+def _find_call(calls: list[Json], piece: Json) -> Json:
     """Return the tool call that a piece belongs to: the one with its `index`, unless their ids
     differ, since all of Gemini's parallel calls have index 0. Raises LookupError for more calls
     than any agent runs."""
@@ -61,20 +61,22 @@ def _call_of(calls: list[Json], piece: Json) -> Json:
     same = next((call for call in reversed(calls) if (call.get("index") or 0) == index), None)
     if same is not None and not (identifier and same["id"] and identifier != same["id"]):
         return same
-    if max(index, len(calls)) > MOST_CALLS:
-        raise LookupError(f"more than {MOST_CALLS} tool calls")
+    if max(index, len(calls)) > MAX_CALLS:
+        raise LookupError(f"more than {MAX_CALLS} tool calls")
     calls.append({"id": "", "index": index, "function": {"name": "", "arguments": ""}})
     calls.sort(key=lambda call: call["index"] or 0)
     return next(call for call in reversed(calls) if (call["index"] or 0) == index)
 
 
-def _joined(before: Any, piece: Any) -> Any:
+def _join_pieces(before: Any, piece: Any) -> Any:
     """Append a piece to a field of a stream: texts and lists grow, an object gets the fields of the
     piece."""
     if not before or not piece:
         return piece or before
     if isinstance(before, dict) and isinstance(piece, dict):
-        joined = {k: _joined(before.get(k), v) if k in GROWING else v for k, v in piece.items()}
+        joined = {
+            k: _join_pieces(before.get(k), v) if k in GROWING else v for k, v in piece.items()
+        }
         return before | {name: value for name, value in joined.items() if value is not None}
     if isinstance(before, list) or isinstance(piece, list):
         parts, *more = (
@@ -82,16 +84,16 @@ def _joined(before: Any, piece: Any) -> Any:
             for value in (before, piece)
         )
         for part in more[0]:
-            place = _continued(parts, part)
+            place = _find_part(parts, part)
             if place is None:
                 parts.append(part)
             else:
-                parts[place] = _joined(parts[place], part)
+                parts[place] = _join_pieces(parts[place], part)
         return parts
     return before + piece if isinstance(before, str) and isinstance(piece, str) else piece
 
 
-def _continued(parts: Sequence[Any], piece: Any) -> int | None:
+def _find_part(parts: Sequence[Any], piece: Any) -> int | None:
     """Return the index of the part that a piece continues: the one of its type and `index`, or the
     last one of its type, unless that has its signature and is complete; None if there is none."""
     if not isinstance(piece, dict) or not piece.keys() & {*GROWING, "signature"}:
@@ -112,7 +114,7 @@ whole."""
 
 
 @dataclass(frozen=True)
-class Answered:
+class ChatResponse:
     """The content of a response: a reply for each draw, and the looks before it. `calls` are all
     replies that each of them needed, and `headers` describe them."""
 

@@ -17,11 +17,11 @@ from filelock import FileLock, Timeout
 from looktwice.eval.readers.robust import Robust
 from looktwice.eval.runs.requests import Forward
 from looktwice.extras.integrations.chat_requests import LOOPBACK, read_question
-from looktwice.extras.integrations.chat_responses import Answered, event
-from looktwice.extras.integrations.door import Door, Refusal, Say, serve
-from looktwice.extras.integrations.lens import Lens, name_contestants
+from looktwice.extras.integrations.chat_responses import ChatResponse, event
+from looktwice.extras.integrations.door import HttpGate, Refusal, Say, serve
+from looktwice.extras.integrations.lens import StudyResponder, name_contestants
 from looktwice.extras.integrations.recorded import Recorder, Requests
-from looktwice.extras.integrations.tap import Tap
+from looktwice.extras.integrations.tap import RecordingProxy
 from looktwice.pipelines.config.classes import ConfigError
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.config.spec import Arm
@@ -67,7 +67,7 @@ class ServeOptions:
         return token
 
 
-def plan_of_pocket() -> Plan:
+def make_pocket_plan() -> Plan:
     """Make a study that only forwards requests to the bundled small model, unchanged."""
     stages = {"ask": Forward()}
     arm = Arm("pocket", {}, "requests", Requests(), Pocket(), stages, Robust(), 1, 0, True)
@@ -78,13 +78,13 @@ def serve_study(plan: Plan, options: ServeOptions, say: Say) -> None:
     """Serve the contestants of a plan until interrupted. Raises ConfigError, RunError."""
     token, cache = options.token, options.cache or options.out / ".cache"
     arms, name = name_contestants(plan), options.name or plan.name
-    folder = free_folder(options.out / "serve" / name)
+    folder = find_free_folder(options.out / "serve" / name)
     recorder = Recorder(folder, tuple(arms.values()), name, plan.plugins)
     names = f"contestants, to be named as the model: {', '.join(arms)}"
     with use_result_store(cache / "findings"), recorder:
-        lens = Lens(arms, recorder, cache, say, options.show_looks, options.abstain)
+        lens = StudyResponder(arms, recorder, cache, say, options.show_looks, options.abstain)
         try:
-            _serve(StudyDoor(options.workers, token, lens=lens), recorder, names, options, say)
+            _serve(StudyGate(options.workers, token, lens=lens), recorder, names, options, say)
         finally:
             lens.close()
             close_networks()
@@ -94,12 +94,12 @@ def serve_tap(url: str, options: ServeOptions, say: Say) -> None:
     """Forward requests to another server and record them until interrupted. Raises ConfigError,
     RunError."""
     name, token = options.name or "tap", options.token
-    with Recorder(free_folder(options.out / "serve" / name), (), name) as recorder:
-        tap = Tap(WRITERS, token, recorder=recorder, url=url, say=say)
+    with Recorder(find_free_folder(options.out / "serve" / name), (), name) as recorder:
+        tap = RecordingProxy(WRITERS, token, recorder=recorder, url=url, say=say)
         _serve(tap, recorder, f"all requests are forwarded unchanged to {tap.url}", options, say)
 
 
-def _serve(door: Door, recorder: Recorder, about: str, options: ServeOptions, say: Say) -> None:
+def _serve(door: HttpGate, recorder: Recorder, about: str, options: ServeOptions, say: Say) -> None:
     def announce(url: str) -> None:
         say(f"{recorder.name} answers at {url}; press Ctrl-C to stop")
         say(about)
@@ -108,7 +108,7 @@ def _serve(door: Door, recorder: Recorder, about: str, options: ServeOptions, sa
     serve(door, options.host or LOOPBACK[0], options.port, announce)
 
 
-def free_folder(folder: Path) -> Path:
+def find_free_folder(folder: Path) -> Path:
     """Return the folder, or the first numbered alternative, such as `pocket-2`, that no other
     server is writing to."""
     free = folder
@@ -121,10 +121,10 @@ def free_folder(folder: Path) -> Path:
 
 
 @dataclass(eq=False)
-class StudyDoor(Door):
+class StudyGate(HttpGate):
     """Passes requests to the contestants of a study."""
 
-    lens: Lens = field(kw_only=True)
+    lens: StudyResponder = field(kw_only=True)
 
     async def list_models(self, request: web.Request) -> web.StreamResponse:
         """List the contestants."""
@@ -137,11 +137,11 @@ class StudyDoor(Door):
     async def respond(self, request: web.Request, raw: bytes) -> web.StreamResponse:
         """Respond with a contestant's answer."""
         loop = asyncio.get_running_loop()
-        question = await answer_of(loop.run_in_executor(self.pool, read_question, raw))
+        question = await unwrap_answer(loop.run_in_executor(self.pool, read_question, raw))
         work = loop.run_in_executor(self.pool, self.lens.answer, question)
         if question.stream:
             return await stream(request, work, question.usage)
-        answered = await answer_of(work)
+        answered = await unwrap_answer(work)
         return web.json_response(answered.completion(), headers=answered.headers)
 
     async def close(self) -> None:
@@ -149,7 +149,7 @@ class StudyDoor(Door):
         self.lens.stop.set()
 
 
-async def answer_of(work: asyncio.Future[Done]) -> Done:
+async def unwrap_answer(work: asyncio.Future[Done]) -> Done:
     """Wait for the result of some work. Raises any error as a Refusal."""
     try:
         return await work
@@ -164,7 +164,7 @@ async def answer_of(work: asyncio.Future[Done]) -> Done:
 
 
 async def stream(
-    request: web.Request, work: asyncio.Future[Answered], usage: bool
+    request: web.Request, work: asyncio.Future[ChatResponse], usage: bool
 ) -> web.StreamResponse:
     """Send the answer as events, with its `usage` if requested. Comments keep the connection alive
     until the answer is there; an error after them is sent as an event. Raises Refusal for an error
@@ -172,14 +172,14 @@ async def stream(
     await asyncio.wait([work], timeout=HEARTBEAT)
     headers = {"Content-Type": "text/event-stream", "Cache-Control": "no-cache"}
     if work.done():
-        headers |= (await answer_of(work)).headers
+        headers |= (await unwrap_answer(work)).headers
     response = web.StreamResponse(headers=headers)
     await response.prepare(request)
     while not work.done():
         await response.write(b": looking\n\n")
         await asyncio.wait([work], timeout=HEARTBEAT)
     try:
-        for chunk in (await answer_of(work)).chunks(usage):
+        for chunk in (await unwrap_answer(work)).chunks(usage):
             await response.write(chunk)
     except Refusal as exc:
         await response.write(event(exc.body))

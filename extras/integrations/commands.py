@@ -84,7 +84,7 @@ def serve(
     """
     from looktwice.extras.integrations.command import (
         ServeOptions,
-        plan_of_pocket,
+        make_pocket_plan,
         serve_study,
         serve_tap,
     )
@@ -100,7 +100,7 @@ def serve(
         if tap:
             serve_tap(tap, options, say)
         elif study == "pocket":
-            serve_study(plan_of_pocket(), options, say)
+            serve_study(make_pocket_plan(), options, say)
         else:
             serve_study(load_study(Path(study), overrides, plugin), options, say)
 

@@ -20,7 +20,7 @@ from looktwice.pipelines.config.classes import ConfigError
 from looktwice.pipelines.models.http_client import http_loop
 
 SWITCH_SECONDS = 0.0005  # short, so that busy threads do not keep the event loop waiting
-MOST_HELD = 512 << 20  # bytes of all requests being read or answered
+MAX_HELD_BYTES = 512 << 20  # bytes of all requests being read or answered
 READ_SECONDS = 120.0  # maximum time to receive the body of a request
 Say = Callable[[str], None]
 """A function that receives a line of text, or an address."""
@@ -55,7 +55,7 @@ def respond_with(refusal: Refusal) -> web.Response:
     return web.json_response(refusal.body, status=refusal.status, headers=refusal.headers)
 
 
-def let_go(exc: BaseException) -> None:
+def free_tracebacks(exc: BaseException) -> None:
     """Free the frames in the tracebacks of an error and its causes: they hold the body of a request
     in reference cycles, which would stay in memory for long."""
     waiting: list[BaseException | None] = [exc]
@@ -67,7 +67,7 @@ def let_go(exc: BaseException) -> None:
 
 
 @dataclass(eq=False)
-class Door(ABC):
+class HttpGate(ABC):
     """Accepts requests; subclasses answer them.
 
     Without a `token` only this machine may ask, by a loopback name, so that no web page can. With a
@@ -95,7 +95,7 @@ class Door(ABC):
                 raise Refusal(403, "send requests to 127.0.0.1")
             return await handler(request)
         except (Refusal, web.HTTPException) as exc:
-            let_go(exc)
+            free_tracebacks(exc)
             return respond_with(
                 exc if isinstance(exc, Refusal) else Refusal(exc.status, exc.reason)
             )
@@ -135,7 +135,7 @@ class Door(ABC):
                     self.held += len(piece)
                     if len(body) > MOST_BYTES:
                         raise Refusal(413, f"a request has at most {MOST_BYTES:,} bytes")
-                    if self.held > MOST_HELD:
+                    if self.held > MAX_HELD_BYTES:
                         busy = f"{self.held >> 20} MiB of requests are being answered"
                         raise Refusal(503, f"{busy}; try again", "server_error", 1.0)
             return bytes(body)
@@ -157,7 +157,7 @@ class Door(ABC):
         return app
 
 
-def serve(door: Door, host: str, port: int, started: Say) -> None:
+def serve(door: HttpGate, host: str, port: int, started: Say) -> None:
     """Serve until interrupted; `started` receives the URL. Port 0 picks a free port. Raises
     ConfigError if the port is taken."""
 

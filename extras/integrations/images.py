@@ -112,14 +112,14 @@ class Images:
             pass_fence(text, real, roots, Scope())
         except OutsideError:
             raise ToolError(
-                f"{text!r} lies outside of {', '.join(map(str, roots))}{self._say_inside(text)};"
+                f"{text!r} lies outside of {', '.join(map(str, roots))}{self._suggest_path(text)};"
                 f" paths count from {self.folder}, and who started this server may --allow more"
             ) from None
         if not real.is_file():
             raise ToolError(f"there is no file {text!r}; paths count from {self.folder}")
         return real
 
-    def _say_inside(self, text: str) -> str:
+    def _suggest_path(self, text: str) -> str:
         """Suggest a path within an allowed folder, in case the path is relative to the wrong
         folder."""
         places = ((root / text).resolve() for root in self.allowed)

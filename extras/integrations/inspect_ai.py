@@ -45,7 +45,7 @@ from inspect_ai.tool import (
 )
 
 from looktwice.eval.readers.reader import build_reader
-from looktwice.extras.integrations.chat_requests import Known, make_sample, read_data_url
+from looktwice.extras.integrations.chat_requests import ClientFacts, make_sample, read_data_url
 from looktwice.extras.integrations.images import Images
 from looktwice.extras.integrations.lens import refuse_permuted
 from looktwice.extras.integrations.looking import REPORTED, STUDY, LookTools, find_agent, find_arms
@@ -61,9 +61,9 @@ from looktwice.pipelines.model import (
     ToolCall,
     Usage,
 )
-from looktwice.pipelines.models.attached import attached_to_turn
+from looktwice.pipelines.models.attached import read_turn_fields
 from looktwice.pipelines.models.wire import with_text
-from looktwice.pipelines.pipeline import Pipeline, StageFailed, cause_of
+from looktwice.pipelines.pipeline import Pipeline, StageFailed, find_cause
 from looktwice.pipelines.sample import Item
 from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
@@ -96,16 +96,16 @@ class InspectModel:
             ToolInfo(name=tool.name, description=tool.description, parameters=_params(tool))
             for tool in options.tools or ()
         ]
-        sent = [_message_for(message) for message in messages]
+        sent = [_to_inspect(message) for message in messages]
         named = options.tool_choice
         choice = TOOL_CHOICES[named] if named in TOOL_CHOICES else ToolFunction(name=named)
         ask = partial(get_model().generate, sent, tools, choice, config=_config(options))
         self.output = output = anyio.from_thread.run(ask)
-        calls = _calls_of(output.message)
+        calls = _read_calls(output.message)
         used = output.usage
         usage = Usage(used.input_tokens, used.output_tokens) if used else Usage()
         finish: Finish = "tool" if calls else FINISHED.get(output.stop_reason, "stop")
-        attached = _attached_to(output.message)
+        attached = _read_attached(output.message)
         return Reply(output.completion, finish, tool_calls=calls, usage=usage, attached=attached)
 
 
@@ -137,7 +137,7 @@ def _content(part: str | View) -> ContentText | ContentImage:
     return ContentImage(image=part.picture.payload.data_url)
 
 
-def _message_for(message: Message) -> ChatMessage:
+def _to_inspect(message: Message) -> ChatMessage:
     """Convert a message to inspect's format."""
     content = [_content(part) for part in message.parts]
     if message.role == "tool":
@@ -154,7 +154,7 @@ def _message_for(message: Message) -> ChatMessage:
     return ChatMessageAssistant(content=said, tool_calls=calls or None)
 
 
-def _message_of(turn: ChatMessage) -> Message:
+def _from_inspect(turn: ChatMessage) -> Message:
     """Convert a message from inspect's format. Raises ValueError for a picture that is not a data
     URL."""
     content = [ContentText(text=turn.content)] if isinstance(turn.content, str) else turn.content
@@ -164,19 +164,19 @@ def _message_of(turn: ChatMessage) -> Message:
         if isinstance(part, ContentImage | ContentText)
     ]
     answered = getattr(turn, "tool_call_id", None) or ""
-    attached = _attached_to(turn) if turn.role == "assistant" else {}
-    return Message(turn.role, tuple(parts), _calls_of(turn), answered, attached)
+    attached = _read_attached(turn) if turn.role == "assistant" else {}
+    return Message(turn.role, tuple(parts), _read_calls(turn), answered, attached)
 
 
-def _attached_to(turn: ChatMessage) -> dict[str, Any]:
+def _read_attached(turn: ChatMessage) -> dict[str, Any]:
     """Return the content of an assistant's turn if it holds more than texts, such as signed
     reasoning."""
     parts = [] if isinstance(turn.content, str) else turn.content
     dumped = [part.model_dump(mode="json", exclude_none=True) for part in parts]
-    return attached_to_turn({"content": dumped})
+    return read_turn_fields({"content": dumped})
 
 
-def _calls_of(turn: ChatMessage) -> tuple[ToolCall, ...]:
+def _read_calls(turn: ChatMessage) -> tuple[ToolCall, ...]:
     calls = getattr(turn, "tool_calls", None) or ()
     return tuple(ToolCall(call.id, call.function, json.dumps(call.arguments)) for call in calls)
 
@@ -195,18 +195,20 @@ def looktwice(study: str, contestant: str) -> Solver:
     stages = Pipeline(arm.stages)
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
-        *earlier, asked = map(_message_of, state.messages)
+        *earlier, asked = map(_from_inspect, state.messages)
         ours = state.metadata.get(OURS) or {}  # marks and fields of looktwice's tasks
         about = {name: ours[name] for name in ("marks", "meta") if name in ours}
         choices = [choice.value for choice in state.choices or ()]
-        sample = make_sample([asked], Known(id=str(state.sample_id), choices=choices, **about))
+        sample = make_sample(
+            [asked], ClientFacts(id=str(state.sample_id), choices=choices, **about)
+        )
         begun = State.start(sample, arm.seed).replace(messages=tuple(earlier))
         model = InspectModel()
         try:
             done = await anyio.to_thread.run_sync(stages, begun, model, abandon_on_cancel=True)
         except StageFailed as exc:
-            raise cause_of(exc) from None  # otherwise the causes form a cycle
-        state.messages = [_message_for(message) for message in done.messages or (asked,)]
+            raise find_cause(exc) from None  # otherwise the causes form a cycle
+        state.messages = [_to_inspect(message) for message in done.messages or (asked,)]
         state.output = model.output or ModelOutput()
         state.output.completion = done.reply or done.answer or ""
         notes = {"views": len(done.views), "notes": list(done.notes), "reason": done.reason}
@@ -231,7 +233,7 @@ def look_tools(study: str = STUDY, contestant: str = "") -> list[Tool]:
         if state.uuid not in of_samples:
             images = Images(folder / state.uuid, ())
             for turn in filter(lambda turn: turn.role == "user", state.messages):
-                for view in _message_of(turn).views:
+                for view in _from_inspect(turn).views:
                     images.open(view.picture.payload.data_url)
             of_samples[state.uuid] = LookTools(agent, images)
         return of_samples[state.uuid]
@@ -276,7 +278,7 @@ def answer_reader(reader: str = "robust") -> Scorer:
     return score
 
 
-def _sample_for(item: Item) -> InspectSample:
+def _to_inspect_sample(item: Item) -> InspectSample:
     """Convert an item to inspect's format; choices that are pictures follow the images."""
     sample, pictures, texts = item.sample, list(item.sample.images), list[str]()
     for choice in sample.choices:
@@ -307,7 +309,7 @@ def questions(
     node = {"use": use if "." in use else f"eval.tasks.{use}", **settings}
     given = tuple(value for value in settings.values() if isinstance(value, str))
     items = build(node, place="task", given=given)
-    samples = [*map(_sample_for, items)]
+    samples = [*map(_to_inspect_sample, items)]
     choose: Callable[[], Solver] = multiple_choice if samples[0].choices else generate
     return Task(
         dataset=MemoryDataset(samples, name=use),

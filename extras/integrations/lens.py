@@ -15,19 +15,26 @@ from urllib.parse import quote
 from looktwice.eval.records.records import RunError
 from looktwice.eval.records.writer import describe_failure
 from looktwice.eval.runs.requests import Forward, Request
-from looktwice.eval.runs.trial import none_of
+from looktwice.eval.runs.trial import make_no_model
 from looktwice.eval.scoring.labels import label_with_changes
 from looktwice.extras.integrations.chat_requests import Question
-from looktwice.extras.integrations.chat_responses import Answered
+from looktwice.extras.integrations.chat_responses import ChatResponse
 from looktwice.extras.integrations.door import Refusal, Say
 from looktwice.extras.integrations.recorded import Recorder, Requests
-from looktwice.pipelines.config.plan import Plan, with_id
+from looktwice.pipelines.config.plan import Plan, add_id
 from looktwice.pipelines.config.spec import Arm, asks_model, find_settings, identity
-from looktwice.pipelines.model import CallOptions, ModelError, Reply, canonical, close_model, defers
+from looktwice.pipelines.model import (
+    CallOptions,
+    ModelError,
+    Reply,
+    canonical,
+    close_model,
+    is_deferring,
+)
 from looktwice.pipelines.models.cache import Store
 from looktwice.pipelines.models.stops import CacheError, Stoppable
 from looktwice.pipelines.models.wrappers import wrap
-from looktwice.pipelines.pipeline import RecordingModel, StageFailed, cause_of
+from looktwice.pipelines.pipeline import RecordingModel, StageFailed, find_cause
 from looktwice.pipelines.state import State
 from looktwice.prompting.agent.agent import Agent
 from looktwice.prompting.controls.choices import PermuteChoices, PermuteLabels
@@ -61,17 +68,17 @@ def name_contestants(plan: Plan) -> dict[str, Arm]:
             arms[name] = next(iter(of_task.values()))
         else:
             arms |= {f"{name}@{task}": arm for task, arm in of_task.items()}
-    if batched := [name for name, arm in arms.items() if defers(arm.model)]:
+    if batched := [name for name, arm in arms.items() if is_deferring(arm.model)]:
         raise RunError(
             f"{batched[0]}: its model answers in batches, too late for a client; use its `chat` as"
             " the model"
         )
     asked: dict[str, Any] = {"changes": {}, "task_name": "requests", "task": Requests(), "draws": 1}
-    return {name: with_id(replace(arm, contestant=name, **asked)) for name, arm in arms.items()}
+    return {name: add_id(replace(arm, contestant=name, **asked)) for name, arm in arms.items()}
 
 
 @dataclass(eq=False)
-class Lens:
+class StudyResponder:
     """Answers questions with the stages of `arms`, which are contestants by name, and records each
     answer.
 
@@ -113,7 +120,7 @@ class Lens:
         for model in self.models.values():
             close_model(model)
 
-    def answer(self, question: Question) -> Answered:
+    def answer(self, question: Question) -> ChatResponse:
         """Answer a question. Raises Refusal."""
         arm = self.arms.get(question.model)
         if arm is None and not question.model and len(self.arms) == 1:
@@ -124,26 +131,26 @@ class Lens:
         refuse_options(arm, question.options)
         sample, row = self.recorder.note(question.sample, arm.task_id, question.answer)
         draws = self.recorder.take(arm, sample.id, question.count)
-        is_sampled, blobs = is_drawn(arm, question.options), self.recorder.writer.blobs
+        is_sampled, blobs = is_random(arm, question.options), self.recorder.writer.blobs
         asked = Request(question.turns, question.options, 0, question.sent)
         states = list[State]()
         for number, draw in enumerate(draws):
             request = replace(asked, draw=draw if is_sampled else number).keep(blobs)
             model = RecordingModel(
-                none_of(Forward()) if arm.model is None else self.models[id(arm.model)],
+                make_no_model(Forward()) if arm.model is None else self.models[id(arm.model)],
                 sample.id,
                 wrap_second=lambda second: self.models[id(second)],
             )
-            watch = partial(self._notice, arm)
+            watch = partial(self._warn_of_idle_stages, arm)
             try:
                 states.append(
                     self.recorder.answer(arm, request, sample, row.sha, draw, model, watch)
                 )
             except StageFailed as exc:
-                raise explain(exc) from exc
+                raise explain_failure(exc) from exc
         return self._respond(arm, sample.id, draws[0], states)
 
-    def _notice(self, arm: Arm, slot: str, before: State, after: State) -> None:
+    def _warn_of_idle_stages(self, arm: Arm, slot: str, before: State, after: State) -> None:
         """Report once if a stage changed nothing in the first ten requests, or later in twenty."""
         idle = _content(before) == _content(after)
         with self.lock:
@@ -160,7 +167,7 @@ class Lens:
         why = f" ({after.notes[-1]})" if after.notes[len(before.notes) :] else ""
         self.say(f"{arm.contestant}: {slot!r} changed nothing in the {when} {most} requests{why}")
 
-    def _respond(self, arm: Arm, sample: str, draw: int, states: Sequence[State]) -> Answered:
+    def _respond(self, arm: Arm, sample: str, draw: int, states: Sequence[State]) -> ChatResponse:
         replies, looks, calls = list[Reply](), list[str](), list[list[Reply]]()
         for state in states:
             made = [call.reply for entry in state.trace for call in entry.calls if call.reply]
@@ -177,7 +184,7 @@ class Lens:
         }
         headers = {f"x-looktwice-{name}": value for name, value in counts.items()}
         name = f"{arm.id[:8]}-{sample}-{draw}"
-        return Answered(arm.contestant, replies, looks, calls, name, headers)
+        return ChatResponse(arm.contestant, replies, looks, calls, name, headers)
 
     def _reply(self, state: State, made: Sequence[Reply]) -> Reply:
         """Return the last reply, or the stages' answer if there was no reply. Raises Refusal if
@@ -201,7 +208,7 @@ def _content(state: State) -> list[Any]:
     return [sample.marks, sample.choices, *(getattr(state, name) for name in names)]
 
 
-def is_drawn(arm: Arm, options: CallOptions) -> bool:
+def is_random(arm: Arm, options: CallOptions) -> bool:
     """Return whether the same request may get different replies, so that a repeated request needs a
     new draw: the temperature is left to the server, or is above 0 without a seed."""
     full = options.filled_from(arm.model)
@@ -246,10 +253,10 @@ def refuse_permuted(arm: Arm) -> None:
             )
 
 
-def explain(failed: StageFailed) -> Refusal:
+def explain_failure(failed: StageFailed) -> Refusal:
     """Describe a failed stage to the client: the error of its model's server, or the place and the
     reason."""
-    cause, slot = cause_of(failed), failed.slot
+    cause, slot = find_cause(failed), failed.slot
     if isinstance(cause, ModelError):
         status = cause.status or 200
         if status == 200:  # no answer, or not a valid reply: a failure upstream

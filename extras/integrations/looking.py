@@ -82,7 +82,9 @@ class LookTools:
     @cached_property
     def left_out(self) -> dict[str, str]:
         """The tools that cannot be used on this machine, each with the reason."""
-        return {name: why for name, tool in self.agent.tools.items() if (why := _lack(tool))}
+        return {
+            name: why for name, tool in self.agent.tools.items() if (why := _find_missing(tool))
+        }
 
     @cached_property
     def tools(self) -> dict[str, AgentTool]:
@@ -119,7 +121,7 @@ class LookTools:
         scene = _Scene.of(tuple(opened.values()), canonical([name, dict(data)]))
         state, numbers = scene.state, {key: image.number for key, image in opened.items()}
         # cached, since the first image can have many positions
-        through = cache(partial(ShownImage.through, fit=self.agent.fit, state=state))
+        through = cache(partial(ShownImage.from_view, fit=self.agent.fit, state=state))
         shown = list(map(through, state.views))
         others = {*range(1, len(shown) + 1)} - {*numbers.values()}
         parsed = parse_arguments(tool, {**data, **numbers}, shown, others, frame)
@@ -141,7 +143,7 @@ class LookTools:
         if view.picture is not first.view.picture:
             stem = f"{files[0].stem[:40]}-{tool}"
             file = self.images.keep(view, files, stem, controlled or scene.apart)
-        sent = ShownImage.through(view, self.agent.fit, scene.state).sent
+        sent = ShownImage.from_view(view, self.agent.fit, scene.state).sent
         width, height = sent.size
         words = f"Image {self.images.number(file)} ({width} x {height} pixels)"
         if region := source_box(view, Box("", 0, 0, *view.size)):
@@ -214,7 +216,7 @@ def _image_fields(tool: AgentTool) -> dict[str, int]:
     return {name: info.default for name, info in declared.items() if IMAGE in info.metadata}
 
 
-def _lack(tool: AgentTool) -> str:
+def _find_missing(tool: AgentTool) -> str:
     """Explain what a tool's specialists lack on this machine, as far as that can be found without
     loading them."""
     for specialist in find_settings(tool, Checked):
@@ -274,7 +276,9 @@ def make_controls(
                 controls[name] = lambda true, state, _: BlackImages()(true, state)
             elif isinstance(zoom := agent.tools[name], Zoom):
                 tries = 1 if option == "random" else CANDIDATES
-                controls[name] = partial(_elsewhere, replace(zoom, elsewhere=True, tries=tries))
+                controls[name] = partial(
+                    _crop_elsewhere, replace(zoom, elsewhere=True, tries=tries)
+                )
             else:
                 only = "only Zoom can show another place; --black works for any tool"
                 faults.append(f"--{option} {name}: {only}")
@@ -283,5 +287,5 @@ def make_controls(
     return controls
 
 
-def _elsewhere(placebo: Zoom, true: ToolResult, state: State, asked: Any) -> ToolResult:
+def _crop_elsewhere(placebo: Zoom, true: ToolResult, state: State, asked: Any) -> ToolResult:
     return replace(true, views=placebo(state, asked).views)

@@ -12,14 +12,14 @@ from itertools import count, islice
 from pathlib import Path
 
 from looktwice.eval.records.records import RunError, RunFolder, SampleRow
-from looktwice.eval.records.schema import MOST_DRAWS
+from looktwice.eval.records.schema import MAX_DRAWS
 from looktwice.eval.records.writer import RunWriter, describe_failure, make_point_rows, make_record
 from looktwice.eval.runs.made_with import describe_plugin, installed_versions
 from looktwice.eval.runs.requests import Request
 from looktwice.eval.tasks.base import Facts
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.config.spec import NOT_IDENTITY, Arm, digest, identity
-from looktwice.pipelines.pipeline import RecordingModel, StageFailed, cause_of, step
+from looktwice.pipelines.pipeline import RecordingModel, StageFailed, find_cause, step
 from looktwice.pipelines.sample import Item, Sample, sha_of
 from looktwice.pipelines.state import State
 
@@ -125,7 +125,7 @@ class Recorder:
         with self.lock:
             taken = self.taken[arm.id, sample]
             free = (draw for draw in count() if draw not in taken)
-            draws = [min(draw, MOST_DRAWS - 1) for draw in islice(free, number)]
+            draws = [min(draw, MAX_DRAWS - 1) for draw in islice(free, number)]
             taken.update(draws)
         return draws
 
@@ -151,7 +151,7 @@ class Recorder:
                     watch(slot, before, state)
         except StageFailed as exc:
             state, failed = exc.state, exc
-        error = describe_failure(cause_of(failed)) if failed else ""
+        error = describe_failure(find_cause(failed)) if failed else ""
         state = state.replace(draw=draw)
         record = make_record(arm, sample, sha, state, self.writer.blobs, error)
         self.writer.record(record)

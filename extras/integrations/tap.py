@@ -16,16 +16,16 @@ from aiohttp import web
 from looktwice.eval.readers.robust import Robust
 from looktwice.eval.records.records import RunError
 from looktwice.eval.runs.requests import Forward, Request
-from looktwice.extras.integrations.chat_requests import read_anything
+from looktwice.extras.integrations.chat_requests import read_foreign_question
 from looktwice.extras.integrations.chat_responses import join_chunks
-from looktwice.extras.integrations.door import Door, Refusal, Say
+from looktwice.extras.integrations.door import HttpGate, Refusal, Say
 from looktwice.extras.integrations.recorded import Recorder, Requests
-from looktwice.pipelines.config.plan import with_id
+from looktwice.pipelines.config.plan import add_id
 from looktwice.pipelines.config.spec import Arm
 from looktwice.pipelines.json_input import read_json, write_json
 from looktwice.pipelines.model import CallOptions, Messages, ModelError, Reply
 from looktwice.pipelines.models.answers import read_response
-from looktwice.pipelines.models.chat_api import ChatAPI, bearer
+from looktwice.pipelines.models.chat_api import ChatAPI, bearer_header
 from looktwice.pipelines.models.http_client import HttpResponse, connection_error, proxy_for
 from looktwice.pipelines.models.keys import key_for
 from looktwice.pipelines.pipeline import RecordingModel, StageFailed
@@ -48,7 +48,7 @@ class Asked(NamedTuple):
 
 
 @dataclass(eq=False)
-class Tap(Door):
+class RecordingProxy(HttpGate):
     """Forwards every request unchanged to the server at `url`, with the key for its host instead of
     the client's, and returns the answer; the requested model is the contestant."""
 
@@ -104,7 +104,7 @@ class Tap(Door):
                 method,
                 url,
                 data=raw,
-                headers={**kind, **bearer(key_for(self.url))},
+                headers={**kind, **bearer_header(key_for(self.url))},
                 timeout=aiohttp.ClientTimeout(total=SECONDS, sock_connect=10.0),
                 allow_redirects=False,
                 proxy=proxy_for(url),
@@ -145,7 +145,7 @@ class Tap(Door):
         """Parse a request and record its question; None if it cannot be recorded, which is reported
         once."""
         try:
-            question = read_anything(raw)
+            question = read_foreign_question(raw)
             arm = self._arm(question.model or "unnamed")
             sample, row = self.recorder.note(question.sample, arm.task_id)
             request = Request(question.turns, question.options, 0, question.sent)
@@ -164,7 +164,7 @@ class Tap(Door):
         for number, (draw, answer) in enumerate(zip(draws, answers, strict=True)):
             if number:
                 request = replace(request, draw=number).keep(self.recorder.writer.blobs)
-            model = RecordingModel(Came(answer, self.url, seconds), sample.id)
+            model = RecordingModel(FixedReply(answer, self.url, seconds), sample.id)
             with suppress(StageFailed):  # the record holds the error
                 self.recorder.answer(arm, request, sample, sha, draw, model)
 
@@ -176,14 +176,14 @@ class Tap(Door):
                     raise ValueError(f"at most {MOST_MODELS} models can be recorded")
                 model, stages = ChatAPI(name, self.url), {"ask": Forward()}
                 arm = Arm(name, {}, "requests", Requests(), model, stages, Robust(), 1, 0)
-                arm = with_id(replace(arm, baseline=not self.arms))
+                arm = add_id(replace(arm, baseline=not self.arms))
                 self.recorder.add([arm])
                 self.arms[name] = arm
             return self.arms[name]
 
 
 @dataclass(frozen=True)
-class Came:
+class FixedReply:
     """A model that returns a recorded response."""
 
     response: HttpResponse

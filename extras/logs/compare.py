@@ -16,19 +16,19 @@ from numpy.typing import NDArray
 from looktwice.eval.statistics.intervals import Estimate
 from looktwice.eval.statistics.paired import Values, correct
 from looktwice.eval.tasks.base import TaskError
-from looktwice.extras.logs.log import Log, letter_or_text, name_apart
+from looktwice.extras.logs.log import Log, make_names_unique, normalize_answer
 from looktwice.extras.logs.scorers import (
     agree_on_scorers,
     count_same_replies,
-    own_scorer,
-    say_scored_apart,
+    describe_scorer_mismatch,
+    get_scorers,
 )
-from looktwice.pipelines.config.classes import did_you_mean
+from looktwice.pipelines.config.classes import suggest_names
 
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["ALL", "Contrast", "LogComparison", "Matching", "compare_logs", "match", "place_of"]
+__all__ = ["ALL", "Contrast", "LogComparison", "Matching", "compare_logs", "find_name", "match"]
 
 ALL = "all tasks"
 BY_ID, BY_PICTURES, BY_WORDS = "id", "pictures and question", "question"
@@ -69,9 +69,9 @@ def match(base: Log, log: Log) -> Matching:
             sides = [base.units.drop(index=list(mine)), log.units.drop(index=list(theirs))]
             if way == BY_WORDS and all((units["pictures"] != "").any() for units in sides):
                 break  # both logs hold pictures, and the remaining ones differ
-            contents = [_content(units, way == BY_PICTURES) for units in sides]
-            by |= dict.fromkeys(_partners(*contents).items(), way)
-    keys = [units["key"].map(letter_or_text).tolist() for units in (base.units, log.units)]
+            contents = [_join_content(units, way == BY_PICTURES) for units in sides]
+            by |= dict.fromkeys(_pair_unique_texts(*contents).items(), way)
+    keys = [units["key"].map(normalize_answer).tolist() for units in (base.units, log.units)]
     same = dict[tuple[int, int], str]()
     for pair, way in by.items():
         key, rival = keys[0][pair[0]], keys[1][pair[1]]
@@ -81,14 +81,16 @@ def match(base: Log, log: Log) -> Matching:
     apart = sorted(by.keys() - same.keys())
     refused = [mine for mine, _ in apart]
     if not same:
-        raise TaskError(f"{base.name} and {log.name} share no sample{_say_apart(base, log, apart)}")
+        raise TaskError(
+            f"{base.name} and {log.name} share no sample{_explain_no_match(base, log, apart)}"
+        )
     places = dict(sorted(same))
     left = [place for place in range(len(base.units)) if place not in places]
     right = sorted(set(range(len(log.units))).difference(places.values()))
     return Matching(places, Counter(same.values()), left, right, refused)
 
 
-def _say_apart(base: Log, log: Log, apart: Sequence[tuple[int, int]]) -> str:
+def _explain_no_match(base: Log, log: Log, apart: Sequence[tuple[int, int]]) -> str:
     """Explain why two logs share no sample, and what to type; `apart` holds the pairs that differ
     only in their correct answers."""
     if apart:
@@ -116,7 +118,7 @@ def _match_ids(base: Log, log: Log) -> dict[int, int]:
     ids = base.units["sample"], log.units["sample"]
     if not (ids[0].is_unique and ids[1].is_unique):
         ids = base.units["task"] + "\0" + ids[0], log.units["task"] + "\0" + ids[1]
-    places = _partners(*ids)
+    places = _pair_unique_texts(*ids)
     numbers = base.units["sample"].str.fullmatch(r"\d+")
     if numbers.any():
         mine, theirs = (_words(side.whole.units["question"]) for side in (base, log))
@@ -128,7 +130,7 @@ def _match_ids(base: Log, log: Log) -> dict[int, int]:
     return places
 
 
-def _partners(mine: pandas.Series, theirs: pandas.Series) -> dict[int, int]:
+def _pair_unique_texts(mine: pandas.Series, theirs: pandas.Series) -> dict[int, int]:
     """Map positions of texts that occur exactly once in each log; empty texts are ignored."""
     mine, theirs = (
         texts[(texts != "") & ~texts.duplicated(keep=False)] for texts in (mine, theirs)
@@ -141,7 +143,7 @@ def _words(texts: pandas.Series) -> pandas.Series:
     return texts.str.casefold().str.split().str.join(" ")
 
 
-def _content(units: pandas.DataFrame, with_pictures: bool) -> pandas.Series:
+def _join_content(units: pandas.DataFrame, with_pictures: bool) -> pandas.Series:
     """Join question, choices and, on request, picture hashes; empty if the question or a picture is
     missing."""
     words, pictures = _words(units["question"]), units["pictures"]
@@ -151,7 +153,7 @@ def _content(units: pandas.DataFrame, with_pictures: bool) -> pandas.Series:
     return content.where(is_whole, "")
 
 
-def reasons_alone(
+def explain_unmatched(
     mine: pandas.DataFrame, theirs: pandas.DataFrame, places: Sequence[int]
 ) -> list[str]:
     """Explain why each of these units has no partner in the other log; both logs hold their
@@ -159,7 +161,7 @@ def reasons_alone(
     ids, there = mine["sample"], set(theirs["sample"])
     twice, reasons = ids.duplicated(keep=False), []
     with_pictures = bool((mine["pictures"] != "").any() and (theirs["pictures"] != "").any())
-    contents, rivals = (_content(units, with_pictures) for units in (mine, theirs))
+    contents, rivals = (_join_content(units, with_pictures) for units in (mine, theirs))
     repeated = {*contents[contents.duplicated()], *rivals[rivals.duplicated()]} & {*rivals} - {""}
     for place in places:
         if twice[place]:
@@ -232,13 +234,13 @@ class LogComparison:
         another scorer than in the baseline.
         """
         values = np.column_stack([units["value"] for units in self.units]).astype(float)
-        return np.where(self.scored_apart, np.nan, values)
+        return np.where(self.scored_differently, np.nan, values)
 
     @cached_property
-    def scored_apart(self) -> NDArray[np.bool_]:
+    def scored_differently(self) -> NDArray[np.bool_]:
         """The samples of each log that another scorer of the same harness graded than in the
         baseline, (n, logs); their values cannot be compared."""
-        columns = [own_scorer(units) for units in self.units]
+        columns = [get_scorers(units) for units in self.units]
         apart = []
         for log, scorers in zip(self.logs, columns, strict=True):
             is_alike = log.harness == self.logs[0].harness
@@ -284,7 +286,7 @@ class LogComparison:
         for log, matching in zip(self.logs[1:], self.matchings, strict=True):
             for own, rival, places in ((base, log, matching.left), (log, base, matching.right)):
                 alone = own.units.loc[list(places)].assign(log=own.name, against=rival.name)
-                reasons = reasons_alone(own.whole.units, rival.whole.units, places)
+                reasons = explain_unmatched(own.whole.units, rival.whole.units, places)
                 parts.append(alone.assign(why=reasons))
             parts[-2].loc[list(matching.refused), "why"] = "the keys differ"
         return pandas.concat(parts)[["log", "against", "task", "sample", "why"]]
@@ -293,7 +295,7 @@ class LogComparison:
         """Return the items on which this log and the baseline have different values. Raises
         TaskError for an unknown name."""
         names = [log.name for log in self.logs]
-        return self.items.iloc[self._flipped(place_of(contestant, names, "log"))]
+        return self.items.iloc[self._flipped(find_name(contestant, names, "log"))]
 
     def count_same_replies(self, number: int) -> int:
         """Count the flipped samples whose reply is identical in this log and the baseline, so that
@@ -316,7 +318,7 @@ class LogComparison:
         for task in [ALL, *single] if len(single) > 1 else [ALL]:
             part = np.full(len(tasks), True) if task == ALL else tasks == task
             values = self._matrix.where(part)
-            if (paired := values.pair(who, against)) is not None:
+            if (paired := values.compare_arms(who, against)) is not None:
                 both = values.has(who, against)
                 level = float(self._people[part][both].mean())
                 mine, theirs = (float(values[name][both].mean()) for name in (who, against))
@@ -360,11 +362,11 @@ def compare_logs(
     one harness are compared by a scorer that they share. Raises TaskError for fewer than two logs,
     for an unknown name, and if no log shares a sample or a scorer with the baseline.
     """
-    named = name_apart(logs)
+    named = make_names_unique(logs)
     names = [log.name for log in named]
     if len(named) < 2:
         raise TaskError(f"a comparison needs at least two logs, found {', '.join(names) or 'none'}")
-    base, *others = [named[place] for place in chosen_places(names, baseline, only)]
+    base, *others = [named[place] for place in find_places(names, baseline, only)]
     matchings, refusals = list[Matching](), list[TaskError]()
     for log in others:
         try:
@@ -377,22 +379,22 @@ def compare_logs(
         raise refusals[0]
     agreed = agree_on_scorers((base, *others), matchings)
     compared = LogComparison(agreed, tuple(matchings), pairs)
-    apart = compared.scored_apart
+    apart = compared.scored_differently
     matched = np.column_stack([units["sample"].notna() for units in compared.units])
     if (apart.any(axis=0) & (apart == matched).all(axis=0))[1:].all():
-        raise TaskError(say_scored_apart(agreed[0], agreed[1]))
+        raise TaskError(describe_scorer_mismatch(agreed[0], agreed[1]))
     return compared
 
 
-def chosen_places(names: Sequence[str], baseline: str, only: Collection[str]) -> list[int]:
+def find_places(names: Sequence[str], baseline: str, only: Collection[str]) -> list[int]:
     """Return the position of the baseline (by default the first), then those of `only` or of all
     other logs. Raises TaskError for an unknown name."""
-    first = place_of(baseline, names, "log") if baseline else 0
-    wanted = {place_of(name, names, "log") for name in only} or {*range(len(names))}
+    first = find_name(baseline, names, "log") if baseline else 0
+    wanted = {find_name(name, names, "log") for name in only} or {*range(len(names))}
     return [first, *sorted(wanted - {first})]
 
 
-def place_of(name: str, names: Sequence[str], kind: str) -> int:
+def find_name(name: str, names: Sequence[str], kind: str) -> int:
     """Return the position of a name among logs or variants.
 
     A name without its variant is accepted if only one entry begins with it. Raises TaskError for an
@@ -402,6 +404,6 @@ def place_of(name: str, names: Sequence[str], kind: str) -> int:
         longer = [entry for entry in names if entry.startswith((f"{name} (", f"{name} ["))]
         if len(longer) == 1:
             return names.index(longer[0])
-        near = f"; did you mean {longer[0]!r}?" if longer else did_you_mean(name, names)
+        near = f"; did you mean {longer[0]!r}?" if longer else suggest_names(name, names)
         raise TaskError(f"no {kind} is named {name!r}{near}; there are {', '.join(names)}")
     return names.index(name)

@@ -20,8 +20,8 @@ from looktwice.extras.logs.log import (
     Fields,
     Log,
     Named,
+    get_named_fields,
     make_rows,
-    named_fields,
     told,
 )
 from looktwice.pipelines.disk import dump_yaml, read_file, write_file
@@ -48,7 +48,7 @@ def read_every_eval_ever(path: Path, named: Named) -> list[Log]:
     if not lines:
         raise TaskError(f"{instances} holds no instances")
     try:
-        rows = make_rows([_row(line) | named_fields(line, named) for line in lines])
+        rows = make_rows([_row(line) | get_named_fields(line, named) for line in lines])
         return [Log(str(lines[0]["model_id"]), rows, path.name, rows["task"].iloc[0])]
     except (KeyError, TypeError, AttributeError) as exc:
         raise TaskError(

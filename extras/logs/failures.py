@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from looktwice.extras.logs.log import NOTHING, Fields, Log, make_rows
 
-__all__ = ["mark_failures", "replacement_of"]
+__all__ = ["classify_replacement", "mark_failures"]
 
 FAILED = (
     # VLMEvalKit: "... via API.", "... BlueLM API. ", ": <class 'RuntimeError'> ..."
@@ -30,7 +30,7 @@ answer."""
 _REPLACED = re.compile(f"(?P<failed>{'|'.join(FAILED)})|(?P<filtered>{'|'.join(FILTERED)})", re.I)
 
 
-def replacement_of(reply: str) -> str:
+def classify_replacement(reply: str) -> str:
     """Return "failed" or "filtered" for a text that stands for a missing reply, else an empty
     string."""
     found = _REPLACED.match(reply.strip())
@@ -40,7 +40,7 @@ def replacement_of(reply: str) -> str:
 def mark_failures(log: Log) -> Log:
     """Mark samples with such a reply as failed or unreadable, whatever score the harness gave
     them."""
-    kinds = log.rows["reply"].map(replacement_of)
+    kinds = log.rows["reply"].map(classify_replacement)
     if not (kinds != "").any():
         return log
     without, rows = {"answer": "", "scorer": "", "scores": {}}, list[Fields]()

@@ -23,10 +23,10 @@ from looktwice.extras.logs.every_eval import (
 from looktwice.extras.logs.failures import mark_failures
 from looktwice.extras.logs.inspect_ai import read_inspect, write_inspect
 from looktwice.extras.logs.lmms_eval import SAMPLES, read_lmms_eval, write_lmms_eval
-from looktwice.extras.logs.log import UNSCORED, Log, Named, in_brackets, name_apart
-from looktwice.extras.logs.own import read_replies, read_run, read_with
+from looktwice.extras.logs.log import UNSCORED, Log, Named, bracket_letter, make_names_unique
+from looktwice.extras.logs.own import read_replies, read_run, rescore_with
 from looktwice.extras.logs.tables import ENDINGS, read_table, write_vlmevalkit
-from looktwice.pipelines.counted import counted
+from looktwice.pipelines.counted import format_count
 from looktwice.pipelines.disk import read_file, write_file
 from looktwice.pipelines.extensions import list_extensions
 from looktwice.pipelines.json_input import read_json
@@ -60,7 +60,7 @@ def write_evalai(log: Log, file: Path) -> int:
     """
     answers = dict(zip(log.rows["sample"], log.rows["answer"], strict=True))
     tested = {idx: answer for idx, answer in answers.items() if idx.startswith("test_")}
-    submission = {idx: in_brackets(answer or "Z") for idx, answer in (tested or answers).items()}
+    submission = {idx: bracket_letter(answer or "Z") for idx, answer in (tested or answers).items()}
     write_file(file, json.dumps(submission, indent=1) + "\n")
     return len(submission)
 
@@ -90,7 +90,7 @@ FORMATS = (
     ),
     Format(
         "vlmevalkit",
-        lambda path, fields: ending_of(path) in ENDINGS,
+        lambda path, fields: get_ending(path) in ENDINGS,
         read_table,
         write_file=write_vlmevalkit,
         endings=(".tsv", ".xlsx"),
@@ -105,11 +105,11 @@ def all_formats() -> tuple[Format, ...]:
     return (*FORMATS[:-1], *further, FORMATS[-1])
 
 
-OF_RUNS = ("trajectories",)
+RUN_FORMATS = ("trajectories",)
 """Further formats of `export`, which only runs can be written in: `sent.trajectories`."""
 
 
-def ending_of(path: Path) -> str:
+def get_ending(path: Path) -> str:
     """Return the ending of a file's name, without `.gz`."""
     return Path(path.name.removesuffix(".gz")).suffix
 
@@ -137,7 +137,7 @@ def read_logs(
         logs = load_log(path, columns or {})
         for number, log in enumerate(logs):
             if reader is not None or (log.rows["verdict"] == UNSCORED).any():
-                logs[number] = read_with(log, reader)
+                logs[number] = rescore_with(log, reader)
     return [replace(log, path=str(path)) for log in logs]
 
 
@@ -165,7 +165,7 @@ def _first_fields(path: Path) -> Container[str]:
     no such file."""
     if not path.exists():
         raise TaskError(f"there is no file {path}")
-    if ending_of(path) == ".jsonl":
+    if get_ending(path) == ".jsonl":
         _, first = next(read_objects(path), (0, {}))
         return first
     if path.suffix != ".json":
@@ -186,16 +186,16 @@ def export_logs(logs: Sequence[Log], form: str, out: Path, dataset: str = "") ->
     """
     formats = {entry.name: entry for entry in all_formats() if entry.write or entry.write_file}
     if form not in formats:
-        names = [*formats, *OF_RUNS]
+        names = [*formats, *RUN_FORMATS]
         raise TaskError(f"--to {form}: there is no such format{suggest_among(form, names)}")
     _, _, _, write, write_one, endings = formats[form]
-    named = name_apart([log.whole for log in logs])
+    named = make_names_unique([log.whole for log in logs])
     files = file_names([log.name for log in named])
     out.mkdir(parents=True, exist_ok=True)
     for log in named:
         if write_one is not None:
             file = out / f"{files[log.name]}{endings[0]}"
-            yield f"written: {file} ({counted(write_one(log, file), 'sample')})"
+            yield f"written: {file} ({format_count(write_one(log, file), 'sample')})"
         elif write is not None:
             for line in write(log, out, dataset):
                 yield f"written: {line}"

@@ -28,15 +28,15 @@ from looktwice.extras.logs.log import (
     Grade,
     Log,
     Named,
-    join_pictures,
+    get_named_fields,
+    hash_base64,
+    join_hashes,
     make_rows,
-    named_fields,
     parse_value,
-    sha_of_base64,
     told,
 )
-from looktwice.pipelines.counted import counted
-from looktwice.pipelines.disk import MOST_BYTES, open_file, read_file, whole_file
+from looktwice.pipelines.counted import format_count
+from looktwice.pipelines.disk import MAX_BYTES, open_atomic, open_file, read_file
 from looktwice.pipelines.json_input import read_json, write_json
 from looktwice.pipelines.model import Message, Messages, ToolCall
 from looktwice.pipelines.picture import Picture
@@ -69,7 +69,7 @@ def read_inspect(path: Path, named: Named) -> list[Log]:
     pictures and replies, are read when needed. `value` names one of several scorers; the default is
     the first. Raises TaskError.
     """
-    with _says_what_is_wrong(path):
+    with _reporting_faults(path):
         about, rows = _read(path, named, whole=False)
         if rows.empty:
             raise TaskError(
@@ -83,17 +83,17 @@ def read_inspect(path: Path, named: Named) -> list[Log]:
         return [log]
 
     def read_whole() -> pandas.DataFrame:
-        with _says_what_is_wrong(path):
+        with _reporting_faults(path):
             return _read(path, named, whole=True)[1]
 
     def transcript(task: str, name: str, draw: int) -> Messages:
-        with _says_what_is_wrong(path), open_file(path) as file, ZipFile(file) as archive:
+        with _reporting_faults(path), open_file(path) as file, ZipFile(file) as archive:
             for place in (name, name.replace("/", "_")):
                 member = f"samples/{place}_epoch_{draw + 1}.json"
                 if member in archive.NameToInfo:
-                    sample = _member(archive, member)
+                    sample = _read_member(archive, member)
                     kept = sample.get("attachments") or {}
-                    return [_message_of(turn, kept) for turn in sample["messages"]]
+                    return [_read_message(turn, kept) for turn in sample["messages"]]
         return ()
 
     return [replace(log, read_whole=read_whole, transcript=transcript)]
@@ -109,19 +109,23 @@ def _read(path: Path, named: Named, whole: bool) -> tuple[Cells, pandas.DataFram
         with open_file(path) as file, ZipFile(file) as archive:
             names = archive.NameToInfo
             head = "header.json" if "header.json" in names else "_journal/start.json"
-            data, samples = _member(archive, head), []
+            data, samples = _read_member(archive, head), []
             if "summaries.json" in names and not whole:
-                samples = _member(archive, "summaries.json")
+                samples = _read_member(archive, "summaries.json")
             if not samples:
-                samples = [_member(archive, name) for name in names if name.startswith("samples/")]
+                samples = [
+                    _read_member(archive, name) for name in names if name.startswith("samples/")
+                ]
     about = data["eval"]
     task, scorer, labels = str(about["task"]), named.get("value", ""), scorer_labels(data)
-    rows = [_row(sample, task, scorer, labels) | named_fields(sample, named) for sample in samples]
+    rows = [
+        _row(sample, task, scorer, labels) | get_named_fields(sample, named) for sample in samples
+    ]
     return about, make_rows(rows)
 
 
 @contextmanager
-def _says_what_is_wrong(path: Path) -> Iterator[None]:
+def _reporting_faults(path: Path) -> Iterator[None]:
     try:
         yield
     except TaskError as exc:
@@ -135,13 +139,13 @@ def _says_what_is_wrong(path: Path) -> Iterator[None]:
         ) from exc
 
 
-def _member(archive: ZipFile, name: str) -> Any:
+def _read_member(archive: ZipFile, name: str) -> Any:
     """Return the JSON value of a zip member, which may be large: one member can describe every
     sample."""
     entry = archive.getinfo(name)
-    if entry.file_size > MOST_BYTES:
+    if entry.file_size > MAX_BYTES:
         raise ValueError(
-            f"{name} would unpack to {entry.file_size:,} bytes; the limit is {MOST_BYTES:,}"
+            f"{name} would unpack to {entry.file_size:,} bytes; the limit is {MAX_BYTES:,}"
         )
     if entry.compress_type != ZSTD:
         return json.loads(archive.read(entry))
@@ -178,16 +182,16 @@ def _row(sample: Cells, task: str, scorer: str, labels: Mapping[str, str]) -> Fi
         "group": str(told(sample, "metadata", "group")),
         "seconds": parse_value(sample.get("total_time")),
         "reply": str(told(sample, "output", "completion")),
-        "tokens": _total(usage, "total_tokens") if usage else NOTHING,
-        "cost": _total(usage, "total_cost") or NOTHING,
+        "tokens": _sum_tokens(usage, "total_tokens") if usage else NOTHING,
+        "cost": _sum_tokens(usage, "total_cost") or NOTHING,
     }
 
 
-def _total(usage: Sequence[Cells], name: str) -> float:
+def _sum_tokens(usage: Sequence[Cells], name: str) -> float:
     return sum(float(use.get(name) or 0) for use in usage)
 
 
-def _message_of(turn: Cells, attachments: Mapping[str, str]) -> Message:
+def _read_message(turn: Cells, attachments: Mapping[str, str]) -> Message:
     """Return one of inspect_ai's messages with its text and pictures. Raises ValueError for a
     picture that the log does not hold."""
     parts = list[str | View]()
@@ -212,10 +216,10 @@ def _read_input(asked: Any, attachments: Mapping[str, str]) -> tuple[str, str]:
         for kind, text in _parts(turn, attachments) if turn.get("role") == "user" else ():
             if kind == "image":
                 head, _, body = text.partition(";base64,")
-                shas.append(sha_of_base64(body) if head.startswith("data:") else "")
+                shas.append(hash_base64(body) if head.startswith("data:") else "")
             elif kind == "text" and text != "(Image)":
                 texts.append(text)
-    return "\n".join(texts), join_pictures(shas)
+    return "\n".join(texts), join_hashes(shas)
 
 
 def _parts(turn: Cells, attachments: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -240,7 +244,7 @@ def write_inspect(log: Log, out: Path) -> Iterator[str]:
     for task, name in zip(tasks, names.values(), strict=True):
         rows = log.rows[log.rows["task"] == task].to_dict("records")
         file = out / f"{name}.eval"
-        with whole_file(file) as target, ZipFile(target, "w", ZIP_DEFLATED) as archive:
+        with open_atomic(file) as target, ZipFile(target, "w", ZIP_DEFLATED) as archive:
             header, summaries = _header(log, task, rows), []
             start = {"version": 2, "eval": header["eval"], "plan": header["plan"]}
             archive.writestr("_journal/start.json", write_json(start))
@@ -251,7 +255,7 @@ def write_inspect(log: Log, out: Path) -> Iterator[str]:
                 summaries.append(_summary(sample))
             archive.writestr("summaries.json", write_json(summaries))
             archive.writestr("header.json", write_json(header))
-        yield f"{file} ({counted(len(rows), 'sample')})"
+        yield f"{file} ({format_count(len(rows), 'sample')})"
 
 
 def _header(log: Log, task: str, rows: Sequence[Cells]) -> Fields:

@@ -12,7 +12,7 @@ from looktwice.extras.logs.log import NOTHING, Cells, Grade, parse_value, told
 
 __all__ = ["read_grades", "scorer_labels"]
 
-UNMADE = ("grader_failed", "scoring_failed")
+NOT_GRADED = ("grader_failed", "scoring_failed")
 UNANSWERED = ("no_response", "invalid_response_format", "refusal")
 """Reasons that inspect_ai records with scores: UNMADE are the scorer's faults, UNANSWERED the
 model's."""
@@ -80,7 +80,7 @@ def _grade(value: object, score: Cells) -> Grade:
     """
     reason = score.get("reason") or told(score, "metadata", "unscored_reason")
     grade = Grade.of(parse_value(value), score.get("answer"))
-    if reason in UNMADE or grade.value != grade.value:
+    if reason in NOT_GRADED or grade.value != grade.value:
         return Grade(NOTHING, "failed", grade.answer)
     if value == "N" or (reason in UNANSWERED and not grade.value):
         return grade._replace(verdict="unreadable")

@@ -20,9 +20,9 @@ from looktwice.extras.logs.log import (
     Grade,
     Log,
     Named,
-    letter_or_text,
+    get_named_fields,
     make_rows,
-    named_fields,
+    normalize_answer,
     parse_value,
     told,
 )
@@ -79,7 +79,7 @@ def read_lmms_eval(path: Path, named: Named) -> list[Log]:
         samples = dict[str, list[_Sample]]()
         for number, line in read_objects(file):
             try:
-                _add(samples.setdefault(_id_of(line), []), line, task, named)
+                _add_line(samples.setdefault(_get_id(line), []), line, task, named)
             except TaskError as exc:
                 raise TaskError(f"{file} line {number}: {exc}") from exc
         every = [sample for draws in samples.values() for sample in draws]
@@ -108,7 +108,7 @@ class _Sample:
     grades: dict[str, Grade] = field(default_factory=dict)
 
 
-def _id_of(line: Cells) -> str:
+def _get_id(line: Cells) -> str:
     if "doc" not in line and "doc_id" not in line:
         raise TaskError(
             f"expected lmms-eval's samples with doc_id, found {', '.join(sorted(line))}"
@@ -116,7 +116,7 @@ def _id_of(line: Cells) -> str:
     return write_json([line.get("doc_id"), line.get("doc_hash") or line.get("doc")])
 
 
-def _add(draws: list[_Sample], line: Cells, task: str, named: Named) -> None:
+def _add_line(draws: list[_Sample], line: Cells, task: str, named: Named) -> None:
     """Add a line to the replies to one document, as another filter of a reply or as another
     reply."""
     replies, name = write_json(line.get("resps")), str(line.get("filter") or "")
@@ -128,14 +128,14 @@ def _add(draws: list[_Sample], line: Cells, task: str, named: Named) -> None:
     own = "" if name in NO_FILTER else name
     grades, judged = _grades(line, own, named.get("value", ""))
     if sample is None:
-        row = _row(line, task, judged) | named_fields(line, named)
-        sample = _Sample(row, replies, _tokens(line))
+        row = _row(line, task, judged) | get_named_fields(line, named)
+        sample = _Sample(row, replies, _count_tokens(line))
         draws.append(sample)
     sample.filters.append(name)
     sample.grades |= grades
 
 
-def _tokens(line: Cells) -> int | None:
+def _count_tokens(line: Cells) -> int | None:
     """Return the number of tokens of the reply, or None if it is not recorded."""
     counts = line.get("token_counts") or [None]
     written = counts[0] if isinstance(counts, list) else counts
@@ -190,7 +190,7 @@ def _grades(line: Cells, filter_name: str, metric: str) -> tuple[dict[str, Grade
     grades, judged = dict[str, Grade](), dict[str, Any]()
     for name in wanted:
         record = line[name] if isinstance(line[name], dict) else {CORRECT[0]: line[name]}
-        grade = _grade_of(record, line)
+        grade = _read_grade(record, line)
         # a grade outside 0..1 is an error only if it is the first, and skipped otherwise
         if grade is not None and (not grades or 0 <= grade.value <= 1):
             grades[scorers[name]] = grade
@@ -205,7 +205,7 @@ def _grades(line: Cells, filter_name: str, metric: str) -> tuple[dict[str, Grade
     return grades, judged
 
 
-def _grade_of(record: Cells, line: Cells) -> Grade | None:
+def _read_grade(record: Cells, line: Cells) -> Grade | None:
     """Return the grade in a metric's record, or None if the metric does not tell right from
     wrong."""
     pairs = ((record[a], record[k]) for a, k in PAIRS if a in record and k in record)
@@ -217,7 +217,7 @@ def _grade_of(record: Cells, line: Cells) -> Grade | None:
         if (value := parse_value(record.get(name))) == value:
             return Grade.of(value, answer)
     if key is not None:
-        return Grade.of(float(letter_or_text(parsed) == letter_or_text(key)), answer)
+        return Grade.of(float(normalize_answer(parsed) == normalize_answer(key)), answer)
     return None
 
 

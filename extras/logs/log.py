@@ -156,7 +156,7 @@ class Log:
                 by_task[row["task"]] = tuple(name for name in known if name in grades)
         return by_task
 
-    def scored_by(self, scorers: Mapping[str, str]) -> Log:
+    def rescore_by(self, scorers: Mapping[str, str]) -> Log:
         """Return the log with the grades of these scorers, by task, where it holds them."""
         wanted = self.rows["task"].map(dict(scorers))
         if ((wanted == self.rows["scorer"]) | wanted.isna()).all():
@@ -210,7 +210,7 @@ def told(node: Any, *path: str) -> Any:
     return node or ""
 
 
-def named_fields(line: Cells, named: Named) -> Fields:
+def get_named_fields(line: Cells, named: Named) -> Fields:
     """Return the fields of an object that the user named for the columns of a log.
 
     Dots lead into inner objects. `value` names a scorer or metric and is skipped here. Raises
@@ -244,13 +244,13 @@ def parse_value(cell: object) -> float:
         return NOTHING
 
 
-def join_pictures(hashes: Iterable[str]) -> str:
+def join_hashes(hashes: Iterable[str]) -> str:
     """Join the hashes of a sample's pictures; empty if one is unknown."""
     shas = list(hashes)
     return "+".join(shas) if all(shas) else ""
 
 
-def sha_of_base64(text: str) -> str:
+def hash_base64(text: str) -> str:
     """Return the sha256 of a base64-encoded picture; empty if the text is not base64."""
     try:
         return hashlib.sha256(b64decode(text, validate=True)).hexdigest()
@@ -258,7 +258,7 @@ def sha_of_base64(text: str) -> str:
         return ""
 
 
-def doubts(log: Log) -> Iterator[str]:
+def find_doubts(log: Log) -> Iterator[str]:
     """Yield warnings if no key can be used, most replies are unreadable, or none of many answers is
     right."""
     if log.doubt:
@@ -289,7 +289,7 @@ def doubts(log: Log) -> Iterator[str]:
         )
 
 
-def letter_or_text(key: object) -> str:
+def normalize_answer(key: object) -> str:
     """Normalize a key or an answer for comparison: "(A)", "A." and "A" become one letter, other
     text is lowercased."""
     text = " ".join(str(key).split())
@@ -297,12 +297,12 @@ def letter_or_text(key: object) -> str:
     return bare.upper() if len(bare) == 1 and bare.isalpha() else text.casefold()
 
 
-def in_brackets(answer: str) -> str:
+def bracket_letter(answer: str) -> str:
     """Write an answer as BLINK does: a letter in brackets, other text unchanged."""
     return f"({answer})" if len(answer) == 1 else answer
 
 
-def name_apart(logs: Sequence[Log]) -> list[Log]:
+def make_names_unique(logs: Sequence[Log]) -> list[Log]:
     """Make the names of logs unique by appending the detail, source, path or number that
     distinguishes them."""
     named = list(logs)

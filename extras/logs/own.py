@@ -14,7 +14,7 @@ from string import ascii_uppercase
 
 from looktwice.eval.readers.robust import Robust
 from looktwice.eval.records.records import Record, RunFolder, SampleRow
-from looktwice.eval.replies import CHOICES, HIDDEN, OfficialLabel, subtask_of_idx
+from looktwice.eval.replies import CHOICES, HIDDEN, OfficialLabel, get_subtask_of_idx
 from looktwice.eval.scoring.run_rows import published_people
 from looktwice.eval.scoring.score import RecordScorer, score_run
 from looktwice.eval.scoring.verdict import PointScores, ScoredRecord
@@ -28,13 +28,13 @@ from looktwice.extras.logs.log import (
     Fields,
     Log,
     Named,
-    join_pictures,
-    letter_or_text,
+    get_named_fields,
+    join_hashes,
     make_rows,
-    named_fields,
+    normalize_answer,
 )
 from looktwice.extras.logs.tables import read_table
-from looktwice.pipelines.config.classes import did_you_mean
+from looktwice.pipelines.config.classes import suggest_names
 from looktwice.pipelines.model import Messages
 from looktwice.pipelines.state import Stage
 
@@ -70,10 +70,10 @@ def read_run(
         rows, names = [], dict[str, str]()
         for scores in points:
             for name, draws in scores.draws_asked.items():
-                cells = named_fields(scores.samples[name].meta, named or {})
+                cells = get_named_fields(scores.samples[name].meta, named or {})
                 rows += [run_row(scores, name, scored, replies) | cells for scored in draws]
                 names[cells.get("sample", name)] = name
-        ids = {scores.task: scores.point.recorded_as for scores in points}
+        ids = {scores.task: scores.point.records_id for scores in points}
         if rows:
             log = Log(contestant, make_rows(rows), run.name, people=levels, harness=OURS)
             settings = {scores.task: scores.point.spec.get("task") or {} for scores in points}
@@ -100,11 +100,11 @@ def run_row(
 ) -> Fields:
     """Return the row of one record of a run, with the answer that was read in its reply."""
     tokens = scored.tokens_in + scored.tokens_out
-    key = scores.point.recorded_as, name, scored.draw
+    key = scores.point.records_id, name, scored.draw
     text, seconds = replies.get(key, ("", NOTHING))
     return {
-        **asked_columns(scores.samples[name]),
-        **scored_columns(scored),
+        **question_columns(scores.samples[name]),
+        **score_columns(scored),
         "task": scores.task,
         "draw": scored.draw,
         "group": scored.score.group,
@@ -115,19 +115,19 @@ def run_row(
     }
 
 
-def asked_columns(sample: SampleRow) -> Fields:
+def question_columns(sample: SampleRow) -> Fields:
     """Return the columns that describe the question."""
     choices = (choice if isinstance(choice, str) else "" for choice in sample.sample["choices"])
     return {
         "sample": sample.id,
         "question": str(sample.sample["question"]),
-        "pictures": join_pictures(map(str, sample.sample["images"])),
+        "pictures": join_hashes(map(str, sample.sample["images"])),
         "choices": tuple(choices),
         "key": sample.answer or "",
     }
 
 
-def scored_columns(scored: ScoredRecord) -> Fields:
+def score_columns(scored: ScoredRecord) -> Fields:
     """Return the columns that describe the scored reply; `reason` and `detail` are not columns of a
     log."""
     return {
@@ -144,12 +144,12 @@ def read_replies(path: Path, named: Named) -> list[Log]:
     TaskError."""
     logs = read_table(path, named)
     for number, log in enumerate(logs):
-        rows = list(with_choices(path, log.rows.to_dict("records")))
+        rows = list(add_choices(path, log.rows.to_dict("records")))
         logs[number] = replace(log, rows=make_rows(rows))
     return logs
 
 
-def with_choices(path: Path, rows: Sequence[Cells]) -> Iterator[Fields]:
+def add_choices(path: Path, rows: Sequence[Cells]) -> Iterator[Fields]:
     """Yield the rows of recorded replies with BLINK's choices where they have none of their own,
     and with BLINK's idx where a toolkit numbers the questions of a subtask.
 
@@ -157,7 +157,7 @@ def with_choices(path: Path, rows: Sequence[Cells]) -> Iterator[Fields]:
     because it has no key, no value and no choices.
     """
     seen = set[tuple[str, float]]()
-    for row in with_known_choices(rows):
+    for row in add_known_choices(rows):
         idx, task = row["sample"], row["task"].strip().replace(" ", "_")
         if task in CHOICES and not IDX.fullmatch(idx):
             idx = f"{row.get('split') or 'val'}_{task}_{idx.removesuffix('.0')}"
@@ -168,15 +168,15 @@ def with_choices(path: Path, rows: Sequence[Cells]) -> Iterator[Fields]:
                 " draws in a column `draw`"
             )
         seen.add(place)
-        subtask = subtask_of_idx(idx) if IDX.fullmatch(idx) else row["task"]
+        subtask = get_subtask_of_idx(idx) if IDX.fullmatch(idx) else row["task"]
         key = row["key"].removeprefix(HIDDEN).strip("() ")
         choices = row["choices"] or CHOICES.get(subtask, ())
         if not (choices or key) and row["verdict"] == UNSCORED:
-            raise TaskError(f"{path}: {_say_unscorable(idx, subtask)}")
+            raise TaskError(f"{path}: {_describe_unscorable(idx, subtask)}")
         yield {**row, "sample": idx, "task": subtask, "key": key, "choices": choices}
 
 
-def _say_unscorable(idx: str, subtask: str) -> str:
+def _describe_unscorable(idx: str, subtask: str) -> str:
     if not IDX.fullmatch(idx):
         return (
             f"{idx!r} has no key and no choices; name their columns with --column key=COLUMN, or"
@@ -185,11 +185,11 @@ def _say_unscorable(idx: str, subtask: str) -> str:
         )
     return (
         f"{idx!r} has no choices and no key, and {subtask!r} is not a subtask of"
-        f" BLINK{did_you_mean(subtask, CHOICES)}; these are {', '.join(sorted(CHOICES))}"
+        f" BLINK{suggest_names(subtask, CHOICES)}; these are {', '.join(sorted(CHOICES))}"
     )
 
 
-def with_known_choices(rows: Iterable[Cells]) -> Iterator[Fields]:
+def add_known_choices(rows: Iterable[Cells]) -> Iterator[Fields]:
     """Yield the rows, adding choices where they have none but a letter as key.
 
     The choices are BLINK's own, or those listed in the question, or else as many empty ones as the
@@ -216,11 +216,11 @@ def with_known_choices(rows: Iterable[Cells]) -> Iterator[Fields]:
 
 
 def _known_choices(row: Cells) -> Sequence[str]:
-    subtask, own = subtask_of_idx(row["sample"]), row["choices"]
-    return own or CHOICES.get(subtask) or choices_in(row["question"])
+    subtask, own = get_subtask_of_idx(row["sample"]), row["choices"]
+    return own or CHOICES.get(subtask) or parse_listed_choices(row["question"])
 
 
-def doubt_keys(rows: Sequence[Cells]) -> str:
+def check_keys(rows: Sequence[Cells]) -> str:
     """Describe the fault if replies that are not scored yet have no key, or one that is not a
     choice; empty without a fault. BLINK's items are skipped: their keys are in a file, or hidden.
     """
@@ -229,7 +229,7 @@ def doubt_keys(rows: Sequence[Cells]) -> str:
         for row in rows
         if row["key"].strip("() ").casefold() in HIDDEN_CELLS
         and row["verdict"] == UNSCORED
-        and subtask_of_idx(row["sample"]) not in CHOICES
+        and get_subtask_of_idx(row["sample"]) not in CHOICES
     ]
     if keyless:
         lacking = f"none of {len(rows)} rows has a key"
@@ -240,10 +240,10 @@ def doubt_keys(rows: Sequence[Cells]) -> str:
             f" {keyless[0]['sample']!r}. Name the column of keys with --column key=COLUMN"
         )
     keyed, strange = 0, list[Cells]()
-    for row in with_known_choices(rows):
+    for row in add_known_choices(rows):
         if row["choices"] and row["key"] not in ("", HIDDEN) and row["verdict"] == UNSCORED:
             keyed += 1
-            if letter_or_text(row["key"]) not in ascii_uppercase[: len(row["choices"])]:
+            if normalize_answer(row["key"]) not in ascii_uppercase[: len(row["choices"])]:
                 strange.append(row)
     if not strange:
         return ""
@@ -256,7 +256,7 @@ def doubt_keys(rows: Sequence[Cells]) -> str:
     )
 
 
-def choices_in(question: str) -> tuple[str, ...]:
+def parse_listed_choices(question: str) -> tuple[str, ...]:
     """Return the texts of the choices that follow "(A)", "A." or "A:", "(B)" ... at the end of a
     question; empty unless there are at least two, in order."""
     _, *pieces = CHOICE.split(question)
@@ -267,7 +267,7 @@ def choices_in(question: str) -> tuple[str, ...]:
     return tuple(texts[start:]) if in_order and len(letters) - start > 1 else ()
 
 
-def read_with(log: Log, reader: Stage | None) -> Log:
+def rescore_with(log: Log, reader: Stage | None) -> Log:
     """Return the log with its replies scored by the reader, using the log's own keys and choices.
 
     Without a reader, only replies that are not scored yet are scored, by recorded labels or else by
@@ -282,7 +282,7 @@ def read_with(log: Log, reader: Stage | None) -> Log:
     rows = frame.to_dict("records")
     if not frame[column].any():
         raise TaskError(f"{log.source}: {log.name} holds no reply that --reader could read")
-    rows, doubt = list(with_known_choices(rows)), doubt_keys(rows)
+    rows, doubt = list(add_known_choices(rows)), check_keys(rows)
     stage = reader or Robust() if column == "reply" else None
     name, read = type(stage).__name__, row_reader(stage)
     if stage is None:
@@ -304,7 +304,7 @@ def row_reader(reader: Stage | None) -> Callable[[Cells], Fields]:
     scorer = RecordScorer(RunFolder(Path(os.devnull)), reader or OfficialLabel())
 
     def read(row: Cells) -> Fields:
-        subtask = subtask_of_idx(row["sample"])
+        subtask = get_subtask_of_idx(row["sample"])
         sample = {
             "id": row["sample"],
             # if the log has no question text, its key shows a yes-no question
@@ -314,12 +314,12 @@ def row_reader(reader: Stage | None) -> Callable[[Cells], Fields]:
             "marks": [],
             "meta": {"subtask": subtask if subtask in CHOICES else row["task"]},
         }
-        key = letter_or_text(row["key"]) if row["choices"] else row["key"]
+        key = normalize_answer(row["key"]) if row["choices"] else row["key"]
         call = {"messages": (), "reply": {"text": row["reply" if reader else "label"]}}
         record = Record("", row["sample"], "", calls=(call,))
         return {
             **row,
-            **scored_columns(scorer(record, SampleRow(row["task"], "", key or None, sample))),
+            **score_columns(scorer(record, SampleRow(row["task"], "", key or None, sample))),
         }
 
     return read

@@ -17,11 +17,11 @@ from textwrap import indent
 from looktwice.eval.display.printable import file_names
 from looktwice.eval.readers.claims import Weight, find_claims, split_sentences
 from looktwice.eval.readers.clean import clean_text
-from looktwice.eval.readers.mentions import tagged_letters, tagger_of
+from looktwice.eval.readers.mentions import find_tagged_letters, get_tagger
 from looktwice.eval.readers.reader import build_reader
 from looktwice.eval.readers.robust import Robust
 from looktwice.eval.records.records import RunFolder, SampleRow, is_run, refuse_run_file
-from looktwice.eval.replies import CHOICES, load_key, subtask_of_idx
+from looktwice.eval.replies import CHOICES, get_subtask_of_idx, load_key
 from looktwice.eval.scoring.metrics import ANSWERED
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import UNJUDGED, Verdict
@@ -33,17 +33,17 @@ from looktwice.extras.logs.log import (
     Fields,
     Log,
     Named,
-    doubts,
-    in_brackets,
+    bracket_letter,
+    find_doubts,
     make_rows,
 )
 from looktwice.extras.logs.own import (
-    asked_columns,
-    doubt_keys,
+    add_choices,
+    check_keys,
     last_replies,
+    question_columns,
     row_reader,
     run_row,
-    with_choices,
 )
 from looktwice.pipelines.disk import write_file
 from looktwice.pipelines.state import Stage
@@ -126,7 +126,7 @@ class ScoredReplies:
         return sum(each == {Verdict.FAILED} for each in kinds.values())
 
 
-def label_of(row: Cells) -> str:
+def get_label(row: Cells) -> str:
     """Return the letter that the recorded label is or begins with; empty if the label names no
     choice."""
     match = re.match(r"\(([A-Y])\)|([A-Y])\Z", row["label"])
@@ -140,12 +140,12 @@ def load_replies(file: Path, columns: Named | None = None) -> list[Log]:
     name = re.sub(r"\.(jsonl|tsv|xlsx|csv|parquet)$", "", file.name.removesuffix(".gz"))
     for number, log in enumerate(logs):
         raw = log.whole.rows.to_dict("records")
-        rows = list(with_choices(file, raw))
+        rows = list(add_choices(file, raw))
         for row in rows:
             if row["choices"] and not re.fullmatch("[A-Z]", row["key"]):
                 row["key"] = ""
         own, frame = name if len(logs) == 1 else log.name, make_rows(rows)
-        logs[number] = replace(log, name=own, rows=frame, read_whole=None, doubt=doubt_keys(raw))
+        logs[number] = replace(log, name=own, rows=frame, read_whole=None, doubt=check_keys(raw))
     return logs
 
 
@@ -185,7 +185,7 @@ def score_replies(
     subtasks, present = {row["task"] for row in with_key}, {row["sample"] for row in with_key}
     absent = {"verdict": ABSENT, "value": 0.0, "answer": "", "reason": "empty"}
     for idx, key in keys.items():
-        task = subtask_of_idx(idx)
+        task = get_subtask_of_idx(idx)
         if task in subtasks and idx not in present:
             replies.append({**absent, "sample": idx, "task": task, "key": key.strip("()")})
     doubt = log.doubt if own_keys else ""
@@ -204,10 +204,10 @@ def score_run_replies(
     replies, by_contestant = last_replies(folder), defaultdict[str, list[Fields]](list)
     for scores in score_run(folder, reader, plugins=plugins).points:
         for idx, sample in scores.samples.items():
-            row = {**asked_columns(sample), "verdict": NOT_ASKED, "answer": ""}
+            row = {**question_columns(sample), "verdict": NOT_ASKED, "answer": ""}
             if scored := scores.first(idx):
                 row = run_row(scores, idx, scored, replies)
-            row["task"] = subtask_of_idx(idx) or str(sample.meta.get("category") or "")
+            row["task"] = get_subtask_of_idx(idx) or str(sample.meta.get("category") or "")
             by_contestant[scores.contestant].append(row)
     for contestant, rows in by_contestant.items():
         if len({row["sample"] for row in rows}) < len(rows):
@@ -235,7 +235,7 @@ class _RunWithKeys(RunFolder):
         }
 
 
-def replies_lines(
+def report_replies(
     files: Sequence[Path],
     reader: str | None = None,
     key: Path | None = None,
@@ -273,10 +273,10 @@ def replies_lines(
                 f"--export {alike[0]}: {many} need {{name}} in the path, such as out/{{name}}.json"
             )
         for scored in contestants:
-            yield from _lines_of(scored, exports)
+            yield from _report_file(scored, exports)
         total += contestants
     by_reader, count = any(scored.by_reader for scored in total), f"files={len(total)}"
-    figures = _figures(total, by_reader)
+    figures = _format_figures(total, by_reader)
     yield f"total: {', '.join([*figures, count] if by_reader else [count, *figures])}"
     if disagreements is not None:
         refuse_run_file(disagreements)
@@ -285,9 +285,9 @@ def replies_lines(
         yield f"disagreements: {number} in {disagreements}"
 
 
-def _lines_of(scored: ScoredReplies, exports: Sequence[Path]) -> Iterator[str]:
+def _report_file(scored: ScoredReplies, exports: Sequence[Path]) -> Iterator[str]:
     """Yield the figures of one file, then export it."""
-    parts = _figures([scored], scored.by_reader)
+    parts = _format_figures([scored], scored.by_reader)
     subtasks = {row["task"] for row in scored.rows}
     if subtasks < CHOICES.keys():
         parts.append(f"subtasks={len(subtasks)}/{len(CHOICES)}")
@@ -301,14 +301,14 @@ def _lines_of(scored: ScoredReplies, exports: Sequence[Path]) -> Iterator[str]:
         parts.append(f"missing={scored.missing}")
     yield f"{scored.name}: {', '.join(parts)}"
     rows = make_rows([row for row in scored.rows if row["verdict"] != ABSENT])
-    yield from doubts(Log(scored.name, rows, doubt=scored.doubt))
+    yield from find_doubts(Log(scored.name, rows, doubt=scored.doubt))
     log = Log(scored.name, rows.drop_duplicates(["task", "sample"]))  # the first of several draws
     for path in exports:
         out = Path(str(path).replace("{name}", file_names([scored.name])[scored.name]))
         yield f"exported: {export_file(log, out)} in {out}"
 
 
-def _figures(files: Sequence[ScoredReplies], by_reader: bool) -> list[str]:
+def _format_figures(files: Sequence[ScoredReplies], by_reader: bool) -> list[str]:
     """Format the figures of one file or of several, in percent: over all their items, and macro,
     the mean of the files' macros.
 
@@ -320,7 +320,7 @@ def _figures(files: Sequence[ScoredReplies], by_reader: bool) -> list[str]:
     for scored in files:
         readable += scored.readable
         values += chain(*scored.right.values())
-        agreed += [row["answer"] == label_of(row) for row in scored.labelled]
+        agreed += [row["answer"] == get_label(row) for row in scored.labelled]
         if scored.right:
             macros.append(fmean(map(fmean, scored.right.values())))
     named: dict[str, Sequence[float]] = {"macro": macros, "micro": values, "coverage": readable}
@@ -346,7 +346,7 @@ def list_disagreements(files: Sequence[ScoredReplies]) -> tuple[str, int]:
     kinds = defaultdict[str, list[str]](list)
     for scored in files:
         for row in scored.labelled:
-            label, answer = label_of(row), row["answer"]
+            label, answer = get_label(row), row["answer"]
             if label == answer:
                 continue
             reason = row["detail"] or row["reason"]
@@ -358,8 +358,8 @@ def list_disagreements(files: Sequence[ScoredReplies]) -> tuple[str, int]:
                 kind = "two different letters"
             else:
                 kind = "the reader finds a letter, the label is none"
-            shown = in_brackets(answer) if answer else f"nothing ({reason})"
-            key = f", key {in_brackets(row['key'])}" if row["key"] else ""
+            shown = bracket_letter(answer) if answer else f"nothing ({reason})"
+            key = f", key {bracket_letter(row['key'])}" if row["key"] else ""
             about = f"{scored.name} {row['sample']}: label {row['label']}, reader {shown}{key}"
             words = indent(row["reply"].strip() or "(empty)", "    ", lambda line: True)
             kinds[kind].append(f"{about}\n{words}\n")
@@ -384,8 +384,8 @@ def disprove_label(row: Cells, label: str, answer: str) -> str:
     if not label:
         only = answer and text.strip("() .") == answer
         return f"the reply is {answer} and nothing more" if only else ""
-    tagged = tagger_of(choices)(text)
-    mentioned = set(tagged_letters(tagged))
+    tagged = get_tagger(choices)(text)
+    mentioned = set(find_tagged_letters(tagged))
     if not mentioned and all(choices) and "yes" not in choices:  # a statement may mean yes or no
         return "the reply names no choice"
     if answer in ("", label):

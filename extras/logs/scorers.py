@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 __all__ = [
     "agree_on_scorers",
     "count_same_replies",
+    "describe_scorer_mismatch",
+    "get_scorers",
     "name_scorers",
-    "own_scorer",
-    "say_scored_apart",
 ]
 
 
-class Matched(Protocol):
+class HasPlaces(Protocol):
     """The part of a `Matching` that this module needs."""
 
     @property
@@ -30,14 +30,14 @@ class Matched(Protocol):
         """Positions of samples in the other log, by position in the first."""
 
 
-def own_scorer(units: pandas.DataFrame) -> NDArray[np.str_]:
+def get_scorers(units: pandas.DataFrame) -> NDArray[np.str_]:
     """Return the scorer of the harness that graded each sample; empty if looktwice read the reply
     or no scorer is recorded."""
     names = units["scorer"].where(units["scores"].map(bool).fillna(False).astype(bool), "")
     return np.array(names.fillna("").tolist(), dtype=np.str_)
 
 
-def agree_on_scorers(logs: Sequence[Log], matchings: Sequence[Matched]) -> tuple[Log, ...]:
+def agree_on_scorers(logs: Sequence[Log], matchings: Sequence[HasPlaces]) -> tuple[Log, ...]:
     """Grade each task of the logs by one scorer, in all logs of the baseline's harness.
 
     For each task this is the baseline's scorer that most logs hold; on a tie, the one that counts
@@ -54,15 +54,15 @@ def agree_on_scorers(logs: Sequence[Log], matchings: Sequence[Matched]) -> tuple
         held = [log.scorers.get(tasks.get(task, ""), ()) for log, tasks in theirs]
         if names:
             chosen[task] = max(names, key=lambda name: sum(name in each for each in held))
-    agreed = [base.scored_by(chosen)]
+    agreed = [base.rescore_by(chosen)]
     for log in others:
         tasks = next((tasks for other, tasks in theirs if other is log), {})
         wanted = {tasks[task]: name for task, name in chosen.items() if task in tasks}
-        agreed.append(log.scored_by(wanted) if wanted else log)
+        agreed.append(log.rescore_by(wanted) if wanted else log)
     return tuple(agreed)
 
 
-def _pair_tasks(base: Log, log: Log, matching: Matched) -> dict[str, str]:
+def _pair_tasks(base: Log, log: Log, matching: HasPlaces) -> dict[str, str]:
     """Map each task of the baseline to the other log's task, by the samples that match."""
     mine, theirs = base.units["task"], log.units["task"]
     return {mine[place]: theirs[other] for place, other in matching.places.items()}
@@ -76,7 +76,7 @@ def name_scorers(log: Log) -> str:
     return f"{', '.join(names)}{more}" if names else ""
 
 
-def say_scored_apart(base: Log, log: Log) -> str:
+def describe_scorer_mismatch(base: Log, log: Log) -> str:
     """Explain why the values of two logs cannot be compared, and what to type."""
     return (
         f"{log.name} is scored by {name_scorers(log)} and {base.name} by {name_scorers(base)}, so"
@@ -93,7 +93,7 @@ def count_same_replies(
     Each side of a pair is named by task and sample. If their values differ, only the scoring
     differs.
     """
-    rows = [_rows_of(side) for side in (base, log)]
+    rows = [_index_rows(side) for side in (base, log)]
     ours, same = OURS in (base.harness, log.harness), 0
     for first, second in zip(
         mine.itertuples(index=False), theirs.itertuples(index=False), strict=True
@@ -102,7 +102,7 @@ def count_same_replies(
     return same
 
 
-def _rows_of(log: Log) -> dict[tuple[str, ...], Cells]:
+def _index_rows(log: Log) -> dict[tuple[str, ...], Cells]:
     """Map each task and sample to its row, with the replies of all its draws."""
     rows = dict[tuple[str, ...], Cells]()
     for row in log.whole.rows.to_dict("records"):

@@ -11,9 +11,9 @@ from pathlib import Path
 from statistics import fmean
 
 from looktwice.eval.display.text_tables import Column, Columns, TextTable, table, text
-from looktwice.eval.statistics.answers import reordering
+from looktwice.eval.statistics.answers import compare_ranks
 from looktwice.eval.tasks.base import TaskError
-from looktwice.extras.logs.compare import place_of
+from looktwice.extras.logs.compare import find_name
 from looktwice.extras.logs.log import Named
 from looktwice.extras.logs.tables import find_columns, open_columns, read_numbers
 from looktwice.extras.logs.tell import write_csv
@@ -90,7 +90,7 @@ def read_standings(path: Path, named: Named, baseline: str) -> Standings:
     if "task" not in columns:
         whole["task"] = ""
     variants = whole["variant"].unique().tolist()
-    base = variants[place_of(baseline or variants[0], variants, "variant")]
+    base = variants[find_name(baseline or variants[0], variants, "variant")]
     spreads, changes = list[Spread](), list[RankChange]()
     for task, part in whole.groupby("task", sort=False):
         if part.duplicated(["contestant", "variant"]).any():
@@ -106,7 +106,7 @@ def read_standings(path: Path, named: Named, baseline: str) -> Standings:
                 gap, best, worst = float(row.max() - row.min()), row.idxmax(), row.idxmin()
                 spreads.append(Spread(str(task), str(name), gap, str(best), str(worst)))
         for variant in (name for name in variants if name != base and name in wide.columns):
-            change = reordering(wide[base].to_dict(), wide[variant].to_dict())
+            change = compare_ranks(wide[base].to_dict(), wide[variant].to_dict())
             change = change if len(wide) > 1 else change._replace(tau=1.0)
             mean = None if by_rank else float((wide[variant] - wide[base]).abs().to_numpy().mean())
             changes.append(RankChange(str(task), variant, len(wide), *change, mean))

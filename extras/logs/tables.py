@@ -10,7 +10,7 @@ from pathlib import Path
 from string import ascii_uppercase
 from typing import TYPE_CHECKING
 
-from looktwice.eval.replies import subtask_of_idx
+from looktwice.eval.replies import get_subtask_of_idx
 from looktwice.eval.tasks.base import TaskError
 from looktwice.eval.tasks.cells import as_text
 from looktwice.eval.tasks.table_files import read_objects, read_texts
@@ -20,12 +20,12 @@ from looktwice.extras.logs.log import (
     WORDS,
     Log,
     Named,
+    hash_base64,
     make_rows,
     parse_value,
-    sha_of_base64,
 )
-from looktwice.pipelines.config.classes import did_you_mean
-from looktwice.pipelines.disk import open_file, whole_file, write_file
+from looktwice.pipelines.config.classes import suggest_names
+from looktwice.pipelines.disk import open_atomic, open_file, write_file
 from looktwice.pipelines.json_input import read_json, write_json
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def find_columns(
                 f"--column {name}={column}: {name!r} is not one of {', '.join(aliases)}"
             )
         if column not in available:
-            near = did_you_mean(column, available)
+            near = suggest_names(column, available)
             raise TaskError(f"{path} has no column {column!r}{near}; it has {', '.join(available)}")
     columns = dict(named)
     for name, guesses in aliases.items():
@@ -162,7 +162,7 @@ def read_table(path: Path, named: Named) -> list[Log]:
         data["answer"] = data["answer"].replace("Z", "") if "answer" in data else ""
         if "image" in frame.columns:  # a short cell is the index of the row with the picture
             data["pictures"] = [
-                sha_of_base64(cell) if len(cell) > 64 else "" for cell in frame["image"]
+                hash_base64(cell) if len(cell) > 64 else "" for cell in frame["image"]
             ]
     rows = make_rows(data.to_dict("records"))
     no_answer = frame["log"].str.contains(_UNREAD_LOGS) if "log" in frame.columns else None
@@ -220,7 +220,7 @@ def write_vlmevalkit(log: Log, file: Path) -> int:
     table = [["index", "split", "category", "question", *letters, "answer", "prediction", "read"]]
     for row in rows:
         idx, read = row["sample"], row["answer"].strip("()") or "Z"
-        split = idx.partition("_")[0] if subtask_of_idx(idx) else "none"
+        split = idx.partition("_")[0] if get_subtask_of_idx(idx) else "none"
         texts = [*row["choices"], *[""] * (most - len(row["choices"]))]
         key = row["key"].strip("()")
         table.append([idx, split, row["task"], row["question"], *texts, key, row["reply"], read])
@@ -256,5 +256,5 @@ def _write_xlsx(table: Sequence[Sequence[str]], file: Path) -> None:
         if row[0].isdecimal() and str(int(row[0])) == row[0]:
             cells[0].value = int(row[0])  # VLMEvalKit's own scorer looks for the number
         sheet.append(cells)
-    with whole_file(file) as out:
+    with open_atomic(file) as out:
         book.save(out)

@@ -37,19 +37,19 @@ from looktwice.eval.page.data import (
 )
 from looktwice.eval.page.render import render_page
 from looktwice.eval.statistics.intervals import Estimate
-from looktwice.extras.logs.compare import ALL, Contrast, LogComparison, reasons_alone
-from looktwice.extras.logs.log import Cells, Log, doubts
-from looktwice.extras.logs.scorers import name_scorers, say_scored_apart
-from looktwice.pipelines.counted import counted
-from looktwice.pipelines.disk import whole_file, write_file
+from looktwice.extras.logs.compare import ALL, Contrast, LogComparison, explain_unmatched
+from looktwice.extras.logs.log import Cells, Log, find_doubts
+from looktwice.extras.logs.scorers import describe_scorer_mismatch, name_scorers
+from looktwice.pipelines.counted import format_count
+from looktwice.pipelines.disk import open_atomic, write_file
 from looktwice.pipelines.picture import PictureError, thumbnail
 
 if TYPE_CHECKING:
     import pandas
 
-MOST_SAMPLES = 20_000
+MAX_PAGE_SAMPLES = 20_000
 """The most samples for which a page is written; the other files are always written."""
-MOST_WORDED, MOST_THUMBNAILS, MOST_TURNS = 2_000, 300, 20
+MAX_REPLIES, MAX_THUMBNAILS, MAX_TURNS = 2_000, 300, 20
 """Limits of a page: samples with replies (flipped ones first), thumbnails, and turns per sample."""
 METHOD = (
     "Differences are paired over the samples that both logs hold; their 95 % confidence intervals"
@@ -144,62 +144,62 @@ def summary_lines(comparison: LogComparison) -> Iterator[str]:
     for log in comparison.logs:
         if by := log.read_by or name_scorers(log):
             yield f"{log.name}: scored by {by}"
-        yield from doubts(log)
+        yield from find_doubts(log)
     overall = {
         c.contestant: c for c in comparison.contrasts if (c.baseline, c.task) == (base.name, ALL)
     }
     for number, matching in enumerate(comparison.matchings, 1):
         log = comparison.logs[number]
         if log.name not in overall:
-            yield f"{log.name}: {_say_no_contrast(comparison, number)}"
+            yield f"{log.name}: {_describe_no_contrast(comparison, number)}"
         else:
-            yield _sentence(overall[log.name], comparison.count_same_replies(number))
+            yield _describe_contrast(overall[log.name], comparison.count_same_replies(number))
         if matching.places:
             ways = ", ".join(f"{count} by {by}" for by, count in matching.counts.items())
             yield f"  matched: {ways}"
-        yield from _fell_out(comparison, number)
+        yield from _describe_missing_values(comparison, number)
         if refused := matching.refused:
-            names = say_some(base.units["sample"].loc[list(refused)])
-            yield f"  excluded: {counted(len(refused), 'sample')} whose keys differ ({names})"
+            names = list_some_names(base.units["sample"].loc[list(refused)])
+            yield f"  excluded: {format_count(len(refused), 'sample')} whose keys differ ({names})"
         alone = sorted(set(matching.left) - set(matching.refused))
         for own, rival, places in ((base, log, alone), (log, base, matching.right)):
             if places:
-                names = say_some(own.units["sample"].loc[list(places)])
-                reasons = reasons_alone(own.whole.units, rival.whole.units, places)
+                names = list_some_names(own.units["sample"].loc[list(places)])
+                reasons = explain_unmatched(own.whole.units, rival.whole.units, places)
                 why = Counter(reasons).most_common(1)[0][0]
                 alone_in = f"only in {own.name}, not in {rival.name}"
                 yield f"  {alone_in}: {len(places)} ({names}); most often: {why}"
 
 
-def _say_no_contrast(comparison: LogComparison, number: int) -> str:
+def _describe_no_contrast(comparison: LogComparison, number: int) -> str:
     base, log = comparison.logs[0], comparison.logs[number]
-    if comparison.scored_apart[:, number].any():
-        return say_scored_apart(base, log)
+    if comparison.scored_differently[:, number].any():
+        return describe_scorer_mismatch(base, log)
     if comparison.matchings[number - 1].places:
         return "no sample has a value in both logs"
     return f"it shares no sample with {base.name}, and is not compared with it"
 
 
-def _fell_out(comparison: LogComparison, number: int) -> Iterator[str]:
+def _describe_missing_values(comparison: LogComparison, number: int) -> Iterator[str]:
     """Count the matched samples that have no value in one of the logs, for each log."""
     base, log = comparison.logs[0], comparison.logs[number]
     matched = comparison.units[number]["sample"].notna().to_numpy()
-    apart = comparison.scored_apart[:, number]
+    apart = comparison.scored_differently[:, number]
     if count := int(apart.sum()):
-        yield f"  excluded: {counted(count, 'sample')} graded by another scorer in {log.name}"
+        yield f"  excluded: {format_count(count, 'sample')} graded by another scorer in {log.name}"
     matched = matched & ~apart
     lacking = np.isnan(comparison.values[:, [0, number]]) & matched[:, np.newaxis]
     if places := np.flatnonzero(lacking.any(axis=1)).tolist():
         counts = zip((base, log), lacking.sum(axis=0), strict=True)
         sides = [f"{count} in {side.name}" for side, count in counts if count]
-        names = say_some(base.units["sample"].iloc[places])
+        names = list_some_names(base.units["sample"].iloc[places])
         yield (
-            f"  excluded: {counted(len(places), 'sample')} that failed or were not scored,"
+            f"  excluded: {format_count(len(places), 'sample')} that failed or were not scored,"
             f" {', '.join(sides)} ({names})"
         )
 
 
-def _sentence(contrast: Contrast, same: int) -> str:
+def _describe_contrast(contrast: Contrast, same: int) -> str:
     """Describe the result in a sentence.
 
     It makes no claim about the contestants if most flips, `same` of them, are on identical replies.
@@ -209,7 +209,7 @@ def _sentence(contrast: Contrast, same: int) -> str:
     if abs(paired.value) > 1e-9:
         word = "better" if paired.value > 0 else "worse"
         result = f"{100 * abs(paired.value):.1f} points {word} than"
-    samples = counted(paired.n, "sample")
+    samples = format_count(paired.n, "sample")
     if paired.clusters == 1 < paired.n:
         samples += " of one picture or group, too few for an interval"
     sure = "significant" if contrast.p_holm < 0.05 else "not significant"
@@ -222,7 +222,7 @@ def _sentence(contrast: Contrast, same: int) -> str:
     )
 
 
-def say_some(names: Iterable[str]) -> str:
+def list_some_names(names: Iterable[str]) -> str:
     """List up to four names, or the first three and an ellipsis."""
     first = list(islice(names, 4))
     return ", ".join([*first[:3], "..."] if len(first) > 3 else first)
@@ -231,7 +231,7 @@ def say_some(names: Iterable[str]) -> str:
 def write_comparison(comparison: LogComparison, folder: Path) -> list[Path]:
     """Write compare.html, compare.md, compare.csv, items.csv and unmatched.csv; return their paths.
 
-    The page is left out above MOST_SAMPLES, which a browser would not handle. Raises OSError.
+    The page is left out above MAX_PAGE_SAMPLES, which a browser would not handle. Raises OSError.
     """
     lines = [line.strip() for line in summary_lines(comparison)]
     shown, bullets = contrast_table(comparison.contrasts), "\n".join(f"- {line}" for line in lines)
@@ -247,7 +247,7 @@ def write_comparison(comparison: LogComparison, folder: Path) -> list[Path]:
         write_csv(folder / "items.csv", comparison.items),
         write_csv(folder / "unmatched.csv", comparison.unmatched),
     ]
-    if len(comparison.values) <= MOST_SAMPLES:
+    if len(comparison.values) <= MAX_PAGE_SAMPLES:
         section = {"title": "Logs compared", "table": shown, "note": "", "facts": (), "wrap": False}
         page = compare_page(comparison)
         html = render_page(page, summary=lines, tables=[section], method=[METHOD], left_out={})
@@ -269,7 +269,7 @@ def write_csv(
     for name in frame.columns:
         if frame[name].dtype.kind not in "fib":
             frame[name] = frame[name].map({cell: csv_cell(cell) for cell in frame[name].unique()})
-    with whole_file(path) as file:
+    with open_atomic(path) as file:
         frame.rename(columns=csv_cell).to_csv(file, index=False, errors="backslashreplace")
     return path
 
@@ -278,7 +278,7 @@ def compare_page(comparison: LogComparison) -> PageData:
     """Build the data of the page: the baseline's samples, and each log's answers to the matched
     ones.
 
-    Replies are included for up to MOST_WORDED samples, flipped ones first; for flipped samples also
+    Replies are included for up to MAX_REPLIES samples, flipped ones first; for flipped samples also
     the messages and pictures that a run holds.
     """
     base, values = comparison.logs[0], comparison.values
@@ -289,7 +289,7 @@ def compare_page(comparison: LogComparison) -> PageData:
         about = row["sample"], row["question"], row["choices"], key
         samples.append(PageSample(tasks.index(row["task"]), *about, group=cluster))
     flipped = np.any(np.abs(values - values[:, :1]) > 0, axis=1).tolist()
-    worded = frozenset(np.argsort(np.logical_not(flipped), kind="stable")[:MOST_WORDED].tolist())
+    worded = frozenset(np.argsort(np.logical_not(flipped), kind="stable")[:MAX_REPLIES].tolist())
     answers = dict[tuple[int, int], list[PageAnswer]]()
     thumbnails = dict[str, str]()
     for who, log in enumerate(comparison.logs):
@@ -320,7 +320,7 @@ def compare_page(comparison: LogComparison) -> PageData:
 
 
 def _turns(row: Cells, log: Log, thumbnails: dict[str, str]) -> Iterator[PageTurn]:
-    for message in log.messages(row)[:MOST_TURNS]:
+    for message in log.messages(row)[:MAX_TURNS]:
         parts = list[str | PagePicture]()
         for part in message.parts:
             if isinstance(part, str):
@@ -328,7 +328,7 @@ def _turns(row: Cells, log: Log, thumbnails: dict[str, str]) -> Iterator[PageTur
                 continue
             sha = part.picture.sha
             parts.append(PagePicture(sha))
-            if sha not in thumbnails and len(thumbnails) < MOST_THUMBNAILS:
+            if sha not in thumbnails and len(thumbnails) < MAX_THUMBNAILS:
                 with suppress(PictureError):
                     thumbnails[sha] = thumbnail(part.picture, *THUMBNAIL)
         yield PageTurn(message.role, tuple(parts))

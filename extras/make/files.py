@@ -14,8 +14,8 @@ from string import ascii_uppercase
 from typing import Any, ClassVar, TypeVar
 
 from looktwice.eval.scoring.verdict import Scorer
-from looktwice.eval.tasks.base import Facts, RowErrors, TaskError, require_some
-from looktwice.eval.tasks.files import file_inside
+from looktwice.eval.tasks.base import Facts, RowErrors, TaskError, require_positive
+from looktwice.eval.tasks.files import resolve_inside
 from looktwice.eval.tasks.photographs import QuestionImages, deal_evenly, seeded_rng
 from looktwice.eval.tasks.photos.task import JIGSAW_CHOICES, JIGSAW_QUESTION, cut_jigsaw
 from looktwice.pipelines.geometry import Size
@@ -39,7 +39,7 @@ def require_folder(path: Path, holds: str) -> Path:
 def require_file(root: Path, name: str) -> Path:
     """Return a file in the folder by name. Raises TaskError if it is missing, or outside the
     folder."""
-    file = file_inside(root, name)
+    file = resolve_inside(root, name)
     if not file.is_file():
         place = file.parent
         there = sorted(entry.name for entry in place.iterdir()) if place.is_dir() else []
@@ -63,7 +63,7 @@ def list_images(place: Path) -> list[Path]:
     )
 
 
-def keep_readable(files: Iterable[Path], skipped: RowErrors) -> list[Path]:
+def select_readable(files: Iterable[Path], skipped: RowErrors) -> list[Path]:
     """Return the files whose header can be read, and record the others in `skipped`."""
     kept = []
     for file in files:
@@ -85,7 +85,7 @@ Source = tuple[str, Iterable[object]]
 """A note for the task's facts, and values that identify the sources and their ground truth."""
 
 
-class MadeFromFiles(ABC):
+class FileTask(ABC):
     """A task of questions about a user's own files, which records the files that it left out.
 
     A subclass is a frozen dataclass; `units` names the kind of things that may be left out.
@@ -130,7 +130,7 @@ class MadeFromFiles(ABC):
     def _skipped(self) -> RowErrors:
         return RowErrors(units=self.units)
 
-    def _in_turn(self, number: int, sources: Sequence[T], word: str) -> Iterator[T]:
+    def _take_turns(self, number: int, sources: Sequence[T], word: str) -> Iterator[T]:
         """Yield the candidate sources of question `number`: the source whose turn it is, several
         times, then the following ones."""
         turn = deal_evenly(number, range(len(sources)), word, self.seed)
@@ -175,7 +175,7 @@ def lettered_prompt(words: str, choices: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True)
-class Jigsaw(MadeFromFiles):
+class Jigsaw(FileTask):
     """One question for each image of the folder `path`, or `n` questions (BLINK, section 3.2 and
     files).
 
@@ -194,15 +194,15 @@ class Jigsaw(MadeFromFiles):
     whole: bool = True
 
     def __post_init__(self) -> None:
-        require_some(self.n)
+        require_positive(self.n)
 
     @property
     def _source(self) -> Source:
-        names = [file.name for file in self._used]
+        names = [file.name for file in self._usable_images]
         return f"jigsaws of {len(names)} images", names
 
     def __len__(self) -> int:
-        return self.n if self.n is not None and not self.whole else len(self._used)
+        return self.n if self.n is not None and not self.whole else len(self._usable_images)
 
     def __iter__(self) -> Iterator[Item]:
         """Yield the questions in order; each is cut on demand."""
@@ -213,7 +213,7 @@ class Jigsaw(MadeFromFiles):
         return list(self)
 
     def _item(self, number: int) -> Item:
-        file = self._used[number % len(self._used)]
+        file = self._usable_images[number % len(self._usable_images)]
         answer = deal_evenly(number, "AB", "letter", "jigsaw", self.seed)
         drawn = self._cut(file, number, answer)
         return make_item(
@@ -235,13 +235,13 @@ class Jigsaw(MadeFromFiles):
 
     @cached_property
     def _files(self) -> list[Path]:
-        readable = keep_readable(list_images(require_folder(self.path, "images")), self._skipped)
+        readable = select_readable(list_images(require_folder(self.path, "images")), self._skipped)
         if not readable:
-            raise self._skipped.nothing_left(self.path, "there is no image that can be read")
+            raise self._skipped.make_empty_error(self.path, "there is no image that can be read")
         return readable
 
     @cached_property
-    def _used(self) -> list[Path]:
+    def _usable_images(self) -> list[Path]:
         """The images that give a question, in order, up to the number needed."""
         used: list[Path] = []
         for file in self._files:
@@ -254,7 +254,7 @@ class Jigsaw(MadeFromFiles):
             else:
                 used.append(file)
         if not used:
-            raise self._skipped.nothing_left(self.path, "no image gives a question")
+            raise self._skipped.make_empty_error(self.path, "no image gives a question")
         if self.n is not None and self.whole and len(used) < self.n:
             raise TaskError(
                 f"{self.path}: {len(used)} images give only {len(used)} of {self.n} questions; set"

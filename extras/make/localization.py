@@ -15,9 +15,9 @@ from typing import Any
 from numpy.random import Generator
 
 from looktwice.eval.tasks.base import TaskError
-from looktwice.eval.tasks.files import file_inside
+from looktwice.eval.tasks.files import resolve_inside
 from looktwice.eval.tasks.photographs import deal_evenly, seeded_rng
-from looktwice.extras.make.files import MadeFromFiles, Source, image_size, make_item
+from looktwice.extras.make.files import FileTask, Source, image_size, make_item
 from looktwice.pipelines.disk import read_file
 from looktwice.pipelines.geometry import Rect, Size, iou
 from looktwice.pipelines.json_input import read_json
@@ -35,7 +35,7 @@ SLACK = 1.0  # pixels that a box may stick out of its image
 
 
 @dataclass(frozen=True)
-class Localization(MadeFromFiles):
+class Localization(FileTask):
     """One question for each image that has a usable box, or for the first `n` (BLINK, section 3.2).
 
     Equal `seed`s give equal questions.
@@ -141,7 +141,7 @@ class Localization(MadeFromFiles):
                     self._skipped.add(file.name, exc)
         if not items:
             wanted = f"no image has both its file and a box of {self.smallest:g} px or more"
-            raise self._skipped.nothing_left(self.path, wanted)
+            raise self._skipped.make_empty_error(self.path, wanted)
         return items
 
     def _item(self, number: int, file: Path, identifier: str, objects: Objects) -> Item:
@@ -205,5 +205,5 @@ class Localization(MadeFromFiles):
             raise TaskError(
                 f"{self.path}: the image {row.get('id')!r} has neither file_name nor coco_url"
             )
-        files = [file_inside(root, name) for name in names]
+        files = [resolve_inside(root, name) for name in names]
         return next((file for file in files if file.is_file()), files[0])

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from looktwice.eval.tasks.base import RowErrors, TaskError, require_some
+from looktwice.eval.tasks.base import RowErrors, TaskError, require_positive
 from looktwice.eval.tasks.photographs import seeded_rng
 from looktwice.eval.tasks.photos.correspondence import (
     APART,
@@ -26,7 +26,7 @@ from looktwice.eval.tasks.photos.correspondence import (
 )
 from looktwice.eval.tasks.photos.task import KINDS
 from looktwice.extras.make.files import (
-    MadeFromFiles,
+    FileTask,
     Source,
     image_size,
     list_images,
@@ -117,7 +117,7 @@ MOST = 1500  # interest points of one image
 
 
 @dataclass(frozen=True)
-class Correspondence(MadeFromFiles):
+class Correspondence(FileTask):
     """`n` questions about two views of a scene: REF on the first, A to D on the second (BLINK,
     section 3.2).
 
@@ -143,7 +143,7 @@ class Correspondence(MadeFromFiles):
     units = "views and scenes"
 
     def __post_init__(self) -> None:
-        require_some(self.n)
+        require_positive(self.n)
 
     @property
     def _source(self) -> Source:
@@ -168,7 +168,7 @@ class Correspondence(MadeFromFiles):
                 "no folder has views 1.ppm, 2.ppm ... with homographies H_1_2, H_1_3 ...; name"
                 " files in `pairs`"
             )
-            raise self._skipped.nothing_left(root, wanted)
+            raise self._skipped.make_empty_error(root, wanted)
         return scenes
 
     @cached_property
@@ -182,7 +182,7 @@ class Correspondence(MadeFromFiles):
         rng = seeded_rng("correspondence", self.seed, number)
         rank, letter = self._deal(number, range(4)), self._deal(number, "ABCD")
         words, choices, *_ = KINDS["correspondence"]
-        for scene in self._in_turn(number, self._scenes, "scene"):
+        for scene in self._take_turns(number, self._scenes, "scene"):
             start, end = (int(view) for view in rng.permutation(len(scene.views))[:2])
             marks = _choose_marks(rng, scene, (start, end), letter, rank, asked)
             if marks:

@@ -15,9 +15,14 @@ from numpy.typing import NDArray
 
 from looktwice.eval.tasks.base import TaskError
 from looktwice.eval.tasks.photographs import seeded_rng
-from looktwice.eval.tasks.photos.correspondence import MARGIN, RATIO, depth_marks, near_and_far
+from looktwice.eval.tasks.photos.correspondence import (
+    MARGIN,
+    RATIO,
+    choose_depth_points,
+    make_depth_marks,
+)
 from looktwice.extras.make.files import (
-    MadeFromFiles,
+    FileTask,
     Source,
     image_size,
     list_images,
@@ -40,7 +45,7 @@ Map = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class RelativeDepth(MadeFromFiles):
+class RelativeDepth(FileTask):
     """`n` questions about two points of an image with known depth (BLINK, section 3.2, from
     measured depth).
 
@@ -97,7 +102,7 @@ class RelativeDepth(MadeFromFiles):
             else:
                 usable.append((image, file))
         if not usable:
-            raise self._skipped.nothing_left(
+            raise self._skipped.make_empty_error(
                 root, f"no image of {self.images}/ has a map with its name in {self.maps}/"
             )
         return usable
@@ -134,13 +139,13 @@ class RelativeDepth(MadeFromFiles):
         question."""
         rng = seeded_rng("depth", self.seed, number)
         rank, letter = self._deal(number, range(4)), self._deal(number, "AB")
-        for image, file in self._in_turn(number, self._pairs, "image"):
+        for image, file in self._take_turns(number, self._pairs, "image"):
             if image not in self._surfaces:
                 self._surfaces[image] = _smooth_points(_check_sizes(image, file), self.larger)
             points, near = self._surfaces[image]
             size = image_size(image)
             apart = DIAGONAL * float(np.hypot(*size))
-            chosen = near_and_far(
+            chosen = choose_depth_points(
                 rng, points, near, size, rank % 2 == 1, rank > 1, self.ratio, apart
             )
             if chosen is not None:
@@ -151,7 +156,7 @@ class RelativeDepth(MadeFromFiles):
                     (image,),
                     CHOICES,
                     letter,
-                    depth_marks(places, letter),
+                    make_depth_marks(places, letter),
                     subtask="Relative_Depth",
                     source=image.name,
                     ratio=round(ratio, 3),

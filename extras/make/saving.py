@@ -22,8 +22,8 @@ from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.config.classes import ConfigError
 from looktwice.pipelines.config.load import read_config, resolve
 from looktwice.pipelines.config.paths import ask_once
-from looktwice.pipelines.counted import counted
-from looktwice.pipelines.disk import whole_file, write_file
+from looktwice.pipelines.counted import format_count
+from looktwice.pipelines.disk import open_atomic, write_file
 from looktwice.pipelines.picture import Payload, Picture
 from looktwice.pipelines.sample import Item
 
@@ -61,7 +61,7 @@ class SavedQuestions:
         schema = pa.schema(list(columns.items()))
         (self.folder / "images").mkdir()
         rows = self._rows(task, name)
-        with whole_file(self.parquet) as whole, ParquetWriter(whole, schema) as writer:
+        with open_atomic(self.parquet) as whole, ParquetWriter(whole, schema) as writer:
             while group := list(islice(rows, GROUP)):
                 writer.write_table(pa.Table.from_pylist(group, schema))
         if self.no_parquet:
@@ -150,7 +150,7 @@ def _blink_row(
         raise ValueError(
             f"{sample.id} has {len(images)} images, but BLINK's columns hold one to {MOST_IMAGES}"
         )
-    choices, answer = _as_closed(item)
+    choices, answer = _close_question(item)
     prompt = lettered_prompt(sample.question, choices)
     row = {
         "idx": idx,
@@ -167,7 +167,7 @@ def _blink_row(
     return row
 
 
-def _as_closed(item: Item) -> tuple[list[str], str | None]:
+def _close_question(item: Item) -> tuple[list[str], str | None]:
     """Return the choices as texts and the key's letter; for an open question, the choices that its
     key implies."""
     sample, answer = item.sample, item.answer
@@ -200,7 +200,10 @@ def make_questions(
     for name, task in build_tasks(config, overrides, plugins).items():
         saved = save(task, name, out, split)
         files = "samples.jsonl" if saved.no_parquet else f"samples.jsonl, {saved.parquet.name}"
-        asked, images = counted(saved.questions, "question"), counted(len(saved.images), "image")
+        asked, images = (
+            format_count(saved.questions, "question"),
+            format_count(len(saved.images), "image"),
+        )
         yield f"{name}: {asked}, {images} in {saved.folder} ({files})"
         if saved.no_parquet:
             yield f"  no parquet: {saved.no_parquet}"

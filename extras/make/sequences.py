@@ -21,12 +21,12 @@ from looktwice.eval.tasks.base import RowErrors, TaskError
 from looktwice.eval.tasks.photographs import deal_evenly, seeded_rng
 from looktwice.eval.tasks.vlm2.metrics import CountScorer, GroupScorer, PairScorer
 from looktwice.extras.make.files import (
-    MadeFromFiles,
+    FileTask,
     Source,
-    keep_readable,
     list_images,
     make_item,
     require_folder,
+    select_readable,
 )
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Item
@@ -78,7 +78,7 @@ def _folders(place: Path) -> list[Path]:
 
 
 def _find_things(places: Many[Path], skipped: RowErrors) -> dict[str, tuple[Path, ...]]:
-    files = {place.name: tuple(keep_readable(list_images(place), skipped)) for place in places}
+    files = {place.name: tuple(select_readable(list_images(place), skipped)) for place in places}
     return {name: shots for name, shots in files.items() if shots}
 
 
@@ -122,7 +122,7 @@ TRIES = 50
 
 
 @dataclass(frozen=True)
-class Sequences(MadeFromFiles):
+class Sequences(FileTask):
     """`each` sequences of every pattern, and a question on each (VLM2-Bench, section 2 and appendix
     on OC).
 
@@ -188,7 +188,7 @@ class Sequences(MadeFromFiles):
         self._skipped.clear()
         kinds = find_kinds(root, self.thing, self._skipped)
         if not kinds:
-            raise self._skipped.nothing_left(
+            raise self._skipped.make_empty_error(
                 root, "it holds no folder with photographs; expected THING/*.jpg"
             )
         return kinds
@@ -214,9 +214,9 @@ class Sequences(MadeFromFiles):
                 raise TaskError(f"`each` has none of the patterns {', '.join(patterns)}")
         else:
             counts = [(p, self.each) for p in patterns]
-        return [item for pattern, count in counts for item in self._of(pattern, count)]
+        return [item for pattern, count in counts for item in self._make_items(pattern, count)]
 
-    def _of(self, pattern: str, count: int) -> Iterator[Item]:
+    def _make_items(self, pattern: str, count: int) -> Iterator[Item]:
         kinds = [kind for kind in self._kinds if kind.fits(pattern)]
         if not kinds:
             sizes = ", ".join(f"{k.name} has {len(k.things)}" for k in self._kinds)

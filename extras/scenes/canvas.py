@@ -93,7 +93,7 @@ def _render_text(text: str, size: float) -> tuple[int, int, NDArray[np.float64]]
     return left - 1, top - 1, np.asarray(image) / 255.0
 
 
-def extent(
+def get_extent(
     points: XY, pixels: tuple[int, int] | None = None, rim: float = 0.0
 ) -> tuple[float, float, float, float]:
     """Return the upright box around corners, grown by `rim`, and cut to a picture of (width,
@@ -110,7 +110,7 @@ def extent(
 
 def _paint(pixels: Pixels, contours: Sequence[XY], color: RGB) -> None:
     height, width = pixels.shape[:2]
-    x0, y0, x1, y1 = extent(np.concatenate(contours))
+    x0, y0, x1, y1 = get_extent(np.concatenate(contours))
     left, top = max(0, math.floor(x0)), max(0, math.floor(y0))
     right, bottom = min(width, math.ceil(x1)), min(height, math.ceil(y1))
     if left < right and top < bottom:

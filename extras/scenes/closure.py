@@ -11,7 +11,7 @@ import numpy as np
 
 from looktwice.eval.tasks.do_you_see_me.subtasks import CLOSURE_SHAPES, SUBTASKS
 from looktwice.eval.tasks.outlines import XY, on_circle, regular_polygon, star
-from looktwice.eval.tasks.swept import Control, SceneParameters, Whole
+from looktwice.eval.tasks.swept import Control, IntegerControl, SceneParameters
 from looktwice.extras.scenes.canvas import blank, stroke, write
 from looktwice.extras.scenes.scene import Scene, SceneType, Tries
 from looktwice.extras.scenes.sheets import CORNERS, NAMES, shuffle_options
@@ -183,9 +183,9 @@ KIND = SceneType(
     (
         Control("shape", CLOSURE_SHAPES),
         Control("offset", (0.1, 0.12, 0.14), 0.02, 0.4),
-        Whole("edges_distorted", (1, 3), 1, 10),
-        Whole("edges_removed", (1, 3), 0, 10),
-        Whole("edges_halved", (1, 3), 0, 10),
+        IntegerControl("edges_distorted", (1, 3), 1, 10),
+        IntegerControl("edges_removed", (1, 3), 0, 10),
+        IntegerControl("edges_halved", (1, 3), 0, 10),
     ),
     draw_closure,
     (

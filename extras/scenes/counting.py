@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from looktwice.eval.tasks.outlines import XY, circle, regular_polygon, rotate, star
-from looktwice.eval.tasks.swept import Control, SceneParameters, Whole
-from looktwice.extras.scenes.canvas import BLACK, RGB, SQUARE, blank, extent, fill, stroke
+from looktwice.eval.tasks.swept import Control, IntegerControl, SceneParameters
+from looktwice.extras.scenes.canvas import BLACK, RGB, SQUARE, blank, fill, get_extent, stroke
 from looktwice.extras.scenes.scene import Scene, SceneType, Tries, number_labels
 from looktwice.pipelines.geometry import Rect, grow, overlaps
 from looktwice.pipelines.marks import Box
@@ -94,7 +94,7 @@ class Figure:
     @property
     def box(self) -> Rect:
         """The upright box around the figure."""
-        return extent(self.contours[0], (SIDE, SIDE), 1 if self.color else self.scale / 2)
+        return get_extent(self.contours[0], (SIDE, SIDE), 1 if self.color else self.scale / 2)
 
     @property
     def room(self) -> Rect:
@@ -151,7 +151,7 @@ QUESTION = (
 )
 
 
-def are_apart(first: Figure, second: Figure, distance: float) -> bool:
+def are_separated(first: Figure, second: Figure, distance: float) -> bool:
     """Return whether the rotated squares around two outlines are more than `distance` apart; a
     negative distance allows overlap.
 
@@ -199,7 +199,9 @@ def _place_outlines(params: SceneParameters) -> list[Figure]:
             rim = 1.2 * 2 * HALF * scale
             x, y = rng.uniform(rim, SIDE - rim, 2).tolist()
             figure = Figure(kind, x, y, scale, rotation)
-            if all(are_apart(figure, neighbour, levels["min_distance"]) for neighbour in placed):
+            if all(
+                are_separated(figure, neighbour, levels["min_distance"]) for neighbour in placed
+            ):
                 rings = params.whole(2, 3) if rng.random() < CONCENTRIC else 1
                 placed.append(replace(figure, rings=rings))
                 break
@@ -213,8 +215,8 @@ SHAPES = SceneType(
     "shape_discrimination",
     "integer",
     (
-        Whole("num_shapes", (3, 7), 1, 7),
-        Whole("max_instances", (3, 6, 10), 1, 100),
+        IntegerControl("num_shapes", (3, 7), 1, 7),
+        IntegerControl("max_instances", (3, 6, 10), 1, 100),
         Control("min_distance", (10, -20, -30, -40), -100, 200),
     ),
     draw_shapes,
@@ -300,9 +302,9 @@ COLORED = SceneType(
     "joint_shape_color",
     "integer",
     (
-        Whole("num_shapes", (2, 4, 6), 1, 6),
-        Whole("max_instances", (2, 4, 6), 1, 30),
-        Whole("num_colors", (8,), 2, 8),
+        IntegerControl("num_shapes", (2, 4, 6), 1, 6),
+        IntegerControl("max_instances", (2, 4, 6), 1, 30),
+        IntegerControl("num_colors", (8,), 2, 8),
     ),
     draw_colors,
     (
@@ -317,7 +319,7 @@ COLORED = SceneType(
 PATCH = 14  # pixels
 WIDTH = 28 * PATCH
 MARGIN = 4.0  # pixels between two rectangles, and between a rectangle and the border
-TRIED = 200  # places tried for all rectangles of a picture
+MAX_ATTEMPTS = 200  # places tried for all rectangles of a picture
 SHORTER = 0.8  # a rectangle's shorter edge, as a share of the longer one
 
 
@@ -344,7 +346,7 @@ def draw_counting(params: SceneParameters) -> Tries:
     shape = np.array([size, SHORTER * size])
     while number * np.prod(shape + MARGIN) <= (WIDTH - MARGIN) ** 2:
         corners: list[XY] = []
-        for _ in range(TRIED):
+        for _ in range(MAX_ATTEMPTS):
             corner = params.rng.uniform(MARGIN, WIDTH - MARGIN - shape)
             apart = (np.abs(corner - taken) >= shape + MARGIN for taken in corners)
             if len(corners) < number and all(beside.any() for beside in apart):
@@ -376,7 +378,7 @@ def _black_scene(
         return pixels
 
     named = zip(labels, outlines, strict=True)
-    marks = tuple(Box(label, *extent(outline)) for label, outline in named)
+    marks = tuple(Box(label, *get_extent(outline)) for label, outline in named)
     return Scene(question, key, truth, paint, marks, {"patches": round(size / PATCH, 3)})
 
 
@@ -395,7 +397,7 @@ COUNTING = SceneType(
     "integer",
     (
         Control("size", (7, 21, 35, 49, 63), 2, 180),
-        Whole("instances", (2, 3, 4, 5, 6, 7, 8), 1, 60),
+        IntegerControl("instances", (2, 3, 4, 5, 6, 7, 8), 1, 60),
     ),
     draw_counting,
     group="App. O",

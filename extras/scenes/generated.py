@@ -10,9 +10,9 @@ from typing import Any, Literal
 from looktwice.eval.tasks.base import Facts, Fields, Subset, TaskError, suggest_among
 from looktwice.eval.tasks.do_you_see_me.subtasks import SweepScorer
 from looktwice.eval.tasks.photographs import deal_evenly, seeded_rng
-from looktwice.eval.tasks.swept import SceneParameters, Sort, SweptTask
+from looktwice.eval.tasks.swept import QuestionSort, SceneParameters, SweptTask
 from looktwice.extras.scenes import closure, counting, grids, sheets
-from looktwice.extras.scenes.scene import Scene, SceneType, first_kept
+from looktwice.extras.scenes.scene import Scene, SceneType, find_valid_try
 from looktwice.extras.scenes.solid_scenes import SOLID_SCENES
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Item, Sample
@@ -86,7 +86,7 @@ class GeneratedDoYouSeeMe(SweptTask):
         return KINDS[self.name]
 
     @property
-    def _sort(self) -> Sort:
+    def _sort(self) -> QuestionSort:
         return self.name, self.kind.controls
 
     @property
@@ -117,7 +117,7 @@ class GeneratedDoYouSeeMe(SweptTask):
         levels = (f"{name}={level}" for name, level in plan.items())
         rng = seeded_rng("scene", number, *words, *levels)
         tries = self.kind.draw(SceneParameters(rng, plan, deal, self.official))
-        return first_kept(tries, self.name, plan)
+        return find_valid_try(tries, self.name, plan)
 
     def _item(self, number: int) -> Item:
         scene, name = self.scene(number), self._id(number)

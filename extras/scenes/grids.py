@@ -15,7 +15,7 @@ import numpy as np
 
 from looktwice.eval.tasks.do_you_see_me.subtasks import SUBTASKS
 from looktwice.eval.tasks.outlines import XY, circle, rounded_square
-from looktwice.eval.tasks.swept import Control, SceneParameters, Whole
+from looktwice.eval.tasks.swept import Control, IntegerControl, SceneParameters
 from looktwice.extras.scenes.canvas import BLACK, RGB, SQUARE, TRIANGLE, WHITE, blank, fill, stroke
 from looktwice.extras.scenes.scene import Scene, SceneType, Tries
 from looktwice.pipelines.marks import Box
@@ -139,9 +139,9 @@ SHAPES_IN_GRIDS = SceneType(
     "visual_spatial",
     "integer",
     (
-        Whole("rows", (3, 6, 9), 1, 30),
-        Whole("columns", (3, 6, 9), 2, 30),
-        Whole("grids", (1, 3, 5), 1, 10),
+        IntegerControl("rows", (3, 6, 9), 1, 30),
+        IntegerControl("columns", (3, 6, 9), 2, 30),
+        IntegerControl("grids", (1, 3, 5), 1, 10),
     ),
     draw_grids,
     ("the answer to two in five of their questions is 0",),
@@ -287,7 +287,7 @@ LETTERS = SceneType(
     NAME,
     "letters",
     (
-        Whole("num_letters", (1, 5, 9), 1, 40),
+        IntegerControl("num_letters", (1, 5, 9), 1, 40),
         Contrast("contrast", (1, 2, 3)),
         Control("spacing", (0.04, 0.08, 0.1), 0.005, 0.11),
     ),

@@ -13,10 +13,16 @@ import numpy as np
 from looktwice.eval.tasks.base import Facts, Fields, Subset
 from looktwice.eval.tasks.do_you_see_me.subtasks import ROLES, JointScorer
 from looktwice.eval.tasks.photographs import deal_evenly, seeded_rng
-from looktwice.eval.tasks.swept import Control, SceneParameters, Sort, SweptTask, Whole
+from looktwice.eval.tasks.swept import (
+    Control,
+    IntegerControl,
+    QuestionSort,
+    SceneParameters,
+    SweptTask,
+)
 from looktwice.extras.drawings.matrices import RULES, SPOKES, solve
 from looktwice.extras.scenes.canvas import SQUARE, blank, stroke, write
-from looktwice.extras.scenes.scene import first_kept
+from looktwice.extras.scenes.scene import find_valid_try
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.sample import Item, Sample
 
@@ -30,8 +36,8 @@ GAP = 0.25  # between two panels, as a share of a panel
 LENGTH = (0.2, 0.85)  # where spokes begin and end, as shares of half a panel
 CONTROLS = (
     Control("rule", tuple(RULES)),
-    Whole("size", (24, 48, 96), 20, 240),
-    Whole("moved", (1, 2), 1, 2),
+    IntegerControl("size", (24, 48, 96), 20, 240),
+    IntegerControl("moved", (1, 2), 1, 2),
 )
 
 
@@ -134,7 +140,7 @@ class Puzzles(SweptTask):
         return Facts("made", "by construction", note="made images", scorer=JointScorer())
 
     @property
-    def _sort(self) -> Sort:
+    def _sort(self) -> QuestionSort:
         return "puzzle", CONTROLS
 
     def puzzle(self, number: int) -> Puzzle:
@@ -143,7 +149,7 @@ class Puzzles(SweptTask):
         rng = seeded_rng("puzzle", self.seed, number, *map(str, plan.values()))
         right = deal_evenly(number, range(4), "right", self.seed)
         params = SceneParameters(rng, plan, lambda cards: cards[0])
-        return first_kept(map(draw_puzzle, repeat(params), repeat(right)), "puzzle", plan)
+        return find_valid_try(map(draw_puzzle, repeat(params), repeat(right)), "puzzle", plan)
 
     @cached_property
     def _chosen(self) -> Sequence[int]:

@@ -18,14 +18,14 @@ from looktwice.eval.tasks.marked_scenes.task import KindTask
 from looktwice.eval.tasks.photographs import seeded_rng
 from looktwice.eval.tasks.photos.correspondence import (
     MARGIN,
+    choose_depth_points,
     choose_points,
-    depth_marks,
     find_corners,
+    make_depth_marks,
     make_marks,
-    near_and_far,
 )
-from looktwice.eval.tasks.swept import Control, Level, SceneParameters, Whole
-from looktwice.extras.scenes.scene import first_kept
+from looktwice.eval.tasks.swept import Control, IntegerControl, Level, SceneParameters
+from looktwice.extras.scenes.scene import find_valid_try
 from looktwice.extras.scenes.scenes3d import (
     COLORS,
     SHAPES,
@@ -37,8 +37,8 @@ from looktwice.extras.scenes.scenes3d import (
     Solid,
     View,
     World,
+    draw_grain,
     linear,
-    random_grain,
 )
 from looktwice.pipelines.marks import Marks, Point
 from looktwice.pipelines.picture import Picture
@@ -63,14 +63,14 @@ class AskedViews:
     marks: Marks = ()
 
 
-def orbit(degrees: float, height: float) -> Camera:
+def place_camera(degrees: float, height: float) -> Camera:
     """Return a camera directed at the centre, `degrees` to the right of the front; a low one sees
     more of the background."""
     turn, over = math.radians(degrees), 1.8 if height < LOW else 0.8
     return Camera((AWAY * math.sin(turn), -AWAY * math.cos(turn), height), (0.0, 0.0, over), SIZE)
 
 
-def random_view(
+def draw_view(
     params: SceneParameters,
     looks: Sequence[tuple[str, str | XYZ]],
     height: float,
@@ -82,22 +82,22 @@ def random_view(
     for shape, color in looks:
         for _ in range(200):
             x, y, size = rng.uniform((-AROUND, -AROUND, 0.5), (AROUND, AROUND, 1.1)).tolist()
-            solid = Solid.standing(shape, color, x, y, size)
-            if solid.stands_apart(solids, SPREAD):
+            solid = Solid.on_ground(shape, color, x, y, size)
+            if solid.is_separated(solids, SPREAD):
                 solids.append(solid)
                 break
     tint = rng.uniform(70, 190) + rng.uniform(-20, 20, 3)
     light = (float(rng.choice([-1, 1]) * rng.uniform(4, 9)), float(rng.uniform(-9, -3)), 11.0)
-    world = World(tuple(solids), linear(tint.tolist()), random_grain(rng), light)
-    return View(world, orbit(degrees, height))
+    world = World(tuple(solids), linear(tint.tolist()), draw_grain(rng), light)
+    return View(world, place_camera(degrees, height))
 
 
-def random_looks(params: SceneParameters, count: int) -> Sequence[tuple[str, str]]:
+def draw_appearances(params: SceneParameters, count: int) -> Sequence[tuple[str, str]]:
     """Return `count` different pairs of shape and colour."""
     return params.shuffled(product(SHAPES, COLORS))[:count]
 
 
-def calm_points(view: View, solids_only: bool = False) -> NDArray[np.int64]:
+def find_smooth_points(view: View, solids_only: bool = False) -> NDArray[np.int64]:
     """Return the pixels (n, 2) that are surrounded by a single surface, away from the border."""
     identity = view.hits.identity.astype(np.float32)
     calm = (cv2.dilate(identity, CALM) == cv2.erode(identity, CALM)) & (identity > SKY)
@@ -118,13 +118,15 @@ def draw_depth(params: SceneParameters) -> AskedViews | None:
     """
     letter, lower, outer = params.deal(list(product("AB", (False, True), (False, True))))
     ratio = float(params.levels["ratio"])
-    view = random_view(params, random_looks(params, 8), float(params.rng.uniform(LOW, 5)))
-    points = calm_points(view)
+    view = draw_view(params, draw_appearances(params, 8), float(params.rng.uniform(LOW, 5)))
+    points = find_smooth_points(view)
     near = np.asarray(1 / view.hits.distance[points[:, 1], points[:, 0]], np.float64)
     for _ in range(20):
-        pair = near_and_far(params.rng, points.astype(float), near, SIZE, lower, outer, ratio)
+        pair = choose_depth_points(
+            params.rng, points.astype(float), near, SIZE, lower, outer, ratio
+        )
         if pair and pair[1] <= 1.3 * ratio:
-            marks = depth_marks(pair[0], letter)
+            marks = make_depth_marks(pair[0], letter)
             return AskedViews((view,), DEPTH, ("A is closer", "B is closer"), letter, marks)
     return None
 
@@ -143,12 +145,14 @@ def draw_reflectance(params: SceneParameters) -> AskedViews | None:
     letter, looks_like = params.deal(list(product("ABC", repeat=2)))
     pale, ratio = float(params.rng.uniform(0.5, 0.9)), float(params.levels["ratio"])
     grays = [(pale / ratio ** (number % 2),) * 3 for number in range(8)]
-    view = random_view(params, [(params.pick(SHAPES), gray) for gray in grays], 6.0)
-    points = params.rng.permutation(calm_points(view, solids_only=True))[:3000]
+    view = draw_view(params, [(params.pick(SHAPES), gray) for gray in grays], 6.0)
+    points = params.rng.permutation(find_smooth_points(view, solids_only=True))[:3000]
     columns, rows = points[: len(points) // 2 * 2].reshape(-1, 2, 2).T
     owner = view.hits.identity[rows, columns]
     albedo, light = view.hits.albedo[rows, columns, 0], view.hits.radiance[rows, columns, 0]
-    fits = (owner[0] != owner[1]) & relates(albedo, letter) & relates(light, looks_like)
+    fits = (
+        (owner[0] != owner[1]) & compare_values(albedo, letter) & compare_values(light, looks_like)
+    )
     if not fits.any():
         return None
     number = int(fits.argmax())
@@ -157,7 +161,7 @@ def draw_reflectance(params: SceneParameters) -> AskedViews | None:
     return AskedViews((view,), REFLECTANCE, SHADES, letter, marks)
 
 
-def relates(values: Floats, letter: str) -> NDArray[np.bool_]:
+def compare_values(values: Floats, letter: str) -> NDArray[np.bool_]:
     """Return for which pairs (2, n) the first value is clearly less (A), the second (B), or neither
     (C)."""
     first, second = values
@@ -176,8 +180,8 @@ def draw_motion(params: SceneParameters) -> AskedViews:
     """Ask to which side a camera moves around the centre, by `angle` degrees."""
     letter, angle = params.deal("AB"), float(params.levels["angle"])
     start = float(params.rng.uniform(-20, 20))
-    first = random_view(params, random_looks(params, 8), 2.5, start)
-    second = View(first.world, orbit(start + angle * (1 if letter == "B" else -1), 2.5))
+    first = draw_view(params, draw_appearances(params, 8), 2.5, start)
+    second = View(first.world, place_camera(start + angle * (1 if letter == "B" else -1), 2.5))
     return AskedViews((first, second), MOTION, ("left", "right"), letter)
 
 
@@ -192,13 +196,13 @@ def draw_correspondence(params: SceneParameters) -> AskedViews | None:
     """
     letter, rank = params.deal(list(product("ABCD", range(4))))
     angle = float(params.levels["angle"]) * params.pick((-1, 1))
-    first = random_view(params, random_looks(params, 8), 6.0)
-    second = View(first.world, orbit(angle, 6.0))
-    calm, corners = calm_points(first), find_corners(first.pixels).astype(int)
+    first = draw_view(params, draw_appearances(params, 8), 6.0)
+    second = View(first.world, place_camera(angle, 6.0))
+    calm, corners = find_smooth_points(first), find_corners(first.pixels).astype(int)
     mask = np.zeros(first.hits.identity.shape, bool)
     mask[calm[:, 1], calm[:, 0]] = True
     corners = corners[mask[corners[:, 1], corners[:, 0]]]
-    landed, seen = first.find_in(second, corners)
+    landed, seen = first.locate_in(second, corners)
     places = [corners[seen] * 1.0, landed[seen]]
     chosen = choose_points(params.rng, places, SIZE, rank) if seen.sum() > 3 else None
     if chosen is None:
@@ -215,7 +219,7 @@ BESIDE, BEFORE = 1.2, 1.5  # least units between solids beside, and in front of,
 def draw_relation(params: SceneParameters) -> AskedViews | None:
     """Ask whether one solid is beside, in front of or behind another, as seen by the camera."""
     letter, relation = params.deal("AB"), params.levels["relation"]
-    view = random_view(params, random_looks(params, 6), 6.0)
+    view = draw_view(params, draw_appearances(params, 6), 6.0)
     own = np.array([solid.center for solid in view.world.solids]) @ view.camera.axes.T
     value, least = (own[:, 0], BESIDE) if relation in RELATIONS[:2] else (own[:, 2], BEFORE)
     sign = 1 if (relation in ("to the left of", "in front of")) == (letter == "A") else -1
@@ -238,7 +242,7 @@ def draw_counting(params: SceneParameters) -> AskedViews | None:
     asked, *others = params.shuffled(COLORS)
     count = max(params.levels["objects"], key)
     colors = [asked if n < key else params.pick(others) for n in range(count)]
-    view = random_view(params, [(params.pick(SHAPES), color) for color in colors], 9.0)
+    view = draw_view(params, [(params.pick(SHAPES), color) for color in colors], 9.0)
     if len(view.world.solids) < count or view.visible_shares().min() <= 0.5:
         return None
     choices = tuple(str(low + number) for number in range(4))
@@ -268,7 +272,9 @@ KINDS: Mapping[str, RenderedKind] = {
         "Visual_Correspondence", draw_correspondence, Control("angle", (5, 15, 30), 0, 45)
     ),
     "relation": RenderedKind("Spatial_Relation", draw_relation, Control("relation", RELATIONS)),
-    "counting": RenderedKind("Counting", draw_counting, Whole("objects", (6, 9, 12), 1, 16)),
+    "counting": RenderedKind(
+        "Counting", draw_counting, IntegerControl("objects", (6, 9, 12), 1, 16)
+    ),
 }
 
 CONTROLS = {name: (kind.control,) for name, kind in KINDS.items()}
@@ -307,7 +313,7 @@ class RenderedScenes(KindTask):
         plan = self._plan(number)
         rng = seeded_rng("rendered", self.kind, self.seed, number, *map(str, plan.values()))
         params = SceneParameters(rng, plan, partial(self._deal, number))
-        return first_kept(map(KINDS[self.kind].draw, repeat(params)), self.kind, plan)
+        return find_valid_try(map(KINDS[self.kind].draw, repeat(params)), self.kind, plan)
 
     def views(self, number: int) -> tuple[View, ...]:
         """Return the views of question `number`, with the truth of every pixel."""

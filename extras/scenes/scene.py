@@ -62,7 +62,7 @@ class SceneType:
     group: str = "2D"
 
 
-def first_kept(tries: Iterable[T | None], name: str, levels: Mapping[str, object]) -> T:
+def find_valid_try(tries: Iterable[T | None], name: str, levels: Mapping[str, object]) -> T:
     """Return the first try that meets all requirements. Raises TaskError if none of the first
     `TRIES` does."""
     for kept in islice(tries, TRIES):

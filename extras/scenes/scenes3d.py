@@ -94,11 +94,11 @@ class Solid:
     degrees: float = 0.0
 
     @classmethod
-    def standing(cls, shape: str, color: str | XYZ, x: float, y: float, size: float) -> Solid:
+    def on_ground(cls, shape: str, color: str | XYZ, x: float, y: float, size: float) -> Solid:
         """Return a solid that stands on the ground."""
         return cls(shape, color, (x, y, size * (TUBE if shape == "torus" else 1)), size)
 
-    def stands_apart(self, solids: Sequence[Solid], sizes: float, least: float = 0.0) -> bool:
+    def is_separated(self, solids: Sequence[Solid], sizes: float, least: float = 0.0) -> bool:
         """Return whether its distance from each of the solids, along the ground, is at least
         `sizes` times both sizes, and at least `least`."""
         rooms = ((s.center[:2], max(least, sizes * (self.size + s.size))) for s in solids)
@@ -175,7 +175,7 @@ EDGE = 6.0  # difference in grey levels from which both neighbouring pixels are 
 FINELY = (-1 / 3, 0.0, 1 / 3)
 
 
-def random_grain(rng: Generator) -> Floats:
+def draw_grain(rng: Generator) -> Floats:
     """Return a periodic texture with mean about 1, with coarse and fine structure."""
     rows, columns = np.meshgrid(*[np.fft.fftfreq(GRAIN, 1 / GRAIN)] * 2)
     spectrum = np.fft.fft2(rng.standard_normal((GRAIN, GRAIN))) / np.hypot(rows, columns).clip(4)
@@ -339,7 +339,7 @@ class View:
         radiance[edge] = self.world.trace(self.camera, fine).radiance.reshape(-1, 9, 3).mean(axis=1)
         return np.asarray(np.rint(255 * radiance.clip(0, 1) ** (1 / GAMMA)), np.uint8)
 
-    def find_in(self, view: View, pixels: Numbers) -> tuple[Floats, NDArray[np.bool_]]:
+    def locate_in(self, view: View, pixels: Numbers) -> tuple[Floats, NDArray[np.bool_]]:
         """Return where another view of the same world shows the points at pixels (n, 2) of this
         one, and whether they are visible there."""
         columns, rows = pixels.T
@@ -355,10 +355,10 @@ class View:
         """Return the share of each solid's own pixels that is visible; 0 if the border cuts it
         off."""
         alone = [*map(self.camera.distances, self.world.solids)]
-        return visible_shares(alone) * [*map(lies_within, alone)]
+        return visible_shares(alone) * [*map(is_fully_visible, alone)]
 
 
-def lies_within(distances: Floats) -> bool:
+def is_fully_visible(distances: Floats) -> bool:
     """Return whether something with these distances at each pixel (infinite where it is not) is
     visible and not cut off by the border."""
     shown = np.isfinite(distances)

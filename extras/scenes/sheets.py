@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from looktwice.eval.tasks.do_you_see_me.subtasks import SUBTASKS
 from looktwice.eval.tasks.outlines import XY, circle, rotate, translate
-from looktwice.eval.tasks.swept import Control, SceneParameters, Whole
+from looktwice.eval.tasks.swept import Control, IntegerControl, SceneParameters
 from looktwice.extras.scenes.canvas import BLACK, SQUARE, TRIANGLE, blank, fill, stroke, write
 from looktwice.extras.scenes.scene import Scene, SceneType, T, Tries
 from looktwice.pipelines.marks import Box, Marks
@@ -239,7 +239,7 @@ CONSTANCY = SceneType(
         Control("rotation", (5, 25, 50), -360, 360),
         Control("aspect_ratio", (0.8, 1.1, 1.4), 0.3, 2),
         Control("size", (0.8, 1.1, 1.4), 0.3, 2),
-        Whole("shape_change", (0, 1), 0, 1),
+        IntegerControl("shape_change", (0, 1), 0, 1),
     ),
     draw_constancy,
     (
@@ -332,7 +332,7 @@ def _random_specks(params: SceneParameters) -> list[Speck]:
 GROUND = SceneType(
     "figure_ground",
     "option",
-    (Whole("num_shapes", (2, 6, 10), 1, 40), Control("density", (0.1, 0.3, 0.5), 0, 3)),
+    (IntegerControl("num_shapes", (2, 6, 10), 1, 40), Control("density", (0.1, 0.3, 0.5), 0, 3)),
     draw_ground,
     (
         "there is noise on the options but not on the target",

@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 
 from looktwice.eval.tasks.do_you_see_me.subtasks import SUBTASKS, Form
-from looktwice.eval.tasks.swept import Control, Controls, SceneParameters, Whole
+from looktwice.eval.tasks.swept import Control, Controls, IntegerControl, SceneParameters
 from looktwice.extras.scenes.grids import DOTS, STEPS, Asked, Place, contrast
 from looktwice.extras.scenes.scene import Scene, SceneType, Tries, number_labels
 from looktwice.extras.scenes.scenes3d import (
@@ -24,7 +24,7 @@ from looktwice.extras.scenes.scenes3d import (
     Camera,
     Floats,
     Solid,
-    lies_within,
+    is_fully_visible,
     visible_shares,
 )
 from looktwice.extras.scenes.stage import GROUNDS, SIZE, Stage
@@ -45,13 +45,13 @@ def _place(params: SceneParameters, stage: Stage, names: Sequence[tuple[str, str
     for shape, color in names:
         for _ in range(PLACES):
             x, y, size = params.rng.uniform((-7, -5, 0.6), (7, 9, 1.2)).tolist()
-            solid = Solid.standing(shape, color, x, y, size)
-            if not solid.stands_apart(placed, 0 if params.official else SPREAD, APART):
+            solid = Solid.on_ground(shape, color, x, y, size)
+            if not solid.is_separated(placed, 0 if params.official else SPREAD, APART):
                 continue
             reach = stage.distances(solid)
             shares = visible_shares([*reaches, reach])
             share = shares[-1] if params.official else shares.min()
-            if share >= least and lies_within(reach):
+            if share >= least and is_fully_visible(reach):
                 placed.append(solid)
                 reaches.append(reach)
                 break
@@ -118,8 +118,8 @@ def _ask_count(
 
 
 COUNTED = (
-    Whole("num_shapes", (1, 2, 3, 4, 5), 1, 5),
-    Whole("max_instances", (1, 2, 3), 1, 6),
+    IntegerControl("num_shapes", (1, 2, 3, 4, 5), 1, 5),
+    IntegerControl("max_instances", (1, 2, 3), 1, 6),
     Control("min_visibility", (0.7, 0.8, 0.9, 0.99), 0, 1),
 )
 
@@ -189,11 +189,11 @@ def draw_constancy(params: SceneParameters) -> Tries:
                 axis = "x" if params.rng.random() < 0.5 else "y"
             place = (number % 2 - (count > 1) / 2) * 2.6, number // 2 * 4.4 - (count > 2) * 2.2
             color = params.pick(COUNTED_COLORS)
-            base = [Solid.standing(shape, color, x + place[0], place[1], 1.0) for x in GROUPS]
+            base = [Solid.on_ground(shape, color, x + place[0], place[1], 1.0) for x in GROUPS]
             turn = 0.0 if same else degrees * params.pick((-1, 1))
             left.append(base[0])
             right.append(replace(base[1], axis=axis, degrees=turn))
-        changes = [_changed(stage, solid) for solid in right]
+        changes = [_measure_change(stage, solid) for solid in right]
         if not params.official and not same and min(changes) < SEEN:
             yield None
             continue
@@ -213,7 +213,7 @@ def draw_constancy(params: SceneParameters) -> Tries:
         yield stage.scene([*left, *right], question, answer, sidecar, labels)
 
 
-def _changed(stage: Stage, solid: Solid) -> float:
+def _measure_change(stage: Stage, solid: Solid) -> float:
     """Return the share of a solid's coarse pixels that its rotation changed."""
     masks = [np.isfinite(stage.distances(s)) for s in (solid, replace(solid, degrees=0.0))]
     return float((masks[0] != masks[1]).sum() / masks[1].sum())
@@ -246,7 +246,7 @@ def draw_grids(params: SceneParameters) -> Tries:
         for row, column in product(range(rows), range(columns)):
             shapes[row, column] = params.pick(SHAPES)
             x = side * (column - (columns - 1) / 2) * PITCH
-            solid = Solid.standing(
+            solid = Solid.on_ground(
                 shapes[row, column], params.pick(colors), x, row * PITCH, 0.8**row
             )
             solids.append(solid)
@@ -297,13 +297,16 @@ LETTERS = (
     Control("dot_type", DOT_SHAPES),
     Control("dot_size", (0.05, 0.08, 0.11, 0.14), 0.02, 0.2),
     Control("spacing", (0.4, 0.5), 0.2, 0.6),
-    Whole("num_letters", (1, 2), 1, 3),
+    IntegerControl("num_letters", (1, 2), 1, 3),
 )
 CONSTANCY = (
-    Whole("num_shapes", (1, 2, 3, 4), 1, 4),
+    IntegerControl("num_shapes", (1, 2, 3, 4), 1, 4),
     Control("rotation", (5, 7.5, 10, 12.5, 15), 1, 45),
 )
-GRIDS = (Whole("max_row", (1, 2, 3, 4), 1, 4), Whole("max_column", (1, 2, 3, 4), 1, 4))
+GRIDS = (
+    IntegerControl("max_row", (1, 2, 3, 4), 1, 4),
+    IntegerControl("max_column", (1, 2, 3, 4), 1, 4),
+)
 FAINT = "the dots' colour is chosen without regard to the ground, so some are hardly visible"
 SOLID_SCENES: dict[str, SceneType] = {
     f"{kind.name}_3d": kind

@@ -17,15 +17,7 @@ from looktwice.eval.tasks.photographs import seeded_rng
 from looktwice.eval.tasks.swept import SceneParameters
 from looktwice.extras.scenes.canvas import RGB
 from looktwice.extras.scenes.scene import Scene, number_labels
-from looktwice.extras.scenes.scenes3d import (
-    Camera,
-    Floats,
-    Solid,
-    View,
-    World,
-    linear,
-    random_grain,
-)
+from looktwice.extras.scenes.scenes3d import Camera, Floats, Solid, View, World, draw_grain, linear
 from looktwice.pipelines.marks import Box
 
 GROUNDS: Mapping[str, RGB] = {
@@ -63,7 +55,7 @@ class Stage:
 
     def view(self, solids: Sequence[Solid]) -> View:
         """Return the camera's view of these solids."""
-        grain, tint = random_grain(seeded_rng("grain", self.grain)), linear(GROUNDS[self.ground])
+        grain, tint = draw_grain(seeded_rng("grain", self.grain)), linear(GROUNDS[self.ground])
         return View(World(tuple(solids), tint, grain, LIGHTS[self.light]), self.camera)
 
     def scene(

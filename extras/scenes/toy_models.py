@@ -46,9 +46,9 @@ PATCH = 28  # pixels of an image's side that cost a token
 LETTER = re.compile(r"Which letter is (\w+)\?")
 COUNT = re.compile(r"How many of the (\w+) shapes are (\w+)\?")
 NUMBER = re.compile(r"Image (\d+)")
-TOLD = re.compile(r"^(\w+): (?:the letter ([A-Z])|triangles (\d+))$", re.M)
+CLUE = re.compile(r"^(\w+): (?:the letter ([A-Z])|triangles (\d+))$", re.M)
 SOUGHT = re.compile(r"Is there (\w+) in|Could (\w+) be there")
-NO_MORE = re.compile(r"cannot look any further")
+NO_CALLS_LEFT = re.compile(r"cannot look any further")
 
 
 @dataclass(frozen=True)
@@ -174,14 +174,14 @@ class NearSighted:
         if height >= self.min_height:
             answer = best.count(question[2]) if several else best.read()
             return f"In image {best.number} it is large enough for me.\nANSWER: {answer}", ()
-        notes = {name: note for name, *note in TOLD.findall(_words(messages))}
+        notes = {name: note for name, *note in CLUE.findall(_words(messages))}
         if color in notes:
             return f"I was told so.\nANSWER: {''.join(notes[color])}", ()
         small = (
             f"What is {color} in image {best.number} is {height:.0f} pixels high, too small for me."
         )
         window = self.window * 0.9 ** (len(images) - len(seen))
-        arguments = json.dumps({"image": best.number, "box": self._around(best, window)})
+        arguments = json.dumps({"image": best.number, "box": self._crop_box(best, window)})
         return self._call(small, arguments, messages, options)
 
     def _judge(self, messages: Messages) -> str:
@@ -215,7 +215,7 @@ class NearSighted:
         opened = _words(messages, "system")
         if any(tool.name == self.tool for tool in options.tools or ()):
             return small, (ToolCall(f"call_{len(messages)}", self.tool, arguments),)
-        if not NO_MORE.search(messages[-1].text):
+        if not NO_CALLS_LEFT.search(messages[-1].text):
             if "<tool_call>" in opened:
                 call = f'{{"name": "{self.tool}", "arguments": {arguments}}}'
                 return f"{small}\n<tool_call>\n{call}\n</tool_call>", ()
@@ -223,7 +223,7 @@ class NearSighted:
                 return f"{small}\nCALL {self.tool} {arguments}", ()
         return f"{small} I cannot tell.", ()
 
-    def _around(self, sight: Sighting, window: float) -> list[float]:
+    def _crop_box(self, sight: Sighting, window: float) -> list[float]:
         """Return the part of the image around the thing, with a margin, shifted to lie within the
         image."""
         sides, box = np.array(sight.size), np.array(sight.box, float).reshape(2, 2)

@@ -1,2 +1,2 @@
-from .factors import compare_sent as compare_sent
+from .factors import compare_requests as compare_requests
 from .requests import read_requests as read_requests

@@ -92,15 +92,15 @@ def compare(
     from looktwice.extras.logs import standings, tell
     from looktwice.extras.logs.compare import compare_logs
     from looktwice.extras.logs.format import read_logs
-    from looktwice.extras.sent.requests import choose_sides, is_keyless, read_requests
+    from looktwice.extras.sent.requests import has_no_keys, read_requests, select_sides
 
     columns = parse_columns(column)
-    if sent or ask or any(map(is_keyless, logs)):
-        from looktwice.extras.sent.worth import build_asked
+    if sent or ask or any(map(has_no_keys, logs)):
+        from looktwice.extras.sent.worth import build_model_to_ask
 
-        model = build_asked(ask, plugin) if ask else None
+        model = build_model_to_ask(ask, plugin) if ask else None
         sides = [s for path in logs for s in read_requests(path, columns)]
-        written = _compare_sent(choose_sides(sides, baseline, only), model, labels, out)
+        written = _compare_requests(select_sides(sides, baseline, only), model, labels, out)
     elif standings.is_published(logs, columns):
         table = standings.read_standings(logs[0], columns, baseline)
         print_text_table(standings.spread_table(table), "spread", blocks=1)
@@ -117,7 +117,7 @@ def compare(
     say(f"written: {', '.join(map(str, written))}")
 
 
-def _compare_sent(
+def _compare_requests(
     sides: list[Requests], model: Model | None, labels: Path | None, out: Path
 ) -> list[Path]:
     """Report what differs between the first side's requests and each other side's, and, given a
@@ -125,26 +125,26 @@ def _compare_sent(
     from looktwice.eval.display.printable import file_names
     from looktwice.extras.logs.tell import console_table
     from looktwice.extras.sent import tell
-    from looktwice.extras.sent.factors import compare_sent
-    from looktwice.extras.sent.worth import TwoSides, measure_worth
+    from looktwice.extras.sent.factors import compare_requests
+    from looktwice.extras.sent.worth import TwoSides, measure_effects
 
-    comparisons, base = [compare_sent(sides[0], rival) for rival in sides[1:]], sides[0]
+    comparisons, base = [compare_requests(sides[0], rival) for rival in sides[1:]], sides[0]
     folders = file_names([rival.name for rival in sides[1:]])
     for comparison in comparisons:
         rival = comparison.rival
-        print_text_table(tell.sent_table(comparison), "what differs", blocks=1)
-        for line in tell.sent_lines(comparison):
+        print_text_table(tell.request_table(comparison), "what differs", blocks=1)
+        for line in tell.describe_requests(comparison):
             say(line)
         if model is not None and comparison.differences:
             pair = TwoSides(base.path, rival.path, (base.contestant, rival.contestant), labels)
             asked = out / f"asked-{folders[rival.name]}"
-            worth = measure_worth(pair, model, asked, (base.name, rival.name))
+            worth = measure_effects(pair, model, asked, (base.name, rival.name))
             against = worth.compared.logs[0].name
             contrasts = [c for c in worth.compared.contrasts if c.baseline == against]
             print_text_table(console_table(contrasts), "effect of each difference", blocks=1)
-            for line in tell.worth_lines(worth):
+            for line in tell.describe_effects(worth):
                 say(line)
-    return tell.write_sent(comparisons, out)
+    return tell.write_request_diff(comparisons, out)
 
 
 def export(

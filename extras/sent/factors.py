@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from looktwice.extras.sent.looks import levels, look_at
+from looktwice.extras.sent.looks import get_look, measure_level_distance
 from looktwice.extras.sent.requests import Pairing, Request, Requests, pair_requests
 from looktwice.pipelines.picture import Picture, hash_distance
 from looktwice.prompting.wording.read_choices import ListedChoices, find_choices
@@ -65,13 +65,13 @@ class Difference:
     pairs: int
 
     @property
-    def usual(self) -> tuple[Values, int]:
+    def most_frequent(self) -> tuple[Values, int]:
         """The most frequent pair of values, and its number of examples."""
         return Counter((e.value, e.other) for e in self.examples).most_common(1)[0]
 
 
 @dataclass(frozen=True)
-class SentComparison:
+class RequestComparison:
     """The requests of two sides, the pairs that ask the same, and their differences."""
 
     base: Requests
@@ -79,7 +79,7 @@ class SentComparison:
     pairing: Pairing
 
     @property
-    def alone(self) -> Iterator[tuple[Requests, Requests, list[tuple[str, str]]]]:
+    def without_partner(self) -> Iterator[tuple[Requests, Requests, list[tuple[str, str]]]]:
         """For each side: the side, the other side, and its samples without a partner, with the
         reason."""
         base, rival, (_, left, right) = self.base, self.rival, self.pairing
@@ -121,10 +121,10 @@ class SentComparison:
         return counts.most_common()
 
 
-def compare_sent(base: Requests, rival: Requests) -> SentComparison:
+def compare_requests(base: Requests, rival: Requests) -> RequestComparison:
     """Pair the requests of two sides and compare them."""
     is_one_run = base.path == rival.path != Path()
-    return SentComparison(base, rival, pair_requests(base.requests, rival.requests, is_one_run))
+    return RequestComparison(base, rival, pair_requests(base.requests, rival.requests, is_one_run))
 
 
 def _factors(mine: Request, theirs: Request) -> Iterator[tuple[str, Values]]:
@@ -190,10 +190,10 @@ class Prompt:
         """
         if self.listed is None:
             return self.text.split()
-        before, after = self.restyled("<A>")
+        before, after = self.restyle("<A>")
         return [*before.split(), LISTED, *after.split()]
 
-    def restyled(self, style: str) -> tuple[str, str]:
+    def restyle(self, style: str) -> tuple[str, str]:
         """Return the text before and after the list of choices, with the letters that it names
         rewritten in another `style`, such as "A."."""
         if self.listed is None:
@@ -243,8 +243,10 @@ def changed_words(mine: Sequence[str], theirs: Sequence[str]) -> list[Values]:
 
 def picture_partners(mine: Sequence[Picture], theirs: Sequence[Picture]) -> dict[int, int]:
     """Map each picture's number to the number of the other side's picture that shows the same."""
-    pairs = product(map(look_at, mine), map(look_at, theirs))
-    apart = np.array([hash_distance(a.hash, b.hash) + levels(a, b) / 16 for a, b in pairs])
+    pairs = product(map(get_look, mine), map(get_look, theirs))
+    apart = np.array(
+        [hash_distance(a.hash, b.hash) + measure_level_distance(a, b) / 16 for a, b in pairs]
+    )
     rows, columns = linear_sum_assignment(apart.reshape(len(mine), len(theirs)))
     return dict(zip(rows.tolist(), columns.tolist(), strict=True))
 
@@ -260,13 +262,13 @@ def _picture_factors(
     if columns != sorted(columns):
         here, there = (", ".join(str(place + 1) for place in order) for order in (rows, columns))
         yield "order of pictures", (here, there)
-    pairs = [(look_at(mine[row]), look_at(theirs[column])) for row, column in partners.items()]
+    pairs = [(get_look(mine[row]), get_look(theirs[column])) for row, column in partners.items()]
     for factor in ("codec", "size"):
         values = dict.fromkeys((getattr(a, factor), getattr(b, factor)) for a, b in pairs)
         if unlike := [*filter(lambda sides: sides[0] != sides[1], values)]:
             here, there = map(", ".join, zip(*unlike, strict=True))
             yield factor, (here, there)
-    shown, most = max(starmap(levels, pairs)), SHOWN
+    shown, most = max(starmap(measure_level_distance, pairs)), SHOWN
     for mine_seen, theirs_seen in pairs:
         if mine_seen.hash and theirs_seen.hash:
             low, high = sorted(look.picture.size[1] for look in (mine_seen, theirs_seen))

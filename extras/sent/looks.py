@@ -67,7 +67,7 @@ class Look:
         return hashlib.sha256(pixels.tobytes()).hexdigest()
 
 
-def levels(mine: Look, theirs: Look) -> float:
+def measure_level_distance(mine: Look, theirs: Look) -> float:
     """Return the largest difference between two thumbnails, in levels of 0..255.
 
     In 40 drawings, codecs and sizes down to two thirds caused up to 29, JPEGs of quality 30
@@ -80,7 +80,7 @@ _looks: dict[str, Look] = {}
 """Cache by the picture's sha256: a picture in many requests is decoded once."""
 
 
-def look_at(picture: Picture) -> Look:
+def get_look(picture: Picture) -> Look:
     """Return the properties of a picture; one that cannot be read counts as black."""
     if picture.sha not in _looks:
         small, code = np.zeros(SIDE * SIDE * 3, np.float32), 0

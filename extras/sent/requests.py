@@ -24,10 +24,10 @@ from looktwice.eval.records.records import PointRow, RunFolder, is_run
 from looktwice.eval.records.schema import Record
 from looktwice.eval.runs.requests import SENT, read_options
 from looktwice.eval.tasks.base import TaskError
-from looktwice.extras.logs.compare import chosen_places
+from looktwice.extras.logs.compare import find_places
 from looktwice.extras.logs.format import read_logs
-from looktwice.extras.logs.log import Log, name_apart
-from looktwice.extras.sent.looks import look_at
+from looktwice.extras.logs.log import Log, make_names_unique
+from looktwice.extras.sent.looks import get_look
 from looktwice.pipelines.model import CallOptions, Message
 from looktwice.pipelines.picture import Picture, hash_distance
 from looktwice.prompting.wording.read_choices import ListedChoices, find_choices
@@ -108,15 +108,15 @@ def read_requests(path: Path, columns: Mapping[str, str] | None = None) -> list[
     """Read the requests of each contestant of a run folder, or of each log of another program that
     keeps its messages. Raises RunError, and TaskError if no messages were kept."""
     if is_run(path):
-        sides = list(_of_run(RunFolder(path)))
+        sides = list(_read_run(RunFolder(path)))
     else:
-        sides = list(map(_of_log, name_apart(read_logs(path, columns))))
+        sides = list(map(_read_log, make_names_unique(read_logs(path, columns))))
     if not any(side.requests for side in sides):
         raise TaskError(f"{path} holds no requests with messages; give a run folder or a .eval")
     return [replace(side, path=path, contestant=side.name) for side in sides if side.requests]
 
 
-def choose_sides(
+def select_sides(
     sides: Sequence[Requests], baseline: str = "", only: Sequence[str] = ()
 ) -> list[Requests]:
     """Return the baseline, by default the first, followed by the sides named in `only` or all
@@ -127,16 +127,16 @@ def choose_sides(
         names = list(map(form.format, sides))
         if len({*names}) == len(names):
             break
-    return [replace(sides[n], name=names[n]) for n in chosen_places(names, baseline, only)]
+    return [replace(sides[n], name=names[n]) for n in find_places(names, baseline, only)]
 
 
-def is_keyless(path: Path) -> bool:
+def has_no_keys(path: Path) -> bool:
     """Return whether a path is a run without keys, such as one recorded by a server; of such a run
     only the requests can be compared."""
     return is_run(path) and not any(row.answer for row in RunFolder(path).samples.values())
 
 
-def key_text(key: str, choices: Sequence[Any]) -> str:
+def get_key_text(key: str, choices: Sequence[Any]) -> str:
     """Return the text of the choice that a key names by its letter, or the key itself if the text
     is unknown."""
     letters = ascii_uppercase[: len(choices)]
@@ -144,8 +144,8 @@ def key_text(key: str, choices: Sequence[Any]) -> str:
     return choice if isinstance(choice, str) else key
 
 
-def _of_run(folder: RunFolder) -> Iterator[Requests]:
-    points = {point.recorded_as: point for point in folder.present_and_older[0]}
+def _read_run(folder: RunFolder) -> Iterator[Requests]:
+    points = {point.records_id: point for point in folder.current_and_earlier_points[0]}
     samples, requests = folder.samples, dict[str, dict[tuple[Any, ...], Request]]()
     seen = Counter[str]()
     for record in folder.last_records():
@@ -165,7 +165,7 @@ def _of_run(folder: RunFolder) -> Iterator[Requests]:
                 folder.messages(record, 0)[: len(call["messages"])],
                 settings,
                 str((record.last_reply or {}).get("text") or ""),
-                key_text(row.answer or "", row.sample["choices"]) if row else "",
+                get_key_text(row.answer or "", row.sample["choices"]) if row else "",
                 len(record.calls),
             ),
         )
@@ -187,13 +187,13 @@ def _settings(point: PointRow, record: Record) -> dict[str, Any]:
     return settings
 
 
-def _of_log(entry: Log) -> Requests:
+def _read_log(entry: Log) -> Requests:
     requests = []
     for row in entry.whole.rows.to_dict("records"):
         messages = tuple(entry.messages(row))
         sent = messages[:-1] if messages and messages[-1].role == "assistant" else messages
         if sent and not row["draw"]:
-            key = key_text(row["key"], row["choices"])
+            key = get_key_text(row["key"], row["choices"])
             requests.append(Request(row["sample"], sent, {}, row["reply"], key))
     return Requests(entry.name, tuple(requests))
 
@@ -220,20 +220,22 @@ def pair_requests(
     if is_one_run and all(len({*side}) == len(side) for side in names):
         apart = np.where(names[0][:, np.newaxis] == names[1], 0.0, np.inf)
     else:
-        apart = _distances(mine, theirs)
+        apart = _measure_distances(mine, theirs)
     left, pairs = apart.copy(), list[tuple[int, int]]()
-    while new := _mutual(left):
+    while new := _find_mutual_nearest(left):
         pairs += new
         rows, columns = map(list, zip(*new, strict=True))
         left[rows], left[:, columns] = np.inf, np.inf
     pairs.sort()
     taken = {row for row, _ in pairs}, {column for _, column in pairs}
     return Pairing(
-        pairs, list(_alone(apart, left, taken[0])), list(_alone(apart.T, left.T, taken[1]))
+        pairs,
+        list(_explain_unpaired(apart, left, taken[0])),
+        list(_explain_unpaired(apart.T, left.T, taken[1])),
     )
 
 
-def _mutual(apart: Matrix) -> list[tuple[int, int]]:
+def _find_mutual_nearest(apart: Matrix) -> list[tuple[int, int]]:
     """Return the pairs in which each is clearly the other's nearest."""
     if not apart.size:
         return []
@@ -247,7 +249,7 @@ def _mutual(apart: Matrix) -> list[tuple[int, int]]:
     return pairs
 
 
-def _alone(apart: Matrix, left: Matrix, taken: set[int]) -> Iterator[tuple[int, str]]:
+def _explain_unpaired(apart: Matrix, left: Matrix, taken: set[int]) -> Iterator[tuple[int, str]]:
     for row in sorted({*range(len(apart))} - taken):
         if np.isfinite(left[row]).any():
             yield row, "two requests of the other side are equally likely"
@@ -257,12 +259,12 @@ def _alone(apart: Matrix, left: Matrix, taken: set[int]) -> Iterator[tuple[int, 
             yield row, "no request of the other side shows and asks the same"
 
 
-def _distances(mine: Sequence[Request], theirs: Sequence[Request]) -> Matrix:
+def _measure_distances(mine: Sequence[Request], theirs: Sequence[Request]) -> Matrix:
     """Measure the distance between each two requests, (n, m): 0 for the same, infinite if they ask
     something else."""
     sides, pictures = (mine, theirs), list[dict[int, tuple[Picture, ...]]]()
     is_listed = all(any(request.listed for request in side) for side in sides)
-    alike = _likeness(*([request.words(is_listed) for request in side] for side in sides))
+    alike = _measure_similarity(*([request.words(is_listed) for request in side] for side in sides))
     words = 10 * (1 - alike)
     apart = np.where(words <= UNLIKE, words, np.inf)
     for side in sides:
@@ -270,12 +272,12 @@ def _distances(mine: Sequence[Request], theirs: Sequence[Request]) -> Matrix:
     here, there = pictures
     if here and there:
         cells = np.ix_([*here], [*there])
-        shown = _picture_distances([*here.values()], [*there.values()])
+        shown = _measure_picture_distances([*here.values()], [*there.values()])
         apart[cells] = np.where(shown <= FAR, apart[cells] + shown, np.inf)
     return apart
 
 
-def _likeness(mine: Sequence[set[str]], theirs: Sequence[set[str]]) -> Matrix:
+def _measure_similarity(mine: Sequence[set[str]], theirs: Sequence[set[str]]) -> Matrix:
     """Measure the share of words that two requests have in common, 0..1.
 
     Words that most questions of a side contain weigh next to nothing, so a template does not count.
@@ -295,7 +297,7 @@ def _likeness(mine: Sequence[set[str]], theirs: Sequence[set[str]]) -> Matrix:
     return alike
 
 
-def _picture_distances(
+def _measure_picture_distances(
     mine: Sequence[Sequence[Picture]], theirs: Sequence[Sequence[Picture]]
 ) -> Matrix:
     """Measure the distance between the pictures of each two requests.
@@ -303,7 +305,7 @@ def _picture_distances(
     It is the mean distance from each picture to the nearest one of the other request, over the
     request with fewer pictures, so that a picture that the other lacks does not count.
     """
-    looks = [[*map(look_at, chain(*side))] for side in (mine, theirs)]
+    looks = [[*map(get_look, chain(*side))] for side in (mine, theirs)]
     here, there = (np.stack([look.small for look in side]) for side in looks)
     squares = (here**2).mean(axis=1)[:, np.newaxis] + (there**2).mean(axis=1)
     gaps = np.sqrt(np.maximum(squares - 2 * (here @ there.T / here.shape[1]), 0))

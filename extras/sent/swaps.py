@@ -11,7 +11,7 @@ from itertools import count
 from string import ascii_uppercase
 
 from looktwice.extras.sent.factors import NOTHING, Prompt, picture_partners
-from looktwice.extras.sent.looks import look_at
+from looktwice.extras.sent.looks import get_look
 from looktwice.extras.sent.requests import OPTIONS, Request
 from looktwice.pipelines.model import Message
 from looktwice.pipelines.picture import Picture
@@ -23,7 +23,7 @@ BY_ORDER = {"picture, words": True, "words, picture": False}
 Parts = tuple[str | View, ...]
 
 
-class NotAlone(ValueError):
+class InseparableFactor(ValueError):
     """Raised with the reason if a factor cannot be changed on its own."""
 
 
@@ -35,7 +35,7 @@ class Swap:
     theirs: Request
 
     def __call__(self, factor: str) -> Request:
-        """Return the first request with this factor of the second. Raises NotAlone."""
+        """Return the first request with this factor of the second. Raises InseparableFactor."""
         if factor in OPTIONS:
             settings = {k: v for k, v in self.mine.settings.items() if k != factor}
             if factor in self.theirs.settings:
@@ -43,18 +43,18 @@ class Swap:
             return replace(self.mine, settings=settings)
         match factor:
             case "codec" | "size" | "what pictures show":
-                return self.with_look(factor)
+                return self.swap_look(factor)
             case "template" | "form of the choices" | "order of the choices":
-                return self.with_words(factor)
+                return self.swap_wording(factor)
             case "system words" | "earlier turns":
-                return self.with_turns(factor)
+                return self.swap_turns(factor)
             case "number of pictures":
-                return self.with_number()
+                return self.swap_count()
             case "order of pictures":
-                return self.with_order()
+                return self.swap_order()
             case "place of pictures":
-                return self.with_place()
-        raise NotAlone("it is not a part of a request that can be changed")
+                return self.swap_placement()
+        raise InseparableFactor("it is not a part of a request that can be changed")
 
     @cached_property
     def prompts(self) -> tuple[Prompt, Prompt]:
@@ -66,7 +66,7 @@ class Swap:
         """The number of the second request's picture, by that of the first's."""
         return picture_partners(self.mine.pictures, self.theirs.pictures)
 
-    def _with_asked(self, parts: Parts) -> Request:
+    def _swap_question(self, parts: Parts) -> Request:
         asked = self.mine.asked
         messages = [
             _with_parts(message, parts) if message is asked else message
@@ -74,7 +74,7 @@ class Swap:
         ]
         return replace(self.mine, messages=tuple(messages))
 
-    def _with_pictures(self, make: Callable[[int, View], View]) -> Request:
+    def _swap_pictures(self, make: Callable[[int, View], View]) -> Request:
         """Return the first request with its pictures replaced; `make` receives each picture's
         number."""
         numbers, messages = count(), list[Message]()
@@ -83,7 +83,7 @@ class Swap:
             messages.append(_with_parts(message, tuple(parts)))
         return replace(self.mine, messages=tuple(messages))
 
-    def with_look(self, factor: str) -> Request:
+    def swap_look(self, factor: str) -> Request:
         """Return the first request with the codec, the size or the content of the second's
         pictures."""
 
@@ -91,25 +91,25 @@ class Swap:
             if number not in self.partners:
                 return view
             rival = self.theirs.pictures[self.partners[number]]
-            return remade(view, View.of(rival), factor)
+            return reencode_like(view, View.of(rival), factor)
 
-        return self._with_pictures(make)
+        return self._swap_pictures(make)
 
-    def with_order(self) -> Request:
+    def swap_order(self) -> Request:
         """Return the first request with its pictures in the second's order."""
         shown = [view for message in self.mine.messages for view in message.views]
         numbers = sorted(self.partners)
         ordered = dict(zip(numbers, sorted(numbers, key=self.partners.__getitem__), strict=True))
-        return self._with_pictures(lambda number, view: shown[ordered.get(number, number)])
+        return self._swap_pictures(lambda number, view: shown[ordered.get(number, number)])
 
-    def with_number(self) -> Request:
+    def swap_count(self) -> Request:
         """Return the first request with the second's number of pictures.
 
         Pictures that the second lacks are removed; pictures that only the second has are appended.
         """
         asked, theirs = self.mine.asked, self.theirs.asked
         if len(self.mine.pictures) > len(asked.views):
-            raise NotAlone("earlier turns have pictures too")
+            raise InseparableFactor("earlier turns have pictures too")
         number, parts = 0, list[str | View]()
         for part in asked.parts:
             if isinstance(part, str) or number in self.partners:
@@ -117,18 +117,18 @@ class Swap:
             number += not isinstance(part, str)
         last = max((n for n, part in enumerate(parts) if not isinstance(part, str)), default=-1)
         more = [v for n, v in enumerate(theirs.views) if n not in self.partners.values()]
-        return self._with_asked((*parts[: last + 1], *more, *parts[last + 1 :]))
+        return self._swap_question((*parts[: last + 1], *more, *parts[last + 1 :]))
 
-    def with_place(self) -> Request:
+    def swap_placement(self) -> Request:
         """Return the first request with all pictures before or after the text, as in the second."""
         first = BY_ORDER.get(self.prompts[1].place_of_pictures)
         if first is None:
-            raise NotAlone("the other side has words between the pictures")
+            raise InseparableFactor("the other side has words between the pictures")
         asked = self.mine.asked
         words = (self.prompts[0].text,)
-        return self._with_asked((*asked.views, *words) if first else (*words, *asked.views))
+        return self._swap_question((*asked.views, *words) if first else (*words, *asked.views))
 
-    def with_turns(self, factor: str) -> Request:
+    def swap_turns(self, factor: str) -> Request:
         """Return the first request with the second's system message or earlier turns."""
         mine, theirs = self.mine, self.theirs
         system, turns = (theirs, mine) if factor == "system words" else (mine, theirs)
@@ -139,14 +139,14 @@ class Swap:
         messages += [mine.asked] if turns is theirs else []
         return replace(mine, messages=tuple(messages))
 
-    def with_words(self, factor: str) -> Request:
+    def swap_wording(self, factor: str) -> Request:
         """Return the first request with the second's template, or its form or order of the
         choices."""
         mine, theirs = self.prompts
         if (mine.listed is None) != (theirs.listed is None):
-            raise NotAlone("one side lists no choices")
+            raise InseparableFactor("one side lists no choices")
         if mine.listed is None or theirs.listed is None:
-            return self._with_text(theirs.text)
+            return self._swap_text(theirs.text)
         around, style, units, texts = mine, mine.listed.style, mine.units, mine.listed.texts
         if factor == "template":
             around = theirs
@@ -154,18 +154,18 @@ class Swap:
             style, units = theirs.listed.style, theirs.units
         else:
             texts = theirs.listed.texts
-        before, after = around.restyled(style)
+        before, after = around.restyle(style)
         listed = units[0] + texts[0]  # further choices follow the pattern of the second
         for letter, choice in zip(ascii_uppercase[1:], texts[1:], strict=False):
             listed += re.sub(r"(?<!\w)B(?!\w)", letter, units[1]) + choice
-        return self._with_text(before + listed + after)
+        return self._swap_text(before + listed + after)
 
-    def _with_text(self, text: str) -> Request:
+    def _swap_text(self, text: str) -> Request:
         asked = self.mine.asked
         places = [n for n, part in enumerate(asked.parts) if isinstance(part, str)]
         if len(places) != 1:
-            raise NotAlone("there are words between the pictures")
-        return self._with_asked((*asked.parts[: places[0]], text, *asked.parts[places[0] + 1 :]))
+            raise InseparableFactor("there are words between the pictures")
+        return self._swap_question((*asked.parts[: places[0]], text, *asked.parts[places[0] + 1 :]))
 
 
 def _with_parts(message: Message, parts: Parts) -> Message:
@@ -173,13 +173,13 @@ def _with_parts(message: Message, parts: Parts) -> Message:
     return Message(message.role, parts, message.tool_calls, message.call_id, message.attached)
 
 
-def remade(view: View, rival: View, factor: str) -> View:
+def reencode_like(view: View, rival: View, factor: str) -> View:
     """Return a view with the codec, the size or the content of another view of the same scene.
 
     If nothing else differs, this is the other view itself. A lossy codec cannot be undone: for a
     lossless codec, the pixels are those of the other, at the view's size.
     """
-    looks = look_at(view.picture), look_at(rival.picture)
+    looks = get_look(view.picture), get_look(rival.picture)
     unlike = {name for name in ("codec", "size") if len({getattr(a, name) for a in looks}) > 1}
     if unlike == {factor}:
         return rival
@@ -191,12 +191,12 @@ def remade(view: View, rival: View, factor: str) -> View:
         source = rival if looks[1].is_lossless and not looks[0].is_lossless else view
     else:
         source = rival
-    return encoder(codec).encode(resize_view(View.of(Picture(source.pixels)), size))
+    return make_encoder(codec).encode(resize_view(View.of(Picture(source.pixels)), size))
 
 
-def encoder(codec: str) -> Encode:
-    """Return the stage that encodes as `Look.codec` describes. Raises NotAlone for an unsupported
-    codec."""
+def make_encoder(codec: str) -> Encode:
+    """Return the stage that encodes as `Look.codec` describes. Raises InseparableFactor for an
+    unsupported codec."""
     if codec == "PNG":
         return Encode("png")
     if codec.startswith("WebP"):
@@ -204,6 +204,6 @@ def encoder(codec: str) -> Encode:
     name, _, rest = codec.removesuffix(" ").partition(" ")
     numbers = re.findall(r"(?<![\d:])\d+(?![\d:])", rest)
     if name != "JPEG" or not numbers:
-        raise NotAlone(f"looktwice cannot write {codec or NOTHING}")
+        raise InseparableFactor(f"looktwice cannot write {codec or NOTHING}")
     chroma = next((c for c in ("4:4:4", "4:2:2", "4:2:0") if c in rest), "4:2:0")
     return Encode("jpeg", int(numbers[0]), chroma)  # type: ignore[arg-type]

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from looktwice.eval.display.text_tables import Column, Columns, TextTable, table, text
-from looktwice.extras.logs.tell import say_some, write_csv
-from looktwice.extras.sent.factors import FACTORS, Difference, SentComparison
-from looktwice.extras.sent.worth import Worth
-from looktwice.pipelines.counted import counted, shorten
+from looktwice.extras.logs.tell import list_some_names, write_csv
+from looktwice.extras.sent.factors import FACTORS, Difference, RequestComparison
+from looktwice.extras.sent.worth import SwapEffects
+from looktwice.pipelines.counted import format_count, shorten
 from looktwice.pipelines.disk import write_file
 
 MOST_WORDS, MOST_CHANGES, COMMON = 60, 6, 0.5
@@ -23,37 +23,41 @@ METHOD = (
 )
 
 
-def sent_table(comparison: SentComparison) -> TextTable:
+def request_table(comparison: RequestComparison) -> TextTable:
     """Build a table with a line for each factor that differs: the number of pairs, and the most
     frequent values on either side."""
     base, rival = comparison.base.name, comparison.rival.name
     columns: Columns[Difference] = (
         Column("what differs", "factor", text),
-        Column(base, lambda d: shorten(d.usual[0][0], MOST_WORDS), text),
-        Column(rival, lambda d: shorten(d.usual[0][1], MOST_WORDS), text),
+        Column(base, lambda d: shorten(d.most_frequent[0][0], MOST_WORDS), text),
+        Column(rival, lambda d: shorten(d.most_frequent[0][1], MOST_WORDS), text),
         Column("pairs", lambda d: f"{len(d.examples)} of {d.pairs}"),
-        Column("with these", lambda d: None if d.usual[1] == len(d.examples) else d.usual[1]),
+        Column(
+            "with these",
+            lambda d: None if d.most_frequent[1] == len(d.examples) else d.most_frequent[1],
+        ),
         Column("example", lambda d: d.examples[0].sample),
     )
     return table(columns, comparison.differences).without_empty()
 
 
-def sent_lines(comparison: SentComparison) -> Iterator[str]:
+def describe_requests(comparison: RequestComparison) -> Iterator[str]:
     """Yield lines about how many requests ask the same, what differs, what never differs, and which
     requests have no partner and why."""
     base, rival = comparison.base, comparison.rival
     for side in (base, rival):
         if side.repeated:
-            again = counted(side.repeated, "request")
+            again = format_count(side.repeated, "request")
             yield f"{side.name}: ignoring {again} that repeat an earlier one exactly"
     pairs = len(comparison.pairing.pairs)
     yield (
-        f"{rival.name} against {base.name}: {counted(pairs, 'pair')} among {len(base.requests)} and"
+        f"{rival.name} against {base.name}: {format_count(pairs, 'pair')} among"
+        f" {len(base.requests)} and"
         f" {len(rival.requests)} requests"
     )
     differences = comparison.differences
     if pairs and not differences:
-        yield f"  nothing differs in any of {counted(pairs, 'pair')}"
+        yield f"  nothing differs in any of {format_count(pairs, 'pair')}"
     elif pairs:
         names = ", ".join(f"{d.factor} ({len(d.examples)})" for d in differences)
         yield f"  differs: {names}"
@@ -71,28 +75,28 @@ def sent_lines(comparison: SentComparison) -> Iterator[str]:
         else:
             rare += count
     if rare:
-        yield f"  other words differ in {counted(rare, 'place')}; see {DIFFERENCES}"
-    for side, against, samples in comparison.alone:
+        yield f"  other words differ in {format_count(rare, 'place')}; see {DIFFERENCES}"
+    for side, against, samples in comparison.without_partner:
         for why, count in Counter(why for _, why in samples).most_common():
-            names = say_some(sample for sample, reason in samples if reason == why)
+            names = list_some_names(sample for sample, reason in samples if reason == why)
             yield f"  only in {side.name}, not in {against.name}: {count} ({names}); {why}"
 
 
 DIFFERENCES = "differences.csv"
 
 
-def write_sent(comparisons: list[SentComparison], folder: Path) -> list[Path]:
+def write_request_diff(comparisons: list[RequestComparison], folder: Path) -> list[Path]:
     """Write sent.md, differences.csv and unmatched.csv; return their paths. Raises OSError."""
     parts, rows, alone = ["# Requests compared"], list[dict[str, str]](), []
     for comparison in comparisons:
         sides = {"log": comparison.base.name, "against": comparison.rival.name}
-        bullets = "\n".join(f"- {line.strip()}" for line in sent_lines(comparison))
-        parts += [bullets, sent_table(comparison).markdown]
+        bullets = "\n".join(f"- {line.strip()}" for line in describe_requests(comparison))
+        parts += [bullets, request_table(comparison).markdown]
         for difference in comparison.differences:
             rows += [
                 sides | {"factor": difference.factor} | e._asdict() for e in difference.examples
             ]
-        for side, against, samples in comparison.alone:
+        for side, against, samples in comparison.without_partner:
             for sample, why in samples:
                 names = {"log": side.name, "against": against.name}
                 alone.append(names | {"sample": sample, "why": why})
@@ -105,7 +109,7 @@ def write_sent(comparisons: list[SentComparison], folder: Path) -> list[Path]:
     ]
 
 
-def worth_lines(worth: Worth) -> Iterator[str]:
+def describe_effects(worth: SwapEffects) -> Iterator[str]:
     """Yield lines about what counts as right, and about differences that could not be swapped on
     their own."""
     if not worth.keyed:

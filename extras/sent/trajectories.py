@@ -21,10 +21,10 @@ from typing import Any
 from looktwice.eval.records.records import Record, RunError, RunFolder, refuse_run_file
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import PointScores, ScoredRecord, Verdict
-from looktwice.pipelines.config.classes import did_you_mean
+from looktwice.pipelines.config.classes import suggest_names
 from looktwice.pipelines.config.spec import public_path
-from looktwice.pipelines.counted import counted
-from looktwice.pipelines.disk import whole_file, write_file
+from looktwice.pipelines.counted import format_count
+from looktwice.pipelines.disk import open_atomic, write_file
 from looktwice.pipelines.model import Message
 from looktwice.pipelines.picture import Payload
 from looktwice.pipelines.state import Stage
@@ -49,9 +49,9 @@ def write_trajectories(out: Path, lines: Iterator[Line]) -> Iterator[str]:
     written, images = chain([next(lines)], lines), out.with_name(f"{out.stem}_images")
     out.parent.mkdir(parents=True, exist_ok=True)
     if out.suffix == ".parquet":
-        yield f"{counted(_write_parquet(written, out), 'conversation')}: {out} (images inside)"
+        yield f"{format_count(_write_parquet(written, out), 'conversation')}: {out} (images inside)"
     else:
-        conversations = counted(_write_jsonl(written, out, images), "conversation")
+        conversations = format_count(_write_jsonl(written, out, images), "conversation")
         yield f"{conversations}: {out} (images in {images.name} next to it)"
 
 
@@ -76,7 +76,7 @@ def trajectories(
             f"--only {unknown[0]}: there is no such verdict; use one of {', '.join(Verdict)}"
         )
     scored, is_empty = score_run(RunFolder(run), reader, plugins=plugins), True
-    points = {scores.point.id: scores for scores in _chosen(scored.points, contestants)}
+    points = {scores.point.id: scores for scores in _select_points(scored.points, contestants)}
     for record in scored.folder.records().values():
         if record.error or not record.replies or record.point not in points:
             continue
@@ -95,14 +95,14 @@ def trajectories(
         )
 
 
-def _chosen(points: Sequence[PointScores], names: Sequence[str]) -> list[PointScores]:
+def _select_points(points: Sequence[PointScores], names: Sequence[str]) -> list[PointScores]:
     """Select the arms whose conversations are written. Raises RunError for an unknown name."""
     labels = set[str]()
     for arm in points:
         labels |= {arm.contestant, arm.point.contestant}
     for name in names:
         if name not in labels:
-            hint = did_you_mean(name, labels) or f"; use one of {', '.join(sorted(labels))}"
+            hint = suggest_names(name, labels) or f"; use one of {', '.join(sorted(labels))}"
             raise RunError(f"--contestant {name}: there is no such contestant{hint}")
     if names:
         return [a for a in points if {a.contestant, a.point.contestant} & {*names}]
@@ -137,7 +137,7 @@ def _write_jsonl(lines: Iterator[Line], out: Path, images: Path) -> int:
         return any(turn["tool_calls"] for turn in line["messages"]), bool(line["images"])
 
     written.insert(0, written.pop(max(range(len(written)), key=tells_types)))
-    with whole_file(out) as file:
+    with open_atomic(out) as file:
         for line in written:
             file.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
     return len(written)
@@ -166,7 +166,7 @@ def _write_parquet(lines: Iterator[Line], out: Path) -> int:
     }
     rows = list(islice(lines, LINES_AT_ONCE))
     schema = pa.schema({name: others.get(name, text) for name in rows[0]})
-    with whole_file(out) as whole, ParquetWriter(whole, schema) as file:
+    with open_atomic(out) as whole, ParquetWriter(whole, schema) as file:
         while rows:
             for row in rows:
                 row["images"] = [{"bytes": i.data, "path": _file_name(i)} for i in row["images"]]

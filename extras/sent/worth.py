@@ -16,9 +16,9 @@ from looktwice.eval.tasks.base import Facts, TaskError
 from looktwice.extras.logs.compare import LogComparison, compare_logs
 from looktwice.extras.logs.format import read_logs
 from looktwice.extras.logs.own import row_reader
-from looktwice.extras.sent.factors import SentComparison, compare_sent
-from looktwice.extras.sent.requests import Request, key_text, pair_requests, read_requests
-from looktwice.extras.sent.swaps import NotAlone, Swap
+from looktwice.extras.sent.factors import RequestComparison, compare_requests
+from looktwice.extras.sent.requests import Request, get_key_text, pair_requests, read_requests
+from looktwice.extras.sent.swaps import InseparableFactor, Swap
 from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.config.classes import ConfigError
 from looktwice.pipelines.config.load import read_config, resolve
@@ -43,13 +43,13 @@ class TwoSides:
     labels: Path | None = None
 
     @cached_property
-    def comparison(self) -> SentComparison:
+    def comparison(self) -> RequestComparison:
         """The comparison of the two sides' requests."""
         (base,), (rival,) = (
             [side for side in read_requests(path) if side.contestant == name]
             for path, name in zip((self.mine, self.theirs), self.names, strict=True)
         )
-        return compare_sent(base, rival)
+        return compare_requests(base, rival)
 
     @cached_property
     def swaps(self) -> dict[str, Swap]:
@@ -62,7 +62,7 @@ class TwoSides:
 
 
 @dataclass(frozen=True)
-class SentQuestions:
+class RequestQuestions:
     """The questions that two sides asked, as the first side worded and encoded them.
 
     A key is taken from either side or from `sides.labels`, by the text of its choice. If none is
@@ -94,12 +94,12 @@ class SentQuestions:
         swaps = self.sides.swaps
         keys = dict[str, str]()
         for name, swap in swaps.items():
-            keys[name] = _letter(swap.mine.key or swap.theirs.key, swap.mine)
+            keys[name] = _find_letter(swap.mine.key or swap.theirs.key, swap.mine)
         if self.sides.labels is not None:
             mine = [swap.mine for swap in swaps.values()]
-            labelled = _labelled(self.sides.labels)
+            labelled = _read_labelled(self.sides.labels)
             for row, column in pair_requests(mine, labelled).pairs:
-                keys[mine[row].sample] = _letter(labelled[column].key, mine[row])
+                keys[mine[row].sample] = _find_letter(labelled[column].key, mine[row])
         is_key = any(keys.values())
         if not is_key:
             read = row_reader(Robust())
@@ -116,7 +116,7 @@ class SentQuestions:
         return {name: key for name, key in keys.items() if key}, is_key
 
 
-def _labelled(path: Path) -> list[Request]:
+def _read_labelled(path: Path) -> list[Request]:
     """Return the requests, or else the questions, for which a log has keys."""
     requests = list[Request]()
     try:
@@ -126,12 +126,12 @@ def _labelled(path: Path) -> list[Request]:
         for log in read_logs(path):
             for row in log.whole.rows.to_dict("records"):
                 turns = (Message("user", (row["question"],)),)
-                key = key_text(row["key"], row["choices"])
+                key = get_key_text(row["key"], row["choices"])
                 requests.append(Request(row["sample"], turns, key=key))
     return [request for request in requests if request.key]
 
 
-def _letter(key: str, asked: Request) -> str:
+def _find_letter(key: str, asked: Request) -> str:
     """Convert a key (the text of a choice, or a letter) to a letter of the choices that a request
     lists.
 
@@ -146,7 +146,7 @@ def _letter(key: str, asked: Request) -> str:
 
 
 @dataclass(frozen=True)
-class AskAgain:
+class Resend:
     """Sends the first side's request again, with one `factor` of the second side, or as the second
     side sent it if the factor is "all"."""
 
@@ -154,7 +154,8 @@ class AskAgain:
     factor: str = MINE
 
     def __call__(self, state: State, model: Model) -> State:
-        """Return the state with the conversation and its reply. Raises NotAlone, ModelError."""
+        """Return the state with the conversation and its reply. Raises InseparableFactor,
+        ModelError."""
         swap = self.sides.swaps[state.sample.id]
         whole = {MINE: swap.mine, THEIRS: swap.theirs}
         again = whole.get(self.factor) or swap(self.factor)
@@ -162,7 +163,9 @@ class AskAgain:
         sample, letters = state.sample, dict[str, str]()
         if again.choices and again.choices != sample.choices:
             if sorted(again.choices) != sorted(map(str, sample.choices)):
-                raise NotAlone("the other side's choices have other texts, so its key may differ")
+                raise InseparableFactor(
+                    "the other side's choices have other texts, so its key may differ"
+                )
             own = dict(zip(map(str, sample.choices), sample.letters, strict=True))
             letters = {x: own[text] for x, text in zip(sample.letters, again.choices, strict=True)}
             sample = replace(sample, choices=again.choices)
@@ -172,7 +175,7 @@ class AskAgain:
 
 
 @dataclass(frozen=True)
-class Worth:
+class SwapEffects:
     """The effects of the differences: contrasts with the first side's requests as sent again, and
     the factors that could not be swapped on their own, with the reason.
 
@@ -185,14 +188,16 @@ class Worth:
     questions: int
 
 
-def measure_worth(sides: TwoSides, model: Model, out: Path, names: tuple[str, str]) -> Worth:
+def measure_effects(
+    sides: TwoSides, model: Model, out: Path, names: tuple[str, str]
+) -> SwapEffects:
     """Send the model the first side's requests, these with one factor of the second side at a time,
     and the second side's requests, and compare the answers to the same questions.
 
     `names` are the names of the two sides. An earlier run of the same requests is resumed; its
     folder is `out` with a digest of them appended.
     """
-    task = SentQuestions(sides)
+    task = RequestQuestions(sides)
     sent_by_both = [
         [[message_json(message) for message in request.messages], dict(request.settings)]
         for swap in sides.swaps.values()
@@ -205,17 +210,17 @@ def measure_worth(sides: TwoSides, model: Model, out: Path, names: tuple[str, st
         try:
             swap(difference.factor)
             factors.append(difference.factor)
-        except NotAlone as exc:
+        except InseparableFactor as exc:
             left_out[difference.factor] = str(exc)
-    single = {f"with the {factor}": AskAgain(sides, factor) for factor in factors}
-    first, last = {f"as {names[0]}": AskAgain(sides)}, {f"as {names[1]}": AskAgain(sides, THEIRS)}
+    single = {f"with the {factor}": Resend(sides, factor) for factor in factors}
+    first, last = {f"as {names[0]}": Resend(sides)}, {f"as {names[1]}": Resend(sides, THEIRS)}
     arms = first | single | last
     evaluate(task, arms, model, out=out)
-    return Worth(compare_logs(read_logs(out)), left_out, task.keys[1], len(task))
+    return SwapEffects(compare_logs(read_logs(out)), left_out, task.keys[1], len(task))
 
 
 @ask_once()
-def build_asked(node: str, plugins: Sequence[str]) -> Model:
+def build_model_to_ask(node: str, plugins: Sequence[str]) -> Model:
     """Build the model of a node such as `{use: pipelines.models.ChatAPI, model: NAME}`, of a class
     name, or the first of `models:` in a YAML file. Raises ConfigError."""
     source: Any = Path(node) if node.endswith((".yaml", ".yml")) else {}

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from looktwice.eval.analysis.asked import Asked, Finding
+from looktwice.eval.analysis.asked import AnalysisRequest, Finding
 from looktwice.extras.studies.blindness import (
     Rule,
     audit_page,
     audit_sentences,
-    audits,
     blind_items_csv,
     clean_subset,
+    find_audits,
     needs_no_image,
 )
 from looktwice.pipelines.disk import write_file
 
 
-def tell_audit(asked: Asked) -> None:
+def print_audit(asked: AnalysisRequest) -> None:
     """Write the audit of answers without the images; `rule: any` lists every item that was ever
     right."""
     run, out = asked.run, asked.out
-    found = audits(run)
+    found = find_audits(run)
     if not found:
         asked.refuse("seen and no-image or blank", "run blindness, or rename your arms")
     rule: Rule = "any" if asked.settings.get("rule") == "any" else "chance"
@@ -32,4 +32,4 @@ def tell_audit(asked: Asked) -> None:
     asked.say(f"audit: {out / 'audit.md'}, with needs_no_image.csv and clean.yaml next to it")
 
 
-AUDIT = Finding("Answers without the images", ("rule",), tell_audit)
+AUDIT = Finding("Answers without the images", ("rule",), print_audit)

@@ -22,7 +22,7 @@ import numpy as np
 from looktwice.eval.analysis.steadiness import asked_letters
 from looktwice.eval.display.printable import csv_text
 from looktwice.eval.display.text_tables import (
-    OF_ARM,
+    COLUMNS_OF_ARM,
     Column,
     Columns,
     TextTable,
@@ -155,7 +155,7 @@ class Audit:
         return (mine - chance) / (seen - chance) if seen > chance else None
 
 
-def audits(run: RunScores) -> list[Audit]:
+def find_audits(run: RunScores) -> list[Audit]:
     """Return the audit of every task and model of a run with the arms `seen` and `no-image` or
     `blank`."""
     groups: dict[str, dict[str, PointScores]] = defaultdict(dict)
@@ -170,7 +170,7 @@ def audits(run: RunScores) -> list[Audit]:
     return audited
 
 
-def listed_by_taste(tastes: Tastes) -> list[BlindQuestion]:
+def select_beyond_taste(tastes: Tastes) -> list[BlindQuestion]:
     """Return the questions that are right more often than by bias, at a false discovery rate of
     FALSE_SHARE."""
     corrected = np.array(benjamini_hochberg(tastes.ps))
@@ -186,14 +186,14 @@ def needs_no_image(audited: Sequence[Audit], rule: Rule = "chance") -> list[Blin
     """
     listed: dict[tuple[str, str], BlindItem] = {}
     for audit in audited:
-        by_taste = {question.sample for question in listed_by_taste(audit.tastes)}
+        by_taste = {question.sample for question in select_beyond_taste(audit.tastes)}
         for item in audit.items:
             if item.right > 0 if rule == "any" else item.sample in by_taste:
                 listed.setdefault((item.task, item.sample), item)
     return list(listed.values())
 
 
-def expected_by_luck(audited: Sequence[Audit], rule: Rule) -> float:
+def count_expected_by_luck(audited: Sequence[Audit], rule: Rule) -> float:
     """Return how many items the rule `any` lists through answer bias alone; for `chance`, the bound
     on false discoveries, summed over the models."""
     if rule == "chance":
@@ -275,7 +275,7 @@ class ArmLine:
     @property
     def paired(self) -> Estimate | None:
         """The paired difference from `seen`; None for `seen` itself."""
-        return None if self.arm == "seen" else self.audit.values.pair(self.arm, "seen")
+        return None if self.arm == "seen" else self.audit.values.compare_arms(self.arm, "seen")
 
     @property
     def cleaned(self) -> str:
@@ -283,20 +283,20 @@ class ArmLine:
         values = [value for name, value in self.scores.comparable.items() if name in self.kept]
         return f"{percent(fmean(values))}\nn = {len(values)}" if values else ""
 
-    def beside(self, measure: Callable[[str], float | None]) -> float | None:
+    def compare_to_seen(self, measure: Callable[[str], float | None]) -> float | None:
         """Return the value of a measure for the arm; None for `seen`."""
         return None if self.arm == "seen" else measure(self.arm)
 
 
 ARM_COLUMNS: Columns[ArmLine] = (
-    *OF_ARM,
+    *COLUMNS_OF_ARM,
     Column("input", lambda line: ARMS[line.arm], text),
     Column("n", "accuracy.n"),
     Column("accuracy\n%", "accuracy", share_cell),
     Column("against seen", "paired", change_cell),
     Column("p", "paired.p", format_p),
-    Column("mirage\nscore", lambda line: line.beside(line.audit.mirage), "{:.2f}"),
-    Column("above\nchance", lambda line: line.beside(line.audit.beyond_chance), "{:.2f}"),
+    Column("mirage\nscore", lambda line: line.compare_to_seen(line.audit.mirage), "{:.2f}"),
+    Column("above\nchance", lambda line: line.compare_to_seen(line.audit.beyond_chance), "{:.2f}"),
     Column("accuracy on\ncleaned set %", "cleaned"),
 )
 
@@ -317,7 +317,7 @@ TASTE_NOTE = (
 )
 
 
-def say_power(audit: Audit) -> str:
+def describe_power(audit: Audit) -> str:
     """Describe in a sentence what the draws of an audit can show of its model."""
     tastes, draws = audit.tastes, audit.draws
     power, needed = tastes.power(draws), tastes.draws_needed()
@@ -328,7 +328,8 @@ def say_power(audit: Audit) -> str:
     if power == 0:
         return (
             f"{draws} draws per question cannot show that a question needs no image: in"
-            f" {tastes.firm:.0%} of the others the model repeats one wrong choice, so it may repeat"
+            f" {tastes.firm_share:.0%} of the others the model repeats one wrong choice, so"
+            " it may repeat"
             f" a right one by chance too; {more}"
         )
     return (
@@ -345,7 +346,7 @@ TASTE_COLUMNS: Columns[Audit] = (
     Column("right\nby bias %", "tastes.expected", percent),
     Column("repeats a\nwrong one %", "tastes.firm", percent),
     Column("power\n%", lambda audit: audit.tastes.power(audit.draws), percent),
-    Column("detectable", lambda audit: say_power(audit)),
+    Column("detectable", lambda audit: describe_power(audit)),
 )
 
 
@@ -376,7 +377,7 @@ def _by_letter(shares: Mapping[str, float]) -> str:
 
 
 LETTER_COLUMNS: Columns[LetterLine] = (
-    *OF_ARM,
+    *COLUMNS_OF_ARM,
     Column("answers", "bias.n"),
     Column("answered, by letter %", "bias.chosen", _by_letter),
     Column("right if it is the key %", "bias.recall", _by_letter),
@@ -416,14 +417,14 @@ def audit_sentences(audits: Sequence[Audit], blind: Sequence[BlindItem], rule: R
                     f" {means[0] / means[1]:.2f}; chance is {100 * chance:.1f} %."
                 )
         if audit.items and rule == "chance":
-            sentences.append(f"{audit.seen.task}: {say_power(audit)}.")
+            sentences.append(f"{audit.seen.task}: {describe_power(audit)}.")
     asked = len({(item.task, item.sample) for audit in audits for item in audit.items})
     words = (
         "any right answer without the image"
         if rule == "any"
         else "more right answers than answer bias explains"
     )
-    bound, count = "about" if rule == "any" else "at most", expected_by_luck(audits, rule)
+    bound, count = "about" if rule == "any" else "at most", count_expected_by_luck(audits, rule)
     luck = f"{bound} {count:.1f} of them are expected by luck"
     sentences.append(f"{len(blind)} of {asked} items need no image, by {words}; {luck}.")
     return sentences

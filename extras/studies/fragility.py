@@ -106,7 +106,7 @@ class Fragility:
     resamples: int = RESAMPLES
 
     @classmethod
-    def of_draws(
+    def from_draws(
         cls,
         contestant: str,
         task: str,
@@ -140,19 +140,19 @@ class Fragility:
     def shifts(self) -> list[StyleShift]:
         """The effect of each variant."""
         default, *names = self.values.arms
-        deltas = [delta for name in names if (delta := self.values.pair(name, default))]
+        deltas = [delta for name in names if (delta := self.values.compare_arms(name, default))]
         corrected = holm([delta.p for delta in deltas])
         return [*map(StyleShift, names, self.means[1:].tolist(), deltas, corrected)]
 
     @cached_property
     def chance(self) -> Chance:
         """The spread expected of identical styles."""
-        return spread_by_chance(self.values.value, self.values.clusters)
+        return permute_spread(self.values.value, self.values.clusters)
 
     @property
     def spread(self) -> Estimate | None:
         """The best minus the worst accuracy."""
-        drawn = np.ptp(self._drawn[:, : len(self.means)], axis=1)
+        drawn = np.ptp(self._resampled_means[:, : len(self.means)], axis=1)
         return self._estimate(float(np.ptp(self.means)), drawn)
 
     @property
@@ -165,18 +165,18 @@ class Fragility:
     def ratio(self) -> Estimate | None:
         """VPBench's R for single draws, however many there are; None if the default is always right
         or always wrong."""
-        return self._estimate(self._measured[0], self._ratios(self._drawn)[0])
+        return self._estimate(self._measured_means[0], self._ratios(self._resampled_means)[0])
 
     @property
     def floor(self) -> float | None:
         """R of the default against another draw of itself; None with one draw."""
-        floor = self._measured[1]
+        floor = self._measured_means[1]
         return None if isnan(floor) else floor
 
     @property
     def above(self) -> Estimate | None:
         """R minus its floor."""
-        (ratio, floor), (ratios, floors) = self._measured, self._ratios(self._drawn)
+        (ratio, floor), (ratios, floors) = self._measured_means, self._ratios(self._resampled_means)
         return self._estimate(ratio - floor, ratios - floors)
 
     @cached_property
@@ -196,11 +196,11 @@ class Fragility:
         return np.concatenate([values, squares[:1], gaps, np.stack(drawn_twice)])
 
     @cached_property
-    def _drawn(self) -> Floats:
-        return draw_means(self._columns, self.values.clusters, self.resamples)
+    def _resampled_means(self) -> Floats:
+        return resample_means(self._columns, self.values.clusters, self.resamples)
 
     @cached_property
-    def _measured(self) -> tuple[float, float]:
+    def _measured_means(self) -> tuple[float, float]:
         ratio, floor = self._ratios(self._columns.mean(axis=1)[None])
         return float(ratio[0]), float(floor[0])
 
@@ -235,7 +235,7 @@ class Fragility:
         return Estimate(value, min(low, value), max(high, value), self.n, clusters)
 
 
-def spread_by_chance(values: Floats, clusters: Clusters | None = None) -> Chance:
+def permute_spread(values: Floats, clusters: Clusters | None = None) -> Chance:
     """Compute the best minus the worst of (variants, samples) under the null that variants do not
     differ.
 
@@ -253,14 +253,14 @@ def spread_by_chance(values: Floats, clusters: Clusters | None = None) -> Chance
     return Chance(float(spreads.mean()) / values.shape[1], (1 + reached) / (1 + PERMUTATIONS))
 
 
-def draw_means(rows: Floats, clusters: Clusters, resamples: int) -> Floats:
+def resample_means(rows: Floats, clusters: Clusters, resamples: int) -> Floats:
     """Return the means of rows of values by sample over resampled clusters, (resamples, rows)."""
     sums, sizes = cluster_sums(rows.T, clusters)
     return resampled_means(sums, sizes, resamples=resamples)
 
 
 @once
-def fragilities(run: RunScores) -> list[Fragility]:
+def measure_fragilities(run: RunScores) -> list[Fragility]:
     """Return the fragility of each contestant with the marker of `fragility:`, on every task, with
     styles and codecs in order, on the samples that every arm has."""
     wanted = run.config.get("fragility")
@@ -285,7 +285,7 @@ def fragilities(run: RunScores) -> list[Fragility]:
             for style, arm in arms.items()
         }
         if len(arms) > 1 and clusters:
-            lines.append(Fragility.of_draws(*place, draws, clusters))
+            lines.append(Fragility.from_draws(*place, draws, clusters))
     return lines
 
 
@@ -321,7 +321,7 @@ def fragility_table(scored: Table, whole: bool = True) -> TextTable:
 
     Without `whole`, as on a terminal, only the run's own lines, and no columns about chance.
     """
-    own = table(FRAGILITIES, [line for run in scored.scores for line in fragilities(run)])
+    own = table(FRAGILITIES, [line for run in scored.scores for line in measure_fragilities(run)])
     if not whole:
         return own.without(FLOOR, ABOVE, ALIKE)
     spreads = [line for run in scored.scores for line in _published_spreads(read_published(run))]
@@ -350,7 +350,7 @@ STYLES: Columns[StyleLine] = (
 
 def style_shifts(run: RunScores) -> list[StyleLine]:
     """Return the effects of each style and codec on each contestant and task."""
-    return [StyleLine(line, shift) for line in fragilities(run) for shift in line.shifts]
+    return [StyleLine(line, shift) for line in measure_fragilities(run) for shift in line.shifts]
 
 
 def read_published(run: RunScores) -> Published:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, get_args
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from looktwice.pipelines.config.classes import Faults, did_you_mean, locate, type_hints
+from looktwice.pipelines.config.classes import Faults, locate, suggest_names, type_hints
 from looktwice.pipelines.config.keys import CLOSED, Key
 from looktwice.pipelines.config.load import Node
 
@@ -58,7 +58,7 @@ def expand_fragility(config: Node, faults: Faults) -> Node:
     stages, slot = config.get("stages") or {}, wanted.get("slot", "mark")
     if slot not in stages:
         faults.note(
-            f"fragility.slot: there is no slot {slot!r}{did_you_mean(slot, stages)}; name the slot"
+            f"fragility.slot: there is no slot {slot!r}{suggest_names(slot, stages)}; name the slot"
             f" of the marker, one of {', '.join(stages) or 'none'}"
         )
     if config.get("sweep") or config.get("each"):

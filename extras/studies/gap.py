@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from looktwice.eval.analysis.analyses import Analysis
-from looktwice.eval.display.score_tables import to_people
+from looktwice.eval.display.score_tables import compare_to_people
 from looktwice.eval.display.table import Table
 from looktwice.eval.display.text_tables import (
     Column,
@@ -29,10 +29,10 @@ from looktwice.eval.display.text_tables import (
     table,
 )
 from looktwice.eval.scoring.labels import contestant_changes, setting_at
-from looktwice.eval.scoring.row import Row, accuracy_to_compare, units_of
-from looktwice.eval.scoring.run_rows import of_another_split, own_metrics, published_names
+from looktwice.eval.scoring.row import Row, accuracy_to_compare, get_units
+from looktwice.eval.scoring.run_rows import comes_from_another_split, own_metrics, published_names
 from looktwice.eval.scoring.verdict import Metric, PointScores, RunScores
-from looktwice.eval.statistics.intervals import Estimate, share_interval, two_shares
+from looktwice.eval.statistics.intervals import Estimate, compare_shares, share_interval
 from looktwice.eval.statistics.paired import ALPHA, compare_paired, holm, mean_difference
 from looktwice.eval.tasks.table_files import read_texts
 from looktwice.extras.annotation.ratings import HUMANS, MAJORITY
@@ -83,7 +83,7 @@ def factor_effects(run: RunScores) -> list[FactorEffect]:
         by_task[scores.point.task_id].append(scores)
     lines, accuracies = list[FactorEffect](), list[Mapping[str, Metric]]()
     for own in by_task.values():
-        if arms := _ends_and_factors(own, gap):
+        if arms := _select_arms(own, gap):
             metrics = _shared_metrics(arms)
             accuracies.append(metrics["accuracy"])
             for name, by_arm in metrics.items():
@@ -94,7 +94,7 @@ def factor_effects(run: RunScores) -> list[FactorEffect]:
     shared = [{name: by_arm[name] for name in every} for by_arm in accuracies]
     tasks = [effects for by_arm in shared if (effects := _factors("", "accuracy", [by_arm]))]
     macro = [_mean(same) for same in zip(*tasks, strict=True)]
-    return lines + _with_share_of_gap(macro) + _factors("micro", "accuracy", shared)
+    return lines + _add_share_of_gap(macro) + _factors("micro", "accuracy", shared)
 
 
 FACTORS: Columns[FactorEffect] = (
@@ -114,9 +114,7 @@ def factor_table(scored: Table) -> TextTable:
     return table(FACTORS, [line for run in scored.scores for line in factor_effects(run)])
 
 
-def _ends_and_factors(
-    points: Sequence[PointScores], gap: Mapping[str, str]
-) -> dict[str, PointScores]:
+def _select_arms(points: Sequence[PointScores], gap: Mapping[str, str]) -> dict[str, PointScores]:
     """Return the arms of one task: "from" and "to", then those with one factor changed, by its
     name.
 
@@ -130,14 +128,14 @@ def _ends_and_factors(
         changes = [*contestant_changes(arm.point).items()]
         if arm.point.contestant == gap["from"] and len(changes) == 1:
             place, value = changes[0]
-            start, end = (_setting(arms[side], place) for side in ("from", "to"))
-            if _setting(arm, place) == end != start:
+            start, end = (_get_setting(arms[side], place) for side in ("from", "to"))
+            if _get_setting(arm, place) == end != start:
                 name = f"{place.removeprefix('stages.')}: {'none' if value is None else value}"
                 arms[name] = arm
     return arms
 
 
-def _setting(scores: PointScores, place: str) -> object:
+def _get_setting(scores: PointScores, place: str) -> object:
     """Return the value at a dotted place of a point's specification, or None."""
     return scores.point.read if place == "read" else setting_at(scores.point.spec, place.split("."))
 
@@ -156,7 +154,7 @@ def _shared_metrics(arms: Mapping[str, PointScores]) -> dict[str, dict[str, Metr
 def _factors(task: str, metric: str, tasks: Sequence[Mapping[str, Metric]]) -> list[FactorEffect]:
     """Return an effect per factor, the interaction and the gap, on the units of some tasks; empty
     if no unit has every arm."""
-    values = units_of({name: [by_arm[name] for by_arm in tasks] for name in tasks[0]})
+    values = get_units({name: [by_arm[name] for by_arm in tasks] for name in tasks[0]})
     values = values.where(values.has())
     if not values.units:
         return []
@@ -171,10 +169,10 @@ def _factors(task: str, metric: str, tasks: Sequence[Mapping[str, Metric]]) -> l
         left = end - start - (values.value[2:] - start).sum(axis=0)
         rest = mean_difference(left.round(12) + 0.0, values.clusters, values.strata)
         lines.append(FactorEffect(task, metric, INTERACTION, replace(rest, p=nan)))
-    return _with_share_of_gap([*lines, effect(WHOLE, "to")])
+    return _add_share_of_gap([*lines, effect(WHOLE, "to")])
 
 
-def _with_share_of_gap(lines: Sequence[FactorEffect]) -> list[FactorEffect]:
+def _add_share_of_gap(lines: Sequence[FactorEffect]) -> list[FactorEffect]:
     """Add the share of the gap, the last effect, if p or, for a mean, the interval shows a gap."""
     if not lines:
         return []
@@ -216,7 +214,7 @@ def published_table(scored: Table) -> TextTable:
     for run in scored.scores:
         for name, row in (run.config.get("published") or {}).items():
             accuracies = row.get("accuracy") or {}
-            if any(of_another_split(run, row, str(task)) for task in accuracies):
+            if any(comes_from_another_split(run, row, str(task)) for task in accuracies):
                 suffix = f" on {row['split']}"
                 name = str(name).removesuffix(suffix) + suffix
             published[str(name), str(row.get("source", ""))] = accuracies
@@ -233,7 +231,7 @@ def published_table(scored: Table) -> TextTable:
     for name, rows in here.items():
         if rows:
             lines.append((name, "this run", {t: percent(r.value, 2) for t, r in rows.items()}))
-            gaps = {task: to_people(row, 2) for task, row in rows.items()}
+            gaps = {task: compare_to_people(row, 2) for task, row in rows.items()}
             lines += [(f"{name}, vs people", "points", gaps)] if any(gaps.values()) else []
     errata = {
         arm.point.task: arm.point.facts.get("errata") for run in scored.scores for arm in run.points
@@ -257,14 +255,14 @@ def published_gaps(scored: Table) -> TextTable:
         contestants = {arm.contestant for arm in run.points}
         for name, published in (run.config.get("published") or {}).items():
             shares = dict(published_shares(published))
-            asked = {task for task in shares if not of_another_split(run, published, task)}
+            asked = {task for task in shares if not comes_from_another_split(run, published, task)}
             gaps = defaultdict[str, dict[str, Estimate]](dict)
             for row in scored.where(slice=""):
                 right = (row.value or 0.0) * row.n
                 is_share = row.value is not None and row.n and abs(right - round(right)) < 1e-6
                 shared = {*published_names(row)} & asked if is_share else ()
                 for task in shared if row.contestant in contestants else ():
-                    gaps[row.contestant][task] = two_shares(round(right), row.n, *shares[task])
+                    gaps[row.contestant][task] = compare_shares(round(right), row.n, *shares[task])
             lines += [(who, str(name), cells) for who, cells in gaps.items()]
     tasks = list(dict.fromkeys(task for _, _, cells in lines for task in cells))
     corrected = iter(holm([gap.p for _, _, cells in lines for gap in cells.values()]))

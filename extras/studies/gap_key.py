@@ -62,7 +62,7 @@ def _single_changes(a: Arm, b: Arm, faults: Faults) -> Iterator[Arm]:
         return
     for place in _factors(a, b):
         try:
-            yield _changed(a, b, place)
+            yield _change_place(a, b, place)
         except (ValueError, TypeError) as exc:
             faults.note(
                 f"gap: {a.contestant!r} with {place} of {b.contestant!r} cannot be built ({exc})"
@@ -98,13 +98,13 @@ def _slots(a: Arm, b: Arm) -> list[str]:
     return order
 
 
-def _changed(a: Arm, b: Arm, place: str) -> Arm:
+def _change_place(a: Arm, b: Arm, place: str) -> Arm:
     """Return the arm `a` with one place of `b`. Raises ValueError if the settings are
     incompatible."""
     value: Any
     if place in ("model", "read"):
         value = getattr(b, place)
-        return replace(a, **{place: value}, changes={place: describe(settings(value))})
+        return replace(a, **{place: value}, changes={place: simplify_node(settings(value))})
     slot, _, name = place.removeprefix("stages.").partition(".")
     stage: Any = b.stages.get(slot)
     value = stage
@@ -116,16 +116,16 @@ def _changed(a: Arm, b: Arm, place: str) -> Arm:
     stages = {name: stage for name, stage in ordered.items() if stage is not None}
     lacks = a.model is None and any(map(asks_model, stages.values()))
     model = b.model if lacks else a.model
-    return replace(a, stages=stages, model=model, changes={place: describe(settings(value))})
+    return replace(a, stages=stages, model=model, changes={place: simplify_node(settings(value))})
 
 
-def describe(node: Any) -> Any:
+def simplify_node(node: Any) -> Any:
     """Shorten a node for display: its class with the settings that differ from the defaults; return
     a plain value unchanged."""
     if not isinstance(node, Mapping) or "use" not in node:
         return node
     name = str(node["use"]).rpartition(".")[2]
-    shown = [f"{k}={describe(v)}" for k, v in node.items() if k not in ("use", "version")]
+    shown = [f"{k}={simplify_node(v)}" for k, v in node.items() if k not in ("use", "version")]
     return f"{name}({', '.join(shown)})" if shown else name
 
 

@@ -27,15 +27,15 @@ from looktwice.eval.display.text_tables import (
     text,
 )
 from looktwice.eval.scoring.verdict import PointScores, RunScores
-from looktwice.eval.statistics.answers import Reordering, reordering, swap_over_settings
+from looktwice.eval.statistics.answers import RankChanges, compare_ranks, swap_rate_over_settings
 from looktwice.eval.statistics.intervals import Estimate
 from looktwice.eval.statistics.paired import Values
 from looktwice.extras.studies.fragility import (
     Fragility,
     Published,
-    draw_means,
-    fragilities,
+    measure_fragilities,
     read_published,
+    resample_means,
 )
 from looktwice.pipelines.model import canonical
 
@@ -83,7 +83,7 @@ def flip_table(scored: Table) -> TextTable:
     flips = list[Flip]()
     for run in scored.scores:
         tasks = defaultdict[str, list[Fragility]](list)
-        for fragility in fragilities(run):
+        for fragility in measure_fragilities(run):
             tasks[fragility.task].append(fragility)
         flips += chain.from_iterable(map(rank_flips, tasks.values()))
     return table(FLIPS, flips)
@@ -104,7 +104,7 @@ def rank_flips(contestants: Sequence[Fragility]) -> Iterator[Flip]:
         lead = float(gaps[0].mean())
         if abs(lead) < 1e-9:
             continue
-        drawn = draw_means(gaps, shared.clusters, leader.resamples)
+        drawn = resample_means(gaps, shared.clusters, leader.resamples)
         turned = drawn * np.sign(lead) < -1e-9
         first, second = (leader, rival) if lead > 0 else (rival, leader)
         yield Flip(
@@ -126,7 +126,7 @@ class Moves(NamedTuple):
     task: str
     style: str
     models: int
-    change: Reordering
+    change: RankChanges
 
 
 RANKS: Columns[Moves] = (
@@ -146,7 +146,7 @@ def rank_moves(run: RunScores) -> Iterator[Moves]:
     They cover the run's models, if it has three or more, and the published ones.
     """
     own: Published = defaultdict(lambda: defaultdict(dict))
-    for fragility in fragilities(run):
+    for fragility in measure_fragilities(run):
         for style, accuracy in zip(fragility.values.arms, fragility.means.tolist(), strict=True):
             own[fragility.task][style][fragility.contestant] = 100 * accuracy
     published = read_published(run) if own else {}
@@ -157,7 +157,7 @@ def rank_moves(run: RunScores) -> Iterator[Moves]:
             first = {model: sign * value for model, value in default[1].items()}
             for style, values in styles if len(first) > 2 else ():
                 moved = {model: sign * value for model, value in values.items()}
-                yield Moves(whose, task, style, len(first), reordering(first, moved))
+                yield Moves(whose, task, style, len(first), compare_ranks(first, moved))
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ class _Swaps:
             return None
         first, rival = np.split(shared.value, 2)
         leads = first.mean(axis=1) > rival.mean(axis=1) + 1e-12
-        return cls(count, int(leads.sum()), swap_over_settings(first, rival, shared.clusters))
+        return cls(count, int(leads.sum()), swap_rate_over_settings(first, rival, shared.clusters))
 
 
 class OrderLine(NamedTuple):

@@ -92,7 +92,7 @@ GROUPINGS = tuple(
 )
 
 
-class Learnt(NamedTuple):
+class FittedTastes(NamedTuple):
     """The fitted weights of each of MEANS and of FIRMNESS, those of MEANS in each group (groups,
     means), and the log-likelihood."""
 
@@ -125,12 +125,12 @@ class Tastes:
         return {name: number for number, name in enumerate(names)}
 
     @cached_property
-    def learnt(self) -> Learnt:
+    def fitted_tastes(self) -> FittedTastes:
         """The fit to the wrong choices. Equal counts, and groups with equal counts, are computed
         once."""
         means, firmness = (np.full(len(grid), 1 / len(grid)) for grid in (MEANS, FIRMNESS))
         if not self.wrong:
-            return Learnt(means, firmness, np.zeros((0, len(MEANS))), 0.0)
+            return FittedTastes(means, firmness, np.zeros((0, len(MEANS))), 0.0)
         counts, group = list[tuple[int, int]](), list[int]()
         for offer in self.wrong:
             counts.append((offer.given, self.questions[offer.question].draws))
@@ -152,13 +152,14 @@ class Tastes:
             firmness = np.einsum("km,kmf->f", weights, parts) + UNSEEN / len(FIRMNESS)
             firmness /= firmness.sum()
         likelihood = float(times @ (top + np.log(totals))[:, 0])
-        return Learnt(means, firmness, shares[pattern.reshape(-1)], likelihood)
+        return FittedTastes(means, firmness, shares[pattern.reshape(-1)], likelihood)
 
     def tails(self, draws: int) -> Floats:
         """Return the probability that each question is right through bias in r or more of `draws`
         draws, (questions, draws + 1)."""
         chance = (
-            _beta_binomial(np.arange(draws + 1), np.full(draws + 1, draws)) @ self.learnt.firmness
+            _beta_binomial(np.arange(draws + 1), np.full(draws + 1, draws))
+            @ self.fitted_tastes.firmness
         )
         tails = np.minimum(1, np.cumsum(chance[::-1], axis=0)[::-1])
         return np.asarray(self._means_of_keys @ tails.T)
@@ -182,7 +183,7 @@ class Tastes:
         return float((self._means_of_keys @ MEANS).mean())
 
     @cached_property
-    def firm(self) -> float:
+    def firm_share(self) -> float:
         """The share of questions with one wrong choice in SURE of the draws, among those not right
         that often."""
         firm = {
@@ -215,7 +216,9 @@ class Tastes:
         for number, question in enumerate(self.questions):
             key = Offer(number, question.key, _letters(question).get(question.key, ""), 0)
             groups.append(self.groups.get(self._group(key), -1))
-        return np.asarray(np.vstack([self.learnt.of_groups, self.learnt.means])[groups])
+        return np.asarray(
+            np.vstack([self.fitted_tastes.of_groups, self.fitted_tastes.means])[groups]
+        )
 
     def _group(self, offer: Offer) -> Hashable:
         question, grouping = self.questions[offer.question], self.grouping
@@ -232,16 +235,16 @@ def find_tastes(questions: Sequence[BlindQuestion]) -> Tastes:
     may influence its own p.
     """
     wrong = []
-    for offer in _offers(questions):
+    for offer in _list_offers(questions):
         question = questions[offer.question]
         if question.right < SURE * question.draws and offer.word != question.key:
             wrong.append(offer)
     coarsest, *others = (Tastes(questions, wrong, grouping) for grouping in GROUPINGS)
     finer = [tastes for tastes in others if 3 * len(tastes.groups) <= len(wrong)]
-    return max([coarsest, *finer], key=lambda tastes: tastes.learnt.log_likelihood)
+    return max([coarsest, *finer], key=lambda tastes: tastes.fitted_tastes.log_likelihood)
 
 
-def _offers(questions: Sequence[BlindQuestion]) -> Iterator[Offer]:
+def _list_offers(questions: Sequence[BlindQuestion]) -> Iterator[Offer]:
     """Yield every choice of every question; an open question might be answered by the key of any
     other."""
     opened, keys = list[int](), dict[str, BlindQuestion]()

@@ -24,7 +24,7 @@ import numpy as np
 from rich.console import Console
 
 from looktwice.eval.display.printable import printable
-from looktwice.eval.listing import plain
+from looktwice.eval.listing import simplify_default
 from looktwice.eval.records.records import RunFolder
 from looktwice.eval.runs.dry_run import DryRun, Request, count_requests, try_arm
 from looktwice.eval.runs.study import Study
@@ -37,12 +37,12 @@ from looktwice.pipelines.config.classes import ConfigError
 from looktwice.pipelines.config.paths import Scope
 from looktwice.pipelines.config.plan import Plan, make_plan
 from looktwice.pipelines.config.spec import Arm, asks_model, digest, find_settings, spec
-from looktwice.pipelines.counted import counted
+from looktwice.pipelines.counted import format_count
 from looktwice.pipelines.disk import dump_yaml, write_file
 from looktwice.pipelines.geometry import bounds
 from looktwice.pipelines.json_input import CLOSED, read_as
 from looktwice.pipelines.marks import Box, Mask, Point
-from looktwice.pipelines.model import Model, ModelError, name_of
+from looktwice.pipelines.model import Model, ModelError, get_model_name
 from looktwice.pipelines.models.pocket.model import Pocket, network_inputs
 from looktwice.pipelines.models.pocket.network import CELLS
 from looktwice.pipelines.picture import Payload, Picture, PictureError
@@ -55,7 +55,7 @@ from looktwice.prompting.markers.base import Marking
 from looktwice.prompting.views.losses import Drawing, drawings
 
 KEPT = 256  # pictures that the page may request
-KEPT_STATES = 32  # states in the cache, with the pixels of their views
+MAX_STATES = 32  # states in the cache, with the pixels of their views
 FAULTS = (ValueError, LookupError, OSError)
 """Exceptions about faults in a request, which the page displays."""
 LINE = re.compile(r"^draft\.|[0-9a-f]{16}\.jsonl: .*\s+line 1: ")
@@ -82,7 +82,7 @@ class Desk:
     plugins: Sequence[str] = ()
     images: dict[str, Picture] = field(default_factory=dict)
     shown: Memory = field(default_factory=partial(Memory, KEPT))
-    states: Memory = field(default_factory=partial(Memory, KEPT_STATES))
+    states: Memory = field(default_factory=partial(Memory, MAX_STATES))
     lock: Lock = field(default_factory=Lock)
     asking: Lock = field(default_factory=Lock)
 
@@ -102,15 +102,15 @@ class Desk:
         begun = {"draft": draft.to_dict(), "images": images, "models": [*self.models]}
         return self._catalog | begun
 
-    def admit(self, model: Any) -> str:
+    def allow_model(self, model: Any) -> str:
         """Allow a model to be asked, and return its name."""
-        node, name = plain(model), name_of(model)
+        node, name = simplify_default(model), get_model_name(model)
         if self.models.get(name, node) != node:
             name += f" {len(self.models)}"
         self.models[name] = node
         return name
 
-    def take(self, data: bytes) -> str:
+    def save_bytes(self, data: bytes) -> str:
         """Save a picture's bytes and return its name. Raises PictureError."""
         picture = Picture.encoded(data, "the picture")
         payload = picture.payload
@@ -121,13 +121,13 @@ class Desk:
             self.images[name] = picture
         return name
 
-    def keep(self, picture: Picture) -> str:
+    def save_picture(self, picture: Picture) -> str:
         """Save a picture's original bytes, or the bytes that are sent if it has none, and return
         its name."""
         try:
-            return self.take(picture.source)
+            return self.save_bytes(picture.source)
         except PictureError:
-            return self.take(picture.payload.data)
+            return self.save_bytes(picture.payload.data)
 
     def image(self, name: str) -> Node:
         """Return the name and description of a saved picture."""
@@ -149,16 +149,16 @@ class Desk:
         The body of `upload` is a picture's bytes, any other body is JSON. Raises FAULTS.
         """
         if what == "upload":
-            return self.image(self.take(data))
+            return self.image(self.save_bytes(data))
         asked: Asked = read_as(Asked, data)
         if what == "render":
             return self.render(asked.draft, asked.after)
         if what == "read":
             pasted = self.folder / "pasted.yaml"
-            return {"draft": asked.draft.reading(asked.text, pasted, self.models).to_dict()}
+            return {"draft": asked.draft.with_study(asked.text, pasted, self.models).to_dict()}
         return self.ask(asked.draft) if what == "ask" else self.pack(asked.draft)
 
-    def say_faults(self, exc: Exception) -> list[str]:
+    def explain_fault(self, exc: Exception) -> list[str]:
         """Return the fault messages without the names of the studio's internal files."""
         faults = exc.faults if isinstance(exc, ConfigError) else (str(exc),)
         return [LINE.sub("", printable(fault).replace(f"{self.folder}/", "")) for fault in faults]
@@ -190,17 +190,17 @@ class Desk:
         if binder.faults:
             raise ConfigError(binder.faults)
         arm = Arm("studio", {}, "studio", task, model, stages, None, draft.draws, draft.seed)
-        self._refuse_strangers([arm])
+        self._check_models([arm])
         return arm
 
     def plan(self, draft: Draft, task: Folder) -> Plan:
         """Plan the study with all its arms. Raises ConfigError."""
         config = draft.study(self.models, {**FOLDER, "file": task.file})
         plan = make_plan(config, self.binder.scope, "studio")
-        self._refuse_strangers(plan.points)
+        self._check_models(plan.points)
         return plan
 
-    def _refuse_strangers(self, arms: Sequence[Arm]) -> None:
+    def _check_models(self, arms: Sequence[Arm]) -> None:
         """Raise ConfigError for a model that may not be asked, wherever a study names it."""
         may_ask = [self.binder.node(node, "model").identity for node in self.models.values()]
         for arm in arms:
@@ -225,23 +225,23 @@ class Desk:
             if shown.error:
                 raise _failure(shown)
             views = shown.state.shown or shown.state.views
-            undrawn = () if trial.error else say_undrawn(trial, self._try)
-            notes = [*shown.state.notes, *say_cut(shown, views), *undrawn]
+            undrawn = () if trial.error else describe_undrawn(trial, self._try)
+            notes = [*shown.state.notes, *describe_cut_views(shown, views), *undrawn]
         return {
             "views": [self.show(view.picture) for view in views],
-            "words": words_of(trial.state),
+            "words": list_words(trial.state),
             "notes": notes,
             "answer": trial.state.answer or trial.state.reason,
-            "amount": say_amount(asked or [trial]),
+            "amount": describe_amount(asked or [trial]),
             "arms": len(arms) or 1,
-            "faults": self.say_faults(_failure(trial)) if trial.error else [],
+            "faults": self.explain_fault(_failure(trial)) if trial.error else [],
             "yaml": dump_yaml(study),
         }
 
     def _try(self, arm: Arm, item: Item) -> DryRun:
         """Try an arm on a question, with cached results for the stages before the first that may
         ask."""
-        marks = [mark.center for mark in item.sample.marks]  # `say_undrawn` leaves one out
+        marks = [mark.center for mark in item.sample.marks]  # `describe_undrawn` leaves one out
         stages, before = dict(arm.stages), list[Any]([arm.task.file, marks, arm.seed])
         for slot, stage in arm.stages.items():
             if asks_model(stage):
@@ -322,7 +322,7 @@ DRAWS = {
 }
 
 
-def words_of(state: State) -> list[Node]:
+def list_words(state: State) -> list[Node]:
     """List the text of each turn, with null for each view."""
     words = [
         {"role": turn.role, "parts": [p if isinstance(p, str) else None for p in turn.parts]}
@@ -331,13 +331,13 @@ def words_of(state: State) -> list[Node]:
     return words or [{"role": "prompt", "parts": [state.prompt]}]
 
 
-def say_amount(trials: Sequence[DryRun]) -> str:
+def describe_amount(trials: Sequence[DryRun]) -> str:
     """Describe what asking all these arms would send, and how its tokens are counted."""
     tried = [replace(t, requests=[*map(count_tokens, t.calls, t.requests)]) for t in trials]
     amount = count_requests(tried, {trial.arm.task_id: 1 for trial in tried})
     if not amount.requests:
         return "no stage asks a model"
-    arms = f" in {counted(len(tried), 'arm')}" if len(tried) > 1 else ""
+    arms = f" in {format_count(len(tried), 'arm')}" if len(tried) > 1 else ""
     is_pocket = all(isinstance(model, Pocket) for trial in tried for model in trial.arm.models)
     rule = "counted by Pocket" if is_pocket else "estimated"
     return f"{amount}{arms}; tokens {rule}"
@@ -353,7 +353,7 @@ def count_tokens(call: Call, request: Request) -> Request:
     return request
 
 
-def say_undrawn(trial: DryRun, again: Callable[[Arm, Item], DryRun]) -> Iterator[str]:
+def describe_undrawn(trial: DryRun, again: Callable[[Arm, Item], DryRun]) -> Iterator[str]:
     """Yield a note for each mark without which the same would be sent, with the stage that would
     draw it.
 
@@ -365,17 +365,17 @@ def say_undrawn(trial: DryRun, again: Callable[[Arm, Item], DryRun]) -> Iterator
             continue
         rest = tuple(kept for kept in sample.marks if kept is not mark)
         item = replace(trial.item, sample=replace(sample, marks=rest))
-        if sent_of(again(trial.arm, item)) == sent_of(trial):
+        if get_outcome(again(trial.arm, item)) == get_outcome(trial):
             yield f"no stage draws the {DRAWS[type(mark)].format(mark.label)}"
 
 
-def sent_of(trial: DryRun) -> tuple[object, ...]:
+def get_outcome(trial: DryRun) -> tuple[object, ...]:
     """Return what a trial would send or answer, for comparison."""
     state, views = trial.state, trial.state.shown or trial.state.views
     return state.prompt, state.answer, [view.picture.payload.sha for view in views]
 
 
-def say_cut(trial: DryRun, views: Sequence[View]) -> Iterator[str]:
+def describe_cut_views(trial: DryRun, views: Sequence[View]) -> Iterator[str]:
     """Yield a note for each view whose edge cuts a mark or label that a stage drew."""
     stages = trial.arm.stages
     for drawing in drawings(trial.state, stages):

@@ -14,11 +14,11 @@ import numpy as np
 from pydantic import Field, with_config
 from typing_extensions import TypedDict
 
-from looktwice.eval.listing import plain
+from looktwice.eval.listing import simplify_default
 from looktwice.pipelines.config.classes import ConfigError, Faults
 from looktwice.pipelines.config.load import load, resolve
 from looktwice.pipelines.disk import write_file
-from looktwice.pipelines.json_input import CLOSED, OPEN, Holds, read_as
+from looktwice.pipelines.json_input import CLOSED, OPEN, CheckedAs, read_as
 from looktwice.pipelines.marks import Mark, Mask
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Item
@@ -68,7 +68,7 @@ class Draft:
     images: tuple[str, ...] = ()
     choices: tuple[str | dict[str, str], ...] = ()
     answer: str | None = None
-    marks: tuple[Annotated[Node, Holds(PageMark)], ...] = ()
+    marks: tuple[Annotated[Node, CheckedAs(PageMark)], ...] = ()
     meta: Node = field(default_factory=dict)
     stages: tuple[Slot, ...] = ()
     model: str = POCKET
@@ -89,9 +89,9 @@ class Draft:
             tuple(map(keep, sample.images)),
             tuple(c if isinstance(c, str) else {"image": keep(c)} for c in sample.choices),
             item.answer,
-            tuple(drawn(mark) for mark in sample.marks),
+            tuple(to_page_mark(mark) for mark in sample.marks),
             dict(sample.meta),
-            tuple(Slot(name, plain(stage)) for name, stage in stages.items()),
+            tuple(Slot(name, simplify_default(stage)) for name, stage in stages.items()),
             **more,
         )
 
@@ -110,7 +110,7 @@ class Draft:
         row: Node = {"id": self.id, "question": self.question}
         row |= {"image": self.images[0]} if len(self.images) == 1 else {"images": [*self.images]}
         row |= {"choices": [*self.choices], "answer": self.answer, "meta": self.meta}
-        row["marks"] = [masked(mark, sizes) for mark in self.marks]
+        row["marks"] = [to_task_mark(mark, sizes) for mark in self.marks]
         return {name: value for name, value in row.items() if value or name == "question"}
 
     def nodes(self, after: int | None = None) -> dict[str, Node]:
@@ -133,7 +133,7 @@ class Draft:
         node["draws"] = self.draws if self.draws > 1 else 0
         return {name: value for name, value in node.items() if value or name == "stages"}
 
-    def reading(self, text: str, file: Path, models: Mapping[str, Node]) -> Draft:
+    def with_study(self, text: str, file: Path, models: Mapping[str, Node]) -> Draft:
         """Return the draft with the stages, model and draws of a study's text, which is saved to
         `file`.
 
@@ -170,7 +170,7 @@ class Draft:
         return draft
 
 
-def drawn(mark: Mark) -> Node:
+def to_page_mark(mark: Mark) -> Node:
     """Convert a mark for the page: a region gets the corners of its outline."""
     node = mark.to_dict()
     if isinstance(mark, Mask):
@@ -180,7 +180,7 @@ def drawn(mark: Mark) -> Node:
     return node
 
 
-def masked(mark: Node, sizes: Sequence[tuple[int, int]]) -> Node:
+def to_task_mark(mark: Node, sizes: Sequence[tuple[int, int]]) -> Node:
     """Convert a mark for samples.jsonl: the inside of a lasso becomes the pixels of a mask."""
     if "lasso" not in mark:
         return {key: value for key, value in mark.items() if key != "outline"}

@@ -12,8 +12,19 @@ from typing import Any, Literal, get_args, get_origin
 
 from PIL import ImageColor
 
-from looktwice.eval.listing import classes_of, docstring, listed_kind, plain, type_words
-from looktwice.pipelines.config.classes import default_of, given_by, members, type_hints
+from looktwice.eval.listing import (
+    describe_type_hint,
+    docstring,
+    find_classes,
+    get_listed_kind,
+    simplify_default,
+)
+from looktwice.pipelines.config.classes import (
+    get_default,
+    get_return_class,
+    type_hints,
+    union_members,
+)
 from looktwice.pipelines.config.spec import public_path
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.state import Stage
@@ -34,14 +45,14 @@ class Catalog:
     def __init__(self, plugins: Sequence[str] = ()) -> None:
         self.forms, self.classes = dict[str, Form](), dict[str, type]()
         for kind in ("stages", "specialists", "tools"):
-            self.classes |= classes_of(kind, plugins)
+            self.classes |= find_classes(kind, plugins)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the page's JSON: the forms, the stages by room, and the names of colours."""
         rooms = dict[str, list[str]]()
         for path, cls in self.classes.items():
             takes = inspect.signature(cls.__call__).parameters
-            if "state" in takes and listed_kind(cls) in ("stages", "specialists"):
+            if "state" in takes and get_listed_kind(cls) in ("stages", "specialists"):
                 rooms.setdefault(path.rpartition(".")[0], []).append(path)
                 self._add(path, cls)
         return {"forms": self.forms, "rooms": rooms, "colors": [*ImageColor.colormap]}
@@ -51,7 +62,7 @@ class Catalog:
             return
         form = self.forms[path] = {"says": docstring(cls), "settings": []}
         form["weights"] = issubclass(cls, Network)
-        hints, limits = type_hints(cls), ranges_of(cls)
+        hints, limits = type_hints(cls), get_ranges(cls)
         for f in dataclasses.fields(cls):
             if f.init:
                 setting = self._setting(f, hints[f.name])
@@ -62,11 +73,15 @@ class Catalog:
 
     def _setting(self, f: dataclasses.Field[Any], hint: Any) -> Form:
         """Describe a setting without its range: its kind, choices and default."""
-        choices, default = [*members(hint)], default_of(f)
+        choices, default = [*union_members(hint)], get_default(f)
         inner = [choice for choice in choices if choice is not type(None)]
-        setting: Form = {"name": f.name, "words": type_words(hint), "null": inner != choices}
+        setting: Form = {
+            "name": f.name,
+            "words": describe_type_hint(hint),
+            "null": inner != choices,
+        }
         if default is not dataclasses.MISSING:
-            setting["default"] = plain(default, hint)
+            setting["default"] = simplify_default(default, hint)
         first = inner[0]
         if first in KINDS:
             return setting | {"kind": KINDS[first]}
@@ -78,23 +93,23 @@ class Catalog:
             is_long = isinstance(default, str) and len(default) > LONG
             kind = "color" if COLOR.search(f.name) else "words" if is_long else "text"
             return setting | {"kind": kind}
-        if paths := self._fitting(inner):
+        if paths := self._list_fitting(inner):
             made = {"is": public_path(type(default))} if dataclasses.is_dataclass(default) else {}
             return setting | {"kind": "part", "of": paths} | made
         return setting | {"kind": "json"}
 
-    def _fitting(self, hints: Sequence[Any]) -> list[str]:
+    def _list_fitting(self, hints: Sequence[Any]) -> list[str]:
         """Return the paths of the classes that satisfy one of the type hints, and add their
         forms."""
         fitting = dict[str, type]()
         for hint in hints:
             if not isinstance(hint, type):
                 continue
-            given = given_by(hint) if getattr(hint, "_is_protocol", False) else None
+            given = get_return_class(hint) if getattr(hint, "_is_protocol", False) else None
             if dataclasses.is_dataclass(hint):
                 fitting[public_path(hint)] = hint
             for path, cls in self.classes.items():
-                gives = given_by(cls) if given else None
+                gives = get_return_class(cls) if given else None
                 if issubclass(gives, given) if gives and given else hint in cls.__mro__:
                     fitting[path] = cls
         for path, cls in fitting.items():
@@ -102,7 +117,7 @@ class Catalog:
         return [*fitting]
 
 
-def ranges_of(cls: type) -> dict[str, dict[str, float]]:
+def get_ranges(cls: type) -> dict[str, dict[str, float]]:
     """Return the limits of a class's numeric settings, from the rules that validate them."""
     limits = dict[str, dict[str, float]]()
     for base in cls.__mro__:

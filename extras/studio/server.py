@@ -25,11 +25,11 @@ from looktwice.eval.page.render import page_file, page_policy
 from looktwice.eval.page.serving import LocalPage, Shows
 from looktwice.eval.recorded.show import ShownRun
 from looktwice.eval.records.records import RunError, RunFolder
-from looktwice.eval.tasks.base import checked_items
+from looktwice.eval.tasks.base import check_items
 from looktwice.extras.studio.desk import FAULTS, Desk
 from looktwice.extras.studio.draft import MODELS, POCKET, Draft, Node, Slot
 from looktwice.pipelines.config.build import Binder, build
-from looktwice.pipelines.config.classes import ConfigError, did_you_mean
+from looktwice.pipelines.config.classes import ConfigError, suggest_names
 from looktwice.pipelines.config.load import parse_override
 from looktwice.pipelines.config.plan import load_plan
 from looktwice.pipelines.disk import read_file
@@ -98,7 +98,7 @@ class StudioServer(LocalPage):
         try:
             made = await asyncio.to_thread(self.desk.answer, request.match_info["what"], data)
         except FAULTS as exc:
-            made = {"refused": self.desk.say_faults(exc)}
+            made = {"refused": self.desk.explain_fault(exc)}
         if isinstance(made, bytes):
             return web.Response(body=made, content_type="application/zip")
         return web.json_response(made)
@@ -109,11 +109,11 @@ class StudioServer(LocalPage):
         app.router.add_post(f"/{{token}}/{below}{{what:render|ask|read|pack|upload}}", self.work)
 
 
-def studio_of_page(folder: Path, page: RunPage, plugins: Sequence[str] = ()) -> StudioServer:
+def make_page_studio(folder: Path, page: RunPage, plugins: Sequence[str] = ()) -> StudioServer:
     """Build a studio that works in `folder` and begins with a sample of the report page that it is
     served with."""
     desk = Desk(folder, plugins=plugins)
-    return StudioServer(desk, partial(of_page, desk, page))
+    return StudioServer(desk, partial(draft_from_page, desk, page))
 
 
 def studio_widget(
@@ -140,14 +140,14 @@ def studio_widget(
         sample = Sample("studio", Draft().question, (image,))
     folder = tempfile.TemporaryDirectory(prefix="looktwice-studio-", ignore_cleanup_errors=True)
     desk, item = Desk(Path(folder.name).resolve(), {**models}), Item(sample, None)
-    draft = Draft.of(item, stages or {}, desk.keep, model=next(iter(models)))
+    draft = Draft.of(item, stages or {}, desk.save_picture, model=next(iter(models)))
     start = desk.start(draft if stages else replace(draft, stages=FIRST))
     traits = {"_esm": widget_script(), "_css": page_file("studio.css", ROOM), "folder": folder}
     traits["yaml"] = traitlets.Unicode().tag(sync=True)
     for name in ("marks", "stages"):
         traits[name] = traitlets.List(start["draft"][name]).tag(sync=True)
     widget = type("Studio", (anywidget.AnyWidget,), traits)()
-    widget.on_msg(Talk(desk, start))
+    widget.on_msg(WidgetChannel(desk, start))
     return widget
 
 
@@ -160,11 +160,11 @@ def widget_script() -> str:
 
 
 @dataclass(eq=False)
-class Talk:
+class WidgetChannel:
     """Answers a widget's requests, and sends pictures that it does not have yet."""
 
     desk: Desk
-    begun: Mapping[str, Any]
+    first_draft: Mapping[str, Any]
     sent: set[str] = field(default_factory=set)
 
     def __call__(self, widget: Any, asked: Mapping[str, Any], buffers: Sequence[Any]) -> None:
@@ -172,11 +172,13 @@ class Talk:
         what, reply, file = asked["what"], {"number": asked["number"]}, b""
         data = bytes(buffers[0]) if buffers else json.dumps(asked.get("body")).encode()
         try:
-            made = self.begun if what == "start" else self.desk.answer(what, data)
+            made = self.first_draft if what == "start" else self.desk.answer(what, data)
             reply["answer"], file = (None, made) if isinstance(made, bytes) else (made, b"")
         except Exception as exc:  # of any kind, or the page would wait without end
             is_told = isinstance(exc, FAULTS)
-            reply["faults"] = self.desk.say_faults(exc) if is_told else [f"internal error: {exc!r}"]
+            reply["faults"] = (
+                self.desk.explain_fault(exc) if is_told else [f"internal error: {exc!r}"]
+            )
         kept = self.desk.shown.kept
         new = [shown for sha, (shown, *_) in kept.items() if sha not in self.sent]
         self.sent |= {shown.sha for shown in new}
@@ -195,26 +197,26 @@ def open_draft(desk: Desk, what: Sequence[Path], models: Sequence[str] = ()) -> 
         if not isinstance(node, dict):
             example = "'{use: pipelines.models.Pocket}'"
             raise ConfigError([f"--model {text}: expected a node, such as {example}"])
-        desk.admit(build(node, place="--model"))
+        desk.allow_model(build(node, place="--model"))
     start = Draft(stages=FIRST)
     if not what:
         return start
     first, *more = what
     if more and not first.is_file():
-        return of_run(desk, first, *map(str, more[:2]))
+        return draft_from_run(desk, first, *map(str, more[:2]))
     if first.is_dir():
         ids = [row.id for row in RunFolder(first).samples.values()]
         raise RunError(f"{first}: add one of its {len(ids)} samples, such as {ids[0]}")
     if not more and first.suffix in STUDIES:
-        return of_study(desk, first)
+        return draft_from_study(desk, first)
     for picture in what:
         if not picture.is_file():
             raise RunError(f"{picture}: there is no such picture, run or study")
-    images = tuple(desk.take(read_file(picture)) for picture in what)
+    images = tuple(desk.save_bytes(read_file(picture)) for picture in what)
     return replace(start, images=images)
 
 
-def of_study(desk: Desk, study: Path) -> Draft:
+def draft_from_study(desk: Desk, study: Path) -> Draft:
     """Return a draft of a study's first question with the stages and model of its first contestant.
 
     All models of the study may be asked. Raises ConfigError, RunError, TaskError, PictureError.
@@ -222,24 +224,30 @@ def of_study(desk: Desk, study: Path) -> Draft:
     plan = load_plan(study, (), desk.plugins)
     if not plan.points:
         raise RunError(f"{study}: no contestant is left; {'; '.join(plan.left_out.values())}")
-    arm, names = plan.points[0], {id(model): desk.admit(model) for model in plan.models}
-    item = next(checked_items(arm.task), None)
+    arm, names = plan.points[0], {id(model): desk.allow_model(model) for model in plan.models}
+    item = next(check_items(arm.task), None)
     if item is None:
         raise RunError(f"{study}: its task {arm.task_name!r} has no questions")
     model = names.get(id(arm.model), POCKET)
-    return Draft.of(item, arm.stages, desk.keep, model=model, draws=arm.draws, seed=arm.seed)
+    return Draft.of(
+        item, arm.stages, desk.save_picture, model=model, draws=arm.draws, seed=arm.seed
+    )
 
 
-def of_page(desk: Desk, page: RunPage, asked: Mapping[str, str]) -> Draft:
+def draft_from_page(desk: Desk, page: RunPage, asked: Mapping[str, str]) -> Draft:
     """Return a draft of a report page's sample `n` and contestant `who`, given by number. Raises
     RunError, ConfigError, PictureError."""
     row = page.rows[int(asked["n"])]
     number, name = [*page.contestants][int(asked["who"])]
     run = page.runs[number]
-    return of_run(desk, run.folder.path, row.id, name.removesuffix(f" ({run.name})"), row.task)
+    return draft_from_run(
+        desk, run.folder.path, row.id, name.removesuffix(f" ({run.name})"), row.task
+    )
 
 
-def of_run(desk: Desk, run: Path, sample: str, contestant: str = "", task: str = "") -> Draft:
+def draft_from_run(
+    desk: Desk, run: Path, sample: str, contestant: str = "", task: str = ""
+) -> Draft:
     """Return a draft of a run's sample with the stages of a contestant, by default the first.
 
     `task` is the task's id if several tasks have a sample of this name. Raises RunError,
@@ -250,11 +258,11 @@ def of_run(desk: Desk, run: Path, sample: str, contestant: str = "", task: str =
     points = shown.points(row)
     name = contestant or next(iter(points))
     if name not in points:
-        near = did_you_mean(name, points)
+        near = suggest_names(name, points)
         raise RunError(f"{run} has no contestant {name!r}{near}; use one of {', '.join(points)}")
     point = points[name]
     item = Item(shown.sample(point, row), row.answer)
     asked: Node = {"seed": point.seed, "draws": point.draws}
     if node := point.spec.get("model"):
-        asked["model"] = desk.admit(Binder.of_run(run).make(node, "model"))
-    return Draft.of(item, shown.stages(point), desk.keep, **asked)
+        asked["model"] = desk.allow_model(Binder.for_run(run).make(node, "model"))
+    return Draft.of(item, shown.stages(point), desk.save_picture, **asked)

@@ -18,17 +18,17 @@ from looktwice.pipelines.config.classes import (
     Kind,
     check_kind,
     dataclass_in,
-    default_of,
-    did_you_mean,
+    explain_mismatch,
+    get_default,
     holds_path,
     inner_hint,
     is_plain,
     locate,
-    members,
-    misfit,
+    suggest_names,
     type_hints,
+    union_members,
 )
-from looktwice.pipelines.config.paths import Scope, granted, read_allowed
+from looktwice.pipelines.config.paths import Scope, read_allowed, read_grant
 from looktwice.pipelines.json_input import first_non_finite
 
 # otherwise the text "nan" would become a number
@@ -40,34 +40,35 @@ class Binder:
     """Checks and builds nodes, and collects every fault with its place; equal nodes build one
     object.
 
-    A fault that several arms share is listed once in `faults`, but counted each time in `noticed`.
-    `files` maps the place of each named file to its path, `reads` holds all files and folders that
-    nodes name, `hosts` the hosts of their URLs. `changed_at` maps the place of a changed setting to
-    the place in the study that changes it, such as an entry of `sweep`; faults are reported there.
+    A fault that several arms share is listed once in `faults`, but counted each time in
+    `fault_count`. `files` maps the place of each named file to its path, `reads` holds all files
+    and folders that nodes name, `hosts` the hosts of their URLs. `changed_at` maps the place of a
+    changed setting to the place in the study that changes it, such as an entry of `sweep`; faults
+    are reported there.
     """
 
     scope: Scope = field(default_factory=Scope)
     models: Mapping[str, Any] = field(default_factory=dict)
     faults: Faults = field(default_factory=Faults)
     built: dict[str, Any] = field(default_factory=dict)
-    noticed: int = 0
+    fault_count: int = 0
     files: dict[str, Path] = field(default_factory=dict)
     reads: set[Path] = field(default_factory=set)
     hosts: set[str] = field(default_factory=set)
     changed_at: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of_run(cls, run: Path, plugins: Sequence[str] = ()) -> Binder:
-        """Create a binder for a run's records, which may reach what `Scope.of_records` allows."""
+    def for_run(cls, run: Path, plugins: Sequence[str] = ()) -> Binder:
+        """Create a binder for a run's records, which may reach what `Scope.for_records` allows."""
         names = tuple(plugins)
-        if granted(run).plugins:
+        if read_grant(run).plugins:
             from looktwice.pipelines.config.plugin_code import load_run_plugins
 
             names = (*names, *load_run_plugins(run, names))
-        return cls(Scope.of_records(run, names))
+        return cls(Scope.for_records(run, names))
 
     @classmethod
-    def of_checked(cls, plugins: Sequence[str] = ()) -> Binder:
+    def for_checked_paths(cls, plugins: Sequence[str] = ()) -> Binder:
         """Create a binder for nodes whose paths were already checked, such as those of a plan."""
         return cls(Scope(Path("/"), plugins=tuple(plugins)))
 
@@ -118,16 +119,16 @@ class Binder:
                 f"{cls.__name__} is not a dataclass; its fields are its settings, so write"
                 " @dataclass(frozen=True) above it",
             )
-        before, hints = self.noticed, type_hints(cls)
+        before, hints = self.fault_count, type_hints(cls)
         own_fields = {f.name: f for f in dataclasses.fields(cls) if f.init}
         for name in settings.keys() - own_fields.keys():
             from looktwice.pipelines.config.elsewhere import HINTS
 
             hint = HINTS.get(name, f"it has {', '.join(own_fields) or 'none'}")
-            near = did_you_mean(name, own_fields) or f"; {hint}"
+            near = suggest_names(name, own_fields) or f"; {hint}"
             self.fault(f"{place}.{name}", f"{cls.__name__} has no setting {name!r}{near}")
         for name, f in own_fields.items():
-            if base is None and name not in settings and default_of(f) is dataclasses.MISSING:
+            if base is None and name not in settings and get_default(f) is dataclasses.MISSING:
                 wanted = f"; see `looktwice list {cls.__name__}`"
                 if hints.get(name) is Path:
                     wanted = ", a path"
@@ -136,12 +137,12 @@ class Binder:
                 self.fault(place, f"{cls.__name__} needs the setting {name!r}{wanted}")
         values = {
             k: self.value(
-                v, hints.get(k, Any), f"{place}.{k}", getattr(base, k, default_of(own_fields[k]))
+                v, hints.get(k, Any), f"{place}.{k}", getattr(base, k, get_default(own_fields[k]))
             )
             for k, v in settings.items()
             if k in own_fields
         }
-        if self.noticed > before:
+        if self.fault_count > before:
             return None
         try:
             return cls(**values) if base is None else dataclasses.replace(base, **values)
@@ -155,17 +156,17 @@ class Binder:
         changes the object `default`."""
         if isinstance(value, Mapping) and value.keys() == {"ref"}:
             return self._model(value["ref"], place)
-        before, made = self.noticed, self._made(value, hint, place, default)
-        if self.noticed > before:
+        before, made = self.fault_count, self._convert(value, hint, place, default)
+        if self.fault_count > before:
             return None
         built = dataclasses.is_dataclass(made) or _has_node(value)
-        return made if built else self._checked(made, hint, place)
+        return made if built else self._validate(made, hint, place)
 
-    def _made(self, value: Any, hint: Any, place: str, default: Any = None) -> Any:
+    def _convert(self, value: Any, hint: Any, place: str, default: Any = None) -> Any:
         """Build the nodes, paths and mappings in a value that stand for objects."""
         if isinstance(value, str):
             if self.faults and "${" in value:  # a reference that was reported as unresolvable
-                self.noticed += 1
+                self.fault_count += 1
             if holds_path(hint):
                 return self._path(value, place)
             self.hosts.update(filter(None, [self.scope.host(value, place)]))
@@ -174,12 +175,12 @@ class Binder:
             return value
         if isinstance(value, Mapping):
             if "use" in value:
-                return self._fitting(value, hint, place)
+                return self._build_fitting(value, hint, place)
             base = default if dataclasses.is_dataclass(default) else None
             if cls := dataclass_in(hint) if base is None else type(base):
                 return self.fields(cls, value, place, base)
         many = _has_node(value)  # each item is checked separately
-        make = self.value if many else self._made
+        make = self.value if many else self._convert
         if isinstance(value, Mapping):
             return {
                 key: make(inner, inner_hint(hint, key), f"{place}.{key}")
@@ -189,11 +190,13 @@ class Binder:
         made = [make(v, inner_hint(hint, i), f"{place}[{i}]") for i, v in enumerate(value)]
         return tuple(made) if many else made
 
-    def _fitting(self, node: Mapping[str, Any], hint: Any, place: str) -> Any:
+    def _build_fitting(self, node: Mapping[str, Any], hint: Any, place: str) -> Any:
         if is_plain(hint):
-            return self.fault(place, f"expected {_shown(hint)}, found a node of {node['use']!r}")
+            return self.fault(
+                place, f"expected {_format_hint(hint)}, found a node of {node['use']!r}"
+            )
         made = self.node(node, place)
-        wrong = misfit(type(made), hint) if made is not None else ""
+        wrong = explain_mismatch(type(made), hint) if made is not None else ""
         return self.fault(f"{place}.use", wrong) if wrong else made
 
     def _path(self, text: str, place: str) -> Path | None:
@@ -212,14 +215,14 @@ class Binder:
         if name not in self.models:
             return self.fault(
                 f"{place}.ref",
-                f"no model {name!r} under `models:`{did_you_mean(str(name), self.models)}",
+                f"no model {name!r} under `models:`{suggest_names(str(name), self.models)}",
             )
         return self.node(self.models[name], f"models.{name}", "model")
 
-    def _checked(self, value: Any, hint: Any, place: str) -> Any:
-        if isinstance(value, bool) and is_plain(hint) and bool not in members(hint):
-            return self.fault(place, f"expected {_shown(hint)}, found {value!r}")
-        if value is None and type(None) in members(hint):
+    def _validate(self, value: Any, hint: Any, place: str) -> Any:
+        if isinstance(value, bool) and is_plain(hint) and bool not in union_members(hint):
+            return self.fault(place, f"expected {_format_hint(hint)}, found {value!r}")
+        if value is None and type(None) in union_members(hint):
             return None
         try:
             # in a tuple, because a type with a configuration of its own accepts no other
@@ -232,17 +235,17 @@ class Binder:
             several = isinstance(value, list) or (isinstance(value, str) and "," in value)
             if several and is_plain(hint):
                 more += f"; to try several values, sweep them: 'sweep.{place}=[ONE, OTHER]'"
-            return self.fault(place, f"expected {_shown(hint)}, found {value!r}{more}")
+            return self.fault(place, f"expected {_format_hint(hint)}, found {value!r}{more}")
         # a protocol accepts any object but no plain value, and an empty list
         except SchemaError:
             if isinstance(value, list | tuple) and not value:
                 return ()
-            wanted = f"expected a node with `use:` ({_shown(hint)}), found {value!r}"
+            wanted = f"expected a node with `use:` ({_format_hint(hint)}), found {value!r}"
             return self.fault(place, f"{wanted}; write {{use: folder.room.Class}}")
 
     def fault(self, place: str, text: str) -> None:
         """Note a fault, unless it is already listed."""
-        self.noticed += 1
+        self.fault_count += 1
         bare = re.sub(r"^contestants\.[^.]+\.", "", place)  # a change applies to every contestant
         own, where = place.removesuffix(bare).removesuffix("."), ""
         for changed, entry in self.changed_at.items():
@@ -270,7 +273,7 @@ def build(
     return Binder(own).make(node, place)
 
 
-def _shown(hint: Any) -> str:
+def _format_hint(hint: Any) -> str:
     return (
         hint.__name__
         if isinstance(hint, type)

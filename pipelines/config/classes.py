@@ -23,7 +23,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from looktwice.pipelines.extensions import own_classes
+from looktwice.pipelines.extensions import list_own_classes
 
 FOLDERS = ("pipelines", "prompting", "specialists", "eval")
 
@@ -77,12 +77,12 @@ def locate(use: str, plugins: Sequence[str] = ()) -> type:
     if len(parts) < 2 or not all(WORD.fullmatch(part) for part in parts):
         raise ValueError(
             f"{use!r} is not the path of a public class, such as prompting.markers.Circles"
-            f"{_meant(parts[-1])}; `looktwice list` lists them"
+            f"{_suggest_path(parts[-1])}; `looktwice list` lists them"
         )
     ours, name = parts[0] in FOLDERS, parts[-1]
-    if ours and (extension := own_classes().get(".".join(parts))):
+    if ours and (extension := list_own_classes().get(".".join(parts))):
         return extension.open()  # type: ignore[no-any-return]
-    room = _own_room(parts, use) if ours else _plugin_module(parts, use, plugins)
+    room = _resolve_own_room(parts, use) if ours else _plugin_module(parts, use, plugins)
     try:
         module = importlib.import_module(room)
     except ImportError as exc:
@@ -90,9 +90,9 @@ def locate(use: str, plugins: Sequence[str] = ()) -> type:
     public = getattr(module, "__all__", () if ours else vars(module))
     if name not in public or not _is_class(module, name):
         classes = [n for n in public if _is_class(module, n)]
-        paths = [path.rpartition(".") for path in own_classes() if ours]
+        paths = [path.rpartition(".") for path in list_own_classes() if ours]
         classes += [n for of, _, n in paths if of == ".".join(parts[:-1])]
-        raise ValueError(f"no public class {name!r} in {room}{did_you_mean(name, classes)}")
+        raise ValueError(f"no public class {name!r} in {room}{suggest_names(name, classes)}")
     return getattr(module, name)  # type: ignore[no-any-return]
 
 
@@ -144,7 +144,7 @@ def _plugin_fault(text: str, why: str) -> ConfigError:
     return ConfigError([f"--plugin {text}: {why}"])
 
 
-def place_in_plugins(exc: BaseException) -> str:
+def find_plugin_frame(exc: BaseException) -> str:
     """Return function, file and line of the innermost plugin code in a traceback, or ""."""
     place, trace = "", exc.__traceback__
     while trace is not None:
@@ -156,32 +156,32 @@ def place_in_plugins(exc: BaseException) -> str:
     return place
 
 
-def _own_room(parts: Sequence[str], use: str) -> str:
+def _resolve_own_room(parts: Sequence[str], use: str) -> str:
     """Return the module of the room that a looktwice path names. Raises ValueError, which suggests
     the right path if there is one."""
-    folder, rooms = parts[0], _rooms(parts[0])
+    folder, rooms = parts[0], _list_rooms(parts[0])
     if len(parts) == 3 and parts[1] in rooms:
         return f"looktwice.{folder}.{parts[1]}"
-    meant = _meant(parts[-1]) or did_you_mean(parts[1], rooms)
+    meant = _suggest_path(parts[-1]) or suggest_names(parts[1], rooms)
     raise ValueError(
         f"no room {'.'.join(parts[:-1])!r} (from {use!r}; a class is named as"
         f" folder.room.Class){meant}"
     )
 
 
-def _meant(name: str) -> str:
+def _suggest_path(name: str) -> str:
     """Return `; did you mean 'X'?` with the path of the most similar public class, or ""."""
-    paths = {path.rpartition(".")[2]: path for path in own_classes()}
+    paths = {path.rpartition(".")[2]: path for path in list_own_classes()}
     for folder in FOLDERS:
-        for room in (room for room, is_package in _rooms(folder).items() if is_package):
+        for room in (room for room, is_package in _list_rooms(folder).items() if is_package):
             for public in importlib.import_module(f"looktwice.{folder}.{room}").__all__:
                 paths.setdefault(public, f"{folder}.{room}.{public}")
-    near = did_you_mean(name, paths)
+    near = suggest_names(name, paths)
     return near and near.replace(last := near.split("'")[1], paths[last])
 
 
 @cache
-def _rooms(folder: str) -> dict[str, bool]:
+def _list_rooms(folder: str) -> dict[str, bool]:
     """Return the rooms of a folder by name, and whether each is a package."""
     places = importlib.import_module(f"looktwice.{folder}").__path__
     return {module.name: module.ispkg for module in pkgutil.iter_modules(places)}
@@ -193,7 +193,7 @@ def _plugin_module(parts: Sequence[str], use: str, plugins: Sequence[str]) -> st
         plugin = f"{parts[0]}.py" if Path(f"{parts[0]}.py").is_file() else parts[0]
         raise ValueError(
             f"{use!r} is refused: it is neither in {', '.join(FOLDERS)} nor in a named plugin"
-            f" ({named}); if you trust it, add --plugin {plugin}{did_you_mean(parts[0], FOLDERS)}"
+            f" ({named}); if you trust it, add --plugin {plugin}{suggest_names(parts[0], FOLDERS)}"
         )
     return ".".join(parts[:-1])
 
@@ -209,7 +209,7 @@ def _is_class(module: Any, name: str) -> bool:
     )
 
 
-def did_you_mean(word: str, known: Iterable[object], most: int = 1) -> str:
+def suggest_names(word: str, known: Iterable[object], most: int = 1) -> str:
     """Return `; did you mean 'X'?` with at most `most` known names that other programs call `word`,
     or that resemble it; "" if there are none.
 
@@ -220,9 +220,11 @@ def did_you_mean(word: str, known: Iterable[object], most: int = 1) -> str:
         return re.sub("[ -]", "_", str(name).casefold())
 
     names = {folded(name): str(name) for name in known}
-    from looktwice.pipelines.config.elsewhere import ELSEWHERE
+    from looktwice.pipelines.config.elsewhere import FOREIGN_NAMES
 
-    meant = [folded(name) for name, others in ELSEWHERE.items() if folded(word) in others.split()]
+    meant = [
+        folded(name) for name, others in FOREIGN_NAMES.items() if folded(word) in others.split()
+    ]
     near = [key for key in meant if key in names and folded(word) not in names]
     near = near or difflib.get_close_matches(folded(word), names, most, 0.62)
     return f"; did you mean {' or '.join(repr(names[key]) for key in near[:most])}?" if near else ""
@@ -234,28 +236,28 @@ Kind = Literal["task", "stage", "model"]
 PLAIN = (int, float, str, bool, bytes, type(None))
 
 
-def members(hint: Any) -> Iterator[Any]:
+def union_members(hint: Any) -> Iterator[Any]:
     """Yield the members of a union, or the hint itself."""
     if get_origin(hint) in (Union, types.UnionType):
         for inner in get_args(hint):
-            yield from members(inner)
+            yield from union_members(inner)
     else:
         yield hint
 
 
 def is_plain(hint: Any) -> bool:
     """Return whether the hint allows only numbers, texts, booleans and paths, no objects."""
-    return all(h in PLAIN or h is Path or get_origin(h) is Literal for h in members(hint))
+    return all(h in PLAIN or h is Path or get_origin(h) is Literal for h in union_members(hint))
 
 
 def holds_path(hint: Any) -> bool:
     """Return whether a text given for this hint is the path of a file or folder."""
-    return Path in members(hint) and str not in members(hint)
+    return Path in union_members(hint) and str not in union_members(hint)
 
 
 def inner_hint(hint: Any, key: Any) -> Any:
     """Return the type of the value under a key or index of a list, tuple or mapping."""
-    for member in members(hint):
+    for member in union_members(hint):
         origin, args = get_origin(member), get_args(member)
         if not (isinstance(origin, type) and issubclass(origin, Collection)):
             continue
@@ -270,7 +272,8 @@ def inner_hint(hint: Any, key: Any) -> Any:
 def dataclass_in(hint: Any) -> type | None:
     """Return the dataclass that a mapping given for this hint describes, or None."""
     return next(
-        (h for h in members(hint) if isinstance(h, type) and dataclasses.is_dataclass(h)), None
+        (h for h in union_members(hint) if isinstance(h, type) and dataclasses.is_dataclass(h)),
+        None,
     )
 
 
@@ -282,12 +285,12 @@ def type_hints(cls: type) -> dict[str, Any]:
         return {}
 
 
-def default_of(f: dataclasses.Field[Any]) -> Any:
+def get_default(f: dataclasses.Field[Any]) -> Any:
     """Return the default of a dataclass field, or `dataclasses.MISSING`."""
     return f.default if f.default_factory is dataclasses.MISSING else f.default_factory()
 
 
-def kind_of(cls: type) -> Kind | None:
+def get_kind(cls: type) -> Kind | None:
     """Return what a class makes, judged by its interface: tasks are iterable, models have an
     identity, stages are only callable."""
     if hasattr(cls, "__iter__") and hasattr(cls, "facts"):
@@ -297,18 +300,21 @@ def kind_of(cls: type) -> Kind | None:
     return None
 
 
-def misfit(cls: type, hint: Any) -> str:
+def explain_mismatch(cls: type, hint: Any) -> str:
     """Explain why an object of the class does not satisfy the hint; "" if it does.
 
     Function protocols are compared by their return types, so that a face finder does not pass as a
     detector; without a declared return type, the class is accepted.
     """
-    classes = [member for member in members(hint) if isinstance(member, type)]
+    classes = [member for member in union_members(hint) if isinstance(member, type)]
     protocols = [member for member in classes if getattr(member, "_is_protocol", False)]
     values = tuple(filter(dataclasses.is_dataclass, classes))
     if values and not protocols and not issubclass(cls, values):
         return f"expected {' or '.join(value.__name__ for value in values)}, found {cls.__name__}"
-    given, asked = given_by(cls), {protocol.__name__: given_by(protocol) for protocol in protocols}
+    given, asked = (
+        get_return_class(cls),
+        {protocol.__name__: get_return_class(protocol) for protocol in protocols},
+    )
     if not asked or given is None or None in asked.values():
         return ""
     if issubclass(given, tuple(asked.values())):
@@ -317,7 +323,7 @@ def misfit(cls: type, hint: Any) -> str:
     return f"expected {wanted}, but {cls.__name__} returns {given.__name__}"
 
 
-def given_by(cls: type) -> Any:
+def get_return_class(cls: type) -> Any:
     """Return the class that calling an object of `cls` is declared to return, or None."""
     try:
         given = get_type_hints(cls.__call__).get("return")
@@ -330,7 +336,7 @@ def check_kind(cls: type, wanted: Kind | None) -> None:
     """Raise ValueError if a class makes another kind of object, or lacks one of its methods."""
     if wanted is None:
         return
-    if (kind := kind_of(cls)) not in (wanted, None):
+    if (kind := get_kind(cls)) not in (wanted, None):
         raise ValueError(f"expected a {wanted} here, but {cls.__name__} is a {kind}")
     parts = {*dir(cls), *getattr(cls, "__dataclass_fields__", ())}
     lacking = [f"`{part}`" for part in PARTS[wanted] if part.partition("(")[0] not in parts]

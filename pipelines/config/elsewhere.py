@@ -67,11 +67,11 @@ list: models tasks stages info ls
 init: new create
 view: open ui dashboard
 """
-ELSEWHERE: Mapping[str, str] = dict(line.split(": ") for line in TABLE.splitlines())
+FOREIGN_NAMES: Mapping[str, str] = dict(line.split(": ") for line in TABLE.splitlines())
 """Our names of entries, settings, classes, options and commands, with the names that other programs
 use, separated by spaces."""
 
-TABLE_OF_HINTS = """\
+HINT_TABLE = """\
 api_key: keys stay in the environment, such as OPENAI_API_KEY, or LOOKTWICE_KEYS=HOST:PORT=NAME
 retries: transient errors are retried automatically
 max_retries: transient errors are retried automatically
@@ -84,5 +84,5 @@ metrics: set `scorer` of the task
 specialists: they answer in `stages:` of a contestant, with `replace: true`
 extend: a contestant's stages are laid over the file's; `replace: true` replaces the file's
 """
-HINTS: Mapping[str, str] = dict(line.split(": ", 1) for line in TABLE_OF_HINTS.splitlines())
+HINTS: Mapping[str, str] = dict(line.split(": ", 1) for line in HINT_TABLE.splitlines())
 """Advice for entries and settings that do not exist."""

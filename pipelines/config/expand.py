@@ -10,7 +10,7 @@ from itertools import product
 from math import prod
 from typing import Any, NamedTuple
 
-from looktwice.pipelines.config.classes import Faults, did_you_mean, locate
+from looktwice.pipelines.config.classes import Faults, locate, suggest_names
 from looktwice.pipelines.config.load import (
     OVERLAID,
     Node,
@@ -23,9 +23,9 @@ from looktwice.pipelines.config.load import (
 )
 from looktwice.pipelines.config.paths import Scope
 from looktwice.pipelines.config.spec import Arm
-from looktwice.pipelines.model import defers
+from looktwice.pipelines.model import is_deferring
 
-MOST_ARMS = 100_000
+MAX_ARMS = 100_000
 
 
 ALONE = (
@@ -70,8 +70,8 @@ class Expansion:
         if wrong:
             return
         self.faults.note(*name_faults(self.config))
-        named = _present(self.config.get("contestants")) or {"plain": {}}
-        if self._are_too_many(len(named)):
+        named = _drop_nulls(self.config.get("contestants")) or {"plain": {}}
+        if self._has_too_many_arms(len(named)):
             return
         first = self.config.get("baseline") or next(iter(named))
         if first not in named:
@@ -84,7 +84,7 @@ class Expansion:
             for changes in self._changes(f"contestants.{name}."):
                 applied = {k: v for k, (v, _) in changes.items() if _applies(k, merged, overlay)}
                 changed_at = {key: entry for key, (_, entry) in changes.items()}
-                for node in self._arms_of(name, merged, overlay, applied, place):
+                for node in self._expand_tasks(name, merged, overlay, applied, place):
                     arm = replace(node.arm, baseline=name == first)
                     yield node._replace(arm=arm, changed_at=changed_at)
 
@@ -106,19 +106,19 @@ class Expansion:
         self.faults.note(*(f"{place}{fault}" for fault in layer.faults))
         return merged
 
-    def _are_too_many(self, contestants: int) -> bool:
+    def _has_too_many_arms(self, contestants: int) -> bool:
         """Return whether there are too many arms to run or read, and note that as a fault; this is
         checked before expanding."""
         axes = [len(values) for values in (self.config.get("sweep") or {}).values()]
         singles, tasks = len(self.config.get("each") or ()), len(self.config.get("tasks") or "1")
         counts = [*axes, singles + 1, contestants, tasks]
-        if (arms := prod(counts)) > MOST_ARMS:
+        if (arms := prod(counts)) > MAX_ARMS:
             self.faults.note(
                 "sweep: its values x changes of `each` x contestants x tasks,"
                 f" {' x '.join(map(str, counts))}, make {arms:,} arms, more than the limit of"
-                f" {MOST_ARMS:,}; sweep fewer values, or split the study into several files"
+                f" {MAX_ARMS:,}; sweep fewer values, or split the study into several files"
             )
-        return arms > MOST_ARMS
+        return arms > MAX_ARMS
 
     def _changes(self, own: str) -> Iterator[dict[str, tuple[Any, str]]]:
         """Yield each combination of the sweep's values, first alone, then with each single change:
@@ -142,7 +142,7 @@ class Expansion:
                 if key.startswith(own) or not key.startswith("contestants.")
             }
 
-    def _arms_of(
+    def _expand_tasks(
         self,
         name: str,
         merged: Node,
@@ -157,21 +157,21 @@ class Expansion:
             node = layer(node, nest(key, changes[key]))
         self.faults.note(*(f"{place}{fault}" for fault in layer.faults))
         node = resolve(node, self.faults)
-        node = _with_prices(node, node["prices"]) if node.get("prices") else node
-        tasks, models = self._tasks(node), _present(node.get("models"))
+        node = _add_prices(node, node["prices"]) if node.get("prices") else node
+        tasks, models = self._tasks(node), _drop_nulls(node.get("models"))
         model, model_place = self._model(node.get("model"), models)
         if isinstance(overlay.get("model"), Mapping):
             model_place = f"{place}{model_place}"
-        for task in self._chosen(overlay, tasks, place):
+        for task in self._select_tasks(overlay, tasks, place):
             others = tuple(f"tasks.{name}." for name in tasks if name != task)
             mine = {k: v for k, v in changes.items() if not f"{k}.".startswith(others)}
             arm = Arm(
                 name,
-                flat_changes(mine),
+                flatten_changes(mine),
                 task,
                 tasks[task],
                 model,
-                _present(node.get("stages")),
+                _drop_nulls(node.get("stages")),
                 node.get("read"),
                 node.get("draws", 1),
                 node.get("seed", 0),
@@ -186,7 +186,7 @@ class Expansion:
                 hint = f"to change one task, type for example tasks.{next(iter(others))}.n=8"
                 self.faults.note(f"task: there is `tasks:` as well; keep one of the two ({hint})")
             return {task_name(task): task}
-        tasks = _present(node.get("tasks"))
+        tasks = _drop_nulls(node.get("tasks"))
         if not tasks:
             self.faults.note(
                 "tasks: the study has none; name one, such as `task: {use: eval.tasks.Photos, kind:"
@@ -194,13 +194,13 @@ class Expansion:
             )
         return tasks
 
-    def _chosen(
+    def _select_tasks(
         self, overlay: Mapping[str, Any], tasks: Mapping[str, Any], place: str
     ) -> list[str]:
         only = overlay.get("only")
         for name in only or ():
             if name not in tasks and name not in (self.config.get("tasks") or ()):
-                near = did_you_mean(name, tasks)
+                near = suggest_names(name, tasks)
                 self.faults.note(
                     f"{place}only: no task {name!r}; there are {', '.join(tasks)}{near}"
                 )
@@ -218,7 +218,7 @@ class Expansion:
         if not isinstance(model, str):
             return model, "model"
         if model not in models:
-            near = did_you_mean(model, models)
+            near = suggest_names(model, models)
             there = f"; there are {', '.join(models) or 'none'}"
             self.faults.note(f"model: no model {model!r} under `models:`{near}{there}")
         return models.get(model), f"models.{model}"
@@ -229,11 +229,11 @@ class Expansion:
         `env` names environment variables, `A|B` means either of them; `file` names files.
         """
         needs, missing = overlay.get("needs") or {}, []
-        for text in _many(needs.get("env")):
+        for text in _as_list(needs.get("env")):
             names = text.split("|")
             if not any(map(os.environ.get, names)):
                 missing.append(f"{' or '.join(names)} is not set")
-        for text in _many(needs.get("file")):
+        for text in _as_list(needs.get("file")):
             plain = resolve({**merged, "needed": text}, self.faults).get("needed", text)
             try:
                 self.scope.path(plain, f"contestants.{name}.needs.file")
@@ -253,39 +253,39 @@ def _applies(key: str, merged: Node, overlay: Mapping[str, Any]) -> bool:
     return first != "model" or "model" not in overlay
 
 
-def _present(nodes: Mapping[str, Any] | None) -> dict[str, Any]:
+def _drop_nulls(nodes: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return the entries that are not dropped by `null`."""
     return {name: node for name, node in (nodes or {}).items() if node is not None}
 
 
-def _with_prices(node: Any, prices: Mapping[str, Any]) -> Any:
+def _add_prices(node: Any, prices: Mapping[str, Any]) -> Any:
     """Add prices from the list to every `ChatAPI` node that names a listed model and has no prices.
 
     Deferring models are skipped, because batches have other prices.
     """
     if isinstance(node, list):
-        return [_with_prices(inner, prices) for inner in node]
+        return [_add_prices(inner, prices) for inner in node]
     if not isinstance(node, Mapping):
         return node
     use = str(node.get("use", ""))
     with suppress(ValueError):  # a fault that is reported later, or a class of a plugin
-        if use and defers(locate(use)):
+        if use and is_deferring(locate(use)):
             return node
-    priced = {name: _with_prices(inner, prices) for name, inner in node.items()}
+    priced = {name: _add_prices(inner, prices) for name, inner in node.items()}
     listed = prices.get(str(priced.get("model")))
     if listed and use.endswith("pipelines.models.ChatAPI") and priced.get("prices") is None:
         priced["prices"] = listed
     return priced
 
 
-def flat_changes(changes: Mapping[str, Any]) -> dict[str, Any]:
+def flatten_changes(changes: Mapping[str, Any]) -> dict[str, Any]:
     """Flatten changes to single settings; a new node is shown by its class."""
     flat: dict[str, Any] = {}
     for key, value in changes.items():
         if isinstance(value, Mapping):
             inner = {k: v for k, v in value.items() if k not in ("use", "before", "after")}
             if "use" not in value:
-                flat |= flat_changes({f"{key}.{name}": v for name, v in inner.items()})
+                flat |= flatten_changes({f"{key}.{name}": v for name, v in inner.items()})
                 continue
             shown = ", ".join(f"{name}={v}" for name, v in inner.items())
             flat[key] = _class_name(value["use"]) + (f"({shown})" if shown else "")
@@ -298,7 +298,7 @@ def _class_name(use: Any) -> str:
     return str(use).rpartition(".")[2]
 
 
-def _many(value: Any) -> list[str]:
+def _as_list(value: Any) -> list[str]:
     return [] if value is None else [value] if isinstance(value, str) else list(value)
 
 

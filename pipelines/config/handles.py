@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from looktwice.pipelines.config.classes import ConfigError, did_you_mean
+from looktwice.pipelines.config.classes import ConfigError, suggest_names
 
 
-def spelt_out(node: Mapping[str, Any], place: str, value: Any) -> Iterator[tuple[str, Any]]:
+def expand_override(node: Mapping[str, Any], place: str, value: Any) -> Iterator[tuple[str, Any]]:
     """Yield the places that an override sets in this configuration, with their new values; an
     ordinary override is returned unchanged.
 
@@ -46,13 +46,13 @@ def spelt_out(node: Mapping[str, Any], place: str, value: Any) -> Iterator[tuple
         yield from ((f"{name}.hub", "") for name in own if mapped[name].get("hub"))
     elif place != "model" or not isinstance(value, str | Mapping):
         yield place, value
-    elif isinstance(value, str) and did_you_mean(value, models):
+    elif isinstance(value, str) and suggest_names(value, models):
         yield place, value  # one of the file's models, perhaps mistyped
     else:
-        yield from _asked_instead(models, node.get("model"), value)
+        yield from _replace_asked_models(models, node.get("model"), value)
 
 
-def _asked_instead(
+def _replace_asked_models(
     models: Mapping[str, Any], asked: Any, value: str | Mapping[str, Any]
 ) -> Iterator[tuple[str, Any]]:
     """Yield the places of the models in use, with another server-side name or other settings.

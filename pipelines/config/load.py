@@ -15,14 +15,20 @@ from omegaconf.errors import OmegaConfBaseException
 from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
-from looktwice.pipelines.config.classes import ConfigError, Faults, did_you_mean, is_foreign, locate
+from looktwice.pipelines.config.classes import (
+    ConfigError,
+    Faults,
+    is_foreign,
+    locate,
+    suggest_names,
+)
 from looktwice.pipelines.config.keys import CLOSED, Contestant, Key, Needs, StudyConfig, keys_in
 from looktwice.pipelines.config.paths import URL, Scope, pass_fence, read_allowed
-from looktwice.pipelines.config.shipped import find_config, shipped
+from looktwice.pipelines.config.shipped import find_config, list_shipped
 from looktwice.pipelines.config.spec import asks_model
 from looktwice.pipelines.disk import check_yaml, read_file
 from looktwice.pipelines.extensions import list_extensions
-from looktwice.pipelines.json_input import leaves
+from looktwice.pipelines.json_input import iterate_leaves
 
 Node = dict[str, Any]
 REFERENCE = re.compile(r"\$\{([A-Za-z_][\w-]*(?:\.[\w-]+)*)\}")
@@ -59,7 +65,7 @@ def read_config(
         path = find_config(source)
         scope = Scope(path.resolve().parent, allowed=allowed, source=path)
         node = load(path, scope)
-        folder = Path.cwd() if path in shipped().values() else scope.folder
+        folder = Path.cwd() if path in list_shipped().values() else scope.folder
     given: list[str] = []
     layer = Overlay()
     settings = _read_overrides(overrides, node) if overrides else []
@@ -68,12 +74,12 @@ def read_config(
         # not "" or ".": every path would start with them and be relative to the working folder
         given += [
             text
-            for _, text in leaves(value)
+            for _, text in iterate_leaves(value)
             if isinstance(text, str)
             and text not in ("", ".")
             and (URL.fullmatch(text) or Path(text).expanduser().exists())
         ]
-    layer.faults.note(*_undone(settings, node.get("sweep")))
+    layer.faults.note(*_find_swept_overrides(settings, node.get("sweep")))
     scope = Scope(folder, tuple(given), tuple(plugins), allowed, source=path)
     if named := node.get("plugins"):
         from looktwice.pipelines.config.plugin_code import load_study_plugins
@@ -84,12 +90,12 @@ def read_config(
 
 def _read_overrides(overrides: Sequence[str], node: Node) -> list[tuple[str, Any]]:
     """Return the places that overrides set, with their new values. Raises ConfigError."""
-    from looktwice.pipelines.config.handles import spelt_out
+    from looktwice.pipelines.config.handles import expand_override
 
-    return [pair for text in overrides for pair in spelt_out(node, *parse_override(text))]
+    return [pair for text in overrides for pair in expand_override(node, *parse_override(text))]
 
 
-def _undone(settings: Sequence[tuple[str, Any]], sweep: Any) -> Iterator[str]:
+def _find_swept_overrides(settings: Sequence[tuple[str, Any]], sweep: Any) -> Iterator[str]:
     """Yield a fault for each override of a setting that the sweep replaces in every arm."""
     for place, value in settings:
         for swept, levels in sweep.items() if isinstance(sweep, Mapping) else ():
@@ -120,30 +126,30 @@ def _load(path: Path, scope: Scope, seen: tuple[Path, ...]) -> Node:
     base: Node = {}
     for name in included if isinstance(included, list) else [included]:
         try:
-            inner = _included(name, path, scope)
+            inner = _resolve_include(name, path, scope)
             if inner in seen:
                 raise ValueError(f"{name!r} includes itself")
         except ValueError as exc:
             raise ConfigError([f"{path}: include: {exc}"]) from exc
-        base = _overlaid(base, _load(inner, scope, seen), path)
-    return _overlaid(base, node, path)
+        base = _overlay_file(base, _load(inner, scope, seen), path)
+    return _overlay_file(base, node, path)
 
 
-def _included(name: Any, path: Path, scope: Scope) -> Path:
+def _resolve_include(name: Any, path: Path, scope: Scope) -> Path:
     """Return the file that `path` includes under this name. Raises ValueError if it is not a file
     or must not be read."""
     if not isinstance(name, str) or "\0" in name:
         raise ValueError(f"expected the name of a configuration, or a list, found {name!r:.80}")
     file = find_config(name, path.parent).resolve()
     if file.exists():
-        roots = (scope.folder, *(config.resolve() for config in shipped().values()))
+        roots = (scope.folder, *(config.resolve() for config in list_shipped().values()))
         pass_fence(name, file, roots, scope, "include")
         if not file.is_file():
             raise ValueError(f"{name!r} is not a file")
     return file
 
 
-def _overlaid(base: Node, top: Node, path: Path) -> Node:
+def _overlay_file(base: Node, top: Node, path: Path) -> Node:
     layer = Overlay()
     merged: Node = layer(base, top)
     if layer.faults:
@@ -160,7 +166,7 @@ def _read(path: Path) -> Node:
             return {str(key): value for key, value in node.items()}
         fault = f"expected a YAML mapping at the top, found a {type(node).__name__}"
     except FileNotFoundError:
-        near = did_you_mean(Path(path).stem, shipped())
+        near = suggest_names(Path(path).stem, list_shipped())
         fault = f"no such configuration file{near} (bundled ones: `looktwice list configs`)"
     except IsADirectoryError:
         fault = "this is a folder; name the YAML file of a study"
@@ -210,13 +216,15 @@ class Overlay:
             if is_new and not anchors and (asking := _find_asking(base, node)):
                 anchors = {"before": asking}
             if anchors:
-                merged = self._placed(merged, slot, anchors, here)
+                merged = self._insert_stages(merged, slot, anchors, here)
             elif is_new:
                 place_it = f"add `before:` or `after:` with one of {', '.join(base)}"
                 self.faults.append(f"{here}: a new slot needs a position; {place_it}{self.alone}")
         return merged
 
-    def _placed(self, stages: Node, slot: str, anchors: Mapping[str, Any], place: str) -> Node:
+    def _insert_stages(
+        self, stages: Node, slot: str, anchors: Mapping[str, Any], place: str
+    ) -> Node:
         node = {k: v for k, v in stages.pop(slot).items() if k not in ("before", "after")}
         (side, anchor), *others = anchors.items()
         order = list(stages)
@@ -295,7 +303,11 @@ def nest(place: str, value: Any) -> Node:
 def resolve(node: Node, faults: Faults) -> Node:
     """Replace every `${a.b}` in a node, by OmegaConf. Dangling references are noted as faults, and
     so are resolvers, which could read the environment."""
-    texts = {place: text for place, text in leaves(node) if isinstance(text, str) and "${" in text}
+    texts = {
+        place: text
+        for place, text in iterate_leaves(node)
+        if isinstance(text, str) and "${" in text
+    }
     if not texts:
         return node
     named = [*texts, *(name for text in texts.values() for name in REFERENCE.findall(text))]
@@ -347,7 +359,7 @@ def study_schema(keys: Mapping[str, Key]) -> Any:
     return schema
 
 
-def _entries_of(words: Sequence[str], keys: Mapping[str, Key]) -> list[str]:
+def _list_entries(words: Sequence[str], keys: Mapping[str, Key]) -> list[str]:
     """Return the entries that are valid at the place of an unknown one."""
     if len(words) == 2 and words[0] in keys:
         return [*keys[words[0]].schema.__annotations__]
@@ -366,8 +378,8 @@ def shape_faults(config: Mapping[str, Any]) -> tuple[list[str], list[str]]:
         for error in exc.errors(include_url=False, include_context=False):
             words = [str(word) for word in error["loc"]]
             if error["type"] == "extra_forbidden":
-                entries = _entries_of(words, keys)
-                near = _place_of(words[-1], config) or did_you_mean(words[-1], entries)
+                entries = _list_entries(words, keys)
+                near = _suggest_place(words[-1], config) or suggest_names(words[-1], entries)
                 from looktwice.pipelines.config.elsewhere import HINTS
 
                 hint = HINTS.get(words[-1], f"there are {', '.join(entries)}")
@@ -385,7 +397,7 @@ def shape_faults(config: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     return strange, wrong
 
 
-def _place_of(word: str, config: Mapping[str, Any]) -> str:
+def _suggest_place(word: str, config: Mapping[str, Any]) -> str:
     """Return `; did you mean 'X'?` with the place of a slot or stage setting of this name, or
     ""."""
     stages = config.get("stages")
@@ -411,7 +423,7 @@ def name_faults(config: Mapping[str, Any]) -> list[str]:
     faults = Faults()
     for entry, key, value in changes:
         if fault := _name_fault(entry, key, value, there):
-            near = _place_of(key.partition(".")[0], config)
+            near = _suggest_place(key.partition(".")[0], config)
             faults.note(f"{entry}{key}: {fault}{near}")
     return faults
 
@@ -422,9 +434,9 @@ def _name_fault(entry: str, key: str, value: Any, there: Mapping[str, set[str]])
     names = there.get(first, set())
     added = first == "stages" and isinstance(value, Mapping) and "use" in value
     if first not in CHANGEABLE:
-        return f"{first!r} cannot be changed here{did_you_mean(first, CHANGEABLE)}"
+        return f"{first!r} cannot be changed here{suggest_names(first, CHANGEABLE)}"
     if name and first in there and name not in names and not added:
-        return f"there is no {name!r} under `{first}:`{did_you_mean(name, names)}"
+        return f"there is no {name!r} under `{first}:`{suggest_names(name, names)}"
     if first != "contestants":
         return ""
     if entry == "sweep.":

@@ -60,7 +60,7 @@ class Session:
         is_main = threading.current_thread() is threading.main_thread()
         return self.ask is not None and is_main and self.process == os.getpid()
 
-    def agrees(self, question: str) -> bool:
+    def is_confirmed(self, question: str) -> bool:
         """Ask the user and return whether the answer is yes; a refused question is not repeated."""
         if self.ask is None or not self.can_ask or question in self.refused:
             return False
@@ -73,9 +73,9 @@ class Session:
 _session = Session()
 
 
-def agrees(question: str) -> bool:
+def is_confirmed(question: str) -> bool:
     """Return whether the user answers yes to a question of the command that runs now."""
-    return _session.agrees(question)
+    return _session.is_confirmed(question)
 
 
 @contextmanager
@@ -133,7 +133,7 @@ class Grant:
     plugins: tuple[str, ...] = ()
 
 
-def granted(path: Path | None) -> Allowed:
+def read_grant(path: Path | None) -> Allowed:
     """Return what the user has allowed the source at `path` to reach."""
     grant = _read(path) if path is not None else None
     if grant is None:
@@ -141,11 +141,11 @@ def granted(path: Path | None) -> Allowed:
     return Allowed(tuple(map(Path, grant.folders)), frozenset(grant.hosts), grant.plugins)
 
 
-def remember(
+def save_grant(
     path: Path, folders: Iterable[Path] = (), hosts: Iterable[str] = (), plugins: Iterable[str] = ()
 ) -> None:
     """Permanently allow the source at `path` to reach these, too. Raises OSError."""
-    before = granted(path)
+    before = read_grant(path)
     read = sorted({str(folder) for folder in (*before.folders, *folders)})
     sent, run = {*before.hosts, *hosts}, {*before.plugins, *plugins}
     grant = Grant(str(path.resolve()), tuple(read), tuple(sorted(sent)), tuple(sorted(run)))
@@ -169,7 +169,7 @@ def _place(path: Path) -> Path:
 # ---- the check
 
 
-class Wish(NamedTuple):
+class OutsidePath(NamedTuple):
     """A path outside the allowed folders: the place that names it, its text, and where it is."""
 
     place: str
@@ -194,37 +194,37 @@ class Pending:
     them. `outside` is true if it reads outside its own folder at all."""
 
     scope: Scope
-    wishes: list[Wish] = field(default_factory=list)
+    outside_paths: list[OutsidePath] = field(default_factory=list)
     hosts: dict[str, str] = field(default_factory=dict)
     outside: bool = False
 
     @property
     def roots(self) -> list[Path]:
         """The folders to allow, without those inside another."""
-        roots = list(dict.fromkeys(wish.root for wish in self.wishes))
+        roots = list(dict.fromkeys(wish.root for wish in self.outside_paths))
         return [r for r in roots if not any(r != o and r.is_relative_to(o) for o in roots)]
 
     def settle(self) -> None:
         """Ask the user for what is not allowed, and store a yes. Raises OutsideError."""
-        if not (self.wishes or (self.outside and self.hosts)):
+        if not (self.outside_paths or (self.outside and self.hosts)):
             return
         source = self.scope.source
-        if source is None or not _session.agrees(self.question):
+        if source is None or not _session.is_confirmed(self.question):
             raise OutsideError(self)
-        remember(source, self.roots, self.hosts)
+        save_grant(source, self.roots, self.hosts)
 
     @property
     def question(self) -> str:
         """The question for the user, without the `[y/N]`."""
-        name = shortest(self.scope.source or self.scope.folder)
+        name = shorten_path(self.scope.source or self.scope.folder)
         reads = "reads outside its own folder"
-        if self.wishes:
-            reads = f"reads {_listed(map(shortest, self.roots))}, outside its own folder"
-        sends = f", and sends to {_listed(self.hosts)}" if self.hosts else ""
+        if self.outside_paths:
+            reads = f"reads {_join_names(map(shorten_path, self.roots))}, outside its own folder"
+        sends = f", and sends to {_join_names(self.hosts)}" if self.hosts else ""
         return f"{name} {reads}{sends}. Do you trust it? A yes is remembered"
 
 
-def _listed(names: Iterable[str]) -> str:
+def _join_names(names: Iterable[str]) -> str:
     *others, last = names
     return f"{', '.join(others)} and {last}" if others else last
 
@@ -234,11 +234,11 @@ class OutsideError(ValueError):
 
     def __init__(self, pending: Pending) -> None:
         scope, hosts = pending.scope, pending.hosts
-        options = [*(quoted(shortest(root)) for root in pending.roots), *hosts]
+        options = [*(quote_for_shell(shorten_path(root)) for root in pending.roots), *hosts]
         typed = " ".join(f"--allow {option}" for option in options)
         self.advice = f"if you trust it, add {typed} (or set {ALLOW})"
-        named = dict[Path, Wish]()
-        for wish in pending.wishes:
+        named = dict[Path, OutsidePath]()
+        for wish in pending.outside_paths:
             named.setdefault(wish.root, wish)
         folder = f"lies outside the {scope.what}'s folder {scope.folder}"
         faults = [
@@ -292,20 +292,20 @@ def pass_fence(text: str, real: Path, roots: Sequence[Path], scope: Scope, place
     if noted is not None:
         pending = noted.setdefault(scope.source, pending)
         pending.outside = True
-    if any(map(real.is_relative_to, (*scope.allowed.folders, *granted(scope.source).folders))):
+    if any(map(real.is_relative_to, (*scope.allowed.folders, *read_grant(scope.source).folders))):
         return
     # if it is raised at once, the caller adds the place
-    pending.wishes.append(Wish("" if noted is None else place, text, real))
+    pending.outside_paths.append(OutsidePath("" if noted is None else place, text, real))
     if noted is None:
         pending.settle()
 
 
-def quoted(text: str) -> str:
+def quote_for_shell(text: str) -> str:
     """Quote a text for the shell."""
     return shlex.quote(text) if os.name == "posix" else f'"{text}"'
 
 
-def shortest(path: Path) -> str:
+def shorten_path(path: Path) -> str:
     """Return the absolute or the relative path, whichever is shorter."""
     try:
         return min(os.path.relpath(path), str(path), key=len)
@@ -334,7 +334,7 @@ class Scope:
     own: tuple[Path, ...] = ()
 
     @classmethod
-    def of_records(cls, run: Path, plugins: Sequence[str] = ()) -> Scope:
+    def for_records(cls, run: Path, plugins: Sequence[str] = ()) -> Scope:
         """Create the scope of a run's records, which contain absolute paths and may come from
         somebody else.
 
@@ -370,7 +370,7 @@ class Scope:
         if not URL.fullmatch(text) or text in self.given or _is_loopback(_host(text)):
             return ""
         host, noted = _host(text), _pending.get()
-        is_allowed = host in self.allowed.hosts or host in granted(self.source).hosts
+        is_allowed = host in self.allowed.hosts or host in read_grant(self.source).hosts
         if noted is not None and not is_allowed:
             noted.setdefault(self.source, Pending(self)).hosts.setdefault(host, place)
         return host

@@ -14,17 +14,17 @@ from looktwice.pipelines.config.classes import AbsentPart, ConfigError, Faults, 
 from looktwice.pipelines.config.expand import ArmNode, Expansion
 from looktwice.pipelines.config.keys import keys_in
 from looktwice.pipelines.config.load import Node, read_config
-from looktwice.pipelines.config.paths import Scope, ask_once, remember
+from looktwice.pipelines.config.paths import Scope, ask_once, save_grant
 from looktwice.pipelines.config.spec import (
     Arm,
     asks_model,
+    describe_missing_answer,
     digest,
     identity,
     may_answer,
-    say_no_answer,
     spec,
 )
-from looktwice.pipelines.counted import counted
+from looktwice.pipelines.counted import format_count
 
 NAME = re.compile(r"[\w-][\w.-]*")
 DEFAULT_READER = {"use": "eval.readers.Robust"}
@@ -58,7 +58,7 @@ class Plan:
         models = [model for arm in self.points for model in arm.models]
         return list({id(model): model for model in models}.values())
 
-    def allow_as_this(self, source: Path) -> None:
+    def copy_grants_to(self, source: Path) -> None:
         """Allow the run or study at `source`, which is derived from this plan, to reach what the
         plan reaches beyond its own folders. Raises OSError."""
         real = source.resolve()
@@ -70,7 +70,7 @@ class Plan:
 
             codes = [find_code(name) for name in self.plugins]
         if far or codes:
-            remember(source, far, self.hosts if far else (), codes)
+            save_grant(source, far, self.hosts if far else (), codes)
 
 
 @ask_once()
@@ -114,7 +114,7 @@ def _leave_out_absent(arms: Sequence[Arm], faults: Faults) -> tuple[list[Arm], d
     return there, reasons
 
 
-def with_id(arm: Arm) -> Arm:
+def add_id(arm: Arm) -> Arm:
     """Return the arm with its ids. Raises TypeError if a setting cannot be written down."""
     task = identity(arm.task)
     stages = [[slot, identity(stage)] for slot, stage in arm.stages.items()]
@@ -135,14 +135,14 @@ def make_plan(config: Node, scope: Scope, name: str, faults: Sequence[str] = ())
     built = [arm for node in nodes if (arm := _build_arm(node, binder))]
     arms, absent = _leave_out_absent(built, noted)
     changed = [arm for n, key in keys.items() for arm in key.add_arms(config[n], arms, noted)]
-    unready = {arm.contestant: reason for arm in arms if (reason := _missing(arm))}
-    arms += [arm for new in changed if (arm := _with_id(new, binder))]
+    unready = {arm.contestant: reason for arm in arms if (reason := _list_missing(arm))}
+    arms += [arm for new in changed if (arm := _add_id(new, binder))]
     _note_duplicates(arms, noted)
     if noted:
         raise ConfigError(noted)
     if not arms and not expansion.left_out:
         raise ConfigError(["contestants: no contestant has a task, so there is nothing to run"])
-    ready = [arm for arm in arms if arm.contestant not in unready and not _missing(arm)]
+    ready = [arm for arm in arms if arm.contestant not in unready and not _list_missing(arm)]
     if ready:
         arms = ready
     else:  # no model is ready: the plan can still be checked, and running it says what is missing
@@ -175,7 +175,7 @@ def _name_faults(given: Any, file: str) -> Iterator[str]:
         )
 
 
-def _missing(arm: Arm) -> str:
+def _list_missing(arm: Arm) -> str:
     """Return what the models of an arm report as missing."""
     lacks = [model.missing() for model in arm.models if hasattr(model, "missing")]
     return "; ".join(dict.fromkeys(filter(None, lacks)))
@@ -183,7 +183,7 @@ def _missing(arm: Arm) -> str:
 
 def _build_arm(node: ArmNode, binder: Binder) -> Arm | None:
     """Build an arm; on faults, note them and return None."""
-    before, binder.models, binder.changed_at = binder.noticed, node.models, node.changed_at
+    before, binder.models, binder.changed_at = binder.fault_count, node.models, node.changed_at
     nodes, where = node.arm, node.place
     task = binder.node(nodes.task, node.task_place, "task")
     stages = {}
@@ -200,19 +200,19 @@ def _build_arm(node: ArmNode, binder: Binder) -> Arm | None:
     if not stages:
         binder.fault(f"{where}stages", "there are no stages, so nothing would answer")
     elif len(built) == len(stages) and not any(map(may_answer, built)):
-        binder.fault(f"{where}stages", say_no_answer(stages))
+        binder.fault(f"{where}stages", describe_missing_answer(stages))
     elif len(built) == len(stages) and asking and nodes.model is None:
         say = " or ".join(f"`model: {name}`" for name in node.models) or "`model:` or `models:`"
         binder.fault(f"{where}model", f"a stage asks the model, but none is named; write {say}")
-    if binder.noticed > before:
+    if binder.fault_count > before:
         return None
     arm = replace(nodes, task=task, model=model, stages=stages, read=read, draws=draws, seed=seed)
-    return _with_id(arm, binder)
+    return _add_id(arm, binder)
 
 
-def _with_id(arm: Arm, binder: Binder) -> Arm | None:
+def _add_id(arm: Arm, binder: Binder) -> Arm | None:
     try:
-        return with_id(arm)
+        return add_id(arm)
     except TypeError as exc:
         binder.fault(f"contestants.{arm.contestant}", str(exc))
         return None
@@ -248,7 +248,7 @@ def _note_duplicates(arms: Sequence[Arm], faults: Faults) -> None:
                 " the folders"
             )
     for first, *more in twins.values():
-        faults.note(first + f"; likewise in {counted(len(more), 'more arm')}" * bool(more))
+        faults.note(first + f"; likewise in {format_count(len(more), 'more arm')}" * bool(more))
 
 
 def _separate_readings(arms: Sequence[Arm]) -> tuple[tuple[Arm, ...], tuple[Arm, ...]]:

@@ -12,7 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from looktwice.pipelines.config.classes import ConfigError, load_plugin
-from looktwice.pipelines.config.paths import Scope, agrees, granted, quoted, remember, shortest
+from looktwice.pipelines.config.paths import (
+    Scope,
+    is_confirmed,
+    quote_for_shell,
+    read_grant,
+    save_grant,
+    shorten_path,
+)
 
 
 def load_study_plugins(named: Any, scope: Scope) -> tuple[str, ...]:
@@ -27,19 +34,19 @@ def load_study_plugins(named: Any, scope: Scope) -> tuple[str, ...]:
     if gone := [code for code in codes.values() if _is_file(code) and not Path(code).is_file()]:
         raise ConfigError([f"plugins: there is no file {code}" for code in gone])
     by_user = [*scope.given, *map(find_code, scope.plugins)]
-    trusted = granted(scope.source).plugins
+    trusted = read_grant(scope.source).plugins
     asked = [code for text, code in codes.items() if not {text, code} & {*by_user, *trusted}]
-    if asked and (scope.source is None or not agrees(_question(asked, scope))):
+    if asked and (scope.source is None or not is_confirmed(_question(asked, scope))):
         raise ConfigError([_refusal(code) for code in asked])
     if scope.source is not None and not {*codes.values()} <= {*trusted}:
-        remember(scope.source, plugins=codes.values())
+        save_grant(scope.source, plugins=codes.values())
     return (*scope.plugins, *_load_new(codes.values(), scope.plugins))
 
 
 def load_run_plugins(run: Path, loaded: Sequence[str]) -> tuple[str, ...]:
     """Load the plugins that the user let the run use and that are still there; return the names of
     their modules without those that are `loaded`. Raises ConfigError where one cannot be loaded."""
-    there = [code for code in granted(run).plugins if not _is_file(code) or Path(code).is_file()]
+    there = [code for code in read_grant(run).plugins if not _is_file(code) or Path(code).is_file()]
     return _load_new(there, loaded)
 
 
@@ -71,13 +78,13 @@ def _find_code(text: str, scope: Scope) -> str:
 
 
 def _question(codes: Sequence[str], scope: Scope) -> str:
-    source = shortest(scope.source or scope.folder)
+    source = shorten_path(scope.source or scope.folder)
     names = ", ".join(map(_shown, codes))
     return f"{source} runs the Python code of {names}. Do you trust it? A yes is remembered"
 
 
 def _refusal(code: str) -> str:
-    option = f"--plugin {quoted(_shown(code))}"
+    option = f"--plugin {quote_for_shell(_shown(code))}"
     return (
         f"plugins: {_shown(code)} is Python code, which runs only after you allowed it; type"
         f" {option} once, which is remembered for this study (in Python: plugins=[...])"
@@ -85,4 +92,4 @@ def _refusal(code: str) -> str:
 
 
 def _shown(code: str) -> str:
-    return shortest(Path(code)) if _is_file(code) else code
+    return shorten_path(Path(code)) if _is_file(code) else code

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from looktwice.pipelines.config.classes import default_of
-from looktwice.pipelines.extensions import public_name
+from looktwice.pipelines.config.classes import get_default
+from looktwice.pipelines.extensions import get_public_name
 from looktwice.pipelines.model import canonical
 from looktwice.pipelines.pipeline import models_in
 from looktwice.pipelines.state import Stage
@@ -62,7 +62,7 @@ def may_answer(stage: Any) -> bool:
     return asks_model(stage) or not public_path(type(stage)).startswith("prompting.")
 
 
-def say_no_answer(slots: Iterable[str]) -> str:
+def describe_missing_answer(slots: Iterable[str]) -> str:
     """Describe the fault of stages that produce no call of the model, answer or reason."""
     return (
         f"these stages cannot answer: none of {', '.join(slots)} asks the model or answers; add a"
@@ -141,7 +141,7 @@ def public_path(thing: Any) -> str:
     keep their module."""
     parts = str(thing.__module__).split(".")
     if parts[:2] == ["looktwice", "extras"] and (
-        name := public_name(thing.__module__, thing.__qualname__)
+        name := get_public_name(thing.__module__, thing.__qualname__)
     ):
         return name
     own = parts[1:3] if parts[0] == "looktwice" else parts
@@ -197,15 +197,15 @@ def _node(thing: Any, whole: bool) -> dict[str, Any]:
     node = {"use": public_path(type(thing))}
     for f in dataclasses.fields(thing):
         value = getattr(thing, f.name)
-        if f.init and (whole or _matters(f, value)):
+        if f.init and (whole or _affects_identity(f, value)):
             node[f.name] = spec(value) if whole else identity(value)
     return node
 
 
-def _matters(f: Any, value: Any) -> bool:
+def _affects_identity(f: Any, value: Any) -> bool:
     """Return whether the value of a field is part of the identity, that is, differs from the
     default. A tuple equals a list, and a whole number equals the float."""
-    default = default_of(f)
+    default = get_default(f)
     if isinstance(value, list | tuple) and isinstance(default, list | tuple):
         value, default = list(value), list(default)
     numbers = all(isinstance(x, int | float) and not isinstance(x, bool) for x in (value, default))

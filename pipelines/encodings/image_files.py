@@ -43,7 +43,7 @@ FORMATS = ("JPEG", "PNG", "WEBP", "AVIF", "GIF", "BMP", "TIFF", "PPM", "JPEG2000
 start another program."""
 
 # Pillow's own limit, above which it warns of a decompression bomb
-MAX_PIXELS, MOST_HEADER = 89_478_485, 1 << 16
+MAX_PIXELS, MAX_HEADER = 89_478_485, 1 << 16
 NETPBM = re.compile(rb"P[0-6Ffy]")
 NETPBM_HEADER = re.compile(rb"P\w+(?:(?:\s|#[^\r\n]*[\r\n])+[\w.+-]+){2,3}\s")
 BASELINE, SCAN, END = {0xC0, 0xC1}, 0xDA, b"\xff\xd9"
@@ -82,7 +82,7 @@ def inspect(image: Image.Image, data: bytes, name: str) -> Header:
             size = size[::-1]
         return Header(size, PASSED_THROUGH.get(image.format or "", ""), _changes(image, data))
     except BROKEN as exc:
-        raise _torn(name, exc) from exc
+        raise _damage_error(name, exc) from exc
 
 
 def decode(data: bytes, name: str) -> NDArray[np.uint8]:
@@ -104,18 +104,18 @@ def decode(data: bytes, name: str) -> NDArray[np.uint8]:
     except PictureError as exc:
         raise PictureError(f"{name}: {exc}") from exc
     except BROKEN as exc:
-        raise _torn(name, exc) from exc
+        raise _damage_error(name, exc) from exc
 
 
-def _torn(name: str, exc: BaseException) -> PictureError:
+def _damage_error(name: str, exc: BaseException) -> PictureError:
     return PictureError(f"{name}: the image is truncated or corrupt ({exc}); fetch it again")
 
 
 def open_image(data: bytes, name: str) -> Image.Image:
     # Pillow reads comments byte by byte
-    if NETPBM.match(data) and not NETPBM_HEADER.match(data, 0, MOST_HEADER):
+    if NETPBM.match(data) and not NETPBM_HEADER.match(data, 0, MAX_HEADER):
         raise PictureError(
-            f"{name}: not a readable image; its first {MOST_HEADER:,} bytes hold no size"
+            f"{name}: not a readable image; its first {MAX_HEADER:,} bytes hold no size"
         )
     try:
         image = Image.open(io.BytesIO(data), formats=_formats())
@@ -153,7 +153,7 @@ def _formats() -> tuple[str, ...]:
 def _orientation(image: Image.Image, data: bytes) -> int:
     """Return how the stored pixels are rotated or mirrored, 2 to 8 in the numbers of EXIF and XMP;
     1 if they are upright or the number is invalid."""
-    if image.format == "PNG" and not may_be_turned(data):
+    if image.format == "PNG" and not may_hold_orientation(data):
         return 1  # Pillow would decode a PNG to its end to look for a late EXIF block
     orientation = image.getexif().get(ORIENTATION, 1)
     return orientation if orientation in TURNED else 1
@@ -285,7 +285,7 @@ def _to_srgb(image: Image.Image, profile: bytes | None) -> Image.Image:
     return converted or (image if image.mode == "RGB" else image.convert("RGB"))
 
 
-def shortened(data: bytes) -> bytes | None:
+def truncate_scan(data: bytes) -> bytes | None:
     """Truncate a baseline JPEG with one complete scan to the first bytes of that scan; None for any
     other file.
 
@@ -321,7 +321,7 @@ def to_png(pixels: NDArray[np.uint8]) -> bytes:
     return data
 
 
-def may_be_turned(data: bytes) -> bool:
+def may_hold_orientation(data: bytes) -> bool:
     """Return whether a PNG chunk other than the pixels contains EXIF or XMP."""
     place = 8
     while place < len(data):

@@ -13,11 +13,11 @@ from typing import Any
 from yarl import URL
 
 from looktwice.pipelines.counted import shorten
-from looktwice.pipelines.json_input import read_json, with_texts
+from looktwice.pipelines.json_input import map_texts, read_json
 from looktwice.pipelines.model import CALLS_AS_TEXT, ModelError, Reply, Usage
 from looktwice.pipelines.models.http_client import HttpResponse
 from looktwice.pipelines.models.keys import (
-    how_to_send_a_key,
+    explain_key_setup,
     key_for,
     key_variables,
     known_keys,
@@ -26,7 +26,7 @@ from looktwice.pipelines.models.keys import (
 from looktwice.pipelines.models.refusals.bodies import status_of
 from looktwice.pipelines.models.refusals.filters import is_filter, with_verdict
 from looktwice.pipelines.models.refusals.waits import retry_after
-from looktwice.pipelines.models.wire import billed, error_of, reply_of
+from looktwice.pipelines.models.wire import find_error, is_billed, parse_reply
 
 QUOTA = {"insufficient_quota", "billing_hard_limit_reached"}
 
@@ -97,25 +97,25 @@ def read_response(response: HttpResponse, endpoint: str, seconds: float) -> Repl
     keys = known_keys()
     data, error, no_json = _parse(response, keys)
     engine = response.headers.get("server", "")
-    if error and is_filter(_said(data, error), status_of(response.status, error)):
+    if error and is_filter(_collect_errors(data, error), status_of(response.status, error)):
         served_by = {"engine": engine} if engine else {}
-        usage = billed(data) or Usage()
+        usage = is_billed(data) or Usage()
         return Reply("", finish="filter", usage=usage, seconds=seconds, served_by=served_by)
     given, data = data, with_verdict(data)
     if error and response.status == 200 and data is not given and given.get("choices"):
-        error = error_of(data)  # a verdict removes the error next to it
+        error = find_error(data)  # a verdict removes the error next to it
     if error or not 200 <= response.status < 300:
         fault = refusal(response, endpoint, error or {}, data)
-        fault.usage = billed(data)
+        fault.usage = is_billed(data)
         raise fault
     if data is None:
         # without a status, it counts as a failure of the endpoint, not of the sample
         raise ModelError(
             f"{endpoint} did not answer with JSON ({no_json or 'null'}); check that `url` is right:"
-            f" {_beginning(response.body)}",
+            f" {_quote_start(response.body)}",
             retryable=True,
         )
-    reply = reply_of(data, seconds, engine)
+    reply = parse_reply(data, seconds, engine)
     if reply.is_blank:
         raise ModelError(
             f"{endpoint} returned an empty reply and billed no token for it",
@@ -144,7 +144,7 @@ def read_value(response: HttpResponse, endpoint: str) -> Any:
         raise refusal(response, endpoint, error or {}, data)
     if fault:
         raise ModelError(
-            f"{endpoint} did not answer with JSON ({fault}): {_beginning(response.body)}"
+            f"{endpoint} did not answer with JSON ({fault}): {_quote_start(response.body)}"
         )
     return data
 
@@ -159,17 +159,17 @@ def refusal(
         target = response.headers.get("location", "nowhere")
         fault = f"{endpoint} redirects to {target}, which is not followed; set `url` yourself"
         return ModelError(fault, status=status)
-    message = shorten(str(error.get("message") or "")) or _beginning(response.body)
+    message = shorten(str(error.get("message") or "")) or _quote_start(response.body)
     fault = f"{endpoint} answered {status}: {message}"
     is_used_up = bool(QUOTA & {str(code), str(error.get("type"))})
     if (status in (200, 408, 429) or status >= 500) and not is_used_up:
-        wait = retry_after(response.headers, _said(data, error or message), status)
+        wait = retry_after(response.headers, _collect_errors(data, error or message), status)
         return ModelError(fault, status=status, retryable=True, retry_after=wait)
     setting = next((advice for words, advice in SETTINGS if re.search(words, message, re.I)), "")
     if is_used_up:
         advice = "the account's quota is used up"
     elif status in (401, 403) and not key_for(endpoint):
-        advice = f"no key was sent: {how_to_send_a_key(endpoint)}"
+        advice = f"no key was sent: {explain_key_setup(endpoint)}"
     elif setting.startswith(("set `", "leave `")):
         advice = f"{setting} (in its node of the study: `model:`, or `models.NAME:`)"
     elif setting:
@@ -190,22 +190,22 @@ def _parse(
         value = read_json(response.body)
     except ValueError as exc:
         is_text = response.status >= 300 and not response.body.lstrip().startswith(b"<")
-        return None, {"message": _beginning(response.body)} if is_text else None, str(exc)
-    value = with_texts(value, partial(mask_keys, keys=keys)) if keys else value
-    error = error_of(value)
+        return None, {"message": _quote_start(response.body)} if is_text else None, str(exc)
+    value = map_texts(value, partial(mask_keys, keys=keys)) if keys else value
+    error = find_error(value)
     if error is None and response.status >= 300 and isinstance(value, dict | str):
         # some send the code and the message, or only a text, without an object around them
         error = {"message": value} if isinstance(value, str) else value
     return value, error, ""
 
 
-def _said(data: Any, error: Any) -> list[Any]:
+def _collect_errors(data: Any, error: Any) -> list[Any]:
     """Return an error and the rest of its body, without what the model itself said."""
     body = data if isinstance(data, dict) else {}
     beside = {key: value for key, value in body.items() if key != "choices"}
     return [error, beside]
 
 
-def _beginning(body: bytes) -> str:
+def _quote_start(body: bytes) -> str:
     """Return the beginning of an unexpected body, with keys masked."""
     return shorten(mask_keys(body.decode(json.detect_encoding(body), "replace")[:10_000]))

@@ -46,26 +46,26 @@ PARTS_NOT_RETURNED = re.compile(r"refusal|tool_|function_|.*(image|audio|video|f
 """Types of content parts that are not sent back, for the same reasons."""
 
 
-def attached_to_turn(message: Mapping[str, Any]) -> Json:
+def read_turn_fields(message: Mapping[str, Any]) -> Json:
     """Return the provider's own fields of an assistant's message, to be sent back unchanged.
 
     They include `content` if its parts are more than texts, such as thoughts with a signature.
     Raises TypeError and AttributeError for anything that is not a message.
     """
-    own = _attached(message, NOT_RETURNED, empty_texts=bool(message.get("tool_calls")))
+    own = _select_fields(message, NOT_RETURNED, empty_texts=bool(message.get("tool_calls")))
     parts = list[Json]()
-    for part in parts_of(message.get("content")):
+    for part in read_parts(message.get("content")):
         kind = str(part.get("type", "text"))
         if kind == "text":
             plain = {"type": "text", "text": part.get("text") or ""}
-            parts.append(plain | _attached(part, NOT_RETURNED | plain.keys()))
+            parts.append(plain | _select_fields(part, NOT_RETURNED | plain.keys()))
         elif not PARTS_NOT_RETURNED.match(kind) and first_non_finite(part) is None:
             parts.append(part)
     is_more = any(part.keys() != {"type", "text"} for part in parts)
     return own | ({"content": parts} if is_more else {})
 
 
-def parts_of(content: Any) -> list[Json]:
+def read_parts(content: Any) -> list[Json]:
     """Return the parts of a message's content; a plain text is one part. Raises TypeError for
     anything else."""
     if not isinstance(content, list):
@@ -76,30 +76,30 @@ def parts_of(content: Any) -> list[Json]:
     return parts
 
 
-def attached_to_call(call: Mapping[str, Any]) -> Json:
+def read_call_fields(call: Mapping[str, Any]) -> Json:
     """Return the provider's own fields of a tool call, such as a thought signature; fields inside
     its `function` are returned under `function`."""
-    own = _attached(call, OF_CALL)
+    own = _select_fields(call, OF_CALL)
     if own.get("type") == "function":
         del own["type"]
-    function = _attached(call["function"], {"name", "arguments", "index"})
+    function = _select_fields(call["function"], {"name", "arguments", "index"})
     return own | ({"function": function} if function else {})
 
 
-def _attached(node: Mapping[str, Any], without: Set[str], empty_texts: bool = False) -> Json:
+def _select_fields(node: Mapping[str, Any], without: Set[str], empty_texts: bool = False) -> Json:
     """Return the non-empty fields that JSON can hold. With tool calls an empty text counts, too:
     Kimi and DeepSeek require `reasoning_content` there, even if it is empty."""
     return {
         name: value
         for name, value in node.items()
         if name not in without
-        and (holds_something(value) or (empty_texts and value == ""))
+        and (is_not_empty(value) or (empty_texts and value == ""))
         and first_non_finite(value) is None
     }
 
 
-def holds_something(value: Any) -> bool:
+def is_not_empty(value: Any) -> bool:
     """Return whether a value contains anything other than null, false and empty values."""
     if isinstance(value, dict | list):
-        return any(map(holds_something, value.values() if isinstance(value, dict) else value))
+        return any(map(is_not_empty, value.values() if isinstance(value, dict) else value))
     return bool(value)

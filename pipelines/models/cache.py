@@ -21,10 +21,10 @@ from filelock import FileLock, Timeout
 from looktwice.pipelines.clock import spend
 from looktwice.pipelines.json_input import read_as
 from looktwice.pipelines.model import (
-    Around,
     CallOptions,
     Messages,
     ModelError,
+    ModelWrapper,
     Reply,
     ReplyNode,
     Stopped,
@@ -38,7 +38,7 @@ INLINE = 16 * 1024
 """Replies with more bytes than this are stored as blobs."""
 
 BUSY_SECONDS = 60.0
-LOOK_SECONDS = 0.02  # between checks whether another caller has got the reply
+CHECK_SECONDS = 0.02  # between checks whether another caller has got the reply
 NETWORK = re.compile(
     r"nfs[34]?|cifs|smb3|smbfs|lustre|gpfs|beegfs|ceph|glusterfs|afs|panfs|wekafs|orangefs"
     r"|ocfs2|gfs2|davfs|sshfs|gcsfuse|s3fs|rclone"
@@ -98,7 +98,7 @@ class Store:
         self._claimed: set[str] = (
             set()
         )  # requests that this process has claimed and not answered yet
-        self._life = self._life_of(self._owner)
+        self._life = self._owner_lock(self._owner)
 
     def get(self, key: str) -> Reply | None:
         """Return the reply under a key, or None. Removes and ignores a damaged row, a row whose
@@ -143,7 +143,7 @@ class Store:
         """
         with spend("wait for the same request"):
             while (reply := self.get(key)) is None and not self._claim(key):
-                if stop.wait(LOOK_SECONDS):
+                if stop.wait(CHECK_SECONDS):
                     raise Stopped("stopped while the same request was in flight")
         try:
             yield reply
@@ -161,14 +161,14 @@ class Store:
             return True
         others = "SELECT owner FROM asking WHERE key = ? AND owner != ?"
         for (owner,) in self._run(others, key, self._owner):
-            life = self._life_of(owner)
+            life = self._owner_lock(owner)
             with self._named(), suppress(Timeout):
                 life.acquire(blocking=False)
                 self._run("DELETE FROM asking WHERE owner = ?", owner)
                 _end(life)
         return False
 
-    def _life_of(self, owner: bytes) -> FileLock:
+    def _owner_lock(self, owner: bytes) -> FileLock:
         """Return the lock that an owner of claims holds while it lives; the system releases it at
         once if the process is killed."""
         return FileLock(self.folder / "asking" / owner.hex(), thread_local=False)
@@ -302,7 +302,7 @@ def _end(life: FileLock) -> None:
 
 
 @dataclass(frozen=True)
-class Cached(Around):
+class Cached(ModelWrapper):
     """Answers from the store if possible; else asks the model and stores the reply before returning
     it.
 

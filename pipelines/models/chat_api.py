@@ -19,8 +19,8 @@ from looktwice.pipelines.model import (
     ModelError,
     Reply,
     canonical,
-    place_of,
     price_fault,
+    url_place,
 )
 from looktwice.pipelines.models.answers import read_response
 from looktwice.pipelines.models.http_client import HttpResponse, http_loop
@@ -50,7 +50,7 @@ Sign = Callable[[str | None], dict[str, str]]
 """Returns the headers that carry an API key, if there is one."""
 
 
-def bearer(key: str | None) -> dict[str, str]:
+def bearer_header(key: str | None) -> dict[str, str]:
     """Return the header in which most endpoints take a key."""
     return {"Authorization": f"Bearer {key}"} if key else {}
 
@@ -134,7 +134,7 @@ class ChatAPI(Ranged):
     @property
     def place(self) -> str:
         """Host, port and path of each URL."""
-        return ", ".join(map(place_of, self.urls))
+        return ", ".join(map(url_place, self.urls))
 
     def missing(self) -> str:
         """Describe what must be set before this model can be asked: the key of its host; "" if
@@ -161,7 +161,7 @@ class ChatAPI(Ranged):
                 response = self.send("GET", url, "models", None, PROBE_SECONDS)
             except ModelError as exc:
                 if exc.unreached:
-                    SERVERS.put_aside(url)
+                    SERVERS.suspend(url)
                     if url == self.urls[-1] and all(map(SERVERS.aside.get, self.urls)):
                         raise
                 continue
@@ -181,7 +181,7 @@ class ChatAPI(Ranged):
             with spend("wait for the server"):
                 response = self.send("POST", url, "chat/completions", body, self.timeout)
             reply = read_response(response, url, time.perf_counter() - start)
-            return replace(reply, served_by={**reply.served_by, "endpoint": place_of(url)})
+            return replace(reply, served_by={**reply.served_by, "endpoint": url_place(url)})
 
         return SERVERS.ask(self.urls, ask)
 
@@ -194,7 +194,7 @@ class ChatAPI(Ranged):
         timeout: float,
         kind: str = "application/json",
         most: int | None = None,
-        sign: Sign = bearer,
+        sign: Sign = bearer_header,
     ) -> HttpResponse:
         """Send a request to a path of one server and return the response, of up to `most` bytes (16
         MiB).
@@ -206,7 +206,7 @@ class ChatAPI(Ranged):
         try:
             response = http_loop().request(method, f"{url}/{path}", body, headers, timeout, most)
         except ModelError as exc:  # it may quote what the server sent
-            raise exc.in_words(mask_keys(str(exc))) from exc.__cause__
+            raise exc.with_message(mask_keys(str(exc))) from exc.__cause__
         keys = known_keys()
         named = {name: mask_keys(text, keys) for name, text in response.headers.items()}
         return HttpResponse(response.status, named, response.body)

@@ -16,7 +16,7 @@ import numpy as np
 from looktwice.pipelines.json_input import read_json
 from looktwice.pipelines.model import CALLS_AS_TEXT, Message, Messages, ModelError, Tool, ToolCall
 from looktwice.pipelines.picture import Pixels
-from looktwice.pipelines.runtime.hub import from_hub
+from looktwice.pipelines.runtime.hub import load_from_hub
 from looktwice.pipelines.runtime.networks import WeightsError, import_transformers
 
 THOUGHT = re.compile(r"\A\s*<think>(.*?)</think>", re.DOTALL)
@@ -32,7 +32,7 @@ class Chat:
     tools: Sequence[dict[str, Any]] = ()
 
 
-def chat_of(
+def build_chat(
     messages: Messages,
     system: str = "",
     tools: Sequence[Tool] | None = None,
@@ -123,12 +123,12 @@ def open_processor(model: str, revision: str | None) -> tuple[Any, str]:
     """
     transformers, fault = import_transformers(), None
     try:
-        processor = from_hub("AutoProcessor", model, revision, backend="pil")
+        processor = load_from_hub("AutoProcessor", model, revision, backend="pil")
         if hasattr(processor, "image_processor"):
             return processor, ""
     except WeightsError as exc:
         fault = exc
-    config = from_hub("AutoConfig", model, revision)
+    config = load_from_hub("AutoConfig", model, revision)
     from transformers.models.auto.processing_auto import PROCESSOR_MAPPING_NAMES
 
     name: str | None = PROCESSOR_MAPPING_NAMES.get(config.model_type)
@@ -148,8 +148,8 @@ def open_processor(model: str, revision: str | None) -> tuple[Any, str]:
         return kind.check_argument_for_proper_class(self, name, argument)
 
     loose = type(name, (kind,), {"check_argument_for_proper_class": lenient})
-    images = from_hub("AutoImageProcessor", model, revision, backend="pil")
-    tokenizer = from_hub("AutoTokenizer", model, revision)
+    images = load_from_hub("AutoImageProcessor", model, revision, backend="pil")
+    tokenizer = load_from_hub("AutoTokenizer", model, revision)
     template = getattr(tokenizer, "chat_template", None)
     halves = {"image_processor": images, "tokenizer": tokenizer} | dict.fromkeys(spare)
     return loose(**halves, chat_template=template), WITHOUT_VIDEO

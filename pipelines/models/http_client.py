@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from yarl import URL
 
-from looktwice.pipelines.json_input import mend_text
+from looktwice.pipelines.json_input import repair_text
 from looktwice.pipelines.model import STOPPING, ModelError, Stopped
-from looktwice.pipelines.runtime.process import WAITING
+from looktwice.pipelines.runtime.process import CANCELLERS
 
 if TYPE_CHECKING:  # saves a tenth of a second in a run without a server
     import asyncio
@@ -114,7 +114,7 @@ class HttpLoop:
                     allow_redirects=False,
                     proxy=proxy_for(url),
                 ) as response:
-                    names = {name.lower(): mend_text(t) for name, t in response.headers.items()}
+                    names = {name.lower(): repair_text(t) for name, t in response.headers.items()}
                     return HttpResponse(response.status, names, await _read(response, url, most))
             except (aiohttp.ClientError, OSError) as exc:
                 raise connection_error(url, timeout, exc) from exc
@@ -211,4 +211,4 @@ def http_loop() -> HttpLoop:
         return _current
 
 
-WAITING.append(lambda: http_loop().cancel())
+CANCELLERS.append(lambda: http_loop().cancel())

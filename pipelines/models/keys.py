@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote
 
 from yarl import URL
 
-from looktwice.pipelines.json_input import leaves
+from looktwice.pipelines.json_input import iterate_leaves
 from looktwice.pipelines.model import ModelError
 
 KEYS: Mapping[str, str] = {
@@ -65,7 +65,7 @@ def key_for(url: str) -> str | None:
     return None
 
 
-def how_to_send_a_key(url: str) -> str:
+def explain_key_setup(url: str) -> str:
     """Explain how to set a key for a host that is not in the table; OPENAI_API_KEY alone is sent to
     OpenAI."""
     at = _parsed(url)
@@ -155,7 +155,7 @@ def mask_keys(text: str, keys: Sequence[str] | None = None) -> str:
 
 def refuse_keys(**settings: Any) -> None:
     """Raise ValueError if a setting contains a key, because settings are written into every run."""
-    for place, leaf in leaves(settings):
+    for place, leaf in iterate_leaves(settings):
         setting = f"{place}: {leaf}"
         if mask_keys(setting) != setting:
             shown, masked, _ = mask_keys(place).partition("***")

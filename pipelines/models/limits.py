@@ -13,8 +13,16 @@ from typing import Any, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
 from looktwice.pipelines.clock import spend
-from looktwice.pipelines.counted import counted
-from looktwice.pipelines.model import STOPPING, Around, Model, ModelError, Reply, Stopped, Usage
+from looktwice.pipelines.counted import format_count
+from looktwice.pipelines.model import (
+    STOPPING,
+    Model,
+    ModelError,
+    ModelWrapper,
+    Reply,
+    Stopped,
+    Usage,
+)
 from looktwice.pipelines.models.stops import stop_if
 from looktwice.pipelines.ranges import Ranged
 
@@ -25,7 +33,7 @@ LIMITS = ("in_flight >= 1", "per_minute > 0")
 IN_FLIGHT = 64  # concurrent calls by default
 # seconds for which an unreachable server is skipped, unless all are
 ASIDE = 30.0
-CROWDED = (429, 503)  # statuses that mean too many requests
+MAX_REFUSED_SHARE = (429, 503)  # statuses that mean too many requests
 WINDOW = 1.0  # seconds, at least, of a window in which rejections are counted
 FEWEST = 20  # answers and rejections in a window, at least
 # seconds after which a window ends with fewer; they show only whether the server accepts any
@@ -110,11 +118,9 @@ class Servers:
                 refused = False
                 return answer
             except ModelError as exc:
-                refused = True if exc.status in CROWDED else None
+                refused = True if exc.status in MAX_REFUSED_SHARE else None
                 if exc.unreached or ((exc.status or 0) >= 500 and len(urls) > 1):
-                    self.put_aside(
-                        url
-                    )  # a server that fails at once always has the fewest requests
+                    self.suspend(url)  # a server that fails at once always has the fewest requests
                 tried.append(url)
                 if not exc.unreached or len(tried) == len(urls):
                     raise
@@ -124,7 +130,7 @@ class Servers:
                     if refused is not None:
                         self.paces[url].note(refused, time.monotonic())
 
-    def put_aside(self, url: str) -> None:
+    def suspend(self, url: str) -> None:
         """Suspend a server for a while."""
         with self.lock:
             self.aside[url] = time.monotonic() + ASIDE
@@ -287,7 +293,7 @@ class Ration:
     def _used_up(self, identity: str) -> str:
         """Explain why no further request may be sent now; "" if one may."""
         if self.requests is not None and self.sent >= self.requests:
-            return f"{counted(self.sent, 'request')} sent, the limit of --max-requests"
+            return f"{format_count(self.sent, 'request')} sent, the limit of --max-requests"
         if self.money is None:
             return ""
         if why := self.uncounted():
@@ -307,7 +313,7 @@ class Ration:
 
 
 @dataclass(frozen=True)
-class Limited(Ranged, Around):
+class Limited(Ranged, ModelWrapper):
     """Allows `in_flight` calls at a time and `per_minute`; others wait. `ration` limits the whole
     run.
 

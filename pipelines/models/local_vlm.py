@@ -29,20 +29,20 @@ from looktwice.pipelines.model import (
 )
 from looktwice.pipelines.models.chat_template import (
     Chat,
-    chat_of,
+    build_chat,
     open_processor,
     render_template,
     reply_text,
 )
 from looktwice.pipelines.ranges import Ranged
-from looktwice.pipelines.runtime.hub import check_folder, from_hub, place_of, weights_name
+from looktwice.pipelines.runtime.hub import check_folder, load_from_hub, place_of, weights_name
 from looktwice.pipelines.runtime.networks import (
     Batcher,
     Device,
     Dtype,
     Place,
     WeightsError,
-    elsewhere,
+    get_remote_call,
     import_torch,
     import_transformers,
     open_shared,
@@ -166,7 +166,7 @@ class Look(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _VLMRequest:
     """One request: the chat, its options, and the seed for sampling (None: greedy)."""
 
     chat: Chat
@@ -222,7 +222,7 @@ class LocalVLM(Ranged):
 
     def check(self) -> None:
         """Raise ModelError if the device, the packages or the folder are missing; loads nothing."""
-        if elsewhere() is not None:
+        if get_remote_call() is not None:
             return
         try:
             check_folder(self.model)
@@ -258,9 +258,9 @@ class LocalVLM(Ranged):
             key = request_key(self.identity, messages, draw, options)
             drawn = hashlib.sha256(f"{full.seed or self.seed}\n{key}".encode()).digest()
             seed = int.from_bytes(drawn[:7], "big")
-        asked = _Asked(self.chat(messages, full.tools), full, seed)
+        asked = _VLMRequest(self.chat(messages, full.tools), full, seed)
         try:
-            ask = elsewhere()
+            ask = get_remote_call()
             return cast(Reply, ask(self, "answer", asked)) if ask else self.answer(asked)
         except WeightsError as exc:
             raise ModelError(str(exc)) from exc
@@ -271,17 +271,17 @@ class LocalVLM(Ranged):
                 f"{self.model}: out of memory with one request; set max_pixels or max_tokens lower"
             ) from exc
 
-    def answer(self, asked: _Asked) -> Reply:
+    def answer(self, asked: _VLMRequest) -> Reply:
         """Return the reply to a request, batched with similar ones. Raises WeightsError, and what
         the network raises."""
 
-        def like(asked: _Asked) -> Any:
+        def like(asked: _VLMRequest) -> Any:
             """Return the batching key: greedy requests with equal settings, and pictures or none,
             go together."""
             return asked.seed, bool(asked.chat.images), canonical(asked.options.given())
 
         key = ("vlm batcher", self.identity, self.device, self.batch)
-        batcher: Batcher[_Asked, Reply] = open_shared(
+        batcher: Batcher[_VLMRequest, Reply] = open_shared(
             key, lambda: Batcher(self._forward, self.batch, like, f"LocalVLM {self.model}")
         )
         return batcher(asked)
@@ -308,10 +308,12 @@ class LocalVLM(Ranged):
         processor, note = open_processor(self.model, revision)
         getattr(processor, "tokenizer", processor).padding_side = "left"
         given = {"dtype": place.torch_dtype, "use_safetensors": True, **chosen}
-        model = from_hub("AutoModelForImageTextToText", self.model, revision, ("pooler",), **given)
+        model = load_from_hub(
+            "AutoModelForImageTextToText", self.model, revision, ("pooler",), **given
+        )
         return _Network(model.to(place.device).eval(), processor, note)
 
-    def _forward(self, asked: Sequence[_Asked]) -> list[Reply]:
+    def _forward(self, asked: Sequence[_VLMRequest]) -> list[Reply]:
         network, torch, start = self.network(), import_torch(), time.perf_counter()
         options, seed = asked[0].options, asked[0].seed
         with torch.inference_mode(), torch.random.fork_rng(enabled=seed is not None):
@@ -367,7 +369,7 @@ class LocalVLM(Ranged):
     def chat(self, messages: Messages, tools: Sequence[Tool] | None = None) -> Chat:
         """Return the conversation as this model is sent it: with its system message, and with
         pictures shrunk to its limit."""
-        return chat_of(messages, self.system, tools, self.max_pixels)
+        return build_chat(messages, self.system, tools, self.max_pixels)
 
     def inputs(self, network: _Network, chats: Sequence[Chat]) -> Any:
         """Return the inputs for chats that all have pictures or all have none. Raises

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from looktwice.pipelines.config.spec import function_name
-from looktwice.pipelines.disk import unpacked_lines
+from looktwice.pipelines.disk import read_unpacked_lines
 from looktwice.pipelines.json_input import read_json_lines
 from looktwice.pipelines.model import CallOptions, Messages, ModelError, Reply, canonical
 
@@ -64,7 +64,7 @@ class Replay:
                     raise ModelError(
                         f"{path}: sample {identifier!r} is on line {first} and on line {number}"
                     )
-            for line in unpacked_lines(path):
+            for line in read_unpacked_lines(path):
                 digest.update(line)
         except (OSError, ValueError) as exc:
             raise ModelError(str(exc)) from exc

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from looktwice.pipelines.clock import spend
-from looktwice.pipelines.model import Around, ModelError, Reply, Stopped
+from looktwice.pipelines.model import ModelError, ModelWrapper, Reply, Stopped
 
 
 class Turn(Protocol):
@@ -29,7 +29,7 @@ TURN: ContextVar[Turn | None] = ContextVar("TURN", default=None)
 
 
 @contextmanager
-def others_work() -> Iterator[None]:
+def yield_turn() -> Iterator[None]:
     """Let another thread work inside the context, while this one sleeps."""
     turn = TURN.get()
     if turn is not None:
@@ -48,7 +48,7 @@ def stop_if(stopped: bool) -> None:
 
 
 @dataclass(frozen=True)
-class Stoppable(Around):
+class Stoppable(ModelWrapper):
     """A model in this process that starts no call once `stop` is set."""
 
     stop: threading.Event = field(repr=False)

@@ -22,10 +22,10 @@ from looktwice.pipelines.model import (
     Usage,
 )
 from looktwice.pipelines.models.attached import (
-    attached_to_call,
-    attached_to_turn,
-    holds_something,
-    parts_of,
+    is_not_empty,
+    read_call_fields,
+    read_parts,
+    read_turn_fields,
 )
 from looktwice.pipelines.picture import Payload
 from looktwice.pipelines.view import View
@@ -57,9 +57,9 @@ REASONS: Mapping[Finish | Literal["failed"], str] = {
 
 FINISH = {reason: finish for finish, reasons in REASONS.items() for reason in reasons.split()}
 # per reply; a larger number is not a count, and sums of it would overflow
-MOST_TOKENS = 10**12
+MAX_LOGGED_TOKENS = 10**12
 # per reply; agents run eight of them by default, and more are only repetitions
-MOST_CALLS = 128
+MAX_CALLS = 128
 
 REASONING = ("reasoning_content", "reasoning", "thought_summary", "thinking")
 REASONING_PARTS = ("reasoning_details", "thinking_blocks")
@@ -201,7 +201,7 @@ def wire_options(options: CallOptions, token_field: str, choices_as: ChoicesAs |
     return body | CHOICES[choices_as](list(options.choices))
 
 
-def reply_of(data: Any, seconds: float, engine: str = "") -> Reply:
+def parse_reply(data: Any, seconds: float, engine: str = "") -> Reply:
     """Parse the reply in a response body; a finish reason that is not in `REASONS` is kept in
     `served_by`.
 
@@ -209,7 +209,7 @@ def reply_of(data: Any, seconds: float, engine: str = "") -> Reply:
     """
     usage = None
     try:
-        usage = usage_of(data)
+        usage = parse_usage(data)
         choice = data["choices"][0]
         message, reason = choice["message"], str(choice.get("finish_reason") or "stop").lower()
         finish = FINISH.get(reason, "stop")
@@ -219,13 +219,13 @@ def reply_of(data: Any, seconds: float, engine: str = "") -> Reply:
         asked, calls = message.get("tool_calls") or (), list[ToolCall]()
         if not asked and message.get("function_call"):  # the older form of `tool_calls`
             asked = [{"function": message["function_call"]}]
-        for number, call in enumerate(asked[:MOST_CALLS]):
+        for number, call in enumerate(asked[:MAX_CALLS]):
             written = call["function"].get("arguments") or "{}"
             if not isinstance(written, str):
                 written = json.dumps(written, ensure_ascii=False)
             identifier = str(call.get("id") or f"call_{number}")
             name = str(call["function"]["name"])
-            calls.append(ToolCall(identifier, name, written, attached_to_call(call)))
+            calls.append(ToolCall(identifier, name, written, read_call_fields(call)))
         text, thought, refusal = _content(message.get("content"))
         facts = {
             "model": data.get("model"),
@@ -244,7 +244,7 @@ def reply_of(data: Any, seconds: float, engine: str = "") -> Reply:
             seconds=seconds,
             logprobs=tuple(_candidates(_tokens(choice.get("logprobs")))),
             served_by={name: str(fact) for name, fact in facts.items() if fact},
-            attached=attached_to_turn(message),
+            attached=read_turn_fields(message),
         )
     except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError) as exc:
         beginning = json.dumps(data, ensure_ascii=False)[:200]
@@ -256,7 +256,7 @@ def _content(content: Any) -> tuple[str, str, str]:
     """Return (text, reasoning, refusal) of a content, which may be a text, a part, a list of both,
     or None."""
     pieces: dict[str, list[str]] = {"text": [], "reasoning": [], "refusal": []}
-    for part in parts_of(content):
+    for part in read_parts(content):
         kind = part.get("type", "text").removeprefix("output_")
         kind = "reasoning" if kind in ("thinking", "reasoning_content") else kind
         if kind == "refusal":
@@ -283,7 +283,7 @@ def _reasoning(message: Json, thought: str) -> str:
     return next(filter(None, chain(told, (thought,), parts)), "")
 
 
-def usage_of(data: Mapping[str, Any]) -> Usage:
+def parse_usage(data: Mapping[str, Any]) -> Usage:
     """Parse the token counts of a body, wherever its server writes them.
 
     Some servers leave reasoning out of completion_tokens but not out of the total; the billed
@@ -302,8 +302,8 @@ def usage_of(data: Mapping[str, Any]) -> Usage:
             for step in name.split("."):
                 node = node.get(step) if isinstance(node, dict) else None
             if number := int(node or 0):
-                if not 0 < number <= MOST_TOKENS:
-                    raise ValueError(f"token counts must be in 0..{MOST_TOKENS:,}")
+                if not 0 < number <= MAX_LOGGED_TOKENS:
+                    raise ValueError(f"token counts must be in 0..{MAX_LOGGED_TOKENS:,}")
                 return number
         return 0
 
@@ -345,11 +345,11 @@ def with_snake_keys(value: Any) -> Any:
     }
 
 
-def billed(data: Any) -> Usage | None:
+def is_billed(data: Any) -> Usage | None:
     """Return the usage billed for a body without a complete reply, such as one that broke off; None
     if it reports none."""
     try:
-        usage = usage_of(data)
+        usage = parse_usage(data)
     except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError):
         return None
     return usage if any(vars(usage).values()) else None
@@ -392,16 +392,16 @@ def _candidates(tokens: list[Any]) -> Iterator[dict[str, float]]:
         yield likely
 
 
-def error_of(data: Any) -> Json | None:
+def find_error(data: Any) -> Json | None:
     """Return the error object in a body, with its `message`, in any server's form, or None."""
     if isinstance(data, list):
         data = data[0] if data else None
     if not isinstance(data, dict):
         return None
-    own = data.get("error") if holds_something(data.get("error")) else None
+    own = data.get("error") if is_not_empty(data.get("error")) else None
     error = own or (data if data.get("object") == "error" else data.get("detail"))
     if data.get("choices") and not own:
-        error = _broke_off(data["choices"])
+        error = _is_cut_off(data["choices"])
     if not error:
         return None
     if isinstance(error, dict):
@@ -409,9 +409,9 @@ def error_of(data: Any) -> Json | None:
     return {"message": error if isinstance(error, str) else json.dumps(error)}
 
 
-def _broke_off(choices: Any) -> Any:
+def _is_cut_off(choices: Any) -> Any:
     """Return the error next to a partial reply; OpenRouter puts it into choice or message."""
     choice = choices[0] if isinstance(choices, list) else None
     nodes = (choice, choice.get("message")) if isinstance(choice, dict) else ()
     errors = (node.get("error") for node in nodes if isinstance(node, dict))
-    return next(filter(holds_something, errors), None)
+    return next(filter(is_not_empty, errors), None)

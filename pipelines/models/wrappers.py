@@ -15,11 +15,11 @@ from functools import partial
 from typing import Any
 
 from looktwice.pipelines.clock import spend
-from looktwice.pipelines.counted import counted
-from looktwice.pipelines.model import Around, Model, ModelError, Reply, Stopped
+from looktwice.pipelines.counted import format_count
+from looktwice.pipelines.model import Model, ModelError, ModelWrapper, Reply, Stopped
 from looktwice.pipelines.models.cache import Cached, Store
 from looktwice.pipelines.models.limits import IN_FLIGHT, Limited, Ration
-from looktwice.pipelines.models.stops import EndpointError, FailureRow, others_work
+from looktwice.pipelines.models.stops import EndpointError, FailureRow, yield_turn
 
 UNREACHED, SECONDS = 3, 5.0
 """After this many consecutive failed attempts to connect, over at least this many seconds, an
@@ -35,7 +35,7 @@ UNFIT = {400, 422}
 
 
 @dataclass(frozen=True)
-class Retried(Around):
+class Retried(ModelWrapper):
     """Retries a call that failed with a retryable ModelError, up to `attempts` calls in all.
 
     Exponential backoff: waits `initial_delay` seconds, or as long as the server asks for, then
@@ -69,15 +69,15 @@ class Retried(Around):
                     self.on_failure(exc)
                 if is_too_long or tried >= self.attempts:
                     wait = f"; the server asks to wait {first:.0f} s" if exc.retry_after else ""
-                    given_up = f" (given up after {counted(tried, 'attempt')})"
+                    given_up = f" (given up after {format_count(tried, 'attempt')})"
                     if self.attempts == 1:  # the caller retries by itself
                         given_up = ""
-                    raise exc.in_words(f"{exc}{wait}{given_up}") from exc.__cause__
+                    raise exc.with_message(f"{exc}{wait}{given_up}") from exc.__cause__
             # at least what the server asks for, and more if that is a millisecond: the slot that
             # it frees is not free for all who wait
             least = first if tried == 1 else max(first, self.initial_delay / 2)
             backoff = min(max(first, self.max_delay), least * 2.0 ** (tried - 1))
-            with spend("wait to retry"), others_work():
+            with spend("wait to retry"), yield_turn():
                 stopped = self.stop.wait(backoff * random.uniform(1.0, 1.25))
             if stopped:
                 raise Stopped("stopped while waiting to retry")
@@ -116,7 +116,7 @@ class EndpointWatch:
                 try:
                     getattr(model, "probe", lambda: None)()
                 except ModelError as exc:
-                    self._die(str(exc))
+                    self._declare_dead(str(exc))
                 self.probed = True
         if self.dead:
             raise Stopped(self.dead)
@@ -134,7 +134,7 @@ class EndpointWatch:
             self.unreached += 1
             is_hopeless = self.unreached >= UNREACHED and now - self.since >= SECONDS
         if is_hopeless:
-            self._die(str(exc))
+            self._declare_dead(str(exc))
 
     def note_reply(self, identity: str) -> None:
         """Record a reply, which ends the failure row of this model."""
@@ -154,7 +154,7 @@ class EndpointWatch:
         with self.lock:
             self.given_up += exc.retryable
             is_new, is_unfit = identity not in self.answered, exc.status in UNFIT
-            if not (is_of_endpoint(exc) or (is_new and is_unfit)):
+            if not (is_endpoint_fault(exc) or (is_new and is_unfit)):
                 self.unreached = 0 if exc.status is not None else self.unreached
                 self._end_row(identity)
                 return exc
@@ -164,15 +164,16 @@ class EndpointWatch:
                 row = self.rows[identity] = FailureRow(reason, str(exc), is_new and not is_unfit)
             row.count += 1
         if row.count >= ALIKE:
-            self._die(str(exc))
+            self._declare_dead(str(exc))
         if self.dead:
             raise Stopped(self.dead) from exc
         return EndpointError(exc, row)
 
-    def say_refusals(self, place: str, stopped: bool) -> str:
+    def describe_refusals(self, place: str, stopped: bool) -> str:
         """Describe how often this server asked to wait or failed; "" if it did not."""
         refusals = [
-            f"{'asked to wait' if status == 429 else 'failed'} {counted(count, 'time')} ({status})"
+            f"{'asked to wait' if status == 429 else 'failed'} {format_count(count, 'time')}"
+            f" ({status})"
             for status, count in sorted(self.refused.items())
             if status == 429 or status >= 500
         ]
@@ -180,21 +181,21 @@ class EndpointWatch:
             return ""
         end = "" if stopped else "; all were retried"
         if self.given_up:
-            end = f"; {counted(self.given_up, 'request was', 'requests were')} given up"
+            end = f"; {format_count(self.given_up, 'request was', 'requests were')} given up"
         return f"the server at {place} {', and '.join(refusals)}{end}"
 
     def _end_row(self, identity: str) -> None:
         if row := self.rows.pop(identity, None):
             row.over = True
 
-    def _die(self, sentence: str) -> None:
+    def _declare_dead(self, sentence: str) -> None:
         with self.lock:
             is_first, self.dead = not self.dead, self.dead or sentence
         if is_first:
             self.give_up(sentence)
 
 
-def is_of_endpoint(exc: ModelError) -> bool:
+def is_endpoint_fault(exc: ModelError) -> bool:
     """Return whether the endpoint caused a failure: unreachable, no answer, or a rejection of any
     request. Other failures belong to the sample."""
     if exc.status is None:
@@ -203,7 +204,7 @@ def is_of_endpoint(exc: ModelError) -> bool:
 
 
 @dataclass(frozen=True)
-class Watched(Around):
+class Watched(ModelWrapper):
     """Probes the endpoint before the first call, unless `stop` is set, and reports to `watch` how
     each call ended.
 
@@ -272,7 +273,7 @@ class UsageSummary:
 
 
 @dataclass(frozen=True)
-class Metered(Around):
+class Metered(ModelWrapper):
     """Counts calls, tokens and seconds, separately for paid calls and for replies from the cache.
 
     `place` is the endpoint of the model, if it has one.

@@ -18,7 +18,7 @@ LEFT_AS_TEXT = (
     " tool call parser, or set `protocol: {use: prompting.agent.TaggedCalls}` of the agent"
 )
 MOST_CALLS = 128
-MOST_VAIN = 32  # objects in the text that look like calls but are not
+MAX_FAILED_READS = 32  # objects in the text that look like calls but are not
 NAME = r"[\w.-]{1,64}"
 BAR, GAP = "[|\uff5c]", "[_\u2581]"
 SPACE = r"(?:[\w\uff5c]{1,20}:?)?"  # a prefix of a tag name, as in <minimax:tool_call>
@@ -143,7 +143,9 @@ def _sections(text: str) -> Iterator[tuple[str, int, int, list[tuple[str, str]]]
         form = next(name for name in FORMS if section[name] is not None)
         end = section.end()
         if form == "inline":
-            value, after = _json_at(text, section.start()) if vain < MOST_VAIN else (None, end)
+            value, after = (
+                _json_at(text, section.start()) if vain < MAX_FAILED_READS else (None, end)
+            )
             found = list(_calls_of_value(value)) if isinstance(value, dict) else []
             vain += not found
             end = after if found else end

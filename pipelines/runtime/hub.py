@@ -27,7 +27,7 @@ FETCH = "download it on a connected machine (`hf download ID --local-dir DIR`) a
 HUB_S = 10.0  # seconds for the hub to answer once; its library would try for minutes
 
 
-def from_hub(
+def load_from_hub(
     model_class: str, model: str, revision: str | None, unused: Sequence[str] = (), **settings: Any
 ) -> Any:
     """Call `transformers.<model_class>.from_pretrained` for a hub id or a local folder, never with
@@ -69,7 +69,7 @@ def diffusers_part(
     model_class: str, model: str, revision: str | None, subfolder: str, **settings: Any
 ) -> Any:
     """Load a part of a diffusers pipeline, by the pipeline's id or folder and the part's subfolder.
-    Raises as `from_hub`."""
+    Raises as `load_from_hub`."""
     kind = getattr(import_extra("diffusers", "diffusion"), model_class)
     return _from_pretrained(kind, model, revision, (), subfolder=subfolder, **settings)
 
@@ -81,7 +81,7 @@ def _from_pretrained(
     settings |= {"output_loading_info": True} if is_network else {}
     place = Path(model).expanduser()
     local = place.is_dir()
-    silence = "" if local else hub_silence(model, revision)
+    silence = "" if local else explain_unreachable_hub(model, revision)
     if silence:
         settings["local_files_only"] = True
     try:
@@ -127,24 +127,25 @@ def check_tensors(
     if missing:
         raise WeightsError(
             f"{model}: its files lack {len(missing)} of the {len(network.state_dict())} tensors of"
-            f" {kind} ({_some(missing)}), which would be random numbers; use its complete files,"
+            f" {kind} ({_name_some(missing)}), which would be random numbers; use its"
+            " complete files,"
             f" or the id or folder of a {kind}"
         )
     if surplus:
         raise WeightsError(
             f"{model}: its files hold {len(surplus)} tensors that {kind} does not have"
-            f" ({_some(surplus)}), so they belong to another network, part of which would be"
+            f" ({_name_some(surplus)}), so they belong to another network, part of which would be"
             f" dropped; use the id or folder of a {kind}, or name them in `unused` of a class of"
             " your own if no result depends on them"
         )
     return network
 
 
-def _some(names: Sequence[str]) -> str:
+def _name_some(names: Sequence[str]) -> str:
     return ", ".join(names[:3]) + (" ..." if len(names) > 3 else "")
 
 
-def hub_silence(model: str, revision: str | None) -> str:
+def explain_unreachable_hub(model: str, revision: str | None) -> str:
     """Return why the model hub cannot be reached, as its library says it; "" if it answers,
     whatever it says."""
     from huggingface_hub import HfApi

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
 from looktwice.pipelines.disk import write_file
-from looktwice.pipelines.runtime.process import OPENED
+from looktwice.pipelines.runtime.process import CLEANUPS
 from looktwice.pipelines.state import collect_remarks, remark
 
 AGAIN_S = 60.0  # seconds before a failed download is retried
@@ -83,19 +83,19 @@ class Place:
         return getattr(import_torch(), self.dtype)
 
 
-Elsewhere = Callable[..., Any]
+RemoteCall = Callable[..., Any]
 """Calls a method of an object that owns a network, in another process, and returns its result."""
 
-_elsewhere: Elsewhere | None = None
+_elsewhere: RemoteCall | None = None
 
 
-def run_elsewhere(place: Elsewhere | None) -> None:
+def use_remote_networks(place: RemoteCall | None) -> None:
     """Run the networks of this process in another one from now on; None runs them here again."""
     global _elsewhere
     _elsewhere = place
 
 
-def elsewhere() -> Elsewhere | None:
+def get_remote_call() -> RemoteCall | None:
     """Return the function that calls networks in another process, or None if they run here."""
     return _elsewhere
 
@@ -142,7 +142,7 @@ def close_networks() -> None:
         free_memory()
 
 
-OPENED.append(close_networks)
+CLEANUPS.append(close_networks)
 
 
 def import_torch(extra: str = "torch") -> Any:

@@ -18,9 +18,9 @@ HEAPS, LARGEST = 4, 1 << 28  # number of heaps, and bytes of the largest array t
 ENDING = ("SIGTERM", "SIGHUP")  # Windows has no SIGHUP
 
 
-WAITING: list[Callable[[], None]] = []
+CANCELLERS: list[Callable[[], None]] = []
 """Functions that cancel network waits, each registered by the module that waits."""
-OPENED: list[Callable[[], None]] = []
+CLEANUPS: list[Callable[[], None]] = []
 """Functions that free resources of this process, each registered by the module that opens them."""
 
 
@@ -37,15 +37,15 @@ def raise_interrupt(number: int, frame: Any) -> NoReturn:
     raise Interrupted(number)
 
 
-def give_up_waiting() -> None:
+def cancel_waiting() -> None:
     """Cancel all network waits."""
-    for give_up in WAITING:
+    for give_up in CANCELLERS:
         give_up()
 
 
 def free_opened() -> None:
     """Free all resources that were opened in this process; a later use reopens them."""
-    for free in OPENED:
+    for free in CLEANUPS:
         free()
 
 
@@ -54,7 +54,7 @@ def exit_code(number: int) -> int:
     return 128 + (number or signal.SIGINT)
 
 
-def code_of(exc: KeyboardInterrupt) -> int:
+def interrupt_code(exc: KeyboardInterrupt) -> int:
     """Return the exit code of a program ended by this interrupt."""
     return exit_code(exc.number if isinstance(exc, Interrupted) else signal.SIGINT)
 
@@ -63,17 +63,17 @@ def share_heaps() -> None:
     """Let all threads share four heaps, as MALLOC_ARENA_MAX=4 does. Each heap keeps freed memory,
     and with one heap per thread a run that draws pictures held 1.5 GB."""
     if "MALLOC_ARENA_MAX" not in os.environ:
-        _tell(M_ARENA_MAX, HEAPS)
+        _set_malloc_option(M_ARENA_MAX, HEAPS)
 
 
 def keep_memory() -> None:
     """Keep the memory of a picture for the next one, since allocating it anew takes half as long as
     drawing."""
-    _tell(M_MMAP_THRESHOLD, LARGEST)
-    _tell(M_TRIM_THRESHOLD, LARGEST)
+    _set_malloc_option(M_MMAP_THRESHOLD, LARGEST)
+    _set_malloc_option(M_TRIM_THRESHOLD, LARGEST)
 
 
-def _tell(parameter: int, value: int) -> None:
+def _set_malloc_option(parameter: int, value: int) -> None:
     """Set an option of malloc; systems without this call go on without it."""
     with suppress(AttributeError, TypeError):
         ctypes.CDLL(None).mallopt(parameter, value)

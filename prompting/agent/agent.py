@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from looktwice.pipelines.model import CallOptions, Message, Model, Reply, Tool, ToolCall, canonical
-from looktwice.pipelines.pipeline import calls_made
+from looktwice.pipelines.pipeline import count_calls_since
 from looktwice.pipelines.ranges import check_ranges
 from looktwice.pipelines.runtime.networks import WeightsError
 from looktwice.pipelines.state import Stage, State
@@ -33,8 +33,8 @@ from looktwice.prompting.coordinates import (
     ToolError,
     find_new_regions,
 )
-from looktwice.prompting.turns.ask import Ask, History, check_token_count, split_words
-from looktwice.prompting.wording.instructions import Parts, Text, fill_in, read_texts, text_of
+from looktwice.prompting.turns.ask import Ask, History, check_token_count, split_prompt
+from looktwice.prompting.wording.instructions import Parts, Text, fill_in, get_text, read_texts
 from looktwice.specialists.rules import NoEvidence
 
 SYSTEM = (
@@ -135,7 +135,7 @@ class Agent:
         afresh = Ask(tags="Image {n}:", options=self.options)
         asked = afresh(state.replace(views=looked.views), model)
         turns = looked.measures["turn_call"]
-        calls = (*(turns if isinstance(turns, tuple) else ()), calls_made(state, model) - 1)
+        calls = (*(turns if isinstance(turns, tuple) else ()), count_calls_since(state, model) - 1)
         asked = asked.replace(notes=looked.notes, measures=looked.measures).with_notes(*asked.notes)
         return asked.measured("turn_call", calls)
 
@@ -149,12 +149,14 @@ class Agent:
     def _open(self, state: State, model: Model) -> Episode:
         """Start the conversation: the system message, the sample's images with their numbers, and
         the prompt."""
-        shown = [ShownImage.through(view, self.fit, state) for view in state.views]
-        episode = Episode(state, model, state.messages, shown, len(shown), calls_made(state, model))
+        shown = [ShownImage.from_view(view, self.fit, state) for view in state.views]
+        episode = Episode(
+            state, model, state.messages, shown, len(shown), count_calls_since(state, model)
+        )
         parts: list[str | View] = []
         for number in range(1, len(shown) + 1):
-            parts += episode.image_parts(number, self.coordinates, text_of(self.label))
-        parts += filter(None, split_words(state))
+            parts += episode.image_parts(number, self.coordinates, get_text(self.label))
+        parts += filter(None, split_prompt(state))
         if not parts:
             raise ValueError(
                 f"sample {state.sample.id} has neither a prompt nor an image, so there is nothing"
@@ -173,8 +175,8 @@ class Agent:
         return episode
 
     def _look(self, episode: Episode) -> State:
-        while not (bound := episode.reached_bound(self.bounds)):
-            if probe := text_of(self.probe):
+        while not (bound := episode.find_reached_bound(self.bounds)):
+            if probe := get_text(self.probe):
                 turns, episode.probe = episode.turns, episode.calls
                 episode.add_user_text(probe)
                 self._ask(episode, None)
@@ -185,7 +187,7 @@ class Agent:
             if calls:
                 self._run_calls(episode, reply, calls, count)
             elif fault:
-                episode.add_look(episode.new_look("", reply.text), reason=fault)
+                episode.add_look(episode.start_look("", reply.text), reason=fault)
                 episode.count_step(valid=False)
                 episode.add_turns(reply.as_message())
                 episode.add_user_text(f"error: {fault}")
@@ -227,7 +229,7 @@ class Agent:
     def _run_call(self, episode: Episode, call: ToolCall) -> Parts:
         """Run one call, or refuse it. Errors in what the model wrote are reported to the model and
         raise nothing."""
-        look = episode.new_look(call.name, call.arguments)
+        look = episode.start_look(call.name, call.arguments)
         try:
             data = decode_arguments(call)
             if call.name not in self.tools:
@@ -241,7 +243,7 @@ class Agent:
         except ToolError as exc:
             episode.add_look(look, reason=str(exc))
             return (f"error: {exc}",)
-        look = episode.new_look(call.name, given)
+        look = episode.start_look(call.name, given)
         key = canonical([call.name, arguments.model_dump(mode="json")])
         if key in episode.done and episode.withdrawn.isdisjoint(episode.done[key]):
             images = ", ".join(f"image {number}" for number in episode.done[key])
@@ -254,7 +256,7 @@ class Agent:
         try:
             result = tool(state, arguments)
             result = self.results(result, state) if self.results else result
-            shown = [ShownImage.through(view, self.fit, episode.state) for view in result.views]
+            shown = [ShownImage.from_view(view, self.fit, episode.state) for view in result.views]
         except (
             WeightsError
         ):  # our fault, not the model's: it must not count as a look that did not help
@@ -281,11 +283,11 @@ class Agent:
         parts: list[str | View] = [result.text] if result.text else []
         first = len(episode.shown)
         for image in shown:
-            if full := episode.bound_for(image.sent, self.bounds):
+            if full := episode.find_blocking_bound(image.sent, self.bounds):
                 episode.full = full
                 break
             episode.shown.append(image)
-            parts += episode.image_parts(len(episode.shown), self.coordinates, text_of(self.label))
+            parts += episode.image_parts(len(episode.shown), self.coordinates, get_text(self.label))
         images = tuple(range(first + 1, len(episode.shown) + 1))
         regions = find_new_regions([image.view for image in episode.shown], first)
         omitted = len(shown) - len(images)
@@ -300,7 +302,7 @@ class Agent:
 
     def _ask_for_answer(self, episode: Episode, bound: str) -> State:
         """Ask for the answer at a bound: the model gets no tools, and its reply is the answer."""
-        episode.add_user_text(text_of(self.final))
+        episode.add_user_text(get_text(self.final))
         reply = self._ask(episode, None)
         calls, _ = self.protocol.read_calls(reply, 1)
         if not calls:
@@ -314,7 +316,7 @@ class Agent:
                 return self._finish(episode, bound)
         why = f"it called {call.name or 'a tool'} instead of answering ({bound} used up)"
         episode.add_turns(reply.as_message())
-        look = episode.new_look(call.name, call.arguments)
+        look = episode.start_look(call.name, call.arguments)
         episode.add_look(look, outcome="bound", reason=why)
         return self._finish(episode, bound).abstain(why)
 

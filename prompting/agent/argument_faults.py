@@ -8,12 +8,12 @@ from typing import Any
 
 from pydantic import AliasChoices, BaseModel, ValidationError
 
-from looktwice.pipelines.config.classes import did_you_mean
+from looktwice.pipelines.config.classes import suggest_names
 from looktwice.pipelines.json_input import write_json
 
 Json = Mapping[str, Any]
 
-MOST_FAULTS = 3  # reported to the model at once
+MAX_FAULTS = 3  # reported to the model at once
 LONGEST = 60  # characters shown of a value
 KINDS = {
     "integer": "a whole number",
@@ -36,7 +36,7 @@ def describe_faults(arguments: type[BaseModel], given: Json, exc: ValidationErro
     schema = arguments.model_json_schema()
     names = _argument_names(arguments, schema)
     faults = dict.fromkeys(_describe_each(exc, schema, names, given))
-    return "; ".join([*faults][:MOST_FAULTS])
+    return "; ".join([*faults][:MAX_FAULTS])
 
 
 def _argument_names(arguments: type[BaseModel], schema: Json) -> dict[str, str]:
@@ -64,20 +64,23 @@ def _describe_each(
             yield said
         elif error["type"] == "extra_forbidden" and len(error["loc"]) == 1:
             known = ", ".join(f"`{name}`" for name in properties) or "none"
-            hint = did_you_mean(place, properties).removesuffix("?")
+            hint = suggest_names(place, properties).removesuffix("?")
             yield f"there is no argument `{place[:64]}`{hint}; the arguments are {known}"
         elif error["type"] == "missing" and len(error["loc"]) == 1:
-            yield f"`{name}` is missing, it must be {_describe_node(node, schema)}{_meaning(node)}"
+            yield (
+                f"`{name}` is missing, it must be"
+                f" {_describe_node(node, schema)}{_format_description(node)}"
+            )
         elif error["type"] in ("value_error", "assertion_error"):
             yield f"`{name}`: {said}"
         else:
             value = write_json(given.get(place))
             value = value if len(value) <= LONGEST else f"{value[:LONGEST]}..."
             wanted = _describe_node(node, schema)
-            yield f"`{name}` must be {wanted}{_meaning(node)}, got {value}"
+            yield f"`{name}` must be {wanted}{_format_description(node)}, got {value}"
 
 
-def _meaning(node: Json) -> str:
+def _format_description(node: Json) -> str:
     return f" ({node['description']})" if node.get("description") else ""
 
 

@@ -20,7 +20,7 @@ from looktwice.pipelines.replies.text_calls import read_text_calls, strip_text_c
 from looktwice.pipelines.replies.thoughts import strip_thoughts
 from looktwice.pipelines.view import View
 from looktwice.prompting.coordinates import ToolError
-from looktwice.prompting.wording.instructions import Parts, Text, Worded, text_of
+from looktwice.prompting.wording.instructions import Parts, Text, Worded, get_text
 
 _CALL = re.compile(r"^[ \t]*CALL[ \t]+(\S+)[ \t]*(.*)$", re.M)
 _ANSWER = re.compile(r"^[ \t]*ANSWER[ \t]*:[ \t]*\S", re.M)
@@ -66,10 +66,10 @@ class CallFormat:
 
     def result_turns(self, answers: Sequence[tuple[ToolCall, Parts]]) -> tuple[Message, ...]:
         """Return the turns that hold the results of the calls: here a single user turn."""
-        parts = (part for answer in answers for part in self.wrapped(*answer))
+        parts = (part for answer in answers for part in self.wrap_result(*answer))
         return (Message("user", tuple(parts)),)
 
-    def wrapped(self, call: ToolCall, parts: Parts) -> Parts:
+    def wrap_result(self, call: ToolCall, parts: Parts) -> Parts:
         """Return the result of one call as it appears in the user turn."""
         raise NotImplementedError
 
@@ -163,7 +163,7 @@ class TaggedCalls(Worded, CallFormat):
     def instructions(self, tools: Sequence[Tool]) -> str:
         """Describe the tools and how to call them."""
         if self.how is not None:
-            return text_of(self.how)
+            return get_text(self.how)
         call = "the arguments as JSON" if self.tool else '{"name": "NAME", "arguments": {...}}'
         given = "" if self.tool else ", the arguments as JSON by the tool's parameters"
         come = f"come back in <{self.results}>" if self.results else "come back"
@@ -189,10 +189,10 @@ class TaggedCalls(Worded, CallFormat):
         written = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
         return ToolCall(name, data["name"], written)
 
-    def wrapped(self, call: ToolCall, parts: Parts) -> Parts:
+    def wrap_result(self, call: ToolCall, parts: Parts) -> Parts:
         """Return the result in tags, followed by the text `then`."""
         tags = (f"<{self.results}>", f"</{self.results}>") if self.results else ("", "")
-        return tuple(filter(None, (tags[0], *parts, text_of(self.then), tags[1])))
+        return tuple(filter(None, (tags[0], *parts, get_text(self.then), tags[1])))
 
 
 @dataclass(frozen=True)
@@ -219,7 +219,7 @@ class PlainCalls(CallFormat):
         """Parse the call in a line."""
         return ToolCall(name, match[1], match[2].strip() or "{}")
 
-    def wrapped(self, call: ToolCall, parts: Parts) -> Parts:
+    def wrap_result(self, call: ToolCall, parts: Parts) -> Parts:
         """Return the result after a line with the name of its tool."""
         return (f"RESULT of {call.name}:", *parts)
 

@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from looktwice.pipelines.model import Message, Model, Reply, canonical
-from looktwice.pipelines.pipeline import calls_made
+from looktwice.pipelines.pipeline import count_calls_since
 from looktwice.pipelines.ranges import Ranged
 from looktwice.pipelines.state import State, remark
 from looktwice.pipelines.view import View
@@ -108,7 +108,7 @@ class Episode:
             round(self.seconds, 3),
         )
 
-    def reached_bound(self, bounds: Bounds) -> str:
+    def find_reached_bound(self, bounds: Bounds) -> str:
         """Return the name of the bound that was reached; empty if none was."""
         used = self.end("")
         for name in ("steps", "images", "megapixels", "tokens", "seconds"):
@@ -116,7 +116,7 @@ class Episode:
                 return name
         return self.full
 
-    def bound_for(self, sent: View, bounds: Bounds) -> str:
+    def find_blocking_bound(self, sent: View, bounds: Bounds) -> str:
         """Return the name of the bound that one more image would exceed; empty if it may be
         shown."""
         added = [image.sent for image in self.shown[self.first :]]
@@ -127,7 +127,7 @@ class Episode:
     def add_usage(self, reply: Reply) -> None:
         """Count one more reply with its tokens and time."""
         self.calls = max(
-            self.calls + 1, calls_made(self.state, self.model)
+            self.calls + 1, count_calls_since(self.state, self.model)
         )  # includes a describer's calls
         self.tokens += reply.usage.tokens_in + reply.usage.tokens_out
         self.seconds += reply.seconds
@@ -137,7 +137,7 @@ class Episode:
         self.steps += 1
         self.malformed = 0 if valid else self.malformed + 1
 
-    def new_look(self, tool: str, arguments: Any) -> Look:
+    def start_look(self, tool: str, arguments: Any) -> Look:
         """Return the next look, before its outcome is known. Long arguments are cut to the start of
         their text."""
         text = arguments if isinstance(arguments, str) else canonical(arguments)

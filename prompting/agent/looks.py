@@ -39,14 +39,14 @@ class _Note:
             if note.startswith(f"{cls.word} {{"):
                 try:
                     data: dict[str, Any] = read_json(note.removeprefix(cls.word))
-                    own.append(cls(**{k: _as_tuples(data[k]) for k in names & data.keys()}))
+                    own.append(cls(**{k: _convert_lists(data[k]) for k in names & data.keys()}))
                 except (ValueError, TypeError):
                     continue
         return own
 
 
-def _as_tuples(value: Any) -> Any:
-    return tuple(_as_tuples(inner) for inner in value) if isinstance(value, list) else value
+def _convert_lists(value: Any) -> Any:
+    return tuple(_convert_lists(inner) for inner in value) if isinstance(value, list) else value
 
 
 @dataclass(frozen=True)

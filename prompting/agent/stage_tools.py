@@ -47,13 +47,13 @@ class _StageTool:
 
     arguments: type[ImageArguments] = ImageArguments
 
-    def stage_for(self, arguments: Any) -> Stage:
+    def get_stage(self, arguments: Any) -> Stage:
         """Return the stage to apply."""
         raise NotImplementedError
 
     def __call__(self, state: State, arguments: Any) -> ToolResult:
         """Return the result of the stage. Raises ToolError, and what the stage raises."""
-        return run_stage(self.stage_for(arguments), state, state.views[arguments.image - 1])
+        return run_stage(self.get_stage(arguments), state, state.views[arguments.image - 1])
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class ApplyStage(_StageTool):
     stage: Stage
     description: str
 
-    def stage_for(self, arguments: Any) -> Stage:
+    def get_stage(self, arguments: Any) -> Stage:
         return self.stage
 
 
@@ -86,7 +86,7 @@ class CropByWord(_StageTool):
 
     arguments = SearchArguments
 
-    def stage_for(self, arguments: SearchArguments) -> Stage:
+    def get_stage(self, arguments: SearchArguments) -> Stage:
         words = (arguments.word.strip() or "?",)
         return ZoomOnDetections(self.detector, words, min_score=self.min_score, crop=self.crop)
 
@@ -100,7 +100,7 @@ class ZoomOnFaces(_StageTool):
     description: str = "Looks for faces and shows each one larger, as an image of its own."
     crop: Crop = WORD_CROP
 
-    def stage_for(self, arguments: Any) -> Stage:
+    def get_stage(self, arguments: Any) -> Stage:
         return ZoomOnDetections(self.detector, crop=self.crop)
 
 
@@ -113,7 +113,7 @@ class ShowDepth(_StageTool):
         "Shows how near everything in an image is to the camera: the brighter the nearer."
     )
 
-    def stage_for(self, arguments: Any) -> Stage:
+    def get_stage(self, arguments: Any) -> Stage:
         return DepthOverlay(depth=self.depth, layout="only")
 
 
@@ -126,7 +126,7 @@ class ShowSegments(_StageTool):
     description: str = "Shows an image with its regions outlined and numbered."
     most: int = 20
 
-    def stage_for(self, arguments: Any) -> Stage:
+    def get_stage(self, arguments: Any) -> Stage:
         return SetOfMark(self.segmenter, most=self.most)
 
 

@@ -51,7 +51,7 @@ from looktwice.prompting.coordinates import (
     map_to_sources,
     state_of_view,
 )
-from looktwice.prompting.wording.instructions import Text, Worded, text_of
+from looktwice.prompting.wording.instructions import Text, Worded, get_text
 
 COORDINATES, IMAGE = "coordinates", "image"
 
@@ -289,7 +289,7 @@ class DescribedImages(Worded):
             return result
         words = [result.text] if result.text else []
         for view in result.views:
-            sent = (Message("user", (view, text_of(self.prompt))),)
+            sent = (Message("user", (view, get_text(self.prompt))),)
             reply = self.describer(sent, draw=state.draw, options=self.options)
             words.append(strip_thoughts(reply.text).strip())
         return replace(result, text="\n".join(words), views=())

@@ -204,7 +204,7 @@ class Rotate:
         turned = f"turned by {degrees:g} degrees"
         if degrees % 360 == 0:
             raise ToolError(f"{turned} the image would stay as it is")
-        width, height = transforms.turned_size(view.size, degrees)
+        width, height = transforms.rotated_size(view.size, degrees)
         if degrees % 90 and width * height > MAX_MEGAPIXELS * 1e6:
             raise ToolError(
                 f"{turned} image {arguments.image} would be too large; turn an earlier image, or a"
@@ -311,6 +311,6 @@ class OracleZoom:
         shows the region."""
         oracle = OracleCrop(self.label, self.hint, self.crop)
         asked = state.views[arguments.image - 1]
-        places = oracle.in_views(state.replace(views=(asked, *state.views)))
+        places = oracle.project_region(state.replace(views=(asked, *state.views)))
         view = (asked, *state.views)[min(places)]
         return ToolResult("", run_stage(oracle, state, view).views)

@@ -83,26 +83,26 @@ class ZoomIn(Zoom):
     arguments: ClassVar[type[BoxArguments]] = ZoomInArguments
 
 
-def _enhanced(view: View, amount: float, kind: Callable[[Image.Image], Any]) -> View:
+def _enhance(view: View, amount: float, kind: Callable[[Image.Image], Any]) -> View:
     enhanced = kind(Image.fromarray(view.pixels)).enhance(amount)
     return view.with_pixels(np.asarray(enhanced))
 
 
-def _rotated(view: View, degrees: float) -> View:
-    width, height = transforms.turned_size(view.size, degrees)
+def _rotate(view: View, degrees: float) -> View:
+    width, height = transforms.rotated_size(view.size, degrees)
     if width * height > MAX_MEGAPIXELS * 1e6:
         raise ToolError("the turned image would be too large; turn a part of it")
     return transforms.rotate(view, degrees)
 
 
 OPERATIONS: Mapping[str, Callable[[View, float], View]] = {
-    "rotate": _rotated,
+    "rotate": _rotate,
     "mirror": lambda view, amount: transforms.flip(view),
     "flip": lambda view, amount: transforms.flip(transforms.rotate(view, 180)),
-    "contrast": partial(_enhanced, kind=ImageEnhance.Contrast),
-    "brightness": partial(_enhanced, kind=ImageEnhance.Brightness),
-    "sharpness": partial(_enhanced, kind=ImageEnhance.Sharpness),
-    "color": partial(_enhanced, kind=ImageEnhance.Color),
+    "contrast": partial(_enhance, kind=ImageEnhance.Contrast),
+    "brightness": partial(_enhance, kind=ImageEnhance.Brightness),
+    "sharpness": partial(_enhance, kind=ImageEnhance.Sharpness),
+    "color": partial(_enhance, kind=ImageEnhance.Color),
 }
 """Functions of a view and an amount: degrees counter-clockwise, or a factor of which 1 changes
 nothing."""
@@ -204,18 +204,20 @@ def read_code(code: str) -> dict[str, Any]:
     nodes = (node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Assign | ast.Call))
     for node in sorted(nodes, key=lambda node: (node.end_lineno or 0, node.end_col_offset or 0)):
         if isinstance(node, ast.Assign):
-            numbers |= _bound(node, numbers)
+            numbers |= _read_assignment(node, numbers)
             continue
         verb = ast.unparse(node.func).rpartition(".")[2]
         first = next(iter([*node.args, *(word.value for word in node.keywords)]), None)
         if verb == "crop":
             if box or steps:
                 raise ValueError("one crop, before all else")
-            box = _value(first, numbers)
+            box = _read_value(first, numbers)
         elif verb.istitle() and verb.lower() in OPERATIONS:
             enhancer = verb.lower()
         elif verb in ("rotate", "enhance"):
-            steps.append(f"{enhancer if verb == 'enhance' else verb} {_value(first, numbers):g}")
+            steps.append(
+                f"{enhancer if verb == 'enhance' else verb} {_read_value(first, numbers):g}"
+            )
         elif verb == "transpose" and first:
             steps.append(TRANSPOSED.get(ast.unparse(first).rpartition(".")[2], verb))
         elif verb in ("mirror", "flip"):
@@ -223,24 +225,24 @@ def read_code(code: str) -> dict[str, Any]:
     return {"box": box, "steps": steps}
 
 
-def _bound(node: ast.Assign, numbers: Mapping[str, Any]) -> dict[str, Any]:
+def _read_assignment(node: ast.Assign, numbers: Mapping[str, Any]) -> dict[str, Any]:
     """Return the names to which an assignment gives constants, with these constants."""
     target = node.targets[0]
     with suppress(ValueError, TypeError):
-        value = _value(node.value, numbers)
+        value = _read_value(node.value, numbers)
         if isinstance(target, ast.Tuple) and isinstance(value, list):
             return dict(zip(map(ast.unparse, target.elts), value, strict=False))
         return {ast.unparse(target): value}
     return {}
 
 
-def _value(node: ast.expr | None, numbers: Mapping[str, Any]) -> Any:
+def _read_value(node: ast.expr | None, numbers: Mapping[str, Any]) -> Any:
     """Return a constant, or a list of constants. Raises ValueError for what would have to be
     computed."""
     if isinstance(node, ast.Tuple | ast.List):
-        return [_value(inner, numbers) for inner in node.elts]
+        return [_read_value(inner, numbers) for inner in node.elts]
     if isinstance(node, ast.Call) and ast.unparse(node.func) in ("tuple", "list", "int", "float"):
-        return _value(node.args[0] if node.args else None, numbers)
+        return _read_value(node.args[0] if node.args else None, numbers)
     if isinstance(node, ast.Name) and node.id in numbers:
         return numbers[node.id]
     if node is None:

@@ -30,7 +30,7 @@ FAR = 60.0  # length of a tint below which a colour counts as grey
 GREY = (0.94, 4.0, 0.88)  # stricter requirements for greys: score, luma, purity
 
 
-class Demand(NamedTuple):
+class Threshold(NamedTuple):
     """The shape model of a kind, and the lowest correlation at which a region counts as that
     kind."""
 
@@ -38,11 +38,11 @@ class Demand(NamedTuple):
     score: float
 
 
-DEMANDS: dict[Kind, Demand] = {
-    "rings": Demand(RingFit, 0.88),
-    "boxes": Demand(BoxFit, 0.93),
-    "dots": Demand(DotFit, 0.95),
-    "arrows": Demand(ArrowFit, 0.87),
+THRESHOLDS: dict[Kind, Threshold] = {
+    "rings": Threshold(RingFit, 0.88),
+    "boxes": Threshold(BoxFit, 0.93),
+    "dots": Threshold(DotFit, 0.95),
+    "arrows": Threshold(ArrowFit, 0.87),
 }
 # a drawn shape has its colour throughout its core, a photographed one has light and shade. Luma is
 # the reliable sign, since JPEG stores colour at half the resolution
@@ -93,7 +93,7 @@ class Drawn:
 LOOKS: dict[Kind, str] = {"rings": "ring", "boxes": "box", "dots": "dot", "arrows": "arrow"}
 
 
-def find_drawn(pixels: Pixels, colors: Sequence[str], kinds: Sequence[Kind]) -> list[Drawn]:
+def find_drawn_shapes(pixels: Pixels, colors: Sequence[str], kinds: Sequence[Kind]) -> list[Drawn]:
     """Find the drawn shapes of the given kinds and colours in RGB pixels HxWx3, sorted from top to
     bottom.
 
@@ -106,16 +106,18 @@ def find_drawn(pixels: Pixels, colors: Sequence[str], kinds: Sequence[Kind]) -> 
     for color in colors:
         near, patches = color_closeness(pixels, rgb(color)), list[tuple[PixelRect, Patch]]()
         for level in LEVELS if near.max() >= PURE else ():
-            patches += _regions(near, luma, level)
+            patches += _find_regions(near, luma, level)
         for kind in kinds:
-            some = [drawn for area, patch in patches for drawn in _match(patch, area, kind, color)]
-            some = [drawn for drawn in _without_doubles(some) if not _is_letter(drawn, patches)]
+            some = [
+                drawn for area, patch in patches for drawn in _match_shape(patch, area, kind, color)
+            ]
+            some = [drawn for drawn in _remove_duplicates(some) if not _is_letter(drawn, patches)]
             found += some if len(some) < MANY else []
-    found = _without_doubles(found)
+    found = _remove_duplicates(found)
     return sorted(found, key=lambda drawn: (drawn.area[1], drawn.area[0]))
 
 
-def _regions(near: Map, luma: Map, level: float) -> Iterator[tuple[PixelRect, Patch]]:
+def _find_regions(near: Map, luma: Map, level: float) -> Iterator[tuple[PixelRect, Patch]]:
     """Yield the connected regions with at least this closeness to the colour and a plausible size
     for a mark."""
     mask = (near >= level).astype(np.uint8)
@@ -146,13 +148,13 @@ def _regions(near: Map, luma: Map, level: float) -> Iterator[tuple[PixelRect, Pa
         yield (left, top, right, bottom), patch
 
 
-def _match(patch: Patch, area: PixelRect, kind: Kind, color: str) -> Iterator[Drawn]:
+def _match_shape(patch: Patch, area: PixelRect, kind: Kind, color: str) -> Iterator[Drawn]:
     """Yield the shape of this kind that matches a region, if there is one."""
     wanted = np.asarray(rgb(color), np.float64)
     is_grey = float(np.linalg.norm(wanted - wanted.mean())) < FAR
     if is_grey and kind in ("dots", "arrows"):
         return
-    demand, best = DEMANDS[kind], None
+    demand, best = THRESHOLDS[kind], None
     least, off, pure = (demand.score, OFF, 0.0)
     if is_grey:
         least, off, pure = GREY
@@ -194,7 +196,7 @@ def _is_letter(drawn: Drawn, patches: Sequence[tuple[PixelRect, Patch]]) -> bool
     return len(line) > 1
 
 
-def _without_doubles(found: Sequence[Drawn]) -> list[Drawn]:
+def _remove_duplicates(found: Sequence[Drawn]) -> list[Drawn]:
     """Return the shapes without duplicates: the best of those that overlap. A ring around a dot is
     not a duplicate."""
     kept: list[Drawn] = []

@@ -21,7 +21,7 @@ from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.transforms import resample
 from looktwice.prompting.evidence import Missing, handle_missing
-from looktwice.prompting.question_lines import read_lines, sample_of, settle_sha
+from looktwice.prompting.question_lines import check_sha, parse_sample, read_lines
 
 SIDE = 32  # side of a thumbnail in pixels
 MOST_BITS = 12  # maximum difference of two hashes; such pictures are compared more closely
@@ -72,7 +72,7 @@ class MarksFrom(WithoutModel):
 
     def __post_init__(self) -> None:
         check_ranges(self, "most > 0")
-        settle_sha(self, [line.sha for line in self.lines])
+        check_sha(self, [line.sha for line in self.lines])
 
     @cached_property
     def lines(self) -> tuple[Sample, ...]:
@@ -80,7 +80,7 @@ class MarksFrom(WithoutModel):
         return read_lines(self.path, _parse_line)
 
     @cached_property
-    def _known(self) -> list[tuple[Sample, int, int, Pixels]]:
+    def _known_pictures(self) -> list[tuple[Sample, int, int, Pixels]]:
         """Every picture of the file: its line, its number, its hash and its thumbnail."""
         pictures = []
         for line in self.lines:
@@ -95,7 +95,7 @@ class MarksFrom(WithoutModel):
         for number, image in enumerate(sample.images):
             if sample.on(number):
                 continue
-            matches = self._nearest(image, state.prompt)
+            matches = self._find_nearest(image, state.prompt)
             if len(matches) != 1:
                 lines = " and ".join(match.line.id for match in matches) or "no picture"
                 differ = ", whose marks differ" if matches else ""
@@ -114,11 +114,11 @@ class MarksFrom(WithoutModel):
         state = state.replace(sample=replace(sample, marks=tuple(marks))).with_notes(*notes)
         return handle_missing(state, self.missing, lacking) if lacking else state
 
-    def _nearest(self, image: Picture, words: str) -> list[Match]:
+    def _find_nearest(self, image: Picture, words: str) -> list[Match]:
         """Return the one picture that matches, none if all are too far, or several if it is
         ambiguous."""
         look, small, matches = perceptual_hash(image), make_thumbnail(image), list[Match]()
-        for line, number, hashed, thumbnail in self._known:
+        for line, number, hashed, thumbnail in self._known_pictures:
             bits = hash_distance(look, hashed)
             if bits <= MOST_BITS:
                 difference = float(cv2.absdiff(small, thumbnail).mean())
@@ -138,4 +138,4 @@ class MarksFrom(WithoutModel):
 def _parse_line(row: Any, path: Path, number: int) -> Sample:
     if not isinstance(row, Mapping) or not (row.get("image") or row.get("images")):
         raise ValueError("expected an object with image or images, and marks")
-    return sample_of(row, path, f"line {number}")
+    return parse_sample(row, path, f"line {number}")

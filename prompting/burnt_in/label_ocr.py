@@ -60,11 +60,11 @@ def read_labels(gray: Gray, words: Sequence[str]) -> list[ReadLabel]:
     letters = "".join(sorted(set("".join(words))))
     if not letters:
         return []
-    glyphs = [glyph for cut in CUTS for glyph in _glyphs(gray, cut, letters)]
+    glyphs = [glyph for cut in CUTS for glyph in _find_glyphs(gray, cut, letters)]
     readings: list[ReadLabel] = []
     for word in words:
         for likeness, area in _find_words(word, letters, glyphs):
-            plate = plate_around(gray, area)
+            plate = find_plate(gray, area)
             if plate is not None:
                 readings.append(ReadLabel(word, likeness, area, plate))
     # one label for each place and word: the longest word first, then the likeliest reading
@@ -81,7 +81,7 @@ def shift(area: PixelRect, x: int, y: int) -> PixelRect:
     return area[0] + x, area[1] + y, area[2] + x, area[3] + y
 
 
-def plate_around(gray: Gray, area: PixelRect) -> PixelRect | None:
+def find_plate(gray: Gray, area: PixelRect) -> PixelRect | None:
     """Return the black rectangle around glyphs, or None if black does not surround them.
 
     A plate on a dark background has no visible edge, so it is taken to extend by at most half a
@@ -102,7 +102,7 @@ def plate_around(gray: Gray, area: PixelRect) -> PixelRect | None:
     return left - reach[0], top - reach[2], right + reach[1], bottom + reach[3]
 
 
-def partial_likeness(gray: Gray, area: PixelRect, word: str) -> float:
+def measure_partial_likeness(gray: Gray, area: PixelRect, word: str) -> float:
     """Return the correlation, -1..1, of the visible part of `area` with the same part of the word.
     The area may be off by 2 px."""
     best, (height, width) = 0.0, gray.shape
@@ -131,13 +131,13 @@ def _count_black_lines(lines: Gray) -> int:
     return int(np.argmin([*black, False]))
 
 
-def _glyphs(gray: Gray, least: int, letters: str) -> list[Glyph]:
+def _find_glyphs(gray: Gray, least: int, letters: str) -> list[Glyph]:
     """Find the connected shapes on black that are brighter than `least` and could be capitals."""
     bright = (gray > least).astype(np.uint8)
     _, _, stats, _ = cv2.connectedComponentsWithStats(bright, connectivity=8)
     w, h = stats[1:, 2:4].T
     shape = (h >= HEIGHTS[0]) & (h <= HEIGHTS[1]) & (w >= 0.35 * h) & (w <= 1.25 * h)
-    templates, owner = _templates(letters)
+    templates, owner = _render_templates(letters)
     glyphs: list[Glyph] = []
     for x, y, width, height, count in stats[1:][shape].tolist():
         area = (x, y, x + width, y + height)
@@ -160,7 +160,7 @@ def _normalize(patch: Gray) -> NDArray[np.float32]:
 
 
 @lru_cache(maxsize=32)
-def _templates(letters: str) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+def _render_templates(letters: str) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """Return canvases (n, CANVAS²) of all letters in all fonts and sizes, and the number of the
     letter on each canvas."""
     canvases, owner = [], []

@@ -15,7 +15,7 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.prompting.burnt_in.label_ocr import (
     Gray,
     ReadLabel,
-    partial_likeness,
+    measure_partial_likeness,
     read_labels,
     shift,
 )
@@ -109,7 +109,7 @@ def find_markers(
     for labels in readings.values():
         del labels[MOST:]
         for label in labels:
-            pairs += _pairs(scene, label)
+            pairs += _propose_pairs(scene, label)
     picked = _pick_one_style(pairs, len(words), style)
     blank = blank_out(scene, [pair.label.area for pair in picked])
     chosen = [
@@ -119,8 +119,8 @@ def find_markers(
     clear = list(chosen)
     for labels in readings.values() if clear else ():
         faint = [_search_by_arrangement(blank, label, clear) for label in labels]
-        best = max(faint, key=lambda pair: pair.value * _fits_in(pair, chosen), default=None)
-        if best and best.value >= FAINT and _fits_in(best, chosen):
+        best = max(faint, key=lambda pair: pair.value * _is_separate(pair, chosen), default=None)
+        if best and best.value >= FAINT and _is_separate(best, chosen):
             chosen.append(best)
     sharp = sharpen_rings(scene.gray, [pair.ring for pair in chosen])
     return [
@@ -139,7 +139,7 @@ def blank_out(scene: MarkerScene, glyphs: Sequence[PixelRect]) -> MarkerScene:
     return replace(scene, near=near)
 
 
-def _pairs(scene: MarkerScene, label: ReadLabel) -> Iterator[Pair]:
+def _propose_pairs(scene: MarkerScene, label: ReadLabel) -> Iterator[Pair]:
     """Yield pairs of a label with the rings around it."""
     reach = int(2 * scene.radii[1] + GAPS[1] + 4)
     left, top = max(0, label.plate[0] - reach), max(0, label.plate[1] - reach)
@@ -172,14 +172,14 @@ def _pick_one_style(pairs: Sequence[Pair], expected: int, style: Ring | None) ->
     best, most = list[Pair](), 0.0
     ranked = sorted(pairs, key=lambda pair: -pair.value)
     for first in ranked[:12]:
-        if first.value < SURE or (style and not same_style(first.ring, style)):
+        if first.value < SURE or (style and not have_same_style(first.ring, style)):
             continue
         picked, worth = [first], first.value + BONUS  # each word and each ring is used once
         for pair in ranked:
             # ring and label are arranged alike
             alike = np.hypot(*np.subtract(pair.offset, first.offset)) <= 3
             enough = pair.value >= (LIKE if alike else SURE)
-            if enough and same_style(pair.ring, first.ring) and _fits_in(pair, picked):
+            if enough and have_same_style(pair.ring, first.ring) and _is_separate(pair, picked):
                 picked.append(pair)
                 worth += pair.value + BONUS * bool(alike)
         if worth > most:
@@ -188,31 +188,31 @@ def _pick_one_style(pairs: Sequence[Pair], expected: int, style: Ring | None) ->
     return [] if lone and best[0].value < LONE else best
 
 
-def _fits_in(pair: Pair, picked: Sequence[Pair]) -> bool:
+def _is_separate(pair: Pair, picked: Sequence[Pair]) -> bool:
     """Return whether a pair is distinct from those already picked: another word, another ring, and
     no ring that is a letter of the other pair's label."""
     return not any(
         pair.label.text == taken.label.text
         or overlaps(pair.label.area, taken.label.area)
-        or _clash(pair, taken)
-        or _clash(taken, pair)
+        or _collides(pair, taken)
+        or _collides(taken, pair)
         for taken in picked
     )
 
 
-def _clash(first: Pair, second: Pair) -> bool:
+def _collides(first: Pair, second: Pair) -> bool:
     """Return whether the ring of the first pair is the ring or a letter of the second."""
     (left, top, right, bottom), ring = second.label.area, first.ring
     letter = left - 1 <= ring.x <= right and top - 1 <= ring.y <= bottom
-    return letter or ring_distance(ring, second.ring) <= ring.radius / 2
+    return letter or measure_ring_distance(ring, second.ring) <= ring.radius / 2
 
 
-def same_style(first: Ring, second: Ring) -> bool:
+def have_same_style(first: Ring, second: Ring) -> bool:
     """Return whether two rings, found with coarse steps of radius, may share a style."""
     return first.color == second.color and abs(first.radius - second.radius) <= 1.6
 
 
-def ring_distance(first: Ring, second: Ring) -> float:
+def measure_ring_distance(first: Ring, second: Ring) -> float:
     return float(np.hypot(first.x - second.x, first.y - second.y))
 
 
@@ -284,7 +284,7 @@ def find_clipped_markers(
             continue  # its label could have been read
         ring = refine_ring(near, ring, scene.radii)
         plain = ring.score >= (ALONE if pattern else UNLIKE)
-        apart = all(ring_distance(ring, taken) > ring.radius for taken in rings)
+        apart = all(measure_ring_distance(ring, taken) > ring.radius for taken in rings)
         if plain and apart and abs(ring.radius - style.radius) <= 1:
             rings.append(ring)
     rings = sorted(rings[len(markers) :], key=lambda ring: -ring.score)
@@ -310,7 +310,7 @@ def _assign_words(
         more = LETTER * (len(word) - 1) // 2  # pixels to either side, more than for one letter
         areas = [(a - more, b, c + more, d) for a, b, c, d in (layout.glyphs, layout.plate)]
         glyphs, plates[row, column] = (shift(area, x, y) for area in areas)
-        likeness[row, column] = partial_likeness(gray, glyphs, word)
+        likeness[row, column] = measure_partial_likeness(gray, glyphs, word)
     named, (height, width) = [], gray.shape
     for row, column in np.transpose(linear_sum_assignment(-likeness)).tolist():
         best, others = likeness[row, column], np.delete(likeness[row], column)

@@ -18,7 +18,7 @@ from looktwice.pipelines.marks import Box, Mark, Point
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State, WithoutModel
-from looktwice.prompting.burnt_in.drawn import Drawn, Kind, find_drawn
+from looktwice.prompting.burnt_in.drawn import Drawn, Kind, find_drawn_shapes
 from looktwice.prompting.burnt_in.label_ocr import ReadLabel, read_labels
 from looktwice.prompting.burnt_in.pairing import (
     Marker,
@@ -75,7 +75,7 @@ def find_rectangles(near: Map, color: str) -> list[FoundRectangle]:
     thin = ((near >= CLOSE) & (near - ground >= CLOSER)).astype(np.uint8)
     level, upright = _find_lines(thin), _find_lines(np.ascontiguousarray(thin.T))
     pairs = itertools.product(itertools.combinations(level, 2), itertools.combinations(upright, 2))
-    outlines = [outline for pair in pairs if (outline := _rectangle(*pair, color))]
+    outlines = [outline for pair in pairs if (outline := _build_rectangle(*pair, color))]
     return sorted(outlines, key=lambda outline: -outline.score)[:1]
 
 
@@ -97,7 +97,7 @@ def _find_lines(mask: NDArray[np.uint8]) -> list[Line]:
     return sorted((line for _, line in lines), key=lambda line: line.middle)
 
 
-def _rectangle(
+def _build_rectangle(
     level: tuple[Line, Line], upright: tuple[Line, Line], color: str
 ) -> FoundRectangle | None:
     """Return the rectangle that four lines form, or None if a side is incomplete or runs on past a
@@ -139,9 +139,9 @@ class RecoverMarks(WithoutModel):
     """Adds the markers that are visible in a sample's images as marks: rings become points, drawn
     boxes become boxes.
 
-    It finds circles in one of `colors` with a white label on a black plate beside them
-    (`kinds: [rings]`), and upright rectangles in `box_colors` (`[boxes]`); a box whose label cannot
-    be read is labelled with its colour. `radii` are the smallest and the largest radius of these circles,
+    It finds circles in one of `colors` with a white label on a black plate beside them (`kinds:
+    [rings]`), and upright rectangles in `box_colors` (`[boxes]`); a box whose label cannot be read
+    is labelled with its colour. `radii` are the smallest and the largest radius of these circles,
     to the middle of the stroke, in pixels. If no image has any of them, `unlabelled` names the
     kinds that are searched for without a label and at any size: "rings" and "dots" become points at
     their centres, "arrows" points at their tips, "boxes" boxes. Such a shape must be drawn in
@@ -197,14 +197,14 @@ class RecoverMarks(WithoutModel):
         """Return the state with the marks that were read. Raises PictureError, and ValueError if
         `on_missing` is "fail"."""
         sample = state.sample
-        words = self.letters if self.letters is not None else label_words(sample)
+        words = self.letters if self.letters is not None else find_label_words(sample)
         markers: list[Recovered] = []
         if "rings" in self.kinds and words:
-            markers += self._rings(sample, words)
+            markers += self._find_rings(sample, words)
         if "boxes" in self.kinds:
-            markers += self._boxes(sample, words)
+            markers += self._find_boxes(sample, words)
         if self.unlabelled and not markers:
-            markers += self._drawn(sample, words)
+            markers += self._find_plain_shapes(sample, words)
         markers.sort(key=lambda pair: (pair[0].image, pair[0].label not in words, pair[0].label))
         marks = tuple(mark for mark, _ in markers)
         if self.given == "keep":
@@ -227,7 +227,7 @@ class RecoverMarks(WithoutModel):
             raise ValueError(f"sample {sample.id}: {reason}")
         return state.abstain(reason) if self.on_missing == "abstain" else state.with_notes(reason)
 
-    def _rings(self, sample: Sample, words: Sequence[str]) -> Iterator[Recovered]:
+    def _find_rings(self, sample: Sample, words: Sequence[str]) -> Iterator[Recovered]:
         """Yield the point of each word that was found, with the appearance of its ring."""
         scenes = [MarkerScene.of(image.pixels, self.colors, self.radii) for image in sample.images]
         best: dict[str, tuple[int, Marker]] = {}
@@ -259,7 +259,7 @@ class RecoverMarks(WithoutModel):
             more = {"plate": plate, "score": round(ring.score, 3)}
             yield point, {"kind": "ring", **point.to_dict(), **look, **more}
 
-    def _boxes(self, sample: Sample, words: Sequence[str]) -> Iterator[Recovered]:
+    def _find_boxes(self, sample: Sample, words: Sequence[str]) -> Iterator[Recovered]:
         """Yield the rectangles of each image, one of each colour, with their labels and appearance.
         A rectangle without a label beside it may get the one that is left."""
         for number, image in enumerate(sample.images):
@@ -279,12 +279,12 @@ class RecoverMarks(WithoutModel):
                 plate = list(label.plate) if label else None
                 yield box, {"kind": "box", **box.to_dict(), **look, "plate": plate}
 
-    def _drawn(self, sample: Sample, words: Sequence[str]) -> Iterator[Recovered]:
+    def _find_plain_shapes(self, sample: Sample, words: Sequence[str]) -> Iterator[Recovered]:
         """Yield the shapes of all images that were drawn in one plain colour, with their
         appearance."""
         found = list[tuple[int, Drawn, ReadLabel | None]]()
         for number, image in enumerate(sample.images):
-            shapes = find_drawn(image.pixels, self.plain_colors, self.unlabelled)
+            shapes = find_drawn_shapes(image.pixels, self.plain_colors, self.unlabelled)
             if not shapes:
                 continue
             gray = np.asarray(cv2.cvtColor(image.pixels, cv2.COLOR_RGB2GRAY), np.uint8)
@@ -292,7 +292,7 @@ class RecoverMarks(WithoutModel):
             shapes = [  # a label's plate is a black box, and its O a ring
                 shape
                 for shape in shapes
-                if not any(_lies_in(shape.area, label.plate) for label in read)
+                if not any(_lies_in_plate(shape.area, label.plate) for label in read)
             ]
             outlines = [FoundRectangle(*shape.area, 1, shape.color, 1) for shape in shapes]
             beside = _match_labels(outlines, read)
@@ -310,7 +310,7 @@ class RecoverMarks(WithoutModel):
             yield mark, {**mark.to_dict(), **shape.look, "plate": plate}
 
 
-def label_words(sample: Sample) -> tuple[str, ...]:
+def find_label_words(sample: Sample) -> tuple[str, ...]:
     """Return the labels that a question names, in order: those of its choices, or of a clause in
     the prompt, and REF.
 
@@ -324,7 +324,7 @@ def label_words(sample: Sample) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*reference, *named]))
 
 
-def _lies_in(area: PixelRect, plate: PixelRect) -> bool:
+def _lies_in_plate(area: PixelRect, plate: PixelRect) -> bool:
     """Return whether the middle of an area lies in a plate that is not much smaller than the
     area."""
     x, y = (area[0] + area[2]) / 2, (area[1] + area[3]) / 2

@@ -171,18 +171,20 @@ def _ring_weights(distance: Map, radius: float, stroke: float) -> tuple[Map, NDA
 def _score_map(near: Map, radius: float, stroke: float) -> Map:
     """Return the score of a ring centred at each pixel, HxW."""
     stroke = min(stroke, THICK * radius)
-    covered, band = _template(radius, stroke)
-    total, share, square = _inside(radius, stroke, near.shape)
-    mean = _sums(near, band) / total
-    spread = np.sqrt(np.maximum(_sums(near**2, band) / total - mean**2, 0))
+    covered, band = _render_template(radius, stroke)
+    total, share, square = _sum_inside(radius, stroke, near.shape)
+    mean = _sum_under_kernel(near, band) / total
+    spread = np.sqrt(np.maximum(_sum_under_kernel(near**2, band) / total - mean**2, 0))
     height = np.sqrt(np.maximum(square - share**2, 1e-6))
-    scores = (_sums(near, covered) / total - share * mean) / np.maximum(spread * height, 1e-6)
+    scores = (_sum_under_kernel(near, covered) / total - share * mean) / np.maximum(
+        spread * height, 1e-6
+    )
     lost = share * total < WHOLE * 2 * np.pi * radius * stroke
     return np.where((spread < FLAT) | lost, 0, scores).astype(np.float32)
 
 
 @lru_cache(maxsize=64)
-def _template(radius: float, stroke: float) -> tuple[Map, Map]:
+def _render_template(radius: float, stroke: float) -> tuple[Map, Map]:
     """Return the coverage of a ring's stroke, and the mask of the whole template."""
     reach = int(radius + stroke / 2 + AROUND) + 1
     ys, xs = np.ogrid[-reach : reach + 1, -reach : reach + 1]
@@ -192,17 +194,17 @@ def _template(radius: float, stroke: float) -> tuple[Map, Map]:
 
 # cached, since the maps of an image, and mostly of the next one, have the same size
 @lru_cache(maxsize=64)
-def _inside(radius: float, stroke: float, size: tuple[int, ...]) -> tuple[Map, Map, Map]:
+def _sum_inside(radius: float, stroke: float, size: tuple[int, ...]) -> tuple[Map, Map, Map]:
     """Return three maps of the part of a template, centred at each pixel, that lies inside the map:
     its area (at least 1), and the mean coverage and mean squared coverage of the stroke."""
-    (covered, band), whole = _template(radius, stroke), np.ones(size, np.float32)
-    total: Map = np.maximum(_sums(whole, band), np.float32(1))
-    share: Map = _sums(whole, covered) / total
-    square: Map = _sums(whole, covered**2) / total
+    (covered, band), whole = _render_template(radius, stroke), np.ones(size, np.float32)
+    total: Map = np.maximum(_sum_under_kernel(whole, band), np.float32(1))
+    share: Map = _sum_under_kernel(whole, covered) / total
+    square: Map = _sum_under_kernel(whole, covered**2) / total
     return total, share, square
 
 
-def _sums(values: Map, kernel: Map) -> Map:
+def _sum_under_kernel(values: Map, kernel: Map) -> Map:
     """Return the sum of a map under a kernel centred at each pixel; pixels outside the map count as
     0."""
     return np.asarray(cv2.filter2D(values, -1, kernel, borderType=cv2.BORDER_CONSTANT), np.float32)

@@ -190,10 +190,12 @@ class BoxFit(Fit):
     def coverage(self, shape: tuple[int, ...]) -> Map:
         height, width = shape
         inner = self.stroke
-        outer = np.outer(_span(height, self.y0, self.y1), _span(width, self.x0, self.x1))
+        outer = np.outer(
+            _cover_span(height, self.y0, self.y1), _cover_span(width, self.x0, self.x1)
+        )
         hole = np.outer(
-            _span(height, self.y0 + inner, self.y1 - inner),
-            _span(width, self.x0 + inner, self.x1 - inner),
+            _cover_span(height, self.y0 + inner, self.y1 - inner),
+            _cover_span(width, self.x0 + inner, self.x1 - inner),
         )
         return (outer - hole).astype(np.float32)
 
@@ -233,10 +235,12 @@ class ArrowFit(Fit):
         if spread[1] < 4 * max(spread[0], 0.1):
             return
         for towards in (axes[:, 1], -axes[:, 1]):
-            yield from cls._along(xs, ys, (float(towards[0]), float(towards[1])))
+            yield from cls._propose_along(xs, ys, (float(towards[0]), float(towards[1])))
 
     @classmethod
-    def _along(cls, xs: NDArray[np.float64], ys: NDArray[np.float64], axis: XY) -> Iterator[Self]:
+    def _propose_along(
+        cls, xs: NDArray[np.float64], ys: NDArray[np.float64], axis: XY
+    ) -> Iterator[Self]:
         """Yield the arrow along an axis, if the region widens from the tip and then stays
         narrow."""
         (ax, ay), cx, cy = axis, float(xs.mean()), float(ys.mean())
@@ -267,8 +271,8 @@ class ArrowFit(Fit):
     @property
     def outline(self) -> list[XY]:
         """The corners of the shaft and the filled head, in order from the tip."""
-        left, right = self._barbs(self.wide / 2)
-        start, end = self._barbs(self.stroke / 2)
+        left, right = self._compute_barbs(self.wide / 2)
+        start, end = self._compute_barbs(self.stroke / 2)
         (ax, ay), back = self._axis, self.length - self.head
         ends = [(px - ax * back, py - ay * back) for px, py in (end, start)]
         return [(self.x, self.y), left, start, *ends[::-1], end, right]
@@ -278,7 +282,7 @@ class ArrowFit(Fit):
         length = max(self.length, 1e-6)
         return (self.x - self.tail_x) / length, (self.y - self.tail_y) / length
 
-    def _barbs(self, half: float) -> tuple[XY, XY]:
+    def _compute_barbs(self, half: float) -> tuple[XY, XY]:
         """Return the points `half` to either side of the axis, at the base of the head."""
         ax, ay = self._axis
         x, y = self.x - ax * self.head, self.y - ay * self.head
@@ -286,20 +290,25 @@ class ArrowFit(Fit):
 
     def coverage(self, shape: tuple[int, ...]) -> Map:
         canvas = np.zeros((shape[0] * FINE, shape[1] * FINE), np.uint8)
-        (ax, ay), base = self._axis, self._barbs(0)[0]
+        (ax, ay), base = self._axis, self._compute_barbs(0)[0]
         tip, tail = (self.x, self.y), (self.tail_x, self.tail_y)
         if self.is_open:
-            lines = [(tail, tip), *((tip, barb) for barb in self._barbs(self._inner))]
+            lines = [
+                (tail, tip),
+                *((tip, barb) for barb in self._compute_barbs(self._inner_half_width)),
+            ]
         else:
             lines = [(tail, base)]
-            _fill(canvas, [(self.x + ax / 2, self.y + ay / 2), *self._barbs(self.wide / 2)])
+            _fill_polygon(
+                canvas, [(self.x + ax / 2, self.y + ay / 2), *self._compute_barbs(self.wide / 2)]
+            )
         for start, end in lines:
-            _fill(canvas, _line(start, end, self.stroke))
+            _fill_polygon(canvas, _compute_line_corners(start, end, self.stroke))
         small = cv2.resize(canvas, shape[::-1], interpolation=cv2.INTER_AREA)
         return np.asarray(small, np.float32) / np.float32(255)
 
     @property
-    def _inner(self) -> float:
+    def _inner_half_width(self) -> float:
         """The distance from the axis to the middle of a line's end in an open head."""
         return (self.wide - self.stroke) / 2
 
@@ -309,14 +318,14 @@ def _distance(shape: tuple[int, ...], x: float, y: float) -> NDArray[np.float64]
     return np.asarray(np.hypot(xs - x, ys - y), np.float64)
 
 
-def _span(length: int, start: float, stop: float) -> NDArray[np.float64]:
+def _cover_span(length: int, start: float, stop: float) -> NDArray[np.float64]:
     """Return the share of each pixel in a row that lies between two edges."""
     pixels = np.arange(length)
     inside = np.minimum(pixels + 1, stop) - np.maximum(pixels, start)
     return np.asarray(np.clip(inside, 0, 1), np.float64)
 
 
-def _line(start: XY, end: XY, width: float) -> list[XY]:
+def _compute_line_corners(start: XY, end: XY, width: float) -> list[XY]:
     """Return the corners of a straight line of the given width."""
     dx, dy = end[0] - start[0], end[1] - start[1]
     half = width / 2 / max(float(np.hypot(dx, dy)), 1e-6)
@@ -329,7 +338,7 @@ def _line(start: XY, end: XY, width: float) -> list[XY]:
     ]
 
 
-def _fill(canvas: NDArray[np.uint8], corners: Sequence[XY]) -> None:
+def _fill_polygon(canvas: NDArray[np.uint8], corners: Sequence[XY]) -> None:
     """Paint a polygon, whose corners are in pixel centres, onto a finer canvas, to 1/16 of a
     sample."""
     places = ((np.asarray(corners) + 0.5) * FINE - 0.5) * 16

@@ -81,7 +81,7 @@ class PermuteChoices(_Permutation):
         meta = {key: value for key, value in sample.meta.items() if key != "prompt"}
         choices = tuple(sample.choices[number] for number in numbers)
         asked = replace(sample, choices=choices, meta=meta)
-        return _relettered(state, asked, dict(zip(sample.letters, meant, strict=True)))
+        return _apply_letters(state, asked, dict(zip(sample.letters, meant, strict=True)))
 
 
 @dataclass(frozen=True)
@@ -104,16 +104,16 @@ class PermuteLabels(_Permutation):
         """Return the state with its marks relabelled."""
         sample = state.sample
         _check_position(state)
-        named = self._named(state)
+        named = self._map_labels(state)
         labels = sorted(named)
         numbers = self.numbers(state, len(labels))
         new = {labels[number]: label for label, number in zip(labels, numbers, strict=True)}
         marks = tuple(replace(mark, label=new.get(mark.label, mark.label)) for mark in sample.marks)
         letters = dict(zip(sample.letters, sample.letters, strict=True))
         letters |= {named[new[old]]: named[old] for old in labels}
-        return _relettered(state, replace(sample, marks=marks), letters)
+        return _apply_letters(state, replace(sample, marks=marks), letters)
 
-    def _named(self, state: State) -> dict[str, str]:
+    def _map_labels(self, state: State) -> dict[str, str]:
         """Return, for each label, the letter of the choice that names it. Raises ValueError if a
         permutation would not be valid."""
         sample = state.sample
@@ -157,7 +157,7 @@ def _check_position(state: State) -> None:
         )
 
 
-def _relettered(state: State, sample: Sample, letters: Mapping[str, str]) -> State:
+def _apply_letters(state: State, sample: Sample, letters: Mapping[str, str]) -> State:
     """Return the state with its sample as it is now asked. The letters are composed with those of
     an earlier permutation."""
     before = state.letters

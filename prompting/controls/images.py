@@ -19,7 +19,7 @@ from looktwice.pipelines.marks import Box, Mark, Mask, bounding_box
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.ranges import Ranged, check_ranges
-from looktwice.pipelines.sample import Item, naming
+from looktwice.pipelines.sample import Item, name_in_errors
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import rgb
@@ -91,7 +91,7 @@ class OtherImage(WithoutModel):
         suitable sample."""
         if not state.views:
             return state
-        chosen, pictures = self._other(state)
+        chosen, pictures = self._choose_other(state)
         views = []
         for number, view in enumerate(state.views):
             picture = pictures[number % len(pictures)]
@@ -111,7 +111,7 @@ class OtherImage(WithoutModel):
         note = f"shown with the images of sample {chosen}"
         return state.replace(views=tuple(views)).with_notes(note)
 
-    def _other(self, state: State) -> tuple[str, list[Picture]]:
+    def _choose_other(self, state: State) -> tuple[str, list[Picture]]:
         """Return id and images of the first other sample, in seeded order, that shares no image
         with this one."""
         sample, own = state.sample, {image.sha for image in state.sample.images}
@@ -176,7 +176,7 @@ MEAN, STD = (0.4815, 0.4578, 0.4082), (0.2686, 0.2613, 0.2758)
 """
 
 
-def kept_share(step: int) -> float:
+def compute_kept_share(step: int) -> float:
     """Return the factor by which the image signal remains after this many of VCD's 1,000 steps of
     noise (in standard deviations)."""
     betas = (0.005 - 1e-5) / (1 + np.exp(-np.linspace(-6, 6, 1000))) + 1e-5
@@ -200,7 +200,7 @@ class Noise(Ranged, WithoutModel):
 
     def __call__(self, state: State, model: Model) -> State:
         """Return the state with noisy views."""
-        rng, kept = state.rng(f"Noise {self.seed}"), kept_share(self.step)
+        rng, kept = state.rng(f"Noise {self.seed}"), compute_kept_share(self.step)
         views = []
         for view in state.views:
             values = (view.pixels / 255 - MEAN) / STD
@@ -248,13 +248,11 @@ class RandomMarks(Ranged, WithoutModel):
                 )
             if mark.label not in self.keep:
                 others = [m.center for m in (*sample.marks, *new[:number]) if m.image == mark.image]
-                with naming(sample):
-                    new[number] = self._moved(mark, sample.images[mark.image].size, others, rng)
+                with name_in_errors(sample):
+                    new[number] = self._move(mark, sample.images[mark.image].size, others, rng)
         return state.replace(sample=replace(sample, marks=tuple(new)))
 
-    def _moved(
-        self, mark: Mark, size: Size, others: Sequence[XY], rng: np.random.Generator
-    ) -> Mark:
+    def _move(self, mark: Mark, size: Size, others: Sequence[XY], rng: np.random.Generator) -> Mark:
         """Move the mark to the first random place that is free."""
         (width, height), shorter, (x0, y0, x1, y1) = size, min(size), bounding_box(mark)
         rim = self.margin * shorter if not isinstance(mark, Box | Mask) else 0.0
@@ -300,16 +298,16 @@ class OracleCrop(Ranged, Given):
     def __call__(self, state: State, model: Model) -> State:
         """Return the state with crops. Raises ValueError if the region is not given or no view
         shows it."""
-        places, crop = self.in_views(state), self.crop
+        places, crop = self.project_region(state), self.crop
         if self.elsewhere:
             rng = state.rng(f"RandomCrop {self.seed}")
             for number, true in places.items():
-                places[number] = self._place_off(state.views[number], true, rng)
+                places[number] = self._draw_placebo(state.views[number], true, rng)
             # each place is already the whole area of its crop
             crop = replace(crop, padding=0, min_px=0, min_share=0, aspect=None)
         return _crop_places(state, places, crop)
 
-    def _place_off(self, view: View, true: Mark, rng: np.random.Generator) -> Mark:
+    def _draw_placebo(self, view: View, true: Mark, rng: np.random.Generator) -> Mark:
         """Return a box of the size of the true crop, within one part of the view; the true crop if
         no other place fits."""
         (left, top, right, bottom), exact = self.crop.areas(view, [true])[0][0], Crop(0, min_px=0)
@@ -323,7 +321,7 @@ class OracleCrop(Ranged, Given):
         own = _random_box(*size, left, top, true.image)
         return min(fitting, key=lambda box: overlap(own.xyxy, bounding_box(box)), default=own)
 
-    def in_views(self, state: State) -> dict[int, Mark]:
+    def project_region(self, state: State) -> dict[int, Mark]:
         """Return the region in the coordinates of each view that shows it, by the view's index."""
         region = self.region(state)
         seen = {number: view.to_view(region) for number, view in enumerate(state.views)}
@@ -363,7 +361,7 @@ def _crop_places(state: State, places: Mapping[int, Mark], crop: Crop) -> State:
     for number, view in enumerate(state.views):
         if number in places:
             place = [places[number]]
-            shown, remarks = crop.show_in(state, view, place)
+            shown, remarks = crop.crop_view(state, view, place)
             views += shown
             notes += [f"view {number + 1} cropped to {crop.areas(view, place)[0][0]}", *remarks]
         else:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import ImageColor
 
-from looktwice.pipelines.config.classes import did_you_mean
+from looktwice.pipelines.config.classes import suggest_names
 from looktwice.pipelines.geometry import Rect
 from looktwice.pipelines.picture import Pixels
 
@@ -65,7 +65,7 @@ def check_color(color: str, *words: str, name: str = "") -> None:
         return
     also = "".join(f", or {word}" for word in words)
     advice = f'; give a CSS name such as red, or "#rrggbb"{also}'
-    hint = did_you_mean(color, [*words, *ImageColor.colormap], most=3) or advice
+    hint = suggest_names(color, [*words, *ImageColor.colormap], most=3) or advice
     raise ValueError(f"{name + ': ' if name else ''}{color!r} is not a colour{hint}")
 
 

@@ -55,7 +55,9 @@ def choose_area(
     return min(free, key=cost, default=None)
 
 
-def _area_beside(side: str, size: Size, before: Size, middle: Size, after: Size) -> PixelRect:
+def _compute_area_beside(
+    side: str, size: Size, before: Size, middle: Size, after: Size
+) -> PixelRect:
     """Return the area of this size on a side, given the left and top positions before, in the
     middle and after."""
     left = before[0] if "left" in side else after[0] if "right" in side else middle[0]
@@ -104,7 +106,7 @@ def place_labels(
     areas: list[PixelRect | None] = []
     for own, size in enumerate(sizes):
         best, least = None, math.inf
-        for side, area in _sides(anchors[own], size, placement, gap):
+        for side, area in _list_sides(anchors[own], size, placement, gap):
             (left, top, right, bottom), (x0, y0, x1, y1) = rects, area
             hidden = (left < x1) & (x0 < right) & (top < y1) & (y0 < bottom)
             if side == "inside":
@@ -131,18 +133,18 @@ def _nearest_place(rects: Rects, count: int, anchor: Anchor, size: Size) -> Pixe
     (width, height), (low_x, low_y, high_x, high_y) = size, anchor.frame
     if width > high_x - low_x or height > high_y - low_y:
         return None
-    lefts, tops = _steps(low_x, high_x - width), _steps(low_y, high_y - height)
-    free = _overlaps_at(rects[:, count:], lefts, tops, size) == 0
+    lefts, tops = _list_steps(low_x, high_x - width), _list_steps(low_y, high_y - height)
+    free = _count_overlaps_at(rects[:, count:], lefts, tops, size) == 0
     if not free.any():
         return None
     away = np.hypot(lefts + width / 2 - anchor.x, (tops + height / 2 - anchor.y)[:, None])
-    away += _overlaps_at(rects[:, :count], lefts, tops, size) * height
+    away += _count_overlaps_at(rects[:, :count], lefts, tops, size) * height
     row, column = divmod(int(np.where(free, away, np.inf).argmin()), len(lefts))
     left, top = int(lefts[column]), int(tops[row])
     return left, top, left + width, top + height
 
 
-def _overlaps_at(
+def _count_overlaps_at(
     rects: Rects, lefts: NDArray[np.int64], tops: NDArray[np.int64], size: Size
 ) -> NDArray[np.int32]:
     """Return, as (tops, lefts), how many of the rectangles an area of this size overlaps at each
@@ -159,7 +161,7 @@ def _overlaps_at(
     return corners.cumsum(axis=0, dtype=np.int32).cumsum(axis=1, dtype=np.int32)[:-1, :-1]
 
 
-def _sides(
+def _list_sides(
     anchor: Anchor, size: Size, placement: Placement, gap: float
 ) -> Iterator[tuple[str, PixelRect]]:
     """Yield each side with its area, shifted into the frame; nothing if the frame is smaller than
@@ -174,12 +176,12 @@ def _sides(
     sides = SIDES.get(placement, ("above", "below", "right", "left"))
     for side in (*sides, *sorted(CORNERS, key=lambda corner: placement not in corner)):
         if side != "inside" or (width <= x1 - x0 and height <= y1 - y0):
-            left, top, _, _ = _area_beside(side, size, before, middle, after)
+            left, top, _, _ = _compute_area_beside(side, size, before, middle, after)
             left, top = max(low_x, min(left, high_x - width)), max(low_y, min(top, high_y - height))
             yield side, (left, top, left + width, top + height)
 
 
-def _steps(low: int, high: int) -> NDArray[np.int64]:
+def _list_steps(low: int, high: int) -> NDArray[np.int64]:
     """Return places from `low` to `high`, both included, a few pixels apart."""
     return np.unique(np.append(np.arange(low, high + 1, max(1, (high - low) // 400)), high))
 
@@ -212,7 +214,7 @@ def place_numbers(
     for rank, (label, region) in enumerate(smallest_first):
         clear: Region | None = region
         for _, smaller in smallest_first[:rank]:
-            clear = clear and clear.without(smaller)
+            clear = clear and clear.subtract(smaller)
         width, height = sizes[label]
         x, y, _ = (clear or region).inscribed
         if clear and (room := clear.room(width, height)):
@@ -252,7 +254,7 @@ def _rings_around(box: PixelRect, size: Size, frame: PixelRect) -> Iterator[Pixe
         away = GAP + ring * height // 2
         before, after = (left - away - width, top - away - height), (right + away, bottom + away)
         for side in RING:
-            area = _area_beside(side, size, before, middle, after)
+            area = _compute_area_beside(side, size, before, middle, after)
             if common_rect(area, frame) == area:
                 yield area
 

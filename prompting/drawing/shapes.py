@@ -214,7 +214,7 @@ class Region:
     pixels: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, pixels: NDArray[np.bool_], left: int = 0, top: int = 0) -> Region | None:
+    def from_pixels(cls, pixels: NDArray[np.bool_], left: int = 0, top: int = 0) -> Region | None:
         """Return the region cut to its bounding box, or None if no pixel is set."""
         x0, y0, x1, y1 = mask_bounds(pixels)
         return cls(left + x0, top + y0, pixels[y0:y1, x0:x1]) if x1 else None
@@ -258,7 +258,7 @@ class Region:
         y, x = np.unravel_index(int(np.argmax(np.where(fits, self.depth, 0))), fits.shape)
         return self.left + int(x) - anchor[0], self.top + int(y) - anchor[1]
 
-    def without(self, cover: Region) -> Region | None:
+    def subtract(self, cover: Region) -> Region | None:
         """Return the part that the other region does not cover, or None if nothing is left."""
         both = common_rect(self.box, cover.box)
         if both is None:
@@ -272,7 +272,7 @@ class Region:
             return self
         pixels = self.pixels.copy()
         pixels[here] &= ~over
-        return Region.of(pixels, self.left, self.top)
+        return Region.from_pixels(pixels, self.left, self.top)
 
     def tint(self, pixels: Pixels, color: RGB, alpha: float) -> None:
         """Mix a colour into the region's pixels of the frame; `alpha` in 0..1 is the colour's
@@ -291,7 +291,7 @@ class Region:
         return pixels[top:bottom, left:right]
 
 
-def _covered(low: float, high: float, side: int) -> tuple[int, int]:
+def _find_covered_range(low: float, high: float, side: int) -> tuple[int, int]:
     """Return the first pixel whose centre lies between two edges, and the one after the last. If
     there is none, use the pixel in the middle."""
     first, end = math.ceil(low - 0.5), math.ceil(high - 0.5)
@@ -301,16 +301,16 @@ def _covered(low: float, high: float, side: int) -> tuple[int, int]:
     return first, end
 
 
-def raster(place: Box | Mask, size: Size) -> Region | None:
+def rasterize(place: Box | Mask, size: Size) -> Region | None:
     """Return a mark as a region in a view of this size (width, height), or None if it lies outside.
 
     A box consists of the pixels whose centres it covers; a box too thin for that consists of the
     pixels at its middle.
     """
     if isinstance(place, Mask):
-        return Region.of(place.pixels[: size[1], : size[0]])
-    x0, x1 = _covered(place.x0, place.x1, size[0])
-    y0, y1 = _covered(place.y0, place.y1, size[1])
+        return Region.from_pixels(place.pixels[: size[1], : size[0]])
+    x0, x1 = _find_covered_range(place.x0, place.x1, size[0])
+    y0, y1 = _find_covered_range(place.y0, place.y1, size[1])
     seen = common_rect((x0, y0, x1, y1), (0, 0, *size))
     if seen is None:
         return None
@@ -321,7 +321,7 @@ def raster(place: Box | Mask, size: Size) -> Region | None:
 def inner_center(place: Mark) -> XY:
     """Return the centre of a mask's largest inscribed circle, or the centre of a point or box, in
     pixel centres."""
-    region = Region.of(place.pixels) if isinstance(place, Mask) else None
+    region = Region.from_pixels(place.pixels) if isinstance(place, Mask) else None
     if region is None:
         return place.center
     x, y, _ = region.inscribed

@@ -137,9 +137,9 @@ def _blend(pixels: Pixels, ink: Coverage, left: int, top: int, color: RGB) -> No
 
 
 def _render_font(text: str, size: float, file: Path | None) -> Coverage:
-    font = _font(size, file)
+    font = _load_font(size, file)
     for sign in sorted(set(text) - {" "}):
-        if not _has_sign(font, sign):
+        if not _has_glyph(font, sign):
             raise ValueError(
                 f"the font has no sign for {sign!r} in the label {text!r}; give label.font_file, a"
                 " TrueType file with these letters"
@@ -152,7 +152,7 @@ def _render_font(text: str, size: float, file: Path | None) -> Coverage:
 
 
 @lru_cache(maxsize=64)
-def _font(size: float, file: Path | None) -> ImageFont.FreeTypeFont:
+def _load_font(size: float, file: Path | None) -> ImageFont.FreeTypeFont:
     try:
         font = ImageFont.load_default(size) if file is None else ImageFont.truetype(str(file), size)
     except OSError as exc:
@@ -165,7 +165,7 @@ def _font(size: float, file: Path | None) -> ImageFont.FreeTypeFont:
 
 
 @lru_cache(maxsize=4096)
-def _has_sign(font: ImageFont.FreeTypeFont, sign: str) -> bool:
+def _has_glyph(font: ImageFont.FreeTypeFont, sign: str) -> bool:
     missing, drawn = font.getmask(MISSING), font.getmask(sign)
     return sign == MISSING or drawn.size != missing.size or bytes(drawn) != bytes(missing)
 

@@ -19,7 +19,7 @@ from looktwice.pipelines.marks import Mark, Point
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.ranges import Ranged, check_ranges
-from looktwice.pipelines.sample import check_marks, naming
+from looktwice.pipelines.sample import check_marks, name_in_errors
 from looktwice.pipelines.state import KEPT, State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import (
@@ -156,8 +156,8 @@ def _draw_label(
     font, padding = label.font_file or label.font, round(label.padding * scale)
     ground = anchor.color if label.plate == "mark" else None
     if label.plate not in ("mark", "none"):
-        ground = _color(label.plate, pixels, area)
-    color = _color(label.color, pixels, area)
+        ground = _resolve_color(label.plate, pixels, area)
+    color = _resolve_color(label.color, pixels, area)
     if ground and label.color == "contrast":
         color = readable_color(ground)
     if ground and label.alpha == 1:
@@ -172,7 +172,7 @@ def _draw_label(
     draw_text(pixels, anchor.text, start, top + padding, em, color, halo, font)
 
 
-def _color(color: str, pixels: Pixels, area: PixelRect) -> RGB:
+def _resolve_color(color: str, pixels: Pixels, area: PixelRect) -> RGB:
     """Return the colour of a setting; "contrast" is black or white, depending on the pixels
     around."""
     return region_color(color.replace("contrast", "black-or-white"), pixels, area)
@@ -260,7 +260,7 @@ class Marking(Ranged, WithoutModel):
                 f"sample {state.sample.id}: `only` names {', '.join(self.only)}, but the"
                 f" marks are {', '.join(labels)}"
             )
-        with naming(state.sample):
+        with name_in_errors(state.sample):
             views = tuple(self.draw(view, state.sample.marks) for view in state.views)
         if [*map(id, views)] == [*map(id, state.views)]:
             return state.with_notes(f"{type(self).__name__}: {NO_MARK}")
@@ -270,7 +270,7 @@ class Marking(Ranged, WithoutModel):
         """Return one view with its marks and labels; `marks` are in the pixels of the sample's
         images."""
         spots = [
-            Spot(number, place, part_rect_of(view, place))
+            Spot(number, place, find_part_rect(view, place))
             for number, mark in enumerate(marks)
             if self.selects(mark)
             for place in view.to_view(mark)
@@ -284,7 +284,7 @@ class Marking(Ranged, WithoutModel):
                 if isinstance(mark, Point) and not self.selects(mark):
                     for place in view.to_view(mark):
                         x, y = place.center
-                        frame = part_rect_of(view, place)
+                        frame = find_part_rect(view, place)
                         anchors.append(Anchor("", x, y, (x, y, x + 1, y + 1), frame))
             draw_labels(pixels, anchors, self.lettering, scale)
         pixels.flags.writeable = False  # so that the picture uses this array rather than a copy
@@ -348,7 +348,7 @@ class ColoredMarking(Marking):
         check_color(getattr(self, "fill", None) or "mark", "mark", name="fill")
 
 
-def part_rect_of(view: View, place: Mark) -> PixelRect:
+def find_part_rect(view: View, place: Mark) -> PixelRect:
     """Return the area of the view's part that shows a place. No drawing or label may extend into a
     neighbouring image."""
     parts = view.parts

@@ -68,24 +68,24 @@ class ChosenMark(Ranged, WithoutModel):
             )
         label, answer, why = read_choice(state.reply, list(marks)), None, "no region, or several"
         if label is not None:
-            answer = self._given(sample, marks[label])
+            answer = self._format_answer(sample, marks[label])
             why = f"region {label}, which belongs to no letter or to several"
         reason = "" if answer else f"unread: the reply names {why}"
         return state.replace(answer=answer, reason=reason)
 
-    def _given(self, sample: Sample, mark: Box | Mask) -> str | None:
+    def _format_answer(self, sample: Sample, mark: Box | Mask) -> str | None:
         if self.gives == "label":
             return mark.label
         if self.gives == "letter":
-            return self._letter(sample, mark)
+            return self._find_letter(sample, mark)
         values = inner_center(mark) if self.gives == "point" else bounding_box(mark)
         return ", ".join(f"{value:g}" for value in values)
 
-    def _letter(self, sample: Sample, mark: Box | Mask) -> str | None:
+    def _find_letter(self, sample: Sample, mark: Box | Mask) -> str | None:
         fits: dict[str, float] = {}
         for own in sample.on(mark.image):
             if own.label in sample.letters and own is not mark:
-                fits[own.label] = _match(own, mark)
+                fits[own.label] = _measure_match(own, mark)
         most = max([self.overlap, *fits.values()])
         best = [letter for letter, fit in fits.items() if fit >= most]
         return best[0] if len(best) == 1 else None
@@ -137,7 +137,7 @@ def _only_label(spoken: str, alone: str) -> str | None:
     return None
 
 
-def _match(mark: Mark, region: Box | Mask) -> float:
+def _measure_match(mark: Mark, region: Box | Mask) -> float:
     """Return how well a mark of the sample matches this region: 1 or 0 for a point inside or
     outside it, otherwise intersection over union."""
     if isinstance(mark, Point):
@@ -149,11 +149,11 @@ def _match(mark: Mark, region: Box | Mask) -> float:
     if isinstance(mark, Box) and isinstance(region, Box):
         return iou(mark.xyxy, region.xyxy)
     shape = next((m.pixels.shape for m in (mark, region) if isinstance(m, Mask)), (1, 1))
-    first, second = _as_pixels(mark, shape), _as_pixels(region, shape)
+    first, second = _rasterize(mark, shape), _rasterize(region, shape)
     return float((first & second).sum() / max(1, (first | second).sum()))
 
 
-def _as_pixels(mark: Box | Mask, shape: tuple[int, ...]) -> NDArray[np.bool_]:
+def _rasterize(mark: Box | Mask, shape: tuple[int, ...]) -> NDArray[np.bool_]:
     if isinstance(mark, Mask):
         return mark.pixels
     filled = np.zeros(shape, bool)

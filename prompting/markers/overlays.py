@@ -23,11 +23,17 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.ranges import check_ranges
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State, WithoutModel
-from looktwice.pipelines.transforms import beside
+from looktwice.pipelines.transforms import join_side_by_side
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import golden_hue, hue_color, rgb
-from looktwice.prompting.drawing.shapes import paint_line, paint_shape, raster
-from looktwice.prompting.evidence import Missing, handle_missing, project, show_evidence, with_views
+from looktwice.prompting.drawing.shapes import paint_line, paint_shape, rasterize
+from looktwice.prompting.evidence import (
+    Missing,
+    handle_missing,
+    project,
+    replace_views,
+    show_evidence,
+)
 from looktwice.prompting.markers.points import Disc
 from looktwice.specialists.protocols import DepthEstimator, Matcher, ScalarMap, Segmenter
 from looktwice.specialists.results import Floats, Masks, Matches, descending
@@ -123,7 +129,7 @@ class _Map(WithoutModel):
             np.where(valid[..., None], colored, np.asarray(rgb(self.unknown), np.uint8))
         )
         if self.layout == "beside":
-            return (beside([view, shown], self.margin),)
+            return (join_side_by_side([view, shown], self.margin),)
         return (shown,) if self.layout == "only" else (view, shown)
 
 
@@ -204,7 +210,7 @@ class SegmentTint(WithoutModel):
             for index, segment in enumerate(masks.masks):
                 color = golden_hue(index) if self.color == "each" else rgb(self.color)
                 for place in view.to_view(Mask(str(index), segment, number)):
-                    region = raster(place, view.size) if isinstance(place, Mask) else None
+                    region = rasterize(place, view.size) if isinstance(place, Mask) else None
                     if region is not None:
                         region.tint(pixels, color, self.alpha)
                         region.contour(pixels, color, self.contour)
@@ -281,7 +287,7 @@ class MatchOverlay(WithoutModel):
             matches = self.find_matches(sample)
         except NoEvidence as exc:
             return handle_missing(state, self.missing, [str(exc)])
-        return with_views(
+        return replace_views(
             state, [self.draw_matches(view, matches, sample) for view in views], self.words
         )
 
@@ -329,7 +335,7 @@ def join_views(views: Sequence[View], images: tuple[int, int], margin: int) -> l
     if len(both) < 2:
         return None
     joined = list(views)
-    joined[min(both)] = beside([views[number] for number in both], margin)
+    joined[min(both)] = join_side_by_side([views[number] for number in both], margin)
     del joined[max(both)]
     return joined
 

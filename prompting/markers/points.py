@@ -292,7 +292,7 @@ class Arrow:
     @property
     def box(self) -> Rect:
         """The box around the shape, relative to its point (see `drawing.shapes.Shape`)."""
-        (dx, dy), tail, half = self._way, self.gap + self.length, self.thickness / 2
+        (dx, dy), tail, half = self._direction, self.gap + self.length, self.thickness / 2
         shoulder, wing = self.gap + self.head, self.head / 2
         outline = [
             (self.gap, 0.0),
@@ -306,7 +306,7 @@ class Arrow:
 
     def distance(self, x: Floats, y: Floats) -> Floats:
         """Return the signed distance to the outline, negative inside (see `Shape`)."""
-        dx, dy = self._way
+        dx, dy = self._direction
         along, aside = x * dx + y * dy - self.gap, np.abs(y * dx - x * dy)
         shaft = np.maximum(
             aside - self.thickness / 2, np.maximum(self.head / 2 - along, along - self.length)
@@ -319,11 +319,11 @@ class Arrow:
     @property
     def tail(self) -> XY:
         """The start of the arrow, in the middle of its shaft."""
-        (dx, dy), tail = self._way, self.gap + self.length
+        (dx, dy), tail = self._direction, self.gap + self.length
         return tail * dx, tail * dy
 
     @property
-    def _way(self) -> XY:
+    def _direction(self) -> XY:
         return math.cos(math.radians(self.angle)), -math.sin(math.radians(self.angle))
 
 

@@ -15,14 +15,14 @@ from looktwice.pipelines.marks import Box, Mask, Point, mask_bounds
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.ranges import check_ranges
-from looktwice.pipelines.sample import Sample, naming
+from looktwice.pipelines.sample import Sample, name_in_errors
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import check_color, golden_hue, readable_color, rgb
 from looktwice.prompting.drawing.placement import place_numbers
-from looktwice.prompting.drawing.shapes import Region, paint_line, raster
+from looktwice.prompting.drawing.shapes import Region, paint_line, rasterize
 from looktwice.prompting.drawing.text import SMALLEST, plate
-from looktwice.prompting.evidence import Missing, collect, handle_missing, with_views
+from looktwice.prompting.evidence import Missing, collect, handle_missing, replace_views
 from looktwice.prompting.grids.grids import column_letters
 from looktwice.prompting.markers.base import clip_pixels
 from looktwice.specialists.protocols import Detector, Segmenter
@@ -237,9 +237,9 @@ class SetOfMark(WithoutModel):
                 f"sample {state.sample.id}: it has marks with the labels {', '.join(sorted(taken))}"
                 f" already; set text: {'letters' if self.text == 'numbers' else 'numbers'}"
             )
-        with naming(state.sample):
+        with name_in_errors(state.sample):
             views = [self.draw(view, marks) for view in state.views]
-        seen = {label for view in state.views for label, _ in self._seen(view, marks)}
+        seen = {label for view in state.views for label, _ in self._find_visible(view, marks)}
         if marks and not seen:
             return handle_missing(
                 state, self.missing, [f"no view shows one of {len(marks)} regions"]
@@ -249,14 +249,14 @@ class SetOfMark(WithoutModel):
             if isinstance(mark, Mask) and self.keep == "boxes":
                 marks[number] = Box(mark.label, *mask_bounds(mark.pixels), mark.image)
         sample = replace(state.sample, marks=(*state.sample.marks, *marks))
-        return with_views(state, views, self.say, lacking.values()).replace(sample=sample)
+        return replace_views(state, views, self.say, lacking.values()).replace(sample=sample)
 
     def regions(self, sample: Sample, number: int) -> list[Box | Mask]:
         """Return the regions of one source picture, in its pixels, in the order of their numbers.
         Raises NoEvidence."""
         width, height = sample.images[number].size
         low, high = self.min_area * width * height, self.max_area * width * height
-        fitting = (c for c in self._candidates(sample, number) if low <= c.area <= high)
+        fitting = (c for c in self._find_candidates(sample, number) if low <= c.area <= high)
         best = sorted(fitting, key=lambda candidate: candidate.rank)[: self.most]
         clear = [c for c in resolve_overlaps(best, self.overlap) if c.area >= low]
         if not clear:
@@ -268,7 +268,7 @@ class SetOfMark(WithoutModel):
     def draw(self, view: View, marks: Sequence[Box | Mask]) -> View:
         """Return one view with the numbered regions that it shows. Raises ValueError if a number
         has no room."""
-        regions = self._seen(view, marks)
+        regions = self._find_visible(view, marks)
         if not regions:
             return view
         colors = {
@@ -299,16 +299,16 @@ class SetOfMark(WithoutModel):
             pixels[top:bottom, left:right] = plates[spot.label]
         return view.with_pixels(pixels)
 
-    def _seen(self, view: View, marks: Sequence[Box | Mask]) -> list[tuple[str, Region]]:
+    def _find_visible(self, view: View, marks: Sequence[Box | Mask]) -> list[tuple[str, Region]]:
         """Return the regions that a view shows, with their numbers."""
         regions: list[tuple[str, Region]] = []
         for mark in marks:
             for place in view.to_view(mark):
-                region = None if isinstance(place, Point) else raster(place, view.size)
+                region = None if isinstance(place, Point) else rasterize(place, view.size)
                 regions += [(mark.label, region)] if region else []
         return regions
 
-    def _candidates(self, sample: Sample, number: int) -> Iterator[Candidate]:
+    def _find_candidates(self, sample: Sample, number: int) -> Iterator[Candidate]:
         picture = sample.images[number]
         if self.segmenter is not None:
             return from_masks(look_once(self.segmenter, picture.pixels), picture.size, number)

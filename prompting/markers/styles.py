@@ -18,12 +18,12 @@ import numpy as np
 from looktwice.pipelines.marks import Mark, Point
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Pixels
-from looktwice.pipelines.sample import check_marks, naming
+from looktwice.pipelines.sample import check_marks, name_in_errors
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import RGB
 from looktwice.prompting.drawing.text import draw_hershey, hershey_size
-from looktwice.prompting.markers.base import NO_MARK, Label, Side, part_rect_of
+from looktwice.prompting.markers.base import NO_MARK, Label, Side, find_part_rect
 from looktwice.prompting.markers.points import Circles, Dots
 from looktwice.prompting.markers.regions import Tint
 from looktwice.prompting.wording.instructions import Text, Wording, fill_in, listed
@@ -218,7 +218,7 @@ class VPBenchStyle(WithoutModel):
         """Draw on every view that shows a mark."""
         check_marks(state.sample)
         marks = [mark for mark in state.sample.marks if isinstance(mark, Point)]
-        with naming(state.sample):
+        with name_in_errors(state.sample):
             views = tuple(self.draw(view, marks) for view in state.views)
         note = f"VPBench {self.style}: letters of {self.letters}, drawn by OpenCV {cv2.__version__}"
         note = note if marks else f"{type(self).__name__}: {NO_MARK}"
@@ -230,8 +230,8 @@ class VPBenchStyle(WithoutModel):
         drawing, pixels = DRAWINGS[self.style], np.array(view.pixels)
         drawn = False
         for mark, (text, name) in zip(marks, self.looks([m.label for m in marks]), strict=True):
-            for place in view.to_view(mark) if self._chooses(mark) else ():
-                left, top, right, bottom = part_rect_of(view, place)
+            for place in view.to_view(mark) if self._selects(mark) else ():
+                left, top, right, bottom = find_part_rect(view, place)
                 part, color = pixels[top:bottom, left:right], COLORS[name]
                 x, y = int(place.center[0]) - left, int(place.center[1]) - top
                 if drawing.shape == "circle":
@@ -245,14 +245,14 @@ class VPBenchStyle(WithoutModel):
         pixels.flags.writeable = False
         return view.with_pixels(pixels) if drawn else view
 
-    def _chooses(self, mark: Mark) -> bool:
+    def _selects(self, mark: Mark) -> bool:
         return not self.only or mark.label in self.only
 
     def drawn_labels(self, marks: Sequence[Mark]) -> list[str]:
         """Return the texts of the labels that are drawn for a sample's marks."""
         points = [mark for mark in marks if isinstance(mark, Point)]
         looks = zip(points, self.looks([mark.label for mark in points]), strict=True)
-        return [look.text for mark, look in looks if self.labels and self._chooses(mark)]
+        return [look.text for mark, look in looks if self.labels and self._selects(mark)]
 
     def looks(self, labels: Sequence[str]) -> list[Look]:
         """Return the label text and the colour name for each mark with these labels."""

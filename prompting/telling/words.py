@@ -14,9 +14,9 @@ from looktwice.pipelines.model import Model
 from looktwice.pipelines.ranges import Ranged
 from looktwice.pipelines.state import State
 from looktwice.prompting.evidence import Missing, handle_missing
-from looktwice.prompting.where.places import AsksAsWhere, Where
+from looktwice.prompting.where.places import UsesSource, Where
 from looktwice.prompting.where.sources import OnMarks
-from looktwice.prompting.wording.instructions import Text, Wording, add_lines, read_texts, text_of
+from looktwice.prompting.wording.instructions import Text, Wording, add_lines, get_text, read_texts
 from looktwice.specialists.protocols import DepthEstimator, ImageSimilarity, Matcher
 from looktwice.specialists.results import DepthMap, Floats
 from looktwice.specialists.rules import NoEvidence
@@ -27,7 +27,7 @@ Evidence = tuple[Mark, str]
 
 
 @dataclass(frozen=True, kw_only=True)
-class RegionWords(Ranged, AsksAsWhere):
+class RegionWords(Ranged, UsesSource):
     """Lists the regions that any source of `prompting.where` finds, one per line: its label, its
     place in percent of the view's width and height, and its share of the image.
 
@@ -49,14 +49,14 @@ class RegionWords(Ranged, AsksAsWhere):
         super().__post_init__()
         read_texts(self)
 
-    def tell(self, state: State, marks: Sequence[Mark]) -> list[Evidence]:
+    def describe_regions(self, state: State, marks: Sequence[Mark]) -> list[Evidence]:
         """Return the description of each region, in the order of their lines. Raises NoEvidence."""
         evidence = list[Evidence]()
         for mark in marks:
             width, height = state.sample.images[mark.image].size
             x0, y0, x1, y1 = bounding_box(mark)
             area = float(mark.pixels.sum()) if isinstance(mark, Mask) else (x1 - x0) * (y1 - y0)
-            share = _percent(area / (width * height))
+            share = _round_percent(area / (width * height))
             evidence.append((mark, "" if isinstance(mark, Point) else f"{share} % of the image"))
         return evidence
 
@@ -67,22 +67,22 @@ class RegionWords(Ranged, AsksAsWhere):
         marks = [*chain.from_iterable(m[: self.most] for m in places.regions.values())]
         reasons, evidence = [*places.reasons.values()], list[Evidence]()
         try:
-            evidence = self.tell(state, marks)
+            evidence = self.describe_regions(state, marks)
         except NoEvidence as exc:
             reasons.append(str(exc))
-        lines = [line for mark, how in evidence for line in self._lines(state, mark, how)]
+        lines = [line for mark, how in evidence for line in self._format_lines(state, mark, how)]
         if not lines:
             why = reasons or [f"no {places.sought} is seen"]
             return handle_missing(state, self.missing, why)
-        return add_lines(state, text_of(self.lead), *lines)
+        return add_lines(state, get_text(self.lead), *lines)
 
-    def _lines(self, state: State, mark: Mark, how: str) -> list[str]:
+    def _format_lines(self, state: State, mark: Mark, how: str) -> list[str]:
         lines = []
         for number, view in enumerate(state.views, 1):
             for place in view.to_view(mark)[:1]:
                 name = place.label or "a region"
                 of = f" of image {number}" if len(state.views) > 1 else ""
-                parts = f"{name}{of}", _place_words(place, view.size), how
+                parts = f"{name}{of}", _describe_place(place, view.size), how
                 lines.append(", ".join(filter(None, parts)))
         return lines
 
@@ -103,7 +103,7 @@ class DepthWords(RegionWords):
 
     ranges = ("window >= 1",)
 
-    def tell(self, state: State, marks: Sequence[Mark]) -> list[Evidence]:
+    def describe_regions(self, state: State, marks: Sequence[Mark]) -> list[Evidence]:
         """Return rank and nearness of each region. Raises NoEvidence."""
         evidence = list[Evidence]()
         for number in dict.fromkeys(mark.image for mark in marks):
@@ -112,10 +112,10 @@ class DepthWords(RegionWords):
             low, high = np.nanpercentile(depth.nearness, [2, 98])
             levels = dict[Mark, int]()
             for mark in marks:
-                values = self._values(depth, mark) if mark.image == number else ()
+                values = self._get_values(depth, mark) if mark.image == number else ()
                 if len(values):
                     share = (float(np.median(values)) - low) / max(high - low, 1e-12)
-                    level = _percent(float(np.clip(share, 0, 1)))
+                    level = _round_percent(float(np.clip(share, 0, 1)))
                     levels[mark] = 100 - level if self.invert else level
             ranked = sorted(levels, key=lambda mark: -levels[mark])
             for mark in ranked:
@@ -124,9 +124,9 @@ class DepthWords(RegionWords):
                 evidence.append((mark, how))
         return evidence
 
-    def _values(self, depth: DepthMap, mark: Mark) -> Floats:
+    def _get_values(self, depth: DepthMap, mark: Mark) -> Floats:
         if isinstance(mark, Point):
-            return depth.around(mark.x, mark.y, self.window)
+            return depth.get_values_around(mark.x, mark.y, self.window)
         x0, y0, x1, y1 = (round(edge) for edge in bounding_box(mark))
         patch = depth.nearness[max(0, y0) : y1, max(0, x0) : x1]
         inside = depth.nearness[mark.pixels] if isinstance(mark, Mask) else patch
@@ -148,7 +148,7 @@ class MatchWords(RegionWords):
 
     ranges = ("nearest >= 1",)
 
-    def tell(self, state: State, marks: Sequence[Mark]) -> list[Evidence]:
+    def describe_regions(self, state: State, marks: Sequence[Mark]) -> list[Evidence]:
         """Return, for each region of the first picture, its place in the second. Raises
         NoEvidence."""
         first, second = (state.sample.images[number] for number in self.images)
@@ -160,7 +160,7 @@ class MatchWords(RegionWords):
             near = np.argsort(np.linalg.norm(matches.xy0 - mark.center, axis=1), kind="stable")
             moved = (matches.xy1 - matches.xy0)[near[: self.nearest]]
             x, y = (np.median(moved, axis=0) + mark.center).tolist()
-            how = f"in image {there + 1} {_place_words(Point('', x, y), second.size)}"
+            how = f"in image {there + 1} {_describe_place(Point('', x, y), second.size)}"
             away = {
                 target.label: float(np.hypot(*np.subtract(target.center, (x, y)))) / second.size[0]
                 for target in marks
@@ -168,7 +168,7 @@ class MatchWords(RegionWords):
             }
             if away:
                 label = min(away, key=lambda name: away[name])
-                how += f", nearest to {label} ({_percent(away[label])} % of the width away)"
+                how += f", nearest to {label} ({_round_percent(away[label])} % of the width away)"
             evidence.append((mark, how))
         return evidence
 
@@ -191,21 +191,21 @@ class SimilarityWords(Wording):
             alike[f"image {first + 1} and image {second + 1}"] = round(value, 2)
         ranked = sorted(alike, key=lambda pair: -alike[pair])
         lines = [f"{pair}: similarity {alike[pair]:.2f}" for pair in ranked]
-        return add_lines(state, text_of(self.lead), *lines) if lines else state
+        return add_lines(state, get_text(self.lead), *lines) if lines else state
 
 
-def _percent(share: float) -> int:
+def _round_percent(share: float) -> int:
     """Return a share in whole percent; values that differ only in their last bits are rounded
     alike."""
     return round(round(100 * share, 6))
 
 
-def _place_words(place: Mark, size: tuple[int, int]) -> str:
+def _describe_place(place: Mark, size: tuple[int, int]) -> str:
     """Describe where a place lies in a picture of this (width, height)."""
     if isinstance(place, Point):
         across, down = ((at + 0.5) / side for at, side in zip(place.center, size, strict=True))
-        return f"{_percent(across)} % from the left and {_percent(down)} % from the top"
+        return f"{_round_percent(across)} % from the left and {_round_percent(down)} % from the top"
     x0, y0, x1, y1 = bounding_box(place)
-    left, right = _percent(x0 / size[0]), _percent(x1 / size[0])
-    top, bottom = _percent(y0 / size[1]), _percent(y1 / size[1])
+    left, right = _round_percent(x0 / size[0]), _round_percent(x1 / size[0])
+    top, bottom = _round_percent(y0 / size[1]), _round_percent(y1 / size[1])
     return f"from {left} to {right} % across and {top} to {bottom} % down"

@@ -17,7 +17,7 @@ from looktwice.pipelines.replies.thoughts import strip_thoughts
 from looktwice.pipelines.sample import PLACED
 from looktwice.pipelines.state import Stage, State
 from looktwice.pipelines.view import View
-from looktwice.prompting.wording.instructions import JsonAnswer, Parts, Text, read_texts, text_of
+from looktwice.prompting.wording.instructions import JsonAnswer, Parts, Text, get_text, read_texts
 
 IMAGE_OMITTED = "[an image was shown here]"
 NO_REPLY = "[no reply]"
@@ -63,7 +63,7 @@ class History(Ranged):
                 parts = (IMAGE_OMITTED if isinstance(p, View) else p for p in message.parts)
                 message = replace(message, parts=tuple(parts))
             if message.role == "assistant":
-                message = message if self.attached == "keep" else _without_attached(message)
+                message = message if self.attached == "keep" else _drop_attached(message)
                 text = strip_thoughts(message.text) if self.thoughts == "drop" else message.text
                 if len(text) > self.longest:
                     notes.append(
@@ -79,7 +79,7 @@ class History(Ranged):
         return tuple(sent), tuple(notes)
 
 
-def _without_attached(message: Message) -> Message:
+def _drop_attached(message: Message) -> Message:
     calls = tuple(replace(call, attached={}) for call in message.tool_calls)
     return Message(message.role, message.parts, calls, message.call_id)
 
@@ -139,7 +139,7 @@ class Ask:
                 f"sample {state.sample.id} has neither a prompt nor an image, so there is nothing"
                 " to ask"
             )
-        opened, system = state.messages, text_of(self.system)
+        opened, system = state.messages, get_text(self.system)
         if system and all(message.role != "system" for message in opened):
             opened = (Message("system", (system,)), *opened)
         messages = (*opened, Message("user", parts))
@@ -152,7 +152,7 @@ class Ask:
         reply = model(sent, draw=state.draw, options=options)
         state = state.replace(messages=(*messages, reply.as_message()))
         if self.confidence == "choices":
-            state = with_confidence(state, reply)
+            state = add_confidence(state, reply)
         return state.with_notes(*notes, *check_token_count(sent, reply))
 
     def parts(self, state: State) -> Parts:
@@ -174,7 +174,7 @@ class Ask:
                     sources = [part.source + 1 for part in view.parts]
                     place = min(sources, default=0) if placed else number
                     shown[place] = (*shown.get(place, ()), tag, view)
-        words, *pieces = split_words(state, self.images)
+        words, *pieces = split_prompt(state, self.images)
         named = [int(number) for number in pieces[::2]]
         wrong = [number for number in named if not 1 <= number <= len(state.views)]
         if wrong and not placed:
@@ -191,21 +191,21 @@ class Ask:
         return tuple(part for part in parts if part != "")
 
 
-def with_confidence(state: State, reply: Reply) -> State:
+def add_confidence(state: State, reply: Reply) -> State:
     """Return the state with a confidence: the likelihood of the likeliest choice as a share of that
     of all choices, whose sum is measured as `choice_mass`.
 
     The likelihoods are those of the first token of the reply that is a choice's letter, or of the
     full choices if the reply had to be one of them. A note says if no likelihood was returned.
     """
-    choices = [*state.sample.letters, *map(_bare, state.sample.choices)]
+    choices = [*state.sample.letters, *map(_strip_marks, state.sample.choices)]
     for candidates in reply.logprobs:
         shares: dict[str, float] = {}
         for text, likelihood in candidates.items():
-            if (name := _bare(text)) in choices:
+            if (name := _strip_marks(text)) in choices:
                 shares[name] = shares.get(name, 0.0) + math.exp(likelihood)
         mass = sum(shares.values())
-        if _bare(next(iter(candidates), "")) in choices and mass > 0:
+        if _strip_marks(next(iter(candidates), "")) in choices and mass > 0:
             confidence = min(1.0, max(shares.values()) / mass)
             return state.replace(confidence=confidence).measured("choice_mass", min(1.0, mass))
     return state.with_notes(
@@ -213,12 +213,12 @@ def with_confidence(state: State, reply: Reply) -> State:
     )
 
 
-def _bare(text: Any) -> str:
+def _strip_marks(text: Any) -> str:
     """Return a token or choice without brackets, spaces and markers of tokenizers."""
     return re.sub(r"[\W_]", "", str(text))
 
 
-def split_words(state: State, images: str = "none") -> list[str]:
+def split_prompt(state: State, images: str = "none") -> list[str]:
     """Split the prompt at its images: text, image number, text, and so on.
 
     A placeholder that refers to no image stays in the text as "image 2". If the images are sent

@@ -24,7 +24,7 @@ from looktwice.pipelines.state import State, Step, remark
 from looktwice.pipelines.view import View
 from looktwice.prompting.evidence import Missing, handle_missing
 from looktwice.prompting.turns.ask import Ask, check_token_count
-from looktwice.prompting.wording.instructions import Parts, Text, fill_in, read_texts, text_of
+from looktwice.prompting.wording.instructions import Parts, Text, fill_in, get_text, read_texts
 from looktwice.specialists.networks.image_size import shrink
 
 SPACE = "http://www.w3.org/2000/svg"
@@ -195,7 +195,7 @@ class CaptionThenAnswer:
 
     def __post_init__(self) -> None:
         read_texts(self)
-        if "{descriptions}" not in text_of(self.frame):
+        if "{descriptions}" not in get_text(self.frame):
             raise ValueError("frame has no {descriptions}, so the answer would not use the images")
 
     def __call__(self, state: State, model: Model) -> State:
@@ -207,7 +207,7 @@ class CaptionThenAnswer:
         described, empty = [], []
         for name, views in groups.items() if self.each else [("the images", state.views)]:
             what = f"the description of {name}"
-            text, notes = describe(self, state, (*views, text_of(self.caption)), what, model)
+            text, notes = describe(self, state, (*views, get_text(self.caption)), what, model)
             state = state.with_notes(*notes)
             described.append(f"{name[0].upper()}{name[1:]}: {text or '(no description)'}")
             empty += [] if text else [f"{what} is empty"]
@@ -300,7 +300,7 @@ class RedrawThenAnswer:
 
     def __post_init__(self) -> None:
         read_texts(self)
-        if "{code}" not in text_of(self.frame):
+        if "{code}" not in get_text(self.frame):
             raise ValueError("frame has no {code}, so the answer would not use the images")
 
     def __call__(self, state: State, model: Model) -> State:
@@ -312,7 +312,7 @@ class RedrawThenAnswer:
         drawn, alike = list[View](), list[tuple[float, float]]()
         for number, view in enumerate(state.views, 1):
             what = f"the redrawing of image {number}"
-            text, notes = describe(self, state, (view, text_of(self.redraw)), what, model)
+            text, notes = describe(self, state, (view, get_text(self.redraw)), what, model)
             code = find_svg(text)
             codes.append(code or text)
             if not code:

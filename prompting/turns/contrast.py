@@ -10,7 +10,7 @@ import numpy as np
 from looktwice.pipelines.model import Message, Model
 from looktwice.pipelines.ranges import Ranged
 from looktwice.pipelines.state import Stage, State
-from looktwice.prompting.where.attention import LocalEyes
+from looktwice.prompting.where.attention import UsesLocalModel
 from looktwice.specialists.results import Floats
 
 
@@ -24,7 +24,7 @@ def contrast(image: Floats, changed: Floats, alpha: float, beta: float) -> Float
 
 
 @dataclass(frozen=True, kw_only=True)
-class ContrastAnswer(Ranged, LocalEyes):
+class ContrastAnswer(Ranged, UsesLocalModel):
     """Answers with the choice whose likelihood the image raises most over a changed image, measured
     with a network in this process.
 

@@ -12,7 +12,7 @@ from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.ranges import check_ranges
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import Stage, State, WithoutModel
-from looktwice.prompting.question_lines import read_lines, sample_of, settle_sha
+from looktwice.prompting.question_lines import check_sha, parse_sample, read_lines
 from looktwice.prompting.turns.ask import Ask
 
 NOT_ASKED = NoModel("examples are prepared without the model; name only stages that never call it")
@@ -56,7 +56,7 @@ class FewShot(WithoutModel):
 
     def __post_init__(self) -> None:
         check_ranges(self, "n >= 0")
-        settle_sha(self, [[example.sample.sha, example.reply] for example in self.examples])
+        check_sha(self, [[example.sample.sha, example.reply] for example in self.examples])
 
     @cached_property
     def examples(self) -> tuple[Example, ...]:
@@ -90,4 +90,4 @@ def _parse_example(row: Any, path: Path, number: int) -> Example:
     reply = row.get("reply", row.get("answer"))
     if reply is None or not str(reply).strip():
         raise ValueError("it has no reply; write what the model should have answered")
-    return Example(sample_of(row, path, f"example {number}"), str(reply))
+    return Example(parse_sample(row, path, f"example {number}"), str(reply))

@@ -60,19 +60,19 @@ def split_at_images(prompt: str, images: int) -> list[str]:
         else:
             here, free = (free, []) if match.start() == last else (free[:1], free[1:])
         if here:
-            pieces += _interleaved(prompt[end : match.start()], here)
+            pieces += _interleave(prompt[end : match.start()], here)
             end = match.end()
     return [*pieces, prompt[end:]]
 
 
-def _interleaved(words: str, numbers: list[int]) -> Iterator[str]:
+def _interleave(words: str, numbers: list[int]) -> Iterator[str]:
     for number in numbers:
         yield words
         yield str(number)
         words = ""
 
 
-def find_place(words: str) -> str:
+def find_placeholder(words: str) -> str:
     """Return the first placeholder in a text, or an empty text."""
     found = IMAGE_PLACE.search(words)
     return found[0] if found else ""

@@ -11,7 +11,7 @@ from typing import Literal
 
 from looktwice.pipelines.config.spec import asks_model
 from looktwice.pipelines.model import Model
-from looktwice.pipelines.pipeline import RecordingModel, calls_made
+from looktwice.pipelines.pipeline import RecordingModel, count_calls_since
 from looktwice.pipelines.ranges import Ranged, check_ranges
 from looktwice.pipelines.state import Call, Stage, State
 from looktwice.prompting.coordinates import UNITS
@@ -77,7 +77,7 @@ class Reperceive:
             state = ask(state.replace(prompt=fill_in(text, prompt=original)), model)
             ask = replace(self.ask, attach=self.attach)
             answers += [read_answer(state, self.read)[0]] if self.read else []
-            calls.append(calls_made(state, model) - 1)
+            calls.append(count_calls_since(state, model) - 1)
         return measure_turns(state.replace(prompt=original), calls, answers)
 
 
@@ -152,7 +152,7 @@ class Verify:
                 ask, words = replace(self.ask, attach="new"), self.check
             state = ask(state.replace(prompt=fill_in(words, prompt=original, unit=unit)), model)
             answers += [read_answer(state, self.read)[0]] if self.read else []
-            calls.append(calls_made(state, model) - 1)
+            calls.append(count_calls_since(state, model) - 1)
         return measure_turns(state.replace(prompt=original), calls, answers)
 
 
@@ -209,7 +209,7 @@ class Vote(Ranged):
         ballots: list[Ballot] = []
         turns: list[int] = []
         for number in range(self.n):
-            ended = self._ended(ballots, recorder.calls[calls_before:])
+            ended = self._find_stop_reason(ballots, recorder.calls[calls_before:])
             if ended:
                 break
             draw = state.draw * self.n + number
@@ -218,9 +218,9 @@ class Vote(Ranged):
                 styled = self.styles[number % len(self.styles)](styled, recorder)
             after = self.stage(styled, recorder)
             trace = after.trace
-            ballots.append(self._ballot(after))
-            turns.append(calls_made(after, recorder) - 1)
-        after = self._counted(state, ballots, ended).replace(draw=state.draw, trace=trace)
+            ballots.append(self._read_ballot(after))
+            turns.append(count_calls_since(after, recorder) - 1)
+        after = self._decide(state, ballots, ended).replace(draw=state.draw, trace=trace)
         # after each draw, the answer with the most votes so far, in the letters as asked
         asked = {own: shown for shown, own in after.letters.items()}
         first = {ballot.key: ballot.answer for ballot in reversed(ballots)}
@@ -231,7 +231,7 @@ class Vote(Ranged):
         after = after.measured("votes", len(ballots)).measured("turn_call", turns)
         return after.measured("turn_vote", leaders)
 
-    def _ballot(self, after: State) -> Ballot:
+    def _read_ballot(self, after: State) -> Ballot:
         answer, reason = after.answer, after.reason
         if answer is None and not after.ended:
             answer, reason = read_answer(after, self.read)
@@ -241,7 +241,7 @@ class Vote(Ranged):
             return Ballot(after, answer, after.letters.get(answer.strip(), answer.strip()), "")
         return Ballot(after, answer, " ".join(answer.casefold().split()), "")
 
-    def _ended(self, ballots: Sequence[Ballot], calls: Sequence[Call]) -> str:
+    def _find_stop_reason(self, ballots: Sequence[Ballot], calls: Sequence[Call]) -> str:
         """Return why no further draw is made; empty if there is one."""
         usages = [call.reply.usage for call in calls if call.reply]
         used = sum(usage.tokens_in + usage.tokens_out for usage in usages)
@@ -252,7 +252,7 @@ class Vote(Ranged):
             return "no other answer could win"
         return ""
 
-    def _counted(self, state: State, ballots: Sequence[Ballot], ended: str) -> State:
+    def _decide(self, state: State, ballots: Sequence[Ballot], ended: str) -> State:
         """Return the state of the first draw with the winning answer, or, without one, of the first
         draw."""
         ranked = _count_votes(ballots)

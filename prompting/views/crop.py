@@ -21,7 +21,7 @@ from looktwice.pipelines.geometry import (
 )
 from looktwice.pipelines.marks import Mark, bounding_box
 from looktwice.pipelines.ranges import check_ranges
-from looktwice.pipelines.sample import naming
+from looktwice.pipelines.sample import name_in_errors
 from looktwice.pipelines.state import State
 from looktwice.pipelines.transforms import Filter
 from looktwice.pipelines.view import View
@@ -98,19 +98,17 @@ class Crop:
         whole_view = (0, 0, *view.size)
         pieces = [view if area == whole_view else transforms.crop(view, *area) for area in areas]
         if self.show == "crop":
-            return [self._enlarged(piece) for piece in pieces], notes
+            return [self._enlarge(piece) for piece in pieces], notes
         colors = [
             region_color(self.outline, view.pixels, area, number, self.thickness)
             for number, area in enumerate(areas)
         ]
-        whole = self._outlined(view, areas, colors)
+        whole = self._outline_areas(view, areas, colors)
         if self.show == "both":
-            return [whole, *map(self._enlarged, pieces)], notes
+            return [whole, *map(self._enlarge, pieces)], notes
         if self.show == "beside":
-            shown = [
-                self._enlarged(p) if self.upscale else self._fitted(p, view.size) for p in pieces
-            ]
-            return [transforms.beside([whole, *shown], self.margin)], notes
+            shown = [self._enlarge(p) if self.upscale else self._fit(p, view.size) for p in pieces]
+            return [transforms.join_side_by_side([whole, *shown], self.margin)], notes
         boxes = [bounding_box(mark) for mark in marks]
         placed, taken = [], list[PixelRect]()
         width, height = view.size
@@ -128,7 +126,7 @@ class Crop:
                 )
             left, top, right, bottom = area
             inside = max(1, right - left - 2 * rim), max(1, bottom - top - 2 * rim)
-            small = self._fitted(piece, inside)
+            small = self._fit(piece, inside)
             for mark, box in zip(marks, boxes, strict=True):
                 if overlaps(area, box):
                     notes.append(f"an inset lies over the mark {mark.label!r}")
@@ -165,7 +163,7 @@ class Crop:
         top, bottom = _fit_interval(y0, y1, height, part_rect[1], part_rect[3])
         return left, top, right, bottom
 
-    def _outlined(self, view: View, areas: Sequence[PixelRect], colors: Sequence[RGB]) -> View:
+    def _outline_areas(self, view: View, areas: Sequence[PixelRect], colors: Sequence[RGB]) -> View:
         """Return the view with an outline around each area, outside it; at the edge of the view it
         moves inwards."""
         if not self.thickness:
@@ -179,14 +177,14 @@ class Crop:
             patch[stroke:-stroke, stroke:-stroke] = inside
         return view.with_pixels(pixels)
 
-    def _fitted(self, view: View, room: Size) -> View:
+    def _fit(self, view: View, room: Size) -> View:
         """Return the view at the largest size that fits into (width, height) pixels."""
-        return self._resized(view, min(room[0] / view.size[0], room[1] / view.size[1]))
+        return self._resize(view, min(room[0] / view.size[0], room[1] / view.size[1]))
 
-    def _enlarged(self, view: View) -> View:
-        return self._resized(view, max(1.0, (self.upscale or 0) / max(view.size)))
+    def _enlarge(self, view: View) -> View:
+        return self._resize(view, max(1.0, (self.upscale or 0) / max(view.size)))
 
-    def _resized(self, view: View, scale: float) -> View:
+    def _resize(self, view: View, scale: float) -> View:
         width, height = (max(1, round(side * scale)) for side in view.size)
         if width * height > MAX_MEGAPIXELS * 1e6:
             raise ValueError(
@@ -197,13 +195,13 @@ class Crop:
             return view
         return transforms.resize(view, width, height, self.filter)
 
-    def show_in(
+    def crop_view(
         self, state: State, view: View, places: Sequence[Mark]
     ) -> tuple[list[View], list[str]]:
         """Return the views that replace one view of a state, and notes. Raises ValueError that
         names the sample."""
         marks = [place for mark in state.sample.marks for place in view.to_view(mark)]
-        with naming(state.sample):
+        with name_in_errors(state.sample):
             return self(view, places, marks)
 
 

@@ -14,8 +14,8 @@ from looktwice.pipelines.ranges import Ranged
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.evidence import project, show_evidence
-from looktwice.prompting.where.attention import LocalEyes
-from looktwice.prompting.where.windows import known_values
+from looktwice.prompting.where.attention import UsesLocalModel
+from looktwice.prompting.where.windows import get_known_values
 from looktwice.specialists.protocols import DepthEstimator, ScalarMap
 from looktwice.specialists.results import Floats
 
@@ -39,7 +39,7 @@ def dim(view: View, mask: Floats, ground: int) -> View:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Dimmed(LocalEyes, Ranged, WithoutModel):
+class Dimmed(UsesLocalModel, Ranged, WithoutModel):
     """Dims every view where a network in this process attends little as it begins to answer: API
     (arXiv
     2409.17143), with LLaVA; or where any other map is low.
@@ -69,7 +69,7 @@ class Dimmed(LocalEyes, Ranged, WithoutModel):
                 state,
                 None,
                 "keep",
-                lambda number: known_values(scalar, state.sample, number),
+                lambda number: get_known_values(scalar, state.sample, number),
                 self._dim_by_map,
                 "",
             )

@@ -18,10 +18,10 @@ from PIL import Image
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.ranges import Ranged
-from looktwice.pipelines.sample import naming
+from looktwice.pipelines.sample import name_in_errors
 from looktwice.pipelines.state import Stage, State, WithoutModel
 from looktwice.pipelines.view import View
-from looktwice.prompting.views.seen import layout_of
+from looktwice.prompting.views.seen import find_layout
 
 Chroma = Literal["4:4:4", "4:2:2", "4:2:0"]
 SAMPLING: dict[Chroma, int] = {
@@ -67,10 +67,14 @@ class Encode(Ranged, WithoutModel):
     def __call__(self, state: State, model: Model) -> State:
         """Return the state with encoded views. Raises ValueError that names the sample if the codec
         cannot hold a view."""
-        with naming(state.sample):
+        with name_in_errors(state.sample):
             views = tuple(self.encode(view) for view in state.views)
         drawn = drawings(state, {}) if views != state.views else ()
-        notes = (note for drawing, view in product(drawn, views) for note in drawing.faded(view))
+        notes = (
+            note
+            for drawing, view in product(drawn, views)
+            for note in drawing.describe_fading(view)
+        )
         return state.replace(views=views).with_notes(*notes)
 
     def encode(self, view: View) -> View:
@@ -129,7 +133,7 @@ class Drawing:
         drawn, part = self.drawn.parts[:1], sent.parts[:1]
         return bool(drawn and part and drawn[0].source == part[0].source)
 
-    def faded(self, sent: View) -> Iterator[str]:
+    def describe_fading(self, sent: View) -> Iterator[str]:
         """Yield a note if the view, as it is sent, keeps little of the drawing's colour (its
         chroma)."""
         lossy = sent.picture.payload.media_type in ("image/jpeg", "image/webp")
@@ -148,20 +152,20 @@ class Drawing:
             )
 
 
-def say_lost_drawings(
+def describe_lost_drawings(
     state: State, stages: Mapping[str, Stage], sent: Sequence[View], model: str
 ) -> Iterator[str]:
     """Yield notes on drawings that the model cannot see in the views that it is sent; `state` is
     the state after these `stages`."""
     for drawing, view in product(drawings(state, stages), sent):
-        layout = layout_of(model, view.size)
+        layout = find_layout(model, view.size)
         if drawing.shows(view) and layout and layout.patch and drawing.longer_side:
             scale = view.parts[0].affine.scale / drawing.drawn.parts[0].affine.scale
             scale *= layout.size[0] / view.size[0]
             if (patches := drawing.longer_side * scale / layout.patch) < 1:
                 size = f"{patches:.2g} of a patch of {model}"
                 yield f"the drawing of stage {drawing.slot!r} covers {size}"
-        yield from drawing.faded(view)
+        yield from drawing.describe_fading(view)
 
 
 def drawings(state: State, stages: Mapping[str, Stage]) -> Iterator[Drawing]:

@@ -20,14 +20,14 @@ import numpy as np
 from PIL import Image
 
 from looktwice.pipelines import transforms
-from looktwice.pipelines.counted import counted
+from looktwice.pipelines.counted import format_count
 from looktwice.pipelines.geometry import Affine
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.models.image_tokens import image_rule
 from looktwice.pipelines.models.processors.layouts import Filter, Size, whole_patches_size
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.ranges import Ranged
-from looktwice.pipelines.sample import naming
+from looktwice.pipelines.sample import name_in_errors
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 
@@ -52,7 +52,7 @@ class SizeRule(Ranged, WithoutModel, ABC):
         Raises ValueError that names the sample if a view would exceed 100 megapixels, or if the
         rule refuses it.
         """
-        with naming(state.sample):
+        with name_in_errors(state.sample):
             views = tuple(resize_view(view, self.size(*view.size)) for view in state.views)
         return state.replace(views=views)
 
@@ -306,17 +306,18 @@ class TokenBudget(Ranged, WithoutModel):
             last = STEPS if view.picture.sha in sent else 1
             sizes = [scale_size(view.size, step / STEPS) for step in range(STEPS, last - 1, -1)]
             options.append([Option(rule.tokens(size), size) for size in dict.fromkeys(sizes)])
-        chosen = self._within(options)
+        chosen = self._fit_budget(options)
         kept = tuple(view for view in state.views if view.picture.sha in sent)
         if kept and not chosen:
             return state.replace(views=kept).with_notes(
                 "the token budget has no room for more views"
             )
-        with naming(state.sample):
+        with name_in_errors(state.sample):
             if len(chosen) < len(options):
                 least = sum(min(sizes).tokens for sizes in options)
                 raise ValueError(
-                    f"{counted(len(options), 'view')} cost at least {least:,} tokens, more than"
+                    f"{format_count(len(options), 'view')} cost at least {least:,} tokens,"
+                    " more than"
                     f" `tokens: {self.tokens}`; show fewer, or join them"
                     " (prompting.views.Concatenate)"
                 )
@@ -326,7 +327,7 @@ class TokenBudget(Ranged, WithoutModel):
         guess = [] if rule.published else ["the token count of images is an estimate"]
         return state.replace(views=views).measured("image_tokens", total).with_notes(*guess)
 
-    def _within(self, options: Sequence[Sequence[Option]]) -> list[Option]:
+    def _fit_budget(self, options: Sequence[Sequence[Option]]) -> list[Option]:
         """Return, for each view, the largest size within a common limit, or else its cheapest;
         empty if nothing fits."""
         cheapest = [min(sizes, key=attrgetter("tokens")) for sizes in options]

@@ -19,7 +19,7 @@ from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.shapes import pixel_area
 from looktwice.prompting.evidence import Missing, handle_missing
 from looktwice.prompting.where.places import Where
-from looktwice.prompting.where.search import ask_of_views
+from looktwice.prompting.where.search import ask_about_views
 from looktwice.prompting.wording.instructions import Text, fill_in, read_texts
 
 
@@ -86,20 +86,20 @@ class RetrievedCrops(Ranged):
         surest, best = -2.0, state
         for count in self.tries:
             chosen = {n: marks[: count or None] for n, marks in places.regions.items()}
-            views = chain.from_iterable(self._shown(view, chosen) for view in state.views)
+            views = chain.from_iterable(self._show_regions(view, chosen) for view in state.views)
             shown = state.replace(views=tuple(views))
             shown = shown.measured("crops_kept", sum(map(len, chosen.values())))
             if len(self.tries) == 1:
                 return shown
             text = fill_in(self.answering, question=state.sample.question)
-            sure = ask_of_views(self, shown, model, [*shown.views], text)
+            sure = ask_about_views(self, shown, model, [*shown.views], text)
             if sure > surest:
                 surest, best = sure, shown
             if sure >= self.enough:
                 break
         return best
 
-    def _shown(self, view: View, chosen: dict[int, Sequence[Mark]]) -> list[View]:
+    def _show_regions(self, view: View, chosen: dict[int, Sequence[Mark]]) -> list[View]:
         sources = sorted({part.source for part in view.parts} & chosen.keys())
         marks = [place for source in sources for m in chosen[source] for place in view.to_view(m)]
         kept = [view] if self.whole or not marks else []

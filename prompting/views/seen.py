@@ -12,13 +12,13 @@ from typing import ClassVar
 import numpy as np
 
 from looktwice.pipelines import transforms
-from looktwice.pipelines.counted import counted
+from looktwice.pipelines.counted import format_count
 from looktwice.pipelines.geometry import Affine, rectangle
 from looktwice.pipelines.marks import Box, Mark, Point, bounding_box
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.models.image_tokens import HIGH_CLAUDE, image_rule
 from looktwice.pipelines.models.processors.layouts import Layout, Size, Stack, processor_of
-from looktwice.pipelines.sample import naming
+from looktwice.pipelines.sample import name_in_errors
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.grids.grids import source_box
@@ -54,8 +54,8 @@ class AsSeen(WithoutModel):
     how they resample. Every tile becomes a view, for inspection: if it were sent to that model, it
     would be split again. Measures `image_tokens`, of all views, and, with marks, `mark_patches`:
     how many patches the longer side of the smallest mark covers; points are not counted. Notes say
-    how a view is seen, and report what `say_losses` finds. Raises ValueError for a model whose rule
-    is unknown, and for a picture of a size that the stack refuses.
+    how a view is seen, and report what `describe_losses` finds. Raises ValueError for a model whose
+    rule is unknown, and for a picture of a size that the stack refuses.
     """
 
     model: str
@@ -64,8 +64,8 @@ class AsSeen(WithoutModel):
     version: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
-        known = layout_of(self.model, (100, 100), self.stack)
-        if known is None and layout_of(self.model, (100, 100)):
+        known = find_layout(self.model, (100, 100), self.stack)
+        if known is None and find_layout(self.model, (100, 100)):
             raise ValueError(
                 f"stack {self.stack!r} does not prepare pictures for {self.model!r}; use it for"
                 " Mistral's models such as 'pixtral-12b', or leave out `stack`"
@@ -82,20 +82,22 @@ class AsSeen(WithoutModel):
         source = self.source
         seen, notes = list[View](), list[str]()
         for number, (view, layout) in enumerate(zip(state.views, layouts, strict=True), 1):
-            with naming(state.sample):
+            with name_in_errors(state.sample):
                 if layout.refused:
                     raise ValueError(
-                        f"{self.stack} refuses a picture of {_by(view.size)} pixels for"
+                        f"{self.stack} refuses a picture of {_format_size(view.size)} pixels for"
                         f" {self.model}: {layout.refused}; crop it first"
                     )
-                tiles = tiles_of(view, layout)
+                tiles = cut_tiles(view, layout)
             seen += tiles
             notes.append(
-                f"view {number}: {_by(view.size)} pixels are seen as {_by(layout.size)} in"
-                f" {counted(len(tiles), 'picture')}, {counted(layout.tokens, 'token')}, {source}"
+                f"view {number}: {_format_size(view.size)} pixels are seen as"
+                f" {_format_size(layout.size)} in"
+                f" {format_count(len(tiles), 'picture')},"
+                f" {format_count(layout.tokens, 'token')}, {source}"
             )
-        notes += say_losses(state.views, marks, self.model, self.stack)
-        covered = [_patches(state.views, layouts, mark) for mark in marks]
+        notes += describe_losses(state.views, marks, self.model, self.stack)
+        covered = [_measure_marks(state.views, layouts, mark) for mark in marks]
         sizes = [max(sides) for sides in covered if sides and max(sides) < inf]
         state = state.measured("mark_patches", min(sizes)) if sizes else state
         state = state.measured("image_tokens", sum(layout.tokens for layout in layouts))
@@ -109,7 +111,7 @@ class AsSeen(WithoutModel):
         return "as mistral-common" if self.stack == "mistral-common" else "as transformers (Pillow)"
 
 
-def layout_of(model: str, size: Size, stack: Stack = "transformers") -> Layout | None:
+def find_layout(model: str, size: Size, stack: Stack = "transformers") -> Layout | None:
     """Return how a model sees a picture of this size in a stack; None if that is unknown."""
     if rule := processor_of(model, stack):
         return rule(size)
@@ -123,7 +125,7 @@ def layout_of(model: str, size: Size, stack: Stack = "transformers") -> Layout |
     return None
 
 
-def tiles_of(view: View, layout: Layout) -> list[View]:
+def cut_tiles(view: View, layout: Layout) -> list[View]:
     """Return the tiles, row by row, and the overview, with the map to the sources. Raises
     ValueError for a picture that would be resized to over 100 megapixels."""
     resized = view
@@ -146,7 +148,7 @@ def tiles_of(view: View, layout: Layout) -> list[View]:
     return tiles
 
 
-def say_losses(
+def describe_losses(
     views: Sequence[View], marks: Sequence[Mark], model: str, stack: Stack = "transformers"
 ) -> Iterator[str]:
     """Yield notes on marks that the model is shown but cannot see, or sees smaller than one patch,
@@ -154,7 +156,7 @@ def say_losses(
     if not (layouts := _layouts(views, model, stack)):
         return
     for mark in marks:
-        if (sides := _patches(views, layouts, mark)) and max(sides) < 1:
+        if (sides := _measure_marks(views, layouts, mark)) and max(sides) < 1:
             seen = f"covers {max(sides):.2g} of a patch at most" if max(sides) else "is cut off"
             yield f"mark {mark.label}, as {model} sees it, {seen}"
     scales = list[float]()  # per pixel of the source; enlarging adds none
@@ -175,11 +177,11 @@ def say_losses(
 
 def _layouts(views: Sequence[View], model: str, stack: Stack) -> list[Layout]:
     """Return how the model sees each view; empty if its rule is unknown."""
-    layouts = (layout_of(model, view.size, stack) for view in views)
+    layouts = (find_layout(model, view.size, stack) for view in views)
     return [layout for layout in layouts if layout]
 
 
-def _patches(views: Sequence[View], layouts: Sequence[Layout], mark: Mark) -> list[float]:
+def _measure_marks(views: Sequence[View], layouts: Sequence[Layout], mark: Mark) -> list[float]:
     """Return, for each place of a mark in the views, how many patches its longer side covers: 0 if
     it is cut off, infinite for a point, and if patches are unknown."""
     sides = list[float]()
@@ -206,5 +208,5 @@ def _is_part(region: Box, whole: Box) -> bool:
     return bool(inside and np.abs(inner - outer).max() > 1)
 
 
-def _by(size: Size) -> str:
+def _format_size(size: Size) -> str:
     return f"{size[0]:,} x {size[1]:,}"

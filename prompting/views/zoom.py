@@ -14,7 +14,7 @@ from looktwice.pipelines.state import Stage, State
 from looktwice.pipelines.view import View
 from looktwice.prompting.evidence import Missing, handle_missing
 from looktwice.prompting.views.crop import Crop
-from looktwice.prompting.where.places import AsksAsWhere, Places, Where
+from looktwice.prompting.where.places import Places, UsesSource, Where
 from looktwice.prompting.where.sources import Detected, InCells, OnMarks
 
 
@@ -31,7 +31,7 @@ def zoom_views(state: State, places: Places, crop: Crop, missing: Missing) -> St
         for region in chain.from_iterable(places.regions.get(source, ()) for source in sources):
             marks += view.to_view(region)
         if marks:
-            shown, more = crop.show_in(state, view, marks)
+            shown, more = crop.crop_view(state, view, marks)
             views += shown
             notes += [f"view {number}: {note}" for note in more]
             for left, top, right, bottom in crop.areas(view, marks)[0]:
@@ -89,7 +89,7 @@ class ZoomOnCells(Zooming, InCells):
 
 
 @dataclass(frozen=True)
-class Look(AsksAsWhere):
+class Look(UsesSource):
     """Crops the regions that any source of `prompting.where` finds, instead of the whole view;
     `crop` sets how, and its `show` can keep the view too.
 
@@ -110,7 +110,7 @@ class Look(AsksAsWhere):
 
 
 @dataclass(frozen=True)
-class Show(Ranged, AsksAsWhere):
+class Show(Ranged, UsesSource):
     """Draws on the regions that any source of `prompting.where` finds, and keeps whole views:
     `marker` is any stage that draws on marks; it gets the regions as marks.
 

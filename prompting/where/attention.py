@@ -25,8 +25,8 @@ from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
 from looktwice.prompting.where.places import InImages
 from looktwice.prompting.where.windows import window_sums
-from looktwice.prompting.wording.instructions import Text, Worded, text_of
-from looktwice.specialists.features.question_attention import token_places
+from looktwice.prompting.wording.instructions import Text, Worded, get_text
+from looktwice.specialists.features.question_attention import locate_tokens
 from looktwice.specialists.results import Floats
 
 RATIOS = (1, 1.2, 1.4, 1.6, 1.8, 2)
@@ -79,7 +79,7 @@ def tiles(size: Size) -> list[list[PixelRect]]:
     ]
 
 
-def where_fine(values: Floats, pixels: Pixels, block: int) -> Floats:
+def keep_fine_detail(values: Floats, pixels: Pixels, block: int) -> Floats:
     """Return a map of pixels (height, width) averaged over square blocks. Only values where the
     picture has finer detail than its median are kept: ViCrop's high pass.
 
@@ -97,7 +97,7 @@ def where_fine(values: Floats, pixels: Pixels, block: int) -> Floats:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LocalEyes:
+class UsesLocalModel:
     """Settings of the LocalVLM whose internals are read: `model`, `revision`, `system`,
     `max_pixels`, `dtype` and `device`."""
 
@@ -111,7 +111,7 @@ class LocalEyes:
     @property
     def eyes(self) -> LocalVLM:
         """The model with these settings."""
-        return LocalVLM(**{f.name: getattr(self, f.name) for f in fields(LocalEyes)})
+        return LocalVLM(**{f.name: getattr(self, f.name) for f in fields(UsesLocalModel)})
 
     def attention(self, view: View, words: str, layer: int, gradient: bool = False) -> Floats:
         """Return the attention from the last token of a prompt to the image tokens of a picture
@@ -122,7 +122,7 @@ class LocalEyes:
         values = look.attention[layer]
         if look.gradient is not None:
             values = values * np.maximum(look.gradient[layer], 0)
-        (places,) = token_places(look.network, look.inputs, look.sizes)
+        (places,) = locate_tokens(look.network, look.inputs, look.sizes)
         inside = ~np.isnan(places[:, 0])
         columns = len(np.unique(places[inside, 2]))
         return np.asarray(values.mean(0)[inside].reshape(-1, columns), np.float64)
@@ -141,7 +141,7 @@ class LocalEyes:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ViCrop(Worded, LocalEyes, InImages):
+class ViCrop(Worded, UsesLocalModel, InImages):
     """ViCrop's window (arXiv 2502.17422): where a network in this process attends as it begins to
     answer the question.
 
@@ -185,9 +185,9 @@ class ViCrop(Worded, LocalEyes, InImages):
         is_pure = self.method == "pure"
         read = self.growth if is_pure else partial(self.attention, layer=self.layer)
         values = read(view, question)
-        if general := text_of(self.general):
+        if general := get_text(self.general):
             values = values / read(view, general)
         if not is_pure:
             return values
         vision = self.eyes.network(attn_implementation="eager").config.vision_config
-        return where_fine(values, view.pixels, vision.patch_size)
+        return keep_fine_detail(values, view.pixels, vision.patch_size)

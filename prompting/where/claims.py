@@ -184,7 +184,7 @@ def _read_places(kind: str, text: str, points: bool) -> Iterator[_Place]:
     if kind == "points":
         yield from _read_point_attributes(text)
         return
-    numbers, frame = _numbers(text)
+    numbers, frame = _parse_numbers(text)
     if kind == "loc":  # PaliGemma counts 1024 bins, the top first; Florence 1000, the left first
         if "_" in text:
             frame = "0-1000"
@@ -201,10 +201,10 @@ def _read_places(kind: str, text: str, points: bool) -> Iterator[_Place]:
         pairs = zip(numbers[::2], numbers[1::2], strict=False)
         yield from (_Place(pair, frame) for pair in pairs)
     elif len(numbers) % 4 == 0:
-        yield from _boxes(numbers, points, frame)
+        yield from _make_boxes(numbers, points, frame)
 
 
-def _numbers(text: str) -> tuple[list[float], Frame | None]:
+def _parse_numbers(text: str) -> tuple[list[float], Frame | None]:
     """Return the numbers in a text, with percentages as shares."""
     found = re.findall(rf"(?<![\w.]){NUMBER}" if "<loc" not in text else r"\d+", text)
     numbers = [float(number.rstrip("%px \t\n")) for number in found]
@@ -222,7 +222,7 @@ def _read_pairs(numbers: Sequence[float], points: bool, frame: Frame | None) -> 
         yield _Place((*pairs[0], *pairs[1]), frame)
 
 
-def _boxes(numbers: Sequence[float], points: bool, frame: Frame | None) -> Iterator[_Place]:
+def _make_boxes(numbers: Sequence[float], points: bool, frame: Frame | None) -> Iterator[_Place]:
     """Yield boxes of four numbers each, or their centres."""
     for k in range(0, len(numbers), 4):
         left, top, right, bottom = numbers[k : k + 4]
@@ -252,19 +252,19 @@ def _read_sides(fields: Mapping[str, Any], points: bool) -> Iterator[_Place]:
     """Yield the box or point whose edges or coordinates these fields hold."""
     named = {name.lower().replace("_", ""): value for name, value in fields.items()}
     for names, sized in CORNERS:
-        edges = [_number(named.get(name)) for name in names]
+        edges = [_parse_number(named.get(name)) for name in names]
         if None not in edges:
             left, top, right, bottom = (float(edge or 0) for edge in edges)
             if sized:
                 right, bottom = left + right, top + bottom
-            yield from _boxes([left, top, right, bottom], points, None)
+            yield from _make_boxes([left, top, right, bottom], points, None)
             return
-    x, y = _number(named.get("x")), _number(named.get("y"))
+    x, y = _parse_number(named.get("x")), _parse_number(named.get("y"))
     if x is not None and y is not None:
         yield _Place((x, y))
 
 
-def _number(value: Any) -> float | None:
+def _parse_number(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     return float(value) if re.fullmatch(NUMBER, str(value)) and str(value)[-1] not in "%x" else None
@@ -281,40 +281,40 @@ def _read_object(text: str, points: bool) -> Iterator[_Place]:
         for token in inner:
             yield from (place._replace(image=place.image or image) for place in token.places)
         return
-    yield from _walk(value, points, None)
+    yield from _read_value(value, points, None)
 
 
-def _walk(value: Any, points: bool, image: int | None) -> Iterator[_Place]:
+def _read_value(value: Any, points: bool, image: int | None) -> Iterator[_Place]:
     """Yield the places of a JSON value, on the image that the innermost enclosing object names."""
     if isinstance(value, list):
         for inner in value:
-            yield from _walk(inner, points, image)
+            yield from _read_value(inner, points, image)
     if not isinstance(value, Mapping):
         return
     fields = {str(name).lower(): inner for name, inner in value.items()}
-    image = _image_of(fields, image)
+    image = _find_image(fields, image)
     for name, inner in fields.items():
         if "size" in name:
             continue
-        on = _image_number(name) if _named_image(name) else image
-        numbers, places = _flat(inner), list[_Place]()
+        on = _image_number(name) if _names_image(name) else image
+        numbers, places = _flatten(inner), list[_Place]()
         if name == "box_2d" and len(numbers) == 4:  # Gemini's, the top first
             top, left, bottom, right = numbers
-            places += _boxes([left, top, right, bottom], points, None)
+            places += _make_boxes([left, top, right, bottom], points, None)
         elif name in POINT_KEYS and numbers and len(numbers) % 2 == 0:
             pairs = zip(numbers[::2], numbers[1::2], strict=True)
             places += [_Place(pair) for pair in pairs]
         elif numbers and len(numbers) % 4 == 0 and (name in BOX_KEYS or not _is_pairs(inner)):
-            places += _boxes(numbers, points, None)
+            places += _make_boxes(numbers, points, None)
         elif numbers and len(numbers) % 2 == 0:
             places += _read_pairs(numbers, points, None)
         else:
-            places += _walk(inner, points, on)
+            places += _read_value(inner, points, on)
         yield from (place._replace(image=place.image or on) for place in places)
     yield from (place._replace(image=image) for place in _read_sides(fields, points))
 
 
-def _image_of(fields: Mapping[str, Any], image: int | None) -> int | None:
+def _find_image(fields: Mapping[str, Any], image: int | None) -> int | None:
     """Return the number of the image that an object names, or else that of the enclosing object."""
     index = fields.get("img_idx")  # counted from 0 by the models that know it
     if isinstance(index, int):
@@ -323,12 +323,12 @@ def _image_of(fields: Mapping[str, Any], image: int | None) -> int | None:
         value = fields.get(name)
         if isinstance(value, int) and not isinstance(value, bool):
             return value
-        if isinstance(value, str) and (value.strip().isdecimal() or _named_image(value)):
+        if isinstance(value, str) and (value.strip().isdecimal() or _names_image(value)):
             return _image_number(value)
     return image
 
 
-def _named_image(text: str) -> bool:
+def _names_image(text: str) -> bool:
     match = TOKEN.search(text)
     return match is not None and match.lastgroup in ("nth", "numbered", "chinese")
 
@@ -337,7 +337,7 @@ def _is_pairs(value: Any) -> bool:
     return all(isinstance(inner, list) and len(inner) == 2 for inner in value)
 
 
-def _flat(value: Any) -> list[float]:
+def _flatten(value: Any) -> list[float]:
     """Return the numbers of nested lists; empty if they contain anything else."""
     numbers = list[float]()
     values = [value]
@@ -345,7 +345,7 @@ def _flat(value: Any) -> list[float]:
         inner = values.pop(0)
         if isinstance(inner, list):
             values = [*inner, *values]
-        elif (number := _number(inner)) is not None:
+        elif (number := _parse_number(inner)) is not None:
             numbers.append(number)
         else:
             return []

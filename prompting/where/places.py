@@ -40,7 +40,7 @@ class Places:
         regions, reasons = collect(state, images, look)
         return cls(sought, regions, shown_sources(state, images), reasons)
 
-    def changed(self, change: Callable[[int, Sequence[Mark]], Sequence[Mark]]) -> Places:
+    def map_regions(self, change: Callable[[int, Sequence[Mark]], Sequence[Mark]]) -> Places:
         """Return a copy with other regions in each image."""
         return replace(self, regions={n: change(n, marks) for n, marks in self.regions.items()})
 
@@ -77,7 +77,7 @@ class InImages(Where):
         raise NotImplementedError
 
 
-class AsksAsWhere:
+class UsesSource:
     """A stage or source that asks the model exactly if its source `where` does."""
 
     where: Where

@@ -20,7 +20,7 @@ from looktwice.pipelines.state import Stage, State
 from looktwice.pipelines.view import View
 from looktwice.prompting.markers.regions import Rectangles
 from looktwice.prompting.where.places import InImages
-from looktwice.prompting.where.sources import check_words, words_of
+from looktwice.prompting.where.sources import check_words, find_words
 from looktwice.prompting.where.windows import grid_cells
 from looktwice.prompting.wording.instructions import Text, fill_in, read_texts
 
@@ -45,7 +45,7 @@ class Node:
             return []
         tall, wide, square = GRIDS[split]
         columns, rows = tall if height >= 2 * width else wide if width >= 2 * height else square
-        across, down = _edges(x, width, columns), _edges(y, height, rows)
+        across, down = _split_length(x, width, columns), _split_length(y, height, rows)
         return [
             Node((left, top, right - left, bottom - top), self.depth + 1)
             for top, bottom in down
@@ -61,7 +61,7 @@ class Node:
         return left, top, min(left + sides[0], size[0]), min(top + sides[1], size[1])
 
 
-def _edges(start: int, length: int, count: int) -> list[tuple[int, int]]:
+def _split_length(start: int, length: int, count: int) -> list[tuple[int, int]]:
     """Split a length into equal parts; the last one takes the remainder."""
     cuts = [*range(start, start + length // count * count, length // count)]
     return [*zip(cuts, [*cuts[1:], start + length], strict=True)]
@@ -75,7 +75,7 @@ def tree_depth(size: Size, patch: int, split: int = 4) -> int:
     return depth
 
 
-def unite(boxes: Sequence[PixelRect]) -> list[PixelRect]:
+def unite_boxes(boxes: Sequence[PixelRect]) -> list[PixelRect]:
     """Merge boxes that lie near one another."""
     united = list[PixelRect]()
     for box in boxes:
@@ -111,7 +111,7 @@ class Rules(Ranged):
         """Return the weight of existence against what zooming in may reveal."""
         return self.bias + (1 - self.bias) * (depth / max(deepest, 1)) ** 2
 
-    def best_first(
+    def search_best_first(
         self,
         size: Size,
         ask: Callable[[Asked, Node], float],
@@ -150,14 +150,14 @@ class Rules(Ranged):
             queue.sort(key=lambda pair: -pair[0])
         return sorted(enough, key=lambda node: -node.depth)[:1], len(seen)
 
-    def all_of(
+    def find_all_parts(
         self, node: Node, ask: Callable[[Asked, Node], float], threshold: float = 0.6
     ) -> tuple[list[Node], float]:
         """Return every part, down to the second level, on which existence is more certain than on
         the parts within it, and the largest confidence."""
         kept, best = list[Node](), threshold
         for child in node.children(self.patch) if node.depth < 2 else ():
-            inner, sure = self.all_of(child, ask, threshold)
+            inner, sure = self.find_all_parts(child, ask, threshold)
             kept, best = kept + inner, max(best, sure)
         existence = ask("existence", node)
         return ([*kept, node], existence) if existence >= best else (kept, best)
@@ -217,15 +217,15 @@ class TreeSearch(AskedParts):
     def look(self, state: State, model: Model, number: int) -> list[Mark]:
         """Return the parts of one image. Raises ModelError."""
         size, boxes = state.sample.images[number].size, list[PixelRect]()
-        words = words_of(self, state.sample)
+        words = find_words(self, state.sample)
         for cue in words:
             ask = partial(self._ask, state, model, number, cue)
             if self.every:
-                nodes, _ = self.rules.all_of(Node((0, 0, *size)), ask)
+                nodes, _ = self.rules.find_all_parts(Node((0, 0, *size)), ask)
             else:
-                nodes = self.rules.best_first(size, ask, bottom=len(words) > 1)[0]
+                nodes = self.rules.search_best_first(size, ask, bottom=len(words) > 1)[0]
             boxes += [node.view_box(size, self.rules.patch) for node in nodes]
-        return [Box("", *box, number) for box in unite(boxes)]
+        return [Box("", *box, number) for box in unite_boxes(boxes)]
 
     def _ask(
         self, state: State, model: Model, number: int, cue: str, asked: Asked, node: Node
@@ -241,16 +241,16 @@ class TreeSearch(AskedParts):
             box = Box("", left, top, left + width, top + height, number)
             views.insert(0, outline.draw(view, [box]))
         text = fill_in(getattr(self, asked), cue=cue, question=state.sample.question)
-        return ask_of_views(self, state, model, views, text)
+        return ask_about_views(self, state, model, views, text)
 
 
-def ask_of_views(asking: Any, state: State, model: Model, views: list[View], text: str) -> float:
+def ask_about_views(asking: Any, state: State, model: Model, views: list[View], text: str) -> float:
     """Return the model's confidence, -1 to 1, that the answer to `text` about the views is yes. The
     stage `fit` of `asking` resizes the views, and its `options` are passed to the model."""
     if asking.fit is not None:
         views = list(asking.fit(state.replace(views=tuple(views)), model).views)
     sent = (Message("user", (*views, text)),)
-    return yes_or_no(model(sent, draw=state.draw, options=asking.options))
+    return read_confidence(model(sent, draw=state.draw, options=asking.options))
 
 
 @dataclass(frozen=True)
@@ -274,16 +274,16 @@ class AskedCells(AskedParts):
     def look(self, state: State, model: Model, number: int) -> list[Mark]:
         """Return the cells of one image. Raises ModelError."""
         view, scores = View.of(state.sample.images[number], number), dict[Mark, float]()
-        texts = [fill_in(self.existence, cue=cue) for cue in words_of(self, state.sample)]
+        texts = [fill_in(self.existence, cue=cue) for cue in find_words(self, state.sample)]
         for cell in grid_cells(view.size, self.side, number):
             part = transforms.crop(view, *cell.box.xyxy)
-            sure = [ask_of_views(self, state, model, [part], text) for text in texts]
+            sure = [ask_about_views(self, state, model, [part], text) for text in texts]
             scores[cell.box] = max(sure, default=-1.0)
         kept = [box for box, score in scores.items() if score >= self.least]
         return sorted(kept, key=lambda box: -scores[box])
 
 
-def yes_or_no(reply: Reply) -> float:
+def read_confidence(reply: Reply) -> float:
     """Return how strongly a reply says yes, -1 to 1: by the likelihoods of Yes and No as its first
     token, or else by its first word."""
     likely = {"yes": 0.0, "no": 0.0}

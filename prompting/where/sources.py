@@ -70,7 +70,7 @@ def check_words(source: Any) -> None:
         ) from exc
 
 
-def words_of(source: Any, sample: Sample) -> tuple[str, ...]:
+def find_words(source: Any, sample: Sample) -> tuple[str, ...]:
     """Return the words to look for. Raises ValueError for a field that the sample lacks."""
     if name := source.words_field:
         value = sample.meta.get(name)
@@ -118,15 +118,15 @@ class Detected(Where):
 
     def places(self, state: State, model: Model) -> Places:
         """Return the boxes by image."""
-        words = words_of(self, state.sample)
+        words = find_words(self, state.sample)
         return Places.found(
-            f"box{_for_words(words)}",
+            f"box{_format_words(words)}",
             state,
             self.images,
-            lambda number: self._boxes(state.sample, number, words),
+            lambda number: self._make_boxes(state.sample, number, words),
         )
 
-    def _boxes(self, sample: Sample, number: int, words: Sequence[str]) -> list[Mark]:
+    def _make_boxes(self, sample: Sample, number: int, words: Sequence[str]) -> list[Mark]:
         """Return the boxes in one source image, the most important first. Raises NoEvidence."""
         if not words and (self.words_field or self.words_pattern):
             raise NoEvidence("the sample has no words to look for")
@@ -137,7 +137,7 @@ class Detected(Where):
         sure = boxes.scores >= (-np.inf if self.min_score is None else self.min_score)
         kept = order[(sure & (area > 0))[order]]
         if not len(kept):
-            raise NoEvidence(f"no box{_for_words(words)} in image {number}")
+            raise NoEvidence(f"no box{_format_words(words)} in image {number}")
         boxes, kept_boxes = boxes[kept], list[Mark]()
         for label, (left, top, right, bottom) in zip(
             boxes.labels, boxes.xyxy.tolist(), strict=True
@@ -146,7 +146,7 @@ class Detected(Where):
         return kept_boxes
 
 
-def _for_words(words: Sequence[str]) -> str:
+def _format_words(words: Sequence[str]) -> str:
     return f" for {', '.join(words)}" if words else ""
 
 
@@ -175,7 +175,7 @@ class InCells(Where):
         if isinstance(self.grid, RuledGrid) and self.grid.names == "none":
             raise ValueError("grid has names: none, so no cell can be named; give it other names")
         check_ranges(self, "around > 0")
-        wrong = [cell for cell in self.cells if not self._knows(cell)]
+        wrong = [cell for cell in self.cells if not self._has_cell(cell)]
         if wrong:
             raise ValueError(
                 f"the grid has no cell {' and no cell '.join(map(repr, wrong))}: it has"
@@ -187,19 +187,19 @@ class InCells(Where):
         """Return the named cells by image."""
         sources = shown_sources(state, self.images)
         regions: dict[int, list[Mark]] = {number: [] for number in sources}
-        for box in self._boxes(state.views, " ".join(self.cells) or state.reply):
+        for box in self._make_boxes(state.views, " ".join(self.cells) or state.reply):
             regions.setdefault(box.image, []).append(box)
         sought = "cell of those named" if self.cells else "cell that the reply names"
         return Places(sought, regions, sources)
 
-    def _knows(self, name: str) -> bool:
+    def _has_cell(self, name: str) -> bool:
         if isinstance(self.grid, RuledGrid):
             every = np.ndindex(self.grid.rows, self.grid.columns)
             return name in {self.grid.name(*place) for place in every}
         named = read_coordinates(name)
         return len(named) == 1 and self.grid.has(named[0])
 
-    def _boxes(self, views: Sequence[View], said: str) -> Iterator[Box]:
+    def _make_boxes(self, views: Sequence[View], said: str) -> Iterator[Box]:
         """Yield the named cells as boxes of the source images."""
         if isinstance(self.grid, RuledGrid):
             for number in range(len(self.grid.gridded_views(views))):

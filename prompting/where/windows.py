@@ -16,7 +16,7 @@ from looktwice.pipelines.model import Model
 from looktwice.pipelines.ranges import Ranged
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
-from looktwice.prompting.where.places import AsksAsWhere, InImages, Places, Where
+from looktwice.prompting.where.places import InImages, Places, UsesSource, Where
 from looktwice.specialists.protocols import DepthEstimator, ScalarMap, Segmenter
 from looktwice.specialists.results import DepthMap, Floats, descending
 from looktwice.specialists.rules import NoEvidence
@@ -75,7 +75,7 @@ class Windows(Ranged, InImages):
 
     def look(self, state: State, model: Model, number: int) -> list[Mark]:
         """Return the windows of one image."""
-        values = known_values(self.scalar, state.sample, number)
+        values = get_known_values(self.scalar, state.sample, number)
         high, wide = (max(1, round(self.share * side)) for side in values.shape)
         windows: list[Mark] = []
         for _ in range(self.most):
@@ -107,7 +107,7 @@ class BestCells(Ranged, InImages):
 
     def look(self, state: State, model: Model, number: int) -> list[Mark]:
         """Return the cells of one image."""
-        values = known_values(self.scalar, state.sample, number)
+        values = get_known_values(self.scalar, state.sample, number)
         cells = grid_cells((values.shape[1], values.shape[0]), self.side, number)
         cells.sort(key=lambda cell: -round(float(values[cell.rows, cell.columns].mean()), 9))
         return [cell.box for cell in cells[: self.most]]
@@ -134,7 +134,7 @@ def grid_cells(size: Size, side: int, number: int) -> list[Cell]:
     ]
 
 
-def known_values(scalar: ScalarMap | DepthEstimator, sample: Sample, number: int) -> Floats:
+def get_known_values(scalar: ScalarMap | DepthEstimator, sample: Sample, number: int) -> Floats:
     """Return a map of an image, (height, width), shifted to start at 0; unknown values count as the
     lowest known one. Raises NoEvidence if none is known."""
     look: Any = scalar
@@ -146,7 +146,7 @@ def known_values(scalar: ScalarMap | DepthEstimator, sample: Sample, number: int
 
 
 @dataclass(frozen=True)
-class Sized(Ranged, AsksAsWhere, Where):
+class Sized(Ranged, UsesSource, Where):
     """The regions of `where`, each replaced by a box with `share` of its image's width and height
     around its centre, so that all sources give one size and cost the same tokens.
 
@@ -160,11 +160,11 @@ class Sized(Ranged, AsksAsWhere, Where):
 
     def places(self, state: State, model: Model) -> Places:
         """Return the regions at one size."""
-        return self.where.places(state, model).changed(
-            lambda number, marks: [self._sized(state.sample, mark) for mark in marks]
+        return self.where.places(state, model).map_regions(
+            lambda number, marks: [self._resize(state.sample, mark) for mark in marks]
         )
 
-    def _sized(self, sample: Sample, mark: Mark) -> Box:
+    def _resize(self, sample: Sample, mark: Mark) -> Box:
         size = sample.images[mark.image].size
         x0, y0, x1, y1 = bounding_box(mark)
         width, height = (min(max(1.0, self.share * side), side) for side in size)
@@ -175,7 +175,7 @@ class Sized(Ranged, AsksAsWhere, Where):
 
 
 @dataclass(frozen=True)
-class Elsewhere(Ranged, AsksAsWhere, Where):
+class Elsewhere(Ranged, UsesSource, Where):
     """The placebo of any source: boxes of the same sizes at random places of the same images.
 
     `where` is the source. Each box is the one of `tries` random places that overlaps least with the
@@ -206,4 +206,4 @@ class Elsewhere(Ranged, AsksAsWhere, Where):
                 boxes.append(min(drawn, key=lambda b: sum(overlap(b.xyxy, t) for t in true)))
             return boxes
 
-        return self.where.places(state, model).changed(moved)
+        return self.where.places(state, model).map_regions(moved)

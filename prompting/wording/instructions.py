@@ -59,7 +59,7 @@ class Wording(Worded, WithoutModel):
     """A stage whose settings may be read from text files."""
 
 
-def text_of(text: Text) -> str:
+def get_text(text: Text) -> str:
     """Return the text of a setting, read from its file if `read_texts` has not done so."""
     return text if isinstance(text, str) else _read_file("text", text.file)
 
@@ -68,7 +68,7 @@ def fill_in(text: Text, **parts: str) -> str:
     """Replace each `{name}` in a text with the part of that name; other braces are kept, as in
     JSON."""
     names = "|".join(map(re.escape, parts))
-    return re.sub(rf"{{({names})}}", lambda match: parts[match[1]], text_of(text))
+    return re.sub(rf"{{({names})}}", lambda match: parts[match[1]], get_text(text))
 
 
 def listed(names: Sequence[str], last: str = "and") -> str:
@@ -238,7 +238,7 @@ class WholeNumber(Wording):
 
     def __call__(self, state: State, model: Model) -> State:
         """Return the state with this instruction below its prompt."""
-        return add_lines(state, text_of(self.instruction))
+        return add_lines(state, get_text(self.instruction))
 
 
 @dataclass(frozen=True)
@@ -257,12 +257,12 @@ class System(WithoutModel):
 
     def __post_init__(self) -> None:
         read_texts(self)
-        if not text_of(self.text).strip():
+        if not get_text(self.text).strip():
             raise ValueError("text is empty; remove this stage to ask without a system message")
 
     def __call__(self, state: State, model: Model) -> State:
         """Return the state with the system message first."""
-        return with_system(state, text_of(self.text))
+        return with_system(state, get_text(self.text))
 
 
 def with_system(state: State, text: str) -> State:
@@ -300,7 +300,7 @@ class ChainOfThought(Wording):
 
     def __call__(self, state: State, model: Model) -> State:
         """Return the state with this instruction below its prompt."""
-        return add_lines(state, text_of(self.text) or REASONING[self.form])
+        return add_lines(state, get_text(self.text) or REASONING[self.form])
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from itertools import pairwise
 from string import ascii_uppercase
 from typing import Literal, NamedTuple
 
-from looktwice.pipelines.counted import counted
+from looktwice.pipelines.counted import format_count
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.prompting.evidence import Missing, handle_missing
@@ -46,30 +46,30 @@ def find_choices(text: str) -> ListedChoices | None:
     Each choice has its own line, such as "(A) x", "A. x", "A) x", "A: x" or "[A] x", or all share
     one line, as in "(A) x (B) y" or "Options: A: x, B: y".
     """
-    lists = [*_in_lines(text), *_in_one_line(text)]
+    lists = [*_find_in_lines(text), *_find_in_one_line(text)]
     return max(lists, key=lambda choices: choices.start, default=None)
 
 
-def _in_lines(text: str) -> Iterator[ListedChoices]:
-    for run in _runs(ON_ITS_LINE.finditer(text)):
+def _find_in_lines(text: str) -> Iterator[ListedChoices]:
+    for run in _find_runs(ON_ITS_LINE.finditer(text)):
         gaps = (text[label.end() : below.start()] for label, below in pairwise(run))
         if not "".join(gaps).strip():
-            yield _listed(text, run, [label.span("text") for label in run])
+            yield _make_list(text, run, [label.span("text") for label in run])
 
 
-def _in_one_line(text: str) -> Iterator[ListedChoices]:
+def _find_in_one_line(text: str) -> Iterator[ListedChoices]:
     for line in re.finditer(r".+", text):
-        for run in _runs(IN_A_LINE.finditer(text, *line.span())):
+        for run in _find_runs(IN_A_LINE.finditer(text, *line.span())):
             if run[0]["left"] or run[0]["header"]:
                 ends = [*(label.start() for label in run[1:]), line.end()]
                 spans = [(label.end(), end) for label, end in zip(run, ends, strict=True)]
-                listed = _listed(text, run, spans)
+                listed = _make_list(text, run, spans)
                 # an instruction such as "answer (A), (B) or (C)." is not a list
                 if all(choice.strip(".") for choice in listed.texts):
                     yield listed
 
 
-def _listed(
+def _make_list(
     text: str, run: Sequence[re.Match[str]], spans: Sequence[tuple[int, int]]
 ) -> ListedChoices:
     """Return the choices at these positions; image placeholders after the last one are not part of
@@ -82,7 +82,7 @@ def _listed(
     )
 
 
-def _runs(labels: Iterable[re.Match[str]]) -> list[list[re.Match[str]]]:
+def _find_runs(labels: Iterable[re.Match[str]]) -> list[list[re.Match[str]]]:
     """Return the runs of two or more consecutive labels A, B, C ... in one style."""
     runs: list[list[re.Match[str]]] = []
     latest: dict[str, list[re.Match[str]]] = {}
@@ -130,6 +130,7 @@ class ReadChoices(WithoutModel):
         sample = replace(state.sample, question=bare, choices=listed.texts)
         prompt = bare if self.words == "drop" else state.prompt
         note = (
-            f"{counted(len(listed.texts), 'choice')} read from the prompt, written {listed.style}"
+            f"{format_count(len(listed.texts), 'choice')} read from the prompt, written"
+            f" {listed.style}"
         )
         return state.replace(sample=sample, prompt=prompt).with_notes(note)

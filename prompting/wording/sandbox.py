@@ -145,11 +145,11 @@ def _check_format(text: Any, values: Iterable[Any]) -> None:
     widths += [number for spec in specs for number in re.findall(r"\d+", spec)]
     check_length(max([int(width[:9]) for width in widths if width.isdigit()], default=0))
     if "*" in widths or any("{" in spec for spec in specs):
-        inner = [part for value in values for part in _values_of(value)]
+        inner = [part for value in values for part in _get_values(value)]
         check_length(max(_numbers(inner), default=0))
 
 
-def _values_of(value: Any) -> Iterable[Any]:
+def _get_values(value: Any) -> Iterable[Any]:
     return value.values() if isinstance(value, Mapping) else [value]
 
 

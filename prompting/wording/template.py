@@ -12,7 +12,7 @@ import jinja2
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.state import State, WithoutModel
-from looktwice.prompting.wording.instructions import Text, read_texts, text_of, with_system
+from looktwice.prompting.wording.instructions import Text, get_text, read_texts, with_system
 from looktwice.prompting.wording.sandbox import LONGEST, bounded, environment, measure
 
 FAULTS = (
@@ -44,9 +44,9 @@ class Template(WithoutModel):
 
     def __post_init__(self) -> None:
         read_texts(self)
-        if len(text_of(self.text)) > LONGEST:
+        if len(get_text(self.text)) > LONGEST:
             raise ValueError(
-                f"text has {len(text_of(self.text)):,} characters; a template has at most"
+                f"text has {len(get_text(self.text)):,} characters; a template has at most"
                 f" {LONGEST:,}"
             )
         try:
@@ -59,7 +59,7 @@ class Template(WithoutModel):
         words = ""
         try:
             with bounded(self._size):
-                for piece in self._template.generate(_variables(state)):
+                for piece in self._template.generate(_collect_variables(state)):
                     words += piece
                     if len(words) > LONGEST:
                         raise ValueError(f"it writes more than {LONGEST:,} characters")
@@ -75,14 +75,14 @@ class Template(WithoutModel):
     @cached_property
     def _template(self) -> jinja2.Template:
         with bounded():  # constant expressions are evaluated here
-            return environment().from_string(text_of(self.text))
+            return environment().from_string(get_text(self.text))
 
     @cached_property
     def _size(self) -> int:
-        return measure(environment().parse(text_of(self.text)))
+        return measure(environment().parse(get_text(self.text)))
 
 
-def _variables(state: State) -> Mapping[str, Any]:
+def _collect_variables(state: State) -> Mapping[str, Any]:
     sample, shown = state.sample, len(state.views)
     texts = ["(an image)" if isinstance(choice, Picture) else choice for choice in sample.choices]
     return {

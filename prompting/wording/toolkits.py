@@ -95,7 +95,7 @@ class OfficialPrompt(WithoutModel):
 
     def __call__(self, state: State, model: Model) -> State:
         """Return the state with the official prompt instead of any other."""
-        disclaimer = _disclaimer_for(state, self.disclaimer, self.disclaimed)
+        disclaimer = _get_disclaimer(state, self.disclaimer, self.disclaimed)
         return state.replace(prompt=disclaimer + benchmark_prompt(state))
 
 
@@ -126,7 +126,7 @@ class VlmevalkitPrompt(WithoutModel):
         if isinstance(prompt, str) and prompt:
             body = _CHOICES.split(prompt, maxsplit=1)[0].strip()
         lines = [f"Hint: {hint}"] if isinstance(hint, str) and hint else []
-        lines.append(f"Question: {_disclaimer_for(state, self.disclaimer, self.disclaimed)}{body}")
+        lines.append(f"Question: {_get_disclaimer(state, self.disclaimer, self.disclaimed)}{body}")
         views, choices = show_choices(state)
         if choices:
             lines.append("Options:")
@@ -152,6 +152,6 @@ class LmmsEvalPrompt(WithoutModel):
         return state.replace(prompt=note + benchmark_prompt(state))
 
 
-def _disclaimer_for(state: State, disclaimer: str, subtasks: tuple[str, ...]) -> str:
+def _get_disclaimer(state: State, disclaimer: str, subtasks: tuple[str, ...]) -> str:
     subtask = str(state.sample.meta.get("subtask", "")).replace(" ", "_")
     return f"{disclaimer}\n\n" if disclaimer and subtask in subtasks else ""

@@ -20,11 +20,11 @@ from looktwice.specialists.answers.choices import (
     Decision,
     best_choice,
     choice_texts,
-    marks_by_letter,
+    choose_true_or_false,
+    map_letters_to_marks,
     parse_count,
     parse_enclosed,
     parse_relation,
-    true_or_false,
 )
 from looktwice.specialists.protocols import DepthEstimator, Detector
 from looktwice.specialists.results import Boxes, Floats, descending
@@ -32,7 +32,7 @@ from looktwice.specialists.rules import NoEvidence
 from looktwice.specialists.sharing import look_once
 
 
-def look_for(detector: Detector, pixels: Pixels, words: str) -> Boxes:
+def detect_thing(detector: Detector, pixels: Pixels, words: str) -> Boxes:
     """Detect the object that `words` names; with empty words, the detector's own fixed class."""
     return look_once(detector, pixels, [words] if words else None)
 
@@ -54,9 +54,9 @@ class FittingBox(AnswerRule):
     only_surest: bool = False
 
     def decide(self, sample: Sample) -> Decision:
-        boxes = marks_by_letter(sample, Box)
+        boxes = map_letters_to_marks(sample, Box)
         words = parse_enclosed(sample) if self.words is None else self.words
-        detected = look_for(self.detector, sample.images[0].pixels, words)
+        detected = detect_thing(self.detector, sample.images[0].pixels, words)
         if not len(detected):
             raise NoEvidence(f"the detector finds no {words or 'object'}")
         finds = detected.xyxy[:1] if self.only_surest else detected.xyxy
@@ -118,7 +118,7 @@ class Count(AnswerRule):
         if not sample.images:
             raise NoEvidence("there is no image to count in")
         words = parse_count(sample) if self.words is None else self.words
-        detections = [look_for(self.detector, image.pixels, words) for image in sample.images]
+        detections = [detect_thing(self.detector, image.pixels, words) for image in sample.images]
         number = sum(map(len, detections))
         if number == 0 and self.nothing == "abstain":
             raise NoEvidence(f"the detector finds no {words or 'object'}")
@@ -184,13 +184,13 @@ class SpatialRelation(AnswerRule):
             if self.depth is None:
                 raise NoEvidence(f"boxes alone do not show what is {kind!r}; set depth")
             near = look_once(self.depth, pixels).nearness
-            lead = _lead(near, *_pick_boxes(detected, subject, object_))
+            lead = _compare_depth(near, *_pick_boxes(detected, subject, object_))
             margin = lead if kind == "front" else -lead
         else:
             margin = relation_margin(kind, *_pick_boxes(detected, subject, object_))
         if margin == 0:
             raise NoEvidence(f"the {subject} and the {object_} are exactly on the limit of {kind}")
-        return true_or_false(sample, margin > 0), abs(margin)
+        return choose_true_or_false(sample, margin > 0), abs(margin)
 
 
 def relation_margin(kind: str, subject: Corners, object_: Corners) -> float:
@@ -239,7 +239,7 @@ def _covered_share(inner: Corners, outer: Corners) -> float:
     return overlap(inner, outer) / max(float(np.prod(inner[2:] - inner[:2])), 1e-9)
 
 
-def _lead(near: Floats, first: Corners, second: Corners) -> float:
+def _compare_depth(near: Floats, first: Corners, second: Corners) -> float:
     """Compute how much nearer the pixels in the first box are, as a share of the map's range; each
     box contributes at least one pixel."""
     medians = []

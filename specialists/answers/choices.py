@@ -42,7 +42,7 @@ class AnswerRule(WithoutModel, Checked, ABC):
         )
 
 
-def label_by_letter(sample: Sample) -> dict[str, str]:
+def map_letters_to_labels(sample: Sample) -> dict[str, str]:
     """Map the letters of choices to the labels of marks. "B is closer" refers to B, whatever its
     letter; "About the same" to none.
 
@@ -58,7 +58,7 @@ def label_by_letter(sample: Sample) -> dict[str, str]:
     return {letter: letter for letter in sample.letters}
 
 
-def marks_by_letter(sample: Sample, kind: type[Marked], image: int = 0) -> dict[str, Marked]:
+def map_letters_to_marks(sample: Sample, kind: type[Marked], image: int = 0) -> dict[str, Marked]:
     """Map each choice to the point or box of one image that it refers to. Raises NoEvidence if one
     is missing."""
     if len(sample.images) <= image or len(sample.letters) < 2:
@@ -67,14 +67,14 @@ def marks_by_letter(sample: Sample, kind: type[Marked], image: int = 0) -> dict[
             " and 2 are needed"
         )
     marks = {mark.label: mark for mark in sample.on(image) if isinstance(mark, kind)}
-    wanted = label_by_letter(sample)
+    wanted = map_letters_to_labels(sample)
     missing = ", ".join(label for label in wanted.values() if label not in marks)
     if missing:
         raise NoEvidence(f"no {kind.__name__.lower()} {missing} on image {image}")
     return {letter: marks[label] for letter, label in wanted.items()}
 
 
-def images_by_letter(sample: Sample) -> dict[str, Picture]:
+def map_letters_to_images(sample: Sample) -> dict[str, Picture]:
     """Map each choice to the image that it is or refers to: a picture, "the third image", or in
     order the images after the first.
 
@@ -96,7 +96,7 @@ def images_by_letter(sample: Sample) -> dict[str, Picture]:
     return dict(zip(sample.letters, [sample.images[place] for place in places], strict=True))
 
 
-def only_pixels(sample: Sample, what: str) -> Pixels:
+def get_only_pixels(sample: Sample, what: str) -> Pixels:
     """Return the pixels of the only image, HxWx3. Raises NoEvidence that begins with `what`."""
     if len(sample.images) != 1:
         raise NoEvidence(f"{what}, found {len(sample.images)}")
@@ -111,7 +111,7 @@ def find_choice(sample: Sample, pattern: str) -> str | None:
     return letters[0] if len(letters) == 1 else None
 
 
-def true_or_false(sample: Sample, holds: bool) -> str:
+def choose_true_or_false(sample: Sample, holds: bool) -> str:
     """Return the choice for yes or true, or for its opposite. Raises NoEvidence if there is no such
     choice.
 

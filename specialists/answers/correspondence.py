@@ -18,8 +18,8 @@ from looktwice.specialists.answers.choices import (
     Decision,
     best_choice,
     find_choice,
-    images_by_letter,
-    marks_by_letter,
+    map_letters_to_images,
+    map_letters_to_marks,
     nearest_choice,
 )
 from looktwice.specialists.features.similarity import cosines
@@ -123,7 +123,7 @@ def find_reference_and_candidates(
         raise NoEvidence(
             f"image 0 has {len(references) or 'no'} points {reference!r}, exactly one is needed"
         )
-    return np.array(references[0].center), marks_by_letter(sample, Point, image=1)
+    return np.array(references[0].center), map_letters_to_marks(sample, Point, image=1)
 
 
 @dataclass(frozen=True)
@@ -198,14 +198,14 @@ class CameraMotion(AnswerRule):
             raise NoEvidence("the choices are not one for left and one for right")
         if len(sample.images) < 2:
             raise NoEvidence(f"camera motion needs two images, found {len(sample.images)}")
-        across = self.across(match_images(self.matcher, sample))
+        across = self.measure_flow(match_images(self.matcher, sample))
         moved = float(np.median(across) if self.flow == "median" else across.mean())
         if abs(moved) < STILL:
             raise NoEvidence("the mean horizontal flow is 0")
         to_right = (moved > 0) == (self.motion == "orbit")
         return right if to_right else left, abs(float(across.mean())) / float(np.abs(across).mean())
 
-    def across(self, matches: Matches) -> Floats:
+    def measure_flow(self, matches: Matches) -> Floats:
         """Return the horizontal flow (n,) in pixels of the matches that `flow` selects. Raises
         NoEvidence if there are too few."""
         kept = matches
@@ -233,7 +233,7 @@ class MostReal(AnswerRule):
     detector: GeneratedImageDetector
 
     def decide(self, sample: Sample) -> Decision:
-        images = images_by_letter(sample).items()
+        images = map_letters_to_images(sample).items()
         real = {letter: -look_once(self.detector, image.pixels) for letter, image in images}
         return best_choice(real, "the scores of")
 
@@ -252,7 +252,7 @@ class MostSimilar(AnswerRule):
     similarity: ImageSimilarity
 
     def decide(self, sample: Sample) -> Decision:
-        candidates = images_by_letter(sample)
+        candidates = map_letters_to_images(sample)
         if not sample.images:
             raise NoEvidence("there is no image to compare the choices with")
         if any(image is sample.images[0] for image in candidates.values()):

@@ -25,10 +25,10 @@ class Chance(WithoutModel):
         letters = state.sample.letters
         if not letters:
             return state.abstain("there are no choices to draw from")
-        return draw(state, letters, self.slot)
+        return draw_answer(state, letters, self.slot)
 
 
-def draw(state: State, answers: Sequence[str], slot: str) -> State:
+def draw_answer(state: State, answers: Sequence[str], slot: str) -> State:
     """Return the state with one of these answers, drawn uniformly at random."""
     drawn = answers[int(state.rng(slot).integers(len(answers)))]
     return state.replace(answer=drawn, reason="", confidence=1 / len(answers))
@@ -65,4 +65,4 @@ class Guess(WithoutModel):
         if not after.ended or self.on_empty == "abstain" or not answers:
             return after
         why = after.reason.removeprefix("abstained: ")
-        return draw(after, answers, self.slot).with_notes(f"{self.NOTE}{why}")
+        return draw_answer(after, answers, self.slot).with_notes(f"{self.NOTE}{why}")

@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.sample import Sample
-from looktwice.specialists.answers.boxes import choose_number, look_for
+from looktwice.specialists.answers.boxes import choose_number, detect_thing
 from looktwice.specialists.answers.choices import (
     AnswerRule,
     Decision,
     best_choice,
+    choose_true_or_false,
     parse_count,
     parse_sameness,
-    true_or_false,
 )
 from looktwice.specialists.networks.image_size import require_pixels
 from looktwice.specialists.protocols import (
@@ -80,7 +80,7 @@ class ObjectIdentity:
         """Return one vector (1, d). Raises NoEvidence, also for a single-coloured image."""
         require_pixels(pixels, colors=True)
         if self.detector is not None:
-            boxes = look_for(self.detector, pixels, words)
+            boxes = detect_thing(self.detector, pixels, words)
             if not len(boxes):
                 raise NoEvidence(f"the detector finds no {words or 'object'} in an image")
             surest = np.round(boxes.xyxy[int(np.argmax(boxes.scores))])
@@ -140,7 +140,7 @@ class SameIdentity(IdentityRule):
         far = max(np.linalg.norm(first - second) for first, second in combinations(vectors, 2))
         if far == self.threshold:
             raise NoEvidence("the distance between the images equals the threshold")
-        answer = true_or_false(sample, bool(far < self.threshold) == claimed)
+        answer = choose_true_or_false(sample, bool(far < self.threshold) == claimed)
         return answer, abs(float(far) / self.threshold - 1)
 
 

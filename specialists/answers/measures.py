@@ -22,7 +22,7 @@ from looktwice.specialists.answers.choices import (
     best_choice,
     choice_texts,
     find_choice,
-    marks_by_letter,
+    map_letters_to_marks,
 )
 from looktwice.specialists.protocols import DepthEstimator, ReflectanceEstimator
 from looktwice.specialists.results import Floats, patch_around
@@ -130,7 +130,7 @@ class DarkerPoint(AnswerRule):
     def decide(self, sample: Sample) -> Decision:
         """Return the letter and the confidence. Raises NoEvidence, and ValueError for a map of
         another size."""
-        points, same = marks_by_letter(sample, Point), find_choice(sample, SAME)
+        points, same = map_letters_to_marks(sample, Point), find_choice(sample, SAME)
         points.pop(same or "", None)
         if len(points) != 2:
             raise NoEvidence(f"the choices must name two points, found {len(points)}")
@@ -187,7 +187,7 @@ class NearerPoint(AnswerRule):
     def decide(self, sample: Sample) -> Decision:
         """Return the letter and the confidence. Raises NoEvidence, and ValueError for a map of
         another size."""
-        points = marks_by_letter(sample, Point)
+        points = map_letters_to_marks(sample, Point)
         text = " ".join([sample.question, *choice_texts(sample).values()])
         asked = ASKED.finditer(" ".join(text.split()))
         wanted = {bool(match["near"]) != bool(match["not"]) for match in asked}
@@ -233,19 +233,19 @@ class SeamMatcher(AnswerRule):
             raise ValueError("`color` and `gradient` must not both be 0")
 
     def decide(self, sample: Sample) -> Decision:
-        costs = dict(zip(sample.letters, self.costs(sample), strict=True))
+        costs = dict(zip(sample.letters, self.measure_costs(sample), strict=True))
         cheap = {letter: -cost for letter, cost in costs.items()}
         letter, margin = best_choice(cheap, "the costs of")
         return letter, margin / sorted(costs.values())[1]
 
-    def costs(self, sample: Sample) -> list[float]:
+    def measure_costs(self, sample: Sample) -> list[float]:
         """Return the cost of each candidate, in the order of the choices. Raises NoEvidence."""
-        pieces = _candidates(sample)
+        pieces = _list_candidates(sample)
         width, height = sample.images[0].size
         # mirrored so that the gap is always at the lower right and the seams are its left and its
         # top edge
         flips = slice(None, None, -1), slice(None)
-        down, across = _missing(sample.images[0].pixels)
+        down, across = _find_missing_quadrant(sample.images[0].pixels)
         board = sample.images[0].pixels[flips[down], flips[across]].astype(np.float64)
         costs = []
         for piece in pieces:
@@ -258,11 +258,11 @@ class SeamMatcher(AnswerRule):
             above = board[top - 2 : top, left:]
             beside = board[top:, left - 2 : left].swapaxes(0, 1)
             inner = inside[:, :2].swapaxes(0, 1)
-            seams = [self._seam(above, inside[:2]), self._seam(beside, inner)]
+            seams = [self._measure_seam(above, inside[:2]), self._measure_seam(beside, inner)]
             costs.append(float(np.concatenate(seams).mean()))
         return costs
 
-    def _seam(self, outer: Floats, inner: Floats) -> Floats:
+    def _measure_seam(self, outer: Floats, inner: Floats) -> Floats:
         """Return the cost of each pixel along a seam; `outer` and `inner` are the two lines (2, n,
         3) on either side of it."""
         step = inner[0] - outer[1]
@@ -271,7 +271,7 @@ class SeamMatcher(AnswerRule):
         return cost
 
 
-def _missing(board: Pixels) -> tuple[int, int]:
+def _find_missing_quadrant(board: Pixels) -> tuple[int, int]:
     """Return the row and column, 0 or 1, of the black quadrant. Raises NoEvidence."""
     height, width = board.shape[0] // 2, board.shape[1] // 2
     if min(height, width) < 2:
@@ -291,7 +291,7 @@ def _missing(board: Pixels) -> tuple[int, int]:
     return black[0]
 
 
-def _candidates(sample: Sample) -> Sequence[Picture]:
+def _list_candidates(sample: Sample) -> Sequence[Picture]:
     if len(sample.choices) < 2 or not sample.images:
         raise NoEvidence(
             f"{len(sample.images)} images and {len(sample.choices)} choices are too few"

@@ -11,7 +11,7 @@ import numpy as np
 
 from looktwice.pipelines.marks import mask_bounds
 from looktwice.pipelines.picture import Pixels
-from looktwice.pipelines.runtime.hub import from_hub
+from looktwice.pipelines.runtime.hub import load_from_hub
 from looktwice.pipelines.runtime.networks import (
     Place,
     WeightsError,
@@ -20,8 +20,8 @@ from looktwice.pipelines.runtime.networks import (
     open_shared,
 )
 from looktwice.specialists.networks.checkpoints import refuse_file
-from looktwice.specialists.networks.image_size import normalize, resize, to_batch, to_numbers
-from looktwice.specialists.networks.network import HubModel, HubNetwork, Inputs, require_numbers
+from looktwice.specialists.networks.image_size import normalize, resize, to_array, to_batch
+from looktwice.specialists.networks.network import HubModel, HubNetwork, Inputs, refuse_nan
 from looktwice.specialists.protocols import Segmenter
 from looktwice.specialists.results import Boxes, descending
 from looktwice.specialists.rules import NoEvidence
@@ -31,13 +31,13 @@ Words = tuple[str, ...]
 Item = tuple[Pixels, Words]
 
 
-def asked_words(words: Sequence[str] | None) -> Words:
+def normalize_words(words: Sequence[str] | None) -> Words:
     """Normalize words: lower case, without full stops; a single string is one word."""
     every = (words,) if isinstance(words, str) else words or ()
     return tuple(word.strip().lower().rstrip(".") for word in every if word.strip(" ."))
 
 
-def surest_boxes(xyxy: Any, scores: Any, labels: Sequence[str], image: Pixels, most: int) -> Boxes:
+def select_boxes(xyxy: Any, scores: Any, labels: Sequence[str], image: Pixels, most: int) -> Boxes:
     """Clip boxes (n, 4) with scores (n,) to the image and return at most `most` of them, highest
     score first."""
     height, width = image.shape[:2]
@@ -47,7 +47,7 @@ def surest_boxes(xyxy: Any, scores: Any, labels: Sequence[str], image: Pixels, m
     return Boxes(edges[kept], scores[kept], np.array(labels, str)[kept])
 
 
-def lines_with(lines: Boxes, words: Sequence[str]) -> Boxes:
+def find_lines(lines: Boxes, words: Sequence[str]) -> Boxes:
     """Return the lines of text that contain one of the words, labelled with it, ignoring case; a
     single string is one word."""
     rows, labels = list[int](), list[str]()
@@ -73,7 +73,7 @@ class WordDetector(HubNetwork[Item, Boxes]):
 
     def prepare(self, given: Inputs) -> Item:
         """Return the image and its words; a single string is one word. Raises NoEvidence."""
-        words = asked_words((*given, None)[1])
+        words = normalize_words((*given, None)[1])
         return super().prepare(given)[0], self.check(words)
 
     def check(self, words: Words) -> Words:
@@ -83,7 +83,7 @@ class WordDetector(HubNetwork[Item, Boxes]):
         return words
 
 
-class _Asked(NamedTuple):
+class _Query(NamedTuple):
     """One prompt for the network: its task, its words, and the label of the result, if known."""
 
     task: str
@@ -120,20 +120,20 @@ class Florence2(WordDetector):
     def finish(self, given: Inputs, result: Boxes) -> Boxes:
         """Return the boxes; for text with words, only the lines that contain one of them."""
         words = (*given, None)[1]
-        return result if self.task != "text" or words is None else lines_with(result, words)
+        return result if self.task != "text" or words is None else find_lines(result, words)
 
     def batch_key(self, item: Item) -> Hashable:
         """Batch images that have the same prompts; their sizes do not matter, because the network
         resizes them to squares."""
-        return self._asked(item[1])
+        return self._build_queries(item[1])
 
     def forward(self, network: HubModel, place: Place, items: Sequence[Item]) -> list[Boxes]:
         """Return the boxes of each image, in its own pixels, clipped to it."""
         images = [image for image, _ in items]
         edges: list[Any] = [[] for _ in items]
         labels: list[list[str]] = [[] for _ in items]
-        for asked in self._asked(items[0][1]):
-            for n, answer in enumerate(self._write(network, place, images, asked)):
+        for asked in self._build_queries(items[0][1]):
+            for n, answer in enumerate(self._generate(network, place, images, asked)):
                 if "quad_boxes" in answer:
                     quads = np.reshape(answer["quad_boxes"], (-1, 4, 2))
                     edges[n] += np.hstack((quads.min(1), quads.max(1))).tolist()
@@ -142,21 +142,21 @@ class Florence2(WordDetector):
                 names = answer.get("labels", answer.get("bboxes_labels"))
                 labels[n] += [asked.label or name for name in names]
         return [
-            surest_boxes(np.reshape(xyxy, (-1, 4)), np.ones(len(xyxy)), names, image, self.most)
+            select_boxes(np.reshape(xyxy, (-1, 4)), np.ones(len(xyxy)), names, image, self.most)
             for xyxy, names, image in zip(edges, labels, images, strict=True)
         ]
 
-    def _asked(self, words: Words) -> tuple[_Asked, ...]:
+    def _build_queries(self, words: Words) -> tuple[_Query, ...]:
         if self.task == "text":
-            return (_Asked("<OCR_WITH_REGION>"),)
+            return (_Query("<OCR_WITH_REGION>"),)
         if self.task == "phrases":
-            return (_Asked("<CAPTION_TO_PHRASE_GROUNDING>", ", ".join(words)),)
-        return tuple(_Asked("<OPEN_VOCABULARY_DETECTION>", word, word) for word in words) or (
-            _Asked("<OD>"),
+            return (_Query("<CAPTION_TO_PHRASE_GROUNDING>", ", ".join(words)),)
+        return tuple(_Query("<OPEN_VOCABULARY_DETECTION>", word, word) for word in words) or (
+            _Query("<OD>"),
         )
 
-    def _write(
-        self, network: HubModel, place: Place, images: list[Pixels], asked: _Asked
+    def _generate(
+        self, network: HubModel, place: Place, images: list[Pixels], asked: _Query
     ) -> list[Any]:
         """Generate text about each image and parse it with the network's processor."""
         text = [asked.task + asked.words] * len(images)
@@ -199,16 +199,16 @@ class RFDETR(WordDetector):
 
     def check(self, words: Words) -> Words:
         """Return the words. Raises NoEvidence for one that is not a label of the network."""
-        self._chosen(words)
+        self._select_labels(words)
         return words
 
     def open_processor(self) -> Any:
         """Open the processor that fits the network, whatever its files name. Raises
         WeightsError."""
-        config = from_hub("AutoConfig", self.model, self.revision)
+        config = load_from_hub("AutoConfig", self.model, self.revision)
         if getattr(config, "model_type", None) != "rf_detr":
             return super().open_processor()
-        settings = from_hub("RTDetrImageProcessorPil", self.model, self.revision)
+        settings = load_from_hub("RTDetrImageProcessorPil", self.model, self.revision)
         if not (settings.size.height and settings.size.width):
             raise WeightsError(
                 f"{self.model}: RF-DETR needs a fixed image size, but its"
@@ -221,23 +221,23 @@ class RFDETR(WordDetector):
         """Return the boxes of each image, in its own pixels, clipped to it."""
         images = [image for image, _ in items]
         outputs = network.model(**network.inputs(place, images=images))
-        require_numbers(outputs.logits, self.model, place.dtype)
+        refuse_nan(outputs.logits, self.model, place.dtype)
         detections = network.processor.post_process_object_detection(
             outputs, threshold=self.threshold, target_sizes=[image.shape[:2] for image in images]
         )
         boxes = []
         for detection, (image, words) in zip(detections, items, strict=True):
-            numbers, asked = detection["labels"].tolist(), self._chosen(words)
+            numbers, asked = detection["labels"].tolist(), self._select_labels(words)
             kept = [n for n, number in enumerate(numbers) if number in asked]
-            xyxy, scores = (to_numbers(detection[name][kept]) for name in ("boxes", "scores"))
+            xyxy, scores = (to_array(detection[name][kept]) for name in ("boxes", "scores"))
             labels = [asked[numbers[n]] for n in kept]
-            boxes.append(surest_boxes(xyxy.reshape(-1, 4), scores, labels, image, self.most))
+            boxes.append(select_boxes(xyxy.reshape(-1, 4), scores, labels, image, self.most))
         return boxes
 
-    def _chosen(self, words: Words) -> dict[int, str]:
+    def _select_labels(self, words: Words) -> dict[int, str]:
         """Map the numbers of the requested labels to their words; without words, return all labels.
         Raises NoEvidence."""
-        labels = open_shared(("labels", self.model, self.revision), self._labels)
+        labels = open_shared(("labels", self.model, self.revision), self._read_labels)
         if not words:
             return labels
         numbers = {label.lower(): number for number, label in labels.items()}
@@ -256,10 +256,10 @@ class RFDETR(WordDetector):
             )
         return chosen
 
-    def _labels(self) -> dict[int, str]:
+    def _read_labels(self) -> dict[int, str]:
         """Return the network's labels by number. Raises WeightsError if it is not a detector."""
         refuse_file(self.model)
-        config = from_hub("AutoConfig", self.model, self.revision)
+        config = load_from_hub("AutoConfig", self.model, self.revision)
         if type(config) not in import_transformers().MODEL_FOR_OBJECT_DETECTION_MAPPING:
             raise WeightsError(
                 f"{self.model} is a network of the type {config.model_type!r}, which does not"
@@ -308,7 +308,7 @@ class MaskBoxes:
         """Return a box for each mask of an HxWx3 RGB image, with its score and label."""
         segmenter: Any = self.segmenter
         if words and hasattr(segmenter, "words"):
-            segmenter = replace(segmenter, words=asked_words(words))
+            segmenter = replace(segmenter, words=normalize_words(words))
         masks = look_once(segmenter, pixels)
         masks = masks[masks.masks.any((1, 2))]
         xyxy = [mask_bounds(mask) for mask in masks.masks]

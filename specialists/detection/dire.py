@@ -62,7 +62,7 @@ class DIRE(TensorNetwork[Probability]):
 
     def run(self, tensors: Tensors, images: Any) -> Any:
         """Compute the logits (n,) of images (n, 3, height, width). Raises WeightsError."""
-        if (depths := _depths(tensors)) not in DEPTHS or len(tensors["fc.weight"]) != 1:
+        if (depths := _count_blocks(tensors)) not in DEPTHS or len(tensors["fc.weight"]) != 1:
             raise WeightsError(
                 f"{self.model} has {depths} blocks in its four layers and"
                 f" {len(tensors['fc.weight'])} outputs; a ResNet-50 has {DEPTHS[0]} blocks, DIRE"
@@ -74,12 +74,12 @@ class DIRE(TensorNetwork[Probability]):
         self, network: Tensors, place: Place, items: Sequence[tuple[Pixels]]
     ) -> list[Probability]:
         """Return the probability of each picture."""
-        inner = [inner_square(pixels) for (pixels,) in items]
+        inner = [crop_center(pixels) for (pixels,) in items]
         batch = normalize(to_batch(inner, place) / 255).to(place.torch_dtype)
         return [Probability(p) for p in self.run(network, batch).float().sigmoid().tolist()]
 
 
-def inner_square(pixels: Pixels) -> NDArray[np.float32]:
+def crop_center(pixels: Pixels) -> NDArray[np.float32]:
     """Resize the shorter side to 256 pixels and return the central 224 x 224, 0..255."""
     height, width = pixels.shape[:2]
     size = (256, int(256 * height / width)) if width <= height else (int(256 * width / height), 256)
@@ -88,7 +88,7 @@ def inner_square(pixels: Pixels) -> NDArray[np.float32]:
     return small[top : top + 224, left : left + 224]
 
 
-def _depths(tensors: Tensors) -> tuple[int, ...]:
+def _count_blocks(tensors: Tensors) -> tuple[int, ...]:
     """Return the number of blocks in each of the four layers."""
     return tuple(count(tensors, rf"layer{layer}\.(\d+)\.") for layer in range(1, 5))
 
@@ -99,14 +99,14 @@ def run_resnet(tensors: Tensors, images: Any) -> Any:
     functional = import_torch().nn.functional
     x = functional.conv2d(images, tensors["conv1.weight"], None, 2, 3)
     x = functional.max_pool2d(batch_norm(tensors, "bn1", x).relu(), 3, 2, 1)
-    for layer, blocks in enumerate(_depths(tensors), 1):
+    for layer, blocks in enumerate(_count_blocks(tensors), 1):
         for block in range(blocks):
             stride = 2 if layer > 1 and block == 0 else 1
-            x = _bottleneck(tensors, f"layer{layer}.{block}", x, stride)
+            x = _run_bottleneck(tensors, f"layer{layer}.{block}", x, stride)
     return functional.linear(x.mean((2, 3)), tensors["fc.weight"], tensors["fc.bias"])
 
 
-def _bottleneck(tensors: Tensors, name: str, x: Any, stride: int) -> Any:
+def _run_bottleneck(tensors: Tensors, name: str, x: Any, stride: int) -> Any:
     convolve = import_torch().nn.functional.conv2d
     inner = x
     for number, (step, rim) in enumerate(((1, 0), (stride, 1), (1, 0)), 1):

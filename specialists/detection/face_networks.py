@@ -16,7 +16,7 @@ from PIL import Image
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.ranges import check_ranges
 from looktwice.pipelines.runtime.networks import WeightsError, first_line, open_shared, weights_file
-from looktwice.specialists.networks.checkpoints import say_file
+from looktwice.specialists.networks.checkpoints import describe_file
 from looktwice.specialists.networks.image_size import require_pixels, shrink
 from looktwice.specialists.networks.packages import PackageFile, open_onnx
 from looktwice.specialists.results import Faces, descending
@@ -66,11 +66,11 @@ class MTCNN:
         """Detect faces of an HxWx3 RGB image, in its pixels, best first. Raises WeightsError."""
         pixels, files = require_pixels(pixels), self.files()
         image = shrink(pixels, self.longest)
-        proposed = _moved(self._propose(image, files[0]))
-        better = _moved(_suppress(self._judge(image, proposed, files[1], 1), 0.7))
-        rows = _moved(self._judge(image, better, files[2], 2))
+        proposed = _shift_edges(self._propose(image, files[0]))
+        better = _shift_edges(_suppress(self._refine(image, proposed, files[1], 1), 0.7))
+        rows = _shift_edges(self._refine(image, better, files[2], 2))
         rows = _suppress(rows, 0.7, inside=True)
-        return _faces(rows[:, :4], rows[:, 4], image, pixels)
+        return _scale_faces(rows[:, :4], rows[:, 4], image, pixels)
 
     def files(self) -> list[Path]:
         """Return the files of the three networks. Raises WeightsError."""
@@ -96,7 +96,7 @@ class MTCNN:
             scale *= FACTOR
         return _suppress(np.concatenate(windows), 0.7)
 
-    def _judge(self, image: Pixels, rows: Rows, file: Path, step: int) -> Rows:
+    def _refine(self, image: Pixels, rows: Rows, file: Path, step: int) -> Rows:
         """Run a later network on squares around the windows' centres and return those that it
         accepts, with its scores and shifts."""
         if not len(rows):
@@ -105,7 +105,9 @@ class MTCNN:
         half = sides.max(1)[:, None] / 2
         edges = np.trunc(np.hstack((center - half, center + half)))
         picture = Image.fromarray(image)
-        shifts, sure = _run(file, np.stack([_cut(picture, row, SIDES[step]) for row in edges]))
+        shifts, sure = _run(
+            file, np.stack([_crop_window(picture, row, SIDES[step]) for row in edges])
+        )
         return np.column_stack((edges, sure, shifts))[sure > self.thresholds[step]]
 
 
@@ -115,7 +117,7 @@ def _run(file: Path, images: NDArray[np.float32]) -> tuple[Rows, Rows]:
     batch = np.ascontiguousarray(((images - 127.5) / 128).transpose(0, 2, 1, 3))
     outputs = {
         output.shape[-1]: output.astype(np.float64)
-        for output in open_onnx(file, mend_pools).run(np.asarray(batch, np.float32))
+        for output in open_onnx(file, fix_pooling).run(np.asarray(batch, np.float32))
     }
     if not {2, 4} <= set(outputs):
         raise WeightsError(
@@ -125,12 +127,12 @@ def _run(file: Path, images: NDArray[np.float32]) -> tuple[Rows, Rows]:
     return outputs[4], outputs[2][..., 1]
 
 
-def mend_pools(content: bytes) -> bytes:
+def fix_pooling(content: bytes) -> bytes:
     """Return the bytes of a network whose pooling layers round up instead of padding."""
     return content.replace(*POOL).replace(*ROUND)
 
 
-def _cut(picture: Image.Image, edges: Rows, side: int) -> NDArray[np.float32]:
+def _crop_window(picture: Image.Image, edges: Rows, side: int) -> NDArray[np.float32]:
     """Crop a window as a square of `side` pixels; the area outside the picture is black."""
     left, top, right, bottom = edges.astype(int).tolist()
     if right <= left or bottom <= top:
@@ -139,7 +141,7 @@ def _cut(picture: Image.Image, edges: Rows, side: int) -> NDArray[np.float32]:
     return np.asarray(cv2.resize(floats, (side, side), interpolation=cv2.INTER_AREA), np.float32)
 
 
-def _moved(rows: Rows) -> Rows:
+def _shift_edges(rows: Rows) -> Rows:
     """Move the edges of windows by their shifts."""
     sides = np.tile(rows[:, 2:4] - rows[:, :2], 2)
     return np.column_stack((rows[:, :4] + rows[:, 5:] * sides, rows[:, 4:]))
@@ -160,7 +162,7 @@ def _suppress(rows: Rows, most: float, inside: bool = False) -> Rows:
     return np.reshape(kept, (-1, 9))
 
 
-def _faces(edges: Rows, scores: Rows, small: Pixels, pixels: Pixels) -> Faces:
+def _scale_faces(edges: Rows, scores: Rows, small: Pixels, pixels: Pixels) -> Faces:
     """Scale edges (n, 4) from the downsized to the original image; return faces without
     identities."""
     (height, width), (high, wide) = pixels.shape[:2], small.shape[:2]
@@ -193,26 +195,26 @@ class YuNet(Checked):
         rows = network.find(small, self)
         rows = rows[descending(rows[:, 14])]
         edges = np.column_stack((rows[:, :2], rows[:, :2] + rows[:, 2:4]))
-        return _faces(edges, rows[:, 14], small, pixels)
+        return _scale_faces(edges, rows[:, 14], small, pixels)
 
 
 class _Detector:
     """OpenCV's detector. It stores the size of its image, so one thread uses it at a time."""
 
     def __init__(self, model: Path) -> None:
-        file, self.turn = weights_file(model), threading.Lock()
+        file, self.lock = weights_file(model), threading.Lock()
         try:
             self.network = cv2.FaceDetectorYN.create(str(file), "", (320, 320))
         except cv2.error as exc:
             raise WeightsError(
                 f"{file} is not a YuNet that OpenCV can read"
-                f" ({say_file(file) or first_line(exc)}); set model: to"
+                f" ({describe_file(file) or first_line(exc)}); set model: to"
                 " face_detection_yunet_2023mar.onnx from OpenCV's model zoo"
             ) from exc
 
     def find(self, pixels: Any, rule: YuNet) -> Any:
         """Return the network's rows (n, 15): left, top, width, height, five landmarks, score."""
-        with self.turn:
+        with self.lock:
             self.network.setInputSize((pixels.shape[1], pixels.shape[0]))
             self.network.setScoreThreshold(rule.threshold)
             self.network.setNMSThreshold(rule.overlap)

@@ -31,7 +31,7 @@ FILES = {
 }
 """File names in the package face_recognition_models and, unpacked, on dlib's download page."""
 SIZE = 128  # dimensions of an identity vector
-_PACKAGE_TURN = threading.Lock()  # its networks are not thread-safe either
+_PACKAGE_LOCK = threading.Lock()  # its networks are not thread-safe either
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,14 +45,14 @@ class DlibNetworks:
     detector: Any
     landmarks: Any
     identity: Any
-    turn: Any = field(default_factory=threading.Lock)
+    lock: Any = field(default_factory=threading.Lock)
 
     def find(self, pixels: Pixels, upsample: int, threshold: float) -> Faces:
         """Detect faces of an HxWx3 RGB image with scores above `threshold`, highest first, clipped
         to the image."""
         image = np.ascontiguousarray(pixels)
         edges, scores, vectors = [], [], []
-        with self.turn:
+        with self.lock:
             for box, score in sorted(self._boxes(image, upsample), key=lambda face: -face[1]):
                 if score > threshold:
                     place = self.landmarks(image, box)
@@ -111,10 +111,10 @@ def open_dlib(detector: str, files: dict[str, str]) -> DlibNetworks:
         ) from exc
 
 
-def find_by_package(pixels: Pixels, detector: str, upsample: int) -> Faces:
+def find_with_package(pixels: Pixels, detector: str, upsample: int) -> Faces:
     """Detect faces of an HxWx3 RGB image with the package face_recognition. Raises WeightsError."""
     package, image = import_package("face_recognition"), np.ascontiguousarray(pixels)
-    with _PACKAGE_TURN:
+    with _PACKAGE_LOCK:
         faces = package.face_locations(image, upsample, detector)
         vectors = package.face_encodings(image, faces)
     # its order is top, right, bottom, left, and the pixels at the right and bottom belong to the
@@ -198,7 +198,7 @@ class FaceCascade(Checked):
             return np.empty((0, 3))
         # A threshold above 1 disables the library's own grouping of windows, which depends on
         # their order.
-        windows = _cascade().detect_multi_scale(
+        windows = _open_cascade().detect_multi_scale(
             pixels,
             self.scale,
             self.step,
@@ -242,7 +242,7 @@ class FaceRecognition:
         """Detect faces of an HxWx3 RGB image, in its pixels, best first. Raises WeightsError."""
         pixels = require_pixels(pixels)
         if self.package:
-            return find_by_package(pixels, self.detector, self.upsample)
+            return find_with_package(pixels, self.detector, self.upsample)
         key = ("dlib", self.detector, self.models)
         networks = open_shared(key, lambda: open_dlib(self.detector, self._files()))
         return networks.find(pixels, self.upsample, self.threshold)
@@ -269,7 +269,7 @@ class FaceBoxes:
 
 
 @lru_cache(maxsize=1)
-def _cascade() -> Any:
+def _open_cascade() -> Any:
     from skimage.data import lbp_frontal_face_cascade_filename
     from skimage.feature import Cascade
 
@@ -281,7 +281,9 @@ def _group_windows(windows: Windows) -> list[Windows]:
     overlaps, or starts a new one."""
     groups: list[list[Windows]] = []
     for window in sorted(windows, key=lambda w: (-w[2], *w)):
-        likeness = [iou(_edges(window), _edges(np.mean(group, 0))) for group in groups]
+        likeness = [
+            iou(_compute_edges(window), _compute_edges(np.mean(group, 0))) for group in groups
+        ]
         best = int(np.argmax(likeness)) if likeness else 0
         if likeness and likeness[best] > OVERLAP:
             groups[best].append(window)
@@ -290,7 +292,7 @@ def _group_windows(windows: Windows) -> list[Windows]:
     return [np.array(group) for group in groups]
 
 
-def _edges(window: Windows) -> Rect:
+def _compute_edges(window: Windows) -> Rect:
     """Return left, top, right and bottom of a square window (left, top, side, ...)."""
     left, top, side = (float(value) for value in window[:3])
     return left, top, left + side, top + side

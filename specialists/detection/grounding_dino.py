@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from looktwice.pipelines.picture import Pixels
-from looktwice.pipelines.runtime.hub import from_hub
+from looktwice.pipelines.runtime.hub import load_from_hub
 from looktwice.pipelines.runtime.networks import (
     OPENING,
     Place,
@@ -24,7 +24,7 @@ from looktwice.pipelines.runtime.networks import (
     import_torch,
     import_transformers,
 )
-from looktwice.specialists.detection.boxes import Item, WordDetector, Words, surest_boxes
+from looktwice.specialists.detection.boxes import Item, WordDetector, Words, select_boxes
 from looktwice.specialists.networks.checkpoints import (
     Tensors,
     count,
@@ -34,8 +34,8 @@ from looktwice.specialists.networks.checkpoints import (
     rename,
     split_rows,
 )
-from looktwice.specialists.networks.image_size import to_numbers
-from looktwice.specialists.networks.network import HubModel, require_numbers
+from looktwice.specialists.networks.image_size import to_array
+from looktwice.specialists.networks.network import HubModel, refuse_nan
 from looktwice.specialists.networks.packages import (
     INSTALL,
     find_package_file,
@@ -98,18 +98,18 @@ class GroundingDINO(WordDetector):
         """Return the boxes of each image, in its own pixels, clipped to it. Raises NoEvidence."""
         groups = [group_words(network, words) for _, words in items]
         if all(len(group) == 1 for group in groups):
-            return self._find(network, place, items)
+            return self._detect(network, place, items)
         merged = list[Boxes]()
         for (image, _), group in zip(items, groups, strict=True):
-            passes = [self._find(network, place, [(image, words)])[0] for words in group]
+            passes = [self._detect(network, place, [(image, words)])[0] for words in group]
             xyxy, scores, labels = (
                 np.concatenate([getattr(boxes, name) for boxes in passes])
                 for name in ("xyxy", "scores", "labels")
             )
-            merged.append(surest_boxes(xyxy, scores, labels.tolist(), image, self.most))
+            merged.append(select_boxes(xyxy, scores, labels.tolist(), image, self.most))
         return merged
 
-    def _find(self, network: Any, place: Place, items: Sequence[Item]) -> list[Boxes]:
+    def _detect(self, network: Any, place: Place, items: Sequence[Item]) -> list[Boxes]:
         """Return the boxes of each image for words that fit into one pass."""
         if self.package:
             return [self._boxes(network.find(*item, self.threshold), *item) for item in items]
@@ -120,7 +120,7 @@ class GroundingDINO(WordDetector):
         text = [f"{'. '.join(asked)}." for asked in words] if phrased else words
         inputs = network.inputs(place, images=images, text=text, padding=True)
         outputs = network.model(**inputs)
-        require_numbers(outputs.logits, self.model, place.dtype)
+        refuse_nan(outputs.logits, self.model, place.dtype)
         sizes = [image.shape[:2] for image in images]
         detections = process(
             outputs, target_sizes=sizes, text_labels=words, threshold=self.threshold
@@ -129,22 +129,27 @@ class GroundingDINO(WordDetector):
             for n, detection in enumerate(detections):
                 kept = outputs.logits[n][outputs.logits[n].sigmoid().amax(-1) > self.threshold]
                 tokenizer, ids = network.processor.tokenizer, inputs["input_ids"][n].tolist()
-                detection["text_labels"] = likeliest_words(kept, ids, words[n], tokenizer)
+                detection["text_labels"] = find_likeliest_words(kept, ids, words[n], tokenizer)
         return list(map(self._boxes, detections, images, words))
 
     def _boxes(self, detection: Any, image: Pixels, asked: Sequence[str]) -> Boxes:
-        scores, xyxy = to_numbers(detection["scores"]), to_numbers(detection["boxes"])
+        scores, xyxy = to_array(detection["scores"]), to_array(detection["boxes"])
         # a tokenizer may change the spaces of a label and drop its accents
-        words = {_plain(part): word for word in asked for part in word.split(".") if _plain(part)}
-        words |= {_plain(word): word for word in asked if _plain(word)}
+        words = {
+            _normalize_label(part): word
+            for word in asked
+            for part in word.split(".")
+            if _normalize_label(part)
+        }
+        words |= {_normalize_label(word): word for word in asked if _normalize_label(word)}
         words |= {word: word for word in asked}
         labels = [
-            words.get(label) or words.get(_plain(label), label)
+            words.get(label) or words.get(_normalize_label(label), label)
             if score > self.text_threshold
             else ""
             for label, score in zip(detection["text_labels"] or (), scores, strict=True)
         ]
-        return surest_boxes(xyxy.reshape(-1, 4), scores, labels, image, self.most)
+        return select_boxes(xyxy.reshape(-1, 4), scores, labels, image, self.most)
 
 
 def group_words(network: Any, words: Words) -> list[Words]:
@@ -178,7 +183,7 @@ def group_words(network: Any, words: Words) -> list[Words]:
     return groups
 
 
-def likeliest_words(
+def find_likeliest_words(
     logits: Any, tokens: Sequence[int], words: Sequence[str], tokenizer: Any
 ) -> list[str]:
     """Return, for each box, the phrase that contains its most likely token.
@@ -200,7 +205,7 @@ def likeliest_words(
     return [asked[place] for place in logits[:, places].argmax(-1).tolist()]
 
 
-def _plain(text: str) -> str:
+def _normalize_label(text: str) -> str:
     plain = unicodedata.normalize("NFKD", text.lower())
     return "".join(letter for letter in plain if letter.isalnum())
 
@@ -219,8 +224,8 @@ def open_grounding_dino(path: str, tokenizer: str) -> HubModel:
     trained with, or a `vocab.txt`. Raises WeightsError.
     """
     tensors = open_tensors(path, "GroundingDINO")
-    words, transformers = open_words(tokenizer), import_transformers()
-    config = _config(transformers, tensors)
+    words, transformers = open_tokenizer(tokenizer), import_transformers()
+    config = _read_config(transformers, tensors)
     named = {
         name: tensor
         for name, tensor in tensors.items()
@@ -242,16 +247,16 @@ def open_grounding_dino(path: str, tokenizer: str) -> HubModel:
     return HubModel(network, transformers.GroundingDinoProcessor(images, words))
 
 
-def open_words(tokenizer: str) -> Any:
+def open_tokenizer(tokenizer: str) -> Any:
     """Open the tokenizer of a hub id, a folder, or a `vocab.txt`. Raises WeightsError."""
     place = Path(tokenizer).expanduser()
     if not place.is_file():
-        return from_hub("AutoTokenizer", tokenizer, None)
+        return load_from_hub("AutoTokenizer", tokenizer, None)
     words = place.read_text(encoding="utf-8").splitlines()
     return import_transformers().BertTokenizer(vocab={word: n for n, word in enumerate(words)})
 
 
-def _config(transformers: Any, tensors: Tensors) -> Any:
+def _read_config(transformers: Any, tensors: Tensors) -> Any:
     """Derive the configuration from the shapes of the tensors."""
 
     def rows(name: str) -> int:
@@ -310,13 +315,13 @@ class GroundingDINOPackage:
     inference: Any
     network: Any
     device: str
-    turn: Any = field(default_factory=threading.Lock)
+    lock: Any = field(default_factory=threading.Lock)
 
     def find(self, pixels: Pixels, words: Sequence[str], threshold: float) -> dict[str, Any]:
         """Return boxes as edges in pixels, with scores and the phrase of each one's likeliest
         token."""
         image = self.inference.Model.preprocess_image(np.ascontiguousarray(pixels[..., ::-1]))
-        with self.turn:
+        with self.lock:
             middles, scores, labels = self.inference.predict(
                 self.network,
                 image,

@@ -18,15 +18,15 @@ from numpy.typing import NDArray
 
 from looktwice.pipelines.clock import spend
 from looktwice.pipelines.picture import Pixels
-from looktwice.pipelines.runtime.hub import from_hub
+from looktwice.pipelines.runtime.hub import load_from_hub
 from looktwice.pipelines.runtime.networks import Place, WeightsError, import_torch, open_shared
-from looktwice.specialists.detection.boxes import lines_with
+from looktwice.specialists.detection.boxes import find_lines
 from looktwice.specialists.networks.image_size import (
     normalize,
     require_pixels,
     resize,
+    to_array,
     to_batch,
-    to_numbers,
 )
 from looktwice.specialists.networks.packages import Floats, PackageFile, open_onnx
 from looktwice.specialists.results import Boxes
@@ -53,7 +53,7 @@ SETTINGS: dict[str, dict[str, Any]] = {  # transformers' defaults for missing se
 }
 
 
-class Part(NamedTuple):
+class OpenedPart(NamedTuple):
     """One of the two networks opened by transformers, its device, and its image settings."""
 
     network: Any
@@ -78,13 +78,13 @@ class Part(NamedTuple):
         seen = torch.nn.functional.pad(seen, (0, max(0, least - columns)))
         with spend("networks"), torch.inference_mode():
             given = self.network(pixel_values=seen.to(self.place.device)).last_hidden_state
-        return to_numbers(given)
+        return to_array(given)
 
 
 def find_text(folder: Path, pixels: Pixels) -> Floats:
     """Compute the probability of text at each place of a whole image: (1, 1, rows, columns). Raises
     WeightsError."""
-    part = _open(FIND, folder)
+    part = _open_part(FIND, folder)
     height, width = pixels.shape[:2]
     limit, most = part.settings["limit_side_len"], part.settings["max_side_limit"]
     scales = {
@@ -104,7 +104,7 @@ def find_text(folder: Path, pixels: Pixels) -> Floats:
 def read_line(folder: Path, line: Pixels) -> tuple[Floats, tuple[str, ...]]:
     """Compute the probability (1, steps, letters) of each letter in an upright line; return it with
     the letters. Raises WeightsError."""
-    part = _open(READ, folder)
+    part = _open_part(READ, folder)
     letters = tuple(part.settings["character_list"])
     if not letters:
         raise WeightsError(
@@ -118,17 +118,19 @@ def read_line(folder: Path, line: Pixels) -> tuple[Floats, tuple[str, ...]]:
     return part.run(line, high, wide, least), letters
 
 
-def _open(kind: str, folder: Path) -> Part:
-    def open_() -> Part:
+def _open_part(kind: str, folder: Path) -> OpenedPart:
+    def open_() -> OpenedPart:
         place = Place.of("auto", "float32")
-        network = from_hub(kind, str(folder), None, use_safetensors=True).to(place.device).eval()
+        network = (
+            load_from_hub(kind, str(folder), None, use_safetensors=True).to(place.device).eval()
+        )
         if not str(network.config.model_type).startswith("pp_ocr"):
             raise WeightsError(
                 f"{folder} contains a {network.config.model_type}, which is not a PP-OCR network"
             )
         file = folder / "preprocessor_config.json"
         values = json.loads(file.read_text("utf-8")) if file.is_file() else {}
-        return Part(network, place, SETTINGS[kind] | values)
+        return OpenedPart(network, place, SETTINGS[kind] | values)
 
     return open_shared((kind, str(folder.resolve())), open_)
 
@@ -188,12 +190,12 @@ class PPOCR(Checked):
         """Return the lines of an HxWx3 RGB image, or those with one of the words. Raises
         WeightsError."""
         if words is not None:
-            return lines_with(look_once(self, pixels), words)
+            return find_lines(look_once(self, pixels), words)
         pixels = require_pixels(pixels)
         detector, recognizer = self.files()
         xyxy, scores, texts = list[Floats](), list[float](), list[str]()
         for quad in sort_lines(self._find(pixels, detector)):
-            ways = [recognize(line, recognizer) for line in straighten(pixels, quad)]
+            ways = [recognize_line(line, recognizer) for line in straighten_line(pixels, quad)]
             text, sure = max(ways, key=itemgetter(1))
             if text and sure >= self.threshold:
                 xyxy.append(np.concatenate((quad.min(0), quad.max(0))))
@@ -216,10 +218,10 @@ class PPOCR(Checked):
         if file.is_dir():
             text_map = find_text(file, pixels)
         else:
-            small = _resized(pixels, min(1.0, self.longest / max(pixels.shape[:2])))
-            shown, margin = with_margin(small)
+            small = _resize(pixels, min(1.0, self.longest / max(pixels.shape[:2])))
+            shown, margin = add_margin(small)
             grown = max(1.0, min(SHORTEST / min(shown.shape[:2]), LARGEST / max(shown.shape[:2])))
-            text_map = open_onnx(file).run(to_input(_resized(shown, grown, STRIDE)))[0]
+            text_map = open_onnx(file).run(build_batch(_resize(shown, grown, STRIDE)))[0]
         if text_map.ndim != 4 or text_map.shape[1] != 1:
             raise WeightsError(
                 f"{file} returns an array of shape {text_map.shape}, which is not a text map; set"
@@ -229,11 +231,11 @@ class PPOCR(Checked):
         # pixels of the image per pixel of the resized one
         back = size / (shown.shape[1], shown.shape[0] - 2 * margin)
         scale, shift = back * shown.shape[1::-1] / cells, back * (0, margin)
-        lines = [(quad * scale - shift).clip(0, size) for quad in self._quads(text_map[0, 0])]
+        lines = [(quad * scale - shift).clip(0, size) for quad in self._find_quads(text_map[0, 0])]
         quads = [np.asarray(line, np.float32) for line in lines]
-        return [quad for quad in quads if min(_sides(quad)) > 3]
+        return [quad for quad in quads if min(_measure_sides(quad)) > 3]
 
-    def _quads(self, likely: Floats) -> list[Quad]:
+    def _find_quads(self, likely: Floats) -> list[Quad]:
         """Find the lines in a text probability map (height, width), and grow them to the extent of
         their letters."""
         mask = cv2.dilate((likely > TEXT).astype(np.uint8), np.ones((2, 2), np.uint8))
@@ -242,7 +244,7 @@ class PPOCR(Checked):
         for outline in outlines:
             (x, y), (width, height), angle = cv2.minAreaRect(outline)
             corners = cv2.boxPoints(((x, y), (width, height), angle))
-            if min(width, height) < 3 or mean_inside(likely, corners) < self.box_threshold:
+            if min(width, height) < 3 or average_inside(likely, corners) < self.box_threshold:
                 continue
             reach = UNCLIP * width * height / (width + height)  # of both sides together
             grown = cv2.boxPoints(((x, y), (width + reach, height + reach), angle))
@@ -255,7 +257,7 @@ class PPOCR(Checked):
         return quads
 
 
-def _resized(pixels: Pixels, scale: float, stride: int = 1) -> Pixels:
+def _resize(pixels: Pixels, scale: float, stride: int = 1) -> Pixels:
     """Resize the image by a factor, with sides that are multiples of `stride`."""
     height, width = (
         max(stride, round(side * scale / stride) * stride) for side in pixels.shape[:2]
@@ -265,7 +267,7 @@ def _resized(pixels: Pixels, scale: float, stride: int = 1) -> Pixels:
     return np.asarray(cv2.resize(pixels, (width, height), interpolation=cv2.INTER_LINEAR), np.uint8)
 
 
-def with_margin(pixels: Pixels) -> tuple[Pixels, int]:
+def add_margin(pixels: Pixels) -> tuple[Pixels, int]:
     """Add black above and below a low or slim image, such as a line; return it with the margin."""
     height, width = pixels.shape[:2]
     if height > LOW and width <= SLIM * height:
@@ -274,14 +276,14 @@ def with_margin(pixels: Pixels) -> tuple[Pixels, int]:
     return np.pad(pixels, ((margin, margin), (0, 0), (0, 0))), margin
 
 
-def to_input(pixels: Pixels) -> Floats:
+def build_batch(pixels: Pixels) -> Floats:
     """Convert an image to the networks' input (1, 3, height, width): -1..1, BGR."""
     return np.ascontiguousarray(
         (pixels[None, ..., ::-1].astype(np.float32) / 127.5 - 1).transpose(0, 3, 1, 2)
     )
 
 
-def mean_inside(likely: Floats, corners: Any) -> float:
+def average_inside(likely: Floats, corners: Any) -> float:
     """Return the mean of a map (height, width) within four corners (x, y)."""
     most = likely.shape[1] - 1, likely.shape[0] - 1
     low = np.floor(corners.min(0)).astype(int).clip(0, most)
@@ -292,7 +294,7 @@ def mean_inside(likely: Floats, corners: Any) -> float:
     return float(cv2.mean(part, mask)[0])
 
 
-def _sides(quad: Quad) -> tuple[float, float]:
+def _measure_sides(quad: Quad) -> tuple[float, float]:
     """Return the width and height of a line in pixels."""
     edges = quad - np.roll(quad, -1, 0)
     top, right, bottom, left = (float(np.linalg.norm(edge)) for edge in edges)
@@ -305,14 +307,14 @@ def sort_lines(quads: Sequence[Quad]) -> list[Quad]:
     down = sorted(quads, key=lambda quad: float(quad[0, 1]))
     row, places = 0, list[tuple[int, float, int]]()
     for k, quad in enumerate(down):
-        row += bool(k) and float(quad[0, 1] - down[k - 1][0, 1]) > min(_sides(quad)) / 2
+        row += bool(k) and float(quad[0, 1] - down[k - 1][0, 1]) > min(_measure_sides(quad)) / 2
         places.append((row, float(quad[0, 0]), k))
     return [down[k] for *_, k in sorted(places)]
 
 
-def straighten(pixels: Pixels, quad: Quad) -> list[Pixels]:
+def straighten_line(pixels: Pixels, quad: Quad) -> list[Pixels]:
     """Warp a line to an upright image; return two for a tall line, which may run down or up."""
-    width, height = map(int, _sides(quad))
+    width, height = map(int, _measure_sides(quad))
     goal = np.array([(0, 0), (width, 0), (width, height), (0, height)], np.float32)
     change = cv2.getPerspectiveTransform(quad, goal)
     line = cv2.warpPerspective(
@@ -322,17 +324,17 @@ def straighten(pixels: Pixels, quad: Quad) -> list[Pixels]:
     return [np.ascontiguousarray(np.rot90(line, turn), np.uint8) for turn in turns]
 
 
-def recognize(line: Pixels, file: Path) -> tuple[str, float]:
+def recognize_line(line: Pixels, file: Path) -> tuple[str, float]:
     """Read an upright line; return its text and its letters' mean probability. Raises
     WeightsError."""
     if file.is_dir():
         scores, letters = read_line(file, line)
     else:
-        ratio, letters = line.shape[1] / line.shape[0], _letters(file)
+        ratio, letters = line.shape[1] / line.shape[0], _read_letters(file)
         least = max(WIDTH, int(HEIGHT * ratio))
         wide = min(math.ceil(HEIGHT * ratio), least)
         shown = cv2.resize(line, (wide, HEIGHT), interpolation=cv2.INTER_LINEAR)
-        batch = to_input(np.asarray(shown, np.uint8))
+        batch = build_batch(np.asarray(shown, np.uint8))
         batch = np.pad(batch, ((0, 0), (0, 0), (0, 0), (0, least - wide)))
         scores = open_onnx(file).run(batch)[0]
     if scores.ndim != 3 or scores.shape[-1] != len(letters):
@@ -348,7 +350,7 @@ def recognize(line: Pixels, file: Path) -> tuple[str, float]:
 
 
 @lru_cache(maxsize=4)
-def _letters(file: Path) -> tuple[str, ...]:
+def _read_letters(file: Path) -> tuple[str, ...]:
     """Read the network's alphabet, with 0 for no letter, from the ONNX file's metadata, which
     OpenCV does not expose."""
     # a protobuf pair: the field (1, 2) and type (2) of each text, its length, and its bytes

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from looktwice.pipelines.marks import Box, Mark, Mask
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Pixels
-from looktwice.pipelines.runtime.hub import from_hub
+from looktwice.pipelines.runtime.hub import load_from_hub
 from looktwice.pipelines.runtime.networks import (
     OPENING,
     Place,
@@ -28,7 +28,7 @@ from looktwice.pipelines.runtime.networks import (
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.transforms import resample
 from looktwice.specialists.networks.checkpoints import refuse_file
-from looktwice.specialists.networks.image_size import require_pixels, to_batch, to_numbers
+from looktwice.specialists.networks.image_size import require_pixels, to_array, to_batch
 from looktwice.specialists.networks.network import HubModel, HubNetwork, Inputs
 from looktwice.specialists.protocols import ScalarMap
 from looktwice.specialists.rules import Checked
@@ -39,15 +39,15 @@ BLOCK = 256  # queries whose weights are in memory at once
 
 
 @dataclass(eq=False)
-class Received:
+class AttentionSums:
     """Sums of the attention that each key receives, by module in the order in which modules run.
 
-    `asking` (queries,) holds the weights of the queries in the sum; None takes all queries equally.
-    Each module has a tensor (batch, heads, keys) for each of its calls: one, or one for each
-    window.
+    `query_weights` (queries,) holds the weights of the queries in the sum; None takes all queries
+    equally. Each module has a tensor (batch, heads, keys) for each of its calls: one, or one for
+    each window.
     """
 
-    asking: Any = None
+    query_weights: Any = None
     modules: dict[Any, list[Any]] = field(default_factory=dict)
 
     def parts(self, model: str, layer: int | None) -> Any:
@@ -68,11 +68,11 @@ class Received:
         return layers[layer]
 
 
-_RECEIVED: ContextVar[Received | None] = ContextVar("looktwice_received", default=None)
+_CURRENT_SUMS: ContextVar[AttentionSums | None] = ContextVar("looktwice_received", default=None)
 
 
-def attention_setting() -> str:
-    """Register plain attention that records sums inside `receive`, and return its name for
+def register_attention() -> str:
+    """Register plain attention that records sums inside `sum_attention`, and return its name for
     `attn_implementation`."""
     import_transformers()
     with OPENING:
@@ -85,15 +85,15 @@ def attention_setting() -> str:
 
 
 @contextmanager
-def receive(asking: Any = None) -> Iterator[Received]:
+def sum_attention(asking: Any = None) -> Iterator[AttentionSums]:
     """Record attention sums, inside the context and in this thread, of networks that were opened
-    with `attention_setting`."""
-    received = Received(asking)
-    token = _RECEIVED.set(received)
+    with `register_attention`."""
+    received = AttentionSums(asking)
+    token = _CURRENT_SUMS.set(received)
     try:
         yield received
     finally:
-        _RECEIVED.reset(token)
+        _CURRENT_SUMS.reset(token)
 
 
 def _attend(
@@ -107,7 +107,7 @@ def _attend(
 ) -> tuple[Any, None]:
     """Compute attention like the eager implementation of transformers: softmax in float32, keys
     shared by groups of heads."""
-    torch, received = import_torch(), _RECEIVED.get()
+    torch, received = import_torch(), _CURRENT_SUMS.get()
     groups = query.shape[1] // key.shape[1]
     key, value = (tensor.repeat_interleave(groups, 1) for tensor in (key, value))
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
@@ -120,7 +120,7 @@ def _attend(
         weights = torch.softmax(scores, -1, dtype=torch.float32)
         outputs.append(weights.to(query.dtype) @ value)
         if received is not None:
-            asking = received.asking
+            asking = received.query_weights
             total = total + (weights.sum(2) if asking is None else asking[rows] @ weights)
     if received is not None:
         received.modules.setdefault(module, []).append(total)
@@ -189,14 +189,14 @@ class VisionAttention(HubNetwork[tuple[Pixels], AttentionMap]):
     def open_network(self, place: Place) -> HubModel:
         """Open the encoder with an attention whose weights can be recorded. Raises WeightsError."""
         refuse_file(self.model)
-        whole = from_hub(
+        whole = load_from_hub(
             self.model_class,
             self.model,
             self.revision,
             self.unused,
             dtype=place.torch_dtype,
             use_safetensors=True,
-            attn_implementation=attention_setting(),
+            attn_implementation=register_attention(),
         )
         modules = whole.named_modules()
         tower = next((module for name, module in modules if name.endswith(TOWERS)), None)
@@ -207,7 +207,7 @@ class VisionAttention(HubNetwork[tuple[Pixels], AttentionMap]):
                 " attention map needs"
             )
         if whole.config.model_type == "phi4_multimodal":  # its own processor needs torchvision
-            processor = from_hub("SiglipImageProcessorPil", self.model, self.revision)
+            processor = load_from_hub("SiglipImageProcessorPil", self.model, self.revision)
         else:
             processor = self.open_processor()
         return HubModel(tower.to(place.device).eval(), processor)
@@ -218,7 +218,7 @@ class VisionAttention(HubNetwork[tuple[Pixels], AttentionMap]):
         """Return the maps of several images, one value for each patch."""
         images, config, processor = [image for (image,) in items], network.config, network.processor
         orders = []
-        with receive() as received:
+        with sum_attention() as received:
             if hasattr(config, "image_size"):  # square inputs, with patches row by row
                 size = config.image_size
                 squares = [resample(image, size, size, "linear") for image in images]
@@ -234,7 +234,7 @@ class VisionAttention(HubNetwork[tuple[Pixels], AttentionMap]):
                 window = getattr(config, "window_size", 0) // (merge * config.patch_size)
                 for _, rows, columns in given["image_grid_thw"].tolist():
                     orders.append(window_order(rows, columns, merge, window))
-        values = to_numbers(received.parts(self.model, self.layer))
+        values = to_array(received.parts(self.model, self.layer))
         rows = list(values) if len(values) == len(items) else np.split(values[0], len(items), -1)
         maps = []
         for row, order in zip(rows, orders, strict=True):
@@ -294,9 +294,9 @@ class AttentionShare(WithoutModel, Checked):
         notes, shares, apart = [], [], []
         encoder = self.attention if self.apart else None
         for number, image in enumerate(state.sample.images):
-            if marks := labelled(state.sample.on(number), self.labels):
+            if marks := select_marks(state.sample.on(number), self.labels):
                 attention = look_once(self.attention, image.pixels)
-                covered = cover(marks, attention.shape, self.radius)
+                covered = cover_marks(marks, attention.shape, self.radius)
                 share, area = attention[covered].sum() / attention.sum(), covered.mean()
                 shares.append((share, area))
                 if isinstance(encoder, VisionAttention):
@@ -325,7 +325,7 @@ def measure_parts(state: State, name: str, shares: Floats, layer: int | None) ->
     return state
 
 
-def labelled(marks: Sequence[Mark], labels: Sequence[str]) -> list[Mark]:
+def select_marks(marks: Sequence[Mark], labels: Sequence[str]) -> list[Mark]:
     """Return the marks with one of these labels, with or without a number at their end; without
     labels, all marks."""
     return [
@@ -333,7 +333,7 @@ def labelled(marks: Sequence[Mark], labels: Sequence[str]) -> list[Mark]:
     ]
 
 
-def cover(marks: Sequence[Mark], shape: tuple[int, ...], radius: float) -> NDArray[np.bool_]:
+def cover_marks(marks: Sequence[Mark], shape: tuple[int, ...], radius: float) -> NDArray[np.bool_]:
     """Return a mask of this shape of the pixels that lie inside any of the marks."""
     covered = np.zeros(shape, bool)
     rows, columns = np.mgrid[: shape[0], : shape[1]]

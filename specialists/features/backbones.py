@@ -25,8 +25,8 @@ from looktwice.specialists.networks.image_size import (
     STD,
     InputSize,
     normalize,
+    to_array,
     to_batch,
-    to_numbers,
 )
 from looktwice.specialists.networks.network import (
     HubModel,
@@ -81,10 +81,10 @@ class DINOv2(HubNetwork[Item, FeatureGrid]):
         Raises WeightsError."""
         transformers, tensors = import_transformers(), open_tensors(path, "DINOv2")
         kind = "Dinov2WithRegisters" if "register_tokens" in tensors else "Dinov2"
-        config = getattr(transformers, f"{kind}Config")(**dinov2_settings(tensors))
-        network = open_converted(f"{kind}Model", config, dinov2_names(tensors), path)
+        config = getattr(transformers, f"{kind}Config")(**read_dinov2_settings(tensors))
+        network = open_converted(f"{kind}Model", config, rename_dinov2(tensors), path)
         if kind == "Dinov2":
-            keep_positions(network.embeddings)
+            use_authors_positions(network.embeddings)
         return HubModel(network, transformers.BitImageProcessorPil(image_mean=MEAN, image_std=STD))
 
     def forward(self, network: Any, place: Place, items: Sequence[Item]) -> list[FeatureGrid]:
@@ -103,7 +103,7 @@ class DINOv2(HubNetwork[Item, FeatureGrid]):
             model, settings = network.model, {"interpolate_pos_encoding": True}
             output = model.get_image_features(pixel_values=seen, **settings)
             return to_grids(output.pooler_output[..., None, None], items)
-        tokens = self._tokens(vision, seen, patch)
+        tokens = self._compute_tokens(vision, seen, patch)
         if tokens.ndim == 4:  # a convolutional network
             whole = tokens.mean((2, 3), keepdim=True)
         else:
@@ -123,7 +123,7 @@ class DINOv2(HubNetwork[Item, FeatureGrid]):
         """Return the size of the resized image, which depends on its aspect ratio."""
         return InputSize.of(item[0], self.longest, 1, enlarge=True).shape
 
-    def _tokens(self, model: Any, images: Any, patch: int) -> Any:
+    def _compute_tokens(self, model: Any, images: Any, patch: int) -> Any:
         """Compute the selected hidden state: (n, tokens, d), or (n, d, rows, columns) for a
         convolutional network."""
         takes = signature(model.forward).parameters
@@ -160,7 +160,7 @@ def to_patches(images: Any, patch: int) -> dict[str, Any]:
 
 def to_grids(maps: Any, items: Sequence[Inputs]) -> list[FeatureGrid]:
     """Convert features (n, d, rows, columns) to grids; each item begins with its image."""
-    values = to_numbers(maps.permute(0, 2, 3, 1))
+    values = to_array(maps.permute(0, 2, 3, 1))
     return [
         FeatureGrid(grid, item[0].shape[1], item[0].shape[0])
         for grid, item in zip(values, items, strict=True)
@@ -172,12 +172,12 @@ HEAD = 64  # channels of an attention head: not visible in shapes, and the same 
 OFFSET = 0.1
 
 
-def dinov2_names(tensors: Tensors) -> Tensors:
+def rename_dinov2(tensors: Tensors) -> Tensors:
     """Rename original tensors as in transformers."""
     return rename(split_rows(tensors, ".qkv.", ".query.", ".key.", ".value."), "dinov2")
 
 
-def dinov2_settings(tensors: Tensors) -> dict[str, Any]:
+def read_dinov2_settings(tensors: Tensors) -> dict[str, Any]:
     """Derive the configuration from the shapes of the tensors."""
     hidden, _, _, patch = tensors["patch_embed.proj.weight"].shape
     gated = "blocks.0.mlp.w12.weight" in tensors
@@ -196,7 +196,7 @@ def dinov2_settings(tensors: Tensors) -> dict[str, Any]:
     return settings
 
 
-def keep_positions(embeddings: Any) -> None:
+def use_authors_positions(embeddings: Any) -> None:
     """Make a network of transformers interpolate its position embeddings as the authors do.
 
     The authors' scale factor is slightly too large, which shifts every position by a fraction of a

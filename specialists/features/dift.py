@@ -90,7 +90,7 @@ class DIFT(Network[Item, FeatureGrid]):
         prompts = [self.prompt.replace("{}", word) if word else "" for _, word in items]
         seeds = [noise_seed(pixels, self.seed) for pixels, _ in items]
         words = network.embed_prompts(prompts)
-        return to_grids(network.block_output(batch, words, seeds, self), items)
+        return to_grids(network.compute_block_output(batch, words, seeds, self), items)
 
     def network(self) -> Any:
         """Return the opened network, shared by all settings. Raises WeightsError."""
@@ -152,7 +152,9 @@ class Diffusion:
         )
         return self.text(words.input_ids.to(self.text.device))[0]
 
-    def block_output(self, images: Any, words: Any, seeds: Sequence[int], settings: DIFT) -> Any:
+    def compute_block_output(
+        self, images: Any, words: Any, seeds: Sequence[int], settings: DIFT
+    ) -> Any:
         """Compute the selected block's output for images (n, 3, size, size) in -1..1, averaged over
         the draws: (n, d, h, w).
 
@@ -183,19 +185,19 @@ class Diffusion:
         """Return the output of one up block; the blocks after it are not run."""
 
         def stop(module: Any, inputs: Any, output: Any) -> None:
-            raise _Reached(output)
+            raise _BlockReached(output)
 
         hook = self.unet.up_blocks[up_block].register_forward_hook(stop)
         try:
             self.unet(*inputs)
-        except _Reached as reached:
+        except _BlockReached as reached:
             return reached.output
         finally:
             hook.remove()
         raise RuntimeError(f"up block {up_block} was never run")
 
 
-class _Reached(Exception):
+class _BlockReached(Exception):
     """Stops the U-Net after the required block."""
 
     def __init__(self, output: Any) -> None:

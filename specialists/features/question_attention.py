@@ -20,13 +20,13 @@ from looktwice.pipelines.runtime.networks import Place, WeightsError, import_tor
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.specialists.features.attention import (
     Floats,
-    attention_setting,
-    cover,
-    labelled,
+    cover_marks,
     measure_parts,
-    receive,
+    register_attention,
+    select_marks,
+    sum_attention,
 )
-from looktwice.specialists.networks.image_size import to_numbers
+from looktwice.specialists.networks.image_size import to_array
 from looktwice.specialists.networks.network import Inputs, Network
 from looktwice.specialists.rules import NoEvidence
 
@@ -37,7 +37,7 @@ class Looks:
     `parts` (parts, tokens), one part for each layer, or for each head of one layer.
 
     All tokens of the prompt together receive 1. `pictures` (tokens,) holds the number of each
-    token's picture, `places` (tokens, 4) its place as in `token_places`.
+    token's picture, `places` (tokens, 4) its place as in `locate_tokens`.
     """
 
     parts: Floats
@@ -53,7 +53,7 @@ class Looks:
         """Return the attention that each pixel of a picture receives, at this size, averaged over
         all parts or from one."""
         own, values = self.pictures == picture, self.values if part is None else self.parts[part]
-        return spread(values[own], self.places[own], height, width)
+        return spread_over_pixels(values[own], self.places[own], height, width)
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class QuestionAttention(WithoutModel, Network[Inputs, Looks]):
             prompt = [state.prompt] if state.prompt else []
             messages = (Message("user", (*state.views, *prompt)),)
         views = [view for message in messages for view in message.views]
-        kept = labelled(state.sample.marks, self.labels)
+        kept = select_marks(state.sample.marks, self.labels)
         places = [[place for mark in kept for place in view.to_view(mark)] for view in views]
         try:
             if not any(places):
@@ -109,7 +109,7 @@ class QuestionAttention(WithoutModel, Network[Inputs, Looks]):
         sums, area = np.zeros((2, len(parts))), np.zeros(2)
         for number, (view, marks) in enumerate(zip(views, places, strict=True)):
             width, height = view.size
-            covered = cover(marks, (height, width), self.radius)
+            covered = cover_marks(marks, (height, width), self.radius)
             for place, part in enumerate(parts):
                 values = looks.map(number, height, width, part)
                 sums[:, place] += values[covered].sum(), values.sum()
@@ -122,12 +122,14 @@ class QuestionAttention(WithoutModel, Network[Inputs, Looks]):
 
     def prepare(self, given: Inputs) -> Inputs:
         """Return the conversation as plain text, and its pictures. Raises PictureError."""
-        chat = self._asked().chat(given[0])
+        chat = self._build_model().chat(given[0])
         return canonical(list(chat.turns)), *chat.images
 
     def open_network(self, place: Place) -> Any:
         """Open the network and processor in the same way as the model does. Raises WeightsError."""
-        return self._asked().network(attn_implementation={"text_config": attention_setting()})
+        return self._build_model().network(
+            attn_implementation={"text_config": register_attention()}
+        )
 
     def place(self) -> Place:
         """Return the device and precision of the model that answers."""
@@ -136,31 +138,33 @@ class QuestionAttention(WithoutModel, Network[Inputs, Looks]):
     def forward(self, network: Any, place: Place, items: Sequence[Inputs]) -> list[Looks]:
         """Return the attention of the words of each conversation. Raises NoEvidence if no picture
         precedes them."""
-        return [self._look(network, json.loads(turns), images) for turns, *images in items]
+        return [
+            self._measure_attention(network, json.loads(turns), images) for turns, *images in items
+        ]
 
-    def _look(self, network: Any, turns: list[Any], images: Sequence[Any]) -> Looks:
-        torch, model = import_torch(), self._asked()
+    def _measure_attention(self, network: Any, turns: list[Any], images: Sequence[Any]) -> Looks:
+        torch, model = import_torch(), self._build_model()
         # the turns, with the last one's words removed
         mute = copy.deepcopy(turns)
         for part in mute[-1]["content"]:
             if part["type"] != "image":
                 part["text"] = ""
         inputs, muted = (model.inputs(network, [Chat(chat, images)]) for chat in (turns, mute))
-        places = token_places(network, inputs, [image.shape[:2] for image in images])
+        places = locate_tokens(network, inputs, [image.shape[:2] for image in images])
         tokens = inputs["input_ids"][0]
-        rows = words_among(tokens.tolist(), muted["input_ids"][0].tolist())
+        rows = find_word_tokens(tokens.tolist(), muted["input_ids"][0].tolist())
         (seen,) = torch.where(tokens == network.config.image_token_id)
         if not rows or not len(seen) or rows[-1] < int(seen[0]):
             raise NoEvidence("no word of the question follows a picture")
         asking = torch.zeros(len(tokens), device=tokens.device)
         asking[rows] = 1 / len(rows)
-        with receive(asking) as received:
+        with sum_attention(asking) as received:
             network.model(**inputs, use_cache=False, logits_to_keep=1)
-        parts = to_numbers(received.parts(self.model, self.layer)[0][:, seen]).astype(np.float64)
+        parts = to_array(received.parts(self.model, self.layer)[0][:, seen]).astype(np.float64)
         numbers = np.repeat(np.arange(len(places)), list(map(len, places)))
         return Looks(parts, numbers, np.vstack(places))
 
-    def _asked(self) -> LocalVLM:
+    def _build_model(self) -> LocalVLM:
         return LocalVLM(
             self.model,
             self.revision,
@@ -171,14 +175,14 @@ class QuestionAttention(WithoutModel, Network[Inputs, Looks]):
         )
 
 
-def words_among(prompt: list[int], without: list[int]) -> list[int]:
+def find_word_tokens(prompt: list[int], without: list[int]) -> list[int]:
     """Return the positions of the prompt's tokens that the same prompt `without` words lacks."""
-    start = _shared(prompt, without)
-    same = _shared(prompt[::-1], without[start:][::-1])
+    start = _count_common_start(prompt, without)
+    same = _count_common_start(prompt[::-1], without[start:][::-1])
     return list(range(start, len(prompt) - same))
 
 
-def _shared(first: list[int], second: list[int]) -> int:
+def _count_common_start(first: list[int], second: list[int]) -> int:
     """Count the equal numbers at the beginning of two lists."""
     pairs = zip(first, second, strict=False)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
@@ -187,7 +191,7 @@ def _shared(first: list[int], second: list[int]) -> int:
 FAMILIES = ("llava", "llava_next", "qwen2_vl", "qwen2_5_vl")
 
 
-def token_places(network: Any, inputs: Any, sizes: Sequence[tuple[int, int]]) -> list[Floats]:
+def locate_tokens(network: Any, inputs: Any, sizes: Sequence[tuple[int, int]]) -> list[Floats]:
     """Return, for each picture of a prompt, the places of its tokens (tokens, 4), in prompt order.
 
     A place is the top, bottom, left and right edge as fractions of the picture's height and width;
@@ -205,9 +209,9 @@ def token_places(network: Any, inputs: Any, sizes: Sequence[tuple[int, int]]) ->
         merge = config.vision_config.spatial_merge_size
         for _, rows, columns in inputs["image_grid_thw"].tolist():
             ys, xs = (np.linspace(0, 1, side // merge + 1) for side in (rows, columns))
-            places.append(_tiles(ys, xs))
+            places.append(_list_tiles(ys, xs))
     else:
-        place = places_in_square if family == "llava" else places_in_tiles
+        place = locate_in_square if family == "llava" else locate_in_tiles
         places = [place(network, height, width) for height, width in sizes]
     there = int((inputs["input_ids"] == config.image_token_id).sum())
     if there != sum(map(len, places)):
@@ -215,7 +219,7 @@ def token_places(network: Any, inputs: Any, sizes: Sequence[tuple[int, int]]) ->
     return places
 
 
-def spread(values: Floats, places: Floats, height: int, width: int) -> Floats:
+def spread_over_pixels(values: Floats, places: Floats, height: int, width: int) -> Floats:
     """Spread the values of tokens evenly over their parts of the picture and add them up to a map
     (height, width).
 
@@ -234,16 +238,16 @@ def _shares(starts: Floats, ends: Floats, pixels: int) -> Floats:
     return np.asarray(overlap / np.maximum(overlap.sum(0), 1e-12), np.float64)
 
 
-def _tiles(ys: Floats, xs: Floats) -> Floats:
+def _list_tiles(ys: Floats, xs: Floats) -> Floats:
     """List the places between these edges, row by row."""
     high = np.repeat(np.column_stack([ys[:-1], ys[1:]]), len(xs) - 1, 0)
     return np.hstack([high, np.tile([xs[:-1], xs[1:]], len(ys) - 1).T])
 
 
-def places_in_square(network: Any, height: int, width: int) -> Floats:
+def locate_in_square(network: Any, height: int, width: int) -> Floats:
     """Locate LLaVA's tokens: a square at the centre of the picture. Raises WeightsError for
     processors that pad pictures to a square."""
-    images, side = network.processor.image_processor, _side(network)
+    images, side = network.processor.image_processor, _count_side_tokens(network)
     if getattr(images, "do_pad", False):
         raise WeightsError(
             "the positions of image tokens are unknown for pictures that are padded to a square"
@@ -261,15 +265,15 @@ def places_in_square(network: Any, height: int, width: int) -> Floats:
     )
     # the class token
     first = np.full((int(network.model.config.vision_feature_select_strategy == "full"), 4), np.nan)
-    return np.vstack([first, _tiles(ys, xs)])
+    return np.vstack([first, _list_tiles(ys, xs)])
 
 
-def places_in_tiles(network: Any, height: int, width: int) -> Floats:
+def locate_in_tiles(network: Any, height: int, width: int) -> Floats:
     """Locate LLaVA-NeXT's tokens: a coarse grid of the whole picture, then a finer one without its
     padding, with a newline after each row."""
     from transformers.image_processing_utils import select_best_resolution
 
-    config, side = network.model.config, _side(network)
+    config, side = network.model.config, _count_side_tokens(network)
     if config.vision_feature_select_strategy != "default":
         raise WeightsError(
             "the positions of image tokens in LLaVA-NeXT are known only with"
@@ -292,13 +296,13 @@ def places_in_tiles(network: Any, height: int, width: int) -> Floats:
             (left, columns, wide, seen[1]),
         )
     )
-    fine = _tiles(ys, xs).reshape(len(ys) - 1, len(xs) - 1, 4)
+    fine = _list_tiles(ys, xs).reshape(len(ys) - 1, len(xs) - 1, 4)
     lines = np.concatenate([fine, np.full((len(fine), 1, 4), np.nan)], 1).reshape(-1, 4)
     edges = np.linspace(0, 1, side + 1)
-    return np.vstack([_tiles(edges, edges), lines])
+    return np.vstack([_list_tiles(edges, edges), lines])
 
 
-def _side(network: Any) -> int:
+def _count_side_tokens(network: Any) -> int:
     """Return the number of tokens along a side of the encoder's square."""
     config = network.model.config.vision_config
     return int(config.image_size // config.patch_size)

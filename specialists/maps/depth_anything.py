@@ -16,7 +16,7 @@ import cv2
 import numpy as np
 
 from looktwice.pipelines.picture import Pixels
-from looktwice.pipelines.runtime.hub import check_tensors, hub_silence
+from looktwice.pipelines.runtime.hub import check_tensors, explain_unreachable_hub
 from looktwice.pipelines.runtime.networks import (
     Place,
     WeightsError,
@@ -24,7 +24,11 @@ from looktwice.pipelines.runtime.networks import (
     import_transformers,
     weights_hash,
 )
-from looktwice.specialists.features.backbones import dinov2_names, dinov2_settings, keep_positions
+from looktwice.specialists.features.backbones import (
+    read_dinov2_settings,
+    rename_dinov2,
+    use_authors_positions,
+)
 from looktwice.specialists.networks.checkpoints import (
     Tensors,
     open_converted,
@@ -32,15 +36,9 @@ from looktwice.specialists.networks.checkpoints import (
     refuse_file,
     rename,
 )
-from looktwice.specialists.networks.image_size import (
-    MEAN,
-    STD,
-    require_pixels,
-    to_batch,
-    to_numbers,
-)
+from looktwice.specialists.networks.image_size import MEAN, STD, require_pixels, to_array, to_batch
 from looktwice.specialists.networks.network import HubModel, HubNetwork, Network
-from looktwice.specialists.networks.packages import fetch, fixed_draws, import_package
+from looktwice.specialists.networks.packages import fetch, fix_random_draws, import_package
 from looktwice.specialists.results import DepthMap
 
 SIDE = 518  # pixels; the authors' `input_size`, the minimum of both sides of an image
@@ -123,10 +121,10 @@ class DepthAnything(HubNetwork[tuple[Pixels], DepthMap]):
         images, nearer = [image for (image,) in items], self.direction(network.config)
         authors = self.resize == "authors" and network.config.model_type == "depth_anything"
         maps = (run_as_authors if authors else run_by_processor)(network, place, images)
-        return [DepthMap(to_numbers(depth), nearer) for depth in maps]
+        return [DepthMap(to_array(depth), nearer) for depth in maps]
 
 
-def authors_size(width: int, height: int, multiple: int) -> tuple[int, int]:
+def compute_authors_size(width: int, height: int, multiple: int) -> tuple[int, int]:
     """Return the columns and rows of the authors' input size: no side is under `SIDE`."""
     scale = max(SIDE / width, SIDE / height)
     least = math.ceil(SIDE / multiple) * multiple
@@ -139,7 +137,7 @@ def authors_size(width: int, height: int, multiple: int) -> tuple[int, int]:
 def run_as_authors(network: Any, place: Place, images: Sequence[Pixels]) -> Sequence[Any]:
     """Compute the maps of images of one size with the authors' preprocessing."""
     height, width = images[0].shape[:2]
-    size = authors_size(width, height, network.config.patch_size)
+    size = compute_authors_size(width, height, network.config.patch_size)
     seen = []
     for image in images:
         large = cv2.resize(image / 255.0, size, interpolation=cv2.INTER_CUBIC)
@@ -161,12 +159,12 @@ def run_by_processor(network: Any, place: Place, images: Sequence[Pixels]) -> Se
     outputs = network.model(**network.inputs(place, images=list(images)))
     sizes = [image.shape[:2] for image in images]
     if network.config.model_type == "zoedepth":
-        return list(map(without_padding, outputs.predicted_depth, sizes))
+        return list(map(remove_padding, outputs.predicted_depth, sizes))
     finish = network.processor.post_process_depth_estimation
     return [output["predicted_depth"] for output in finish(outputs, target_sizes=sizes)]
 
 
-def without_padding(depth: Any, size: tuple[int, int]) -> Any:
+def remove_padding(depth: Any, size: tuple[int, int]) -> Any:
     """Return ZoeDepth's map (h, w) at the size of its image, without the padding that its processor
     adds to each side.
 
@@ -199,8 +197,8 @@ def open_depth_anything(path: str) -> HubModel:
             encoder[name.removeprefix("pretrained.")] = tensor
         elif name.startswith("depth_head."):
             head[name] = tensor
-    settings = dinov2_settings(encoder)
-    layers, metric = read_name(path, settings["num_hidden_layers"])
+    settings = read_dinov2_settings(encoder)
+    layers, metric = parse_file_name(path, settings["num_hidden_layers"])
     backbone = transformers.Dinov2Config(
         **settings,
         out_features=[f"stage{n}" for n in layers],
@@ -217,10 +215,10 @@ def open_depth_anything(path: str) -> HubModel:
         head_hidden_size=narrow,
         **metric,
     )
-    named = {f"backbone.{name}": tensor for name, tensor in dinov2_names(encoder).items()}
+    named = {f"backbone.{name}": tensor for name, tensor in rename_dinov2(encoder).items()}
     named |= rename(head, "depth_anything")
     network = open_converted("DepthAnythingForDepthEstimation", config, named, path)
-    keep_positions(network.backbone.embeddings)
+    use_authors_positions(network.backbone.embeddings)
     processor = transformers.DPTImageProcessorPil(
         size={"height": SIDE, "width": SIDE},
         keep_aspect_ratio=True,
@@ -233,7 +231,7 @@ def open_depth_anything(path: str) -> HubModel:
     return HubModel(network, processor)
 
 
-def read_name(path: str, depth: int) -> tuple[Sequence[int], dict[str, Any]]:
+def parse_file_name(path: str, depth: int) -> tuple[Sequence[int], dict[str, Any]]:
     """Parse a file name into the layers to read and the settings of metric depth. Raises
     WeightsError if it is not one of the authors' names."""
     name = Path(path).name
@@ -323,7 +321,7 @@ class DepthAnything3(Network[tuple[Pixels], DepthMap]):
         """Return one map for each image."""
         maps = []
         for (pixels,) in items:
-            with fixed_draws():  # the distance of the sky is drawn from that of other pixels
+            with fix_random_draws():  # the distance of the sky is drawn from that of other pixels
                 depth = network.inference([pixels]).depth[0]
             size = pixels.shape[1], pixels.shape[0]
             sized = cv2.resize(np.asarray(depth, np.float32), size, interpolation=cv2.INTER_LINEAR)
@@ -343,7 +341,7 @@ class DepthAnything3(Network[tuple[Pixels], DepthMap]):
         from huggingface_hub import snapshot_download
 
         def fetched() -> Path:
-            silent = bool(hub_silence(self.model, self.revision))
+            silent = bool(explain_unreachable_hub(self.model, self.revision))
             return Path(
                 snapshot_download(
                     self.model,

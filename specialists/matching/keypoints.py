@@ -15,7 +15,7 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, import_torch, import_transformers
 from looktwice.specialists.matching.pair_network import MatchingNetwork, Pair
 from looktwice.specialists.networks.checkpoints import count, open_converted, open_tensors, rename
-from looktwice.specialists.networks.image_size import InputSize, to_numbers
+from looktwice.specialists.networks.image_size import InputSize, to_array
 from looktwice.specialists.networks.network import HubModel, HubNetwork
 from looktwice.specialists.results import Matches, descending
 
@@ -128,7 +128,7 @@ class KeypointMatcher(MatchingNetwork, HubNetwork[Pair, Matches]):
             xy = []
             inside = (scores > self.threshold) & (joined >= 0).all(0)
             for side, (pixels, canvas) in enumerate(zip(item, canvases[number], strict=True)):
-                places = to_numbers(output.keypoints[number, side])[joined[side]]
+                places = to_array(output.keypoints[number, side])[joined[side]]
                 looked_at = InputSize(canvas.shape[1], canvas.shape[0], columns, rows)
                 xy.append(looked_at.to_image(places * (columns, rows) - corner))
                 inside &= (xy[side] <= np.array(pixels.shape[1::-1]) - 0.5).all(1)
@@ -155,7 +155,7 @@ def read_matches(output: Any, number: int) -> tuple[Any, Any]:
     none, and their scores (n,)."""
     matches, scores = (
         output.matches[number].cpu().numpy(),
-        to_numbers(output.matching_scores[number]),
+        to_array(output.matching_scores[number]),
     )
     slots = np.arange(matches.shape[-1])
     # EfficientLoFTR: the keypoints of a slot already form a match

@@ -13,7 +13,7 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, import_torch
 from looktwice.specialists.matching.pair_network import Pair, PairNetwork, WeightFiles
 from looktwice.specialists.networks.checkpoints import load_weights, read_tensors
-from looktwice.specialists.networks.image_size import InputSize, to_batch, to_numbers
+from looktwice.specialists.networks.image_size import InputSize, to_array, to_batch
 from looktwice.specialists.networks.packages import fetch, find_package_file, import_kornia
 from looktwice.specialists.results import Matches, descending
 
@@ -145,7 +145,7 @@ def join_keypoints(
             "image_size": shape,
         }
     output = head(asked)
-    scores, rows = to_numbers(output["scores"][0].clamp(0, 1)), output["matches"][0].cpu().numpy()
+    scores, rows = to_array(output["scores"][0].clamp(0, 1)), output["matches"][0].cpu().numpy()
     order = descending(scores)
     order = order[scores[order] > threshold]
     rows0, rows1 = rows[order].T

@@ -17,11 +17,11 @@ from PIL import Image
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, WeightsError, weights_file, weights_hash
 from looktwice.specialists.networks.checkpoints import load_weights, open_tensors, read_tensors
-from looktwice.specialists.networks.image_size import InputSize, is_one_color, to_batch, to_numbers
+from looktwice.specialists.networks.image_size import InputSize, is_one_color, to_array, to_batch
 from looktwice.specialists.networks.network import Inputs, Network
 from looktwice.specialists.networks.packages import (
     fetch,
-    fixed_draws,
+    fix_random_draws,
     import_kornia,
     import_package,
 )
@@ -138,8 +138,8 @@ class LoFTR(PairNetwork):
         pair = output["batch_indexes"].cpu().numpy()
         # kornia returns corners of pixels, as in training, half a pixel from our pixel
         # centres
-        xy0, xy1 = (to_numbers(output[f"keypoints{side}"]) - 0.5 for side in (0, 1))
-        confidence = to_numbers(output["confidence"]).clip(0, 1)
+        xy0, xy1 = (to_array(output[f"keypoints{side}"]) - 0.5 for side in (0, 1))
+        confidence = to_array(output["confidence"]).clip(0, 1)
         matches = []
         for number, size0, size1 in zip(range(len(items)), *sizes, strict=True):
             rows = np.flatnonzero(pair == number)
@@ -223,13 +223,13 @@ class RoMa(PairNetwork):
         asked = min(self.matches, int((certainty > 0).sum()) // SPREAD)
         if not asked:
             return Matches.none()
-        with fixed_draws():
+        with fix_random_draws():
             drawn, sure = network.sample(warp, certainty, num=asked)
         # from the package's pixel edges to our pixel centres
         xy = network.to_pixel_coordinates(drawn, *pixels0.shape[:2], *pixels1.shape[:2])
-        confidence = to_numbers(sure).clip(0, 1)
+        confidence = to_array(sure).clip(0, 1)
         order = descending(confidence)
-        xy0, xy1 = (to_numbers(places)[order] - 0.5 for places in xy)
+        xy0, xy1 = (to_array(places)[order] - 0.5 for places in xy)
         return Matches(xy0, xy1, confidence[order])
 
     def files(self) -> WeightFiles:

@@ -82,9 +82,9 @@ class RotationSearch:
         pixels0, pixels1 = require_pixels(pixels0), require_pixels(pixels1)
         if is_one_color(pixels1):  # after a rotation its corners would have another colour
             return look_once(self.matcher, pixels0, pixels1)
-        return max((self._at(pixels0, pixels1, turn) for turn in self.degrees), key=len)
+        return max((self._match_turned(pixels0, pixels1, turn) for turn in self.degrees), key=len)
 
-    def _at(self, pixels0: Pixels, pixels1: Pixels, turn: float) -> Matches:
+    def _match_turned(self, pixels0: Pixels, pixels1: Pixels, turn: float) -> Matches:
         if turn == 0:
             return look_once(self.matcher, pixels0, pixels1)
         turned = rotate(View.of(Picture(pixels1)), turn)

@@ -59,11 +59,11 @@ def is_weights_file(model: str) -> bool:
     return place.is_file() or (place.suffix in SUFFIXES and not place.is_dir())
 
 
-def _unwrap(content: Mapping[str, Any]) -> Tensors:
+def _unwrap_tensors(content: Mapping[str, Any]) -> Tensors:
     """Extract the named tensors from the content of a file, without the wrappers of its author."""
     for name in WRAPPINGS:
         if isinstance(inner := content.get(name), Mapping):
-            return _unwrap(inner)
+            return _unwrap_tensors(inner)
     for prefix in PREFIXES:
         if all(name.startswith(prefix) for name in content):
             content = {name.removeprefix(prefix): tensor for name, tensor in content.items()}
@@ -85,11 +85,11 @@ def open_tensors(path: str | Path, *names: str) -> Tensors:
     if kind is not None and kind["name"] in names:
         return tensors
     raise WeightsError(
-        f"{say_kind(path, tensors)}; expected a file of {' or '.join(names)}, or {FOLDER}"
+        f"{describe_tensors(path, tensors)}; expected a file of {' or '.join(names)}, or {FOLDER}"
     )
 
 
-def say_kind(path: str | Path, tensors: Tensors) -> str:
+def describe_tensors(path: str | Path, tensors: Tensors) -> str:
     """Describe a file with these tensors, in a sentence without its full stop."""
     kind = find_kind(tensors)
     if kind is not None:
@@ -106,7 +106,7 @@ def say_kind(path: str | Path, tensors: Tensors) -> str:
     )
 
 
-def say_bytes(file: Path) -> str:
+def describe_first_bytes(file: Path) -> str:
     """Describe a file that torch cannot read by its first bytes; empty if they are unknown."""
     with file.open("rb") as opened:
         start = opened.read(64).lstrip(b" \n\r\t")
@@ -133,7 +133,7 @@ def read_tensors(path: str | Path) -> Tensors:
             content = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as exc:  # torch may fail in any way on other files
         raise WeightsError(
-            say_bytes(file)
+            describe_first_bytes(file)
             or (
                 f"{file} could not be read as a file that contains only tensors"
                 f" ({type(exc).__name__}: {first_line(exc)}); download it again, or save it"
@@ -145,23 +145,23 @@ def read_tensors(path: str | Path) -> Tensors:
             f"{file} contains a {type(content).__name__} instead of named tensors; use a file of"
             " weights"
         )
-    return _unwrap(content)
+    return _unwrap_tensors(content)
 
 
-def say_file(path: str | Path) -> str:
+def describe_file(path: str | Path) -> str:
     """Describe a weight file, in a sentence without full stop; empty if unknown."""
     try:
         tensors = read_tensors(path)
     except WeightsError:
-        return say_bytes(Path(path).expanduser())
-    return say_kind(path, tensors) if find_kind(tensors) else ""
+        return describe_first_bytes(Path(path).expanduser())
+    return describe_tensors(path, tensors) if find_kind(tensors) else ""
 
 
 def refuse_file(model: str, takes: str = FOLDER) -> None:
     """Raise WeightsError, with a description of the file, if a setting that `takes` something else
     names a weight file."""
     if is_weights_file(model):
-        raise WeightsError(f"{say_kind(model, read_tensors(model))}; expected {takes}")
+        raise WeightsError(f"{describe_tensors(model, read_tensors(model))}; expected {takes}")
 
 
 def load_weights(network: Any, tensors: Tensors, source: str | Path) -> Any:
@@ -173,7 +173,7 @@ def load_weights(network: Any, tensors: Tensors, source: str | Path) -> Any:
     names that network.
     """
     name, kind = type(network).__name__, find_kind(tensors)
-    what = say_kind(source, tensors)
+    what = describe_tensors(source, tensors)
     if kind is not None and kind["name"].split()[-1].lower() != name.removesuffix("Model").lower():
         raise WeightsError(f"{what}; expected a file of {name}")
     try:

@@ -143,6 +143,6 @@ def resize(batch: Any, size: tuple[int, int], antialias: bool = False) -> Any:
     return interpolate(batch, size, mode="bilinear", align_corners=False, antialias=antialias)
 
 
-def to_numbers(values: Any) -> NDArray[Any]:
+def to_array(values: Any) -> NDArray[Any]:
     """Convert a tensor of any precision and device to an array of floats."""
     return np.asarray(values.float().cpu().numpy())

@@ -16,15 +16,15 @@ from looktwice.pipelines.clock import spend
 from looktwice.pipelines.config.spec import NOT_IDENTITY, settings
 from looktwice.pipelines.model import canonical
 from looktwice.pipelines.picture import Pixels
-from looktwice.pipelines.runtime.hub import diffusers_part, from_hub, place_of
+from looktwice.pipelines.runtime.hub import diffusers_part, load_from_hub, place_of
 from looktwice.pipelines.runtime.networks import (
     Batcher,
     Device,
     Dtype,
     Place,
     WeightsError,
-    elsewhere,
     first_line,
+    get_remote_call,
     import_torch,
     open_shared,
     weights_file,
@@ -60,12 +60,13 @@ class Network(Checked, ABC, Generic[Item, Result]):
     frees it. If a run has a cache folder, results are stored there by pixels, settings and weights.
 
     A subclass opens its network (`open_network`), runs it on a batch (`forward`), and names its
-    `result` class. The arguments of a call pass through `prepare`, `settle` and `finish`, so that
-    `many` behaves like a call. The first `images` of them are images, by default all; their sides
-    have at least `min_side` pixels, and with `needs_colors` none may have a single colour. A
-    network that resizes images to `squares` takes images of all sizes in one batch. Wrappers of one
-    class share a network in memory if their settings `opens` are equal. `ranges` are the valid
-    ranges of its settings; `extra` is the extra of looktwice that installs its packages.
+    `result` class. The arguments of a call pass through `prepare`, `find_known_result` and
+    `finish`, so that `many` behaves like a call. The first `images` of them are images, by default
+    all; their sides have at least `min_side` pixels, and with `needs_colors` none may have a single
+    colour. A network that resizes images to `squares` takes images of all sizes in one batch.
+    Wrappers of one class share a network in memory if their settings `opens` are equal. `ranges`
+    are the valid ranges of its settings; `extra` is the extra of looktwice that installs its
+    packages.
     """
 
     model: str = ""
@@ -111,7 +112,7 @@ class Network(Checked, ABC, Generic[Item, Result]):
         checked: Item = item
         return checked
 
-    def settle(self, item: Item) -> Result | None:
+    def find_known_result(self, item: Item) -> Result | None:
         """Return the result of an item that does not need the network, else None."""
         return None
 
@@ -127,10 +128,10 @@ class Network(Checked, ABC, Generic[Item, Result]):
     def predict_many(self, given: Sequence[Inputs]) -> list[Result]:
         """Return the network's results for the arguments of several calls; results that are not
         stored are computed in batches."""
-        if (ask := elsewhere()) is not None:
+        if (ask := get_remote_call()) is not None:
             return cast("list[Result]", ask(self, "predict_many", given))
         items, store, keys = [self.prepare(call) for call in given], current_store(), {}
-        results = [self.settle(item) for item in items]
+        results = [self.find_known_result(item) for item in items]
         if store is not None and any(result is None for result in results):
             name = f"{self._settings()} {self.weights_id()} {self.place().dtype}"
             for n, item in enumerate(items):
@@ -261,7 +262,7 @@ class HubNetwork(Network[Item, Result]):
     def open_processor(self) -> Any:
         """Open the processor that was saved with the network. Raises WeightsError."""
         chosen = {"backend": "pil"} if self.processor_class.startswith("Auto") else {}
-        return from_hub(self.processor_class, self.model, self.revision, **chosen)
+        return load_from_hub(self.processor_class, self.model, self.revision, **chosen)
 
     def open_network(self, place: Place) -> HubModel:
         """Open the network and its processor. Raises WeightsError."""
@@ -271,7 +272,9 @@ class HubNetwork(Network[Item, Result]):
         else:
             processor = self.open_processor()
             settings = {"dtype": place.torch_dtype, "use_safetensors": True}
-            model = from_hub(self.model_class, self.model, self.revision, self.unused, **settings)
+            model = load_from_hub(
+                self.model_class, self.model, self.revision, self.unused, **settings
+            )
         model = model.to(place.device).eval()
         if self.compile:
             model.compile()
@@ -288,12 +291,12 @@ def open_diffusion(model: str, revision: str | None, place: Place) -> dict[str, 
         "unet": part("UNet2DConditionModel", subfolder="unet", **settings),
         "vae": part("AutoencoderKL", subfolder="vae", **settings),
         "scheduler": part("DDIMScheduler", subfolder="scheduler"),
-        "text_encoder": from_hub("CLIPTextModel", model, revision, **words),
-        "tokenizer": from_hub("CLIPTokenizer", model, revision, subfolder="tokenizer"),
+        "text_encoder": load_from_hub("CLIPTextModel", model, revision, **words),
+        "tokenizer": load_from_hub("CLIPTokenizer", model, revision, subfolder="tokenizer"),
     }
 
 
-def require_numbers(scores: Any, model: str, dtype: str) -> None:
+def refuse_nan(scores: Any, model: str, dtype: str) -> None:
     """Raise ValueError if scores are NaN, because they would pass no threshold."""
     if scores.isnan().any():
         raise ValueError(

@@ -63,7 +63,7 @@ def require_float32(dtype: str) -> None:
 
 
 @contextmanager
-def fixed_draws() -> Iterator[None]:
+def fix_random_draws() -> Iterator[None]:
     """Seed torch's global generator inside the context, one thread at a time, so that code draws
     the same numbers each time."""
     torch = import_torch()
@@ -141,11 +141,11 @@ class OnnxNetwork:
 
     file: Path
     network: Any
-    turn: Any = field(default_factory=threading.Lock)
+    lock: Any = field(default_factory=threading.Lock)
 
     def run(self, images: Floats) -> list[Floats]:
         """Return all outputs for a batch. Raises WeightsError if it is not accepted."""
-        with self.turn, spend("networks"):
+        with self.lock, spend("networks"):
             try:
                 self.network.setInput(images)
                 names = self.network.getUnconnectedOutLayersNames()
@@ -153,7 +153,8 @@ class OnnxNetwork:
             except cv2.error as exc:
                 shape = " x ".join(map(str, images.shape))
                 raise WeightsError(
-                    f"{self.file} does not accept a batch of {shape} ({_said(exc)}); use its own"
+                    f"{self.file} does not accept a batch of {shape}"
+                    f" ({_extract_message(exc)}); use its own"
                     " file"
                 ) from exc
 
@@ -168,11 +169,11 @@ def open_onnx(file: Path, edit: Callable[[bytes], bytes] = bytes) -> OnnxNetwork
         except cv2.error as exc:
             raise WeightsError(
                 f"{file} is not an ONNX network that OpenCV {cv2.__version__} can read"
-                f" ({_said(exc)}); download it again"
+                f" ({_extract_message(exc)}); download it again"
             ) from exc
 
     return open_shared(("onnx", str(file), edit), opened)
 
 
-def _said(exc: cv2.error) -> str:
+def _extract_message(exc: cv2.error) -> str:
     return first_line(exc).rpartition("error: ")[2]

@@ -15,7 +15,7 @@ from PIL import Image
 from looktwice.pipelines.config.spec import NOT_IDENTITY
 from looktwice.pipelines.marks import mask_bounds
 from looktwice.pipelines.picture import Pixels
-from looktwice.pipelines.runtime.hub import from_hub
+from looktwice.pipelines.runtime.hub import load_from_hub
 from looktwice.pipelines.runtime.networks import Place, WeightsError, import_torch
 from looktwice.specialists.networks.checkpoints import is_weights_file
 from looktwice.specialists.networks.image_size import normalize, require_pixels, resize, to_batch
@@ -23,14 +23,14 @@ from looktwice.specialists.networks.network import Inputs, Network
 from looktwice.specialists.networks.packages import require_float32
 from looktwice.specialists.results import Boxes, Floats, Masks
 from looktwice.specialists.rules import Checked
-from looktwice.specialists.segmentation.sam3 import see_square
+from looktwice.specialists.segmentation.sam3 import resize_to_square
 from looktwice.specialists.segmentation.sam_files import (
     MaskFilter,
     SamPackage,
     fix_sam_hq,
-    largest_first,
     open_sam_file,
     open_sam_package,
+    sort_by_area,
 )
 
 KINDS = {
@@ -68,7 +68,7 @@ class SamNetwork:
         """The side in pixels of the network's square input."""
         return int(self.config.prompt_encoder_config.image_size)
 
-    def inner(self, size: Size) -> Size:
+    def inner_size(self, size: Size) -> Size:
         """Return the rows and columns of the square, from its upper left, that an image fills."""
         height, width = size
         if not self.pads:
@@ -97,7 +97,7 @@ class SamNetwork:
         else 1.
         """
         torch = import_torch()
-        rows, columns = self.inner(size)
+        rows, columns = self.inner_size(size)
         boxes = prompts.shape[1] == 4
         to_square = np.tile([columns / size[1], rows / size[0]], prompts.shape[1] // 2)
         # transformers takes pixel centres of the square and adds the half pixel itself
@@ -110,23 +110,23 @@ class SamNetwork:
         output = self.model(**named, multimask_output=several)
         return output.pred_masks[0].float(), output.iou_scores[0].float()
 
-    def upscaled(self, logits: Any, size: Size) -> Any:
+    def upscale(self, logits: Any, size: Size) -> Any:
         """Resize small logits (h, w) to the image (height, width); positive is inside."""
         logits = logits[None, None]
         if self.pads:
-            rows, columns = self.inner(size)
+            rows, columns = self.inner_size(size)
             logits = resize(logits, (self.side, self.side))[..., :rows, :columns]
         return resize(logits, size)[0, 0]
 
     def mask(self, logits: Any, size: Size) -> Inside:
         """Return one mask at the size of the image."""
-        inside: Inside = (self.upscaled(logits, size) > 0).cpu().numpy()
+        inside: Inside = (self.upscale(logits, size) > 0).cpu().numpy()
         return inside
 
     def _square(self, image: Pixels) -> Any:
-        rows, columns = self.inner(_size(image))
+        rows, columns = self.inner_size(_size(image))
         if self.config.model_type.startswith("sam3"):
-            return see_square(image, self.side).to(self.place.device)
+            return resize_to_square(image, self.side).to(self.place.device)
         if self.pads:  # as in version 1's code, which rounds resized pixels to whole levels
             small = Image.fromarray(image).resize((columns, rows), Image.Resampling.BILINEAR)
             batch = to_batch([np.asarray(small)], self.place).float() / 255
@@ -142,13 +142,15 @@ def open_sam(model: str, revision: str | None, place: Place) -> SamNetwork:
     if is_weights_file(model):
         network, pads = open_sam_file(model)
         return SamNetwork(network.to(place.device, place.torch_dtype), place, pads)
-    kind = getattr(from_hub("AutoConfig", model, revision), "model_type", None)
+    kind = getattr(load_from_hub("AutoConfig", model, revision), "model_type", None)
     if kind not in KINDS:
         raise WeightsError(
             f"{model} is a network of the type {kind!r}, not Segment Anything; set model: to an"
             f" id or folder of type {', '.join(KINDS)}"
         )
-    network = from_hub(KINDS[kind], model, revision, dtype=place.torch_dtype, use_safetensors=True)
+    network = load_from_hub(
+        KINDS[kind], model, revision, dtype=place.torch_dtype, use_safetensors=True
+    )
     if kind == "sam_hq":
         fix_sam_hq(network)
     return SamNetwork(network.to(place.device).eval(), place, pads=kind in ("sam", "sam_hq"))
@@ -203,7 +205,7 @@ class SAM(Network[Item, Masks]):
         ValueError for a point outside the image, WeightsError."""
         return self.predict((pixels, points))
 
-    def worthy(self, pixels: Pixels, points: ArrayLike, filter: MaskFilter) -> Masks:
+    def generate_masks(self, pixels: Pixels, points: ArrayLike, filter: MaskFilter) -> Masks:
         """Generate three masks for each point and return those that pass the filter, largest first.
         Raises the same errors as `at`."""
         return self.predict((pixels, points, filter))
@@ -223,9 +225,9 @@ class SAM(Network[Item, Masks]):
             if filter is None:
                 masks.append(self._best_masks(network, image, pixels, prompts))
             elif isinstance(network, SamPackage):
-                masks.append(network.worthy(pixels, prompts, filter, self.prompts))
+                masks.append(network.generate_masks(pixels, prompts, filter, self.prompts))
             else:
-                masks.append(self._worthy(network, image, pixels, prompts, filter))
+                masks.append(self._generate_masks(network, image, pixels, prompts, filter))
         return masks
 
     def prepare(self, given: Inputs) -> Item:
@@ -251,7 +253,7 @@ class SAM(Network[Item, Masks]):
         labels = given[1].labels if isinstance(given[1], Boxes) else result.labels
         return Masks(result.masks, result.scores, labels)
 
-    def _decoded(
+    def _decode_chunks(
         self, network: Opened, seen: Any, pixels: Pixels, prompts: Floats
     ) -> Iterator[tuple[Any, Any]]:
         """Yield masks and scores for chunks of prompts: one for a box, three for a point."""
@@ -261,20 +263,20 @@ class SAM(Network[Item, Masks]):
 
     def _best_masks(self, network: Opened, seen: Any, pixels: Pixels, prompts: Floats) -> Masks:
         masks, scores = list[Inside](), list[float]()
-        for logits, iou in self._decoded(network, seen, pixels, prompts):
+        for logits, iou in self._decode_chunks(network, seen, pixels, prompts):
             for small, best in zip(logits, iou.argmax(1).tolist(), strict=True):
                 masks.append(network.mask(small[best], _size(pixels)))
             scores += iou.amax(1).tolist()
         return Masks(np.array(masks), np.array(scores), np.full(len(masks), ""))
 
-    def _worthy(
+    def _generate_masks(
         self, network: SamNetwork, seen: Any, pixels: Pixels, points: Floats, filter: MaskFilter
     ) -> Masks:
         size, small, scores, boxes = _size(pixels), list[Any](), list[float](), list[Any]()
-        for chunk in self._decoded(network, seen, pixels, points):
+        for chunk in self._decode_chunks(network, seen, pixels, points):
             logits, iou = (tensor.flatten(0, 1) for tensor in chunk)
             for n in np.flatnonzero((iou > filter.iou).cpu().numpy()):
-                full = network.upscaled(logits[n], size)
+                full = network.upscale(logits[n], size)
                 inside, union = (int((full > cut).sum()) for cut in (1, -1))
                 mask = (full > 0).cpu().numpy()
                 stable = union > 0 and inside / union > filter.stability
@@ -287,7 +289,7 @@ class SAM(Network[Item, Masks]):
         kept = cv2.dnn.NMSBoxes(boxes, scores, 0.0, filter.overlap) if boxes else ()
         numbers = np.ravel(kept).astype(int)[: filter.most]
         masks = [network.mask(small[n], size) for n in numbers]
-        return largest_first(masks, [scores[n] for n in numbers], pixels)
+        return sort_by_area(masks, [scores[n] for n in numbers], pixels)
 
 
 @dataclass(frozen=True)
@@ -311,7 +313,7 @@ class SegmentEverything(Checked):
         height, width = require_pixels(pixels).shape[:2]
         along = (np.arange(self.side) + 0.5) / self.side
         x, y = np.meshgrid(along * width - 0.5, along * height - 0.5)
-        return self.sam.worthy(pixels, np.column_stack((x.ravel(), y.ravel())), self.filter)
+        return self.sam.generate_masks(pixels, np.column_stack((x.ravel(), y.ravel())), self.filter)
 
 
 def require_inside(prompts: Floats, size: Size) -> None:

@@ -10,8 +10,8 @@ import numpy as np
 
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, import_torch
-from looktwice.specialists.networks.image_size import resize, to_batch, to_numbers
-from looktwice.specialists.networks.network import HubModel, HubNetwork, Inputs, require_numbers
+from looktwice.specialists.networks.image_size import resize, to_array, to_batch
+from looktwice.specialists.networks.network import HubModel, HubNetwork, Inputs, refuse_nan
 from looktwice.specialists.protocols import BoxSegmenter, Detector
 from looktwice.specialists.results import Masks
 from looktwice.specialists.rules import NoEvidence
@@ -61,7 +61,7 @@ class SAM3(HubNetwork[Item, Masks]):
         """Return the masks of each image: all images are encoded together, and each is prompted
         with its words."""
         side = int(network.config.image_size)
-        images = import_torch().cat([see_square(image, side) for image, _ in items])
+        images = import_torch().cat([resize_to_square(image, side) for image, _ in items])
         seen = network.model.get_vision_features(
             pixel_values=images.to(place.device, place.torch_dtype)
         )
@@ -93,7 +93,7 @@ class SAM3(HubNetwork[Item, Masks]):
         )
         # a row for each word
         scores = output.pred_logits.float().sigmoid() * output.presence_logits.float().sigmoid()
-        require_numbers(scores, self.model, place.dtype)
+        refuse_nan(scores, self.model, place.dtype)
         order = scores.flatten().argsort(descending=True, stable=True)
         kept = order[scores.flatten()[order] > self.threshold][: self.most]
         if not len(kept):
@@ -101,14 +101,14 @@ class SAM3(HubNetwork[Item, Masks]):
         small = output.pred_masks.float().flatten(0, 1)[kept].sigmoid()
         inside = resize(small[None], image.shape[:2])[0] > 0.5
         labels = [words[n] for n in (kept // scores.shape[1]).tolist()]
-        return Masks(inside.cpu().numpy(), to_numbers(scores.flatten()[kept]), np.array(labels))
+        return Masks(inside.cpu().numpy(), to_array(scores.flatten()[kept]), np.array(labels))
 
     def _settings(self) -> str:
         """Serialize the settings that affect results, except the words, which items contain."""
         return replace(self, words=())._settings() if self.words else super()._settings()
 
 
-def see_square(image: Pixels, side: int) -> Any:
+def resize_to_square(image: Pixels, side: int) -> Any:
     """Preprocess an image for SAM 3 to (1, 3, side, side): stretched in whole brightness levels,
     then scaled to -1..1."""
     pixels = to_batch([image], Place("cpu", "float32"))

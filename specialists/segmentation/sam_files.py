@@ -56,7 +56,7 @@ def open_sam_file(path: str) -> tuple[Any, bool]:
         settings["mask_decoder_config"]["vit_dim"] = settings["vision_config"]["hidden_size"]
     config = getattr(transformers, f"{kind}Config")(**settings)
     named = {name: tensor for name, tensor in tensors.items() if not name.startswith("pixel_")}
-    named = rename(name_perceptrons(named), "sam", "mask_decoder")
+    named = rename(rename_perceptrons(named), "sam", "mask_decoder")
     named["shared_image_embedding.positional_embedding"] = named[SHARED]
     network = open_converted(f"{kind}Model", config, named, path)
     if kind == "SamHQ":
@@ -83,7 +83,7 @@ def fix_sam_hq(network: Any) -> None:
     decoder.upscale_conv1.register_forward_pre_hook(give)
 
 
-def name_perceptrons(tensors: Tensors) -> Tensors:
+def rename_perceptrons(tensors: Tensors) -> Tensors:
     """Rename the layers of perceptrons as in transformers: the first, those between, the last."""
     named = {}
     for name, tensor in tensors.items():
@@ -173,7 +173,7 @@ def _open_sam2(path: str, tensors: Tensors) -> Any:
     WeightsError."""
     kept = {name: tensor for name, tensor in tensors.items() if KEPT.match(name)}
     points = [kept.pop(name) for name in sorted(kept) if name.startswith(POINTS)]
-    named = rename(name_perceptrons(kept), "sam2", "mask_decoder")
+    named = rename(rename_perceptrons(kept), "sam2", "mask_decoder")
     named["prompt_encoder.point_embed.weight"] = import_torch().cat(points)
     named["shared_image_embedding.positional_embedding"] = named[SHARED]
     width = tensors["no_mem_embed"].shape[-1]
@@ -289,7 +289,9 @@ class SamPackage:
         """Return one mask from logits at the size of the image."""
         return np.asarray((logits > 0).cpu().numpy())
 
-    def worthy(self, pixels: Pixels, points: Floats, filter: MaskFilter, most: int) -> Masks:
+    def generate_masks(
+        self, pixels: Pixels, points: Floats, filter: MaskFilter, most: int
+    ) -> Masks:
         """Generate the masks of all points, `most` at once, that pass the filter."""
         height, width = pixels.shape[:2]
         generator = self.package.SamAutomaticMaskGenerator(
@@ -305,10 +307,10 @@ class SamPackage:
         large = [mask for mask in generator.generate(pixels) if mask["area"] >= least]
         surest = sorted(large, key=lambda mask: -mask["predicted_iou"])[: filter.most]
         masks = [np.asarray(mask["segmentation"], bool) for mask in surest]
-        return largest_first(masks, [mask["predicted_iou"] for mask in surest], pixels)
+        return sort_by_area(masks, [mask["predicted_iou"] for mask in surest], pixels)
 
 
-def largest_first(masks: list[NDArray[np.bool_]], scores: list[float], pixels: Pixels) -> Masks:
+def sort_by_area(masks: list[NDArray[np.bool_]], scores: list[float], pixels: Pixels) -> Masks:
     """Sort the masks of an image by descending area."""
     rows = Masks(
         np.reshape(masks, (-1, *pixels.shape[:2])), np.array(scores), np.full(len(masks), "")

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from looktwice.eval.runs.dry_run import announce_requests
-from looktwice.eval.runs.sample_faults import looks_cut
+from looktwice.eval.runs.sample_faults import is_truncated
 from looktwice.pipelines.config import load_plan
 from tests.first_day.studies import said
 from tests.tables import table
@@ -183,7 +183,7 @@ def test_the_byte_that_ends_a_gif_ends_none_where_it_stands_before_the_last() ->
     out = io.BytesIO()
     NOISE.save(out, "gif")
     whole = out.getvalue()
-    assert looks_cut(whole[:1000] + b";" + bytes([1] * 9)) and not looks_cut(whole + bytes(9))
+    assert is_truncated(whole[:1000] + b";" + bytes([1] * 9)) and not is_truncated(whole + bytes(9))
 
 
 def test_an_image_that_lacks_its_last_bytes_alone_is_no_fault(study: Path) -> None:

@@ -130,7 +130,7 @@ def test_a_study_made_from_an_allowed_one_needs_no_word_either(
     plan = load_plan(Path("study/study.yaml"), allow=["own"])
     for name in ("winner", "copy"):
         shutil.copy("study/study.yaml", f"study/{name}.yaml")
-    plan.allow_as_this(Path("study/winner.yaml"))
+    plan.copy_grants_to(Path("study/winner.yaml"))
     assert load_plan(Path("study/winner.yaml")).reads == {lab / "own" / "set"}
     with pytest.raises(ConfigError, match="--allow own/set"):
         load_plan(Path("study/copy.yaml"))

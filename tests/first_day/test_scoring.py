@@ -37,7 +37,7 @@ class LastLetter(Reader):
 
     def read(self, state: State) -> Reading:
         letters = [letter for letter in state.reply if letter in "AB"]
-        return Reading.of(letters[-1] if letters else None)
+        return Reading.from_answer(letters[-1] if letters else None)
 
 
 @dataclass(frozen=True)

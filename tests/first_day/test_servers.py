@@ -66,7 +66,7 @@ def test_a_server_that_refuses_everybody(tmp_path: Path, status: str, limit: int
 def test_a_web_page_in_place_of_an_api_is_the_endpoint_s_failure() -> None:
     with pytest.raises(ModelError, match="check that `url` is right") as raised:
         read_response(HttpResponse(200, {}, b"<html>welcome</html>"), CLOSED, 0.1)
-    assert wrappers.is_of_endpoint(raised.value)
+    assert wrappers.is_endpoint_fault(raised.value)
 
 
 @pytest.mark.parametrize(("status", "delay"), [(401, 0.0), (403, 0.0), (200, 0.3)])

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from looktwice.eval.listing import FIRST, SAYS
+from looktwice.eval.listing import FIRST, KIND_DESCRIPTIONS
 from looktwice.pipelines.config import load_plan
 from looktwice.pipelines.config.classes import locate
-from looktwice.pipelines.config.shipped import shipped
+from looktwice.pipelines.config.shipped import list_shipped
 from tests.first_day.studies import looktwice, said
 from tests.optional import needs_extras
 from tests.paths import ROOT
@@ -107,11 +107,11 @@ def test_list_names_everything_by_kind_in_a_line_each(kind: str, named: str, abs
 
 def test_list_begins_with_ten_configurations_and_has_all_behind_an_option() -> None:
     first = looktwice("list").output
-    assert all(f"\n  {kind} " in first for kind in SAYS) and "\ndocuments: " in first
+    assert all(f"\n  {kind} " in first for kind in KIND_DESCRIPTIONS) and "\ndocuments: " in first
     names = [line.split()[0] for line in first.splitlines()[1:11]]
     assert names == [*FIRST] and len(names) == 10 and names[0] == "quickstart"
     every = [line.split()[0] for line in looktwice("list", "--all").output.splitlines()]
-    assert every == [*shipped()] and set(names) < set(every)
+    assert every == [*list_shipped()] and set(names) < set(every)
 
 
 def test_list_tells_the_settings_of_a_class_and_where_the_documents_are() -> None:

@@ -21,7 +21,7 @@ from looktwice.eval.records import RunError, RunFolder
 from looktwice.eval.runs.options import RunOptions
 from looktwice.eval.runs.run import Run
 from looktwice.pipelines import ChatAPI, Model, Pipeline, Scripted, Stage, State
-from looktwice.pipelines.config.plan import Plan, with_id
+from looktwice.pipelines.config.plan import Plan, add_id
 from looktwice.pipelines.config.spec import Arm
 from looktwice.pipelines.model import Message, Stopped
 from looktwice.pipelines.models.limits import Limited
@@ -142,7 +142,7 @@ def test_a_model_in_this_process_starts_nothing_either(
     stages: list[dict[str, Stage]] = [{"ask": stage, "then": Noted()}]
     stages.append({**stages[0], "too": Noted()})
     arms = [Arm(str(len(one)), {}, "t", task, model, one, Ask(), 1, 0) for one in stages]
-    run = Run(Plan("study", tuple(map(with_id, arms))), tmp_path / "run", RunOptions(workers=1))
+    run = Run(Plan("study", tuple(map(add_id, arms))), tmp_path / "run", RunOptions(workers=1))
     assert run().stopped
     assert (len(model.asked), len(RunFolder(tmp_path / "run").records())) == (1, kept)
 

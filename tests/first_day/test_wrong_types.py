@@ -14,7 +14,7 @@ from looktwice.eval.readers import Robust
 from looktwice.eval.records.records import RunError
 from looktwice.eval.report import write_report
 from looktwice.eval.tasks import TaskError
-from looktwice.eval.tasks.base import checked_items
+from looktwice.eval.tasks.base import check_items
 from looktwice.pipelines import ChatAPI, Item, Pipeline, Pocket, Sample, State
 from looktwice.pipelines.config.spec import spec
 from looktwice.pipelines.model import CallOptions, Model
@@ -130,7 +130,7 @@ def test_a_key_that_is_a_number_ends_check_and_run_alike(tmp_path: Path) -> None
     with pytest.raises(TaskError, match=sentence):
         evaluate(NumberKeys(), CHANCE, out=tmp_path / "run")
     with pytest.raises(TaskError, match=sentence):
-        next(checked_items(NumberKeys()))
+        next(check_items(NumberKeys()))
 
 
 def test_numbers_of_numpy_that_are_floats_are_taken(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from looktwice.pipelines.model import ModelError
 from looktwice.pipelines.models.answers import read_response, refusal
 from looktwice.pipelines.models.http_client import HttpResponse
-from looktwice.pipelines.models.wire import reply_of
+from looktwice.pipelines.models.wire import parse_reply
 from tests.tables import table
 
 Json = dict[str, Any]
@@ -21,20 +21,20 @@ URL = "http://127.0.0.1:9/v1"
 def test_tokens_are_counted_wherever_they_are_written(body: Json, counts: list[int]) -> None:
     message = {"content": "(A)"}
     choice, rest = body.get("choice", {}), {k: v for k, v in body.items() if k != "choice"}
-    usage = reply_of({"choices": [{"message": message, **choice}], **rest}, 0.0).usage
+    usage = parse_reply({"choices": [{"message": message, **choice}], **rest}, 0.0).usage
     assert [*vars(usage).values()] == counts
 
 
 @table
 def test_numbers_that_are_no_counts_are_no_reply(usage: Json) -> None:
     with pytest.raises(ModelError) as caught:
-        reply_of({"choices": [{"message": {"content": "(A)"}}], "usage": usage}, 0.0)
+        parse_reply({"choices": [{"message": {"content": "(A)"}}], "usage": usage}, 0.0)
     assert caught.value.retryable
 
 
 @table
 def test_log_probabilities_are_read_in_both_forms(logprobs: Any, read: list[list[Any]]) -> None:
-    reply = reply_of({"choices": [{"message": {"content": "(A)"}, "logprobs": logprobs}]}, 0.0)
+    reply = parse_reply({"choices": [{"message": {"content": "(A)"}, "logprobs": logprobs}]}, 0.0)
     assert [[[*pair] for pair in token.items()] for token in reply.logprobs] == read
 
 
@@ -66,7 +66,7 @@ def test_a_refusal_over_what_is_attached_says_what_to_do(message: str, said: str
 
 @table
 def test_words_and_thoughts_are_told_apart(message: Json, text: str, reasoning: str) -> None:
-    reply = reply_of({"choices": [{"message": message, "finish_reason": "stop"}]}, 0.0)
+    reply = parse_reply({"choices": [{"message": message, "finish_reason": "stop"}]}, 0.0)
     assert (reply.text, reply.reasoning) == (text, reasoning)
 
 

@@ -23,8 +23,8 @@ from looktwice.pipelines.model import (
     request_key,
 )
 from looktwice.pipelines.models.cache import Cached, Store
-from looktwice.pipelines.models.chat_template import chat_of
-from looktwice.pipelines.models.wire import reply_of, wire_messages
+from looktwice.pipelines.models.chat_template import build_chat
+from looktwice.pipelines.models.wire import parse_reply, wire_messages
 from looktwice.prompting.turns import History
 from tests.strict_server import strict_server
 from tests.tables import table
@@ -37,7 +37,7 @@ SIGNED = ToolCall("c1", "zoom", "{}", {"extra_content": {"google": {"thought_sig
 
 def read(message: Json) -> Reply:
     """The reply in a body with this message."""
-    return reply_of({"choices": [{"message": message}]}, 0.0)
+    return parse_reply({"choices": [{"message": message}]}, 0.0)
 
 
 @table
@@ -105,5 +105,5 @@ def test_what_is_attached_outlives_the_cache(tmp_path: Path) -> None:
 
 def test_a_local_model_s_template_gets_its_reasoning_back() -> None:
     turn = Message("assistant", ("I look.",), (PLAIN,), attached={"reasoning_content": "hm"})
-    first, second = chat_of([turn, Message("assistant", ("I look.",), (PLAIN,))]).turns
+    first, second = build_chat([turn, Message("assistant", ("I look.",), (PLAIN,))]).turns
     assert first == second | {"reasoning_content": "hm"}

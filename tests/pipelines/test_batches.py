@@ -22,11 +22,11 @@ from looktwice.eval.records import Record, RunFolder
 from looktwice.eval.runs import RunOptions, Study
 from looktwice.pipelines import Item, Model, Sample
 from looktwice.pipelines.config import Plan
-from looktwice.pipelines.config.plan import with_id
+from looktwice.pipelines.config.plan import add_id
 from looktwice.pipelines.config.spec import NOT_IDENTITY, Arm
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.runtime import close_networks
-from looktwice.pipelines.runtime.hub import from_hub
+from looktwice.pipelines.runtime.hub import load_from_hub
 from looktwice.pipelines.runtime.networks import (
     Batcher,
     FetchError,
@@ -293,7 +293,7 @@ class Told:
 def ran(folder: Path, rule: Stage, workers: int, n: int = 12) -> dict[str, Record]:
     """A study of one point, run whole as the command line runs it; its records by sample."""
     made = Arm("rule", {}, "greys", Greys(n), None, {"answer": rule}, Robust(), 1, 0, True, "", "")
-    plan = Plan("study", (with_id(made),))
+    plan = Plan("study", (add_id(made),))
     Study(plan, folder, RunOptions(workers=workers), cache=folder / "cache")()
     return {record.sample: record for record in RunFolder(folder / "study").records().values()}
 
@@ -452,9 +452,9 @@ def test_weights_and_devices_that_are_missing_are_named(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     pytest.importorskip("transformers")
     with pytest.raises(WeightsError, match=r"no folder '\./nowhere'"):
-        from_hub("AutoModel", "./nowhere", None)
+        load_from_hub("AutoModel", "./nowhere", None)
     with pytest.raises(WeightsError, match=r"AutoModel .* folder"):
-        from_hub("AutoModel", str(tmp_path), None)
+        load_from_hub("AutoModel", str(tmp_path), None)
     assert Place.of("cpu", "auto") == Place("cpu", "float32")
     missing = "mps" if torch.cuda.is_available() else "cuda"
     with pytest.raises(WeightsError, match=f"'{missing}'"):
@@ -470,9 +470,11 @@ def test_advice_of_the_hub(monkeypatch: pytest.MonkeyPatch, trouble: str, advice
         raise OSError(trouble)
 
     monkeypatch.setattr(transformers.AutoModel, "from_pretrained", refuse)
-    monkeypatch.setattr("looktwice.pipelines.runtime.hub.hub_silence", lambda *asked: "")
+    monkeypatch.setattr(
+        "looktwice.pipelines.runtime.hub.explain_unreachable_hub", lambda *asked: ""
+    )
     with pytest.raises(WeightsError) as caught:
-        from_hub("AutoModel", "someone/some-network", "abc123")
+        load_from_hub("AutoModel", "someone/some-network", "abc123")
     sentence = str(caught.value)
     assert sentence.startswith("someone/some-network: AutoModel ") and "\n" not in sentence
     assert all(part in sentence for part in ("abc123", trouble.splitlines()[0], advice))
@@ -504,9 +506,9 @@ def test_a_silent_hub_is_asked_once(monkeypatch: pytest.MonkeyPatch, kind: str) 
     monkeypatch.setattr(transformers.AutoModel, "from_pretrained", open_it)
     if kind == "socket":
         with pytest.raises(WeightsError, match=unknown):
-            from_hub("AutoModel", "someone/some-network", "abc123")
+            load_from_hub("AutoModel", "someone/some-network", "abc123")
     else:
-        assert from_hub("AutoModel", "someone/some-network", "abc123") == "opened"
+        assert load_from_hub("AutoModel", "someone/some-network", "abc123") == "opened"
     assert asked == [{"revision": "abc123", "timeout": 10.0}]
 
 

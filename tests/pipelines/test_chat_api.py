@@ -17,7 +17,7 @@ from looktwice.pipelines import CallOptions, ChatAPI, Message, Picture, View
 from looktwice.pipelines.model import ModelError, Stopped, Tool, ToolCall, Usage
 from looktwice.pipelines.models.http_client import http_loop
 from looktwice.pipelines.models.keys import key_for
-from looktwice.pipelines.models.wire import reply_of, request_bytes, wire_messages, wire_options
+from looktwice.pipelines.models.wire import parse_reply, request_bytes, wire_messages, wire_options
 from tests.chat_server import ChatServer, chat_server
 from tests.paths import rows
 
@@ -229,14 +229,14 @@ def test_what_a_server_counts() -> None:
         (few | {"total_tokens": 13}, (10, 3)),
         (few | {"total_tokens": 20} | DETAILS, (10, 10, 7, 4)),
     ):
-        assert reply_of(body({"content": "a"}, usage=usage), 0.0).usage == Usage(*expected)
+        assert parse_reply(body({"content": "a"}, usage=usage), 0.0).usage == Usage(*expected)
 
 
 def test_of_tokens_that_read_alike_the_likeliest_counts() -> None:
     tokens = [("�", -1.0), ("�", -3.0), ("A", -2.0), ("�", -0.5), ("B", -np.inf)]
     rows = [{"token": token, "logprob": value} for token, value in tokens]
     likely = {"content": [{**rows[0], "top_logprobs": rows[1:]}, rows[2]]}
-    reply = reply_of(body({"content": "a"}, logprobs=likely), 0)
+    reply = parse_reply(body({"content": "a"}, logprobs=likely), 0)
     assert reply.logprobs == ({"�": -0.5, "A": -2.0}, {"A": -2.0})
     assert list(reply.logprobs[0]) == ["�", "A"]
 
@@ -244,7 +244,7 @@ def test_of_tokens_that_read_alike_the_likeliest_counts() -> None:
 def test_arguments_that_come_as_an_object_are_written_as_they_read() -> None:
     calls = [{"name": "zoom", "arguments": {"on": "Bär"}}, {"name": "stop"}]
     message = {"content": None, "tool_calls": [{"function": call} for call in calls]}
-    reply = reply_of(body(message), 0.0)
+    reply = parse_reply(body(message), 0.0)
     written = [(call.id, call.name, call.arguments) for call in reply.tool_calls]
     assert written == [("call_0", "zoom", '{"on": "Bär"}'), ("call_1", "stop", "{}")]
     assert (reply.text, reply.finish) == ("", "tool")
@@ -252,7 +252,7 @@ def test_arguments_that_come_as_an_object_are_written_as_they_read() -> None:
 
 def test_an_answer_that_is_no_completion_is_shown_and_may_be_asked_again() -> None:
     with pytest.raises(ModelError) as caught:
-        reply_of({"détail": "é" * 300}, 0.0)
+        parse_reply({"détail": "é" * 300}, 0.0)
     assert str(caught.value).endswith('{"détail": "' + "é" * 188) and caught.value.retryable
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from looktwice.pipelines.config import ConfigError, Plan, build, load_plan
-from looktwice.pipelines.config.classes import Faults, did_you_mean, load_plugin, locate
+from looktwice.pipelines.config.classes import Faults, load_plugin, locate, suggest_names
 from looktwice.pipelines.config.load import load, resolve
 from looktwice.pipelines.config.spec import asks_model, digest, identity, spec
 from looktwice.pipelines.models import Scripted
@@ -150,7 +150,7 @@ def test_five_mistakes_are_five_lines_with_their_places(planned: Planned) -> Non
     ("word", "hint"), [("Temprature", "; did you mean 'temperature'?"), ("retries", "")]
 )
 def test_a_hint_names_what_is_nearly_the_word_alone(word: str, hint: str) -> None:
-    assert did_you_mean(word, ["prices", "temperature", "timeout"]) == hint
+    assert suggest_names(word, ["prices", "temperature", "timeout"]) == hint
 
 
 OUT_OF_REACH = """

@@ -19,7 +19,13 @@ from looktwice.pipelines.models import limits
 from looktwice.pipelines.models.cache import Store
 from looktwice.pipelines.models.limits import Pace, Servers
 from looktwice.pipelines.models.stops import EndpointError
-from looktwice.pipelines.models.wrappers import ALIKE, EndpointWatch, Watched, is_of_endpoint, wrap
+from looktwice.pipelines.models.wrappers import (
+    ALIKE,
+    EndpointWatch,
+    Watched,
+    is_endpoint_fault,
+    wrap,
+)
 from looktwice.pipelines.pipeline import describe
 from tests.counted_work import FakeTime
 
@@ -31,9 +37,9 @@ def test_whose_failure_it_is() -> None:
     answered = (300, 399, 401, 402, 403, 404, 408, 429, 500, 503)
     errors = [GONE, ModelError("a certificate", unreached=True), ModelError("off", retryable=True)]
     errors += [ModelError("no", status=status) for status in answered]
-    assert all(map(is_of_endpoint, errors))
+    assert all(map(is_endpoint_fault, errors))
     errors = [ModelError("no", status=status) for status in (200, 299, 400, 413, 415, 422)]
-    assert not any(map(is_of_endpoint, [ModelError("a picture in a system's turn"), *errors]))
+    assert not any(map(is_endpoint_fault, [ModelError("a picture in a system's turn"), *errors]))
 
 
 def watched(times: list[float], monkeypatch: pytest.MonkeyPatch) -> tuple[EndpointWatch, list[str]]:
@@ -179,17 +185,17 @@ def test_what_is_refused_now_and_then_is_the_fault_of_its_sample(is_answered: bo
 
 def test_refusals_are_counted_in_words() -> None:
     watch = EndpointWatch(lambda said: None)
-    assert watch.say_refusals("h:1/v1", stopped=False) == ""
+    assert watch.describe_refusals("h:1/v1", stopped=False) == ""
     for status, count in ((429, 17), (500, 3), (503, 1), (408, 2)):
         for _ in range(count):
             watch.note_attempt(ModelError("busy", status=status, retryable=True))
-    start = watch.say_refusals("h:1/v1", stopped=True)
+    start = watch.describe_refusals("h:1/v1", stopped=True)
     assert re.findall(r"\d+ times?|\(\d+\)|h:1\S+", start) == [
         *("h:1/v1", "17 times", "(429)", "3 times", "(500)", "1 time", "(503)")
     ]
-    assert watch.say_refusals("h:1/v1", stopped=False).startswith(f"{start}; all ")
+    assert watch.describe_refusals("h:1/v1", stopped=False).startswith(f"{start}; all ")
     watch.note_failure("m", ModelError("busy", status=503, retryable=True))
-    assert watch.say_refusals("h:1/v1", stopped=False).startswith(f"{start}; 1 request ")
+    assert watch.describe_refusals("h:1/v1", stopped=False).startswith(f"{start}; 1 request ")
 
 
 def test_a_server_that_refuses_many_is_sent_as_many_as_it_answers_and_then_more() -> None:

@@ -110,4 +110,4 @@ def test_an_extension_is_of_use_where_what_it_needs_is_there() -> None:
         (("key:a|key:b",), {"key:b"}, True),
         (("key:a|key:b", "turns"), {"key:b"}, False),
     ):
-        assert Extension("x:y", "", needs).is_of_use(there.__contains__) is is_of_use
+        assert Extension("x:y", "", needs).meets_needs(there.__contains__) is is_of_use

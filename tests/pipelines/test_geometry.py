@@ -63,7 +63,7 @@ def padded(left: int, top: int, right: int, bottom: int) -> Change:
 def beside_itself(margin: int, first: bool) -> Change:
     def change(view: View) -> View:
         pair = [view, transforms.flip(view)]
-        return transforms.beside(pair if first else pair[::-1], margin, (10, 60, 10))
+        return transforms.join_side_by_side(pair if first else pair[::-1], margin, (10, 60, 10))
 
     return change
 
@@ -274,7 +274,7 @@ def test_bounds_centre_and_json_of_a_mark(
         (lambda: transforms.resize(blank(9, 9), 0, 5), "1 or more"),
         (lambda: transforms.pad(blank(9, 9), right=-1), "0 or more"),
         (lambda: blank(9, 9).with_pixels(np.zeros((8, 9, 3), np.uint8)), "keep the size"),
-        (lambda: transforms.beside([]), "no view"),
+        (lambda: transforms.join_side_by_side([]), "no view"),
         *(
             (lambda x=x, y=y: transforms.paste(blank(12, 10), [(blank(5, 5), x, y)]), "canvas")
             for x, y in ((8, 5), (7, 6), (-1, 0), (0, -1))
@@ -292,7 +292,7 @@ def test_beside_is_blinks_concatenation_centred_towards_the_top() -> None:
         View.of(Picture(np.full((height, 3, 3), 9, np.uint8)), n)
         for n, height in enumerate((8, 5, 4))
     ]
-    view = transforms.beside(views, margin=2)
+    view = transforms.join_side_by_side(views, margin=2)
     assert view.size == (13, 8)
     assert [part.affine((0, 0)).tolist() for part in view.parts] == [[0, 0], [5, 1], [10, 2]]
     assert (view.pixels[1:6, 5:8] == 9).all() and view.pixels.sum() == 9 * 9 * (8 + 5 + 4)
@@ -375,7 +375,7 @@ def test_what_a_later_part_covers_is_not_seen() -> None:
 @pytest.mark.parametrize("degrees", [0, 90, 180, -90, 30, -100.5, 45])
 def test_the_size_of_a_turned_picture_is_foretold(degrees: float) -> None:
     turned = transforms.rotate(blank(50, 20), degrees)
-    assert transforms.turned_size((50, 20), degrees) == turned.size
+    assert transforms.rotated_size((50, 20), degrees) == turned.size
     corners = turned.parts[0].affine([(-0.5, -0.5), (49.5, -0.5), (49.5, 19.5), (-0.5, 19.5)]) + 0.5
     assert (corners >= -1e-9).all() and (corners <= np.array(turned.size) + 1e-9).all()
     assert corners.mean(0) == pytest.approx(np.array(turned.size) / 2)
@@ -485,7 +485,9 @@ CHAINS: dict[str, Change] = {
     "turned, a third": lambda view: transforms.resize(transforms.rotate(view, 45), 166, 166),
     "turned twice": lambda view: transforms.rotate(transforms.rotate(view, 30), 30),
     "cut, turned, beside, a third": lambda view: transforms.resize(
-        transforms.beside([transforms.rotate(transforms.crop(view, 40, 30, 360, 270), 45), view]),
+        transforms.join_side_by_side(
+            [transforms.rotate(transforms.crop(view, 40, 30, 360, 270), 45), view]
+        ),
         *(267, 133),
     ),
     "eighth in three": lambda view: transforms.resize(

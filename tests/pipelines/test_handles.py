@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from looktwice.pipelines.config.classes import ConfigError
-from looktwice.pipelines.config.handles import spelt_out
+from looktwice.pipelines.config.handles import expand_override
 from looktwice.pipelines.config.load import load, read_config, resolve
 from tests.paths import CONFIGS
 from tests.tables import check_all, table
@@ -68,13 +68,13 @@ def check_config(path: Path) -> None:
 
 @table
 def test_overrides(node: dict[str, Any], override: list[Any], places: dict[str, Any]) -> None:
-    assert dict(spelt_out(node, *override)) == places
+    assert dict(expand_override(node, *override)) == places
 
 
 @table
 def test_a_name_makes_no_model_one_of_another_server(node: dict[str, Any], why: str) -> None:
     with pytest.raises(ConfigError, match=f"^model=qwen: .*{why}.*ChatAPI, model: qwen, url: URL"):
-        dict(spelt_out(node, "model", "qwen"))
+        dict(expand_override(node, "model", "qwen"))
 
 
 def test_data_of_a_study_that_reads_none_is_refused() -> None:
@@ -82,10 +82,10 @@ def test_data_of_a_study_that_reads_none_is_refused() -> None:
     for place in ("data", "split"):
         for node in ({"task": tasks["task"]}, {"tasks": tasks["tasks"]}, {}):
             with pytest.raises(ConfigError, match=f"{place}=x"):
-                list(spelt_out(node, place, "x"))
+                list(expand_override(node, place, "x"))
 
 
 def test_settings_of_a_model_that_no_contestant_would_ask_are_refused() -> None:
     node = {"models": {"a": {"use": "Replay"}, "b": {"use": "Replay"}}}
     with pytest.raises(ConfigError, match=r"^model=\{\.\.\.\}: .*a, b"):
-        dict(spelt_out(node, "model", {"use": "Pocket"}))
+        dict(expand_override(node, "model", {"use": "Pocket"}))

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from looktwice.pipelines import picture as module
-from looktwice.pipelines.encodings.image_files import decode, shortened
+from looktwice.pipelines.encodings.image_files import decode, truncate_scan
 from looktwice.pipelines.picture import Picture, PictureError
 
 WRITTEN: dict[str, tuple[str, dict[str, object]]] = {
@@ -36,7 +36,7 @@ def test_bytes_that_fill_a_header_are_passed_over() -> None:
     filled = data[:2] + b"\xff\xff\xfe\xff\xff" + comment + data[2:]
     picture = Picture.encoded(filled)
     assert picture.size == (48, 64) and picture.payload.data == filled
-    assert len(shortened(filled) or filled) < len(filled)
+    assert len(truncate_scan(filled) or filled) < len(filled)
 
 
 def cut(data: bytes, rng: random.Random, scan: int) -> bytes:
@@ -113,7 +113,7 @@ def test_damaged_is_refused(kind: str, damage: Damage, monkeypatch: pytest.Monke
 @pytest.mark.parametrize("kind", WRITTEN)
 def test_of_a_baseline_scan_few_bytes_are_read(kind: str) -> None:
     data = written(kind)
-    short = shortened(data)
+    short = truncate_scan(data)
     if kind == "progressive":
         assert short is None
     else:

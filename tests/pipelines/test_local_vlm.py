@@ -19,8 +19,8 @@ from looktwice.eval.records import RunFolder
 from looktwice.pipelines import ChatAPI, LocalVLM, Picture, View
 from looktwice.pipelines.model import CallOptions, Message, ModelError, Tool
 from looktwice.pipelines.models.cache import Store
-from looktwice.pipelines.models.chat_template import chat_of, reply_text
-from looktwice.pipelines.models.local_vlm import _Asked
+from looktwice.pipelines.models.chat_template import build_chat, reply_text
+from looktwice.pipelines.models.local_vlm import _VLMRequest
 from looktwice.prompting.agent import TaggedCalls
 from tests.first_day.studies import looktwice, write_study
 from tests.optional import optional
@@ -64,7 +64,7 @@ def test_a_batch_replies_as_one_request(family: str, folder: Callable[[str], str
     model = LocalVLM(folder(family), max_tokens=8)
     alone = [model(question) for question in QUESTIONS]
     options = CallOptions(temperature=0.0, max_tokens=8)
-    asked = [_Asked(chat_of(question), options, None) for question in QUESTIONS]
+    asked = [_VLMRequest(build_chat(question), options, None) for question in QUESTIONS]
     together = model._forward(asked)
     assert [(r.text, r.usage) for r in together] == [(r.text, r.usage) for r in alone]
     assert len({r.text for r in alone}) == 3, "another question or picture must give another reply"
@@ -112,7 +112,7 @@ def test_stop_texts_and_lengths_end_a_reply(folder: Callable[[str], str]) -> Non
 
 
 def test_a_large_picture_is_shrunk_to_max_pixels() -> None:
-    chat = chat_of([Message("user", (view(100, 200), view(10, 10), "x"))], most=5000)
+    chat = build_chat([Message("user", (view(100, 200), view(10, 10), "x"))], most=5000)
     (height, width, _), small = (image.shape for image in chat.images)
     assert height * width <= 5000 and width / height == pytest.approx(2, abs=0.05)
     assert small == (10, 10, 3)

@@ -11,7 +11,7 @@ import pytest
 
 from looktwice.pipelines.model import ModelError, Reply
 from looktwice.pipelines.models.answers import read_response
-from looktwice.pipelines.models.refusals.bodies import LONGEST_TEXT, MOST_FACTS, walk
+from looktwice.pipelines.models.refusals.bodies import LONGEST_TEXT, MAX_FACTS, walk
 from looktwice.pipelines.models.refusals.waits import read_seconds
 from looktwice.pipelines.models.wrappers import Retried
 from tests.canned import URL, response
@@ -98,12 +98,12 @@ def test_how_long_a_call_waits_between_attempts(
 
     stop = FakeTime()
     model = Retried(None, stop=stop)  # type: ignore[arg-type]
-    assert model.around(ask).text == "(A)" and stop.waits == waits
+    assert model.wrap_call(ask).text == "(A)" and stop.waits == waits
 
 
 def test_of_an_error_of_any_size_a_bounded_part_is_looked_at() -> None:
     many = [*walk({"message": "wait " * 100_000, "details": ["x"] * 100_000})]
-    assert len(many) == MOST_FACTS
+    assert len(many) == MAX_FACTS
     assert max(len(fact.value) for fact in many if isinstance(fact.value, str)) == LONGEST_TEXT
     deep: Any = "deep"
     for _ in range(50):

@@ -23,7 +23,7 @@ def start(width: int = 200, height: int = 100) -> State:
 
 def shown(longest: int = 200) -> ShownImage:
     state = start()
-    return ShownImage.through(state.views[0], LongestSide(longest), state)
+    return ShownImage.from_view(state.views[0], LongestSide(longest), state)
 
 
 @pytest.mark.parametrize(("longest", "frame", "numbers", "expected"), CASES["found"])
@@ -51,7 +51,7 @@ def twice(state: State, model: Model) -> State:
 
 
 def beside(state: State, model: Model) -> State:
-    return state.replace(views=(transforms.beside([*state.views, *state.views]),))
+    return state.replace(views=(transforms.join_side_by_side([*state.views, *state.views]),))
 
 
 def none(state: State, model: Model) -> State:
@@ -62,7 +62,7 @@ def none(state: State, model: Model) -> State:
 def test_a_fit_must_give_one_view_of_one_part(fit: Stage) -> None:
     state = start()
     with pytest.raises(ValueError, match=r"fit: .*; use a stage that only resizes"):
-        ShownImage.through(state.views[0], fit, state)
+        ShownImage.from_view(state.views[0], fit, state)
 
 
 def test_a_region_is_new_unless_an_earlier_view_shows_it_to_within_a_pixel() -> None:
@@ -78,7 +78,7 @@ def test_a_region_is_new_unless_an_earlier_view_shows_it_to_within_a_pixel() -> 
 def test_a_crop_of_a_crop_maps_to_the_sample_s_own_image() -> None:
     state = start()
     first = transforms.crop(state.views[0], 20, 10, 120, 60)
-    image = ShownImage.through(first, LongestSide(50), state)
+    image = ShownImage.from_view(first, LongestSide(50), state)
     assert image.sent.size == (50, 25)
     assert image.sent.to_view(Point("p", 30.5, 20.5))[0].center == pytest.approx((5, 5))
     assert image.place((5, 5), "pixels", "image 1") == pytest.approx((10.5, 10.5))

@@ -60,9 +60,9 @@ def test_results_are_copies_that_nobody_can_change_and_empty_ones_keep_their_sha
 
 def test_a_depth_map_knows_which_way_is_near_and_where_it_knows_nothing() -> None:
     values = np.array([[1.0, 2, np.inf], [3, np.nan, 5]])
-    assert DepthMap(values, True).around(0, 0, 1).tolist() == [1]
-    assert DepthMap(values, False).around(1.4, 0.6, 3).tolist() == [-1, -2, -3, -5]
-    assert DepthMap(values, True).around(2, 0, 1).size == 0
+    assert DepthMap(values, True).get_values_around(0, 0, 1).tolist() == [1]
+    assert DepthMap(values, False).get_values_around(1.4, 0.6, 3).tolist() == [-1, -2, -3, -5]
+    assert DepthMap(values, True).get_values_around(2, 0, 1).size == 0
     counting = DepthMap(COUNTING[..., 0], True)
     for x, y, window, known in (
         (2, 1, 1, [12]),
@@ -70,7 +70,7 @@ def test_a_depth_map_knows_which_way_is_near_and_where_it_knows_nothing() -> Non
         (0.4, 0.6, 1, [10]),
         (3, 0, 3, [2, 3, 12, 13]),
     ):
-        assert counting.around(x, y, window).tolist() == known
+        assert counting.get_values_around(x, y, window).tolist() == known
 
 
 def test_boxes_to_supervision_and_back(monkeypatch: pytest.MonkeyPatch) -> None:

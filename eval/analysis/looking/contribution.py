@@ -17,7 +17,7 @@ import numpy as np
 
 from looktwice.eval.analysis.agent_looks import summarize_looks
 from looktwice.eval.analysis.analyses import Analysis, ReportTable
-from looktwice.eval.analysis.asked import Asked, Finding
+from looktwice.eval.analysis.asked import AnalysisRequest, Finding
 from looktwice.eval.display.table import Table
 from looktwice.eval.display.text_tables import (
     Column,
@@ -118,7 +118,7 @@ class Certificate:
         return sentences
 
     @property
-    def solved_elsewhere(self) -> Mapping[str, float]:
+    def count_solved_without(self) -> Mapping[str, float]:
         """The share of the samples solved by `full` that each arm also solves, and that any arm
         without pictures does ("blind")."""
         hits = {role: self.values[role] > 0.5 for role in self.arms}
@@ -190,7 +190,7 @@ def certificates(run: RunScores, roles: Mapping[str, str] | None = None) -> list
 def contribution_table(certificate: Certificate, run: RunScores) -> TextTable:
     """Return a line for each arm: what it gets, its accuracy, how much better `full` is, and where
     its looks went."""
-    arms, solved = certificate.arms, certificate.solved_elsewhere
+    arms, solved = certificate.arms, certificate.count_solved_without
     samples = certificate.values.units
     looks = {(arm.contestant, arm.task): arm for arm in summarize_looks(run)}
 
@@ -234,7 +234,7 @@ def certificate_page(run: RunScores, found: Sequence[Certificate]) -> str:
         calls = certificate.by_call.items()
         split = ", ".join(f"{name} {100 * value:.1f}" for name, value in calls)
         parts.append(f"Points by whether a tool was called: {split}.")
-        if (blind := certificate.solved_elsewhere.get("blind")) is not None:
+        if (blind := certificate.count_solved_without.get("blind")) is not None:
             parts.append(
                 f"Of what the full agent solves, {100 * blind:.1f} % is also solved by an arm whose"
                 " looks return no picture."
@@ -270,7 +270,7 @@ def _contribution(scored: Table) -> Iterator[ReportTable]:
 TOOL_ANALYSIS = Analysis("tool", "What the tool contributes", _contribution)
 
 
-def tell_certificates(asked: Asked) -> None:
+def report_certificates(asked: AnalysisRequest) -> None:
     """Print and write what a tool contributes, by the arms of tool_contribution or those that
     `role` names."""
     roles = asked.settings.get("role", {})
@@ -292,4 +292,4 @@ def tell_certificates(asked: Asked) -> None:
     asked.say(f"certificate: {page}")
 
 
-CERTIFY = Finding("What a tool contributes, part by part", ("role",), tell_certificates)
+CERTIFY = Finding("What a tool contributes, part by part", ("role",), report_certificates)

@@ -18,7 +18,7 @@ from looktwice.eval.analysis.analyses import Analysis, curves_by_task, lines
 from looktwice.eval.analysis.contestants import is_specialist
 from looktwice.eval.display.table import Table
 from looktwice.eval.display.text_tables import (
-    OF_ARM,
+    COLUMNS_OF_ARM,
     Column,
     Columns,
     TextTable,
@@ -30,10 +30,10 @@ from looktwice.eval.display.text_tables import (
     text,
 )
 from looktwice.eval.page.data import PageLines
-from looktwice.eval.scoring.metrics import measured_parts, measurements, numbers_of
+from looktwice.eval.scoring.metrics import measured_parts, measurements, select_numbers
 from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict
 from looktwice.eval.statistics.intervals import Estimate, Floats, cluster_codes, share_interval
-from looktwice.eval.statistics.means import finite_mean, mean_gap, mean_interval
+from looktwice.eval.statistics.means import compare_means, finite_mean, mean_interval
 from looktwice.eval.statistics.paired import Values, mean_difference
 from looktwice.pipelines.counted import format_number
 
@@ -81,9 +81,9 @@ class Measured:
 
     @property
     def gap(self) -> Estimate | None:
-        """The difference of the two means (`mean_gap`); None without any spread."""
+        """The difference of the two means (`compare_means`); None without any spread."""
         clusters = [self.clusters[self.right > 0.5], self.clusters[self.right <= 0.5]]
-        return mean_gap(self.of(True), self.of(False), np.concatenate(clusters))
+        return compare_means(self.of(True), self.of(False), np.concatenate(clusters))
 
     @property
     def accuracy(self) -> Estimate | None:
@@ -97,7 +97,7 @@ def _gap_cell(gap: Estimate) -> str:
 
 
 MEASURED: Columns[Measured] = (
-    *OF_ARM,
+    *COLUMNS_OF_ARM,
     Column("measured", "name", text),
     Column("n", "n"),
     Column("mean", "mean"),
@@ -109,7 +109,7 @@ MEASURED: Columns[Measured] = (
 )
 
 
-def rightness(scores: PointScores) -> dict[str, float]:
+def scores_of_answered(scores: PointScores) -> dict[str, float]:
     """Return the share of right draws of every sample with a correct answer whose draws did not all
     fail."""
     return {
@@ -131,7 +131,7 @@ def measurement_table(scored: Table) -> TextTable:
 
 
 def _lines(scores: PointScores) -> Iterator[Measured]:
-    right = rightness(scores)
+    right = scores_of_answered(scores)
 
     def line(name: str, samples: Sequence[str], numbers: Floats | None = None) -> Measured:
         codes = cluster_codes(scores.clusters_of(samples), len(samples))
@@ -139,7 +139,7 @@ def _lines(scores: PointScores) -> Iterator[Measured]:
         return Measured(scores, name, shares, codes, numbers)
 
     for name, values in measurements(scores).items():
-        if numbers := numbers_of(values):
+        if numbers := select_numbers(values):
             yield line(name, [*numbers], np.array([*numbers.values()]))
             continue
         members = defaultdict[str, list[str]](list)
@@ -155,11 +155,11 @@ def measurement_curves(run: RunScores, task: str) -> list[PageLines]:
     quarters of its own numbers."""
     lines: dict[str, dict[str, Sequence[tuple[float, float, float, float]]]] = defaultdict(dict)
     for scores in run.points:
-        matrix = Values.of({0: rightness(scores)}, scores.clusters)
+        matrix = Values.of({0: scores_of_answered(scores)}, scores.clusters)
         for name, values in measurements(scores).items() if scores.point.task == task else ():
             if PART.fullmatch(name):
                 continue
-            numbers, points = numbers_of(values), []
+            numbers, points = select_numbers(values), []
             parts = measured_parts(scores, name)
             measured = matrix.where(np.array([unit in numbers for unit in matrix.units], bool))
             for part in measured.by(parts.__getitem__).values():
@@ -250,7 +250,7 @@ def _accuracy_at(place: int, title: str) -> Column[RiskCoverage]:
 
 
 RISK_COLUMNS: Columns[RiskCoverage] = (
-    *OF_ARM,
+    *COLUMNS_OF_ARM,
     Column("n", "n"),
     *(_accuracy_at(n, f"accuracy of most\nconfident {s:.0%}") for n, s in enumerate(SHARES)),
     _accuracy_at(-1, "accuracy\nof all %"),

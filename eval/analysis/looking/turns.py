@@ -41,7 +41,7 @@ class TurnChange:
     def paired(self) -> Estimate | None:
         """The paired change of accuracy over the samples that have an answer after both turns; None
         if there are none."""
-        return self.arm.values.pair(self.after, self.before)
+        return self.arm.values.compare_arms(self.after, self.before)
 
     @property
     def answered(self) -> list[Turns]:
@@ -49,7 +49,7 @@ class TurnChange:
         ends = (self.before, self.after)
         return [t for t in self.arm.records if LOOKING not in (t.at(end).reason for end in ends)]
 
-    def became(self, right: bool) -> list[bool]:
+    def count_changes(self, right: bool) -> list[bool]:
         """Return, for each record with both answers, whether it became right (or, if not `right`,
         wrong)."""
         pair = [not right, right]
@@ -64,8 +64,8 @@ class TurnChange:
         clusters = self.arm.scores.clusters_of(turns.sample for turns in self.answered)
         if not clusters:
             return ""
-        share = share_interval(self.became(right), clusters)
-        return f"{sum(self.became(right))}\n{percent(share.low)}–{percent(share.high)} %"
+        share = share_interval(self.count_changes(right), clusters)
+        return f"{sum(self.count_changes(right))}\n{percent(share.low)}–{percent(share.high)} %"
 
     @property
     def tokens(self) -> float:

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
-from looktwice.eval.tasks.answer_cells import answer_key, choice_texts
+from looktwice.eval.tasks.answer_cells import read_answer_key, read_choice_texts
 from looktwice.eval.tasks.base import AbsentTask, RowErrors, Subset, TaskError, suggest_among
 from looktwice.eval.tasks.cells import Row, as_text
 from looktwice.eval.tasks.do_you_see_me.subtasks import (
@@ -127,7 +127,9 @@ class DoYouSeeMe(TableTask):
 
     def _find_folder(self, kind: str, names: Sequence[str]) -> str:
         other = f"{'3D' if kind == '2D' else '2D'}_DoYouSeeMe"
-        for entry in (entry for name in names for entry in self._files.ending(f"{name}/{FILE}")):
+        for entry in (
+            entry for name in names for entry in self._files.find_by_suffix(f"{name}/{FILE}")
+        ):
             if other not in PurePosixPath(entry).parts:  # a zip may hold both dimensions
                 return entry.removesuffix(FILE)
         return ""
@@ -176,10 +178,10 @@ class DoYouSeeMe(TableTask):
         if spatial and self.kind == "3D" and self.coordinates == "said":
             question = f"{question} {COUNTED}"
         stem = PurePosixPath(filename).stem
-        self._times[stem] += 1
+        self._repeat_counts[stem] += 1
         identifier = f"{self.kind}_{self.name}_{stem}"
         if self.kind == "2D" and (spatial or self.name == "joint_shape_color"):
-            identifier += f"_q{self._times[stem]}"  # one image has several questions
+            identifier += f"_q{self._repeat_counts[stem]}"  # one image has several questions
         meta = {"image": stem} | read_controls(subtask, cells["sweep"], filename)
         meta |= {"sweep": cells["sweep"], "subtask": self.name, "kind": self.kind}
         meta["prompt"] = question
@@ -191,7 +193,7 @@ class DoYouSeeMe(TableTask):
 
     def _usable(self, questions: Questions, total: int) -> Questions:
         """Return the questions whose images exist, or all if missing images shall fail."""
-        questions = super()._usable(questions, total)
+        questions = super()._filter_usable(questions, total)
         if self.missing == "fail":
             return questions
         present = []
@@ -245,7 +247,7 @@ class JointQuestions(MappedTask):
             words = as_text(row[f"{role}_question"])
             if not identifier or not words.strip():
                 raise ValueError(f"id and {role}_question must not be empty")
-            choices = choice_texts(row, [f"{role}_choices"])
-            answer = answer_key(row[f"{role}_answer"], choices)
+            choices = read_choice_texts(row, [f"{role}_choices"])
+            answer = read_answer_key(row[f"{role}_answer"], choices)
             meta = {"image": identifier, "role": role, "row": number}
             yield RowQuestion(number, f"{identifier}/{role}", words, choices, answer, meta)

@@ -23,11 +23,11 @@ from looktwice.eval.tasks.marked_scenes.scene import (
     Style,
     Thing,
     Things,
-    no_room,
+    make_no_room_error,
     place,
     random_thing,
 )
-from looktwice.eval.tasks.swept import TRIES, Control, Controls, SceneParameters, Whole
+from looktwice.eval.tasks.swept import TRIES, Control, Controls, IntegerControl, SceneParameters
 
 # height in pixels of counted things, and of those beside two compared ones
 SMALLEST, LARGEST = (16.0, 56.0)
@@ -35,7 +35,7 @@ LETTERED = 0.35  # share of tiles among things that are not asked about
 PEERS = 4  # candidates for the thing asked about: as many as there are choices
 # factors by which things other than its peers are smaller or larger than the thing asked about
 NEAREST, FARTHEST = (1.1, 1.5)
-BEGINNINGS = 30  # attempts to place all things of a scene
+COUNT_PREFIXES = 30  # attempts to place all things of a scene
 EDGE = 0.03  # share of the image's side kept free on both sides of the lines between cells
 MOST_COUNTED = 6
 CELLS = tuple(f"row {row}, column {column}" for row, column in product((1, 2, 3), repeat=2))
@@ -103,11 +103,11 @@ def ask_count(things: Things, color: str = "", shape: str = "") -> Question:
 def ask_cell(rng: Generator, thing: Thing, among: Things, side: int, at: int) -> Question:
     """Ask in which cell of a three by three grid the only thing of its name is."""
     text = f"Divide the image into three rows and three columns. Where is the {thing.name}?"
-    there = [cell_of(peer, side) for peer in among]
-    return _choose(rng, text, cell_of(thing, side), there, CELLS, at)
+    there = [get_cell(peer, side) for peer in among]
+    return _choose(rng, text, get_cell(thing, side), there, CELLS, at)
 
 
-def cell_of(thing: Thing, side: int) -> str:
+def get_cell(thing: Thing, side: int) -> str:
     """Return the row and column, from 1, of a thing in an image of `side` pixels divided three by
     three."""
     return f"row {1 + int(3 * thing.y // side)}, column {1 + int(3 * thing.x // side)}"
@@ -211,14 +211,14 @@ def _place_all(
     The largest are placed first; if the last ones find no room, placing starts again.
     """
     order = sorted(range(len(things)), key=lambda number: -things[number].size)
-    for _ in range(BEGINNINGS):
+    for _ in range(COUNT_PREFIXES):
         with suppress(TaskError):
             placed: dict[int, Thing] = {}
             for number in order:
                 others, fit = [*placed.values()], partial(fits, number)
                 placed[number] = place(params.rng, things[number], others, params.style, fit)
             return [placed[number] for number in range(len(things))]
-    raise no_room(params.style, len(things))
+    raise make_no_room_error(params.style, len(things))
 
 
 def make_one(name: str, params: MarkedSceneParameters) -> AskedScene:
@@ -236,7 +236,7 @@ def make_one(name: str, params: MarkedSceneParameters) -> AskedScene:
     own = params.shuffled(CELLS)[: len(peers)] if name == "cell" else []
 
     def fits(number: int, thing: Thing) -> bool:
-        cell = cell_of(thing, side)
+        cell = get_cell(thing, side)
         if number >= len(own):
             return cell not in own
         parts = [3 * at / side % 1 for at in (thing.x, thing.y)]
@@ -257,7 +257,7 @@ def make_one(name: str, params: MarkedSceneParameters) -> AskedScene:
     return AskedScene(things, (asked,) if is_marked else (), question, possible)
 
 
-def _compared(
+def _make_comparison(
     params: MarkedSceneParameters,
     placed: Things,
     more: Things,
@@ -287,7 +287,7 @@ def make_larger(params: MarkedSceneParameters) -> AskedScene:
     sizes = [small, small, small * ratio, small * ratio, params.size()]
     things = [random_thing(params.rng, size, params.rng.random() < LETTERED) for size in sizes]
     placed = _place_all(params, things)
-    return _compared(params, placed, placed[2:4], placed[:2], ask_larger)
+    return _make_comparison(params, placed, placed[2:4], placed[:2], ask_larger)
 
 
 def make_higher(params: MarkedSceneParameters) -> AskedScene:
@@ -305,7 +305,7 @@ def make_higher(params: MarkedSceneParameters) -> AskedScene:
         for number, x in enumerate(rng.uniform(rim, side - rim, 4)):
             placed.append(replace(things[number], x=float(x), y=upper + drop * (number // 2)))
         if all(abs(a.x - b.x) > 0.7 * (a.size + b.size) for a, b in combinations(placed, 2)):
-            return _compared(params, placed, placed[:2], placed[2:], ask_higher)
+            return _make_comparison(params, placed, placed[:2], placed[2:], ask_higher)
     raise TaskError(
         f"no scene with drop={params.levels['drop']} was found in {TRIES} attempts; choose a"
         " smaller drop"
@@ -367,7 +367,7 @@ def make_present(params: MarkedSceneParameters) -> AskedScene:
 
 
 SIZE = Control("size", (56, 36, 24, 16), 8, 100)
-THINGS = Whole("things", (3, 6, 10), 1, 40)
+THINGS = IntegerControl("things", (3, 6, 10), 1, 40)
 KINDS: Mapping[str, Kind] = {
     name: Kind(partial(make_one, name), (SIZE, THINGS)) for name in (*ATTRIBUTES, "cell", "where")
 } | {

@@ -212,10 +212,10 @@ def place(
         inside = low <= min(x, y) and max(x, y) <= high
         if inside and placed.is_apart(others) and fits(placed):
             return placed
-    raise no_room(style, len(others) + 1)
+    raise make_no_room_error(style, len(others) + 1)
 
 
-def no_room(style: Style, count: int) -> TaskError:
+def make_no_room_error(style: Style, count: int) -> TaskError:
     """Return the error for more things than fit."""
     return TaskError(
         f"an image of {style.side} pixels has no room for {count} things; ask for fewer"

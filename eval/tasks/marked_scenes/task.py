@@ -17,7 +17,7 @@ from looktwice.eval.tasks.base import Facts, Subset, TaskError, suggest_among
 from looktwice.eval.tasks.marked_scenes.kinds import KINDS, MarkedSceneParameters
 from looktwice.eval.tasks.marked_scenes.scene import Ground, Style, draw_things
 from looktwice.eval.tasks.photographs import PHOTOGRAPHS, seeded_rng
-from looktwice.eval.tasks.swept import Controls, Sort, SweptTask
+from looktwice.eval.tasks.swept import Controls, QuestionSort, SweptTask
 from looktwice.pipelines.marks import Box, Mark, Point
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Item, Sample
@@ -87,7 +87,7 @@ class KindTask(SweptTask):
         return Facts("made", "by construction", note=self._note, scorer=scorer)
 
     @property
-    def _sort(self) -> Sort:
+    def _sort(self) -> QuestionSort:
         return self.kind, self._controls[self.kind]
 
 

@@ -17,9 +17,9 @@ from looktwice.eval.tasks.photographs import (
     Light,
     QuestionImages,
     cut_window,
+    load_stereo_pair,
     photograph,
     random_corner,
-    stereo_pair,
 )
 from looktwice.pipelines.geometry import Size
 from looktwice.pipelines.marks import Marks, Point
@@ -36,7 +36,7 @@ APART = 32.0
 MARGIN = 16.0  # pixels between a mark and the rim of its image
 
 
-def two_windows(rng: Generator, frame: Size) -> tuple[XY, XY, Size]:
+def draw_windows(rng: Generator, frame: Size) -> tuple[XY, XY, Size]:
     """Return the upper left corners of two windows on a frame (width, height), and their common
     size.
 
@@ -171,7 +171,7 @@ def draw_correspondence(
     frame = (min(LARGEST[0], wide), min(LARGEST[1], tall))
     for _ in range(100):
         base = cut_window(photo, random_corner(rng, (wide, tall), frame), frame)
-        first, second, size = two_windows(rng, frame)
+        first, second, size = draw_windows(rng, frame)
         view = Viewpoint.draw(rng, frame, second, size, turn)
         points = find_corners(base)
         places = [points - first, *(_project(view.homography(step), points) for step in STEPS)]
@@ -214,12 +214,12 @@ def draw_stereo(rng: Generator, letter: str, rank: int, strength: float) -> Ques
     in the right view. `strength` changes only the light of the second view. Otherwise as in
     `draw_correspondence`.
     """
-    left_view, right_view, disparity = stereo_pair()
+    left_view, right_view, disparity = load_stereo_pair()
     points = _stereo_points()
     columns, rows = points.astype(int).T
     landed = points - np.stack([disparity[rows, columns], np.zeros(len(points))], 1)
     for _ in range(100):
-        first, second, size = two_windows(rng, (left_view.shape[1], left_view.shape[0]))
+        first, second, size = draw_windows(rng, (left_view.shape[1], left_view.shape[0]))
         there = landed - second
         chosen = choose_points(rng, [points - first, there], size, rank)
         if chosen is not None:
@@ -246,18 +246,18 @@ def draw_depth(
     `outer`, so that position alone reveals nothing. `strength` changes the light of both views in
     one direction, with separate noise. Raises TaskError.
     """
-    left_view, right_view, disparity = stereo_pair()
+    left_view, right_view, disparity = load_stereo_pair()
     wide, high = DEPTH_WINDOW
     for _ in range(100):
         left, top = random_corner(rng, (left_view.shape[1], left_view.shape[0]), DEPTH_WINDOW)
         part = (slice(top, top + high), slice(left, left + wide))
-        rows, columns = np.nonzero(known_surface()[part])
+        rows, columns = np.nonzero(find_known_surface()[part])
         value = disparity[part][rows, columns]
         # both windows show the point
         seen = (columns - value >= MARGIN) & (columns < wide - MARGIN)
         seen &= (rows >= MARGIN) & (rows < high - MARGIN)
         points = np.stack([columns, rows], 1)[seen].astype(np.float64)
-        chosen = near_and_far(rng, points, value[seen], DEPTH_WINDOW, lower, outer)
+        chosen = choose_depth_points(rng, points, value[seen], DEPTH_WINDOW, lower, outer)
         if chosen is not None:
             break
     else:
@@ -267,16 +267,16 @@ def draw_depth(
     light = Light.draw(rng, strength)
     images = tuple(light(cut_window(view, (left, top), DEPTH_WINDOW), rng) for view in views)
     meta = {"ratio": round(ratio, 3), "window": [left, top], **light.settings}
-    return QuestionImages(images, depth_marks(places, letter), meta)
+    return QuestionImages(images, make_depth_marks(places, letter), meta)
 
 
-def depth_marks(places: list[list[float]], letter: str) -> Marks:
+def make_depth_marks(places: list[list[float]], letter: str) -> Marks:
     """Return the nearer point, which gets `letter`, and the other one, as marks A and B."""
     labels = (letter, "B" if letter == "A" else "A")
     return tuple(Point(label, x, y) for label, (x, y) in sorted(zip(labels, places, strict=True)))
 
 
-def near_and_far(
+def choose_depth_points(
     rng: Generator,
     points: XY,
     value: NDArray[np.float64],
@@ -310,10 +310,10 @@ def near_and_far(
 
 
 @cache
-def known_surface() -> NDArray[np.bool_]:
+def find_known_surface() -> NDArray[np.bool_]:
     """Return where on the left view the disparity is known and smooth (1 px in 7x7), and the right
     view shows the spot: nothing nearer lands within 1 px of it."""
-    disparity = stereo_pair()[2]
+    disparity = load_stereo_pair()[2]
     height, width = disparity.shape
     measured = np.isfinite(disparity)
     filled = np.where(measured, disparity, 1e3).astype(np.float32)
@@ -334,6 +334,6 @@ def known_surface() -> NDArray[np.bool_]:
 
 @cache
 def _stereo_points() -> XY:
-    points = find_corners(stereo_pair()[0], most=1500)
+    points = find_corners(load_stereo_pair()[0], most=1500)
     columns, rows = points.astype(int).T
-    return np.asarray(points[known_surface()[rows, columns]])
+    return np.asarray(points[find_known_surface()[rows, columns]])

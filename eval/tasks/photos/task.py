@@ -13,7 +13,7 @@ import cv2
 import numpy as np
 from numpy.random import Generator
 
-from looktwice.eval.tasks.base import Facts, Fields, MadeTask, Subset, TaskError, require_some
+from looktwice.eval.tasks.base import Facts, Fields, MadeTask, Subset, TaskError, require_positive
 from looktwice.eval.tasks.photographs import (
     PHOTOGRAPHS,
     Light,
@@ -106,7 +106,7 @@ class Photos(MadeTask):
             raise TaskError(f"kind must be one of {', '.join(KINDS)}, found {self.kind!r}")
         if self.source not in SOURCES:
             raise TaskError(f"source must be one of {', '.join(SOURCES)}, found {self.source!r}")
-        require_some(self.n)
+        require_positive(self.n)
         for name, most in (("strength", 1), ("quality", 100), ("turn", 90)):
             value, least = getattr(self, name), int(name == "quality")
             if value is not None and not least <= value <= most:

@@ -31,7 +31,7 @@ HEADLINE = {
     "PC-Grp": "accuracy",
 }
 """The metric of each subtask that enters the overall score."""
-MOST_DIGITS = 100  # a longer number is no count, and Python refuses to parse it
+MAX_DIGITS = 100  # a longer number is no count, and Python refuses to parse it
 TOTALS = (Total("overall_8", HEADLINE), Total("overall_9", {**HEADLINE, "PC-VID": "vid"}))
 HEADLINES = ("overall_8", "overall_9", "pair_accuracy", "numeric_official", "vid")
 
@@ -44,7 +44,7 @@ class SubtaskScorer(Scorer):
     headlines = HEADLINES
 
 
-def read_side(name: str, meta: Mapping[str, Any], key: str | None) -> str:
+def get_side(name: str, meta: Mapping[str, Any], key: str | None) -> str:
     """Return the side of its pair that a question is on, T or F: for Cpr the one in its id,
     whatever the correct answer; otherwise the correct answer."""
     ending = str(meta.get("q_id", "")).rpartition("_")[2]
@@ -76,7 +76,7 @@ class PairScorer(SubtaskScorer):
         for pair, names in pairs.items():
             for name in names:
                 row = samples[name]
-                side = sides.setdefault(read_side(self.name, row.meta, row.answer), {})
+                side = sides.setdefault(get_side(self.name, row.meta, row.answer), {})
                 side.setdefault(pair, []).append(name)
         true, false = sides["T"], sides["F"]
         complete = true.keys() & false.keys()
@@ -135,7 +135,7 @@ class CountScorer(SubtaskScorer):
             inside, draws = list[float](), list[float]()
             for scored in scores.asked(name):
                 count = _number(scored.answer)
-                draws.append(0.0 if count is None else numeric_score(count, truth, images))
+                draws.append(0.0 if count is None else score_count(count, truth, images))
                 if count is not None and 1 <= count <= images:
                     inside.append(draws[-1])
             if inside:
@@ -154,7 +154,7 @@ class CountScorer(SubtaskScorer):
         levels, exact = list[float](), list[float]()
         for row in samples.values():
             images = int(row.meta["image_len"])
-            levels.append(chance_numeric(int(row.answer or 0), images))
+            levels.append(compute_chance_score(int(row.answer or 0), images))
             exact.append(1 / images)
         level = fmean(levels)
         return {"numeric_official": level, "numeric_vlmevalkit": level, "accuracy": fmean(exact)}
@@ -216,10 +216,10 @@ class VideoScorer(SubtaskScorer):
 
 def _number(answer: str | None) -> int | None:
     digits = (answer or "").strip()
-    return int(digits) if digits.isdecimal() and len(digits) <= MOST_DIGITS else None
+    return int(digits) if digits.isdecimal() and len(digits) <= MAX_DIGITS else None
 
 
-def numeric_score(count: int, truth: int, images: int) -> float:
+def score_count(count: int, truth: int, images: int) -> float:
     """Return the score (0..1) of a count on a question with this many images.
 
     It is 1 if right, otherwise 1 - (4/images) * e**(1/10), at least 0, where e is the error divided
@@ -234,6 +234,6 @@ def numeric_score(count: int, truth: int, images: int) -> float:
     return max(0.0, 1.0 - penalty)
 
 
-def chance_numeric(truth: int, images: int) -> float:
+def compute_chance_score(truth: int, images: int) -> float:
     """Return the mean score of a uniform guess from 1 to the number of images."""
-    return fmean(numeric_score(count, truth, images) for count in range(1, images + 1))
+    return fmean(score_count(count, truth, images) for count in range(1, images + 1))

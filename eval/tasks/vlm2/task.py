@@ -16,7 +16,7 @@ from looktwice.eval.scoring.verdict import Scorer
 from looktwice.eval.tasks.base import AbsentTask, RowErrors, Subset, TaskError, suggest_among
 from looktwice.eval.tasks.cells import Row, as_list, as_text
 from looktwice.eval.tasks.files import Files, FolderFiles, open_files, open_picture
-from looktwice.eval.tasks.image_cells import image_cells
+from looktwice.eval.tasks.image_cells import list_image_cells
 from looktwice.eval.tasks.row_task import Pictures, Questions, RowQuestion
 from looktwice.eval.tasks.table_files import TextTable, require_columns
 from looktwice.eval.tasks.table_task import TableTask
@@ -25,7 +25,7 @@ from looktwice.eval.tasks.vlm2.metrics import (
     GroupScorer,
     PairScorer,
     VideoScorer,
-    read_side,
+    get_side,
 )
 from looktwice.eval.tasks.vlm2.video import VideoFrames
 from looktwice.pipelines.json_input import json_lines, json_object
@@ -148,9 +148,7 @@ class Vlm2Bench(TableTask):
             return f"VID: {frames if self.frames else f'{self.fps:g} frames per second'}"
         if SCORERS[self._sort] is not PairScorer:
             return ""
-        sides = Counter(
-            (q.meta["pair"], read_side(self.name, q.meta, q.answer)) for q in self._rows
-        )
+        sides = Counter((q.meta["pair"], get_side(self.name, q.meta, q.answer)) for q in self._rows)
         pairs = Counter(pair for pair, _ in sides)
         shared = sorted({pair for pair, key in sides if sides[pair, key] > 1})
         single = [pair for pair in pairs if pairs[pair] < 2]
@@ -185,7 +183,7 @@ class Vlm2Bench(TableTask):
         )
 
     def _find_file(self, tails: Sequence[str]) -> str:
-        return next((name for tail in tails for name in self._files.ending(tail)), "")
+        return next((name for tail in tails for name in self._files.find_by_suffix(tail)), "")
 
     def require_present(self) -> None:
         """Raise AbsentTask where a local `path` has no file of this subtask."""
@@ -237,7 +235,7 @@ class Vlm2Bench(TableTask):
 
     def _questions(self, number: int, cells: Any) -> Questions:
         if self._is_tsv:
-            images = image_cells(cells, self._image_columns)
+            images = list_image_cells(cells, self._image_columns)
             names = {"q_id": "index", "question": "question", "gt_answer": "answer"}
             named = {key: cells[name] for key, name in names.items()}
             named |= {"q_id": as_text(named["q_id"]), "image_seq": images}
@@ -284,8 +282,8 @@ class Vlm2Bench(TableTask):
         elif sort != "Grp":
             meta["pair"] = identifier
             identifier += "_p" if answer == "T" else "_n"
-            self._times[identifier] += 1
-            times = self._times[identifier]
+            self._repeat_counts[identifier] += 1
+            times = self._repeat_counts[identifier]
             identifier += str(times) if times > 1 else ""
         choices = _read_choices(words) if sort == "Grp" else ()
         if choices and answer not in ascii_uppercase[: len(choices)]:

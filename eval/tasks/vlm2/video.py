@@ -53,7 +53,7 @@ class VideoFrames:
     decoded: list[Picture] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        with self._on_disk() as path:
+        with self._open_on_disk() as path:
             capture = cv2.VideoCapture(str(path))
             self.count = max(0, int(capture.get(cv2.CAP_PROP_FRAME_COUNT)))
             self.rate = float(capture.get(cv2.CAP_PROP_FPS))
@@ -69,11 +69,11 @@ class VideoFrames:
     def pictures(self) -> tuple[Picture, ...]:
         """The chosen frames; nothing is decoded before one of them is read."""
         return tuple(
-            Picture.lazy(self._nth(place), f"{self.name} frame {number}")
+            Picture.lazy(self._make_frame(place), f"{self.name} frame {number}")
             for place, number in enumerate(self.numbers or [0])
         )
 
-    def _nth(self, place: int) -> Callable[[], bytes]:
+    def _make_frame(self, place: int) -> Callable[[], bytes]:
         def fetch() -> bytes:
             with self.lock:
                 if self.decoded is None:
@@ -87,7 +87,7 @@ class VideoFrames:
             raise PictureError(
                 f"{self.name}: the video cannot be decoded (no frames found); download it again"
             )
-        with self._on_disk() as path:
+        with self._open_on_disk() as path:
             frames, seen = _decode_frames(path, self.numbers)
             if seen and len(frames) < len(self.numbers):
                 frames, _ = _decode_frames(
@@ -101,7 +101,7 @@ class VideoFrames:
         return frames
 
     @contextmanager
-    def _on_disk(self) -> Iterator[Path]:
+    def _open_on_disk(self) -> Iterator[Path]:
         if isinstance(self.source, Path):
             yield self.source
             return

@@ -106,7 +106,11 @@ class Pocket:
         with ONE_THREAD:
             views = [weights.places(sha, pixels) for sha, pixels in inputs.items()]
             talk = Conversation(weights, tokens, views)
-            reply = _choose(talk, full.choices) if full.choices else _speak(talk, full, sampled)
+            reply = (
+                _choose(talk, full.choices)
+                if full.choices
+                else _generate_words(talk, full, sampled)
+            )
         asked = len(tokens) + CELLS * CELLS * len(inputs)
         return replace(
             reply,
@@ -137,7 +141,9 @@ def network_inputs(messages: Messages) -> tuple[list[int], dict[str, Pixels]]:
     return tokens, {sha: fit_pixels(view.pixels)[0] for sha, view in views.items()}
 
 
-def _speak(talk: Conversation, options: CallOptions, sampled: np.random.Generator | None) -> Reply:
+def _generate_words(
+    talk: Conversation, options: CallOptions, sampled: np.random.Generator | None
+) -> Reply:
     """Generate a reply word by word, with its alternatives, finish reason and token count."""
     words, top, token = list[int](), list[Mapping[str, float]](), ANSWER
     text, count = "", 0

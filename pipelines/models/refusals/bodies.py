@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from looktwice.pipelines.json_input import read_json
 
 DEEPEST = 8  # levels of an error that are searched; a gateway wraps its provider's error
-MOST_FACTS = 10_000
+MAX_FACTS = 10_000
 LONGEST_TEXT = 4_000  # characters of a text that are searched
 
 
@@ -21,8 +21,8 @@ class Fact(NamedTuple):
 
 
 def walk(value: Any) -> Iterator[Fact]:
-    """Yield at most `MOST_FACTS` values of a body with their keys, also inside JSON texts."""
-    return islice(_walk(value, "", 0), MOST_FACTS)
+    """Yield at most `MAX_FACTS` values of a body with their keys, also inside JSON texts."""
+    return islice(_walk(value, "", 0), MAX_FACTS)
 
 
 def _walk(value: Any, key: str, depth: int) -> Iterator[Fact]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from looktwice.pipelines.models.refusals.bodies import plain_key, status_of, walk
-from looktwice.pipelines.models.wire import FINISH, error_of
+from looktwice.pipelines.models.wire import FINISH, find_error
 
 Json = dict[str, Any]
 
@@ -140,12 +140,12 @@ def with_verdict(data: Any) -> Any:
     message: Json = given if isinstance(given, dict) else {}
     reason = plain_reason(choice.get("finish_reason"))
     is_filtered = FINISH.get(reason) == "filter"
-    is_whole = (message.get("content") or message.get("tool_calls")) and not error_of(data)
+    is_whole = (message.get("content") or message.get("tool_calls")) and not find_error(data)
     if not is_filtered and (FINISH.get(reason) == "failed" or not is_whole):
         is_filtered = any(_verdicts(data, choice))
     if is_filtered:
         reason = reason if FINISH.get(reason) == "filter" else "content_filter"
-        data, choice, message = map(_without_error, (data, choice, message))
+        data, choice, message = map(_strip_error, (data, choice, message))
         choice |= {"message": message, "finish_reason": reason}
     elif choice and reason in FINISH:
         choice = choice | {"finish_reason": reason}
@@ -154,7 +154,7 @@ def with_verdict(data: Any) -> Any:
     return data | {"choices": [choice]}
 
 
-def _without_error(node: Json) -> Json:
+def _strip_error(node: Json) -> Json:
     return {name: value for name, value in node.items() if name != "error"}
 
 

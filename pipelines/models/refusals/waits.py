@@ -78,7 +78,7 @@ def retry_after(headers: Mapping[str, str], error: Any = None, status: int = 429
         for name, scale in HEADERS.items():
             if (wait := read_seconds(given.get(name, ""), now, scale)) is not None:
                 return wait
-    told = [wait for key, value in facts for wait in _told(key, value, now)]
+    told = [wait for key, value in facts for wait in _read_field(key, value, now)]
     if told:
         return max(told)
     used_up, unknown = list[float](), list[float]()
@@ -122,7 +122,7 @@ def _bounded(seconds: float) -> float | None:
     return seconds if seconds <= LONGEST else None
 
 
-def _told(key: str, value: Any, now: float) -> Iterator[float]:
+def _read_field(key: str, value: Any, now: float) -> Iterator[float]:
     """Yield the waits in one field of an error."""
     if isinstance(value, Mapping) and key == "retrydelay":
         value = f"{value.get('seconds', 0)}.{int(value.get('nanos') or 0):09}"

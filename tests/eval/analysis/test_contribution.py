@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from looktwice.eval.analysis.looking.contribution import Certificate, certificate_page, certificates
 from looktwice.eval.cli import app
-from looktwice.eval.display.text_tables import with_interval
+from looktwice.eval.display.text_tables import format_with_interval
 from looktwice.eval.recorded.replay import replay
 from looktwice.eval.records import RunFolder
 from looktwice.eval.runs import RunOptions, Study
@@ -56,7 +56,7 @@ def test_a_cheater_gains_and_nothing_of_it_needs_pixels(tmp_path: Path) -> None:
         f"Of {100 * certificate.gain.value:.1f} points gained, 0.0 [\u2212"
     )
     assert "need the pixels (not significant)" in certificate.verdict[1]
-    assert certificate.solved_elsewhere["blind"] == 1.0 and certificate.unequal == []
+    assert certificate.count_solved_without["blind"] == 1.0 and certificate.unequal == []
     split = certificate.by_call
     gains, harms = (
         split["call gain"] + split["schema gain"],
@@ -109,7 +109,7 @@ def test_the_numbers_by_hand(tmp_path: Path) -> None:
     assert (certificate.gain.value, certificate.difference("full", "black").value) == pytest.approx(
         (0.6, 0.2)
     )
-    assert certificate.solved_elsewhere == pytest.approx(
+    assert certificate.count_solved_without == pytest.approx(
         {"without": 0.25, "black": 0.75, "blind": 0.75}
     )
     assert certificate.verdict[1].startswith("Separately") or "20.0 [" in certificate.verdict[1]
@@ -138,10 +138,10 @@ def test_samples_of_one_picture_are_one_cluster_of_every_difference(tmp_path: Pa
             run.answers(run.point(arm, "depth"), given)
         run.write()
         scored = score_run(RunFolder(run.path))
-        (certificate,), (audit,) = certificates(scored), blindness.audits(scored)
+        (certificate,), (audit,) = certificates(scored), blindness.find_audits(scored)
         widths.append(certificate.gain.high - certificate.gain.low)
         back = certificate.difference("without", "full")
-        told = with_interval(back.value, back.low, back.high, sign=True)
+        told = format_with_interval(back.value, back.low, back.high, sign=True)
         assert [row[5] for row in blindness.arm_table([audit], []).rows] == ["", told]
     assert certificate.gain.clusters == 8 and certificate.gain.p == 2 / 2**4
     assert widths[1] > 1.8 * widths[0]

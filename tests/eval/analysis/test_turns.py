@@ -54,7 +54,7 @@ def only_arm(table: Table) -> TurnsOfArm:
 def test_the_flip_model_gains_six_and_loses_six(tmp_path: Path) -> None:
     table = ask_twice(tmp_path)
     change = TurnChange(only_arm(table), 0, 1)
-    assert sum(change.became(True)) == sum(change.became(False)) == 6
+    assert sum(change.count_changes(True)) == sum(change.count_changes(False)) == 6
     paired = change.paired
     assert paired and (paired.n, paired.value, paired.p) == (12, 0.0, 1.0)
     values, others = [0.0, 1.0] * 6, [1.0, 0.0] * 6
@@ -149,7 +149,7 @@ def test_a_vote_is_a_turn_for_each_draw(tmp_path: Path) -> None:
     arm = only_arm(table)
     answers = [[each.at(turn).answer for turn in range(3)] for each in arm.records]
     assert answers == [["B", "B", "A"]] * 4  # on a tie the answer that was given first
-    assert sum(TurnChange(arm, 0, 2).became(True)) == 4
+    assert sum(TurnChange(arm, 0, 2).count_changes(True)) == 4
     shares = measurements(table.scores[0].points[0])["vote_share"]
     assert list(shares.values()) == pytest.approx([2 / 3] * 4)
 
@@ -161,7 +161,7 @@ def test_a_chain_of_thought_is_a_turn_for_each_line(tmp_path: Path) -> None:
         evaluate(Questions(("B",) * 3), {"cot": stages}, Scripted(sentence), out=tmp_path / "run")
     )
     assert [arm.records[0].at(turn).answer for turn in range(4)] == [None, "A", "A", "B"]
-    assert sum(TurnChange(arm, 1, 3).became(True)) == 3
+    assert sum(TurnChange(arm, 1, 3).count_changes(True)) == 3
 
 
 # Measurements

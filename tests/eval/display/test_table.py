@@ -15,7 +15,7 @@ from looktwice.eval.display.text_tables import TextTable
 from looktwice.eval.records import RunError
 from looktwice.eval.records.records import PointRow
 from looktwice.eval.scoring import Row
-from looktwice.eval.scoring.labels import baseline_of, contestant_label, task_label
+from looktwice.eval.scoring.labels import contestant_label, find_baseline, task_label
 from looktwice.eval.scoring.metrics import METRICS
 from looktwice.eval.scoring.verdict import PointScores
 from looktwice.eval.statistics.intervals import wilson
@@ -163,11 +163,11 @@ def test_the_baseline_of_a_point() -> None:
     five, ten = {"stages.mark.radius": 5}, {"stages.mark.radius": 10}
     base = [point("base", changes, baseline=True) for changes in ({}, five)]
     points = [point("base", baseline=True, task_id="other"), *base]
-    assert baseline_of(point("mine", five), points) == base[1]
-    assert baseline_of(point("mine", ten), points) == base[0]
-    assert baseline_of(base[1], points) == base[0]
-    assert baseline_of(base[0], points) is None
-    assert baseline_of(point("mine", task_id="unasked"), points) is None
+    assert find_baseline(point("mine", five), points) == base[1]
+    assert find_baseline(point("mine", ten), points) == base[0]
+    assert find_baseline(base[1], points) == base[0]
+    assert find_baseline(base[0], points) is None
+    assert find_baseline(point("mine", task_id="unasked"), points) is None
 
 
 def test_one_registration_makes_a_metric(made: MadeRun, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from looktwice.eval.judging.command import RunJudge
 from looktwice.eval.judging.passes import PASSES, JudgeCase, Wording
 from looktwice.eval.records import Record, RunError
 from looktwice.eval.records.judgements import judgements
-from looktwice.eval.replies import CHOICES, load_key, subtask_of_idx
+from looktwice.eval.replies import CHOICES, get_subtask_of_idx, load_key
 from looktwice.eval.runs.run import Run
 from looktwice.eval.scoring import Score, Verdict
 from looktwice.eval.scoring.verdict import ScoredRecord
@@ -270,8 +270,8 @@ def recorded(folder: Path, source: Path, step: int) -> tuple[Path, dict[tuple[st
     asked = made.blobs.put(canonical({"role": "user", "parts": ["Which one?"]}).encode())
     for file in sorted(source.glob("*.jsonl.gz")):
         rows = list(map(json.loads, gzip.decompress(file.read_bytes()).splitlines()))
-        rows.sort(key=lambda row: subtask_of_idx(row["idx"]))
-        for subtask, group in groupby(rows, lambda row: subtask_of_idx(row["idx"])):
+        rows.sort(key=lambda row: get_subtask_of_idx(row["idx"]))
+        for subtask, group in groupby(rows, lambda row: get_subtask_of_idx(row["idx"])):
             kept = list(group)[::step]
             if f"id-{subtask}" not in {row.task for row in made.samples}:
                 keys = [key.get(row["idx"], "").strip("()") or None for row in kept]

@@ -15,7 +15,7 @@ from looktwice.eval.page.of_runs import RunPage
 from looktwice.eval.page.serving import PageServer
 from looktwice.eval.recorded.show import sample_page
 from looktwice.eval.records import RunError
-from looktwice.eval.report import Report, html_page
+from looktwice.eval.report import Report, render_report_page
 from tests.made_run import MadeRun
 
 TOKEN = "not-guessed"
@@ -35,7 +35,10 @@ def server(tmp_path: Path) -> PageServer:
     table = score_table(made.write().path)
     page = RunPage(table.scores)
     return PageServer(
-        page, "".join(html_page(Report(table), page, served=True)), sample_page, token=TOKEN
+        page,
+        "".join(render_report_page(Report(table), page, served=True)),
+        sample_page,
+        token=TOKEN,
     )
 
 

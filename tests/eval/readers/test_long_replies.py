@@ -6,7 +6,7 @@ import pytest
 
 from looktwice.eval.readers import Robust
 from looktwice.eval.readers.clean import clean_text
-from looktwice.eval.readers.reader import build_reader, readers_by_name
+from looktwice.eval.readers.reader import build_reader, map_readers
 from looktwice.pipelines.model import Message
 from looktwice.pipelines.replies.thoughts import strip_thoughts
 from looktwice.pipelines.sample import Sample
@@ -49,7 +49,7 @@ def calls_of(reader: Any, length: int, run: str, choices: tuple[str, ...], subta
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(readers_by_name()))
+@pytest.mark.parametrize("name", sorted(map_readers()))
 def test_ten_times_the_reply_is_at_most_ten_times_the_work(name: str) -> None:
     """Calls of functions are counted; `bench/bench_long_inputs.py` measures what patterns take."""
     reader, faults = build_reader(name), {}

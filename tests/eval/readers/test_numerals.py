@@ -1,7 +1,7 @@
 """Counts: beside the numbers of lists, and in words of several parts."""
 
 from looktwice.eval.readers import Robust
-from looktwice.eval.readers.numerals import as_digits, value_of_words
+from looktwice.eval.readers.numerals import parse_number_words, parse_whole_number
 from tests.eval.readers.asked import COUNTING, reply_to
 from tests.tables import table
 
@@ -24,8 +24,8 @@ def test_a_number_of_a_list_is_no_answer_to_another_question_either() -> None:
 
 @table
 def test_choices_that_are_numbers(choice: str, digits: str) -> None:
-    assert as_digits(choice) == digits
+    assert parse_whole_number(choice) == digits
 
 
 def test_words_without_end_make_a_number_that_is_too_large_at_once() -> None:
-    assert value_of_words(["hundred"] * 100_000) > 10**12
+    assert parse_number_words(["hundred"] * 100_000) > 10**12

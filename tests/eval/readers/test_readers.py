@@ -20,8 +20,8 @@ from looktwice.eval.readers.reader import (
     Reader,
     Reading,
     build_reader,
-    reader_name,
-    readers_by_name,
+    get_reader_name,
+    map_readers,
 )
 from looktwice.eval.readers.robust import read_choice
 from looktwice.eval.replies import CHOICES
@@ -89,12 +89,12 @@ def test_readers_have_names() -> None:
         "vlmevalkit",
         "whole_reply",
     ]
-    assert sorted(readers_by_name()) == names
+    assert sorted(map_readers()) == names
     official = build({"use": "eval.readers.BlinkOfficial"})
     assert build_reader("blink_official") == BlinkOfficial() == official
     assert build({"use": "eval.readers.Robust", "kind": "integer"}) == Robust("integer")
-    assert reader_name(BlinkOfficial()) == "blink_official"
-    assert reader_name(Vlm2("count")) == "vlm2"
+    assert get_reader_name(BlinkOfficial()) == "blink_official"
+    assert get_reader_name(Vlm2("count")) == "vlm2"
     assert spec(Vlm2("count")) == {"use": "eval.readers.Vlm2", "form": "count"}
     with pytest.raises(
         ConfigError,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from looktwice.eval.readers import Robust
-from looktwice.eval.readers.open_answers import kind_of
+from looktwice.eval.readers.open_answers import get_question_kind
 from looktwice.eval.readers.robust import read_choice
 from looktwice.eval.replies import CHOICES
 from looktwice.pipelines.model import Message
@@ -47,7 +47,7 @@ def test_there_is_a_reason_where_there_is_no_answer(reply: str, reason: str) -> 
 
 @table
 def test_what_a_question_asks_for(question: str, subtask: str, kind: str) -> None:
-    assert kind_of(question, subtask) == kind
+    assert get_question_kind(question, subtask) == kind
 
 
 def test_the_reader_finds_the_kind_by_itself() -> None:
@@ -81,7 +81,7 @@ def test_agreement_with_official_labels(shared_data: Path, tmp_path: Path, step:
         for file in sorted((shared_data / "blink_replies").glob("*.jsonl.gz"))
     ]
     listing = tmp_path / "differ.txt"
-    lines = extras_replies.replies_lines(files, "robust", disagreements=listing)
+    lines = extras_replies.report_replies(files, "robust", disagreements=listing)
     figures = dict(line.split(": ", 1) for line in lines)
     disagreements = int(figures.pop("disagreements").split()[0])
     total = int(figures["total"].split(",")[0].removeprefix("n="))

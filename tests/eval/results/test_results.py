@@ -13,7 +13,7 @@ from looktwice.eval import MarkedScenes, Results, evaluate
 from looktwice.eval.cli import app
 from looktwice.eval.display.text_tables import TextTable
 from looktwice.eval.records.records import RunError
-from looktwice.eval.results.paper import escape
+from looktwice.eval.results.paper import escape_latex
 from looktwice.pipelines import Picture, Pipeline, Scripted
 from looktwice.pipelines.state import Stage
 from looktwice.prompting.markers import Circles
@@ -105,7 +105,7 @@ chance (level) & 50.0 \\
     )
     assert "paired difference to base at 5, 1 and 0.1 percent (exact McNemar" in shown
     odd = r"a\_b \& 5 \% \{x\} \textbackslash{} \textasciicircum{}\textasciitilde{}"
-    assert escape("a_b & 5 % {x} \\ ^~") == odd
+    assert escape_latex("a_b & 5 % {x} \\ ^~") == odd
 
 
 def test_stars_of_several_runs_are_corrected_for_them(tmp_path: Path) -> None:
@@ -143,12 +143,12 @@ def test_without_matplotlib_the_command_says_what_to_install(
 def test_rows_take_the_names_of_a_paper(run: Path) -> None:
     results = Results.open(run)
     old = results.contestants[-1]
-    renamed = results.renamed({old: "Ours"})
+    renamed = results.with_names({old: "Ours"})
     assert renamed.contestants == [*results.contestants[:-1], "Ours"]
     assert "Ours" in renamed.to_latex() and old not in {row.contestant for row in renamed.table}
     assert [row.value for row in renamed.table] == [row.value for row in results.table]
     with pytest.raises(RunError, match="no contestant 'theirs' here"):
-        results.renamed({"theirs": "Ours"})
+        results.with_names({"theirs": "Ours"})
 
 
 def test_a_sweep_in_python_has_effects_and_a_finding_and_each_study_its_folder(

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from looktwice.eval.readers import Robust
 from looktwice.eval.records import RunFolder
 from looktwice.eval.runs import RunOptions, Study
-from looktwice.pipelines.config.plan import Plan, with_id
+from looktwice.pipelines.config.plan import Plan, add_id
 from looktwice.pipelines.config.spec import Arm
 from looktwice.pipelines.model import (
     CallOptions,
@@ -89,7 +89,7 @@ def test_a_run_collects_and_goes_again_through_what_waits(tmp_path: Path) -> Non
     model, stages = Patient(), {"ask": CaptionThenAnswer()}
     task = Questions(("A", "B", "A"))
     arm = Arm("a", {}, "made", task, model, stages, Robust(), 1, 0, True, "", "")
-    study = Study(Plan("test", (with_id(arm),)), tmp_path, RunOptions(workers=2))
+    study = Study(Plan("test", (add_id(arm),)), tmp_path, RunOptions(workers=2))
     summary = study()
     (queue,) = model.opened
     assert (summary.written, queue.rounds, queue.closed) == (3, 2, True), "a round for each turn"

@@ -23,7 +23,7 @@ from looktwice.eval.scoring.notes import notes
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.tasks import Facts, TaskError
 from looktwice.pipelines.config import Plan
-from looktwice.pipelines.config.plan import with_id
+from looktwice.pipelines.config.plan import add_id
 from looktwice.pipelines.config.spec import Arm, asks_model
 from looktwice.pipelines.model import Message, Model, ModelError, Reply
 from looktwice.pipelines.models import ChatAPI, Scripted
@@ -87,7 +87,7 @@ def point(
 ) -> Arm:
     used = model or Scripted("(A)") if any(map(asks_model, stages.values())) else None
     made = Arm(name, {}, "greys", task, used, stages, Robust(), 1, 0, name == "a", "", "")
-    return with_id(replace(made, **more))
+    return add_id(replace(made, **more))
 
 
 def run(points: list[Arm] | Arm, folder: Path, **more: Any) -> Run:

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from looktwice.eval.cli import app
 from looktwice.eval.display.table import score_table
 from looktwice.eval.records.records import PointRow, Record
-from looktwice.eval.scoring.notes import SentByArm, say_unchanged
+from looktwice.eval.scoring.notes import ArmRequests, describe_unchanged
 from tests.tables import read_yaml
 
 DETECTOR = '''
@@ -104,9 +104,9 @@ def test_nothing_is_said_of_a_study_whose_stages_change_what_is_sent(seen: str) 
 
 def arm(
     name: str, requests: dict[str, bytes], model: Any = "m", rival: str = "", **stages: Any
-) -> SentByArm:
+) -> ArmRequests:
     row = PointRow(name, name, "t", "id-t", spec={"stages": stages, "model": model})
-    return SentByArm(row, name, "t", requests, rival=rival)
+    return ArmRequests(row, name, "t", requests, rival=rival)
 
 
 SAME = {"s0": b"x", "s1": b"y", "s2": b"z"}
@@ -116,7 +116,7 @@ def test_a_run_without_the_messages_that_were_sent_is_silent() -> None:
     old = Record("p", "s", "sha", calls=({"messages": [], "reply": {"text": "A"}},))
     assert old.request == b"" == Record("p", "s", "sha", error="ValueError: no").request
     unknown = dict.fromkeys(SAME, b"")
-    assert say_unchanged([arm("a", unknown, mark=1), arm("b", unknown, mark=2)]) == []
+    assert describe_unchanged([arm("a", unknown, mark=1), arm("b", unknown, mark=2)]) == []
 
 
 def test_a_request_is_compared_without_its_reply_and_with_its_options() -> None:
@@ -131,7 +131,7 @@ def test_specialists_are_compared_by_what_they_answer() -> None:
     answers = [Record("p", "s", "sha", answer=answer).request for answer in "AAB"]
     assert answers[0] == answers[1] != answers[2]
     both = [arm(name, SAME, None, answer=number) for number, name in enumerate("ab")]
-    (told,) = say_unchanged(both)
+    (told,) = describe_unchanged(both)
     assert told.startswith(
         "changed nothing: answer: 2 values, 1 answer on all 3 samples of t: a, b"
     )
@@ -141,10 +141,12 @@ def test_some_values_alike_several_slots_and_another_model() -> None:
     other = dict.fromkeys(SAME, b"else")
     three = [arm("a", SAME, mark=1), arm("b", SAME, mark=2), arm("c", other, mark=3)]
     alike = "mark: 3 values, 2 requests on all 3 samples of t: a, b sent the same"
-    assert say_unchanged(three) == [f"changed nothing: {alike}"]
+    assert describe_unchanged(three) == [f"changed nothing: {alike}"]
     four = [*three, arm("d", dict.fromkeys(SAME, b"own"), mark=4)]
-    assert say_unchanged(four) == []  # half of them may be alike on purpose
-    (several,) = say_unchanged([arm("a", SAME, mark=1), arm("b", SAME, rival="a", mark=2, zoom=1)])
+    assert describe_unchanged(four) == []  # half of them may be alike on purpose
+    (several,) = describe_unchanged(
+        [arm("a", SAME, mark=1), arm("b", SAME, rival="a", mark=2, zoom=1)]
+    )
     assert several.startswith("changed nothing: mark + zoom: 2 values, 1 request on all 3 samples")
     models = [arm("a", SAME, "m", mark=1), arm("b", SAME, "n", rival="a", mark=2)]
-    assert say_unchanged(models) == []
+    assert describe_unchanged(models) == []

@@ -12,12 +12,12 @@ from looktwice.eval.records.records import SampleRow
 from looktwice.eval.scoring import BenchmarkScorer, Scorer
 from looktwice.eval.scoring.benchmark import (
     RULES,
-    braced,
-    first_letter,
-    first_word,
     mean_best_iou,
-    rows_and_columns,
-    yes_or_no,
+    read_braces,
+    read_first_letter,
+    read_first_word,
+    read_rows_and_columns,
+    read_yes_or_no,
 )
 from looktwice.eval.scoring.run_rows import headline_rows
 from looktwice.pipelines.config.spec import spec
@@ -30,17 +30,17 @@ VERBATIM = {"use": "eval.readers.WholeReply"}
 @table
 def test_first_word_of_natural_bench(reply: str, words: list[str], value: int) -> None:
     yes, no = words
-    assert {yes: 1, no: 0, "": -1}[first_word(reply, (yes, no))] == value
+    assert {yes: 1, no: 0, "": -1}[read_first_word(reply, (yes, no))] == value
 
 
 @table
 def test_yes_or_no_of_vlmevalkit(reply: str, answer: str) -> None:
-    assert (yes_or_no(reply).capitalize() or "Unknown") == answer
+    assert (read_yes_or_no(reply).capitalize() or "Unknown") == answer
 
 
 @table
 def test_first_letter_of_tree_bench(reply: str, letter: str) -> None:
-    assert first_letter(reply) == letter
+    assert read_first_letter(reply) == letter
 
 
 @table
@@ -55,12 +55,12 @@ def test_boxes_are_those_of_the_thought() -> None:
 
 @table
 def test_braces_of_vlms_are_blind(reply: str, inner: str) -> None:
-    assert braced(reply) == inner
+    assert read_braces(reply) == inner
 
 
 @table
 def test_rows_and_columns_of_vlms_are_blind(reply: str, key: str, right: bool) -> None:
-    assert (rows_and_columns(reply) == tuple(map(int, key.split(",")))) is right
+    assert (read_rows_and_columns(reply) == tuple(map(int, key.split(",")))) is right
 
 
 @table

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from looktwice.eval.records.records import PointRow
-from looktwice.eval.scoring.labels import baseline_of, factor_value, labels
+from looktwice.eval.scoring.labels import factor_value, find_baseline, labels
 from tests.tables import table
 
 
@@ -44,7 +44,7 @@ def test_points_that_no_two_tables_would_confuse_keep_their_names() -> None:
 
 def test_the_latest_of_several_baselines_counts() -> None:
     old, new = (point(name, contestant="base", baseline=True) for name in ("p0", "p1"))
-    assert baseline_of(point("p2"), [old, new, point("p2")]) == new
+    assert find_baseline(point("p2"), [old, new, point("p2")]) == new
 
 
 @pytest.mark.parametrize(

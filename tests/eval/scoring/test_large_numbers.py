@@ -8,7 +8,7 @@ import pytest
 from looktwice.eval.display.table import score_table
 from looktwice.eval.report import write_report
 from looktwice.eval.scoring.row import COLUMNS
-from looktwice.eval.statistics.means import finite_mean, mean_gap, mean_interval
+from looktwice.eval.statistics.means import compare_means, finite_mean, mean_interval
 from tests.made_run import MadeRun
 from tests.tables import table
 
@@ -62,11 +62,11 @@ def test_a_difference_of_large_numbers_has_the_p_of_small_ones() -> None:
     import numpy as np
 
     values, others = np.array([3.0, 1.0, 7.0]), np.array([5.0, 9.0, 8.0])
-    small = mean_gap(values, others, [*range(6)])
-    large = mean_gap(values * 2.0**1000, others * 2.0**1000, [*range(6)])
+    small = compare_means(values, others, [*range(6)])
+    large = compare_means(values * 2.0**1000, others * 2.0**1000, [*range(6)])
     assert small and large and large.p == pytest.approx(small.p)
     assert large.value == pytest.approx(small.value * 2.0**1000)
-    assert mean_gap(values * 2.0**1021, -others * 2.0**1020, [*range(6)]) is None
+    assert compare_means(values * 2.0**1021, -others * 2.0**1020, [*range(6)]) is None
 
 
 def test_seconds_of_large_numbers_are_on_the_page(made: MadeRun) -> None:

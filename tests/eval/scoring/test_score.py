@@ -14,7 +14,7 @@ from looktwice.eval.records import RunError, RunFolder
 from looktwice.eval.runs import Study
 from looktwice.eval.scoring import Row, Score, Verdict
 from looktwice.eval.scoring.notes import notes
-from looktwice.eval.scoring.score import price_of, score_run
+from looktwice.eval.scoring.score import estimate_price, score_run
 from looktwice.eval.scoring.verdict import ScoredRecord
 from looktwice.pipelines.config import load_plan
 from looktwice.pipelines.model import Model, Usage
@@ -171,7 +171,7 @@ def test_the_cost_is_the_list_price_of_all_calls(
 def test_cached_tokens_beyond_the_input_make_no_cost_negative(cached: int, cost: float) -> None:
     """A server counted more cached tokens than input, and the table showed a cost of -13.5."""
     prices = {"in": 10.0, "out": 1.0, "cached": 5.0}
-    assert price_of(Usage(1_000_000, 0, cached_tokens=cached), prices) == pytest.approx(cost)
+    assert estimate_price(Usage(1_000_000, 0, cached_tokens=cached), prices) == pytest.approx(cost)
 
 
 def test_the_cost_is_shown_beside_the_tokens(made: MadeRun) -> None:

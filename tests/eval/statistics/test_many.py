@@ -13,8 +13,8 @@ from looktwice.eval.statistics.answers import (
     majority_value,
     position_bias,
     split_variance,
-    swap_over_halves,
-    swap_over_settings,
+    swap_rate_over_halves,
+    swap_rate_over_settings,
 )
 from looktwice.eval.statistics.paired import Cell, contrast, mean_difference
 from tests.optional import Later
@@ -111,24 +111,24 @@ def test_the_majority() -> None:
 def test_swaps_by_hand() -> None:
     """Of two leads and one trail two of the three pairs of settings disagree."""
     ones, zeros = [1] * 10, [0] * 10
-    swaps = swap_over_settings([ones, ones, zeros], [zeros, zeros, ones])
+    swaps = swap_rate_over_settings([ones, ones, zeros], [zeros, zeros, ones])
     assert swaps.value == pytest.approx(2 / 3)
-    assert swap_over_settings([ones, ones], [zeros, zeros]).value == 0
-    assert swap_over_settings([ones, ones], [zeros, ones]).value == 0.5  # a tie in one of them
+    assert swap_rate_over_settings([ones, ones], [zeros, zeros]).value == 0
+    assert swap_rate_over_settings([ones, ones], [zeros, ones]).value == 0.5  # a tie in one of them
     with pytest.raises(ValueError, match="two"):
-        swap_over_settings([ones], [zeros])
+        swap_rate_over_settings([ones], [zeros])
 
 
 def test_halves_disagree_as_often_as_they_do() -> None:
     gaps = RANDOM.choice([1.0, -1.0, 0.0], p=[0.25, 0.2, 0.55], size=400)
-    estimate, hits = swap_over_halves(gaps), []
+    estimate, hits = swap_rate_over_halves(gaps), []
     for _ in range(3000):
         drawn = RANDOM.choice(gaps, 400)
         hits.append((drawn[:200].mean() > 0) != (drawn[200:].mean() > 0))
     assert estimate.value == pytest.approx(np.mean(hits), abs=0.04)
     assert estimate.low <= estimate.value <= estimate.high <= 0.5
-    assert swap_over_halves([1.0, 1.0]).value == 0.0
-    assert swap_over_halves([0.0, 0.0]).value == 0.5
+    assert swap_rate_over_halves([1.0, 1.0]).value == 0.0
+    assert swap_rate_over_halves([0.0, 0.0]).value == 0.5
 
 
 def test_position_bias_by_hand() -> None:

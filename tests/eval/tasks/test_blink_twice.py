@@ -17,7 +17,7 @@ from looktwice.eval.records.records import PointRow, SampleRow
 from looktwice.eval.scoring import Score, Verdict
 from looktwice.eval.scoring.verdict import PointScores, ScoredRecord
 from looktwice.eval.tasks import BlinkTwice, TaskError, TwiceScorer
-from looktwice.eval.tasks.blink_twice import cot_score, judged_cot
+from looktwice.eval.tasks.blink_twice import cot_score, parse_cot
 from looktwice.pipelines.config.spec import spec
 from looktwice.pipelines.picture import PictureError
 from tests.made_run import MadeRun
@@ -192,4 +192,4 @@ def test_the_cot_score() -> None:
 
 @table
 def test_a_judge_s_two_criteria(text: str, found: list[float] | None) -> None:
-    assert judged_cot(text) == (found and tuple(found))
+    assert parse_cot(text) == (found and tuple(found))

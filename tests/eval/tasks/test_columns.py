@@ -23,13 +23,13 @@ from looktwice.eval.scoring import AllRight
 from looktwice.eval.scoring.verdict import build_scorer
 from looktwice.eval.tasks import Columns, Folder, Subset, TaskError, Tsv
 from looktwice.eval.tasks.answer_cells import (
-    answer_key,
-    choice_texts,
-    lettered_columns,
+    find_lettered_columns,
+    read_answer_key,
+    read_choice_texts,
     split_lettered,
 )
 from looktwice.eval.tasks.cells import as_list
-from looktwice.eval.tasks.image_cells import image_cells, numbered_columns
+from looktwice.eval.tasks.image_cells import find_numbered_columns, list_image_cells
 from looktwice.pipelines.config.spec import spec
 from looktwice.pipelines.picture import PictureError
 from tests.made_run import MadeRun
@@ -60,13 +60,13 @@ def asked(number: int, **more: Any) -> dict[str, Any]:
 
 @table
 def test_keys(cell: Any, choices: tuple[str, ...], first: int | None, found: str | None) -> None:
-    assert answer_key(cell, choices, first) == found
+    assert read_answer_key(cell, choices, first) == found
 
 
 @table
 def test_keys_beyond_the_choices(cell: Any, choices: str, first: int | None, words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        answer_key(cell, tuple(choices), first)
+        read_answer_key(cell, tuple(choices), first)
 
 
 @table
@@ -76,28 +76,28 @@ def test_lists_in_cells(cell: Any, parts: list[str]) -> None:
 
 @table
 def test_options(cell: Any, texts: list[str]) -> None:
-    assert choice_texts({"options": cell}, ["options"]) == tuple(texts)
+    assert read_choice_texts({"options": cell}, ["options"]) == tuple(texts)
 
 
 @table
 def test_options_whose_labels_are_none(cell: Any) -> None:
     with pytest.raises(ValueError, match=r"the labels of choices must be A, B \.\.\., found"):
-        choice_texts({"options": cell}, ["options"])
+        read_choice_texts({"options": cell}, ["options"])
 
 
 @table
 def test_columns_with_numbers(stems: str, names: list[str], found: list[str]) -> None:
-    assert numbered_columns(stems, names) == tuple(found)
+    assert find_numbered_columns(stems, names) == tuple(found)
 
 
 @table
 def test_columns_with_letters(names: list[str], found: list[str]) -> None:
-    assert lettered_columns(names) == tuple(found)
+    assert find_lettered_columns(names) == tuple(found)
 
 
 @table
 def test_images_in_a_cell(cell: Any, images: list[Any]) -> None:
-    assert image_cells({"image": cell}, ["image"]) == images
+    assert list_image_cells({"image": cell}, ["image"]) == images
 
 
 @table

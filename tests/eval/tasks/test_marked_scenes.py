@@ -22,7 +22,7 @@ from looktwice.eval.tasks.marked_scenes.kinds import (
     AskedScene,
     MarkedSceneParameters,
     ask_where,
-    cell_of,
+    get_cell,
 )
 from looktwice.eval.tasks.marked_scenes.scene import COLORS, Thing
 from looktwice.eval.tasks.marked_scenes.task import TEST_PHOTOS, TRAINING_PHOTOS
@@ -128,7 +128,7 @@ WORDS: dict[str, Callable[[Thing], str]] = {
     "shape": lambda thing: thing.shape,
     "color": lambda thing: thing.color,
     "symbol": lambda thing: thing.symbol,
-    "cell": lambda thing: cell_of(thing, SIDE),
+    "cell": lambda thing: get_cell(thing, SIDE),
     "where": lambda thing: ask_where(thing, SIDE).answer,
 }
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from looktwice.eval.analysis.contestants import Together, pair_table
+from looktwice.eval.analysis.contestants import SharedSamples, pair_table
 from looktwice.eval.cli import app
 from looktwice.eval.display.table import Table, make_table
 from looktwice.eval.readers import Vlm2
@@ -114,7 +114,7 @@ def test_the_overlap_of_errors(blink_val: RunScores) -> None:
         arms[arm.contestant].append(arm)
     llava = {"LLaVA-7B": arms["LLaVA-7B"]}
     for name, shared in OF_LLAVA_7B.items():
-        both = Together.of({**llava, name: arms[name]})
+        both = SharedSamples.of({**llava, name: arms[name]})
         assert both.mistakes.startswith(f"{shared}\n")
     shown = pair_table(make_table([blink_val]))
     assert len(shown.rows) == 8 * 7 / 2
@@ -180,7 +180,7 @@ def test_a_letter_beyond_the_choices_and_no_reply_at_all_are_not_right(
     """The official rule takes E and (C) as they are on two choices, and then they are wrong."""
     file = tmp_path / "m.jsonl"
     file.write_text(json.dumps({"idx": "val_Jigsaw_1", "reply": reply, "answer": "(A)"}) + "\n")
-    line = next(extras_replies.replies_lines([file], "blink_official"))
+    line = next(extras_replies.report_replies([file], "blink_official"))
     assert line.startswith(f"m: n=1, accuracy=0.00%, coverage={coverage}%")
 
 

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from looktwice.eval.display.table import Table, score_table
-from looktwice.eval.records.judgements import Judgement, append, words_of
+from looktwice.eval.records.judgements import Judgement, append, hash_judged_words
 from looktwice.eval.records.records import SampleRow
 from looktwice.eval.scoring import Row, Score, Verdict
 from looktwice.eval.tasks import CountScorer, PairScorer, TaskError, VideoScorer, Vlm2Bench
-from looktwice.eval.tasks.vlm2.metrics import chance_numeric, numeric_score
+from looktwice.eval.tasks.vlm2.metrics import compute_chance_score, score_count
 from looktwice.eval.tasks.vlm2.task import SUBTASKS
 from looktwice.eval.tasks.vlm2.video import VideoFrames, choose_frames
 from looktwice.pipelines.config.spec import spec
@@ -31,7 +31,7 @@ VERBATIM = {"use": "eval.readers.WholeReply"}
 
 @table
 def test_what_a_wrong_count_is_worth(images: int, truth: int, count: int, percent: float) -> None:
-    assert 100 * numeric_score(count, truth, images) == pytest.approx(percent, abs=5e-4)
+    assert 100 * score_count(count, truth, images) == pytest.approx(percent, abs=5e-4)
 
 
 # ---- metrics in the table
@@ -118,7 +118,7 @@ def test_both_denominators_of_the_numeric_score(made: MadeRun) -> None:
     assert (official.n, toolkit.n) == (2, 4)
     accuracy = value(table, "accuracy", task="cnt")
     assert (accuracy.value, accuracy.right, accuracy.wrong, accuracy.unreadable) == (0.25, 1, 2, 1)
-    level = sum(chance_numeric(t, n) for t, n in ((2, 2), (1, 4), (3, 4), (4, 4))) / 4
+    level = sum(compute_chance_score(t, n) for t, n in ((2, 2), (1, 4), (3, 4), (4, 4))) / 4
     chance = value(table, "numeric_official", "chance (level)").value
     assert chance == pytest.approx(level)
 
@@ -135,7 +135,7 @@ def test_videos_are_graded_and_an_unjudged_description_is_no_answer(made: MadeRu
     for number in range(9):
         made.reply(point, f"s{number}", f"Two people walk by, says description {number}.")
     run = made.write()
-    words = {record.sample: words_of(record) for record in made.records}
+    words = {record.sample: hash_judged_words(record) for record in made.records}
     for n, grade in enumerate("10112102"):
         judged = Judgement("vid", point, f"s{n}", 0, "j", "i", words[f"s{n}"], answer=grade)
         append(run.path, judged)

@@ -14,7 +14,7 @@ import yaml
 from scipy.special import expit
 from typer.testing import Result
 
-from looktwice.eval.replies import load_key, subtask_of_idx
+from looktwice.eval.replies import get_subtask_of_idx, load_key
 from looktwice.eval.statistics.intervals import Floats
 from looktwice.eval.statistics.paired import Values
 from looktwice.extras.adaptive.item_response import (
@@ -85,7 +85,8 @@ def test_eight_recorded_models_lie_in_the_intervals_of_a_tenth(shared_data: Path
         rows = map(json.loads, gzip.decompress(file.read_bytes()).splitlines())
         labels = {row["idx"]: row["official_label"] for row in rows}
         arms[file.name] = {
-            (subtask_of_idx(idx), idx): float(labels[idx] == letter) for idx, letter in key.items()
+            (get_subtask_of_idx(idx), idx): float(labels[idx] == letter)
+            for idx, letter in key.items()
         }
     values = Values.of(arms, {})
     inside = 0

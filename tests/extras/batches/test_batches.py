@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from looktwice.eval.listing import classes_of
+from looktwice.eval.listing import find_classes
 from looktwice.eval.runs import Study
 from looktwice.extras.batches.model import Batched, BatchQueue
 from looktwice.pipelines.config import load_plan
@@ -247,7 +247,7 @@ def test_what_a_batch_cannot_do_is_said(tmp_path: Path) -> None:
 
 def test_it_is_named_among_the_models_of_the_core() -> None:
     assert locate("pipelines.models.Batched") is Batched
-    assert classes_of("models", ())["pipelines.models.Batched"] is Batched
+    assert find_classes("models", ())["pipelines.models.Batched"] is Batched
     for misspelled in ("pipelines.models.Batchd", "pipelines.Batched"):
         with pytest.raises(ValueError, match=r"did you mean '[\w.]*Batched'"):
             locate(misspelled)

@@ -12,7 +12,7 @@ from looktwice.extras.batches import bodies
 from looktwice.extras.batches.dialects import DIALECTS, Batch
 from looktwice.pipelines.model import ModelError
 from looktwice.pipelines.models.answers import read_response
-from looktwice.pipelines.models.wire import reply_of
+from looktwice.pipelines.models.wire import parse_reply
 from tests.canned import URL, Canned, response
 from tests.paths import ROOT
 from tests.tables import check_all, read_yaml, table
@@ -44,5 +44,5 @@ def test_verdicts_in_the_batches_of_providers(dialect: str, row: Any, status: in
 
 def test_a_batch_that_brings_no_candidate_and_no_verdict_is_asked_again() -> None:
     with pytest.raises(ModelError) as caught:
-        reply_of(bodies.content_completion({"usageMetadata": {"promptTokenCount": 3}}), 0.0)
+        parse_reply(bodies.content_completion({"usageMetadata": {"promptTokenCount": 3}}), 0.0)
     assert caught.value.retryable

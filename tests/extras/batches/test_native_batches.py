@@ -10,7 +10,7 @@ import pytest
 
 from looktwice.extras.batches import bodies
 from looktwice.pipelines.model import Message, ModelError, Usage
-from looktwice.pipelines.models.wire import reply_of, wire_messages
+from looktwice.pipelines.models.wire import parse_reply, wire_messages
 from tests.tables import table
 
 Json = dict[str, Any]
@@ -43,7 +43,7 @@ def test_a_message_is_a_reply() -> None:
     reasons = {"end_turn": "stop", "stop_sequence": "stop", "max_tokens": "length"}
     reasons |= {"model_context_window_exceeded": "length", "refusal": "filter"}
     for reason, finish in reasons.items():
-        reply = reply_of(bodies.message_completion(said | {"stop_reason": reason}), 0.0)
+        reply = parse_reply(bodies.message_completion(said | {"stop_reason": reason}), 0.0)
         assert (reply.text, reply.reasoning, reply.finish) == ("(A)", "hm", finish)
         assert reply.served_by["model"] == "m-1" and reply.usage == Usage(16, 3, 0, 4)
 
@@ -51,7 +51,7 @@ def test_a_message_is_a_reply() -> None:
 def test_a_message_that_uses_a_tool_is_a_reply_with_its_call() -> None:
     block = {"type": "tool_use", "id": "t1", "name": "zoom", "input": {"box": [0, 1]}}
     message = bodies.message_completion({"content": [block], "stop_reason": "tool_use"})
-    reply = reply_of(message, 0.0)
+    reply = parse_reply(message, 0.0)
     assert reply.finish == "tool" and json.loads(reply.tool_calls[0].arguments) == {"box": [0, 1]}
 
 
@@ -61,17 +61,17 @@ def test_generated_content_is_a_reply() -> None:
     reasons = {"STOP": "stop", "MAX_TOKENS": "length", "SAFETY": "filter", "IMAGE_SAFETY": "filter"}
     for reason, finish in reasons.items():
         said = {"candidates": [{"content": content, "finishReason": reason}]}
-        reply = reply_of(bodies.content_completion(said | {"usageMetadata": usage}), 0.0)
+        reply = parse_reply(bodies.content_completion(said | {"usageMetadata": usage}), 0.0)
         assert (reply.text, reply.reasoning, reply.finish) == ("(A)", "hm", finish)
         assert reply.usage == Usage(9, 8, 5)
 
 
 def test_a_prompt_that_is_blocked_is_filtered_and_a_malformed_call_is_no_reply() -> None:
     blocked = bodies.content_completion({"promptFeedback": {"blockReason": "SAFETY"}})
-    assert reply_of(blocked, 0.0).finish == "filter"
+    assert parse_reply(blocked, 0.0).finish == "filter"
     broken = {"candidates": [{"finishReason": "MALFORMED_FUNCTION_CALL"}]}
     with pytest.raises(ModelError):
-        reply_of(bodies.content_completion(broken), 0.0)
+        parse_reply(bodies.content_completion(broken), 0.0)
 
 
 def test_signed_thoughts_stay_in_their_place_in_anthropics_batches() -> None:
@@ -82,7 +82,7 @@ def test_signed_thoughts_stay_in_their_place_in_anthropics_batches() -> None:
         {"type": "tool_use", "id": "t1", "name": "zoom", "input": {"x": 1}},
     ]
     said = bodies.message_completion({"content": blocks, "stop_reason": "tool_use"})
-    turns = wire_messages([Message("user", ("Which?",)), reply_of(said, 0.0).as_message()])
+    turns = wire_messages([Message("user", ("Which?",)), parse_reply(said, 0.0).as_message()])
     again = bodies.message_request({"max_tokens": 9, "messages": turns})
     assert again["messages"][1] == {"role": "assistant", "content": blocks}
 
@@ -90,7 +90,7 @@ def test_signed_thoughts_stay_in_their_place_in_anthropics_batches() -> None:
 def test_a_signature_returns_to_its_text_in_geminis_batches() -> None:
     parts = [{"text": "hm", "thought": True}, {"text": "(A)", "thoughtSignature": "s"}]
     candidate = {"content": {"parts": parts}, "finishReason": "STOP"}
-    reply = reply_of(bodies.content_completion({"candidates": [candidate]}), 0.0)
+    reply = parse_reply(bodies.content_completion({"candidates": [candidate]}), 0.0)
     assert (reply.text, reply.reasoning) == ("(A)", "hm")
     turns = wire_messages([Message("user", ("Which?",)), reply.as_message()])
     request = bodies.content_request({"model": "m", "messages": turns})

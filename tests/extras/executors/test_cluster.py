@@ -41,11 +41,11 @@ def test_a_host_of_networks_stores_results_as_long_as_it_lives(tmp_path: Path) -
 
 @table
 def test_places_are_shared_fairly(wanted: dict[str, int], most: int, shares: object) -> None:
-    assert cluster.share_out(wanted, most) == shares
+    assert cluster.divide_slots(wanted, most) == shares
 
 
 def test_a_task_alone_gets_all_that_it_wants_and_gives_it_back_by_and_by() -> None:
-    desk = cluster.Desk(tasks=2)
+    desk = cluster.LimitDesk(tasks=2)
     for name, used, waiting, places in (
         ("a", 0, 0, 5),  # half of it at first: another may come
         ("a", 5, 30, 10),
@@ -58,14 +58,14 @@ def test_a_task_alone_gets_all_that_it_wants_and_gives_it_back_by_and_by() -> No
         assert desk.ask(name, {KEY: Load(used, waiting)}) == (False, {KEY: places})
     desk.leave("a")
     assert desk.ask("b", {KEY: Load(4, 30)}) == (False, {KEY: 10})
-    desk.ring()
+    desk.request_stop()
     assert desk.ask("b", {})[0]
 
 
 def test_places_of_a_silent_task_are_free(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = FakeTime()
     clock.replace_in(monkeypatch, import_module("looktwice.extras.executors.cluster"))
-    desk = cluster.Desk(tasks=1)
+    desk = cluster.LimitDesk(tasks=1)
     assert desk.ask("a", {KEY: Load(0, 50)})[1] == {KEY: 10}
     for now, places in ((cluster.SILENT - 1, 0), (cluster.SILENT + 1, 10)):
         clock.now = now
@@ -80,7 +80,11 @@ def test_places_of_a_silent_task_are_free(monkeypatch: pytest.MonkeyPatch) -> No
 )
 @example([("a", 0, 20), ("a", 10, 20), ("a", 0, 0), ("b", 0, 20)])
 def test_all_together_never_use_more_than_there_is(steps: list[tuple[str, int, int]]) -> None:
-    desk, slots, used = cluster.Desk(tasks=3), dict.fromkeys("abcd", 0), dict.fromkeys("abcd", 0)
+    desk, slots, used = (
+        cluster.LimitDesk(tasks=3),
+        dict.fromkeys("abcd", 0),
+        dict.fromkeys("abcd", 0),
+    )
     for task, goes_to, waiting in steps:
         # begins no more than it may, ends what it likes
         used[task] = min(goes_to, max(used[task], slots[task]))
@@ -104,7 +108,7 @@ def test_a_limiter_keeps_to_what_it_is_given() -> None:
         said.append(loads)
         return False, {KEY: 1}
 
-    cluster.obey(ask, drain)
+    cluster.apply_limits(ask, drain)
     assert said[0][KEY] == Load(0, 0) and not drain.is_set()
     inside, leave = threading.Event(), threading.Event()
 
@@ -126,7 +130,7 @@ def test_a_limiter_keeps_to_what_it_is_given() -> None:
     first.join()
     second.join()
     assert limiters()[KEY].load == Load(0, 0)
-    cluster.obey(lambda loads: (True, {}), drain)
+    cluster.apply_limits(lambda loads: (True, {}), drain)
     assert drain.is_set()
 
 

@@ -34,10 +34,16 @@ from looktwice.eval.runs.trial import Progress
 from looktwice.eval.scoring.notes import SPENT
 from looktwice.extras.executors.messages import Recorded, SampleEnded, dump
 from looktwice.extras.executors.process import Fork, Process
-from looktwice.extras.executors.processes import FEWEST, SETTING, Processes, is_own, processes_for
+from looktwice.extras.executors.processes import (
+    FEWEST,
+    SETTING,
+    Processes,
+    count_processes,
+    has_own_classes,
+)
 from looktwice.pipelines import ChatAPI, Item, Picture, Pocket, Point, Sample, Scripted
 from looktwice.pipelines.config import Plan
-from looktwice.pipelines.config.plan import with_id
+from looktwice.pipelines.config.plan import add_id
 from looktwice.pipelines.config.spec import Arm
 from looktwice.pipelines.encodings.image_files import to_png
 from looktwice.pipelines.model import Model
@@ -99,7 +105,7 @@ def plan_of(
     arms = []
     for name, first in stages.items():
         whole = {**first, "choose": MultipleChoice(), "ask": Ask()}
-        arms.append(with_id(Arm(name, {}, "noise", task, model, whole, Robust(), 1, 0)))
+        arms.append(add_id(Arm(name, {}, "noise", task, model, whole, Robust(), 1, 0)))
     return Plan("asked", tuple(arms))
 
 
@@ -387,11 +393,11 @@ def test_where_processes_are_begun(
     models = {"chat": CHAT, "script": Scripted("(A)"), "pocket": Pocket()}
     asked = models.get(model) or ChatAPI("m", in_flight=int(model))
     run = Run(plan_of(asked, stages[arms]), tmp_path / "run", RunOptions(**options))
-    assert processes_for(run, FEWEST - lacking if lacking >= 0 else 3) == number
+    assert count_processes(run, FEWEST - lacking if lacking >= 0 else 3) == number
 
 
 def test_a_class_among_the_settings_is_not_looked_into() -> None:
-    assert not is_own({"kind": OtherImage}) and is_own({"mark": Circles()})
+    assert not has_own_classes({"kind": OtherImage}) and has_own_classes({"mark": Circles()})
 
 
 def test_a_finished_run_begins_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import pytest
 from looktwice.extras.inside.internals import Layer, read_states
 from looktwice.pipelines import LocalVLM, Picture, Pocket, Scripted, View
 from looktwice.pipelines.model import Message, Messages, ModelError
-from looktwice.pipelines.models.chat_template import chat_of
+from looktwice.pipelines.models.chat_template import build_chat
 from looktwice.pipelines.models.pocket.model import network_inputs
 from looktwice.pipelines.models.pocket.network import ANSWER, Conversation, shipped_weights
 from tests.tiny import tiny
@@ -44,7 +44,7 @@ def test_states_are_those_of_the_network(family: str, tmp_path: Path, torch: Any
     assert list(states) == WHOLE
     ours = [hook for module in network.model.modules() for hook in module._forward_hooks.values()]
     assert not any("internals" in hook.__module__ for hook in ours)
-    inputs = model.inputs(network, [chat_of(question)])
+    inputs = model.inputs(network, [build_chat(question)])
     with torch.inference_mode():
         whole = network.model(**inputs, output_hidden_states=True)
         names = {"pixel_values", "image_sizes", "image_grid_thw"} & inputs.keys()

@@ -21,11 +21,11 @@ from looktwice.extras.inside.arms import (
     Loss,
     Question,
     choice_texts,
+    collect_questions,
+    describe_probe,
     is_held_out,
     probe_arm,
     probe_run,
-    probe_sentences,
-    questions_of,
     true_answer,
 )
 from looktwice.extras.inside.internals import Layer, States, read_states
@@ -116,7 +116,7 @@ def said(arm: ArmProbe, **changed: Any) -> str:
     """What is said of an arm, some of which is otherwise, and that it has lost nothing."""
     arm = replace(arm, **changed)
     assert arm.loss is None
-    return " ".join(probe_sentences(arm))
+    return " ".join(describe_probe(arm))
 
 
 def test_a_planted_label_is_found_in_its_layer_and_not_before() -> None:
@@ -140,7 +140,7 @@ def test_a_planted_label_is_found_in_its_layer_and_not_before() -> None:
 def test_the_place_of_the_loss_is_named(strength: Sequence[float], loss: Loss | None) -> None:
     arm = planted(strength)
     words = f"lost between {loss.last} and {loss.first}" if loss else "No answer is found"
-    assert arm.loss == loss and words in " ".join(probe_sentences(arm))
+    assert arm.loss == loss and words in " ".join(describe_probe(arm))
 
 
 def test_a_model_that_says_what_is_read_has_lost_nothing() -> None:
@@ -210,7 +210,7 @@ def test_the_questions_are_those_of_the_models_answers(run: Path) -> None:
     out = [name for name in scores.samples if is_held_out(scores.clusters[name], 0.4)]
     assert sorted(arm.answered) == sorted(scores.comparable[name] for name in out)
     assert arm.trained == 120 - len(out)
-    asked = questions_of(scored)[scores.point.id]
+    asked = collect_questions(scored)[scores.point.id]
     assert {entry.sample for entry in asked} == set(scores.samples)
     assert all(len(entry.sent) == 1 for entry in asked)
 
@@ -246,7 +246,7 @@ def test_the_request_is_the_last_that_the_arms_own_model_answered(tmp_path: Path
     ):
         run.record(point, sample, calls=tuple(calls), **more)
     folder = run.write()
-    (asked,) = questions_of(score_run(folder)).values()
+    (asked,) = collect_questions(score_run(folder)).values()
     texts = [StoredMessage(folder.blobs, entry.sent[0]).text for entry in asked]
     assert texts == ["second", "look with a tool"]
     assert [(entry.sample, entry.right) for entry in asked] == [("s0", 1.0), ("s1", 0.0)]
@@ -262,7 +262,7 @@ def test_a_label_planted_in_a_network_is_found_from_its_layer_on(tmp_path: Path)
     evaluate(Questions(keys, 0), {"tiny": Ask()}, model, **settings)
     scored = score_run(RunFolder(tmp_path / "run"))
     layers = model.network().model.model.language_model.layers
-    (asked,) = questions_of(scored).values()
+    (asked,) = collect_questions(scored).values()
     order = iter([("one", "two", "three").index(entry.label) for entry in asked])
 
     def plant(module: Any, given: Any, output: Any) -> Any:

@@ -19,11 +19,11 @@ from aiohttp import web
 from looktwice.eval import MarkedScenes, Robust
 from looktwice.eval.page.hosting import make_runner
 from looktwice.eval.records import Record, RunFolder
-from looktwice.extras.integrations.command import StudyDoor
-from looktwice.extras.integrations.door import Door
-from looktwice.extras.integrations.lens import Lens, name_contestants
+from looktwice.extras.integrations.command import StudyGate
+from looktwice.extras.integrations.door import HttpGate
+from looktwice.extras.integrations.lens import StudyResponder, name_contestants
 from looktwice.extras.integrations.recorded import Recorder, Requests
-from looktwice.extras.integrations.tap import Tap
+from looktwice.extras.integrations.tap import RecordingProxy
 from looktwice.pipelines import Pipeline, Sample, Stage, State
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.config.spec import Arm
@@ -38,7 +38,7 @@ class Served:
 
     url: str
     run: Path
-    door: Door
+    door: HttpGate
     told: list[str] = field(default_factory=list)
     clients: list[Any] = field(default_factory=list)
 
@@ -68,7 +68,7 @@ class Served:
 
 
 @contextmanager
-def listening(door: Door) -> Iterator[str]:
+def listening(door: HttpGate) -> Iterator[str]:
     """The address at which a door is open."""
     loop, ready, urls = asyncio.new_event_loop(), threading.Event(), list[str]()
 
@@ -128,9 +128,9 @@ def serving(
     """A study that is served, and recorded in `folder/run`."""
     arms, lines = name_contestants(plan), list[str]()
     with Recorder(folder / "run", tuple(arms.values()), plan.name) as recorder:
-        lens = Lens(arms, recorder, folder / ".cache", lines.append, looks, abstain)
+        lens = StudyResponder(arms, recorder, folder / ".cache", lines.append, looks, abstain)
         try:
-            door = StudyDoor(workers, token, lens=lens)
+            door = StudyGate(workers, token, lens=lens)
             with (
                 listening(door) as url,
                 closing(Served(url, folder / "run", door, lines)) as served,
@@ -145,7 +145,7 @@ def tapping(upstream: str, folder: Path, name: str = "tap") -> Iterator[Served]:
     """A tap before another server."""
     lines = list[str]()
     with Recorder(folder / name, (), name) as recorder:
-        tap = Tap(8, recorder=recorder, url=upstream, say=lines.append)
+        tap = RecordingProxy(8, recorder=recorder, url=upstream, say=lines.append)
         with listening(tap) as url, closing(Served(url, folder / name, tap, lines)) as served:
             yield served
 

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from looktwice.eval.recorded.replay import replay
-from looktwice.extras.integrations.chat_requests import read_anything, read_question
-from looktwice.extras.integrations.chat_responses import Answered, join_chunks
+from looktwice.extras.integrations.chat_requests import read_foreign_question, read_question
+from looktwice.extras.integrations.chat_responses import ChatResponse, join_chunks
 from looktwice.extras.integrations.tap import split_choices
 from looktwice.pipelines.model import Message, ModelError, message_json
 from looktwice.pipelines.models import ChatAPI
 from looktwice.pipelines.models.answers import read_response
 from looktwice.pipelines.models.http_client import HttpResponse
-from looktwice.pipelines.models.wire import reply_of
+from looktwice.pipelines.models.wire import parse_reply
 from looktwice.prompting import Ask
 from tests.extras.integrations.served import plan_of, post, serving, tapping, turn
 from tests.strict_server import strict_server
@@ -74,25 +74,25 @@ def test_a_tap_records_what_goes_back(name: str, tmp_path: Path) -> None:
         answer = post(served.url, ask | {"messages": [turn("What?"), said, *results]})
         assert answer.status == 200 and upstream.refused == []
     replies = [record.replies[0] for record in served.records]
-    assert replies[0].attached == reply_of({"choices": [{"message": SAID[name]}]}, 0.0).attached
+    assert replies[0].attached == parse_reply({"choices": [{"message": SAID[name]}]}, 0.0).attached
     assert replies[1].attached == {"reasoning": "it is A"}
     assert replay(served.run).same == 2
-    request = read_anything(json.dumps(ask | {"messages": [turn("What?"), said]}).encode())
+    request = read_foreign_question(json.dumps(ask | {"messages": [turn("What?"), said]}).encode())
     assert message_json(request.turns[1]) == message_json(replies[0].as_message())
 
 
 @pytest.mark.parametrize("looks", ["", "I zoomed."])
 @pytest.mark.parametrize("name", [*SAID, "none"])
 def test_what_serve_shows_is_read_as_what_came(name: str, looks: str) -> None:
-    reply = reply_of({"choices": [{"message": SAID.get(name, {"content": "(A)"})}]}, 0.0)
-    answered = Answered("m", [reply], [looks], [[reply]], "n", {})
+    reply = parse_reply({"choices": [{"message": SAID.get(name, {"content": "(A)"})}]}, 0.0)
+    answered = ChatResponse("m", [reply], [looks], [[reply]], "n", {})
     message = answered.completion()["choices"][0]["message"]
     assert isinstance(message["content"], str | None)
     assert looks in message.get("reasoning_content", "")
     assert ("hm" in str(message)) == (name not in ("none", "Gemini"))
     raw = json.dumps({"messages": [message, turn("And?")]}).encode()
     said = Message("assistant", (reply.text,), reply.tool_calls, attached=reply.attached)
-    for read in (read_question, read_anything):
+    for read in (read_question, read_foreign_question):
         assert message_json(read(raw).turns[0]) == message_json(said)
 
 
@@ -126,7 +126,7 @@ def test_what_a_client_makes_up(turn_of: Json, attached: Json | None) -> None:
     if attached is None:
         with pytest.raises(ValueError):
             read_question(raw)
-        read_anything(raw)
+        read_foreign_question(raw)
     else:
-        for read in (read_question, read_anything):
+        for read in (read_question, read_foreign_question):
             assert message_json(read(raw).turns[0]).get("attached", {}) == attached

@@ -18,7 +18,7 @@ import pytest
 from typer.testing import Result
 
 from looktwice.extras.integrations import door
-from looktwice.extras.integrations.command import plan_of_pocket
+from looktwice.extras.integrations.command import make_pocket_plan
 from tests.extras.integrations.served import OPENER, Served, post, questions, serving, turn
 from tests.first_day.studies import looktwice
 from tests.tables import table
@@ -29,7 +29,7 @@ GOOD = {"model": "pocket", "messages": [turn(URL, WORDS)]}
 
 @pytest.fixture(scope="module")
 def pocket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with serving(plan_of_pocket(), tmp_path_factory.mktemp("served")) as served:
+    with serving(make_pocket_plan(), tmp_path_factory.mktemp("served")) as served:
         yield served
 
 
@@ -199,7 +199,7 @@ def test_unended_requests_time_out(pocket: Served, monkeypatch: pytest.MonkeyPat
 
 
 def test_what_is_held_is_bounded(pocket: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(door, "MOST_HELD", 1000)
+    monkeypatch.setattr(door, "MAX_HELD_BYTES", 1000)
     answer = post(pocket.url, GOOD)
     assert answer.status == 503 and answer.headers["Retry-After"] == "1"
     monkeypatch.undo()
@@ -208,7 +208,7 @@ def test_what_is_held_is_bounded(pocket: Served, monkeypatch: pytest.MonkeyPatch
 
 
 def test_with_a_token_only_who_brings_it_comes_in(tmp_path: Path) -> None:
-    with serving(plan_of_pocket(), tmp_path, token="a-token") as served:
+    with serving(make_pocket_plan(), tmp_path, token="a-token") as served:
         wrong = (("Bearer another", 401), ("", 401), ("Bearer \xff", 401))
         for given, status in (*wrong, ("Bearer a-token", 200)):
             assert post(served.url, GOOD, Authorization=given).status == status

@@ -14,7 +14,7 @@ import pytest
 from looktwice.eval import MarkedScenes, RunFolder
 from looktwice.eval.recorded.replay import replay
 from looktwice.extras.integrations import command
-from looktwice.extras.integrations.command import plan_of_pocket
+from looktwice.extras.integrations.command import make_pocket_plan
 from looktwice.extras.integrations.lens import name_contestants
 from looktwice.extras.integrations.recorded import Recorder
 from looktwice.pipelines import ChatAPI, Picture, Pipeline, Pocket, View
@@ -314,7 +314,7 @@ def test_contestants_are_named_by_task_where_they_differ_and_by_their_changes() 
 def test_pocket_alone_is_a_study_of_nothing(tmp_path: Path) -> None:
     turns = [turn("Look:", URL, WORDS), turn("A", role="assistant"), turn("Sure?")]
     asked: Any = {"model": "pocket", "messages": turns, "logprobs": True}
-    with serving(plan_of_pocket(), tmp_path) as served:
+    with serving(make_pocket_plan(), tmp_path) as served:
         completion = served.client.chat.completions.create(**asked)
         assert completion.choices[0].logprobs is not None
     assert replay(served.run).same == 1

@@ -14,7 +14,7 @@ import pytest
 
 from looktwice.eval.recorded.replay import replay
 from looktwice.eval.records import RunFolder
-from looktwice.extras.integrations.command import plan_of_pocket
+from looktwice.extras.integrations.command import make_pocket_plan
 from looktwice.extras.integrations.tap import split_choices
 from looktwice.pipelines.models.http_client import HttpResponse
 from tests.chat_server import chat_server
@@ -56,7 +56,7 @@ def test_the_body_goes_on_as_it_came(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_streams_tools_and_draws_are_recorded_as_they_were_said(tmp_path: Path) -> None:
-    with serving(plan_of_pocket(), tmp_path) as pocket, tapping(pocket.url, tmp_path) as served:
+    with serving(make_pocket_plan(), tmp_path) as pocket, tapping(pocket.url, tmp_path) as served:
         create = served.client.chat.completions.create
         asked: Any = {"model": "pocket", "messages": [turn(URL, WORDS)], "n": 2, "logprobs": True}
         whole = create(**asked)

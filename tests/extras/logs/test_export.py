@@ -21,7 +21,7 @@ from looktwice.eval.page.render import render_page
 from looktwice.extras.logs import compare_logs, read_logs
 from looktwice.extras.logs.format import export_logs
 from looktwice.extras.logs.log import Log
-from looktwice.extras.logs.replies import replies_lines
+from looktwice.extras.logs.replies import report_replies
 from looktwice.extras.logs.tell import compare_page
 from looktwice.pipelines import Pipeline, Scripted
 from looktwice.prompting import Ask, Circles, MultipleChoice
@@ -158,7 +158,7 @@ def test_an_excel_table_has_the_numbers_that_vlmevalkit_looks_for(tmp_path: Path
         made.samples[number] = replace(row, sample={**row.sample, "id": str(10 + number)})
     made.answers(made.point("one", "depth"), ["A", "A"])
     made.write()
-    list(replies_lines([tmp_path / "run"], exports=[tmp_path / "one.xlsx"]))
+    list(report_replies([tmp_path / "run"], exports=[tmp_path / "one.xlsx"]))
     table = pandas.read_excel(tmp_path / "one.xlsx")
     assert table["index"].tolist() == [10, 11] and table["index"].dtype.kind == "i"
     assert table[["category", "split", "answer"]].iloc[0].tolist() == ["depth", "none", "A"]

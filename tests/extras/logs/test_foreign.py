@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 from looktwice.eval import Robust, TaskError
 from looktwice.eval.cli import app
 from looktwice.extras.logs import compare_logs, read_logs
-from looktwice.extras.logs.failures import replacement_of
+from looktwice.extras.logs.failures import classify_replacement
 from looktwice.extras.logs.log import Log, make_rows
-from looktwice.extras.logs.replies import replies_lines
+from looktwice.extras.logs.replies import report_replies
 from looktwice.extras.logs.tell import summary_lines
 from tests.tables import table
 
@@ -68,7 +68,7 @@ def scored_log(folder: Path, kind: str, name: str, scorers: Sequence[str]) -> Pa
 
 @table
 def test_a_text_that_stands_for_a_failed_request_is_no_reply(reply: str, kind: str) -> None:
-    assert replacement_of(reply) == kind
+    assert classify_replacement(reply) == kind
 
 
 def vlmevalkit(path: Path, replies: Sequence[str], hits: Sequence[int] = ()) -> Path:
@@ -89,7 +89,7 @@ def test_what_failed_is_in_no_difference(tmp_path: Path, scored: bool) -> None:
     assert logs[0].rows["verdict"].tolist() == ["right"] * 6 + ["failed"] * 4
     (contrast,) = compare_logs(logs).contrasts
     assert (contrast.paired.value, contrast.paired.n, contrast.fell_out) == (0, 6, 4)
-    line, *_ = replies_lines([first])
+    line, *_ = report_replies([first])
     assert "failed=4" in line and "coverage=60.00%" in line
     if not scored:
         assert logs[0].read_by == "Robust", "the log scored none"
@@ -99,7 +99,7 @@ def test_what_failed_stays_so_whatever_reads_it(tmp_path: Path) -> None:
     path = vlmevalkit(tmp_path / "a.tsv", ["A", FAILED, "[SAFETY_BLOCKED:SAFETY]"])
     (log,) = read_logs(path, reader=Robust())
     assert log.rows["verdict"].tolist() == ["right", "failed", "unreadable"]
-    line, *_ = replies_lines([path], "vlmevalkit")
+    line, *_ = report_replies([path], "vlmevalkit")
     assert "coverage=33.33%" in line and "failed=1" in line
 
 
@@ -108,7 +108,7 @@ def test_recorded_labels_count_as_they_were_published(tmp_path: Path) -> None:
     about = {"idx": "val_Jigsaw_1", "answer": "(A)", "reply": FAILED, "official_label": "(Z)"}
     other = about | {"idx": "val_Jigsaw_2", "reply": "(A)", "official_label": "(A)"}
     path = write_lines(tmp_path / "m.jsonl", [about, other])
-    line, *_ = replies_lines([path])
+    line, *_ = report_replies([path])
     assert line == "m: n=2, macro=50.00, micro=50.00, coverage=50.00, subtasks=1/14"
     assert read_logs(path)[0].rows["verdict"].tolist() == ["failed", "right"]
 
@@ -118,7 +118,7 @@ def test_grades_of_inspect(tmp_path: Path, score: dict[str, Any], verdict: str) 
     path = inspect_log(tmp_path / "a.json", [{"own": score}])
     (log,) = read_logs(path)
     assert log.rows["verdict"].tolist() == [verdict]
-    line, *_ = replies_lines([path])
+    line, *_ = report_replies([path])
     assert f"coverage={100.0 * (verdict in ('right', 'wrong')):.2f}%" in line
 
 
@@ -215,7 +215,7 @@ def test_score_reads_what_compare_reads_of_several_epochs(tmp_path: Path) -> Non
     path = inspect_log(tmp_path / "a.json", grades, epochs=3)
     assert read_logs(path)[0].units["value"].tolist() == pytest.approx([2 / 3, 1 / 3])
     out = tmp_path / "out.tsv"
-    line, said, _ = replies_lines([path], exports=[out])
+    line, said, _ = report_replies([path], exports=[out])
     assert "n=2, accuracy=50.00%, coverage=83.33%" in line and "as_recorded=6" in line
     assert said == f"exported: 2 in {out}"
 
@@ -223,10 +223,10 @@ def test_score_reads_what_compare_reads_of_several_epochs(tmp_path: Path) -> Non
 def test_draws_are_scored_and_a_row_that_comes_twice_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "m.csv"
     path.write_text("id,draw,correct,key,reply\nq,0,1,A,A\nq,1,0,A,B\n")
-    assert "n=1, accuracy=50.00%" in next(iter(replies_lines([path])))
+    assert "n=1, accuracy=50.00%" in next(iter(report_replies([path])))
     path.write_text("id,correct,key,reply\nq,1,A,A\nq,0,A,B\n")
     with pytest.raises(TaskError, match="twice"):
-        list(replies_lines([path]))
+        list(report_replies([path]))
     lines = [
         {"doc_id": 0, "target": "A", "filter": "none", "resps": [[reply]], "exact_match": value}
         for reply, value in (("A", 1), ("B", 0), ("so A", 1))

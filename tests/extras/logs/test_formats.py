@@ -15,8 +15,8 @@ import pytest
 
 from looktwice.eval import Robust, TaskError
 from looktwice.extras.logs import read_logs
-from looktwice.extras.logs.log import Log, name_apart
-from looktwice.extras.logs.replies import replies_lines
+from looktwice.extras.logs.log import Log, make_names_unique
+from looktwice.extras.logs.replies import report_replies
 from tests.made_run import MadeRun
 from tests.tables import read_yaml, table
 
@@ -178,7 +178,7 @@ def test_rows_that_nobody_scored_are_read(tmp_path: Path, name: str) -> None:
     log = only(path)
     assert cells(log, "value verdict", None) == [1, 1, "right", "right"]
     assert log.read_by == "the log, and 1 of 2 rows by Robust"
-    (line, _) = replies_lines([path])
+    (line, _) = report_replies([path])
     assert "n=2, accuracy=100.00%, coverage=100.00%, " in line and "as_recorded=1" in line
 
 
@@ -188,13 +188,13 @@ def test_compare_and_score_read_the_same_files(
 ) -> None:
     path = write(tmp_path / name, *lines)
     assert cells(only(path, **columns), "value", None) == [1, 0]
-    (line, _) = replies_lines([path], columns=columns)
+    (line, _) = report_replies([path], columns=columns)
     assert "n=2, accuracy=50.00%, coverage=100.00%, " in line
 
 
 def test_every_contestant_of_a_table_is_scored(tmp_path: Path) -> None:
     path = write(tmp_path / "m.csv", "id,model,ok,correct", "q0,a,,1", "q0,b,,0")
-    assert [line.partition(":")[0] for line in replies_lines([path])] == ["a", "b", "total"]
+    assert [line.partition(":")[0] for line in report_replies([path])] == ["a", "b", "total"]
 
 
 def test_instances_of_every_eval_ever(tmp_path: Path) -> None:
@@ -238,11 +238,11 @@ def test_draws_are_averaged_over_those_that_did_not_fail(tmp_path: Path) -> None
 def test_logs_of_one_name_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = only(write(tmp_path / "a.csv", "id,correct", "q1,1")).rows
     logs = [Log("m", rows, "a.eval", "x"), Log("m", rows, "b.eval", "y"), *[Log("n", rows)] * 2]
-    assert [log.name for log in name_apart(logs)] == ["m (x)", "m (y)", "n (3)", "n (4)"]
+    assert [log.name for log in make_names_unique(logs)] == ["m (x)", "m (y)", "n (3)", "n (4)"]
     monkeypatch.chdir(tmp_path)
     names = ("before/study.csv", "after/study.csv")
     logs = [only(write(Path(name), "id,correct", "q1,1")) for name in names]
-    assert [log.name for log in name_apart(logs)] == [f"study ({name})" for name in names]
+    assert [log.name for log in make_names_unique(logs)] == [f"study ({name})" for name in names]
 
 
 @table

@@ -14,9 +14,9 @@ import pytest
 
 from looktwice.eval.tasks import TaskError
 from looktwice.extras.logs.format import export_file, read_logs
-from looktwice.extras.logs.log import Log, doubts, make_rows
-from looktwice.extras.logs.own import choices_in
-from looktwice.extras.logs.replies import load_replies, replies_lines
+from looktwice.extras.logs.log import Log, find_doubts, make_rows
+from looktwice.extras.logs.own import parse_listed_choices
+from looktwice.extras.logs.replies import load_replies, report_replies
 from tests.made_run import MadeRun
 from tests.tables import read_yaml, table
 
@@ -46,7 +46,7 @@ def row(idx: str, reply: str, label: str | None = None, answer: str = "(A)") -> 
 @pytest.mark.parametrize("folder", GOLDEN)
 def test_the_published_figures_of_blink(shared_data: Path, folder: str) -> None:
     files = sorted((shared_data / folder).glob("*.jsonl.gz"))
-    lines = list(replies_lines(files, key=shared_data / "blink_replies" / "val_answers.json"))
+    lines = list(report_replies(files, key=shared_data / "blink_replies" / "val_answers.json"))
     *models, (total, sums) = map(figures, lines)
     golden = GOLDEN[folder]
     assert {name: [got["macro"], got["micro"]] for name, got in models} == golden
@@ -59,7 +59,7 @@ def test_a_reader_is_compared_with_the_labels(shared_data: Path, tmp_path: Path)
     file = shared_data / "blink_replies" / "llava_v1.5_7b.jsonl.gz"
     listing = tmp_path / "differ.txt"
     key = shared_data / "blink_replies" / "val_answers.json"
-    lines = list(replies_lines([file], "blink_official", key, listing))
+    lines = list(report_replies([file], "blink_official", key, listing))
     _, got = figures(lines[0])
     assert (got["n"], got["scored"]) == ("3807", "1901")
     assert float(got["agreement"].rstrip("%")) > 70 and float(got["coverage"].rstrip("%")) < 80
@@ -79,16 +79,16 @@ def test_scoring_is_of_equal_strings_and_counts_what_is_missing(tmp_path: Path) 
     key = tmp_path / "key.json"
     ids = ["Jigsaw_1", "Jigsaw_2", "Jigsaw_3", "Counting_1", "Counting_2", "IQ_Test_1"]
     key.write_text(json.dumps({f"val_{i}": "(C)" if "Count" in i else "(A)" for i in ids}))
-    line = next(replies_lines([write(tmp_path / "m.jsonl", rows)], key=key))
+    line = next(report_replies([write(tmp_path / "m.jsonl", rows)], key=key))
     assert line == "m: n=5, macro=41.67, micro=40.00, coverage=60.00, subtasks=2/14, missing=1"
 
 
 def test_without_a_key_the_keys_of_the_file_count(tmp_path: Path) -> None:
     rows = [row("val_Jigsaw_1", "B", "(B)", "(B)"), row("test_Jigsaw_1", "B", "(B)", "hidden")]
-    line = next(replies_lines([write(tmp_path / "m.jsonl.gz", rows)]))
+    line = next(report_replies([write(tmp_path / "m.jsonl.gz", rows)]))
     assert line.startswith("m: n=1, macro=100.00")
     hidden = [row("test_Jigsaw_1", "B", "(B)", "hidden")]
-    line = next(replies_lines([write(tmp_path / "h.jsonl", hidden)], "robust"))
+    line = next(report_replies([write(tmp_path / "h.jsonl", hidden)], "robust"))
     assert line == "h: n=1, agreement=100.00%, coverage=100.00%, subtasks=1/14"
 
 
@@ -101,7 +101,7 @@ def test_a_reader_reads_all_replies_and_is_scored_on_the_keyed_ones(tmp_path: Pa
     ]
     file = write(tmp_path / "m.jsonl", rows)
     listing = tmp_path / "differ.txt"
-    first, last, said = replies_lines([file], "robust", None, listing)
+    first, last, said = report_replies([file], "robust", None, listing)
     sentence = "n=4, agreement=75.00%, accuracy=66.67%, coverage=75.00%, macro=66.67%, scored=3"
     assert (first, last) == (f"m: {sentence}, subtasks=1/14", f"total: {sentence}, files=1")
     assert said == f"disagreements: 1 in {listing}"
@@ -114,7 +114,7 @@ def test_a_reader_reads_all_replies_and_is_scored_on_the_keyed_ones(tmp_path: Pa
 def test_a_file_may_bring_the_texts_of_its_choices(tmp_path: Path) -> None:
     own = {"choices": ["4", "7"], "question": "How many birds are there?"}
     rows = [row("val_Counting_1", "There are seven birds.", None, "(B)") | own]
-    line = next(replies_lines([write(tmp_path / "m.jsonl", rows)], "robust"))
+    line = next(report_replies([write(tmp_path / "m.jsonl", rows)], "robust"))
     assert line.startswith("m: n=1, accuracy=100.00%, ")
 
 
@@ -130,23 +130,23 @@ def test_what_is_exported_can_be_read_again(tmp_path: Path, ending: str) -> None
     if ending == "xlsx":
         pytest.importorskip("openpyxl")
     file, out = write(tmp_path / "m.jsonl", EXPORTED), tmp_path / "out" / f"m.{ending}"
-    lines = list(replies_lines([file], "robust", exports=[out]))
+    lines = list(report_replies([file], "robust", exports=[out]))
     assert lines[1] == f"exported: 3 in {out}"
     again = load_replies(out)[0].rows
     assert again["sample"].tolist() == [held["idx"] for held in EXPORTED]
     assert again["reply"].tolist() == [held["reply"] for held in EXPORTED]
     assert [key.strip("()") for key in again["key"]] == ["B", "A", ""]
     assert again["choices"][0] == ("the second image", "the third image")
-    read_again = next(replies_lines([out], "robust"))
+    read_again = next(report_replies([out], "robust"))
     assert read_again.startswith("m: n=3, accuracy=50.00%, coverage=66.67%, ")
 
 
 def test_the_submission_to_evalai_holds_the_hidden_items(tmp_path: Path) -> None:
     file, out = write(tmp_path / "m.jsonl", EXPORTED), tmp_path / "{name}.json"
-    list(replies_lines([file], "robust", exports=[out]))
+    list(report_replies([file], "robust", exports=[out]))
     assert json.loads((tmp_path / "m.json").read_text()) == {"test_Jigsaw_7": "(A)"}
     val = write(tmp_path / "v.jsonl", EXPORTED[:2])
-    list(replies_lines([val, file], "robust", exports=[out]))
+    list(report_replies([val, file], "robust", exports=[out]))
     submission = json.loads((tmp_path / "v.json").read_text())
     assert submission == {"val_Jigsaw_1": "(B)", "val_Jigsaw_2": "(Z)"}
 
@@ -156,7 +156,7 @@ def test_the_toolkits_own_files_are_read(tmp_path: Path) -> None:
         (tmp_path / name).write_text(text)
         held = load_replies(tmp_path / name)[0].rows.iloc[0]
         assert [held["sample"], [*held["choices"]], held["key"], held["reply"]] == expected
-    assert "accuracy=100.00%" in next(replies_lines([tmp_path / name], "robust"))
+    assert "accuracy=100.00%" in next(report_replies([tmp_path / name], "robust"))
 
 
 def test_an_export_that_cannot_be_written(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_an_export_that_cannot_be_written(tmp_path: Path) -> None:
         ([long], "out.xlsx", "1 rows, first val_Jigsaw_1"),
     ):
         with pytest.raises(TaskError, match=words):
-            list(replies_lines(files, "robust", exports=[tmp_path / out]))
+            list(report_replies(files, "robust", exports=[tmp_path / out]))
 
 
 @table
@@ -178,14 +178,14 @@ def test_a_file_that_cannot_be_used(tmp_path: Path, name: str, text: str, said: 
         pytest.importorskip("openpyxl")
     (tmp_path / name).write_bytes(text.encode("latin-1"))
     with pytest.raises(TaskError, match=re.escape(said)):
-        list(replies_lines([tmp_path / name]))
+        list(report_replies([tmp_path / name]))
 
 
 def test_bare_letters_a_byte_order_mark_and_half_a_character(tmp_path: Path) -> None:
     rows = [row("val_Jigsaw_1", "A", "A", "A"), row("val_Jigsaw_2", "A \ud83d", "(B)", "(A)")]
     file = write(tmp_path / "m.jsonl", rows)
     file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())
-    lines = list(replies_lines([file], "robust", disagreements=tmp_path / "kinds.txt"))
+    lines = list(report_replies([file], "robust", disagreements=tmp_path / "kinds.txt"))
     assert "agreement=50.00%, accuracy=100.00%" in lines[0]
     assert "A ?" in (tmp_path / "kinds.txt").read_text()
 
@@ -199,14 +199,14 @@ def test_without_labels_the_robust_reader_reads_by_the_letters_of_the_keys(tmp_p
         doc |= {"question": "Which is nearer?\n(A) the cat (B) the dog"} if number == 2 else {}
         docs.append({"doc": doc, "resps": [[reply]]})
     file = write(tmp_path / "m_samples_unheard.jsonl", docs)
-    assert "accuracy=66.67%, coverage=100.00%" in next(iter(replies_lines([file])))
+    assert "accuracy=66.67%, coverage=100.00%" in next(iter(report_replies([file])))
     (log,) = read_logs(file)
     assert list(log.rows["value"]) == [1, 0, 1] and log.read_by == "Robust"
 
 
 @table
 def test_choices_in_the_words_of_a_question(question: str, choices: list[str]) -> None:
-    assert choices_in(question) == tuple(choices)
+    assert parse_listed_choices(question) == tuple(choices)
 
 
 def test_more_input_that_cannot_be_used(tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ def test_more_input_that_cannot_be_used(tmp_path: Path) -> None:
         (other, {"reader": "robust"}, "'Unheard'"),
     ):
         with pytest.raises(TaskError, match=words):
-            list(replies_lines([path], **options))
+            list(report_replies([path], **options))
 
 
 # ---- exported and read again
@@ -247,8 +247,8 @@ def test_an_export_scores_as_its_source(some_replies: Path, tmp_path: Path, endi
     if ending == ".xlsx":
         pytest.importorskip("openpyxl")
     out, more = tmp_path / f"model{ending}", tmp_path / f"again{ending}"
-    first, *_ = replies_lines([some_replies], "robust", exports=[out])
-    again, *_ = replies_lines([out], "robust", exports=[more])
+    first, *_ = report_replies([some_replies], "robust", exports=[out])
+    again, *_ = report_replies([out], "robust", exports=[more])
     (_, before), (_, after) = figures(first), figures(again)
     assert before.pop("agreement") and before == after and before["n"] == "423"
     columns = ["sample", "key", "choices", "reply"]
@@ -282,10 +282,10 @@ def test_the_predictions_of_a_run_are_exported(made: MadeRun, tmp_path: Path) ->
         made.reply(point, name, "(A)")
     made.reply(point, "test_Jigsaw_3", "The answer is (B).")
     outs = [tmp_path / "evalai.json", tmp_path / "lmms.jsonl"]
-    first, *_ = replies_lines([made.write().path], exports=outs)
+    first, *_ = report_replies([made.write().path], exports=outs)
     assert first.startswith("plain: n=3, accuracy=50.00%, coverage=100.00%, macro=50.00%, scored=2")
     assert json.loads(outs[0].read_text()) == {"test_Jigsaw_3": "(B)"}
-    again, *_ = replies_lines([outs[1]], "robust")
+    again, *_ = report_replies([outs[1]], "robust")
     assert again.partition(": ")[2] == first.partition(": ")[2]
 
 
@@ -293,7 +293,7 @@ def test_letters_dealt_anew_are_the_tasks_own(made: MadeRun, tmp_path: Path) -> 
     point = made.point("permuted", "jigsaw")
     made.record(point, "test_Jigsaw_3", answer="A", letters={"A": "B", "B": "A"})
     out = tmp_path / "{name}.json"
-    first, *_ = replies_lines([made.write().path], exports=[out])
+    first, *_ = report_replies([made.write().path], exports=[out])
     # this one's key is hidden
     assert first == "permuted: n=1, coverage=100.00%, subtasks=1/14, missing=2"
     assert json.loads((tmp_path / "permuted.json").read_text()) == {"test_Jigsaw_3": "(B)"}
@@ -304,8 +304,8 @@ def test_several_contestants_need_names_of_their_own(made: MadeRun, tmp_path: Pa
         made.answers(made.point(name, "jigsaw"), ["A", "B", "A"])
     folder = made.write().path
     with pytest.raises(TaskError, match=r"2 .*\{name\}"):
-        list(replies_lines([folder], exports=[tmp_path / "out.json"]))
-    lines = list(replies_lines([folder], exports=[tmp_path / "{name}.json"]))
+        list(report_replies([folder], exports=[tmp_path / "out.json"]))
+    lines = list(report_replies([folder], exports=[tmp_path / "{name}.json"]))
     names = [line.partition(":")[0] for line in lines if "accuracy" in line]
     assert names == ["plain", "mark_radius=5", "total"]
     assert (tmp_path / "mark_radius=5.json").exists()
@@ -314,9 +314,9 @@ def test_several_contestants_need_names_of_their_own(made: MadeRun, tmp_path: Pa
 @table
 def test_nothing_right_says_why(tmp_path: Path, name: str, text: str, says: str) -> None:
     (tmp_path / name).write_text(text)
-    warnings = [line for line in replies_lines([tmp_path / name]) if line.startswith("warning")]
+    warnings = [line for line in report_replies([tmp_path / name]) if line.startswith("warning")]
     assert len(warnings) == bool(says) and says in "".join(warnings)
-    warned = "\n".join(doubts(read_logs(tmp_path / name)[0]))
+    warned = "\n".join(find_doubts(read_logs(tmp_path / name)[0]))
     assert says in warned and bool(says) == bool(warned), "compare says the same"
 
 
@@ -325,7 +325,7 @@ def test_a_key_that_is_no_letter(tmp_path: Path, answer: str, scored: bool, warn
     """Counting's choices are empty texts, of which a hidden key was the first."""
     line = {"idx": "val_Counting_1", "reply": "(A) 1", "answer": answer}
     file, out = write(tmp_path / "c.jsonl", [line]), tmp_path / "c.tsv"
-    lines = list(replies_lines([file], exports=[out]))
+    lines = list(report_replies([file], exports=[out]))
     assert ("scored=1" in lines[0]) == scored
     warnings = [line for line in lines if line.startswith("warning")]
     assert len(warnings) == bool(warned) and warned in "".join(warnings)
@@ -334,7 +334,7 @@ def test_a_key_that_is_no_letter(tmp_path: Path, answer: str, scored: bool, warn
 
 
 def test_recorded_replies_are_scored_by_their_own_keys(shared_data: Path) -> None:
-    first, _ = replies_lines([shared_data / "blink_replies" / "GPT4V.jsonl.gz"])
+    first, _ = report_replies([shared_data / "blink_replies" / "GPT4V.jsonl.gz"])
     got = figures(first)[1]
     assert [got["macro"], got["micro"]] == GOLDEN["blink_replies"]["GPT4V"] and got["n"] == "1901"
 
@@ -344,7 +344,7 @@ def test_a_letter_in_lower_case_is_the_key_of_its_choice(tmp_path: Path) -> None
     keys = {"c": "C", "(d)": "D", "b": "A"}  # the last is the text of a choice
     rows = [{"id": f"k{key}", **texts, "key": key, "reply": keys[key]} for key in keys]
     file = write(tmp_path / "own.jsonl", [*rows, {**rows[0], "id": "wrong", "reply": "D"}])
-    scored, *_ = replies_lines([file])
+    scored, *_ = report_replies([file])
     assert figures(scored)[1]["n"] == "4" and "75.00%" in scored
     compared = read_logs(file)[0].rows
     assert compared["value"].tolist() == [1, 1, 1, 0]

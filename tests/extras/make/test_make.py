@@ -27,7 +27,7 @@ from looktwice.eval.tasks import (
     Task,
     TaskError,
 )
-from looktwice.eval.tasks.photographs import photograph, stereo_pair
+from looktwice.eval.tasks.photographs import load_stereo_pair, photograph
 from looktwice.eval.tasks.photos.correspondence import APART
 from looktwice.extras.make import Correspondence, Jigsaw, Localization, RelativeDepth, Sequences
 from looktwice.extras.make.points import read_homography
@@ -84,7 +84,7 @@ def hpatches(root: Path) -> Path:
 
 def rgbd(root: Path, scale: float = 1.0) -> Path:
     """The stereo pair's left view with its depth, 1 over disparity, in 16 bit."""
-    left, _, disparity = stereo_pair()
+    left, _, disparity = load_stereo_pair()
     depth = np.where(np.isfinite(disparity), 4e4 * scale / np.maximum(disparity, 1), 0)
     write(root / "images" / "motorcycle.png", left)
     write(root / "maps" / "motorcycle.png", np.clip(depth, 0, 65535).astype(np.uint16))

@@ -31,7 +31,7 @@ from looktwice.extras.scenes.scenes3d import (
     Solid,
     View,
     World,
-    random_grain,
+    draw_grain,
 )
 from looktwice.extras.scenes.solid_scenes import SOLID_SCENES
 from looktwice.pipelines.pipeline import NoModel
@@ -52,7 +52,7 @@ FIVE = tuple(SOLID_SCENES)
 
 
 def small_view(*solids: Solid, eye: Any = (0.0, -10.0, 4.0), size: Any = (96, 72)) -> View:
-    grain = random_grain(np.random.default_rng(0))
+    grain = draw_grain(np.random.default_rng(0))
     return View(World(solids, (0.3, 0.3, 0.3), grain), Camera(eye, (0.0, 0.0, 1.0), size))
 
 
@@ -119,7 +119,7 @@ def test_another_view_shows_the_same_spots_unless_something_is_before_them() -> 
     first = small_view(Solid("cube", "red", (0.0, 0.0, 1.0)), Solid("sphere", "blue", (2.0, 3, 1)))
     second = View(first.world, Camera((5.0, -9.0, 4.0), (0.0, 0.0, 1.0), (96, 72)))
     pixels = first.camera.pixels.astype(int)
-    landed, seen = first.find_in(second, pixels)
+    landed, seen = first.locate_in(second, pixels)
     columns, rows = landed[seen].round().astype(int).T
     here = first.points[pixels[seen][:, 1], pixels[seen][:, 0]]
     there = second.points[rows, columns]
@@ -281,7 +281,7 @@ class Truth:
     def matches(self, first: Any, second: Any) -> Matches:
         here = self.of(first)
         pixels = here.camera.pixels.astype(int)[:: self.step]
-        landed, seen = here.find_in(self.of(second), pixels)
+        landed, seen = here.locate_in(self.of(second), pixels)
         return Matches(pixels[seen], landed[seen], np.ones(seen.sum()))
 
     def boxes(self, pixels: Any, words: Any = ()) -> Boxes:

@@ -15,9 +15,9 @@ import pytest
 
 from looktwice.eval import Facts, MarkedScenes, evaluate
 from looktwice.eval.runs.requests import Forward
-from looktwice.extras.sent.factors import SentComparison, compare_sent
-from looktwice.extras.sent.requests import Pairing, Request, Requests, choose_sides, read_requests
-from looktwice.extras.sent.tell import sent_lines
+from looktwice.extras.sent.factors import RequestComparison, compare_requests
+from looktwice.extras.sent.requests import Pairing, Request, Requests, read_requests, select_sides
+from looktwice.extras.sent.tell import describe_requests
 from looktwice.pipelines import (
     CallOptions,
     Item,
@@ -115,8 +115,8 @@ PLANTED: dict[str, tuple[dict[str, Any], set[str]]] = {
 }
 
 
-def compare(rival: Requests, base: Requests | None = None) -> SentComparison:
-    return compare_sent(base or FIRST.requests(), rival)
+def compare(rival: Requests, base: Requests | None = None) -> RequestComparison:
+    return compare_requests(base or FIRST.requests(), rival)
 
 
 @pytest.mark.parametrize("name", PLANTED)
@@ -127,12 +127,14 @@ def test_exactly_what_was_planted_is_named(name: str) -> None:
     assert compared.pairing.pairs == [(number, number) for number in range(n)]
     assert {difference.factor for difference in compared.differences} == factors
     assert {len(difference.examples) for difference in compared.differences} <= {n, n - 1}
-    assert ("  nothing differs in any of 60 pairs" in list(sent_lines(compared))) == (not factors)
+    assert ("  nothing differs in any of 60 pairs" in list(describe_requests(compared))) == (
+        not factors
+    )
 
 
 def test_both_sides_are_told_as_they_are() -> None:
     compared = compare(replace(FIRST, **PLANTED["four at once"][0]).requests("b"))
-    assert {d.factor: d.usual for d in compared.differences} == {
+    assert {d.factor: d.most_frequent for d in compared.differences} == {
         "codec": (("PNG", "JPEG 75 4:2:0"), N),
         "size": (("320 x 320", "240 x 240"), N),
         "form of the choices": (("(A) …⏎(B) …", "A. …⏎B. …"), N),
@@ -145,10 +147,10 @@ def test_both_sides_are_told_as_they_are() -> None:
         Requests("side", (Request("s", (Message("user", (View(Picture.encoded(data)), "?")),)),))
         for data in (readable, b"no picture")
     )
-    assert SentComparison(good, bad, Pairing([(0, 0)], [], [])).factors[0]["codec"] == (
+    assert RequestComparison(good, bad, Pairing([(0, 0)], [], [])).factors[0]["codec"] == (
         *("PNG", "unreadable"),
     )
-    assert compare_sent(bad, bad).factors == [{}]
+    assert compare_requests(bad, bad).factors == [{}]
 
 
 def test_what_has_no_partner_says_why() -> None:
@@ -171,7 +173,7 @@ def test_what_has_no_partner_says_why() -> None:
     asked = [Message("user", (View.of(p), w)) for p, w in zip(shown, words, strict=True)]
     requests = [Request(name, (turn,)) for name, turn in zip("ab", asked, strict=True)]
     swapped = Requests("ab", tuple(requests)), Requests("ba", tuple(requests[::-1]))
-    assert compare_sent(*swapped).pairing.pairs == [(0, 1), (1, 0)]
+    assert compare_requests(*swapped).pairing.pairs == [(0, 1), (1, 0)]
 
     twice = compare(Requests("twice", (*mine, mine[3])))
     assert twice.pairing.left == [(3, "two requests of the other side are equally likely")]
@@ -223,11 +225,11 @@ def test_two_taps_of_the_same_questions(tmp_path: Path) -> None:
                     assert post(tap.url, body).status == 200
                 assert post(tap.url, body).status == 200
     folders = [tmp_path / name / "tap" for name in ("one", "two")]
-    one, two = choose_sides([side for folder in folders for side in read_requests(folder)])
+    one, two = select_sides([side for folder in folders for side in read_requests(folder)])
     assert [one.name, two.name] == [f"{folder}: m" for folder in folders]
     assert (one.repeated, two.repeated) == (1, 1)
-    compared = compare_sent(one, two)
+    compared = compare_requests(one, two)
     assert len(compared.pairing.pairs) == N
     planted = PLANTED["four at once"][1]
     assert {(d.factor, len(d.examples)) for d in compared.differences} == {(f, N) for f in planted}
-    assert not compare_sent(one, one).differences
+    assert not compare_requests(one, one).differences

@@ -11,10 +11,10 @@ import pytest
 from PIL import Image
 
 from looktwice.eval import MarkedScenes, evaluate
-from looktwice.extras.sent.factors import compare_sent
+from looktwice.extras.sent.factors import compare_requests
 from looktwice.extras.sent.requests import Request, Requests
 from looktwice.extras.sent.swaps import Swap
-from looktwice.extras.sent.worth import TwoSides, measure_worth
+from looktwice.extras.sent.worth import TwoSides, measure_effects
 from looktwice.pipelines import Message, Picture, Pipeline, Scripted, Stage, View
 from looktwice.pipelines.model import CallOptions, Messages, Reply
 from looktwice.prompting import Ask, FixedHeight, MultipleChoice
@@ -30,14 +30,14 @@ def test_what_is_swapped_is_that_factor_alone(name: str) -> None:
     also from the encoded side back to the lossless one."""
     programs = FIRST, replace(FIRST, **PLANTED.get(name, PLANTED["four at once"])[0])
     mine, theirs = (p.requests("b", 3) for p in (programs if name != "back" else programs[::-1]))
-    factors = {difference.factor for difference in compare_sent(mine, theirs).differences}
+    factors = {difference.factor for difference in compare_requests(mine, theirs).differences}
     assert factors
     for factor in factors:
         swapped = list[Request]()
         for a, b in zip(mine.requests, theirs.requests, strict=True):
             again = Swap(a, b)(factor)
             swapped.append(replace(a, messages=again.messages, settings=again.options.given()))
-        left = compare_sent(Requests("c", tuple(swapped)), theirs)
+        left = compare_requests(Requests("c", tuple(swapped)), theirs)
         assert {difference.factor for difference in left.differences} == factors - {factor}
 
 
@@ -92,7 +92,7 @@ def test_worth_is_what_is_disturbed(folders: Path, tmp_path: Path, labels: str |
     """A fourth of the keys is A, about; without keys, right is the answer of the first side."""
     place = folders / labels if labels else None
     sides = TwoSides(folders / "one", folders / "two", ("one", "two"), place)
-    worth = measure_worth(sides, Scripted(disturbed), tmp_path / "asked", ("one", "two"))
+    worth = measure_effects(sides, Scripted(disturbed), tmp_path / "asked", ("one", "two"))
     assert (worth.keyed, worth.questions, worth.left_out) == (bool(labels), 60, {})
     keys = [item.answer for item in MarkedScenes("symbol", n=60)] if labels else ["A"] * 60
     drop = pytest.approx((keys.count("B") - keys.count("A")) / 60)
@@ -131,7 +131,7 @@ def test_other_requests_are_asked_anew(
             scenes = MarkedScenes(shown, n=4)
             evaluate(scenes, {"m": Pipeline(ask)}, Scripted("(A)"), out=tap)
         model, sides = Warm(), TwoSides(*taps, ("m", "m"))
-        worth = measure_worth(sides, model, tmp_path / "asked", ("a: m", "b: m"))
+        worth = measure_effects(sides, model, tmp_path / "asked", ("a: m", "b: m"))
         assert (worth.questions, model.asked) == (4, {None, heat})
 
 

@@ -22,8 +22,8 @@ from looktwice.eval.scoring.verdict import RunScores
 from looktwice.extras.scenes import LettersAndShapes
 from looktwice.extras.studies.blindness import (
     audit_page,
-    audits,
-    expected_by_luck,
+    count_expected_by_luck,
+    find_audits,
     letter_table,
     needs_no_image,
 )
@@ -92,12 +92,14 @@ def report(folder: Path) -> Result:
 @pytest.mark.slow
 def test_planted_leaks_are_found_with_precision_and_recall(tmp_path: Path) -> None:
     (run,) = ask_all(tmp_path, 6, TextReader()).scores
-    audited, clean = audits(run), run.folder.path / "clean.yaml"
+    audited, clean = find_audits(run), run.folder.path / "clean.yaml"
     listed = {item.sample for item in needs_no_image(audited)}
     precision, recall = len(listed & LEAKY) / len(listed), len(listed & LEAKY) / len(LEAKY)
     assert precision >= 0.99 and recall >= 0.99
     lucky = {item.sample for item in needs_no_image(audited, "any")}
-    assert lucky > LEAKY and len(lucky) == pytest.approx(expected_by_luck(audited, "any"), abs=30)
+    assert lucky > LEAKY and len(lucky) == pytest.approx(
+        count_expected_by_luck(audited, "any"), abs=30
+    )
     (audit,) = audited
     assert audit.mirage("no-image") == pytest.approx(0.25 + 0.75 * 0.25, abs=0.04)
     assert audit.beyond_chance("no-image") == pytest.approx(0.25, abs=0.05)
@@ -124,7 +126,7 @@ def test_the_numbers_by_hand(tmp_path: Path) -> None:
         run.answers(run.point(name, "depth"), given)
     run.write()
     scored = score_run(RunFolder(tmp_path / "run"))
-    (audit,) = audits(scored)
+    (audit,) = find_audits(scored)
     assert list(audit.arms) == ["seen", "no-image"]
     assert (
         audit.mirage("no-image") == pytest.approx(2 / 3) and audit.beyond_chance("no-image") == 0.0
@@ -134,7 +136,7 @@ def test_the_numbers_by_hand(tmp_path: Path) -> None:
     assert 0.9 < taste < 1 and [item.p for item in audit.items] == [taste, 1.0] * 2
     assert needs_no_image([audit]) == [] and len(needs_no_image([audit], "any")) == 2
     never = float(audit.tastes.tails(1)[1, 1])  # of B nothing was said where it is wrong
-    assert expected_by_luck([audit], "any") == pytest.approx(2 * taste + 2 * never)
+    assert count_expected_by_luck([audit], "any") == pytest.approx(2 * taste + 2 * never)
     seen, blind = letter_table(scored, [audit]).rows
     assert seen[3:5] == ("A 75 B 25", "A 100 B 50") and blind[3:5] == ("A 100 B 0", "A 100 B 0")
 
@@ -160,9 +162,9 @@ def test_chance_and_luck_are_of_what_was_compared(tmp_path: Path) -> None:
     for row in open_ones:
         run.record(blind, row.id, error="the server was gone")
     run.write()
-    (audit,) = audits(score_run(RunFolder(tmp_path / "run")))
+    (audit,) = find_audits(score_run(RunFolder(tmp_path / "run")))
     assert audit.beyond_chance("no-image") == pytest.approx(0.75, abs=0.1)
-    assert len(needs_no_image([audit] * 3)) == 30 and expected_by_luck(
+    assert len(needs_no_image([audit] * 3)) == 30 and count_expected_by_luck(
         [audit] * 3, "chance"
     ) == pytest.approx(0.9)
 
@@ -171,7 +173,7 @@ def test_what_cannot_be_listed_is_said_instead(tmp_path: Path) -> None:
     """A model that always says the first choice's words knows nothing: 45 of 90 questions are right
     in every draw."""
     scored = both_said(tmp_path, ["A", "B"] * 45, ["A"] * 90, 6)
-    audited = audits(scored)
+    audited = find_audits(scored)
     assert needs_no_image(audited) == [] and audit_page(scored, audited).endswith("none\n")
     words = " ".join(report(tmp_path / "run").output.split())
     assert "6 draws per question cannot show that" in words and "in 100%" in words
@@ -182,14 +184,14 @@ def test_open_answers_are_held_against_the_keys_of_other_questions(tmp_path: Pat
     are finds."""
     keys = ["3", "4", "5"] * 12 + [f"1{number}" for number in range(6)]
     scored = both_said(tmp_path, keys, ["3"] * 36 + keys[36:], 8, choices=0)
-    found = {item.sample for item in needs_no_image(audits(scored))}
+    found = {item.sample for item in needs_no_image(find_audits(scored))}
     assert found == {f"s{number}" for number in range(36, 42)}
 
 
 def test_letters_are_counted_as_they_were_asked(tmp_path: Path) -> None:
     """A model that always says A is a quarter right, and all of it where the key stands first."""
     scored = ask_all(tmp_path, 2, Scripted("(A)"), 40).scores[0]
-    rows = letter_table(scored, audits(scored)).rows
+    rows = letter_table(scored, find_audits(scored)).rows
     assert [row[3] for row in rows] == ["A 100 B 0 C 0 D 0"] * 2 and rows[0][4] == rows[0][3]
 
 

@@ -22,9 +22,9 @@ from looktwice.eval.statistics.paired import holm, mcnemar_p
 from looktwice.extras.studies.fragility import (
     FRAGILITIES,
     Fragility,
-    fragilities,
     fragility_table,
-    spread_by_chance,
+    measure_fragilities,
+    permute_spread,
 )
 from looktwice.extras.studies.fragility_key import expand_fragility
 from looktwice.extras.studies.ranks import rank_flips
@@ -66,7 +66,7 @@ def variants(
     names = clusters or [f"s{number}" for number in range(len(rows[0]))]
     samples = {f"s{number}": cluster for number, cluster in enumerate(names)}
     draws = {f"style {n}": [[float(bit)] for bit in row] for n, row in enumerate(rows)}
-    return Fragility.of_draws(name, "t", draws, samples)
+    return Fragility.from_draws(name, "t", draws, samples)
 
 
 @table
@@ -144,7 +144,7 @@ def test_more_draws_leave_an_effect_and_make_none(draws: int) -> None:
 def test_draws_count_as_single_ones_written_out() -> None:
     """By hand, over every pair of draws: default 1 1, 1 0, 0 0 against 1 0, 0 0, 0 1."""
     drawn = {"default": [[1, 1], [1, 0], [0, 0]], "blue": [[1, 0], [0, 0], [0, 1]]}
-    fragility = Fragility.of_draws("a", "t", drawn, {name: name for name in "abc"})
+    fragility = Fragility.from_draws("a", "t", drawn, {name: name for name in "abc"})
     # each pair of draws differs in half of the cases
     squares = ((0.5 + 0.5 + 0.5) / 3 - (1 / 3 - 1 / 2) ** 2) / 0.25
     assert fragility.ratio and fragility.ratio.value == pytest.approx(squares)
@@ -176,11 +176,11 @@ def test_sixteen_identical_styles_do_not_differ() -> None:
 def test_the_spread_of_identical_styles_by_hand() -> None:
     """Two samples that one of two styles answers: right for the same one half of the time, a spread
     of 1, else 0."""
-    chance = spread_by_chance(np.array([[1.0, 1.0], [0.0, 0.0]]))
+    chance = permute_spread(np.array([[1.0, 1.0], [0.0, 0.0]]))
     assert chance.mean == pytest.approx(0.5, abs=0.05) and chance.p == pytest.approx(0.5, abs=0.05)
-    shared = spread_by_chance(np.array([[1.0, 1.0], [0.0, 0.0]]), ("picture", "picture"))
+    shared = permute_spread(np.array([[1.0, 1.0], [0.0, 0.0]]), ("picture", "picture"))
     assert shared == (1.0, 1.0)  # of one cluster both samples move together
-    assert spread_by_chance(np.ones((3, 5))) == (0.0, 1.0)
+    assert permute_spread(np.ones((3, 5))) == (0.0, 1.0)
 
 
 @needs_vectors
@@ -225,7 +225,7 @@ def test_one_key_does_it_for_a_task_with_marks(tmp_path: Path) -> None:
     published = f"published: {json.dumps(told)}"
     (tmp_path / "f.yaml").write_text(f"{STUDY}\n{published}\n")
     scored = score_table([Study(load_plan(tmp_path / "f.yaml"), tmp_path)().folder])
-    (fragility,) = fragilities(scored.scores[0])
+    (fragility,) = measure_fragilities(scored.scores[0])
     assert fragility.values.arms == ("default", "default, jpeg70", "radius 3", "radius 3, jpeg70")
     table = fragility_table(scored)
     assert "floor\nof R" not in table.header  # there is one draw
@@ -259,7 +259,7 @@ def test_a_failed_draw_is_no_second_answer(tmp_path: Path) -> None:
         run.answers(point, "AABB", draw=1)
         run.record(point, "s4", draw=1, error="the server was gone")
     (run.write().path / "run.yaml").write_text("config: {fragility: {}}\n")
-    (fragility,) = fragilities(score_run(RunFolder(tmp_path / "run")))
+    (fragility,) = measure_fragilities(score_run(RunFolder(tmp_path / "run")))
     assert fragility.n == 5 and fragility.floor == 0.0
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.stats import binom, fisher_exact
 
 from looktwice.eval.display.table import score_table
-from looktwice.eval.statistics.intervals import two_shares
+from looktwice.eval.statistics.intervals import compare_shares
 from looktwice.extras.studies.gap import published_gaps, published_shares
 from tests.extras.studies.test_people import run
 from tests.paths import CONFIGS, ROOT
@@ -72,7 +72,7 @@ def test_a_number_with_an_n_is_a_share_of_it() -> None:
 def test_the_interval_of_two_samples_holds_what_it_says(n: int, m: int) -> None:
     """The chance that it holds the true difference, from every outcome, over a grid of shares."""
     ends = np.array([
-        [(gap.low, gap.high) for gap in (two_shares(k, n, o, m) for o in range(m + 1))]
+        [(gap.low, gap.high) for gap in (compare_shares(k, n, o, m) for o in range(m + 1))]
         for k in range(n + 1)
     ])  # fmt: skip
 
@@ -89,7 +89,7 @@ def test_the_interval_of_two_samples_holds_what_it_says(n: int, m: int) -> None:
     ("k", "n", "other", "of"), [(3, 10, 8, 12), (0, 5, 5, 5), (124, 124, 0, 3), (7, 7, 9, 9)]
 )
 def test_p_is_fishers(k: int, n: int, other: int, of: int) -> None:
-    gap, counts = two_shares(k, n, other, of), np.array([[k, n - k], [other, of - other]])
+    gap, counts = compare_shares(k, n, other, of), np.array([[k, n - k], [other, of - other]])
     assert gap.p == pytest.approx(fisher_exact(counts)[1])
     assert gap.low <= gap.value == k / n - other / of <= gap.high
 
@@ -104,7 +104,7 @@ def test_a_run_is_compared_with_rows_that_say_of_how_many(tmp_path: Path) -> Non
         "bare": {"source": "x", "accuracy": {"cups": 20}},
     }
     table = published_gaps(score_table(run(tmp_path, 9, published, "val").path))
-    gap = two_shares(9, 10, 20, 100)
+    gap = compare_shares(9, 10, 20, 100)
     assert table.header == ("contestant", "minus", "cups")
     interval = f"[{100 * gap.low:+.1f}, {100 * gap.high:+.1f}]"
     assert table.rows == [("plain", "weak", f"+70.0*\n{interval}")]
@@ -121,7 +121,7 @@ def test_a_star_is_after_correction_over_the_table(tmp_path: Path) -> None:
         shown = published_gaps(score_table(run(folder, 9, published, "val").path))
         assert len(shown.rows) == count
         stars.append({"*" in row[2] for row in shown.rows})
-    assert two_shares(9, 10, 4, 12).p == pytest.approx(0.0115, abs=0.001)
+    assert compare_shares(9, 10, 4, 12).p == pytest.approx(0.0115, abs=0.001)
     assert stars == [{True}, {False}]
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bench.bench_audit import BlindModel, audit, listed
-from looktwice.extras.studies.blindness import listed_by_taste
+from looktwice.extras.studies.blindness import select_beyond_taste
 from looktwice.extras.studies.tastes import BlindQuestion, find_tastes
 
 TASTED = (
@@ -44,7 +44,7 @@ def test_more_draws_do_not_help_against_a_model_that_keeps_to_its_guesses() -> N
     )
     tastes = find_tastes(questions)
     assert not listed(questions) and sum(question.right >= 16 for question in questions) > 10
-    assert tastes.power(20) == 0 and tastes.draws_needed() is None and tastes.firm > 0.7
+    assert tastes.power(20) == 0 and tastes.draws_needed() is None and tastes.firm_share > 0.7
 
 
 def said(key: str, word: str) -> BlindQuestion:
@@ -61,7 +61,7 @@ def test_a_favourite_word_is_told_from_one_that_is_known() -> None:
     assert set(tastes.ps[:30]) == {tastes.ps[0]} and tastes.ps[0] > 0.9
     assert (tastes.ps[30:60] == 1).all() and tastes.grouping.by in ("letter", "word")
     assert tastes.ps[60] == pytest.approx(tastes.tails(10)[60, 10]) and tastes.ps[60] < 0.001
-    assert len(listed_by_taste(tastes)) == 5
+    assert len(select_beyond_taste(tastes)) == 5
 
 
 def test_tails_are_those_of_every_draw_and_fall() -> None:

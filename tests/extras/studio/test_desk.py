@@ -39,13 +39,13 @@ def desk(tmp_path: Path) -> Desk:
 
 def draft_of(desk: Desk, **more: Any) -> Draft:
     pixels = np.random.default_rng(0).integers(0, 256, (60, 80, 3), np.uint8)
-    name = desk.take(Picture(pixels).payload.data)
+    name = desk.save_bytes(Picture(pixels).payload.data)
     marks = ({"label": "A", "x": 30, "y": 20},)
     return Draft(**{"images": (name,), "marks": marks, "stages": FIRST, **more})
 
 
 def read(desk: Desk, text: str) -> Draft:
-    return draft_of(desk).reading(text, desk.folder / "pasted.yaml", desk.models)
+    return draft_of(desk).with_study(text, desk.folder / "pasted.yaml", desk.models)
 
 
 @pytest.fixture(scope="module")
@@ -163,7 +163,7 @@ def test_a_lasso_becomes_the_pixels_inside(desk: Desk, tmp_path: Path) -> None:
     (item,) = Folder(tmp_path / "packed" / "studio")
     (mark,) = item.sample.marks
     assert isinstance(mark, Mask) and mark.pixels.sum() == 20 * 10 and mark.pixels[10, 10]
-    again = Draft.of(item, {}, desk.keep)
+    again = Draft.of(item, {}, desk.save_picture)
     assert len(again.marks[0]["outline"]) == 4
     assert again.row([(80, 60)])["marks"] == [mark.to_dict()]
 
@@ -187,7 +187,7 @@ def test_whoever_asks_meanwhile_waits(desk: Desk) -> None:
 def test_a_fault_names_no_file_that_nobody_wrote(desk: Desk) -> None:
     with pytest.raises(TaskError) as fault:
         desk.render(draft_of(desk, choices=("cat", "dog"), answer="Q"))
-    (sentence,) = desk.say_faults(fault.value)
+    (sentence,) = desk.explain_fault(fault.value)
     assert sentence.startswith("the answer 'Q' is neither one of the letters A, B")
 
 

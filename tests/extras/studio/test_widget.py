@@ -14,7 +14,7 @@ from aiohttp import web
 from looktwice.eval.tasks import MarkedScenes
 from looktwice.extras.studio.desk import Desk
 from looktwice.extras.studio.draft import Draft
-from looktwice.extras.studio.server import FIRST, Talk, widget_script
+from looktwice.extras.studio.server import FIRST, WidgetChannel, widget_script
 from tests.browser import CHROMIUM, open_browser
 from tests.extras.studio.opened import IDLE, SHAS
 from tests.served_page import serve
@@ -61,12 +61,12 @@ class Kernel:
 def make_desk(folder: Path) -> tuple[Desk, Draft]:
     desk = Desk(folder)
     picture = next(iter(MarkedScenes(kind="shape"))).sample.images[0]
-    return desk, Draft(images=(desk.take(picture.payload.data),), stages=FIRST)
+    return desk, Draft(images=(desk.save_bytes(picture.payload.data),), stages=FIRST)
 
 
 def test_the_page_is_always_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     desk, draft = make_desk(tmp_path)
-    talk, kernel = Talk(desk, desk.start(draft)), Kernel()
+    talk, kernel = WidgetChannel(desk, desk.start(draft)), Kernel()
     torn = {"label": "A", "lasso": 5}
     talk(kernel, {"number": 1, "what": "render", "body": {"draft": {"marks": [torn]}}}, [])
     assert kernel.reply["faults"] == ["marks[0].lasso is 5, not a list"]
@@ -80,7 +80,7 @@ def test_the_page_is_always_answered(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_the_module_shows_what_the_kernel_sends(tmp_path: Path) -> None:
     (tmp_path / "desk").mkdir()
     desk, draft = make_desk(tmp_path / "desk")
-    talk, kernel = Talk(desk, desk.start(draft)), Kernel()
+    talk, kernel = WidgetChannel(desk, desk.start(draft)), Kernel()
 
     async def hear(request: web.Request) -> web.Response:
         content, buffers = await request.json()

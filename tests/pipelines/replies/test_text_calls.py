@@ -9,7 +9,7 @@ import pytest
 
 from looktwice.eval.readers.reader import SIGNS_OF_CALLS
 from looktwice.pipelines.model import Reply
-from looktwice.pipelines.models.wire import reply_of
+from looktwice.pipelines.models.wire import parse_reply
 from looktwice.pipelines.replies.text_calls import read_text_calls, strip_text_calls
 from looktwice.prompting.agent import NativeCalls
 from tests.tables import table
@@ -29,7 +29,7 @@ def test_calls_in_thoughts_are_none_and_those_of_the_server_count() -> None:
     kept, count = NativeCalls().read_calls(Reply(f"<think>{call}</think>{call}{call}"), 1)
     assert ([call.name for call in kept], count) == (["zoom"], 2)
     message = {"content": call, "tool_calls": [{"function": {"name": "mark", "arguments": "{}"}}]}
-    kept, count = NativeCalls().read_calls(reply_of({"choices": [{"message": message}]}, 0), 9)
+    kept, count = NativeCalls().read_calls(parse_reply({"choices": [{"message": message}]}, 0), 9)
     assert ([call.name for call in kept], count) == (["mark"], 1)
 
 
@@ -37,7 +37,7 @@ def test_calls_in_thoughts_are_none_and_those_of_the_server_count() -> None:
 def test_the_former_field_of_one_call_is_read(arguments: Any) -> None:
     message = {"content": None, "function_call": {"name": "zoom", "arguments": arguments}}
     choice = {"message": message, "finish_reason": "function_call"}
-    reply = reply_of({"choices": [choice]}, 0)
+    reply = parse_reply({"choices": [choice]}, 0)
     (call,) = reply.tool_calls
     assert (reply.finish, call.name, call.id) == ("tool", "zoom", "call_0")
     assert json.loads(call.arguments) == {"box": [1, 2, 3, 4]}

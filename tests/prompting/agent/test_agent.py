@@ -33,7 +33,7 @@ from looktwice.pipelines.pipeline import Pipeline, StageFailed
 from looktwice.pipelines.runtime.networks import WeightsError
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import Stage, State
-from looktwice.pipelines.transforms import turned_size
+from looktwice.pipelines.transforms import rotated_size
 from looktwice.prompting.agent import (
     Agent,
     AgentTool,
@@ -345,7 +345,7 @@ def test_turning_over_and_over_does_not_fill_the_memory() -> None:
     state, _ = scripted(agent, *turns, "x", of=sample(pixels(1200, 1200)))
     assert outcomes(state) == ["shown"] * 4 + ["failed"] * 4
     assert "earlier image" in read_looks(state.notes)[-1].reason
-    assert turned_size((80, 60), 90) == (60, 80) and turned_size((80, 60), -180) == (80, 60)
+    assert rotated_size((80, 60), 90) == (60, 80) and rotated_size((80, 60), -180) == (80, 60)
 
 
 def test_undo_withdraws_the_last_image() -> None:

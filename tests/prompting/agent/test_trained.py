@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from looktwice.eval.tasks.base import checked_items
+from looktwice.eval.tasks.base import check_items
 from looktwice.pipelines import transforms
 from looktwice.pipelines.config import load_plan
 from looktwice.pipelines.model import CallOptions, Message, Messages, Reply, Tool
@@ -169,7 +169,7 @@ def test_a_reader_of_known_acuity_reads_by_their_zooms(
     agent, model = arm.stages["agent"], Trained(scenes.NearSighted(coordinates=coordinates), form)
     assert isinstance(agent, Agent)
     items = [
-        item for item in checked_items(scenes.LettersAndShapes(n=16)) if item.sample.id[0] == "l"
+        item for item in check_items(scenes.LettersAndShapes(n=16)) if item.sample.id[0] == "l"
     ]
     right = []
     fit = LongestSide(480, grow=True)

@@ -22,7 +22,7 @@ from looktwice.pipelines.state import State
 from looktwice.pipelines.transforms import resize
 from looktwice.prompting.burnt_in import EraseMarks, RecoverMarks
 from looktwice.prompting.burnt_in.label_ocr import ReadLabel
-from looktwice.prompting.burnt_in.recover import FoundRectangle, _match_labels, label_words
+from looktwice.prompting.burnt_in.recover import FoundRectangle, _match_labels, find_label_words
 from looktwice.prompting.markers import Circles, Label
 from tests.burnt_in import as_released, made
 from tests.prompting.scenes import table
@@ -165,12 +165,12 @@ def test_a_white_ring_on_white_is_found_by_the_arrangement_of_the_other() -> Non
     assert max(away(marks[mark.label], mark) for mark in TWO) < 2
 
 
-@pytest.mark.parametrize(("choices", "prompt", "words"), CASES["label_words"])
+@pytest.mark.parametrize(("choices", "prompt", "words"), CASES["find_label_words"])
 def test_the_question_says_which_labels_to_look_for(
     choices: tuple[str, ...], prompt: str, words: list[str]
 ) -> None:
     sample = Sample("s", "Which?", choices=choices, meta={"prompt": prompt})
-    assert list(label_words(sample)) == words
+    assert list(find_label_words(sample)) == words
 
 
 def test_what_happens_with_a_missing_marker_is_a_setting(coffee: Pixels) -> None:

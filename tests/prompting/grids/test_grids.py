@@ -14,7 +14,7 @@ from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import Stage, State
-from looktwice.pipelines.transforms import beside, crop, flip, resize, rotate
+from looktwice.pipelines.transforms import crop, flip, join_side_by_side, resize, rotate
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.text import render_text
 from looktwice.prompting.grids import Axes, DotGrid, GridWords, RuledGrid
@@ -237,7 +237,7 @@ def test_axes_of_thousandths_of_joined_images_and_of_turned_ones() -> None:
     red = (after.pixels == RED).all(-1)
     assert list(np.flatnonzero(red[100:].all(0))) == [0, 100, 199]
     first, second = start(plain(400, 300), plain(300, 200)).views
-    pair = beside([first, second], 10)
+    pair = join_side_by_side([first, second], 10)
     axes = Axes(place="inside", step=100, color="red", tick=8)
     red = (axes.draw(pair).pixels == RED).all(-1)
     assert list(np.flatnonzero(red[:8].all(0))) == [0, 100, 200, 300]

@@ -5,7 +5,7 @@ import pytest
 
 from looktwice.pipelines.marks import Box, Point
 from looktwice.pipelines.picture import Pixels
-from looktwice.prompting.drawing.shapes import raster
+from looktwice.prompting.drawing.shapes import rasterize
 from looktwice.prompting.markers import (
     Arrows,
     Circles,
@@ -111,6 +111,6 @@ def test_an_arrow_turns_only_where_its_tail_would_leave(
 
 @pytest.mark.parametrize(("x0", "left"), [(10.4, 10), (10.5, 10), (10.6, 11)])
 def test_a_region_holds_the_pixels_whose_centre_is_in_its_box(x0: float, left: int) -> None:
-    region = raster(Box("A", x0, 5, x0 + 10, 9), (50, 50))
+    region = rasterize(Box("A", x0, 5, x0 + 10, 9), (50, 50))
     assert region is not None
     assert region.box == (left, 5, left + 10, 9)

@@ -13,7 +13,7 @@ from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import Stage, State
-from looktwice.pipelines.transforms import beside, crop, flip, resize, rotate
+from looktwice.pipelines.transforms import crop, flip, join_side_by_side, resize, rotate
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import golden_hue
 from looktwice.prompting.evidence import project
@@ -159,7 +159,7 @@ def test_only_pictures_that_are_named_and_shown_are_looked_at() -> None:
     after = shown(DepthOverlay(depth=depth, images=(1,), layout="only"), state)
     assert [a is b for a, b in zip(after, state.views, strict=True)] == [True, False, True]
     assert depth.seen == [1]  # and it is handed the pictures behind it, for stereo
-    joined = state.replace(views=(beside(state.views[:2]),))
+    joined = state.replace(views=(join_side_by_side(state.views[:2]),))
     (view,) = shown(DepthOverlay(depth=Ramp(), images=(1,), layout="blend"), joined)
     assert (view.pixels[:, :120] == GREY).all()
     assert (view.pixels[:, 120:] != GREY).any()
@@ -245,7 +245,7 @@ def test_links_join_the_dots_of_two_pictures_in_one_view() -> None:
 
 def test_a_view_that_shows_both_is_drawn_on_as_it_is() -> None:
     state = start(plain(), plain())
-    pair = beside([flip(state.views[0]), resize(state.views[1], 240, 160)])
+    pair = join_side_by_side([flip(state.views[0]), resize(state.views[1], 240, 160)])
     (view,) = shown(MatchOverlay(matcher=PAIRS, color="red"), state.replace(views=(pair,)))
     assert view.size == pair.size
     red = (view.pixels == (255, 0, 0)).all(-1)
@@ -293,7 +293,7 @@ def test_a_bright_spot_of_a_map_stays_on_its_place(
     view = start().views[0]
     view = resize(view, round(120 * stretch[0]), round(80 * stretch[1]))
     view = rotate(flip(view) if mirrored else view, degrees)
-    pair = beside([view, flip(view)], 5)
+    pair = join_side_by_side([view, flip(view)], 5)
     field = np.nan_to_num(project(pair, {0: values}))
     rows, columns = np.mgrid[: field.shape[0], : field.shape[1]]
     for place in pair.to_view(Point("", *spot)):

@@ -11,7 +11,7 @@ from looktwice.pipelines.geometry import Affine
 from looktwice.pipelines.marks import Box, Mask, Point
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.pipeline import NoModel
-from looktwice.pipelines.transforms import beside, crop, flip, resize, rotate
+from looktwice.pipelines.transforms import crop, flip, join_side_by_side, resize, rotate
 from looktwice.pipelines.view import View
 from looktwice.prompting.markers import Arrows, Circles, Crosshairs, Dots, Halo, Label
 from looktwice.prompting.markers.points import PointMarking
@@ -74,7 +74,7 @@ def test_every_part_of_every_view_is_marked() -> None:
     state = start(Point("A", 40.5, 30.25))
     view = state.views[0]
     chains = [flip(view), rotate(view, 90), resize(view, 240, 150), crop(view, 10, 5, 90, 80)]
-    pair = beside([view, chains[0]], margin=10)
+    pair = join_side_by_side([view, chains[0]], margin=10)
     marked = Circles(label=NONE)(state.replace(views=(*chains, pair)), NoModel()).views
     for before, after in zip(chains, marked, strict=False):
         expected = before.to_view(state.sample.marks[0])[0].center
@@ -289,7 +289,7 @@ def test_a_marker_may_stand_on_the_middles_of_regions() -> None:
 
 def test_drawing_and_label_stay_in_their_own_part_of_the_view() -> None:
     state = start(Point("long", 117, 50))
-    state = state.replace(views=(beside([state.views[0], View(plain())]),))
+    state = state.replace(views=(join_side_by_side([state.views[0], View(plain())]),))
     pixels = Circles()(state, NoModel()).views[0].pixels
     assert (pixels[:, 120:] == GREY).all()
     assert redness(pixels).max() == 1 and plate(pixels)[2] == 120

@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 from looktwice.pipelines.marks import Box, Mark, Mask, Point
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.pipeline import NoModel
-from looktwice.pipelines.transforms import beside, crop, flip, resize, rotate
+from looktwice.pipelines.transforms import crop, flip, join_side_by_side, resize, rotate
 from looktwice.pipelines.view import View
 from looktwice.prompting.markers import Contours, Cover, Halo, Label, Rectangles, Spotlight, Tint
 from looktwice.prompting.markers.base import Marking
@@ -128,7 +128,7 @@ def test_a_spotlight_leaves_its_region_alone_and_changes_all_else(
 
 def test_several_marks_are_lit_together_up_to_the_border_and_no_other_image() -> None:
     state = start(Box("A", 10, 10, 30, 30), Box("B", 60, 60, 80, 80))
-    pair = beside([state.views[0], View(plain())])
+    pair = join_side_by_side([state.views[0], View(plain())])
     pixels = Spotlight(dim=1, feather=0)(state.replace(views=(pair,)), NoModel()).views[0].pixels
     grey = is_color(pixels, GREY)
     assert grey[:, 120:].all() and grey[10:30, 10:30].all()

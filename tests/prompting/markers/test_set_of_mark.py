@@ -16,10 +16,10 @@ from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
-from looktwice.pipelines.transforms import beside, crop, flip, resize, rotate
+from looktwice.pipelines.transforms import crop, flip, join_side_by_side, resize, rotate
 from looktwice.prompting.drawing.colors import golden_hue
 from looktwice.prompting.drawing.placement import place_numbers
-from looktwice.prompting.drawing.shapes import Region, raster
+from looktwice.prompting.drawing.shapes import Region, rasterize
 from looktwice.prompting.drawing.text import plate
 from looktwice.prompting.markers import ChosenMark, SetOfMark
 from looktwice.prompting.markers.chosen_mark import read_choice
@@ -78,7 +78,7 @@ def marked(stage: SetOfMark, state: State | None = None) -> State:
 def regions(stage: SetOfMark, state: State | None = None) -> dict[str, tuple[int, int, int, int]]:
     found = {}
     for mark in marked(stage, state).sample.marks:
-        region = raster(mark, (200, 150)) if not isinstance(mark, Point) else None
+        region = rasterize(mark, (200, 150)) if not isinstance(mark, Point) else None
         found[mark.label] = region.box if region else (0, 0, 0, 0)
     return found
 
@@ -112,7 +112,7 @@ def test_the_number_stands_at_the_largest_inscribed_circle() -> None:
     pixels = np.zeros((100, 100), bool)
     pixels[10:16, 5:95] = True  # a long bar with a square at its end
     pixels[10:60, 45:95] = True
-    region = Region.of(pixels)
+    region = Region.from_pixels(pixels)
     assert region is not None
     x, y, radius = region.inscribed
     assert (x, y) == pytest.approx((69.5, 34.5), abs=1)
@@ -121,7 +121,7 @@ def test_the_number_stands_at_the_largest_inscribed_circle() -> None:
     assert (left + 5, top + 4) == pytest.approx((x, y), abs=1)
     assert region.room(50, 9) is not None
     assert region.room(51, 9) is None
-    assert Region.of(np.zeros((4, 4), bool)) is None
+    assert Region.from_pixels(np.zeros((4, 4), bool)) is None
 
 
 @pytest.mark.parametrize(
@@ -326,7 +326,7 @@ def test_what_is_drawn_lies_on_the_mapped_region(
     state = start()
     view = resize(state.views[0], round(200 * stretch), round(150 * stretch))
     view = rotate(flip(view) if mirrored else view, degrees)
-    pair = beside([view, flip(view)], 7)
+    pair = join_side_by_side([view, flip(view)], 7)
     source = Found(((x, y, x + width, y + height),))
     stage = SetOfMark(segmenter=source, color="red", alpha=1, contour=0, font_size=8, padding=1)
     pixels = marked(stage, state.replace(views=(pair,))).views[0].pixels
@@ -353,7 +353,7 @@ def test_what_is_drawn_lies_on_the_mapped_region(
 def test_numbers_never_lie_on_one_another(boxes: list[tuple[int, int, int, int]]) -> None:
     spots = []
     for number, (x, y, width, height) in enumerate(boxes):
-        region = raster(Box(str(number), x, y, x + width, y + height), (400, 300))
+        region = rasterize(Box(str(number), x, y, x + width, y + height), (400, 300))
         if region is not None:
             spots.append((str(number), region))
     placed = place_numbers(spots, {label: (13, 11) for label, _ in spots}, [(0, 0, 400, 300)])

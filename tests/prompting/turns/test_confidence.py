@@ -27,7 +27,7 @@ from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.sample import Item, Sample
 from looktwice.prompting.markers import Circles
 from looktwice.prompting.turns import Ask, Vote, When
-from looktwice.prompting.turns.ask import with_confidence
+from looktwice.prompting.turns.ask import add_confidence
 from looktwice.prompting.wording import MultipleChoice
 from tests.prompting.scenes import Heard, plain, start
 
@@ -153,7 +153,7 @@ def test_the_first_token_that_names_a_choice_counts(
     candidates: list[dict[str, float]], confidence: float | None, mass: float | None
 ) -> None:
     state = start(choices=("red", "green", "blue"))
-    after = with_confidence(state, Reply("A", logprobs=tuple(candidates)))
+    after = add_confidence(state, Reply("A", logprobs=tuple(candidates)))
     assert after.confidence == (confidence and pytest.approx(confidence))
     assert after.measures.get("choice_mass") == (mass and pytest.approx(mass))
     assert ("no likelihood" in "".join(after.notes)) == (confidence is None)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from looktwice.eval.tasks.base import checked_items
+from looktwice.eval.tasks.base import check_items
 from looktwice.pipelines.marks import Box, Point
 from looktwice.pipelines.model import Message
 from looktwice.pipelines.models.image_tokens import image_rule
@@ -19,7 +19,7 @@ from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
 from looktwice.prompting.views import AsSeen, Crop, ZoomOnMarks
-from looktwice.prompting.views.seen import layout_of, say_losses, tiles_of
+from looktwice.prompting.views.seen import cut_tiles, describe_losses, find_layout
 from tests import tables
 from tests.optional import extension
 from tests.prompting.scenes import table
@@ -99,13 +99,13 @@ def reference_tokens(counted: Any, processor: Any, made: Any, tiles: int, size: 
 
 def check_layout(model: str, processor: Any, counted: Any, size: Size) -> None:
     """Compare pixels and tokens of one size with the reference, or that both refuse it."""
-    shown, layout = picture(size), layout_of(model, size)
+    shown, layout = picture(size), find_layout(model, size)
     assert layout is not None
     if layout.refused:
         with pytest.raises(ValueError, match=r"aspect ratio|Size must contain|> 0"):
             reference(processor, shown)
         return
-    ours = [view.pixels for view in tiles_of(View.of(shown), layout)]
+    ours = [view.pixels for view in cut_tiles(View.of(shown), layout)]
     theirs, made = reference(processor, shown)
     if "num_tiles" in made:
         theirs = theirs[: made["num_tiles"][0][0]]
@@ -222,20 +222,20 @@ def test_what_cannot_be_seen_is_told() -> None:
     before = state((640, 480), Box("A", 200, 200, 260, 240))
     zoom = ZoomOnMarks(crop=Crop(padding=0, upscale=512, show="both"))
     views, shown = zoom(before, NoModel()).views, before.sample.marks
-    (loss,) = say_losses(views, shown, "Qwen2.5-VL-7B-Instruct")
+    (loss,) = describe_losses(views, shown, "Qwen2.5-VL-7B-Instruct")
     assert loss.startswith("view 2 ") and "view 1 shows" in loss
-    assert not [*say_losses(views, shown, "llava-1.5-7b-hf")]
-    assert not [*say_losses((*before.views, *before.views), (), "Qwen2.5-VL-7B-Instruct")]
-    assert not [*say_losses(views, shown, "some-vlm")]
+    assert not [*describe_losses(views, shown, "llava-1.5-7b-hf")]
+    assert not [*describe_losses((*before.views, *before.views), (), "Qwen2.5-VL-7B-Instruct")]
+    assert not [*describe_losses(views, shown, "some-vlm")]
 
 
 @pytest.mark.parametrize("model", ["llava-1.5-7b-hf", "llava-v1.6-vicuna-7b-hf", "gemma-3-4b-it"])
 def test_a_reader_of_known_acuity_reads_what_the_processor_leaves(model: str) -> None:
     """Letters are read exactly where `mark_patches` says that they are 12 pixels high or more."""
     read = []
-    for item in islice(checked_items(scenes.LettersAndShapes(n=16)), 0, 16, 2):
+    for item in islice(check_items(scenes.LettersAndShapes(n=16)), 0, 16, 2):
         seen = AsSeen(model)(State.start(item.sample), NoModel())
-        layout, covered = layout_of(model, (1200, 900)), seen.measures["mark_patches"]
+        layout, covered = find_layout(model, (1200, 900)), seen.measures["mark_patches"]
         assert layout and isinstance(covered, float)
         height = covered * layout.patch
         asked = Message("user", (*seen.views, item.sample.question))

@@ -106,7 +106,7 @@ def test_several_regions_are_several_crops_or_one_union() -> None:
 def test_a_crop_does_not_stray_into_the_image_beside_it() -> None:
     marks = Point("p", 238, 89.5), Point("q", 3, 89.5, image=1)
     state = start(*marks, images=(numbered(), numbered(blue=200)))
-    joined = state.replace(views=(transforms.beside(state.views, margin=10),))
+    joined = state.replace(views=(transforms.join_side_by_side(state.views, margin=10),))
     for merge in ("each", "union"):
         views = zoomed(joined, Crop(padding=0, min_px=60, merge=merge)).views
         assert [area(view) for view in views] == [(180, 60, 240, 120), (0, 60, 60, 120)]
@@ -312,7 +312,7 @@ within = st.tuples(st.floats(15, WIDTH - 16), st.floats(15, HEIGHT - 16))
 
 def before(view: View, change: str) -> View:
     if change == "beside":
-        return transforms.beside([view, transforms.flip(view)], 7)
+        return transforms.join_side_by_side([view, transforms.flip(view)], 7)
     if change == "rotate":
         return transforms.rotate(view, 90)
     return transforms.resize(view, 300, 200) if change == "resize" else view

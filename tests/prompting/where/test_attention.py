@@ -27,7 +27,7 @@ from looktwice.prompting.turns.contrast import contrast
 from looktwice.prompting.views import Dimmed, LongestSide, Show
 from looktwice.prompting.views.dimmed import attention_mask, dim
 from looktwice.prompting.where import OnMarks, ViCrop
-from looktwice.prompting.where.attention import GENERAL, sharpest_window, tiles, where_fine
+from looktwice.prompting.where.attention import GENERAL, keep_fine_detail, sharpest_window, tiles
 from tests.optional import optional
 from tests.planted_network import seeks_ink
 from tests.tiny import tiny
@@ -130,9 +130,9 @@ def test_a_map_of_pixels_counts_where_the_picture_is_fine() -> None:
     expected = [
         [kept[y : y + 14, x : x + 14].mean() for x in range(0, 42, 14)] for y in range(0, 28, 14)
     ]
-    assert where_fine(values, pixels, 14) == pytest.approx(np.array(expected))
+    assert keep_fine_detail(values, pixels, 14) == pytest.approx(np.array(expected))
     large = pixels.repeat(3, 0).repeat(3, 1)
-    assert where_fine(values, large, 14).shape == (2, 3)
+    assert keep_fine_detail(values, large, 14).shape == (2, 3)
 
 
 optional("torch")
@@ -235,7 +235,7 @@ def test_a_pure_gradient_leads_to_what_is_fine(place: tuple[int, int], llava: st
     norms = [vicrop.growth(view, words) for words in ("how many", GENERAL)]
     values = vicrop._map(view, "how many")
     block = norms[0].shape[0] // len(values)
-    assert values == pytest.approx(where_fine(norms[0] / norms[1], view.pixels, block))
+    assert values == pytest.approx(keep_fine_detail(norms[0] / norms[1], view.pixels, block))
     (box,) = vicrop.places(state, NoModel()).regions[0]
     x0, y0, x1, y1 = bounding_box(box)
     assert x0 < place[0] + 28 and place[0] < x1 and y0 < place[1] + 28 and place[1] < y1

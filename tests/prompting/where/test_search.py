@@ -18,7 +18,7 @@ from looktwice.pipelines.state import State
 from looktwice.prompting.turns import Ask
 from looktwice.prompting.views import Crop, LongestSide, Look
 from looktwice.prompting.where import Rules, TreeSearch
-from looktwice.prompting.where.search import Asked, Node, tree_depth, unite, yes_or_no
+from looktwice.prompting.where.search import Asked, Node, read_confidence, tree_depth, unite_boxes
 from tests.optional import extension
 from tests.prompting.scenes import start
 
@@ -52,7 +52,7 @@ def test_weights_views_of_parts_and_unions_are_the_reference_s() -> None:
         box = node.view_box((width, height), case["patch"], case["scale"] or 1.0)
         assert list(box) == case["box"]
     for case in VECTORS["merge"]:
-        united = unite([tuple(box) for box in case["boxes"]])
+        united = unite_boxes([tuple(box) for box in case["boxes"]])
         assert list(map(list, united)) == sorted(case["out"])
 
 
@@ -74,7 +74,7 @@ def test_searches_are_the_reference_s(case: Mapping[str, Any]) -> None:
     rules = Rules(case["upper"], case["lower"], steps, case["bias"], case["patch"])
     (width, height), ask = case["size"], scripted(case["seed"])
     flags = case["force_visit_bottom"], case["force_no_root"]
-    (node,), looked = rules.best_first((width, height), ask, *flags)
+    (node,), looked = rules.search_best_first((width, height), ask, *flags)
     (wanted,) = case["candidates"]
     assert (list(node.box), node.depth, looked) == (
         wanted["bbox"],
@@ -87,15 +87,15 @@ def test_searches_are_the_reference_s(case: Mapping[str, Any]) -> None:
 @pytest.mark.parametrize("case", VECTORS["search_type2"], ids=lambda case: case["seed"])
 def test_searches_of_all_are_the_reference_s(case: Mapping[str, Any]) -> None:
     root, ask = Node((0, 0, *case["size"])), scripted(case["seed"])
-    nodes, _ = Rules(patch=case["patch"]).all_of(root, ask, case["threshold"])
+    nodes, _ = Rules(patch=case["patch"]).find_all_parts(root, ask, case["threshold"])
     found = [(list(node.box), node.depth, ask("existence", node)) for node in nodes]
     assert found == [(c["bbox"], c["depth"], c["existence"]) for c in case["candidates"]]
 
 
 def test_where_nothing_can_be_answered_the_search_gives_up() -> None:
-    gave_up = Rules().best_first((1600, 1200), lambda asked, node: -1.0)
+    gave_up = Rules().search_best_first((1600, 1200), lambda asked, node: -1.0)
     assert gave_up == ([], 17)  # 9, and two for each step from 0.6 to below 0
-    only_root = Rules().best_first((300, 200), lambda asked, node: -1.0)
+    only_root = Rules().search_best_first((300, 200), lambda asked, node: -1.0)
     assert only_root == ([], 1)
 
 
@@ -110,7 +110,7 @@ def test_where_nothing_can_be_answered_the_search_gives_up() -> None:
     ],
 )
 def test_yes_and_no_are_read(reply: Reply, sure: float) -> None:
-    assert yes_or_no(reply) == pytest.approx(sure)
+    assert read_confidence(reply) == pytest.approx(sure)
 
 
 class Counted:

@@ -20,7 +20,7 @@ from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.replies.thoughts import strip_thoughts
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
-from looktwice.pipelines.transforms import beside, crop, resize
+from looktwice.pipelines.transforms import crop, join_side_by_side, resize
 from looktwice.pipelines.view import View
 from looktwice.prompting.markers import Circles
 from looktwice.prompting.turns import Ask, FewShot, History
@@ -90,7 +90,11 @@ def test_marks_are_said_in_the_frame_that_was_asked_for(
 def test_marks_are_said_where_they_are_shown() -> None:
     state = start(marks=(Point("A", 25, 10), Point("B", 75, 40)))
     view = state.views[0]
-    views = (resize(view, 200, 100), crop(view, 0, 0, 50, 50), beside([view, view], margin=10))
+    views = (
+        resize(view, 200, 100),
+        crop(view, 0, 0, 50, 50),
+        join_side_by_side([view, view], margin=10),
+    )
     lines = MarksAsText()(state.replace(views=views), NoModel()).prompt.split("\n")[2:]
     assert lines == [
         "A: x=50, y=20 in image 1",

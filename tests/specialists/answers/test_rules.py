@@ -32,10 +32,10 @@ from looktwice.specialists.answers import (
 from looktwice.specialists.answers.boxes import relation_margin
 from looktwice.specialists.answers.choices import (
     RELATIONS,
-    images_by_letter,
-    label_by_letter,
+    choose_true_or_false,
+    map_letters_to_images,
+    map_letters_to_labels,
     parse_relation,
-    true_or_false,
 )
 from looktwice.specialists.maps import SGBM
 from looktwice.specialists.results import DepthMap, Faces, FeatureGrid
@@ -152,7 +152,7 @@ def check_case(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(("choices", "labels"), TABLES["labels"])
 def test_choices_name_the_marks_that_they_speak_of(choices: list[str], labels: str) -> None:
-    assert "".join(label_by_letter(asked(choices=choices)).values()) == labels
+    assert "".join(map_letters_to_labels(asked(choices=choices)).values()) == labels
 
 
 @pytest.mark.parametrize(("choices", "images", "places"), TABLES["images"])
@@ -160,9 +160,9 @@ def test_choices_name_images(choices: list[str], images: int, places: list[int] 
     sample = asked(choices=choices, images=images)
     if places is None:
         with pytest.raises(NoEvidence, match="do not pair up"):
-            images_by_letter(sample)
+            map_letters_to_images(sample)
     else:
-        named = [int(image.pixels[0, 0, 0]) for image in images_by_letter(sample).values()]
+        named = [int(image.pixels[0, 0, 0]) for image in map_letters_to_images(sample).values()]
         assert named == places
 
 
@@ -170,7 +170,7 @@ def test_choices_name_images(choices: list[str], images: int, places: list[int] 
 def test_yes_and_true_are_found_by_their_words(
     question: str, choices: list[str], holds: bool, answer: str
 ) -> None:
-    assert true_or_false(asked(question, choices), holds) == answer
+    assert choose_true_or_false(asked(question, choices), holds) == answer
 
 
 @pytest.mark.parametrize("kind", TABLES["questions"])

@@ -14,7 +14,7 @@ from looktwice.pipelines.runtime.networks import WeightsError
 from looktwice.pipelines.runtime.stores import use_result_store
 from looktwice.specialists.answers import ReadText
 from looktwice.specialists.detection import PPOCR
-from looktwice.specialists.detection.ppocr import FILES, to_input
+from looktwice.specialists.detection.ppocr import FILES, build_batch
 from looktwice.specialists.results import Boxes
 from tests.specialists.samples import asked, check, finds
 from tests.specialists.scenes import photograph
@@ -121,7 +121,7 @@ class TestReal:
 
 
 def test_the_networks_are_given_blue_first_and_from_minus_one_to_one() -> None:
-    given = to_input(np.array([[[255, 0, 51]]], np.uint8))
+    given = build_batch(np.array([[[255, 0, 51]]], np.uint8))
     np.testing.assert_allclose(given[0, :, 0, 0], [-0.6, -1, 1], atol=1e-6)
 
 

@@ -14,7 +14,7 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime import close_networks
 from looktwice.pipelines.runtime.networks import WeightsError
 from looktwice.specialists.detection import PPOCR
-from looktwice.specialists.detection.ppocr import find_text, read_line, recognize
+from looktwice.specialists.detection.ppocr import find_text, read_line, recognize_line
 from tests.optional import optional
 from tests.specialists.scenes import noise
 from tests.tiny import pp_ocr, tiny
@@ -114,7 +114,7 @@ def test_letters_are_those_of_transformers(
         np.testing.assert_allclose(found, expected, atol=1e-4)
         best = expected[0].argmax(1)
         new = np.flatnonzero((best != 0) & np.concatenate(([True], best[1:] != best[:-1])))
-        text, sure = recognize(line, folder)
+        text, sure = recognize_line(line, folder)
         assert text == "".join(LETTERS[k] for k in best[new]).strip()
         assert sure == pytest.approx(expected[0].max(1)[new].mean() if len(new) else 0, abs=1e-4)
         assert letters == tuple(LETTERS)

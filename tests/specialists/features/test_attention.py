@@ -18,7 +18,13 @@ from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.prompting.markers import ScalarOverlay
 from looktwice.specialists.features import AttentionShare, VisionAttention
-from looktwice.specialists.features.attention import _attend, cover, labelled, receive, window_order
+from looktwice.specialists.features.attention import (
+    _attend,
+    cover_marks,
+    select_marks,
+    sum_attention,
+    window_order,
+)
 from tests.optional import optional
 from tests.planted_network import MORE, seeks_ink
 from tests.tiny import tiny
@@ -142,7 +148,7 @@ def test_attention_is_added_up_block_by_block_without_changing_it(asking: Any) -
     torch.manual_seed(0)
     query, key, value = (torch.randn(2, heads, 300, 8) for heads in (4, 2, 2))
     mask = torch.full((300, 300), -torch.inf).triu(1)[None, None]
-    with receive(asking) as received:
+    with sum_attention(asking) as received:
         output, _ = _attend("layer", query, key, value, mask, scaling=0.5)
     wide = key.repeat_interleave(2, 1), value.repeat_interleave(2, 1)
     expected = torch.nn.functional.scaled_dot_product_attention(query, *wide, mask, scale=0.5)
@@ -194,7 +200,7 @@ def test_an_encoder_without_a_plain_grid_is_refused(built: Callable[[str], str])
 def test_marks_are_chosen_by_label_with_or_without_their_number() -> None:
     marks = [Point(label, 1, 1) for label in ("star 1", "star 12", "red star 1", "A", "2")]
     for labels, kept in (((), 5), (("star",), 2), (("star 1", "A"), 2), (("2",), 1), (("red",), 0)):
-        assert len(labelled(marks, labels)) == kept
+        assert len(select_marks(marks, labels)) == kept
 
 
 def test_shares_are_those_of_the_pixels_under_the_marks() -> None:
@@ -210,7 +216,7 @@ def test_shares_are_those_of_the_pixels_under_the_marks() -> None:
         ([Mask("", corner)], 3, 0.6, 0.04),
         ([Point("", 8, 8)], 1, 0.6, 0.05),
     ):
-        covered = cover(marks, attention.shape, radius)
+        covered = cover_marks(marks, attention.shape, radius)
         assert (attention[covered].sum(), covered.mean()) == pytest.approx((share, area))
 
 

@@ -21,7 +21,11 @@ from looktwice.pipelines.view import View
 from looktwice.prompting.turns import Ask
 from looktwice.prompting.views import FixedHeight
 from looktwice.specialists.features import QuestionAttention
-from looktwice.specialists.features.question_attention import spread, token_places, words_among
+from looktwice.specialists.features.question_attention import (
+    find_word_tokens,
+    locate_tokens,
+    spread_over_pixels,
+)
 from tests.optional import optional
 from tests.planted_network import MORE, seeks_ink
 from tests.tables import table
@@ -122,7 +126,7 @@ def test_a_token_lies_where_pixels_change_it(
 def check_places(model: LocalVLM, network: Any, own: Any, size: tuple[int, int]) -> None:
     rng, plain = np.random.default_rng(0), np.full((*size, 3), 128, np.uint8)
     inputs, before = features(model, network, own, plain)
-    (places,) = token_places(network, inputs, [size])
+    (places,) = locate_tokens(network, inputs, [size])
     assert len(places) == len(before)
     for _ in range(12):
         y, x = (int(rng.integers(edge)) for edge in size)
@@ -155,17 +159,17 @@ def features(model: LocalVLM, network: Any, own: Any, pixels: Pixels) -> tuple[A
 
 def test_a_spread_keeps_what_a_token_has_and_drops_what_lies_in_padding() -> None:
     places = np.array([[np.nan] * 4, [0, 1, -0.5, 0.25], [0, 1, 0.25, 1], [0, 1, 1, 1.5]])
-    found = spread(np.array([9.0, 1.0, 3.0, 9.0]), places, 2, 4)
+    found = spread_over_pixels(np.array([9.0, 1.0, 3.0, 9.0]), places, 2, 4)
     assert np.allclose(found, [[0.5, 0.5, 0.5, 0.5]] * 2)
     # tokens that are less than a pixel
-    assert np.allclose(spread(np.array([9.0, 1.0, 3.0, 9.0]), places, 1, 1), 4)
+    assert np.allclose(spread_over_pixels(np.array([9.0, 1.0, 3.0, 9.0]), places, 1, 1), 4)
 
 
 @table
 def test_words_are_what_the_same_prompt_lacks_without_them(
     prompt: str, without: str, words: list[int]
 ) -> None:
-    assert words_among(list(map(ord, prompt)), list(map(ord, without))) == words
+    assert find_word_tokens(list(map(ord, prompt)), list(map(ord, without))) == words
 
 
 @pytest.mark.slow

@@ -17,11 +17,11 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime import close_networks
 from looktwice.pipelines.runtime.networks import Place, WeightsError
 from looktwice.specialists.detection import DIRE, GroundingDINO
-from looktwice.specialists.detection.dire import inner_square
-from looktwice.specialists.detection.grounding_dino import group_words, likeliest_words
+from looktwice.specialists.detection.dire import crop_center
+from looktwice.specialists.detection.grounding_dino import find_likeliest_words, group_words
 from looktwice.specialists.features import DIFT
 from looktwice.specialists.maps import DepthAnything, DepthAnything3
-from looktwice.specialists.maps.depth_anything import authors_size
+from looktwice.specialists.maps.depth_anything import compute_authors_size
 from looktwice.specialists.matching import KeypointMatcher
 from looktwice.specialists.networks.image_size import normalize, to_batch
 from looktwice.specialists.networks.network import Network
@@ -98,7 +98,7 @@ def test_depth_by_the_hub_is_what_transformers_itself_gives(built: Callable[[str
 def test_the_authors_size_reaches_518_on_both_sides() -> None:
     sizes = {(518, 518): (518, 518), (640, 480): (686, 518), (480, 640): (518, 686)}
     sizes |= {(2000, 1500): (686, 518)}
-    assert {size: authors_size(*size, 14) for size in sizes} == sizes
+    assert {size: compute_authors_size(*size, 14) for size in sizes} == sizes
 
 
 def test_a_direction_that_is_not_known_is_asked_for(built: Callable[[str], str]) -> None:
@@ -181,9 +181,9 @@ def test_the_likeliest_words_are_those_of_the_highest_token() -> None:
     rows[4, 1] = 0.5
     rows = rows.logit()
     asked = ["red cat", "red dog", "st. bernard"]
-    labels = likeliest_words(rows, ids.tolist(), asked, Words())
+    labels = find_likeliest_words(rows, ids.tolist(), asked, Words())
     assert labels == ["red cat", "red dog", "red dog", "st. bernard", "red cat"]
-    assert not likeliest_words(rows[:0], ids.tolist(), asked, Words())
+    assert not find_likeliest_words(rows[:0], ids.tolist(), asked, Words())
 
 
 def labels_of(found: list[str], words: list[str]) -> list[str]:
@@ -279,7 +279,7 @@ def test_dire_is_the_resnet_of_transformers_with_its_names_changed(
     for image, found in zip(images, together, strict=True):
         with torch.no_grad():
             logit = network(**processor(images=image, return_tensors="pt")).logits.item()
-            seen = to_batch([inner_square(image)], Place("cpu", "float32"))
+            seen = to_batch([crop_center(image)], Place("cpu", "float32"))
             exact = network(normalize(seen / 255)).logits.sigmoid().item()
         assert found == pytest.approx(exact, abs=1e-5)
         # its crop may lie a pixel aside
@@ -291,7 +291,7 @@ def test_dire_is_the_resnet_of_transformers_with_its_names_changed(
 def test_dire_looks_at_the_middle_of_an_image_in_its_own_proportions(turned: bool) -> None:
     """The longer side of 195 x 130 pixels becomes 384, of which 80 are cut at either end."""
     ramp = np.repeat(np.arange(195, dtype=np.uint8)[:, None, None], 130, 1).repeat(3, 2)
-    seen = inner_square(ramp.transpose(1, 0, 2) if turned else ramp)[..., 0]
+    seen = crop_center(ramp.transpose(1, 0, 2) if turned else ramp)[..., 0]
     along = seen[112] if turned else seen[:, 112]
     ends = (np.array([80, 303]) + 0.5) * 195 / 384 - 0.5
     np.testing.assert_allclose(along[[0, -1]], ends, atol=0.6)

@@ -226,12 +226,12 @@ def test_zoedepth_looks_at_images_as_its_own_processor_pads_them(
 
 
 def test_a_rim_is_taken_off_each_side_of_a_map() -> None:
-    from looktwice.specialists.maps.depth_anything import without_padding
+    from looktwice.specialists.maps.depth_anything import remove_padding
 
     rim, side = int(np.sqrt(40 / 2) * 3), int(np.sqrt(30 / 2) * 3)
     padded = np.full((40 + 2 * rim, 30 + 2 * side), 9.0)
     padded[rim : rim + 40, side : side + 30] = np.arange(30)
-    found = without_padding(torch.from_numpy(padded), (40, 30))
+    found = remove_padding(torch.from_numpy(padded), (40, 30))
     np.testing.assert_allclose(found, np.tile(np.arange(30.0), (40, 1)), atol=1e-5)
 
 

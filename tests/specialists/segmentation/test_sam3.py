@@ -17,7 +17,7 @@ from looktwice.specialists.detection import MaskBoxes
 from looktwice.specialists.results import Boxes, Masks
 from looktwice.specialists.rules import NoEvidence
 from looktwice.specialists.segmentation import SAM, SAM3
-from looktwice.specialists.segmentation.sam3 import see_square
+from looktwice.specialists.segmentation.sam3 import resize_to_square
 from tests.optional import optional
 from tests.specialists.scenes import noise
 
@@ -48,7 +48,9 @@ def test_images_are_seen_as_by_transformers() -> None:
         else:
             small = np.asarray(Image.fromarray(image).resize((56, 56), Image.Resampling.BILINEAR))
             seen = torch.from_numpy((small / 255 - 0.5) / 0.5).permute(2, 0, 1)[None].float()
-        np.testing.assert_allclose(see_square(image, 56), seen, atol=1e-6 if whole else 1 / 127.4)
+        np.testing.assert_allclose(
+            resize_to_square(image, 56), seen, atol=1e-6 if whole else 1 / 127.4
+        )
 
 
 @pytest.mark.slow
@@ -64,7 +66,7 @@ def test_masks_are_those_of_transformers(model: str) -> None:
             text = tokenizer(word, padding="max_length", max_length=32, return_tensors="pt")
             given = {name: text[name] for name in ("input_ids", "attention_mask")}
             with torch.no_grad():
-                out = network(pixel_values=see_square(image, 56), **given)
+                out = network(pixel_values=resize_to_square(image, 56), **given)
             scores = (out.pred_logits.sigmoid() * out.presence_logits.sigmoid())[0].numpy()
             small = out.pred_masks.sigmoid()[:, scores > LEVEL]
             ours = boxes[boxes.labels == word]
@@ -150,7 +152,7 @@ def test_other_kinds_of_sam_give_what_transformers_gives(
         scale = np.array([side / width, side / height] * 2)
         # the processor's boxes are pixel centres of the square, ours edges
         given = torch.from_numpy(boxes * scale - 0.5).float()[None]
-        seen = stretched(image, 64) if name == "edgetam" else see_square(image, 56)
+        seen = stretched(image, 64) if name == "edgetam" else resize_to_square(image, 56)
         with torch.no_grad():
             out = network(pixel_values=seen, input_boxes=given, multimask_output=False)
             resize = torch.nn.functional.interpolate

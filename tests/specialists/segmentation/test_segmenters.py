@@ -138,7 +138,7 @@ def test_images_and_masks_go_through_the_network_as_transformers_own_processor_s
     (masks,) = processor.post_process_masks([logits], [size], sizes, binarize=False)
     for several, each in zip(logits, masks, strict=True):
         for small, large in zip(several, each, strict=True):
-            torch.testing.assert_close(network.upscaled(small, size), large)
+            torch.testing.assert_close(network.upscale(small, size), large)
 
 
 def test_a_box_lies_where_it_lay_on_the_image(tmp_path: Path) -> None:
