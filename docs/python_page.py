@@ -32,7 +32,7 @@ PYTHON = {
         *_of("pipelines.marks", "Point Box Mask"),
         *_of("pipelines.model", "Model Message Reply Usage ToolCall"),
         *_of("pipelines.pipeline", "Pipeline"),
-        *_of("pipelines.transforms", "crop resize pad rotate flip beside"),
+        *_of("pipelines.transforms", "crop resize pad rotate flip join_side_by_side"),
     ),
     "What a task gives": (*_of("eval.tasks", "Task Facts"), "pipelines.sample.Item"),
     "What a tool is given, and gives": (

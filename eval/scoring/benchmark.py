@@ -143,7 +143,7 @@ def normalize_key(row: SampleRow) -> str:
 
 RULES: Mapping[str, Callable[[str, SampleRow], bool]] = {
     "natural_bench": _score_natural_bench,
-    "read_yes_or_no": lambda reply, row: read_yes_or_no(reply) == normalize_key(row),
+    "yes_or_no": lambda reply, row: read_yes_or_no(reply) == normalize_key(row),
     "tree_bench": _score_tree_bench,
     "tree_bench_vlmevalkit": lambda reply, row: read_first_letter(reply) == row.answer,
     "vlms_are_blind": _score_vlms_are_blind,

@@ -204,7 +204,7 @@ RATIO = re.compile(r"(\d+(?:\.\d+)?):1")
 class Contrast(Control):
     """Level 1, 2 or 3, or a contrast ratio as text, such as "1.5:1"."""
 
-    def fault(self, value: object) -> str:
+    def find_fault(self, value: object) -> str:
         """Describe the fault of a level; empty if it is valid."""
         ratio = RATIO.fullmatch(value) if isinstance(value, str) else None
         if value in RATIOS or (ratio and 1 < float(ratio[1]) <= 15):

@@ -344,7 +344,7 @@ TASTE_COLUMNS: Columns[Audit] = (
     Column("questions", lambda audit: len(audit.items)),
     Column("draws", "draws"),
     Column("right\nby bias %", "tastes.expected", percent),
-    Column("repeats a\nwrong one %", "tastes.firm", percent),
+    Column("repeats a\nwrong one %", "tastes.firm_share", percent),
     Column("power\n%", lambda audit: audit.tastes.power(audit.draws), percent),
     Column("detectable", lambda audit: describe_power(audit)),
 )

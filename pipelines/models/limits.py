@@ -337,7 +337,7 @@ class Limited(Ranged, ModelWrapper):
                 limiter = _limiters.setdefault(key, limiter)
         object.__setattr__(self, "limiter", limiter)
 
-    def around(self, ask: Callable[[], Reply]) -> Reply:
+    def wrap_call(self, ask: Callable[[], Reply]) -> Reply:
         """Wait for a free slot, then ask. Raises what the model raises, and Stopped."""
         with self.limiter.enter(self.stop):
             self.ration.take(self.model, self.stop)

@@ -57,7 +57,7 @@ class Stoppable(ModelWrapper):
         """Return this wrapper around the model of one sample, if the model has one per sample."""
         return replace(self, model=self.model.of(sample)) if hasattr(self.model, "of") else self
 
-    def around(self, ask: Callable[[], Reply]) -> Reply:
+    def wrap_call(self, ask: Callable[[], Reply]) -> Reply:
         """Ask the model. Raises what the model raises, and Stopped."""
         stop_if(self.stop.is_set())
         with spend("model"):

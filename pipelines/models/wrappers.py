@@ -52,7 +52,7 @@ class Retried(ModelWrapper):
     stop: threading.Event = field(default_factory=threading.Event, repr=False)
     on_failure: Callable[[ModelError], None] = field(default=lambda exc: None, repr=False)
 
-    def around(self, ask: Callable[[], Reply]) -> Reply:
+    def wrap_call(self, ask: Callable[[], Reply]) -> Reply:
         """Return the first reply. Raises Stopped, and the last ModelError with the number of
         attempts."""
         tried = 0
@@ -215,7 +215,7 @@ class Watched(ModelWrapper):
     watch: EndpointWatch
     stop: threading.Event = field(default_factory=threading.Event, repr=False)
 
-    def around(self, ask: Callable[[], Reply]) -> Reply:
+    def wrap_call(self, ask: Callable[[], Reply]) -> Reply:
         """Ask the model. Raises Stopped if the endpoint is dead, else what the model raises."""
         self.watch.probe(self.asked, self.stop)
         try:
@@ -285,7 +285,7 @@ class Metered(ModelWrapper):
     )
     lock: Any = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
 
-    def around(self, ask: Callable[[], Reply]) -> Reply:
+    def wrap_call(self, ask: Callable[[], Reply]) -> Reply:
         """Ask the model and count the call. Raises what the model raises."""
         try:
             reply = ask()

@@ -47,7 +47,7 @@ class MatchingNetwork(Network[Pair, Matches]):
         """
         return self.predict((pixels0, pixels1))
 
-    def settle(self, item: Pair) -> Matches | None:
+    def find_known_result(self, item: Pair) -> Matches | None:
         """Return zero matches if an image has a single colour, else None."""
         return Matches.none() if any(map(is_one_color, item)) else None
 

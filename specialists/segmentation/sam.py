@@ -244,7 +244,7 @@ class SAM(Network[Item, Masks]):
         require_inside(asked, _size(pixels))
         return pixels, asked, filter
 
-    def settle(self, item: Item) -> Masks | None:
+    def find_known_result(self, item: Item) -> Masks | None:
         """Return zero masks if there are no prompts, else None."""
         return None if len(item[1]) else Masks.none(*item[0].shape[:2])
 

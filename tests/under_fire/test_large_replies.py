@@ -135,7 +135,7 @@ def test_a_record_that_nobody_could_read_fails_its_own_sample(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for module in ("eval.records.writer", "pipelines.disk"):
-        monkeypatch.setattr(f"looktwice.{module}.MOST_LINE", 9_000)
+        monkeypatch.setattr(f"looktwice.{module}.MAX_LINE_BYTES", 9_000)
 
     def script(body: Json, before: int) -> Answer:
         text = "(A)" + "x" * 10_000 * ("long" in str(body))

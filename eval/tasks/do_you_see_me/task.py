@@ -191,7 +191,7 @@ class DoYouSeeMe(TableTask):
         images = () if self.blind else (f"{self._folder}{image}",)
         return [RowQuestion(number, identifier, question, (), answer, meta, images)]
 
-    def _usable(self, questions: Questions, total: int) -> Questions:
+    def _filter_usable(self, questions: Questions, total: int) -> Questions:
         """Return the questions whose images exist, or all if missing images shall fail."""
         questions = super()._filter_usable(questions, total)
         if self.missing == "fail":

@@ -166,7 +166,7 @@ def test_a_lying_judge_is_found_beside_people_and_honest_judges(run: Path, tmp_p
     items = json.loads((out / "key.json").read_text("utf-8"))["items"]
     answers = [f"{item['item']},{TRUTH[item['reply']].replace('Z', 'none')}" for item in items]
     anna.write_text("\n".join(["item,human_answer", *answers]), "utf-8")
-    ratings = people.with_judges(people.read_ratings([anna]), run)
+    ratings = people.add_judges(people.read_ratings([anna]), run)
     kappas = {line.partition(":")[0]: line for line in people.agreement_lines(ratings)}
     assert "kappa 1.00" in kappas["anna and honest"]
     assert "0.0 % agreement on 5 items" in kappas["anna and liar"]

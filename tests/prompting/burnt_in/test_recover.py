@@ -165,7 +165,7 @@ def test_a_white_ring_on_white_is_found_by_the_arrangement_of_the_other() -> Non
     assert max(away(marks[mark.label], mark) for mark in TWO) < 2
 
 
-@pytest.mark.parametrize(("choices", "prompt", "words"), CASES["find_label_words"])
+@pytest.mark.parametrize(("choices", "prompt", "words"), CASES["label_words"])
 def test_the_question_says_which_labels_to_look_for(
     choices: tuple[str, ...], prompt: str, words: list[str]
 ) -> None:
