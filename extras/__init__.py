@@ -33,7 +33,9 @@ COMMANDS = {
         "Create an annotation sheet for people, or evaluate filled-in ones.",
         FENCED,
     ),
-    "export": _at("sent.commands:export", "Write runs and logs in the formats of others.", FENCED),
+    "export": _at(
+        "sent.commands:export", "Export runs and logs to the formats of other tools.", FENCED
+    ),
     "serve": _at(
         "integrations.commands:serve",
         "Serve a study's contestants to any OpenAI-compatible client.",

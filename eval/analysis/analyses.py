@@ -74,7 +74,7 @@ class Analysis:
     settings: tuple[str, ...] = ()
     ask: Callable[[AnalysisRequest], None] | None = None
 
-    def tell(self, asked: AnalysisRequest) -> None:
+    def answer(self, asked: AnalysisRequest) -> None:
         """Show the tables; with settings, or without tables, call `ask`."""
         tables = [shown for shown in self.tables(asked.scored) if shown.table.rows]
         if self.ask is not None and (asked.settings or not tables):

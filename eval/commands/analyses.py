@@ -69,7 +69,7 @@ def analyse(
         settable = ", ".join(finding.settings) or "none"
         refuse(f"{name} has no setting {', '.join(sorted(unknown))}; its settings: {settable}")
     scored = score_table(runs, build_reader(reader, plugin), by, judge, plugins=plugin)
-    finding.tell(AnalysisRequest(scored, settings, out or runs[0], plugin, say, print_text_table))
+    finding.answer(AnalysisRequest(scored, settings, out or runs[0], plugin, say, print_text_table))
 
 
 def _parse(words: Sequence[str]) -> tuple[list[Path], list[str], dict[str, Any]]:

@@ -15,7 +15,6 @@ from looktwice.pipelines.config.load import (
     OVERLAID,
     Node,
     Overlay,
-    name_faults,
     nest,
     resolve,
     shape_faults,
@@ -69,7 +68,10 @@ class Expansion:
         self.faults.note(*strange, *wrong)
         if wrong:
             return
-        self.faults.note(*name_faults(self.config))
+        if self.config.get("sweep") or self.config.get("each"):
+            from looktwice.pipelines.config.change_faults import name_faults
+
+            self.faults.note(*name_faults(self.config))
         named = _drop_nulls(self.config.get("contestants")) or {"plain": {}}
         if self._has_too_many_arms(len(named)):
             return

@@ -341,7 +341,6 @@ def _reference_fault(tree: Any, text: str) -> str:
 
 
 OVERLAID = ("model", "stages", "read", "draws")  # laid over the file's by a contestant
-CHANGEABLE = ("task", "tasks", "models", "seed", *OVERLAID, "contestants")
 KNOWN: dict[tuple[str, int], type] = {("contestants", 3): Contestant, ("contestants", 4): Needs}
 """The schema of an entry, by the first word of its place and the number of words in it."""
 
@@ -379,7 +378,7 @@ def shape_faults(config: Mapping[str, Any]) -> tuple[list[str], list[str]]:
             words = [str(word) for word in error["loc"]]
             if error["type"] == "extra_forbidden":
                 entries = _list_entries(words, keys)
-                near = _suggest_place(words[-1], config) or suggest_names(words[-1], entries)
+                near = suggest_place(words[-1], config) or suggest_names(words[-1], entries)
                 from looktwice.pipelines.config.elsewhere import HINTS
 
                 hint = HINTS.get(words[-1], f"there are {', '.join(entries)}")
@@ -397,7 +396,7 @@ def shape_faults(config: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     return strange, wrong
 
 
-def _suggest_place(word: str, config: Mapping[str, Any]) -> str:
+def suggest_place(word: str, config: Mapping[str, Any]) -> str:
     """Return `; did you mean 'X'?` with the place of a slot or stage setting of this name, or
     ""."""
     stages = config.get("stages")
@@ -408,41 +407,3 @@ def _suggest_place(word: str, config: Mapping[str, Any]) -> str:
 
 
 UNION = ("str", "dict", "list", "none")
-
-
-def name_faults(config: Mapping[str, Any]) -> list[str]:
-    """Return the faults of changes under `sweep` and `each` that have no effect because the place
-    that they name does not exist."""
-    named = ("stages", "tasks", "models", "contestants")
-    there: dict[str, Any] = {key: set(config.get(key) or ()) for key in named}
-    for contestant in (config.get("contestants") or {}).values():
-        there["stages"] |= set((contestant or {}).get("stages") or ())
-    changes = [("sweep.", key, v) for key, vs in (config.get("sweep") or {}).items() for v in vs]
-    for number, single in enumerate(config.get("each") or ()):
-        changes += [(f"each[{number}].", str(key), value) for key, value in single.items()]
-    faults = Faults()
-    for entry, key, value in changes:
-        if fault := _name_fault(entry, key, value, there):
-            near = _suggest_place(key.partition(".")[0], config)
-            faults.note(f"{entry}{key}: {fault}{near}")
-    return faults
-
-
-def _name_fault(entry: str, key: str, value: Any, there: Mapping[str, set[str]]) -> str:
-    first, _, rest = key.partition(".")
-    name, _, own = rest.partition(".")
-    names = there.get(first, set())
-    added = first == "stages" and isinstance(value, Mapping) and "use" in value
-    if first not in CHANGEABLE:
-        return f"{first!r} cannot be changed here{suggest_names(first, CHANGEABLE)}"
-    if name and first in there and name not in names and not added:
-        return f"there is no {name!r} under `{first}:`{suggest_names(name, names)}"
-    if first != "contestants":
-        return ""
-    if entry == "sweep.":
-        say = f"write `{own}`, or put the change of this contestant under `each`"
-        return f"a sweep applies to every contestant; {say}"
-    if own.partition(".")[0] not in OVERLAID:
-        such = f"such as contestants.{name}.stages.mark.radius"
-        return f"a contestant can change only {', '.join(OVERLAID)}, {such}"
-    return _name_fault(entry, own, value, there)

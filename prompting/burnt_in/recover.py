@@ -139,9 +139,9 @@ class RecoverMarks(WithoutModel):
     """Adds the markers that are visible in a sample's images as marks: rings become points, drawn
     boxes become boxes.
 
-    It finds circles in one of `colors` with a white label on a black plate beside them (`kinds:
-    [rings]`), and upright rectangles in `box_colors` (`[boxes]`); a box whose label cannot be read
-    is labelled with its colour. `radii` are the smallest and the largest radius of these circles,
+    It finds two `kinds`: "rings" are circles in one of `colors` with a white label on a black plate
+    beside them, "boxes" are upright rectangles in `box_colors`; a box whose label cannot be read is
+    labelled with its colour. `radii` are the smallest and the largest radius of these circles,
     to the middle of the stroke, in pixels. If no image has any of them, `unlabelled` names the
     kinds that are searched for without a label and at any size: "rings" and "dots" become points at
     their centres, "arrows" points at their tips, "boxes" boxes. Such a shape must be drawn in

@@ -71,7 +71,7 @@ def test_every_analysis_has_a_name_and_gives_its_tables(made: MadeRun) -> None:
 ASKED: dict[str, tuple[object, str]] = {
     "each": ([{"stages.mark.style": "radius 3"}], "effect of each factor"),
     "thresholds": ({"along": "size"}, "thresholds"),
-    "fragility": ({}, "how fragile the marker makes it"),
+    "fragility": ({}, "fragility under marker styles"),
     "gap": ({"from": "plain", "to": "other"}, "why the numbers differ"),
 }
 

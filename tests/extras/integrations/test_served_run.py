@@ -85,7 +85,7 @@ def test_what_a_client_sends_no_keys_of_is_compared_by_what_was_sent(tmp_path: P
                 post(served.url, {"model": name, "messages": [turn(url, text)]})
         run = str(served.run)
         compared = told("compare", run, "--out", str(tmp_path / "compared"))
-        assert "grey against plain: 4 pairs of 4 and 4 requests" in compared
+        assert "grey against plain: 4 pairs among 4 and 4 requests" in compared
         assert "what pictures show (4)" in compared
         result = looktwice("analyse", run, "certify")
         assert "has no correct answers" in result.output

@@ -1,0 +1,49 @@
+"""Faults in the changes of a study, under `sweep` and `each`: those that would change nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from looktwice.pipelines.config.classes import Faults, suggest_names
+from looktwice.pipelines.config.load import OVERLAID, suggest_place
+
+CHANGEABLE = ("task", "tasks", "models", "seed", *OVERLAID, "contestants")
+
+
+def name_faults(config: Mapping[str, Any]) -> list[str]:
+    """Return the faults of changes under `sweep` and `each` that have no effect because the place
+    that they name does not exist."""
+    named = ("stages", "tasks", "models", "contestants")
+    there: dict[str, Any] = {key: set(config.get(key) or ()) for key in named}
+    for contestant in (config.get("contestants") or {}).values():
+        there["stages"] |= set((contestant or {}).get("stages") or ())
+    changes = [("sweep.", key, v) for key, vs in (config.get("sweep") or {}).items() for v in vs]
+    for number, single in enumerate(config.get("each") or ()):
+        changes += [(f"each[{number}].", str(key), value) for key, value in single.items()]
+    faults = Faults()
+    for entry, key, value in changes:
+        if fault := _name_fault(entry, key, value, there):
+            near = suggest_place(key.partition(".")[0], config)
+            faults.note(f"{entry}{key}: {fault}{near}")
+    return faults
+
+
+def _name_fault(entry: str, key: str, value: Any, there: Mapping[str, set[str]]) -> str:
+    first, _, rest = key.partition(".")
+    name, _, own = rest.partition(".")
+    names = there.get(first, set())
+    added = first == "stages" and isinstance(value, Mapping) and "use" in value
+    if first not in CHANGEABLE:
+        return f"{first!r} cannot be changed here{suggest_names(first, CHANGEABLE)}"
+    if name and first in there and name not in names and not added:
+        return f"there is no {name!r} under `{first}:`{suggest_names(name, names)}"
+    if first != "contestants":
+        return ""
+    if entry == "sweep.":
+        say = f"write `{own}`, or put the change of this contestant under `each`"
+        return f"a sweep applies to every contestant; {say}"
+    if own.partition(".")[0] not in OVERLAID:
+        such = f"such as contestants.{name}.stages.mark.radius"
+        return f"a contestant can change only {', '.join(OVERLAID)}, {such}"
+    return _name_fault(entry, own, value, there)
