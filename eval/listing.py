@@ -28,7 +28,7 @@ from looktwice.pipelines.config.classes import (
     suggest_names,
     type_hints,
 )
-from looktwice.pipelines.config.elsewhere import FOREIGN_NAMES
+from looktwice.pipelines.config.foreign_names import FOREIGN_NAMES
 from looktwice.pipelines.config.shipped import list_shipped
 from looktwice.pipelines.config.spec import public_path
 from looktwice.pipelines.extensions import list_own_classes

@@ -17,7 +17,7 @@ def _at(place: str, help: str = "", needs: tuple[str, ...] = ()) -> Extension:
 
 COMMANDS = {
     "compare": _at(
-        "sent.commands:compare", "Compare logs of any harness, sample by sample.", FENCED
+        "request_diff.commands:compare", "Compare logs of any harness, sample by sample.", FENCED
     ),
     "studio": _at(
         "studio.commands:studio", "Put marks and stages on your own picture in a browser.", FENCED
@@ -34,7 +34,9 @@ COMMANDS = {
         FENCED,
     ),
     "export": _at(
-        "sent.commands:export", "Export runs and logs to the formats of other tools.", FENCED
+        "request_diff.commands:export",
+        "Export runs and logs to the formats of other tools.",
+        FENCED,
     ),
     "serve": _at(
         "integrations.commands:serve",
@@ -116,7 +118,7 @@ EXTENSIONS: Mapping[str, Mapping[str, Extension]] = {
     "analyses": ANALYSES,
     "executors": {
         "processes": _at("executors.processes:Processes"),
-        "ray": _at("executors.on_ray:OnRay"),
+        "ray": _at("executors.ray_executor:RayExecutor"),
     },
     "classes": CLASSES,
     "parts": {

@@ -28,7 +28,7 @@ IMPORTED = (
     *(
         "looktwice.eval.runs.check",
         "looktwice.eval.recorded.replay",
-        "looktwice.extras.sent.trajectories",
+        "looktwice.extras.request_diff.trajectories",
         "numpy",
         "cv2",
     ),

@@ -103,7 +103,7 @@ CacheSize = Annotated[
         hidden=True,
     ),
 ]
-OnRay = Annotated[
+OnCluster = Annotated[
     str, Option(help="ray or ray://HOST:PORT: run on Ray, here or on a cluster.", hidden=True)
 ]
 SharedGPUs = Annotated[
@@ -134,7 +134,7 @@ def run(
     only_cached: OnlyCached = False,
     table: TableKind = "short",
     cache_size: CacheSize = None,
-    on: OnRay = "",
+    on: OnCluster = "",
     gpus: SharedGPUs = 0.0,
     log: ProgressLog = "words",
 ) -> None:

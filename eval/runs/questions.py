@@ -10,8 +10,8 @@ from functools import cached_property
 from typing import Any
 
 from looktwice.eval.records.records import Key, RunError, RunFolder
-from looktwice.eval.runs.made_with import DataDigest, get_shard, installed_versions
 from looktwice.eval.runs.options import RunOptions
+from looktwice.eval.runs.provenance import DataDigest, get_shard, installed_versions
 from looktwice.eval.tasks.base import MadeTask, TaskError, check_items, count_items
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.config.spec import Arm

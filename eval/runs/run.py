@@ -22,8 +22,8 @@ from looktwice.eval.records.records import Key, Record, RunError, RunFolder, Sam
 from looktwice.eval.records.writer import RunWriter, make_point_rows
 from looktwice.eval.runs.companions import Companion, Executor, Models, Work
 from looktwice.eval.runs.crew import Crew
-from looktwice.eval.runs.made_with import describe_plugin, hash_files, installed_versions
 from looktwice.eval.runs.options import RunOptions, RunSummary
+from looktwice.eval.runs.provenance import describe_plugin, hash_files, installed_versions
 from looktwice.eval.runs.questions import Questions
 from looktwice.eval.runs.trial import Progress, Trial, build_tree
 from looktwice.eval.scoring.score import RecordScorer, ScoringTools

@@ -19,8 +19,8 @@ from looktwice.eval.records.records import RunFolder
 from looktwice.eval.records.writer import RunWriter
 from looktwice.eval.runs.companions import Companion, Executor, Models
 from looktwice.eval.runs.display import Announcement, ProgressDisplay, RunOutput
-from looktwice.eval.runs.made_with import changed_plugins
 from looktwice.eval.runs.options import RunOptions, RunSummary
+from looktwice.eval.runs.provenance import changed_plugins
 from looktwice.eval.runs.run import Run
 from looktwice.eval.runs.trial import Progress
 from looktwice.eval.scoring.notes import SPENT

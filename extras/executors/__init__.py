@@ -1,5 +1,5 @@
 """Executors that process a run's samples in other processes: on this machine (`processes` is the
-run's side, `child` a process, `messages` their protocol) or on a cluster (`on_ray`).
+run's side, `child` a process, `messages` their protocol) or on a cluster (`ray_executor`).
 
 Not here: the threads of a run (`eval.runs.crew`).
 """

@@ -1,7 +1,7 @@
 """Resources that tasks on several machines share: endpoint limits, divided by the demand of each
 task, and networks held by other processes, to which tasks send images.
 
-Not here: the tasks of a run and the process that writes their results (`on_ray`).
+Not here: the tasks of a run and the process that writes their results (`ray_executor`).
 """
 
 from __future__ import annotations

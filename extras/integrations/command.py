@@ -18,7 +18,7 @@ from looktwice.eval.readers.robust import Robust
 from looktwice.eval.runs.requests import Forward
 from looktwice.extras.integrations.chat_requests import LOOPBACK, read_question
 from looktwice.extras.integrations.chat_responses import ChatResponse, event
-from looktwice.extras.integrations.door import HttpGate, Refusal, Say, serve
+from looktwice.extras.integrations.http_gate import HttpGate, Refusal, Say, serve
 from looktwice.extras.integrations.lens import StudyResponder, name_contestants
 from looktwice.extras.integrations.recorded import Recorder, Requests
 from looktwice.extras.integrations.tap import RecordingProxy

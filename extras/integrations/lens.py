@@ -19,7 +19,7 @@ from looktwice.eval.runs.trial import make_no_model
 from looktwice.eval.scoring.labels import label_with_changes
 from looktwice.extras.integrations.chat_requests import Question
 from looktwice.extras.integrations.chat_responses import ChatResponse
-from looktwice.extras.integrations.door import Refusal, Say
+from looktwice.extras.integrations.http_gate import Refusal, Say
 from looktwice.extras.integrations.recorded import Recorder, Requests
 from looktwice.pipelines.config.plan import Plan, add_id
 from looktwice.pipelines.config.spec import Arm, asks_model, find_settings, identity

@@ -14,7 +14,7 @@ from pathlib import Path
 from looktwice.eval.records.records import RunError, RunFolder, SampleRow
 from looktwice.eval.records.schema import MAX_DRAWS
 from looktwice.eval.records.writer import RunWriter, describe_failure, make_point_rows, make_record
-from looktwice.eval.runs.made_with import describe_plugin, installed_versions
+from looktwice.eval.runs.provenance import describe_plugin, installed_versions
 from looktwice.eval.runs.requests import Request
 from looktwice.eval.tasks.base import Facts
 from looktwice.pipelines.config.plan import Plan

@@ -18,7 +18,7 @@ from looktwice.eval.records.records import RunError
 from looktwice.eval.runs.requests import Forward, Request
 from looktwice.extras.integrations.chat_requests import read_foreign_question
 from looktwice.extras.integrations.chat_responses import join_chunks
-from looktwice.extras.integrations.door import HttpGate, Refusal, Say
+from looktwice.extras.integrations.http_gate import HttpGate, Refusal, Say
 from looktwice.extras.integrations.recorded import Recorder, Requests
 from looktwice.pipelines.config.plan import add_id
 from looktwice.pipelines.config.spec import Arm

@@ -122,7 +122,7 @@ class Binder:
         before, hints = self.fault_count, type_hints(cls)
         own_fields = {f.name: f for f in dataclasses.fields(cls) if f.init}
         for name in settings.keys() - own_fields.keys():
-            from looktwice.pipelines.config.elsewhere import HINTS
+            from looktwice.pipelines.config.foreign_names import HINTS
 
             hint = HINTS.get(name, f"it has {', '.join(own_fields) or 'none'}")
             near = suggest_names(name, own_fields) or f"; {hint}"

@@ -220,7 +220,7 @@ def suggest_names(word: str, known: Iterable[object], most: int = 1) -> str:
         return re.sub("[ -]", "_", str(name).casefold())
 
     names = {folded(name): str(name) for name in known}
-    from looktwice.pipelines.config.elsewhere import FOREIGN_NAMES
+    from looktwice.pipelines.config.foreign_names import FOREIGN_NAMES
 
     meant = [
         folded(name) for name, others in FOREIGN_NAMES.items() if folded(word) in others.split()

@@ -90,7 +90,7 @@ def read_config(
 
 def _read_overrides(overrides: Sequence[str], node: Node) -> list[tuple[str, Any]]:
     """Return the places that overrides set, with their new values. Raises ConfigError."""
-    from looktwice.pipelines.config.handles import expand_override
+    from looktwice.pipelines.config.override_aliases import expand_override
 
     return [pair for text in overrides for pair in expand_override(node, *parse_override(text))]
 
@@ -379,7 +379,7 @@ def shape_faults(config: Mapping[str, Any]) -> tuple[list[str], list[str]]:
             if error["type"] == "extra_forbidden":
                 entries = _list_entries(words, keys)
                 near = suggest_place(words[-1], config) or suggest_names(words[-1], entries)
-                from looktwice.pipelines.config.elsewhere import HINTS
+                from looktwice.pipelines.config.foreign_names import HINTS
 
                 hint = HINTS.get(words[-1], f"there are {', '.join(entries)}")
                 strange.note(f"{'.'.join(words)}: no such entry{near}; {hint}")

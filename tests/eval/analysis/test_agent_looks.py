@@ -33,7 +33,7 @@ from tests.made_run import MadeRun, analysed
 from tests.optional import extension, needs_extras, require_extras
 from tests.paths import CONFIGS, DOCS
 
-saved = extension("sent.trajectories")
+saved = extension("request_diff.trajectories")
 
 CONFIG = CONFIGS / "agent_near_sighted.yaml"
 SMALL = (

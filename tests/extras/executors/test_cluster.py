@@ -25,7 +25,7 @@ from tests.counted_work import FakeTime
 from tests.optional import extension
 from tests.tables import table
 
-on_ray = extension("executors.on_ray")
+ray_executor = extension("executors.ray_executor")
 cluster = extension("executors.cluster")
 
 KEY = LimitKey("http://h/v1", 10, None)
@@ -142,7 +142,7 @@ def test_what_names_a_picture_comes_behind_the_one_that_brings_it() -> None:
         time.sleep(0.3)
         return b"pixels"
 
-    sink, row = on_ray.Sink(SimpleNamespace(get=get), found), SampleRow("t", "sha", "A", {})
+    sink, row = ray_executor.Sink(SimpleNamespace(get=get), found), SampleRow("t", "sha", "A", {})
     for draw in range(2):
         record = Record("p", "s", "sha", draw, pictures=("one",))
         threading.Thread(target=sink.send, args=(row, record)).start()

@@ -20,7 +20,7 @@ from looktwice.eval import MarkedScenes, Robust
 from looktwice.eval.page.hosting import make_runner
 from looktwice.eval.records import Record, RunFolder
 from looktwice.extras.integrations.command import StudyGate
-from looktwice.extras.integrations.door import HttpGate
+from looktwice.extras.integrations.http_gate import HttpGate
 from looktwice.extras.integrations.lens import StudyResponder, name_contestants
 from looktwice.extras.integrations.recorded import Recorder, Requests
 from looktwice.extras.integrations.tap import RecordingProxy

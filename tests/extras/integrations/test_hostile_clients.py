@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
-from looktwice.extras.integrations import door
+from looktwice.extras.integrations import http_gate
 from looktwice.extras.integrations.command import make_pocket_plan
 from tests.extras.integrations.served import OPENER, Served, post, questions, serving, turn
 from tests.first_day.studies import looktwice
@@ -110,7 +110,7 @@ def test_large_bodies_are_let_go(
     """Without a look for what cycles keep, which a server makes seldom."""
     body, status = LARGE_BODIES[form]
     if status == 408:
-        monkeypatch.setattr(door, "READ_SECONDS", 0.5)
+        monkeypatch.setattr(http_gate, "READ_SECONDS", 0.5)
     gc.collect()
     gc.disable()
     tracemalloc.start()
@@ -190,7 +190,7 @@ def test_many_that_only_connect_or_never_finish_hold_nobody_up(pocket: Served) -
 
 
 def test_unended_requests_time_out(pocket: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(door, "READ_SECONDS", 0.1)
+    monkeypatch.setattr(http_gate, "READ_SECONDS", 0.1)
     client = connect(pocket, Content_Length="99")
     client.endheaders(b"{")
     with client.getresponse() as answer:
@@ -199,7 +199,7 @@ def test_unended_requests_time_out(pocket: Served, monkeypatch: pytest.MonkeyPat
 
 
 def test_what_is_held_is_bounded(pocket: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(door, "MAX_HELD_BYTES", 1000)
+    monkeypatch.setattr(http_gate, "MAX_HELD_BYTES", 1000)
     answer = post(pocket.url, GOOD)
     assert answer.status == 503 and answer.headers["Retry-After"] == "1"
     monkeypatch.undo()

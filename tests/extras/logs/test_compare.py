@@ -15,8 +15,8 @@ from looktwice.extras.logs import compare_logs
 from looktwice.extras.logs.compare import ALL
 from looktwice.extras.logs.format import read_logs
 from looktwice.extras.logs.log import Log, make_rows
+from looktwice.extras.logs.report import summary_lines
 from looktwice.extras.logs.standings import read_standings
-from looktwice.extras.logs.tell import summary_lines
 from tests.first_day.studies import looktwice
 from tests.tables import table
 

@@ -22,7 +22,7 @@ from looktwice.extras.logs import compare_logs, read_logs
 from looktwice.extras.logs.format import export_logs
 from looktwice.extras.logs.log import Log
 from looktwice.extras.logs.replies import report_replies
-from looktwice.extras.logs.tell import compare_page
+from looktwice.extras.logs.report import compare_page
 from looktwice.pipelines import Pipeline, Scripted
 from looktwice.prompting import Ask, Circles, MultipleChoice
 from tests.first_day.studies import looktwice

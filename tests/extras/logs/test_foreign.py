@@ -18,7 +18,7 @@ from looktwice.extras.logs import compare_logs, read_logs
 from looktwice.extras.logs.failures import classify_replacement
 from looktwice.extras.logs.log import Log, make_rows
 from looktwice.extras.logs.replies import report_replies
-from looktwice.extras.logs.tell import summary_lines
+from looktwice.extras.logs.report import summary_lines
 from tests.tables import table
 
 FAILED = "Failed to obtain answer via API."

@@ -11,14 +11,14 @@ import pytest
 from PIL import Image
 
 from looktwice.eval import MarkedScenes, evaluate
-from looktwice.extras.sent.factors import compare_requests
-from looktwice.extras.sent.requests import Request, Requests
-from looktwice.extras.sent.swaps import Swap
-from looktwice.extras.sent.worth import TwoSides, measure_effects
+from looktwice.extras.request_diff.effects import TwoSides, measure_effects
+from looktwice.extras.request_diff.factors import compare_requests
+from looktwice.extras.request_diff.requests import Request, Requests
+from looktwice.extras.request_diff.swaps import Swap
 from looktwice.pipelines import Message, Picture, Pipeline, Scripted, Stage, View
 from looktwice.pipelines.model import CallOptions, Messages, Reply
 from looktwice.prompting import Ask, FixedHeight, MultipleChoice
-from tests.extras.sent.test_sent import FIRST, JPEG, PLANTED, Keyless
+from tests.extras.request_diff.test_sent import FIRST, JPEG, PLANTED, Keyless
 from tests.first_day.studies import looktwice
 
 ALONE = sorted({*PLANTED} - {"nothing", "fewer choices", "warmer"})

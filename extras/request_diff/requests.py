@@ -27,7 +27,7 @@ from looktwice.eval.tasks.base import TaskError
 from looktwice.extras.logs.compare import find_places
 from looktwice.extras.logs.format import read_logs
 from looktwice.extras.logs.log import Log, make_names_unique
-from looktwice.extras.sent.looks import get_look
+from looktwice.extras.request_diff.looks import get_look
 from looktwice.pipelines.model import CallOptions, Message
 from looktwice.pipelines.picture import Picture, hash_distance
 from looktwice.prompting.wording.read_choices import ListedChoices, find_choices

@@ -1,6 +1,6 @@
 """Requests that models were sent, by whichever program: reading (`requests`), pairing and
-comparison factor by factor (`factors`), output (`tell`), and the effect of each difference
-(`worth`).
+comparison factor by factor (`factors`), output (`report`), and the effect of each difference
+(`effects`).
 
 Not here: comparison of replies, log against log (`logs`), and arms of a study that differ in one
 stage (`eval.analysis`).

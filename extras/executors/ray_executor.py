@@ -24,8 +24,8 @@ from typing import Any
 
 from looktwice.eval.records.records import Key, Record, RunError, SampleRow
 from looktwice.eval.runs.companions import Executor, RunContext, Work
-from looktwice.eval.runs.made_with import describe_plugin, get_shard
 from looktwice.eval.runs.options import RunOptions
+from looktwice.eval.runs.provenance import describe_plugin, get_shard
 from looktwice.eval.runs.run import Run
 from looktwice.eval.runs.run_models import RunModels
 from looktwice.eval.runs.trial import Progress, Trial
@@ -81,7 +81,7 @@ class SentRecord:
 
 
 @dataclass(eq=False)
-class OnRay(Executor):
+class RayExecutor(Executor):
     """Runs trials in Ray tasks: `on` is "ray" for this machine, or "ray://HOST:PORT" for a cluster.
 
     With `gpus`, networks are held by actors that get this share of a GPU each, as many as there is
@@ -129,7 +129,7 @@ class Dispatch:
     """The tasks of a run: each processes one block, and a block whose task is lost gets a new
     one."""
 
-    def __init__(self, executor: OnRay, run: RunContext, work: Work) -> None:
+    def __init__(self, executor: RayExecutor, run: RunContext, work: Work) -> None:
         self.run, self.work, self.ray = run, work, _ray_module()
         ray, plan = self.ray, run.plan
         nodes = ray.cluster_resources()

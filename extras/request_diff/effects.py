@@ -16,9 +16,14 @@ from looktwice.eval.tasks.base import Facts, TaskError
 from looktwice.extras.logs.compare import LogComparison, compare_logs
 from looktwice.extras.logs.format import read_logs
 from looktwice.extras.logs.own import row_reader
-from looktwice.extras.sent.factors import RequestComparison, compare_requests
-from looktwice.extras.sent.requests import Request, get_key_text, pair_requests, read_requests
-from looktwice.extras.sent.swaps import InseparableFactor, Swap
+from looktwice.extras.request_diff.factors import RequestComparison, compare_requests
+from looktwice.extras.request_diff.requests import (
+    Request,
+    get_key_text,
+    pair_requests,
+    read_requests,
+)
+from looktwice.extras.request_diff.swaps import InseparableFactor, Swap
 from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.config.classes import ConfigError
 from looktwice.pipelines.config.load import read_config, resolve

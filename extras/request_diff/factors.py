@@ -16,8 +16,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from looktwice.extras.sent.looks import get_look, measure_level_distance
-from looktwice.extras.sent.requests import Pairing, Request, Requests, pair_requests
+from looktwice.extras.request_diff.looks import get_look, measure_level_distance
+from looktwice.extras.request_diff.requests import Pairing, Request, Requests, pair_requests
 from looktwice.pipelines.picture import Picture, hash_distance
 from looktwice.prompting.wording.read_choices import ListedChoices, find_choices
 

@@ -15,9 +15,15 @@ import pytest
 
 from looktwice.eval import Facts, MarkedScenes, evaluate
 from looktwice.eval.runs.requests import Forward
-from looktwice.extras.sent.factors import RequestComparison, compare_requests
-from looktwice.extras.sent.requests import Pairing, Request, Requests, read_requests, select_sides
-from looktwice.extras.sent.tell import describe_requests
+from looktwice.extras.request_diff.factors import RequestComparison, compare_requests
+from looktwice.extras.request_diff.report import describe_requests
+from looktwice.extras.request_diff.requests import (
+    Pairing,
+    Request,
+    Requests,
+    read_requests,
+    select_sides,
+)
 from looktwice.pipelines import (
     CallOptions,
     Item,

@@ -19,7 +19,7 @@ from looktwice.eval.commands.options import (
 )
 
 if TYPE_CHECKING:
-    from looktwice.extras.sent.requests import Requests
+    from looktwice.extras.request_diff.requests import Requests
     from looktwice.pipelines.model import Model
 
 AnyLogs = Annotated[
@@ -89,14 +89,14 @@ def compare(
 
     Samples match by id, or by their pictures and questions; samples without a match are listed.
     """
-    from looktwice.extras.logs import standings, tell
+    from looktwice.extras.logs import report, standings
     from looktwice.extras.logs.compare import compare_logs
     from looktwice.extras.logs.format import read_logs
-    from looktwice.extras.sent.requests import has_no_keys, read_requests, select_sides
+    from looktwice.extras.request_diff.requests import has_no_keys, read_requests, select_sides
 
     columns = parse_columns(column)
     if sent or ask or any(map(has_no_keys, logs)):
-        from looktwice.extras.sent.worth import build_model_to_ask
+        from looktwice.extras.request_diff.effects import build_model_to_ask
 
         model = build_model_to_ask(ask, plugin) if ask else None
         sides = [s for path in logs for s in read_requests(path, columns)]
@@ -110,10 +110,10 @@ def compare(
         read = build_reader(reader, plugin)
         every = [log for path in logs for log in read_logs(path, columns, read, plugin)]
         compared = compare_logs(every, baseline, only, pairs)
-        print_text_table(tell.console_table(compared.contrasts), "", blocks=1)
-        for line in tell.summary_lines(compared):
+        print_text_table(report.console_table(compared.contrasts), "", blocks=1)
+        for line in report.summary_lines(compared):
             say(line)
-        written = tell.write_comparison(compared, out)
+        written = report.write_comparison(compared, out)
     say(f"written: {', '.join(map(str, written))}")
 
 
@@ -123,17 +123,17 @@ def _compare_requests(
     """Report what differs between the first side's requests and each other side's, and, given a
     model, the effect of each difference."""
     from looktwice.eval.display.printable import file_names
-    from looktwice.extras.logs.tell import console_table
-    from looktwice.extras.sent import tell
-    from looktwice.extras.sent.factors import compare_requests
-    from looktwice.extras.sent.worth import TwoSides, measure_effects
+    from looktwice.extras.logs.report import console_table
+    from looktwice.extras.request_diff import report
+    from looktwice.extras.request_diff.effects import TwoSides, measure_effects
+    from looktwice.extras.request_diff.factors import compare_requests
 
     comparisons, base = [compare_requests(sides[0], rival) for rival in sides[1:]], sides[0]
     folders = file_names([rival.name for rival in sides[1:]])
     for comparison in comparisons:
         rival = comparison.rival
-        print_text_table(tell.request_table(comparison), "what differs", blocks=1)
-        for line in tell.describe_requests(comparison):
+        print_text_table(report.request_table(comparison), "what differs", blocks=1)
+        for line in report.describe_requests(comparison):
             say(line)
         if model is not None and comparison.differences:
             pair = TwoSides(base.path, rival.path, (base.contestant, rival.contestant), labels)
@@ -142,9 +142,9 @@ def _compare_requests(
             against = worth.compared.logs[0].name
             contrasts = [c for c in worth.compared.contrasts if c.baseline == against]
             print_text_table(console_table(contrasts), "effect of each difference", blocks=1)
-            for line in tell.describe_effects(worth):
+            for line in report.describe_effects(worth):
                 say(line)
-    return tell.write_request_diff(comparisons, out)
+    return report.write_request_diff(comparisons, out)
 
 
 def export(
@@ -177,7 +177,7 @@ def export(
     """
     read = build_reader(reader, plugin)
     if to == "trajectories":
-        from looktwice.extras.sent.trajectories import trajectories, write_trajectories
+        from looktwice.extras.request_diff.trajectories import trajectories, write_trajectories
 
         if len(logs) > 1:
             raise BadParameter("trajectories are written from one run; give one folder")

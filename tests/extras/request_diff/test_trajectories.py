@@ -14,8 +14,8 @@ from pyarrow.parquet import read_table
 
 from looktwice.eval import evaluate
 from looktwice.eval.records import RunError
+from looktwice.extras.request_diff.trajectories import is_placebo, trajectories
 from looktwice.extras.scenes import LettersAndShapes
-from looktwice.extras.sent.trajectories import is_placebo, trajectories
 from looktwice.pipelines import Picture, Pipeline, Reply, Scripted
 from looktwice.pipelines.model import Messages, ToolCall
 from looktwice.prompting import Ask

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from looktwice.eval.display.text_tables import Column, Columns, TextTable, table, text
-from looktwice.extras.logs.tell import list_some_names, write_csv
-from looktwice.extras.sent.factors import FACTORS, Difference, RequestComparison
-from looktwice.extras.sent.worth import SwapEffects
+from looktwice.extras.logs.report import list_some_names, write_csv
+from looktwice.extras.request_diff.effects import SwapEffects
+from looktwice.extras.request_diff.factors import FACTORS, Difference, RequestComparison
 from looktwice.pipelines.counted import format_count, shorten
 from looktwice.pipelines.disk import write_file
 

@@ -10,9 +10,9 @@ from functools import cached_property
 from itertools import count
 from string import ascii_uppercase
 
-from looktwice.extras.sent.factors import NOTHING, Prompt, picture_partners
-from looktwice.extras.sent.looks import get_look
-from looktwice.extras.sent.requests import OPTIONS, Request
+from looktwice.extras.request_diff.factors import NOTHING, Prompt, picture_partners
+from looktwice.extras.request_diff.looks import get_look
+from looktwice.extras.request_diff.requests import OPTIONS, Request
 from looktwice.pipelines.model import Message
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.view import View
