@@ -121,7 +121,7 @@ function hasAllTasks(who) {
 /** A name that may be wrapped after an underscore. */
 function breakable(name) {
   const made = make("span");
-  name.split(/(?<=_)/).forEach((part) => made.append(part, make("wbr")));
+  name.split(/(?<=_)/).forEach((part, i) => made.append(i ? make("wbr") : "", part));
   return made;
 }
 
