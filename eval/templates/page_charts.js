@@ -140,7 +140,7 @@ function matrixCell(who, task) {
   return cell;
 }
 
-const ANYTHING = { task: "", flip: "", verdict: "", disagree: "", q: "", sample: "" };
+const ANYTHING = { task: "", flip: "", verdict: "", disagree: "", q: "", sample: "", columns: "" };
 
 /** Links to the samples that a contestant gains and loses compared with its rival; each opens the first of them. */
 function flipLinks(who, rival, task, pair) {

@@ -27,7 +27,7 @@ function tellLacking() {
   if (data.served) return "Pictures are shown as they were sent.";
   const [texts, pictures] = [lacksWords, lacksPictures].map((test) => samples.filter((_, number) => test(number)).length);
   const parts = [texts && `the texts of ${texts}`, pictures && `pictures of ${pictures}`].filter(Boolean).join(" and ");
-  return `This file ${parts && `leaves out ${parts} of ${samples.length} samples (●) and `}holds pictures as thumbnails of at most 256 pixels;`
+  return `This file ${parts && `leaves out ${parts} of ${samples.length} samples (●) and `}holds ${parts && "the other "}pictures as thumbnails of at most 256 pixels;`
     + " looktwice view shows everything.";
 }
 
