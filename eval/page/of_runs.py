@@ -72,8 +72,8 @@ class RunPage:
         """Return the data with the texts and thumbnails that fit into a file; with `whole=False`
         without any.
 
-        `rows` are those of the runs' table, from which the curves of a sweep are made. The samples
-        `first` are put into the file before others.
+        `rows` are those of the runs' table, from which the curves of a sweep are made. A file holds
+        all texts and pictures of the samples `first`, whatever their size.
         """
         thumbnails = self._fill_file(first) if whole else {}
         lines: Any = ()
@@ -212,7 +212,7 @@ class RunPage:
         counts = Counter(sample for _, sample in self.answers)
         for number in first:
             room -= counts[number]
-            if room < 0:
+            if room < 0 and number not in wanted:
                 break
             chosen.append(number)
         worded = list(self.iterate_answers(chosen))
@@ -222,7 +222,7 @@ class RunPage:
             sizes[sample] += 120 + sum(map(len, texts - seen))
             seen |= texts
         for number in chosen:
-            if length + sizes[number] <= MOST_CHARACTERS:
+            if length + sizes[number] <= MOST_CHARACTERS or number in wanted:
                 length += sizes[number]
                 self._worded.add(number)
         sent = defaultdict[int, list[str]](list)
@@ -231,7 +231,8 @@ class RunPage:
                 self.answers[who, sample][place] = answer
                 parts = chain(*(turn.parts for turn in answer.turns))
                 sent[sample] += [part.name for part in parts if isinstance(part, PagePicture)]
-        return self._thumbnails({n: sent[n] for n in first if n in self._worded}, length)
+        sent_first = {number: sent[number] for number in first if number in self._worded}
+        return self._thumbnails(sent_first, length, wanted)
 
     def _by_interest(self) -> list[int]:
         """Return the samples of all tasks in turn: those on which contestants disagree most first,
@@ -251,10 +252,12 @@ class RunPage:
         turns = chain.from_iterable(zip_longest(*by_task.values()))
         return [number for number in turns if number is not None]
 
-    def _thumbnails(self, sent: Mapping[int, Sequence[str]], length: int) -> dict[str, str]:
-        """Return thumbnails of flipped and missed samples, then of others, while there is room, and
-        add the marks to the samples' own pictures. `sent` are the pictures in each sample's
-        conversations."""
+    def _thumbnails(
+        self, sent: Mapping[int, Sequence[str]], length: int, wanted: Sequence[int]
+    ) -> dict[str, str]:
+        """Return thumbnails of the wanted samples, then of others in the order of `sent` while
+        there is room, and add the marks to the samples' own pictures. `sent` are the pictures in
+        each sample's conversations."""
         made, making = dict[str, str](), dict[str, Future[str]]()
         begun, rest = deque[tuple[list[PagePicture], list[str]]](), iter(sent)
         most = min(MOST_PICTURE_CHARACTERS, length + MOST_THUMBNAIL_CHARACTERS)
@@ -263,15 +266,15 @@ class RunPage:
 
             def begin(number: int) -> tuple[list[PagePicture], list[str]]:
                 own = self.own_pictures(number)
-                wanted = {picture.name: pixels for picture, pixels in own}
-                wanted |= {name: self.stored(name) for name in sent[number] if name not in wanted}
-                for name in wanted.keys() - making.keys():
-                    making[name] = pool.submit(thumbnail, wanted[name], *THUMBNAIL)
-                return [picture for picture, _ in own], [*wanted]
+                shown = {picture.name: pixels for picture, pixels in own}
+                shown |= {name: self.stored(name) for name in sent[number] if name not in shown}
+                for name in shown.keys() - making.keys():
+                    making[name] = pool.submit(thumbnail, shown[name], *THUMBNAIL)
+                return [picture for picture, _ in own], [*shown]
 
             for number in sent:
                 sources, names = self.rows[number].sample["images"], list[str]()
-                if length < most:
+                if length < most or number in wanted:
                     begun.extend(map(begin, islice(rest, AHEAD - len(begun))))
                     shown, names = begun.popleft()
                 elif made.keys().isdisjoint(sources):  # hidden pictures need not be read
@@ -280,7 +283,7 @@ class RunPage:
                     shown = [picture for picture, _ in self.own_pictures(number)]
                 self.samples[number] = replace(self.samples[number], pictures=tuple(shown))
                 for name in names:
-                    if length >= most:
+                    if length >= most and number not in wanted:
                         break
                     with suppress(
                         PictureError

@@ -107,9 +107,10 @@ def encode(data: PageData, numbers: PageNumbers, served: bool = False) -> dict[s
 def _in_evidence(data: PageData) -> Iterator[str]:
     """Yield the pictures of the first screen, which is drawn before the page reads all pictures."""
     if evidence := data.evidence:
-        for place in product((evidence.contestant, evidence.rival), evidence.samples):
-            parts = chain.from_iterable(turn.parts for turn in data.answers[place][0].turns)
-            yield from (part.name for part in parts if isinstance(part, PagePicture))
+        for who, number in product((evidence.contestant, evidence.rival), evidence.samples):
+            parts = chain.from_iterable(turn.parts for turn in data.answers[who, number][0].turns)
+            sent = [part for part in parts if isinstance(part, PagePicture)]
+            yield from (picture.name for picture in sent or data.samples[number].pictures)
 
 
 def encode_words(

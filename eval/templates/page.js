@@ -53,7 +53,9 @@ function onClick(event) {
   const part = event.target.closest("[data-part]");
   if (part) event.preventDefault();
   const place = part ? part.hash.slice(1) : event.target.closest("[data-open]") && "samples";
-  if (place) document.getElementById(place).scrollIntoView();
+  if (!place) return;
+  document.getElementById("large").close();
+  document.getElementById(place).scrollIntoView();
 }
 
 /** Sort the rows of a table by a click on a column's title, as numbers if all cells begin with one. */
@@ -106,8 +108,7 @@ async function start() {
   document.getElementById("blink").addEventListener("click", blink);
   document.getElementById("selected").addEventListener("toggle", drawCharts);
   document.querySelectorAll("#tables table").forEach(makeSortable);
-  const lacking = samples.filter((_, number) => lacksPictures(number)).length;
-  if (lacking) fill("lacking", `● ${lacking} of ${samples.length} samples have pictures that are not in this file: looktwice view RUN shows them.`);
+  fill("lacking", tellLacking());
   drawCharts();
   drawn.width = document.querySelector("main").clientWidth;
   await show();

@@ -46,8 +46,8 @@ function drawRivals() {
 /** A row for each change: its accuracy with interval as a bar, the difference in points, and links to the flips. */
 function changesTable(title, task, base, chance, rows, kind) {
   const name = base === null ? "" : rows.find((row) => row.who === base)?.label || data.contestants[base];
-  const against = rows.some((row) => row.pair) ? `; * significantly different from ${name || "the baseline"} at 5 % after correction over all comparisons` : "";
-  const caption = make("figcaption", {}, make("b", {}, title), `: % right with 95 % interval${against}`,
+  const against = rows.some((row) => row.pair) ? `; * significantly different from ${name || "the baseline"} (5 %, corrected)` : "";
+  const caption = make("figcaption", {}, make("b", {}, breakable(title)), breakable(`: % right with 95 % interval${against}`),
     chance === null ? "" : `; dashed: chance, ${(100 * chance).toFixed(0)} %`);
   const head = [kind, "", "right", "points", "flips"].map((name, i) => make("th", { scope: "col", class: i > 1 ? "n" : null }, name));
   const scale = [0, 50, 100].map((tick) => placed(make("span", {}, String(tick)), { left: tick / 100 }));
@@ -59,7 +59,7 @@ function changesTable(title, task, base, chance, rows, kind) {
 
 function changeRow({ label, who, accuracy, pair, sure, failure, answered, abstained }, task, base, chance) {
   const rival = base === null ? data.baselines[who] : base;
-  const name = make("th", { scope: "row" }, make("a", { href: linkTo({ ...ANYTHING, who: data.contestants[who] }), "data-open": "samples" }, label));
+  const name = make("th", { scope: "row" }, make("a", { href: linkTo({ ...ANYTHING, who: data.contestants[who] }), "data-open": "samples" }, breakable(label)));
   const row = make("tr", { class: who === rival ? "base" : sure ? (pair.value > 0 ? "better" : "worse") : null }, name);
   if (!accuracy) {
     row.append(make("td", { colspan: "4", class: "soft" }, failure ? `every answer failed: ${failure}` : "no score"));
@@ -104,7 +104,7 @@ function drawMatrix() {
   const tasks = data.tasks.length > 1 && whole ? [ALL, ...data.tasks.keys()] : [...data.tasks.keys()];
   const head = tasks.map((task) => make("th", { scope: "col" }, task === ALL ? "all samples" : breakable(data.tasks[task])));
   const rows = data.contestants.map((label, who) => {
-    const name = make("th", { scope: "row" }, make("a", { href: linkTo({ ...ANYTHING, who: label }), "data-open": "samples" }, label));
+    const name = make("th", { scope: "row" }, make("a", { href: linkTo({ ...ANYTHING, who: label }), "data-open": "samples" }, breakable(label)));
     const row = make("tr", { class: who === rivalOf(who) ? "base" : null }, name);
     row.append(...tasks.map((task) => matrixCell(who, task)));
     return row;
@@ -121,7 +121,7 @@ function hasAllTasks(who) {
 /** A name that may be wrapped after an underscore. */
 function breakable(name) {
   const made = make("span");
-  name.split(/(?<=_)/).forEach((part) => made.append(part, make("wbr")));
+  name.split(/(?<=_)/).forEach((part, i) => made.append(i ? make("wbr") : "", part));
   return made;
 }
 
@@ -140,7 +140,7 @@ function matrixCell(who, task) {
   return cell;
 }
 
-const ANYTHING = { task: "", flip: "", verdict: "", disagree: "", q: "", sample: "" };
+const ANYTHING = { task: "", flip: "", verdict: "", disagree: "", q: "", sample: "", columns: "" };
 
 /** Links to the samples that a contestant gains and loses compared with its rival; each opens the first of them. */
 function flipLinks(who, rival, task, pair) {

@@ -10,17 +10,46 @@ function sourceOf(name) {
   return data.served ? `picture/${name}` : data.thumbnails[name];
 }
 
-/** Return whether this file lacks texts or pictures of a sample. */
+/** Return whether this file leaves out the texts of a sample. */
+function lacksWords(number) {
+  return !data.served && !data.is_whole && !words.has(number);
+}
+
+/** Return whether this file leaves out texts or pictures of a sample. */
 function lacksPictures(number) {
-  if (data.served) return false;
-  if (!data.is_whole && !words.has(number)) return true;
+  if (data.served || lacksWords(number)) return !data.served;
   const sent = (words.get(number) || []).flatMap(([, draws]) => draws).flatMap(sentPictures);
   return [...samples[number].pictures, ...sent].some(({ name }) => !sourceOf(name));
 }
 
+/** The sentence on what this file leaves out. */
+function tellLacking() {
+  if (data.served) return "Pictures are shown as they were sent.";
+  const [texts, pictures] = [lacksWords, lacksPictures].map((test) => samples.filter((_, number) => test(number)).length);
+  const parts = [texts && `the texts of ${texts}`, pictures && `pictures of ${pictures}`].filter(Boolean).join(" and ");
+  return `This file ${parts && `leaves out ${parts} of ${samples.length} samples (●) and `}holds ${parts && "the other "}pictures as thumbnails of at most 256 pixels;`
+    + " looktwice view shows everything.";
+}
+
 /** The pictures that were sent in a draw, in order. */
 function sentPictures({ turns }) {
-  return turns.filter(({ role }) => role !== "look").flatMap(({ parts }) => parts.filter(isPicture));
+  return sentTurns(turns).flat();
+}
+
+/** The pictures of each message that holds any. */
+function sentTurns(turns) {
+  return turns.filter(({ role }) => role !== "look").map(({ parts }) => parts.filter(isPicture)).filter((of) => of.length);
+}
+
+/** The pictures that an answer is about: those of the last message with any, or the sample's own if none was sent. */
+function picturesOf(who, known) {
+  const [said] = known.words.get(who) || [];
+  return (said && sentTurns(said.turns).at(-1)) || known.pictures;
+}
+
+/** A sign in place of a text or picture that this file leaves out. */
+function leftOut() {
+  return make("span", { class: "dot", role: "img", "aria-label": "not in this file", title: "not in this file" }, "●");
 }
 
 /** Pictures side by side, with their marks; a click shows one at its natural size. */
@@ -29,17 +58,23 @@ function strip(pictures, known) {
 }
 
 function drawPicture({ name, caption, marks }, below = caption) {
+  const title = caption || "picture", button = make("button", { type: "button", class: "zoom", "aria-label": `${title} at its natural size` },
+    drawMarked({ name, marks }, title));
+  button.addEventListener("click", () => showLarge([{ title, pictures: [{ name, marks }] }]));
+  return make("figure", {}, sourceOf(name) ? button : leftOut(), below ? make("figcaption", {}, below) : null);
+}
+
+/** A picture with its marks drawn over it. */
+function drawMarked({ name, marks }, alt) {
   const source = sourceOf(name);
-  if (!source) return make("p", { class: "note" }, `${caption} (no picture in this file)`);
-  const image = make("img", { src: source, alt: caption || "picture", loading: "lazy" });
+  if (!source) return leftOut();
+  const image = make("img", { src: source, alt, loading: "lazy" });
   image.addEventListener("error", () => image.replaceWith(make("span", { class: "note" }, "this picture is missing")));
-  const button = make("button", { type: "button", class: "pic", "aria-label": `${caption || "picture"} at its natural size` }, image, ...(marks || []).map(drawMark));
-  button.addEventListener("click", () => showLarge([{ title: caption || "picture", name }]));
-  return make("figure", {}, button, below ? make("figcaption", {}, below) : null);
+  return make("span", { class: "pic" }, image, ...(marks || []).map(drawMark));
 }
 
 function drawMark([kind, left, top, width, height, label]) {
-  const mark = make("i", { class: kind }, label ? make("b", {}, label) : "");
+  const mark = make("i", { class: kind, "aria-hidden": "true" }, label ? make("b", {}, label) : "");
   return placed(mark, kind === "box" ? { left, top, width, height } : { left, top });
 }
 
@@ -65,17 +100,15 @@ function tellAnswer(number, draw) {
   return choices[place] || draw.answer || VERDICTS[draw.verdict];
 }
 
-/** A contestant's picture of a sample with its verdict; a click compares it with its rival's. */
-async function contact(number, who, rival) {
-  const draw = (answers[who][number] || [])[0];
+/** A contestant's picture of a sample with its verdict; a click shows the pictures of two contestants side by side. */
+async function contact(number, who, before, after) {
+  const draw = (answers[who][number] || [])[0], label = data.contestants[who];
   if (!draw) return make("span", { class: "soft" }, "–");
-  const known = await wordsOf(number), said = (known.words.get(who) || [])[0];
-  const picture = said && sentPictures(said).at(-1), source = picture && sourceOf(picture.name);
-  const verdict = VERDICTS[draw.verdict], told = `${SIGNS[draw.verdict]} ${tellAnswer(number, draw)}`;
-  const shown = source ? make("img", { src: source, alt: `picture sent to ${data.contestants[who]}`, loading: "lazy" })
-    : make("span", { class: "note", title: "no picture in this file" }, "●");
-  const button = make("button", { type: "button", class: `contact rim-${verdict}`, title: data.contestants[who] }, shown, make("span", { class: `v ${verdict}` }, told));
-  button.addEventListener("click", () => compareSample(number, who, rival));
+  const picture = picturesOf(who, await wordsOf(number)).at(-1), verdict = VERDICTS[draw.verdict];
+  const button = make("button", { type: "button", class: `contact rim-${verdict}`, title: label },
+    picture ? drawMarked(picture, `picture of ${label}`) : leftOut(),
+    make("span", { class: `v ${verdict}` }, `${SIGNS[draw.verdict]} ${tellAnswer(number, draw)}`));
+  button.addEventListener("click", () => compareSample(number, before, after));
   return button;
 }
 
@@ -85,10 +118,10 @@ async function drawEvidence() {
   const { contestant, rival, samples: flipped, told, is_gained: isGained } = data.evidence;
   const base = rival === data.baselines[contestant] ? "" : data.contestants[rival];
   const all = make("a", { href: linkTo({ ...ANYTHING, who: data.contestants[contestant], base, task: data.tasks[samples[flipped[0]].task],
-    flip: isGained ? "gained" : "lost" }), "data-open": "samples" }, "see all");
+    flip: isGained ? "gained" : "lost", sheet: "1", columns: `${rival},${contestant}` }), "data-open": "samples" }, "see all");
   const shown = await Promise.all(flipped.map(async (number) => make("div", { class: "pair" },
-    await contact(number, rival, contestant), await contact(number, contestant, rival))));
-  fill("evidence", make("figure", { class: "chart" }, make("figcaption", {}, `${told} (left: the baseline) `, all), make("div", { class: "pairs" }, ...shown)));
+    ...await Promise.all([rival, contestant].map((who) => contact(number, who, rival, contestant))))));
+  fill("evidence", make("figure", { class: "chart" }, make("figcaption", {}, breakable(`${told} (left: the baseline) `), all), make("div", { class: "pairs" }, ...shown)));
 }
 
 /** The contestants of the contact sheet: those chosen, or else the baseline, the filtered one, and significant changes. */
@@ -106,14 +139,14 @@ async function drawSheet(found) {
     const box = make("input", { type: "checkbox", checked: columns.includes(who) });
     box.addEventListener("change", () =>
       go({ columns: (box.checked ? [...columns, who] : columns.filter((column) => column !== who)).slice(-MOST_COLUMNS).join(",") }, true));
-    return make("label", {}, box, ` ${label} `);
+    return make("label", {}, box, breakable(` ${label} `));
   });
   const isOpen = document.querySelector("#contacts details")?.open;
   const open = opened(found);
   const rows = await Promise.all(shown.map(async (number) => make("tr", { "aria-current": number === open ? "true" : null },
     make("th", { scope: "row" }, make("a", { href: linkTo({ sample: names[number], sheet: "" }) }, samples[number].id)),
-    ...await Promise.all(columns.map(async (who) => make("td", {}, await contact(number, who, rivalOf(who))))))));
-  const head = make("tr", {}, make("th", {}, "sample"), ...columns.map((who) => make("th", { scope: "col" }, data.contestants[who])));
+    ...await Promise.all(columns.map(async (who) => make("td", {}, await contact(number, who, rivalOf(who), who)))))));
+  const head = make("tr", {}, make("th", {}, "sample"), ...columns.map((who) => make("th", { scope: "col" }, breakable(data.contestants[who]))));
   const more = make("button", { type: "button" }, "show more");
   more.addEventListener("click", () => { sheetRows += SHEET_STEP; drawSheet(found); });
   fill("contacts", make("details", { open: isOpen }, make("summary", {}, `columns (at most ${MOST_COLUMNS})`), ...choice),
@@ -131,16 +164,20 @@ async function compareOpen() {
   const asked = [...data.contestants.keys()].filter((who) => answers[who][number]);
   const who = chosen.who !== null && asked.includes(chosen.who) ? chosen.who
     : asked.find((one) => flipOf(one, rivalOf(one), number)) ?? asked.find((one) => one !== rivalOf(one)) ?? asked[0];
-  return compareSample(number, who, rivalOf(who));
+  return compareSample(number, rivalOf(who), who);
 }
 
-async function compareSample(number, who, rival) {
-  const known = await wordsOf(number);
-  const shown = [...new Set([rival, who])].flatMap((one) => {
-    const said = (known.words.get(one) || [])[0], picture = said && sentPictures(said).at(-1), draw = (answers[one][number] || [])[0];
-    return picture && draw ? [{ title: `${data.contestants[one]}: ${SIGNS[draw.verdict]} ${tellAnswer(number, draw)}`, name: picture.name }] : [];
+/** Show the pictures of two contestants side by side, with their answers, the question, and how their texts differ. */
+async function compareSample(number, before, after) {
+  const known = await wordsOf(number), { question, key, id, task } = samples[number];
+  const shown = [...new Set([before, after])].flatMap((who) => {
+    const [draw] = answers[who][number] || [], pictures = picturesOf(who, known);
+    const below = pictures.length && pictures === known.pictures ? "No picture was sent; this is the sample's own." : "";
+    return draw ? [{ title: `${data.contestants[who]}: ${SIGNS[draw.verdict]} ${tellAnswer(number, draw)}`, pictures, below }] : [];
   });
-  showLarge(shown.filter(({ name }) => sourceOf(name)), rival === who ? null : tellDifference(known, rival, who));
+  const link = make("a", { href: linkTo({ ...ANYTHING, sheet: "", sample: names[number] }), "data-open": "samples" }, `${data.tasks[task]} / ${id}`);
+  const about = make("p", { class: "question" }, link, `  ${question}`, key === null ? "" : `  Correct answer: ${tellAnswer(number, { answer: key })}`);
+  showLarge(shown, about, before === after ? null : tellDifference(known, before, after));
 }
 
 /** The texts sent to two contestants with their differences marked; null if the text of one is not known. */
@@ -192,14 +229,15 @@ function diffMiddle(left, right) {
   return marked;
 }
 
-function showLarge(pictures, words = null) {
+/** Open the dialog with figures side by side: a title, pictures and a note below them. */
+function showLarge(figures, about = null, words = null) {
   const dialog = document.getElementById("large");
   dialog.dataset.side = "";
-  fill("large-pictures", ...pictures.map(({ title, name }) =>
-    make("figure", {}, make("figcaption", {}, title), make("img", { src: sourceOf(name), alt: title }))));
-  if (!pictures.length) fill("large-pictures", make("p", {}, "its picture is not in this file: looktwice view RUN shows it"));
+  fill("large-about", about);
+  fill("large-pictures", ...figures.map(({ title, pictures, below }) => make("figure", {}, make("figcaption", {}, breakable(title)),
+    ...(pictures.length ? pictures.map((picture) => drawMarked(picture, title)) : [leftOut()]), below && make("p", { class: "note" }, below))));
   fill("large-words", words);
-  document.getElementById("blink").hidden = pictures.length < 2;
+  document.getElementById("blink").hidden = figures.length < 2;
   if (!dialog.open) dialog.showModal();
 }
 

@@ -59,10 +59,10 @@ function drawList(found) {
   const open = opened(found), place = found.indexOf(open);
   shownCount = Math.max(shownCount, place + 1);
   const items = found.slice(0, shownCount).map((number) => {
-    const dot = lacksPictures(number) ? make("span", { class: "dot", title: "some of its pictures are not in this file" }, " ●") : null;
+    const dot = lacksPictures(number) ? leftOut() : null;
     const isOpen = number === open;
     const link = make("a", { href: linkTo({ sample: names[number] }), "aria-current": isOpen ? "true" : null, tabindex: isOpen ? null : "-1" },
-      make("span", {}, samples[number].id, dot), make("span", { class: "strip", "aria-hidden": "true" }, verdictStrip(number)));
+      make("span", {}, breakable(samples[number].id), dot && " ", dot), make("span", { class: "strip", "aria-hidden": "true" }, verdictStrip(number)));
     return make("li", {}, link);
   });
   if (found.length > shownCount) {
@@ -137,7 +137,7 @@ async function drawSample(found) {
     const letter = String.fromCharCode(65 + i);
     return make("li", { class: letter === sample.key ? "key" : null }, `(${letter}) ${text}`);
   });
-  const link = make("a", { href: linkTo({ sample: names[number] }) }, `${task} / ${sample.id}`);
+  const link = make("a", { href: linkTo({ sample: names[number] }) }, breakable(`${task} / ${sample.id}`));
   const compare = make("button", { type: "button", id: "compare" }, "compare at natural size (b)");
   compare.addEventListener("click", () => compareOpen());
   fill("sample", make("h3", { tabindex: "-1" }, link), compare, make("p", { class: "question" }, sample.question),
@@ -170,7 +170,7 @@ function cardsOf(number, known) {
     const told = flip ? make("span", { class: "note" }, flip > 0 ? " ▲ gained" : " ▼ lost") : null;
     const role = who === rivalOf(who) ? make("span", { class: "note" }, " (rival)") : null;
     const studio = data.served ? make("a", { class: "note studio", href: `studio/?n=${number}&who=${who}`, target: "_blank" }, " open in the studio") : null;
-    const card = make("article", { class: "card" }, make("h4", {}, data.contestants[who], told, role, studio));
+    const card = make("article", { class: "card" }, make("h4", {}, breakable(data.contestants[who]), told, role, studio));
     draws.forEach((draw, i) => card.append(...drawAnswer(draw, (known.words.get(who) || [])[i], known, draws.length > 1 ? i + 1 : 0)));
     return card;
   });
@@ -184,7 +184,7 @@ function drawAnswer(draw, said, known, count) {
     count ? make("span", { class: "note" }, ` draw ${count}`) : "");
   const made = [head, draw.reason ? make("p", { class: "note pre" }, draw.reason) : null];
   if (!said) {
-    made.push(data.is_whole ? null : make("p", { class: "note" }, "its conversation is not in this file: looktwice view RUN shows it"));
+    made.push(data.is_whole ? null : leftOut());
     return made.filter(Boolean);
   }
   const { reply, turns } = said;

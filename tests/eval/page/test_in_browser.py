@@ -142,12 +142,12 @@ def test_what_flipped_takes_three_clicks(browser: Browser, page: str) -> None:
     browser.wait("document.querySelector('#count').innerText.startsWith('1 ')")
     browser.click("#list a")
     browser.wait("location.hash.includes('sample=pick%2Fs1')")
+    browser.wait("document.querySelector('#sample .card img').naturalWidth > 0")
     browser.click("#sample summary")
     card = browser.text("#sample .card")
     assert "other" in card and "lost" in card and "wrong" in card and "Which of 1?" in card
     assert HOSTILE in card
     assert browser.run("window.evil") is None
-    browser.wait("document.querySelector('#sample .card img').naturalWidth > 0")
     assert abs(browser.run(f"({SHADE})()") - 121) <= 3  # the picture of this contestant and sample
     assert browser.complaints == []
 
