@@ -136,7 +136,7 @@ class ShowMatches:
 
     matcher: Matcher
     description: str = (
-        "Lays two images beside one another and joins the places that show the same spot by lines."
+        "Puts two images side by side and joins the places that show the same spot by lines."
     )
 
     arguments = PairArguments
