@@ -89,9 +89,10 @@ class Boxes(_Rows):
         try:
             from supervision import Detections
         except ImportError as exc:
-            raise ImportError(
-                "supervision is not installed; type: pip install 'looktwice[sv]'"
-            ) from exc
+            from looktwice.pipelines.runtime.install import format_install
+
+            command = format_install("sv")
+            raise ImportError(f"supervision is not installed; type: {command}") from exc
         return Detections(
             xyxy=self.xyxy.astype(np.float32),
             confidence=self.scores.astype(np.float32),

@@ -30,6 +30,7 @@ from looktwice.eval.scoring.row import Row, Rows
 from looktwice.eval.scoring.verdict import RunScores
 from looktwice.eval.statistics.paired import ALPHA
 from looktwice.pipelines.disk import open_atomic
+from looktwice.pipelines.runtime.install import format_install
 
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")
 """The colour-blind-safe colours of Okabe and Ito."""
@@ -46,7 +47,8 @@ def save_figures(table: Table, folder: Path) -> list[Path]:
     try:
         import matplotlib
     except ImportError as exc:
-        raise RunError("figures need matplotlib: pip install 'looktwice[figures]'") from exc
+        command = format_install("figures")
+        raise RunError(f"figures need matplotlib; type: {command}") from exc
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     with matplotlib.rc_context(STYLE):

@@ -43,6 +43,7 @@ from looktwice.pipelines.config.spec import Arm
 from looktwice.pipelines.counted import format_count
 from looktwice.pipelines.model import is_deferring
 from looktwice.pipelines.models.limits import LimitKey, Load
+from looktwice.pipelines.runtime.install import format_install
 from looktwice.pipelines.runtime.networks import close_networks, use_remote_networks
 from looktwice.pipelines.runtime.stores import Blobs, use_result_store
 
@@ -329,7 +330,7 @@ def _ray_module() -> Any:
     try:
         return importlib.import_module("ray")
     except ImportError as exc:
-        raise RunError("--on ray needs Ray: pip install 'looktwice[ray]'") from exc
+        raise RunError(f"--on ray needs Ray; type: {format_install('ray')}") from exc
 
 
 @contextmanager

@@ -143,7 +143,9 @@ def mcp(
     try:
         from looktwice.extras.integrations import mcp as server
     except ModuleNotFoundError as exc:
-        refuse(f"mcp: {exc.name} is not installed; type: pip install 'looktwice[mcp]'")
+        from looktwice.pipelines.runtime.install import format_install
+
+        refuse(f"mcp: {exc.name} is not installed; type: {format_install('mcp')}")
     folders = tuple(Path(folder).expanduser().resolve() for folder in allow or ["."])
     if not allow and folders[0] == Path(folders[0].anchor):
         refuse(f"mcp: the working folder is {folders[0]}; name folders with --allow")

@@ -19,6 +19,7 @@ from looktwice.pipelines.config.spec import Arm, find_settings
 from looktwice.pipelines.marks import Box
 from looktwice.pipelines.model import Tool, canonical
 from looktwice.pipelines.picture import Picture
+from looktwice.pipelines.runtime.install import format_install
 from looktwice.pipelines.runtime.networks import WeightsError
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
@@ -226,7 +227,7 @@ def _find_missing(tool: AgentTool) -> str:
         except WeightsError as exc:
             return str(exc)
         if isinstance(specialist, HubNetwork) and find_spec("transformers") is None:
-            return "transformers is not installed; type: pip install 'looktwice[hf]'"
+            return f"transformers is not installed; type: {format_install('hf')}"
     return ""
 
 

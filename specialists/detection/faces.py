@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from looktwice.pipelines.geometry import Rect, iou
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.ranges import check_ranges
+from looktwice.pipelines.runtime.install import format_install
 from looktwice.pipelines.runtime.networks import WeightsError, open_shared
 from looktwice.specialists.networks.image_size import require_pixels, shrink
 from looktwice.specialists.networks.packages import find_package_file, import_package
@@ -93,7 +94,8 @@ def open_dlib(detector: str, files: dict[str, str]) -> DlibNetworks:
     try:
         import dlib
     except ImportError as exc:
-        raise WeightsError("dlib is not installed; type: pip install 'looktwice[faces]'") from exc
+        command = format_install("faces")
+        raise WeightsError(f"dlib is not installed; type: {command}") from exc
     try:
         if detector == "cnn":
             find = dlib.cnn_face_detection_model_v1(files["cnn"])

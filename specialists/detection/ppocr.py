@@ -137,9 +137,7 @@ def _open_part(kind: str, folder: Path) -> OpenedPart:
 
 Quad = NDArray[np.float32]  # (4, 2) corners x, y: upper left, upper right, lower right, lower left
 FILES = {
-    part: PackageFile(
-        "rapidocr", "rapidocr", ("models", f"PP-OCRv6_{part}_small.onnx"), "'looktwice[eyes]'"
-    )
+    part: PackageFile("rapidocr", "rapidocr", ("models", f"PP-OCRv6_{part}_small.onnx"), "eyes")
     for part in ("det", "rec")
 }
 # pixels: limits of the sides of the first network's input

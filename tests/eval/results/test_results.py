@@ -136,7 +136,7 @@ def test_without_matplotlib_the_command_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     result = CliRunner().invoke(app, ["score", str(run), "--paper", "--out", str(tmp_path / "out")])
-    assert result.exit_code == 1 and "looktwice[figures]" in result.output
+    assert result.exit_code == 1 and "[figures]" in result.output
     assert (tmp_path / "out/table.tex").exists()
 
 

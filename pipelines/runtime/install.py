@@ -1,0 +1,17 @@
+"""The command that installs an optional part of looktwice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from looktwice.pipelines.config.paths import shorten_path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def format_install(extra: str) -> str:
+    """Return the command that installs an extra such as `torch`: in a clone of the repository from
+    the clone, elsewhere from the package index."""
+    is_clone = (ROOT / "pyproject.toml").is_file()
+    source = f"-e '{shorten_path(ROOT)}[{extra}]'" if is_clone else f"'looktwice[{extra}]'"
+    return f"pip install {source}"
