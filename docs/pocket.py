@@ -278,10 +278,10 @@ def page(figures: Figures) -> str:
 
 
 DEMO = {
-    "marked": "a red ring of 28 pixels",
-    "zoomed": "the same, and a zoom on it",
-    "zoomed elsewhere": "the same, and a zoom on another place",
-    "unmarked": "no mark",
+    "marked": "the image with a red ring",
+    "zoomed": "with the ring, and an enlarged crop of the ringed place",
+    "zoomed elsewhere": "with the ring, and an enlarged crop of another place",
+    "unmarked": "the image without a mark",
 }
 BLOCK = re.compile(r"(<!-- demo: .*?-->\n).*?(<!-- /demo -->)", re.DOTALL)
 
@@ -292,21 +292,24 @@ def demo(folder: Path) -> str:
     task = Results.open(folder).finding.tasks[0]
     rows = {row.label: row for row in task.rows}
     n = vars(rows["marked"].accuracy)["n"]
-    head = f"what shape is marked? {n} questions"
-    lines = [f"| {head} | right, % [95 % interval] | difference, points |", "|---|---|---|"]
+    chance = f"{100 * (task.chance or 0):.0f} %"
+    lines = [
+        f"One of its tasks: which shape is marked? ({n} questions, guessing is right on {chance})",
+        "",
+        "| what the model is sent | right, % [95 % interval] | difference from the first row, points |",
+        "|---|---|---|",
+    ]
     for label, words in DEMO.items():
         row = rows[label]
         change = "" if row.is_baseline else f"{format_signed(row.change)}{'*' * row.sure}"
         lines.append(f"| {words} | {percent(vars(row.accuracy))} | {change} |")
-    shares = {label: f"{100 * vars(row.accuracy)['value']:.0f} %" for label, row in rows.items()}
-    elsewhere = rows["zoomed elsewhere"]
-    verb = "changes" if elsewhere.sure else "does not change"
+    gain, elsewhere = format_signed(rows["zoomed"].change), rows["zoomed elsewhere"]
+    verb = "changes the accuracy" if elsewhere.sure else "makes no significant difference"
     lines += [
         "",
-        f"Without a mark the model is right on {shares['unmarked']} of the questions, with a red"
-        f" ring on {shares['marked']}, and with a zoom on the ring on {shares['zoomed']}.",
-        f"A zoom on another place {verb} its accuracy significantly; `*` is a significant difference"
-        " after Holm's correction.",
+        "Without the ring the model cannot know which shape is meant. An enlarged crop of the ringed"
+        f" place adds {gain.lstrip('+')} points;",
+        f"a crop of another place {verb} (`*`: p < 0.05 after Holm's correction).",
         "",
     ]
     return "\n".join(lines)

@@ -440,7 +440,7 @@ def test_without_torch_the_extra_of_the_docs_and_the_folder_are_named(
 ) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.chdir(tmp_path)
-    install = "^torch is not installed; type: pip install -e '/"
+    install = "^torch is not installed; type: pip install -e '\\S*"
     for extra, look in (
         (r".*\[hf\]'.*'models/small'", lambda: DepthAnything("models/small")(IMAGES[0])),
         (r".*\[diffusion\]'$", lambda: DIFT("models/small")(IMAGES[0])),
