@@ -43,7 +43,9 @@ class Ending:
         if not self.finding.tasks:
             yield from (line for note in self.finding.notes for line in _folded(note, room))
             return
-        headline, *others = (_folded(sentence, room) for sentence in self.sentences)
+        folded = [_folded(sentence, room) for sentence in self.sentences]
+        leading = len(self.finding.left_out) + 1
+        headline, others = [*chain.from_iterable(folded[:leading])], folded[leading:]
         first, *more = _tables(self.finding.shown, room)
         yield from (*headline, *first, *chain.from_iterable(more))
         left = LINES - len(headline) - len(first)
@@ -54,11 +56,14 @@ class Ending:
 
     @property
     def sentences(self) -> Sequence[str]:
-        """The sentences in order: the first three of the first task (the third is the largest
-        significant interaction, if any), the notes, the rest of the first task, and other tasks."""
+        """The sentences in order: what was left out, the first three of the first task (the third
+        is the largest significant interaction, if any), the notes, the rest of the first task, and
+        other tasks."""
         first, notes = self.finding.tasks[0].sentences, self.finding.notes
-        rest = [line for line in self.finding.sentences if line not in (*first, *notes)]
-        return (*first[:3], *notes, *first[3:], *rest)
+        left_out = self.finding.left_out
+        said = (*left_out, *first, *notes)
+        rest = [line for line in self.finding.sentences if line not in said]
+        return (*left_out, *first[:3], *notes, *first[3:], *rest)
 
 
 def _folded(text: str, room: int) -> list[Text]:

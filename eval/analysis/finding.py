@@ -13,7 +13,7 @@ claim anything.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from random import Random
@@ -107,12 +107,13 @@ class Finding:
     notes: tuple[str, ...] = ()
     flips: tuple[Flip, ...] = ()
     evidence: str = ""
+    left_out: tuple[str, ...] = ()
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """All sentences: those of the first tasks, the number of significant changes on other
-        tasks, then the notes."""
-        lines = list[str]()
+        """All sentences: which contestants and tasks were left out, the findings of the first
+        tasks, the number of significant changes on other tasks, then the notes."""
+        lines = list(self.left_out)
         for task in self.tasks[:TASKS]:
             lines += task.sentences
         changes = [row for task in self.tasks[TASKS:] for row in task.rows if row.difference]
@@ -182,7 +183,22 @@ def find(scored: Table) -> Finding:
         if not chosen:
             chosen, evidence = _flips(study)
     tasks.sort(key=lambda task: (task.task != ALL_TASKS, -task.spread))
-    return Finding(tuple(tasks), (*notes, *_count_levels(scored)), chosen, evidence)
+    left_out = [
+        f"Left out: {line}."
+        for run in scored.scores
+        for line in describe_left_out(run.folder.facts.get("left_out") or {})
+    ]
+    notes += _count_levels(scored)
+    return Finding(tuple(tasks), tuple(notes), chosen, evidence, tuple(dict.fromkeys(left_out)))
+
+
+def describe_left_out(reasons: Mapping[str, str]) -> Iterator[str]:
+    """Yield for each reason the contestants, or the number of tasks, that a study left out for it;
+    `reasons` are by contestant or, for a task, by `tasks.NAME`."""
+    for why in dict.fromkeys(reasons.values()):
+        names = [name for name, reason in reasons.items() if reason == why]
+        tasks = sum(name.startswith("tasks.") for name in names)
+        yield f"{format_count(tasks, 'task') if tasks else ', '.join(names)} ({why})"
 
 
 def _count_levels(scored: Table) -> Iterator[str]:

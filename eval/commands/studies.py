@@ -25,7 +25,6 @@ from looktwice.eval.commands.options import (
     refuse,
     say,
 )
-from looktwice.pipelines.counted import format_count
 from looktwice.pipelines.extensions import find_extension
 from looktwice.pipelines.runtime.process import exit_code
 
@@ -79,11 +78,11 @@ def load_study(config: Path, *how: Sequence[str]) -> Any:
 
 
 def _print_left_out(plan: Any) -> None:
-    for why in dict.fromkeys(plan.left_out.values()):
-        names = [name for name, reason in plan.left_out.items() if reason == why]
-        tasks = sum(name.startswith("tasks.") for name in names)
-        listed = format_count(tasks, "task") if tasks else ", ".join(names)
-        say(f"left out: {listed} ({why})")
+    if plan.left_out:
+        from looktwice.eval.analysis.finding import describe_left_out
+
+        for line in describe_left_out(plan.left_out):
+            say(f"left out: {line}")
 
 
 Again = Annotated[
@@ -208,7 +207,6 @@ def _print_results(study: Study, outcome: RunSummary, kind: str) -> None:
     images = sample_images({arm.task_id: arm.task for arm in plan.points})
     page = write_report(scored, run, images, again=False)
     say(f"report: {page}; with every picture: looktwice view")
-    _print_left_out(plan)
 
 
 def list_names(

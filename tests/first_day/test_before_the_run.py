@@ -199,6 +199,19 @@ contestants:
 """
 
 
+def test_the_first_sentence_of_a_run_names_the_contestants_that_were_left_out(
+    tmp_path: Path,
+) -> None:
+    config = tmp_path / "study.yaml"
+    chance = "  chance: {stages: {answer: {use: specialists.answers.Chance}}}\n"
+    config.write_text(STRANDED + chance + "baseline: chance\n")
+    output = " ".join(said("run", config, "--out", tmp_path).split())
+    why = "Left out: one (NOT_SET_ANYWHERE is not set). On own,"
+    assert why in output
+    report = (tmp_path / "study" / "report.md").read_text(encoding="utf-8")
+    assert report.split("\n\n")[1].startswith("- Left out: one (")
+
+
 @pytest.mark.parametrize("command", ["check", "run"])
 def test_a_study_of_which_nobody_is_left_is_no_success(tmp_path: Path, command: str) -> None:
     config = tmp_path / "study.yaml"
