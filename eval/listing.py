@@ -69,7 +69,7 @@ ROOMS: Mapping[str, tuple[str, ...]] = {
 }
 """Path prefixes of the classes of each kind: a folder, or a room that may hold classes of
 extensions alone. Only these are imported, because importing takes time."""
-CORE = (
+CORE_MODULES = (
     "looktwice.pipelines",
     "looktwice.eval.scoring",
     "looktwice.eval.records",
@@ -126,7 +126,7 @@ def list_class(name: str, plugins: Sequence[str] = ()) -> Iterator[str]:
         classes |= find_classes(kind, plugins)
     short = {path: path.rpartition(".")[2] for path in classes}
     fitting = [path for path in classes if name in (path, f"looktwice.{path}", short[path])]
-    for room in CORE:
+    for room in CORE_MODULES:
         core = import_module(room)
         if not fitting and isinstance(getattr(core, name, None), type):
             yield from _describe_type(getattr(core, name), room)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from looktwice.pipelines.extensions import Extension
 
-FENCED = ("--allow",)
+GATED_OPTIONS = ("--allow",)
 FRAGILITY = ("key:fragility",)
 
 
@@ -17,33 +17,39 @@ def _at(place: str, help: str = "", needs: tuple[str, ...] = ()) -> Extension:
 
 COMMANDS = {
     "compare": _at(
-        "request_diff.commands:compare", "Compare logs of any harness, sample by sample.", FENCED
+        "request_diff.commands:compare",
+        "Compare logs of any harness, sample by sample.",
+        GATED_OPTIONS,
     ),
     "studio": _at(
-        "studio.commands:studio", "Put marks and stages on your own picture in a browser.", FENCED
+        "studio.commands:studio",
+        "Put marks and stages on your own picture in a browser.",
+        GATED_OPTIONS,
     ),
     "discover": _at(
         "adaptive.commands:discover",
         "Find the best arm of a sweep with a fraction of its answers.",
-        FENCED,
+        GATED_OPTIONS,
     ),
-    "make": _at("make.commands:make", "Make questions from your own files.", FENCED),
+    "make": _at("make.commands:make", "Make questions from your own files.", GATED_OPTIONS),
     "annotate": _at(
         "annotation.commands:annotate",
         "Create an annotation sheet for people, or evaluate filled-in ones.",
-        FENCED,
+        GATED_OPTIONS,
     ),
     "export": _at(
         "request_diff.commands:export",
         "Export runs and logs to the formats of other tools.",
-        FENCED,
+        GATED_OPTIONS,
     ),
     "serve": _at(
         "integrations.commands:serve",
         "Serve a study's contestants to any OpenAI-compatible client.",
-        FENCED,
+        GATED_OPTIONS,
     ),
-    "mcp": _at("integrations.commands:mcp", "Serve image tools to any agent client.", FENCED),
+    "mcp": _at(
+        "integrations.commands:mcp", "Serve image tools to any agent client.", GATED_OPTIONS
+    ),
 }
 KEYS = {
     "choose": _at("adaptive.keys:Choose"),

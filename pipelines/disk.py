@@ -24,7 +24,7 @@ MAX_LINE_BYTES = 1 << 28  # bytes; a longer line is damage and is not read into 
 __all__: list[str] = []
 MAX_DEPTH = 50
 MAX_ALIASED = 1_000_000
-TOO_DEEP = f"nested more than {MAX_DEPTH} levels deep, at line {{}}"
+NESTING_ERROR = f"nested more than {MAX_DEPTH} levels deep, at line {{}}"
 BINARY = "tag:yaml.org,2002:binary"
 LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -157,7 +157,7 @@ def _events(text: str) -> Iterator[Any]:
             exc.problem = "found a tab; YAML is indented with spaces"
         if mark is None or "nesting depth" not in str(exc.problem):
             raise
-        raise ValueError(TOO_DEEP.format(mark.line + 1)) from exc
+        raise ValueError(NESTING_ERROR.format(mark.line + 1)) from exc
 
 
 def check_yaml(text: str) -> None:
@@ -192,6 +192,6 @@ def check_yaml(text: str) -> None:
             values += 1
             sizes[event.anchor] = 1
         if len(inside) > MAX_DEPTH:
-            raise ValueError(TOO_DEEP.format(line))
+            raise ValueError(NESTING_ERROR.format(line))
         if repeated > MAX_ALIASED:
             raise ValueError(f"aliases repeat more than {MAX_ALIASED:,} values, at line {line}")

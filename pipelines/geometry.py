@@ -32,7 +32,7 @@ Polygon = tuple[XY, ...]
 """A convex polygon in edge coordinates, either orientation; () is the empty area."""
 
 TOLERANCE = 1e-6
-LONGEST_WARPED = 32_766  # pixels along a side; OpenCV maps no more
+MAX_WARPED_SIDE = 32_766  # pixels along a side; OpenCV maps no more
 Number = TypeVar("Number", int, float)
 
 
@@ -221,7 +221,7 @@ def warp(
     values of `ground`.
     """
     width, height = size
-    if max(width, height, *array.shape[:2]) <= LONGEST_WARPED:
+    if max(width, height, *array.shape[:2]) <= MAX_WARPED_SIDE:
         flags = cv2.INTER_NEAREST if nearest else cv2.INTER_LINEAR
         return np.asarray(
             cv2.warpAffine(array, affine.matrix, (width, height), flags=flags, borderValue=ground)

@@ -162,11 +162,11 @@ def is_text(value: object) -> bool:
 
 CLOSED = ConfigDict(extra="forbid", strict=True)
 OPEN = ConfigDict(extra="allow", strict=True)
-MOST = 2**53  # larger numbers count nothing in this program, and sums may overflow
-Whole = Annotated[int, Field(gt=-MOST, lt=MOST)]
+MAX_WHOLE = 2**53  # larger numbers count nothing in this program, and sums may overflow
+Whole = Annotated[int, Field(gt=-MAX_WHOLE, lt=MAX_WHOLE)]
 Number = Whole | float
 """A number; a float may be infinite, since some servers send that as a log-probability."""
-WANTED = {
+EXPECTED_TYPES = {
     "string_type": "a text",
     "bool_type": "true or false",
     "int_type": "a whole number",
@@ -214,7 +214,7 @@ def _describe_fault(exc: ValidationError) -> str:
     if kind == "json_invalid":
         return error["msg"]
     shown = f"of type {type(value).__name__}" if isinstance(value, dict | list) else repr(value)
-    wanted = WANTED.get(kind)
+    wanted = EXPECTED_TYPES.get(kind)
     reason = f", not {wanted}" if wanted else f": {error['msg'].removeprefix('Value error, ')}"
     return f"{_place(loc)} is {shown[:40]}{reason}"
 

@@ -29,7 +29,9 @@ __all__ = ["Box", "Mark", "Mask", "Point"]
 LARGEST = 2**28  # pixels of a mask; a larger size is an error in the file
 NEAR, FAR = np.ones((3, 3), np.uint8), np.ones((7, 7), np.uint8)
 """Neighbourhoods of 1 pixel, and of the 3 by which a thin part may be shorter in a view."""
-FINE = 16  # parts of a view's pixel, to which a mask that shrinks further is downsampled first
+DOWNSAMPLING_PARTS = (
+    16  # parts of a view's pixel, to which a mask that shrinks further is downsampled first
+)
 BROAD = 32  # pixels; a larger square takes longer to look for than it saves
 
 
@@ -154,7 +156,7 @@ def _find_lost_parts(
     is_upright = np.count_nonzero(np.abs(linear) > TOLERANCE) <= 2
     if least >= (1 - TOLERANCE if is_upright else math.sqrt(2)):  # no pixel of the mask is skipped
         return np.zeros(seen.shape, bool)
-    step = max(1, int(1 / max(most, TOLERANCE)) // FINE)
+    step = max(1, int(1 / max(most, TOLERANCE)) // DOWNSAMPLING_PARTS)
     thin = _find_thin_parts(
         _downsample(pixels, step), math.ceil(1 / max(least * step, TOLERANCE)) + 1
     )

@@ -62,7 +62,7 @@ class Call:
     model: str = ""
 
 
-KEPT = "; kept as it is"
+KEPT_NOTE = "; kept as it is"
 """The end of a note saying why a stage had nothing to do and left the views unchanged."""
 
 

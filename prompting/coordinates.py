@@ -25,8 +25,10 @@ UNITS: dict[Frame, str] = {
     "0-1000": "thousandths of the image's width and height, from 0 to 1000",
 }
 FARTHEST = 1e9  # pixels; larger numbers are rejected before they can overflow
-LEAST_INSIDE = 0.25  # minimum share of a box inside its image; less suggests another unit
-MOST_BEYOND = 1.1  # times the largest coordinate of a normalised frame; more suggests another unit
+MIN_INSIDE_SHARE = 0.25  # minimum share of a box inside its image; less suggests another unit
+MAX_FRAME_EXCESS = (
+    1.1  # times the largest coordinate of a normalised frame; more suggests another unit
+)
 CUT = 0.5  # pixels by which a box may extend beyond the image without a remark
 NO_MODEL = NoModel("a tool of an agent may not call the model; only the agent does")
 
@@ -95,7 +97,7 @@ class ShownImage:
         seen = intersect(rectangle(*scaled), rectangle(0, 0, width, height))
         if not seen:
             raise ToolError(f"the box {_format_numbers(numbers)} lies outside {where}")
-        if _area(bounds(seen)) < LEAST_INSIDE * _area(scaled):
+        if _area(bounds(seen)) < MIN_INSIDE_SHARE * _area(scaled):
             raise ToolError(
                 f"the box {_format_numbers(numbers)} lies for the most part outside {where}"
             )
@@ -138,7 +140,7 @@ def _guess_frame(numbers: Sequence[float], frame: Frame) -> str:
     shares = shares and (len(numbers) == 4 or any(number % 1 for number in numbers))
     if shares and frame != "0-1":
         return UNITS["0-1"]
-    if frame != "pixels" and max(numbers) > MOST_BEYOND * (1 if frame == "0-1" else 1000):
+    if frame != "pixels" and max(numbers) > MAX_FRAME_EXCESS * (1 if frame == "0-1" else 1000):
         return UNITS["pixels"] if frame == "0-1000" else f"{UNITS['0-1000']}, or pixels"
     return ""
 

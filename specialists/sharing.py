@@ -22,7 +22,7 @@ from looktwice.specialists.results import Boxes, DepthMap, Faces, FeatureGrid, M
 
 __all__ = ["look_once"]
 
-COSTLY = 0.02  # seconds; computing cheaper results again is faster than reading them
+MIN_STORED_SECONDS = 0.02  # seconds; computing cheaper results again is faster than reading them
 WRITING = 5e-8  # seconds to compress and write a byte
 LIBRARIES = ("looktwice", "numpy", "opencv-python-headless", "scikit-image", "dlib")
 Result = TypeVar("Result")
@@ -86,7 +86,11 @@ def _run_or_load(
         whole = Plain(result) if isinstance(result, np.ndarray | float | int) else result
         if not isinstance(whole, KINDS):
             return result, None
-        if store is not None and not remarks and seconds > COSTLY + _count_bytes(whole) * WRITING:
+        if (
+            store is not None
+            and not remarks
+            and seconds > MIN_STORED_SECONDS + _count_bytes(whole) * WRITING
+        ):
             store.put(key, whole)
     shared = whole.values if isinstance(whole, Plain) else whole
     if isinstance(shared, np.ndarray):

@@ -32,15 +32,15 @@ from looktwice.pipelines.models.pocket.network import (
     LETTERS,
     LINE,
     LONGEST,
-    NUMBER_OF,
     PAD,
     REPLY,
     SIDE,
+    WORD_NUMBERS,
     read_words,
     reply_words,
 )
 
-CHOICE_LETTERS = tuple(NUMBER_OF[letter] for letter in LETTERS)
+CHOICE_LETTERS = tuple(WORD_NUMBERS[letter] for letter in LETTERS)
 QUESTIONS = 6
 LOOK_SHARE = 0.15  # weight of the loss of classes at places; that of replies is 1
 SLOWER = 0.3  # rate of the encoder when it learns with the rest, relative to alone

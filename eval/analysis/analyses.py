@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from looktwice.eval.analysis.asked import AnalysisRequest
 
 Line = TypeVar("Line")
-ASKED = "asked"
+ON_REQUEST = "asked"
 """The need of an analysis that is only run on request, and not for a report."""
 
 
@@ -145,10 +145,12 @@ FIRST = {
 }
 """Analyses before those of extensions."""
 
-FURTHER = {
+FURTHER_ANALYSES = {
     "metrics": _of("analyses:METRICS_ANALYSIS", "The benchmark's own metrics"),
     "looks": _of("agent_looks:LOOKS_CHANGED_ANALYSIS", "What an agent's looks changed", AGENT),
-    "certify": _of("looking.contribution:CERTIFY", "What a tool contributes, part by part", ASKED),
+    "certify": _of(
+        "looking.contribution:CERTIFY", "What a tool contributes, part by part", ON_REQUEST
+    ),
     "tool": _of("looking.contribution:TOOL_ANALYSIS", "What the tool contributes", AGENT),
     "look_turns": _of("agent_looks:LOOK_TURNS_ANALYSIS", "Accuracy by turns with looks", AGENT),
     "turns": _of("looking.turns:FURTHER_TURNS_ANALYSIS", "What further turns changed", "turns"),
@@ -178,7 +180,7 @@ FURTHER = {
 
 def all_analyses() -> dict[str, Extension]:
     """Return every analysis by name, in the order of the report."""
-    return FIRST | list_extensions("analyses") | FURTHER
+    return FIRST | list_extensions("analyses") | FURTHER_ANALYSES
 
 
 def find_traits(scored: Table) -> set[str]:

@@ -254,7 +254,7 @@ def pair_table(scored: Table) -> TextTable:
     return table(PAIRS, correct(pairs, lambda pair: pair.paired.p, lambda _: "")).without_empty()
 
 
-TOGETHER: Columns[SharedSamples] = (
+SHARED_MISTAKE_COLUMNS: Columns[SharedSamples] = (
     *names("task"),
     Column("contestants", lambda line: len(line.hits)),
     Column("n", "n"),
@@ -281,7 +281,7 @@ def oracle_table(scored: Table) -> TextTable:
         together = SharedSamples.of(arms, task or "all tasks")
         if len(arms) > 2 and together.n:
             lines.append(together)
-    return table(TOGETHER, lines).without_empty()
+    return table(SHARED_MISTAKE_COLUMNS, lines).without_empty()
 
 
 # ---- specialists and guesses

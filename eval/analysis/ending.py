@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 ROWS, LINES, MORE = 10, 18, 24  # most rows of a task, lines, and lines of further tasks
 LABEL, LEAST, BAR = 24, 9, 48  # characters: most and least of a label, most of a bar
-BESIDE = 22  # characters for number and difference
+NUMBERS_WIDTH = 22  # characters for number and difference
 BETTER, WORSE, BASELINE, LESS = "bright_blue", "dark_orange", "bold", "dim"
 
 
@@ -112,8 +112,8 @@ class _Layout:
         """Return the layout of rows in a terminal with `room` columns."""
         notes = max((len(_note(row)) for row in rows), default=0)
         widest = max((cell_len(printable(row.label)) for row in rows), default=0)
-        label = min(LABEL, widest, max(LEAST, room - BESIDE - notes - 10))
-        return cls(rows, room, label, max(10, min(BAR, room - label - BESIDE - notes)))
+        label = min(LABEL, widest, max(LEAST, room - NUMBERS_WIDTH - notes - 10))
+        return cls(rows, room, label, max(10, min(BAR, room - label - NUMBERS_WIDTH - notes)))
 
     @property
     def compares(self) -> bool:
@@ -148,7 +148,7 @@ class _Layout:
         if row.accuracy is None:
             why = f"all failed: {printable(row.failure)}" if row.failure else "no score"
             text = Text(beginning + why, style, no_wrap=True, overflow="ellipsis")
-            text.truncate(len(beginning) + self.bar + BESIDE - 8, overflow="ellipsis")
+            text.truncate(len(beginning) + self.bar + NUMBERS_WIDTH - 8, overflow="ellipsis")
             return text
         signs = [" "] * (self.bar + 1)
         if chance is not None:

@@ -43,8 +43,8 @@ from looktwice.pipelines.config.expand import flatten_changes, is_within
 from looktwice.pipelines.model import canonical
 
 UNCHANGED = "unchanged"
-AS_IT_IS = "as it is"
-BESIDE = " x "  # separates two factors
+UNCHANGED_LEVEL = "as it is"
+FACTOR_SEPARATOR = " x "  # separates two factors
 MEAN = (
     "in percentage points with its 95 % interval, over the samples that all of these arms have and"
     " none failed"
@@ -120,7 +120,7 @@ def sweep_effects(run: RunScores) -> list[LevelEffect]:
     factors = list[tuple[str, Weigh]]()
     for chosen in (*combinations(swept, 1), *combinations(swept, 2)):
         numbers, places = zip(*chosen, strict=True)
-        factors.append((_join_places(BESIDE, places), partial(_weigh_levels, numbers)))
+        factors.append((_join_places(FACTOR_SEPARATOR, places), partial(_weigh_levels, numbers)))
     for change in map(flatten_changes, singles):
         factors.append((_join_places(" + ", change), partial(_weigh_change, change)))
     arms = defaultdict[str, dict[tuple[str, str], PointScores]](dict)
@@ -192,7 +192,7 @@ def _weigh_levels(
     against, weights = next(product(*asked)), {}
     for levels in product(*asked):
         if not any(map(eq, levels, against)):
-            names = BESIDE.join(levels), BESIDE.join(against)
+            names = FACTOR_SEPARATOR.join(levels), FACTOR_SEPARATOR.join(against)
             whole = contrast(cells, {n: (levels[i], against[i]) for i, n in enumerate(numbers)})
             at = [cell and tuple(map(cell.__getitem__, numbers)) for cell in cells]
             ends = product(*zip(against, levels, strict=True))
@@ -233,9 +233,9 @@ def _cell(sweep: Sweep, changes: Changes) -> Cell | None:
             return None
         factor = max(owners, key=len)
         levels[factor].append(_level(place[len(factor) + 1 :], value))
-    cell = tuple(", ".join(parts) or AS_IT_IS for parts in levels.values())
+    cell = tuple(", ".join(parts) or UNCHANGED_LEVEL for parts in levels.values())
     for level, (factor, values) in zip(cell, sweep.items(), strict=True):
-        names = [AS_IT_IS]
+        names = [UNCHANGED_LEVEL]
         for value in values:
             parts = flatten_changes({factor: value}).items()
             names.append(", ".join(_level(place[len(factor) + 1 :], part) for place, part in parts))
@@ -275,7 +275,7 @@ def sweep_table(scored: Table, whole: bool = True) -> TextTable:
     by_task = _single_tasks(lines)
     short = []
     for line in lines:
-        is_weak = BESIDE in line.factor and line.effect.p >= ALPHA
+        is_weak = FACTOR_SEPARATOR in line.factor and line.effect.p >= ALPHA
         is_part = line.task != ALL_TASKS and by_task.get(_effect_of(line)) is False
         short += [] if is_part or is_weak else [line]
     shown = table(EFFECTS, lines if whole else short)
@@ -312,7 +312,7 @@ def _describe_levels(lines: Sequence[LevelEffect]) -> Iterator[LevelEffect]:
     parts."""
     parts = defaultdict[tuple[str, ...], dict[str, LevelEffect]](dict)
     for line in lines:
-        named = (text.split(BESIDE) for text in (line.factor, line.level, line.against))
+        named = (text.split(FACTOR_SEPARATOR) for text in (line.factor, line.level, line.against))
         sides = [*zip(*named, strict=True)] if line.is_significant else []
         for number, (factor, level, against) in enumerate(sides[: len(line.parts) // 2]):
             place, (beside, *ends) = (line.contestant, line.task, factor, level), sides[1 - number]

@@ -42,10 +42,10 @@ from looktwice.eval.scoring.verdict import Verdict
 from looktwice.eval.statistics.intervals import Estimate
 from looktwice.pipelines.counted import format_count
 
-NAMED = 4  # significant changes that a sentence lists
+MAX_CHANGES = 4  # significant changes that a sentence lists
 TASKS = 3  # tasks with all their sentences; for others, only significant changes are counted
 FLIPS, SEED = 4, 0
-TOLD = (
+SHOWN_NOTE_PREFIXES = (
     *("warning", "unfinished", "asked in part", "also shown", "not shown", "failed", "refused"),
     *("changed nothing", "changed little", "found nothing"),
 )
@@ -208,8 +208,8 @@ def _count_levels(scored: Table) -> Iterator[str]:
     if unreadable := [entry for entry in answers if entry.verdict is Verdict.UNREADABLE]:
         why = find_commonest_reason(unreadable)
         yield f"Unreadable: {len(unreadable):,} of {len(answers):,} answers, {why}."
-    runs = (f"{run.name}: {kind}" for run in scored.scores for kind in TOLD)
-    beginnings = (*TOLD, *runs)
+    runs = (f"{run.name}: {kind}" for run in scored.scores for kind in SHOWN_NOTE_PREFIXES)
+    beginnings = (*SHOWN_NOTE_PREFIXES, *runs)
     yield from (note for note in scored.notes if note.startswith(beginnings))
     for run in scored.scores:
         yield from judge_lines(run)
@@ -218,12 +218,15 @@ def _count_levels(scored: Table) -> Iterator[str]:
         if not row.slice:
             own[row.task, row.metric].append(f"{row.contestant} {percent(row.value)}")
     for (task, metric), values in own.items():
-        more = " ..." if len(values) > NAMED else ""
-        yield f"{metric} on {task} (%): {', '.join(values[:NAMED])}{more}."
+        more = " ..." if len(values) > MAX_CHANGES else ""
+        yield f"{metric} on {task} (%): {', '.join(values[:MAX_CHANGES])}{more}."
     totals = scored.where(metric="accuracy", task="micro", slice="")
     costs = [f"{row.contestant} {format_cost(row.cost)}" for row in totals if row.cost is not None]
     if costs:
-        yield f"Cost (list price): {', '.join(costs[:NAMED])}{' ...' * (len(costs) > NAMED)}."
+        yield (
+            "Cost (list price):"
+            f" {', '.join(costs[:MAX_CHANGES])}{' ...' * (len(costs) > MAX_CHANGES)}."
+        )
 
 
 def _flips(study: OneChange) -> tuple[tuple[Flip, ...], str]:
@@ -293,7 +296,7 @@ def _sentences(study: OneChange, task: TaskArms) -> Iterator[str]:
         for row in rows:
             if row.accuracy:
                 shares.append(f"{row.label} {_share(row.accuracy)}")
-        best = ", ".join(shares[:NAMED]) or "no contestant has a score"
+        best = ", ".join(shares[:MAX_CHANGES]) or "no contestant has a score"
         yield f"Accuracy on {task.title}: {best}{level}."
     if any(row.sure for table in study.tables for row in table.rows):
         yield from _interactions(study, task)
@@ -316,22 +319,22 @@ def _interactions(study: OneChange, task: TaskArms) -> Iterator[str]:
     """Yield a sentence for the largest significant interaction of every two factors, with the
     effect of the first change at both levels of the second, and the other factors over which it is
     averaged."""
-    from looktwice.eval.analysis.factors import BESIDE, LevelEffect, sweep_effects
+    from looktwice.eval.analysis.factors import FACTOR_SEPARATOR, LevelEffect, sweep_effects
 
     largest, factors, base = dict[str, LevelEffect](), dict[str, str](), task.base.point
     place = base.contestant, base.task if task.task != ALL_TASKS else ALL_TASKS
     for line in sweep_effects(study.run):
         is_here = (line.contestant, line.task) == place
-        if is_here and BESIDE not in line.factor:
+        if is_here and FACTOR_SEPARATOR not in line.factor:
             factors[line.factor] = study.short(f"stages.{line.factor}")
         elif is_here and line.is_significant:
             before = largest.get(line.factor)
             if before is None or abs(line.effect.value) > abs(before.effect.value):
                 largest[line.factor] = line
     for factor, line in sorted(largest.items(), key=lambda item: -abs(item[1].effect.value)):
-        names = [study.short(f"stages.{part}") for part in factor.split(BESIDE)]
-        first, second = map(" ".join, zip(names, line.level.split(BESIDE), strict=True))
-        against = f"{names[1]} {line.against.split(BESIDE)[1]}"
+        names = [study.short(f"stages.{part}") for part in factor.split(FACTOR_SEPARATOR)]
+        first, second = map(" ".join, zip(names, line.level.split(FACTOR_SEPARATOR), strict=True))
+        against = f"{names[1]} {line.against.split(FACTOR_SEPARATOR)[1]}"
         parts = [format_signed(part.value, 0) for part in line.parts[:2]]
         others = " and ".join(name for name in factors.values() if name not in names)
         over = f" averaged over {others}," if others else ""
@@ -399,6 +402,6 @@ def _count(task: TaskArms) -> Iterator[str]:
         for kind, number in (("better", better), ("worse", len(sure) - better)):
             if number:
                 counts.append(f"{number} {'is' if number == 1 else 'are'} significantly {kind}")
-        largest = [f"{row.label} {format_signed(row.change, 0)}" for row in sure[:NAMED]]
-        more = f" and {len(sure) - NAMED} more" if len(sure) > NAMED else ""
+        largest = [f"{row.label} {format_signed(row.change, 0)}" for row in sure[:MAX_CHANGES]]
+        more = f" and {len(sure) - MAX_CHANGES} more" if len(sure) > MAX_CHANGES else ""
         yield f"Of {many} {noun}, {' and '.join(counts)}: {', '.join(largest)} points{more}."

@@ -95,7 +95,7 @@ class OneChange:
         return self._rows_of("accuracy")
 
     @cached_property
-    def of_answered(self) -> Mapping[str, Row]:
+    def answered_rows(self) -> Mapping[str, Row]:
         """The rows of the accuracy of what was answered, by the same keys."""
         return self._rows_of("accuracy_answered")
 
@@ -146,7 +146,7 @@ class OneChange:
 
     def table(self, arms: Sequence[PointScores], task: str = "") -> TaskArms:
         """Return the arms of one task; or of all tasks, given the arms of the first."""
-        base, lines = self.base_of(arms), []
+        base, lines = self.get_base_arm(arms), []
         for arm, label in self.labelled(base, arms):
             place = f"{arm.contestant} micro" if task else arm.point.id
             if place in self.accuracies:  # the table may show only some rows
@@ -166,7 +166,7 @@ class OneChange:
         people = own_row.people if own_row else None
         return TaskArms(own, title, base, name, lines, chance, people, without, is_one_change)
 
-    def base_of(self, arms: Sequence[PointScores]) -> PointScores:
+    def get_base_arm(self, arms: Sequence[PointScores]) -> PointScores:
         """Return the arm that most of a task's arms are compared with, if it was asked, or else the
         first."""
         by_id = {arm.point.id: arm for arm in arms}
@@ -211,7 +211,7 @@ class OneChange:
             if not arm.older:
                 by_task[arm.point.task_id].append(arm)
         for arms in by_task.values():
-            base = self.base_of(arms)
+            base = self.get_base_arm(arms)
             for name in dict.fromkeys(arm.point.contestant for arm in arms):
                 mine = [arm for arm in arms if arm.point.contestant == name]
                 is_base = name == base.point.contestant
@@ -298,7 +298,7 @@ class OneChange:
             arm is base and base.point.baseline,
             scored.failure,
             scored.failed or 0,
-            _share_of(self.of_answered.get(place)) if abstained else None,
+            _share_of(self.answered_rows.get(place)) if abstained else None,
             abstained,
         )
 

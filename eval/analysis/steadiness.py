@@ -122,7 +122,7 @@ def find_draws(run: RunScores) -> Iterator[Draws]:
 # ---- letters
 
 
-def asked_letters(run: RunScores) -> Iterator[tuple[PointScores, ScoredRecord, str, str]]:
+def iterate_letters(run: RunScores) -> Iterator[tuple[PointScores, ScoredRecord, str, str]]:
     """Yield each answer to a question with choices and a correct answer: the arm, the record, and
     the two letters as the contestant saw them."""
     shown = {
@@ -167,7 +167,7 @@ def position_table(scored: Table) -> TextTable:
     chosen = dict[tuple[str, int], list[tuple[str, str]]]()
     for run in scored.scores:
         own = defaultdict[tuple[str, int], list[tuple[str, str]]](list)
-        for scores, entry, *pair in asked_letters(run):
+        for scores, entry, *pair in iterate_letters(run):
             row = scores.samples[entry.sample]
             letters = [chr(ord("A") + place) for place in range(row.n_choices)]
             if entry.draw == 0 and len(letters) > 1 and {entry.answer, row.answer} <= {*letters}:

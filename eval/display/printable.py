@@ -21,7 +21,9 @@ _CONTROL = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
 
-UNSAFE = re.compile(r'[<>:"/\\|?*\x00-\x1f\x7f\u200e\u200f\u2028-\u202e\u2066-\u2069]|[. ]+$')
+UNSAFE_CHARACTERS = re.compile(
+    r'[<>:"/\\|?*\x00-\x1f\x7f\u200e\u200f\u2028-\u202e\u2066-\u2069]|[. ]+$'
+)
 DEVICE = re.compile(r"^((?:con|prn|aux|nul|com\d|lpt\d)(?:\.|$))", re.I)
 LONGEST_NAME = 120  # bytes of a file name, before the part that makes it unique
 
@@ -75,7 +77,7 @@ def file_names(names: Iterable[str]) -> dict[str, str]:
     case is ignored."""
     safe = dict[str, str]()
     for name in names:
-        text = DEVICE.sub(r"_\1", UNSAFE.sub("_", name)).encode(errors="replace")
+        text = DEVICE.sub(r"_\1", UNSAFE_CHARACTERS.sub("_", name)).encode(errors="replace")
         safe[name] = text[:LONGEST_NAME].decode(errors="ignore").rstrip(". ")
     times = Counter(text.casefold() for text in safe.values())
     return {

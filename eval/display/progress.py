@@ -17,9 +17,9 @@ from rich.text import Text
 from looktwice.eval.display.printable import cell
 from looktwice.eval.display.text_tables import format_cost
 
-EVERY = 10.0  # seconds between two lines of a log
+LOG_INTERVAL = 10.0  # seconds between two lines of a log
 VERDICTS = ("right", "wrong", "unreadable", "failed", "hidden")
-BESIDE = 12  # least characters of a terminal's line for spinner and bar
+SPINNER_WIDTH = 12  # least characters of a terminal's line for spinner and bar
 
 
 class Spent(NamedTuple):
@@ -73,7 +73,7 @@ class Display:
             self.done += 1
             self.verdicts[verdict] += 1
             now = time.monotonic()
-            due = now - self.last >= EVERY
+            due = now - self.last >= LOG_INTERVAL
             if due:
                 self.last = now
         self._bar.update(self._task, completed=self.done)
@@ -149,7 +149,7 @@ class _Words(ProgressColumn):
         self.display = display
 
     def render(self, task: Task) -> Text:
-        return Text(self.display.words(self.display.console.width - BESIDE), no_wrap=True)
+        return Text(self.display.words(self.display.console.width - SPINNER_WIDTH), no_wrap=True)
 
 
 def _short(number: int) -> str:

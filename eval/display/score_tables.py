@@ -29,7 +29,7 @@ from looktwice.eval.scoring.unreadable import REASONS
 from looktwice.eval.scoring.verdict import RunScores, Verdict
 
 FAILURES = 12  # the most that a table lists
-LESS_PEOPLE = "vs\npeople"
+VERSUS_PEOPLE_HEADER = "vs\npeople"
 """The header of the column that `compare_to_people` fills."""
 
 
@@ -128,7 +128,7 @@ def task_table(rows: Rows, full: bool = False, own: Sequence[str] = ()) -> TextT
         *(metric(name) for name in METRICS if name != "accuracy"),
         Column("delta", format_delta),
         Column("p", "p", format_p),
-        Column(LESS_PEOPLE, compare_to_people),
+        Column(VERSUS_PEOPLE_HEADER, compare_to_people),
     )
     lines = drop_repeats([row for row in rows if row.metric == "accuracy"])
     several = full or len(set(map(variant, lines))) > 1
@@ -164,7 +164,7 @@ def benchmark_metric_table(rows: Rows) -> TextTable:
         Column("levels", lambda row: row.n_groups if row.unit == "sample" else None),
         Column("delta", format_delta),
         Column("p", "p", format_p),
-        Column(LESS_PEOPLE, lambda row: compare_to_people(row, 2)),
+        Column(VERSUS_PEOPLE_HEADER, lambda row: compare_to_people(row, 2)),
     )
     lines = list(filter(is_benchmark_metric, rows))
     order = list(dict.fromkeys((row.task, row.metric) for row in lines))

@@ -20,7 +20,7 @@ from typing_extensions import TypedDict
 
 from looktwice.eval.display.printable import csv_text
 from looktwice.eval.display.score_tables import (
-    LESS_PEOPLE,
+    VERSUS_PEOPLE_HEADER,
     clusters_of,
     compare_to_people,
     drop_means_of_one,
@@ -62,8 +62,8 @@ from looktwice.pipelines.state import Stage
 if TYPE_CHECKING:
     import pandas
 
-MOST_REASON = 160  # characters of a reason
-SHOWN = 3  # arms that a line names
+MAX_REASON_LENGTH = 160  # characters of a reason
+MAX_NAMED_ARMS = 3  # arms that a line names
 
 
 @with_config(OPEN)
@@ -318,7 +318,7 @@ def console_table(shown: Table) -> ConsoleTable:
         Column("/".join(name[0] for name in counts), verdicts),
         Column("delta", "delta", points),
         Column("p", "p", format_p),
-        Column(LESS_PEOPLE, compare_to_people),
+        Column(VERSUS_PEOPLE_HEADER, compare_to_people),
     )
     places = list(dict.fromkeys((row.task, row.slice) for row in rows))
     # a total belongs to no single task and comes first
@@ -380,9 +380,9 @@ def _note_lines(shown: Table, rows: Rows) -> Iterator[str]:
     names = defaultdict[str, list[str]](list)
     for row in rows:
         if row.failure:
-            names[row.failure[:MOST_REASON]].append(f"{format_contestant(row)} on {row.task}")
+            names[row.failure[:MAX_REASON_LENGTH]].append(f"{format_contestant(row)} on {row.task}")
     for reason, failed in names.items():
-        yield f"all failed: {format_list(failed, SHOWN)}: {reason}"
+        yield f"all failed: {format_list(failed, MAX_NAMED_ARMS)}: {reason}"
     totals = shown.where(metric="accuracy", task="micro", slice="")
     priced = [row for row in totals if row.cost is not None]
     for row in priced:

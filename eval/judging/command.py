@@ -25,7 +25,7 @@ from looktwice.eval.judging.solutions import AnnotatedSolutions
 from looktwice.eval.judging.summary import agreement, describe_judgements
 from looktwice.eval.records.judgements import (
     EVERY_PASS,
-    NOBODY,
+    NO_JUDGE,
     REASONING_PASS,
     STEPS_PASS,
     Judgement,
@@ -114,7 +114,7 @@ class RunJudge:
         try:
             self._refuse_namesake()
             solutions = AnnotatedSolutions(self.run, self.columns)
-            scored = score_run(folder, self.reader, judge=NOBODY, plugins=self.plugins)
+            scored = score_run(folder, self.reader, judge=NO_JUDGE, plugins=self.plugins)
             jobs = list(self._jobs(folder, scored.points, solutions))
             failed = self._run_jobs(jobs) if jobs else 0
         finally:

@@ -15,7 +15,7 @@ from looktwice.eval.scoring.verdict import RunScores
 from looktwice.eval.statistics.answers import cohens_kappa
 from looktwice.pipelines.counted import format_count
 
-MODERATE = 0.41
+MODERATE_KAPPA = 0.41
 """The kappa from which agreement is at least moderate (Landis and Koch 1977)."""
 
 
@@ -104,7 +104,7 @@ def _describe_agreement(pairs: Sequence[tuple[Judgement, Judgement]]) -> str:
     doubt = (
         "; one of them misreads: let people read some with `looktwice annotate RUN --ask replies`"
     )
-    return f"{share}, kappa {kappa:.3f}{doubt if kappa < MODERATE else ''}"
+    return f"{share}, kappa {kappa:.3f}{doubt if kappa < MODERATE_KAPPA else ''}"
 
 
 def judge_table(runs: Sequence[RunScores]) -> TextTable:

@@ -17,12 +17,12 @@ FAULTS_OF_CLIENTS = (HttpProcessingError, web.RequestPayloadError, ConnectionErr
 LOGGER = logging.getLogger("looktwice.server")
 
 
-def is_our_fault(record: logging.LogRecord) -> bool:
+def is_server_fault(record: logging.LogRecord) -> bool:
     """Return whether a log record reports more than a client that sent an invalid request."""
     return not (record.exc_info and isinstance(record.exc_info[1], FAULTS_OF_CLIENTS))
 
 
-LOGGER.addFilter(is_our_fault)
+LOGGER.addFilter(is_server_fault)
 
 
 def make_runner(app: web.Application, **settings: Any) -> web.AppRunner:
@@ -30,7 +30,7 @@ def make_runner(app: web.Application, **settings: Any) -> web.AppRunner:
     return web.AppRunner(app, access_log=None, logger=LOGGER, **settings)
 
 
-def host_of(request: web.Request) -> str:
+def get_host(request: web.Request) -> str:
     """Return the host that a request names; empty if it names none or an invalid one."""
     try:
         return request.url.host or ""

@@ -44,7 +44,7 @@ MOST_ANSWERS, MOST_CHARACTERS = 16_000, 7_400_000
 """The most answers whose texts a file holds, and the most characters of these texts; samples on
 which contestants disagree come first."""
 
-AHEAD = 8  # samples whose thumbnails are started before they are needed
+PREFETCHED_THUMBNAILS = 8  # samples whose thumbnails are started before they are needed
 
 TASK_FACTS = ("split", "label_version", "errata", "note", "revision", "left_out")
 
@@ -207,7 +207,7 @@ class RunPage:
     def _fill_file(self, wanted: Sequence[int]) -> dict[str, str]:
         """Add texts to as many answers as a file holds, and return the thumbnails for which there
         is still room."""
-        first = list(dict.fromkeys([*wanted, *self._by_interest()]))
+        first = list(dict.fromkeys([*wanted, *self._sort_by_interest()]))
         room, chosen = MOST_ANSWERS, list[int]()
         counts = Counter(sample for _, sample in self.answers)
         for number in first:
@@ -234,7 +234,7 @@ class RunPage:
         sent_first = {number: sent[number] for number in first if number in self._worded}
         return self._thumbnails(sent_first, length, wanted)
 
-    def _by_interest(self) -> list[int]:
+    def _sort_by_interest(self) -> list[int]:
         """Return the samples of all tasks in turn: those on which contestants disagree most first,
         then those that most of them miss."""
         values = defaultdict[int, list[float]](list)
@@ -275,7 +275,7 @@ class RunPage:
             for number in sent:
                 sources, names = self.rows[number].sample["images"], list[str]()
                 if length < most or number in wanted:
-                    begun.extend(map(begin, islice(rest, AHEAD - len(begun))))
+                    begun.extend(map(begin, islice(rest, PREFETCHED_THUMBNAILS - len(begun))))
                     shown, names = begun.popleft()
                 elif made.keys().isdisjoint(sources):  # hidden pictures need not be read
                     shown = [PagePicture(sha, f"source {n}") for n, sha in enumerate(sources, 1)]

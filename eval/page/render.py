@@ -22,7 +22,7 @@ from looktwice.pipelines.models.keys import known_keys, mask_keys
 __all__ = ["render_page"]
 
 VENDORED = ("vendored/d3.min.js", "vendored/plot.umd.min.js")
-OWN = ("page_state.js", "page_charts.js", "page_pictures.js", "page_samples.js", "page.js")
+PAGE_SCRIPTS = ("page_state.js", "page_charts.js", "page_pictures.js", "page_samples.js", "page.js")
 NONE = " 'none'"
 WORDS = {"question", "choices", "reply", "served_by", "parts"}
 LICENSES = ("vendored/d3.LICENSE", "vendored/plot.LICENSE")
@@ -42,7 +42,7 @@ def page_pieces(data: PageData, *, served: bool = False, **context: Any) -> Iter
     Content-Security-Policy names its scripts by sha256 and allows no connection except, if it is
     served, to its server.
     """
-    scripts = [page_file(name) for name in (*VENDORED, *OWN)]
+    scripts = [page_file(name) for name in (*VENDORED, *PAGE_SCRIPTS)]
     numbers = PageNumbers(data)
     shown = {
         "title": data.title,
@@ -64,7 +64,7 @@ def page_pieces(data: PageData, *, served: bool = False, **context: Any) -> Iter
         style=page_file("page.css"),
         licenses=[page_file(name) for name in LICENSES],
         policy=page_policy(scripts, served=served),
-        data=_in_pieces(encode(data, numbers, served)),
+        data=_stream_json(encode(data, numbers, served)),
         pictures=escape_json(data.thumbnails),
     )
 
@@ -90,7 +90,7 @@ def encode(data: PageData, numbers: PageNumbers, served: bool = False) -> dict[s
             for place, draws in data.answers.items()
             for d in draws
         ),
-        "words": ([*place, _words(data.answers[place], texts)] for place in worded),
+        "words": ([*place, _encode_replies(data.answers[place], texts)] for place in worded),
         "is_whole": data.detailed is None,
         "arms": [plain(arm) for arm in numbers.arms],
         "pairs": [plain(pair) for pair in numbers.pairs],
@@ -99,12 +99,14 @@ def encode(data: PageData, numbers: PageNumbers, served: bool = False) -> dict[s
         "evidence": plain(data.evidence),
         "lines": [{**vars(chart), "lines": list(chart.lines.items())} for chart in data.lines],
         "grids": [vars(grid) for grid in data.grids],
-        "thumbnails": {n: data.thumbnails[n] for n in _in_evidence(data) if n in data.thumbnails},
+        "thumbnails": {
+            n: data.thumbnails[n] for n in _list_first_pictures(data) if n in data.thumbnails
+        },
         "texts": (text for whole in (texts,) for text in whole.masked),
     }
 
 
-def _in_evidence(data: PageData) -> Iterator[str]:
+def _list_first_pictures(data: PageData) -> Iterator[str]:
     """Yield the pictures of the first screen, which is drawn before the page reads all pictures."""
     if evidence := data.evidence:
         for who, number in product((evidence.contestant, evidence.rival), evidence.samples):
@@ -119,11 +121,11 @@ def encode_words(
     """Return the texts of all answers to one sample by contestant, and its own pictures, as a
     served page fetches them."""
     texts = Texts()
-    words = [[who, _words(answers, texts)] for who, answers in draws.items()]
+    words = [[who, _encode_replies(answers, texts)] for who, answers in draws.items()]
     return {"words": words, "pictures": plain(pictures), "texts": [*texts.masked]}
 
 
-def _words(draws: Sequence[PageAnswer], texts: Texts) -> list[dict[str, Any]]:
+def _encode_replies(draws: Sequence[PageAnswer], texts: Texts) -> list[dict[str, Any]]:
     """Return for each draw the reply, its resources, the server, and the turns."""
     names = (*SPENT, "reply", "served_by", "turns")
     return [{name: plain(getattr(draw, name), texts, name) for name in names} for draw in draws]
@@ -170,7 +172,7 @@ def escape_json(value: Any) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _in_pieces(value: Mapping[str, Any]) -> Iterator[str]:
+def _stream_json(value: Mapping[str, Any]) -> Iterator[str]:
     """Yield the JSON of a mapping as `escape_json` writes it, in pieces; generators are read a
     thousand entries at a time."""
     for number, (name, inner) in enumerate(value.items()):

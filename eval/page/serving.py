@@ -16,7 +16,7 @@ from pathlib import Path
 from aiohttp import web
 
 from looktwice.eval.page.data import PageAnswer
-from looktwice.eval.page.hosting import host_of, make_runner
+from looktwice.eval.page.hosting import get_host, make_runner
 from looktwice.eval.page.of_runs import RunPage
 from looktwice.eval.page.render import encode_words
 from looktwice.eval.records.records import RunError
@@ -79,7 +79,7 @@ class LocalPage(ABC):
         given = request.match_info.get("token", "").encode()
         is_known = secrets.compare_digest(given, self.token.encode())
         origin = request.headers.get("Origin", own := f"http://{request.host}")
-        if not is_known or host_of(request) not in LOOPBACK or origin != own:
+        if not is_known or get_host(request) not in LOOPBACK or origin != own:
             raise web.HTTPNotFound(
                 text="there is nothing here; use the complete address that `looktwice` printed"
             )

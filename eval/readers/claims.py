@@ -90,11 +90,11 @@ def find_claims(sentence: str, letters: str, subtask: str) -> tuple[Claim, ...]:
 
 
 def _collect_sentence_claims(sentence: str, letters: str, words: AnswerWords) -> Claims:
-    forced = bool(phrases.FORCED.search(sentence))
+    forced = bool(phrases.FORCED_CHOICE.search(sentence))
     text = sentence if forced else phrases.SUBORDINATE.sub("", sentence)
     if phrases.NO_SINGLE_CHOICE.search(text) and not forced:
         yield Claim(Weight.PREFERRED, "")
-    if not find_tagged_letters(text) or (phrases.NOT_YET.search(text) and not forced):
+    if not find_tagged_letters(text) or (phrases.UNDECIDED_SENTENCE.search(text) and not forced):
         return
     yield from _claims_by_predicate(text, words.strong, Weight.PREFERRED, words)
     yield from _claims_by_comparison(text, words.strong, letters, words.equal)
@@ -106,24 +106,24 @@ def _collect_sentence_claims(sentence: str, letters: str, words: AnswerWords) ->
         yield from _claims_by_phrase(text, words.claimed, Weight.PREFERRED)
     if words.equal:
         yield from _claims_by_phrase(text, phrases.EQUAL, Weight.STATED)
-    for wording in (*phrases.DECLARES, phrases.CHOOSE, phrases.SAY, phrases.PREFER):
+    for wording in (*phrases.DECLARATIONS, phrases.CHOOSE, phrases.SAY, phrases.PREFERENCE):
         yield from _claims_by_phrase(text, wording, Weight.DECLARED)
     yield from _claims_by_phrase(text, phrases.MARKED, Weight.MARKED)
-    settled = chain.from_iterable(wording.finditer(text) for wording in phrases.SETTLES)
+    settled = chain.from_iterable(wording.finditer(text) for wording in phrases.CONTRASTED_CHOICES)
     yield from (Claim(Weight.DECLARED, match["letter"]) for match in settled)
     for match in phrases.WRONG.finditer(text):
         yield from (
             Claim(Weight.NAMED, letter, against=True) for letter in find_tagged_letters(match[0])
         )
     mentioned = set(find_tagged_letters(text)) & set(letters)
-    if phrases.CONCLUDES.search(text) and len(mentioned) == 1 and not NEGATED.search(text):
+    if phrases.CONCLUSION.search(text) and len(mentioned) == 1 and not NEGATED.search(text):
         yield Claim(Weight.CONCLUDED, mentioned.pop())
 
 
 def _claims_by_phrase(text: str, wording: Pattern, weight: Weight) -> Claims:
     for match in wording.finditer(text):
         phrase, first = match[0].replace("not only", ""), match.start("letter") - 1 == match.start()
-        if first and phrases.BREAKS_LINK.search(phrase):
+        if first and phrases.LINK_BREAKERS.search(phrase):
             continue
         joined = phrases.JOINED.search(text[: match.start()]) if first else None
         several = (joined is not None and joined[1] != match["letter"]) or _names_another(
@@ -137,13 +137,13 @@ def _claims_by_phrase(text: str, wording: Pattern, weight: Weight) -> Claims:
             against = (
                 NOT.search(phrase)
                 or phrases.LESS.search(phrase)
-                or phrases.AFTERWARDS.match(text[match.end() :])
+                or phrases.TRAILING_NEGATION.match(text[match.end() :])
             )
             yield Claim(weight, match["letter"], bool(against))
 
 
 def _names_another(text: str, end: int, letter: str) -> bool:
-    neighbour = phrases.WITH_ANOTHER.match(text[end:])
+    neighbour = phrases.SECOND_CHOICE.match(text[end:])
     return bool(neighbour and neighbour[1] != letter)
 
 
@@ -197,7 +197,11 @@ def _claim_before(text: str, match: Match, weight: Weight, equal: bool = False) 
         return None
     subject = mentions[-1]
     between, before = text[subject.end() : match.start()], text[: subject.start()]
-    if len(between) > _FAR or phrases.OBJECT.search(before) or phrases.BREAKS_LINK.search(between):
+    if (
+        len(between) > _FAR
+        or phrases.OBJECT.search(before)
+        or phrases.LINK_BREAKERS.search(between)
+    ):
         return None
     joined = phrases.JOINED.search(before)
     if joined and joined[1] != subject[1] and not phrases.OBJECT.search(before[: joined.start()]):

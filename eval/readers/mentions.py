@@ -16,9 +16,9 @@ from operator import eq
 from string import ascii_uppercase
 
 from looktwice.eval.readers.vocabulary import (
-    AGREED,
+    AGREEMENTS,
     ALSO_ASCII,
-    DENIED,
+    DENIALS,
     FOREIGN_ORDINALS,
     LEFT,
     NO,
@@ -353,7 +353,7 @@ def _make_text_patterns(text: str) -> Iterator[TextPattern]:
     elif ordinal:
         yield from _make_ordinal_patterns(ordinal[1])
     elif folded in ("yes", "no"):
-        word, first = (any_word(YES), AGREED) if folded == "yes" else (any_word(NO), DENIED)
+        word, first = (any_word(YES), AGREEMENTS) if folded == "yes" else (any_word(NO), DENIALS)
         yield TextPattern(rf"\A\W*{any_word(first)}(?=\s*(?:[.,;!\n]|$))")
         yield TextPattern(
             rf"\A\W*{word}(?![\w']){_IDLE}|{word}(?=\s*(?:[.,;:!\")\n]|'(?!\w)|$|but\b))"

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from looktwice.eval.readers.vocabulary import NUMBERS, Match, pattern
 from looktwice.pipelines.counted import NUMBER_WORDS
 
-MOST = 10**12
+MAX_COUNT = 10**12
 """Larger number words cannot be a count of things in an image."""
 _SCALES = {"hundred": 100, "dozen": 12, "dozens": 12, "thousand": 1000, "million": 10**6}
 _WORD = "|".join(word for word in NUMBERS if word.isascii() and word.isalpha())
@@ -28,7 +28,7 @@ _COMPOSED = pattern(
 _SEPARATED = re.compile(r"(?<![\w.,'])\d{1,3}(?:([,'])\d{3})(?:\1\d{3})*(?![\w]|[.,']\d)")
 _PERCENT = pattern(r"(?<![\w.,])\d+(?:[.,]\d+)?\s?(?:%|percent\b|per cent\b)")
 _ANY_NUMBER = pattern(rf"\d|(?<![\w-])(?:{_WORD})(?![\w-])")
-ASKED = pattern(
+COUNTED_THINGS = pattern(
     r"\bhow many"
     r" ((?:[\w-]+\s+){0,4}?[\w-]+)(?=\s+(?:is|are|do|does|did|can|were|was|in|on)\b|\W*\Z)"
 )
@@ -50,7 +50,7 @@ def parse_number_words(words: Iterable[str]) -> int:
     that."""
     whole = part = 0
     for word in words:
-        if whole + part > MOST:
+        if whole + part > MAX_COUNT:
             break
         scale = _SCALES.get(word, 0)
         if scale >= 1000:
@@ -105,7 +105,7 @@ def count_listed(text: str) -> int:
 
 def _count_pairs(text: str, question: str) -> str:
     text = re.sub(r"\A\W*(?:just |only |exactly )?an? (?:couple|pair)\W*\Z", "2", text, flags=re.I)
-    if not (asked := ASKED.search(question)):
+    if not (asked := COUNTED_THINGS.search(question)):
         return text
     noun = get_stem(asked[1].split()[-1])
     pair = rf"\ba (?:couple|pair(?! of (?:\w+ )?(?:{_ONE_PAIR}))) of (?=(?:\w+ ){{0,2}}{noun})"
@@ -152,7 +152,7 @@ def _strip_percents(text: str, question: str) -> str:
 def _strip_places(text: str, question: str) -> str:
     """Remove the numbers of places, and those that enumerate what is asked for: "cup 1: red, cup 2:
     blue"."""
-    if not (asked := ASKED.search(question)):
+    if not (asked := COUNTED_THINGS.search(question)):
         return text
     text = re.sub(rf"\b({_PLACE})\s+#?\d{{1,2}}\b(?!\s*[./]\d)", r"\1", text, flags=re.I)
     numbered = rf"\b({get_stem(asked[1].split()[-1])}\w{{0,3}})\s+#?(\d{{1,2}})\b"

@@ -9,11 +9,11 @@ from functools import partial
 
 from looktwice.eval.readers.asides import find_correction, find_second_thoughts, strip_rival_answers
 from looktwice.eval.readers.clean import clean_text, translate_to_english
-from looktwice.eval.readers.numerals import ASKED, count_listed, get_stem, normalize_counts
+from looktwice.eval.readers.numerals import COUNTED_THINGS, count_listed, get_stem, normalize_counts
 from looktwice.eval.readers.reader import Reading
 from looktwice.eval.readers.vocabulary import (
-    AGREED,
-    DENIED,
+    AGREEMENTS,
+    DENIALS,
     FALSE,
     NO,
     NUMBERS,
@@ -144,7 +144,7 @@ def find_asked_number(text: str, question: str) -> str | None:
     If the largest is the sum of the others ("five boats: two blue boats and three red boats"), it
     counts.
     """
-    if not (asked := ASKED.search(question)):
+    if not (asked := COUNTED_THINGS.search(question)):
         return None
     *adjectives, noun = [word for word in asked[1].split() if word.casefold() not in _ARTICLES]
     number = rf"({_DIGITS.pattern}|{_WORDS.pattern})"
@@ -197,7 +197,7 @@ def _read_yes_no(text: str, question: str) -> Reading:
     text = re.sub(
         r"\A\W*([yn])\W*\Z", lambda bare: "yes" if bare[1] in "yY" else "no", text, flags=re.I
     )
-    for word, others in (("yes", AGREED), ("no", DENIED)):
+    for word, others in (("yes", AGREEMENTS), ("no", DENIALS)):
         text = re.sub(rf"\A\W*{any_word(others)}(?=\s*(?:[.,;!\n]|$))", word, text, flags=re.I)
     return _read_two_words({"yes": any_word(YES), "no": any_word(NO)}, text, question)
 

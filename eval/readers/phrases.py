@@ -45,7 +45,7 @@ NEGATED = pattern(
     r"n't\b",
 )
 """Negations and similar words, for sentences that only describe a choice."""
-AFTERWARDS = re.compile(r"\s*(?:is|was|does|do|has|can|would|could)?\s*(?:not\b|n't)")
+TRAILING_NEGATION = re.compile(r"\s*(?:is|was|does|do|has|can|would|could)?\s*(?:not\b|n't)")
 """A negation right after a declared choice: "the answer is (A) is not correct"."""
 _ALL = r"(?:images?|options?|points?|pictures?|choices|boxes|photos\w*)"
 NO_SINGLE_CHOICE = pattern(
@@ -68,7 +68,7 @@ _ANSWER_ELSEWHERE = (
     "|\uc815\ub2f5|\u043e\u0442\u0432\u0435\u0442)"
 )
 _GOOD = r"(?:correct|right|best|most \w+|final|ideal|better|more \w+)"
-DECLARES = (
+DECLARATIONS = (
     pattern(rf"\b{_ANSWER}\b{GAP}{{0,90}}?{COPULA}{GAP}{{0,40}}?{CHOICE}"),
     pattern(rf"\b(?:it|this)\s+(?:must|should|has to|would|will)\s+be\s+{GAP}{{0,15}}?{CHOICE}"),
     pattern(rf"{_ANSWER_ELSEWHERE}{GAP}{{0,12}}?{CHOICE}"),
@@ -126,7 +126,7 @@ CHOOSE = pattern(
     rf"(?!\s+(?:one|between|from|the next|your|which)\b){GAP}{{0,60}}?{CHOICE}"
 )
 """ "I would go with X"."""
-PREFER = pattern(
+PREFERENCE = pattern(
     rf"\b(?:preference (?:for|towards?)|leaning (?:more )?towards?)\b{GAP}{{0,30}}?{CHOICE}"
 )
 """ "I have a preference for X"."""
@@ -144,7 +144,7 @@ WRONG = pattern(
     r"^\W*(?:it|this|that) isn't (\u27e6[A-Z]\u27e7)\W*$",
 )
 """Choices that are said to be wrong."""
-SETTLES = (
+CONTRASTED_CHOICES = (
     pattern(
         rf"(?:\b(?:not|neither|nor)|n't) (?!only\b|just\b|merely\b){NEAR}{{0,20}}?\u27e6[A-Z]\u27e7"
         r"(?:\s*(?:,|n?or|the|\u27e6[A-Z]\u27e7)\s*)*[\s\"',;:]*"
@@ -195,13 +195,13 @@ MARKED = pattern(
 )
 """ "MY_ANSWER: X", as prompts ask for it."""
 
-CONCLUDES = pattern(
+CONCLUSION = pattern(
     r"^\W*(?:therefore|thus|hence|so|in conclusion|overall|consequently|in summary|conclusion|as a"
     r" result"
     r"|based on (?:this|these|the above|my))\b"
 )
 """The beginning of a concluding sentence."""
-FORCED = pattern(
+FORCED_CHOICE = pattern(
     r"\b(?:if|were)\s+(?:i|we)\s+(?:had|have|must|need|needed|were forced|am"
     r" forced|were|assume|consider|focus"
     r"|ignore|disregard|compare|look)\b",
@@ -212,7 +212,7 @@ FORCED = pattern(
 """A choice made despite doubts: "if I had to choose"."""
 _CONSIDER = "(?:determine|compare|find|identify|look|consider|analyze|check)"
 _PURPOSE = "(?:determine|find|identify|decide|solve|figure)"
-NOT_YET = pattern(
+UNDECIDED_SENTENCE = pattern(
     r"\?\s*$",
     r"^\W*(?:if|suppose|assuming|let's|let us|we (?:need|have|can|must|should) (?:to"
     rf" )?{_CONSIDER}|to {_PURPOSE})\b",
@@ -234,21 +234,21 @@ _FIND = (
     "(?:determined?|tell|select|choose|say|decide|identify|conclude|provide|make|judge|know|"
     "answer|pinpoint)"
 )
-_HANDED_BACK = (
+_RETURNED_QUESTION = (
     r"\bplease (?:select|choose|identify|pick|provide|clarify|take)\b"
     r"|\b(?:do|can|could|would) you (?:think|choose|identify|select)\b"
 )
-HANDED_BACK = pattern(_HANDED_BACK)
+RETURNED_QUESTION = pattern(_RETURNED_QUESTION)
 """Phrases by which a reply returns the question to the user."""
 UNDECIDED = pattern(
     rf"\b{_UNABLE}\s+(?:\w+ly\s+)?(?:be )?{_FIND}\b"
     r"(?! (?:the |any |real |specific )*(?:people|persons?|individuals?|identit(?:y|ies)|who)\b)",
-    _HANDED_BACK,
+    _RETURNED_QUESTION,
 )
 """Phrases saying that the reply cannot tell, or returning the question to the user."""
 
 _AND = r"\s*(?:,|/|&|and/or|or|and|nor|as well as|,\s*(?:or|and)|)\s*"
-WITH_ANOTHER = pattern(rf"^{_AND}(?:either |also |possibly )?\s*\u27e6([A-Z])\u27e7")
+SECOND_CHOICE = pattern(rf"^{_AND}(?:either |also |possibly )?\s*\u27e6([A-Z])\u27e7")
 """A second choice right after a choice, so that several are named."""
 JOINED = pattern(rf"\u27e6([A-Z])\u27e7{_AND}(?:the )?$")
 """A first choice right before a choice."""
@@ -257,7 +257,7 @@ OBJECT = pattern(
     r" |that |in )?(?:the )?$"
 )
 """Words right before a choice that something else is compared with: "closer than X"."""
-BREAKS_LINK = pattern(
+LINK_BREAKERS = pattern(
     r"\bwhich (?:of|one|image|point|box|option)\b",
     r"\b(?:whether|if|because|since|whereas|than|determine|the other|both|making it)\b",
     r"\bother (?:images?|points?|options?)\b",

@@ -22,7 +22,14 @@ from looktwice.eval.readers.claims import Claim, Claims, Weight, find_claims, sp
 from looktwice.eval.readers.clean import clean_text
 from looktwice.eval.readers.mentions import LISTED, ONLY_CHOICES, TAG, find_tagged_letters
 from looktwice.eval.readers.open_answers import find_asked_number, get_question_kind, read_open
-from looktwice.eval.readers.phrases import HANDED_BACK, ILLUSION, NEAR, NEGATED, NOT_YET, UNDECIDED
+from looktwice.eval.readers.phrases import (
+    ILLUSION,
+    NEAR,
+    NEGATED,
+    RETURNED_QUESTION,
+    UNDECIDED,
+    UNDECIDED_SENTENCE,
+)
 from looktwice.eval.readers.reader import Reading
 from looktwice.eval.readers.vocabulary import REFUSED, Texts, may_contain, pattern
 
@@ -202,7 +209,7 @@ def _claim_of_only_mention(tagged: str, letters: str) -> Claims:
     for sentence in split_sentences(tagged):
         if named := {*find_tagged_letters(sentence)} & {*letters}:
             mentioned, last = mentioned | named, sentence
-    doubts = (NEGATED, NOT_YET, ILLUSION, _COMPARED)
+    doubts = (NEGATED, UNDECIDED_SENTENCE, ILLUSION, _COMPARED)
     if len(mentioned) == 1 and not any(doubt.search(last) for doubt in doubts):
         yield Claim(Weight.NAMED, mentioned.pop())
 
@@ -219,7 +226,7 @@ def _decide(claims: Iterable[Claim], tagged: str, letters: str) -> Reading:
                 favoured.append(claim)
     stated = {claim.letter for claim in favoured if claim.weight is Weight.STATED}
     # plain sentences that disagree count no more than others
-    alike = len(stated) > 1 or HANDED_BACK.search(tagged) is not None
+    alike = len(stated) > 1 or RETURNED_QUESTION.search(tagged) is not None
     by_weight = defaultdict[Weight, list[str]](list)
     for claim in favoured:
         lowered = alike and claim.weight is Weight.STATED

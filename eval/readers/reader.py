@@ -134,9 +134,9 @@ def _strip_calls(words: str) -> str:
 
 
 def _strip_textual_calls() -> Reading:
-    from looktwice.pipelines.replies.text_calls import LEFT_AS_TEXT
+    from looktwice.pipelines.replies.text_calls import UNPARSED_CALL
 
-    return Reading(None, f"unread: {LEFT_AS_TEXT}")
+    return Reading(None, f"unread: {UNPARSED_CALL}")
 
 
 def _replace_reply(state: State, reply: str) -> State:

@@ -14,7 +14,7 @@ from string import ascii_uppercase
 from typing import ClassVar, Literal
 
 from looktwice.eval.readers.clean import clean_text
-from looktwice.eval.readers.numerals import MOST, parse_number_words
+from looktwice.eval.readers.numerals import MAX_COUNT, parse_number_words
 from looktwice.eval.readers.open_answers import JSON_ANSWER
 from looktwice.eval.readers.reader import Reader, Reading, choice_texts, get_subtask
 from looktwice.eval.readers.robust import read_choice
@@ -249,7 +249,7 @@ def _read_reply(reply: str, form: str) -> str:
             numbers = [digits.lstrip("0") or "0" for digits in re.findall(r"\d+", text)]
             value = parse_number_words([word.lower() for word in _NUMBER_WORDS.findall(text)])
             numbers += [str(value)] if value else []
-            return numbers[0] if len(numbers) == 1 and value <= MOST else ""
+            return numbers[0] if len(numbers) == 1 and value <= MAX_COUNT else ""
         case "grouping":
             several = len(re.findall(r"\([A-Z]\)", text)) > 1
             return "" if several else text.partition(")")[0].strip()

@@ -128,7 +128,7 @@ FALSE = (
     "거짓",
 )
 _THAT = "(?:that|it|this|(?:the|this|that) (?:statement|description|claim|relation))(?:'s| is)"
-AGREED = (
+AGREEMENTS = (
     "i (?:think|believe|would say) so",
     f"{_THAT} (?:right|correct|true)",
     "it is",
@@ -137,7 +137,7 @@ AGREED = (
     "indeed",
     "(?:absolutely|definitely|certainly|of course)(?! not)",
 )
-DENIED = (
+DENIALS = (
     "i (?:don't|do not) (?:think|believe) so",
     "i think not",
     "(?:absolutely|definitely|certainly|of course) not",

@@ -47,9 +47,9 @@ from looktwice.pipelines.runtime.stores import use_result_store
 from looktwice.pipelines.sample import Item, Sample
 from looktwice.pipelines.state import Stage, State
 
-SHOWN = 5  # differences that are printed
-GONE = "the task's data is gone or has changed"
-UNBUILT = "the task cannot be built again"
+MAX_PRINTED_DIFFERENCES = 5  # differences that are printed
+DATA_CHANGED = "the task's data is gone or has changed"
+TASK_NOT_BUILT = "the task cannot be built again"
 
 
 def request_digest(
@@ -191,7 +191,7 @@ class Replay(RecordedRun):
     @property
     def done(self) -> bool:
         """Whether every record that did not fail was reproduced."""
-        return not self.different and not self.left_out.keys() & {GONE, UNBUILT}
+        return not self.different and not self.left_out.keys() & {DATA_CHANGED, TASK_NOT_BUILT}
 
     def run(self) -> None:
         """Replay every record. Raises CacheError, and ConfigError if stages cannot be built."""
@@ -222,7 +222,7 @@ class Replay(RecordedRun):
             rows, task = self.folder.samples_by_task.get(task_id, {}), self.task(point)
             if task is None:
                 for key in [key for key in waiting if key[0] == task_id]:
-                    self.left_out[UNBUILT] += len(waiting.pop(key))
+                    self.left_out[TASK_NOT_BUILT] += len(waiting.pop(key))
                 continue
             with suppress(TaskError, OSError):
                 for item in task:
@@ -231,7 +231,7 @@ class Replay(RecordedRun):
                     if is_same and (records := waiting.pop((task_id, name), None)):
                         yield item, records
         if gone := sum(map(len, waiting.values())):
-            self.left_out[GONE] += gone
+            self.left_out[DATA_CHANGED] += gone
 
     def _find_difference(self, point: PointRow, item: Item, record: Record) -> str:
         """Return what differs: the sample, a picture, a reply, or the first different field of the
@@ -304,9 +304,9 @@ def describe_replay(result: Replay) -> Iterator[str]:
     """Yield the result of a replay as lines for a terminal; the last one states whether all records
     were reproduced."""
     different = len(result.different)
-    yield from (f"different: {sentence}" for sentence in result.different[:SHOWN])
-    if different > SHOWN:
-        yield f"and {different - SHOWN} more"
+    yield from (f"different: {sentence}" for sentence in result.different[:MAX_PRINTED_DIFFERENCES])
+    if different > MAX_PRINTED_DIFFERENCES:
+        yield f"and {different - MAX_PRINTED_DIFFERENCES} more"
     yield from result.binder.faults
     for reason, count in result.left_out.items():
         yield f"not replayed: {format_count(count, 'record')} ({reason})"

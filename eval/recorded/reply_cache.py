@@ -17,7 +17,7 @@ from looktwice.eval.records.records import RunError
 from looktwice.pipelines.counted import format_count
 from looktwice.pipelines.models.cache import Store, StoredReply
 
-YOUNG = 3600.0  # seconds within which a reply may not be in a record yet
+MIN_AGE_SECONDS = 3600.0  # seconds within which a reply may not be in a record yet
 UNITS = {"": 1, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
 
 
@@ -89,7 +89,7 @@ def prune_cache(store: Store, runs: Path, most: int) -> str:
     named, gone = _named(runs, {row.model for row in rows}), list[StoredReply]()
     total = sum(row.size for row in rows)
     for row in rows:
-        if total > most and row.key not in named and time.time() - row.stored > YOUNG:
+        if total > most and row.key not in named and time.time() - row.stored > MIN_AGE_SECONDS:
             gone.append(row)
             total -= row.size
     store.remove(gone)

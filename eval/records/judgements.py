@@ -28,7 +28,7 @@ EVERY_PASS = "every"
 STEPS_PASS = "steps"
 """The judge names the annotated steps that a chain of thought covers, without changing whether the
 answer is right."""
-NOBODY = "none"
+NO_JUDGE = "none"
 """The value of `--judge` for using no judge."""
 
 JudgedWords = tuple[str, str, int, str]
@@ -175,14 +175,14 @@ def judgements(run: Path, judge: str = "") -> Judgements:
             raise RunError(f"{path} line {number}: not a judgement ({exc}); {advice}") from exc
         last[judgement.key] = judgement
     kept = Judgements(tuple(last.values()))
-    if judge not in ("", NOBODY, *kept.judges):
+    if judge not in ("", NO_JUDGE, *kept.judges):
         names = ", ".join(kept.judges) or "nobody"
         raise RunError(
             f"--judge {judge}: it did not judge {run} (judges so far: {names}); run"
             " `looktwice judge` first"
         )
     counting = dict[str, str]()
-    for kind in dict.fromkeys(line.kind for line in kept.lines) if judge != NOBODY else ():
+    for kind in dict.fromkeys(line.kind for line in kept.lines) if judge != NO_JUDGE else ():
         read = kept.count_verdicts(kind)
         counting[kind] = judge or max(read, key=lambda name: read[name][0])
     return Judgements(kept.lines, counting, named=bool(judge))

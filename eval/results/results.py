@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import pandas
 
 Arm = tuple[RunScores, PointScores]
-SHOWN, LONGEST, WORDS = 24, 200, 400
+MAX_NAMED_ARMS, LONGEST, WORDS = 24, 200, 400
 """What a notebook shows: the number of samples, the longest side of a thumbnail in pixels, and the
 characters of a reply."""
 FIELDS: Mapping[str, str] = {
@@ -176,7 +176,7 @@ class Flips(Sequence[Flip]):
         return "\n".join([self.summary, *lines])
 
     def _repr_html_(self) -> str:
-        return str(template("flips.html.j2").render(flips=self, most=SHOWN, words=WORDS))
+        return str(template("flips.html.j2").render(flips=self, most=MAX_NAMED_ARMS, words=WORDS))
 
     @property
     def summary(self) -> str:

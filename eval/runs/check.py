@@ -46,7 +46,7 @@ from looktwice.pipelines.sample import Item, describe_key_fault
 from looktwice.prompting.agent.agent import Agent
 
 SAMPLES_AT_ONCE = 16  # samples whose images are in memory at a time
-TRIED = 8  # samples of a task to try, if arms send the same request for the first one
+MAX_TRIED_SAMPLES = 8  # samples of a task to try, if arms send the same request for the first one
 SECONDS = 5.0  # no further sample is tried after this time
 
 
@@ -85,7 +85,7 @@ def check(
     yield from tried.requests(whole)
     yield from tried.warn_of_marks()
     for name, key in keys_in(plan.config).items():
-        yield from key.warn(plan.config[name], plan, TRIED)
+        yield from key.warn(plan.config[name], plan, MAX_TRIED_SAMPLES)
     yield from warn_of_placeholders(tried.trials, limit)
     if whole:
         yield from tried.check_samples(faults)
@@ -187,7 +187,7 @@ class PlanCheck:
         for trial in self.trials:
             label, task = self.names[trial.arm.id]
             yield f"{label} on {task}, sample {trial.item.sample.id}"
-            yield from words(self._shown(trial))
+            yield from words(self._get_shown(trial))
             yield from (f"  warning: {warning}" for warning in dict.fromkeys(_find_warnings(trial)))
 
     def describe_one(self) -> Iterator[str]:
@@ -195,7 +195,7 @@ class PlanCheck:
         first = self.trials[0]
         sample = first.item.sample.id
         yield f"first arm: {first.arm.contestant} on {first.arm.task_name}, sample {sample}:"
-        yield from outcome(self._shown(first))
+        yield from outcome(self._get_shown(first))
         arms = defaultdict[str, list[str]](list)
         for trial in self.trials:
             label, task = self.names[trial.arm.id]
@@ -207,7 +207,7 @@ class PlanCheck:
             more = f" and {format_count(len(names) - 1, 'more arm')}" if len(names) > 1 else ""
             yield f"  {warning} ({names[0]}{more})"
 
-    def _shown(self, trial: DryRun) -> Shown:
+    def _get_shown(self, trial: DryRun) -> Shown:
         arm, (label, _) = trial.arm, self.names[trial.arm.id]
         system = getattr(arm.model, "system", "")
         return Shown(label, trial.state, trial.error, stages=arm.stages, system=system)
@@ -225,7 +225,7 @@ class PlanCheck:
             sample = item.sample
             name = sample.id if ids[sample.id] == 1 else f"{sample.id} {task}"
             path = out / f"{file_names([name])[name]}.html"
-            shown = [self._shown(trial) for trial in trials]
+            shown = [self._get_shown(trial) for trial in trials]
             write_file(path, page(sample.id, sample.question, item.answer, shown))
             yield f"views: {path}"
 
@@ -357,7 +357,7 @@ class PlanCheck:
                 doubtful[arm.task_id].append(arm)
         begun = time.monotonic()
         for task_id, alike in doubtful.items():
-            for item in islice(check_items(self.tasks[task_id]), 1, TRIED):
+            for item in islice(check_items(self.tasks[task_id]), 1, MAX_TRIED_SAMPLES):
                 if time.monotonic() - begun > SECONDS:
                     break
                 for arm in alike:

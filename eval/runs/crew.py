@@ -42,7 +42,7 @@ class Crew:
         self.samples = samples
         try:
             for _ in range(self.workers):
-                self._hire()
+                self._start_thread()
             self._wait()
         except BaseException:
             on_interrupt()
@@ -62,7 +62,7 @@ class Crew:
             self.asleep += 1
             is_wanted = self.hired < min(self.most, self.workers + self.asleep)
         if is_wanted:
-            self._hire()
+            self._start_thread()
 
     def acquire(self) -> None:
         """Take a turn again after a sleep; blocks until one is free."""
@@ -70,7 +70,7 @@ class Crew:
             self.asleep -= 1
         self.turns.acquire()
 
-    def _hire(self) -> None:
+    def _start_thread(self) -> None:
         with self.lock:
             self.hired += 1
         self.submit(lambda: True)

@@ -40,7 +40,7 @@ from looktwice.prompting.turns.image_places import find_placeholder
 CHARACTERS = 4  # per token of text, roughly
 SECONDS = 2.0  # spent on counting requests, or on checking correct answers, roughly
 AGENT = "looktwice.prompting.agent.agent", "Agent"
-NOTHING: Done = {}
+NOTHING_DONE: Done = {}
 
 
 def find_key_faults(plan: Plan, limit: int | None) -> Iterator[str]:
@@ -159,12 +159,12 @@ class DryRun:
         """Name the stages that may send further views in later turns, which a token budget does not
         limit."""
         budget = "looktwice.prompting.views.resize", "TokenBudget"
-        if not _holds(self.arm.stages, *budget):
+        if not _contains_instance(self.arm.stages, *budget):
             return
         for slot, stage in self.arm.stages.items():
-            verifies = _holds(stage, "looktwice.prompting.turns.repeat", "Verify")
-            later = verifies or _holds(stage, *AGENT)
-            if later and not _holds(stage, *budget):
+            verifies = _contains_instance(stage, "looktwice.prompting.turns.repeat", "Verify")
+            later = verifies or _contains_instance(stage, *AGENT)
+            if later and not _contains_instance(stage, *budget):
                 fit = "; give it a TokenBudget as its `fit`" if verifies else ""
                 yield (
                     f"stage {slot!r} may send more views in later turns, which TokenBudget does not"
@@ -267,7 +267,7 @@ class Amount:
 
 
 def count_requests(
-    trials: Iterable[DryRun], samples: Mapping[str, int], done: Done = NOTHING
+    trials: Iterable[DryRun], samples: Mapping[str, int], done: Done = NOTHING_DONE
 ) -> Amount:
     """Count the requests of these trials' arms over all samples (task id -> number of samples) and
     draws, except what is `done`.
@@ -277,7 +277,7 @@ def count_requests(
     asked: dict[tuple[str, str], tuple[int, set[tuple[str, int]], Request]] = {}
     looks = False
     for trial in trials:
-        looks = looks or _holds(trial.arm.stages, *AGENT)
+        looks = looks or _contains_instance(trial.arm.stages, *AGENT)
         task = trial.arm.task_id
         for request in trial.requests:
             most, answered, _ = asked.get((task, request.key), (0, set(), request))
@@ -300,7 +300,7 @@ def count_requests(
     )
 
 
-def _holds(stages: Any, module: str, name: str) -> bool:
+def _contains_instance(stages: Any, module: str, name: str) -> bool:
     """Return whether stages or their settings include an instance of a class; a module that is not
     imported yet stays so."""
     opened = sys.modules.get(module)
@@ -308,7 +308,7 @@ def _holds(stages: Any, module: str, name: str) -> bool:
 
 
 def announce_requests(
-    plan: Plan, samples: Mapping[str, int], done: Done = NOTHING, cached: int = 0
+    plan: Plan, samples: Mapping[str, int], done: Done = NOTHING_DONE, cached: int = 0
 ) -> str:
     """Return the sentence on how much a run will ask, printed before it starts; empty if nothing is
     asked.
@@ -326,7 +326,7 @@ def announce_requests(
         return ""
     trials, items, begun = list[DryRun](), dict[str, Item](), time.monotonic()
     for arm in asking:
-        slow = _holds(arm.stages, "looktwice.specialists.networks.network", "Network")
+        slow = _contains_instance(arm.stages, "looktwice.specialists.networks.network", "Network")
         if not slow and time.monotonic() - begun < SECONDS:
             items[arm.task_id] = items.get(arm.task_id) or next(check_items(arm.task))
             trials.append(try_arm(arm, items[arm.task_id]))

@@ -171,7 +171,7 @@ class Run:
 
     def _execute(self, work: Work) -> None:
         """Run all trials that are not done, first by the executor, then in the crew's threads."""
-        crew = Crew(self.options.workers, self.progress.stop_with)
+        crew = Crew(self.options.workers, self.progress.handle_stop)
         left = self.executor.execute(self, work, self._trials(work, crew))
         crew.run(left, self.progress.drain.set)
 
@@ -222,10 +222,10 @@ class Run:
         self.progress.count("written")
         if self.models is not None and self.models.waits:  # to know which samples still wait
             self.progress.recorded.add(record.key)
-        self.tell_companions(arm, row, record)
+        self.notify_companions(arm, row, record)
         self.progress.release(lambda row: row.over)
 
-    def tell_companions(self, arm: Arm, row: SampleRow, record: Record) -> None:
+    def notify_companions(self, arm: Arm, row: SampleRow, record: Record) -> None:
         """Score a record and pass it to the companions."""
         if not self.companions:
             return

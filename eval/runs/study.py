@@ -23,7 +23,7 @@ from looktwice.eval.runs.options import RunOptions, RunSummary
 from looktwice.eval.runs.provenance import changed_plugins
 from looktwice.eval.runs.run import Run
 from looktwice.eval.runs.trial import Progress
-from looktwice.eval.scoring.notes import SPENT
+from looktwice.eval.scoring.notes import COST_FILE
 from looktwice.eval.tasks.base import prefix_task_errors
 from looktwice.pipelines.clock import run_clock
 from looktwice.pipelines.config.keys import keys_in
@@ -32,7 +32,7 @@ from looktwice.pipelines.extensions import find_extension
 from looktwice.pipelines.runtime.process import ENDING, cancel_waiting, exit_code, free_opened
 from looktwice.pipelines.runtime.stores import use_result_store
 
-TOGETHER = 0.5  # seconds within which signals count as one
+SIGNAL_INTERVAL = 0.5  # seconds within which signals count as one
 PROCESSES = "LOOKTWICE_PROCESSES"
 """The environment variable for the number of processes; if it is not set, the run decides."""
 LONG = 500  # records from which starting other processes may pay off
@@ -149,7 +149,7 @@ class Study:
         from looktwice.eval.runs.run_models import Ledger, RunModels, limit_requests
 
         models = RunModels(progress, cache, self.only_cached, self.say)
-        ledger = Ledger(self.folder / SPENT, models)
+        ledger = Ledger(self.folder / COST_FILE, models)
         limit_requests(models, ledger, asked, self.options)
         return models, [ledger]
 
@@ -169,11 +169,11 @@ def _handle_interrupts(run: Run, say: Callable[[str], None]) -> Iterator[None]:
     these; the third exits immediately. Signals in quick succession count as one, because `timeout`
     signals both the process and its group.
     """
-    last = -TOGETHER
+    last = -SIGNAL_INTERVAL
 
     def interrupt(number: int, frame: Any) -> None:
         nonlocal last
-        if time.monotonic() - last < TOGETHER:
+        if time.monotonic() - last < SIGNAL_INTERVAL:
             return
         last = time.monotonic()
         run.progress.signal = number

@@ -115,7 +115,7 @@ class Progress:
         with self.lock:
             self.counts[name] += by
 
-    def stop_with(self, exc: BaseException) -> None:
+    def handle_stop(self, exc: BaseException) -> None:
         """Handle what ended a sample without a record: a stop, or an error that ends the run."""
         if isinstance(exc, Stopped):
             self.count("deferred" if isinstance(exc, Deferred) else "stopped")
@@ -179,7 +179,7 @@ class Trial:
                 TURN.set(self.crew)
                 task()
         except BaseException as exc:
-            self.progress.stop_with(exc)
+            self.progress.handle_stop(exc)
         with self.lock:
             self.pending -= 1
             is_over = self.pending == 0

@@ -21,11 +21,11 @@ from looktwice.eval.scoring.verdict import Levels, Metric, PointScores, Samples,
 from looktwice.pipelines.geometry import iou
 
 KEYS = {"1": "yes", "0": "no"}
-PARTED = re.compile(r"""[;/\[\]"{}()=+\\_\-><@`,?!]""")
+SPACED_PUNCTUATION = re.compile(r"""[;/\[\]"{}()=+\\_\-><@`,?!]""")
 NUMBER_COMMA = re.compile(r"\d,\d")
 PERIOD = re.compile(r"\.(?!\d)")
 BOX = re.compile(r"<box>\s*\[(\d+),(\d+),(\d+),(\d+)\].*?</box>", re.S)
-LEADS = (
+ANSWER_PREFIXES = (
     "The best answer is",
     "The correct answer is",
     "The answer is",
@@ -36,7 +36,7 @@ LEADS = (
 BRACED = frozenset(
     ("Subway Connections", "Nested Squares", "Line Plot Intersections", "Circled Letter")
 )
-WORDY = 10  # a longer reply (in words) without a capital A to E has no letter
+MAX_LETTER_WORDS = 10  # a longer reply (in words) without a capital A to E has no letter
 Box = Sequence[float]
 
 
@@ -51,7 +51,7 @@ def read_yes_or_no(reply: str) -> str:
     """Return "yes" or "no" if exactly one of them is among the words; "**Yes**" is neither
     (VLMEvalKit)."""
     text = reply.lower()
-    for mark in dict.fromkeys(PARTED.findall(text)):
+    for mark in dict.fromkeys(SPACED_PUNCTUATION.findall(text)):
         touches = f"{mark} " in text or f" {mark}" in text or NUMBER_COMMA.search(text)
         text = text.replace(mark, "" if touches else " ")
     answers = {"yes", "no"} & {*PERIOD.sub("", text).split()}
@@ -62,10 +62,10 @@ def read_first_letter(reply: str) -> str:
     """Return the first capital A to E anywhere, after removing openings such as "The answer is",
     and A for an empty reply (TreeBench in VLMEvalKit)."""
     text = reply.strip()
-    for lead in LEADS:
+    for lead in ANSWER_PREFIXES:
         text = text.replace(lead, "")
     letter = re.search("[A-E]", text)
-    if letter or len(text.split()) > WORDY:
+    if letter or len(text.split()) > MAX_LETTER_WORDS:
         return letter[0] if letter else ""
     return next((name for name in "ABCDE" if text.lower() in f"({name})".lower()), "")
 

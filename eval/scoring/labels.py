@@ -12,7 +12,7 @@ from looktwice.pipelines.model import canonical
 
 ALL_TASKS = "all tasks"
 """The label for results over all tasks."""
-MOST = 3  # differing settings that a label shows
+MAX_LABEL_SETTINGS = 3  # differing settings that a label shows
 
 
 def labels(points: Sequence[PointRow]) -> dict[str, tuple[str, str]]:
@@ -47,7 +47,7 @@ def _distinguish(label: str, point: PointRow, seen: dict[str, PointRow]) -> str:
         return label
     mine, others = _leaves(point.spec), _leaves(first.spec)
     differing = [place for place in {**others, **mine} if mine.get(place) != others.get(place)]
-    if not 0 < len(differing) <= MOST:
+    if not 0 < len(differing) <= MAX_LABEL_SETTINGS:
         return f"{label} #{number + 1}"
     return f"{label} {{{', '.join(_short(place, mine.get(place)) for place in differing)}}}"
 

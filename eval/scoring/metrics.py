@@ -291,7 +291,7 @@ def measured_parts(scores: PointScores, name: str) -> Mapping[str, str]:
 # ---- turns
 
 
-LOOKING = "looking"
+LOOKING_REASON = "looking"
 
 
 @dataclass(frozen=True)
@@ -358,7 +358,7 @@ class TurnsOfArm:
         an answer yet."""
 
         def value(scored: ScoredRecord) -> float | None:
-            return None if scored.reason == LOOKING else scored.score.value
+            return None if scored.reason == LOOKING_REASON else scored.score.value
 
         means = {turn: self.mean(turn, value) for turn in range(self.last + 1)}
         return Values.of(means, self.scores.clusters)
@@ -391,7 +391,7 @@ def read_turns(run: RunScores) -> list[TurnsOfArm]:
             for part in _cut(record, scores.point.id in chains):
                 scored = scores.score(part, row)
                 is_call = scored.answer is None and len(part.calls) - 1 in looked
-                cut.append(replace(scored, reason=LOOKING) if is_call else scored)
+                cut.append(replace(scored, reason=LOOKING_REASON) if is_call else scored)
             if cut:
                 turns[scores.point.id].append(Turns(record.sample, (*cut, final)))
     arms = []

@@ -36,13 +36,13 @@ WHY_UNREADABLE = {
     UNJUDGED: "because no judge has graded it; `looktwice judge` asks one",
 }
 """Sentences for the members of REASONS."""
-MOSTLY = 0.5
+MAX_UNCHANGED_SHARE = 0.5
 """The share of samples, or of a slot's values, above which a note says that nothing changed."""
-SPENT = ".spent"  # the file of a run folder that holds its total cost
-DRAWS_ITSELF = "eval.tasks.MarkQuestions"  # a task that leaves markers nothing to draw
-SHOWN = 3  # arms that a sentence names
-BESIDE = " + "  # separates two slots
-LOOKED = '"look {'  # occurs in the line of a record with a tool call
+COST_FILE = ".spent"  # the file of a run folder that holds its total cost
+DRAWING_TASK = "eval.tasks.MarkQuestions"  # a task that leaves markers nothing to draw
+MAX_NAMED_ARMS = 3  # arms that a sentence names
+SLOT_SEPARATOR = " + "  # separates two slots
+LOOK_CALL = '"look {'  # occurs in the line of a record with a tool call
 
 
 def notes(run: RunScores) -> list[str]:
@@ -55,7 +55,13 @@ def notes(run: RunScores) -> list[str]:
                 warnings.add((scores.task, f"{part} ({scores.task})"))
     prices = price_lines(scores.point for scores in run.points)
     sentences = [sentence for _, sentence in sorted(warnings)]
-    return [*sentences, *_compared(run), *prices, *_left_out(run), *_refused_calls(run)]
+    return [
+        *sentences,
+        *_describe_comparison(run),
+        *prices,
+        *_describe_left_out(run),
+        *_refused_calls(run),
+    ]
 
 
 def _refused_calls(run: RunScores) -> Iterator[str]:
@@ -66,7 +72,7 @@ def _refused_calls(run: RunScores) -> Iterator[str]:
         if looks and not any(looks) and not scores.point.replies_of:
             idle[scores.point.id] = Counter()
     labels, reasons = list[str](), Counter[str]()
-    for scores, record in run.records(holding=LOOKED) if idle else ():
+    for scores, record in run.records(holding=LOOK_CALL) if idle else ():
         for look in get_looks(record) if scores.point.id in idle else ():
             idle[scores.point.id][look.reason if look.outcome == "refused" else ""] += 1
     for scores in run.points:
@@ -83,7 +89,7 @@ def _refused_calls(run: RunScores) -> Iterator[str]:
         )
 
 
-def _compared(run: RunScores) -> Iterator[str]:
+def _describe_comparison(run: RunScores) -> Iterator[str]:
     """Say what delta compares with: one arm, or for each arm the one at the same setting."""
     rivals, alike, rest, own = baselines(run), list[str](), list[str](), list[str]()
     names = {rival.contestant for rival in rivals.values() if rival}
@@ -100,8 +106,8 @@ def _compared(run: RunScores) -> Iterator[str]:
         else:
             rest.append(rival.contestant)
     parts = [f"against {alike[0]} at the same setting"] if alike else []
-    parts += [f"{'otherwise ' if alike else ''}against {_nearest(rest)}"] if rest else []
-    parts += [f"its own arms against {_nearest(own)}"] if own else []
+    parts += [f"{'otherwise ' if alike else ''}against {_select_nearest(rest)}"] if rest else []
+    parts += [f"its own arms against {_select_nearest(own)}"] if own else []
     yield f"delta: {'; '.join(parts)}"
 
 
@@ -110,11 +116,11 @@ def _earlier_arms(names: Sequence[str]) -> str:
     return f"{arms}, {_join_names(names)}"
 
 
-def _nearest(names: Sequence[str]) -> str:
+def _select_nearest(names: Sequence[str]) -> str:
     return names[0] if len({*names}) == 1 else f"the nearest setting among {_join_names(names)}"
 
 
-def _left_out(run: RunScores) -> Iterator[str]:
+def _describe_left_out(run: RunScores) -> Iterator[str]:
     """Describe missing records, failed and unreadable answers with their most common reason,
     incomplete tasks, and earlier plans."""
     failed, unreadable, missing, answered = list[str](), list[ScoredRecord](), 0, 0
@@ -130,7 +136,7 @@ def _left_out(run: RunScores) -> Iterator[str]:
     if missing:
         planned = format_count(missing + answered, "planned answer")
         are = "is" if missing == 1 else "are"
-        is_paid = (run.folder.path / SPENT).exists()
+        is_paid = (run.folder.path / COST_FILE).exists()
         larger = ", with a larger --budget if it is used up" * is_paid
         yield (
             f"unfinished: {missing} of {planned} {are} missing and excluded from all means; the"
@@ -260,9 +266,9 @@ def describe_unchanged(arms: Arms) -> list[str]:
     tasks, ends = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
     explained = set[str]()
     for slots, variants in (*_by_slot(arms), *_compare_with_rivals(arms)):
-        if BESIDE in slots and variants[1].point.id in explained:
+        if SLOT_SEPARATOR in slots and variants[1].point.id in explained:
             continue
-        classes = _alike(variants)
+        classes = _group_by_requests(variants)
         for alike in classes:
             explained |= {arm.point.id for arm in alike} if len(alike) > 1 else set()
         for beginning, end in _sentences(slots, variants, classes):
@@ -302,10 +308,10 @@ def _compare_with_rivals(arms: Arms) -> Iterator[tuple[str, Arms]]:
         mine, others = arm.stages, rival.stages
         slots = [slot for slot in {**others, **mine} if mine.get(slot) != others.get(slot)]
         if len(slots) > 1 and not {*slots} & {*arm.made_up, *rival.made_up}:
-            yield BESIDE.join(slots), [rival, arm]
+            yield SLOT_SEPARATOR.join(slots), [rival, arm]
 
 
-def _alike(arms: Arms) -> list[list[ArmRequests]]:
+def _group_by_requests(arms: Arms) -> list[list[ArmRequests]]:
     """Return classes of arms that sent identical requests for every sample known to both."""
     classes = list[list[ArmRequests]]()
     for arm in arms:
@@ -323,7 +329,7 @@ def _sentences(slots: str, arms: Arms, classes: Sequence[Arms]) -> Iterator[tupl
     """Yield the text before and after the names of the tasks."""
     largest = max(classes, key=len)
     # a smaller class may be identical on purpose, such as controls
-    if len(largest) > len(arms) * MOSTLY and len(largest) > 1:
+    if len(largest) > len(arms) * MAX_UNCHANGED_SHARE and len(largest) > 1:
         samples = _samples([*largest[0].sends_same_as(largest[1])])
         sent = "answer" if arms[0].point.spec.get("model") is None else "request"
         many = f"{slots}: {format_count(len(arms), 'value')}, {format_count(len(classes), sent)}"
@@ -331,7 +337,7 @@ def _sentences(slots: str, arms: Arms, classes: Sequence[Arms]) -> Iterator[tupl
     first = next((arm for arm in arms if slots not in arm.stages), arms[0])
     for alike in classes:
         same = [*alike[0].sends_same_as(first)]
-        if len(same) * MOSTLY < sum(same) < len(same):
+        if len(same) * MAX_UNCHANGED_SHARE < sum(same) < len(same):
             equal = f"the request of {_names(alike)} equals that of {first.contestant}"
             kept = [name for name in alike[0].requests if alike[0].kept.get(name)]
             reason = f"; nothing found on {len(kept)}: {alike[0].reason(kept)}" if kept else ""
@@ -344,10 +350,10 @@ def _describe_empty_stages(arms: Arms) -> Iterator[str]:
     contestants = defaultdict[tuple[str, str, str], list[str]](list)
     for arm in arms:
         kept = {name: bool(arm.kept.get(name)) for name, request in arm.requests.items() if request}
-        if sum(kept.values()) > len(kept) * MOSTLY:
+        if sum(kept.values()) > len(kept) * MAX_UNCHANGED_SHARE:
             reason = arm.reason([name for name in kept if kept[name]])
             task = arm.point.spec.get("task") or {}
-            if task.get("use") == DRAWS_ITSELF and reason.endswith(NO_MARK):
+            if task.get("use") == DRAWING_TASK and reason.endswith(NO_MARK):
                 continue
             contestants[_samples([*kept.values()]), arm.task, reason].append(arm.contestant)
     tasks = defaultdict[tuple[str, str, str], list[str]](list)
@@ -372,4 +378,4 @@ def _prefix_each(tasks: Sequence[str]) -> str:
 
 def _join_names(names: Sequence[str]) -> str:
     """List the first few names, each once, and the number of others."""
-    return format_list(list(dict.fromkeys(names)), SHOWN)
+    return format_list(list(dict.fromkeys(names)), MAX_NAMED_ARMS)

@@ -109,7 +109,7 @@ class Row:
 
 Rows = Sequence[Row]
 COUNTS = "n", "n_groups", "right", "wrong", "unreadable", "failed", "missing", "hidden"
-SUMMED = (*COUNTS, "tokens_in", "tokens_out", "cost")
+SUMMED_COLUMNS = (*COUNTS, "tokens_in", "tokens_out", "cost")
 """The columns that are summed over tasks in the rows `macro` and `micro`."""
 COLUMNS = tuple(column.name for column in fields(Row) if column.name != "units")
 """The columns of report.csv."""
@@ -271,7 +271,7 @@ def _sum_rows(rows: Rows) -> Row:
     """Return one row that sums the additive columns and joins the distinct splits, label versions
     and readers."""
     first, joined = rows[0], dict[str, Any]()
-    for name in SUMMED:
+    for name in SUMMED_COLUMNS:
         given = [value for row in rows if (value := getattr(row, name)) is not None]
         joined[name] = sum(given) if given else None
     for name in ("split", "label_version", "reader"):

@@ -16,7 +16,7 @@ ONLY_REASONING = (
     " reasoning parser, or with the right one for this model, or switch thinking off, for example"
     " with `extra: {chat_template_kwargs: {enable_thinking: false}}` of the model"
 )
-ONLY_CALLS = "the reply calls a tool and has no text; use prompting.agent.Agent for tool calls"
+ONLY_TOOL_CALLS = "the reply calls a tool and has no text; use prompting.agent.Agent for tool calls"
 
 
 def unreadable(reason: str, detail: str = "") -> ReadResult:
@@ -41,7 +41,7 @@ def explain_missing_reply(record: Record) -> ReadResult | None:
     if str(reply.get("reasoning") or "").strip():
         detail = CUT_IN_REASONING if cut else ONLY_REASONING
     elif reply.get("tool_calls"):
-        detail = ONLY_CALLS
+        detail = ONLY_TOOL_CALLS
     return unreadable("cut_off" if cut else "empty", detail)
 
 

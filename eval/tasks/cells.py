@@ -140,13 +140,13 @@ def _sort_texts(labelled: Mapping[Any, Any]) -> list[Any]:
     return [by_label[label] for label in sorted(by_label, key=lambda name: (len(name), name))]
 
 
-WITH_TEXT = re.compile(r"[(\[]?([A-Za-z])[)\].:\s-]+(.+)", re.S)
+LETTER_TEXT = re.compile(r"[(\[]?([A-Za-z])[)\].:\s-]+(.+)", re.S)
 WRAPPED = re.compile(
     r"[\s([{<\"*`]*(?:(?:answer|option|choice)\b(?:\s+is\b)?)?[\s([{<\"*`:]*([A-Za-z])[\s)\]}>\"*`.:]*"
     r"|'([A-Za-z])'",
     re.I,
 )
-"""`WITH_TEXT` matches a letter with its choice's text, this one a letter in brackets, quotes or
+"""`LETTER_TEXT` matches a letter with its choice's text, this one a letter in brackets, quotes or
 words."""
 
 
@@ -160,7 +160,7 @@ def find_letter(text: str, bare: str, choices: Sequence[object]) -> str:
     texts = [str(choice).strip() for choice in choices]
     meant = {letter for letter, choice in zip(letters, texts, strict=True) if choice == text}
     meant |= {bare} & {*letters}
-    if not meant and (both := WITH_TEXT.fullmatch(text)):
+    if not meant and (both := LETTER_TEXT.fullmatch(text)):
         by_letter = dict(zip(letters, map(str.casefold, texts), strict=True))
         said = both[2].strip().casefold()
         meant = {both[1].upper()} if by_letter.get(both[1].upper()) == said else set()

@@ -24,7 +24,7 @@ from looktwice.eval.tasks.row_task import Pictures, Questions, RowQuestion
 from looktwice.eval.tasks.table_files import TextTable, require_columns
 from looktwice.eval.tasks.table_task import MappedTask, TableTask, require_known_columns
 
-USUAL: Mapping[str, str] = {
+DEFAULT_COLUMNS: Mapping[str, str] = {
     "id": "id index idx question_id qid uid",
     "question": "question query text",
     "images": "images image image_path img file_name filename image_list img_path image_file",
@@ -77,7 +77,7 @@ class Columns(MappedTask):
     numbered: Mapping[str, Sequence[int]] = field(default_factory=dict)
     truth: tuple[str, ...] = ()
 
-    _usual = USUAL
+    _usual = DEFAULT_COLUMNS
     _needed = ("question", "images")
     _image_field = "images"
 
@@ -96,7 +96,9 @@ class Columns(MappedTask):
             stems = "choice choices option options"
             mapping["choices"] = find_lettered_columns(names) or find_numbered_columns(stems, names)
         if "images" not in self.columns:
-            mapping["images"] = find_numbered_columns(USUAL["images"], names) or mapping["images"]
+            mapping["images"] = (
+                find_numbered_columns(DEFAULT_COLUMNS["images"], names) or mapping["images"]
+            )
 
     def _questions(self, number: int, cells: Row) -> Questions:
         row = self._row(cells)

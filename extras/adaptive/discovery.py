@@ -22,7 +22,7 @@ from looktwice.pipelines.config.spec import Arm
 
 SHARE = 0.3
 """Share of the grid's answers to spend if no budget is set."""
-FEWEST = 4
+MIN_FIRST_SAMPLES = 4
 """Minimum number of samples in the first round; means over fewer cannot rank arms."""
 STYLES = (
     "default",
@@ -112,7 +112,7 @@ class Discovery(Races):
         race, place = Race([*named], self.level), 0
         while race.winner is None:
             more = first_round(len(race.left), len(split.raced) - place, left)
-            if not place and more < FEWEST:
+            if not place and more < MIN_FIRST_SAMPLES:
                 raise RunError(self._describe_small_budget(arms, len(pool.rows)))
             units, before = split.raced[place : place + more], len(self.answers)
             yield from self.run_heats(race, named, units)
@@ -141,7 +141,7 @@ class Discovery(Races):
 
     def _describe_small_budget(self, arms: Arms, samples: int) -> str:
         grid, rounds = len(arms) * samples, math.ceil(math.log2(len(arms)))
-        enough = 2 * FEWEST * len(arms) * (rounds + 1)
+        enough = 2 * MIN_FIRST_SAMPLES * len(arms) * (rounds + 1)
         need = f"--budget {enough} or more (the full grid has {grid:,} answers)"
         if enough > grid:
             least = enough // len(arms)

@@ -17,7 +17,7 @@ Direction = Literal["rising", "falling"]
 STEPS = 241  # of the threshold grid; half of them lie outside the levels
 # per range of the levels: from one that spans the whole range to a step
 SLOPES = np.geomspace(4, 100, 16)
-LAPSES = np.array([0, 0.01, 0.02, 0.03, 0.05, 0.08, 0.12])
+LAPSE_RATES = np.array([0, 0.01, 0.02, 0.03, 0.05, 0.08, 0.12])
 RANGE = 0.5  # how far beyond the levels a threshold may lie, as a share of their range
 DECIDED = np.log(10)  # one direction explains the answers ten times as well as the other
 COARSE = 2  # every second step, slope and lapse rate suffice to choose the next question
@@ -79,10 +79,10 @@ class Psychometric:
                 f"a logarithmic scale needs levels above 0, got {self.levels[0]:g}; set scale:"
                 " linear"
             )
-        if not self.guess + 0.02 <= self.target <= 0.98 - LAPSES[-1]:
+        if not self.guess + 0.02 <= self.target <= 0.98 - LAPSE_RATES[-1]:
             raise ValueError(
                 f"the target must be above the accuracy of guessing, {self.guess:g}, and at most "
-                f"{0.98 - LAPSES[-1]:.2f}, got {self.target:g}"
+                f"{0.98 - LAPSE_RATES[-1]:.2f}, got {self.target:g}"
             )
 
     @cached_property
@@ -105,7 +105,7 @@ class Psychometric:
     @cached_property
     def lapses(self) -> Floats:
         """The candidate lapse rates."""
-        return LAPSES[:: self.coarse]
+        return LAPSE_RATES[:: self.coarse]
 
     @cached_property
     def prior(self) -> Floats:

@@ -15,7 +15,7 @@ from looktwice.eval.statistics.paired import Values
 
 DIFFICULTIES = np.linspace(-8, 8, 65)
 ABILITIES = np.linspace(-6, 6, 121)
-FEWEST = 3  # arms
+MIN_ARMS = 3  # arms
 NOTE = (
     "Difficulties come from Rasch's model, fitted on the other arms. The items asked are evenly"
     " spaced by difficulty within every task. `predicted` is the accuracy on `all` items, predicted"
@@ -65,8 +65,8 @@ def fit_items(values: Floats) -> Items:
     from scipy.optimize import minimize
     from scipy.special import log_expit, log_softmax, logsumexp
 
-    if len(values) < FEWEST:
-        raise ValueError(f"difficulties need {FEWEST} arms or more, found {len(values)}")
+    if len(values) < MIN_ARMS:
+        raise ValueError(f"difficulties need {MIN_ARMS} arms or more, found {len(values)}")
     right, wrong = (np.nan_to_num(side.T) for side in (values, 1 - values))
 
     def log_likelihoods(parameters: Floats) -> Floats:

@@ -25,7 +25,7 @@ from looktwice.eval.statistics.intervals import LEVEL, Estimate, Floats
 from looktwice.pipelines.disk import read_file, write_file
 from looktwice.pipelines.json_input import OPEN, read_as
 
-STAKES = np.concatenate([np.linspace(0.02, 0.4, 20), np.linspace(0.45, 0.95, 11)])
+STAKE_SHARES = np.concatenate([np.linspace(0.02, 0.4, 20), np.linspace(0.45, 0.95, 11)])
 """Shares of the capital that are staked in parallel; the capital is the mean over all of them."""
 HEADER = ("task", "arm", "asked", "mean %", "to the leader", "ended", "held out")
 NOTE = (
@@ -59,7 +59,7 @@ class PairwiseBets:
     """
 
     def __init__(self, n: int) -> None:
-        self.logs: Floats = np.zeros((len(STAKES), n, n))
+        self.logs: Floats = np.zeros((len(STAKE_SHARES), n, n))
         self.capital: Floats = np.ones((n, n))
         """Evidence that the row's arm is better than the column's arm."""
 
@@ -68,7 +68,7 @@ class PairwiseBets:
         asked, which makes no bet."""
         asked = np.flatnonzero(np.isfinite(values))
         pairs, gaps = np.ix_(asked, asked), values[asked, None] - values[asked]
-        logs = self.logs[:, pairs[0], pairs[1]] + np.log1p(STAKES[:, None, None] * gaps)
+        logs = self.logs[:, pairs[0], pairs[1]] + np.log1p(STAKE_SHARES[:, None, None] * gaps)
         self.logs[:, pairs[0], pairs[1]] = logs
         self.capital[pairs] = np.exp(_log_mean(logs))
 
@@ -84,7 +84,7 @@ def confidence_sequence(gaps: Sequence[float]) -> tuple[float, float]:
 
     def wins(mean: float, sign: int) -> bool:
         away = sign * (differences - mean)
-        logs = np.log1p(STAKES[:, None] / (1 + sign * mean + 1e-9) * away).sum(axis=1)
+        logs = np.log1p(STAKE_SHARES[:, None] / (1 + sign * mean + 1e-9) * away).sum(axis=1)
         return bool(_log_mean(logs) >= bar)
 
     ends = []

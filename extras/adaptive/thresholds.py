@@ -55,7 +55,7 @@ NOTE = (
     " with `scale: log` it cannot."
 )
 RESHUFFLES = 999  # permutations of the draws
-MISFIT = 0.05  # a p below this leads to a remark
+MISFIT_ALPHA = 0.05  # a p below this leads to a remark
 
 
 class ThresholdsEntry(TypedDict, total=False):
@@ -148,8 +148,8 @@ class ArmThreshold:
             return ""
         p, dispersion, low = self.fit.p, self.threshold.dispersion, self.threshold.low
         remarks = {
-            "misfit": p is not None and p < MISFIT,
-            "unlike": self.alike is not None and self.alike < MISFIT,
+            "misfit": p is not None and p < MISFIT_ALPHA,
+            "unlike": self.alike is not None and self.alike < MISFIT_ALPHA,
             f"{dispersion:.1f} as 1": dispersion > 1.2,
             "as others": self.borrowed,
             "below 0": low < 0 < self.threshold.model.levels[0],
@@ -288,7 +288,7 @@ def _level_points(scores: PointScores, field: str) -> list[Point]:
 
 # ---- all combinations of two parameters
 
-MOST = 12  # maximum number of maps
+MAX_MAPS = 12  # maximum number of maps
 
 
 def crossed_grids(runs: Sequence[RunScores], by: Sequence[str]) -> list[PageGrid]:
@@ -309,7 +309,7 @@ def crossed_grids(runs: Sequence[RunScores], by: Sequence[str]) -> list[PageGrid
                 cells.append((*levels, fmean(values[levels]), len(values[levels])))
             if len(cells) > 1:
                 grids.append(PageGrid(x, y, scores.task, scores.contestant, cells))
-    return grids[:MOST]
+    return grids[:MAX_MAPS]
 
 
 def crossed_tables(runs: Sequence[RunScores], by: Sequence[str]) -> Iterator[tuple[str, TextTable]]:

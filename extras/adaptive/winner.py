@@ -86,7 +86,7 @@ def _try_styles(steering: Any, study: Any, winner: Any, path: Path, paid: list[P
     from looktwice.eval.display.table import score_table
     from looktwice.eval.display.text_tables import format_p
     from looktwice.eval.runs.run_models import read_cost
-    from looktwice.eval.scoring.notes import SPENT
+    from looktwice.eval.scoring.notes import COST_FILE
     from looktwice.extras.studies.fragility import measure_fragilities
     from looktwice.pipelines.config.plan import load_plan
 
@@ -100,7 +100,7 @@ def _try_styles(steering: Any, study: Any, winner: Any, path: Path, paid: list[P
     plan = load_plan(path, [wanted, f"name={path.stem}-styles"], study.plan.plugins, reach)
     options = study.options
     if options.budget is not None:
-        spent = sum(read_cost(folder / SPENT) for folder in paid)
+        spent = sum(read_cost(folder / COST_FILE) for folder in paid)
         options = replace(options, budget=max(0.0, options.budget - spent))
     only = FixedSamples(samples=winner.samples)
     tried = replace(study, plan=plan, options=options, companions=[only], fresh=False)

@@ -15,7 +15,7 @@ import numpy as np
 
 from looktwice.eval.display.printable import csv_text
 from looktwice.eval.display.text_tables import TextTable
-from looktwice.eval.records.judgements import NOBODY, judgements
+from looktwice.eval.records.judgements import NO_JUDGE, judgements
 from looktwice.eval.records.records import RunFolder
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.statistics.answers import cohens_kappa, fleiss_kappa
@@ -136,14 +136,14 @@ def add_judges(ratings: Ratings, run: Path) -> Ratings:
     none was found. Raises RunError."""
     items = {(item.contestant, item.task, item.sample): item.item for item in ratings.key.items}
     filled, folder = dict(ratings.filled), RunFolder(run)
-    for judge in (NOBODY, *judgements(run).judges):
+    for judge in (NO_JUDGE, *judgements(run).judges):
         cells = dict[str, Mapping[str, str]]()
         for scores in score_run(folder, judge=judge).points:
             for sample, draws in scores.scored.items():
                 item = items.get((scores.contestant, scores.task, sample))
-                if item and 0 in draws and judge in (NOBODY, draws[0].judge):
-                    cells[item] = {ratings.asked: draws[0].answer or NOBODY}
-        filled["reader" if judge == NOBODY else judge] = cells
+                if item and 0 in draws and judge in (NO_JUDGE, draws[0].judge):
+                    cells[item] = {ratings.asked: draws[0].answer or NO_JUDGE}
+        filled["reader" if judge == NO_JUDGE else judge] = cells
     return replace(ratings, filled=filled)
 
 

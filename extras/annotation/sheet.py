@@ -26,7 +26,7 @@ from looktwice.pipelines.picture import Picture, PictureError, thumbnail
 ERRORS, ANSWERS, REPLIES = "errors", "answers", "replies"
 ITEM = ("contestant", "task", "sample", "question", "choices", "key", "answer", "reply")
 """The columns of a log row that an item keeps."""
-SHOWN: Mapping[str, tuple[str, ...]] = {
+SHOWN_COLUMNS: Mapping[str, tuple[str, ...]] = {
     ERRORS: ("item", "task", "sample", "contestant", *ITEM[3:], "pictures"),
     ANSWERS: ("item", "task", "sample", "question", "choices", "pictures"),
     REPLIES: ("item", "task", "sample", "contestant", "question", "choices", "reply"),
@@ -39,7 +39,7 @@ FILLED: Mapping[str, tuple[str, ...]] = {
 """The columns that people fill in. People who answer see neither the correct answer nor a model's
 reply; people who read replies, to be compared with judges, see neither the correct answer nor the
 answer that was read."""
-TIMED = ("exposure_ms", "response_ms")
+TIMING_COLUMNS = ("exposure_ms", "response_ms")
 """Further columns that a page of timed trials fills in: how long the pictures were shown, and the
 time from their onset to the answer."""
 KEY_FILE, SHEET, PAGE = "key.json", "sheet.csv", "sheet.html"
@@ -104,8 +104,8 @@ def draw_sheet(
     `practice` other rows of each stratum, evenly spaced from the easiest to the hardest by the mean
     value in all logs. Raises TaskError if nothing is left.
     """
-    if ask not in SHOWN:
-        raise TaskError(f"--ask {ask}: expected {', '.join(SHOWN)}")
+    if ask not in SHOWN_COLUMNS:
+        raise TaskError(f"--ask {ask}: expected {', '.join(SHOWN_COLUMNS)}")
     if verdict not in ("any", *Verdict):
         raise TaskError(f"--verdict {verdict}: expected any, {', '.join(Verdict)}")
     named = make_names_unique([log.whole for log in logs])
@@ -184,10 +184,10 @@ def write_sheet(
             f"{out} already holds a sheet, which may be filled in; name another folder with --out"
         )
     by_name = {log.name: log for log in make_names_unique(logs)}
-    filled = FILLED[ask] + (() if exposure is None else TIMED)
-    shown, table = [], [(*SHOWN[ask], *filled)]
+    filled = FILLED[ask] + (() if exposure is None else TIMING_COLUMNS)
+    shown, table = [], [(*SHOWN_COLUMNS[ask], *filled)]
     for item in items:
-        sees = "pictures" in SHOWN[ask]
+        sees = "pictures" in SHOWN_COLUMNS[ask]
         pictures = list(_collect_pictures(by_name[item.contestant], item)) if sees else []
         for name, picture in pictures:
             write_file(out / name, picture.payload.data)
@@ -197,7 +197,7 @@ def write_sheet(
             ),
             "pictures": " ".join(name for name, _ in pictures),
         }
-        words = {name: words[name] for name in SHOWN[ask]}
+        words = {name: words[name] for name in SHOWN_COLUMNS[ask]}
         table.append((*words.values(), *("" for _ in filled)))
         thumbnails = [thumbnail(picture, PICTURE_SIDE) for _, picture in pictures]
         taught = {"key": normalize_answer(item.key)} if item.practice else {}

@@ -31,7 +31,7 @@ from looktwice.pipelines.models.http_client import HttpResponse
 Answer = tuple[str, int, Any]
 """The key of a request, with the status and body that a chat-completions server would answer."""
 MAX_FILE_BYTES = 1 << 30  # maximum bytes of a batch's answers
-OVER = {"completed", "failed", "expired", "cancelled", "succeeded", "partially_succeeded"}
+FINAL_STATES = {"completed", "failed", "expired", "cancelled", "succeeded", "partially_succeeded"}
 STATUS = {
     "invalid_request_error": 400,
     "permission_error": 403,
@@ -106,7 +106,7 @@ class BatchServer:
         files = (data.get("output_file_id"), data.get("error_file_id"))
         return Batch(
             str(data["id"]),
-            state in OVER,
+            state in FINAL_STATES,
             parse_count(counts, "completed") + parse_count(counts, "failed"),
             parse_count(counts, "total"),
             tuple(str(file) for file in files if file),
@@ -272,7 +272,7 @@ class GeminiBatches(BatchServer):
         stats = about.get("batchStats") or {}
         state = str(about.get("state")).rpartition("STATE_")[2]
         total = parse_count(stats, "requestCount")
-        is_over = bool(data.get("done")) or state.lower() in OVER
+        is_over = bool(data.get("done")) or state.lower() in FINAL_STATES
         failed = state == "FAILED" or error
         reason = str(error.get("message") or "no reason given") if failed else ""
         done = total - parse_count(stats, "pendingRequestCount")

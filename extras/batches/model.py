@@ -41,7 +41,7 @@ from looktwice.pipelines.ranges import Ranged
 
 HOSTS = {"api.anthropic.com": "anthropic", "generativelanguage.googleapis.com": "gemini"}
 
-PATIENCE = 10  # consecutive checks of a batch that may fail
+MAX_FAILED_CHECKS = 10  # consecutive checks of a batch that may fail
 LOOK = 0.5  # seconds between checks whether another run is done
 ATTEMPTS = 3  # batches that a request is part of before it counts as failed
 
@@ -322,7 +322,7 @@ class BatchQueue:
                         raise
                     trouble = exc
             unseen = unseen + 1 if trouble else 0
-            if trouble and unseen >= PATIENCE:
+            if trouble and unseen >= MAX_FAILED_CHECKS:
                 raise trouble
             if trouble:
                 self.say(f"{trouble}; checking again in {self.model.look:g} s")

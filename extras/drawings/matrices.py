@@ -22,14 +22,14 @@ from looktwice.specialists.rules import NoEvidence
 
 SPOKES = 8
 """Number of directions of a line from a picture's middle: clockwise, from the top."""
-WHOLE = (1 << SPOKES) - 1
+ALL_SPOKES = (1 << SPOKES) - 1
 PANELS = 13  # nine of the matrix, the last of them empty, and four options
-REACH = (0.45, 0.75)  # where spokes are sampled, as shares of half a panel
+SPOKE_RANGE = (0.45, 0.75)  # where spokes are sampled, as shares of half a panel
 DARK = 110  # grey level; ink is darker
 INK = 40  # minimum difference of ink from the paper, in grey levels
-TOGETHER = 0.01  # of the longer side: parts at most this far apart belong to one figure
+MAX_PART_DISTANCE = 0.01  # of the longer side: parts at most this far apart belong to one figure
 SIDE = 48  # pixels; figures are scaled to this side to be compared
-ASKED = re.compile(r"how many lines .*\brow ([123]), column ([123])\b", re.IGNORECASE)
+ASKED_CELL = re.compile(r"how many lines .*\brow ([123]), column ([123])\b", re.IGNORECASE)
 
 Ink = NDArray[Any]
 Rule = Callable[[int, int], int | None]
@@ -40,7 +40,7 @@ not apply to them."""
 def turn(bits: int, steps: int) -> int:
     """Rotate spokes clockwise by `steps` eighths of a turn."""
     whole = bits << steps % SPOKES
-    return whole & WHOLE | whole >> SPOKES
+    return whole & ALL_SPOKES | whole >> SPOKES
 
 
 def spread(bits: int, steps: int) -> int:
@@ -52,13 +52,15 @@ def spread(bits: int, steps: int) -> int:
     return bits
 
 
-def _again(change: Callable[[int, int], int], steps: int, first: int, second: int) -> int | None:
+def _apply_change(
+    change: Callable[[int, int], int], steps: int, first: int, second: int
+) -> int | None:
     return change(second, steps) if change(first, steps) == second else None
 
 
 RULES: Mapping[str, Mapping[str, Rule]] = {
-    "rotation": {f"turn by {n}": partial(_again, turn, n) for n in range(1, SPOKES)},
-    "progression": {f"spread by {n}": partial(_again, spread, n) for n in (1, 2, -1, -2)},
+    "rotation": {f"turn by {n}": partial(_apply_change, turn, n) for n in range(1, SPOKES)},
+    "progression": {f"spread by {n}": partial(_apply_change, spread, n) for n in (1, 2, -1, -2)},
     "overlay": {
         "either": lambda first, second: first | second,
         "not both": lambda first, second: first ^ second,
@@ -86,7 +88,7 @@ def find_boxes(pixels: Pixels) -> tuple[NDArray[np.int64], int]:
     text."""
     gray = cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY).astype(int)
     dark = abs(gray - np.bincount(gray.ravel()).argmax()) > INK
-    rim = int(TOGETHER * max(gray.shape) / 2)
+    rim = int(MAX_PART_DISTANCE * max(gray.shape) / 2)
     joined = cv2.dilate(dark.astype(np.uint8), np.ones((2 * rim + 1, 2 * rim + 1)))
     contours, _ = cv2.findContours(joined, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE)
     boxes = np.array([*map(cv2.boundingRect, contours)], int).reshape(-1, 4)
@@ -112,7 +114,7 @@ def read_panels(pixels: Pixels) -> list[int]:
         for number in range(SPOKES):
             angle = 2 * np.pi * number / SPOKES
             way = half * np.array([np.sin(angle), -np.cos(angle)])
-            xs, ys = np.rint(middle + np.linspace(*REACH, 5)[:, None] * way).astype(int).T
+            xs, ys = np.rint(middle + np.linspace(*SPOKE_RANGE, 5)[:, None] * way).astype(int).T
             seen |= int(np.median(gray[ys, xs]) < DARK) << number
         bits.append(seen)
     return bits
@@ -132,7 +134,7 @@ class MatrixSolver(AnswerRule):
         if not sample.images:
             raise NoEvidence("there is no image")
         bits = read_panels(sample.images[0].pixels)
-        if place := ASKED.search(sample.question):
+        if place := ASKED_CELL.search(sample.question):
             number = bits[3 * int(place[1]) + int(place[2]) - 4].bit_count()
             return choose_number(sample, number, nearest=False)[0], 1.0
         fitting = solve(bits[:8], bits[9:])
@@ -146,13 +148,13 @@ def _ink(pixels: Pixels) -> Ink:
     return cv2.GaussianBlur(255.0 - cv2.cvtColor(small, cv2.COLOR_RGB2GRAY), (0, 0), 1.5)
 
 
-def _turned(eighths: int, first: Ink, second: Ink) -> Ink:
+def _turn_and_join(eighths: int, first: Ink, second: Ink) -> Ink:
     matrix = cv2.getRotationMatrix2D((SIDE / 2, SIDE / 2), 45 * eighths, 1)
     return cv2.warpAffine(second, matrix, (SIDE, SIDE))
 
 
 CHANGES: Sequence[Callable[[Ink, Ink], Ink]] = (
-    *(partial(_turned, eighths) for eighths in range(SPOKES)),
+    *(partial(_turn_and_join, eighths) for eighths in range(SPOKES)),
     np.maximum,
     np.minimum,
     cv2.absdiff,

@@ -22,7 +22,7 @@ from looktwice.specialists.results import Floats
 from looktwice.specialists.rules import NoEvidence
 
 # contours are followed in a raster this many times finer than the pixels, by their shares of ink
-FINER = 3
+RASTER_FACTOR = 3
 HOLE = 6.0  # square pixels; smaller holes are gaps in pale parts of a thin line
 CORNERS = {3: "triangle", 4: "rectangle", 5: "pentagon", 6: "hexagon"}
 CORNERS |= dict.fromkeys((7, 8, 9), "octagon")
@@ -75,7 +75,9 @@ def find_shapes(ink: Floats, level: float) -> list[DrawnShape]:
     first."""
     height, width = ink.shape
     fine = cv2.resize(
-        np.pad(ink, 1), ((width + 2) * FINER, (height + 2) * FINER), interpolation=cv2.INTER_LINEAR
+        np.pad(ink, 1),
+        ((width + 2) * RASTER_FACTOR, (height + 2) * RASTER_FACTOR),
+        interpolation=cv2.INTER_LINEAR,
     )
     contours, tree = cv2.findContours(
         (fine > level).astype(np.uint8), cv2.RETR_CCOMP, cv2.CHAIN_APPROX_NONE
@@ -86,8 +88,8 @@ def find_shapes(ink: Floats, level: float) -> list[DrawnShape]:
         if around < 0:
             outer.append(number)
         else:
-            holes[around] += cv2.contourArea(contour) >= HOLE * FINER**2
-    shapes = [DrawnShape((contours[n][:, 0] + 0.5) / FINER - 1.5, holes[n]) for n in outer]
+            holes[around] += cv2.contourArea(contour) >= HOLE * RASTER_FACTOR**2
+    shapes = [DrawnShape((contours[n][:, 0] + 0.5) / RASTER_FACTOR - 1.5, holes[n]) for n in outer]
     return sorted(shapes, key=lambda shape: -shape.area)
 
 
@@ -185,7 +187,7 @@ class MarkAskedShapes(WithoutModel):
         sample = state.sample
         try:
             asked, color = parse_shape(sample.question), ""
-            if COLORS.keys() & _words(sample.question):
+            if COLORS.keys() & _split_words(sample.question):
                 color = _parse_color(sample.question)
             shapes = _find_filled(sample, color) if color else _find_outlines(sample)
         except NoEvidence as exc:
@@ -229,7 +231,7 @@ def _count(shapes: list[DrawnShape], asked: str) -> Decision:
 
 
 def _parse_color(question: str) -> str:
-    colors = COLORS.keys() & _words(question)
+    colors = COLORS.keys() & _split_words(question)
     if len(colors) != 1:
         raise NoEvidence(
             f"the question names {len(colors) or 'no'} known colours, and one is needed:"
@@ -238,7 +240,7 @@ def _parse_color(question: str) -> str:
     return colors.pop()
 
 
-def _words(question: str) -> set[str]:
+def _split_words(question: str) -> set[str]:
     return set(re.findall(r"[a-z]+", question.lower().replace("grey", "gray")))
 
 

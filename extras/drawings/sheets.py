@@ -38,7 +38,7 @@ STEPS = {
     "down": (1, 0),
     "bottom": (1, 0),
 }
-ASKED = re.compile(
+ASKED_CELL = re.compile(
     r"in grid (?P<grid>\d+).*?from the (?P<fill>\w+) (?P<shape>\w+) at position \(row"
     r" (?P<row>\d+), "
     r"column (?P<column>\d+)\), how many (?P<what>.+?) are there"
@@ -60,7 +60,7 @@ class ShapeGridReader(AnswerRule):
     def decide(self, sample: Sample) -> Decision:
         """Return the number, and confidence 1, since it reads every cell or abstains. Raises
         NoEvidence."""
-        asked = ASKED.search(sample.question)
+        asked = ASKED_CELL.search(sample.question)
         if asked is None or len(sample.images) != 1:
             raise NoEvidence(f"the question names no cell of a grid: {sample.question!r}")
         grids = read_grids(sample.images[0].pixels)
@@ -263,18 +263,20 @@ FORMS = """\
 11111 00001 00010 00100 01000 10000 11111
 """
 # letters that some displays show differently
-OTHERS = {
+OTHER_FORMS = {
     "I": "11111 00100 00100 00100 00100 00100 11111",
     "S": "01110 10001 10000 01110 00001 10001 01110",
 }
 
 
 LETTERS = []
-for letter, rows in (*zip(ascii_uppercase, FORMS.splitlines(), strict=True), *OTHERS.items()):
+for letter, rows in (*zip(ascii_uppercase, FORMS.splitlines(), strict=True), *OTHER_FORMS.items()):
     dots = np.array([list(row) for row in rows.split()], float)  # 1 where a dot is
     LETTERS.append((letter, dots[:, dots.any(0)]))
-APART = 0.3  # of the letters' height: dots of one letter are closer together, letters are not
-FAINTEST = 2.0  # of 255 levels: the minimum difference from the background
+MIN_LETTER_GAP = (
+    0.3  # of the letters' height: dots of one letter are closer together, letters are not
+)
+MIN_CONTRAST = 2.0  # of 255 levels: the minimum difference from the background
 
 
 @dataclass(frozen=True)
@@ -295,7 +297,7 @@ class DotLetterReader(AnswerRule):
         rows = np.flatnonzero(ink.any(1))
         line = ink[rows[0] : rows[-1] + 1]
         columns = np.flatnonzero(line.any(0))
-        gaps = np.flatnonzero(np.diff(columns) > APART * len(line)) + 1
+        gaps = np.flatnonzero(np.diff(columns) > MIN_LETTER_GAP * len(line)) + 1
         text, least = "", 1.0
         for part in np.split(columns, gaps):
             letter, lead = read_letter(to_cells(line[:, part[0] : part[-1] + 1]))
@@ -311,11 +313,11 @@ def find_ink(pixels: Pixels) -> Ink:
     first.
     """
     away = np.linalg.norm(pixels - background_color(pixels), axis=-1)
-    differs = away > FAINTEST
+    differs = away > MIN_CONTRAST
     _, labels = cv2.connectedComponents(differs.astype(np.uint8), connectivity=8)
     rim = np.unique(np.concatenate((labels[0], labels[-1], labels[:, 0], labels[:, -1])))
     inner = np.where(np.isin(labels, rim[rim > 0]), 0.0, away)
-    if not (inner > FAINTEST).any():
+    if not (inner > MIN_CONTRAST).any():
         raise NoEvidence("nothing differs from the background")
     ink: Ink = inner > inner.max() / 2
     return ink

@@ -46,7 +46,7 @@ from looktwice.pipelines.runtime.process import keep_memory, share_heaps
 from looktwice.pipelines.runtime.stores import Blobs
 
 PAUSE = 0.01  # seconds during which events are collected for one message
-EVERY = 1.0  # seconds between two tallies
+TALLY_INTERVAL = 1.0  # seconds between two tallies
 
 
 @dataclass(eq=False)
@@ -73,7 +73,7 @@ class Outbox:
             while self.is_filled.wait():
                 time.sleep(PAUSE)
                 self.is_filled.clear()
-                if time.monotonic() - self.tallied >= EVERY:
+                if time.monotonic() - self.tallied >= TALLY_INTERVAL:
                     self.waiting.append(self.models.tally(self.clock))
                     self.tallied = time.monotonic()
                 self.flush()
@@ -167,7 +167,7 @@ def run_samples(setup: Setup, orders: IO[bytes], answers: IO[bytes]) -> None:
             emit=outbox.put,
         )
 
-        for target in (outbox.work, partial(_follow_orders, run, orders)):
+        for target in (outbox.work, partial(_obey_parent, run, orders)):
             threading.Thread(target=target, daemon=True).start()
         error: BaseException | None = None
         try:
@@ -189,7 +189,7 @@ def _survives_pickling(exc: BaseException) -> bool:
         return False
 
 
-def _follow_orders(run: ChildRun, orders: IO[bytes]) -> None:
+def _obey_parent(run: ChildRun, orders: IO[bytes]) -> None:
     """Follow the parent's orders; if the parent has ended, end this process."""
     progress = run.progress
     while True:

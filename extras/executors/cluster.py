@@ -24,7 +24,9 @@ from looktwice.pipelines.state import collect_remarks, remark
 
 __all__: list[str] = []
 
-SILENT = 10.0  # seconds without a message after which a task counts as lost, and frees its slots
+MAX_SILENCE = (
+    10.0  # seconds without a message after which a task counts as lost, and frees its slots
+)
 
 
 @dataclass(eq=False)
@@ -51,16 +53,18 @@ class LimitDesk:
         """Return whether to stop, and how many slots of each endpoint this task may use."""
         now = time.monotonic()
         self.loads[task] = now, loads
-        for lost in [name for name, (heard, _) in self.loads.items() if now - heard > SILENT]:
+        for lost in [name for name, (heard, _) in self.loads.items() if now - heard > MAX_SILENCE]:
             self.leave(lost)
-        return self.is_stopping, {key: self._give(task, key, load) for key, load in loads.items()}
+        return self.is_stopping, {
+            key: self._assign_slots(task, key, load) for key, load in loads.items()
+        }
 
     def leave(self, task: str) -> None:
         """Free the slots of a task that has ended or is lost."""
         self.loads.pop(task, None)
         self.given = {key: slots for key, slots in self.given.items() if key[0] != task}
 
-    def _give(self, task: str, key: LimitKey, load: Load) -> int:
+    def _assign_slots(self, task: str, key: LimitKey, load: Load) -> int:
         wanted = {
             name: loads[key].wanted for name, (_, loads) in self.loads.items() if key in loads
         }

@@ -14,7 +14,7 @@ from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Sample
 
-EVERYWHERE = {"looktwice", "numpy", *sys.stdlib_module_names}
+SHARED_PACKAGES = {"looktwice", "numpy", *sys.stdlib_module_names}
 """Packages whose classes every process has."""
 Group = tuple[str, int, int]
 """The task id, seed and draw shared by arms that go through the items together."""
@@ -88,7 +88,7 @@ class PicturePickler(pickle.Pickler):
         """Return how to recreate the same picture in another process."""
         if not isinstance(value, Picture):
             named = value if hasattr(value, "__qualname__") else type(value)
-            if str(named.__module__).partition(".")[0] not in EVERYWHERE:
+            if str(named.__module__).partition(".")[0] not in SHARED_PACKAGES:
                 raise pickle.PicklingError(f"another process may not have {named.__qualname__}")
             return NotImplemented
         if value._fetch is None:

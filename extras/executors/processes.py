@@ -50,20 +50,20 @@ from looktwice.pipelines.picture import PictureError
 
 SETTING = "LOOKTWICE_PROCESSES"
 """The environment variable that sets the number of processes; if it is not set, the run decides."""
-MOST = 4  # processes: more would ask faster than the run writes and scores
-FEWEST = 500  # records from which a run is long enough for processes
-MANY = 32  # threads from which one interpreter may be too slow
+MAX_PROCESSES = 4  # processes: more would ask faster than the run writes and scores
+MIN_RECORDS = 500  # records from which a run is long enough for processes
+MIN_WORKERS = 32  # threads from which one interpreter may be too slow
 SHARE = 8  # minimum threads of each process
-AHEAD = 4  # minimum samples that wait in a process for a free thread
-OWN = ("looktwice.prompting.", "looktwice.pipelines.")
+MIN_WAITING_SAMPLES = 4  # minimum samples that wait in a process for a free thread
+SENDABLE_PACKAGES = ("looktwice.prompting.", "looktwice.pipelines.")
 """Packages with the classes of stages and models that other processes may run. Networks stay with
 the run, and only the run has loaded plugins."""
 DRAW = ("markers", "grids", "views", "controls", "burnt_in")
 """The rooms of `prompting` whose stages make pictures."""
 LOOK = 0.2  # seconds between checks whether the run is being stopped
-PATIENCE = 10.0  # seconds for a process to end after the order to stop at once
+STOP_TIMEOUT = 10.0  # seconds for a process to end after the order to stop at once
 LATEST = 120.0  # seconds for a process to become ready once there are samples
-CANNOT_BE_SENT = (PictureError, TypeError, AttributeError, pickle.PicklingError)
+SENDING_ERRORS = (PictureError, TypeError, AttributeError, pickle.PicklingError)
 
 
 def has_own_classes(value: Any) -> bool:
@@ -71,7 +71,9 @@ def has_own_classes(value: Any) -> bool:
     values."""
     if is_dataclass(value) and not isinstance(value, type):
         inner = [getattr(value, f.name) for f in fields(value)]
-        return type(value).__module__.startswith(OWN) and all(map(has_own_classes, inner))
+        return type(value).__module__.startswith(SENDABLE_PACKAGES) and all(
+            map(has_own_classes, inner)
+        )
     if isinstance(value, Mapping):
         return all(map(has_own_classes, (*value.keys(), *value.values())))
     if isinstance(value, tuple | list | frozenset):
@@ -105,9 +107,9 @@ def count_processes(run: RunContext, records: int) -> int:
     if given.isdecimal():
         return min(int(given), calls)
     rooms = {public_path(type(stage)).split(".")[1] for stage in stages}
-    if records < FEWEST or (options.workers < MANY and rooms.isdisjoint(DRAW)):
+    if records < MIN_RECORDS or (options.workers < MIN_WORKERS and rooms.isdisjoint(DRAW)):
         return 0
-    number = min(len(usable_cores()), MOST, options.workers // SHARE, calls // SHARE)
+    number = min(len(usable_cores()), MAX_PROCESSES, options.workers // SHARE, calls // SHARE)
     return number if number > 1 else 0
 
 
@@ -155,7 +157,7 @@ class Processes(Executor):
             pinned = [
                 *random.sample(usable, number)
             ]  # at random, since another run may do the same
-        plan, room = Plan(run.plan.name, arms), workers + max(AHEAD, workers // 4)
+        plan, room = Plan(run.plan.name, arms), workers + max(MIN_WAITING_SAMPLES, workers // 4)
         folders = run.folder.absolute(), self.models.cache.absolute()
         forked = self.may_fork and not run.plan.plugins and is_safe_to_fork()
         if forked:
@@ -164,7 +166,7 @@ class Processes(Executor):
             try:
                 setup = dump(Setup(plan, options, *folders, only_cached, number, core))
                 self.processes.append(Process(setup, room, forked))
-            except (*CANNOT_BE_SENT, OSError):  # there is no room for another process
+            except (*SENDING_ERRORS, OSError):  # there is no room for another process
                 return
 
     def execute(self, run: RunContext, work: Work, trials: Iterator[Trial]) -> Iterator[Trial]:
@@ -215,7 +217,7 @@ class Processes(Executor):
             self.stopped = now
         for process in self.processes:
             is_late = not process.has_greeted and now - self.begun > LATEST
-            if is_late or now - self.stopped > PATIENCE:
+            if is_late or now - self.stopped > STOP_TIMEOUT:
                 process.handle.kill()
 
     def _keep_asking(self, process: Process, trials: Iterator[Trial], writer: RunWriter) -> None:
@@ -233,7 +235,7 @@ class Processes(Executor):
                     process.send(pickle.dumps(END))
         except BaseException as exc:
             process.handle.kill()
-            self.run.progress.stop_with(exc)
+            self.run.progress.handle_stop(exc)
         self.returned.extend(trial for trial in process.asked.values() if trial.wanted)
 
     def _receive(self, process: Process) -> list[Any]:
@@ -262,14 +264,14 @@ class Processes(Executor):
                 trial = self.returned.popleft() if self.returned else next(trials, None)
                 number = next(self.numbers)
         except BaseException as exc:
-            self.run.progress.stop_with(exc)
+            self.run.progress.handle_stop(exc)
             return False
         if trial is None:
             return False
         group = trial.row.task, trial.seed, trial.draw
         try:
             message = dump([SampleRequest(number, group, trial.sample, trial.row, trial.wanted)])
-        except CANNOT_BE_SENT:  # for example a file that is not a picture
+        except SENDING_ERRORS:  # for example a file that is not a picture
             self.unsent.append(trial)
             return True
         process.asked[number] = trial
@@ -295,7 +297,7 @@ class Processes(Executor):
             if event.why:
                 run.progress.give_up(event.why)
             if event.error is not None:
-                run.progress.stop_with(event.error)
+                run.progress.handle_stop(event.error)
 
     def close(self) -> None:
         """End every process."""
@@ -321,6 +323,6 @@ def _can_be_sent(trial: Trial) -> bool:
         dump((trial.sample, trial.row))
     except PictureError:  # the error concerns only this sample
         return True
-    except CANNOT_BE_SENT:
+    except SENDING_ERRORS:
         return False
     return True

@@ -186,7 +186,7 @@ class Dispatch:
         """Handle the next item that a task has sent, or its end."""
         block = self.running.pop(stream)
         try:
-            self._keep(self.ray.get(next(stream)), self.done[block])
+            self._store_record(self.ray.get(next(stream)), self.done[block])
             self.running[stream] = block
         except StopIteration:
             return
@@ -202,7 +202,7 @@ class Dispatch:
                 ) from exc
             self._start(block)
 
-    def _keep(self, sent: SentRecord, done: set[Key]) -> None:
+    def _store_record(self, sent: SentRecord, done: set[Key]) -> None:
         row = sent.row
         self.work.sample(row)
         if sent.line:

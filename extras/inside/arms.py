@@ -29,8 +29,8 @@ from looktwice.pipelines.disk import write_file
 from looktwice.pipelines.model import ModelError
 from looktwice.pipelines.picture import PictureError
 
-FEWEST = 2 * FOLDS  # minimum clusters in the training and in the held-out part
-EACH = 5  # minimum training questions for each different answer
+MIN_CLUSTERS = 2 * FOLDS  # minimum clusters in the training and in the held-out part
+MIN_QUESTIONS_PER_ANSWER = 5  # minimum training questions for each different answer
 LEVEL = 0.05
 ORDER = ("tower", "projector", "decoder, image tokens", "decoder, last token")
 ANSWER = "the words of the answer"
@@ -311,16 +311,16 @@ def _too_few(questions: Sequence[Question], held_out: float) -> str:
     kept = Counter(question.cluster for question in questions)
     out = [kept.pop(cluster) for cluster in [*kept] if is_held_out(cluster, held_out)]
     labels, learnt = set(map(attrgetter("label"), questions)), kept.total()
-    if min(len(out), len(kept)) < FEWEST:
+    if min(len(out), len(kept)) < MIN_CLUSTERS:
         return (
             f"{len(questions)} of its questions were answered, on {len(kept)} different"
-            f" pictures for training and {len(out)} held out; a probe needs {FEWEST} of each,"
+            f" pictures for training and {len(out)} held out; a probe needs {MIN_CLUSTERS} of each,"
             " and better hundreds: ask more questions, or finish the run"
         )
-    if not 1 < len(labels) <= learnt / EACH:
+    if not 1 < len(labels) <= learnt / MIN_QUESTIONS_PER_ANSWER:
         return (
             f"its {learnt} training questions have {len(labels)} different answers; a probe"
-            f" needs 2 or more, and {EACH} questions for each"
+            f" needs 2 or more, and {MIN_QUESTIONS_PER_ANSWER} questions for each"
         )
     return ""
 

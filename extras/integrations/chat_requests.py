@@ -22,7 +22,7 @@ from looktwice.pipelines.view import View
 Json = dict[str, Any]
 Text = Annotated[str, Field(min_length=1)]
 Tokens = Annotated[int, Field(ge=1, le=10**9)]
-OURS = "looktwice"  # the field for data of clients and `serve` that the protocol lacks
+EXTENSION_FIELD = "looktwice"  # the field for data of clients and `serve` that the protocol lacks
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 MOST_BYTES = 64 << 20  # of a request
 MOST_REPLIES = 128  # to one request, which sets `n`
@@ -38,7 +38,7 @@ IGNORED_FIELDS = {
     "parallel_tool_calls",
 }
 """Fields that do not affect a reply."""
-USUAL: Mapping[str, Any] = {
+NEUTRAL_VALUES: Mapping[str, Any] = {
     "presence_penalty": 0,
     "frequency_penalty": 0,
     "repetition_penalty": 1,
@@ -134,7 +134,7 @@ class Turn(BaseModel, **OPEN):
         content = turn.get("content") if isinstance(turn, dict) else None
         if not isinstance(content, list) or turn.get("role") != "assistant":
             return turn
-        own = turn.get(OURS) or {}
+        own = turn.get(EXTENSION_FIELD) or {}
         if not (isinstance(own, dict) and all(isinstance(part, dict) for part in content)):
             return turn  # validation reports the fault
         returned = read_turn_fields({"content": content}).get("content", [])
@@ -142,7 +142,7 @@ class Turn(BaseModel, **OPEN):
         if not returned:
             return turn
         texts = [part for part in content if part not in others]
-        return {**turn, "content": texts, OURS: {"content": returned, **own}}
+        return {**turn, "content": texts, EXTENSION_FIELD: {"content": returned, **own}}
 
     def read(self) -> Message:
         """Convert the turn to a message. Raises ValueError."""
@@ -231,7 +231,7 @@ class ChatRequest(BaseModel, **OPEN):
         return [
             name
             for name, value in given
-            if name not in IGNORED_FIELDS and value not in (None, False, USUAL.get(name))
+            if name not in IGNORED_FIELDS and value not in (None, False, NEUTRAL_VALUES.get(name))
         ]
 
     def options(self) -> CallOptions:
@@ -330,8 +330,8 @@ def make_sample(turns: Sequence[Message], known: ClientFacts) -> Sample:
     return replace(sample, id=known.id or digest(sample.to_dict()))
 
 
-UNSENT = {"messages", "model", "stream", "stream_options", "n", "looktwice"}
-SETTINGS = set(ChatRequest.model_fields) - UNSENT
+HANDLED_FIELDS = {"messages", "model", "stream", "stream_options", "n", "looktwice"}
+SETTINGS = set(ChatRequest.model_fields) - HANDLED_FIELDS
 
 
 def read_foreign_question(raw: bytes) -> Question:
@@ -346,7 +346,11 @@ def read_foreign_question(raw: bytes) -> Question:
         options = ChatRequest(messages=[Turn(role="user")], **settings).options()
     except ValueError:
         options, settings = CallOptions(), {}
-    sent = {name: write_json(body[name]) for name in body if name not in UNSENT | settings.keys()}
+    sent = {
+        name: write_json(body[name])
+        for name in body
+        if name not in HANDLED_FIELDS | settings.keys()
+    }
     details = set[str]()  # requested levels of detail of pictures
     for content in (turn.get("content") for turn in body["messages"]):
         for part in content if isinstance(content, list) else ():

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from looktwice.extras.integrations.chat_requests import OURS, Json
+from looktwice.extras.integrations.chat_requests import EXTENSION_FIELD, Json
 from looktwice.pipelines.json_input import read_json
 from looktwice.pipelines.model import Reply
 from looktwice.pipelines.models.wire import MAX_CALLS, tool_call_json
@@ -75,7 +75,8 @@ def _join_pieces(before: Any, piece: Any) -> Any:
         return piece or before
     if isinstance(before, dict) and isinstance(piece, dict):
         joined = {
-            k: _join_pieces(before.get(k), v) if k in GROWING else v for k, v in piece.items()
+            k: _join_pieces(before.get(k), v) if k in STREAMED_FIELDS else v
+            for k, v in piece.items()
         }
         return before | {name: value for name, value in joined.items() if value is not None}
     if isinstance(before, list) or isinstance(piece, list):
@@ -96,7 +97,7 @@ def _join_pieces(before: Any, piece: Any) -> Any:
 def _find_part(parts: Sequence[Any], piece: Any) -> int | None:
     """Return the index of the part that a piece continues: the one of its type and `index`, or the
     last one of its type, unless that has its signature and is complete; None if there is none."""
-    if not isinstance(piece, dict) or not piece.keys() & {*GROWING, "signature"}:
+    if not isinstance(piece, dict) or not piece.keys() & {*STREAMED_FIELDS, "signature"}:
         return None
     for place, part in enumerate(parts):
         if not isinstance(part, dict):
@@ -108,7 +109,7 @@ def _find_part(parts: Sequence[Any], piece: Any) -> int | None:
     return None
 
 
-GROWING = ("text", "summary", "thinking")
+STREAMED_FIELDS = ("text", "summary", "thinking")
 """Fields of a part of content or reasoning that arrive in pieces; others, such as its type, arrive
 whole."""
 
@@ -148,7 +149,7 @@ class ChatResponse:
             separate = {name: own.get(name) for name in ("content", "reasoning_content")}
             for name, value in separate.items():
                 if value != message.get(name) and (value or name != "content"):
-                    message.setdefault(OURS, {})[name] = value
+                    message.setdefault(EXTENSION_FIELD, {})[name] = value
             if reply.tool_calls:
                 message["content"] = reply.text or None
                 message["tool_calls"] = list(map(tool_call_json, reply.tool_calls))

@@ -68,7 +68,7 @@ from looktwice.pipelines.sample import Item
 from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
 
-OURS = "looktwice"
+METADATA_KEY = "looktwice"
 """The key in a sample's metadata for what stages need to know, and for what they did."""
 FINISHED: Mapping[str, Finish] = {
     "max_tokens": "length",
@@ -196,7 +196,7 @@ def looktwice(study: str, contestant: str) -> Solver:
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
         *earlier, asked = map(_from_inspect, state.messages)
-        ours = state.metadata.get(OURS) or {}  # marks and fields of looktwice's tasks
+        ours = state.metadata.get(METADATA_KEY) or {}  # marks and fields of looktwice's tasks
         about = {name: ours[name] for name in ("marks", "meta") if name in ours}
         choices = [choice.value for choice in state.choices or ()]
         sample = make_sample(
@@ -212,7 +212,7 @@ def looktwice(study: str, contestant: str) -> Solver:
         state.output = model.output or ModelOutput()
         state.output.completion = done.reply or done.answer or ""
         notes = {"views": len(done.views), "notes": list(done.notes), "reason": done.reason}
-        state.metadata[OURS] = {**ours, **notes}
+        state.metadata[METADATA_KEY] = {**ours, **notes}
         return state
 
     return solve
@@ -292,7 +292,7 @@ def _to_inspect_sample(item: Item) -> InspectSample:
         input=[ChatMessageUser(content=[*content, ContentText(text=sample.question)])],
         choices=texts or None,
         target=item.answer or "",
-        metadata={OURS: {"marks": marks, "meta": dict(sample.meta)}},
+        metadata={METADATA_KEY: {"marks": marks, "meta": dict(sample.meta)}},
     )
 
 

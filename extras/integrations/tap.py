@@ -31,9 +31,15 @@ from looktwice.pipelines.models.keys import key_for
 from looktwice.pipelines.pipeline import RecordingModel, StageFailed
 from looktwice.pipelines.sample import Sample
 
-HERE = {"connection", "content-encoding", "content-length", "keep-alive", "transfer-encoding"}
+HOP_HEADERS = {
+    "connection",
+    "content-encoding",
+    "content-length",
+    "keep-alive",
+    "transfer-encoding",
+}
 """Headers that concern only a single connection."""
-MOST_KEPT = 64 << 20  # bytes of an answer that are recorded
+MAX_RECORDED_BYTES = 64 << 20  # bytes of an answer that are recorded
 MOST_MODELS = 1000
 SECONDS = 3600.0
 
@@ -109,7 +115,9 @@ class RecordingProxy(HttpGate):
                 allow_redirects=False,
                 proxy=proxy_for(url),
             ) as response:
-                headers = {k: v for k, v in response.headers.items() if k.lower() not in HERE}
+                headers = {
+                    k: v for k, v in response.headers.items() if k.lower() not in HOP_HEADERS
+                }
                 if response.content_type == "text/event-stream":
                     return await self._stream(request, response, headers)
                 body = await response.read()
@@ -128,7 +136,7 @@ class RecordingProxy(HttpGate):
         is_there = True
         try:
             async for piece in response.content.iter_any():
-                if len(kept) < MOST_KEPT:
+                if len(kept) < MAX_RECORDED_BYTES:
                     kept += piece
                 if is_there:
                     try:

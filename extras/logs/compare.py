@@ -254,9 +254,9 @@ class LogComparison:
         logs against each other over all tasks."""
         contrasts, rivals = list[Contrast](), range(1, len(self.logs))
         for number in rivals:
-            contrasts += self._against(number, 0)
+            contrasts += self._compare_with_base(number, 0)
         for first, second in combinations(rivals, 2) if self.pairs else ():
-            contrasts += islice(self._against(second, first), 1)
+            contrasts += islice(self._compare_with_base(second, first), 1)
         return tuple(correct(contrasts, lambda c: c.paired.p, lambda c: c.task == ALL))
 
     @cached_property
@@ -273,7 +273,7 @@ class LogComparison:
             frame[f"{log.name}: answer"] = self.units[number]["answer"].fillna("")
             if (scorers := self.units[number]["scorer"].fillna("")).any():
                 frame[f"{log.name}: scorer"] = scorers
-            for place in self._flipped(number):
+            for place in self._find_flips(number):
                 flips[place] += f"; {log.name}" if flips[place] else log.name
         return frame.assign(flipped=flips)
 
@@ -295,22 +295,22 @@ class LogComparison:
         """Return the items on which this log and the baseline have different values. Raises
         TaskError for an unknown name."""
         names = [log.name for log in self.logs]
-        return self.items.iloc[self._flipped(find_name(contestant, names, "log"))]
+        return self.items.iloc[self._find_flips(find_name(contestant, names, "log"))]
 
     def count_same_replies(self, number: int) -> int:
         """Count the flipped samples whose reply is identical in this log and the baseline, so that
         only the scoring differs."""
-        places = self._flipped(number)
+        places = self._find_flips(number)
         pairs = [
             units.loc[places, ["task", "sample"]] for units in (self.units[0], self.units[number])
         ]
         return count_same_replies(self.logs[0], self.logs[number], *pairs) if len(places) else 0
 
-    def _flipped(self, number: int) -> NDArray[np.int64]:
+    def _find_flips(self, number: int) -> NDArray[np.int64]:
         gap = self.values[:, number] - self.values[:, 0]
         return np.flatnonzero(np.nan_to_num(gap))
 
-    def _against(self, number: int, base: int) -> Iterator[Contrast]:
+    def _compare_with_base(self, number: int, base: int) -> Iterator[Contrast]:
         names, tasks = [log.name for log in self.logs], self.logs[0].units["task"].to_numpy()
         who, against = names[number], names[base]
         matched = self.units[number]["sample"].notna() & self.units[base]["sample"].notna()

@@ -15,7 +15,7 @@ from looktwice.eval.statistics.intervals import Estimate, share_interval
 from looktwice.eval.tasks.base import TaskError
 from looktwice.eval.tasks.table_files import read_objects
 from looktwice.extras.logs.log import (
-    NOTHING,
+    MISSING_VALUE,
     Cells,
     Fields,
     Log,
@@ -75,13 +75,13 @@ def _row(line: Cells) -> Fields:
         "key": str(key) if isinstance(key, str) else " | ".join(map(str, key)),
         "answer": str(told(answers[-1], "extracted_value")) if answers else "",
         "value": (
-            NOTHING if verdict in ("failed", "hidden") else float(line["evaluation"]["score"])
+            MISSING_VALUE if verdict in ("failed", "hidden") else float(line["evaluation"]["score"])
         ),
         "verdict": verdict,
         "group": str(told(metadata, "group")),
         "reply": str(replies[-1] if isinstance(replies, list) and replies else replies or ""),
-        "tokens": NOTHING if tokens is None else float(tokens),
-        "cost": float(told(metadata, "cost") or NOTHING),
+        "tokens": MISSING_VALUE if tokens is None else float(tokens),
+        "cost": float(told(metadata, "cost") or MISSING_VALUE),
     }
 
 

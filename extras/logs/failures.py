@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from looktwice.extras.logs.log import NOTHING, Fields, Log, make_rows
+from looktwice.extras.logs.log import MISSING_VALUE, Fields, Log, make_rows
 
 __all__ = ["classify_replacement", "mark_failures"]
 
@@ -46,7 +46,7 @@ def mark_failures(log: Log) -> Log:
     without, rows = {"answer": "", "scorer": "", "scores": {}}, list[Fields]()
     for row, kind in zip(log.rows.to_dict("records"), kinds, strict=True):
         if kind == "failed":
-            row |= without | {"value": NOTHING, "verdict": "failed"}
+            row |= without | {"value": MISSING_VALUE, "verdict": "failed"}
         elif kind and row["verdict"] != "hidden":
             row |= without | {"value": 0.0, "verdict": "unreadable"}
         rows.append(row)

@@ -20,7 +20,7 @@ from looktwice.eval.display.printable import file_names
 from looktwice.eval.tasks.base import TaskError
 from looktwice.extras.logs.inspect_scores import read_grades, scorer_labels
 from looktwice.extras.logs.log import (
-    NOTHING,
+    MISSING_VALUE,
     OURS,
     UNSCORED,
     Cells,
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 ZSTD = 93  # a zip compression method that Python's zipfile supports from 3.14 on
 SCORER = OURS
-IN_SUMMARY = (
+SUMMARY_FIELDS = (
     "id",
     "epoch",
     "input",
@@ -164,7 +164,9 @@ def _read_member(archive: ZipFile, name: str) -> Any:
 def _row(sample: Cells, task: str, scorer: str, labels: Mapping[str, str]) -> Fields:
     failed = bool(sample.get("error"))
     grades = {} if failed else read_grades(sample.get("scores") or {}, scorer, labels)
-    named, grade = next(iter(grades.items()), ("", Grade(NOTHING, "" if failed else UNSCORED)))
+    named, grade = next(
+        iter(grades.items()), ("", Grade(MISSING_VALUE, "" if failed else UNSCORED))
+    )
     words, pictures = _read_input(told(sample, "input"), sample.get("attachments") or {})
     kept, target = (sample.get("metadata") or {}).get("pictures"), told(sample, "target")
     usage = list((sample.get("model_usage") or {}).values())
@@ -182,8 +184,8 @@ def _row(sample: Cells, task: str, scorer: str, labels: Mapping[str, str]) -> Fi
         "group": str(told(sample, "metadata", "group")),
         "seconds": parse_value(sample.get("total_time")),
         "reply": str(told(sample, "output", "completion")),
-        "tokens": _sum_tokens(usage, "total_tokens") if usage else NOTHING,
-        "cost": _sum_tokens(usage, "total_cost") or NOTHING,
+        "tokens": _sum_tokens(usage, "total_tokens") if usage else MISSING_VALUE,
+        "cost": _sum_tokens(usage, "total_cost") or MISSING_VALUE,
     }
 
 
@@ -336,7 +338,7 @@ def _sample(log: Log, row: Cells) -> Fields:
 def _summary(sample: Cells) -> Fields:
     """Return a sample's entry in the list of summaries: without pictures, and with only the message
     of an error."""
-    summary = {name: sample[name] for name in IN_SUMMARY if name in sample}
+    summary = {name: sample[name] for name in SUMMARY_FIELDS if name in sample}
     if "error" in summary:
         summary["error"] = summary["error"]["message"]
     if isinstance(summary["input"], list):

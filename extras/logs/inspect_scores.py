@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from looktwice.eval.tasks.base import TaskError
-from looktwice.extras.logs.log import NOTHING, Cells, Grade, parse_value, told
+from looktwice.extras.logs.log import MISSING_VALUE, Cells, Grade, parse_value, told
 
 __all__ = ["read_grades", "scorer_labels"]
 
@@ -81,7 +81,7 @@ def _grade(value: object, score: Cells) -> Grade:
     reason = score.get("reason") or told(score, "metadata", "unscored_reason")
     grade = Grade.of(parse_value(value), score.get("answer"))
     if reason in NOT_GRADED or grade.value != grade.value:
-        return Grade(NOTHING, "failed", grade.answer)
+        return Grade(MISSING_VALUE, "failed", grade.answer)
     if value == "N" or (reason in UNANSWERED and not grade.value):
         return grade._replace(verdict="unreadable")
     return grade

@@ -13,7 +13,7 @@ from looktwice.eval.tasks.base import TaskError
 from looktwice.eval.tasks.table_files import read_objects
 from looktwice.extras.logs.log import (
     LMMS_EVAL,
-    NOTHING,
+    MISSING_VALUE,
     UNSCORED,
     Cells,
     Fields,
@@ -148,7 +148,7 @@ def _grade(sample: _Sample, counts_tokens: bool) -> Fields:
     An empty reply with no token count is a failed request if other replies have token counts.
     """
     if not sample.row["reply"] and counts_tokens and not sample.tokens:
-        return {"value": NOTHING, "verdict": "failed"}
+        return {"value": MISSING_VALUE, "verdict": "failed"}
     name, grade = next(iter(sample.grades.items()), ("", None))
     if grade is None:
         return {}
@@ -172,7 +172,7 @@ def _row(line: Cells, task: str, judged: Cells) -> Fields:
         "choices": tuple(map(str, choices or ())),
         "key": "" if key == HIDDEN else key,
         "answer": "",
-        "value": NOTHING,
+        "value": MISSING_VALUE,
         "verdict": "hidden" if key == HIDDEN else UNSCORED,
         "reply": "" if reply is None else str(reply),
         "scorer": "",

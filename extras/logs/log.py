@@ -17,7 +17,7 @@ from looktwice.pipelines.model import Messages
 if TYPE_CHECKING:
     import pandas
 
-NOTHING = float("nan")
+MISSING_VALUE = float("nan")
 Cells = Mapping[str, Any]
 """A row, or an object in a log: values by name."""
 Fields = dict[str, Any]
@@ -33,13 +33,13 @@ COLUMNS: Cells = {
     "choices": (),
     "key": "",
     "answer": "",
-    "value": NOTHING,
+    "value": MISSING_VALUE,
     "verdict": "",
     "group": "",
     "reply": "",
-    "tokens": NOTHING,
-    "cost": NOTHING,
-    "seconds": NOTHING,  # of the sample, all its calls and stages
+    "tokens": MISSING_VALUE,
+    "cost": MISSING_VALUE,
+    "seconds": MISSING_VALUE,  # of the sample, all its calls and stages
     "label": "",  # what the benchmark's own code read in a recorded reply
     "split": "",
     "scorer": "",  # the scorer, metric or column whose value counts
@@ -52,7 +52,7 @@ value 0. `verdict` is one of `eval.scoring.Verdict`, empty for a graded value, o
 """
 TEXTS = ("task", "sample", "question", "choices", "key", "answer", "group", "reply")
 """The columns that a user may name in logs that are not tables."""
-DOUBTFUL = 5
+MIN_DOUBTED_ANSWERS = 5
 """Number of answers from which a log without any right answer causes a warning."""
 LMMS_EVAL, OURS = "lmms-eval", "looktwice"
 """Names of harnesses."""
@@ -241,7 +241,7 @@ def parse_value(cell: object) -> float:
     try:
         return float(text)
     except ValueError:
-        return NOTHING
+        return MISSING_VALUE
 
 
 def join_hashes(hashes: Iterable[str]) -> str:
@@ -264,7 +264,7 @@ def find_doubts(log: Log) -> Iterator[str]:
     if log.doubt:
         yield f"warning: {log.name}: {log.doubt}"
     unreadable = log.rows[log.rows["verdict"] == "unreadable"]
-    if len(log.rows) >= DOUBTFUL and 2 * len(unreadable) > len(log.rows):
+    if len(log.rows) >= MIN_DOUBTED_ANSWERS and 2 * len(unreadable) > len(log.rows):
         yield (
             f"warning: {len(unreadable)} of {len(log.rows)} replies of {log.name} are unreadable;"
             f" the first is {shorten(unreadable['reply'].iloc[0], 60)!r}, its choices are"
@@ -278,7 +278,7 @@ def find_doubts(log: Log) -> Iterator[str]:
             f" {empty['sample'].iloc[0]!r}"
         )
     scored = log.units[log.units["value"].notna() & (log.units["key"] != "")]
-    if len(scored) >= DOUBTFUL and not scored["value"].any():
+    if len(scored) >= MIN_DOUBTED_ANSWERS and not scored["value"].any():
         first, whole = scored.iloc[0], ""
         if not first["choices"]:
             whole = " (without choices, a reply must consist of the key alone)"

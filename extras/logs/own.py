@@ -21,7 +21,7 @@ from looktwice.eval.scoring.verdict import PointScores, ScoredRecord
 from looktwice.eval.tasks.answer_cells import HIDDEN as HIDDEN_CELLS
 from looktwice.eval.tasks.base import TaskError
 from looktwice.extras.logs.log import (
-    NOTHING,
+    MISSING_VALUE,
     OURS,
     UNSCORED,
     Cells,
@@ -91,7 +91,7 @@ def last_replies(folder: RunFolder) -> Mapping[Key, tuple[str, float]]:
     for record in folder.last_records():
         seconds = record.timings.get("total")
         text = str((record.last_reply or {}).get("text") or "")
-        replies[record.key] = text, NOTHING if seconds is None else seconds
+        replies[record.key] = text, MISSING_VALUE if seconds is None else seconds
     return replies
 
 
@@ -101,7 +101,7 @@ def run_row(
     """Return the row of one record of a run, with the answer that was read in its reply."""
     tokens = scored.tokens_in + scored.tokens_out
     key = scores.point.records_id, name, scored.draw
-    text, seconds = replies.get(key, ("", NOTHING))
+    text, seconds = replies.get(key, ("", MISSING_VALUE))
     return {
         **question_columns(scores.samples[name]),
         **score_columns(scored),
@@ -110,8 +110,8 @@ def run_row(
         "group": scored.score.group,
         "reply": text,
         "seconds": seconds,
-        "tokens": float(tokens) if tokens else NOTHING,
-        "cost": NOTHING if scored.cost is None else scored.cost,
+        "tokens": float(tokens) if tokens else MISSING_VALUE,
+        "cost": MISSING_VALUE if scored.cost is None else scored.cost,
     }
 
 
@@ -132,7 +132,7 @@ def score_columns(scored: ScoredRecord) -> Fields:
     log."""
     return {
         "answer": scored.answer or "",
-        "value": NOTHING if scored.verdict in ("failed", "hidden") else scored.score.value,
+        "value": MISSING_VALUE if scored.verdict in ("failed", "hidden") else scored.score.value,
         "verdict": str(scored.verdict),
         "reason": scored.reason,
         "detail": scored.detail,

@@ -51,7 +51,7 @@ from looktwice.pipelines.state import Stage
 ABSENT, NOT_ASKED = "absent", "not asked"
 """Verdicts of samples without a reply: ABSENT from a file that claims to answer the key, which
 counts as wrong, and NOT_ASKED in a run."""
-VALUED = (Verdict.RIGHT, Verdict.WRONG, "")
+VALUED_VERDICTS = (Verdict.RIGHT, Verdict.WRONG, "")
 """Verdicts that have a recorded value even without a key; a graded one has an empty verdict."""
 
 
@@ -96,7 +96,7 @@ class ScoredReplies:
         """
         by_subtask = defaultdict[str, dict[str, list[float]]](lambda: defaultdict(list))
         for row in self.rows:
-            has_value = row["key"] or row["verdict"] in VALUED
+            has_value = row["key"] or row["verdict"] in VALUED_VERDICTS
             if has_value and row["verdict"] != NOT_ASKED and row["reason"] != UNJUDGED:
                 draws = by_subtask[row["task"]][row["sample"]]
                 draws += [] if row["verdict"] == Verdict.FAILED else [row["value"] or 0.0]
@@ -111,7 +111,10 @@ class ScoredReplies:
         """The share of each sample's draws that give an answer; if labels are scored, missing
         samples count."""
         without = {NOT_ASKED, ABSENT} if self.by_reader else {NOT_ASKED}
-        answered, draws = (*ANSWERED, *VALUED), defaultdict[tuple[str, str], list[bool]](list)
+        answered, draws = (
+            (*ANSWERED, *VALUED_VERDICTS),
+            defaultdict[tuple[str, str], list[bool]](list),
+        )
         for row in self.rows:
             if row["verdict"] not in without:
                 draws[row["task"], row["sample"]].append(row["verdict"] in answered)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from looktwice.eval.display.printable import csv_cell
-from looktwice.eval.display.score_tables import LESS_PEOPLE
+from looktwice.eval.display.score_tables import VERSUS_PEOPLE_HEADER
 from looktwice.eval.display.text_tables import (
     Column,
     Columns,
@@ -93,7 +93,7 @@ DIFFERENCE: Column[Contrast] = Column("difference", "paired.value", points)
 INTERVAL: Column[Contrast] = Column("95 % interval", "paired", _interval)
 SAMPLES: Column[Contrast] = Column("n", "paired.n")
 PEOPLE: Column[Contrast] = Column(
-    LESS_PEOPLE, lambda c: None if c.people is None else c.value - c.people, points
+    VERSUS_PEOPLE_HEADER, lambda c: None if c.people is None else c.value - c.people, points
 )
 
 

@@ -28,10 +28,10 @@ from looktwice.pipelines.sample import Item
 CHOICES = ("Box A", "Box B")
 LISTS = ("images", "annotations", "categories")
 IDS = ("id", "image_id", "category_id")
-TRIES = 200
+MAX_TRIES = 200
 Objects = list[tuple[str, Rect]]
 """The name and the box of each object."""
-SLACK = 1.0  # pixels that a box may stick out of its image
+MAX_OVERHANG = 1.0  # pixels that a box may stick out of its image
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,11 @@ class Localization(FileTask):
         name, true = objects[int(rng.integers(len(objects)))]
         size = width, height = image_size(file)
         others = [box for kind, box in objects if kind == name and box != true]
-        if min(true[:2]) < -SLACK or true[2] > width + SLACK or true[3] > height + SLACK:
+        if (
+            min(true[:2]) < -MAX_OVERHANG
+            or true[2] > width + MAX_OVERHANG
+            or true[3] > height + MAX_OVERHANG
+        ):
             raise TaskError(
                 f"its box {true} lies outside the image of {width}x{height}: the JSON belongs to"
                 " other images"
@@ -182,7 +186,7 @@ class Localization(FileTask):
         same kind."""
         sigma = self.noise * (true[2] - true[0]), self.noise * (true[3] - true[1])
         low, high = self.iou
-        for _ in range(TRIES):
+        for _ in range(MAX_TRIES):
             edges = map(add, true, rng.normal(0, [*sigma, *sigma]).tolist())
             box = x0, y0, x1, y1 = tuple(round(edge, 1) for edge in edges)
             if min(x0, y0) < 0 or x1 > size[0] or y1 > size[1] or min(x1 - x0, y1 - y0) < 2:

@@ -113,7 +113,7 @@ def read_homography(file: Path) -> Matrix:
 
 Spots = set[tuple[Path, float, float]]
 """The spots already asked about: views and positions in them."""
-MOST = 1500  # interest points of one image
+MAX_INTEREST_POINTS = 1500  # interest points of one image
 
 
 @dataclass(frozen=True)
@@ -238,4 +238,4 @@ def _choose_marks(
 
 @cache
 def _interest_points(file: Path) -> XY:
-    return find_corners(Picture.open(file).pixels, MOST)
+    return find_corners(Picture.open(file).pixels, MAX_INTEREST_POINTS)

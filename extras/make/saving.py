@@ -27,7 +27,7 @@ from looktwice.pipelines.disk import open_atomic, write_file
 from looktwice.pipelines.picture import Payload, Picture
 from looktwice.pipelines.sample import Item
 
-ENDINGS = {"image/jpeg": "jpg", "image/png": "png", "image/webp": "webp"}
+FILE_EXTENSIONS = {"image/jpeg": "jpg", "image/png": "png", "image/webp": "webp"}
 GROUP = 64  # questions in a row group, which a reader loads at once
 MOST_IMAGES = 4  # BLINK has image_1 to image_4
 
@@ -102,7 +102,7 @@ class SavedQuestions:
 
     def _save_image(self, picture: Picture) -> tuple[str, Payload]:
         payload = picture.payload
-        file = f"images/{payload.sha[:16]}.{ENDINGS[payload.media_type]}"
+        file = f"images/{payload.sha[:16]}.{FILE_EXTENSIONS[payload.media_type]}"
         if file not in self.images:
             write_file(self.folder / file, payload.data)
             self.images.add(file)
@@ -150,7 +150,7 @@ def _blink_row(
         raise ValueError(
             f"{sample.id} has {len(images)} images, but BLINK's columns hold one to {MOST_IMAGES}"
         )
-    choices, answer = _close_question(item)
+    choices, answer = _make_closed_question(item)
     prompt = lettered_prompt(sample.question, choices)
     row = {
         "idx": idx,
@@ -167,7 +167,7 @@ def _blink_row(
     return row
 
 
-def _close_question(item: Item) -> tuple[list[str], str | None]:
+def _make_closed_question(item: Item) -> tuple[list[str], str | None]:
     """Return the choices as texts and the key's letter; for an open question, the choices that its
     key implies."""
     sample, answer = item.sample, item.answer

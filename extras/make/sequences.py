@@ -118,7 +118,7 @@ SUBTASKS: Mapping[str, tuple[str, Callable[[str], Scorer]]] = {
     "count": ("OC-Cnt", CountScorer),
     "group": ("OC-Grp", GroupScorer),
 }
-TRIES = 50
+MAX_TRIES = 50
 
 
 @dataclass(frozen=True)
@@ -230,7 +230,7 @@ class Sequences(FileTask):
         for number in range(count):
             kind = kinds[deal_evenly(number, range(len(kinds)), "kind", pattern, self.seed)]
             rng = seeded_rng("sequence", pattern, self.seed, number)
-            for _ in range(TRIES):
+            for _ in range(MAX_TRIES):
                 drawn = draw_sequence(rng, kind, pattern, self._vectors)
                 if frozenset(drawn.files) not in seen:
                     break

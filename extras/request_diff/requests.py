@@ -35,7 +35,7 @@ from looktwice.prompting.wording.read_choices import ListedChoices, find_choices
 FAR, UNLIKE, DOUBT = 7.0, 8.0, 0.25
 """Pictures farther apart than FAR, or texts farther than UNLIKE, ask something else; partners whose
 distances differ by at most DOUBT are equally likely."""
-MOST_UNLIKE = 16.0  # largest difference of thumbnails that counts, in levels of 0..255
+MAX_THUMBNAIL_DIFFERENCE = 16.0  # largest difference of thumbnails that counts, in levels of 0..255
 COMMON = 0.5  # weight of all words that most questions have
 OPTIONS = tuple(option.name for option in fields(CallOptions))
 WORD = re.compile(r"\w+")
@@ -310,7 +310,7 @@ def _measure_picture_distances(
     squares = (here**2).mean(axis=1)[:, np.newaxis] + (there**2).mean(axis=1)
     gaps = np.sqrt(np.maximum(squares - 2 * (here @ there.T / here.shape[1]), 0))
     hashes = [hash_distance(a.hash, b.hash) for a, b in product(*looks)]
-    apart = np.reshape(hashes, gaps.shape) + np.minimum(gaps, MOST_UNLIKE) / 2
+    apart = np.reshape(hashes, gaps.shape) + np.minimum(gaps, MAX_THUMBNAIL_DIFFERENCE) / 2
     sizes = [[*map(len, side)] for side in (mine, theirs)]
     rows, columns = ([0, *np.cumsum(side[:-1])] for side in sizes)  # where a request begins
     to_there = np.add.reduceat(np.minimum.reduceat(apart, columns, axis=1), rows, axis=0)

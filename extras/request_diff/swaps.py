@@ -19,7 +19,7 @@ from looktwice.pipelines.view import View
 from looktwice.prompting.views import Encode
 from looktwice.prompting.views.resize import resize_view
 
-BY_ORDER = {"picture, words": True, "words, picture": False}
+PICTURE_FIRST_BY_ORDER = {"picture, words": True, "words, picture": False}
 Parts = tuple[str | View, ...]
 
 
@@ -121,7 +121,7 @@ class Swap:
 
     def swap_placement(self) -> Request:
         """Return the first request with all pictures before or after the text, as in the second."""
-        first = BY_ORDER.get(self.prompts[1].place_of_pictures)
+        first = PICTURE_FIRST_BY_ORDER.get(self.prompts[1].place_of_pictures)
         if first is None:
             raise InseparableFactor("the other side has words between the pictures")
         asked = self.mine.asked

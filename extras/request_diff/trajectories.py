@@ -33,8 +33,8 @@ from looktwice.prompting.agent.looks import read_end, read_looks
 
 Line = dict[str, Any]
 
-ENDINGS = {"image/jpeg": "jpg", "image/png": "png", "image/webp": "webp"}
-LINES_AT_ONCE = 64  # lines with images in memory while a Parquet file is written
+FILE_EXTENSIONS = {"image/jpeg": "jpg", "image/png": "png", "image/webp": "webp"}
+LINES_PER_WRITE = 64  # lines with images in memory while a Parquet file is written
 
 
 def write_trajectories(out: Path, lines: Iterator[Line]) -> Iterator[str]:
@@ -164,14 +164,14 @@ def _write_parquet(lines: Iterator[Line], out: Path) -> int:
         "messages": pa.list_(pa.struct(message)),
         "images": pa.list_(pa.struct({"bytes": pa.binary(), "path": text})),
     }
-    rows = list(islice(lines, LINES_AT_ONCE))
+    rows = list(islice(lines, LINES_PER_WRITE))
     schema = pa.schema({name: others.get(name, text) for name in rows[0]})
     with open_atomic(out) as whole, ParquetWriter(whole, schema) as file:
         while rows:
             for row in rows:
                 row["images"] = [{"bytes": i.data, "path": _file_name(i)} for i in row["images"]]
             file.write_table(pa.Table.from_pylist(rows, schema))
-            written, rows = written + len(rows), list(islice(lines, LINES_AT_ONCE))
+            written, rows = written + len(rows), list(islice(lines, LINES_PER_WRITE))
     return written
 
 
@@ -241,4 +241,4 @@ def _turn(message: Message) -> dict[str, Any]:
 
 
 def _file_name(image: Payload) -> str:
-    return f"{image.sha}.{ENDINGS.get(image.media_type, 'bin')}"
+    return f"{image.sha}.{FILE_EXTENSIONS.get(image.media_type, 'bin')}"

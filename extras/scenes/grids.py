@@ -151,7 +151,7 @@ SHAPES_IN_GRIDS = SceneType(
 
 NAME = "letter_disambiguation"
 SIZE = 400  # pixels of the square of a letter; the gap between two is a fifth of it
-APART = 80
+LETTER_GAP = 80
 # A to Z: seven rows of five dots, each row a number of base 32
 _ROWS = (
     "EHHVHHH",
@@ -262,13 +262,13 @@ def draw_letters(params: SceneParameters) -> Tries:
     dot = 0.8 * SIZE / 7 - gap  # a seventh of the padded square, minus the gap
     width, height = 5 * dot + 4 * gap, 7 * dot + 6 * gap
     top = (SIZE - height) / 2
-    lefts = (np.arange(len(letters)) * (SIZE + APART) + (SIZE - width) / 2).tolist()
+    lefts = (np.arange(len(letters)) * (SIZE + LETTER_GAP) + (SIZE - width) / 2).tolist()
     marks = [Box(f"letter {n}", x, top, x + width, top + height) for n, x in enumerate(lefts, 1)]
     truth = {"letters": letters, "ground": list(ground), "color": list(color)}
     meta = {"dot": round(dot, 2), "contrast_ratio": round(contrast(color, ground), 3)}
 
     def paint() -> Pixels:
-        wide = len(letters) * (SIZE + APART) - APART
+        wide = len(letters) * (SIZE + LETTER_GAP) - LETTER_GAP
         pixels = blank(wide, SIZE)
         for end in (0, wide - SIZE):
             fill(pixels, rounded_square(end, 0, SIZE, SIZE / 10), ground)

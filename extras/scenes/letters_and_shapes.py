@@ -30,7 +30,7 @@ COLORS = {
 SHAPES = ("triangles", "squares", "circles")
 COLUMNS, ROWS = 3, 2  # layout of the shapes of one colour
 GAP = 0.6  # between two shapes, as a share of their height
-APART = 24  # pixels between two things, and between a thing and the border
+MIN_GAP = 24  # pixels between two things, and between a thing and the border
 TRIES = 500
 CAPITAL = 0.7  # height of a capital in ems; the starting point of the search for the right size
 
@@ -151,10 +151,10 @@ def _paste(
     shape = _letter_mask(shapes[0], high) if len(shapes) == 1 else _shapes_mask(shapes, high)
     width, height = shape.size
     for _ in range(TRIES):
-        left = int(rng.integers(APART, image.size[0] - width - APART))
-        top = int(rng.integers(APART, image.size[1] - height - APART))
+        left = int(rng.integers(MIN_GAP, image.size[0] - width - MIN_GAP))
+        top = int(rng.integers(MIN_GAP, image.size[1] - height - MIN_GAP))
         area = left, top, left + width, top + height
-        if not any(overlaps(grow(area, APART), box) for box in taken):
+        if not any(overlaps(grow(area, MIN_GAP), box) for box in taken):
             image.paste(COLORS[color], area, shape)
             return area
     raise TaskError(

@@ -45,10 +45,12 @@ from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Item, Sample
 
 SIZE = (480, 360)  # pixels
-AROUND = 4.5  # largest coordinates of solids, in units
-AWAY = 15.0  # horizontal distance of cameras from the centre, in units
+MAX_COORDINATE = 4.5  # largest coordinates of solids, in units
+CAMERA_DISTANCE = 15.0  # horizontal distance of cameras from the centre, in units
 LOW = 2.6  # height, in units, below which a camera is low
-CALM = np.ones((9, 9), np.uint8)  # neighbourhood of a marked point that shows a single surface
+SMOOTH_NEIGHBOURHOOD = np.ones(
+    (9, 9), np.uint8
+)  # neighbourhood of a marked point that shows a single surface
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +69,11 @@ def place_camera(degrees: float, height: float) -> Camera:
     """Return a camera directed at the centre, `degrees` to the right of the front; a low one sees
     more of the background."""
     turn, over = math.radians(degrees), 1.8 if height < LOW else 0.8
-    return Camera((AWAY * math.sin(turn), -AWAY * math.cos(turn), height), (0.0, 0.0, over), SIZE)
+    return Camera(
+        (CAMERA_DISTANCE * math.sin(turn), -CAMERA_DISTANCE * math.cos(turn), height),
+        (0.0, 0.0, over),
+        SIZE,
+    )
 
 
 def draw_view(
@@ -81,7 +87,9 @@ def draw_view(
     rng, solids = params.rng, list[Solid]()
     for shape, color in looks:
         for _ in range(200):
-            x, y, size = rng.uniform((-AROUND, -AROUND, 0.5), (AROUND, AROUND, 1.1)).tolist()
+            x, y, size = rng.uniform(
+                (-MAX_COORDINATE, -MAX_COORDINATE, 0.5), (MAX_COORDINATE, MAX_COORDINATE, 1.1)
+            ).tolist()
             solid = Solid.on_ground(shape, color, x, y, size)
             if solid.is_separated(solids, SPREAD):
                 solids.append(solid)
@@ -100,7 +108,9 @@ def draw_appearances(params: SceneParameters, count: int) -> Sequence[tuple[str,
 def find_smooth_points(view: View, solids_only: bool = False) -> NDArray[np.int64]:
     """Return the pixels (n, 2) that are surrounded by a single surface, away from the border."""
     identity = view.hits.identity.astype(np.float32)
-    calm = (cv2.dilate(identity, CALM) == cv2.erode(identity, CALM)) & (identity > SKY)
+    calm = (
+        cv2.dilate(identity, SMOOTH_NEIGHBOURHOOD) == cv2.erode(identity, SMOOTH_NEIGHBOURHOOD)
+    ) & (identity > SKY)
     calm &= identity >= 0 if solids_only else True
     rim = int(MARGIN)
     rows, columns = np.nonzero(calm[rim:-rim, rim:-rim])

@@ -25,7 +25,7 @@ from looktwice.pipelines.picture import Pixels
 Floats = NDArray[np.float64]
 XYZ = tuple[float, float, float]
 
-REACH = 3**0.5  # from the centre of a solid of size 1 to its farthest corner
+SOLID_RADIUS = 3**0.5  # from the centre of a solid of size 1 to its farthest corner
 STEPS = 80  # most steps along a ray to a surface
 NEAR = 2e-4  # distance at which a ray has hit, relative to the solid's size
 SPREAD = 1.45  # least distance of two centres, in sums of sizes, so that solids do not touch
@@ -130,8 +130,8 @@ class Solid:
         turn, measure = self.turn, DISTANCES[self.shape]
         start = (origin - self.center) @ turn / self.size
         middle = -(directions @ (turn @ start))  # distance along each ray to its nearest point
-        rays = np.flatnonzero(middle > np.sqrt(max(float(start @ start) - REACH**2, 0)))
-        half = np.sqrt((REACH**2 - start @ start + middle[rays] ** 2).clip(0))
+        rays = np.flatnonzero(middle > np.sqrt(max(float(start @ start) - SOLID_RADIUS**2, 0)))
+        half = np.sqrt((SOLID_RADIUS**2 - start @ start + middle[rays] ** 2).clip(0))
         far = np.full(len(directions), np.inf)
         own, along, ends = directions[rays] @ turn, middle[rays] - half, middle[rays] + half
         left = np.arange(len(rays))
@@ -168,11 +168,13 @@ SKY, GROUND = -2, -1
 """Identities of pixels that show no solid."""
 AMBIENT = 0.35  # share of ambient light
 GRAIN = 512  # cells of a texture in each direction
-FINE = 24.0  # cells of it per unit of the ground
-FADES = 25.0  # distance in units at which the ground's texture has lost most of its contrast
+TEXTURE_DENSITY = 24.0  # cells of it per unit of the ground
+FADE_DISTANCE = (
+    25.0  # distance in units at which the ground's texture has lost most of its contrast
+)
 BACKDROP = 1e6  # units
 EDGE = 6.0  # difference in grey levels from which both neighbouring pixels are supersampled
-FINELY = (-1 / 3, 0.0, 1 / 3)
+SUBPIXEL_OFFSETS = (-1 / 3, 0.0, 1 / 3)
 
 
 def draw_grain(rng: Generator) -> Floats:
@@ -281,8 +283,8 @@ class World:
             normal[own], albedo[own] = solid.normals(points[own]), solid.albedo
         ground, sky = identity == GROUND, identity == SKY
         normal[ground] = 0, 0, 1
-        fade = np.exp(-far[ground] / FADES)
-        contrast = 1 + fade * (self._grain(FINE * points[ground, :2]) - 1)
+        fade = np.exp(-far[ground] / FADE_DISTANCE)
+        contrast = 1 + fade * (self._grain(TEXTURE_DENSITY * points[ground, :2]) - 1)
         albedo[ground] = contrast[:, None] * np.array(self.ground)
         clouds = self._grain(1.5 * GRAIN * directions[sky][:, [0, 2]]) ** 0.5
         albedo[sky] = clouds[:, None] * np.array([0.55, 0.7, 0.9])
@@ -335,7 +337,9 @@ class View:
             differs[:-1] |= step
         rows, columns = np.nonzero(edge)
         places = np.column_stack([columns, rows]) * 1.0
-        fine = (places[:, None] + [(x, y) for x in FINELY for y in FINELY]).reshape(-1, 2)
+        fine = (
+            places[:, None] + [(x, y) for x in SUBPIXEL_OFFSETS for y in SUBPIXEL_OFFSETS]
+        ).reshape(-1, 2)
         radiance[edge] = self.world.trace(self.camera, fine).radiance.reshape(-1, 9, 3).mean(axis=1)
         return np.asarray(np.rint(255 * radiance.clip(0, 1) ** (1 / GAMMA)), np.uint8)
 

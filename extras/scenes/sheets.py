@@ -157,7 +157,7 @@ def shuffle_options(params: SceneParameters, options: Sequence[T]) -> tuple[list
 
 # ---- form constancy
 
-SAME = {"rotation": 0, "aspect_ratio": 1, "size": 1, "shape_change": 0}
+NEUTRAL_LEVELS = {"rotation": 0, "aspect_ratio": 1, "size": 1, "shape_change": 0}
 """Levels that change nothing."""
 JITTER = 2  # degrees by which the rotations of a pattern's elements may vary
 Change = Callable[[int, Element, int], Element]
@@ -172,7 +172,7 @@ def draw_constancy(params: SceneParameters) -> Tries:
     their four combinations, any of which may be the target. A single change is applied zero to
     three times. So each option resembles the others as much as the target does.
     """
-    while params.official or params.levels != SAME:
+    while params.official or params.levels != NEUTRAL_LEVELS:
         base = random_pattern(params, params.whole(2, 10))
         options = [base]
         if params.official:

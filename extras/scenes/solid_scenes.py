@@ -33,7 +33,7 @@ from looktwice.extras.scenes.stage import GROUNDS, SIZE, Stage
 
 PLACES = 50  # places tried for a solid
 HIDDEN = "a solid may hide or touch one that was placed earlier"
-APART = 2.0  # least distance of two solids' centres
+MIN_SOLID_DISTANCE = 2.0  # least distance of two solids' centres
 COUNTED_COLORS = ("red", "blue", "yellow", "black", "white")
 HIGH = Camera((0.0, -15.0, 8.0), (0.0, 0.5, 0.0), SIZE)
 
@@ -46,7 +46,7 @@ def _place(params: SceneParameters, stage: Stage, names: Sequence[tuple[str, str
         for _ in range(PLACES):
             x, y, size = params.rng.uniform((-7, -5, 0.6), (7, 9, 1.2)).tolist()
             solid = Solid.on_ground(shape, color, x, y, size)
-            if not solid.is_separated(placed, 0 if params.official else SPREAD, APART):
+            if not solid.is_separated(placed, 0 if params.official else SPREAD, MIN_SOLID_DISTANCE):
                 continue
             reach = stage.distances(solid)
             shares = visible_shares([*reaches, reach])
@@ -222,11 +222,16 @@ def _measure_change(stage: Stage, solid: Solid) -> float:
 # ---- grids of solids
 
 PITCH = 3.0  # distance between the columns and rows of a grid
-SHOWN = 0.3  # least visible share of each solid's pixels
+MIN_VISIBLE_SHARE = 0.3  # least visible share of each solid's pixels
 WIDE = Camera((0.0, -15.0, 14.0), (0.0, 4.0, 0.0), (960, 540))
-WAYS = {"right": "to the right of", "left": "to the left of", "down": "behind", "up": "in front of"}
-OFFICIAL_WAYS = {**WAYS, "down": "ahead", "up": "behind"}
-COUNTED_FROM = (
+DIRECTION_PHRASES = {
+    "right": "to the right of",
+    "left": "to the left of",
+    "down": "behind",
+    "up": "in front of",
+}
+OFFICIAL_DIRECTION_PHRASES = {**DIRECTION_PHRASES, "down": "ahead", "up": "behind"}
+COUNTING_NOTE = (
     " Rows are counted from 1, beginning with the one nearest to the camera, and columns from 1,"
     " beginning on the left."
 )
@@ -251,7 +256,7 @@ def draw_grids(params: SceneParameters) -> Tries:
             )
             solids.append(solid)
         shares = visible_shares([stage.distances(solid) for solid in solids])
-        if params.official or shares.min() >= SHOWN:
+        if params.official or shares.min() >= MIN_VISIBLE_SHARE:
             yield _ask_grid(params, stage, solids, shapes)
         else:
             yield None
@@ -273,13 +278,13 @@ def _ask_grid(
         asked = params.pick([asked for group in by_count.values() for asked in group])
     else:
         asked = params.pick(by_count[group])
-    first, ways = (0, OFFICIAL_WAYS) if params.official else (1, WAYS)
+    first, ways = (0, OFFICIAL_DIRECTION_PHRASES) if params.official else (1, DIRECTION_PHRASES)
     line = "row" if asked.direction in ("left", "right") else "column"
     plural = f"{asked.shape}{'es' if asked.shape == 'torus' and first else 's'}"
     question = (
         f"In grid 0, starting from the {shapes[asked.place]} at position (row"
         f" {asked.place[0] + first}, column {asked.place[1] + first}), how many {plural} are there"
-        f" {ways[asked.direction]} it in the same {line}?{COUNTED_FROM * first}"
+        f" {ways[asked.direction]} it in the same {line}?{COUNTING_NOTE * first}"
     )
     sidecar = {f"grid_0_{row}_{column}": shape for (row, column), shape in shapes.items()}
     labels = [f"(row {row + first}, column {column + first})" for row, column in shapes]
@@ -307,12 +312,14 @@ GRIDS = (
     IntegerControl("max_row", (1, 2, 3, 4), 1, 4),
     IntegerControl("max_column", (1, 2, 3, 4), 1, 4),
 )
-FAINT = "the dots' colour is chosen without regard to the ground, so some are hardly visible"
+FAINT_DOTS_NOTE = (
+    "the dots' colour is chosen without regard to the ground, so some are hardly visible"
+)
 SOLID_SCENES: dict[str, SceneType] = {
     f"{kind.name}_3d": kind
     for kind in (
         _kind("shape_discrimination", "integer", partial(draw_counted, False), COUNTED, HIDDEN),
-        _kind("letter_disambiguation", "letters", draw_letters, LETTERS, FAINT),
+        _kind("letter_disambiguation", "letters", draw_letters, LETTERS, FAINT_DOTS_NOTE),
         _kind("joint_shape_color", "integer", partial(draw_counted, True), COUNTED, HIDDEN),
         _kind("form_constancy", "yes_no", draw_constancy, CONSTANCY),
         _kind("visual_spatial", "integer", draw_grids, GRIDS),

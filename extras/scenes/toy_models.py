@@ -46,8 +46,8 @@ PATCH = 28  # pixels of an image's side that cost a token
 LETTER = re.compile(r"Which letter is (\w+)\?")
 COUNT = re.compile(r"How many of the (\w+) shapes are (\w+)\?")
 NUMBER = re.compile(r"Image (\d+)")
-CLUE = re.compile(r"^(\w+): (?:the letter ([A-Z])|triangles (\d+))$", re.M)
-SOUGHT = re.compile(r"Is there (\w+) in|Could (\w+) be there")
+CLUE_LINE = re.compile(r"^(\w+): (?:the letter ([A-Z])|triangles (\d+))$", re.M)
+SOUGHT_THING = re.compile(r"Is there (\w+) in|Could (\w+) be there")
 NO_CALLS_LEFT = re.compile(r"cannot look any further")
 
 
@@ -174,7 +174,7 @@ class NearSighted:
         if height >= self.min_height:
             answer = best.count(question[2]) if several else best.read()
             return f"In image {best.number} it is large enough for me.\nANSWER: {answer}", ()
-        notes = {name: note for name, *note in CLUE.findall(_words(messages))}
+        notes = {name: note for name, *note in CLUE_LINE.findall(_words(messages))}
         if color in notes:
             return f"I was told so.\nANSWER: {''.join(notes[color])}", ()
         small = (
@@ -187,10 +187,10 @@ class NearSighted:
     def _judge(self, messages: Messages) -> str:
         """Answer Yes or No about the last image."""
         words, (*_, (number, view)) = _words(messages, "user"), _images(messages)
-        sought = [*SOUGHT.finditer(words), *LETTER.finditer(words), *COUNT.finditer(words)]
+        sought = [*SOUGHT_THING.finditer(words), *LETTER.finditer(words), *COUNT.finditer(words)]
         color = next(filter(None, sought[0].groups())) if sought else ""
         sight = _see(number, view, color) if color in HUES else None
-        if sight is None or sought[0].re is SOUGHT:
+        if sight is None or sought[0].re is SOUGHT_THING:
             return "Yes" if sight else "No"
         near = sight.whole and sight.height(sought[0].re is COUNT) >= self.min_height
         return "Yes" if near else "No"
@@ -289,7 +289,7 @@ def _to_square(cover: Mask) -> Mask:
 
 
 BETWEEN = re.compile(r"between ([A-Z]) and [A-Z] in the alphabet")
-OTHERS = re.compile(r"Of the (\d+), (\d+) are not")
+OTHER_COUNT_HINT = re.compile(r"Of the (\d+), (\d+) are not")
 CHOICE = re.compile(r"^\(([A-Z])\)", re.M)
 
 
@@ -329,7 +329,7 @@ class NeverLooks:
     def _answer(self, words: str, draw: int, careful: bool) -> str:
         if careful and (hint := BETWEEN.search(words)):
             return ascii_uppercase[(ascii_uppercase.index(hint[1]) + 1) % 26]
-        if careful and (hint := OTHERS.search(words)):
+        if careful and (hint := OTHER_COUNT_HINT.search(words)):
             return str(int(hint[1]) - int(hint[2]))
         guesses = CHOICE.findall(words) or list("12345" if "How many" in words else ascii_uppercase)
         digest = hashlib.sha256(f"{draw}\n{words}".encode()).digest()

@@ -19,7 +19,7 @@ from typing import Literal
 
 import numpy as np
 
-from looktwice.eval.analysis.steadiness import asked_letters
+from looktwice.eval.analysis.steadiness import iterate_letters
 from looktwice.eval.display.printable import csv_text
 from looktwice.eval.display.text_tables import (
     COLUMNS_OF_ARM,
@@ -41,11 +41,11 @@ from looktwice.eval.statistics.answers import PositionBias, position_bias
 from looktwice.eval.statistics.intervals import Estimate
 from looktwice.eval.statistics.paired import Values, benjamini_hochberg
 from looktwice.extras.studies.tastes import (
+    CANDIDATE_DRAWS,
     FALSE_SHARE,
     LEAKS,
     POWER,
     STRENGTH,
-    TRIED_DRAWS,
     BlindQuestion,
     Tastes,
     find_tastes,
@@ -63,7 +63,7 @@ ARMS: Mapping[str, str] = {
     "choices-only": "the choices alone",
     "question-only": "the question alone",
 }
-WITHOUT = ("no-image", "blank")
+BLIND_ARMS = ("no-image", "blank")
 """The arms that show whether an item needs its image; the first that a run has is used. A model
 that ignores images would only repeat its guess in the other one, so it is no second chance."""
 Rule = Literal["chance", "any"]
@@ -107,7 +107,7 @@ class Audit:
     @cached_property
     def tastes(self) -> Tastes:
         """The model's answer bias, estimated from its answers without the images."""
-        arm = self.arms[next(filter(self.arms.__contains__, WITHOUT))]
+        arm = self.arms[next(filter(self.arms.__contains__, BLIND_ARMS))]
         questions = (_blind_question(arm, name, self.seen.samples[name]) for name in self.chance)
         return find_tastes([question for question in questions if question.draws])
 
@@ -165,7 +165,7 @@ def find_audits(run: RunScores) -> list[Audit]:
             groups[group][scores.point.contestant] = scores
     audited = []
     for arms in groups.values():
-        if "seen" in arms and {*WITHOUT} & arms.keys():
+        if "seen" in arms and {*BLIND_ARMS} & arms.keys():
             audited.append(Audit({name: arms[name] for name in ARMS if name in arms}))
     return audited
 
@@ -322,7 +322,7 @@ def describe_power(audit: Audit) -> str:
     tastes, draws = audit.tastes, audit.draws
     power, needed = tastes.power(draws), tastes.draws_needed()
     if needed is None:
-        more = f"no number of draws up to {TRIED_DRAWS[-1]} reaches {POWER:.0%}"
+        more = f"no number of draws up to {CANDIDATE_DRAWS[-1]} reaches {POWER:.0%}"
     else:
         more = f"{needed} draws would reach {POWER:.0%}"
     if power == 0:
@@ -391,7 +391,7 @@ def letter_table(run: RunScores, audits: Sequence[Audit]) -> TextTable:
     """Build a table with a line for each arm with choices: the frequency of each letter, recall by
     the key's position, and the share right in all draws."""
     letters = defaultdict[str, list[tuple[str, str]]](list)
-    for scores, entry, answer, key in asked_letters(run):
+    for scores, entry, answer, key in iterate_letters(run):
         if entry.verdict in (Verdict.RIGHT, Verdict.WRONG):
             letters[scores.point.id].append((answer, key))
     arms = {arm.point.id: arm for audit in audits for arm in audit.arms.values()}
@@ -408,7 +408,7 @@ def audit_sentences(audits: Sequence[Audit], blind: Sequence[BlindItem], rule: R
     sentences = []
     for audit in audits:
         chance = fmean(audit.chance.values())
-        for arm in WITHOUT:
+        for arm in BLIND_ARMS:
             means = audit.means(arm) if arm in audit.arms else None
             if means and means[1] > 0:
                 sentences.append(

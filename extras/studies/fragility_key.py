@@ -44,7 +44,7 @@ CODEC_SLOT = "encode"
 CODEC = re.compile(r"png|(jpeg|webp)([1-9]\d?|100)")
 
 
-ASKING = ("prompting.turns.", "prompting.agent.")
+ASKING_ROOMS = ("prompting.turns.", "prompting.agent.")
 """The rooms whose stages ask; pictures are encoded before the first such stage."""
 
 
@@ -78,7 +78,7 @@ def expand_fragility(config: Node, faults: Faults) -> Node:
     asking = [
         name
         for name, node in stages.items()
-        if isinstance(node, Mapping) and str(node.get("use")).startswith(ASKING)
+        if isinstance(node, Mapping) and str(node.get("use")).startswith(ASKING_ROOMS)
     ]
     place = {"before": asking[0]} if asking else {"after": slot}
     coded = [_encoder(name, {} if CODEC_SLOT in stages else place) for name in codecs]

@@ -37,7 +37,7 @@ from looktwice.eval.statistics.paired import ALPHA, compare_paired, holm, mean_d
 from looktwice.eval.tasks.table_files import read_texts
 from looktwice.extras.annotation.ratings import HUMANS, MAJORITY
 
-ROUNDED = 0.0101
+MAX_ROUNDING_ERROR = 0.0101
 """Largest difference in percent between a printed share and k/n: papers round, or truncate."""
 INTERACTION, WHOLE = "interaction", "the whole gap"
 
@@ -284,7 +284,7 @@ def published_shares(published: Mapping[str, Any]) -> Iterator[tuple[str, tuple[
         value = accuracies.get(task)
         if value is not None:
             k = round(float(value) * n / 100)
-            if abs(100 * k / n - float(value)) < ROUNDED:
+            if abs(100 * k / n - float(value)) < MAX_ROUNDING_ERROR:
                 yield str(task), (k, int(n))
 
 

@@ -30,15 +30,15 @@ from the other questions."""
 STRENGTH, LEAKS, POWER = 0.9, 0.1, 0.8
 """The power is computed for questions right in a share STRENGTH of draws, if a share LEAKS of all
 questions are such; POWER is the target."""
-TRIED_DRAWS = (*range(2, 21), 25, 30, 40, 60)
+CANDIDATE_DRAWS = (*range(2, 21), 25, 30, 40, 60)
 
 MEANS = np.sin(np.pi / 2 * (np.arange(30) + 0.5) / 30) ** 2  # evenly spaced in the arc sine
 # from one guess for all draws of a question to a new guess in each draw
-FIRMNESS = np.geomspace(0.1, 1000, 11)
+FIRMNESSES = np.geomspace(0.1, 1000, 11)
 # weight of the uniform prior over means and firmness, in wrong choices
 UNSEEN = 0.25
 ROUNDS = 40  # of expectation-maximization; more rounds change nothing that a table shows
-MOST_OFFERS = 100_000  # limit for open questions, each of which offers the keys of all others
+MAX_OFFERS = 100_000  # limit for open questions, each of which offers the keys of all others
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class Tastes:
     def fitted_tastes(self) -> FittedTastes:
         """The fit to the wrong choices. Equal counts, and groups with equal counts, are computed
         once."""
-        means, firmness = (np.full(len(grid), 1 / len(grid)) for grid in (MEANS, FIRMNESS))
+        means, firmness = (np.full(len(grid), 1 / len(grid)) for grid in (MEANS, FIRMNESSES))
         if not self.wrong:
             return FittedTastes(means, firmness, np.zeros((0, len(MEANS))), 0.0)
         counts, group = list[tuple[int, int]](), list[int]()
@@ -149,7 +149,7 @@ class Tastes:
             shares = np.exp(logs - top) / totals
             means = (times @ shares + UNSEEN / len(MEANS)) / (len(self.groups) + UNSEEN)
             weights = patterns.T @ (times[:, None] * shares) / by_mean
-            firmness = np.einsum("km,kmf->f", weights, parts) + UNSEEN / len(FIRMNESS)
+            firmness = np.einsum("km,kmf->f", weights, parts) + UNSEEN / len(FIRMNESSES)
             firmness /= firmness.sum()
         likelihood = float(times @ (top + np.log(totals))[:, 0])
         return FittedTastes(means, firmness, shares[pattern.reshape(-1)], likelihood)
@@ -205,8 +205,8 @@ class Tastes:
         return float(np.mean(bdtrc(fewest - 1.0, draws, STRENGTH) * (fewest <= draws)))
 
     def draws_needed(self) -> int | None:
-        """Return the smallest of TRIED_DRAWS that reaches POWER, or None."""
-        return next((draws for draws in TRIED_DRAWS if self.power(draws) >= POWER), None)
+        """Return the smallest of CANDIDATE_DRAWS that reaches POWER, or None."""
+        return next((draws for draws in CANDIDATE_DRAWS if self.power(draws) >= POWER), None)
 
     @cached_property
     def _means_of_keys(self) -> Floats:
@@ -254,7 +254,7 @@ def _list_offers(questions: Sequence[BlindQuestion]) -> Iterator[Offer]:
         if not question.choices:
             opened.append(number)
             keys[question.key] = question
-    for number in opened[: max(50, MOST_OFFERS // max(1, len(keys)))]:
+    for number in opened[: max(50, MAX_OFFERS // max(1, len(keys)))]:
         answers = questions[number].answers.items()
         for key, question in keys.items():
             accepts = question.accepts or key.__eq__
@@ -270,7 +270,7 @@ def _beta_binomial(counts: Ints, draws: Ints) -> Floats:
     means, firmness)."""
     from scipy.special import betaln
 
-    yes, no = MEANS[:, None] * FIRMNESS, (1 - MEANS[:, None]) * FIRMNESS
+    yes, no = MEANS[:, None] * FIRMNESSES, (1 - MEANS[:, None]) * FIRMNESSES
     count, rest = counts[:, None, None], (draws - counts)[:, None, None]
     ways = -np.log1p(draws) - betaln(counts + 1, draws - counts + 1)
     return np.asarray(

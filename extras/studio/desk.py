@@ -54,7 +54,7 @@ from looktwice.pipelines.view import View
 from looktwice.prompting.markers.base import Marking
 from looktwice.prompting.views.losses import Drawing, drawings
 
-KEPT = 256  # pictures that the page may request
+MAX_SHOWN_PICTURES = 256  # pictures that the page may request
 MAX_STATES = 32  # states in the cache, with the pixels of their views
 FAULTS = (ValueError, LookupError, OSError)
 """Exceptions about faults in a request, which the page displays."""
@@ -81,7 +81,7 @@ class Desk:
     models: dict[str, Node] = field(default_factory=lambda: {**MODELS})
     plugins: Sequence[str] = ()
     images: dict[str, Picture] = field(default_factory=dict)
-    shown: Memory = field(default_factory=partial(Memory, KEPT))
+    shown: Memory = field(default_factory=partial(Memory, MAX_SHOWN_PICTURES))
     states: Memory = field(default_factory=partial(Memory, MAX_STATES))
     lock: Lock = field(default_factory=Lock)
     asking: Lock = field(default_factory=Lock)

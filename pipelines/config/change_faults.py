@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from looktwice.pipelines.config.classes import Faults, suggest_names
-from looktwice.pipelines.config.load import OVERLAID, suggest_place
+from looktwice.pipelines.config.load import OVERLAY_KEYS, suggest_place
 
-CHANGEABLE = ("task", "tasks", "models", "seed", *OVERLAID, "contestants")
+CHANGEABLE = ("task", "tasks", "models", "seed", *OVERLAY_KEYS, "contestants")
 
 
 def name_faults(config: Mapping[str, Any]) -> list[str]:
@@ -43,7 +43,7 @@ def _name_fault(entry: str, key: str, value: Any, there: Mapping[str, set[str]])
     if entry == "sweep.":
         say = f"write `{own}`, or put the change of this contestant under `each`"
         return f"a sweep applies to every contestant; {say}"
-    if own.partition(".")[0] not in OVERLAID:
+    if own.partition(".")[0] not in OVERLAY_KEYS:
         such = f"such as contestants.{name}.stages.mark.radius"
-        return f"a contestant can change only {', '.join(OVERLAID)}, {such}"
+        return f"a contestant can change only {', '.join(OVERLAY_KEYS)}, {such}"
     return _name_fault(entry, own, value, there)

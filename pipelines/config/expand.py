@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from looktwice.pipelines.config.classes import Faults, locate, suggest_names
 from looktwice.pipelines.config.load import (
-    OVERLAID,
+    OVERLAY_KEYS,
     Node,
     Overlay,
     nest,
@@ -27,7 +27,7 @@ from looktwice.pipelines.model import is_deferring
 MAX_ARMS = 100_000
 
 
-ALONE = (
+REPLACE_HINT = (
     "; if this contestant's stages are the whole pipeline, add `replace: true` next to `stages:`"
 )
 
@@ -97,9 +97,9 @@ class Expansion:
         Overlaying is what nested mappings do in Hydra, OmegaConf and docker-compose: a contestant
         that changes one slot keeps the others, including `ask`.
         """
-        layer, plans = Overlay(alone=ALONE), ("sweep", "each", "contestants")
+        layer, plans = Overlay(alone=REPLACE_HINT), ("sweep", "each", "contestants")
         node = {key: value for key, value in self.config.items() if key not in plans}
-        own = {k: v for k, v in overlay.items() if k in OVERLAID}
+        own = {k: v for k, v in overlay.items() if k in OVERLAY_KEYS}
         if _stands_alone(overlay):
             node["stages"] = {}
         if isinstance(own.get("model"), str):

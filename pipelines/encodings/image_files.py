@@ -47,9 +47,9 @@ MAX_PIXELS, MAX_HEADER = 89_478_485, 1 << 16
 NETPBM = re.compile(rb"P[0-6Ffy]")
 NETPBM_HEADER = re.compile(rb"P\w+(?:(?:\s|#[^\r\n]*[\r\n])+[\w.+-]+){2,3}\s")
 BASELINE, SCAN, END = {0xC0, 0xC1}, 0xDA, b"\xff\xd9"
-ALONE = {0x01, *range(0xD0, 0xD8)}  # markers without a length
+MARKERS_WITHOUT_LENGTH = {0x01, *range(0xD0, 0xD8)}  # markers without a length
 FILL = 0xFF  # any number of these may precede a marker
-FOREIGN = re.compile(rb"\xff[^\x00\xd0-\xd7]")
+SCAN_END = re.compile(rb"\xff[^\x00\xd0-\xd7]")
 """Bytes that no scan contains: their first occurrence after the start of a scan ends it."""
 FEW = 256  # bytes of a scan, enough for the decoder to use each of its tables
 
@@ -296,7 +296,7 @@ def truncate_scan(data: bytes) -> bytes | None:
     place, is_baseline = 2, False
     while data[place : place + 1] == b"\xff":
         marker = data[place + 1] if place + 1 < len(data) else 0
-        if marker in ALONE:
+        if marker in MARKERS_WITHOUT_LENGTH:
             place += 2
             continue
         if marker == FILL:
@@ -305,7 +305,7 @@ def truncate_scan(data: bytes) -> bytes | None:
         is_baseline = is_baseline or marker in BASELINE
         place += 2 + int.from_bytes(data[place + 2 : place + 4])
         if marker == SCAN:
-            end = FOREIGN.search(data, place)
+            end = SCAN_END.search(data, place)
             if is_baseline and end and end[0] == END:
                 return data[: min(place + FEW, end.start())] + END
             return None

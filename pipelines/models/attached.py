@@ -40,7 +40,7 @@ ran itself) are not in any request schema. `audio` is sent back only as an id, a
 text, and no request accepts it. A `function_call`, the older form of a tool call, is sent back as
 one of `tool_calls`.
 """
-OF_CALL = {"id", "index", "function"}
+REWRITTEN_CALL_FIELDS = {"id", "index", "function"}
 """Fields of a tool call that are written anew; `index` repeats the order of the calls."""
 PARTS_NOT_RETURNED = re.compile(r"refusal|tool_|function_|.*(image|audio|video|file)")
 """Types of content parts that are not sent back, for the same reasons."""
@@ -79,7 +79,7 @@ def read_parts(content: Any) -> list[Json]:
 def read_call_fields(call: Mapping[str, Any]) -> Json:
     """Return the provider's own fields of a tool call, such as a thought signature; fields inside
     its `function` are returned under `function`."""
-    own = _select_fields(call, OF_CALL)
+    own = _select_fields(call, REWRITTEN_CALL_FIELDS)
     if own.get("type") == "function":
         del own["type"]
     function = _select_fields(call["function"], {"name", "arguments", "index"})

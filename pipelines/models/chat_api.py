@@ -34,7 +34,7 @@ from looktwice.pipelines.models.keys import (
 from looktwice.pipelines.models.limits import IN_FLIGHT, LIMITS, SERVERS
 from looktwice.pipelines.models.wire import (
     RESERVED_FIELDS,
-    ChoicesAs,
+    ChoicesField,
     Detail,
     request_bytes,
     wire_messages,
@@ -89,7 +89,7 @@ class ChatAPI(Ranged):
     detail: Detail | None = None
     system: str = ""
     token_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
-    choices_as: ChoicesAs | None = None
+    choices_as: ChoicesField | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
     timeout: float = field(default=600.0, metadata=NOT_IDENTITY)
     in_flight: int = field(default=IN_FLIGHT, metadata=NOT_IDENTITY)

@@ -10,7 +10,12 @@ from functools import partial
 from math import ceil, floor, sqrt
 from typing import NamedTuple
 
-from looktwice.pipelines.models.processors.layouts import Size, find_rule, processor_of, read_rules
+from looktwice.pipelines.models.processors.layouts import (
+    Size,
+    find_processor,
+    find_rule,
+    read_rules,
+)
 from looktwice.pipelines.models.wire import Detail
 
 CELL = 28  # pixels per side of one token: Claude's, Qwen's, and our guess for others
@@ -115,7 +120,7 @@ RULES = read_rules(PUBLISHED, COSTS)
 
 def image_rule(model: str, detail: Detail | None = None) -> ImageRule:
     """Return the rule of a model by its name, with or without its provider ("openai/gpt-4o")."""
-    if layout := processor_of(model):
+    if layout := find_processor(model):
         return ImageRule(lambda size: layout(size).tokens)
     rule = find_rule(model, RULES)
     if rule is None:

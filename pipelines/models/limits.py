@@ -32,15 +32,15 @@ LIMITS = ("in_flight >= 1", "per_minute > 0")
 """Ranges of the settings that limit a model's calls."""
 IN_FLIGHT = 64  # concurrent calls by default
 # seconds for which an unreachable server is skipped, unless all are
-ASIDE = 30.0
+SKIP_SECONDS = 30.0
 MAX_REFUSED_SHARE = (429, 503)  # statuses that mean too many requests
 WINDOW = 1.0  # seconds, at least, of a window in which rejections are counted
-FEWEST = 20  # answers and rejections in a window, at least
+MIN_ANSWERS = 20  # answers and rejections in a window, at least
 # seconds after which a window ends with fewer; they show only whether the server accepts any
 SLOW_WINDOW = 10.0
-TOO_MANY = 0.1  # share rejected; fewer are chance, and delay only their own requests
-LONG_AGO = 60.0  # seconds after which the known rate of a server expires
-FASTER = 1.1  # growth of the rate after a window without too many rejections
+MAX_REJECTED_SHARE = 0.1  # share rejected; fewer are chance, and delay only their own requests
+RATE_EXPIRY_SECONDS = 60.0  # seconds after which the known rate of a server expires
+RATE_GROWTH = 1.1  # growth of the rate after a window without too many rejections
 
 
 @dataclass(eq=False)
@@ -68,19 +68,19 @@ class Pace:
     def note(self, refused: bool, now: float) -> None:
         """Record an answer, or a rejection for too many requests. A pause starts a new window."""
         idle = now - self.last
-        self.rate = math.inf if idle > LONG_AGO else self.rate
+        self.rate = math.inf if idle > RATE_EXPIRY_SECONDS else self.rate
         if idle > max(WINDOW, 3 / self.rate):
             self._begin(now)
         self.last = now
         self.refused += refused
         self.answered += not refused
         seconds, total = now - self.begun, self.answered + self.refused
-        if seconds < WINDOW or (total < FEWEST and seconds < SLOW_WINDOW):
+        if seconds < WINDOW or (total < MIN_ANSWERS and seconds < SLOW_WINDOW):
             return
-        if total < FEWEST:
+        if total < MIN_ANSWERS:
             self.rate *= 1 if self.refused else 2
-        elif self.refused <= TOO_MANY * total:
-            self.rate *= FASTER
+        elif self.refused <= MAX_REJECTED_SHARE * total:
+            self.rate *= RATE_GROWTH
         elif self.answered:
             self.rate = max(self.answered, total / 4) / seconds
         self._begin(now)
@@ -133,7 +133,7 @@ class Servers:
     def suspend(self, url: str) -> None:
         """Suspend a server for a while."""
         with self.lock:
-            self.aside[url] = time.monotonic() + ASIDE
+            self.aside[url] = time.monotonic() + SKIP_SECONDS
 
     def _take(self, urls: Sequence[str]) -> tuple[str, float]:
         """Choose a server, and return it with the seconds to wait before choosing again; 0 means

@@ -31,7 +31,7 @@ from looktwice.pipelines.picture import Payload
 from looktwice.pipelines.view import View
 
 Detail = Literal["auto", "low", "high", "original"]
-ChoicesAs = Literal["structured_outputs", "guided_choice", "regex"]
+ChoicesField = Literal["structured_outputs", "guided_choice", "regex"]
 Json = dict[str, Any]
 
 REASONS: Mapping[Finish | Literal["failed"], str] = {
@@ -65,7 +65,7 @@ REASONING = ("reasoning_content", "reasoning", "thought_summary", "thinking")
 REASONING_PARTS = ("reasoning_details", "thinking_blocks")
 """Fields of a message that hold reasoning, as text or as parts. The first non-empty one counts:
 text fields, then reasoning among the parts of the content, then these."""
-TEXT_OF = ("text", "thinking", "reasoning", "reasoning_content", "summary", "content")
+TEXT_FIELDS = ("text", "thinking", "reasoning", "reasoning_content", "summary", "content")
 """Fields of a part that hold its text."""
 
 CHOICES: Mapping[str, Callable[[list[str]], Json]] = {
@@ -168,7 +168,7 @@ RESERVED_FIELDS = {*SAMPLING.values(), "max_completion_tokens", "logprobs", "mod
 RESERVED_FIELDS |= {"response_format", "tools", "tool_choice", "stream", "n"}
 
 
-def wire_options(options: CallOptions, token_field: str, choices_as: ChoicesAs | None) -> Json:
+def wire_options(options: CallOptions, token_field: str, choices_as: ChoicesField | None) -> Json:
     """Return the request fields for the options that are set.
 
     Raises ModelError for `choices` if `choices_as` is not set.
@@ -262,24 +262,24 @@ def _content(content: Any) -> tuple[str, str, str]:
         if kind == "refusal":
             pieces[kind].append(part.get(kind) or "")
         elif kind in pieces:
-            pieces[kind].append(_text_of(part))
+            pieces[kind].append(_read_text(part))
     text, thought, refusal = map("".join, pieces.values())
     return text, thought, refusal
 
 
-def _text_of(value: Any) -> str:
+def _read_text(value: Any) -> str:
     """Return the text in a value that is a text, an object with one, or a list of these."""
     if isinstance(value, list):
-        return "".join(map(_text_of, value))
+        return "".join(map(_read_text, value))
     if isinstance(value, dict):
-        return next(filter(None, (_text_of(value.get(name)) for name in TEXT_OF)), "")
+        return next(filter(None, (_read_text(value.get(name)) for name in TEXT_FIELDS)), "")
     return value if isinstance(value, str) else ""
 
 
 def _reasoning(message: Json, thought: str) -> str:
     """Return the reasoning of a message; `thought` is the part of it found in the content."""
-    told = (_text_of(message.get(name)) for name in REASONING)
-    parts = (_text_of(message.get(name)) for name in REASONING_PARTS)
+    told = (_read_text(message.get(name)) for name in REASONING)
+    parts = (_read_text(message.get(name)) for name in REASONING_PARTS)
     return next(filter(None, chain(told, (thought,), parts)), "")
 
 

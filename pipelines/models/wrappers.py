@@ -25,12 +25,12 @@ UNREACHED, SECONDS = 3, 5.0
 """After this many consecutive failed attempts to connect, over at least this many seconds, an
 endpoint is dead; one worker makes them in 10 s."""
 
-ALIKE = 5
+MAX_EQUAL_FAILURES = 5
 """After this many consecutive calls, of any sample, that failed for the same reason of the
 endpoint, it is dead."""
 
 REFUSALS = {401, 402, 403, 404, 408, 429}
-UNFIT = {400, 422}
+MALFORMED_STATUSES = {400, 422}
 """Statuses of a malformed request: the fault of all requests if the model has never answered."""
 
 
@@ -153,7 +153,7 @@ class EndpointWatch:
         reason = re.sub(r"\S*\d\S*", "#", str(exc))  # ids of requests and seconds differ
         with self.lock:
             self.given_up += exc.retryable
-            is_new, is_unfit = identity not in self.answered, exc.status in UNFIT
+            is_new, is_unfit = identity not in self.answered, exc.status in MALFORMED_STATUSES
             if not (is_endpoint_fault(exc) or (is_new and is_unfit)):
                 self.unreached = 0 if exc.status is not None else self.unreached
                 self._end_row(identity)
@@ -163,7 +163,7 @@ class EndpointWatch:
                 self._end_row(identity)
                 row = self.rows[identity] = FailureRow(reason, str(exc), is_new and not is_unfit)
             row.count += 1
-        if row.count >= ALIKE:
+        if row.count >= MAX_EQUAL_FAILURES:
             self._declare_dead(str(exc))
         if self.dead:
             raise Stopped(self.dead) from exc

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 from looktwice.pipelines.json_input import read_json
 from looktwice.pipelines.model import ToolCall
 
-__all__ = ["LEFT_AS_TEXT", "TextCall", "read_text_calls", "strip_text_calls"]
+__all__ = ["UNPARSED_CALL", "TextCall", "read_text_calls", "strip_text_calls"]
 
-LEFT_AS_TEXT = (
+UNPARSED_CALL = (
     "the reply is a tool call that the server left as text; start the server with this model's"
     " tool call parser, or set `protocol: {use: prompting.agent.TaggedCalls}` of the agent"
 )
@@ -28,10 +28,10 @@ CHANNEL = (
     r"(?:<\|start\|>\s*assistant\s*)?(?:<\|channel\|>|\A|(?<=</think>))"
     r"\s*(?:commentary|analysis)\s+"
 )
-CONSTRAINED = r"[^<{]{0,50}(?:<\|constrain\|>[^<{]{0,50})?(?:<\|message\|>|(?=\{))"
+CONSTRAINT_TAG = r"[^<{]{0,50}(?:<\|constrain\|>[^<{]{0,50})?(?:<\|message\|>|(?=\{))"
 NAMES = ("name", "tool_name", "tool", "action")
-GIVEN = ("arguments", "parameters", "args", "action_input", "tool_input", "input")
-WITHIN = ("function", "function_call", "tool_calls")
+ARGUMENT_FIELDS = ("arguments", "parameters", "args", "action_input", "tool_input", "input")
+NESTED = ("function", "function_call", "tool_calls")
 FORMS = {
     # Qwen, Hermes, GLM, Hunyuan, Seed, Granite, Gemma, Nemotron, LongCat
     "tagged": rf"(?:<|&lt;)(?P<tag>{SPACE}tool_?calls?|{SPACE}function_?calls?"
@@ -50,8 +50,8 @@ FORMS = {
     r"|<\|close\|>\s*tools\s*<\|sep\|>|<end_function_call>|\Z)",
     # Apertus: the name of the tool is the key
     "keyed": r"<\|tools_prefix\|>.*?(?:<\|tools_suffix\|>|\Z)",
-    "harmony": rf"(?:{CHANNEL}to={NAME}{CONSTRAINED}"
-    rf"|<\|start\|>\s*assistant\s+to={NAME}\s*<\|channel\|>{CONSTRAINED})"
+    "harmony": rf"(?:{CHANNEL}to={NAME}{CONSTRAINT_TAG}"
+    rf"|<\|start\|>\s*assistant\s+to={NAME}\s*<\|channel\|>{CONSTRAINT_TAG})"
     r".*?(?:<\|call\|>|<\|end\|>|\Z)",
     # ReAct, Qwen 2
     "react": rf"^[ \t*]*(?:Action|\u273fFUNCTION\u273f)[*\s]*:[*\s]*{NAME}[*\s]*\n"
@@ -61,9 +61,9 @@ FORMS = {
     "fenced": r"```\w{0,12}\s*(?:(?!```).)*```",
     "bare": r"\A\s*(?:[\[{].*[\]}]|[a-z]\w{0,40}\([^()\n]{1,2000}\))\s*\Z",
     "loose": r"<(?P<any>tool|tool_code|tool_use|use_mcp_tool)>(?:(?!<(?P=any)>).)*?</(?P=any)>",
-    "inline": rf"""(?<![\w"'\[{{,:])\{{\s*["'](?:{"|".join((*NAMES, *WITHIN, "type"))})["']\s*:""",
+    "inline": rf"""(?<![\w"'\[{{,:])\{{\s*["'](?:{"|".join((*NAMES, *NESTED, "type"))})["']\s*:""",
 }
-DOUBTFUL = ("fenced", "bare", "loose", "inline")
+AMBIGUOUS_FORMATS = ("fenced", "bare", "loose", "inline")
 """Formats that ordinary text may also have."""
 SECTIONS = re.compile(
     "|".join(f"(?P<{name}>{form})" for name, form in FORMS.items()), re.S | re.I | re.M
@@ -131,7 +131,7 @@ def strip_text_calls(text: str) -> str:
     """Return the text of a reply without the tool calls in it, including malformed ones."""
     kept, at, whole = list[str](), 0, text.replace(MINIMAX, "")
     for form, start, end, found in _sections(whole):
-        if found or form not in DOUBTFUL:
+        if found or form not in AMBIGUOUS_FORMATS:
             kept, at = [*kept, whole[at:start]], end
     return "\n".join([*kept, whole[at:]]).strip() if kept else text
 
@@ -233,13 +233,13 @@ def _calls_of_value(item: Any) -> Iterator[tuple[str, str]]:
     """Yield the calls in a JSON object that names a tool and its arguments."""
     if not isinstance(item, dict):
         return
-    inner = next((item[key] for key in WITHIN if isinstance(item.get(key), dict | list)), None)
+    inner = next((item[key] for key in NESTED if isinstance(item.get(key), dict | list)), None)
     if inner is not None:
         for value in inner if isinstance(inner, list) else [inner]:
             yield from _calls_of_value(value)
         return
     name = next((item[key] for key in NAMES if isinstance(item.get(key), str)), None)
-    for key in GIVEN:
+    for key in ARGUMENT_FIELDS:
         given = item.get(key)
         if name and (isinstance(given, dict) or (isinstance(given, str) and _is_object(given))):
             yield name, given if isinstance(given, str) else json.dumps(given)

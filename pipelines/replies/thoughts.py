@@ -24,7 +24,7 @@ THOUGHT_TAG = (
 OPENED = re.compile(rf"<({THOUGHT_TAG})(?:\s[^<>]{{0,100}})?>", re.I)
 CLOSED = re.compile(rf"</\s?({THOUGHT_TAG})\s?>", re.I)
 OPEN, CLOSE = "<think>", "</think>"
-BEGINS = "begin_of_thought|start_thinking|thought_start|think[_:]start|inner_prefix"
+THOUGHT_BEGINS = "begin_of_thought|start_thinking|thought_start|think[_:]start|inner_prefix"
 ENDS = "end_of_thought|end_thinking|thought_end|think[_:]end|inner_suffix"
 SUMMARY = r"<summary>[^<]{0,40}(?:think|thought|reason)[^<]{0,80}</summary>"
 TITLE = r"\A[\s*_#]*(?:Here(?: is|'s) my thought process:|Thinking\.\.\.)"
@@ -32,7 +32,7 @@ RESPONSE = r"Here(?: is|'s) my response:"
 DONE = r"\.\.\.\s?done thinking\.?[*_]*"
 EOM = r"(?:<\|eo[mt]\|>\s*)?"
 START = r"(?:<\|(?:end|return|call)\|>\s*)?(?:<\|start\|>\s*assistant\s*)?"
-TO = r"[^<]{0,200}(?:<\|constrain\|>[^<]{0,50})?"
+CHANNEL_TARGET = r"[^<]{0,200}(?:<\|constrain\|>[^<]{0,50})?"
 MARKERS = tuple(
     (re.compile(marker, re.S | re.I if insensitive else re.S), replacement)
     for marker, replacement, insensitive in (
@@ -40,7 +40,7 @@ MARKERS = tuple(
         (rf"(?:&lt;|\\<)(/?)({THOUGHT_TAG})(?:&gt;|\\?>)", r"<\1\2>", True),
         (r"[\[\u25c1](/?)think(?:ing)?[\]\u25b7]", r"<\1think>", True),
         (rf"<\|(/?)({THOUGHT_TAG})\|>", r"<\1\2>", True),
-        (rf"<\|(?:{BEGINS})\|>", OPEN, True),
+        (rf"<\|(?:{THOUGHT_BEGINS})\|>", OPEN, True),
         (rf"<\|(?:{ENDS})\|>", CLOSE, True),
         # collapsed, as on web pages, or in a code block
         (rf"<details\b[^<>]{{0,300}}>\s*{SUMMARY}(?:(?!<details\b).)*?</details>", "\n", True),
@@ -69,7 +69,7 @@ MARKERS = tuple(
         (r"<unused94>(?:thought\b)?", OPEN, False),
         (r"<unused95>", CLOSE, False),
         # harmony: all but the channel `final` is for the model itself
-        (rf"{START}<\|channel\|>\s*final\b{TO}<\|message\|>", CLOSE, False),
+        (rf"{START}<\|channel\|>\s*final\b{CHANNEL_TARGET}<\|message\|>", CLOSE, False),
         # before a tool call, with its header in either order
         (
             r"<\|start\|>\s*assistant\s+to=([\w.-]{1,64})\s*<\|channel\|>\s*(\w+)",
@@ -77,7 +77,7 @@ MARKERS = tuple(
             False,
         ),
         (r"<\|end\|>\s*<\|start\|>\s*assistant\s*(?=<\|channel\|>\s*\w+\s+to=)", CLOSE, False),
-        (rf"{START}<\|channel\|>\s*\w+\b(?!\s+to=){TO}<\|message\|>", OPEN, False),
+        (rf"{START}<\|channel\|>\s*\w+\b(?!\s+to=){CHANNEL_TARGET}<\|message\|>", OPEN, False),
         # harmony whose special tokens the server removed
         (r"\Aanalysis(?=[A-Z\"'(\u2018\u201c])", OPEN, False),
         (r"assistantcommentary(?= to=)", f"{CLOSE}commentary", False),

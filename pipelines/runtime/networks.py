@@ -23,7 +23,7 @@ from looktwice.pipelines.disk import write_file
 from looktwice.pipelines.runtime.process import CLEANUPS
 from looktwice.pipelines.state import collect_remarks, remark
 
-AGAIN_S = 60.0  # seconds before a failed download is retried
+RETRY_SECONDS = 60.0  # seconds before a failed download is retried
 
 LARGE = 8 << 20  # bytes; the digest of a larger file is cached
 
@@ -111,13 +111,13 @@ def open_shared(key: Hashable, open_: Callable[[], Thing]) -> Thing:
     while the others wait. Raises WeightsError.
 
     A failure is forgotten, since the file may be fixed at any time, but a failed download is
-    remembered for `AGAIN_S`, so that not every sample of a run waits for the same timeout.
+    remembered for `RETRY_SECONDS`, so that not every sample of a run waits for the same timeout.
     """
     with _lock:
         turn = _turns.setdefault(key, threading.Lock())
     with turn:
         since, failure = _failed.get(key, (0.0, None))
-        if failure is not None and time.monotonic() - since < AGAIN_S:
+        if failure is not None and time.monotonic() - since < RETRY_SECONDS:
             raise FetchError(str(failure))
         if key not in _opened:
             try:

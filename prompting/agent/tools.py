@@ -32,7 +32,7 @@ from looktwice.prompting.markers.regions import Rectangles
 from looktwice.prompting.views.crop import Crop
 from looktwice.prompting.views.zoom import ZoomOnMarks
 
-ASKED = "asked"
+ASKED_LABEL = "asked"
 CROP = Crop(padding=0, min_px=16, upscale=512)
 CLAHE_TILES = 8  # along each side
 MAX_MEGAPIXELS = 32.0  # limit for a rotated image, which grows with every rotation
@@ -111,10 +111,12 @@ class Zoom:
 
     def __call__(self, state: State, arguments: BoxArguments) -> ToolResult:
         """Return the crop. Raises ToolError."""
-        view, box = state.views[arguments.image - 1], Box(ASKED, *arguments.box)
+        view, box = state.views[arguments.image - 1], Box(ASKED_LABEL, *arguments.box)
         if self.elsewhere:
             seed = self.seed + len(state.views)
-            placebo = OracleCrop(ASKED, crop=self.crop, elsewhere=True, tries=self.tries, seed=seed)
+            placebo = OracleCrop(
+                ASKED_LABEL, crop=self.crop, elsewhere=True, tries=self.tries, seed=seed
+            )
             # the note would reveal the place
             return ToolResult("", run_stage_on_image(placebo, state, view, box).views)
         return run_stage_on_image(ZoomOnMarks(crop=self.crop), state, view, box)
@@ -136,7 +138,7 @@ class Magnify:
         view = state.views[arguments.image - 1]
         half = np.array(view.size) / arguments.factor / 2
         middle = np.clip(np.array(arguments.point) + 0.5, half, view.size - half)
-        box = Box(ASKED, *(middle - half).tolist(), *(middle + half).tolist())
+        box = Box(ASKED_LABEL, *(middle - half).tolist(), *(middle + half).tolist())
         zoom = ZoomOnMarks(crop=Crop(padding=0, min_px=0, upscale=max(view.size)))
         return run_stage_on_image(zoom, state, view, box)
 

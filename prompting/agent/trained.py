@@ -32,7 +32,7 @@ from looktwice.prompting.agent.tool import (
     ToolResult,
     run_stage_on_image,
 )
-from looktwice.prompting.agent.tools import ASKED, CROP, MAX_MEGAPIXELS, Zoom
+from looktwice.prompting.agent.tools import ASKED_LABEL, CROP, MAX_MEGAPIXELS, Zoom
 from looktwice.prompting.coordinates import ToolError
 from looktwice.prompting.views.crop import Crop
 from looktwice.prompting.views.zoom import ZoomOnMarks
@@ -142,7 +142,7 @@ class Edit:
         """Return the image after all steps. Raises ToolError."""
         view = before = state.views[arguments.image - 1]
         if arguments.box:
-            box = Box(ASKED, *arguments.box)
+            box = Box(ASKED_LABEL, *arguments.box)
             view = run_stage_on_image(ZoomOnMarks(crop=self.crop), state, view, box).views[0]
         for step in arguments.steps:
             words = STEP.fullmatch(step)

@@ -22,10 +22,10 @@ LEVELS = (0.3, 0.5, 0.75)  # minimum closeness to the colour of a drawn pixel
 MARGIN = 0.1  # range below a level in which closeness still measures coverage
 SIZES = (0.008, 0.7)  # size of a shape, as shares of the picture's diagonal
 SMALLEST = 5.0  # minimum size of a shape in pixels
-AROUND = 8  # pixels of surroundings in a patch
-MOST = 300  # maximum number of regions per colour and level, the purest first
+PATCH_MARGIN = 8  # pixels of surroundings in a patch
+MAX_REGIONS = 300  # maximum number of regions per colour and level, the purest first
 WEAK = 0.7  # correlation below which a first guess is not refined
-MANY = 8  # number of shapes of one kind and colour that count as a pattern in the scene
+PATTERN_COUNT = 8  # number of shapes of one kind and colour that count as a pattern in the scene
 FAR = 60.0  # length of a tint below which a colour counts as grey
 GREY = (0.94, 4.0, 0.88)  # stricter requirements for greys: score, luma, purity
 
@@ -48,7 +48,7 @@ THRESHOLDS: dict[Kind, Threshold] = {
 # the reliable sign, since JPEG stores colour at half the resolution
 OFF = 7.0  # maximum difference between the median luma of a core and that of the colour
 SPREAD = 18.0  # maximum luma range from the 15th to the 85th percentile of a core
-PURE = 0.55  # minimum median closeness of a core to the colour
+MIN_CLOSENESS = 0.55  # minimum median closeness of a core to the colour
 SMALL, ROUGH = 60, 0.7  # cores of at least this many pixels need a higher closeness
 
 
@@ -105,14 +105,14 @@ def find_drawn_shapes(pixels: Pixels, colors: Sequence[str], kinds: Sequence[Kin
     found: list[Drawn] = []
     for color in colors:
         near, patches = color_closeness(pixels, rgb(color)), list[tuple[PixelRect, Patch]]()
-        for level in LEVELS if near.max() >= PURE else ():
+        for level in LEVELS if near.max() >= MIN_CLOSENESS else ():
             patches += _find_regions(near, luma, level)
         for kind in kinds:
             some = [
                 drawn for area, patch in patches for drawn in _match_shape(patch, area, kind, color)
             ]
             some = [drawn for drawn in _remove_duplicates(some) if not _is_letter(drawn, patches)]
-            found += some if len(some) < MANY else []
+            found += some if len(some) < PATTERN_COUNT else []
     found = _remove_duplicates(found)
     return sorted(found, key=lambda drawn: (drawn.area[1], drawn.area[0]))
 
@@ -133,13 +133,13 @@ def _find_regions(near: Map, luma: Map, level: float) -> Iterator[tuple[PixelRec
     purity = np.bincount(labels.ravel(), near.ravel(), count)[1:] / area
     fits &= purity >= min(0.9, level + 0.12)
     chosen = np.flatnonzero(fits)
-    for number in chosen[np.argsort(-purity[chosen])][:MOST].tolist():
+    for number in chosen[np.argsort(-purity[chosen])][:MAX_REGIONS].tolist():
         left, top, right, bottom = (
             int(side)
             for side in (x[number], y[number], x[number] + w[number], y[number] + h[number])
         )
-        rows = slice(max(0, top - AROUND), min(height, bottom + AROUND))
-        columns = slice(max(0, left - AROUND), min(width, right + AROUND))
+        rows = slice(max(0, top - PATCH_MARGIN), min(height, bottom + PATCH_MARGIN))
+        columns = slice(max(0, left - PATCH_MARGIN), min(width, right + PATCH_MARGIN))
         part = rows, columns
         region = labels[part] == number + 1
         # less close pixels count as background, however similar their colour
@@ -176,7 +176,7 @@ def _is_plain(patch: Patch, fit: Fit, luma: float, off: float, pure: float) -> b
         core = covered >= 0.7 * float(covered.max())
     bright, near = patch.luma[core], float(np.median(patch.near[core]))
     dark, light = np.percentile(bright, (15, 85))
-    enough = max(pure, PURE if core.sum() < SMALL else ROUGH)
+    enough = max(pure, MIN_CLOSENESS if core.sum() < SMALL else ROUGH)
     return bool(abs(np.median(bright) - luma) <= off and light - dark <= SPREAD and near >= enough)
 
 

@@ -18,7 +18,7 @@ from looktwice.pipelines.ranges import Ranged
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 
-REACH = 3.0  # radius, in pixels, of the neighbourhood used for inpainting
+INPAINT_RADIUS = 3.0  # radius, in pixels, of the neighbourhood used for inpainting
 Region = NDArray[np.bool_]
 
 
@@ -77,8 +77,8 @@ class EraseMarks(Ranged, WithoutModel):
         split = np.asarray(cv2.cvtColor(pixels, cv2.COLOR_RGB2YCrCb), np.uint8)
         stroke, both = (mask.astype(np.uint8) for mask in (hidden, hidden | tinted))
         luma = np.ascontiguousarray(split[..., 0])
-        bright = cv2.inpaint(luma, stroke, REACH, cv2.INPAINT_TELEA)
-        colour = cv2.inpaint(split, both, REACH, cv2.INPAINT_TELEA)
+        bright = cv2.inpaint(luma, stroke, INPAINT_RADIUS, cv2.INPAINT_TELEA)
+        colour = cv2.inpaint(split, both, INPAINT_RADIUS, cv2.INPAINT_TELEA)
         painted = cv2.cvtColor(np.dstack([bright, colour[..., 1:]]), cv2.COLOR_YCrCb2RGB)
         changed = both if self.hole == "recolor" else stroke
         return np.where(changed[..., None], painted, pixels).astype(np.uint8)

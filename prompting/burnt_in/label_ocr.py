@@ -18,12 +18,12 @@ from looktwice.prompting.burnt_in.rings import cut
 from looktwice.prompting.drawing.text import BLINK_LETTERS, BLINK_SIZE, hershey_strokes, render_text
 
 # thresholds between white strokes and black plate: the lower for thin, the upper for blurred ones
-CUTS = (96, 150)
+INK_THRESHOLDS = (96, 150)
 HEIGHTS = (5, 40)  # pixels of a capital
 BLACK = 56.0  # maximum mean luma of a plate's margin; JPEG of quality 75 leaves about 20
 CANVAS = 16  # side of the square on which glyphs are compared
 SIZES = (5, 7, 9, 12, 18, 28)  # capital heights of the templates, in pixels
-LIKENESS = 0.72  # minimum correlation with the best template
+MIN_LIKENESS = 0.72  # minimum correlation with the best template
 Gray = NDArray[np.uint8]
 
 # width, height, stroke; the last one has thinner horizontal strokes
@@ -60,7 +60,7 @@ def read_labels(gray: Gray, words: Sequence[str]) -> list[ReadLabel]:
     letters = "".join(sorted(set("".join(words))))
     if not letters:
         return []
-    glyphs = [glyph for cut in CUTS for glyph in _find_glyphs(gray, cut, letters)]
+    glyphs = [glyph for cut in INK_THRESHOLDS for glyph in _find_glyphs(gray, cut, letters)]
     readings: list[ReadLabel] = []
     for word in words:
         for likeness, area in _find_words(word, letters, glyphs):
@@ -125,7 +125,7 @@ def _count_black_lines(lines: Gray) -> int:
     glyph's blurred edge."""
     if not lines.size:
         return 0
-    dark = np.percentile(lines, 90, axis=1) < CUTS[0]
+    dark = np.percentile(lines, 90, axis=1) < INK_THRESHOLDS[0]
     black = dark & (lines.mean(1) < BLACK)
     black[0] = dark[0] and black[:2].any()
     return int(np.argmin([*black, False]))
@@ -173,7 +173,7 @@ def _render_templates(letters: str) -> tuple[NDArray[np.float32], NDArray[np.int
             height, width = (max(3, round(side / pixel)) for side in framed.shape)
             small = _resize(framed, (width, height))
             for image in (small, np.uint8(255) * (small > 60), np.uint8(255) * (small > 127)):
-                if image.max() > CUTS[0]:
+                if image.max() > INK_THRESHOLDS[0]:
                     canvases.append(_normalize(_trim(image)))
                     owner.append(number)
     return np.stack(canvases), np.array(owner)
@@ -206,7 +206,7 @@ def _resize(image: Gray, size: Size) -> Gray:
 
 
 def _trim(image: Gray) -> Gray:
-    left, top, right, bottom = mask_bounds(image > CUTS[0])
+    left, top, right, bottom = mask_bounds(image > INK_THRESHOLDS[0])
     return image[top:bottom, left:right]
 
 
@@ -218,7 +218,7 @@ def _find_words(
     for letter in word:
         likeness = [float(glyph.likeness[letters.index(letter)]) for glyph in glyphs]
         fits = [
-            (like, g.area) for like, g in zip(likeness, glyphs, strict=True) if like >= LIKENESS
+            (like, g.area) for like, g in zip(likeness, glyphs, strict=True) if like >= MIN_LIKENESS
         ]
         longer = []
         for row, (like, area) in itertools.product(rows, fits):

@@ -32,13 +32,15 @@ from looktwice.prompting.burnt_in.rings import (
 from looktwice.prompting.drawing.colors import rgb
 
 COARSE = 3.0  # stroke, in pixels, for the first search for rings
-SURE = 0.5  # minimum correlation of a ring beside a label
-LIKE = 0.35  # the same, if another marker of the picture has the same style and arrangement
-LONE = 0.8  # the same, if it is the only one found of several expected
+MIN_RING_SCORE = 0.5  # minimum correlation of a ring beside a label
+MIN_SIMILAR_SCORE = (
+    0.35  # the same, if another marker of the picture has the same style and arrangement
+)
+MIN_LONE_SCORE = 0.8  # the same, if it is the only one found of several expected
 BONUS = 0.1  # bonus, in correlation, for two markers with the same arrangement
-FAINT = 0.25  # minimum correlation at the place predicted from another marker
+MIN_PREDICTED_SCORE = 0.25  # minimum correlation at the place predicted from another marker
 GAPS = (-3.0, 18.0)  # pixels between a ring's outer edge and its plate
-MOST = 4  # readings per word to follow up
+MAX_READINGS = 4  # readings per word to follow up
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,7 @@ def find_markers(
         readings[label.text].append(label)
     pairs: list[Pair] = []
     for labels in readings.values():
-        del labels[MOST:]
+        del labels[MAX_READINGS:]
         for label in labels:
             pairs += _propose_pairs(scene, label)
     picked = _pick_one_style(pairs, len(words), style)
@@ -120,7 +122,7 @@ def find_markers(
     for labels in readings.values() if clear else ():
         faint = [_search_by_arrangement(blank, label, clear) for label in labels]
         best = max(faint, key=lambda pair: pair.value * _is_separate(pair, chosen), default=None)
-        if best and best.value >= FAINT and _is_separate(best, chosen):
+        if best and best.value >= MIN_PREDICTED_SCORE and _is_separate(best, chosen):
             chosen.append(best)
     sharp = sharpen_rings(scene.gray, [pair.ring for pair in chosen])
     return [
@@ -146,7 +148,7 @@ def _propose_pairs(scene: MarkerScene, label: ReadLabel) -> Iterator[Pair]:
     for color, near in scene.near.items():
         window = cut(near, label.plate, reach).copy()
         cut(window, shift(label.area, -left, -top), 1)[:] = 0
-        for ring in find_rings(window, color, scene.steps, COARSE, 3, LIKE - 0.1):
+        for ring in find_rings(window, color, scene.steps, COARSE, 3, MIN_SIMILAR_SCORE - 0.1):
             ring = replace(ring, x=ring.x + left, y=ring.y + top)
             penalty = _placement_penalty(scene, label, ring)
             if penalty is not None:
@@ -172,20 +174,20 @@ def _pick_one_style(pairs: Sequence[Pair], expected: int, style: Ring | None) ->
     best, most = list[Pair](), 0.0
     ranked = sorted(pairs, key=lambda pair: -pair.value)
     for first in ranked[:12]:
-        if first.value < SURE or (style and not have_same_style(first.ring, style)):
+        if first.value < MIN_RING_SCORE or (style and not have_same_style(first.ring, style)):
             continue
         picked, worth = [first], first.value + BONUS  # each word and each ring is used once
         for pair in ranked:
             # ring and label are arranged alike
             alike = np.hypot(*np.subtract(pair.offset, first.offset)) <= 3
-            enough = pair.value >= (LIKE if alike else SURE)
+            enough = pair.value >= (MIN_SIMILAR_SCORE if alike else MIN_RING_SCORE)
             if enough and have_same_style(pair.ring, first.ring) and _is_separate(pair, picked):
                 picked.append(pair)
                 worth += pair.value + BONUS * bool(alike)
         if worth > most:
             best, most = picked, worth
     lone = len(best) == 1 < expected and style is None
-    return [] if lone and best[0].value < LONE else best
+    return [] if lone and best[0].value < MIN_LONE_SCORE else best
 
 
 def _is_separate(pair: Pair, picked: Sequence[Pair]) -> bool:
@@ -229,12 +231,12 @@ def _search_by_arrangement(scene: MarkerScene, label: ReadLabel, pairs: Sequence
     return Pair(label, best, best.score)
 
 
-ALONE = 0.72  # minimum correlation of a ring without a readable label
-UNLIKE = 0.85  # the same, if no other marker shows the style
+MIN_UNLABELLED_SCORE = 0.72  # minimum correlation of a ring without a readable label
+MIN_ODD_STYLE_SCORE = 0.85  # the same, if no other marker shows the style
 EXPECTED = 5.0  # radius, +-1, without another marker: that of BLINK's released pictures
-NEAR_RIM = 40  # maximum number of rings to examine
+MAX_RIM_RINGS = 40  # maximum number of rings to examine
 SEEN = 0.6  # minimum correlation of a letter's visible part
-LEAD = 0.05  # minimum lead in correlation over any other letter
+MIN_LETTER_LEAD = 0.05  # minimum lead in correlation over any other letter
 LETTER = 10  # pixels from one letter of a word to the next
 HIGH = 29  # pixels from the point up to the top of its glyphs, in BLINK's released pictures
 
@@ -278,12 +280,12 @@ def find_clipped_markers(
     near = blank_out(scene, [m.glyphs for m in markers if m.glyphs]).near[style.color]
     layout, rings = LabelLayout.of([*markers, *like]), [marker.ring for marker in markers]
     height, width = scene.gray.shape
-    for ring in find_rings(near, style.color, radii, style.stroke, NEAR_RIM, SURE):
+    for ring in find_rings(near, style.color, radii, style.stroke, MAX_RIM_RINGS, MIN_RING_SCORE):
         left, top, right, bottom = shift(layout.glyphs, round(ring.x), round(ring.y))
         if min(left, top, width - right, height - bottom) >= 0:
             continue  # its label could have been read
         ring = refine_ring(near, ring, scene.radii)
-        plain = ring.score >= (ALONE if pattern else UNLIKE)
+        plain = ring.score >= (MIN_UNLABELLED_SCORE if pattern else MIN_ODD_STYLE_SCORE)
         apart = all(measure_ring_distance(ring, taken) > ring.radius for taken in rings)
         if plain and apart and abs(ring.radius - style.radius) <= 1:
             rings.append(ring)
@@ -314,7 +316,7 @@ def _assign_words(
     named, (height, width) = [], gray.shape
     for row, column in np.transpose(linear_sum_assignment(-likeness)).tolist():
         best, others = likeness[row, column], np.delete(likeness[row], column)
-        sure = best >= SEEN and best > others.max(initial=0) + LEAD
+        sure = best >= SEEN and best > others.max(initial=0) + MIN_LETTER_LEAD
         if sure or (last and likeness.size == 1):
             plate = common_rect(plates[row, column], (0, 0, width, height))
             named.append(Marker(words[column], rings[row], plate))

@@ -35,8 +35,10 @@ CLOSE = 0.25  # minimum closeness to the colour of a pixel in a line
 CLOSER = 0.15
 SHORTEST = 16  # minimum side in pixels
 THICKEST = 8  # maximum thickness of a line in pixels
-WHOLE = 0.8  # minimum visible share of each side; labels and other boxes may cover the rest
-BEYOND = 8  # pixels past a corner into which lines must not continue
+MIN_SIDE_SHARE = (
+    0.8  # minimum visible share of each side; labels and other boxes may cover the rest
+)
+CORNER_OVERSHOOT = 8  # pixels past a corner into which lines must not continue
 LINES = 16  # lines per direction to follow up
 
 
@@ -112,10 +114,13 @@ def _build_rectangle(
     ):
         whole.append(float(line.seen[round(start) : round(stop) + 1].mean()))
         before, after = max(0, round(start - over)), round(stop + over) + 1
-        for part in (line.seen[max(0, before - BEYOND) : before], line.seen[after:][:BEYOND]):
-            if part.sum() >= BEYOND - 1 and len(part) == BEYOND:
+        for part in (
+            line.seen[max(0, before - CORNER_OVERSHOOT) : before],
+            line.seen[after:][:CORNER_OVERSHOOT],
+        ):
+            if part.sum() >= CORNER_OVERSHOOT - 1 and len(part) == CORNER_OVERSHOOT:
                 return None
-    if min(whole) < WHOLE:
+    if min(whole) < MIN_SIDE_SHARE:
         return None
     edges = x0 + 0.5, y0 + 0.5, x1 + 0.5, y1 + 0.5
     return FoundRectangle(*edges, stroke, color, float(np.mean(whole)))

@@ -15,12 +15,14 @@ from numpy.typing import NDArray
 from looktwice.pipelines.geometry import PixelRect
 from looktwice.pipelines.picture import Pixels
 
-AROUND = 3.5  # pixels of hole and surroundings on either side of the stroke in the template
-APART = 3  # minimum distance between two rings in pixels
+TEMPLATE_MARGIN = (
+    3.5  # pixels of hole and surroundings on either side of the stroke in the template
+)
+MIN_RING_DISTANCE = 3  # minimum distance between two rings in pixels
 FLAT = 0.02  # standard deviation of closeness below which a neighbourhood is flat
 CLEAR = 0.75  # minimum absolute correlation with luma for measuring the stroke
 THICK = 0.7  # maximum stroke, as a share of the radius, in the first search
-WHOLE = 0.45  # minimum share of a ring's stroke inside the image
+MIN_STROKE_SHARE = 0.45  # minimum share of a ring's stroke inside the image
 LUMA = (0.299, 0.587, 0.114)
 Map = NDArray[np.float32]
 
@@ -91,7 +93,7 @@ def find_rings(
             break
         radius = radii[int(scores[:, y, x].argmax())]
         rings.append(Ring(float(x), float(y), radius, stroke, color, score))
-        cut(best, (x, y, x + 1, y + 1), APART)[:] = -1
+        cut(best, (x, y, x + 1, y + 1), MIN_RING_DISTANCE)[:] = -1
     return rings
 
 
@@ -149,12 +151,12 @@ def sharpen_rings(gray: NDArray[np.uint8], rings: Sequence[Ring]) -> list[Ring]:
 def ring_score(near: Map, ring: Ring) -> float:
     """Return the correlation of a ring with its neighbourhood in the map; 0 if most of the ring
     lies outside or the neighbourhood is flat."""
-    reach = ring.outer + AROUND
+    reach = ring.outer + TEMPLATE_MARGIN
     left, top = max(0, int(ring.x - reach)), max(0, int(ring.y - reach))
     patch = near[top : int(ring.y + reach) + 2, left : int(ring.x + reach) + 2]
     ys, xs = np.ogrid[top : top + patch.shape[0], left : left + patch.shape[1]]
     covered, band = _ring_weights(np.hypot(xs - ring.x, ys - ring.y), ring.radius, ring.stroke)
-    if covered.sum() < WHOLE * 2 * np.pi * ring.radius * ring.stroke:
+    if covered.sum() < MIN_STROKE_SHARE * 2 * np.pi * ring.radius * ring.stroke:
         return 0.0
     values, shares = patch[band], covered[band]
     return float(np.corrcoef(values, shares)[0, 1]) if values.std() >= FLAT else 0.0
@@ -165,7 +167,7 @@ def _ring_weights(distance: Map, radius: float, stroke: float) -> tuple[Map, NDA
     whether the pixel belongs to the template."""
     away = np.abs(distance - radius)
     covered = np.clip(stroke / 2 + 0.5 - away, 0, 1).astype(np.float32)
-    return covered, np.asarray(away <= stroke / 2 + AROUND)
+    return covered, np.asarray(away <= stroke / 2 + TEMPLATE_MARGIN)
 
 
 def _score_map(near: Map, radius: float, stroke: float) -> Map:
@@ -179,14 +181,14 @@ def _score_map(near: Map, radius: float, stroke: float) -> Map:
     scores = (_sum_under_kernel(near, covered) / total - share * mean) / np.maximum(
         spread * height, 1e-6
     )
-    lost = share * total < WHOLE * 2 * np.pi * radius * stroke
+    lost = share * total < MIN_STROKE_SHARE * 2 * np.pi * radius * stroke
     return np.where((spread < FLAT) | lost, 0, scores).astype(np.float32)
 
 
 @lru_cache(maxsize=64)
 def _render_template(radius: float, stroke: float) -> tuple[Map, Map]:
     """Return the coverage of a ring's stroke, and the mask of the whole template."""
-    reach = int(radius + stroke / 2 + AROUND) + 1
+    reach = int(radius + stroke / 2 + TEMPLATE_MARGIN) + 1
     ys, xs = np.ogrid[-reach : reach + 1, -reach : reach + 1]
     covered, band = _ring_weights(np.hypot(xs, ys), radius, stroke)
     return covered, band.astype(np.float32)

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from looktwice.pipelines.geometry import XY
 from looktwice.prompting.burnt_in.rings import Map
 
-FINE = 4  # samples per pixel and axis for polygons
-AROUND = 4  # pixels of surroundings from which a shape must stand out
+SAMPLES_PER_PIXEL = 4  # samples per pixel and axis for polygons
+SHAPE_MARGIN = 4  # pixels of surroundings from which a shape must stand out
 THINNEST = 0.8  # minimum line width in pixels
 VISIBLE = 0.5  # minimum share of a ring inside the picture
 ROUNDS = 6  # per step size of the search
@@ -67,7 +67,7 @@ class Fit(ABC):
     def score(self, patch: Patch) -> float:
         """Return the correlation of the shape with the closeness around it."""
         covered = self.coverage(patch.near.shape)
-        reach = np.ones((2 * AROUND + 1, 2 * AROUND + 1), np.uint8)
+        reach = np.ones((2 * SHAPE_MARGIN + 1, 2 * SHAPE_MARGIN + 1), np.uint8)
         band = cv2.dilate((covered > 0.05).astype(np.uint8), reach).astype(bool)
         seen, drawn = patch.near[band], covered[band]
         if not band.any() or seen.std() < 0.02 or drawn.std() < 0.02:
@@ -289,7 +289,7 @@ class ArrowFit(Fit):
         return (x - ay * half, y + ax * half), (x + ay * half, y - ax * half)
 
     def coverage(self, shape: tuple[int, ...]) -> Map:
-        canvas = np.zeros((shape[0] * FINE, shape[1] * FINE), np.uint8)
+        canvas = np.zeros((shape[0] * SAMPLES_PER_PIXEL, shape[1] * SAMPLES_PER_PIXEL), np.uint8)
         (ax, ay), base = self._axis, self._compute_barbs(0)[0]
         tip, tail = (self.x, self.y), (self.tail_x, self.tail_y)
         if self.is_open:
@@ -341,5 +341,5 @@ def _compute_line_corners(start: XY, end: XY, width: float) -> list[XY]:
 def _fill_polygon(canvas: NDArray[np.uint8], corners: Sequence[XY]) -> None:
     """Paint a polygon, whose corners are in pixel centres, onto a finer canvas, to 1/16 of a
     sample."""
-    places = ((np.asarray(corners) + 0.5) * FINE - 0.5) * 16
+    places = ((np.asarray(corners) + 0.5) * SAMPLES_PER_PIXEL - 0.5) * 16
     cv2.fillPoly(canvas, [np.rint(places).astype(np.int32)], 255, cv2.LINE_8, 4)

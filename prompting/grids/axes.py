@@ -204,7 +204,7 @@ GUIDES = {
         "4. Draw your conclusion only from what you found in this way.",
     ),
 }
-FINALS = {
+FINAL_INSTRUCTIONS = {
     "none": "",
     "steps": (
         'End with a line of its own that begins with "MY_ANSWER:" and then gives nothing but the'
@@ -212,14 +212,16 @@ FINALS = {
     ),
     "guidelines": "End with your answer in double square brackets, as in [[ANSWER]].",
 }
-CONNECT = {
+CONNECT_INSTRUCTIONS = {
     False: "relate these places to one another, and say what follows for the question.",
     True: (
         "compare what lies at the same places in the images: what is the same, what changed, moved"
         " or is gone."
     ),
 }
-TWICE = "Every image is shown twice, first as it is and then with the grid; both count as one."
+SHOWN_TWICE_NOTE = (
+    "Every image is shown twice, first as it is and then with the grid; both count as one."
+)
 
 
 class Grid(Protocol):
@@ -263,8 +265,8 @@ class GridWords(Wording):
         if self.text:
             own = {name: str(getattr(grid, name, f"{{{name}}}")) for name in ("rows", "columns")}
             return add_lines(state, fill_in(self.text, images=str(count), **own))
-        filled = {"where": grid.where, "connect": CONNECT[count > 1]}
+        filled = {"where": grid.where, "connect": CONNECT_INSTRUCTIONS[count > 1]}
         guide = [line.format(**filled) for line in GUIDES[self.guide]]
-        final = FINALS[self.guide] if self.final is None else self.final
-        twice = TWICE if getattr(grid, "layout", "") == "original_plus_overlay" else ""
+        final = FINAL_INSTRUCTIONS[self.guide] if self.final is None else self.final
+        twice = SHOWN_TWICE_NOTE if getattr(grid, "layout", "") == "original_plus_overlay" else ""
         return add_lines(state, self.header, grid.describe(count), twice, *guide, final)

@@ -31,7 +31,9 @@ SAMPLING: dict[Chroma, int] = {
 }
 MAX_SIDE = {"jpeg": 65_500, "webp": 16_383}  # pixels a side that the formats' libraries can write
 DRAWN = 24  # minimum difference, in levels of a channel, of a drawn pixel
-KEPT = 0.6  # share below which a drawn colour is lost: a one-pixel line in 4:2:0 keeps half
+MIN_CHROMA_SHARE = (
+    0.6  # share below which a drawn colour is lost: a one-pixel line in 4:2:0 keeps half
+)
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,7 @@ class Drawing:
             for view in (self.before, self.drawn, sent)
         )
         whole, kept = np.abs(drawn - before).mean(), np.abs(left - before).mean()
-        if kept < KEPT * whole:
+        if kept < MIN_CHROMA_SHARE * whole:
             yield (
                 f"the drawing of stage {self.slot!r} keeps {kept / whole:.0%} of its colour when"
                 " sent; draw thicker lines, or encode with `chroma: 4:4:4`"

@@ -17,7 +17,7 @@ from looktwice.pipelines.geometry import Affine, rectangle
 from looktwice.pipelines.marks import Box, Mark, Point, bounding_box
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.models.image_tokens import HIGH_CLAUDE, image_rule
-from looktwice.pipelines.models.processors.layouts import Layout, Size, Stack, processor_of
+from looktwice.pipelines.models.processors.layouts import Layout, Size, Stack, find_processor
 from looktwice.pipelines.sample import name_in_errors
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
@@ -38,7 +38,7 @@ PROVIDERS: tuple[tuple[str, SizeRule, int], ...] = (
 )
 """For the models of providers: the pattern of the name's beginning, the rule for the size at which
 they see a picture, and the side of a patch (0 if none is published)."""
-AS_LARGE = 1.01  # factor: tolerance for the rounding of sizes
+SCALE_TOLERANCE = 1.01  # factor: tolerance for the rounding of sizes
 
 
 @dataclass(frozen=True)
@@ -106,14 +106,14 @@ class AsSeen(WithoutModel):
     @property
     def source(self) -> str:
         """The software whose processing is imitated."""
-        if processor_of(self.model) is None:
+        if find_processor(self.model) is None:
             return "by the sizes that its provider publishes"
         return "as mistral-common" if self.stack == "mistral-common" else "as transformers (Pillow)"
 
 
 def find_layout(model: str, size: Size, stack: Stack = "transformers") -> Layout | None:
     """Return how a model sees a picture of this size in a stack; None if that is unknown."""
-    if rule := processor_of(model, stack):
+    if rule := find_processor(model, stack):
         return rule(size)
     if stack != "transformers":
         return None
@@ -166,7 +166,7 @@ def describe_losses(
     regions = [source_box(view, Box("", 0, 0, *view.size)) for view in views]
     for number, region in enumerate(regions):
         for larger, whole in enumerate(regions):
-            as_large = scales[number] <= scales[larger] * AS_LARGE
+            as_large = scales[number] <= scales[larger] * SCALE_TOLERANCE
             if region and whole and as_large and _is_part(region, whole):
                 yield (
                     f"view {number + 1} adds no pixels: as {model} sees them, view"

@@ -28,7 +28,7 @@ Asked = Literal["existence", "latent", "answering"]
 GRIDS = {4: ((1, 4), (4, 1), (2, 2)), 9: ((2, 4), (4, 2), (3, 3)), 16: ((2, 8), (8, 2), (4, 4))}
 """Columns and rows of the children of a tall node, a wide node, and any other."""
 MOST_DEPTH = 5
-TOGETHER = 50  # pixels by which boxes grow before overlapping ones are merged
+MERGE_MARGIN = 50  # pixels by which boxes grow before overlapping ones are merged
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,9 @@ def unite_boxes(boxes: Sequence[PixelRect]) -> list[PixelRect]:
     """Merge boxes that lie near one another."""
     united = list[PixelRect]()
     for box in boxes:
-        while near := [b for b in united if overlaps(grow(b, TOGETHER), grow(box, TOGETHER))]:
+        while near := [
+            b for b in united if overlaps(grow(b, MERGE_MARGIN), grow(box, MERGE_MARGIN))
+        ]:
             united = [b for b in united if b not in near]
             lefts, tops, rights, bottoms = zip(box, *near, strict=True)
             box = min(lefts), min(tops), max(rights), max(bottoms)

@@ -18,11 +18,11 @@ HEADER = r"(?i:\b(?:options|choices)|\u9009\u9879)[ \t]*[:\uff1a]"
 # in ASCII and in full width, as in Chinese texts
 LEFT, RIGHT = r"[(\[\uff08\u3010]", r"[)\].:\uff09\u3011\uff0e\uff1a\u3001]"
 LABEL = rf"(?P<left>{LEFT}?)(?P<letter>[A-Z])(?P<right>{RIGHT})"
-ON_ITS_LINE = re.compile(
+CHOICE_LINE = re.compile(
     rf"^[ \t]*(?:{HEADER}[ \t]*|[-*][ \t]+)?{LABEL}[ \t]*(?P<text>\S.*)$", re.M
 )
-IN_A_LINE = re.compile(rf"(?:(?P<header>{HEADER})[ \t]*|(?<!\w)){LABEL}[ \t]*(?=\S)")
-ANNOUNCED = re.compile(
+INLINE_CHOICE = re.compile(rf"(?:(?P<header>{HEADER})[ \t]*|(?<!\w)){LABEL}[ \t]*(?=\S)")
+LIST_OPENING = re.compile(
     rf"(?:(?:^|\n)[ \t]*|\bThere are several )"
     rf"(?:{HEADER}|(?i:select from the following (?:choices|options)\.?))\s*\Z"
 )
@@ -51,7 +51,7 @@ def find_choices(text: str) -> ListedChoices | None:
 
 
 def _find_in_lines(text: str) -> Iterator[ListedChoices]:
-    for run in _find_runs(ON_ITS_LINE.finditer(text)):
+    for run in _find_runs(CHOICE_LINE.finditer(text)):
         gaps = (text[label.end() : below.start()] for label, below in pairwise(run))
         if not "".join(gaps).strip():
             yield _make_list(text, run, [label.span("text") for label in run])
@@ -59,7 +59,7 @@ def _find_in_lines(text: str) -> Iterator[ListedChoices]:
 
 def _find_in_one_line(text: str) -> Iterator[ListedChoices]:
     for line in re.finditer(r".+", text):
-        for run in _find_runs(IN_A_LINE.finditer(text, *line.span())):
+        for run in _find_runs(INLINE_CHOICE.finditer(text, *line.span())):
             if run[0]["left"] or run[0]["header"]:
                 ends = [*(label.start() for label in run[1:]), line.end()]
                 spans = [(label.end(), end) for label, end in zip(run, ends, strict=True)]
@@ -126,7 +126,7 @@ class ReadChoices(WithoutModel):
         if listed is None:
             return handle_missing(state, self.missing, ["the prompt lists no choices A, B ..."])
         before, after = state.prompt[: listed.start], state.prompt[listed.end :]
-        bare = f"{ANNOUNCED.sub('', before).rstrip()}\n{after.lstrip()}".strip()
+        bare = f"{LIST_OPENING.sub('', before).rstrip()}\n{after.lstrip()}".strip()
         sample = replace(state.sample, question=bare, choices=listed.texts)
         prompt = bare if self.words == "drop" else state.prompt
         note = (

@@ -178,7 +178,7 @@ for line in TABLE.splitlines():
 KIND = {wording: kind for kind, wordings in RELATIONS.items() for wording in wordings}
 WORDINGS = "|".join(sorted(map(re.escape, KIND), key=len, reverse=True))
 THE = r"(?:the|an|a)"
-RELATED = re.compile(
+RELATION_QUESTION = re.compile(
     rf"^(?:is|are|does|do) {THE} (?P<one>.+?) (?P<relation>{WORDINGS}) {THE} (?P<two>.+?)\s*\??$",
     re.IGNORECASE,
 )
@@ -196,7 +196,7 @@ TOTAL = re.compile(
     re.IGNORECASE,
 )
 ENCLOSED = re.compile(rf"\benclos\w+\s+{THE}\s+(?P<what>[^?]+?)\s*\?", re.IGNORECASE)
-SAME = re.compile(
+SAMENESS_QUESTION = re.compile(
     r"\b(?:are|is|show|shows)(?P<first>\s+not|n't)?\s+(?:(?:of"
     r"|all)\s+)?(?:the\s+)?(?P<word>same|different)"
     r"(?:\s+(?P<what>[\w -]+?))?(?=\s*(?:[.,?!'\"\u2019\u201d]|$|\s(?:is|are|in)\b))",
@@ -220,7 +220,7 @@ def parse_enclosed(sample: Sample) -> str:
 def parse_relation(sample: Sample) -> tuple[str, str, str]:
     """Parse a relation of `RELATIONS`: `Is the cat on top of the bed?` -> ("cat", "on", "bed").
     Raises NoEvidence."""
-    match = RELATED.match(" ".join(sample.question.split()))
+    match = RELATION_QUESTION.match(" ".join(sample.question.split()))
     if match is None:
         raise NoEvidence(
             f"the question asks for no relation that boxes can decide: {sample.question!r}"
@@ -234,7 +234,7 @@ def parse_sameness(sample: Sample) -> tuple[bool, str]:
 
     Raises NoEvidence if the question claims neither that things are the same nor that they differ.
     """
-    match = SAME.search(sample.question)
+    match = SAMENESS_QUESTION.search(sample.question)
     if match is None:
         raise NoEvidence(
             "the question says neither that things are the same nor that they differ:"

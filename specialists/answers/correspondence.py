@@ -165,7 +165,7 @@ class NearestFeature(AnswerRule):
         return nearest_choice(far, "the distances of candidates", rounding=1e-6)
 
 
-STILL = 1e-6  # pixels; smaller values are rounding errors of a mean
+MIN_MOTION = 1e-6  # pixels; smaller values are rounding errors of a mean
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,7 @@ class CameraMotion(AnswerRule):
             raise NoEvidence(f"camera motion needs two images, found {len(sample.images)}")
         across = self.measure_flow(match_images(self.matcher, sample))
         moved = float(np.median(across) if self.flow == "median" else across.mean())
-        if abs(moved) < STILL:
+        if abs(moved) < MIN_MOTION:
             raise NoEvidence("the mean horizontal flow is 0")
         to_right = (moved > 0) == (self.motion == "orbit")
         return right if to_right else left, abs(float(across.mean())) / float(np.abs(across).mean())

@@ -160,7 +160,9 @@ FAR = (
     rf"(?:{LARGE}) {SPAN}|{SPAN}[^.?]* (?:{LARGE})"
 )
 NOT = r"(?:\b(?:not|less|least)|n['\u2019]t) (?:the )?"
-ASKED = re.compile(rf"(?P<not>{NOT})?\b(?:(?P<near>{NEAR})|(?P<far>{FAR}))\b", re.IGNORECASE)
+ASKED_DISTANCE = re.compile(
+    rf"(?P<not>{NOT})?\b(?:(?P<near>{NEAR})|(?P<far>{FAR}))\b", re.IGNORECASE
+)
 """Matches a word for nearer or farther, and whether it is negated."""
 
 
@@ -189,7 +191,7 @@ class NearerPoint(AnswerRule):
         another size."""
         points = map_letters_to_marks(sample, Point)
         text = " ".join([sample.question, *choice_texts(sample).values()])
-        asked = ASKED.finditer(" ".join(text.split()))
+        asked = ASKED_DISTANCE.finditer(" ".join(text.split()))
         wanted = {bool(match["near"]) != bool(match["not"]) for match in asked}
         if len(wanted) != 1:
             both = "both the nearer and" if wanted else "neither the nearer nor"

@@ -171,13 +171,13 @@ def group_words(network: Any, words: Words) -> list[Words]:
             raise NoEvidence(
                 f"{word[:40]!r} contains no token that the network knows; leave it out"
             )
-        if tokens > own - AROUND:
+        if tokens > own - SPECIALS:
             raise NoEvidence(
-                f"{word[:40]!r} has {tokens} tokens; the network takes at most {own - AROUND} per"
+                f"{word[:40]!r} has {tokens} tokens; the network takes at most {own - SPECIALS} per"
                 " word"
             )
         if not groups or (most and tokens > room):
-            groups, room = [*groups, ()], own - AROUND
+            groups, room = [*groups, ()], own - SPECIALS
         groups[-1] += (word,)
         room -= tokens
     return groups
@@ -210,10 +210,15 @@ def _normalize_label(text: str) -> str:
     return "".join(letter for letter in plain if letter.isalnum())
 
 
-AROUND = 2  # tokens at the beginning and end of a text
+SPECIALS = 2  # tokens at the beginning and end of a text
 HEADS = 8  # heads of the deformable attention, as in transformers
 TEXT_HEAD = 64  # channels of an attention head of BERT
-DROPPED = ("label_enc.", "bert.pooler.", "bert.embeddings.position_ids", "relative_position_index")
+UNUSED_TENSORS = (
+    "label_enc.",
+    "bert.pooler.",
+    "bert.embeddings.position_ids",
+    "relative_position_index",
+)
 THREE = ("query", "key", "value")
 
 
@@ -229,7 +234,7 @@ def open_grounding_dino(path: str, tokenizer: str) -> HubModel:
     named = {
         name: tensor
         for name, tensor in tensors.items()
-        if not any(piece in name for piece in DROPPED)
+        if not any(piece in name for piece in UNUSED_TENSORS)
     }
     named = split_rows(named, ".qkv.", *(f".{part}." for part in THREE))
     for kind in ("weight", "bias"):

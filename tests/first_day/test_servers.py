@@ -58,7 +58,7 @@ def test_a_server_that_refuses_everybody(tmp_path: Path, status: str, limit: int
     with chat_server(None, "--fail", f"{status}=1") as server:
         words = ("--workers", 2, "--limit", limit)
         output = run_study(tmp_path, server.url, *words, n=40, code=1)
-        assert server.stats["requests"] <= wrappers.ALIKE + 1
+        assert server.stats["requests"] <= wrappers.MAX_EQUAL_FAILURES + 1
     assert all(words in output for words in (f"answered {status}", REFUSALS[status], GOES_ON))
     assert records(tmp_path) == []
 

@@ -413,7 +413,7 @@ def test_a_fetch_is_tried_once_a_minute(tmp_path: Path, monkeypatch: pytest.Monk
         with pytest.raises(WeightsError, match="there is no weights file"):
             open_shared("file", lambda: weights_file(file))
     assert len(tried) == 1
-    monkeypatch.setattr("looktwice.pipelines.runtime.networks.AGAIN_S", 0.0)
+    monkeypatch.setattr("looktwice.pipelines.runtime.networks.RETRY_SECONDS", 0.0)
     with pytest.raises(WeightsError):
         open_shared(("network", "x"), open_)
     file.write_bytes(b"weights")

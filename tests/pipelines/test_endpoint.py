@@ -20,7 +20,7 @@ from looktwice.pipelines.models.cache import Store
 from looktwice.pipelines.models.limits import Pace, Servers
 from looktwice.pipelines.models.stops import EndpointError
 from looktwice.pipelines.models.wrappers import (
-    ALIKE,
+    MAX_EQUAL_FAILURES,
     EndpointWatch,
     Watched,
     is_endpoint_fault,
@@ -92,7 +92,7 @@ def fail(watch: EndpointWatch, text: str, model: str = "m") -> EndpointError:
 def test_calls_that_fail_alike_stop_the_run_and_then_all_are_stopped() -> None:
     lines: list[str] = []
     watch = EndpointWatch(lines.append)
-    for number in range(ALIKE - 1):
+    for number in range(MAX_EQUAL_FAILURES - 1):
         assert fail(watch, f"no model m (request {number}a7)").row.count == number + 1
     assert not lines
     for model, words in (("m", "no model m (request 9f)"), ("n", "another")):
@@ -163,7 +163,7 @@ def test_the_first_calls_that_are_refused_in_the_same_words_stop_the_run() -> No
     lines = list[str]()
     watch = EndpointWatch(lines.append)
     refused = ModelError("Unknown parameter: 'max_tokens'", status=400)
-    rows = [watch.note_failure("m", refused) for _ in range(ALIKE - 1)]
+    rows = [watch.note_failure("m", refused) for _ in range(MAX_EQUAL_FAILURES - 1)]
     assert not lines and not any(row.row.first for row in rows if isinstance(row, EndpointError))
     with pytest.raises(Stopped):
         watch.note_failure("m", refused)
@@ -174,7 +174,7 @@ def test_the_first_calls_that_are_refused_in_the_same_words_stop_the_run() -> No
 def test_what_is_refused_now_and_then_is_the_fault_of_its_sample(is_answered: bool) -> None:
     lines: list[str] = []
     watch = EndpointWatch(lines.append)
-    for _ in range(3 * ALIKE):
+    for _ in range(3 * MAX_EQUAL_FAILURES):
         watch.note_failure("m", ModelError("too many pictures", status=400))
         if is_answered:
             watch.note_reply("m")

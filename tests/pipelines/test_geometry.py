@@ -537,7 +537,7 @@ def test_wide_pictures_are_mapped_alike(nearest: bool, monkeypatch: pytest.Monke
     values = np.random.default_rng(0).random((40, 60))
     for affine in (Affine.resize(0.5, 0.25), Affine.shift(3, -2), Affine.resize(1.7, 2.3)):
         short = warp(values, affine, (50, 45), nearest)
-        monkeypatch.setattr("looktwice.pipelines.geometry.LONGEST_WARPED", 0)
+        monkeypatch.setattr("looktwice.pipelines.geometry.MAX_WARPED_SIDE", 0)
         long = warp(values, affine, (50, 45), nearest)
         monkeypatch.undo()
         inner = slice(3, 8), slice(5, 25)

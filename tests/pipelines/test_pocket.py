@@ -16,9 +16,9 @@ from looktwice.pipelines import Message, Pipeline, Pocket, Stage, State, View
 from looktwice.pipelines.model import CallOptions, ModelError, Tool
 from looktwice.pipelines.models.pocket import network
 from looktwice.pipelines.models.pocket.network import (
-    NUMBER_OF,
     SIDE,
     VOCABULARY,
+    WORD_NUMBERS,
     Conversation,
     fit_pixels,
     read_words,
@@ -48,12 +48,17 @@ def test_a_text_becomes_words_and_words_a_text() -> None:
     assert words == ["<unknown>", "a", "star", "<line>", "A", "a", "red", "star"]
     assert len(set(VOCABULARY)) == len(VOCABULARY)
     assert write_words([*reply_words("row 2, column 3")]) == "row 2, column 3"
-    assert reply_words("37, 52") == [NUMBER_OF["37"], NUMBER_OF[","], NUMBER_OF["52"], network.END]
+    assert reply_words("37, 52") == [
+        WORD_NUMBERS["37"],
+        WORD_NUMBERS[","],
+        WORD_NUMBERS["52"],
+        network.END,
+    ]
     assert reply_words("a zebra") == []
-    red = NUMBER_OF["red"]
+    red = WORD_NUMBERS["red"]
     assert read_words("xylophone quartz \n \n red") == [network.UNKNOWN, network.LINE, red]
     long = read_words("red " * 500 + "star")
-    assert len(long) == network.LONGEST and long[-1] == NUMBER_OF["star"]
+    assert len(long) == network.LONGEST and long[-1] == WORD_NUMBERS["star"]
 
 
 def test_a_picture_is_brought_to_the_input_with_its_proportions() -> None:
@@ -77,7 +82,7 @@ def test_numpy_computes_what_torch_was_trained_with(tmp_path: Path) -> None:
     export(trained.eval(), tmp_path / "weights.npz")
     weights = network.Weights((tmp_path / "weights.npz").read_bytes())
     inputs = [fit_pixels(noise(seed))[0] for seed in (1, 2)]
-    text, reply = read_words(PROMPT), [network.ANSWER, NUMBER_OF["star"], NUMBER_OF["7"]]
+    text, reply = read_words(PROMPT), [network.ANSWER, WORD_NUMBERS["star"], WORD_NUMBERS["7"]]
     with torch.no_grad():
         shown = torch.from_numpy(np.stack(inputs))[None]
         places, there, _ = trained.places(shown, torch.ones(1, 2, dtype=torch.bool))
@@ -110,7 +115,7 @@ def test_choices_are_scored_as_continuations() -> None:
     assert reply.text == max(scored, key=lambda text: scored[text])
     places = shipped_weights().places("noise", fit_pixels(noise(1))[0])
     talk = Conversation(shipped_weights(), read_words(PROMPT), [places])
-    tokens = [network.ANSWER, NUMBER_OF["red"], NUMBER_OF["star"], network.END]
+    tokens = [network.ANSWER, WORD_NUMBERS["red"], WORD_NUMBERS["star"], network.END]
     total = sum(float(talk.write(before)[token]) for before, token in pairwise(tokens))
     assert scored["red star"] == pytest.approx(total, abs=2e-5)
     told = Pocket()(asked(1), options=CallOptions(logprobs=382))

@@ -24,7 +24,7 @@ from looktwice.pipelines.state import collect_remarks, remark
 from looktwice.specialists import sharing
 from looktwice.specialists.detection import FaceBoxes, FaceCascade
 from looktwice.specialists.results import Boxes, Faces
-from looktwice.specialists.sharing import COSTLY, look_once
+from looktwice.specialists.sharing import MIN_STORED_SECONDS, look_once
 
 PICTURE = np.random.default_rng(0).integers(0, 255, (24, 32, 3), np.uint8)
 LOOKS: list[str] = []
@@ -175,18 +175,18 @@ def test_what_is_dear_is_stored_until_its_files_change(tmp_path: Path) -> None:
             look_once(specialist, PICTURE)
         return len(LOOKS)
 
-    costly = Slow(2 * COSTLY, model=tmp_path / "weights")
+    costly = Slow(2 * MIN_STORED_SECONDS, model=tmp_path / "weights")
     assert [look(costly), look(costly), look(Slow()), look(Slow())] == [1, 1, 2, 3]
     (tmp_path / "moved").mkdir()
     (tmp_path / "weights").rename(tmp_path / "moved" / "weights")
-    moved = Slow(2 * COSTLY, model=tmp_path / "moved" / "weights")
+    moved = Slow(2 * MIN_STORED_SECONDS, model=tmp_path / "moved" / "weights")
     assert look(moved) == 3
     (tmp_path / "weights").write_bytes(b"2")
     assert look(costly) == 4
 
 
 def test_arrays_are_shared_read_only_and_stored(tmp_path: Path) -> None:
-    specialist = Slow(2 * COSTLY, gives="array")
+    specialist = Slow(2 * MIN_STORED_SECONDS, gives="array")
     for _ in range(2):
         with use_result_store(tmp_path):
             found: NDArray[np.float64] = look_once(specialist, PICTURE)
@@ -256,7 +256,7 @@ class OneFace:
     """Finds a face, after a while."""
 
     def __call__(self, pixels: Pixels, /) -> Faces:
-        pass_time(2 * COSTLY)
+        pass_time(2 * MIN_STORED_SECONDS)
         return Faces(np.array([[1, 1, 5, 5]]), np.ones(1), np.empty((1, 0)))
 
 

@@ -144,7 +144,7 @@ class Certificate:
         return parts
 
     @property
-    def unequal(self) -> list[str]:
+    def setting_differences(self) -> list[str]:
         """The differences between arms in what should be the same: seed, model, and the agent's
         bounds, sizes and frame."""
         conditions, sentences = dict[str, dict[str, str]](), list[str]()
@@ -243,7 +243,7 @@ def certificate_page(run: RunScores, found: Sequence[Certificate]) -> str:
             parts.append(
                 f"{count} samples failed or are missing in an arm, and are excluded from all arms."
             )
-        unequal = "; ".join(certificate.unequal)
+        unequal = "; ".join(certificate.setting_differences)
         same = "Seed, model, sizes and budgets are the same in all arms."
         parts.append(f"Settings differ between arms: {unequal}." if unequal else same)
     return "\n\n".join(parts) + "\n"

@@ -23,7 +23,7 @@ from looktwice.eval.display.text_tables import (
     share_cell,
     text,
 )
-from looktwice.eval.scoring.metrics import LOOKING, Turns, TurnsOfArm, read_turns
+from looktwice.eval.scoring.metrics import LOOKING_REASON, Turns, TurnsOfArm, read_turns
 from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict
 from looktwice.eval.statistics.intervals import Estimate, share_interval
 from looktwice.eval.statistics.paired import mean_difference
@@ -47,7 +47,9 @@ class TurnChange:
     def answered(self) -> list[Turns]:
         """The records that have an answer after both turns."""
         ends = (self.before, self.after)
-        return [t for t in self.arm.records if LOOKING not in (t.at(end).reason for end in ends)]
+        return [
+            t for t in self.arm.records if LOOKING_REASON not in (t.at(end).reason for end in ends)
+        ]
 
     def count_changes(self, right: bool) -> list[bool]:
         """Return, for each record with both answers, whether it became right (or, if not `right`,

@@ -214,8 +214,14 @@ class DoYouSeeMe(TableTask):
         return tuple(open_picture(self._files, name) for name in question.images)
 
 
-NEEDED = ("id", "image", *(f"{role}_{word}" for role in ROLES for word in ("question", "answer")))
-USUAL = {name: name for name in (*NEEDED, *(f"{role}_choices" for role in ROLES))}
+REQUIRED_COLUMNS = (
+    "id",
+    "image",
+    *(f"{role}_{word}" for role in ROLES for word in ("question", "answer")),
+)
+DEFAULT_COLUMNS = {
+    name: name for name in (*REQUIRED_COLUMNS, *(f"{role}_choices" for role in ROLES))
+}
 
 
 @dataclass(frozen=True)
@@ -236,8 +242,8 @@ class JointQuestions(MappedTask):
     subset: Subset = Subset()
 
     scorer = JointScorer()
-    _needed = NEEDED
-    _usual = USUAL
+    _needed = REQUIRED_COLUMNS
+    _usual = DEFAULT_COLUMNS
 
     def _questions(self, number: int, cells: Row) -> Iterator[RowQuestion]:
         """Yield both questions of an image."""

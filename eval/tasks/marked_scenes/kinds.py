@@ -37,7 +37,7 @@ PEERS = 4  # candidates for the thing asked about: as many as there are choices
 NEAREST, FARTHEST = (1.1, 1.5)
 COUNT_PREFIXES = 30  # attempts to place all things of a scene
 EDGE = 0.03  # share of the image's side kept free on both sides of the lines between cells
-MOST_COUNTED = 6
+MAX_COUNTED = 6
 CELLS = tuple(f"row {row}, column {column}" for row, column in product((1, 2, 3), repeat=2))
 SAME_SIZE, SAME_HEIGHT = "they are equally large", "they are equally high up"
 ATTRIBUTES: Mapping[str, tuple[str, tuple[str, ...]]] = {
@@ -80,15 +80,15 @@ def ask_attribute(rng: Generator, name: str, thing: Thing, among: Things, at: in
 
 def ask_larger(a: Thing, b: Thing) -> Question:
     """Ask which of two things marked A and B is larger."""
-    return _ask_compared("larger", a.size - b.size, SAME_SIZE)
+    return _format_comparison("larger", a.size - b.size, SAME_SIZE)
 
 
 def ask_higher(a: Thing, b: Thing) -> Question:
     """Ask which of two things marked A and B is higher up."""
-    return _ask_compared("higher up in the image", b.y - a.y, SAME_HEIGHT)
+    return _format_comparison("higher up in the image", b.y - a.y, SAME_HEIGHT)
 
 
-def _ask_compared(how: str, lead: float, same: str) -> Question:
+def _format_comparison(how: str, lead: float, same: str) -> Question:
     answer = ("A" if lead > 0 else "B") if lead else same
     return Question(f"Which of the two marked things is {how}, A or B?", answer, ("A", "B", same))
 
@@ -321,7 +321,7 @@ def make_count(params: MarkedSceneParameters) -> AskedScene:
     things does not reveal which word is asked.
     """
     total, overlap = int(params.levels["things"]), float(params.levels["overlap"])
-    most = next(n for n in range(MOST_COUNTED, 0, -1) if n * (n + 1) <= 2 * total)
+    most = next(n for n in range(MAX_COUNTED, 0, -1) if n * (n + 1) <= 2 * total)
     count, by = params.deal(range(most + 1)), params.rng.integers(3)
     names = params.shuffled(product(COLORS if by != 1 else [""], SHAPES if by else [""]))
     absent, *groups = names[: most + 2]

@@ -43,7 +43,9 @@ QUESTIONS: dict[Aspect, tuple[str, tuple[str, ...]]] = {
     "count": ("How many such marks are there?", ("1", "2", "3", "4")),
 }
 """The question about each aspect, and its possible answers."""
-BEGINNING = "To point something out, a mark may have been drawn on this image afterwards."
+MARK_QUESTION_PREFIX = (
+    "To point something out, a mark may have been drawn on this image afterwards."
+)
 PALETTE: tuple[RGB, ...] = (
     (255, 0, 0),
     (0, 190, 0),
@@ -135,7 +137,7 @@ class MarkQuestions:
             if not isinstance(self.mark, Marking) or self.mark.drawn_labels(marks) != [dealt]:
                 raise TaskError(f"{type(self.mark).__name__} draws no label beside this mark")
         if self.aspect == "count":
-            marks += self._more(sample, marks[0], int(dealt) - 1)
+            marks += self._make_distractors(sample, marks[0], int(dealt) - 1)
         marked = replace(sample, marks=tuple(marks))
         views = self._draw(self.mark, marked)
         if self.aspect == "present" and dealt == "no":
@@ -155,7 +157,7 @@ class MarkQuestions:
             choices = tuple(picked)
         asked = Sample(
             f"{sample.id}:{self.aspect}",
-            f"{BEGINNING} {text}",
+            f"{MARK_QUESTION_PREFIX} {text}",
             tuple(view.picture for view in views),
             choices,
             meta={"aspect": self.aspect, "of": sample.id},
@@ -185,7 +187,7 @@ class MarkQuestions:
         nearest = min(range(len(PALETTE)), key=lambda at: dist(PALETTE[at], color))
         return QUESTIONS["color"][1][nearest]
 
-    def _more(self, sample: Sample, mark: Mark, count: int) -> Iterator[Mark]:
+    def _make_distractors(self, sample: Sample, mark: Mark, count: int) -> Iterator[Mark]:
         """Yield `count` marks like this one, in the centres of other cells of a three by three
         grid."""
         if isinstance(mark, Mask):

@@ -202,7 +202,7 @@ def _project(matrix: XY, points: XY) -> XY:
 
 RATIO = 1.25  # the nearer point's disparity is at least this many times the other's
 DEPTH_WINDOW = (560, 400)  # width and height of the images of a depth question
-DEPTH_APART = 48.0  # pixels between the two points of a depth question
+MIN_DEPTH_DISTANCE = 48.0  # pixels between the two points of a depth question
 TILT = 0.25  # the two points differ in height by at least this share of their distance
 
 
@@ -284,7 +284,7 @@ def choose_depth_points(
     lower: bool,
     outer: bool,
     ratio: float = RATIO,
-    apart: float = DEPTH_APART,
+    apart: float = MIN_DEPTH_DISTANCE,
 ) -> tuple[list[list[float]], float] | None:
     """Return two of the points (n, 2), the nearer first, and the ratio of their nearness; None if
     no two fit.

@@ -185,9 +185,11 @@ PIECE = 200  # pixels wide, as in BLINK's files
 HEIGHTS = (100, 120)  # of a piece; BLINK's are between 83 and 125, mostly 105 to 110
 WIDTHS = (0.6, 1.0)  # of the crop, as a share of the widest that the photograph allows
 # rows and columns of the pieces that are not shown
-OTHERS = ((0, 2), (1, 2), (2, 0), (2, 1), (2, 2))
+HIDDEN_PIECES = ((0, 2), (1, 2), (2, 0), (2, 1), (2, 2))
 PLAIN = 8.0  # standard deviation in grey levels; a flatter piece has nothing to continue
-ALIKE = 12.0  # mean absolute difference in grey levels; below, the pieces look the same
+MIN_PIECE_DIFFERENCE = (
+    12.0  # mean absolute difference in grey levels; below, the pieces look the same
+)
 
 
 def draw_jigsaw(rng: Generator, scene: str, letter: str, strength: float) -> QuestionImages:
@@ -214,10 +216,10 @@ def cut_jigsaw(
     its own aspect ratio, instead of a random crop."""
     for _ in range(200):
         grid, crop = _cut_grid(rng, photo, whole)
-        row, column = OTHERS[int(rng.integers(len(OTHERS)))]
+        row, column = HIDDEN_PIECES[int(rng.integers(len(HIDDEN_PIECES)))]
         missing, distractor = grid[1, :, 1], grid[row, :, column]
         difference = np.abs(missing.astype(np.int16) - distractor).mean()
-        if min(missing.std(), distractor.std()) >= PLAIN and difference >= ALIKE:
+        if min(missing.std(), distractor.std()) >= PLAIN and difference >= MIN_PIECE_DIFFERENCE:
             break
     else:
         raise TaskError(f"{name} has no two different pieces{'' if whole else ' in any crop'}")

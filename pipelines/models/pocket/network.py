@@ -50,7 +50,7 @@ TEXT = """
 """
 WORDS = tuple(re.findall(r"\S+", TEXT))
 VOCABULARY = (*SPECIAL, ",", *LETTERS, *NUMBERS, *sorted(set(WORDS)))
-NUMBER_OF = {word: number for number, word in enumerate(VOCABULARY)}
+WORD_NUMBERS = {word: number for number, word in enumerate(VOCABULARY)}
 LONGEST = 72  # tokens of a text that are read; the last ones of a longer text
 PIECE = re.compile(r"\n+|[A-Za-z]+(?:'s)?|\d+")
 
@@ -63,7 +63,7 @@ def read_words(text: str) -> list[int]:
     """
     numbers: list[int] = []
     for piece in PIECE.findall(text.strip()):
-        number = NUMBER_OF.get(piece, NUMBER_OF.get(piece.lower(), UNKNOWN))
+        number = WORD_NUMBERS.get(piece, WORD_NUMBERS.get(piece.lower(), UNKNOWN))
         number = LINE if piece[0] == "\n" else number
         if numbers[-1:] != [number] or number not in (LINE, UNKNOWN):
             numbers.append(number)
@@ -75,9 +75,9 @@ def reply_words(text: str) -> list[int]:
     numbers: list[int] = []
     for part in text.replace(",", " , ").split():
         for piece in PIECE.findall(part) or [part]:
-            if piece not in NUMBER_OF:
+            if piece not in WORD_NUMBERS:
                 return []
-            numbers.append(NUMBER_OF[piece])
+            numbers.append(WORD_NUMBERS[piece])
     return [*numbers, END] if numbers else []
 
 
@@ -117,7 +117,7 @@ CLASSES = (10, 9, 17, 4, 13, 2)
 an object; the first class of each means none."""
 REPLY = 8  # tokens of the longest reply, including its end
 VIEWS = 4  # that are distinguished
-KEPT = 25 << 20  # bytes of encoded views that are cached, about 256 views
+CACHE_BYTES = 25 << 20  # bytes of encoded views that are cached, about 256 views
 FILE = "pocket.npz"
 
 
@@ -161,7 +161,7 @@ class Weights:
             }
         numbers = (name.split(".")[1] for name in self._arrays if name.startswith("layers."))
         self.layers = 1 + max(map(int, numbers))
-        self.seen = Memory(KEPT)
+        self.seen = Memory(CACHE_BYTES)
 
     @property
     def count(self) -> int:

@@ -121,7 +121,7 @@ def whole_patches(
     return Layout(seen, seen, seen[0] * seen[1] // patch**2, patch, refused=refused)
 
 
-def rows_of_patches(size: Size, patch: int, longest: int, stack: Stack = "transformers") -> Layout:
+def keep_size(size: Size, patch: int, longest: int, stack: Stack = "transformers") -> Layout:
     """Keep the picture's own size up to `longest`, rounded up to whole patches; one token per
     patch, and one at the end of each row."""
     ratio, refused = max(1.0, max(size) / longest), ""
@@ -154,13 +154,13 @@ def slices(size: Size, side: int, most: int, patch: int) -> Layout:
     enlarged."""
     grid = _slice_grid(size, side, most)
     several = grid != (1, 1)
-    whole = _near_square(size, side, patch, several)
+    whole = _fit_near_square(size, side, patch, several)
     if not several:
         return Layout(whole, whole, whole[0] * whole[1] // patch**2, patch)
     parts = [
         max(round(n / cells) * cells, cells) / cells for n, cells in zip(size, grid, strict=True)
     ]
-    tile = _near_square((parts[0], parts[1]), side, patch, False)
+    tile = _fit_near_square((parts[0], parts[1]), side, patch, False)
     count = whole[0] * whole[1] // patch**2 + grid[0] * grid[1] * (tile[0] * tile[1] // patch**2)
     full = (tile[0] * grid[0], tile[1] * grid[1])
     return Layout(full, tile, count, patch, grid, overview=whole)
@@ -180,7 +180,7 @@ def _slice_grid(size: Size, side: int, most: int) -> Grid:
     return best
 
 
-def _near_square(size: tuple[float, float], side: int, patch: int, keep: bool) -> Size:
+def _fit_near_square(size: tuple[float, float], side: int, patch: int, keep: bool) -> Size:
     """Return a size in whole patches with the area of a square, in proportion; with `keep`, a
     smaller picture is not enlarged."""
     width, height = size
@@ -193,7 +193,7 @@ def _near_square(size: tuple[float, float], side: int, patch: int, keep: bool) -
 
 def bounded(size: Size, shortest: int, longest: int, tokens: int, patch: int) -> Layout:
     """Keep the picture's own size within bounds, with a fixed number of tokens."""
-    width, height = _on_longest(size, longest) if max(size) > longest else size
+    width, height = _fit_longest(size, longest) if max(size) > longest else size
     whole = max(shortest, width), max(shortest, height)
     return Layout(whole, whole, tokens, patch, filter="bilinear")
 
@@ -206,7 +206,7 @@ def tiles_by_proportions(size: Size, tile: int, most: int, tokens: int, patch: i
         off, large = abs(ratio - across / down), size[0] * size[1] > tile**2 * across * down / 2
         if off < nearest or (off == nearest and large):
             nearest, best = off, (across, down)
-    return _stretched_tiles(best, tile, tokens, patch)
+    return _layout_stretched_tiles(best, tile, tokens, patch)
 
 
 def tiles_of_list(
@@ -226,7 +226,7 @@ def tiles_of_list(
 
     grid = max(grids, key=worth)
     frame = (tile * grid[0], tile * grid[1])
-    whole = _within(size, frame, ceil)
+    whole = _fit_within(size, frame, ceil)
     cells = tile // patch
     across, down = cells * grid[0], cells * grid[1]
     if width / height > across / down:
@@ -242,7 +242,7 @@ def tiles_of_list(
 
 def tiles_on_longest(size: Size, longest: int, tile: int, tokens: int, patch: int) -> Layout:
     """Scale the longer side to `longest`, stretch to whole tiles, and add the whole picture."""
-    width, height = _on_longest(size, longest)
+    width, height = _fit_longest(size, longest)
     via = (width, height + height % 2) if size[0] >= size[1] else (width + width % 2, height)
     ratio = via[0] / via[1]
     if via[0] >= via[1]:
@@ -251,7 +251,7 @@ def tiles_on_longest(size: Size, longest: int, tile: int, tokens: int, patch: in
     else:
         down = ceil(via[1] / tile)
         grid = ceil(int(down * tile * ratio) / tile), down
-    return replace(_stretched_tiles(grid, tile, tokens, patch), via=via, filter="lanczos")
+    return replace(_layout_stretched_tiles(grid, tile, tokens, patch), via=via, filter="lanczos")
 
 
 def tiles_on_canvas(size: Size, tile: int, most: int, tokens: int, patch: int) -> Layout:
@@ -266,11 +266,11 @@ def tiles_on_canvas(size: Size, tile: int, most: int, tokens: int, patch: int) -
         key=lambda grid: (grid[0] * grid[1], grid[1]),
     )
     room = min(max(width, tile), tile * across), min(max(height, tile), tile * down)
-    whole, count = _within(size, room, floor), tokens * across * down
+    whole, count = _fit_within(size, room, floor), tokens * across * down
     return Layout(whole, (tile, tile), count, patch, (across, down), filter="bilinear")
 
 
-def _stretched_tiles(grid: Grid, tile: int, tokens: int, patch: int) -> Layout:
+def _layout_stretched_tiles(grid: Grid, tile: int, tokens: int, patch: int) -> Layout:
     """Return the layout of all tiles of a grid and, if there are several, of the whole picture."""
     across, down = grid
     square, several = (tile, tile), grid != (1, 1)
@@ -279,7 +279,7 @@ def _stretched_tiles(grid: Grid, tile: int, tokens: int, patch: int) -> Layout:
     return Layout((tile * across, tile * down), square, count, patch, grid, overview=overview)
 
 
-def _within(size: Size, room: Size, rounded: Callable[[float], int]) -> Size:
+def _fit_within(size: Size, room: Size, rounded: Callable[[float], int]) -> Size:
     """Return the largest proportional size that fits into `room`; `rounded` rounds the side that
     does not fill it."""
     across, down = room[0] / size[0], room[1] / size[1]
@@ -294,7 +294,7 @@ def _grids(most: int) -> list[Grid]:
     return [(across, down) for across, down in product(counts, counts) if across * down <= most]
 
 
-def _on_longest(size: Size, longest: int) -> Size:
+def _fit_longest(size: Size, longest: int) -> Size:
     """Return the size with the longer side at `longest`, the other in proportion, rounded down."""
     ratio = size[0] / size[1]
     if size[0] >= size[1]:
@@ -303,15 +303,17 @@ def _on_longest(size: Size, longest: int) -> Size:
 
 
 ANY_RESOLUTION: tuple[Grid, ...] = ((2, 1), (1, 2), (2, 2), (1, 3), (3, 1))
-BY_SIX: tuple[Grid, ...] = tuple((across, down) for down, across in product(range(1, 7), repeat=2))
+GRIDS_BY_SIX: tuple[Grid, ...] = tuple(
+    (across, down) for down, across in product(range(1, 7), repeat=2)
+)
 KINDS: dict[str, Callable[..., Layout]] = {
     "tiles_of_five": partial(tiles_of_list, grids=ANY_RESOLUTION),
-    "tiles_by_six": partial(tiles_of_list, grids=BY_SIX),
+    "tiles_by_six": partial(tiles_of_list, grids=GRIDS_BY_SIX),
     "tiles_by_proportions": tiles_by_proportions,
     "tiles_on_longest": tiles_on_longest,
     "tiles_on_canvas": tiles_on_canvas,
     "whole_patches": whole_patches,
-    "rows_of_patches": rows_of_patches,
+    "keep_size": keep_size,
     "patches_within": patches_within,
     "slices": slices,
     "bounded": bounded,
@@ -330,8 +332,8 @@ qwen3-omni                                whole_patches patch=32 least=3_136 mos
 glm-4\.[156]v                             whole_patches patch=28 least=6_272 most=4_816_896 grow=1
 ernie-4\.5-vl                             whole_patches patch=28 least=3_136 most=4_842_768
 paddleocr-vl                              whole_patches patch=28 least=147_456 most=2_359_296 grow=2
-pixtral-12b                               rows_of_patches patch=16 longest=1024
-mistral-small-3\.[1-9]|mistral-large-4    rows_of_patches patch=28 longest=1540
+pixtral-12b                               keep_size patch=16 longest=1024
+mistral-small-3\.[1-9]|mistral-large-4    keep_size patch=28 longest=1540
 internvl                                  tiles_by_proportions tile=448 most=12 tokens=256 patch=28
 idefics3                                  tiles_on_longest longest=1456 tile=364 tokens=169 patch=28
 smolvlm2?-(256|500)m                      tiles_on_longest longest=2048 tile=512 tokens=64 patch=64
@@ -364,14 +366,14 @@ def read_rules(table: str, kinds: Mapping[str, Callable[..., Rule]]) -> Rules[Ru
 PROCESSORS = read_rules(TABLE, KINDS)
 
 
-def processor_of(model: str, stack: Stack = "transformers") -> Callable[[Size], Layout] | None:
+def find_processor(model: str, stack: Stack = "transformers") -> Callable[[Size], Layout] | None:
     """Return the rule of an open model in one stack, by its name without its owner's, or None."""
     rule = find_rule(model, PROCESSORS)
     if rule is None or stack == "transformers":
         return rule
-    if not isinstance(rule, partial) or rule.func is not rows_of_patches:
+    if not isinstance(rule, partial) or rule.func is not keep_size:
         return None
-    return partial(rows_of_patches, **rule.keywords, stack=stack)
+    return partial(keep_size, **rule.keywords, stack=stack)
 
 
 def find_rule(model: str, rules: Rules[Rule]) -> Callable[[Size], Rule] | None:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from looktwice.pipelines.json_input import read_json
 
-DEEPEST = 8  # levels of an error that are searched; a gateway wraps its provider's error
+MAX_DEPTH = 8  # levels of an error that are searched; a gateway wraps its provider's error
 MAX_FACTS = 10_000
 LONGEST_TEXT = 4_000  # characters of a text that are searched
 
@@ -27,7 +27,7 @@ def walk(value: Any) -> Iterator[Fact]:
 
 def _walk(value: Any, key: str, depth: int) -> Iterator[Fact]:
     yield Fact(plain_key(key), value[:LONGEST_TEXT] if isinstance(value, str) else value)
-    if depth == DEEPEST:
+    if depth == MAX_DEPTH:
         return
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
         try:

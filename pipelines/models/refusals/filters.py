@@ -32,8 +32,18 @@ NAMES = re.compile(
 )
 """Error codes and types in lower case without separators; each part of a dotted one is matched."""
 
-NAMED_BY = {"code", "type", "errortype", "errorcode", "reason", "status", "finishreason"}
-SAID_BY = {"message", "error", "detail", "details", "msg", "errormsg", "statusmsg", "raw", "title"}
+NAME_FIELDS = {"code", "type", "errortype", "errorcode", "reason", "status", "finishreason"}
+MESSAGE_FIELDS = {
+    "message",
+    "error",
+    "detail",
+    "details",
+    "msg",
+    "errormsg",
+    "statusmsg",
+    "raw",
+    "title",
+}
 
 SENTENCES = re.compile(
     r"\bflagged\b"
@@ -74,14 +84,14 @@ not filtered."""
 FLAGS = {"filtered", "blocked", "inputsensitive", "outputsensitive"}
 """Fields that are true next to an empty reply that a filter stopped."""
 
-OUT_OF_ORDER = re.compile(
+FILTER_FAILURE = re.compile(
     r"\b(service|system|filter\w*|moderation|guardrails?|safety|check\w*)\b[^.]{0,40}\b(unavailable"
     r"|unreachable|timed? ?out|overloaded|could not be reached|(did|does) not respond)\b",
     re.I,
 )
 """Phrases for a failure of the filter itself, which then gave no verdict."""
 
-OF_ACCOUNT = re.compile(
+ACCOUNT_BLOCKED = re.compile(
     r"\b(has|have|is|was|were) (been )?(\w+ly )?"
     r"(suspended|deactivated|disabled|banned|terminated)\b|\bsuspicious\b|\bfraud",
     re.I,
@@ -94,13 +104,13 @@ def is_filter(error: Any, status: int) -> bool:
     if status in OTHER_STATUS:
         return False
     facts = [*walk(error)]
-    if any(key in SAID_BY and OUT_OF_ORDER.search(str(value)) for key, value in facts):
+    if any(key in MESSAGE_FIELDS and FILTER_FAILURE.search(str(value)) for key, value in facts):
         return False
     for key, value in facts:
         if isinstance(value, str):
             parts = map(plain_key, value.split("."))
-            is_named = key in NAMED_BY and any(map(NAMES.fullmatch, parts))
-            is_found = is_named or (key in SAID_BY and _says_filtered(value))
+            is_named = key in NAME_FIELDS and any(map(NAMES.fullmatch, parts))
+            is_found = is_named or (key in MESSAGE_FIELDS and _says_filtered(value))
         elif key == "metadata" and isinstance(value, Mapping):
             is_found = _gives_reasons(value)
         else:  # Zhipu lists the roles whose content it stopped
@@ -121,7 +131,7 @@ def _gives_reasons(metadata: Mapping[str, Any]) -> bool:
 
 def _says_filtered(text: str) -> bool:
     said = SENTENCES.search(text)
-    if said is None or OF_ACCOUNT.search(text):
+    if said is None or ACCOUNT_BLOCKED.search(text):
         return False
     subjects = [*SUBJECTS.finditer(text, 0, said.start())]
     return not (subjects and subjects[-1]["owner"])

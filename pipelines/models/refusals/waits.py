@@ -28,26 +28,26 @@ STEP = re.compile(rf"(\d+(?:\.\d+)?)\s?({_UNIT})(?![a-z])", re.I)
 DURATION = rf"{_STEP}(?:(?:\s|,|and){{0,5}}{_STEP}){{0,4}}"
 NUMBER = re.compile(r"\d{1,40}(\.\d{0,40})?")
 
-AGAIN = (
+RETRY = (
     r"\b(?:again|retry(?:ing)?|wait(?:ing)?|resets?|available|back(?:ing)? ?off"
     r"|next request (?:is )?(?:allowed|possible))"
 )
 SENTENCE = re.compile(
-    rf"{AGAIN}[\s_:=-]*(?:(?:in|after|for|at least|about|approximately|another)[\s:=]+){{0,3}}"
+    rf"{RETRY}[\s_:=-]*(?:(?:in|after|for|at least|about|approximately|another)[\s:=]+){{0,3}}"
     rf"(?P<wait>{DURATION})",
     re.I,
 )
 BARE = re.compile(
-    rf"{AGAIN}[\s_:=-]*(?:in|after|for)[\s:=]+(?P<wait>\d{{1,9}}(?:\.\d{{1,9}})?)"
+    rf"{RETRY}[\s_:=-]*(?:in|after|for)[\s:=]+(?P<wait>\d{{1,9}}(?:\.\d{{1,9}})?)"
     r"(?=[.,;)!]?\s*$|[.;)]\s)",
     re.I,
 )
-MOMENT = re.compile(
+RETRY_TIME = re.compile(
     r"\b(?:again|retry|resets?|available)[\s:]+(?:(?:at|after|on)[\s:]+)?"
     r"(?P<wait>\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:?\d\d)?)",
     re.I,
 )
-LATER = re.compile(rf"(?P<wait>{_STEP})[之以]?[后後]")
+CHINESE_WAIT = re.compile(rf"(?P<wait>{_STEP})[之以]?[后後]")
 PROTO = re.compile(r"retry_?delay\W{1,6}seconds\W{1,4}(?P<wait>\d{1,9})", re.I)
 
 FIELDS = {"retrydelay", "retryafter", "retryafterseconds", "retryinseconds", "resetsinseconds"}
@@ -131,7 +131,7 @@ def _read_field(key: str, value: Any, now: float) -> Iterator[float]:
     if key in FIELDS | FIELDS_OF_MS and is_plain:
         waits.append(read_seconds(value, now, 1e-3 if key in FIELDS_OF_MS else 1.0))
     elif isinstance(value, str):
-        for pattern in (SENTENCE, BARE, MOMENT, LATER, PROTO):
+        for pattern in (SENTENCE, BARE, RETRY_TIME, CHINESE_WAIT, PROTO):
             waits += [read_seconds(said["wait"], now) for said in pattern.finditer(value)]
     yield from (wait for wait in waits if wait is not None)
 

@@ -15,7 +15,7 @@ from looktwice.eval.recorded.replay import describe_replay, replay
 from looktwice.eval.recorded.show import ShownRun, show_sample
 from looktwice.eval.records import RunError, RunFolder
 from looktwice.eval.runs import RunOptions, Study
-from looktwice.eval.scoring.metrics import LOOKING, read_turns
+from looktwice.eval.scoring.metrics import LOOKING_REASON, read_turns
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import RunScores
 from looktwice.eval.tasks.photographs import load_stereo_pair, photograph
@@ -221,7 +221,7 @@ def test_the_run_is_replayed_without_a_model_bit_for_bit(run: Path) -> None:
 def test_a_call_of_a_tool_is_no_wrong_answer_in_the_table_of_turns(run: Path) -> None:
     scored = score_run(RunFolder(run))
     for arm in (arms := read_turns(scored)):
-        looking = [turns for turns in arm.records if turns.at(0).reason == LOOKING]
+        looking = [turns for turns in arm.records if turns.at(0).reason == LOOKING_REASON]
         first = arm.values.mean(0)
         assert looking and (first.n if first else 0) == len(arm.records) - len(looking)
     lines = made_run.lines_of(analysed("turns", scored))

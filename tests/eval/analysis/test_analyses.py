@@ -68,7 +68,7 @@ def test_every_analysis_has_a_name_and_gives_its_tables(made: MadeRun) -> None:
         analysis("pair")
 
 
-ASKED: dict[str, tuple[object, str]] = {
+ON_REQUEST: dict[str, tuple[object, str]] = {
     "each": ([{"stages.mark.style": "radius 3"}], "effect of each factor"),
     "thresholds": ({"along": "size"}, "thresholds"),
     "fragility": ({}, "fragility under marker styles"),
@@ -77,16 +77,16 @@ ASKED: dict[str, tuple[object, str]] = {
 
 
 @needs_extras
-@pytest.mark.parametrize("key", ["", *ASKED])
+@pytest.mark.parametrize("key", ["", *ON_REQUEST])
 def test_a_study_s_own_tables(key: str, made: MadeRun, capsys: pytest.CaptureFixture[str]) -> None:
     made.task("t", ["A"] * 12, meta=[{"size": number % 4} for number in range(12)])
     for name, style in (("plain", "default"), ("plain", "radius 3"), ("other", "default")):
         changes = {"stages.mark.style": style} if style != "default" else {}
         spec = {"stages": {"mark": {"style": style}}}
         made.answers(made.point(name, "t", spec=spec, changes=changes), "ABAABAABBAAA")
-    config = {key: ASKED[key][0]} if key else {}
+    config = {key: ON_REQUEST[key][0]} if key else {}
     (made.write().path / "run.yaml").write_text(yaml.safe_dump({"config": config}))
     print_table(score_table(made.path), "full")
     shown = capsys.readouterr().out
-    titles = [name for name, (_, title) in ASKED.items() if title in shown]
+    titles = [name for name, (_, title) in ON_REQUEST.items() if title in shown]
     assert titles == ([key] if key else [])

@@ -56,7 +56,9 @@ def test_a_cheater_gains_and_nothing_of_it_needs_pixels(tmp_path: Path) -> None:
         f"Of {100 * certificate.gain.value:.1f} points gained, 0.0 [\u2212"
     )
     assert "need the pixels (not significant)" in certificate.verdict[1]
-    assert certificate.count_solved_without["blind"] == 1.0 and certificate.unequal == []
+    assert (
+        certificate.count_solved_without["blind"] == 1.0 and certificate.setting_differences == []
+    )
     split = certificate.by_call
     gains, harms = (
         split["call gain"] + split["schema gain"],
@@ -116,7 +118,7 @@ def test_the_numbers_by_hand(tmp_path: Path) -> None:
     assert certificate.by_call == pytest.approx(
         {"call gain": 0, "schema gain": 0.6, "call harm": 0, "schema harm": 0}
     )
-    assert certificate.unequal == ["black differs from full in seed"]
+    assert certificate.setting_differences == ["black differs from full in seed"]
 
 
 def test_samples_of_one_picture_are_one_cluster_of_every_difference(tmp_path: Path) -> None:

@@ -31,11 +31,11 @@ from looktwice.eval.runs.options import RunSummary
 from looktwice.eval.runs.run import Run
 from looktwice.eval.runs.run_models import RunModels
 from looktwice.eval.runs.trial import Progress
-from looktwice.eval.scoring.notes import SPENT
+from looktwice.eval.scoring.notes import COST_FILE
 from looktwice.extras.executors.messages import Recorded, SampleEnded, dump
 from looktwice.extras.executors.process import Fork, Process
 from looktwice.extras.executors.processes import (
-    FEWEST,
+    MIN_RECORDS,
     SETTING,
     Processes,
     count_processes,
@@ -249,7 +249,7 @@ def test_refusals_and_prices_add_up(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     place = server.url.removeprefix("http://")
     times = "1 time" if refused == 1 else f"{refused} times"
     assert f"the server at {place} asked to wait {times} (429); all were retried" in sentences
-    spent, max_cost, *_ = (tmp_path / "asked" / SPENT).read_text().split("\n")
+    spent, max_cost, *_ = (tmp_path / "asked" / COST_FILE).read_text().split("\n")
     assert float(spent) == pytest.approx(ASKED * 0.1)
     assert [*json.loads(max_cost).values()] == pytest.approx([0.1])  # a later budget needs it
 
@@ -393,7 +393,7 @@ def test_where_processes_are_begun(
     models = {"chat": CHAT, "script": Scripted("(A)"), "pocket": Pocket()}
     asked = models.get(model) or ChatAPI("m", in_flight=int(model))
     run = Run(plan_of(asked, stages[arms]), tmp_path / "run", RunOptions(**options))
-    assert count_processes(run, FEWEST - lacking if lacking >= 0 else 3) == number
+    assert count_processes(run, MIN_RECORDS - lacking if lacking >= 0 else 3) == number
 
 
 def test_a_class_among_the_settings_is_not_looked_into() -> None:
