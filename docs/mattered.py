@@ -83,8 +83,8 @@ All tables are of scripted models or constructed networks whose behaviour is kno
 
 A stage records a measurement with `state = state.measured("crop_share", 0.12)`: a number or a
 category, or a list with one value per turn.
-Scoring adds a row `measured.crop_share` to report.csv, the table "Measurements and accuracy", curves
-of accuracy against it, and slices: `looktwice score RUN --by crop_share`.
+Scoring adds a row `measured.crop_share` to report.csv, the table "Measurements and accuracy",
+curves of accuracy against it, and slices: `looktwice score RUN --by crop_share`.
 
 | measured | by |
 |---|---|
