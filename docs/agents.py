@@ -43,12 +43,12 @@ contribute; for anyone who builds or evaluates visual agents.
 
 ![What the oracle's zoom shows an agent: six small things, large enough to tell apart](agents/oracle.webp)
 
-    looktwice run agent_near_sighted      # an agent with a zoom, its placebo and its oracle, on a simulated model
+    looktwice run agent_near_sighted      # a zoom, its placebo and its oracle, on a simulated model
 
-`prompting.agent.Agent` is a stage: it shows the views, sends the prompt, runs the tools that the
-model calls, and ends with an answer or at a bound.
-A tool is a stage of this framework, applied to an image that the model was shown; its result is a
-new image with the next number.
+`prompting.agent.Agent` is a stage: it sends the views and the prompt, runs the tools that the model
+calls, and ends with an answer or at a bound.
+A tool applies a stage to an image that the model was shown; the result is a new image with the next
+number.
 The model must support tool calls, or follow a format in text, such as
 `protocol: {use: prompting.agent.PlainCalls}`; Pocket does neither.
 `python docs/agents.py` makes this page.
@@ -57,7 +57,7 @@ TOOLS = """\
 ## Tools
 
 `tools` maps names to tools; the model calls a tool by its name.
-An override changes one tool, another `use` puts a control in its place, and `null` drops it.
+An override changes one tool, another `use` replaces it with a control, and `null` drops it.
 
 | tool | what it does |
 | --- | --- |
@@ -82,26 +82,24 @@ tools:
 OWN = """
 Any other agent can use the same tools by [`looktwice mcp`](howto/mcp.md).
 
-Your own tool is a frozen dataclass in a file of yours (`--plugin FILE.py`), with a `description`,
-the `arguments` as a pydantic model, and `__call__(state, arguments) -> ToolResult`;
-`prompting/agent/tool.py` begins with one.
+Your own tool is a frozen dataclass in `--plugin FILE.py`, with a `description`, the `arguments` as a
+pydantic model, and `__call__(state, arguments) -> ToolResult` (example: `prompting/agent/tool.py`).
 
 `coordinates` is `pixels`, `0-1` or `0-1000` of the image as the model sees it.
-`fit` resizes every image before it is sent; tools crop the original, so a zoom shows what the
-smaller image lost.
+`fit` resizes every image before it is sent; tools crop the original, so a zoom adds detail.
 """
 FORMS = """\
 ## Formats of tool calls
 
 `protocol` is one of four.
-Arguments are parsed as JSON, validated by pydantic and never evaluated; only the reply can call a
-tool, not the question, a tool's text or an image.
+Arguments are parsed as JSON, validated by pydantic and never evaluated. Only the reply can call a
+tool.
 """
 TRAINED = """\
 ## Agents with a trained call format
 
-A model that was trained to zoom knows one format, with its own tags, names and coordinates.
-Four configurations have the formats of published agents, to run or to `include`:
+A model that was trained to zoom knows one format. Four configurations have the formats of published
+agents, to run or to `include`:
 
 ```yaml
 include: agent_deepeyes.yaml
@@ -115,38 +113,35 @@ task: {use: eval.tasks.Folder, path: my_questions}
 | `agent_thyme` ([2508.11630](https://arxiv.org/abs/2508.11630)) | `<code>` with Python | pixels as seen | the last | `<sandbox_output>` | `</code>` |
 | `agent_qwen3_vl` | `<tool_call>` with `image_zoom_in_tool`, `bbox_2d`, `label`, `img_idx` | 0-1000 | from 0 | `<tool_response>` | end of reply |
 
-The formats are tested with sample conversations and a simulated reader, and no result on these
-models is claimed.
-The texts of system messages and results are ours; `system: {file: ...}` and
-`protocol: {how: "", then: {file: ...}}` take the authors'.
+The formats are tested with sample conversations, not with these models.
+The system messages are ours; `system: {file: ...}` and `protocol: {how: "", then: {file: ...}}` take
+the authors'.
 Stop strings matter: users report a difference of two points on V* with DeepEyes
 ([#60](https://github.com/Visual-Agent/DeepEyes/issues/60)).
 
-**No code is run.** Thyme's Python is parsed for what `prompting.agent.Edit` can do: a crop and then
-`rotate`, `mirror`, `flip`, `contrast`, `brightness`, `sharpness` and `color`.
-Anything else in the code is ignored; code without these operations, or with computed places, is
-refused with a reason.
-Its score is therefore a lower bound of its score with a sandbox.
-`Edit` is a tool for every other agent too.
+**No code is run.** Thyme's Python is parsed for the operations of `prompting.agent.Edit`: a crop and
+then `rotate`, `mirror`, `flip`, `contrast`, `brightness`, `sharpness` and `color`.
+Other operations are ignored; code without these, or with computed places, is refused with a reason.
+The score is therefore a lower bound of the score with a sandbox.
 """
 BOUNDS = """\
 ## Bounds
 
 `bounds` limits `steps` (replies that call tools), `calls` (of one reply), `images` and `megapixels`
 (of the looks), `tokens` and `seconds` (of the model's calls).
-At a bound the model is told so and offered no tool, and its next reply is its answer.
+At a bound the model is told so and offered no tool; its next reply is its answer.
 
 A malformed call (unknown tool, wrong arguments, a box outside the image, swapped corners, NaN) is
-answered with what is wrong.
+answered with an error message.
 After `corrections` of them in a row the sample abstains, with the reason in its record.
-If a tool cannot do what was asked, the model is told; if its weights are missing, the sample fails.
-A call that repeats an earlier one is not run again.
+If a tool fails, the model is told; if its weights are missing, the sample fails.
+Repeated calls are not run again.
 """
 TRACE = """\
 ## One sample, step by step
 
-The model is `eval.tasks.NearSighted`, which decodes the bytes that it is sent and reads letters
-only if they are at least 20 pixels high.
+The model is `eval.tasks.NearSighted`, which decodes the sent bytes and reads letters only if they
+are at least 20 pixels high.
 The image has 1200 x 900 pixels; it is sent with a longest side of 480.
 
 ```yaml
@@ -154,16 +149,15 @@ The image has 1200 x 900 pixels; it is sent with a longest side of 480.
 ```
 """
 AFTER = """\
-Each look is a note in the record:
+Each look is a note in the record, such as
 
 ```
-{notes}
+{note}
 ```
 
 **Controls.** The same first call, answered by the placebo (`elsewhere: true`: a crop of the same
-size elsewhere) and by the oracle (`prompting.agent.OracleZoom`: the marked region, whatever was
-asked for).
-To the model both look like `zoom`.
+size elsewhere) and by the oracle (`prompting.agent.OracleZoom`: always the marked region).
+The model is offered the same `zoom`.
 
 {controls}
 """
@@ -171,25 +165,22 @@ RUN = """\
 ## What a run shows
 
 `looktwice run agent_near_sighted` asks 60 such questions with up to three looks.
-Accuracy rises with the number of looks, the placebo does not raise it, and the oracle bounds it.
-Tokens are the model's own, one for 28 x 28 pixels or four characters; the last column is tokens per
-question and point of accuracy gained over one look without tools.
+Accuracy rises with the number of looks, but not with the placebo; the oracle bounds it.
+The last column is tokens per question and point of accuracy gained over one look without tools.
 
 {table}
 
 *First answer* is the model's answer before it looked.
-For a model that says nothing then, `probe: What would you answer now?` asks, at one more call per
-look.
+If a model gives none then, `probe: What would you answer now?` asks, at one more call per look.
 `looktwice replay RUN` repeats every record with the recorded replies, without a model, and compares
-the results bit for bit; replies are checked against the run's cache.
+the results bit for bit.
 
 ## Conversations for fine-tuning
 
     looktwice export RUN --to trajectories --out FILE.jsonl       # or FILE.parquet
 
 `--only right` filters by verdict, and `--whole` leaves out conversations with refused calls.
-All lines have the same fields and types, with null for absent values, so Arrow, `datasets` and
-pandas read them:
+All lines have the same fields and types, with null for absent values:
 
 | field | content |
 | --- | --- |
@@ -202,7 +193,7 @@ pandas read them:
 
 `content` is a list of parts with `type` (`text` or `image`) and `text`.
 A call has `id`, `type` and `function` with `name` and `arguments`, the text that the model wrote.
-A chat template that tests for a field needs the nulls dropped, and one that uses `tojson` needs
+A chat template that tests for a field needs the nulls dropped; one that uses `tojson` needs
 `json.loads(arguments)`.
 For images of a Parquet file in `datasets`: `cast_column("images", List(Image()))`.
 """
@@ -299,8 +290,8 @@ def trace(folder: Path) -> str:
     shown = yaml.safe_dump(
         {"stages": stages}, sort_keys=False, default_flow_style=None, width=110
     ).strip()
-    notes = "\n".join(look.note for look in read_looks(state.notes))
-    after = AFTER.format(notes=notes, controls=controls(arms, folder))
+    note = next(look.note for look in read_looks(state.notes))
+    after = AFTER.format(note=note, controls=controls(arms, folder))
     return "\n".join([TRACE.format(stages=shown), *turns(state, folder), after])
 
 

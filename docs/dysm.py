@@ -50,11 +50,10 @@ at any control parameters and without its files.
 Parameters that `controls` omits have the paper's levels; all combinations are equally frequent.
 Sizes, questions and parameter names are those of the official files, so `accuracy_along` and the
 Kruskal-Wallis tests are comparable.
-Flaws of the authors' images are corrected unless `official: true` asks for them.
+Flaws of the authors' images are corrected unless `official: true` is set.
 
 Each item's `truth` has every shape with its place (also `task.scene(number)`), hidden from stages.
-`marks: true` adds shapes, letters, cells or options to the sample as boxes, for oracles and zooms;
-a stage that counts marks then knows what it should see.
+`marks: true` adds shapes, letters, cells or options to the sample as boxes, for oracles and zooms.
 
 The best constant answer in 300 questions at the paper's levels (17.92, 87.75 and 40.69 % in the
 published files):
@@ -67,8 +66,8 @@ The published images may not be copied. With your copy in `data/dysm`,
 
     python docs/dysm.py --official data/dysm /tmp/dysm
 
-writes a page with each published sample beside two of ours at the same levels, with and without the
-flaws.
+writes a page with each published sample next to two of ours at the same levels, with and without
+the flaws.
 `python docs/dysm.py` makes this page from `docs/dysm.yaml`.
 """
 STYLE = (

@@ -48,8 +48,8 @@ HEADS = {
 """The title and first sentence of each page of the gallery."""
 HEAD = """\
 
-The YAML below each picture goes under `stages:`; pasted into `looktwice studio`, it opens on your
-own image. The photographs are those of scikit-image.
+The YAML below each picture goes under `stages:`; paste it into `looktwice studio` to see it on your
+own image. The photographs are from scikit-image.
 `python docs/gallery.py` makes this page from `docs/gallery.yaml`.
 """
 

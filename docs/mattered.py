@@ -11,6 +11,7 @@ import json
 import re
 import sys
 import tempfile
+import textwrap
 from dataclasses import replace
 from pathlib import Path
 
@@ -49,6 +50,7 @@ from looktwice.specialists.rules import NoEvidence
 HERE = Path(__file__).resolve().parent
 CONFIGS = HERE.parent / "configs"
 CHEATER = ("models.eyes={use: eval.tasks.NeverLooks, careless: true}", "task.leak=0.3")
+SUMMARY = r"Tool use gains|Tool turns add|.*need the pixels|Of what the full agent"
 PLANTED = (
     "task={use: eval.tasks.LettersAndShapes, n: 120, leak: 0.25}",
     "models.chat={use: eval.tasks.NeverLooks}",
@@ -66,24 +68,23 @@ PLANTED = (
 HEAD = """\
 # Did the image matter?
 
-Find out whether a model used what it was shown: whether a mark, a zoom, a second look or a tool
-contributed pixels or only words; for anyone who reports that looking helped.
+Find out whether a mark, a zoom, a second look or a tool contributed pixels or only words; for
+anyone who reports that looking helped.
 
 ![An agent with its tool, beside the same agent with black images, a random place, or words instead of the tool's image](openings/mattered.webp)
 
     looktwice run tool_contribution
     looktwice analyse runs/tool_contribution certify
 
-All tables are of scripted models or planted networks whose behaviour is known.
-`python docs/mattered.py` makes the page.
+All tables are of scripted models or constructed networks whose behaviour is known
+(`python docs/mattered.py`).
 
 ## Measurements
 
-A stage measures something with `state = state.measured("crop_share", 0.12)`: a number or a
+A stage records a measurement with `state = state.measured("crop_share", 0.12)`: a number or a
 category, or a list with one value per turn.
-Scoring adds a row `measured.crop_share` to report.csv with its interval and paired test, a table
-that compares right with wrong samples, curves of accuracy against it, and slices:
-`looktwice score RUN --by crop_share`.
+Scoring adds a row `measured.crop_share` to report.csv, the table "Measurements and accuracy",
+curves of accuracy against it, and slices: `looktwice score RUN --by crop_share`.
 
 | measured | by |
 |---|---|
@@ -99,31 +100,29 @@ that compares right with wrong samples, curves of accuracy against it, and slice
 
 For `Reperceive`, `Verify`, `Vote`, agents and the lines of a chain of thought, the report reads the
 answer after every turn.
-Here a model says A and then B, on eighteen questions of which six are A and six are B.
-It gains six and loses six, which accuracy alone does not show:
+This model answers A and then B. It gains six and loses six, which accuracy alone does not show:
 
 """
 STOP = """
 The report also tests rules that stop early against fixed numbers of turns at the same mean cost.
-With a confidence it adds risk at every coverage, and what routing the least confident samples to
-another arm or a specialist would gain, between random and oracle.
+With a confidence it has "Risk and coverage" and "Routing by confidence": the gain of sending the
+least confident samples to another arm or a specialist.
 
 """
 CONTRIBUTION = """
 ## What a tool contributes
 
 `tool_contribution` runs eight arms of one agent with the same seed, sizes and budgets.
-They are settings of any agent, such as `results: {use: prompting.agent.BlackImages}` and
-`afresh: true`.
-Other names of arms are assigned by `role.black=placebo`.
+They are settings of any agent, such as `results: {use: prompting.agent.BlackImages}`.
+`role.black=placebo` assigns an arm of another name.
 
 **A model that reads letters only if they are large enough:**
 
 """
 NEVER = """
 **A model that never decodes an image** but takes hints from its questions once it has called a tool
-(`models.eyes='{use: eval.tasks.NeverLooks, careless: true}' task.leak=0.3`). Using the tool pays,
-and no pixel does:
+(`models.eyes='{use: eval.tasks.NeverLooks, careless: true}' task.leak=0.3`). Using the tool helps,
+but no pixel does:
 
 """
 AUDIT = """
@@ -138,24 +137,23 @@ or the question alone.
 `include: [STUDY.yaml, clean.yaml]` asks only these, and `looktwice score RUN --only clean.yaml`
 scores only these.
 
-An item is listed if a model without the image answers it in at least four of five draws, and more
-often than the model's preferences explain, at a false discovery rate of 1 % (Benjamini and Hochberg
-1995).
+An item is listed if a model answers it without the image in at least four of five draws, and more
+often than the model's answer bias explains, at a false discovery rate of 1 % (Benjamini and
+Hochberg 1995).
 `--any` lists every item that was right once, as Mirage's cleaned set does, luck included.
 
-Preferences are estimated from the wrong choices of the model's other questions: a beta-binomial per
-word, letter or kind of question, whichever makes the wrong choices likeliest, integrated over mean
-and concentration.
+The answer bias is a beta-binomial per word, letter or kind of question, whichever explains the
+wrong choices best, integrated over mean and concentration.
 Open questions offer the answers of the others.
-If a model repeats its wrong choices, no number of draws can tell a guess from knowledge; the audit
-says so and lists nothing.
+If a model repeats its wrong choices, draws cannot separate guesses from knowledge; the audit states
+that and lists nothing.
 
 Use 10 draws for 200 questions of four choices, 16 for 60, and 20 for 200 questions of two choices.
 `python -m bench.bench_audit` simulates 44 kinds of models that never look.
-For all but one, nothing is listed without leaks, and with leaks at most 0.5 % of what is listed is
-false.
-The exception always repeats its guess on one question in fifty and guesses anew on the others: one
-listed item in twenty may be false, and up to two of ten runs without leaks list something.
+For all but one, nothing is listed without leaks, and with leaks at most 0.5 % of the listed items
+are false.
+The exception repeats its guess on one question in fifty: one listed item in twenty may be false,
+and up to two of ten runs without leaks list something.
 
 Of 120 questions, {planted} reveal their answer in their words. The audit lists {listed}: precision
 {precision:.2f}, recall {recall:.2f}.
@@ -166,24 +164,21 @@ LOOKS = """
 
     looktwice run dysm_attention models.eyes.model=FOLDER_OR_ID
 
-`AttentionShare` over `VisionAttention` measures the share of a vision encoder's attention that lies
-on the marks, averaged over heads and layers.
+`AttentionShare` over `VisionAttention` measures the share of a vision encoder's attention on the
+marks, averaged over heads and layers.
 `QuestionAttention` measures the attention of the question's words to the marks, in the language
 model.
-`marked_area` is what uniform attention would give.
+`marked_area` is the share of uniform attention.
 `apart: true` measures each layer, or each head of one `layer`, and the report draws them.
 Marks are the shapes that the question asks for (`marks: asked` of generated images, the stage
 `MarkAskedShapes` of others) or of some kinds, `labels: [star]`.
-Do You See Me (appendix N) reports 9.79 % for Phi-4-multimodal's encoder; the report sets it beside
-the run's share.
-It does not say for which images, or whether they were tiled; here they are stretched to the
-encoder's square.
+Do You See Me (appendix N) reports 9.79 % for Phi-4-multimodal's encoder, without the images or
+tiling; here images are stretched to the encoder's square.
 
-In this planted network, patches and words attend to ink e^3 times as much as to blank, whatever is
-asked.
-A script answers from the image at a fifth of its size; 83 of 108 images hold what is asked for.
-The share exceeds the area without any looking for the shapes, and right samples have larger shapes:
-size made the difference.
+In this constructed network, patches and words attend to ink e^3 times as much as to blank, whatever
+the question.
+The share exceeds the area although nothing looks for the shapes, and right samples have larger
+shapes: size caused the difference.
 
 """
 
@@ -192,6 +187,16 @@ def flip(messages: Messages) -> Reply:
     """A in the first turn, B in the second."""
     turns = sum(message.role == "user" for message in messages)
     return Reply("(A)" if turns % 2 else "(B)", usage=Usage(200 * turns, 2))
+
+
+def fill(page: str) -> str:
+    """Return the page with its prose broken at 100 characters; tables stay."""
+    lines = page.splitlines()
+    broken = [
+        line if line.startswith("|") else textwrap.fill(line, 100, break_on_hyphens=False)
+        for line in lines
+    ]
+    return "\n".join(broken) + "\n"
 
 
 def turns(out: Path) -> str:
@@ -210,11 +215,11 @@ def run(name: str, out: Path, *overrides: str) -> RunScores:
     return score_run(RunFolder(outcome.folder))
 
 
-def certificate(scores: RunScores, without: str = "#") -> str:
-    """The page of a run, without lines that begin with one of these characters."""
+def certificate(scores: RunScores, kept: str = "[^#]") -> str:
+    """Return the page of a run with the lines that begin with `kept`, a regular expression."""
     page = certificate_page(scores, certificates(scores))
-    lines = [line for line in page.splitlines() if not line.startswith(tuple(without))]
-    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines).strip()) + "\n"
+    lines = [line for line in page.splitlines() if not line or re.match(kept, line)]
+    return fill(re.sub(r"\n{3,}", "\n\n", "\n".join(lines).strip()))
 
 
 def audit(scores: RunScores) -> str:
@@ -236,7 +241,7 @@ def audit(scores: RunScores) -> str:
         recall=both / len(planted),
     )
     page = audit_page(scores, audited).partition("## Arms")[2].partition("## Items")[0]
-    return section + page.strip().replace("\n## ", "\n### ") + "\n"
+    return section + fill(page.strip().replace("\n## ", "\n### "))
 
 
 def count_small(messages: Messages) -> Reply:
@@ -279,7 +284,7 @@ def write(page: Path) -> None:
         ]
         parts += [
             NEVER
-            + certificate(run("tool_contribution", out / "never", "task.n=60", *CHEATER), "#|")
+            + certificate(run("tool_contribution", out / "never", "task.n=60", *CHEATER), SUMMARY)
         ]
         parts += [audit(run("blindness", out / "planted", *PLANTED)), looks(out)]
     page.write_text("".join(parts), encoding="utf-8")
