@@ -388,9 +388,15 @@ def compare_logs(
 
 def find_places(names: Sequence[str], baseline: str, only: Collection[str]) -> list[int]:
     """Return the position of the baseline (by default the first), then those of `only` or of all
-    other logs. Raises TaskError for an unknown name."""
+    other logs. Raises TaskError for an unknown name, and if `only` names just the baseline."""
     first = find_name(baseline, names, "log") if baseline else 0
     wanted = {find_name(name, names, "log") for name in only} or {*range(len(names))}
+    if wanted == {first}:
+        others = ", ".join(name for place, name in enumerate(names) if place != first)
+        raise TaskError(
+            f"--only {names[first]}: this is the baseline itself; name one of {others}, or another"
+            " --baseline"
+        )
     return [first, *sorted(wanted - {first})]
 
 
