@@ -168,7 +168,8 @@ def explain_unmatched(
             reasons.append("its id occurs twice")
         elif contents[place] in repeated:
             kind = "its pictures and question" if with_pictures else "its question"
-            reasons.append(f"{kind} occur{'' if with_pictures else 's'} twice")
+            unknown = "" if ids[place] in there else "its id is not there, and "
+            reasons.append(f"{unknown}{kind} occur{'' if with_pictures else 's'} twice")
         elif ids[place] in there:
             reasons.append("its id belongs to another question there")
         elif not mine["question"][place]:
