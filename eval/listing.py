@@ -147,8 +147,8 @@ def list_class(name: str, plugins: Sequence[str] = ()) -> Iterator[str]:
             [f"list {name}: no such kind or class{hint}; there are {', '.join(KIND_DESCRIPTIONS)}"]
         )
     for path in fitting:
-        for cls in (classes[path], *find_bases(classes[path])):
-            yield f"{docstring(cls)}\n"
+        for text in describe_class(classes[path]):
+            yield f"{text}\n"
         yield f"{format_settings(path, classes[path])}\n"
     yield _find_documents()
 
@@ -281,6 +281,17 @@ def find_bases(cls: type) -> list[type]:
     """Return the base classes that declare some of a class's settings."""
     names = {f.name for f in dataclasses.fields(cls) if f.init}
     return [base for base in cls.__mro__[1:] if names & inspect.get_annotations(base).keys()]
+
+
+def describe_class(cls: type) -> list[str]:
+    """Return the docstring of a class, and of each base that explains a setting which no text
+    before it names."""
+    names, texts = {f.name for f in dataclasses.fields(cls) if f.init}, [docstring(cls)]
+    for base in find_bases(cls):
+        before, text = "\n".join(texts), docstring(base)
+        if any(f"`{name}`" in text and f"`{name}`" not in before for name in names):
+            texts.append(text)
+    return texts
 
 
 def format_settings(path: str, cls: type) -> str:

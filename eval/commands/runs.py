@@ -100,8 +100,13 @@ def score(
             " names fields of a run's questions"
         )
     if key or disagreements or export or logs:
-        if report or paper or out:
-            raise BadParameter("--report, --paper and --out need runs, but these are files")
+        asked = {"--report": report, "--paper": paper, "--out": out, "--by": by, "--judge": judge}
+        asked |= {"--all": all_arms, "--only": only, "--table": table == "full"}
+        if unused := [option for option, value in asked.items() if value]:
+            why = "not with --export, --key or --disagreements"
+            if logs:
+                why = "only for runs, but these are files; `compare` shows each task of files"
+            raise BadParameter(f"{', '.join(unused)}: {why}")
         replies = find_extension("parts", "replies")
         if replies is None:
             refuse("recorded replies need the extension `logs`, which is not installed")

@@ -248,7 +248,7 @@ class ConsoleTable:
         `before`."""
         groups = Groups()
         for row in self.table.rows:
-            heading, name, *cells = ", ".join(row[: self.blocks]), *row[self.blocks :]
+            heading, name, *cells = ", ".join(filter(None, row[: self.blocks])), *row[self.blocks :]
             if not groups or groups[-1][0] != heading:
                 groups.append((heading, []))
             texts = [before.join(words.split("\n", 1)) + "]" * ("\n" in words) for words in cells]

@@ -168,7 +168,8 @@ def explain_unmatched(
             reasons.append("its id occurs twice")
         elif contents[place] in repeated:
             kind = "its pictures and question" if with_pictures else "its question"
-            reasons.append(f"{kind} occur{'' if with_pictures else 's'} twice")
+            unknown = "" if ids[place] in there else "its id is not there, and "
+            reasons.append(f"{unknown}{kind} occur{'' if with_pictures else 's'} twice")
         elif ids[place] in there:
             reasons.append("its id belongs to another question there")
         elif not mine["question"][place]:
@@ -388,9 +389,15 @@ def compare_logs(
 
 def find_places(names: Sequence[str], baseline: str, only: Collection[str]) -> list[int]:
     """Return the position of the baseline (by default the first), then those of `only` or of all
-    other logs. Raises TaskError for an unknown name."""
+    other logs. Raises TaskError for an unknown name, and if `only` names just the baseline."""
     first = find_name(baseline, names, "log") if baseline else 0
     wanted = {find_name(name, names, "log") for name in only} or {*range(len(names))}
+    if wanted == {first}:
+        others = ", ".join(name for place, name in enumerate(names) if place != first)
+        raise TaskError(
+            f"--only {names[first]}: this is the baseline itself; name one of {others}, or another"
+            " --baseline"
+        )
     return [first, *sorted(wanted - {first})]
 
 

@@ -194,7 +194,7 @@ def _describe_missing_values(comparison: LogComparison, number: int) -> Iterator
         sides = [f"{count} in {side.name}" for side, count in counts if count]
         names = list_some_names(base.units["sample"].iloc[places])
         yield (
-            f"  excluded: {format_count(len(places), 'sample')} that failed or were not scored,"
+            f"  excluded: {format_count(len(places), 'sample')}, failed or not scored:"
             f" {', '.join(sides)} ({names})"
         )
 

@@ -169,7 +169,7 @@ def read_table(path: Path, named: Named) -> list[Log]:
     rows = _mark_unread(rows, no_answer if vlmevalkit else None)
     names = [columns[name] for name in ("contestant", "variant") if name in columns]
     if not names:
-        return [Log(path.name.removesuffix(".gz").removesuffix(path.suffix), rows, path.name)]
+        return [Log(Path(path.name.removesuffix(".gz")).stem, rows, path.name)]
     parts = rows.groupby(frame[names].agg(", ".join, axis=1).to_numpy(), sort=False)
     return [Log(str(name), part.reset_index(drop=True), path.name) for name, part in parts]
 

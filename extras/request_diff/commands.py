@@ -45,8 +45,8 @@ Format = Annotated[
         "--to",
         "--as",
         help=(
-            "inspect (.eval), every-eval-ever or eval-results; for a run also trajectories; for"
-            " the shards of a run: run."
+            "inspect (.eval), every-eval-ever, eval-results, evalai, lmms-eval or vlmevalkit; for a"
+            " run also trajectories; for the shards of a run: run."
         ),
     ),
 ]
@@ -172,8 +172,7 @@ def export(
     """Export runs and logs to the formats of other tools.
 
     `.eval` opens in Inspect View, with the pictures; trajectories are conversations for
-    fine-tuning, tools and images included. `score --export` writes EvalAI, VLMEvalKit and
-    lmms-eval.
+    fine-tuning, tools and images included.
     """
     read = build_reader(reader, plugin)
     if to == "trajectories":

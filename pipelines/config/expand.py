@@ -213,6 +213,11 @@ class Expansion:
         place in the file."""
         if model is None and len(models) == 1 and "model" not in self.config:
             model = next(iter(models))
+        parts = model if isinstance(model, Mapping) and "use" not in model else {}
+        for name, node in parts.items():
+            if isinstance(node, Mapping) and "use" in node:
+                self.faults.note(f"model: models with names are under `models:`, such as {name}")
+                return node, f"models.{name}"
         if models and isinstance(model, Mapping) and "use" not in model:
             place = ".".join(["models", next(iter(models)), *[*model][:1]])
             self.faults.note(f"model: the models are under `models:`, so type {place}")

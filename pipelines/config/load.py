@@ -172,6 +172,7 @@ def _read(path: Path) -> Node:
         fault = "this is a folder; name the YAML file of a study"
     except NOT_YAML as exc:
         why = re.sub(r'\s*in "<\w+ string>"', "", str(exc).strip())
+        why = re.sub(r"\s*\n\s*", "; ", why)
         fault = f"not a YAML mapping ({why})"
     raise ConfigError([f"{path}: {fault}"])
 

@@ -15,6 +15,7 @@ from looktwice.pipelines.config.expand import ArmNode, Expansion
 from looktwice.pipelines.config.keys import keys_in
 from looktwice.pipelines.config.load import Node, read_config
 from looktwice.pipelines.config.paths import Scope, ask_once, save_grant
+from looktwice.pipelines.config.shipped import list_shipped
 from looktwice.pipelines.config.spec import (
     Arm,
     asks_model,
@@ -114,6 +115,13 @@ def _leave_out_absent(arms: Sequence[Arm], faults: Faults) -> tuple[list[Arm], d
     return there, reasons
 
 
+def _suggest_data(faults: Sequence[str], scope: Scope) -> Iterator[str]:
+    """Yield what to type if a shipped study finds no data, because its paths are examples."""
+    gone = [f for f in faults if re.match(r"tasks?\b[^:]*\.path: 'data/.*' does not exist", f)]
+    if gone and scope.source in list_shipped().values():
+        yield "type data=PATH with the folder of your copy; it sets the path of all tasks at once"
+
+
 def add_id(arm: Arm) -> Arm:
     """Return the arm with its ids. Raises TypeError if a setting cannot be written down."""
     task = identity(arm.task)
@@ -139,6 +147,7 @@ def make_plan(config: Node, scope: Scope, name: str, faults: Sequence[str] = ())
     arms += [arm for new in changed if (arm := _add_id(new, binder))]
     _note_duplicates(arms, noted)
     if noted:
+        noted.note(*_suggest_data(noted, scope))
         raise ConfigError(noted)
     if not arms and not expansion.left_out:
         raise ConfigError(["contestants: no contestant has a task, so there is nothing to run"])

@@ -120,6 +120,7 @@ def test_list_tells_the_settings_of_a_class_and_where_the_documents_are() -> Non
         assert "use: prompting.markers.Circles" in output and "\nradius: 10  # number" in output
         assert "`radius`" in output and "\ndocuments: " in output
     assert "`revision` pins a commit" in said("list", "DepthAnything")
+    assert "subclass" not in said("list", "Blink") and "`hub` names" in said("list", "BlinkTwice")
     assert ".replace(self, **changes: Any) -> State: Return a copy" in said("list", "State")
     assert "did you mean 'Circles'?" in said("list", "Circels", code=2)
     assert "prompting.turns.Ask " in said("list", "stage")

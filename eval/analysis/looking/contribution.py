@@ -111,7 +111,7 @@ class Certificate:
                 sentences.append(f"{of}, {_points(part)} {needs}{shown}: {pair}.")
         if "result" in self.arms:
             rest = _points(self.difference("full", "result"))
-            sentences.append(f"Tool turns add {rest} points to {ARMS['result']}.")
+            sentences.append(f"Tool turns add {rest} points over {ARMS['result']}.")
         if "oracle" in self.arms:
             more = _points(self.difference("oracle", "full"))
             sentences.append(f"{ARMS['oracle'].capitalize()} would add {more} points.")

@@ -56,6 +56,8 @@ def test_only_those_that_are_named_are_compared_and_every_other_sample_says_why(
     twice = make_log("one", [1, 1, 1], **asked, sample=["q0", "q1", "q1"])
     with pytest.raises(TaskError, match="no log is named 'to'; did you mean 'two'"):
         compare_logs([twice, second], only=["to"])
+    with pytest.raises(TaskError, match="--only one: this is the baseline itself; name one of two"):
+        compare_logs([first, second], only=["one"])
 
 
 def test_tasks_have_lines_of_their_own_and_the_others_are_compared_too() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -266,6 +267,11 @@ def test_an_empty_answer_of_a_table_is_unreadable_where_others_were_read(tmp_pat
     assert read_logs(path)[0].rows["verdict"].tolist() == ["right", "unreadable", "wrong"]
     path.write_text("id,correct,answer\nq,1,\nr,0,\n")
     assert read_logs(path)[0].rows["verdict"].tolist() == ["right", "wrong"]
+
+
+def test_a_compressed_table_is_named_without_its_endings(tmp_path: Path) -> None:
+    (tmp_path / "m.jsonl.gz").write_bytes(gzip.compress(b'{"id": "q", "correct": 1}\n'))
+    assert read_logs(tmp_path / "m.jsonl.gz")[0].name == "m"
 
 
 @table
