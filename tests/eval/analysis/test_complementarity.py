@@ -60,7 +60,7 @@ def test_the_four_counts_and_the_oracle(tmp_path: Path) -> None:
     assert line == ("t", "sift", "mllm", *"52111", *shares)
 
 
-def test_abstaining_is_not_right_and_failing_falls_out(tmp_path: Path) -> None:
+def test_abstentions_count_as_wrong_and_failures_are_excluded(tmp_path: Path) -> None:
     run = made(tmp_path, sift=(SIFT, "-A!B "), mllm=(MLLM, "AABBA"))
     (pair,) = specialist_pairs(run)
     assert (pair.both.n, pair.excluded, pair.both.count(False, True)) == (3, 2, 1)
@@ -78,7 +78,7 @@ def test_only_specialists_are_paired_and_only_with_models(tmp_path: Path) -> Non
     assert names == [("one", "x", 5), ("one", "y", 1), ("two", "x", 5), ("two", "y", 1)]
 
 
-def test_the_part_of_the_report(tmp_path: Path) -> None:
+def test_complementarity_has_a_section_in_the_report(tmp_path: Path) -> None:
     run = made(tmp_path, **{"<sift>": (SIFT, "AABAB")}, mllm=(MLLM, "ABBBB"))
     page = write_report([run.folder.path], tmp_path / "out").read_text()
     assert "&lt;sift&gt;" in page and "<sift>" not in page
@@ -93,7 +93,7 @@ published:
 """
 
 
-def test_published_rows_stand_beside_the_run(tmp_path: Path) -> None:
+def test_published_rows_are_shown_next_to_the_run(tmp_path: Path) -> None:
     (tmp_path / "study.yaml").write_text(CONFIG)
     plan, folder = load_plan(tmp_path / "study.yaml"), tmp_path / "run"
     made(folder, lot=(CHANCE, "AAAAA"))
@@ -110,7 +110,7 @@ def test_published_rows_stand_beside_the_run(tmp_path: Path) -> None:
     assert not analysed("published", made(tmp_path / "bare", lot=(CHANCE, "AAAAA"))).rows
 
 
-def test_a_published_row_says_where_it_stands(tmp_path: Path) -> None:
+def test_a_published_row_names_its_source(tmp_path: Path) -> None:
     path = tmp_path / "study.yaml"
     faults = {
         "{accuracy: {jigsaw: 1}}": "source",

@@ -44,7 +44,7 @@ def run_arms(out: Path, *overrides: str) -> RunScores:
 
 
 @pytest.mark.slow
-def test_a_cheater_gains_and_nothing_of_it_needs_pixels(tmp_path: Path) -> None:
+def test_a_model_that_ignores_pixels_gains_nothing_from_them(tmp_path: Path) -> None:
     run = run_arms(tmp_path, "task.n=48", "task.leak=0.4", CHEATER)
     (certificate,) = certificates(run)
     assert certificate.gain.value > 0.2 and certificate.gain.low > 0.05
@@ -147,7 +147,7 @@ def test_samples_of_one_picture_are_one_cluster_of_every_difference(tmp_path: Pa
     assert widths[1] > 1.8 * widths[0]
 
 
-def test_roles_by_other_names_and_what_is_missing(tmp_path: Path) -> None:
+def test_roles_can_have_other_names_and_missing_ones_are_reported(tmp_path: Path) -> None:
     run = MadeRun(tmp_path / "run")
     run.task("depth", ["A"] * 4)
     for name, given in (("glance", "ABBB"), ("full", "AAAB"), ("dark", "ABBB")):

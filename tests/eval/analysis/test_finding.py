@@ -103,7 +103,7 @@ def test_a_main_effect(study: Study) -> None:
     )
 
 
-def test_an_interaction_is_told_with_what_a_change_does_at_each_level(study: Study) -> None:
+def test_an_interaction_is_reported_with_the_effect_at_each_level(study: Study) -> None:
     """A small ring costs half of the answers, a small cross nothing."""
     study.arm("plain", ALL, radius=28, use="Circles")
     study.arm("plain", HALF, radius=28, use="Crosshairs")
@@ -125,7 +125,7 @@ def test_an_interaction_is_told_with_what_a_change_does_at_each_level(study: Stu
     assert [sentence.split()[0] for sentence in crowded[2:]] == ["Radius", "Some"]
 
 
-def test_an_interaction_says_which_other_factor_it_is_a_mean_over(study: Study) -> None:
+def test_an_interaction_names_the_factor_it_is_averaged_over(study: Study) -> None:
     for color in ("red", "magenta"):
         study.arm("plain", ALL, radius=28, color=color, use="Circles")
         study.arm("plain", HALF, radius=28, color=color, use="Crosshairs")
@@ -144,7 +144,7 @@ def test_an_interaction_says_which_other_factor_it_is_a_mean_over(study: Study) 
     )
 
 
-def test_nothing(study: Study) -> None:
+def test_no_significant_effect(study: Study) -> None:
     study.arm("plain", "A" * 30 + "B" * 10, radius=28)
     study.arm("plain", "A" * 28 + "B" * 10 + "AA", radius=9)
     study.arm("zoomed", "B" * 2 + "A" * 28 + "B" * 9 + "A", stages={"mark": {}, "zoom": ZOOM})
@@ -162,7 +162,7 @@ def test_nothing(study: Study) -> None:
     assert finding.flips == ()
 
 
-def test_a_manipulation_that_does_nothing_is_said_beside_its_zero(study: Study) -> None:
+def test_a_manipulation_without_effect_on_the_images_is_reported_with_its_zero(study: Study) -> None:
     study.arm("plain", HALF, kept=36)
     zoomed = {"mark": {"use": "prompting.markers.Circles"}, "zoom": ZOOM, "ask": ASK}
     study.arm("zoomed", HALF, kept=36, stages=zoomed)
@@ -175,7 +175,7 @@ def test_a_manipulation_that_does_nothing_is_said_beside_its_zero(study: Study) 
     ]
 
 
-def test_failures_have_no_accuracy_and_their_reasons_are_told(study: Study) -> None:
+def test_failures_have_no_accuracy_and_their_reasons_are_reported(study: Study) -> None:
     study.arm("plain", ALL[:-4] + "???-")
     study.arm("broken", "-" * N)
     finding = study.finding()
@@ -208,7 +208,7 @@ def test_a_table_of_all_tasks_then_one_for_each_the_widest_spread_first(study: S
     assert finding.sentences[0] == "On all tasks, plain is right on 100 % [95, 100] of 80 samples."
 
 
-def test_of_two_runs_each_sentence_names_its_own(study: Study, tmp_path: Path) -> None:
+def test_with_two_runs_each_sentence_names_its_run(study: Study, tmp_path: Path) -> None:
     study.arm("plain", ALL)
     study.arm("other", HALF)
     study.finding()
@@ -221,7 +221,7 @@ def test_of_two_runs_each_sentence_names_its_own(study: Study, tmp_path: Path) -
     assert both.sentences[2].startswith("On shape of second, plain")
 
 
-def test_rows_are_labelled_by_what_alone_is_different(study: Study) -> None:
+def test_rows_are_labelled_by_what_differs_between_them(study: Study) -> None:
     """Two changes at once, a contestant at another setting and a guess have no row."""
     study.arm("plain", ALL, radius=28, color="red")
     study.arm("plain", ALL, radius=9, color="red")
@@ -242,7 +242,7 @@ def test_rows_are_labelled_by_what_alone_is_different(study: Study) -> None:
     ]
 
 
-def test_an_interaction_is_silent_where_no_change_is_sure(study: Study) -> None:
+def test_an_interaction_is_not_reported_without_a_significant_change(study: Study) -> None:
     """Each change alone gains five samples, which is not sure; both together lose five."""
     study.arm("plain", "A" * 20 + "B" * 20, radius=28, color="red")
     study.arm("plain", "A" * 25 + "B" * 15, radius=28, color="blue")
@@ -259,7 +259,7 @@ def test_an_interaction_is_silent_where_no_change_is_sure(study: Study) -> None:
     assert not any("interact" in sentence for sentence in finding.sentences)
 
 
-def test_the_end_of_a_run_shows_what_is_sure_first_where_there_are_many_rows(study: Study) -> None:
+def test_the_end_of_a_run_shows_significant_rows_first(study: Study) -> None:
     study.arm("plain", ALL[:-1] + "B", radius=0)
     for number in range(1, 13):
         study.arm("plain", HALF if number == 12 else ALL, radius=number)
@@ -281,7 +281,7 @@ def test_the_end_of_a_run_shows_what_is_sure_first_where_there_are_many_rows(stu
     assert "   broken  all failed: OSError: no picture\n" in console.file.getvalue()  # type: ignore[attr-defined]
 
 
-def test_an_arm_of_which_some_failed_says_so_beside_its_number(study: Study) -> None:
+def test_an_arm_with_failures_shows_their_count_next_to_its_accuracy(study: Study) -> None:
     """A failure scores 0 in the accuracy, and the difference leaves it out."""
     study.arm("plain", ALL)
     study.arm("cross", "-" * 4 + "A" * 36)
@@ -295,7 +295,7 @@ def test_an_arm_of_which_some_failed_says_so_beside_its_number(study: Study) -> 
     assert "| significant |" in changes(whole).markdown and "failed" not in changes(whole).markdown
 
 
-def test_the_headline_tells_how_many_failures_score_0(study: Study) -> None:
+def test_the_headline_says_how_many_failures_score_0(study: Study) -> None:
     study.arm("plain", "-" * 30 + "A" * 10)
     assert study.finding().sentences[0] == (
         "On shape, plain is right on 25 % [14, 40] of 40 samples, of which 30 failed and score 0;"
@@ -303,7 +303,7 @@ def test_the_headline_tells_how_many_failures_score_0(study: Study) -> None:
     )
 
 
-def test_where_the_baseline_was_not_asked_yet_nothing_is_compared(study: Study) -> None:
+def test_nothing_is_compared_before_the_baseline_was_asked(study: Study) -> None:
     study.arm("plain", "")
     study.arm("zoomed", ALL)
     study.arm("worse", HALF)
@@ -384,7 +384,7 @@ def test_a_mean_hides_no_difference(study: Study, shape: str, color: str, count:
     assert len(study.finding().shown) == count
 
 
-def test_the_table_of_a_task_says_what_was_answered_and_abstained_on(specialists: Study) -> None:
+def test_the_table_of_a_task_has_counts_of_answers_and_abstentions(specialists: Study) -> None:
     shape, color, _ = specialists.finding().shown
     header, *_ = changes(shape).markdown.splitlines()
     assert "% of<br>answered" in header and "abstained<br>%" in header
@@ -408,7 +408,7 @@ CHANGED: dict[str, tuple[dict[str, Any], str, bool]] = {
 
 
 @pytest.mark.parametrize(("stages", "model", "is_one"), CHANGED.values(), ids=CHANGED)
-def test_one_change_at_a_time_is_said_where_one_thing_changed(
+def test_single_changes_are_reported_as_one_change_at_a_time(
     study: Study, stages: dict[str, Any], model: str, is_one: bool
 ) -> None:
     study.arm("plain", ALL)

@@ -33,13 +33,13 @@ def test_draws_by_hand(made: MadeRun) -> None:
 
 
 @needs_extras
-def test_one_draw_has_no_table(made: MadeRun) -> None:
+def test_a_single_draw_has_no_table(made: MadeRun) -> None:
     made.task("t", ["A", "B"])
     made.answers(made.point("plain", "t"), ["A", "B"])
     assert not shown(made, "draws") and not shown(made, "order")
 
 
-def test_letters_are_those_that_were_asked(made: MadeRun) -> None:
+def test_letters_are_those_shown_to_the_model(made: MadeRun) -> None:
     """s1 was asked with its choices swapped: its own B was shown as A."""
     made.task("t", ["A", "B", "A", None])
     point = made.point("plain", "t")
@@ -56,7 +56,7 @@ def test_letters_are_those_that_were_asked(made: MadeRun) -> None:
 
 
 @needs_extras
-def test_the_order_of_two_over_settings_and_draws(made: MadeRun) -> None:
+def test_the_ranking_of_two_contestants_over_settings_and_draws(made: MadeRun) -> None:
     """The ring leads with radius 5 and trails with radius 9."""
     made.task("t", "AAAA")
     answers = {("base", 5): "BBBB", ("ring", 5): "AAAB", ("base", 9): "AAAA", ("ring", 9): "ABBB"}

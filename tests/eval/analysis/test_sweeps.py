@@ -67,7 +67,7 @@ def test_an_effect_is_the_mean_over_samples_and_the_other_factor_s_levels(made: 
     assert bare.against == "as it is" and bare.effect.value == pytest.approx(1 / 12)
 
 
-def test_a_sample_that_one_combination_lacks_is_in_none(made: MadeRun) -> None:
+def test_a_sample_missing_from_one_combination_is_excluded(made: MadeRun) -> None:
     made.task("t", ["A"] * 4)
     ask(made, m10_think="BB--", m10_bare="BAAA")
     made.record("p4", "s0", error="boom")
@@ -77,7 +77,7 @@ def test_a_sample_that_one_combination_lacks_is_in_none(made: MadeRun) -> None:
     assert changes["think", "none"].effect.n == 1
 
 
-def test_two_factors_together_beyond_each_alone(made: MadeRun) -> None:
+def test_an_interaction_is_the_effect_beyond_each_factor_alone(made: MadeRun) -> None:
     """By hand: radius 10 costs s0 and s1 with the thought, s0 alone without it."""
     made.task("t", ["A"] * 4)
     ask(made, m10_think="BBAA", m10_bare="BAAA")
@@ -87,7 +87,7 @@ def test_two_factors_together_beyond_each_alone(made: MadeRun) -> None:
     assert effects(made, "t")["mark x think", "none x none"].effect.value == 0.0
 
 
-def test_of_two_factors_that_surely_interact_no_mean_over_the_other_is_told(made: MadeRun) -> None:
+def test_factors_with_a_significant_interaction_have_no_mean_over_the_other(made: MadeRun) -> None:
     """Radius 10 costs 15 of 20 samples with the thought and one without it."""
     made.task("t", ["A"] * 20)
     ask(made, m10_think="B" * 15 + "A" * 5, m10_bare="A" * 19 + "B")
@@ -113,7 +113,7 @@ def test_samples_of_one_group_are_one_unit(made: MadeRun) -> None:
     assert facts(line.effect, "value n clusters p") == (-0.5, 4, 2, 1.0)
 
 
-def test_tasks_are_pooled_and_their_sum_is_all_that_the_terminal_shows(made: MadeRun) -> None:
+def test_tasks_are_pooled_and_the_terminal_shows_only_the_pool(made: MadeRun) -> None:
     made.task("t", "AAAA")
     made.task("u", "AA")
     ask(made, m10_think="BBAA", m10_bare="BBAA")
@@ -138,7 +138,7 @@ def test_single_changes_and_contestants_without_the_factors_are_left_out(made: M
     assert sweep_effects(score_run(made.write())) == []
 
 
-def test_no_pooled_effect_hides_that_it_differs_between_tasks(made: MadeRun) -> None:
+def test_a_pooled_effect_is_marked_where_it_differs_between_tasks(made: MadeRun) -> None:
     """Radius 10 gains 16 of 20 samples on one task and loses 16 on the other."""
     for task, key in (("t", "A"), ("u", "B")):
         made.task(task, [key] * 20)

@@ -51,7 +51,7 @@ def only_arm(table: Table) -> TurnsOfArm:
     return arm
 
 
-def test_the_flip_model_gains_six_and_loses_six(tmp_path: Path) -> None:
+def test_the_flip_model_gains_six_answers_and_loses_six(tmp_path: Path) -> None:
     table = ask_twice(tmp_path)
     change = TurnChange(only_arm(table), 0, 1)
     assert sum(change.count_changes(True)) == sum(change.count_changes(False)) == 6
@@ -77,7 +77,7 @@ def test_the_flip_model_gains_six_and_loses_six(tmp_path: Path) -> None:
     assert "What further turns changed" in page and "When to stop" in page
 
 
-def test_replies_that_are_read_twice_have_their_turns_in_both_arms(tmp_path: Path) -> None:
+def test_replies_read_by_two_readers_have_turns_in_both_arms(tmp_path: Path) -> None:
     """A sweep over readers asks once, and the other arm reads the records of the first."""
     folder = ask_twice(tmp_path).scores[0].folder.path
     (point,) = yaml.safe_load((folder / "points.yaml").read_text())
@@ -132,7 +132,7 @@ def test_stopping_rules_are_compared_at_equal_cost(tmp_path: Path) -> None:
     )
 
 
-def test_a_vote_is_a_turn_for_each_draw(tmp_path: Path) -> None:
+def test_each_draw_of_a_vote_is_a_turn(tmp_path: Path) -> None:
     from looktwice.eval.readers import Robust
 
     said = {0: "(B)", 1: "(A)", 2: "(A)"}
@@ -154,7 +154,7 @@ def test_a_vote_is_a_turn_for_each_draw(tmp_path: Path) -> None:
     assert list(shares.values()) == pytest.approx([2 / 3] * 4)
 
 
-def test_a_chain_of_thought_is_a_turn_for_each_line(tmp_path: Path) -> None:
+def test_each_line_of_a_chain_of_thought_is_a_turn(tmp_path: Path) -> None:
     sentence = "First I see a thing.\nSo ANSWER: (A)\n\nNo, look again.\nANSWER: (B)"
     stages = Pipeline({"choose": MultipleChoice(), "think": ChainOfThought(), "ask": Ask()})
     arm = only_arm(
@@ -189,7 +189,7 @@ def measure_all(path: Path) -> Table:
     return evaluate(task, {"plain": Pipeline(stages)}, Scripted("(A)"), out=path / "run")
 
 
-def test_what_a_stage_measures_becomes_rows_slices_and_curves(tmp_path: Path) -> None:
+def test_measurements_of_a_stage_become_rows_slices_and_curves(tmp_path: Path) -> None:
     table = measure_all(tmp_path)
     (scores,) = table.scores[0].points
     rows = {row.metric: row for row in table if row.metric.startswith("measured.")}
@@ -220,7 +220,7 @@ def test_what_a_stage_measures_becomes_rows_slices_and_curves(tmp_path: Path) ->
         make_table(table.scores, by=("nothing",))
 
 
-def test_the_record_holds_them(tmp_path: Path) -> None:
+def test_the_record_holds_the_measurements(tmp_path: Path) -> None:
     measure_all(tmp_path)
     folder = tmp_path / "run"
     record = next(RunFolder(folder).last_records({"q0000"}))
@@ -234,12 +234,12 @@ def test_the_record_holds_them(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", [float("nan"), {"a": 1}, [[1]], object(), "half \ud800"])
-def test_what_is_no_measurement_is_refused(value: Any) -> None:
+def test_invalid_measurements_are_refused(value: Any) -> None:
     with pytest.raises(ValueError, match="finite number or a text"):
         State(Sample("s", "q")).measured("it", value)
 
 
-def test_numbers_of_numpy_and_truths_are_plain_numbers() -> None:
+def test_numpy_numbers_and_booleans_become_plain_ones() -> None:
     import numpy as np
 
     state = State(Sample("s", "q")).measured("share", np.float64(0.5)).measured("seen", True)
@@ -248,7 +248,7 @@ def test_numbers_of_numpy_and_truths_are_plain_numbers() -> None:
     assert [type(value) for value in state.measures.values()] == [float, int, tuple]
 
 
-def test_a_stage_that_puts_nonsense_there_fails_alone() -> None:
+def test_an_invalid_measurement_fails_only_its_own_sample() -> None:
     @dataclass(frozen=True)
     class Wrong:
         def __call__(self, state: State, model: Model) -> State:
@@ -323,7 +323,7 @@ def test_samples_of_one_group_are_one_cluster_of_routes(tmp_path: Path) -> None:
     ("measures", "wanted"),
     [([{}], False), ([{"size": 0.5}], False), ([{"size": 0.5}, {"size": 0.25}], True)],
 )
-def test_a_number_that_is_the_same_in_every_answer_has_no_table(
+def test_a_constant_measurement_has_no_table(
     measures: list[dict[str, float]], wanted: bool, made: MadeRun
 ) -> None:
     made.task("t", ["A", "B"])

@@ -77,7 +77,7 @@ def measured(runs: Path) -> dict[str, list[dict[str, Any]]]:
 
 @pytest.mark.slow
 @needs_extras
-def test_the_paper_s_own_encoder_is_asked_layer_by_layer_whoever_answers(
+def test_the_attention_of_the_paper_s_encoder_is_measured_for_every_layer(
     folder: Callable[[str], str], tmp_path: Path
 ) -> None:
     words = (
@@ -111,7 +111,7 @@ def test_the_paper_s_own_encoder_is_asked_layer_by_layer_whoever_answers(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", ["llava_next", "qwen2_vl"])
-def test_it_runs_on_made_pictures(
+def test_it_runs_on_generated_pictures(
     family: str, folder: Callable[[str], str], tmp_path: Path
 ) -> None:
     words = [f"models.eyes.model={folder(family)}", "tasks.outlines.n=2", "tasks.filled.n=2"]
@@ -124,7 +124,7 @@ def test_it_runs_on_made_pictures(
 
 
 @pytest.mark.slow
-def test_it_runs_on_files_in_official_layout(folder: Callable[[str], str], tmp_path: Path) -> None:
+def test_it_runs_on_files_in_the_official_layout(folder: Callable[[str], str], tmp_path: Path) -> None:
     """Shapes are found where no marks come with the pictures."""
     place = tmp_path / "2D_DoYouSeeMe" / "color_and_shape_disambiguation"
     place.mkdir(parents=True)

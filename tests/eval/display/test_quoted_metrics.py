@@ -47,7 +47,7 @@ PAIRS = {"pair": ("circle",)}
         (BenchmarkScorer(PAIRS, ("circle",), headlines=("mean_accuracy",)), "pair", []),
     ],
 )
-def test_every_metric_of_a_scorer_that_hides_none_is_shown(
+def test_every_metric_of_a_scorer_without_hidden_metrics_is_shown(
     made: MadeRun, scorer: Scorer, metric: str, values: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Always A is right in no circle, and the terminal said 50 % alone."""

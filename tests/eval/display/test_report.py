@@ -107,7 +107,7 @@ def test_the_files_hold_the_same_facts(written: tuple[Page, str]) -> None:
     assert "planned, but no sample was asked yet" in words
 
 
-def test_the_page_needs_nothing_else_and_runs_its_own_scripts(written: tuple[Page, str]) -> None:
+def test_the_page_is_self_contained_and_runs_only_its_own_scripts(written: tuple[Page, str]) -> None:
     page, _ = written
     assert not {tag for tag, _ in page.tags} & {"iframe", "object", "img"}
     names = {name for _, attrs in page.tags for name in attrs}
@@ -130,11 +130,11 @@ def test_markdown_keeps_its_tables_whole(written: tuple[Page, str]) -> None:
 
 
 @table
-def test_reasons_and_failures_are_told(written: tuple[Page, str], title: str, said: str) -> None:
+def test_reasons_and_failures_are_reported(written: tuple[Page, str], title: str, said: str) -> None:
     assert re.search(said, written[1].split(f"## {title}\n")[1].split("##")[0])
 
 
-def test_pictures_come_from_the_task_or_from_what_was_sent(made: MadeRun, tmp_path: Path) -> None:
+def test_pictures_come_from_the_task_or_from_the_requests(made: MadeRun, tmp_path: Path) -> None:
     made.task("t", ["A", "B", "A"])
     for row in made.samples:
         row.sample["marks"].append({"label": "R&D", "x": 3.0, "y": 3.0, "image": 0})
@@ -165,7 +165,7 @@ def test_a_swept_number_is_drawn(made: MadeRun) -> None:
     assert values == {"plain": [(0, 1.0), (1, 0.25)], "other": [(0, 1.0), (1, 0.5)]}
 
 
-def test_a_single_change_is_drawn_with_the_file_as_it_is(made: MadeRun) -> None:
+def test_a_single_change_is_drawn_with_the_unchanged_configuration(made: MadeRun) -> None:
     """`each:` leaves the unchanged point without a change; what was built says its number."""
     made.task("t", "AA")
     spec: dict[str, Any] = {"stages": {"mark": {"radius": 10}}}
@@ -176,7 +176,7 @@ def test_a_single_change_is_drawn_with_the_file_as_it_is(made: MadeRun) -> None:
     assert {label: [x for x, *_ in line] for label, line in lines} == {"plain": [5, 10]}
 
 
-def test_two_swept_settings_make_a_map_over_the_mean_of_a_third(made: MadeRun) -> None:
+def test_two_swept_settings_make_a_heat_map_averaged_over_a_third(made: MadeRun) -> None:
     made.task("t", "AA")
     answers = {(10, "red"): "BB", (10, None): "AB", (5, "red"): "AA", (5, None): "AB"}
     for (radius, color), said in answers.items():
@@ -201,7 +201,7 @@ def test_two_runs_in_one_report(tmp_path: Path) -> None:
     assert "plain (second)" in (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
 
 
-def test_one_task_needs_no_means_on_the_terminal(made: MadeRun) -> None:
+def test_the_terminal_shows_no_means_for_a_single_task(made: MadeRun) -> None:
     shown = repr(score_table(made.arms("t", "AA", plain="AB")))
     assert "macro and micro" in shown and "micro\n" not in shown.replace(" ", "")
 

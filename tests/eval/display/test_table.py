@@ -42,7 +42,7 @@ def of(found: Table, names: str, **fields: Any) -> list[Any]:
     return [getattr(row(found, contestant="plain", **fields), name) for name in names.split()]
 
 
-def test_a_hidden_key_claims_no_accuracy(made: MadeRun) -> None:
+def test_a_hidden_answer_key_has_no_accuracy(made: MadeRun) -> None:
     made.task("t", [None, None, None])
     made.answers(made.point("plain", "t"), ["A", "B", None])
     made.record("p0", "s2", reason="abstained: too dark")
@@ -99,7 +99,7 @@ def test_a_swept_task_counts_once_in_macro(made: MadeRun) -> None:
     assert of(table, "value", task="macro") == [pytest.approx((0.5 + 1.0) / 2)]
 
 
-def test_the_paired_test_leaves_out_what_failed_on_either_side(made: MadeRun) -> None:
+def test_the_paired_test_excludes_samples_that_failed_on_either_side(made: MadeRun) -> None:
     made.task("t", "A" * 12)
     base, other = made.point("base", "t", baseline=True), made.point("other", "t")
     made.answers(base, "B" * 8 + "AAA")
@@ -114,7 +114,7 @@ def test_the_paired_test_leaves_out_what_failed_on_either_side(made: MadeRun) ->
     assert row(table, task="t", contestant="base").p is None
 
 
-def test_slices_are_by_any_meta_field(made: MadeRun) -> None:
+def test_any_meta_field_can_be_a_slice(made: MadeRun) -> None:
     made.task("t", "ABA", meta=[{"kind": kind} for kind in "xyx"])
     made.answers(made.point("plain", "t"), "AAB")
     table = score_table(made.write().path, by=["kind"])
@@ -134,7 +134,7 @@ excluded missing hidden unit task_name n_tasks of_tasks delta_low delta_high bet
 n_clusters detectable p_bh test people failure clusters"""
 
 
-def test_the_file_has_exactly_the_agreed_columns(made: MadeRun) -> None:
+def test_report_csv_has_exactly_the_documented_columns(made: MadeRun) -> None:
     made.task("t", "ABB")
     name, facts = "plain, with comma", {"split": "val", "label_version": "2025-09"}
     made.answers(made.point(name, "t", facts=facts), "AAA")
@@ -159,7 +159,7 @@ def test_labels(changes: dict[str, Any], contestant: str, task: str) -> None:
     assert (contestant_label(changed), task_label(changed)) == (contestant, task)
 
 
-def test_the_baseline_of_a_point() -> None:
+def test_a_point_has_one_baseline() -> None:
     five, ten = {"stages.mark.radius": 5}, {"stages.mark.radius": 10}
     base = [point("base", changes, baseline=True) for changes in ({}, five)]
     points = [point("base", baseline=True, task_id="other"), *base]
@@ -170,7 +170,7 @@ def test_the_baseline_of_a_point() -> None:
     assert find_baseline(point("mine", task_id="unasked"), points) is None
 
 
-def test_one_registration_makes_a_metric(made: MadeRun, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_registering_a_function_adds_a_metric(made: MadeRun, monkeypatch: pytest.MonkeyPatch) -> None:
     """The share of answered samples that were answered with A."""
 
     def said_a(scores: PointScores) -> dict[str, float]:
@@ -189,7 +189,7 @@ def test_one_registration_makes_a_metric(made: MadeRun, monkeypatch: pytest.Monk
     assert not benchmark_metric_table(table.rows).rows
 
 
-def test_a_key_that_is_no_answer_has_no_majority(made: MadeRun) -> None:
+def test_a_correct_answer_outside_the_choices_has_no_majority(made: MadeRun) -> None:
     """PC-VID's key is the highest score that a judge can give."""
     made.task("video", ["1", "2"], choices=0, meta=[{"type": "AB"}, {"type": "ABA"}])
     facts = {"scorer": {"use": "eval.tasks.VideoScorer"}}
@@ -249,7 +249,7 @@ def test_micro_over_variants_of_a_task_tests_each_question_once(made: MadeRun) -
     assert micro(table, "other", "delta p compared n_clusters") == [1.0, 0.125, 8, 4]
 
 
-def test_a_chance_level_has_no_interval_and_needs_choices_everywhere(made: MadeRun) -> None:
+def test_a_chance_level_has_no_interval_and_needs_choices_for_every_sample(made: MadeRun) -> None:
     given(made, "t", "ABA", plain="AAA")
     given(made, "u", "AA", plain="AA")
     made.samples[-1].sample["choices"].clear()
@@ -259,7 +259,7 @@ def test_a_chance_level_has_no_interval_and_needs_choices_everywhere(made: MadeR
 
 
 @pytest.mark.parametrize("order", ["01", "10"])
-def test_circular_evaluation_has_the_first_rotation_s_facts(made: MadeRun, order: str) -> None:
+def test_circular_evaluation_reports_the_meta_data_of_the_first_rotation(made: MadeRun, order: str) -> None:
     """A reader read the unrotated point's replies alone."""
     made.task("t", "A")
     for by in map(int, order):
@@ -274,7 +274,7 @@ def test_circular_evaluation_has_the_first_rotation_s_facts(made: MadeRun, order
 
 
 @pytest.mark.parametrize(("meta", "groups"), [({"circle": "x"}, 1), ({}, 0)])
-def test_samples_without_a_group_s_field(made: MadeRun, meta: dict[str, str], groups: int) -> None:
+def test_samples_without_the_group_field(made: MadeRun, meta: dict[str, str], groups: int) -> None:
     made.task("t", "AAA", meta=[meta, meta, {}])
     facts = {"scorer": {"use": "eval.scoring.AllRight"}}
     made.answers(made.point("plain", "t", facts=facts), "AAA")
@@ -294,7 +294,7 @@ def printed(columns: Mapping[str, str], texts: int, blocks: int, rows: int) -> s
     return out.getvalue()
 
 
-def test_a_wide_table_loses_no_figure_in_a_narrow_terminal() -> None:
+def test_a_wide_table_keeps_all_digits_in_a_narrow_terminal() -> None:
     """Of ten columns a terminal of 80 cut the figures."""
     columns = {"who": "plain", "n": "12", "default %": "16.7", "differ from/the default": "0 of 5"}
     columns |= {"R": "1.98/1.01 to 3.58", "best minus/worst": "41.7/25.0 to 83.3"}
@@ -303,7 +303,7 @@ def test_a_wide_table_loses_no_figure_in_a_narrow_terminal() -> None:
     assert words <= set(printed(columns, 1, 0, 1).split())
 
 
-def test_a_heading_that_widens_a_column_of_figures_cuts_none_off() -> None:
+def test_a_long_heading_does_not_truncate_numbers() -> None:
     """Under `shape, unmarked` the table of a race ended in "p 0.0"."""
     columns = {"task": "shape", "arm": "unmarked", "asked": "72", "mean %": "41.7"}
     columns |= {"to the leader": "\u221219.4 [\u221239.6 to +1.2]", "ended": "after 72"}
@@ -313,7 +313,7 @@ def test_a_heading_that_widens_a_column_of_figures_cuts_none_off() -> None:
     assert max(map(len, shown.splitlines())) <= 80
 
 
-def test_a_long_name_stands_whole_where_a_terminal_has_room_for_it() -> None:
+def test_a_long_name_is_not_truncated_in_a_wide_terminal() -> None:
     """`analyse RUN specialists` broke names at their hyphens, at 22 letters: "qwen3-vl-8b-" """
     name = "qwen3-vl-8b-instruct-thinking"
     columns = {"task": "shape", "MLLM": name, "n": "60", "both/right": "57/48.0 to 59.1"}
@@ -324,7 +324,7 @@ def test_a_long_name_stands_whole_where_a_terminal_has_room_for_it() -> None:
         assert {"57", "[48.0", "98.3", "[94.0–100.0]"} <= set(shown.split())
 
 
-def test_a_table_is_not_displayed_by_its_repr_in_a_notebook(
+def test_a_notebook_shows_a_table_as_html_rather_than_its_repr(
     made: MadeRun, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """IPython asks for the text as well as the HTML, and Rich displayed the first."""
@@ -338,7 +338,7 @@ def test_a_table_is_not_displayed_by_its_repr_in_a_notebook(
     assert "<table>" in shown._repr_html_()
 
 
-def test_a_table_with_one_column_of_texts_keeps_each_number_under_its_title() -> None:
+def test_a_table_with_one_text_column_keeps_numbers_under_their_titles() -> None:
     shown = TextTable(("who", "in", "out", "cost"), [("a", "1", "2", "3")], 1)
     lines = [line.split() for line in str(shown.console("", 2)).splitlines() if line.strip()]
     assert (lines[0], lines[-1]) == (["in", "out", "cost"], ["1", "2", "3"])

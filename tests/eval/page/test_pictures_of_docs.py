@@ -26,7 +26,7 @@ def test_the_page_of_the_docs_names_each_picture() -> None:
     assert kept == {f"{n}-{t}.webp" for n in report_pages.VIEWS for t in ("light", "dark")}
 
 
-def test_a_page_opens_with_a_sentence_and_a_picture() -> None:
+def test_every_page_opens_with_a_sentence_and_a_picture() -> None:
     pages = [*(DOCS / f"{name}.md" for name in OPENED), *sorted((DOCS / "howto").iterdir())]
     check_all((page.name, partial(check_opening, page)) for page in pages)
 
@@ -47,7 +47,7 @@ def test_every_opening_picture_is_shown() -> None:
 @needs_extras
 @pytest.mark.nightly
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
-def test_the_opening_pictures_made_anew_are_those_of_the_docs(tmp_path: Path) -> None:
+def test_regenerated_opening_pictures_equal_those_of_the_docs(tmp_path: Path) -> None:
     out = tmp_path / "out"
     with open_browser(tmp_path / "profile") as browser:
         openings.take_openings(browser, tmp_path, out)
@@ -62,7 +62,7 @@ def test_the_opening_pictures_made_anew_are_those_of_the_docs(tmp_path: Path) ->
 
 @pytest.mark.nightly
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
-def test_the_pictures_made_anew_are_those_of_the_docs(tmp_path: Path) -> None:
+def test_regenerated_pictures_equal_those_of_the_docs(tmp_path: Path) -> None:
     page = report_pages.make_report(tmp_path / "runs")
     with open_browser(tmp_path / "profile") as browser:
         report_pages.take_pictures(browser, page, tmp_path)

@@ -30,34 +30,34 @@ def opened(reply: str, question: str, kind: str = "auto", subtask: str = "") -> 
 
 
 @pytest.mark.parametrize("tag", ["think", "thinking", "thought", "reasoning", "reflection"])
-def test_a_thought_without_end_gives_no_answer(tag: str) -> None:
+def test_an_unfinished_thought_gives_no_answer(tag: str) -> None:
     assert read_choice(f"<{tag}>The answer is (A), or is it", POINTS).answer is None
 
 
 @table
-def test_a_statement_answers_a_question_that_it_repeats(statement: str, answer: str | None) -> None:
+def test_a_statement_that_repeats_the_question_answers_it(statement: str, answer: str | None) -> None:
     asked = ("yes", "no"), "Spatial_Relation", "Is the car beneath the cat?"
     assert read_choice(statement, *asked).answer == answer
 
 
 @table
-def test_there_is_a_reason_where_there_is_no_answer(reply: str, reason: str) -> None:
+def test_an_unreadable_reply_has_a_reason(reply: str, reason: str) -> None:
     assert read_choice(reply, POINTS).reason.startswith(reason)
 
 
 @table
-def test_what_a_question_asks_for(question: str, subtask: str, kind: str) -> None:
+def test_the_kind_of_question(question: str, subtask: str, kind: str) -> None:
     assert get_question_kind(question, subtask) == kind
 
 
-def test_the_reader_finds_the_kind_by_itself() -> None:
+def test_the_reader_detects_the_kind_of_question() -> None:
     assert opened("There are three.", "How many bags are there?").answer == "3"
     assert opened("It reads A X Q", "Look.", subtask="letter_disambiguation").answer == "AXQ"
     assert opened("B", "Which one?", "choice").reason == "unread: the sample has no choices"
 
 
 @table
-def test_labels_that_a_reply_disproves(reply: str, label: str, answer: str, proof: str) -> None:
+def test_official_labels_that_the_reply_contradicts(reply: str, label: str, answer: str, proof: str) -> None:
     subtask = "Visual_Similarity"
     row = {"reply": reply, "task": subtask, "choices": CHOICES[subtask]}
     assert extras_replies.disprove_label(row, label, answer) == proof

@@ -85,7 +85,7 @@ class Patient:
         return self.opened[-1]
 
 
-def test_a_run_collects_and_goes_again_through_what_waits(tmp_path: Path) -> None:
+def test_a_run_collects_deferred_samples_and_repeats_them(tmp_path: Path) -> None:
     model, stages = Patient(), {"ask": CaptionThenAnswer()}
     task = Questions(("A", "B", "A"))
     arm = Arm("a", {}, "made", task, model, stages, Robust(), 1, 0, True, "", "")

@@ -48,7 +48,7 @@ def test_boxes_of_tree_bench(reply: str, targets: list[list[float]], value: floa
     assert mean_best_iou(reply, targets) == pytest.approx(value, abs=1e-6)
 
 
-def test_boxes_are_those_of_the_thought() -> None:
+def test_boxes_are_read_from_the_thought() -> None:
     boxes = "<think><box>[0,0,9,9]</box></think><box>[0,0,1,1]</box>"
     assert mean_best_iou(boxes, [[0, 0, 1, 1]]) == pytest.approx(1 / 81)
 
@@ -69,7 +69,7 @@ def test_rules(rule: str, reply: str, key: str, task: str, right: bool) -> None:
     assert RULES[rule](reply, row) is right
 
 
-def test_no_rule_of_that_name() -> None:
+def test_an_unknown_rule_is_refused() -> None:
     with pytest.raises(ValueError, match=r"one of natural_bench, .*got 'natural'"):
         BenchmarkScorer(rule="natural")
 
@@ -99,7 +99,7 @@ def test_scores(made: MadeRun, settings: Any, fields: Any, rows: Any, by: Any, w
     assert {name: given[name] for name in wanted} == pytest.approx(wanted)
 
 
-def test_boxes_of_whole_replies_alone(tmp_path: Path) -> None:
+def test_boxes_of_whole_replies(tmp_path: Path) -> None:
     """The best of each of two targets is 1 and 0; a reply without a box has 0."""
     scorer = BenchmarkScorer(rule="tree_bench", boxes="targets")
     truth = [{"targets": "[(0, 0, 9, 9), [90, 0, 99, 9]]"}] * 2
@@ -122,7 +122,7 @@ def test_chance(tmp_path: Path) -> None:
     assert scorer.chance(samples) == {}
 
 
-def test_headlines_are_told_by_settings(tmp_path: Path) -> None:
+def test_headlines_are_configurable(tmp_path: Path) -> None:
     made = MadeRun(tmp_path)
     made.task("t", "AB", meta=[{"pair": "x"}] * 2)
     settings = {"all_right": {"pair_accuracy": ["pair"]}, "headlines": ["pair_accuracy"]}

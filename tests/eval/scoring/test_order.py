@@ -54,7 +54,7 @@ def files(folder: Path) -> tuple[str, str]:
 
 
 @pytest.mark.slow
-def test_shards_workers_and_another_order_give_the_same_files_bit_for_bit(study: Path) -> None:
+def test_shards_workers_and_record_order_do_not_change_the_files(study: Path) -> None:
     """Signs were drawn by the place of a difference, so 8 of 244 rows differed after merging."""
     whole = run(study, "whole")
     wanted = files(whole)

@@ -38,7 +38,7 @@ def task_row(name: str, value: float | None, n: int, **more: Any) -> Row:
 
 
 @pytest.mark.parametrize("idle", [("u", None, 4), ("u", 1.0, 0), ("u", None, 0)])
-def test_a_task_without_value_or_units_enters_no_mean(idle: tuple[str, float | None, int]) -> None:
+def test_a_task_without_a_value_or_units_enters_no_mean(idle: tuple[str, float | None, int]) -> None:
     rows = [task_row("t", 0.25, 8, low=0.1, high=0.6), task_row(*idle)]
     macro, micro = macro_row(rows), micro_row(rows)
     assert (macro.value, macro.n_tasks) == (0.25, 1)
@@ -46,7 +46,7 @@ def test_a_task_without_value_or_units_enters_no_mean(idle: tuple[str, float | N
     assert (macro.low, macro.high) == (micro.low, micro.high) == (0.1, 0.6)
 
 
-def test_what_is_summed_in_a_mean_and_what_is_joined() -> None:
+def test_fields_that_are_summed_or_joined_in_a_mean() -> None:
     rows = [
         task_row("t", 1.0, 3, right=3, wrong=0, missing=1, cost=0.5, split="val", reader="robust"),
         task_row("u", 0.0, 1, right=0, wrong=1, hidden=2, split="val", reader="judge solomon"),
@@ -58,7 +58,7 @@ def test_what_is_summed_in_a_mean_and_what_is_joined() -> None:
 
 
 @pytest.mark.parametrize("more", [{}, {"scorer": {"use": "eval.scoring.AllRight"}}])
-def test_a_row_that_no_metric_filled_is_over_nothing(made: MadeRun, more: Any) -> None:
+def test_a_row_that_no_metric_filled_counts_nothing(made: MadeRun, more: Any) -> None:
     made.task("t", "AB")
     made.answers(made.point("plain", "t", facts=more), "AA")
     run = score(made)
@@ -101,7 +101,7 @@ def own(made: MadeRun, monkeypatch: pytest.MonkeyPatch) -> MadeRun:
     return made
 
 
-def test_own_metrics_are_compared_unless_they_are_slices_or_tests(own: MadeRun) -> None:
+def test_custom_metrics_are_compared_unless_they_are_slices_or_tests(own: MadeRun) -> None:
     run = score(own)
     base, other = run.points
     sharp, part, trend = metric_rows(other, empty_row(run, other), base)
@@ -120,7 +120,7 @@ def test_a_slice_is_not_sliced_again(own: MadeRun) -> None:
     assert shown == [("sharp", "kind=x", 2), ("trend", "kind=x", 2)]
 
 
-def test_chance_levels_of_own_metrics_follow_accuracy_and_are_of_no_slice(own: MadeRun) -> None:
+def test_chance_levels_of_custom_metrics_follow_accuracy_and_belong_to_no_slice(own: MadeRun) -> None:
     run = score(own)
     scores = run.points[0]
     whole = majority_and_chance(scores, empty_row(run, scores))
@@ -133,7 +133,7 @@ def test_chance_levels_of_own_metrics_follow_accuracy_and_are_of_no_slice(own: M
 # ---- groups
 
 
-def test_a_group_counts_where_a_sample_failed_not_where_one_is_missing(made: MadeRun) -> None:
+def test_a_group_with_a_failed_sample_counts_and_one_with_a_missing_sample_does_not(made: MadeRun) -> None:
     made.task("t", ["A"] * 6)
     point = made.point("plain", "t")
     made.answers(point, ["A", "A", "A", None, "A"])
@@ -149,7 +149,7 @@ def test_a_group_counts_where_a_sample_failed_not_where_one_is_missing(made: Mad
     assert either.failed == {"y"}
 
 
-def test_a_group_is_right_over_the_draws_that_all_its_samples_have(made: MadeRun) -> None:
+def test_a_group_is_scored_over_the_draws_that_all_its_samples_have(made: MadeRun) -> None:
     made.task("t", ["A", "A"])
     point = made.point("plain", "t", draws=2)
     made.answers(point, ["A", "A"])
@@ -225,11 +225,11 @@ def ask(made: MadeRun, *replies: dict[str, Any]) -> PointScores:
 
 
 @table
-def test_who_read_replies(made: MadeRun, replies: Sequence[dict[str, Any]], reader: str) -> None:
+def test_the_column_that_names_the_reader_of_replies(made: MadeRun, replies: Sequence[dict[str, Any]], reader: str) -> None:
     assert ask(made, *replies).reader == reader
 
 
-def test_only_what_a_reader_or_a_judge_found_counts_as_read(made: MadeRun) -> None:
+def test_only_answers_found_by_a_reader_or_judge_count_as_read(made: MadeRun) -> None:
     scores = ask(made, {"answer": "A"}, {"text": "(A)"}, {"text": "Hmm", "answer": "A"})
     assert [entry.read for entry in scores.all] == [False, True, True]
     assert not ReadResult(answer="A").read
@@ -238,7 +238,7 @@ def test_only_what_a_reader_or_a_judge_found_counts_as_read(made: MadeRun) -> No
 
 
 @pytest.mark.parametrize(("error", "marks"), [("", {"clues": 0.5}), ("boom", {})])
-def test_a_failed_record_takes_no_marks(made: MadeRun, error: str, marks: dict[str, float]) -> None:
+def test_a_failed_record_has_no_marks(made: MadeRun, error: str, marks: dict[str, float]) -> None:
     scores = ask(made, {"text": "(A)", "error": error, "scores": {"clues": 0.5}})
     assert scores.all[0].judged == marks
 
@@ -266,7 +266,7 @@ ALL = {"a": 1.0, "b": 1.0, "c": 0.0}
         (metric(ALL, "a", value=0.9), metric(ALL, value=0.6), (0.0, 1, 0)),
     ],
 )
-def test_units_of_comparisons(
+def test_the_units_of_comparisons(
     mine: Metric, other: Metric, found: tuple[float | None, int, int | None]
 ) -> None:
     delta, excluded, discordant = found
@@ -276,14 +276,14 @@ def test_units_of_comparisons(
     assert (row.p is None) == (delta is None)
 
 
-def test_several_tasks_are_one_comparison() -> None:
+def test_several_tasks_form_one_comparison() -> None:
     mine, other = ({"a": 1.0}, {"a": 0.0, "b": 1.0}), metric({"a": 0.0})
     row = compare(EMPTY, "base", [(metric(units), other) for units in mine])
     assert (row.delta, row.excluded, row.discordant) == (0.5, 1, 1)
 
 
 @table
-def test_holm_s_correction(given: str, corrected: list[float | None]) -> None:
+def test_holm_correction(given: str, corrected: list[float | None]) -> None:
     rows = []
     for task, p in (pair.split(": ") for pair in given.split(", ")):
         rows.append(task_row(task, 0.5, 1, p=None if p == "None" else float(p)))
@@ -300,7 +300,7 @@ def test_the_macro_delta_is_a_mean(deltas: tuple[float | None, ...], mean: float
     assert macro_row(rows).delta == (None if mean is None else pytest.approx(mean))
 
 
-def test_a_field_that_a_task_has_not_makes_no_slice_of_it(made: MadeRun) -> None:
+def test_a_field_missing_from_a_task_makes_no_slice_of_it(made: MadeRun) -> None:
     """It made one, named "level=", of the whole task."""
     for task, meta in (("with", [{"level": "easy"}, {}]), ("without", [{}, {}])):
         made.task(task, "AB", meta=meta)

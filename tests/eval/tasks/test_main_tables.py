@@ -49,7 +49,7 @@ def lay(table: dict[str, Any], root: Path) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("config", TABLES)
-def test_a_main_table_runs_whole(config: str, tmp_path: Path) -> None:
+def test_a_main_table_runs_from_start_to_end(config: str, tmp_path: Path) -> None:
     table = TABLES[config]
     words = lay(table, tmp_path / "set")
     if table["said"]:
@@ -139,7 +139,7 @@ def test_every_style_and_codec_of_marker_fragility_is_asked(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_blink_on_the_real_files_that_are_here(shared_data: Path, tmp_path: Path) -> None:
+def test_blink_on_the_real_files_that_are_available(shared_data: Path, tmp_path: Path) -> None:
     """Half of val of three tasks."""
     right = {"Jigsaw": (38, 75), "Relative_Depth": (27, 62), "Spatial_Relation": (39, 72)}
     words = [f"tasks.{name}=null" for name in made.BLINK if name not in right]

@@ -83,7 +83,7 @@ def answer_from_truth(item: Item) -> str:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_key_follows_from_what_is_drawn(kind: str) -> None:
+def test_every_correct_answer_follows_from_the_scene(kind: str) -> None:
     for item in MarkedScenes(kind, n=24, ground="plain", mark="box"):
         found, key = answer_from_truth(item), said(item)
         if kind == "where":
@@ -211,7 +211,7 @@ def scenes(kind: str, n: int) -> Iterator[tuple[AskedScene, Mapping[str, Any]]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_guesser_without_the_mark_is_better_than_the_level_that_is_told(kind: str) -> None:
+def test_no_blind_guesser_beats_the_reported_level(kind: str) -> None:
     right: dict[tuple[int, str, Any], list[tuple[bool, float]]] = defaultdict(list)
     for scene, levels in scenes(kind, 60):
         for number, guess in enumerate(GUESSERS[kind]):
@@ -225,7 +225,7 @@ def test_no_guesser_without_the_mark_is_better_than_the_level_that_is_told(kind:
 
 
 @pytest.mark.parametrize("kind", ["shape", "color", "symbol", "cell", "where", "present"])
-def test_as_many_others_are_smaller_as_are_larger(kind: str) -> None:
+def test_smaller_and_larger_distractors_are_balanced(kind: str) -> None:
     gaps: dict[float, list[float]] = defaultdict(list)
     for scene, levels in scenes(kind, 30):
         sizes = np.array([thing.size for thing in scene.things]) / levels["size"]
@@ -237,13 +237,13 @@ def test_as_many_others_are_smaller_as_are_larger(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["shape", "color", "symbol", "cell"])
-def test_choices_are_words_of_what_is_in_the_picture(kind: str) -> None:
+def test_choices_name_things_in_the_picture(kind: str) -> None:
     for scene, levels in scenes(kind, 5):
         there = {WORDS[kind](thing) for thing in scene.things}
         assert len(there & {*scene.question.choices}) == min(4, levels["things"]) == scene.possible
 
 
-def test_every_number_that_is_asked_for_is_in_every_picture() -> None:
+def test_every_requested_number_is_in_every_picture() -> None:
     for item in MarkedScenes("count", n=24, ground="plain"):
         words = [Counter(t["name"].split()[part] for t in things_of(item)) for part in (0, 1)]
         words.append(Counter(t["name"] for t in things_of(item)))
@@ -252,7 +252,7 @@ def test_every_number_that_is_asked_for_is_in_every_picture() -> None:
         assert int(item.answer or "") <= most
 
 
-def test_the_level_of_the_best_guesser_stands_in_the_table(tmp_path: Path) -> None:
+def test_the_table_shows_the_level_of_the_best_guesser(tmp_path: Path) -> None:
     few, more = MarkedScenes("shape", n=4, controls={"things": 2}), MarkedScenes("higher", n=3)
     table = evaluate({"few": few, "more": more}, {"lot": Chance()}, out=tmp_path / "run")
     levels = [row for row in table.where(contestant="guesser (level)").rows if not row.slice]
@@ -267,13 +267,13 @@ def test_runs_on_earlier_scenes_have_no_such_level() -> None:
 
 
 @pytest.mark.parametrize("kind", ["shape", "symbol", "larger", "cell", "present"])
-def test_right_choices_are_dealt(kind: str) -> None:
+def test_correct_choices_are_balanced(kind: str) -> None:
     choices = len(MarkedScenes(kind, n=1)._item(0).sample.choices)
     counts = Counter(item.answer for item in MarkedScenes(kind, n=12 * choices, ground="plain"))
     assert set(counts.values()) == {12}
 
 
-def test_a_thing_is_where_its_mark_says_and_has_its_color() -> None:
+def test_a_thing_is_at_its_mark_and_has_its_color() -> None:
     for item in MarkedScenes("color", n=24, ground="plain", controls={"size": 40}):
         (mark,) = item.sample.marks
         x, y = (round(value) for value in mark.center)
@@ -284,7 +284,7 @@ def test_a_thing_is_where_its_mark_says_and_has_its_color() -> None:
         assert "crescent" in near[0] or name == said(item)  # its middle may be open
 
 
-def test_a_question_depends_on_its_number_and_the_settings_alone() -> None:
+def test_a_question_depends_only_on_its_number_and_the_settings() -> None:
     few, many = list(MarkedScenes("shape", n=3)), MarkedScenes("shape", n=30, mark="box")
     for first, second in zip(few, many, strict=False):
         assert first.sample.images[0].sha == second.sample.images[0].sha
@@ -293,7 +293,7 @@ def test_a_question_depends_on_its_number_and_the_settings_alone() -> None:
     assert seeded.sample.images[0].sha != few[0].sample.images[0].sha
 
 
-def test_levels_are_dealt_and_sizes_are_kept() -> None:
+def test_levels_are_balanced_and_sizes_are_kept() -> None:
     controls = {"size": [16, 50], "things": 4}
     items = list(MarkedScenes("shape", n=24, ground="plain", mark="box", controls=controls))
     assert Counter(item.sample.meta["size"] for item in items) == {16: 12, 50: 12}
@@ -304,7 +304,7 @@ def test_levels_are_dealt_and_sizes_are_kept() -> None:
 
 
 @pytest.mark.parametrize("overlap", [0.0, 0.3, 0.6])
-def test_things_cover_each_other_in_pairs_by_the_overlap_that_is_asked_for(overlap: float) -> None:
+def test_things_overlap_in_pairs_by_the_requested_amount(overlap: float) -> None:
     """How far things lie from each other is counted in sums of their sizes; nine things are four
     pairs, and one is alone."""
     controls = {"things": 9, "overlap": overlap}
@@ -319,25 +319,25 @@ def test_things_cover_each_other_in_pairs_by_the_overlap_that_is_asked_for(overl
         assert rest[0] >= 0.62
 
 
-def test_of_two_things_the_smaller_lies_in_front() -> None:
+def test_the_smaller_of_two_things_is_in_front() -> None:
     for item in MarkedScenes("count", n=6, controls={"things": 6, "overlap": 0.6}):
         sizes = [round(thing["box"][3] - thing["box"][1], 3) for thing in things_of(item)]
         assert sizes == sorted(sizes, reverse=True), "they are drawn in this order"
 
 
-def test_a_scene_is_begun_anew_where_its_last_things_find_no_room() -> None:
+def test_a_scene_is_restarted_if_its_last_things_do_not_fit() -> None:
     assert len(list(MarkedScenes("shape", n=40, controls={"size": 28, "things": 21}))) == 40
     with pytest.raises(TaskError, match="no room for 40 things"):
         list(MarkedScenes("shape", n=1, controls={"size": 100, "things": 40}))
 
 
-def test_the_photographs_of_training_are_others() -> None:
+def test_training_uses_other_photographs() -> None:
     assert not set(TEST_PHOTOS) & set(TRAINING_PHOTOS)
     assert set(TEST_PHOTOS) | set(TRAINING_PHOTOS) == set(PHOTOGRAPHS)
 
 
 @table
-def test_a_place_is_right_within_the_box(answer: str, value: float | None) -> None:
+def test_an_answered_place_is_correct_inside_the_box(answer: str, value: float | None) -> None:
     row = SampleRow("t", "sha", "45.0 35.0 55.0 45.0", {"id": "a", "meta": {}})
     score = SceneScorer("where").compare(answer, row)
     assert score is not None

@@ -81,7 +81,7 @@ def race_of_groups(seed: int, copies: int, told: bool = True, better: int = 2) -
     return races
 
 
-def test_ten_questions_of_one_picture_are_no_ten_tries() -> None:
+def test_questions_of_one_picture_are_not_independent() -> None:
     def won(told: bool, seeds: int) -> int:
         results = [race_of_groups(seed, 10, told).results[0] for seed in range(seeds)]
         return sum(bool(result.race.winner) for result in results)
@@ -89,7 +89,7 @@ def test_ten_questions_of_one_picture_are_no_ten_tries() -> None:
     assert won(False, 40) > 10 and won(True, 60) <= 3
 
 
-def test_what_shares_a_group_is_not_held_out_from_it() -> None:
+def test_samples_of_one_group_are_on_the_same_side_of_the_split() -> None:
     races = race_of_groups(1, 7, better=1)
     (result,) = races.results
     gap = result.confirmation
@@ -99,7 +99,7 @@ def test_what_shares_a_group_is_not_held_out_from_it() -> None:
     assert gap.p > 2 / 2**12  # twelve groups, of which some do not differ
 
 
-def test_a_staircase_asks_each_question_once_and_stops_when_it_knows(study: Path) -> None:
+def test_a_staircase_asks_each_question_once_and_stops_at_its_precision(study: Path) -> None:
     summary = steered(study, Staircases(Along("size"), questions=12))
     assert summary.written == 24 == len(RunFolder(summary.folder).records())
     assert not find(score_table([summary.folder])).tasks  # its arms share no samples
@@ -117,13 +117,13 @@ def test_a_staircase_asks_each_question_once_and_stops_when_it_knows(study: Path
         (Races(), "contestants.sees=null", "found chance"),
     ],
 )
-def test_what_cannot_be_chosen_is_said(study: Path, steering: Any, change: str, says: str) -> None:
+def test_invalid_choices_are_reported(study: Path, steering: Any, change: str, says: str) -> None:
     with pytest.raises(RunError, match=says):
         steered(study, steering, change)
 
 
 @pytest.mark.slow
-def test_a_field_that_no_sample_has_is_said_before_and_after_a_run(study: Path) -> None:
+def test_an_unknown_field_is_reported_before_and_after_a_run(study: Path) -> None:
     run, lacking = ("run", study, "--out", study.parent / "runs"), "numbers in 'angle'"
     for words in (("check", study), run):
         text = said(*words, "thresholds.along=angle")

@@ -53,7 +53,7 @@ def answers(folder: Path) -> dict[tuple[str, str, int], tuple[str, tuple[str, ..
     }
 
 
-def test_the_records_are_those_of_one_machine(tmp_path: Path) -> None:
+def test_the_records_equal_those_of_one_machine(tmp_path: Path) -> None:
     here, there, disk, own = (tmp_path / name for name in ("here", "there", "disk", "set"))
     for folder in (disk, own):
         folder.mkdir()
@@ -121,7 +121,7 @@ stages: {{ask: {{use: own.Ask}}}}
 """
 
 
-def test_networks_lie_with_actors_that_have_a_part_of_a_gpu(tmp_path: Path) -> None:
+def test_networks_run_in_actors_with_a_share_of_a_gpu(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(OWN)
     (tmp_path / "study.yaml").write_text(WITNESS.format())
     words = ("--plugin", tmp_path / "own.py", "--out", tmp_path, "--on", "ray", "--gpus", "0.5")
@@ -146,10 +146,10 @@ BATCHED = (
         (("ray", "--shard", "1/2"), "its own shards"),
     ],
 )
-def test_what_ray_is_not_given(tmp_path: Path, words: tuple[str, ...], fault: str) -> None:
+def test_unsupported_settings_of_ray_are_refused(tmp_path: Path, words: tuple[str, ...], fault: str) -> None:
     assert fault in run_study(tmp_path, "http://127.0.0.1:9/v1", "--on", *words, code=2)
 
 
-def test_what_stops_a_run_stops_its_tasks(tmp_path: Path) -> None:
+def test_stopping_a_run_stops_its_tasks(tmp_path: Path) -> None:
     output = run_study(tmp_path, "http://127.0.0.1:9/v1", "--on", "ray", code=1)
     assert "stopped: " in output and "cannot be reached" in output
