@@ -32,7 +32,7 @@ COLUMNS: tuple[Column[Line], ...] = (
 )
 
 
-def test_a_column_defines_its_attribute_and_its_format() -> None:
+def test_a_column_names_its_attribute_and_its_format() -> None:
     grid = table(COLUMNS, [Line("a", Estimate(0.5, -0.25, 1, 4, 4), 4), Line("b", None)])
     assert grid.header == ("task", "change", "units", "n", "twice") and grid.text_columns == 1
     assert grid.rows == [
@@ -78,7 +78,7 @@ ASKED: dict[str, tuple[object, str]] = {
 
 @needs_extras
 @pytest.mark.parametrize("key", ["", *ASKED])
-def test_a_plugin_of_a_study_can_add_tables(key: str, made: MadeRun, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_study_prints_the_tables_that_its_configuration_asks_for(key: str, made: MadeRun, capsys: pytest.CaptureFixture[str]) -> None:
     made.task("t", ["A"] * 12, meta=[{"size": number % 4} for number in range(12)])
     for name, style in (("plain", "default"), ("plain", "radius 3"), ("other", "default")):
         changes = {"stages.mark.style": style} if style != "default" else {}

@@ -162,7 +162,7 @@ def test_no_significant_effect(study: Study) -> None:
     assert finding.flips == ()
 
 
-def test_a_manipulation_without_effect_on_the_images_is_reported_with_its_zero(study: Study) -> None:
+def test_a_manipulation_that_changed_few_requests_is_reported_with_its_null_effect(study: Study) -> None:
     study.arm("plain", HALF, kept=36)
     zoomed = {"mark": {"use": "prompting.markers.Circles"}, "zoom": ZOOM, "ask": ASK}
     study.arm("zoomed", HALF, kept=36, stages=zoomed)

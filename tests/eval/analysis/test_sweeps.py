@@ -138,7 +138,7 @@ def test_single_changes_and_contestants_without_the_factors_are_left_out(made: M
     assert sweep_effects(score_run(made.write())) == []
 
 
-def test_a_pooled_effect_is_marked_where_it_differs_between_tasks(made: MadeRun) -> None:
+def test_tasks_with_opposite_effects_are_shown_with_their_pool(made: MadeRun) -> None:
     """Radius 10 gains 16 of 20 samples on one task and loses 16 on the other."""
     for task, key in (("t", "A"), ("u", "B")):
         made.task(task, [key] * 20)

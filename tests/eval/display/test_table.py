@@ -189,7 +189,7 @@ def test_registering_a_function_adds_a_metric(made: MadeRun, monkeypatch: pytest
     assert not benchmark_metric_table(table.rows).rows
 
 
-def test_a_correct_answer_outside_the_choices_has_no_majority(made: MadeRun) -> None:
+def test_an_answer_key_of_judge_scores_has_no_majority(made: MadeRun) -> None:
     """PC-VID's key is the highest score that a judge can give."""
     made.task("video", ["1", "2"], choices=0, meta=[{"type": "AB"}, {"type": "ABA"}])
     facts = {"scorer": {"use": "eval.tasks.VideoScorer"}}

@@ -174,7 +174,7 @@ def test_images_are_read_only_when_used(folder: Path) -> None:
     assert item.sample.images[0].size == (4, 4)
 
 
-def test_images_with_marks_are_checked_at_once(
+def test_images_with_marks_are_measured_only_once(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task = write(folder, {**ROW, "marks": [{"label": "A", "x": 5, "y": 5}]})

@@ -183,7 +183,7 @@ def watch_but_magenta(messages: Messages) -> str:
     return f"({choices.get('no') or 'A'})"
 
 
-def test_counting_questions_draw_the_scenes_of_a_task_once() -> None:
+def test_the_scenes_of_a_task_are_generated_once_to_count_its_questions() -> None:
     class Drawn(Halves):
         def __iter__(self) -> Iterator[Item]:
             passes.append(1)

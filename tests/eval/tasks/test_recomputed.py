@@ -165,7 +165,7 @@ def test_recorded_questions_and_faults(tmp_path: Path, name: str, key: str, said
 
 
 @table
-def test_official_labels_reproduce_the_official_score(label: str, answer: str | None) -> None:
+def test_an_official_label_becomes_an_answer(label: str, answer: str | None) -> None:
     sample = Sample("s", "q", choices=("", ""))
     state = OfficialLabel()(State(sample, messages=(Message("assistant", (label,)),)), NoModel())
     assert state.answer == answer

@@ -159,7 +159,7 @@ def _off(one: Mark, other: Mark) -> float:
     return float(np.abs(np.subtract(bounding_box(one), bounding_box(other))).max())
 
 
-def test_where_no_shape_can_be_told_none_is_marked() -> None:
+def test_unrecognisable_shapes_are_not_marked() -> None:
     reasons = {
         "How many hearts?": "names no known shapes",
         "How many red stars?": "a single colour",

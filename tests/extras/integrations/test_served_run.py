@@ -74,7 +74,7 @@ def test_commands_read_a_growing_run(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert "32 records the same" in told("replay", run)
 
 
-def test_what_a_client_sends_no_keys_of_is_compared_by_what_was_sent(tmp_path: Path) -> None:
+def test_questions_without_answer_keys_are_compared_by_their_requests(tmp_path: Path) -> None:
     stages: dict[str, dict[str, Stage]] = {
         "plain": {"ask": Ask()},
         "grey": {"grey": BlankImage(), "ask": Ask()},

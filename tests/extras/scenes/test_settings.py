@@ -12,7 +12,7 @@ from tests.tables import table
 
 
 @table
-def test_settings_that_cannot_be_are_refused(
+def test_invalid_settings_are_refused(
     name: str, settings: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(TaskError, match=said):
