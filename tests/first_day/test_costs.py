@@ -44,7 +44,7 @@ def test_no_more_requests_are_sent_than_allowed(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_budget_is_kept_and_a_larger_one_goes_on(tmp_path: Path) -> None:
+def test_a_run_keeps_its_budget_and_resumes_with_a_larger_one(tmp_path: Path) -> None:
     with chat_server(None, "--delay", "0.02") as server:
         config = priced(tmp_path, server.url, n=40)
         words = "run", config, "--out", tmp_path, "--workers", WORKERS, "--budget"
@@ -73,7 +73,7 @@ contestants:
 """
 
 
-def test_what_was_paid_counts_also_for_samples_without_a_record_and_stages_that_are_shared(
+def test_the_cost_includes_samples_without_a_record_and_shared_stages(
     tmp_path: Path,
 ) -> None:
     with chat_server() as server:
@@ -89,7 +89,7 @@ def test_what_was_paid_counts_also_for_samples_without_a_record_and_stages_that_
         assert server.stats["requests"] == 9 and "spent of a --budget" in stopped
 
 
-def test_replies_from_a_cache_cost_nothing_and_uncounted_ones_keep_no_budget(
+def test_cached_replies_cost_nothing_and_replies_without_token_counts_stop_a_budget(
     tmp_path: Path,
 ) -> None:
     with chat_server() as server:
@@ -154,7 +154,7 @@ def csv_costs(folder: Path) -> dict[str, str]:
     return {row["contestant"]: row["cost"] for row in rows if row["task"] == "jigsaw"}
 
 
-def test_models_that_stages_hold_have_a_cost_where_the_contestant_has_no_model(
+def test_models_inside_stages_have_a_cost_even_without_a_contestant_model(
     tmp_path: Path,
 ) -> None:
     with chat_server() as server:
@@ -166,7 +166,7 @@ def test_models_that_stages_hold_have_a_cost_where_the_contestant_has_no_model(
     assert row.cost == pytest.approx((row.tokens_in * 2.5 + row.tokens_out * 10) / 1e6)
 
 
-def test_other_words_for_prices_are_a_fault_with_a_sentence(tmp_path: Path) -> None:
+def test_unknown_price_fields_are_a_clear_fault(tmp_path: Path) -> None:
     study = write_study(tmp_path, "http://127.0.0.1:9/v1")
     wrong = ("input: 2.5, output: 10", "in: 2.5", "in: 2.5, out: -1", "in: 1, out: x")
     for prices in ("5", *(f"{{{words}}}" for words in (*wrong, "in: 1, out: 1, date: 5"))):
@@ -181,7 +181,7 @@ LIST = """prices:
 """
 
 
-def test_a_list_of_prices_serves_every_model_of_its_name_that_has_none(tmp_path: Path) -> None:
+def test_a_price_list_applies_to_every_unpriced_model_with_its_name(tmp_path: Path) -> None:
     with chat_server() as server:
         config = write_study(tmp_path, server.url)
         (tmp_path / "list.yaml").write_text(LIST)

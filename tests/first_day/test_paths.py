@@ -70,7 +70,7 @@ def refused(*words: object) -> str:
 
 
 @pytest.mark.parametrize("path", ["../own/set", "ABSOLUTE/own/set", "linked/set"])
-def test_data_outside_the_study_s_folder_is_allowed_by_what_the_fault_says(
+def test_data_outside_the_folder_is_allowed_by_the_option_that_the_fault_names(
     lab: Path, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (lab / "study" / "linked").symlink_to(lab / "own")
@@ -94,7 +94,7 @@ def answered(answer: str, *words: object, code: int = 0) -> str:
 
 
 @pytest.mark.usefixtures("terminal")
-def test_one_yes_is_remembered_and_survives_every_edit_but_another_folder(lab: Path) -> None:
+def test_one_confirmation_survives_edits_but_not_another_folder(lab: Path) -> None:
     write(lab / "own" / "set")
     question = "study.yaml reads ../own/set, outside its own folder. Do you trust it?"
     assert question in answered("n", "check", "study.yaml", code=2)
@@ -113,7 +113,7 @@ def test_one_yes_is_remembered_and_survives_every_edit_but_another_folder(lab: P
     said("check", "study.yaml")
 
 
-def test_without_a_terminal_nothing_is_asked_and_an_allowed_run_needs_no_word(lab: Path) -> None:
+def test_without_a_terminal_nothing_is_asked_and_an_allowed_run_needs_no_option(lab: Path) -> None:
     write(lab / "own" / "set")
     assert "[y/N]" not in refused("check", "study.yaml")
     said("run", "study.yaml", "--allow", "../own")
@@ -122,7 +122,7 @@ def test_without_a_terminal_nothing_is_asked_and_an_allowed_run_needs_no_word(la
         assert "outside" not in said(words[0], "runs/study", *words[1:])
 
 
-def test_a_study_made_from_an_allowed_one_needs_no_word_either(
+def test_a_study_derived_from_an_allowed_one_needs_no_option(
     lab: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write("../own/set")
@@ -140,7 +140,7 @@ SERVER = "{use: pipelines.models.ChatAPI, model: x, url: 'https://HOST/v1'}"
 
 
 @pytest.mark.usefixtures("terminal")
-def test_a_study_that_reads_outside_is_asked_about_its_hosts_too(
+def test_a_study_that_reads_outside_also_asks_about_its_hosts(
     lab: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def write_for(path: object, host: str) -> None:
@@ -174,7 +174,7 @@ def test_a_study_that_reads_outside_is_asked_about_its_hosts_too(
 
 
 @pytest.mark.usefixtures("terminal")
-def test_what_a_study_includes_is_part_of_the_question(lab: Path) -> None:
+def test_the_question_covers_the_included_files(lab: Path) -> None:
     write(lab / "own" / "set", file="../own/base.yaml")
     Path("study.yaml").write_text("include: ../own/base.yaml\n")
     said("check", "study.yaml", "--allow", "../own")
@@ -203,7 +203,7 @@ def test_the_question_comes_again_behind_another_link_and_where_the_note_is_dama
 
 
 @pytest.mark.usefixtures("terminal")
-def test_no_name_changes_how_the_question_looks(lab: Path) -> None:
+def test_file_names_cannot_change_the_look_of_the_question(lab: Path) -> None:
     (lab / "own" / "set").rename(lab / "own" / "a\x1b[2J\nb")
     write(r'"../own/a\e[2J\nb"')
     question = "study.yaml reads ../own/a\\x1b[2J b, outside its own folder. Do you trust it?"
@@ -211,13 +211,13 @@ def test_no_name_changes_how_the_question_looks(lab: Path) -> None:
 
 
 @pytest.mark.usefixtures("terminal")
-def test_other_faults_are_told_before_anything_is_asked(lab: Path) -> None:
+def test_other_faults_are_reported_before_anything_is_asked(lab: Path) -> None:
     write("../own/set", "sed: 3")
     output = said("check", "study.yaml", code=2)
     assert "sed: no such entry" in output and "[y/N]" not in output
 
 
-def test_a_folder_that_is_the_home_is_never_opened_for_one_file(
+def test_the_home_folder_is_never_allowed_for_one_file(
     lab: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(lab / "own"))
@@ -227,7 +227,7 @@ def test_a_folder_that_is_the_home_is_never_opened_for_one_file(
     assert "--allow ../own/set --allow ../own/replies.jsonl (" in output
 
 
-def test_the_place_of_the_setting_is_the_place_to_type_and_one_root_is_said_once(lab: Path) -> None:
+def test_the_fault_names_the_place_of_the_setting_and_each_root_once(lab: Path) -> None:
     replies = "../own/replies.jsonl"
     (lab / "study" / "set").symlink_to(lab / "own" / "set")
     write("set")
@@ -244,7 +244,7 @@ def test_the_place_of_the_setting_is_the_place_to_type_and_one_root_is_said_once
 
 
 @pytest.mark.parametrize("name", ["photos/a.png", "ABSOLUTE/disk/a.png"])
-def test_images_may_lie_on_another_disk_that_is_allowed(
+def test_images_can_lie_on_another_allowed_disk(
     lab: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     (lab / "disk").mkdir()
@@ -265,7 +265,7 @@ def test_images_may_lie_on_another_disk_that_is_allowed(
     said(*check)
 
 
-def test_a_study_with_an_own_reader_is_allowed_and_scored_from_any_folder(
+def test_a_study_with_a_custom_reader_is_scored_from_any_folder(
     lab: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plugin = lab / "study" / "word_lists.py"
@@ -294,7 +294,7 @@ discover study.yaml --allow ../own --out taken
 
 
 @needs_extras
-def test_a_place_that_cannot_be_written_is_blamed_on_its_option(lab: Path) -> None:
+def test_an_unwritable_folder_is_reported_with_its_option(lab: Path) -> None:
     write("../own/set")
     said("run", "study.yaml", "--allow", "../own")
     Path("taken").touch()
@@ -304,7 +304,7 @@ def test_a_place_that_cannot_be_written_is_blamed_on_its_option(lab: Path) -> No
     assert "this is a folder; name the YAML file of a study" in said("run", lab, code=2)
 
 
-def test_an_error_elsewhere_is_not_blamed_on_the_place_of_runs(
+def test_an_error_elsewhere_is_not_attributed_to_the_output_folder(
     lab: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     here = str(Path.cwd())

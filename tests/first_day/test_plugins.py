@@ -40,7 +40,7 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder / "own.yaml"
 
 
-def test_a_plugin_of_the_study_is_named_once_and_remembered_for_it_and_its_runs(
+def test_a_plugin_is_allowed_once_for_a_study_and_its_runs(
     study: Path,
 ) -> None:
     refused = said("check", study, code=2)

@@ -52,7 +52,7 @@ def shown(*words: object) -> list[str]:
     return looktwice("view", words[0], "--sample", *words[1:]).output.splitlines()
 
 
-def test_show_says_verdict_answer_and_why_under_the_labels_of_the_table(folder: Path) -> None:
+def test_show_prints_verdict_answer_and_reason_under_the_labels_of_the_table(folder: Path) -> None:
     lines = shown(folder, "a/b")
     labels = [line for line in lines if not line.startswith(" ") and ": " not in line]
     rows = score_table([folder]).rows
@@ -72,7 +72,7 @@ def test_show_says_verdict_answer_and_why_under_the_labels_of_the_table(folder: 
     assert "<script" not in text and "<b>red" not in text and "&lt;b&gt;red&lt;/b&gt;" in text
 
 
-def test_show_names_a_failure_of_scoring_and_an_arm_that_was_not_asked(folder: Path) -> None:
+def test_show_reports_a_scoring_failure_and_an_unasked_arm(folder: Path) -> None:
     path = folder / "records.jsonl"
     lines = path.read_text().splitlines(keepends=True)
     answered = next(line for line in lines if '"answer":"' in line and '"sample":"a/b"' in line)
@@ -87,7 +87,7 @@ def test_show_names_a_failure_of_scoring_and_an_arm_that_was_not_asked(folder: P
     assert failed in next((folder / "show").iterdir()).read_text()
 
 
-def test_show_shows_the_arms_that_are_asked_for(folder: Path) -> None:
+def test_show_prints_the_requested_arms(folder: Path) -> None:
     labels = shown(folder, "a/b", "--arm", "whole")
     assert [line for line in labels if line.startswith("whole [")] and "chance" not in labels
     one = shown(folder, "a/b", "--arm", "chance", "--arm", "plain [mark.radius=9]")
@@ -97,7 +97,7 @@ def test_show_shows_the_arms_that_are_asked_for(folder: Path) -> None:
     assert said("view", folder, "--sample", "a/b", "--arm", "wholes", code=2).strip() == near
 
 
-def test_the_pages_of_two_samples_are_two_files_that_windows_takes(folder: Path) -> None:
+def test_the_pages_of_two_samples_have_distinct_valid_file_names(folder: Path) -> None:
     for name in IDS:
         said("view", folder, "--sample", name)
     written = [path.name for path in (folder / "show").iterdir()]
@@ -116,7 +116,7 @@ def look_once(messages: Messages) -> Reply:
     return Reply("Closer.", "tool", tool_calls=(call,))
 
 
-def test_the_calls_of_an_agent_stand_in_place_with_their_box(folder: Path, tmp_path: Path) -> None:
+def test_tool_calls_of_an_agent_are_shown_in_order_with_their_box(folder: Path, tmp_path: Path) -> None:
     agent = Pipeline({"agent": Agent({"zoom": Zoom()}, coordinates="0-1")})
     arms, out = {"agent": agent, "ask": Pipeline({"ask": Ask()})}, tmp_path / "runs" / "agents"
     evaluate(Folder(tmp_path / "own"), arms, Scripted(look_once), out=out)
@@ -149,7 +149,7 @@ class Nothing:
 
 
 @pytest.mark.slow
-def test_a_run_with_a_stage_of_ones_own_names_the_plugin_to_type(
+def test_a_run_with_a_custom_stage_names_the_plugin_to_pass(
     folder: Path, tmp_path: Path
 ) -> None:
     plugin = tmp_path / "own stage" / "stage_of_show.py"

@@ -51,7 +51,7 @@ def hang_up() -> Iterator[None]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_after_the_first_signal_no_request_leaves_and_nothing_is_asked_twice(
+def test_after_the_first_signal_no_request_starts_and_nothing_is_asked_twice(
     tmp_path: Path, number: int
 ) -> None:
     with chat_server(None, "--delay", "0.4") as server:
@@ -66,7 +66,7 @@ def test_after_the_first_signal_no_request_leaves_and_nothing_is_asked_twice(
 
 
 @pytest.mark.slow
-def test_a_sample_between_two_calls_pays_none_of_them_twice(tmp_path: Path) -> None:
+def test_a_sample_interrupted_between_two_calls_pays_for_each_once(tmp_path: Path) -> None:
     with chat_server(None, "--delay", "0.4") as server:
         words = ("stages.ask={use: prompting.turns.CaptionThenAnswer}", "--workers", 4)
         with when(lambda: server.stats["requests"] >= 4, send(signal.SIGINT)):
@@ -79,7 +79,7 @@ def test_a_sample_between_two_calls_pays_none_of_them_twice(tmp_path: Path) -> N
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("delay", "pause"), [("20", 0.8), ("0.4", 0.01)])
-def test_the_second_interrupt_ends_what_is_on_its_way_and_two_that_come_together_are_one(
+def test_a_second_interrupt_aborts_requests_and_simultaneous_ones_count_once(
     tmp_path: Path, delay: str, pause: float
 ) -> None:
     def twice() -> None:
@@ -96,7 +96,7 @@ def test_the_second_interrupt_ends_what_is_on_its_way_and_two_that_come_together
     assert len(records(tmp_path)) == (0 if pause > 0.1 else 2)
 
 
-def test_a_request_that_is_being_made_ready_does_not_leave_any_more(
+def test_a_request_in_preparation_is_not_sent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     stop = threading.Event()
@@ -130,7 +130,7 @@ class Twice:
 
 
 @pytest.mark.parametrize(("stage", "kept"), [(Ask(), 2), (Twice(), 0)])
-def test_a_model_in_this_process_starts_nothing_either(
+def test_a_local_model_starts_no_request_either(
     tmp_path: Path, stage: Ask | Twice, kept: int
 ) -> None:
 
@@ -147,7 +147,7 @@ def test_a_model_in_this_process_starts_nothing_either(
     assert (len(model.asked), len(RunFolder(tmp_path / "run").records())) == (1, kept)
 
 
-def test_the_first_record_that_no_answer_can_come_of_stops_the_run(tmp_path: Path) -> None:
+def test_the_first_record_that_shows_no_answer_is_possible_stops_the_run(tmp_path: Path) -> None:
     arms: dict[str, Stage] = {"chance": Chance(), "mute": Pipeline({"look": Noted()})}
     fault = r"mute\.stages: sample jigsaw_000\d: these stages cannot answer.*abstain"
     with pytest.raises(RunError, match=fault):
@@ -191,7 +191,7 @@ def plain_records(folder: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_a_killed_run_goes_on_as_if_nothing_had_happened(tmp_path: Path) -> None:
+def test_a_killed_run_resumes_seamlessly(tmp_path: Path) -> None:
     killed, calm = tmp_path / "killed", tmp_path / "calm"
     with chat_server(tmp_path / "killed.log", "--delay", "0.1") as server:
         run_and_kill(killed, server, after=N // 3)
