@@ -196,7 +196,7 @@ RULES: list[Rule] = [
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
-def test_no_file_breaks(rule: Rule) -> None:
+def test_no_file_breaks_a_rule(rule: Rule) -> None:
     assert {str(p.relative_to(ROOT)): found for p in FILES if (found := rule(p))} == {}
 
 
@@ -216,7 +216,7 @@ def named_by_door(door: Path) -> list[str]:
     return found
 
 
-def test_a_door_opens_its_own_room_and_nothing_else() -> None:
+def test_a_door_imports_only_from_its_own_room() -> None:
     """What a door names is imported when it is asked for: a file of another room there would be a
     hidden climb."""
     assert len(DOORS) > 30
@@ -232,7 +232,7 @@ def test_a_door_opens_its_own_room_and_nothing_else() -> None:
     assert without == []
 
 
-def test_no_circle_of_files() -> None:
+def test_files_have_no_import_cycle() -> None:
     """Counting the imports inside functions and for type checkers alone: a circle is hard to read
     wherever it hides."""
     graph = {module_name(p): {name for name in ours(p) if name in MODULES} for p in FILES}
@@ -248,7 +248,7 @@ def room(module: str) -> str:
     return ".".join(module.split(".")[1:3])
 
 
-def test_rooms_have_an_order() -> None:
+def test_rooms_import_each_other_in_one_order() -> None:
     graph: dict[str, set[str]] = {}
     for path in FILES:
         if path.name != "__init__.py":
@@ -262,7 +262,7 @@ def test_rooms_have_an_order() -> None:
         pytest.fail(f"circle of rooms: {' -> '.join(error.args[1])}")
 
 
-def test_no_folder_holds_more_than_a_reader_keeps_in_mind() -> None:
+def test_folders_have_a_bounded_number_of_files() -> None:
     held = Counter(
         str(path.parent.relative_to(ROOT)) for path in FILES if path.name != "__init__.py"
     )
@@ -281,7 +281,7 @@ def commands(target: str) -> str:
     ).stdout
 
 
-def test_continuous_integration_runs_the_dear_tests_that_make_test_leaves_out() -> None:
+def test_continuous_integration_runs_the_slow_tests_that_make_test_skips() -> None:
     assert "-m 'not nightly and not slow'" in commands("test")
     everything = commands("test-all")
     assert "-m pytest" in everything and "slow" not in everything
@@ -308,6 +308,6 @@ def faults_of_room(room: Path) -> list[str]:
     return faults
 
 
-def test_a_room_says_what_lives_there_and_what_does_not() -> None:
+def test_a_room_says_what_it_holds_and_what_it_does_not() -> None:
     assert len(ROOMS) > 30
     assert {str(r.relative_to(ROOT)): found for r in ROOMS if (found := faults_of_room(r))} == {}

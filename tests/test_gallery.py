@@ -54,7 +54,7 @@ def is_stage(cls: type) -> bool:
     return dataclasses.is_dataclass(cls) and given[1:] == ["state", "model"]
 
 
-def test_the_stages_that_call_no_model_say_so() -> None:
+def test_stages_without_a_model_say_so() -> None:
     """So that a study of the others needs none."""
     asking = set()
     for path in stages():
@@ -84,12 +84,12 @@ def test_every_stage_that_changes_views_has_a_picture(entries: dict[str, Any]) -
     assert not missing, f"add these to docs/gallery.yaml and run `make format`: {sorted(missing)}"
 
 
-def test_names_are_told_apart(gallery: Any, entries: dict[str, Any]) -> None:
+def test_names_are_distinguished(gallery: Any, entries: dict[str, Any]) -> None:
     assert len(entries) == sum(len(group.entries) for group in gallery.groups())
     assert set(QUICK) <= set(entries)
 
 
-def test_entries_run_and_say_it(gallery: Any, entries: dict[str, Any], tmp_path: Path) -> None:
+def test_entries_run_and_have_the_described_effect(gallery: Any, entries: dict[str, Any], tmp_path: Path) -> None:
     group = gallery.Group("Some", "A few.", tuple(entries[name] for name in QUICK))
     (tmp_path / "page").mkdir()
     (tmp_path / "page" / "of-a-stage-that-is-gone.webp").touch()
@@ -111,7 +111,7 @@ def test_entries_give_the_same_pixels_at_every_run(entries: dict[str, Any]) -> N
         assert all((a.pixels == b.pixels).all() for a, b in zip(first, second, strict=True))
 
 
-def test_the_page_is_that_of_the_table(entries: dict[str, Any]) -> None:
+def test_the_page_matches_the_table(entries: dict[str, Any]) -> None:
     page = "".join((DOCS / f"{name}.md").read_text(encoding="utf-8") for name in PAGES)
     pictures = [path for name in PAGES for path in (DOCS / name).iterdir()]
     assert links(page) == {f"{path.parent.name}/{path.name}" for path in pictures}

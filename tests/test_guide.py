@@ -135,7 +135,7 @@ def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reader]:
 
 
 @pytest.mark.slow
-def test_every_block_of_the_guide_runs_and_prints_what_is_shown(reader: Reader) -> None:
+def test_every_block_of_the_guide_runs_and_prints_the_quoted_lines(reader: Reader) -> None:
     for block in blocks():
         try:
             reader.follow(block)
@@ -167,7 +167,7 @@ def check_frames(names: dict[str, Any]) -> None:
     assert names["effects"].factor.tolist() == [radius, radius, color, think, *crossed]
 
 
-def test_the_line_with_every_field_is_a_question(tmp_path: Path) -> None:
+def test_the_example_row_with_every_field_is_a_valid_question(tmp_path: Path) -> None:
     (shown,) = [block for block in blocks() if block.language == "json"]
     line = json.loads(shown.text)
     assert set(KEYS) - line.keys() == {"images"}
@@ -177,13 +177,13 @@ def test_the_line_with_every_field_is_a_question(tmp_path: Path) -> None:
     assert item.answer == "B" and len(item.sample.marks) == 2
 
 
-def test_the_table_of_fields_has_every_field() -> None:
+def test_the_table_of_fields_lists_every_field() -> None:
     page = (DOCS / "guide.md").read_text(encoding="utf-8")
     named = {key for key in KEYS if f"| `{key}` |" in page or f"`{key}` is a list" in page}
     assert named == {*KEYS}
 
 
-def test_a_line_that_is_not_printed_is_noticed() -> None:
+def test_a_quoted_line_that_is_not_printed_is_noticed() -> None:
     sentence = "  plain  25.0 [11.2–46.9]  20  5/15/0/0  +15.0  0.453\n"
     assert missing("plain 10.0 [2.8–30.1] 20 2/18/0/0 +5.0 1.000\n...\n", sentence) == []
     other = "plain 10.0 [2.8–30.1] 20 2/18/0 +5.0"

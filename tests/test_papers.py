@@ -69,14 +69,14 @@ def configurations() -> list[str]:
 
 @pytest.mark.skipif(not SEEDS.is_dir(), reason="needs the text of the papers")
 @pytest.mark.parametrize("paper", PAPERS)
-def test_every_table_and_figure_that_a_paper_names_has_a_row(paper: str) -> None:
+def test_every_table_and_figure_that_a_paper_mentions_has_a_row(paper: str) -> None:
     (seed,) = SEEDS.glob(f"{PAPERS[paper]}_*.txt")
     printed = numbers(seed.read_text(encoding="utf-8"))
     listed = set().union(*(numbers(row.printed) for row in page_rows() if row.paper == paper))
     assert len(printed) >= 11 and printed == listed
 
 
-def test_no_row_is_empty_and_one_without_a_configuration_says_why() -> None:
+def test_rows_are_complete_and_one_without_a_configuration_has_a_reason() -> None:
     for row in page_rows():
         assert all(row), row
         assert {row.same, row.differs} != {"nothing"}, row
@@ -98,7 +98,7 @@ def test_every_configuration_of_a_row_loads() -> None:
     assert [name for name, config in loaded.items() if not {"task", "tasks"} & {*config}] == []
 
 
-def test_what_is_missing_on_the_page_is_noticed() -> None:
+def test_omissions_on_the_page_are_noticed() -> None:
     head = "\n## BLINK\n| in the paper | a | b | c |\n|---|---|---|---|\n"
     (row,) = read_rows(head + "| Tables 1, 3–4: x | none | y | z |\n")
     assert numbers(row.printed) == {("Table", 1), ("Table", 3), ("Table", 4)}
@@ -130,7 +130,7 @@ def vpbench_files(root: Path) -> None:
     (pairs / "semantic_corr_raw_fixed.json").write_text(lists)
 
 
-def test_vpbench_s_lists_become_questions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_lists_of_vpbench_become_questions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By hand; drawn with the authors' code, such files gave the same pixels."""
     page = (DOCS / "howto" / "data.md").read_text(encoding="utf-8")
     (script,) = re.findall(r"^```python vpbench.py\n(.*?)^```$", page, re.S | re.M)

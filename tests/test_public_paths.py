@@ -57,7 +57,7 @@ def named(path: str) -> Any:
 
 
 @needs_extras
-def test_public_paths_are_kept() -> None:
+def test_public_paths_are_unchanged() -> None:
     """`make format` writes the list."""
     assert LIST.read_text().split() == PATHS, "run `make format`, and look at what it changes"
 
@@ -68,19 +68,19 @@ def test_classes_that_moved_to_extensions_keep_their_paths() -> None:
     assert set(PATHS).isdisjoint(KEPT)
 
 
-def test_a_class_has_one_path_which_is_its_name_in_yaml_and_its_identity() -> None:
+def test_a_class_has_one_path_which_is_its_yaml_name_and_its_identity() -> None:
     classes = {path: cls for path in CLASSES if isinstance(cls := named(path), type)}
     assert len(classes) > 300
     assert {path: public_path(cls) for path, cls in classes.items()} == {p: p for p in classes}
     assert [path for path, cls in classes.items() if locate(path) is not cls] == []
 
 
-def test_no_class_name_stands_twice() -> None:
+def test_class_names_are_unique() -> None:
     names = [path.rpartition(".")[2] for path in CLASSES]
     assert sorted(name for name in set(names) if names.count(name) > 1) == []
 
 
-def test_what_a_folder_names_is_public_in_a_room() -> None:
+def test_names_exported_by_a_folder_are_public_in_a_room() -> None:
     public_names = {(path.partition(".")[0], path.rpartition(".")[2]) for path in PATHS}
     faces = {folder: importlib.import_module(f"looktwice.{folder}") for folder in FOLDERS}
     named = {(folder, name) for folder, face in faces.items() for name in face.__all__}
@@ -107,7 +107,7 @@ def written(thing: Any) -> list[Any]:
     return found
 
 
-def test_the_file_that_holds_a_class_is_no_part_of_its_identity() -> None:
+def test_the_file_of_a_class_is_not_part_of_its_identity() -> None:
     faults, tried = [], 0
     for path in CLASSES:
         cls: Any = named(path)
@@ -174,7 +174,7 @@ def run(tree: Path, *words: str) -> None:
 
 
 @pytest.mark.slow
-def test_moving_files_inside_their_rooms_orphans_no_run_and_no_paid_reply(tmp_path: Path) -> None:
+def test_moving_files_inside_their_rooms_keeps_runs_and_cached_replies_valid(tmp_path: Path) -> None:
     tree = copy_source(tmp_path / "tree", nothing)
     for cache in (cache for folder in FOLDERS for cache in (ROOT / folder).rglob("__pycache__")):
         # to compile all files takes as long as the rest

@@ -35,7 +35,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_every_contestant_answers_and_none_fails(folder: Path) -> None:
+def test_every_contestant_answers_without_failures(folder: Path) -> None:
     with (folder / "quickstart/report.csv").open(newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["metric"] == "accuracy" and row["point"]]
     asked = Counter(row["contestant"].partition(" [")[0] for row in rows)
@@ -52,7 +52,7 @@ def test_every_contestant_answers_and_none_fails(folder: Path) -> None:
     assert float(whole["value"]) >= 4 / 6, "it sees"
 
 
-def test_the_effects_of_all_three_factors_are_told(folder: Path) -> None:
+def test_the_effects_of_all_three_factors_are_reported(folder: Path) -> None:
     with (folder / "quickstart/effects.csv").open(newline="") as file:
         told = Counter(row["factor"].replace("mark.", "") for row in csv.DictReader(file))
     crossed = {"radius x color": 2, "radius x use": 2, "color x use": 1}
@@ -60,7 +60,7 @@ def test_the_effects_of_all_three_factors_are_told(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_same_comes_again_on_one_worker_in_place_of_many(folder: Path, tmp_path: Path) -> None:
+def test_one_worker_gives_the_same_records_as_many(folder: Path, tmp_path: Path) -> None:
     run(tmp_path, "--workers", 1)
     assert records(tmp_path) == records(folder)
     one, many = tmp_path / "quickstart", folder / "quickstart"
@@ -79,7 +79,7 @@ def words(text: str) -> set[str]:
 
 @pytest.mark.slow
 @unix
-def test_a_run_ends_in_twenty_lines_of_whole_words_at_any_width(folder: Path) -> None:
+def test_a_run_ends_in_twenty_lines_without_broken_words_at_any_width(folder: Path) -> None:
     """Twenty lines of the first task, and those of two tasks with contestants of their own."""
     again = ("run", "quickstart", *SMALL, "--out", ".")
     plain = run(folder)
@@ -101,7 +101,7 @@ def test_a_run_ends_in_twenty_lines_of_whole_words_at_any_width(folder: Path) ->
 
 @pytest.mark.slow
 @unix
-def test_check_tells_in_twelve_lines_what_a_run_asks(folder: Path) -> None:
+def test_check_describes_a_run_in_twelve_lines(folder: Path) -> None:
     plain = looktwice("check", "quickstart").output
     assert "\x1b" not in plain
     for width in (80, 140):

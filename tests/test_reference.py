@@ -68,7 +68,7 @@ def is_usable(cls: type) -> bool:
 
 
 @needs_extras
-def test_every_class_that_a_configuration_may_name_is_there() -> None:
+def test_every_class_that_a_configuration_can_name_is_listed() -> None:
     public = [*(ROOT / "tests" / "public_paths.txt").read_text().split(), *list_own_classes()]
     things = {path: python_page.named(path) for path in public}
     usable = {path for path, cls in things.items() if isinstance(cls, type) and is_usable(cls)}
@@ -110,7 +110,7 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-def test_every_link_leads_somewhere() -> None:
+def test_every_link_has_a_target() -> None:
     faults, found = [], 0
     for page in DOCUMENTS:
         for path, anchor in LINK.findall(page.read_text(encoding="utf-8")):
@@ -128,7 +128,7 @@ def made(cls: type) -> Any:
         return None
 
 
-def test_a_block_of_settings_builds_what_the_defaults_build() -> None:
+def test_a_block_of_settings_builds_the_default_object() -> None:
     faults = []
     assert len(CLASSES) > 200
     for path, cls in CLASSES.items():
@@ -185,7 +185,7 @@ WRAPPED: dict[str, Callable[[Any], Any]] = {
 
 
 @needs_extras
-def test_every_key_has_a_description_and_an_example_that_fits() -> None:
+def test_every_key_has_a_description_and_a_matching_example() -> None:
     assert {title for title, _, _ in reference.study_mappings()} == set(WRAPPED)
     for title, mapping, _ in reference.study_mappings():
         for key, _, (meaning, example) in reference.keys_of(mapping):
@@ -195,12 +195,12 @@ def test_every_key_has_a_description_and_an_example_that_fits() -> None:
             assert shape_faults(WRAPPED[title](node)) == ([], []), (title, key)
 
 
-def test_a_key_without_a_description_is_told() -> None:
+def test_a_key_without_a_description_is_noticed() -> None:
     with pytest.raises(ValueError, match=r"Odd\.strange has no meaning"):
         list(reference.keys_of(type("Odd", (), {"__annotations__": {"strange": int}})))
 
 
-def test_every_word_of_overlays_is_there() -> None:
+def test_every_field_of_overlays_is_listed() -> None:
     words = ["use", "ref", "before", "after", "include", "null", "${...}"]
     assert [word for word in words if f"- **`{word}`**: " not in PAGES["reference/study.md"]] == []
     examples = {word: yaml.safe_load(entries.WORDS[word][1]) for word in words}

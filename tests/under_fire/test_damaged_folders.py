@@ -77,7 +77,7 @@ NO_LINES += [rb'{"v": "\ud83d"}', b"{}"]
 
 
 @pytest.mark.parametrize("name", ["records.jsonl", "samples.jsonl", "judged.jsonl"])
-def test_a_line_that_is_none_is_named_by_its_number(run: Path, name: str) -> None:
+def test_an_invalid_line_is_reported_with_its_number(run: Path, name: str) -> None:
     whole = (run / name).read_bytes()
     for damage in NO_LINES:
         (run / name).write_bytes(whole + damage + b"\n")
@@ -94,7 +94,7 @@ def test_a_line_that_is_none_is_named_by_its_number(run: Path, name: str) -> Non
         ("points.yaml", b"- 5\n", "points.yaml is damaged ([0] is 5, not a mapping); remove it"),
     ],
 )
-def test_every_command_says_it(
+def test_every_command_reports_it(
     run: Path, made: tuple[Path, ChatServer], name: str, damage: bytes, words: str
 ) -> None:
     whole = (run / name).read_bytes()
@@ -126,7 +126,7 @@ WRONG: dict[str, list[tuple[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_field_of_the_wrong_type_is_named_by_its_place(run: Path, name: str) -> None:
+def test_a_field_of_the_wrong_type_is_reported_with_its_place(run: Path, name: str) -> None:
     path = run / name
     whole = path.read_text()
     for place, value in WRONG[name]:
@@ -144,7 +144,7 @@ def test_a_field_of_the_wrong_type_is_named_by_its_place(run: Path, name: str) -
 
 
 @pytest.mark.parametrize("name", ["points.yaml", "run.yaml"])
-def test_a_damaged_yaml_of_a_run_is_named(run: Path, name: str) -> None:
+def test_a_damaged_yaml_file_of_a_run_is_named(run: Path, name: str) -> None:
     deep = ["[" * 200_000, "- " * 200_000]
     for damage in ("5", "- null", "- {}", *deep, "- id: [", '- "\\ud83d"', "\0"):
         (run / name).write_text(damage)
@@ -174,7 +174,7 @@ def damage_blobs(paths: list[Path], damage: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("damage", BLOBS)
-def test_messages_that_are_gone_or_torn_come_back_from_the_cache(
+def test_missing_or_truncated_messages_are_restored_from_the_cache(
     run: Path, made: tuple[Path, ChatServer], damage: str
 ) -> None:
     asked = made[1].stats["requests"]
@@ -195,7 +195,7 @@ def test_messages_that_are_gone_or_torn_come_back_from_the_cache(
 
 
 @pytest.mark.parametrize("damage", ["gone", "empty"])
-def test_pictures_that_are_gone_or_empty_come_back(run: Path, damage: str) -> None:
+def test_missing_or_empty_pictures_are_restored(run: Path, damage: str) -> None:
     words = messages(run)
     blobs = [path for path in (run / "blobs").glob("*/*") if path.name not in words]
     whole = {path: path.read_bytes() for path in blobs}
@@ -206,7 +206,7 @@ def test_pictures_that_are_gone_or_empty_come_back(run: Path, damage: str) -> No
     assert whole and {path: path.read_bytes() for path in blobs} == whole
 
 
-def test_a_listing_passes_over_a_draft_that_gets_its_name_meanwhile(
+def test_a_listing_tolerates_a_temporary_file_that_is_renamed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     blobs, scandir = Blobs(tmp_path), os.scandir
@@ -226,7 +226,7 @@ def test_a_listing_passes_over_a_draft_that_gets_its_name_meanwhile(
     assert blobs.names() == {path.name}
 
 
-def test_a_picture_of_a_message_that_is_no_hash_is_a_damaged_one(run: Path) -> None:
+def test_an_invalid_picture_hash_in_a_message_counts_as_damage(run: Path) -> None:
     text, blobs = (run / "records.jsonl").read_text(), Blobs(run / "blobs")
     for sha in messages(run):
         message = json.loads(blobs.get(sha))
@@ -260,7 +260,7 @@ def edit(path: Path, place: str, value: str) -> None:
         ("samples.jsonl", "sample.question", "sample differs"),
     ],
 )
-def test_an_edited_reply_or_key_is_noticed(run: Path, name: str, place: str, fact: str) -> None:
+def test_an_edited_reply_or_answer_key_is_noticed(run: Path, name: str, place: str, fact: str) -> None:
     edit(run / name, place, "D")
     said = ends(1, "replay", run)
     assert fact in said and "2 records the same, 1 different" in said
@@ -272,7 +272,7 @@ def test_an_edited_picture_is_noticed(run: Path) -> None:
     assert f"the stored picture {sha[:12]} " in ends(1, "replay", run)
 
 
-def test_what_was_compared_is_said(run: Path) -> None:
+def test_the_comparison_is_reported(run: Path) -> None:
     said = ends(0, "replay", run)
     assert "compared with the cache: 3 replies\n" in said
     assert "3 records the same bit for bit" in said

@@ -86,7 +86,7 @@ judge RUN --model m
 """
 
 
-def test_a_run_of_a_stranger_reads_no_file_of_this_machine(lab: Path) -> None:
+def test_an_untrusted_run_reads_no_file_of_this_machine(lab: Path) -> None:
     os.rename(lab / "own", "own")
     run, private = run_study("own"), str(lab / "private")
     points = (run / "points.yaml").read_text()
@@ -105,7 +105,7 @@ def test_a_run_of_a_stranger_reads_no_file_of_this_machine(lab: Path) -> None:
         assert SECRET not in "\n".join(texts), what
 
 
-def test_a_link_in_the_folder_opens_nothing(lab: Path) -> None:
+def test_a_link_in_the_folder_gives_no_access(lab: Path) -> None:
     run = run_study("../own", *OWN)
     os.symlink(lab / "private", run / "data")
     change(run, task={"use": "eval.tasks.Folder", "path": str(run.resolve() / "data")})
@@ -113,7 +113,7 @@ def test_a_link_in_the_folder_opens_nothing(lab: Path) -> None:
     assert "data is a link" in output and SECRET not in output
 
 
-def test_data_elsewhere_are_read_once_they_are_allowed(
+def test_outside_data_is_read_once_allowed(
     lab: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     show = ("view", "foreign", "--sample", "q0")
@@ -128,7 +128,7 @@ def test_data_elsewhere_are_read_once_they_are_allowed(
     assert ends(0, "replay", "foreign").endswith("without a model: 1 record the same bit for bit\n")
 
 
-def test_a_run_of_a_stranger_stays_fenced_beside_runs_that_are_allowed(lab: Path) -> None:
+def test_an_untrusted_run_stays_fenced_next_to_allowed_runs(lab: Path) -> None:
     run = run_study("../own", *OWN)
     assert "outside" not in looktwice("view", run, "--sample", "q0").output
     shutil.copytree(run, "foreign")
@@ -140,7 +140,7 @@ def test_a_run_of_a_stranger_stays_fenced_beside_runs_that_are_allowed(lab: Path
         assert "lies outside the run's folder" in output and SECRET not in output
 
 
-def test_nobody_is_asked_from_a_thread_or_outside_of_a_command(lab: Path) -> None:
+def test_only_commands_in_the_main_thread_ask_for_confirmation(lab: Path) -> None:
     Path("study.yaml").write_text(STUDY.replace("PATH", "../own"))
     asked = list[str]()
 

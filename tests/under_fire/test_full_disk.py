@@ -43,7 +43,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ("size", "file"),
     {300: "points.yaml", 5_000: "samples.jsonl", 20_000: "blobs/", 34_000: "records.jsonl"}.items(),
 )
-def test_a_run_names_the_file_and_goes_on_when_there_is_room(
+def test_a_run_names_the_file_and_resumes_when_there_is_space(
     folder: Path, size: int, file: str
 ) -> None:
     # the one that grows fastest where questions are long and pictures small
@@ -72,7 +72,7 @@ WRITTEN = {
 
 
 @needs_extras
-def test_what_is_written_from_a_run_is_whole_or_not_there(folder: Path) -> None:
+def test_exports_of_a_run_are_complete_or_missing(folder: Path) -> None:
     ends(0, "run", "study.yaml")
     for report in RUN.glob("report.*"):
         report.unlink()

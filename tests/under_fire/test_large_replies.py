@@ -35,7 +35,7 @@ def test_millions_of_empty_lists_are_refused() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("leak", ["", "sk-fire-7Hq2mVx9Zt41Wb8Q"])
-def test_a_text_of_very_many_parts_is_put_together(
+def test_a_text_of_very_many_parts_is_joined(
     leak: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-fire-7Hq2mVx9Zt41Wb8Q")
@@ -50,7 +50,7 @@ def test_a_text_of_very_many_parts_is_put_together(
     assert long < 11 * short
 
 
-def test_digits_of_another_writing_are_read() -> None:
+def test_digits_of_other_scripts_are_read() -> None:
     for kind in KINDS:
         short, long = (
             count_calls(partial(read_open, "\u0663" * length, kind)) for length in (1000, 10_000)
@@ -59,7 +59,7 @@ def test_digits_of_another_writing_are_read() -> None:
 
 
 @pytest.mark.parametrize("filler", [b"#" * 10_000_000 + b"\n", b" " * 10_000_000])
-def test_a_header_without_end_is_not_read(filler: bytes) -> None:
+def test_an_endless_header_is_not_read(filler: bytes) -> None:
     with pytest.raises(PictureError, match="bytes hold no size"):
         _ = Picture.encoded(b"P6\n" + filler + b"1 1\n255\nabc").size
     assert Picture.encoded(b"P6 # by hand\n1 1\n255\nabc").size == (1, 1)
@@ -67,7 +67,7 @@ def test_a_header_without_end_is_not_read(filler: bytes) -> None:
 
 @pytest.mark.parametrize("words", ["one hundred and " * 6250, "hundred hundred " * 90_000])
 @pytest.mark.parametrize("reader", [Vlm2("count"), Vlm2()])
-def test_number_words_without_end_are_no_count(words: str, reader: Any) -> None:
+def test_endless_number_words_are_not_a_count(words: str, reader: Any) -> None:
     sample = Sample("s", "How many?", meta={"subtask": "OC-Cnt"})
     read = reader(State(sample, messages=(Message("assistant", (words,)),)), NoModel())
     assert (read.answer, read.reason) == (None, "unread")
@@ -79,7 +79,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_picture_that_is_too_large_to_read_fails_its_own_sample() -> None:
+def test_a_picture_that_is_too_large_fails_its_own_sample() -> None:
     write_questions(*({"images": [f"{number}.png"]} for number in range(3)))
     Path("study.yaml").write_text(STUDY)
     with Path("own/1.png").open("ab") as file:
@@ -110,7 +110,7 @@ def run_agent(script: Any, code: int) -> str:
 
 
 @pytest.mark.usefixtures("folder")
-def test_of_twenty_thousand_tool_calls_a_few_are_kept_and_all_are_counted() -> None:
+def test_a_few_of_twenty_thousand_tool_calls_are_kept_and_all_are_counted() -> None:
     names = (f"c{number}" for number in range(20_000))
     calls = [{"id": name, "function": {"name": "zoom", "arguments": "{}"}} for name in names]
     message = {"content": "", "tool_calls": calls}
@@ -131,7 +131,7 @@ def test_of_twenty_thousand_tool_calls_a_few_are_kept_and_all_are_counted() -> N
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_record_that_nobody_could_read_fails_its_own_sample(
+def test_an_unreadably_large_record_fails_its_own_sample(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for module in ("eval.records.writer", "pipelines.disk"):
@@ -147,6 +147,6 @@ def test_a_record_that_nobody_could_read_fails_its_own_sample(
     ends(0, "score", RUN)
 
 
-def test_a_record_of_many_long_replies_is_read_again() -> None:
+def test_a_record_of_many_long_replies_can_be_read() -> None:
     record = Record("p", "s", "sha", notes=("," * (MAX_VALUES + 1),))
     assert Record.from_line(record.to_line()) == record

@@ -56,7 +56,7 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 REPLIES = ("number", "usage", "calls", "numpy", "object", "half", "text", "nothing", "nan")
 
 
-def test_a_reply_that_is_none_fails_its_sample_alone(plugin: str) -> None:
+def test_an_invalid_reply_fails_only_its_sample(plugin: str) -> None:
     models = ", ".join(f"{how}: {{use: {plugin}.M, how: {how}}}" for how in REPLIES)
     asked = "".join(f"  {how}: {{model: {how}}}\n" for how in REPLIES)
     study = STUDY.replace("models: {m:", f"models: {{{models}, m:")
@@ -73,7 +73,7 @@ def test_a_reply_that_is_none_fails_its_sample_alone(plugin: str) -> None:
 
 
 @pytest.mark.parametrize(("how", "code"), [("own", 1), ("exit", 1), ("stopped", 2)])
-def test_a_stage_that_raises_what_is_no_exception_ends_no_command(
+def test_a_stage_that_raises_a_base_exception_ends_no_command(
     plugin: str, how: str, code: int
 ) -> None:
     stage = f"stages: {{x: {{use: {plugin}.S, how: {how}}}, "
@@ -90,7 +90,7 @@ ODD_NAMES = [os.fsdecode(b"caf\xe9"), MIXED]
 @needs_extras
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such names")
 @pytest.mark.parametrize("name", ODD_NAMES, ids=ascii)
-def test_a_folder_of_any_name_is_written_so_that_it_is_read(name: str, tmp_path: Path) -> None:
+def test_a_folder_of_any_name_is_printed_legibly(name: str, tmp_path: Path) -> None:
     folder = tmp_path / name
     folder.mkdir()
     photos = "{use: eval.tasks.Photos, kind: jigsaw, n: 4}"

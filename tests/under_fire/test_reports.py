@@ -44,7 +44,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return RUN
 
 
-def test_the_markdown_report_holds_no_markup_of_others(run: Path) -> None:
+def test_the_markdown_report_contains_no_foreign_markup(run: Path) -> None:
     text = (run / "report.md").read_text()
     assert "evil" in text
     for markup in (r"(?<!\\)!?\[[^\]\\]*(?<!\\)\]\(", "<img", "<http", r"https?:", r"(?m)^# H"):
@@ -67,7 +67,7 @@ class Tags(HTMLParser):
         self.scripts += tag == "script"
 
 
-def test_the_pages_hold_no_markup_of_others(run: Path) -> None:
+def test_the_pages_contain_no_foreign_markup(run: Path) -> None:
     for page, scripts in (("report.html", 9), ("one.html", 0)):
         tags = Tags()
         tags.feed((run / page).read_text())
@@ -82,7 +82,7 @@ def test_the_pages_hold_no_markup_of_others(run: Path) -> None:
         ("![x](http://y)", r"\!\[x\](http<!-- -->://y)"),
     ],
 )
-def test_a_text_in_markdown_is_shown_as_it_is(text: str, shown: str) -> None:
+def test_a_text_in_markdown_is_shown_verbatim(text: str, shown: str) -> None:
     assert escape_markdown(text) == shown
 
 
@@ -96,7 +96,7 @@ each: [{stages.ask.system: "\t=1+1"}]
 """
 
 
-def test_a_name_is_no_formula_in_a_spreadsheet(
+def test_a_name_is_never_a_formula_in_a_spreadsheet(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

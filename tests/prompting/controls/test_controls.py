@@ -89,7 +89,7 @@ def others(*pictures: Picture) -> list[Item]:
     return [Item(Sample(f"s{n}", "?", (picture,)), "A") for n, picture in enumerate(pictures)]
 
 
-def test_another_sample_s_image_is_never_its_own() -> None:
+def test_another_image_is_never_that_of_the_sample() -> None:
     shared = noise(seed=1)
     # s1 and s3 show the same picture
     task = others(noise(seed=0), shared, noise(90, 200, seed=2), shared)
@@ -210,7 +210,7 @@ def test_the_oracle_cuts_around_the_hint(stage: OracleCrop, meta: dict[str, Any]
     assert cut.notes == ("view 1 cropped to (70, 30, 130, 70)",)
 
 
-def test_the_oracle_is_shown_as_any_zoom() -> None:
+def test_the_oracle_is_presented_like_any_zoom() -> None:
     state = start(Point("A", 2, 108), images=(noise(), noise(seed=3)))
     view, second = after(OracleCrop("A", crop=Crop(min_px=55)), state).views
     assert view.size == (55, 55)
@@ -221,13 +221,13 @@ def test_the_oracle_is_shown_as_any_zoom() -> None:
 
 
 @pytest.mark.parametrize(("meta", "message"), CASES["hints"])
-def test_hints_that_do_not_help(meta: dict[str, Any], message: str) -> None:
+def test_unusable_hints(meta: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         after(OracleCrop(), start(Point("A", 5, 5), meta=meta))
 
 
 @pytest.mark.parametrize("mark", [Box("E", 10, 10, 40, 40), Point("E", 170, 5), MASK])
-def test_a_random_crop_has_the_oracle_s_size_and_lies_off_it(mark: Mark) -> None:
+def test_a_random_crop_has_the_size_of_the_oracle_and_avoids_it(mark: Mark) -> None:
     state = start(mark)
     oracle = OracleCrop(mark.label, crop=Crop(min_px=40))
     true = after(oracle, state).views[0]
@@ -244,7 +244,7 @@ def test_a_random_crop_has_the_oracle_s_size_and_lies_off_it(mark: Mark) -> None
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mark", [Box("E", 60, 30, 110, 70), Box("E", 172, 104, 190, 120)])
-def test_with_one_try_every_place_where_the_crop_fits_is_as_likely(mark: Box) -> None:
+def test_with_one_try_every_possible_place_is_equally_likely(mark: Box) -> None:
     """Pooled to 5 x 3 cells; also for a region that lies across the view's edge."""
     crop = Crop(padding=0, min_px=1, aspect=1.0)
     state, oracle = start(mark), OracleCrop("E", crop=crop, elsewhere=True, tries=1)
@@ -261,7 +261,7 @@ def test_with_one_try_every_place_where_the_crop_fits_is_as_likely(mark: Box) ->
     assert chisquare(counts, likely).pvalue > 0.001
 
 
-def test_the_certificate_s_random_arm_draws_uniformly() -> None:
+def test_the_random_arm_of_certify_samples_uniformly() -> None:
     """Wherever the agent asks to look, with the settings of the shipped configuration."""
     arms = yaml.safe_load((CONFIGS / "tool_contribution.yaml").read_text())["contestants"]
     settings = arms["random"]["stages"]["agent"]["tools"]["zoom"]
@@ -348,7 +348,7 @@ def test_permuted_choices_are_mapped_back(stage: Any, tmp_path: Path) -> None:
         assert Robust()(end, NoModel()).answer != "C"  # a reader speaks of the letters as asked
 
 
-def test_one_letter_is_spread_over_the_choices_and_permutations_add_up(tmp_path: Path) -> None:
+def test_a_preferred_letter_is_spread_over_the_choices_and_permutations_add_up(tmp_path: Path) -> None:
     before = start(choices=ANIMALS)
     answers = []
     for by in range(4):
@@ -382,7 +382,7 @@ def test_permuted_labels_are_mapped_back(order: str, tmp_path: Path) -> None:
     assert Record.from_line(kept.to_line()) == kept
 
 
-def test_rotated_labels_move_on_and_an_answer_of_a_specialist_is_mapped_too(tmp_path: Path) -> None:
+def test_rotated_labels_shift_and_answers_of_specialists_are_mapped_too(tmp_path: Path) -> None:
     before = start(*POINTS, choices=NAMES)
     relabelled = after(PermuteLabels("rotated"), before)
     assert [mark.label for mark in relabelled.sample.marks] == ["B", "C", "D", "A"]
@@ -405,12 +405,12 @@ def test_rotated_labels_move_on_and_an_answer_of_a_specialist_is_mapped_too(tmp_
         (start(*POINTS, choices=NAMES).replace(answer="A"), "before the model"),
     ],
 )
-def test_labels_that_cannot_be_permuted_soundly(state: State, fact: str) -> None:
+def test_labels_that_cannot_be_permuted_safely(state: State, fact: str) -> None:
     with pytest.raises(ValueError, match=fact):
         after(PermuteLabels(), state)
 
 
-def test_choices_that_come_too_late_or_from_the_benchmark() -> None:
+def test_choices_that_cannot_be_permuted() -> None:
     state = start(choices=("a dog", "a cat"), meta={"prompt": "(A) a dog (B) a cat", "level": 3})
     assert after(PermuteChoices(), state).sample.meta == {"level": 3}
     for wrong, fact in (
@@ -424,7 +424,7 @@ def test_choices_that_come_too_late_or_from_the_benchmark() -> None:
     assert swapped.sample.choices == ("A cat", "A dog")
 
 
-def test_pictures_as_choices_are_recorded_by_hash(tmp_path: Path) -> None:
+def test_choices_that_are_pictures_are_recorded_by_hash(tmp_path: Path) -> None:
     pictures: tuple[Picture, ...] = (noise(20, 20, 5), noise(20, 20, 6))
     before = start(choices=pictures)
     end = asking(permute=PermuteChoices("reversed"))(before, Scripted("B"))
@@ -438,7 +438,7 @@ SHARES |= {600: 0.734247, 700: 0.592677, 800: 0.467014, 900: 0.364888, 999: 0.28
 
 
 @pytest.mark.parametrize(("step", "share"), SHARES.items())
-def test_noise_leaves_as_much_as_the_reference_s(step: int, share: float) -> None:
+def test_noise_matches_that_of_the_reference_implementation(step: int, share: float) -> None:
     assert compute_kept_share(step) == pytest.approx(share, abs=1e-6)
     grey = Picture(np.full((60, 80, 3), 120, np.uint8))
     state = State.start(Sample("s", "?", (grey,)))

@@ -26,7 +26,7 @@ def plate(pixels: Pixels) -> tuple[int, int, int, int]:
 
 
 @pytest.mark.parametrize("half", [0, 0.5])
-def test_labels_begin_after_the_gap(half: float) -> None:
+def test_labels_start_after_the_gap(half: float) -> None:
     """A ring of radius 10, stroke 2 and a gap of 3 keep 14 pixels free."""
     x, y, edges = 60 + half, 50 + half, {}
     for side in ("left", "right", "above", "below"):
@@ -41,7 +41,7 @@ def test_labels_begin_after_the_gap(half: float) -> None:
         assert left == np.floor(x + 1 - (right - left) / 2)
 
 
-def test_labels_begin_after_a_region() -> None:
+def test_labels_start_after_a_region() -> None:
     label = Label(placement="right", plate="blue", font_size=9, gap=2)
     assert plate(drawn(Tint(label=label), Box("A", 30, 20, 50, 60)))[0] == 52
     assert plate(drawn(Contours(thickness=4, label=label), Box("A", 30, 20, 50, 60)))[0] == 54
@@ -58,7 +58,7 @@ def test_a_label_above_a_region_is_centred_on_it(
     assert left == np.floor((30 + right_edge) / 2 + 0.5 - (right - left) / 2)
 
 
-def test_shapes_scaled_to_nothing_can_still_be_seen() -> None:
+def test_shapes_scaled_to_almost_nothing_stay_visible() -> None:
     dot = drawn(Dots(radius=5, label=NONE, reference_height=10_000), Point("A", 60, 50)) != GREY
     assert np.argwhere(dot.any(-1)).tolist() == [[50, 60]]
     ring = drawn(Circles(radius=5, label=NONE, reference_height=10_000), Point("A", 60, 50))
@@ -69,7 +69,7 @@ def test_shapes_scaled_to_nothing_can_still_be_seen() -> None:
     assert cross[50, 62, 0] > 90
 
 
-def test_a_spotlight_begins_to_fade_at_the_edge() -> None:
+def test_a_spotlight_starts_to_fade_at_the_edge() -> None:
     """The outermost pixel keeps its value, and the next ones darken over `feather` pixels."""
     row = drawn(Spotlight(dim=1, feather=4), Box("A", 40, 40, 60, 60))[50, :, 0]
     assert row[40] == row[59] == 90
@@ -77,7 +77,7 @@ def test_a_spotlight_begins_to_fade_at_the_edge() -> None:
     assert row[39:34:-1].tolist() == [68, 45, 22, 0, 0]
 
 
-def test_light_around_a_point_is_centred_on_its_pixel() -> None:
+def test_a_spotlight_on_a_point_is_centred_on_its_pixel() -> None:
     lit = drawn(Spotlight(dim=1, radius=10, feather=0), Point("A", 60, 50))[..., 0] == 90
     assert lit[50].sum() == lit[:, 60].sum()
     assert np.flatnonzero(lit[50]).tolist()[0] + np.flatnonzero(lit[50]).tolist()[-1] == 120
@@ -88,7 +88,7 @@ def test_light_around_a_point_is_centred_on_its_pixel() -> None:
     ("x", "y", "right", "down"),
     [(60, 50, True, False), (110, 50, False, False), (60, 10, True, True), (110, 10, False, True)],
 )
-def test_an_arrow_without_room_turns_by_the_fewest_quarters(
+def test_an_arrow_without_room_rotates_by_the_fewest_quarter_turns(
     x: int, y: int, right: bool, down: bool
 ) -> None:
     """From above right if it can, else from above left, from below right, from below left."""
@@ -97,7 +97,7 @@ def test_an_arrow_without_room_turns_by_the_fewest_quarters(
 
 
 @table
-def test_an_arrow_turns_only_where_its_tail_would_leave(
+def test_an_arrow_rotates_only_if_its_tail_would_leave_the_view(
     angle: float, x: float, y: float, outwards: tuple[int, int]
 ) -> None:
     """Tip and tail are 4 and 40 pixels off the point."""
@@ -110,7 +110,7 @@ def test_an_arrow_turns_only_where_its_tail_would_leave(
 
 
 @pytest.mark.parametrize(("x0", "left"), [(10.4, 10), (10.5, 10), (10.6, 11)])
-def test_a_region_holds_the_pixels_whose_centre_is_in_its_box(x0: float, left: int) -> None:
+def test_a_region_covers_the_pixels_whose_centre_is_in_its_box(x0: float, left: int) -> None:
     region = rasterize(Box("A", x0, 5, x0 + 10, 9), (50, 50))
     assert region is not None
     assert region.box == (left, 5, left + 10, 9)

@@ -47,7 +47,7 @@ def test_no_label_is_drawn(name: str) -> None:
     assert lettered.drawn_labels(MARKS) and not marker.drawn_labels(MARKS)
 
 
-def test_a_crop_without_a_label_looks_into_the_hint() -> None:
+def test_a_crop_without_a_label_uses_the_hint() -> None:
     crop = build({"use": "prompting.controls.OracleCrop", "label": None, "crop": {"min_px": 8}})
     state = start()
     state = state.replace(sample=replace(state.sample, meta={"region": "B"}))
@@ -70,7 +70,7 @@ stages: {mark: {use: prompting.markers.Circles}, ask: {use: prompting.turns.Ask}
         (["point A", "B is closer"], ""),
     ],
 )
-def test_check_tells_of_labels_that_are_letters_of_other_choices(
+def test_check_warns_of_labels_that_are_letters_of_other_choices(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, choices: list[str], confused: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -84,7 +84,7 @@ def test_check_tells_of_labels_that_are_letters_of_other_choices(
     assert warned not in ends(0, "check", "study.yaml", "stages.mark.label=null")
 
 
-def test_wrong_settings_are_named_in_python_as_in_yaml() -> None:
+def test_wrong_settings_are_named_in_python_and_in_yaml() -> None:
     with pytest.raises(ValueError, match=r"label must be .* got 12"):
         Circles(12)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="radius must be a number, found 'big'"):

@@ -46,7 +46,7 @@ def plate(pixels: Pixels) -> tuple[int, int, int, int]:
     return box_of(is_color(pixels, BLACK))
 
 
-def test_a_ring_is_red_and_leaves_its_middle_alone() -> None:
+def test_a_ring_is_red_and_leaves_its_centre_unchanged() -> None:
     pixels = drawn(Circles(radius=10, thickness=3, label=NONE), Point("A", 60, 50))
     for x, y in [(70, 50), (50, 50), (60, 60), (60, 40), (69, 50), (71, 50)]:
         assert tuple(pixels[y, x]) == RED
@@ -58,7 +58,7 @@ def test_a_ring_is_red_and_leaves_its_middle_alone() -> None:
 
 @pytest.mark.parametrize("thickness", [1, 2, 3, 4.5])
 @pytest.mark.parametrize(("x", "y"), [(60, 50), (60.25, 49.5), (41.7, 33.4)])
-def test_a_ring_has_the_place_radius_and_stroke_that_were_asked_for(
+def test_a_ring_has_the_configured_place_radius_and_stroke(
     x: float, y: float, thickness: float
 ) -> None:
     pixels = drawn(Circles(radius=9.5, thickness=thickness, label=NONE), Point("A", x, y))
@@ -86,7 +86,7 @@ def test_every_part_of_every_view_is_marked() -> None:
 
 
 @table
-def test_a_label_stands_above_and_flips_at_the_border(x: float, y: float, side: str) -> None:
+def test_a_label_is_above_its_point_and_flips_at_the_edge(x: float, y: float, side: str) -> None:
     pixels = drawn(Circles(), Point("A", x, y))
     left, top, right, bottom = plate(pixels)
     assert 10 <= right - left <= 20
@@ -98,7 +98,7 @@ def test_a_label_stands_above_and_flips_at_the_border(x: float, y: float, side: 
     assert abs(middle - x) <= 0.5 or left == 0 or right == 120
 
 
-def test_a_label_makes_way_for_the_rim_and_for_other_marks_and_labels() -> None:
+def test_a_label_avoids_the_edge_and_other_marks_and_labels() -> None:
     left, top, _, bottom = plate(drawn(Circles(), Point("A", 30, 15), image=plain(100, 30)))
     assert left > 30 + 11 and (top, bottom) != (0, 30)  # in a low image it stands aside
     assert plate(drawn(Circles(), Point("A", 80, 15), image=plain(100, 30)))[2] < 80 - 11
@@ -110,7 +110,7 @@ def test_a_label_makes_way_for_the_rim_and_for_other_marks_and_labels() -> None:
     assert black[73:].any()
 
 
-def test_lengths_scale_with_the_view_where_a_reference_height_is_given() -> None:
+def test_lengths_scale_with_the_view_if_a_reference_height_is_set() -> None:
     stage = Circles(radius=20, thickness=4, label=NONE, reference_height=200)
     pixels = drawn(stage, Point("A", 60, 50))  # a view half as high
     assert tuple(pixels[50, 70]) == RED
@@ -120,7 +120,7 @@ def test_lengths_scale_with_the_view_where_a_reference_height_is_given() -> None
     assert redness(tiny).sum() > 2
 
 
-def test_the_source_and_what_shows_no_point_are_never_drawn_on() -> None:
+def test_the_source_and_views_without_a_point_are_never_drawn_on() -> None:
     state = start(Box("A", 1, 1, 20, 20), Point("B", 100, 50))
     left_half = crop(state.views[0], 0, 0, 50, 100)
     assert Circles()(state.replace(views=(left_half,)), NoModel()).views[0] is left_half
@@ -140,12 +140,12 @@ def test_the_source_and_what_shows_no_point_are_never_drawn_on() -> None:
         ((5, 5, -1), "image -1"),
     ],
 )
-def test_a_point_outside_its_own_image_is_named(place: Any, fact: str) -> None:
+def test_a_point_outside_its_own_image_is_reported(place: Any, fact: str) -> None:
     with pytest.raises(ValueError, match=f"'B' .*{fact}"):
         drawn(Circles(), Point("B", *place))
 
 
-def test_a_view_without_room_for_a_label_says_so() -> None:
+def test_a_view_without_room_for_a_label_is_reported() -> None:
     with pytest.raises(ValueError, match=r"s1: label .A. .*16"):
         drawn(Circles(), Point("A", 8, 8), image=plain(16, 16))
     with pytest.raises(ValueError, match="no room"):
@@ -212,7 +212,7 @@ def test_an_arrow_points_at_its_point_and_does_not_touch_it(angle: float) -> Non
     assert tuple(drawn(stage, Point("A", 60, 50))[50, 60]) == GREY
 
 
-def test_an_arrow_turns_where_it_would_leave_and_has_its_label_at_its_tail() -> None:
+def test_an_arrow_rotates_at_the_edge_and_has_its_label_at_its_tail() -> None:
     whole = redness(drawn(Arrows(label=NONE), Point("A", 60, 50))).sum()
     for x, y in [(2, 2), (118, 2), (2, 97), (118, 97)]:
         turned = redness(drawn(Arrows(label=NONE), Point("A", x, y))).sum()
@@ -222,7 +222,7 @@ def test_an_arrow_turns_where_it_would_leave_and_has_its_label_at_its_tail() -> 
     assert abs((top + bottom - 1) / 2 - 50) <= 0.5
 
 
-def test_alpha_halo_and_filling() -> None:
+def test_alpha_halo_and_fill() -> None:
     half = drawn(Circles(alpha=0.5, label=NONE), Point("A", 60, 50))
     assert np.abs(half[50, 70] - np.array((172.5, 45, 45))).max() <= 0.5
     ringed = drawn(Circles(halo=Halo(width=2, color="lime"), label=NONE), Point("A", 60, 50))
@@ -233,7 +233,7 @@ def test_alpha_halo_and_filling() -> None:
     assert tuple(filled[50, 70]) == RED
 
 
-def test_a_label_may_stand_inside_a_dot() -> None:
+def test_a_label_can_be_inside_a_dot() -> None:
     stage = Dots(radius=14, label=Label(placement="inside", plate="none"))
     pixels = drawn(stage, Point("A", 60, 50))
     ys, xs = np.nonzero((pixels > 200).all(-1))
@@ -243,7 +243,7 @@ def test_a_label_may_stand_inside_a_dot() -> None:
     assert plate(small)[3] < 46  # no room inside
 
 
-def test_a_colour_may_be_chosen_from_the_pixels() -> None:
+def test_a_colour_can_be_chosen_from_the_pixels() -> None:
     middle = Point("A", 30, 30)
     for level, seen in [(250, BLACK), (5, WHITE)]:
         ground = Picture(np.full((60, 60, 3), level, np.uint8))
@@ -256,7 +256,7 @@ def test_a_colour_may_be_chosen_from_the_pixels() -> None:
     assert tuple(two[30, 20]) != tuple(two[30, 80])
 
 
-def test_lengths_may_be_thousandths_of_a_side() -> None:
+def test_lengths_can_be_thousandths_of_a_side() -> None:
     sides = {"width": 120, "height": 100, "shorter": 100, "longer": 120}
     sides["diagonal"] = math.hypot(120, 100)  # type: ignore[assignment]
     for side, length in sides.items():
@@ -267,7 +267,7 @@ def test_lengths_may_be_thousandths_of_a_side() -> None:
         assert away == pytest.approx(length / 10, abs=0.3)
 
 
-def test_only_some_marks_are_drawn_but_none_is_hidden() -> None:
+def test_a_subset_of_marks_is_drawn_and_the_others_are_not_covered() -> None:
     marks = Point("REF", 60, 50), Point("A", 60, 26)
     stage = Circles(only=("REF",), label=Label(font_size=20))
     pixels = drawn(stage, *marks)
@@ -277,7 +277,7 @@ def test_only_some_marks_are_drawn_but_none_is_hidden() -> None:
         drawn(stage, marks[1])
 
 
-def test_a_marker_may_stand_on_the_middles_of_regions() -> None:
+def test_a_marker_can_be_placed_at_the_centres_of_regions() -> None:
     region = np.zeros((100, 120), bool)
     region[20:41, 80:101] = True
     marks = Point("P", 20, 80), Box("B", 30, 30, 51, 51), Mask("M", region)
@@ -287,7 +287,7 @@ def test_a_marker_may_stand_on_the_middles_of_regions() -> None:
     assert redness(drawn(Dots(radius=3, label=NONE), *marks))[:60].max() == 0
 
 
-def test_drawing_and_label_stay_in_their_own_part_of_the_view() -> None:
+def test_drawing_and_label_stay_in_their_part_of_the_view() -> None:
     state = start(Point("long", 117, 50))
     state = state.replace(views=(join_side_by_side([state.views[0], View(plain())]),))
     pixels = Circles()(state, NoModel()).views[0].pixels
@@ -306,7 +306,7 @@ def test_a_picture_of_one_pixel_can_be_marked(stage: PointMarking) -> None:
     st.lists(st.tuples(st.floats(0, 159), st.floats(0, 119)), min_size=1, max_size=6),
     st.sampled_from(["auto", "above", "below", "left", "right", "beside"]),
 )
-def test_no_label_hides_a_point_or_another_label(
+def test_no_label_covers_a_point_or_another_label(
     places: list[tuple[float, float]], placement: str
 ) -> None:
     marks = [Point("ABCDEF"[number], x, y) for number, (x, y) in enumerate(places)]

@@ -23,7 +23,7 @@ def disc(x: float, y: float, radius: float, width: int = 120, height: int = 100)
 
 
 @pytest.mark.parametrize("size", [40, 6, 1])
-def test_a_rectangle_runs_along_the_edges(size: int) -> None:
+def test_a_rectangle_follows_the_edges(size: int) -> None:
     pixels = drawn(Rectangles(thickness=2, label=NONE), Box("A", 30, 20, 30 + size, 20 + size))
     red = is_color(pixels, RED)
     # a pixel outside and one inside, corners square
@@ -44,7 +44,7 @@ def test_rectangles_of_the_whole_image_between_pixels_and_around_a_mask() -> Non
 
 
 @pytest.mark.parametrize("thickness", [1, 3, 6])
-def test_a_contour_follows_the_rim_of_a_mask(thickness: float) -> None:
+def test_a_contour_follows_the_outline_of_a_mask(thickness: float) -> None:
     region = disc(60, 50, 25)
     pixels = drawn(Contours(thickness=thickness, label=NONE), Mask("A", region))
     weight = (pixels[..., 0].astype(float) - 90) / 165
@@ -57,7 +57,7 @@ def test_a_contour_follows_the_rim_of_a_mask(thickness: float) -> None:
     assert tuple(pixels[50, 60]) == GREY
 
 
-def test_a_halo_and_a_filling() -> None:
+def test_halo_and_fill_of_a_region() -> None:
     stage = Contours(thickness=2, halo=Halo(2, "lime"), fill="mark", fill_alpha=0.2, label=NONE)
     pixels = drawn(stage, Box("A", 30, 20, 70, 60))
     lime = (0, 255, 0)
@@ -66,7 +66,7 @@ def test_a_halo_and_a_filling() -> None:
 
 
 @pytest.mark.parametrize("mark", [Box("A", 30, 20, 70, 60), Mask("A", disc(60, 50, 20))])
-def test_a_cover_hides_every_pixel_and_no_other(mark: Mark) -> None:
+def test_a_cover_hides_exactly_the_pixels_of_its_region(mark: Mark) -> None:
     black = is_color(drawn(Cover(), mark), BLACK)
     region = mark.pixels if isinstance(mark, Mask) else np.zeros_like(black)
     if isinstance(mark, Box):
@@ -75,7 +75,7 @@ def test_a_cover_hides_every_pixel_and_no_other(mark: Mark) -> None:
     assert (black == region).all()
 
 
-def test_a_tint_lets_the_picture_through() -> None:
+def test_a_tint_is_translucent() -> None:
     image = Picture(np.random.default_rng(0).integers(0, 256, (100, 120, 3), np.uint8))
     region = disc(60, 50, 20)
     pixels = drawn(Tint(color="yellow", alpha=0.4, label=NONE), Mask("A", region), image=image)
@@ -105,7 +105,7 @@ SPOTLIGHTS = [
 @pytest.mark.parametrize(
     "mark", [Box("A", 30, 20, 70, 60), Mask("A", disc(60, 50, 20)), Point("A", 60, 50)]
 )
-def test_a_spotlight_leaves_its_region_alone_and_changes_all_else(
+def test_a_spotlight_changes_all_pixels_outside_its_region(
     stage: Spotlight, mark: Mark
 ) -> None:
     image = Picture(np.random.default_rng(0).integers(40, 256, (200, 240, 3), np.uint8))
@@ -126,7 +126,7 @@ def test_a_spotlight_leaves_its_region_alone_and_changes_all_else(
         assert (np.ptp(pixels[far], axis=-1) == 0).all()
 
 
-def test_several_marks_are_lit_together_up_to_the_border_and_no_other_image() -> None:
+def test_several_marks_are_lit_and_other_images_stay_unchanged() -> None:
     state = start(Box("A", 10, 10, 30, 30), Box("B", 60, 60, 80, 80))
     pair = join_side_by_side([state.views[0], View(plain())])
     pixels = Spotlight(dim=1, feather=0)(state.replace(views=(pair,)), NoModel()).views[0].pixels
@@ -167,7 +167,7 @@ def test_som_numbers_and_colours_its_regions() -> None:
 
 
 @pytest.mark.parametrize("stage", ALL)
-def test_what_shows_no_region_is_kept_and_one_pixel_is_drawn_on(stage: Marking) -> None:
+def test_views_without_a_region_are_unchanged_and_single_pixels_are_drawn(stage: Marking) -> None:
     state = start(Box("A", 80, 10, 100, 30))
     part = crop(state.views[0], 0, 0, 60, 100)
     assert stage(state.replace(views=(part,)), NoModel()).views[0] is part
@@ -187,7 +187,7 @@ def test_what_shows_no_region_is_kept_and_one_pixel_is_drawn_on(stage: Marking) 
         (lambda: Mask("A", np.zeros((10, 10), bool)), "mask 'A' is empty"),
     ],
 )
-def test_a_region_without_area_or_outside_its_image_is_named(
+def test_a_region_without_area_or_outside_its_image_is_reported(
     mark: Callable[[], Mark], fact: str
 ) -> None:
     with pytest.raises(ValueError, match=fact):
@@ -205,7 +205,7 @@ def test_a_region_without_area_or_outside_its_image_is_named(
     width=st.integers(60, 300),
     height=st.integers(60, 300),
 )
-def test_a_box_is_drawn_where_it_went(
+def test_a_box_is_drawn_at_its_mapped_place(
     x: float, y: float, w: float, h: float, turns: int, mirrored: bool, width: int, height: int
 ) -> None:
     state = start(Box("A", x, y, x + w, y + h))

@@ -28,7 +28,7 @@ def asked(words: str, images: int, way: str) -> list[str | int]:
 
 
 @table
-def test_an_image_is_sent_where_its_placeholder_stands(
+def test_an_image_is_sent_at_its_placeholder(
     words: str, images: int, sent: list[str | int]
 ) -> None:
     assert asked(words, images, "inline") == sent
@@ -66,7 +66,7 @@ AGENT = "{use: prompting.agent.Agent, tools: {zoom: {use: prompting.agent.Zoom}}
         (ASK, "What is in image 1, <b>here</b>?", ""),
     ],
 )
-def test_check_warns_of_places_that_are_sent_as_words(
+def test_check_warns_of_placeholders_that_are_sent_as_text(
     stage: str, question: str, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -46,7 +46,7 @@ def parts_of(message: Message) -> list[str | int]:
 
 
 @table
-def test_where_what_came_is_sent(
+def test_images_keep_their_place_in_the_text(
     words: str, stages: list[str], images: str, sent: list[str | int]
 ) -> None:
     state, model = start(words, "x", "<image 2>"), Heard()
@@ -56,7 +56,7 @@ def test_where_what_came_is_sent(
     assert parts_of(model.calls[0][0][-1]) == sent
 
 
-def test_new_views_of_a_later_turn_stand_where_their_source_stood() -> None:
+def test_new_views_of_a_later_turn_replace_their_source() -> None:
     model = Heard("(A)\nLOOK: image 2, [0, 0, 250, 500]", "(A)")
     Verify(ask=Ask(images="placed"), where="W {prompt}", check="C {prompt}")(
         start("a <image 1> b <image 2> c"), model
@@ -67,7 +67,7 @@ def test_new_views_of_a_later_turn_stand_where_their_source_stood() -> None:
     assert second.index(" b ") + 2 == second.index(" c")
 
 
-def test_words_of_agents_and_of_questions_that_did_not_come_so() -> None:
+def test_text_of_agents_and_of_questions_without_placeholders() -> None:
     model = Heard("(A)")
     Agent(tools={"zoom": tools.Zoom()})(start("a <image 1> b"), model)
     text = model.calls[0][0][-1].text

@@ -139,7 +139,7 @@ GOLDEN: dict[str, tuple[int, Stage, list[str], list[list[list[str]]]]] = {
 
 
 @pytest.mark.parametrize("name", GOLDEN)
-def test_every_kind_of_turn_sends_exactly_this(name: str) -> None:
+def test_every_kind_of_turn_sends_exactly_these_messages(name: str) -> None:
     images, stage, replies, sent = GOLDEN[name]
     state, model = start(images), Heard(*replies)
     after = stage(state, model)
@@ -177,7 +177,7 @@ def voting(*replies: str, **settings: Any) -> State:
         (["(A)", "(B)", "(A)"], {"stop_early": True}, "A", 2 / 3, "vote: A 2, B 1"),
     ],
 )
-def test_the_majority_answers(
+def test_the_majority_is_the_answer(
     replies: list[str], settings: Any, answer: str, confidence: float, note: str
 ) -> None:
     state = voting(*replies, **settings)
@@ -187,7 +187,7 @@ def test_the_majority_answers(
     assert READ(state.replace(answer=None), NoModel()).answer == answer
 
 
-def test_ties_what_cannot_be_read_and_open_answers() -> None:
+def test_ties_unreadable_replies_and_open_answers() -> None:
     state = voting("(A)", "(B)", tie="abstain")
     assert state.answer is None and state.reason.startswith("abstained: ")
     vote = Vote(READ, n=2, tie="random")
@@ -207,7 +207,7 @@ def test_ties_what_cannot_be_read_and_open_answers() -> None:
         Vote(READ, n=3)(start(), Scripted(["(A)", "(A)"]))
 
 
-def test_draws_of_runs_and_votes_never_meet_and_a_vote_shares_its_calls_with_single_draws(
+def test_draws_of_runs_and_votes_differ_and_a_vote_shares_calls_with_single_draws(
     server: ChatServer, tmp_path: Path
 ) -> None:
     model = wrap(ChatAPI("vote", server.url, temperature=1.0), Store(tmp_path))
@@ -230,7 +230,7 @@ def test_draws_of_runs_and_votes_never_meet_and_a_vote_shares_its_calls_with_sin
     assert nested.draws == list(range(18))
 
 
-def test_a_vote_over_turns_counts_other_models_tokens_too() -> None:
+def test_a_vote_over_turns_counts_tokens_of_other_models_too() -> None:
     used = Usage(tokens_in=90, tokens_out=10)
     eyes, text = Heard(Reply("a cat", usage=used)), Heard(Reply("(A)", usage=used))
     vote = Vote(READ, CaptionThenAnswer(captioner=eyes, **BLIND), n=9, tokens=500)
@@ -242,7 +242,7 @@ def test_a_vote_over_turns_counts_other_models_tokens_too() -> None:
     assert [call.model for call in step.calls] == ["heard", "heard"] * 3 or len(step.calls) == 6
 
 
-def test_votes_count_for_the_tasks_own_letters() -> None:
+def test_votes_use_the_original_letters_of_the_task() -> None:
     """The choices change their order; a model that always says (A) has no majority."""
     inner = Pipeline({"permute": PermuteChoices(by=3), "choose": MultipleChoice(), "ask": Ask()})
     sample = Sample("s", "Which?", (picture(),), ("red", "green", "blue"))
@@ -259,7 +259,7 @@ def test_votes_count_for_the_tasks_own_letters() -> None:
     assert [step.slot for step in state.trace] == ["permute", "choose", "ask"] * 6
 
 
-def test_two_models_each_do_their_part_and_the_blind_turn_shows_no_image() -> None:
+def test_two_models_each_do_their_part_and_the_text_only_turn_has_no_image() -> None:
     eyes, text, main = Heard("a cat"), Heard("(B)"), Heard("never")
     stage = CaptionThenAnswer(captioner=eyes, answerer=text, **BLIND)
     state = Pipeline({"ask": stage})(start(2, draw=4), main)
@@ -277,7 +277,7 @@ def test_two_models_each_do_their_part_and_the_blind_turn_shows_no_image() -> No
 
 
 @pytest.mark.parametrize("reply", ["", "  \n", "<think>I see a cat", "<think>a cat</think>"])
-def test_an_empty_description_is_no_description(reply: str) -> None:
+def test_an_empty_description_is_refused(reply: str) -> None:
     model = Heard("one", reply, "(B)")
     state = CaptionThenAnswer(**BLIND)(start(2), model)
     assert state.reason.startswith("abstained: ") and len(model.calls) == 2
@@ -290,7 +290,7 @@ def test_an_empty_description_is_no_description(reply: str) -> None:
     assert "image 2" in note
 
 
-def test_endless_descriptions_are_cut_and_there_must_be_an_image() -> None:
+def test_endless_descriptions_are_truncated_and_an_image_is_required() -> None:
     model = Heard(Reply("word " * 100_000, finish="length"), "(B)")
     state = CaptionThenAnswer(longest=100, **BLIND)(start(), model)
     assert len(model.calls[-1][0][0].text) < 150
@@ -308,7 +308,7 @@ def test_flips_are_recorded(replies: list[str], note: str) -> None:
     assert state.answer is None and state.reply == replies[-1]
 
 
-def test_thoughts_of_earlier_turns_are_not_sent_again_but_kept() -> None:
+def test_thoughts_of_earlier_turns_are_not_sent_again_but_stored() -> None:
     model = Heard(Reply("<think>hm</think>(A)", reasoning="apart"), "(B)")
     state = Reperceive(turns=2, **LOOKS)(start(), model)
     assert transcript(model.calls[1][0], state)[1] == ("assistant", ["(A)"])
@@ -316,7 +316,7 @@ def test_thoughts_of_earlier_turns_are_not_sent_again_but_kept() -> None:
     assert not any("apart" in message.text for message in model.calls[1][0])
 
 
-def test_effort_is_asked_for_and_reasoning_stays_apart(server: ChatServer) -> None:
+def test_effort_is_requested_and_reasoning_is_stored_separately(server: ChatServer) -> None:
     before = len(server.bodies)
     door = RecordingModel(ChatAPI("thinker", server.url), "s1")
     for history in (History(), History(attached="drop")):
@@ -334,7 +334,7 @@ def test_effort_is_asked_for_and_reasoning_stays_apart(server: ChatServer) -> No
 
 
 @pytest.mark.parametrize(("reply", "sizes"), CASES["claims"])
-def test_claimed_places_are_cut_out(reply: str, sizes: list[list[int]]) -> None:
+def test_claimed_places_are_cropped(reply: str, sizes: list[list[int]]) -> None:
     state = start(2).replace(messages=(Message("assistant", (reply,)),))
     after, whole = SMALL(state, NoModel()), {view.picture.sha for view in state.views}
     assert [list(v.size) for v in after.views if v.picture.sha not in whole] == sizes
@@ -351,7 +351,7 @@ def test_claims_that_cannot_be_shown_are_noted(reply: str, note: str) -> None:
     assert ZoomOnClaim(missing="abstain")(state, NoModel()).ended
 
 
-def test_ten_thousand_claims_are_bounded() -> None:
+def test_the_number_of_claims_is_limited() -> None:
     corners = [(n % 30 * 30, n // 30 * 2) for n in range(10_000)]
     boxes = " ".join(f"[{x}, {y}, {x + 50}, {y + 50}]" for x, y in corners)
     after = SMALL(start().replace(messages=(Message("assistant", (boxes,)),)), NoModel())
@@ -364,7 +364,7 @@ def test_ten_thousand_claims_are_bounded() -> None:
     "reply",
     ["\n" * 100_000, "---\n" * 40_000, "LOOK: " + "[1, 2, 300, 400] " * 20_000, "<think>" * 40_000],
 )
-def test_endless_repetition_is_no_more_work_than_a_long_reply(reply: str) -> None:
+def test_endless_repetition_takes_no_more_work_than_a_long_reply(reply: str) -> None:
     def work(reply: str) -> int:
         state = start().replace(messages=(Message("assistant", (reply,)),))
         return count_calls(lambda: SMALL(state, NoModel()))
@@ -372,7 +372,7 @@ def test_endless_repetition_is_no_more_work_than_a_long_reply(reply: str) -> Non
     assert work(reply) < 11 * work(reply[: len(reply) // 10]) + 500
 
 
-def test_what_was_zoomed_on_stays_in_the_views_and_every_round_looks_at_the_beginning() -> None:
+def test_zoomed_crops_stay_in_the_views_and_every_round_starts_from_the_original() -> None:
     model = Heard(CLAIM, "(B) [500, 0, 1000, 500]", "(A)")
     state = Verify(zoom=SMALL, rounds=2, read=READ)(start(), model)
     assert [view.size for view in state.views] == [(80, 60), (40, 30), (40, 30)]
@@ -404,7 +404,7 @@ def test_a_server_that_counts_no_image_is_noted() -> None:
         assert any("9 tokens" in note for note in state.notes)
 
 
-def test_the_schema_goes_with_every_turn() -> None:
+def test_the_schema_is_sent_with_every_turn() -> None:
     model = Heard('{"answer": "A"}')
     form = JsonAnswer(reasoning=False)
     state = Reperceive(turns=3, ask=Ask(output=form), read=READ)(start(), model)
@@ -437,7 +437,7 @@ KINDS: dict[str, Callable[[], Stage]] = {
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("reply", BAD, ids=range(len(BAD)))
-def test_whatever_a_model_says_is_recorded_and_bounded(kind: str, reply: str | Reply) -> None:
+def test_any_reply_of_a_model_is_recorded_within_limits(kind: str, reply: str | Reply) -> None:
     model = Heard(reply)
     state = KINDS[kind]()(start(2), model)
     assert 2 <= len(model.calls) <= 4

@@ -18,7 +18,7 @@ def start(words: str, choices: tuple[str, ...] = ()) -> State:
 
 
 @table
-def test_what_other_programs_send(program: str, words: str, style: str, bare: str) -> None:
+def test_choices_in_the_formats_of_other_programs(program: str, words: str, style: str, bare: str) -> None:
     read = ReadChoices()(start(words), NoModel())
     assert read.sample.choices == ASKED, program
     assert (read.prompt, read.sample.question) == (words, bare), program
@@ -29,7 +29,7 @@ def test_what_other_programs_send(program: str, words: str, style: str, bare: st
 
 
 @table
-def test_what_is_a_list_of_choices(words: str, choices: list[str] | None) -> None:
+def test_which_lines_form_a_list_of_choices(words: str, choices: list[str] | None) -> None:
     read = ReadChoices()(start(words), NoModel())
     assert read.sample.choices == tuple(choices or ())
     if choices is None:

@@ -126,7 +126,7 @@ def mark(label: str, *place: float) -> Mark:
     return Point(label, *place) if len(place) < 4 else Box(label, *place)  # type: ignore[arg-type]
 
 
-def test_a_rule_answers_or_says_why_it_does_not() -> None:
+def test_a_rule_answers_or_gives_a_reason() -> None:
     check_all((case, partial(check_case, case)) for case in CASES)
 
 
@@ -151,12 +151,12 @@ def check_case(case: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(("choices", "labels"), TABLES["labels"])
-def test_choices_name_the_marks_that_they_speak_of(choices: list[str], labels: str) -> None:
+def test_choices_refer_to_marks(choices: list[str], labels: str) -> None:
     assert "".join(map_letters_to_labels(asked(choices=choices)).values()) == labels
 
 
 @pytest.mark.parametrize(("choices", "images", "places"), TABLES["images"])
-def test_choices_name_images(choices: list[str], images: int, places: list[int] | None) -> None:
+def test_choices_refer_to_images(choices: list[str], images: int, places: list[int] | None) -> None:
     sample = asked(choices=choices, images=images)
     if places is None:
         with pytest.raises(NoEvidence, match="do not pair up"):
@@ -167,14 +167,14 @@ def test_choices_name_images(choices: list[str], images: int, places: list[int] 
 
 
 @pytest.mark.parametrize(("question", "choices", "holds", "answer"), TABLES["truths"])
-def test_yes_and_true_are_found_by_their_words(
+def test_yes_and_true_are_recognised(
     question: str, choices: list[str], holds: bool, answer: str
 ) -> None:
     assert choose_true_or_false(asked(question, choices), holds) == answer
 
 
 @pytest.mark.parametrize("kind", TABLES["questions"])
-def test_what_a_question_asks_for(kind: str) -> None:
+def test_the_target_of_a_question(kind: str) -> None:
     parse = getattr(choices_of_answers, f"parse_{kind}")
     for question, thing in TABLES["questions"][kind].items():
         if thing is None:
@@ -184,7 +184,7 @@ def test_what_a_question_asks_for(kind: str) -> None:
             assert parse(asked(question)) == (tuple(thing) if isinstance(thing, list) else thing)
 
 
-def test_every_wording_of_a_relation_is_read_as_itself() -> None:
+def test_every_wording_of_a_relation_is_parsed_as_that_relation() -> None:
     for kind, wordings in RELATIONS.items():
         for wording in wordings:
             question = f"Is the dining table {wording} the hot dog?"
@@ -205,7 +205,7 @@ def test_relations_of_two_boxes(kind: str, one: str, two: str, holds: bool) -> N
     assert margin != 0
 
 
-def test_a_detector_is_asked_for_what_the_question_names() -> None:
+def test_a_detector_is_given_the_phrase_of_the_question() -> None:
     boxes = finds((11, 9, 50, 51))
     check(FittingBox(boxes), asked(WHICH, ("Box A", "Box B"), marks=BOXES), "A")
     check(FittingBox(boxes, words=""), asked("Which box?", ("Box A", "Box B"), marks=BOXES), "A")
@@ -218,7 +218,7 @@ def test_a_detector_is_asked_for_what_the_question_names() -> None:
     assert (exact.confidence, off.confidence) == pytest.approx((0.9, 0.45))
 
 
-def test_what_is_behind_is_told_by_depth() -> None:
+def test_behind_is_decided_by_depth() -> None:
     boxes = finds(PLACES["LEFT"], PLACES["RIGHT"], labels=["cat", "dog"])
     behind, front = (asked(f"Is the cat {place} the dog?") for place in ("behind", "in front of"))
     check(SpatialRelation(boxes, Plane()), behind, "Yes")  # the plane is nearer at the right
@@ -234,7 +234,7 @@ def test_what_is_behind_is_told_by_depth() -> None:
 # Identities and likeness
 
 
-def test_a_rule_that_holds_an_identity_is_no_model() -> None:
+def test_a_rule_with_an_identity_is_not_a_model() -> None:
     identity = FaceIdentity(faces([0], [5]))
     for rule, question, answer in (
         (SameIdentity, SAME, "F"),
@@ -246,7 +246,7 @@ def test_a_rule_that_holds_an_identity_is_no_model() -> None:
     check(SameIdentity(FaceIdentity(lambda _: nobody)), asked(SAME, (), 2), None, "function finds")
 
 
-def test_a_thing_is_cut_out_before_it_is_described() -> None:
+def test_a_thing_is_cropped_before_it_is_described() -> None:
     seen: list[tuple[int, ...]] = []
 
     def extract(pixels: Pixels, prompt: str = "", /) -> FeatureGrid:
@@ -267,7 +267,7 @@ def test_a_thing_is_cut_out_before_it_is_described() -> None:
     check(SameIdentity(zero), bags, None, "an image has no features")
 
 
-def test_likeness_needs_an_image_to_be_like_and_more_than_one_colour() -> None:
+def test_similarity_needs_a_reference_image_and_more_than_one_colour() -> None:
     pictures = [Picture(numbered_image(number)) for number in (1, 2)]
     sample = asked(choices=pictures, images=0)
     check(MostSimilar(likeness(0.5)), sample, None, "there is no image")
@@ -290,7 +290,7 @@ def test_a_map_of_another_size_is_a_fault() -> None:
         run_stage(DarkerPoint(lambda _: np.ones((100, 100))), asked(choices=DARK, marks=(A, B)))
 
 
-def test_the_margin_between_same_and_darker_is_where_it_is_said_to_be() -> None:
+def test_the_margin_between_same_and_darker_is_as_documented() -> None:
     for ratio, answer in ((1.0999, "C"), (1.1001, "A")):
         state = check(
             DarkerPoint(Paint(0.4, 0.4 * ratio)), asked(choices=DARK, marks=(A, B)), answer
@@ -298,7 +298,7 @@ def test_the_margin_between_same_and_darker_is_where_it_is_said_to_be() -> None:
         assert state.confidence == pytest.approx(0, abs=0.01)
 
 
-def test_the_confidence_of_the_nearer_point_is_its_lead_over_the_range_of_the_map() -> None:
+def test_the_confidence_of_the_nearer_point_is_its_lead_over_the_depth_range() -> None:
     state = run_stage(NearerPoint(Ramp()), depths(A, B, C))
     # from the 5th to the 95th percentile of 0 .. 99
     assert state.confidence == pytest.approx((90 - 70) / (0.9 * 99))
@@ -307,7 +307,7 @@ def test_the_confidence_of_the_nearer_point_is_its_lead_over_the_range_of_the_ma
     assert run_stage(NearerPoint(lambda *_: DepthMap(flat, True)), depths(A, B)).confidence == 1
 
 
-def test_each_point_counts_with_the_median_of_its_window() -> None:
+def test_each_point_uses_the_median_of_its_window() -> None:
     values = np.zeros((100, 100))
     values[48:53, 18:20] = 9  # two of the five columns around A
     values[48:53, 68:71] = 4  # three of the five columns around B
@@ -320,7 +320,7 @@ def test_each_point_counts_with_the_median_of_its_window() -> None:
 # Colours
 
 
-def test_colors_of_made_things_are_named() -> None:
+def test_colors_of_generated_things_are_named() -> None:
     named: dict[bool, list[bool]] = {True: [], False: []}
     for item in MarkedScenes("color", n=96, controls={"size": 36}):
         x, y = item.sample.marks[0].center

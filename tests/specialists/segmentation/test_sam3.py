@@ -38,7 +38,7 @@ def model(request: pytest.FixtureRequest, built: Callable[[str], str]) -> str:
     return built(request.param)
 
 
-def test_images_are_seen_as_by_transformers() -> None:
+def test_images_are_preprocessed_as_by_transformers() -> None:
     """Its processor where torchvision is, else PIL's filter, which is the same but for a step."""
     whole = find_spec("torchvision") is not None
     for image in IMAGES:
@@ -54,7 +54,7 @@ def test_images_are_seen_as_by_transformers() -> None:
 
 
 @pytest.mark.slow
-def test_masks_are_those_of_transformers(model: str) -> None:
+def test_masks_match_transformers(model: str) -> None:
     """Network and post-processing used bare as its documentation shows, a word at a time."""
     network = transformers.Sam3Model.from_pretrained(model).eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(model)
@@ -86,7 +86,7 @@ def same(one: Masks, two: Masks) -> None:
     assert one.masks.shape == two.masks.shape and (one.masks != two.masks).mean() < 0.002
 
 
-def test_a_batch_of_mixed_sizes_gives_what_single_calls_give(model: str) -> None:
+def test_a_batch_of_mixed_sizes_equals_single_calls(model: str) -> None:
     sam = SAM3(model, words=("Dog", "cat"), threshold=0, most=8, device="cpu")
     together = sam.many(IMAGES)
     for image, found in zip(IMAGES, together, strict=True):
@@ -98,7 +98,7 @@ def test_a_batch_of_mixed_sizes_gives_what_single_calls_give(model: str) -> None
     assert min(shares) < 0.9 and max(shares) > 0.1
 
 
-def test_words_of_a_question_take_the_place_of_its_own(model: str) -> None:
+def test_words_of_a_call_replace_the_configured_ones(model: str) -> None:
     sam = SAM3(model, words=("cat",), threshold=0, most=5, device="cpu")
     detector = MaskBoxes(sam)
     own, asked = detector(IMAGES[0]), detector(IMAGES[0], ["Red box."])
@@ -135,7 +135,7 @@ def stretched(image: Pixels, side: int) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["tracker", "video", "edgetam"])
-def test_other_kinds_of_sam_give_what_transformers_gives(
+def test_other_kinds_of_sam_match_transformers(
     name: str, built: Callable[[str], str]
 ) -> None:
     """The network used bare, with the box in pixels of the square that it looks at."""
@@ -166,7 +166,7 @@ def test_other_kinds_of_sam_give_what_transformers_gives(
 
 
 @pytest.mark.skipif(find_spec("timm") is not None, reason="timm is installed")
-def test_edgetam_without_timm_names_it(tmp_path: Path) -> None:
+def test_edgetam_without_timm_names_the_package(tmp_path: Path) -> None:
     transformers.EdgeTamConfig().save_pretrained(tmp_path)
     box = Boxes(np.array([[0, 0, 9, 9.0]]), np.ones(1), np.array(["a"]))
     with pytest.raises(WeightsError, match="pip install timm"):
