@@ -89,7 +89,9 @@ def test_names_are_distinguished(gallery: Any, entries: dict[str, Any]) -> None:
     assert set(QUICK) <= set(entries)
 
 
-def test_entries_run_and_have_the_described_effect(gallery: Any, entries: dict[str, Any], tmp_path: Path) -> None:
+def test_entries_run_and_have_the_described_effect(
+    gallery: Any, entries: dict[str, Any], tmp_path: Path
+) -> None:
     group = gallery.Group("Some", "A few.", tuple(entries[name] for name in QUICK))
     (tmp_path / "page").mkdir()
     (tmp_path / "page" / "of-a-stage-that-is-gone.webp").touch()

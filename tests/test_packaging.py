@@ -88,7 +88,9 @@ def test_the_sdist_holds_the_source_without_the_links(built: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("link", [text_file, nothing])
-def test_a_tree_without_links_can_be_imported(tmp_path: Path, link: Callable[[Path], object]) -> None:
+def test_a_tree_without_links_can_be_imported(
+    tmp_path: Path, link: Callable[[Path], object]
+) -> None:
     copy = copy_source(tmp_path, link)
     environment = {"PYTHONPATH": str(copy / "typings"), "PATH": ""}
     command = [sys.executable, "-c", IMPORT]

@@ -130,7 +130,9 @@ def vpbench_files(root: Path) -> None:
     (pairs / "semantic_corr_raw_fixed.json").write_text(lists)
 
 
-def test_the_lists_of_vpbench_become_questions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_lists_of_vpbench_become_questions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """By hand; drawn with the authors' code, such files gave the same pixels."""
     page = (DOCS / "howto" / "data.md").read_text(encoding="utf-8")
     (script,) = re.findall(r"^```python vpbench.py\n(.*?)^```$", page, re.S | re.M)

@@ -174,7 +174,9 @@ def run(tree: Path, *words: str) -> None:
 
 
 @pytest.mark.slow
-def test_moving_files_inside_their_rooms_keeps_runs_and_cached_replies_valid(tmp_path: Path) -> None:
+def test_moving_files_inside_their_rooms_keeps_runs_and_cached_replies_valid(
+    tmp_path: Path,
+) -> None:
     tree = copy_source(tmp_path / "tree", nothing)
     for cache in (cache for folder in FOLDERS for cache in (ROOT / folder).rglob("__pycache__")):
         # to compile all files takes as long as the rest

@@ -35,7 +35,9 @@ def blocks(language: str, page: Path = README) -> list[str]:
 
 
 @pytest.mark.slow
-def test_the_python_runs_and_prints_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_python_runs_and_prints_a_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     code = blocks("python", DOCS / "howto" / "python.md")[0]
     *setup, shown, last = code.strip().splitlines()

@@ -78,7 +78,7 @@ def test_every_class_that_a_configuration_can_name_is_listed() -> None:
     assert [cls for cls in CLASSES.values() if f"[{cls.__name__}](" not in listed] == []
 
 
-def test_the_page_for_python_has_public_things_with_all_their_members() -> None:
+def test_the_python_page_lists_public_objects_with_all_members() -> None:
     public = (ROOT / "tests" / "public_paths.txt").read_text().split()
     paths = [path for part in python_page.PYTHON.values() for path in part]
     of_files = {path for path in paths if path.count(".") > 2}  # `folder.room.file.name`

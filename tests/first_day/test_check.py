@@ -71,7 +71,9 @@ def test_check_reports_requests_and_cost(study: Path) -> None:
 
 
 @table
-def test_limits_and_draws_change_the_number_of_requests(study: Path, word: str, amount: str) -> None:
+def test_limits_and_draws_change_the_number_of_requests(
+    study: Path, word: str, amount: str
+) -> None:
     assert amount in check(word)
 
 

@@ -84,9 +84,7 @@ def test_a_new_slot_needs_a_position_or_a_stage_to_replace(folder: Path) -> None
     assert "contestants.a.extend: no such entry; a contestant's stages are laid over" in extend
 
 
-def test_a_new_stage_that_prepares_the_question_precedes_the_asking_stage(
-    folder: Path,
-) -> None:
+def test_a_new_stage_that_prepares_the_question_precedes_the_asking_stage(folder: Path) -> None:
     stages = (
         "{small: {use: prompting.views.LongestSide, pixels: 99}, own: {use: silent_looks.Look}}"
     )

@@ -73,9 +73,7 @@ contestants:
 """
 
 
-def test_the_cost_includes_samples_without_a_record_and_shared_stages(
-    tmp_path: Path,
-) -> None:
+def test_the_cost_includes_samples_without_a_record_and_shared_stages(tmp_path: Path) -> None:
     with chat_server() as server:
         config = priced(tmp_path, server.url, n=6)
         head = config.read_text().split("stages:")[0]
@@ -130,7 +128,7 @@ BIG = 4 * (100 * 2.5 + 7 * 10) / 1e6
 COSTS = {"plain": BIG, "small": BIG / 10, "free": None, "chance": None}
 
 
-def test_the_cost_stands_in_every_table(tmp_path: Path) -> None:
+def test_every_table_shows_the_cost(tmp_path: Path) -> None:
     with chat_server() as server:
         config = write_study(tmp_path, server.url)
         lines = [line for line in config.read_text().splitlines() if not line.startswith("model:")]
@@ -154,9 +152,7 @@ def csv_costs(folder: Path) -> dict[str, str]:
     return {row["contestant"]: row["cost"] for row in rows if row["task"] == "jigsaw"}
 
 
-def test_models_inside_stages_have_a_cost_even_without_a_contestant_model(
-    tmp_path: Path,
-) -> None:
+def test_models_inside_stages_have_a_cost_even_without_a_contestant_model(tmp_path: Path) -> None:
     with chat_server() as server:
         model = ChatAPI("m", server.url, prices={"in": 2.5, "out": 10})
         described = CaptionThenAnswer(captioner=model, answerer=model)

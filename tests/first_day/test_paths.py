@@ -185,9 +185,7 @@ def test_the_question_covers_the_included_files(lab: Path) -> None:
 
 
 @pytest.mark.usefixtures("terminal")
-def test_the_question_comes_again_behind_another_link_and_where_the_note_is_damaged(
-    lab: Path,
-) -> None:
+def test_the_question_is_repeated_for_another_link_and_for_a_damaged_note(lab: Path) -> None:
     (lab / "study" / "linked").symlink_to(lab / "own" / "set")
     write("linked")
     answered("y", "check", "study.yaml")

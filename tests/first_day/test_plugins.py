@@ -40,9 +40,7 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder / "own.yaml"
 
 
-def test_a_plugin_is_allowed_once_for_a_study_and_its_runs(
-    study: Path,
-) -> None:
+def test_a_plugin_is_allowed_once_for_a_study_and_its_runs(study: Path) -> None:
     refused = said("check", study, code=2)
     assert "plugins: studies/stage_of_study.py is Python code" in refused
     assert "--plugin studies/stage_of_study.py" in refused

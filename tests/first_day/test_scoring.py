@@ -129,9 +129,7 @@ def report_rows(run: Path) -> list[dict[str, str]]:
     return list(csv.DictReader((run / "report.csv").read_text().splitlines()))
 
 
-def test_a_run_is_scored_with_its_plugin_and_a_changed_plugin_is_reported(
-    folder: Path,
-) -> None:
+def test_a_run_is_scored_with_its_plugin_and_a_changed_plugin_is_reported(folder: Path) -> None:
     output = looktwice("run", "own.yaml", "--plugin", "./mine.py", "--table", "full")
     assert "plain 50.0 [15.0–85.0] 4 2/2/0/0" in output and "reader: last_letter" in output
     report = (folder / "runs/own/report.md").read_text()
@@ -177,9 +175,7 @@ def test_a_plugin_can_be_given_twice_and_can_have_changed(folder: Path) -> None:
 SCORE = ("score", "runs/own", "--table", "full")
 
 
-def test_a_custom_reader_can_be_given_for_scoring_and_its_fault_is_reported(
-    folder: Path,
-) -> None:
+def test_a_custom_reader_can_be_given_for_scoring_and_its_fault_is_reported(folder: Path) -> None:
     looktwice(*RUN, "read={use: eval.readers.Robust}")
     again = (*SCORE, "--reader", "mine.LastLetter", "--plugin", "mine.py")
     assert "reader: last_letter" in looktwice(*again)

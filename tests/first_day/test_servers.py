@@ -54,7 +54,9 @@ REFUSALS = {"401": "no key was sent", "402": "credit", "404": "model's name"}
 
 
 @pytest.mark.parametrize(("status", "limit"), [("401", 40), ("402", 40), ("404", 2)])
-def test_a_server_that_refuses_all_requests_ends_the_run(tmp_path: Path, status: str, limit: int) -> None:
+def test_a_server_that_refuses_all_requests_ends_the_run(
+    tmp_path: Path, status: str, limit: int
+) -> None:
     with chat_server(None, "--fail", f"{status}=1") as server:
         words = ("--workers", 2, "--limit", limit)
         output = run_study(tmp_path, server.url, *words, n=40, code=1)

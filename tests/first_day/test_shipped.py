@@ -85,9 +85,7 @@ def test_the_study_written_by_init_passes_check_unchanged(name: str) -> None:
     assert "did you mean 'study'?" in said("init", "studi", code=2)
 
 
-def test_every_commented_line_of_the_study_can_be_used(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_every_commented_line_of_the_study_can_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     text = (ROOT / "eval" / "templates" / "study.yaml").read_text()
     for word in ("url", "model", "first-the-words", "resized", "other"):

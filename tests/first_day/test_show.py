@@ -116,7 +116,9 @@ def look_once(messages: Messages) -> Reply:
     return Reply("Closer.", "tool", tool_calls=(call,))
 
 
-def test_tool_calls_of_an_agent_are_shown_in_order_with_their_box(folder: Path, tmp_path: Path) -> None:
+def test_tool_calls_of_an_agent_are_shown_in_order_with_their_box(
+    folder: Path, tmp_path: Path
+) -> None:
     agent = Pipeline({"agent": Agent({"zoom": Zoom()}, coordinates="0-1")})
     arms, out = {"agent": agent, "ask": Pipeline({"ask": Ask()})}, tmp_path / "runs" / "agents"
     evaluate(Folder(tmp_path / "own"), arms, Scripted(look_once), out=out)
@@ -149,9 +151,7 @@ class Nothing:
 
 
 @pytest.mark.slow
-def test_a_run_with_a_custom_stage_names_the_plugin_to_pass(
-    folder: Path, tmp_path: Path
-) -> None:
+def test_a_run_with_a_custom_stage_names_the_plugin_to_pass(folder: Path, tmp_path: Path) -> None:
     plugin = tmp_path / "own stage" / "stage_of_show.py"
     plugin.parent.mkdir()
     plugin.write_text(OWN)

@@ -96,9 +96,7 @@ def test_a_second_interrupt_aborts_requests_and_simultaneous_ones_count_once(
     assert len(records(tmp_path)) == (0 if pause > 0.1 else 2)
 
 
-def test_a_request_in_preparation_is_not_sent(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_request_in_preparation_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     stop = threading.Event()
 
     def body(*given: object) -> dict[str, object]:

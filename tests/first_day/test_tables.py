@@ -151,7 +151,7 @@ def test_results_distinguish_an_earlier_arm_from_a_wrong_name(made: MadeRun) -> 
     assert len(results.flips("unmarked", "ring").gained) == 4
 
 
-def test_the_table_names_what_delta_compares_with(made: MadeRun) -> None:
+def test_the_table_names_the_baseline_of_its_differences(made: MadeRun) -> None:
     ask_each(made, SWEEP)
     (line,) = (line for line in notes(score_table(made.path).scores[0]) if line.startswith("delta"))
     nearest = "the nearest setting among unmarked, unmarked [no think]"

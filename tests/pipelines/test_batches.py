@@ -160,7 +160,7 @@ def test_an_item_too_large_for_memory_fails_alone(batchers: Make) -> None:
     assert batcher.max_batch == 1
 
 
-def test_an_item_that_fails_fails_alone(batchers: Make) -> None:
+def test_a_failing_item_fails_alone(batchers: Make) -> None:
     def forward(items: Sequence[int]) -> list[int]:
         if 7 in items:
             raise ValueError("seven cannot be")
@@ -429,7 +429,7 @@ def test_a_slow_network_does_not_delay_another() -> None:
         assert slow.result(timeout=10)
 
 
-def test_closing_frees_what_was_opened_last_first() -> None:
+def test_closing_frees_networks_in_reverse_order() -> None:
     closed: list[str] = []
 
     @dataclass
@@ -462,7 +462,9 @@ def test_missing_weights_and_devices_are_named(tmp_path: Path) -> None:
 
 
 @table
-def test_advice_about_hub_errors(monkeypatch: pytest.MonkeyPatch, trouble: str, advice: str) -> None:
+def test_advice_about_hub_errors(
+    monkeypatch: pytest.MonkeyPatch, trouble: str, advice: str
+) -> None:
     transformers = pytest.importorskip("transformers")
 
     def refuse(*args: Any, **settings: Any) -> None:

@@ -136,7 +136,9 @@ def test_a_file_of_version_1_is_read(tmp_path: Path) -> None:
         assert connection.execute("PRAGMA user_version").fetchone() == (1,)
 
 
-def test_another_thread_takes_over_from_a_failed_one_and_failures_are_not_stored(tmp_path: Path) -> None:
+def test_another_thread_takes_over_from_a_failed_one_and_failures_are_not_stored(
+    tmp_path: Path,
+) -> None:
     inner = slow(failing=2)
     model = Cached(inner, Store(tmp_path))
     replies = together(lambda: model(HELLO), 5)

@@ -241,7 +241,7 @@ def test_the_most_likely_of_equal_tokens_counts() -> None:
     assert list(reply.logprobs[0]) == ["�", "A"]
 
 
-def test_arguments_that_come_as_an_object_are_written_as_they_read() -> None:
+def test_arguments_given_as_an_object_are_written_as_json() -> None:
     calls = [{"name": "zoom", "arguments": {"on": "Bär"}}, {"name": "stop"}]
     message = {"content": None, "tool_calls": [{"function": call} for call in calls]}
     reply = parse_reply(body(message), 0.0)

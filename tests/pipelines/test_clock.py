@@ -143,7 +143,9 @@ def test_progress_is_written_as_lines_of_json(tmp_path: Path) -> None:
     assert lines[-1]["seconds"]["wait for the server"] > 0 and len(lines[-1]["slowest"]) == 3
 
 
-def test_a_span_that_fails_to_start_leaves_no_work_in_flight(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_span_that_fails_to_start_leaves_no_work_in_flight(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     @contextmanager
     def broken(name: str, attributes: Any) -> Iterator[None]:
         raise RuntimeError("no exporter")

@@ -216,7 +216,9 @@ def test_invalid_plugins_are_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize(("kind", "text", "says"), rows(__file__, "faults.tsv"))
-def test_a_fault_names_its_place_and_cause(planned: Planned, kind: str, text: str, says: str) -> None:
+def test_a_fault_names_its_place_and_cause(
+    planned: Planned, kind: str, text: str, says: str
+) -> None:
     given = (text.replace(" | ", "\n"),) if kind == "file" else ("", text)
     assert any(says in fault for fault in faults(planned, *given))
 
@@ -233,7 +235,9 @@ def test_an_override_of_a_swept_setting(planned: Planned, override: str, setting
 
 
 @table
-def test_a_detector_is_recognised_by_its_result_type(planned: Planned, use: str, gives: str) -> None:
+def test_a_detector_is_recognised_by_its_result_type(
+    planned: Planned, use: str, gives: str
+) -> None:
     zoom = f"{{use: prompting.views.ZoomOnDetections, detector: {{use: {use}}}}}"
     (fault,) = faults(planned, "", f"stages.mark={zoom}")
     assert fault.startswith("stages.mark.detector.use: ") and fault.endswith(f"returns {gives}")
@@ -259,7 +263,9 @@ def test_an_include_must_lie_below_the_file(tmp_path: Path) -> None:
             load(tmp_path / f"{name}.yaml")
 
 
-def test_files_must_lie_below_the_study_or_be_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_must_lie_below_the_study_or_be_allowed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     home, data = tmp_path / "home", tmp_path / "data"
     for folder in (home, data / "set", data / "set_replies", data / "secret"):
         folder.mkdir(parents=True)
@@ -353,7 +359,9 @@ def test_the_only_asking_stage_of_a_specialist_measures_the_model() -> None:
 
 
 @table
-def test_what_changes_the_identity_of_a_point(planned: Planned, override: str, is_new: bool) -> None:
+def test_what_changes_the_identity_of_a_point(
+    planned: Planned, override: str, is_new: bool
+) -> None:
     chat = "{use: pipelines.models.ChatAPI, model: m, temperature: 0}"
     base = BASE.replace("{use: pipelines.models.Scripted}", chat)
     (first,), (second,) = planned(base=base).points, planned("", override, base=base).points

@@ -45,7 +45,9 @@ def looktwice(*words: str, folder: Path, path: Path) -> subprocess.CompletedProc
 
 
 @needs_extras
-def test_the_package_of_the_page_adds_one_class_of_each_kind(installed: Path, tmp_path: Path) -> None:
+def test_the_package_of_the_page_adds_one_class_of_each_kind(
+    installed: Path, tmp_path: Path
+) -> None:
     (tmp_path / "study.yaml").write_text(STUDY, encoding="utf-8")
     where = {"folder": tmp_path, "path": installed}
     greeted = looktwice("greet", "Ada", **where)

@@ -35,14 +35,18 @@ def test_a_filter_verdict_makes_a_reply_filtered(form: str, status: int, body: A
 
 
 @table
-def test_replies_that_no_filter_blocked(form: str, status: int, body: Any, again: bool, said: str) -> None:
+def test_replies_that_no_filter_blocked(
+    form: str, status: int, body: Any, again: bool, said: str
+) -> None:
     with pytest.raises(ModelError) as caught:
         read_response(response(status, body), URL, 0.0)
     assert (caught.value.retryable, said in str(caught.value)) == (again, True)
 
 
 @table
-def test_replies_beside_filters_are_read(form: str, body: Any, text: str, finish: str) -> None:
+def test_replies_next_to_filter_verdicts_are_read(
+    form: str, body: Any, text: str, finish: str
+) -> None:
     reply = read_response(response(200, body), URL, 0.0)
     assert (reply.text, reply.finish) == (text, finish)
 

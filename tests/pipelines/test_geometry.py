@@ -342,7 +342,9 @@ def test_points_inside_an_area(area: Polygon, x: float, y: float, inside: bool, 
         (MASK, (3, 2), (0, 0, 5, 5), None, None),
     ],
 )
-def test_masks_are_mapped_in_whole_pixels(mask: Any, shift: Any, clip: Any, size: Any, box: Any) -> None:
+def test_masks_are_mapped_in_whole_pixels(
+    mask: Any, shift: Any, clip: Any, size: Any, box: Any
+) -> None:
     seen = Mask("m", mask.astype(bool)).transform(Affine.shift(*shift), rectangle(*clip))
     assert (seen is None) is (size is None)
     if seen is not None:
@@ -392,7 +394,9 @@ def test_a_resize_averages_when_shrinking() -> None:
 
 
 @table
-def test_a_crop_is_rounded_outwards_and_clipped_at_the_edge(box: Any, kept: tuple[int, ...]) -> None:
+def test_a_crop_is_rounded_outwards_and_clipped_at_the_edge(
+    box: Any, kept: tuple[int, ...]
+) -> None:
     view = transforms.crop(View.of(Picture(NOISE)), *box)
     left, top, right, bottom = kept
     np.testing.assert_array_equal(view.pixels, NOISE[top:bottom, left:right])
@@ -400,7 +404,9 @@ def test_a_crop_is_rounded_outwards_and_clipped_at_the_edge(box: Any, kept: tupl
 
 
 @table
-def test_run_lengths_that_do_not_fit_the_mask_are_refused(size: list[int], counts: list[int]) -> None:
+def test_run_lengths_that_do_not_fit_the_mask_are_refused(
+    size: list[int], counts: list[int]
+) -> None:
     with pytest.raises(ValueError, match="268435456"):
         mark_from_dict({"size": size, "counts": counts})
 
@@ -430,7 +436,9 @@ def test_fine_stripes_become_grey_when_shrunk(width: int, height: int) -> None:
 
 
 @table
-def test_intersection_area(other: list[int], common: list[int] | None, area: float, share: float) -> None:
+def test_intersection_area(
+    other: list[int], common: list[int] | None, area: float, share: float
+) -> None:
     box, rect = (0, 0, 10, 20), cast(PixelRect, tuple(other))
     for first, second in ((box, rect), (rect, box)):
         assert common_rect(first, second) == (common and tuple(common))
@@ -533,7 +541,9 @@ def test_a_large_region_gains_no_other_pixels(degrees: float, side: int) -> None
 
 
 @pytest.mark.parametrize("nearest", [True, False])
-def test_wide_pictures_are_mapped_in_the_same_way(nearest: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wide_pictures_are_mapped_in_the_same_way(
+    nearest: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     values = np.random.default_rng(0).random((40, 60))
     for affine in (Affine.resize(0.5, 0.25), Affine.shift(3, -2), Affine.resize(1.7, 2.3)):
         short = warp(values, affine, (50, 45), nearest)

@@ -99,7 +99,9 @@ def written(kind: str) -> bytes:
     [cut, cut_and_ended, zeros, flipped, flipped_header, inserted],
     ids=lambda d: d.__name__,
 )
-def test_damaged_files_are_refused(kind: str, damage: Damage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_damaged_files_are_refused(
+    kind: str, damage: Damage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     data, rng, refused = written(kind), random.Random(kind + damage.__name__), 0
     for _ in range(40):
         monkeypatch.setattr(module, "_readable", set())

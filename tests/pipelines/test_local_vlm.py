@@ -119,7 +119,9 @@ def test_a_large_picture_is_shrunk_to_max_pixels() -> None:
 
 
 @pytest.mark.slow
-def test_different_weights_make_a_different_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_different_weights_make_a_different_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
     monkeypatch.setattr("looktwice.pipelines.runtime.networks.LARGE", 1000)
     place = tmp_path / "network"
@@ -168,7 +170,9 @@ def test_check_names_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert all(each in said for each in ("torch", "'looktwice[hf]'", "no folder 'some/model'"))
 
 
-def test_unsupported_features_of_a_local_model_are_reported(folder: Callable[[str], str], tmp_path: Path) -> None:
+def test_unsupported_features_of_a_local_model_are_reported(
+    folder: Callable[[str], str], tmp_path: Path
+) -> None:
     model, none, bare = (
         LocalVLM(path) for path in (folder("llava"), f"{tmp_path}/0", f"{tmp_path}")
     )
@@ -246,7 +250,9 @@ def _wait(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("family", ["llava", "llava_next", "idefics3"])
-def test_http_replies_are_parsed_in_the_same_way(family: str, folder: Callable[[str], str], server: str) -> None:
+def test_http_replies_are_parsed_in_the_same_way(
+    family: str, folder: Callable[[str], str], server: str
+) -> None:
     here = LocalVLM(folder(family), max_tokens=8)
     there = ChatAPI(folder(family), url=server, max_tokens=8, temperature=0)
     for question in QUESTIONS[:2]:

@@ -79,7 +79,9 @@ SEEN: dict[str, tuple[bytes, np.ndarray[Any, Any], str]] = {
 
 
 @pytest.mark.parametrize(("data", "seen", "note"), SEEN.values(), ids=SEEN)
-def test_the_sent_bytes_have_the_pixels_of_the_view(data: bytes, seen: np.ndarray[Any, Any], note: str) -> None:
+def test_the_sent_bytes_have_the_pixels_of_the_view(
+    data: bytes, seen: np.ndarray[Any, Any], note: str
+) -> None:
     picture = Picture.encoded(data, "made.img")
     assert picture.size == (40, 20)
     np.testing.assert_allclose(picture.pixels.astype(int), seen.astype(int), atol=12)

@@ -121,9 +121,7 @@ COUNTING = np.array([[0.0, 1, 2, 3], [10, 11, 12, 13]])[..., None]
         ((4, 2), (2, 1), 12),  # a cell for each pixel
     ],
 )
-def test_features_are_interpolated_between_cell_centres(
-    size: Any, xy: Any, value: float
-) -> None:
+def test_features_are_interpolated_between_cell_centres(size: Any, xy: Any, value: float) -> None:
     assert FeatureGrid(COUNTING, *size).at(xy).tolist() == [[pytest.approx(value)]]
 
 

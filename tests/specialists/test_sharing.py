@@ -213,9 +213,7 @@ class Same:
         return pixels
 
 
-def test_results_depend_on_lists_of_pictures_defaults_and_paths_in_lists(
-    tmp_path: Path,
-) -> None:
+def test_results_depend_on_lists_of_pictures_defaults_and_paths_in_lists(tmp_path: Path) -> None:
     """Long arrays in a list were told apart by the beginning and end that is printed of them."""
     plain = np.zeros((100, 100, 3), np.uint8)
     dotted = plain.copy()

@@ -260,7 +260,9 @@ def edit(path: Path, place: str, value: str) -> None:
         ("samples.jsonl", "sample.question", "sample differs"),
     ],
 )
-def test_an_edited_reply_or_answer_key_is_noticed(run: Path, name: str, place: str, fact: str) -> None:
+def test_an_edited_reply_or_answer_key_is_noticed(
+    run: Path, name: str, place: str, fact: str
+) -> None:
     edit(run / name, place, "D")
     said = ends(1, "replay", run)
     assert fact in said and "2 records the same, 1 different" in said

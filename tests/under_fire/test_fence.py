@@ -113,9 +113,7 @@ def test_a_link_in_the_folder_gives_no_access(lab: Path) -> None:
     assert "data is a link" in output and SECRET not in output
 
 
-def test_outside_data_is_read_once_allowed(
-    lab: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_outside_data_is_read_once_allowed(lab: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     show = ("view", "foreign", "--sample", "q0")
     shutil.copytree(run_study("../own", *OWN), "foreign")
     (line,) = (line for line in ends(0, *show).splitlines() if "outside" in line)

@@ -143,7 +143,7 @@ def test_an_impossible_key_gives_one_sentence(monkeypatch: pytest.MonkeyPatch) -
         assert "sk-" not in str(raised.value)
 
 
-def test_a_key_in_what_is_no_http_is_in_no_record(key: str) -> None:
+def test_a_key_in_malformed_http_is_in_no_record(key: str) -> None:
     raw = f"HTTP/1.1 {key} Said\r\nX: y\r\n\r\n".encode()
     with hostile_server(lambda body, before: Answer(raw, cut=True)) as server:
         model = ChatAPI("tiny", url=server.url)

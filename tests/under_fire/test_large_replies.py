@@ -35,9 +35,7 @@ def test_millions_of_empty_lists_are_refused() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("leak", ["", "sk-fire-7Hq2mVx9Zt41Wb8Q"])
-def test_a_text_of_very_many_parts_is_joined(
-    leak: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_text_of_very_many_parts_is_joined(leak: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-fire-7Hq2mVx9Zt41Wb8Q")
 
     def read(count: int) -> str:
@@ -131,9 +129,7 @@ def test_a_few_of_twenty_thousand_tool_calls_are_kept_and_all_are_counted() -> N
 
 
 @pytest.mark.usefixtures("folder")
-def test_an_unreadably_large_record_fails_its_own_sample(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_unreadably_large_record_fails_its_own_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("eval.records.writer", "pipelines.disk"):
         monkeypatch.setattr(f"looktwice.{module}.MAX_LINE_BYTES", 9_000)
 

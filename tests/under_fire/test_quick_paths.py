@@ -43,7 +43,9 @@ def run(made: Path, tmp_path: Path) -> Path:
     return tmp_path / "large" / "runs" / "large"
 
 
-def test_scoring_holds_one_record_in_memory_at_a_time(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scoring_holds_one_record_in_memory_at_a_time(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     parse, alive, counts = Record.from_line, set[int](), list[int]()
 
     def from_line(line: str | bytes) -> Record:
@@ -64,7 +66,9 @@ def test_scoring_reads_no_message_that_its_reader_does_not_need(run: Path) -> No
     assert score_table(run).csv == before
 
 
-def test_a_record_has_every_field_with_its_default_and_another_version_is_refused(run: Path) -> None:
+def test_a_record_has_every_field_with_its_default_and_another_version_is_refused(
+    run: Path,
+) -> None:
     whole = {"point": "p", "sample": "s", "sample_sha": "", "draw": 0, "v": 1}
     call = {"messages": ["m"], "draw": 0, "reply": {"text": "B"}, "options": {"stop": ["x"]}}
     record = Record.from_line(json.dumps(whole | {"calls": [call], "choices": ["x"]}))

@@ -78,7 +78,9 @@ ASKED: dict[str, tuple[object, str]] = {
 
 @needs_extras
 @pytest.mark.parametrize("key", ["", *ASKED])
-def test_a_study_prints_the_tables_that_its_configuration_asks_for(key: str, made: MadeRun, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_study_prints_the_tables_that_its_configuration_asks_for(
+    key: str, made: MadeRun, capsys: pytest.CaptureFixture[str]
+) -> None:
     made.task("t", ["A"] * 12, meta=[{"size": number % 4} for number in range(12)])
     for name, style in (("plain", "default"), ("plain", "radius 3"), ("other", "default")):
         changes = {"stages.mark.style": style} if style != "default" else {}

@@ -162,7 +162,9 @@ def test_no_significant_effect(study: Study) -> None:
     assert finding.flips == ()
 
 
-def test_a_manipulation_that_changed_few_requests_is_reported_with_its_null_effect(study: Study) -> None:
+def test_a_manipulation_that_changed_few_requests_is_reported_with_its_null_effect(
+    study: Study,
+) -> None:
     study.arm("plain", HALF, kept=36)
     zoomed = {"mark": {"use": "prompting.markers.Circles"}, "zoom": ZOOM, "ask": ASK}
     study.arm("zoomed", HALF, kept=36, stages=zoomed)

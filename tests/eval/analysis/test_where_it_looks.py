@@ -124,7 +124,9 @@ def test_it_runs_on_generated_pictures(
 
 
 @pytest.mark.slow
-def test_it_runs_on_files_in_the_official_layout(folder: Callable[[str], str], tmp_path: Path) -> None:
+def test_it_runs_on_files_in_the_official_layout(
+    folder: Callable[[str], str], tmp_path: Path
+) -> None:
     """Shapes are found where no marks come with the pictures."""
     place = tmp_path / "2D_DoYouSeeMe" / "color_and_shape_disambiguation"
     place.mkdir(parents=True)

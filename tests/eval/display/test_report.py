@@ -107,7 +107,9 @@ def test_the_files_hold_the_same_facts(written: tuple[Page, str]) -> None:
     assert "planned, but no sample was asked yet" in words
 
 
-def test_the_page_is_self_contained_and_runs_only_its_own_scripts(written: tuple[Page, str]) -> None:
+def test_the_page_is_self_contained_and_runs_only_its_own_scripts(
+    written: tuple[Page, str],
+) -> None:
     page, _ = written
     assert not {tag for tag, _ in page.tags} & {"iframe", "object", "img"}
     names = {name for _, attrs in page.tags for name in attrs}
@@ -130,7 +132,9 @@ def test_markdown_keeps_its_tables_whole(written: tuple[Page, str]) -> None:
 
 
 @table
-def test_reasons_and_failures_are_reported(written: tuple[Page, str], title: str, said: str) -> None:
+def test_reasons_and_failures_are_reported(
+    written: tuple[Page, str], title: str, said: str
+) -> None:
     assert re.search(said, written[1].split(f"## {title}\n")[1].split("##")[0])
 
 

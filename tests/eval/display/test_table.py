@@ -170,7 +170,9 @@ def test_a_point_has_one_baseline() -> None:
     assert find_baseline(point("mine", task_id="unasked"), points) is None
 
 
-def test_registering_a_function_adds_a_metric(made: MadeRun, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_registering_a_function_adds_a_metric(
+    made: MadeRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The share of answered samples that were answered with A."""
 
     def said_a(scores: PointScores) -> dict[str, float]:
@@ -259,7 +261,9 @@ def test_a_chance_level_has_no_interval_and_needs_choices_for_every_sample(made:
 
 
 @pytest.mark.parametrize("order", ["01", "10"])
-def test_circular_evaluation_reports_the_meta_data_of_the_first_rotation(made: MadeRun, order: str) -> None:
+def test_circular_evaluation_reports_the_meta_data_of_the_first_rotation(
+    made: MadeRun, order: str
+) -> None:
     """A reader read the unrotated point's replies alone."""
     made.task("t", "A")
     for by in map(int, order):

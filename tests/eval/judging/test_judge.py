@@ -180,7 +180,9 @@ def test_a_second_judge_is_compared_and_may_count(run: Path) -> None:
         judged(run, "Answer: B", name="daniel")
 
 
-def test_the_judge_with_the_most_verdicts_counts_regardless_of_order(run: Path, tmp_path: Path) -> None:
+def test_the_judge_with_the_most_verdicts_counts_regardless_of_order(
+    run: Path, tmp_path: Path
+) -> None:
     judged(run, "I cannot say.")
     _, lines, _ = judged(run, "Answer: A", name="daniel")
     (sentence,) = [line for line in lines if line.startswith("judge daniel counts")]
@@ -289,7 +291,9 @@ def test_chains_of_thought_get_marks_and_the_judge_sees_the_image_and_the_soluti
     assert values == values | {name: (mark, 2) for name, mark in marks.items()}
 
 
-def test_missing_columns_of_the_solution_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_columns_of_the_solution_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     run = twice(tmp_path, clues="Hinweise")
     _, lines, model = judged(run, "Clues: 1\nTruth: 1")
@@ -339,7 +343,9 @@ def configured(run: Path, url: str) -> None:
     (run / "run.yaml").write_text(f"config: {{models: {{solomon: {judge}}}}}\n")
 
 
-def test_the_command_asks_once_and_counts_verdicts_separately(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_asks_once_and_counts_verdicts_separately(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     with chat_server() as server:
         configured(run, server.url)
@@ -355,9 +361,7 @@ def test_the_command_asks_once_and_counts_verdicts_separately(run: Path, monkeyp
     assert accuracy(run, "tokens_in") == [0]
 
 
-def test_an_unreachable_judge_fails_no_reply(
-    run: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unreachable_judge_fails_no_reply(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     configured(run, "http://127.0.0.1:9/v1")
     result = looktwice("judge", run, "--model", "solomon")
@@ -383,7 +387,9 @@ def test_failed_calls_and_unknown_names_are_reported(run: Path) -> None:
 
 
 @table
-def test_faults_of_a_judge_are_single_sentences(run: Path, overrides: list[str], words: str) -> None:
+def test_faults_of_a_judge_are_single_sentences(
+    run: Path, overrides: list[str], words: str
+) -> None:
     with pytest.raises(ConfigError, match=words):
         build_judge_model(run, "x", None, overrides)
 

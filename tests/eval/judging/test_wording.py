@@ -86,7 +86,9 @@ def test_invalid_prompts_are_refused(text: str, said: str, tmp_path: Path) -> No
 
 
 @table
-def test_a_judge_with_a_custom_prompt_may_reply_with_the_answer_alone(said: str, verdict: Any) -> None:
+def test_a_judge_with_a_custom_prompt_may_reply_with_the_answer_alone(
+    said: str, verdict: Any
+) -> None:
     judging = Wording("mine", "{reply}").word(PASSES["every"])
     given = judging.parse(said, case("words"))
     assert (given.answer or given.none or given.reason) == verdict
@@ -153,7 +155,9 @@ def test_the_command_accepts_a_prompt(run: Path, tmp_path: Path) -> None:
 
 
 @needs_extras
-def test_a_lying_judge_is_detected_against_people_and_honest_judges(run: Path, tmp_path: Path) -> None:
+def test_a_lying_judge_is_detected_against_people_and_honest_judges(
+    run: Path, tmp_path: Path
+) -> None:
     lies = {text: "B" if label == "A" else "A" for text, label in TRUTH.items()}
     lies["(B)"] = "well"
     for name, labels in (("honest", TRUTH), ("liar", lies)):
@@ -213,7 +217,9 @@ def check_steps(messages: Messages) -> str:
     return f"Seen: {', '.join(seen) or 'NONE'}\n**Wrong:** {', '.join(wrong) or 'NONE'}"
 
 
-def test_chains_of_thought_are_scored_per_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chains_of_thought_are_scored_per_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     spoken = {"whole": [1, 2, 3, 4, 5], "errs": [1, 2, -3, 5, -4], "back": [3, 2, 1], "short": [5]}
     run = chains(tmp_path, spoken)

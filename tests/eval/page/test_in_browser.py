@@ -174,7 +174,9 @@ FIRST = """document.addEventListener("DOMContentLoaded", () => {
 
 
 @pytest.mark.slow
-def test_the_first_screen_is_drawn_before_all_pictures_are_loaded(browser: Browser, study: str) -> None:
+def test_the_first_screen_is_drawn_before_all_pictures_are_loaded(
+    browser: Browser, study: str
+) -> None:
     script = browser.send("Page.addScriptToEvaluateOnNewDocument", source=FIRST)
     try:
         browser.open(study)
@@ -207,7 +209,9 @@ def test_keys_step_through_samples_and_set_filters(browser: Browser, page: str) 
     assert browser.complaints == []
 
 
-def test_a_digit_key_selects_a_contestant_and_samples_sort_by_disagreement(browser: Browser, page: str) -> None:
+def test_a_digit_key_selects_a_contestant_and_samples_sort_by_disagreement(
+    browser: Browser, page: str
+) -> None:
     browser.open(page)
     # all are right on the first sample, and one is wrong on the fifth
     browser.run("answers[2][0][0].verdict = 'r'; answers[0][4][0].verdict = 'w'; null")
@@ -308,7 +312,9 @@ def test_the_first_screen_shows_the_findings(browser: Browser, study: str) -> No
         assert browser.complaints == []
 
 
-def test_the_number_of_failures_is_shown_next_to_an_accuracy(browser: Browser, made: MadeRun) -> None:
+def test_the_number_of_failures_is_shown_next_to_an_accuracy(
+    browser: Browser, made: MadeRun
+) -> None:
     made.arms("shape", "AAAA", "plain", plain="AABA", torn="AAA")
     made.record(made.points[1].id, "s3", error="OSError: no picture")
     browser.open(written(made))
@@ -526,7 +532,9 @@ def test_better_is_blue_and_worse_is_orange(browser: Browser, made: MadeRun) -> 
     assert browser.complaints == []
 
 
-def test_abstentions_are_shown_next_to_the_accuracy_of_a_specialist(browser: Browser, made: MadeRun) -> None:
+def test_abstentions_are_shown_next_to_the_accuracy_of_a_specialist(
+    browser: Browser, made: MadeRun
+) -> None:
     for task in ("pick", "count"):
         made.arms(task, "A" * 8, "plain", plain="AAAABBBB")
     point = made.point("lines", "count")

@@ -35,7 +35,9 @@ def test_an_unfinished_thought_gives_no_answer(tag: str) -> None:
 
 
 @table
-def test_a_statement_that_repeats_the_question_answers_it(statement: str, answer: str | None) -> None:
+def test_a_statement_that_repeats_the_question_answers_it(
+    statement: str, answer: str | None
+) -> None:
     asked = ("yes", "no"), "Spatial_Relation", "Is the car beneath the cat?"
     assert read_choice(statement, *asked).answer == answer
 
@@ -57,7 +59,9 @@ def test_the_reader_detects_the_kind_of_question() -> None:
 
 
 @table
-def test_official_labels_that_the_reply_contradicts(reply: str, label: str, answer: str, proof: str) -> None:
+def test_official_labels_that_the_reply_contradicts(
+    reply: str, label: str, answer: str, proof: str
+) -> None:
     subtask = "Visual_Similarity"
     row = {"reply": reply, "task": subtask, "choices": CHOICES[subtask]}
     assert extras_replies.disprove_label(row, label, answer) == proof

@@ -65,7 +65,9 @@ def test_a_notebook_shows_pictures_and_escapes_text(run: Path) -> None:
 
 
 @table
-def test_unknown_names_are_reported(run: Path, before: str, after: str, task: str, said: str) -> None:
+def test_unknown_names_are_reported(
+    run: Path, before: str, after: str, task: str, said: str
+) -> None:
     with pytest.raises(RunError, match=said):
         Results.open(run).flips(before, after, task)
 
@@ -119,7 +121,9 @@ def test_stars_are_corrected_over_several_runs(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_command_writes_all_files_and_figures_are_reproducible(run: Path, tmp_path: Path) -> None:
+def test_the_command_writes_all_files_and_figures_are_reproducible(
+    run: Path, tmp_path: Path
+) -> None:
     pytest.importorskip("matplotlib")
     first, second = (tmp_path / name / "figures" for name in ("one", "two"))
     for figures in (first, second):

@@ -172,7 +172,9 @@ hold those."""
 
 @needs_extras
 @pytest.mark.slow
-def test_shipped_configurations_have_no_faults_of_their_own(shared_data: Path, tmp_path: Path) -> None:
+def test_shipped_configurations_have_no_faults_of_their_own(
+    shared_data: Path, tmp_path: Path
+) -> None:
     check_all(
         (config.stem, partial(check_config, config, shared_data, tmp_path / config.stem))
         for config in STUDIES

@@ -47,7 +47,9 @@ stages:
 
 
 @table
-def test_views_of_later_turns_without_a_pixel_budget_are_reported(tmp_path: Path, stage: str, warning: str) -> None:
+def test_views_of_later_turns_without_a_pixel_budget_are_reported(
+    tmp_path: Path, stage: str, warning: str
+) -> None:
     (tmp_path / "study.yaml").write_text(TURNS.format(stage=stage))
     lines = [line for line in check(load_plan(tmp_path / "study.yaml")) if "does not limit" in line]
     assert len(lines) == bool(warning) and all(warning in line for line in lines)

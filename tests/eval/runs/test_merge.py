@@ -111,7 +111,9 @@ def test_a_shard_that_ran_an_older_plan_keeps_its_older_arms_separate(tmp_path: 
 
 
 @table
-def test_a_failure_does_not_replace_an_answer(first: str, second: str, kept: str, tmp_path: Path) -> None:
+def test_a_failure_does_not_replace_an_answer(
+    first: str, second: str, kept: str, tmp_path: Path
+) -> None:
     shards = [shard(tmp_path / said, {"s0": said}, {}) for said in (first, second)]
     merge(shards, tmp_path / "whole")
     (record,) = RunFolder(tmp_path / "whole").records().values()

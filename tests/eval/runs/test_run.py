@@ -215,7 +215,9 @@ def test_new_points_are_appended_to_the_same_run(tmp_path: Path) -> None:
     assert len(model.asked) == 4
 
 
-def test_changed_questions_are_refused_and_a_corrected_answer_key_is_applied(tmp_path: Path) -> None:
+def test_changed_questions_are_refused_and_a_corrected_answer_key_is_applied(
+    tmp_path: Path,
+) -> None:
     one = point(Greys(3), model=(model := Scripted("(A)")))
     run(one, tmp_path)()
     before = plain(tmp_path)
@@ -296,7 +298,9 @@ def test_the_planned_number_of_records(tmp_path: Path, part: dict[str, Any], num
 @pytest.mark.parametrize(
     ("limits", "workers"), [([], 16), ([None], 16), ([64, None], 16), ([4], 20), ([8, 192], 208)]
 )
-def test_there_are_more_threads_than_calls_in_flight(limits: list[int | None], workers: int) -> None:
+def test_there_are_more_threads_than_calls_in_flight(
+    limits: list[int | None], workers: int
+) -> None:
     """Those that wait for a reply leave as many to the stages as there are without a limit."""
     models = [
         Scripted("(A)") if limit is None else ChatAPI("m", "http://127.0.0.1:9", in_flight=limit)
@@ -400,7 +404,9 @@ def test_a_limited_run_is_reported_as_such(tmp_path: Path) -> None:
     assert RunFolder(tmp_path).facts["started"] == "before"
 
 
-def test_samples_are_written_before_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_samples_are_written_before_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     names: list[str] = []
     real = Path.open
 

@@ -16,7 +16,9 @@ def point(name: str, settings: dict[str, Any] | None = None, **fields: Any) -> P
 
 
 @table
-def test_points_with_the_same_name_are_labelled_by_what_differs(later: dict[str, Any], label: str) -> None:
+def test_points_with_the_same_name_are_labelled_by_what_differs(
+    later: dict[str, Any], label: str
+) -> None:
     first = {"color": "blue", "radius": 3, "width": 1}
     named = labels([point("p0", first), point("p1", later)])
     assert [who for who, _ in named.values()] == ["plain", label]

@@ -38,7 +38,9 @@ def task_row(name: str, value: float | None, n: int, **more: Any) -> Row:
 
 
 @pytest.mark.parametrize("idle", [("u", None, 4), ("u", 1.0, 0), ("u", None, 0)])
-def test_a_task_without_a_value_or_units_enters_no_mean(idle: tuple[str, float | None, int]) -> None:
+def test_a_task_without_a_value_or_units_enters_no_mean(
+    idle: tuple[str, float | None, int],
+) -> None:
     rows = [task_row("t", 0.25, 8, low=0.1, high=0.6), task_row(*idle)]
     macro, micro = macro_row(rows), micro_row(rows)
     assert (macro.value, macro.n_tasks) == (0.25, 1)
@@ -120,7 +122,9 @@ def test_a_slice_is_not_sliced_again(own: MadeRun) -> None:
     assert shown == [("sharp", "kind=x", 2), ("trend", "kind=x", 2)]
 
 
-def test_chance_levels_of_custom_metrics_follow_accuracy_and_belong_to_no_slice(own: MadeRun) -> None:
+def test_chance_levels_of_custom_metrics_follow_accuracy_and_belong_to_no_slice(
+    own: MadeRun,
+) -> None:
     run = score(own)
     scores = run.points[0]
     whole = majority_and_chance(scores, empty_row(run, scores))
@@ -133,7 +137,9 @@ def test_chance_levels_of_custom_metrics_follow_accuracy_and_belong_to_no_slice(
 # ---- groups
 
 
-def test_a_group_with_a_failed_sample_counts_and_one_with_a_missing_sample_does_not(made: MadeRun) -> None:
+def test_a_group_with_a_failed_sample_counts_and_one_with_a_missing_sample_does_not(
+    made: MadeRun,
+) -> None:
     made.task("t", ["A"] * 6)
     point = made.point("plain", "t")
     made.answers(point, ["A", "A", "A", None, "A"])
@@ -225,7 +231,9 @@ def ask(made: MadeRun, *replies: dict[str, Any]) -> PointScores:
 
 
 @table
-def test_the_column_that_names_the_reader_of_replies(made: MadeRun, replies: Sequence[dict[str, Any]], reader: str) -> None:
+def test_the_column_that_names_the_reader_of_replies(
+    made: MadeRun, replies: Sequence[dict[str, Any]], reader: str
+) -> None:
     assert ask(made, *replies).reader == reader
 
 

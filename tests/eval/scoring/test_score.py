@@ -42,7 +42,9 @@ def test_how_an_answer_is_scored(
     assert entry.score.value == float(verdict == "right")
 
 
-def test_texts_may_differ_in_case_and_space_and_false_is_a_valid_correct_answer(made: MadeRun) -> None:
+def test_texts_may_differ_in_case_and_space_and_false_is_a_valid_correct_answer(
+    made: MadeRun,
+) -> None:
     made.task("t", ["AXQ"] * 3, choices=0)
     made.answers(made.point("plain", "t"), [" axq ", "AXQ", "AX Q"])
     made.task("u", ["(B)"])
@@ -103,7 +105,9 @@ def test_a_reader_that_returns_no_letter_gives_no_answer(made: MadeRun, answer: 
 
 
 @table
-def test_the_most_common_reasons_for_unreadable_replies(made: MadeRun, replies: list[dict[str, Any]], said: str) -> None:
+def test_the_most_common_reasons_for_unreadable_replies(
+    made: MadeRun, replies: list[dict[str, Any]], said: str
+) -> None:
     made.task("t", ["B"] * len(replies))
     point = made.point("plain", "t")
     for number, fields in enumerate(replies):

@@ -139,13 +139,17 @@ def test_intervals_of_few_items_that_differ_do_not_collapse(n: int, up: float, d
 
 
 @pytest.mark.parametrize("given", [([], [], None), ([1], [1, 0], None), ([1, 0], [1, 1], ["a"])])
-def test_an_empty_comparison_is_refused(given: tuple[list[int], list[int], list[str] | None]) -> None:
+def test_an_empty_comparison_is_refused(
+    given: tuple[list[int], list[int], list[str] | None],
+) -> None:
     with pytest.raises(ValueError, match=r"paired test|interval"):
         compare_paired(*given)
 
 
 @pytest.mark.parametrize(("differing", "n"), [(0, 100), (3, 12), (20, 60), (10, 124), (300, 1000)])
-def test_the_exact_test_has_80_percent_power_at_the_detectable_difference(differing: int, n: int) -> None:
+def test_the_exact_test_has_80_percent_power_at_the_detectable_difference(
+    differing: int, n: int
+) -> None:
     """It was computed for a normal test, by which 0 of 100 would show 6 points: the exact one does
     in 56 %."""
     estimate, hits = minimum_detectable(np.repeat([1.0, 0.0], [differing, n - differing])), 0

@@ -53,7 +53,9 @@ def write(
     return Blink(root, "Jigsaw", file.split("-")[0])
 
 
-def test_the_hub_gives_the_same_questions_as_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_hub_gives_the_same_questions_as_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The same questions as from the folder, and their commit."""
     write(tmp_path, [row(1)])
     asked = dict[str, Any]()

@@ -100,7 +100,9 @@ TWO = [row(embedded(0)), row(embedded(0))]
         ([row(), row("1_2.png")], "i_acc and q_acc_either cannot be computed, because no image"),
     ],
 )
-def test_a_warning_names_metrics_that_cannot_be_computed(tmp_path: Path, rows: list[Any], said: str) -> None:
+def test_a_warning_names_metrics_that_cannot_be_computed(
+    tmp_path: Path, rows: list[Any], said: str
+) -> None:
     assert said in BlinkTwice(write(tmp_path, rows)).facts.note
 
 
@@ -118,7 +120,9 @@ def test_a_warning_names_metrics_that_cannot_be_computed(tmp_path: Path, rows: l
         ([row()], {"path": None}, "either `path`"),
     ],
 )
-def test_unusable_files_are_refused(tmp_path: Path, rows: Any, settings: dict[str, Any], words: str) -> None:
+def test_unusable_files_are_refused(
+    tmp_path: Path, rows: Any, settings: dict[str, Any], words: str
+) -> None:
     with pytest.raises(TaskError, match=words):
         len(BlinkTwice(**{"path": write(tmp_path, rows), **settings}))
 

@@ -64,7 +64,9 @@ def test_keys(cell: Any, choices: tuple[str, ...], first: int | None, found: str
 
 
 @table
-def test_correct_answers_outside_the_choices(cell: Any, choices: str, first: int | None, words: str) -> None:
+def test_correct_answers_outside_the_choices(
+    cell: Any, choices: str, first: int | None, words: str
+) -> None:
     with pytest.raises(ValueError, match=words):
         read_answer_key(cell, tuple(choices), first)
 
@@ -203,7 +205,9 @@ def test_parts_of_a_table_are_read_by_number(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["jpg", "avif", "jfif", "jpe", "jp2", "pgm", "png", "webp"])
 @pytest.mark.parametrize("written", ["sub/a.{}", "sub\\a.{}"])
-def test_a_path_is_recognised_whatever_its_extension(tmp_path: Path, kind: str, written: str) -> None:
+def test_a_path_is_recognised_whatever_its_extension(
+    tmp_path: Path, kind: str, written: str
+) -> None:
     image, cell = Image.fromarray(np.full((8, 10, 3), 90, np.uint8)), written.format(kind)
     (tmp_path / "sub").mkdir()
     forms = {"jfif": "jpeg", "jpe": "jpeg", "jpg": "jpeg", "jp2": "jpeg2000", "pgm": "ppm"}
@@ -252,7 +256,9 @@ def test_columns_of_letters_a_filter_and_a_subset(tmp_path: Path) -> None:
 
 
 @table
-def test_wrong_columns_and_settings_are_refused(tmp_path: Path, settings: dict[str, Any], words: str) -> None:
+def test_wrong_columns_and_settings_are_refused(
+    tmp_path: Path, settings: dict[str, Any], words: str
+) -> None:
     with pytest.raises(TaskError, match=words):
         len(Columns(**{"path": jsonl(tmp_path, [asked(0)]), **settings}))
 

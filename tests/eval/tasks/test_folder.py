@@ -121,7 +121,9 @@ def test_up_to_twenty_faults_are_listed_at_once() -> None:
 
 
 @table
-def test_a_mark_outside_its_image_is_a_fault(folder: Path, mark: dict[str, Any], where: str) -> None:
+def test_a_mark_outside_its_image_is_a_fault(
+    folder: Path, mark: dict[str, Any], where: str
+) -> None:
     text = json.dumps({**ROW, "id": "b", "marks": [mark]}).replace("Infinity", "1e999")
     (item,) = write(folder, text)
     if not where:

@@ -184,7 +184,9 @@ def test_candidates_are_apart_and_their_places_reveal_nothing(strength: float, s
 @pytest.mark.parametrize(
     ("source", "alike", "right"), [("photos", 0.9999, 1), ("stereo", 0.9, 0.95)]
 )
-def test_without_changes_the_correct_point_looks_the_same(source: Any, alike: float, right: float) -> None:
+def test_without_changes_the_correct_point_looks_the_same(
+    source: Any, alike: float, right: float
+) -> None:
     true, best = [], []
     for item in made("correspondence", 0.0, source):
         same = {letter: likeness(item, letter) for letter in "ABCD"}

@@ -76,7 +76,9 @@ def test_items_are_picked_in_every_group_along_the_difficulty() -> None:
 
 
 @pytest.mark.slow
-def test_eight_recorded_models_lie_in_the_intervals_from_a_tenth_of_the_items(shared_data: Path) -> None:
+def test_eight_recorded_models_lie_in_the_intervals_from_a_tenth_of_the_items(
+    shared_data: Path,
+) -> None:
     """The items and difficulties are told from the other seven, and the tenth is also drawn at
     random, by task or not: 19 of 20 intervals hold."""
     source = shared_data / "blink_replies"

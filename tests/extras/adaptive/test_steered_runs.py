@@ -117,7 +117,9 @@ def test_a_staircase_asks_each_question_once_and_stops_at_its_precision(study: P
         (Races(), "contestants.sees=null", "found chance"),
     ],
 )
-def test_unusable_steering_settings_are_reported(study: Path, steering: Any, change: str, says: str) -> None:
+def test_unusable_steering_settings_are_reported(
+    study: Path, steering: Any, change: str, says: str
+) -> None:
     with pytest.raises(RunError, match=says):
         steered(study, steering, change)
 

@@ -217,7 +217,9 @@ def test_an_error_sheet_is_written_and_read_back(run: Path, tmp_path: Path) -> N
         assert words in read.output
 
 
-def test_an_answer_sheet_shows_neither_the_correct_answer_nor_a_reply(run: Path, tmp_path: Path) -> None:
+def test_an_answer_sheet_shows_neither_the_correct_answer_nor_a_reply(
+    run: Path, tmp_path: Path
+) -> None:
     (log,) = read_logs(run)
     items = draw_sheet([log], "answers", n=3)
     list(write_sheet(items, [log], tmp_path, "answers"))

@@ -91,7 +91,9 @@ def test_a_batch_gives_the_answers_of_direct_requests(
 
 
 @pytest.mark.parametrize("dialect", ["openai", "anthropic", "gemini"])
-def test_each_dialect_reports_failures_and_unsupported_requests(tmp_path: Path, dialect: str) -> None:
+def test_each_dialect_reports_failures_and_unsupported_requests(
+    tmp_path: Path, dialect: str
+) -> None:
     fails = "stages.choose={use: prompting.wording.Template, text: '{{ question }} #400'}"
     tells = {fails: "answered 400: Unknown parameter: 'top_k'"}
     if dialect != "openai":
@@ -148,9 +150,7 @@ def test_two_concurrent_runs_pay_for_a_batch_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_an_interrupted_run_resumes_with_its_pending_batch(
-    tmp_path: Path,
-) -> None:
+def test_an_interrupted_run_resumes_with_its_pending_batch(tmp_path: Path) -> None:
     with chat_server(None, "--batch-seconds", "0.8") as server:
         with when(lambda: bool(server.stats["batches"]), send(signal.SIGINT)):
             output = ask(tmp_path, server.url, n=4, code=130)

@@ -204,7 +204,9 @@ def test_a_pickled_picture_keeps_its_hash() -> None:
 
 
 @pytest.mark.slow
-def test_a_process_that_never_starts_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_never_starts_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sleeping = [sys.executable, "-c", "import time; time.sleep(600)"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     monkeypatch.setattr(
@@ -240,7 +242,9 @@ def test_a_hanging_process_is_reported(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.slow
-def test_refusals_and_costs_are_summed_over_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refusals_and_costs_are_summed_over_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     prices = {"in": 1000.0, "out": 0.0}
     with chat_server(None, "--fail", "429=0.1", "--retry-after", "0") as server:
         summary, _, sentences = run(tmp_path, server.url, 2, monkeypatch, prices=prices)

@@ -146,7 +146,9 @@ BATCHED = (
         (("ray", "--shard", "1/2"), "its own shards"),
     ],
 )
-def test_unsupported_settings_of_ray_are_refused(tmp_path: Path, words: tuple[str, ...], fault: str) -> None:
+def test_unsupported_settings_of_ray_are_refused(
+    tmp_path: Path, words: tuple[str, ...], fault: str
+) -> None:
     assert fault in run_study(tmp_path, "http://127.0.0.1:9/v1", "--on", *words, code=2)
 
 

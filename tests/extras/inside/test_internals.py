@@ -65,7 +65,9 @@ def test_states_are_those_of_the_network(family: str, tmp_path: Path, torch: Any
     assert model(question).text == said
 
 
-def test_only_the_layers_used_by_the_projector_are_read_from_a_tower(tmp_path: Path, torch: Any) -> None:
+def test_only_the_layers_used_by_the_projector_are_read_from_a_tower(
+    tmp_path: Path, torch: Any
+) -> None:
     model = LocalVLM(str(tiny("llava", tmp_path / "llava")))
     model.network().model.config.vision_feature_layer = -2
     layers = [layer for layer in read_states(model, asked((60, 80))) if layer.part == "tower"]

@@ -104,9 +104,7 @@ LARGE_BODIES = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", LARGE_BODIES)
-def test_large_bodies_are_freed(
-    form: str, pocket: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_large_bodies_are_freed(form: str, pocket: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a look for what cycles keep, which a server makes seldom."""
     body, status = LARGE_BODIES[form]
     if status == 408:
@@ -145,7 +143,9 @@ NO_HTTP = {
 
 
 @pytest.mark.parametrize("form", [*NO_HTTP, "a long line", "no HTTP"])
-def test_malformed_http_gets_a_status(form: str, pocket: Served, caplog: pytest.LogCaptureFixture) -> None:
+def test_malformed_http_gets_a_status(
+    form: str, pocket: Served, caplog: pytest.LogCaptureFixture
+) -> None:
     kind = b"Content-Type: application/json\r\n"
     head = b"POST /v1/chat/completions HTTP/1.1\r\n" + kind
     raw = head + (b"" if form == "no host" else b"Host: 127.0.0.1\r\n") + NO_HTTP.get(form, b"")

@@ -250,7 +250,9 @@ def test_failures_are_reported_with_their_place(
     assert len(failed) == (0 if status in (400, 404) else 1)
 
 
-def test_an_abstention_can_be_a_text_and_a_specialist_answers_without_a_model(tmp_path: Path) -> None:
+def test_an_abstention_can_be_a_text_and_a_specialist_answers_without_a_model(
+    tmp_path: Path,
+) -> None:
     dark: Mapping[str, Stage] = {"lamp": Breaks("abstain"), "ask": Ask()}
     stages, texts = {"dark": dark, "counts": {"count": Counts()}}, list[str]()
     with serving(plan_of(stages, Pocket()), tmp_path, abstain="text") as served:

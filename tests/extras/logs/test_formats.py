@@ -235,7 +235,9 @@ def test_draws_are_averaged_over_those_that_succeeded(tmp_path: Path) -> None:
     assert only(path).units[["sample", "value"]].to_numpy().tolist() == [["q1", 0.5], ["q2", 1.0]]
 
 
-def test_logs_with_the_same_name_are_distinguished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_logs_with_the_same_name_are_distinguished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rows = only(write(tmp_path / "a.csv", "id,correct", "q1,1")).rows
     logs = [Log("m", rows, "a.eval", "x"), Log("m", rows, "b.eval", "y"), *[Log("n", rows)] * 2]
     assert [log.name for log in make_names_unique(logs)] == ["m (x)", "m (y)", "n (3)", "n (4)"]

@@ -289,7 +289,9 @@ def test_the_predictions_of_a_run_are_exported(made: MadeRun, tmp_path: Path) ->
     assert again.partition(": ")[2] == first.partition(": ")[2]
 
 
-def test_shuffled_letters_are_mapped_back_to_those_of_the_task(made: MadeRun, tmp_path: Path) -> None:
+def test_shuffled_letters_are_mapped_back_to_those_of_the_task(
+    made: MadeRun, tmp_path: Path
+) -> None:
     point = made.point("permuted", "jigsaw")
     made.record(point, "test_Jigsaw_3", answer="A", letters={"A": "B", "B": "A"})
     out = tmp_path / "{name}.json"
@@ -321,7 +323,9 @@ def test_a_score_of_zero_is_explained(tmp_path: Path, name: str, text: str, says
 
 
 @table
-def test_a_correct_answer_that_is_not_a_letter(tmp_path: Path, answer: str, scored: bool, warned: str) -> None:
+def test_a_correct_answer_that_is_not_a_letter(
+    tmp_path: Path, answer: str, scored: bool, warned: str
+) -> None:
     """Counting's choices are empty texts, of which a hidden key was the first."""
     line = {"idx": "val_Counting_1", "reply": "(A) 1", "answer": answer}
     file, out = write(tmp_path / "c.jsonl", [line]), tmp_path / "c.tsv"

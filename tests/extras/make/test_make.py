@@ -196,9 +196,7 @@ def test_both_formats_hold_the_same_questions(tmp_path: Path, sources: Sources, 
         assert theirs.sample.meta["subtask"] == str(mine.sample.meta["subtask"]).replace("_", " ")
 
 
-def test_the_parquet_file_has_a_column_of_marks(
-    tmp_path: Path, sources: Sources
-) -> None:
+def test_the_parquet_file_has_a_column_of_marks(tmp_path: Path, sources: Sources) -> None:
     task = make("Visual_Correspondence", sources)
     saved = save(task, "Visual_Correspondence", tmp_path / "out", "test")
     rows = pq.read_table(saved.parquet).to_pylist()

@@ -88,7 +88,9 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("labels", ["keys", None])
-def test_the_effect_of_a_factor_is_that_of_disturbing_it(folders: Path, tmp_path: Path, labels: str | None) -> None:
+def test_the_effect_of_a_factor_is_that_of_disturbing_it(
+    folders: Path, tmp_path: Path, labels: str | None
+) -> None:
     """A fourth of the keys is A, about; without keys, right is the answer of the first side."""
     place = folders / labels if labels else None
     sides = TwoSides(folders / "one", folders / "two", ("one", "two"), place)

@@ -159,7 +159,9 @@ def test_undo_reverts_each_step(studio: OpenStudio, scene: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_fault_is_shown_at_its_place_and_the_picture_stays(studio: OpenStudio, scene: Path) -> None:
+def test_a_fault_is_shown_at_its_place_and_the_picture_stays(
+    studio: OpenStudio, scene: Path
+) -> None:
     studio.drop(scene)
     marked = studio.drag((100, 80))
     fault = "stages.mark.radius: radius must be greater than 0"

@@ -64,7 +64,9 @@ def make_desk(folder: Path) -> tuple[Desk, Draft]:
     return desk, Draft(images=(desk.save_bytes(picture.payload.data),), stages=FIRST)
 
 
-def test_every_message_of_the_page_is_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_message_of_the_page_is_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     desk, draft = make_desk(tmp_path)
     talk, kernel = WidgetChannel(desk, desk.start(draft)), Kernel()
     torn = {"label": "A", "lasso": 5}

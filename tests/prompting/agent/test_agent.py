@@ -398,9 +398,7 @@ from looktwice.prompting.agent import Arguments, ImageArguments, ToolResult
 """
 
 
-def test_the_documented_custom_tool_works_from_a_file(
-    tmp_path: Path,
-) -> None:
+def test_the_documented_custom_tool_works_from_a_file(tmp_path: Path) -> None:
     example = re.findall(r"(?:^(?: {4}.*)?\n)+", tool_file.__doc__ or "", re.M)
     code = textwrap.dedent(max(example, key=len))
     (tmp_path / "my_tools.py").write_text(IMPORTS + code, encoding="utf-8")

@@ -136,9 +136,7 @@ def test_existing_marks_are_kept_on_request_if_none_is_in_the_pixels(coffee: Pix
 
 
 @pytest.mark.parametrize("label_height", [2, 6, 12, 30])
-def test_a_label_clipped_at_the_edge_is_recognised(
-    coffee: Pixels, label_height: int
-) -> None:
+def test_a_label_clipped_at_the_edge_is_recognised(coffee: Pixels, label_height: int) -> None:
     cut = Point("B", 300, 16 + label_height)
     marks = points(recovered(state_of(as_released(coffee, [TWO[0], cut], RED))))
     assert marks.keys() == {"A", "B"}
@@ -263,9 +261,7 @@ def test_erasing_changes_only_the_marker(coffee: Pixels) -> None:
     assert error < np.abs(before.astype(float) - coffee)[changed].mean() / 4
 
 
-def test_views_in_other_frames_are_cleaned_and_untouched_ones_kept(
-    coffee: Pixels,
-) -> None:
+def test_views_in_other_frames_are_cleaned_and_untouched_ones_kept(coffee: Pixels) -> None:
     state = state_of(as_released(coffee, TWO, RED), coffee)
     large = resize(state.views[0], 900, 600)
     clean = EraseMarks()(recovered(state.replace(views=(large, *state.views))), NoModel())

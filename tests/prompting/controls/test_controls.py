@@ -348,7 +348,9 @@ def test_permuted_choices_are_mapped_back(stage: Any, tmp_path: Path) -> None:
         assert Robust()(end, NoModel()).answer != "C"  # a reader speaks of the letters as asked
 
 
-def test_a_preferred_letter_is_spread_over_the_choices_and_permutations_add_up(tmp_path: Path) -> None:
+def test_a_preferred_letter_is_spread_over_the_choices_and_permutations_add_up(
+    tmp_path: Path,
+) -> None:
     before = start(choices=ANIMALS)
     answers = []
     for by in range(4):

@@ -36,7 +36,9 @@ def box_of(here: np.ndarray) -> tuple[int, int, int, int]:
 
 @pytest.mark.parametrize("letter", ["A", "B"])
 @pytest.mark.parametrize("size", [(500, 375), (500, 1024)])
-def test_blink_released_matches_the_sizes_of_the_released_images(letter: str, size: tuple[int, int]) -> None:
+def test_blink_released_matches_the_sizes_of_the_released_images(
+    letter: str, size: tuple[int, int]
+) -> None:
     x, y = 250, 180
     pixels = BlinkReleasedStyle().draw(plain(*size), [Point(letter, x, y)]).pixels
     ring = ~is_color(pixels, GREY)

@@ -105,9 +105,7 @@ SPOTLIGHTS = [
 @pytest.mark.parametrize(
     "mark", [Box("A", 30, 20, 70, 60), Mask("A", disc(60, 50, 20)), Point("A", 60, 50)]
 )
-def test_a_spotlight_changes_all_pixels_outside_its_region(
-    stage: Spotlight, mark: Mark
-) -> None:
+def test_a_spotlight_changes_all_pixels_outside_its_region(stage: Spotlight, mark: Mark) -> None:
     image = Picture(np.random.default_rng(0).integers(40, 256, (200, 240, 3), np.uint8))
     if isinstance(mark, Mask):
         mark = Mask("A", disc(60, 50, 20, 240, 200))

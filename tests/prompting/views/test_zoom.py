@@ -423,9 +423,7 @@ def test_a_detector_sees_the_source_and_its_boxes_are_mapped() -> None:
         ({"detector": finds((500, 5, 600, 9, 1, "out"))}, "no box is seen"),
     ],
 )
-def test_missing_detections_are_handled_as_configured(
-    settings: dict[str, Any], fact: str
-) -> None:
+def test_missing_detections_are_handled_as_configured(settings: dict[str, Any], fact: str) -> None:
     state = start(meta={"empty": []})
     with pytest.raises(ValueError, match=f"sample s1: view 1: .*{fact}") as failed:
         detect(state, missing="fail", **settings)
@@ -553,7 +551,7 @@ def test_a_crop_is_limited_to_100_megapixels(monkeypatch: pytest.MonkeyPatch) ->
         zoomed(start(Box("b", 10, 10, 13, 23)), replace(TIGHT, upscale=20_816))
 
 
-def test_a_zoom_goes_through_a_configuration_and_back() -> None:
+def test_a_zoom_survives_a_configuration_round_trip() -> None:
     settings = {
         "detector": {"use": "specialists.detection.FaceCascade"},
         "missing": "abstain",

@@ -154,9 +154,7 @@ def llava(tmp_path_factory: pytest.TempPathFactory) -> Any:
 @pytest.mark.slow
 @pytest.mark.parametrize("place", [(28, 140), (168, 56), (84, 84)])
 @pytest.mark.parametrize("tiled", [False, True])
-def test_a_planted_network_attends_to_ink(
-    place: tuple[int, int], tiled: bool, ink: str
-) -> None:
+def test_a_planted_network_attends_to_ink(place: tuple[int, int], tiled: bool, ink: str) -> None:
     vicrop = ViCrop(model=ink, layer=-1, base=56, general="", tiled=tiled)
     state = scene(*place)
     (box,) = vicrop.places(state, NoModel()).regions[0]
@@ -246,7 +244,7 @@ def test_a_network_without_pixel_planes_is_refused(ink: str) -> None:
         ViCrop(model=ink, method="pure").places(scene(0, 0), NoModel())
 
 
-def test_contrast_answers_by_what_the_evidence_changes(llava: str) -> None:
+def test_contrast_answers_by_the_change_from_the_evidence(llava: str) -> None:
     state = scene(84, 84, ("one", "two", "three"))
     change = Show(OnMarks(), Cover(color="white"))
     eyes = LocalVLM(llava)

@@ -138,7 +138,7 @@ TREE = TreeSearch(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("whole", [False, True])
-def test_the_search_leads_a_near_sighted_model_to_what_is_asked(whole: bool) -> None:
+def test_the_search_leads_a_near_sighted_model_to_the_target(whole: bool) -> None:
     right, before, model = 0, 0, Counted()
     for item in scenes.LettersAndShapes(6, width=640, height=480, smallest=8, largest=16):
         SENT.clear()

@@ -22,9 +22,7 @@ REFUSED = "takes more than [0-9,]+ steps|writes more than 200,000 characters"
 
 
 @table
-def test_an_endless_template_is_refused(
-    text: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_endless_template_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandbox, "WORK", WORK // 50)
     with pytest.raises(ValueError, match=REFUSED):
         Template(text)(START, NoModel())

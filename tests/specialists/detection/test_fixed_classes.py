@@ -102,9 +102,7 @@ def test_boxes_match_transformers(name: str, built: Callable[[str], str]) -> Non
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-def test_a_batch_of_mixed_sizes_equals_single_calls(
-    name: str, built: Callable[[str], str]
-) -> None:
+def test_a_batch_of_mixed_sizes_equals_single_calls(name: str, built: Callable[[str], str]) -> None:
     detector = RFDETR(built(name), threshold=0.1, device="cpu")
     words = [["cat"], None, ["people", "sports balls"], ["Knives."], "person"]
     together = detector.many(list(zip(IMAGES, words, strict=True)))

@@ -93,7 +93,9 @@ class TestReal:
         assert len(PPOCR()(np.full((*shape, 3), 128, np.uint8))) == 0
 
     @pytest.mark.slow
-    def test_a_large_picture_is_searched_at_reduced_size_and_read_at_full_size(self, found: Boxes) -> None:
+    def test_a_large_picture_is_searched_at_reduced_size_and_read_at_full_size(
+        self, found: Boxes
+    ) -> None:
         large = PPOCR(longest=640)(np.kron(written(SIGNS), np.ones((2, 2, 1), np.uint8)))
         assert large.labels.tolist() == list(SIGNS)
         np.testing.assert_allclose(large.xyxy / 2, found.xyxy, atol=3)

@@ -101,9 +101,7 @@ def test_the_text_map_matches_transformers(
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", READERS)
 @pytest.mark.parametrize("width", [3200, 400])
-def test_letters_match_transformers(
-    built: Callable[..., Path], kind: str, width: int
-) -> None:
+def test_letters_match_transformers(built: Callable[..., Path], kind: str, width: int) -> None:
     folder = built(kind, max_image_width=width)
     network = transformers.AutoModelForTextRecognition.from_pretrained(folder).eval()
     lines = list[str]()

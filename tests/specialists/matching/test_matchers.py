@@ -76,9 +76,7 @@ def matcher_of(name: str, built: Callable[..., str], longest: int | None = None)
 @pytest.mark.parametrize(
     "name", ["efficient_loftr", "light_glue", "super_glue", "loftr", "disk", "aliked"]
 )
-def test_a_batch_of_mixed_pairs_equals_single_pairs(
-    name: str, built: Callable[..., str]
-) -> None:
+def test_a_batch_of_mixed_pairs_equals_single_pairs(name: str, built: Callable[..., str]) -> None:
     check_batch(matcher_of(name, built))
 
 
@@ -114,9 +112,7 @@ def test_a_too_small_image_gives_no_evidence(matcher: Matcher, least: int, size:
 
 
 @pytest.mark.parametrize("name", ["efficient_loftr", "light_glue", "super_glue", "loftr"])
-def test_networks_match_nothing_with_a_uniform_image(
-    name: str, built: Callable[..., str]
-) -> None:
+def test_networks_match_nothing_with_a_uniform_image(name: str, built: Callable[..., str]) -> None:
     matcher, flat = matcher_of(name, built), np.full((96, 96, 3), 90, np.uint8)
     found = [len(matcher(*pair)) for pair in ((flat, flat), (texture(96, 96), flat))]
     assert found == [0, 0]
@@ -557,7 +553,7 @@ def test_the_nearest_feature_is_the_answer(
         assert state.confidence == pytest.approx(confidence, abs=1e-9)
 
 
-def test_the_nearest_feature_is_told_a_word_and_needs_its_points() -> None:
+def test_the_nearest_feature_uses_a_word_and_needs_its_points() -> None:
     features, images = Drawn([]), (colored(ref=RED), colored(b=RED))
     assert run_stage(NearestFeature(features, prompt="cat"), asked(*images)).answer == "B"
     assert features.prompts == ["cat", "cat"]

@@ -208,9 +208,7 @@ PHRASED = ["grounding_dino", "mm_grounding_dino"]
 
 
 @pytest.mark.parametrize("name", [*PHRASED, "owlv2"])
-def test_a_word_that_is_too_long_is_refused(
-    name: str, built: Callable[[str], str]
-) -> None:
+def test_a_word_that_is_too_long_is_refused(name: str, built: Callable[[str], str]) -> None:
     detector = GroundingDINO(built(name), device="cpu")
     with pytest.raises(NoEvidence, match=r"30. tokens"):
         detector(IMAGES[0], ["dog", "cat " * 300])
@@ -398,9 +396,7 @@ def test_a_tensor_without_influence_on_results_is_optional(
 
 
 @pytest.mark.slow
-def test_networks_first_used_at_the_same_time_all_open(
-    built: Callable[[str], str],
-) -> None:
+def test_networks_first_used_at_the_same_time_all_open(built: Callable[[str], str]) -> None:
     kinds = {
         "AutoModelForDepthEstimation": ("depth_anything", "glpn"),
         "AutoModelForZeroShotObjectDetection": ("grounding_dino", "owlv2"),

@@ -59,9 +59,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("specialist", TAKES)
-def test_a_file_of_another_network_is_identified(
-    specialist: str, files: dict[str, Path]
-) -> None:
+def test_a_file_of_another_network_is_identified(specialist: str, files: dict[str, Path]) -> None:
     for kind, (what, use) in NAMED.items():
         if use == specialist or (kind, specialist) in RIGHT:
             continue

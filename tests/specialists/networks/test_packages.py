@@ -153,9 +153,7 @@ def test_roma_from_its_package_returns_pixel_centres(roma: dict[str, Any]) -> No
     assert romatch.told[-1]["trained on"] == "indoor"
 
 
-def test_roma_samples_reproducibly_and_keeps_the_random_state(
-    roma: dict[str, Any],
-) -> None:
+def test_roma_samples_reproducibly_and_keeps_the_random_state(roma: dict[str, Any]) -> None:
     matcher, found = RoMa(**roma, matches=6, device="cpu"), []
     for seed in (1, 2):
         torch.manual_seed(seed)
@@ -238,9 +236,7 @@ BY_PACKAGE: dict[str, Callable[[str], Any]] = {
 
 
 @pytest.mark.parametrize("name", BY_PACKAGE)
-def test_a_missing_package_is_requested(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_package_is_requested(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     forget()
     monkeypatch.setattr(sys, "meta_path", [Absent(name), *sys.meta_path])
     sentence = f"the package {name} is not installed; type: pip install "

@@ -135,9 +135,7 @@ def stretched(image: Pixels, side: int) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["tracker", "video", "edgetam"])
-def test_other_kinds_of_sam_match_transformers(
-    name: str, built: Callable[[str], str]
-) -> None:
+def test_other_kinds_of_sam_match_transformers(name: str, built: Callable[[str], str]) -> None:
     """The network used bare, with the box in pixels of the square that it looks at."""
     folder = built(name)
     kind = transformers.EdgeTamModel if name == "edgetam" else transformers.Sam3TrackerModel
