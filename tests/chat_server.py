@@ -37,7 +37,7 @@ Json = dict[str, Any]
 FAILURES = ("429", "500", "503", "408", "reset", "drop", "garbage")
 
 
-def text_of(body: Json) -> str:
+def get_text(body: Json) -> str:
     """The last user's words."""
     for message in reversed(body["messages"]):
         if message["role"] == "user":
@@ -47,16 +47,16 @@ def text_of(body: Json) -> str:
     return ""
 
 
-def number_of(body: Json, salt: str = "") -> int:
+def hash_request(body: Json, salt: str = "") -> int:
     """A number that follows from the request."""
     return int(
         hashlib.sha256((salt + json.dumps(body, sort_keys=True)).encode()).hexdigest()[:12], 16
     )
 
 
-def completion(body: Json) -> Json:
+def make_completion(body: Json) -> Json:
     """A chat completion whose letter follows from the request."""
-    text = f"({'ABCD'[number_of(body) % 4]})"
+    text = f"({'ABCD'[hash_request(body) % 4]})"
     message: Json = {"role": "assistant", "content": text, "refusal": None}
     choice: Json = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
     if body.get("logprobs"):
@@ -70,7 +70,7 @@ def completion(body: Json) -> Json:
         choice["logprobs"] = {"content": [token], "refusal": None}
     usage = {"prompt_tokens": 100, "completion_tokens": 7, "total_tokens": 107}
     return {
-        "id": f"chatcmpl-{number_of(body):x}",
+        "id": f"chatcmpl-{hash_request(body):x}",
         "object": "chat.completion",
         "created": 1,
         "model": f"{body['model']}-2026",
@@ -80,30 +80,32 @@ def completion(body: Json) -> Json:
     }
 
 
-def edited(
+def edit_completion(
     body: Json, finish: str = "stop", usage: Json | None = None, **message: Any
 ) -> web.Response:
     """The completion with other fields in its message."""
-    whole = completion(body)
+    whole = make_completion(body)
     whole["choices"][0]["message"].update(message)
     whole["choices"][0]["finish_reason"] = finish
     whole["usage"].update(usage or {})
     return web.json_response(whole)
 
 
-def with_logprobs(body: Json, *tokens: Json | None) -> web.Response:
+def add_logprobs(body: Json, *tokens: Json | None) -> web.Response:
     """The completion with these log-probabilities."""
-    whole = completion(body)
+    whole = make_completion(body)
     whole["choices"][0]["logprobs"] = {"content": list(tokens)}
     return web.json_response(whole)
 
 
-def answered(status: int, value: Any) -> web.Response:
+def respond(status: int, value: Any) -> web.Response:
     """This value."""
     return web.json_response(value, status=status)
 
 
-def refused(status: int, message: str, code: str | None = None, **headers: str) -> web.Response:
+def respond_error(
+    status: int, message: str, code: str | None = None, **headers: str
+) -> web.Response:
     """An error in OpenAI's shape."""
     error = {"message": message, "type": "invalid_request_error", "param": None, "code": code}
     return web.json_response({"error": error}, status=status, headers=headers)
@@ -120,39 +122,41 @@ THOUGHT = {
     "prompt_tokens_details": {"cached_tokens": 64},
 }
 BEHAVIOURS: dict[str, Callable[[Json], web.Response]] = {
-    "#filter": lambda b: edited(b, "content_filter", content=None),
-    "#400filter": lambda b: refused(400, "The response was filtered", "content_filter"),
-    "#length": lambda b: edited(b, "length", content="It is mostly"),
-    "#empty": lambda b: edited(b, content=""),
-    "#refusal": lambda b: edited(b, content=None, refusal="I cannot help with that."),
-    "#reasoning": lambda b: edited(b, reasoning_content="Let me look.", usage=THOUGHT),
-    "#openrouter": lambda b: edited(b, reasoning="Let me see."),
-    "#think": lambda b: edited(b, content="<think>hm</think>(A)"),
-    "#parts": lambda b: edited(b, content=PARTS),
-    "#tool": lambda b: edited(b, "tool_calls", content=None, tool_calls=[CALL]),
-    "#stoptool": lambda b: edited(b, content=None, tool_calls=[{"function": CALL["function"]}]),
-    "#hidden": lambda b: edited(b, usage={"completion_tokens": 7, "total_tokens": 150}),
-    "#half": lambda b: edited(b, content="half \ud83d"),
-    "#null": lambda b: with_logprobs(b, NULLS, None),
-    "#torn": lambda b: with_logprobs(b, {"token": "(A", "logprob": "likely"}),
-    "#network": lambda b: edited(b, "network_error", content="It is either (A) or"),
-    "#novel": lambda b: edited(b, "ran_dry"),
-    "#large": lambda b: edited(b, content="(A)" + "x" * (17 << 20)),
-    "#other": lambda b: refused(
+    "#filter": lambda b: edit_completion(b, "content_filter", content=None),
+    "#400filter": lambda b: respond_error(400, "The response was filtered", "content_filter"),
+    "#length": lambda b: edit_completion(b, "length", content="It is mostly"),
+    "#empty": lambda b: edit_completion(b, content=""),
+    "#refusal": lambda b: edit_completion(b, content=None, refusal="I cannot help with that."),
+    "#reasoning": lambda b: edit_completion(b, reasoning_content="Let me look.", usage=THOUGHT),
+    "#openrouter": lambda b: edit_completion(b, reasoning="Let me see."),
+    "#think": lambda b: edit_completion(b, content="<think>hm</think>(A)"),
+    "#parts": lambda b: edit_completion(b, content=PARTS),
+    "#tool": lambda b: edit_completion(b, "tool_calls", content=None, tool_calls=[CALL]),
+    "#stoptool": lambda b: edit_completion(
+        b, content=None, tool_calls=[{"function": CALL["function"]}]
+    ),
+    "#hidden": lambda b: edit_completion(b, usage={"completion_tokens": 7, "total_tokens": 150}),
+    "#half": lambda b: edit_completion(b, content="half \ud83d"),
+    "#null": lambda b: add_logprobs(b, NULLS, None),
+    "#torn": lambda b: add_logprobs(b, {"token": "(A", "logprob": "likely"}),
+    "#network": lambda b: edit_completion(b, "network_error", content="It is either (A) or"),
+    "#novel": lambda b: edit_completion(b, "ran_dry"),
+    "#large": lambda b: edit_completion(b, content="(A)" + "x" * (17 << 20)),
+    "#other": lambda b: respond_error(
         400,
         "Unsupported parameter: 'max_tokens' is not supported. Use 'max_completion_tokens'"
         " instead.",
     ),
-    "#aborted": lambda b: edited(b, "abort", content="It is"),
-    "#400": lambda b: refused(400, "Unknown parameter: 'top_k' " + "x" * 1000),
-    "#tools": lambda b: refused(400, "tools: not known here; leave it out"),
-    "#401": lambda b: refused(401, "Incorrect API key provided: sk-secret-of-openai"),
-    "#404": lambda b: answered(404, {"detail": "Not Found"}),
-    "#ollama": lambda b: answered(404, {"error": "model 'm' not found, try pulling it first"}),
-    "#gemini": lambda b: answered(400, [{"error": {"code": 400, "message": "API key not valid"}}]),
-    "#quota": lambda b: refused(429, "You exceeded your current quota", "insufficient_quota"),
-    "#late": lambda b: refused(429, "Come back tomorrow", **{"Retry-After": "86400"}),
-    "#inside": lambda b: answered(
+    "#aborted": lambda b: edit_completion(b, "abort", content="It is"),
+    "#400": lambda b: respond_error(400, "Unknown parameter: 'top_k' " + "x" * 1000),
+    "#tools": lambda b: respond_error(400, "tools: not known here; leave it out"),
+    "#401": lambda b: respond_error(401, "Incorrect API key provided: sk-secret-of-openai"),
+    "#404": lambda b: respond(404, {"detail": "Not Found"}),
+    "#ollama": lambda b: respond(404, {"error": "model 'm' not found, try pulling it first"}),
+    "#gemini": lambda b: respond(400, [{"error": {"code": 400, "message": "API key not valid"}}]),
+    "#quota": lambda b: respond_error(429, "You exceeded your current quota", "insufficient_quota"),
+    "#late": lambda b: respond_error(429, "Come back tomorrow", **{"Retry-After": "86400"}),
+    "#inside": lambda b: respond(
         200, {"error": {"code": 502, "message": "Provider returned error"}}
     ),
     "#redirect": lambda b: web.Response(status=307, headers={"Location": "http://127.0.0.1:9/v1"}),
@@ -196,12 +200,12 @@ class Server:
 
     def reply(self, body: Json) -> web.Response:
         """The behaviour that the text names, or a completion."""
-        text = text_of(body)
+        text = get_text(body)
         self.replies += 1
         for word, behaviour in BEHAVIOURS.items():
             if word in text.split():
                 return behaviour(body)
-        whole = completion(body)
+        whole = make_completion(body)
         if self.args.no_usage:
             del whole["usage"]
         return web.json_response(whole)
@@ -213,15 +217,15 @@ class Server:
         if self.args.rate and not self.takes_a_token():
             return "429"
         word = next(
-            (w.removeprefix("fail:") for w in text_of(body).split() if w.startswith("fail:")), None
+            (w.removeprefix("fail:") for w in get_text(body).split() if w.startswith("fail:")), None
         )
         if word in FAILURES:
             return word
-        number = number_of(body)
+        number = hash_request(body)
         self.attempts[number] += 1
         if self.attempts[number] == 1:
             for kind, share in self.shares:
-                if number_of(body, kind) % 1000 < share * 1000:
+                if hash_request(body, kind) % 1000 < share * 1000:
                     return kind
         return None
 
@@ -237,7 +241,7 @@ class Server:
     async def fail(self, request: web.Request, kind: str) -> web.StreamResponse:
         """Break off, send half a body, send no JSON, or refuse with a status."""
         if kind == "ok":
-            return web.json_response(completion(await request.json()))
+            return web.json_response(make_completion(await request.json()))
         if kind == "garbage":
             return web.Response(text="<html>Welcome</html>", content_type="text/html")
         if kind in ("reset", "drop"):
@@ -251,11 +255,11 @@ class Server:
                 request.transport.abort()
             return web.Response()
         wait = self.args.retry_after if kind in ("429", "503") else ""
-        return refused(int(kind), "busy", **({"Retry-After": wait} if wait else {}))
+        return respond_error(int(kind), "busy", **({"Retry-After": wait} if wait else {}))
 
     async def stranger(self, request: web.Request) -> web.Response:
         """Whatever else is asked is refused, as of somebody with a wrong key."""
-        return refused(401, "Incorrect API key provided")
+        return respond_error(401, "Incorrect API key provided")
 
     async def models(self, request: web.Request) -> web.Response:
         """The list of models, or the status that was asked for."""
@@ -263,7 +267,9 @@ class Server:
         await asyncio.sleep(self.args.models_delay)
         status = int(self.args.models)
         named = {"object": "list", "data": [{"id": "tiny"}]}
-        return web.json_response(named) if status == 200 else refused(status, "no list for you")
+        return (
+            web.json_response(named) if status == 200 else respond_error(status, "no list for you")
+        )
 
     async def stats(self, request: web.Request) -> web.Response:
         """What was seen up to now."""

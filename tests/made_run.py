@@ -105,7 +105,7 @@ class MadeRun:
         return [row for row in self.samples if row.task == task]
 
 
-def analysed(name: str, *runs: RunScores) -> TextTable:
+def analyse(name: str, *runs: RunScores) -> TextTable:
     """The table of an analysis of scored runs; an empty one where it has nothing to say."""
     tables = analysis(name).tables(make_table(runs))
     return tables[0].table if tables else TextTable((), [])
@@ -116,6 +116,6 @@ def lines_of(table: TextTable) -> list[dict[str, str]]:
     return [dict(zip(table.header, row, strict=True)) for row in table.rows]
 
 
-def facts(thing: object, names: str) -> tuple[Any, ...]:
+def join_attributes(thing: object, names: str) -> tuple[Any, ...]:
     """Some attributes of a row, an arm or a comparison, named in one text."""
     return tuple(getattr(thing, name) for name in names.split())

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 
-class Later:
+class LazyModule:
     """A module that is imported when something of it is first asked for."""
 
     def __init__(self, name: str) -> None:
@@ -26,7 +26,7 @@ def optional(name: str) -> Any:
     """Give a package, or skip the tests of the module that asks where it is missing."""
     if find_spec(name) is None:
         pytest.skip(f"needs {name}", allow_module_level=True)
-    return Later(name)
+    return LazyModule(name)
 
 
 HAS_EXTRAS = find_spec("looktwice.extras") is not None
@@ -40,7 +40,7 @@ def require_extras() -> None:
         pytest.skip("needs the extensions of `extras`")
 
 
-class Extension(Later):
+class Extension(LazyModule):
     """A module of `extras`; where the core is tested alone, the test that asks it is skipped."""
 
     def __getattr__(self, name: str) -> Any:

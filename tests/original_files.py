@@ -54,16 +54,16 @@ def weight(name: str, shape: Sequence[int]) -> Any:
     return (1 if name.endswith(("weight", "gamma")) else 0) + 0.1 * drawn
 
 
-def records() -> dict[str, Any]:
+def read_records() -> dict[str, Any]:
     """What each of the authors' networks, made tiny, holds and gives."""
     with gzip.open(RECORDS, "rt") as file:
         record: dict[str, Any] = json.load(file)
     return record
 
 
-def expected(kind: str) -> dict[str, Any]:
+def read_expected(kind: str) -> dict[str, Any]:
     """What the authors' network gives: the shape of each output and some values."""
-    found: dict[str, Any] = records()[kind]["outputs"]
+    found: dict[str, Any] = read_records()[kind]["outputs"]
     return found
 
 
@@ -71,7 +71,7 @@ def write_file(kind: str, folder: Path) -> Path:
     """The authors' file of this kind, tiny, as they save it."""
     import torch
 
-    record = records()[kind]
+    record = read_records()[kind]
     ties = record["ties"]
     held = {name: weight(ties.get(name, name), shape) for name, shape in record["shapes"].items()}
     held = {record["prefix"] + name: each for name, each in held.items()}

@@ -9,7 +9,7 @@ from tests.tiny import tiny
 MORE = 3.0  # a patch or token with ink gets e ** MORE times the attention of one without
 
 
-def seeks_ink(folder: Path, heads: int = 2) -> Path:
+def write_ink_seeker(folder: Path, heads: int = 2) -> Path:
     """In the vision encoder every patch, and in the language model every word, asks for patches
     that are not white.
 

@@ -14,7 +14,7 @@ from tests.paths import ROOT
 MAIN = "from looktwice.eval.cli import main; main()"
 
 
-def in_terminal(folder: Path, width: int, *words: object, **environment: str) -> str:
+def run_in_terminal(folder: Path, width: int, *words: object, **environment: str) -> str:
     """What a command that is typed in a folder writes to a terminal of so many columns."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))

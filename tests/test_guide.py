@@ -63,7 +63,7 @@ class Reader:
         text = block.text.replace(URL, self.server.url)
         # what stands before the first command is a folder, no output
         if block.language == "text" and self.said:
-            assert missing(block.text, self.said) == [], self.said
+            assert find_missing(block.text, self.said) == [], self.said
         elif block.file:
             Path(block.file).parent.mkdir(parents=True, exist_ok=True)
             Path(block.file).write_text(text)
@@ -95,7 +95,7 @@ def shape(line: str) -> str:
     return " ".join(re.sub(r"[+\u2212-]?\d[\d,.]*", "#", line).split())
 
 
-def missing(shown: str, said: str) -> list[str]:
+def find_missing(shown: str, said: str) -> list[str]:
     """The lines of an excerpt that were not printed; `...` stands for what the guide leaves out."""
     printed = {shape(line) for line in said.splitlines()}
     return [
@@ -185,6 +185,6 @@ def test_the_table_of_fields_lists_every_field() -> None:
 
 def test_a_quoted_line_that_is_not_printed_is_noticed() -> None:
     sentence = "  plain  25.0 [11.2–46.9]  20  5/15/0/0  +15.0  0.453\n"
-    assert missing("plain 10.0 [2.8–30.1] 20 2/18/0/0 +5.0 1.000\n...\n", sentence) == []
+    assert find_missing("plain 10.0 [2.8–30.1] 20 2/18/0/0 +5.0 1.000\n...\n", sentence) == []
     other = "plain 10.0 [2.8–30.1] 20 2/18/0 +5.0"
-    assert missing(f"{other}\n", sentence) == [other]
+    assert find_missing(f"{other}\n", sentence) == [other]

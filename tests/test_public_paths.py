@@ -49,7 +49,7 @@ NAMES = {path: path.rpartition(".")[2] for path in (*PATHS, *KEPT)}
 CLASSES = [path for path, name in NAMES.items() if name[0].isupper() and not name.isupper()]
 
 
-def named(path: str) -> Any:
+def locate_public(path: str) -> Any:
     if extension := list_own_classes().get(path):
         return extension.open()
     room, _, name = path.rpartition(".")
@@ -69,7 +69,7 @@ def test_classes_that_moved_to_extensions_keep_their_paths() -> None:
 
 
 def test_a_class_has_one_path_which_is_its_yaml_name_and_its_identity() -> None:
-    classes = {path: cls for path in CLASSES if isinstance(cls := named(path), type)}
+    classes = {path: cls for path in CLASSES if isinstance(cls := locate_public(path), type)}
     assert len(classes) > 300
     assert {path: public_path(cls) for path, cls in classes.items()} == {p: p for p in classes}
     assert [path for path, cls in classes.items() if locate(path) is not cls] == []
@@ -88,7 +88,7 @@ def test_names_exported_by_a_folder_are_public_in_a_room() -> None:
     assert all(hasattr(faces[folder], name) for folder, name in named)
 
 
-def with_defaults(cls: Any) -> Any:
+def build_default(cls: Any) -> Any:
     """An object with all its default settings, or None where one of them has no default."""
     try:
         return cls()
@@ -96,7 +96,7 @@ def with_defaults(cls: Any) -> Any:
         return None
 
 
-def written(thing: Any) -> list[Any]:
+def serialize(thing: Any) -> list[Any]:
     """What configurations, runs and caches keep of an object, or the reason why they cannot."""
     found: list[Any] = [asks_model(thing)]
     for write in (spec, identity):
@@ -110,14 +110,14 @@ def written(thing: Any) -> list[Any]:
 def test_the_file_of_a_class_is_not_part_of_its_identity() -> None:
     faults, tried = [], 0
     for path in CLASSES:
-        cls: Any = named(path)
-        thing = with_defaults(cls) if dataclasses.is_dataclass(cls) else None
+        cls: Any = locate_public(path)
+        thing = build_default(cls) if dataclasses.is_dataclass(cls) else None
         if thing is None:
             continue
-        before, tried = written(thing), tried + 1
+        before, tried = serialize(thing), tried + 1
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(cls, "__module__", f"looktwice.{path.rpartition('.')[0]}.elsewhere")
-            if written(thing) != before or locate(path) is not cls:
+            if serialize(thing) != before or locate(path) is not cls:
                 faults.append(path)
     assert faults == [] and tried > 150
 
@@ -142,7 +142,7 @@ def move_file(tree: Path, path: str) -> None:
     """Rename the file that defines a class, and mend the imports of it."""
     room, file = (
         path.rpartition(".")[0],
-        Path(*named(path).__module__.split(".")[1:]).with_suffix(".py"),
+        Path(*locate_public(path).__module__.split(".")[1:]).with_suffix(".py"),
     )
     (tree / file).rename(tree / file.with_stem(f"{file.stem}_moved"))
     door = tree / Path(*room.split(".")) / "__init__.pyi"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.first_day.studies import looktwice
-from tests.pseudo_terminal import in_terminal
+from tests.pseudo_terminal import run_in_terminal
 
 SMALL = [f"tasks.{name}.n={n}" for name, n in (("shape", 6), ("color", 4), ("correspondence", 2))]
 
@@ -72,7 +72,7 @@ ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 unix = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no pseudo-terminals")
 
 
-def words(text: str) -> set[str]:
+def split_words(text: str) -> set[str]:
     """The words of a text, without escape sequences and what a path is made of."""
     return set(re.findall(r"[a-z]{2,}", ESCAPE.sub("", text)))
 
@@ -86,14 +86,14 @@ def test_a_run_ends_in_twenty_lines_without_broken_words_at_any_width(folder: Pa
     assert "\x1b" not in plain, "no terminal is there"
     environments: dict[int, dict[str, str]] = {80: {}, 140: {"NO_COLOR": "1"}}
     for width, environment in environments.items():
-        shown = in_terminal(folder, width, *again, **environment)
+        shown = run_in_terminal(folder, width, *again, **environment)
         lines = ESCAPE.sub("", shown).splitlines()
         (color,) = [n for n, line in enumerate(lines) if line == " color"]
         (signs,) = [n for n, line in enumerate(lines) if line.startswith(" rows: compared with")]
         assert signs - color == 5 and len(lines) <= 25 + 1
         told = [line for line in lines if not line.startswith(("report", "records", "  "))]
         assert max(map(len, told)) <= width
-        assert words("\n".join(told)) <= words(plain), "a word was cut"
+        assert split_words("\n".join(told)) <= split_words(plain), "a word was cut"
         assert any(line.startswith(" ▸ marked") for line in lines)
         assert "\x1b[1m" in shown, "the baseline is bold"
         assert "NO_COLOR" not in environment or "\x1b[3" not in shown, "a colour"
@@ -105,8 +105,8 @@ def test_check_describes_a_run_in_twelve_lines(folder: Path) -> None:
     plain = looktwice("check", "quickstart").output
     assert "\x1b" not in plain
     for width in (80, 140):
-        lines = in_terminal(folder, width, "check", "quickstart").splitlines()
+        lines = run_in_terminal(folder, width, "check", "quickstart").splitlines()
         assert len(lines) <= 12
         assert max(map(len, lines)) <= width
-        assert words("\n".join(lines)) == words(plain), "a word was cut"
+        assert split_words("\n".join(lines)) == split_words(plain), "a word was cut"
     assert len(looktwice("check", "quickstart", "--all").output.splitlines()) > 100

@@ -120,7 +120,7 @@ def test_every_link_has_a_target() -> None:
     assert faults == [] and found > 500
 
 
-def made(cls: type) -> Any:
+def build_default(cls: type) -> Any:
     """An object with all its default settings, or None where one must be given."""
     try:
         return cls()
@@ -134,13 +134,13 @@ def test_a_block_of_settings_builds_the_default_object() -> None:
     for path, cls in CLASSES.items():
         node = yaml.safe_load(f"{reference.format_settings(path, cls)}\n")
         names = ["use", *(f.name for f in dataclasses.fields(cls) if f.init)]
-        plain = made(cls)
+        plain = build_default(cls)
         if list(node) != names or (plain is not None and spec(build(node)) != spec(plain)):
             faults.append(path)
     assert faults == []
 
 
-def own_words(cls: type) -> str:
+def read_docstrings(cls: type) -> str:
     """What its page prints: the docstrings of the class and its bases."""
     tool = "`description`" if hasattr(cls, "arguments") else ""
     return " ".join(
@@ -148,24 +148,26 @@ def own_words(cls: type) -> str:
     )
 
 
-def is_told_by_type(hint: Any) -> bool:
+def is_explained_by_type(hint: Any) -> bool:
     """Whether the type of a setting is a class with a docstring of its own."""
     return dataclass_in(hint) is not None or any(
         getattr(each, "_is_protocol", False) for each in union_members(hint)
     )
 
 
-def unsaid(cls: type) -> Iterator[str]:
+def list_unexplained(cls: type) -> Iterator[str]:
     """The settings that neither a docstring names nor their type explains."""
-    words, hints = own_words(cls), get_type_hints(cls)
+    words, hints = read_docstrings(cls), get_type_hints(cls)
     for name in (f.name for f in dataclasses.fields(cls) if f.init):
         is_said = f"`{name}`" in words or f"`{name}: " in words
-        if not is_said and not is_told_by_type(hints[name]):
+        if not is_said and not is_explained_by_type(hints[name]):
             yield name
 
 
 def test_every_setting_is_explained() -> None:
-    missing = {path: names for path, cls in CLASSES.items() if (names := list(unsaid(cls)))}
+    missing = {
+        path: names for path, cls in CLASSES.items() if (names := list(list_unexplained(cls)))
+    }
     assert missing == {}, "say in the docstring what the setting means: `name` ..."
 
 

@@ -35,7 +35,7 @@ def tiny(name: str, place: Path, *more: str) -> Path:
     if "parts" in node:
         seed()
         for part, settings_of_part in node["parts"].items():
-            make(settings_of_part).save_pretrained(place / part)
+            build_node(settings_of_part).save_pretrained(place / part)
         return place
     network = open_tiny(name)
     if name == "video":  # its own way of saving would give the tracker other names than the release
@@ -47,7 +47,7 @@ def tiny(name: str, place: Path, *more: str) -> Path:
     else:
         network.save_pretrained(place)
     for part in node.get("beside", ()):
-        make(part).save_pretrained(place)
+        build_node(part).save_pretrained(place)
     if "preprocessor" in node:
         (place / "preprocessor_config.json").write_text(json.dumps(node["preprocessor"]))
     return place
@@ -59,7 +59,7 @@ def open_tiny(name: str) -> Any:
     node = settings()[name]
     seed()
     kind = getattr(transformers, node["network"])
-    network, weights = kind(kind.config_class(**make(node["settings"]))), node.get("weights")
+    network, weights = kind(kind.config_class(**build_node(node["settings"]))), node.get("weights")
     if weights == "spread":
         spread_weights(network)
     elif weights:
@@ -72,14 +72,14 @@ def seed() -> None:
     pytest.importorskip("torch").manual_seed(0)
 
 
-def make(node: Any) -> Any:
+def build_node(node: Any) -> Any:
     """A setting, or the object of transformers or of this file that it stands for."""
     transformers = pytest.importorskip("transformers")
     if isinstance(node, list):
-        return [make(part) for part in node]
+        return [build_node(part) for part in node]
     if not isinstance(node, dict):
         return node
-    given = {key: make(value) for key, value in node.items() if key != "new"}
+    given = {key: build_node(value) for key, value in node.items() if key != "new"}
     if "new" not in node:
         return given
     if template := getattr(given.get("tokenizer"), "chat_template", None):
@@ -115,7 +115,7 @@ def enlarge_weights(network: Any, std: float, but: str = "none") -> None:
 # Tokenizers, and a backbone
 
 
-def words(vocabulary: str = "a cat dog red box mug . the") -> Any:
+def make_tokenizer(vocabulary: str = "a cat dog red box mug . the") -> Any:
     """A BERT tokenizer that knows these words."""
     from transformers import BertTokenizer
 
@@ -123,7 +123,7 @@ def words(vocabulary: str = "a cat dog red box mug . the") -> Any:
     return BertTokenizer(vocab={token: number for number, token in enumerate(tokens)})
 
 
-def chat_words(image: str) -> Any:
+def make_chat_tokenizer(image: str) -> Any:
     """A tokenizer with a chat template in which `image` stands for a picture."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
@@ -175,7 +175,7 @@ def pyramid() -> dict[str, str]:
     return {"model_type": "tiny_pyramid"}
 
 
-def clip_words() -> Any:
+def make_clip_tokenizer() -> Any:
     """CLIP's tokenizer for texts of small letters."""
     from transformers import CLIPTokenizer
 
@@ -187,9 +187,9 @@ def clip_words() -> Any:
 
 
 PARTS: dict[str, Callable[..., Any]] = {
-    "clip_words": clip_words,
-    "words": words,
-    "chat_words": chat_words,
+    "clip_words": make_clip_tokenizer,
+    "words": make_tokenizer,
+    "chat_words": make_chat_tokenizer,
     "pyramid": pyramid,
 }
 
@@ -259,27 +259,27 @@ def pp_ocr(folder: Path, kind: str, letters: str = "", **more: Any) -> Path:
 
 def loftr(file: Path) -> None:
     """LoFTR's own shape with random weights, as its authors save it."""
-    tensors = seeded("LoFTR", None).state_dict()
+    tensors = build_seeded("LoFTR", None).state_dict()
     save({"state_dict": {f"matcher.{name}": tensor for name, tensor in tensors.items()}}, file)
 
 
 def disk(file: Path) -> None:
     """DISK's own shape with random weights, as its authors save it."""
-    save({"extractor": seeded("DISK").state_dict()}, file)
+    save({"extractor": build_seeded("DISK").state_dict()}, file)
 
 
 def aliked(file: Path) -> None:
     """ALIKED's own shape with random weights, as safetensors."""
     from safetensors.torch import save_file
 
-    save_file(seeded("ALIKED").state_dict(), file)
+    save_file(build_seeded("ALIKED").state_dict(), file)
 
 
 def head(file: Path, features: str) -> None:
     """LightGlue's head for these features, its layers named as in the published files."""
     from kornia.feature import LightGlue
 
-    network = seeded("LightGlue", None, **{**LightGlue.features[features], "weights": None})
+    network = build_seeded("LightGlue", None, **{**LightGlue.features[features], "weights": None})
     save(
         {
             re.sub(r"^transformers\.(\d+)\.(\w+)", r"\2.\1", name): tensor
@@ -289,7 +289,7 @@ def head(file: Path, features: str) -> None:
     )
 
 
-def seeded(kind: str, *given: Any, **settings: Any) -> Any:
+def build_seeded(kind: str, *given: Any, **settings: Any) -> Any:
     """A network of kornia."""
     import kornia.feature
 

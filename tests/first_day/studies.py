@@ -35,7 +35,7 @@ def looktwice(*words: object) -> Result:
 
 
 @contextmanager
-def when(it_is_so: Callable[[], bool], then: Callable[[], None]) -> Iterator[None]:
+def do_when(it_is_so: Callable[[], bool], then: Callable[[], None]) -> Iterator[None]:
     """Do something in another thread as soon as it is so; raises what that raised."""
     failures: list[BaseException] = []
 
@@ -62,7 +62,7 @@ def send(number: int) -> Callable[[], None]:
     return lambda: os.kill(os.getpid(), number)
 
 
-def said(*words: object, code: int = 0) -> str:
+def get_output(*words: object, code: int = 0) -> str:
     """What a command prints that ends with this code, in one line."""
     result = looktwice(*words)
     assert result.exit_code == code, result.output
@@ -71,7 +71,7 @@ def said(*words: object, code: int = 0) -> str:
 
 def run_study(folder: Path, url: str, *words: object, code: int = 0, n: int = 4) -> str:
     """What `run` prints, in one line, of a study of `n` questions that is kept in `folder`."""
-    return said("run", write_study(folder, url, n), "--out", folder, *words, code=code)
+    return get_output("run", write_study(folder, url, n), "--out", folder, *words, code=code)
 
 
 def records(folder: Path) -> list[Record]:

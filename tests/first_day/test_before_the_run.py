@@ -12,7 +12,7 @@ from looktwice.pipelines import Pipeline, Reply, Scripted
 from looktwice.pipelines.model import Messages, ToolCall
 from looktwice.prompting.agent import Agent, Measure
 from tests.chat_server import chat_server
-from tests.first_day.studies import looktwice, run_study, said, write_study
+from tests.first_day.studies import get_output, looktwice, run_study, write_study
 from tests.optional import needs_extras
 from tests.tables import table
 
@@ -89,7 +89,7 @@ class Own:
         (self.folder / name).write_text(STUDY.format(module=self.module, url=url))
 
     def __call__(self, command: str, *words: str, code: int, study: str = "study.yaml") -> str:
-        return said(command, study, "--plugin", self.plugin, *words, code=code)
+        return get_output(command, study, "--plugin", self.plugin, *words, code=code)
 
 
 @pytest.fixture
@@ -148,13 +148,13 @@ def test_an_estimated_cost_is_marked_as_approximate_and_faults_name_their_settin
     tmp_path: Path,
 ) -> None:
     check = ("check", write_study(tmp_path, "http://127.0.0.1:9/v1"))
-    output = said(*check, "model.prices={in: 2.5, out: 10}", "model.max_tokens=100")
+    output = get_output(*check, "model.prices={in: 2.5, out: 10}", "model.max_tokens=100")
     assert ", out at most 400; cost about 0.00" in output and "with the longest replies" in output
     assert "cost at most" not in output
     fault = "model.prices: prices need `in` and `out`"
-    assert said(*check, "model.prices={in: 2.5}", code=2).startswith(fault)
-    assert said(*check, "model.in_flight=0", code=2).startswith("model.in_flight: ")
-    assert said("--version").startswith("looktwice ")
+    assert get_output(*check, "model.prices={in: 2.5}", code=2).startswith(fault)
+    assert get_output(*check, "model.in_flight=0", code=2).startswith("model.in_flight: ")
+    assert get_output("--version").startswith("looktwice ")
 
 
 @pytest.mark.parametrize("setting", ["path: %s", "more: [study.yaml, %s]", "named: {a: %s}"])
@@ -204,5 +204,5 @@ def test_a_study_with_no_samples_left_is_not_a_success(tmp_path: Path, command: 
     config = tmp_path / "study.yaml"
     config.write_text(STRANDED)
     words = ("--out", tmp_path) if command == "run" else ()
-    output = said(command, config, *words, code=2)
+    output = get_output(command, config, *words, code=2)
     assert "left out: one (" in output and "no contestant is left" in output

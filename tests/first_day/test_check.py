@@ -13,7 +13,7 @@ from PIL import Image
 from looktwice.eval.runs.dry_run import announce_requests
 from looktwice.eval.runs.sample_faults import is_truncated
 from looktwice.pipelines.config import load_plan
-from tests.first_day.studies import said
+from tests.first_day.studies import get_output
 from tests.tables import table
 
 STUDY = """
@@ -52,7 +52,7 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def check(*words: str, code: int = 0) -> str:
-    return said("check", "study.yaml", *words, code=code)
+    return get_output("check", "study.yaml", *words, code=code)
 
 
 def test_check_reports_requests_and_cost(study: Path) -> None:

@@ -10,7 +10,7 @@ from looktwice.pipelines.pipeline import Pipeline
 from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
 from looktwice.prompting.views import Crop
-from tests.first_day.studies import said
+from tests.first_day.studies import get_output
 from tests.optional import needs_extras
 
 STUDY = """
@@ -43,7 +43,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def check(folder: Path, more: str, *words: str, code: int = 2, command: str = "check") -> str:
     (folder / "study.yaml").write_text(STUDY + more)
-    return said(command, "study.yaml", *words, code=code)
+    return get_output(command, "study.yaml", *words, code=code)
 
 
 def test_check_finds_a_pipeline_that_cannot_answer(folder: Path) -> None:

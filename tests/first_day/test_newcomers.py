@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.first_day.studies import looktwice, said
+from tests.first_day.studies import get_output, looktwice
 from tests.optional import needs_extras
 from tests.tables import check_all
 
@@ -62,7 +62,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "pope.jsonl").write_text("\n".join(map(json.dumps, pope)))
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        said("run", "s.yaml")
+        get_output("run", "s.yaml")
     return folder
 
 

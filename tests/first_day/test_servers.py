@@ -17,7 +17,7 @@ from looktwice.pipelines.models.answers import read_response
 from looktwice.pipelines.models.http_client import HttpResponse
 from looktwice.prompting import Ask, MultipleChoice
 from tests.chat_server import ChatServer, chat_server
-from tests.first_day.studies import records, run_study, said, when, write_study
+from tests.first_day.studies import do_when, get_output, records, run_study, write_study
 from tests.first_day.test_costs import EACH, priced
 
 CLOSED = "http://127.0.0.1:9/v1"
@@ -42,7 +42,7 @@ def test_a_server_that_disappears_ends_the_run(
     monkeypatch.setattr(wrappers, "UNREACHED", 2)
     with (
         chat_server(None, "--delay", "0.1") as server,
-        when(lambda: server.stats["replies"] >= 3, server.kill),
+        do_when(lambda: server.stats["replies"] >= 3, server.kill),
     ):
         output = run_study(tmp_path, server.url, "--workers", 2, n=40, code=1)
     assert "cannot be reached" in output and GOES_ON in output
@@ -141,7 +141,7 @@ def test_models_of_two_servers_are_distinguished(tmp_path: Path) -> None:
     study = write_study(tmp_path, "http://h:1/v1", more=more)
     assert len({arm.id for arm in load_plan(study).points}) == 2
     study = write_study(tmp_path, "http://h:1/v1")
-    output = said("check", study, "model.url=[http://h:1/v1,http://h:1/v1/]", code=2)
+    output = get_output("check", study, "model.url=[http://h:1/v1,http://h:1/v1/]", code=2)
     assert "twice: http://h:1/v1" in output
 
 
@@ -166,10 +166,10 @@ def test_a_run_is_replayed_with_another_server_in_the_environment(
         run_study(tmp_path, server.url, asks, "model.url=null", "model.prices={in: 1, out: 1}")
         asked, run = server.stats["requests"], tmp_path / "study"
         monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
-        assert "4 records the same bit for bit" in said("replay", run)
+        assert "4 records the same bit for bit" in get_output("replay", run)
         sample = next(iter(RunFolder(run).samples.values())).id
-        assert "FAILED" not in said("view", run, "--sample", sample)
-        assert "(list price)" in said("score", run)
+        assert "FAILED" not in get_output("view", run, "--sample", sample)
+        assert "(list price)" in get_output("score", run)
         assert server.stats["requests"] == asked
 
 
@@ -234,29 +234,31 @@ def test_the_behaviour_of_a_server_is_reported_once(tmp_path: Path, what: str) -
 def test_billed_responses_without_a_reply_are_counted(tmp_path: Path) -> None:
     with chat_server() as server:
         run = ("run", priced(tmp_path, server.url, 4), CHOOSE % "torn", "--out", tmp_path)
-        output = said(*run, "--budget", 2.5 * EACH, code=1)
+        output = get_output(*run, "--budget", 2.5 * EACH, code=1)
         assert server.stats["requests"] == 2
         assert "0.00064 spent of a --budget of 0.0008" in output
         assert "2 answers could not be used, but cost 214 tokens" in output
         assert float((tmp_path / "study/.spent").read_text().split()[0]) == pytest.approx(2 * EACH)
-        said(*run, "--budget", 2.5 * EACH, code=1)
+        get_output(*run, "--budget", 2.5 * EACH, code=1)
         assert server.stats["requests"] == 2, "a later command knows"
 
 
 def test_check_asks_once_and_reports_the_cost(tmp_path: Path) -> None:
     with chat_server() as server:
         config = priced(tmp_path, server.url, 4)
-        said("check", config)
+        get_output("check", config)
         assert server.stats["requests"] == 0
-        output = said("check", config, "--ask")
+        output = get_output("check", config, "--ask")
         assert "asked tiny once: '(" in output and server.stats["requests"] == 1
         assert "100 tokens in, 7 out, cost 0.00032" in output
         words = (CHOOSE % "other", "models.tiny.max_tokens=9")
-        output = said("check", config, "--ask", *words, code=2)
+        output = get_output("check", config, "--ask", *words, code=2)
         assert "1 fault, listed at the end" in output and "model 'tiny': http" in output
         assert "set `token_field: max_completion_tokens`" in output
         assert server.stats["requests"] == 2
-    assert "1 fault, listed at the end" in said("check", config, "--ask", code=2), "it is down now"
+    assert "1 fault, listed at the end" in get_output("check", config, "--ask", code=2), (
+        "it is down now"
+    )
 
 
 def test_several_large_pictures_are_sent_without_a_warning() -> None:

@@ -16,7 +16,7 @@ from looktwice.pipelines import Pipeline, Reply, Scripted
 from looktwice.pipelines.model import Messages, ToolCall
 from looktwice.prompting import Ask
 from looktwice.prompting.agent import Agent, Zoom
-from tests.first_day.studies import looktwice, said
+from tests.first_day.studies import get_output, looktwice
 
 STUDY = """
 task: {use: eval.tasks.Folder, path: own}
@@ -44,7 +44,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     lines = "".join(json.dumps(row | {"id": name}) + "\n" for name in IDS)
     (tmp_path / "own" / "samples.jsonl").write_text(lines)
     (tmp_path / "study.yaml").write_text(STUDY)
-    said("run", "study.yaml")
+    get_output("run", "study.yaml")
     return tmp_path / "runs" / "study"
 
 
@@ -80,7 +80,7 @@ def test_show_reports_a_scoring_failure_and_an_unasked_arm(folder: Path) -> None
     assert "not asked yet: chance" in shown(folder, "a/b")
     path = folder / "samples.jsonl"
     path.write_text(re.sub(r'"answer": ?"B"', '"answer":"E"', path.read_text()))
-    assert "FAILED: the correct answer 'E' is none of A, B" in said(
+    assert "FAILED: the correct answer 'E' is none of A, B" in get_output(
         "view", folder, "--sample", "a/b"
     )
     failed = "<h3>failed</h3><pre>the correct answer &#39;E&#39; is none"
@@ -94,12 +94,12 @@ def test_show_prints_the_requested_arms(folder: Path) -> None:
     assert [line for line in one if line in ("chance", "plain [mark.radius=9]")]
     assert not any(line.startswith("whole") for line in one)
     near = "--arm wholes does not exist; did you mean 'whole'?"
-    assert said("view", folder, "--sample", "a/b", "--arm", "wholes", code=2).strip() == near
+    assert get_output("view", folder, "--sample", "a/b", "--arm", "wholes", code=2).strip() == near
 
 
 def test_the_pages_of_two_samples_have_distinct_valid_file_names(folder: Path) -> None:
     for name in IDS:
-        said("view", folder, "--sample", name)
+        get_output("view", folder, "--sample", name)
     written = [path.name for path in (folder / "show").iterdir()]
     assert len({name.casefold() for name in written}) == len(IDS)
     for name in written:
@@ -157,9 +157,9 @@ def test_a_run_with_a_custom_stage_names_the_plugin_to_pass(folder: Path, tmp_pa
     plugin.write_text(OWN)
     study = STUDY.replace("prompting.markers.Circles, radius: 5", "stage_of_show.Nothing")
     (tmp_path / "own.yaml").write_text(study.replace("sweep: {stages.mark.radius: [5, 9]}", ""))
-    said("run", "own.yaml", "--plugin", plugin)
-    said("replay", "runs/own")
+    get_output("run", "own.yaml", "--plugin", plugin)
+    get_output("replay", "runs/own")
     shutil.copytree("runs/own", "runs/sent")
     for words in (("view", "runs/sent", "--sample", "a/b"), ("replay", "runs/sent")):
-        assert f"add to the command: --plugin '{plugin}'" in said(*words, code=2)
-        said(*words, "--plugin", plugin)
+        assert f"add to the command: --plugin '{plugin}'" in get_output(*words, code=2)
+        get_output(*words, "--plugin", plugin)

@@ -28,7 +28,7 @@ from looktwice.pipelines.models.limits import Limited
 from looktwice.prompting import Ask
 from looktwice.specialists import Chance
 from tests.chat_server import ChatServer, chat_server
-from tests.first_day.studies import records, run_study, said, send, when, write_study
+from tests.first_day.studies import do_when, get_output, records, run_study, send, write_study
 from tests.paths import ROOT
 from tests.pipelines.test_chat_api import openai_request, walked
 
@@ -56,12 +56,12 @@ def test_after_the_first_signal_no_request_starts_and_nothing_is_asked_twice(
 ) -> None:
     with chat_server(None, "--delay", "0.4") as server:
         run = ["run", write_study(tmp_path, server.url, more=VARIANTS), "--out", tmp_path]
-        with when(lambda: server.stats["requests"] >= 4, send(number)):
-            output = said(*run, "--workers", 4, code=128 + number)
+        with do_when(lambda: server.stats["requests"] >= 4, send(number)):
+            output = get_output(*run, "--workers", 4, code=128 + number)
         assert server.stats["requests"] == len(records(tmp_path)) == 4
         assert "stopping: no new requests; waiting for those in flight" in output
         if number == signal.SIGINT:
-            said(*run, "--workers", 16)
+            get_output(*run, "--workers", 16)
             assert server.stats["requests"] == len(records(tmp_path)) == QUESTIONS
 
 
@@ -69,7 +69,7 @@ def test_after_the_first_signal_no_request_starts_and_nothing_is_asked_twice(
 def test_a_sample_interrupted_between_two_calls_pays_for_each_once(tmp_path: Path) -> None:
     with chat_server(None, "--delay", "0.4") as server:
         words = ("stages.ask={use: prompting.turns.CaptionThenAnswer}", "--workers", 4)
-        with when(lambda: server.stats["requests"] >= 4, send(signal.SIGINT)):
+        with do_when(lambda: server.stats["requests"] >= 4, send(signal.SIGINT)):
             output = run_study(tmp_path, server.url, *words, code=130)
         assert server.stats["requests"] == 4
         assert "accuracy" not in output, "nothing was answered, so there is no table"
@@ -89,7 +89,7 @@ def test_a_second_interrupt_aborts_requests_and_simultaneous_ones_count_once(
 
     with (
         chat_server(None, "--delay", delay) as server,
-        when(lambda: server.stats["requests"] >= 2, twice),
+        do_when(lambda: server.stats["requests"] >= 2, twice),
     ):
         output = run_study(tmp_path, server.url, "--workers", 2, code=128 + signal.SIGTERM)
     assert ("stopping now" in output) is (pause > 0.1)

@@ -279,7 +279,7 @@ class Greys:
 
 
 @dataclass(frozen=True)
-class Told:
+class MedianRule:
     """Answers with the median that a network gives."""
 
     network: Any
@@ -290,7 +290,7 @@ class Told:
         return state.replace(answer=f"{np.median(values):.0f}")
 
 
-def ran(folder: Path, rule: Stage, workers: int, n: int = 12) -> dict[str, Record]:
+def run_study(folder: Path, rule: Stage, workers: int, n: int = 12) -> dict[str, Record]:
     """A study of one point, run whole as the command line runs it; its records by sample."""
     made = Arm("rule", {}, "greys", Greys(n), None, {"answer": rule}, Robust(), 1, 0, True, "", "")
     plan = Plan("study", (add_id(made),))
@@ -316,13 +316,13 @@ def weights(tmp_path: Path) -> str:
 
 
 def test_a_second_run_computes_nothing(tmp_path: Path, weights: str) -> None:
-    rule = Told(Bright(weights))
-    first = ran(tmp_path / "a", rule, 4)
+    rule = MedianRule(Bright(weights))
+    first = run_study(tmp_path / "a", rule, 4)
     assert sum(FORWARDS) == len(first) == 12
     FORWARDS.clear()
     (tmp_path / "b").mkdir()
     (tmp_path / "a" / "cache").rename(tmp_path / "b" / "cache")
-    assert plain(ran(tmp_path / "b", rule, 4)) == plain(first)
+    assert plain(run_study(tmp_path / "b", rule, 4)) == plain(first)
     assert FORWARDS == []
 
 
@@ -359,7 +359,7 @@ def test_the_record_notes_that_memory_ran_out(tmp_path: Path, weights: str) -> N
             time.sleep(0.1)
             return super().forward(*asked)
 
-    records = ran(tmp_path / "run", Told(Slow(weights, room=1)), 8)
+    records = run_study(tmp_path / "run", MedianRule(Slow(weights, room=1)), 8)
     assert [record.error for record in records.values()] == [""] * 12
     notes = "\n".join({note for record in records.values() for note in record.notes})
     assert re.fullmatch(r"(out of memory with \d at once: Slow goes on with \d\n?)+", notes)
@@ -377,7 +377,10 @@ def test_eight_workers_and_one_write_the_same_records_without_a_stall(tmp_path: 
         str(tiny("grounding_dino", tmp_path / "tiny")), batch=16, threshold=0.02, device="cpu"
     )
     rule = Count(detector, nothing="zero")
-    many, one = ran(tmp_path / "eight", rule, 8, n=8), ran(tmp_path / "one", rule, 1, n=8)
+    many, one = (
+        run_study(tmp_path / "eight", rule, 8, n=8),
+        run_study(tmp_path / "one", rule, 1, n=8),
+    )
     assert [record.error for record in many.values()] == [""] * 8
     assert plain(many) == plain(one)
     # a batch is rounded otherwise

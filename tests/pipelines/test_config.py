@@ -20,7 +20,7 @@ from looktwice.prompting import Ask, Circles
 from tests.optional import needs_extras
 from tests.paths import rows
 from tests.tables import table
-from tests.test_public_paths import CLASSES, named
+from tests.test_public_paths import CLASSES, locate_public
 
 BASE = """
 task: {use: eval.tasks.Photos, kind: jigsaw, n: 2}
@@ -350,7 +350,7 @@ def test_references_can_point_into_lists_and_through_references() -> None:
 
 
 def test_the_only_asking_stage_of_a_specialist_measures_the_model() -> None:
-    found = [named(path) for path in CLASSES if path.startswith("specialists.")]
+    found = [locate_public(path) for path in CLASSES if path.startswith("specialists.")]
     stages = [
         thing for thing in found if "state" in inspect.getfullargspec(thing.__call__).annotations
     ]

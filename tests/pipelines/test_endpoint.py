@@ -99,7 +99,7 @@ def test_repeated_failures_stop_the_run_and_all_its_calls() -> None:
         with pytest.raises(Stopped):
             watch.note_failure(model, ModelError(words, status=404))
     with pytest.raises(Stopped):
-        watch.probe(Asked(), threading.Event())
+        watch.probe(CountingModel(), threading.Event())
     assert lines == ["no model m (request 9f)"]
 
 
@@ -121,7 +121,7 @@ def test_what_ends_a_series_of_failures_and_who_shares_it() -> None:
 
 
 @dataclass
-class Asked:
+class CountingModel:
     """A model that counts how often it was probed and asked."""
 
     identity: str = "asked"
@@ -143,11 +143,11 @@ class Asked:
 
 def test_the_endpoint_is_probed_once_and_not_for_cached_replies(tmp_path: Path) -> None:
     lines, stop = list[str](), threading.Event()
-    model, watch = Asked(), EndpointWatch(lines.append)
+    model, watch = CountingModel(), EndpointWatch(lines.append)
     with_cache = wrap(model, Store(tmp_path), watch=watch)
     assert [with_cache(HELLO, draw).text for draw in (0, 0, 1)] == ["(A)"] * 3
     assert (len(model.probes), len(model.calls)) == (1, 2)
-    dead = Asked(dead=True)
+    dead = CountingModel(dead=True)
     assert wrap(dead, Store(tmp_path), watch=EndpointWatch(lines.append))(HELLO).cached
     assert not dead.probes and not lines
     with pytest.raises(Stopped):

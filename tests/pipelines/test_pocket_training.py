@@ -26,11 +26,11 @@ from looktwice.pipelines.models.pocket.network import (
     read_words,
     write_words,
 )
-from tests.optional import Later, optional
+from tests.optional import LazyModule, optional
 
 torch = optional("torch")
-train, networks = Later("bench.pocket.train"), Later("bench.pocket.network")
-pointing = Later("bench.pocket.pointing")
+train, networks = LazyModule("bench.pocket.train"), LazyModule("bench.pocket.network")
+pointing = LazyModule("bench.pocket.pointing")
 SCENES = 12
 
 

@@ -33,7 +33,7 @@ def start(*marks: Mark, images: tuple[Picture, ...] = (), **more: Any) -> State:
     return State.start(Sample("s1", "Which?", images or (plain(),), marks=marks, **more))
 
 
-def drawn(stage: Stage, *marks: Mark, image: Picture | None = None) -> Pixels:
+def draw_view(stage: Stage, *marks: Mark, image: Picture | None = None) -> Pixels:
     """The first view after a stage."""
     images = (image,) if image else ()
     return stage(start(*marks, images=images), NoModel()).views[0].pixels
@@ -43,13 +43,13 @@ def is_color(pixels: Pixels, color: tuple[int, int, int]) -> NDArray[np.bool_]:
     return np.asarray((pixels == color).all(-1))
 
 
-def box_of(here: NDArray[np.bool_]) -> tuple[int, int, int, int]:
+def find_box(here: NDArray[np.bool_]) -> tuple[int, int, int, int]:
     """Left, top, right and bottom of what is true, half-open."""
     ys, xs = np.nonzero(here)
     return int(xs.min()), int(ys.min()), int(xs.max()) + 1, int(ys.max()) + 1
 
 
-class Heard:
+class ScriptedReplies:
     """Answers in turn, again from the beginning, and keeps every call with its draw and wishes."""
 
     identity = "heard"
@@ -69,14 +69,14 @@ class Heard:
         return [draw for _, draw, _ in self.calls]
 
 
-def record_of(state: State, folder: Path, sample: Sample | None = None) -> Record:
+def record_state(state: State, folder: Path, sample: Sample | None = None) -> Record:
     """What a run would keep of a state, which began with this sample; else the state's own."""
     arm = Arm("c", {}, "t", None, None, {}, None, 1, 0, False, "p0", "id-t")
     sample = sample or state.sample
     return make_record(arm, sample, sample.sha, state, Blobs(folder / "blobs"))
 
 
-def made(node: dict[str, Any]) -> Any:
+def build_stage(node: dict[str, Any]) -> Any:
     """The stage of a node in a table of cases, whose `use` begins in this room."""
     return build({**node, "use": f"prompting.{node['use']}"})
 

@@ -17,7 +17,7 @@ from looktwice.specialists.results import Boxes, DepthMap, Faces, Matches
 BLANK = np.zeros((100, 100, 3), np.uint8)
 
 
-def asked(
+def make_sample(
     question: str = "Which?",
     choices: Sequence[Any] = (),
     images: int | Sequence[Pixels] = 1,
@@ -78,7 +78,7 @@ class Paint:
 DARK = ("A is darker", "B is darker", "About the same")
 
 
-def flow(*across: float) -> Matcher:
+def make_matcher(*across: float) -> Matcher:
     """A matcher whose matches move so far to the right."""
     rng = np.random.default_rng(0)
     xy = rng.uniform(0, 100, (len(across), 2))
@@ -100,7 +100,7 @@ def boxes(
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class FixedDetector:
     """A detector that always finds the same, and remembers what it was asked for."""
 
     boxes: Boxes
@@ -111,8 +111,8 @@ class Found:
         return self.boxes
 
 
-def finds(*rows: tuple[float, float, float, float], **more: Any) -> Found:
-    return Found(boxes(*rows, **more), [])
+def make_detector(*rows: tuple[float, float, float, float], **more: Any) -> FixedDetector:
+    return FixedDetector(boxes(*rows, **more), [])
 
 
 WHICH = "Which bounding box more accurately localizes and encloses the cat?"
@@ -121,7 +121,7 @@ WHICH = "Which bounding box more accurately localizes and encloses the cat?"
 SOME = (1, 1, 5, 5)
 
 
-def faces(*people: Sequence[float]) -> Callable[[Pixels], Faces]:
+def make_face_detector(*people: Sequence[float]) -> Callable[[Pixels], Faces]:
     """A face detector that sees in image n the identities `people[n]`, largest first."""
 
     def detector(pixels: Pixels, /) -> Faces:

@@ -45,7 +45,7 @@ def texture(width: int = 160, height: int = 120, seed: int = 0, grain: float = 2
 
 
 @dataclass(frozen=True)
-class Given:
+class FixedMatcher:
     """A matcher that found these."""
 
     matches: Matches
@@ -57,7 +57,9 @@ class Given:
 BLANK = np.zeros((100, 100, 3), np.uint8)
 
 
-def spread(target: Any, right: str = "C", far: float = 1) -> dict[str, tuple[float, float]]:
+def place_candidates(
+    target: Any, right: str = "C", far: float = 1
+) -> dict[str, tuple[float, float]]:
     """The right candidate on `target`, the others `far` times 12 to 14 pixels away."""
     around = {
         letter: (float(target[0] + far * dx), float(target[1] + far * dy))

@@ -195,7 +195,7 @@ def test_arrays_are_shared_read_only_and_stored(tmp_path: Path) -> None:
 
 
 @dataclass(frozen=True)
-class Given:
+class NumberedLook:
     """What it was given, as a text of its own for each look."""
 
     weights: tuple[Path, ...] = ()
@@ -223,10 +223,10 @@ def test_results_depend_on_lists_of_pictures_defaults_and_paths_in_lists(tmp_pat
         file.parent.mkdir()
         file.write_text(str(file))
     with use_result_store(tmp_path / "results"):
-        assert look_once(Given(), [plain]) != look_once(Given(), [dotted])
-        assert look_once(Given(), plain, None, "x") != look_once(Given(), plain, "x")
-        assert look_once(Given(), plain, None) == look_once(Given(), plain)
-        first, second = (look_once(Given((file,)), plain) for file in weights)
+        assert look_once(NumberedLook(), [plain]) != look_once(NumberedLook(), [dotted])
+        assert look_once(NumberedLook(), plain, None, "x") != look_once(NumberedLook(), plain, "x")
+        assert look_once(NumberedLook(), plain, None) == look_once(NumberedLook(), plain)
+        first, second = (look_once(NumberedLook((file,)), plain) for file in weights)
     assert first != second
 
 

@@ -18,7 +18,7 @@ stages: {ask: {use: prompting.turns.Ask}}
 RUN = Path("runs/study")
 
 
-def ends(code: int, *words: object) -> str:
+def run_command(code: int, *words: object) -> str:
     """What a command prints that ends with this code, and in no traceback."""
     result = looktwice(*words)
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception

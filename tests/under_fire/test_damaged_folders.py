@@ -18,7 +18,7 @@ from looktwice.pipelines.runtime.stores import Blobs
 from tests.chat_server import ChatServer, chat_server
 from tests.first_day.studies import write_study
 from tests.optional import needs_extras
-from tests.under_fire.scenes import ends
+from tests.under_fire.scenes import run_command
 
 SAMPLE = "jigsaw_0000"
 
@@ -28,7 +28,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, ChatS
     """The folder of a run of three questions, and the server that answered it."""
     root = tmp_path_factory.mktemp("made")
     with chat_server(None) as server:
-        ends(0, "run", write_study(root, server.url, n=3), "--out", root / "runs")
+        run_command(0, "run", write_study(root, server.url, n=3), "--out", root / "runs")
         record = lines(root / "runs" / "study" / "records.jsonl")[0]
         judged = {name: record[name] for name in ("point", "sample", "draw")}
         judged |= {"kind": "unreadable", "judge": "j", "identity": "i", "words": "w", "v": 1}
@@ -100,7 +100,7 @@ def test_every_command_reports_it(
     whole = (run / name).read_bytes()
     (run / name).write_bytes(damage + whole * (name == "records.jsonl"))
     for command in commands(run, made[1].url):
-        assert words in ends(2, *command)
+        assert words in run_command(2, *command)
 
 
 WRONG: dict[str, list[tuple[str, Any]]] = {
@@ -180,18 +180,18 @@ def test_missing_or_truncated_messages_are_restored_from_the_cache(
     asked = made[1].stats["requests"]
     whole = {path: path.read_bytes() for path in map(Blobs(run / "blobs").path, messages(run))}
     damage_blobs(list(whole), damage)
-    assert "is gone or damaged" in ends(2, "replay", run)
-    ends(2, "view", run, "--sample", SAMPLE)
+    assert "is gone or damaged" in run_command(2, "replay", run)
+    run_command(2, "view", run, "--sample", SAMPLE)
     # nothing looks into every message; the sentence says to remove it
     if damage not in ("gone", "empty"):
-        assert "3 existing" in ends(0, *again(run))
-        assert "remove its file" in " ".join(ends(2, "replay", run).split())
+        assert "3 existing" in run_command(0, *again(run))
+        assert "remove its file" in " ".join(run_command(2, "replay", run).split())
         damage_blobs(list(whole), "gone")
-    assert "3 new, 0 existing" in ends(0, *again(run))
+    assert "3 new, 0 existing" in run_command(0, *again(run))
     assert {path: path.read_bytes() for path in whole} == whole
     assert made[1].stats["requests"] == asked, "the cache has every reply"
-    ends(0, "replay", run)
-    assert "0 new, 3 existing" in ends(0, *again(run))
+    run_command(0, "replay", run)
+    assert "0 new, 3 existing" in run_command(0, *again(run))
 
 
 @pytest.mark.parametrize("damage", ["gone", "empty"])
@@ -201,8 +201,8 @@ def test_missing_or_empty_pictures_are_restored(run: Path, damage: str) -> None:
     whole = {path: path.read_bytes() for path in blobs}
     damage_blobs(blobs, damage)
     for command in (["score", run], ["score", run, "--report"], ["view", run, "--sample", SAMPLE]):
-        ends(0, *command)
-    assert "3 new, 0 existing" in ends(0, *again(run))
+        run_command(0, *command)
+    assert "3 new, 0 existing" in run_command(0, *again(run))
     assert whole and {path: path.read_bytes() for path in blobs} == whole
 
 
@@ -234,8 +234,8 @@ def test_an_invalid_picture_hash_in_a_message_counts_as_damage(run: Path) -> Non
         message["parts"] = [part if isinstance(part, str) else {"picture": "x"} for part in parts]
         text = text.replace(sha, blobs.put(json.dumps(message).encode()))
     (run / "records.jsonl").write_text(text)
-    ends(0, "view", run, "--sample", SAMPLE)
-    ends(2, "export", run, "--to", "trajectories", "--out", run / "out.jsonl")
+    run_command(0, "view", run, "--sample", SAMPLE)
+    run_command(2, "export", run, "--to", "trajectories", "--out", run / "out.jsonl")
 
 
 # ---- edited by hand: `replay` notices what it can compare, and says what it cannot
@@ -264,22 +264,22 @@ def test_an_edited_reply_or_answer_key_is_noticed(
     run: Path, name: str, place: str, fact: str
 ) -> None:
     edit(run / name, place, "D")
-    said = ends(1, "replay", run)
+    said = run_command(1, "replay", run)
     assert fact in said and "2 records the same, 1 different" in said
 
 
 def test_an_edited_picture_is_noticed(run: Path) -> None:
     sha = lines(run / "records.jsonl")[0]["pictures"][0]
     (run / "blobs" / sha[:2] / sha).write_bytes(b"other")
-    assert f"the stored picture {sha[:12]} " in ends(1, "replay", run)
+    assert f"the stored picture {sha[:12]} " in run_command(1, "replay", run)
 
 
 def test_the_comparison_is_reported(run: Path) -> None:
-    said = ends(0, "replay", run)
+    said = run_command(0, "replay", run)
     assert "compared with the cache: 3 replies\n" in said
     assert "3 records the same bit for bit" in said
     shutil.rmtree(run.parent / ".cache")
     edit(run / "records.jsonl", "calls.0.reply.text", "(B), which nobody said")
-    said = ends(0, "replay", run)
+    said = run_command(0, "replay", run)
     assert "not in the cache, so edits would go unnoticed: 3 replies\n" in said
     assert not (run.parent / ".cache").exists()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.under_fire.scenes import ends, write_questions
+from tests.under_fire.scenes import run_command, write_questions
 
 STUDY = """
 task: {use: eval.tasks.Folder, path: own}
@@ -27,7 +27,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def check(more: str = "", *words: str, code: int = 2) -> str:
     Path("study.yaml").write_text(STUDY + more)
-    return ends(code, "check", "study.yaml", *words)
+    return run_command(code, "check", "study.yaml", *words)
 
 
 @pytest.mark.parametrize(

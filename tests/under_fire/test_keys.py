@@ -20,7 +20,7 @@ from looktwice.pipelines.models.answers import read_response
 from looktwice.pipelines.models.http_client import HttpResponse
 from looktwice.pipelines.models.keys import mask_keys
 from looktwice.pipelines.pipeline import NoModel
-from tests.under_fire.scenes import RUN, ends, write_questions
+from tests.under_fire.scenes import RUN, run_command, write_questions
 
 SECRET = "sk-fire-7Hq2mVx9Zt41Wb8Q"
 ODD = 'sk-"odd"\\key:\\n{x%41}&lt;#7'
@@ -92,12 +92,12 @@ def echo(key: str) -> Script:
 def test_a_key_occurs_in_no_artefact_however_a_server_spells_it(key: str) -> None:
     with hostile_server(echo(key)) as server:
         Path("study.yaml").write_text(STUDY.format(url=server.url))
-        said = [ends(0, "run", "study.yaml")]
+        said = [run_command(0, "run", "study.yaml")]
     records = RunFolder(RUN).records().values()
     assert len(records) == 3 * len(SPELLINGS) and not any(record.error for record in records)
     commands = ["score RUN --report", "view RUN --sample q1", "view RUN --sample q1 --out one.html"]
     for command in (*commands, "export RUN --to trajectories --out t.jsonl"):
-        said.append(ends(0, *command.replace("RUN", str(RUN)).split()))
+        said.append(run_command(0, *command.replace("RUN", str(RUN)).split()))
     Path("terminal").write_text("\n".join(said))
     for path in (path for path in Path().rglob("*") if path.is_file()):
         assert key not in undone(path.read_text(errors="replace")), path
@@ -121,7 +121,7 @@ def test_a_key_in_any_setting_is_refused_with_its_place(key: str, stages: str) -
     study = f"task: {{use: eval.tasks.Folder, path: own}}\nmodel: {model}\nstages: {stages}\n"
     Path("study.yaml").write_text(study.replace("TEXT", json.dumps(f"Use {key} now.")))
     for command in ("check", "run"):
-        said = ends(2, command, "study.yaml")
+        said = run_command(2, command, "study.yaml")
         assert SETTINGS[stages] in said and "holds a key" in said and key not in undone(said)
     assert not [path for path in Path("runs").rglob("*.yaml") if key in undone(path.read_text())]
 
@@ -131,7 +131,7 @@ def test_a_key_in_any_setting_is_refused_with_its_place(key: str, stages: str) -
 )
 def test_a_fault_never_repeats_a_key(key: str, setting: str) -> None:
     Path("study.yaml").write_text(STUDY.format(url="http://127.0.0.1:9/v1"))
-    assert key not in undone(ends(2, "check", "study.yaml", f"{setting}={json.dumps(key)}"))
+    assert key not in undone(run_command(2, "check", "study.yaml", f"{setting}={json.dumps(key)}"))
 
 
 def test_an_impossible_key_gives_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from looktwice.pipelines.models.wire import MAX_CALLS
 from looktwice.pipelines.picture import Picture, PictureError
 from looktwice.pipelines.pipeline import NoModel
 from tests.counted_work import count_calls
-from tests.under_fire.scenes import RUN, STUDY, ends, records, write_questions
+from tests.under_fire.scenes import RUN, STUDY, records, run_command, write_questions
 
 
 def test_millions_of_empty_lists_are_refused() -> None:
@@ -82,7 +82,7 @@ def test_a_picture_that_is_too_large_fails_its_own_sample() -> None:
     Path("study.yaml").write_text(STUDY)
     with Path("own/1.png").open("ab") as file:
         file.truncate(20 << 30)  # which take no room on the disk
-    ends(1, "run", "study.yaml")
+    run_command(1, "run", "study.yaml")
     (failed,) = (record for record in records().values() if record.error)
     assert (
         "1.png: the image file cannot be read (it has 21,474,836,480 bytes, more than"
@@ -104,7 +104,7 @@ prompting.agent.Zoom}}}}}}}}}}
 def run_agent(script: Any, code: int) -> str:
     with hostile_server(script) as server:
         Path("study.yaml").write_text(AGENT.format(url=server.url))
-        return ends(code, "run", "study.yaml")
+        return run_command(code, "run", "study.yaml")
 
 
 @pytest.mark.usefixtures("folder")
@@ -125,7 +125,7 @@ def test_a_few_of_twenty_thousand_tool_calls_are_kept_and_all_are_counted() -> N
         assert "had 128 tool calls that were kept, and 19,872 more that were left out" in notes
         assert len(record.calls) == 1 or "19992 more calls of this reply were not run" in notes
     assert (RUN / "records.jsonl").stat().st_size < 200_000
-    ends(0, "replay", RUN)
+    run_command(0, "replay", RUN)
 
 
 @pytest.mark.usefixtures("folder")
@@ -140,7 +140,7 @@ def test_an_unreadably_large_record_fails_its_own_sample(monkeypatch: pytest.Mon
     assert "1 sample FAILED" in run_agent(script, 1)
     (failed,) = (record for record in RunFolder(RUN).records().values() if record.error)
     assert "limit them with `max_tokens`" in failed.error
-    ends(0, "score", RUN)
+    run_command(0, "score", RUN)
 
 
 def test_a_record_of_many_long_replies_can_be_read() -> None:

@@ -13,7 +13,7 @@ from looktwice.eval import score_table
 from looktwice.eval.display.printable import csv_cell
 from looktwice.eval.display.text_tables import escape_markdown
 from tests.first_day.studies import looktwice
-from tests.under_fire.scenes import RUN, ends, write_questions
+from tests.under_fire.scenes import RUN, run_command, write_questions
 
 EVIL = (
     "a|b `c` <img src=x onerror=alert(1)> ![p](http://evil.test/p.png) [t](javascript:x)"
@@ -39,7 +39,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     study = STUDY.replace("LEFT", json.dumps(f"left {name}")).replace("NAME", json.dumps(name))
     Path("study.yaml").write_text(study)
     looktwice("run", "study.yaml")
-    ends(0, "score", RUN, "--report", "--by", "kind")
+    run_command(0, "score", RUN, "--report", "--by", "kind")
     looktwice("view", RUN, "--sample", EVIL, "--out", RUN / "one.html")
     return RUN
 
@@ -102,7 +102,7 @@ def test_a_name_is_never_a_formula_in_a_spreadsheet(
     monkeypatch.chdir(tmp_path)
     write_questions({}, {})
     Path("study.yaml").write_text(CELLS.replace("NAME", json.dumps(FORMULA)))
-    ends(0, "run", "study.yaml")
+    run_command(0, "run", "study.yaml")
     for path, column in ((RUN / "report.csv", "value"), (RUN / "effects.csv", "effect")):
         with path.open(newline="") as file:
             cells = {cell for row in csv.reader(file) for cell in row}

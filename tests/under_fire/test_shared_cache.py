@@ -33,7 +33,7 @@ from looktwice.pipelines.models.stops import CacheError
 from looktwice.pipelines.models.wrappers import EndpointWatch, wrap
 from tests.chat_server import chat_server
 from tests.first_day.studies import write_study
-from tests.under_fire.scenes import ends, records
+from tests.under_fire.scenes import records, run_command
 
 HELLO = (Message("user", ("hello",)),)
 LOOKTWICE = "from looktwice.eval.cli import main; main()"
@@ -93,7 +93,7 @@ def test_a_killed_process_is_replaced_and_a_living_one_is_waited_for(tmp_path: P
 
 
 @dataclass
-class Asked:
+class CountingModel:
     """A model that says how often it was asked, and that may fail."""
 
     fails: bool = False
@@ -114,7 +114,7 @@ class Asked:
 def test_waiting_processes_get_the_reply_of_another_or_ask_if_it_fails(
     tmp_path: Path, fails: bool, asked: int
 ) -> None:
-    models = [Cached(Asked(fails), Store(tmp_path)) for _ in range(2)]
+    models = [Cached(CountingModel(fails), Store(tmp_path)) for _ in range(2)]
 
     def ask(model: Cached) -> str:
         try:
@@ -124,12 +124,12 @@ def test_waiting_processes_get_the_reply_of_another_or_ask_if_it_fails(
 
     with ThreadPoolExecutor(2) as pool:
         assert set(pool.map(ask, models)) == {"no" if fails else "yes"}
-    assert sum(cast("Asked", model.model).times for model in models) == asked
+    assert sum(cast("CountingModel", model.model).times for model in models) == asked
 
 
 def test_a_stopped_run_waits_for_no_other_process(tmp_path: Path) -> None:
     stop, other = threading.Event(), Store(tmp_path)
-    model = Cached(Asked(), Store(tmp_path), stop=stop)
+    model = Cached(CountingModel(), Store(tmp_path), stop=stop)
     key = request_key(model.identity, HELLO, 0, CallOptions())
     with other.turn(key, threading.Event()), ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(model, HELLO)
@@ -179,13 +179,13 @@ def test_a_full_disk_stops_paid_requests(
     monkeypatch.setattr(f"looktwice.eval.{place}", full)
     with chat_server(None, "--delay", "0.1") as server:
         study = write_study(tmp_path, server.url, n=40)
-        assert words in ends(2, "run", study, "--out", tmp_path, "--workers", 4)
+        assert words in run_command(2, "run", study, "--out", tmp_path, "--workers", 4)
         assert server.stats["requests"] <= most
     assert len(RunFolder(tmp_path / "study").records()) == kept
 
 
 def test_a_failing_store_ends_the_run_whatever_stages_catch(tmp_path: Path) -> None:
-    stop, lines, inner = threading.Event(), list[str](), Asked()
+    stop, lines, inner = threading.Event(), list[str](), CountingModel()
 
     def give_up(why: str) -> None:
         lines.append(why)

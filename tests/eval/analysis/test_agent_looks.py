@@ -29,7 +29,7 @@ from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.prompting.agent.looks import EpisodeEnd, Look, read_end, read_looks
 from tests import made_run
-from tests.made_run import MadeRun, analysed
+from tests.made_run import MadeRun, analyse
 from tests.optional import extension, needs_extras, require_extras
 from tests.paths import CONFIGS, DOCS
 
@@ -130,8 +130,8 @@ def test_a_probe_gives_the_answer_before_a_look(tmp_path: Path) -> None:
 
 def test_each_table_holds_what_its_run_has(tmp_path: Path) -> None:
     run = made(tmp_path)
-    assert "| agent | zoom 5 | reply 3 | 3 | 1.67 |" in analysed("looks", run).markdown
-    assert "| agent | 2 | 2 | 50.0 |" in analysed("look_turns", run).markdown
+    assert "| agent | zoom 5 | reply 3 | 3 | 1.67 |" in analyse("looks", run).markdown
+    assert "| agent | 2 | 2 | 50.0 |" in analyse("look_turns", run).markdown
 
 
 # The whole loop, an integration test: the configuration, the runner, the agent, its tools, the
@@ -224,7 +224,7 @@ def test_a_tool_call_is_not_a_wrong_answer_in_the_table_of_turns(run: Path) -> N
         looking = [turns for turns in arm.records if turns.at(0).reason == LOOKING]
         first = arm.values.mean(0)
         assert looking and (first.n if first else 0) == len(arm.records) - len(looking)
-    lines = made_run.lines_of(analysed("turns", scored))
+    lines = made_run.lines_of(analyse("turns", scored))
     first_turns = [line["accuracy\n%"] for line in lines if line["turn"] == "1"]
     assert arms and not [cell for cell in first_turns if cell.startswith("0.0")]
 

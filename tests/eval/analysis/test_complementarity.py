@@ -17,7 +17,7 @@ from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import RunScores
 from looktwice.eval.tasks.blink import NAMES
 from looktwice.pipelines.config import ConfigError, load_plan
-from tests.made_run import MadeRun, analysed
+from tests.made_run import MadeRun, analyse
 from tests.optional import extension, needs_extras
 from tests.paths import CONFIGS
 
@@ -55,7 +55,7 @@ def test_the_four_counts_and_the_oracle(tmp_path: Path) -> None:
     run = made(tmp_path, sift=(SIFT, "AABAB"), mllm=(MLLM, "ABBBB"))
     (pair,) = specialist_pairs(run)
     assert pair.both.shares == [0.6, 0.6, 0.8]
-    (line,) = analysed("specialists", run).rows
+    (line,) = analyse("specialists", run).rows
     shares = ("60.0", "60.0", "80.0\n37.6–96.4", "+20.0", "84.0", "")
     assert line == ("t", "sift", "mllm", *"52111", *shares)
 
@@ -64,9 +64,9 @@ def test_abstentions_count_as_wrong_and_failures_are_excluded(tmp_path: Path) ->
     run = made(tmp_path, sift=(SIFT, "-A!B "), mllm=(MLLM, "AABBA"))
     (pair,) = specialist_pairs(run)
     assert (pair.both.n, pair.excluded, pair.both.count(False, True)) == (3, 2, 1)
-    assert analysed("specialists", run).rows[0][-1] == "2"
+    assert analyse("specialists", run).rows[0][-1] == "2"
     alone = made(tmp_path / "alone", one=(SIFT, "AAAAA"), lot=(CHANCE, "AAAAA"))
-    assert not analysed("specialists", alone).rows
+    assert not analyse("specialists", alone).rows
 
 
 def test_only_specialists_are_paired_and_only_with_models(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_published_rows_are_shown_next_to_the_run(tmp_path: Path) -> None:
     flagged = replace(run, points=(replace(scores, point=point),))
     header = gap.published_table(make_table([flagged])).header
     assert header[2:] == ("jigsaw\nsee its errata", "other", "macro")
-    assert not analysed("published", made(tmp_path / "bare", lot=(CHANCE, "AAAAA"))).rows
+    assert not analyse("published", made(tmp_path / "bare", lot=(CHANCE, "AAAAA"))).rows
 
 
 def test_a_published_row_names_its_source(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_guesses_are_counted(tmp_path: Path) -> None:
     run.record(guesser, "s1", answer="B", notes=("guessed: a tie", "something else"))
     run.record(guesser, "s2", answer="B", notes=("something else",))
     run.record(sift, "s0", answer="A")
-    grid = analysed("guesses", score_run(run.write()))
+    grid = analyse("guesses", score_run(run.write()))
     assert grid.rows == [("guesser", "t", "3", "2", "1", "100.0", "50.0")]
 
 

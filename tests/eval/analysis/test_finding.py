@@ -15,7 +15,7 @@ from looktwice.eval.analysis.factors import sweep_effects
 from looktwice.eval.analysis.finding import Finding, TaskFinding, changes, find
 from looktwice.eval.display.table import score_table
 from looktwice.eval.report import Report
-from tests.made_run import MadeRun, facts
+from tests.made_run import MadeRun, join_attributes
 
 ASK = {"use": "prompting.turns.Ask"}
 ZOOM = {"use": "prompting.views.ZoomOnMarks"}
@@ -87,13 +87,17 @@ def test_a_main_effect(study: Study) -> None:
         "Of 2 variants, 2 are significantly worse: unmarked \u221275, radius 9 \u221250 points.",
     )
     assert labels(finding) == ["plain", "radius 9", "unmarked"]
-    assert [facts(row, "sure is_baseline") for row in finding.rows] == [
+    assert [join_attributes(row, "sure is_baseline") for row in finding.rows] == [
         (False, True),
         (True, False),
         (True, False),
     ]
     differences = [row.difference for row in finding.rows]
-    assert [gap and facts(gap, "better worse") for gap in differences] == [None, (0, 20), (0, 30)]
+    assert [gap and join_attributes(gap, "better worse") for gap in differences] == [
+        None,
+        (0, 20),
+        (0, 30),
+    ]
     assert len(finding.flips) == 4
     assert all(
         (flip.before, flip.after, flip.is_gained) == ("A", "B", False) for flip in finding.flips
@@ -204,8 +208,8 @@ def test_a_table_of_all_tasks_then_one_for_each_the_widest_spread_first(study: S
         ("shape", ["plain", "other"]),
         ("size", ["alone"]),
     ]
-    assert facts(finding.rows[1], "arm change sure") == ("", -0.25, True)
-    assert facts(finding.rows[1].difference, "better worse") == (0, 20)
+    assert join_attributes(finding.rows[1], "arm change sure") == ("", -0.25, True)
+    assert join_attributes(finding.rows[1].difference, "better worse") == (0, 20)
     assert finding.evidence.startswith("4 of the 20 samples of color that other loses")
     assert finding.sentences[0] == "On all tasks, plain is right on 100 % [95, 100] of 80 samples."
 
@@ -391,7 +395,11 @@ def test_the_table_of_a_task_has_counts_of_answers_and_abstentions(specialists: 
     header, *_ = changes(shape).markdown.splitlines()
     assert "% of<br>answered" in header and "abstained<br>%" in header
     (row,) = [row for row in shape.rows if row.label == "outlines"]
-    assert row.answered and facts(row.answered, "value n") == (0.85, 20) and row.abstained == 0.5
+    assert (
+        row.answered
+        and join_attributes(row.answered, "value n") == (0.85, 20)
+        and row.abstained == 0.5
+    )
     assert "abstained" not in changes(color).markdown
     markdown = Report(score_table(specialists.made.path)).markdown
     assert all(f"**{task}**" in markdown for task in ("color", "shape", "count"))

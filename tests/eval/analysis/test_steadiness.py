@@ -7,12 +7,12 @@ from looktwice.eval.display.table import Table, score_table
 from looktwice.eval.runs import Study
 from looktwice.eval.scoring.score import score_run
 from looktwice.pipelines.config import load_plan
-from tests.made_run import MadeRun, analysed, facts, lines_of
+from tests.made_run import MadeRun, analyse, join_attributes, lines_of
 from tests.optional import needs_extras
 
 
 def shown(made: MadeRun, name: str) -> list[dict[str, str]]:
-    return lines_of(analysed(name, score_run(made.write())))
+    return lines_of(analyse(name, score_run(made.write())))
 
 
 def test_draws_by_hand(made: MadeRun) -> None:
@@ -101,4 +101,6 @@ def test_mean_worst_and_spread_over_the_variants(tmp_path: Path) -> None:
 def test_micro_over_variants_counts_a_question_once(tmp_path: Path) -> None:
     text = STUDY.replace("{stages.mark.color: [red, blue, gray]}", "{task.quality: [90, 30]}")
     rows = scored(tmp_path, text).where(task="micro", metric="accuracy", contestant="chance")
-    assert [facts(row, "n clusters compared n_clusters") for row in rows] == [(8, 4, 8, 4)]
+    assert [join_attributes(row, "n clusters compared n_clusters") for row in rows] == [
+        (8, 4, 8, 4)
+    ]

@@ -12,7 +12,7 @@ from looktwice.eval.display.table import score_table
 from looktwice.eval.scoring.labels import ALL_TASKS
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.statistics.intervals import bootstrap_mean
-from tests.made_run import MadeRun, facts, lines_of
+from tests.made_run import MadeRun, join_attributes, lines_of
 
 SWEEP: dict[str, list[Any]] = {
     "stages.mark": [{"radius": 5}, {"radius": 10}, None],
@@ -60,8 +60,8 @@ def test_an_effect_is_the_mean_over_samples_and_the_other_factor_s_levels(made: 
     assert (ten.against, ten.effect.value, ten.effect.n) == ("radius=5", -0.375, 4)
     wanted = bootstrap_mean([-1.0, -0.5, 0.0, 0.0], floor=-1.0)
     # of the four signs of two gaps that move, two are as far from 0
-    assert facts(ten.effect, "low high p") == (wanted.low, wanted.high, 0.5)
-    assert facts(none.effect, "value p") == (0.0, 1.0)
+    assert join_attributes(ten.effect, "low high p") == (wanted.low, wanted.high, 0.5)
+    assert join_attributes(none.effect, "value p") == (0.0, 1.0)
     assert none.effect.low < -0.2 < 0.2 < none.effect.high
     # s1 is right without the thought where the radius is 10, which is one of three combinations
     assert bare.against == "as it is" and bare.effect.value == pytest.approx(1 / 12)
@@ -72,7 +72,7 @@ def test_a_sample_missing_from_one_combination_is_excluded(made: MadeRun) -> Non
     ask(made, m10_think="BB--", m10_bare="BAAA")
     made.record("p4", "s0", error="boom")
     changes = effects(made, "t")
-    assert facts(changes["mark", "radius=10"].effect, "value n") == (-0.75, 2)
+    assert join_attributes(changes["mark", "radius=10"].effect, "value n") == (-0.75, 2)
     assert changes["mark", "none"].effect.n == 3  # s0 failed there
     assert changes["think", "none"].effect.n == 1
 
@@ -110,7 +110,7 @@ def test_samples_of_one_group_are_one_unit(made: MadeRun) -> None:
     made.task("t", ["A"] * 4, meta=[{"group": "g"}, {"group": "g"}, {"group": "h"}, {"group": "h"}])
     ask(made, m10_think="BBAA", m10_bare="BBAA")
     line = effects(made, "t")["mark", "radius=10"]
-    assert facts(line.effect, "value n clusters p") == (-0.5, 4, 2, 1.0)
+    assert join_attributes(line.effect, "value n clusters p") == (-0.5, 4, 2, 1.0)
 
 
 def test_tasks_are_pooled_and_the_terminal_shows_only_the_pool(made: MadeRun) -> None:
@@ -119,7 +119,7 @@ def test_tasks_are_pooled_and_the_terminal_shows_only_the_pool(made: MadeRun) ->
     ask(made, m10_think="BBAA", m10_bare="BBAA")
     ask(made, "u", m10_think="BB", m10_bare="BB")
     changes = effects(made, ALL_TASKS)["mark", "radius=10"].effect
-    assert facts(changes, "value n") == (pytest.approx(-4 / 6), 6)
+    assert join_attributes(changes, "value n") == (pytest.approx(-4 / 6), 6)
     table = score_table(made.path)
     assert {line[1] for line in sweep_table(table).rows} == {"t", "u", ALL_TASKS}
     assert {line[1] for line in sweep_table(table, whole=False).rows} == {ALL_TASKS}

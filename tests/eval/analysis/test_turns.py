@@ -26,7 +26,7 @@ from looktwice.pipelines.state import Stage, State
 from looktwice.prompting import Ask, MultipleChoice
 from looktwice.prompting.turns import Reperceive, Vote
 from looktwice.prompting.wording import ChainOfThought
-from tests.made_run import MadeRun, analysed
+from tests.made_run import MadeRun, analyse
 from tests.questions_in_memory import Questions
 
 KEYS = ("A", "B") * 6
@@ -68,7 +68,7 @@ def test_the_flip_model_gains_six_answers_and_loses_six(tmp_path: Path) -> None:
     assert TurnChange(replace(only_arm(table), records=tuple(paid)), 0, 1).cost == pytest.approx(
         0.2
     )
-    first, second = analysed("turns", *table.scores).rows
+    first, second = analyse("turns", *table.scores).rows
     assert first[2:4] == ("12", "50.0\n25.4–74.6") and second[1] == "2"
     assert second[4:6] == ("6\n25.4–74.6 %", "6\n25.4–74.6 %") and second[7] == "1.000"
     rows = {row.metric: row for row in table}
@@ -209,7 +209,7 @@ def test_measurements_of_a_stage_become_rows_slices_and_curves(tmp_path: Path) -
     assert len(quarters) == 4 and set(slices) - {"kind=even", "kind=odd"} == {
         f"size={part}" for part in quarters
     }
-    lines = {row[1]: row for row in analysed("measured", *table.scores).rows}
+    lines = {row[1]: row for row in analyse("measured", *table.scores).rows}
     assert lines["kind: even"][-1].startswith("100.0") and lines["size"][4:6] == ("0.5", "0.6")
     curves = measurement_curves(table.scores[0], scores.point.task)
     curve = next(curve for curve in curves if curve.factor == "measured size")
@@ -288,7 +288,7 @@ def test_routing_and_risk_by_hand(tmp_path: Path) -> None:
     assert (
         risk.area == risk.best == pytest.approx((0 + 0 + 1 / 3 + 1 / 2) / 4) and risk.random == 0.5
     )
-    (shown,) = analysed("risk", run).rows[:1]
+    (shown,) = analyse("risk", run).rows[:1]
     low, high = wilson(2, 3)
     assert shown[2:6] == ("4", shown[3], shown[4], f"66.7\n{100 * low:.1f}–{100 * high:.1f}"), (
         "of the surest three"

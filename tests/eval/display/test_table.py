@@ -24,7 +24,7 @@ from tests import tables
 from tests.made_run import MadeRun
 
 
-def given(made: MadeRun, task: str, keys: Sequence[str | None], **arms: str) -> Table:
+def score_arms(made: MadeRun, task: str, keys: Sequence[str | None], **arms: str) -> Table:
     """The table with a task more; `arms` answer with letters, " " is not asked."""
     made.task(task, keys)
     for name, letters in arms.items():
@@ -80,8 +80,8 @@ def test_draws_are_averaged_within_a_sample(made: MadeRun) -> None:
 
 
 def test_macro_is_over_tasks_and_micro_over_samples(made: MadeRun) -> None:
-    given(made, "big", "A" * 8, plain="A" * 8)
-    table = given(made, "small", "AA", plain="BB")
+    score_arms(made, "big", "A" * 8, plain="A" * 8)
+    table = score_arms(made, "small", "AA", plain="BB")
     assert of(table, "value n n_tasks", task="macro") == [0.5, 10, 2]
     assert of(table, "value n right low high", task="micro") == [0.8, 10, 8, *wilson(8, 10)]
 
@@ -92,7 +92,7 @@ def test_a_swept_task_counts_once_in_macro(made: MadeRun) -> None:
         changes = {"tasks.a.strength": strength}
         point = made.point("plain", "a", task_id=f"id-a-{strength}", changes=changes)
         made.answers(point, "AB")
-    table = given(made, "b", "AA", plain="AA")
+    table = score_arms(made, "b", "AA", plain="AA")
     shown = table.where(metric="accuracy", contestant="plain")
     tasks = ["a [strength=0]", "a [strength=1]", "b", "macro", "micro"]
     assert [line.task for line in shown] == tasks
@@ -179,8 +179,8 @@ def test_registering_a_function_adds_a_metric(
         return {entry.sample: float(entry.answer == "A") for entry in scores.all if entry.answer}
 
     monkeypatch.setitem(METRICS, "said_a", said_a)
-    given(made, "t", "AAAA", plain="ABBB")
-    table = given(made, "u", "AA", plain="AA")
+    score_arms(made, "t", "AAAA", plain="ABBB")
+    table = score_arms(made, "u", "AA", plain="AA")
     values = {row.task: row.value for row in table.where(metric="said_a")}
     assert values == {"t": 0.25, "u": 1.0, "macro": 0.625, "micro": 0.5}
     assert ",said_a,0.25," in table.csv
@@ -196,7 +196,7 @@ def test_an_answer_key_of_judge_scores_has_no_majority(made: MadeRun) -> None:
     made.task("video", ["1", "2"], choices=0, meta=[{"type": "AB"}, {"type": "ABA"}])
     facts = {"scorer": {"use": "eval.tasks.VideoScorer"}}
     made.answers(made.point("plain", "video", facts=facts), "11")
-    table = given(made, "t", "AAB", plain="AAA")
+    table = score_arms(made, "t", "AAB", plain="AAA")
     shown = table.where(contestant="majority (key)", metric="accuracy")
     means = dict.fromkeys(("t", "macro", "micro"), pytest.approx(2 / 3))
     assert {row.task: row.value for row in shown} == means
@@ -235,7 +235,7 @@ def test_micro_is_compared_with_the_baseline_over_all_tasks(made: MadeRun) -> No
         made.answers(made.point("base", task, baseline=True), "ABBB")
         made.answers(made.point("other", task), "AAAA")
     made.answers(made.point("part", "t"), "AAAA")
-    table = given(made, "v", "A", part="A")  # a task that the baseline was not asked
+    table = score_arms(made, "v", "A", part="A")  # a task that the baseline was not asked
     compared = micro(table, "other", "delta discordant excluded baseline p")
     assert compared == [0.75, 6, 0, "base", pytest.approx(binomtest(6, 6).pvalue)]
     assert micro(table, "part", "delta p baseline") == [None, None, ""]
@@ -252,8 +252,8 @@ def test_micro_over_variants_of_a_task_tests_each_question_once(made: MadeRun) -
 
 
 def test_a_chance_level_has_no_interval_and_needs_choices_for_every_sample(made: MadeRun) -> None:
-    given(made, "t", "ABA", plain="AAA")
-    given(made, "u", "AA", plain="AA")
+    score_arms(made, "t", "ABA", plain="AAA")
+    score_arms(made, "u", "AA", plain="AA")
     made.samples[-1].sample["choices"].clear()
     table = score_table(made.write().path)
     assert micro(table, "chance (level)", "value low n") == [0.5, None, 3]
@@ -332,7 +332,7 @@ def test_a_notebook_shows_a_table_as_html_rather_than_its_repr(
     made: MadeRun, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """IPython asks for the text as well as the HTML, and Rich displayed the first."""
-    shown = given(made, "t", ["A", "B"], plain="AB")
+    shown = score_arms(made, "t", ["A", "B"], plain="AB")
     plain = [repr(shown), str(task_table(shown.rows))]
     displayed = list[object]()
     monkeypatch.setattr("rich.console._is_jupyter", lambda: True)

@@ -23,7 +23,7 @@ from looktwice.pipelines.encodings.image_files import to_png
 from looktwice.pipelines.model import canonical
 from looktwice.pipelines.picture import Picture, PictureError
 from tests import tables
-from tests.made_run import MadeRun, facts
+from tests.made_run import MadeRun, join_attributes
 
 WRONG, RIGHT = PageAnswer("wrong", 0.0, "B"), PageAnswer("right", 1.0, "A")
 
@@ -73,14 +73,14 @@ def test_the_numbers_of_a_page_are_those_of_the_tables(made: MadeRun) -> None:
         (row,) = table.where(metric="accuracy", **about)
         paired = pair.paired
         assert paired.better + paired.worse == row.discordant
-        of_page = (*facts(paired, "value low high p"), pair.p_holm)
-        assert of_page == pytest.approx(facts(row, "delta delta_low delta_high p p_holm"))
+        of_page = (*join_attributes(paired, "value low high p"), pair.p_holm)
+        assert of_page == pytest.approx(join_attributes(row, "delta delta_low delta_high p p_holm"))
     assert len(numbers.pairs) == 9  # any two of three, on two tasks and on both
 
 
 def test_pairs_exclude_samples_that_failed_or_were_asked_of_one_side_only() -> None:
     numbers = PageNumbers(logs({"base": "1100f1", "other": "0111f "}, tasks=2))
-    pairs = {p.task: (*facts(p.paired, "n better worse"), p.out) for p in numbers.pairs}
+    pairs = {p.task: (*join_attributes(p.paired, "n better worse"), p.out) for p in numbers.pairs}
     assert pairs == {0: (2, 1, 1, 0), 1: (2, 1, 0, 1), ALL: (4, 2, 1, 1)}
     assert [a.accuracy and a.accuracy.n for a in numbers.arms if a.contestant == 1] == [3, 2, 5]
 
@@ -223,7 +223,7 @@ def test_runs_side_by_side_share_their_samples(tmp_path: Path) -> None:
     assert [who.label for who in data.contestants] == ["plain (first)", "plain (second)"]
     assert len(data.samples) == 2 and len(data.answers) == 4
     pair, _ = PageNumbers(data).pairs
-    assert facts(pair.paired, "n better worse") == (2, 1, 0)
+    assert join_attributes(pair.paired, "n better worse") == (2, 1, 0)
 
 
 def test_each_run_is_compared_with_its_own_baseline(tmp_path: Path) -> None:

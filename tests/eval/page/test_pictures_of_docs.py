@@ -9,12 +9,12 @@ import pytest
 
 from looktwice.pipelines.config.classes import load_plugin
 from tests.browser import CHROMIUM, open_browser
-from tests.optional import Later, needs_extras
+from tests.optional import LazyModule, needs_extras
 from tests.paths import DOCS
 from tests.tables import check_all
 
 report_pages = importlib.import_module(load_plugin(str(DOCS / "report_pages.py")))
-openings = Later("docs.openings")
+openings = LazyModule("docs.openings")
 OPENED = ["annotate", "trust", "agents", "compare", "dysm", "fragility", "mattered", "papers"]
 OPENED += ["probes", "scale", "statistics", "thresholds"]
 

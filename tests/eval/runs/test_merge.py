@@ -17,7 +17,7 @@ from looktwice.pipelines.encodings.image_files import to_png
 from tests.made_run import MadeRun
 from tests.optional import needs_extras
 from tests.tables import table
-from tests.under_fire.scenes import STUDY, ends, write_questions
+from tests.under_fire.scenes import STUDY, run_command, write_questions
 
 
 def shard(
@@ -234,7 +234,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run_shard(number: int) -> Path:
-    ends(0, "run", "study.yaml", "--out", f"{number}", "--shard", f"{number}/2")
+    run_command(0, "run", "study.yaml", "--out", f"{number}", "--shard", f"{number}/2")
     return Path(f"{number}/study")
 
 
@@ -250,7 +250,7 @@ def test_shards_of_changed_data_are_refused(part: str, change: dict[str, str], d
     (data / "samples.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     if part == "pictures":
         (data / row["images"][0]).write_bytes(to_png(np.zeros((8, 8, 3), np.uint8)))
-    said = ends(2, "merge", "1/study", run_shard(2), "--out", "whole")
+    said = run_command(2, "merge", "1/study", run_shard(2), "--out", "whole")
     assert f"2/study was made from other {part} of" in " ".join(said.split())
     assert not Path("whole").exists()
 

@@ -22,7 +22,7 @@ from looktwice.eval.scoring.verdict import (
     Score,
     ScoredRecord,
 )
-from tests.made_run import MadeRun, facts
+from tests.made_run import MadeRun, join_attributes
 from tests.tables import table
 
 
@@ -54,9 +54,9 @@ def test_fields_that_are_summed_or_joined_in_a_mean() -> None:
         task_row("u", 0.0, 1, right=0, wrong=1, hidden=2, split="val", reader="judge solomon"),
     ]
     for row in (macro_row(rows), micro_row(rows)):
-        assert facts(row, "n right wrong missing hidden cost") == (4, 3, 1, 1, 2, 0.5)
+        assert join_attributes(row, "n right wrong missing hidden cost") == (4, 3, 1, 1, 2, 0.5)
         joined = None, "val", "robust; judge solomon", ""
-        assert facts(row, "unreadable split reader point") == joined
+        assert join_attributes(row, "unreadable split reader point") == joined
 
 
 @pytest.mark.parametrize("more", [{}, {"scorer": {"use": "eval.scoring.AllRight"}}])
@@ -65,11 +65,18 @@ def test_a_row_that_no_metric_filled_counts_nothing(made: MadeRun, more: Any) ->
     made.answers(made.point("plain", "t", facts=more), "AA")
     run = score(made)
     plain = empty_row(run, run.points[0])
-    assert facts(plain, "n missing hidden n_tasks") == (0, 0, 0, 1)
+    assert join_attributes(plain, "n missing hidden n_tasks") == (0, 0, 0, 1)
     majority, chance = majority_and_chance(run.points[0], plain)[:2]
-    assert facts(majority, "contestant n right wrong") == ("majority (key)", 2, 1, 1)
-    assert facts(majority, "missing hidden unreadable failed point reader") == (0, 0, 0, 0, "", "")
-    assert facts(chance, "n value right missing hidden") == (2, 0.5, None, 0, 0)
+    assert join_attributes(majority, "contestant n right wrong") == ("majority (key)", 2, 1, 1)
+    assert join_attributes(majority, "missing hidden unreadable failed point reader") == (
+        0,
+        0,
+        0,
+        0,
+        "",
+        "",
+    )
+    assert join_attributes(chance, "n value right missing hidden") == (2, 0.5, None, 0, 0)
 
 
 # ---- a benchmark's own metrics
@@ -107,10 +114,10 @@ def test_custom_metrics_are_compared_unless_they_are_slices_or_tests(own: MadeRu
     run = score(own)
     base, other = run.points
     sharp, part, trend = metric_rows(other, empty_row(run, other), base)
-    assert facts(sharp, "value baseline discordant n") == (1.0, "base", 2, 3)
+    assert join_attributes(sharp, "value baseline discordant n") == (1.0, "base", 2, 3)
     assert [sharp.delta, sharp.p] == pytest.approx([2 / 3, binomtest(2, 2).pvalue])
-    assert facts(part, "slice n baseline delta") == ("size=1", 1, "", None)
-    assert facts(trend, "value low p n_groups baseline") == (0.3, None, 0.04, 3, "")
+    assert join_attributes(part, "slice n baseline delta") == ("size=1", 1, "", None)
+    assert join_attributes(trend, "value low p n_groups baseline") == (0.3, None, 0.04, 3, "")
     assert [row.baseline for row in metric_rows(base, empty_row(run, base))] == ["", "", ""]
 
 
@@ -118,7 +125,7 @@ def test_a_slice_is_not_sliced_again(own: MadeRun) -> None:
     run = score(own)
     part = run.points[1].only({"s0", "s1"})
     rows = metric_rows(part, empty_row(run, part, "kind=x"))
-    shown = [facts(row, "metric slice n") for row in rows]
+    shown = [join_attributes(row, "metric slice n") for row in rows]
     assert shown == [("sharp", "kind=x", 2), ("trend", "kind=x", 2)]
 
 

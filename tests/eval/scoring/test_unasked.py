@@ -14,7 +14,7 @@ from looktwice.eval.scoring.score import score_run
 from looktwice.eval.statistics.intervals import wilson
 from looktwice.eval.tasks import CountScorer, JointScorer, PairScorer, SweepScorer, TwiceScorer
 from looktwice.pipelines.config.spec import spec
-from tests.made_run import MadeRun, facts
+from tests.made_run import MadeRun, join_attributes
 from tests.tables import table
 
 VERBATIM = {"use": "eval.readers.WholeReply"}
@@ -40,11 +40,11 @@ def test_samples_that_a_killed_run_never_listed_count_as_missing(made: MadeRun) 
     made.answers(point, "AA")
     made.record(point, "s2", error="boom")
     lines = rows(made, planned={"id-t": 10}, arms=[point])
-    accuracy = facts(lines["accuracy"], "value n missing low high")
+    accuracy = join_attributes(lines["accuracy"], "value n missing low high")
     assert accuracy == (pytest.approx(2 / 3), 3, 7, *wilson(2, 3))
     assert lines["coverage"].value == pytest.approx(2 / 3)
-    assert facts(lines["accuracy_answered"], "value n") == (1.0, 2)
-    assert facts(lines["missing"], "value n") == (0.7, 10)
+    assert join_attributes(lines["accuracy_answered"], "value n") == (1.0, 2)
+    assert join_attributes(lines["missing"], "value n") == (0.7, 10)
 
 
 def test_more_records_than_planned_leave_nothing_missing(made: MadeRun) -> None:
@@ -52,7 +52,7 @@ def test_more_records_than_planned_leave_nothing_missing(made: MadeRun) -> None:
     made.task("t", ["A"] * 4)
     made.answers(made.point("plain", "t"), ["A", "A", "B", "B"])
     lines = rows(made, planned={"id-t": 2}, samples={"id-t": 4})
-    assert facts(lines["accuracy"], "value n missing") == (0.5, 4, 0)
+    assert join_attributes(lines["accuracy"], "value n missing") == (0.5, 4, 0)
     assert "missing" not in lines
 
 
@@ -63,7 +63,7 @@ def test_a_missing_draw_is_not_in_the_mean_of_its_sample(made: MadeRun) -> None:
     made.answers(point, ["A", "A"], draw=0)
     made.answers(point, ["B"], draw=2)
     lines = rows(made)
-    assert facts(lines["accuracy"], "value n missing") == (0.75, 2, 6)
+    assert join_attributes(lines["accuracy"], "value n missing") == (0.75, 2, 6)
     assert lines["missing"].value == pytest.approx(6 / 9)
 
 
@@ -75,8 +75,8 @@ def test_means_over_tasks_use_only_asked_samples(made: MadeRun) -> None:
         made.answers(made.point("plain", task), letters)
     table = score_table(made.write().path).where(metric="accuracy", contestant="plain")
     macro, micro = (table.where(task=name).rows[0] for name in ("macro", "micro"))
-    assert facts(macro, "value n n_tasks of_tasks") == (0.75, 6, 2, 3)
-    assert facts(micro, "value n missing") == (pytest.approx(5 / 6), 6, 6)
+    assert join_attributes(macro, "value n n_tasks of_tasks") == (0.75, 6, 2, 3)
+    assert join_attributes(micro, "value n missing") == (pytest.approx(5 / 6), 6, 6)
 
 
 def test_slices_use_only_asked_samples(made: MadeRun) -> None:
@@ -84,7 +84,7 @@ def test_slices_use_only_asked_samples(made: MadeRun) -> None:
     made.answers(made.point("plain", "t"), "A")
     table = score_table(made.write().path, by=["kind"])
     rows = table.where(metric="accuracy", contestant="plain", task="t")
-    found = {row.slice: facts(row, "value n missing") for row in rows}
+    found = {row.slice: join_attributes(row, "value n missing") for row in rows}
     assert found == {"": (1.0, 1, 3), "kind=x": (1.0, 1, 1), "kind=y": (None, 0, 2)}
 
 

@@ -17,11 +17,11 @@ from looktwice.eval.statistics.answers import (
     swap_rate_over_settings,
 )
 from looktwice.eval.statistics.paired import Cell, contrast, mean_difference
-from tests.optional import Later
+from tests.optional import LazyModule
 
 RANDOM = np.random.default_rng(11)
-regression = Later("statsmodels.regression.linear_model")
-inter_rater = Later("statsmodels.stats.inter_rater")
+regression = LazyModule("statsmodels.regression.linear_model")
+inter_rater = LazyModule("statsmodels.stats.inter_rater")
 
 
 @pytest.fixture(autouse=True)

@@ -18,10 +18,10 @@ from looktwice.eval.statistics.paired import (
     minimum_detectable,
     sign_flip_p,
 )
-from tests.optional import Later
+from tests.optional import LazyModule
 from tests.tables import table
 
-multitest = Later("statsmodels.stats.multitest")
+multitest = LazyModule("statsmodels.stats.multitest")
 RANDOM = np.random.default_rng(7)
 
 

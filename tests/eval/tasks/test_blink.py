@@ -15,7 +15,7 @@ from looktwice.eval.tasks import Blink, Subset, TaskError
 from looktwice.eval.tasks.table_files import BATCH
 from looktwice.pipelines.config import ConfigError, load_plan
 from looktwice.pipelines.picture import PictureError
-from tests.first_day.studies import said
+from tests.first_day.studies import get_output
 from tests.tables import table
 
 TEXT, IMAGE = pa.string(), pa.struct([("bytes", pa.binary()), ("path", pa.string())])
@@ -194,7 +194,7 @@ def test_a_study_skips_tasks_whose_files_are_missing(tmp_path: Path) -> None:
     plan = load_plan(study)
     assert [arm.task_name for arm in plan.points] == ["a"]
     assert plan.left_out == dict.fromkeys(["tasks.b", "tasks.c"], "BLINK: 1 of 14 found: Jigsaw")
-    assert "left out: 2 tasks (BLINK: 1 of 14 found: Jigsaw)" in said("check", study)
+    assert "left out: 2 tasks (BLINK: 1 of 14 found: Jigsaw)" in get_output("check", study)
     with pytest.raises(ConfigError, match=r"^tasks\.b: .*IQ_Test is missing"):
         load_plan(study, ["tasks.a=null"])
 

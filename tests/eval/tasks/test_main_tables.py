@@ -55,7 +55,7 @@ def test_a_main_table_runs_from_start_to_end(config: str, tmp_path: Path) -> Non
     if table["said"]:
         scripted = f"{{use: pipelines.models.Scripted, answer: {json.dumps(table['said'])}}}"
         words.append(f"{table.get('model', 'models.chat')}={scripted}")
-    folder = ran(config, words, tmp_path)
+    folder = run_table(config, words, tmp_path)
     assert not folder.facts["left_out"] and folder.facts["finished"]
     asked = dict.fromkeys(table["records"], 0)
     for record in folder.records().values():
@@ -103,7 +103,7 @@ def check_prompts(folder: RunFolder) -> None:
         assert shown and all(count == views["vanilla", sample] for sample, count in shown.items())
 
 
-def ran(config: str, words: list[str], root: Path) -> RunFolder:
+def run_table(config: str, words: list[str], root: Path) -> RunFolder:
     words = ["run", str(CONFIGS / f"{config}.yaml"), *words, "--out", str(root / "runs")]
     result = CliRunner().invoke(app, words, env={"OPENAI_API_KEY": "none"})
     assert result.exit_code == 0, result.output

@@ -46,7 +46,7 @@ def marked_of(item: Item) -> list[dict[str, Any]]:
     return [next(thing for thing in things_of(item) if thing["box"] == box) for box in boxes]
 
 
-def said(item: Item) -> str:
+def spell_out(item: Item) -> str:
     """The right choice in words, or the key of an open question."""
     letters = dict(zip(item.sample.letters, map(str, item.sample.choices), strict=True))
     return letters.get(item.answer or "", item.answer or "")
@@ -85,7 +85,7 @@ def answer_from_truth(item: Item) -> str:
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_correct_answer_follows_from_the_scene(kind: str) -> None:
     for item in MarkedScenes(kind, n=24, ground="plain", mark="box"):
-        found, key = answer_from_truth(item), said(item)
+        found, key = answer_from_truth(item), spell_out(item)
         if kind == "where":
             edges = [float(edge) for edge in found.split()]
             assert [float(edge) for edge in key.split()] == pytest.approx(edges, abs=0.11)
@@ -281,7 +281,7 @@ def test_a_thing_is_at_its_mark_and_has_its_color() -> None:
         seen = np.median(part, axis=0)
         name = min(COLORS, key=lambda color: float(np.abs(seen - np.array(COLORS[color])).sum()))
         near = [t["name"] for t in things_of(item) if abs(sum(t["box"][::2]) / 2 - x - 0.5) < 1]
-        assert "crescent" in near[0] or name == said(item)  # its middle may be open
+        assert "crescent" in near[0] or name == spell_out(item)  # its middle may be open
 
 
 def test_a_question_depends_only_on_its_number_and_the_settings() -> None:

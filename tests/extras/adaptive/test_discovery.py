@@ -21,7 +21,7 @@ from looktwice.extras.adaptive.keys import make_steering
 from looktwice.extras.adaptive.steering import Pool
 from looktwice.pipelines.config import load_plan
 from tests.chat_server import chat_server
-from tests.first_day.studies import said
+from tests.first_day.studies import get_output
 
 STUDY = """
 task: {use: eval.tasks.MarkedScenes, kind: shape, n: 40, ground: plain, controls: {size: 24, \
@@ -86,7 +86,7 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.slow
 def test_the_command_confirms_tries_styles_and_writes_the_winner(study: Path) -> None:
-    output = said("discover", study, "--budget", 150, "choose.styles=[default, radius 3]")
+    output = get_output("discover", study, "--budget", 150, "choose.styles=[default, radius 3]")
     (race,) = json.loads(Path("runs/s/race.json").read_text())
     assert race["winner"].startswith("plain") and "no look" not in race["winner"]
     assert race["held_out"]["rival"] == "plain [no look]" and race["said"] in output
@@ -102,11 +102,11 @@ def test_the_command_confirms_tries_styles_and_writes_the_winner(study: Path) ->
     assert len(arms) == 2  # winner and baseline alone were asked what was held out
     (arm,) = load_plan(Path("s-winner.yaml")).points
     assert arm.id in arms and yaml.safe_load(Path("s-winner.yaml").read_text())["name"]
-    again = said("discover", study, "--budget", 150, "choose.styles=[default, radius 3]")
+    again = get_output("discover", study, "--budget", 150, "choose.styles=[default, radius 3]")
     assert "(0 new, " in again and race["said"] in again
-    said("score", "runs/s", "--report")
+    get_output("score", "runs/s", "--report")
     assert race["said"] in Path("runs/s/report.md").read_text()
-    assert "too few to compare" in said("discover", study, "--budget", 40, "name=b", code=2)
+    assert "too few to compare" in get_output("discover", study, "--budget", 40, "name=b", code=2)
 
 
 @pytest.mark.slow
@@ -116,7 +116,7 @@ def test_the_cost_limit_covers_the_search_and_the_styles(study: Path) -> None:
 
     def asked(url: str, name: str, *more: object) -> tuple[str, int]:
         place = (f"model={priced % url}", f"name={name}", "--out", name, "--workers", 1)
-        told = said(*words, *place, *more)
+        told = get_output(*words, *place, *more)
         return told, len(RunFolder(Path(name, name)).records())
 
     with chat_server() as server:

@@ -18,7 +18,7 @@ from looktwice.extras.adaptive.runs import Races, Staircases
 from looktwice.extras.adaptive.steering import Pool
 from looktwice.extras.adaptive.thresholds import Along
 from looktwice.pipelines.config import load_plan
-from tests.first_day.studies import said
+from tests.first_day.studies import get_output
 
 STUDY = """
 tasks: {color: {use: eval.tasks.MarkedScenes, kind: color, n: 90, controls: {size: [12, 20, 32], \
@@ -128,10 +128,10 @@ def test_unusable_steering_settings_are_reported(
 def test_an_unknown_field_is_reported_before_and_after_a_run(study: Path) -> None:
     run, lacking = ("run", study, "--out", study.parent / "runs"), "numbers in 'angle'"
     for words in (("check", study), run):
-        text = said(*words, "thresholds.along=angle")
+        text = get_output(*words, "thresholds.along=angle")
         assert "no thresholds" in text and lacking in text
-    assert "no thresholds" not in said("check", study, "thresholds.along=size")
-    ran = said(*run, "name=b", "thresholds.along=size")
+    assert "no thresholds" not in get_output("check", study, "thresholds.along=size")
+    ran = get_output(*run, "name=b", "thresholds.along=size")
     assert "no thresholds" not in ran and "95 % interval" in ran
 
 
@@ -139,19 +139,21 @@ def test_an_unknown_field_is_reported_before_and_after_a_run(study: Path) -> Non
 def test_the_commands(study: Path) -> None:
     runs = study.parent / "runs"
     folder, out, won = runs / "s", ("--out", runs), "color: sees wins, confirmed on 27"
-    assert f"{won} held-out samples" in said("run", study, "choose.by=race", *out)
+    assert f"{won} held-out samples" in get_output("run", study, "choose.by=race", *out)
     (saved,) = json.loads((folder / "race.json").read_text())
     assert (saved["winner"], saved["held_out"]["rival"]) == ("sees", "chance")
-    said("score", folder, "--report")
+    get_output("score", folder, "--report")
     written = (folder / "report.md").read_text()
     assert "## The race" in written and won in written
     (folder / "race.json").write_text('[{"task": 1}]')
-    assert "choose.by=race" in said("score", folder, "--report", code=2)
+    assert "choose.by=race" in get_output("score", folder, "--report", code=2)
     (folder / "race.json").unlink()
     along = ("thresholds.along=size", "choose.questions=10")
-    climbed = said("run", study, *out, "name=c", "choose.by=staircase", *along)
+    climbed = get_output("run", study, *out, "name=c", "choose.by=staircase", *along)
     assert "thresholds" in climbed and "(20 new, 0 existing, 0 failed)" in climbed
-    assert "chance, color" in said("analyse", runs / "c", "thresholds", "along=size")
-    assert "along=size" in said("analyse", folder, "thresholds", code=2)
-    assert "numbers in 'x'" in said("analyse", folder, "thresholds", "along=x", code=2)
-    assert "a staircase needs a field" in said("run", study, *out, "choose.by=staircase", code=2)
+    assert "chance, color" in get_output("analyse", runs / "c", "thresholds", "along=size")
+    assert "along=size" in get_output("analyse", folder, "thresholds", code=2)
+    assert "numbers in 'x'" in get_output("analyse", folder, "thresholds", "along=x", code=2)
+    assert "a staircase needs a field" in get_output(
+        "run", study, *out, "choose.by=staircase", code=2
+    )

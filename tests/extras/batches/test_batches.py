@@ -23,7 +23,7 @@ from looktwice.pipelines.model import Deferred, Message, Reply
 from looktwice.pipelines.models import ChatAPI
 from looktwice.pipelines.models.cache import Store
 from tests.chat_server import ChatServer, chat_server
-from tests.first_day.studies import records, run_study, send, when, write_study
+from tests.first_day.studies import do_when, records, run_study, send, write_study
 from tests.paths import ROOT
 
 NATIVE = {"anthropic": ("/v1", "max_tokens: 50"), "gemini": ("/v1beta/openai", "max_tokens: 50")}
@@ -152,7 +152,7 @@ def test_two_concurrent_runs_pay_for_a_batch_once(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_an_interrupted_run_resumes_with_its_pending_batch(tmp_path: Path) -> None:
     with chat_server(None, "--batch-seconds", "0.8") as server:
-        with when(lambda: bool(server.stats["batches"]), send(signal.SIGINT)):
+        with do_when(lambda: bool(server.stats["batches"]), send(signal.SIGINT)):
             output = ask(tmp_path, server.url, n=4, code=130)
         assert "the batches continue at the server; the same command collects" in output
         assert "4 new, 0 existing, 0 failed" in ask(tmp_path, server.url, n=4)
@@ -207,7 +207,7 @@ def port_of(server: ChatServer) -> str:
 def test_a_key_refused_while_collecting_ends_the_run(tmp_path: Path) -> None:
     with (
         chat_server(None, "--batch-seconds", "60") as server,
-        when(lambda: bool(server.stats["batches"]), send(signal.SIGINT)),
+        do_when(lambda: bool(server.stats["batches"]), send(signal.SIGINT)),
     ):
         ask(tmp_path, server.url, n=20, code=130)
     with chat_server(None, "--port", port_of(server), "--no-batches"):

@@ -13,7 +13,7 @@ from PIL import Image
 
 from looktwice.eval.records import RunFolder
 from tests.chat_server import chat_server
-from tests.first_day.studies import records, run_study, said, write_study
+from tests.first_day.studies import get_output, records, run_study, write_study
 from tests.optional import optional
 from tests.paths import ROOT
 
@@ -64,11 +64,11 @@ def test_the_records_equal_those_of_one_machine(tmp_path: Path) -> None:
         config = write_study(tmp_path, server.url, n=8, more=MORE)
         words = (f"tasks.own={{use: eval.tasks.Folder, path: {own}}}", "model.in_flight=3")
         run = ("run", config, *words, "--allow", disk, "--out")
-        assert "18 new, 0 existing, 0 failed" in said(*run, there, "--on", "ray")
+        assert "18 new, 0 existing, 0 failed" in get_output(*run, there, "--on", "ray")
         assert (server.stats["requests"], server.stats["most_in_flight"]) == (18, 3)
-        assert "0 new, 18 existing" in said(*run, there, "--on", "ray")
+        assert "0 new, 18 existing" in get_output(*run, there, "--on", "ray")
         assert server.stats["requests"] == 18
-        said(*run, here)
+        get_output(*run, here)
     assert answers(here) == answers(there)
     for name in ("report.csv", "samples.jsonl"):
         first, second = (
@@ -125,7 +125,7 @@ def test_networks_run_in_actors_with_a_share_of_a_gpu(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(OWN)
     (tmp_path / "study.yaml").write_text(WITNESS.format())
     words = ("--plugin", tmp_path / "own.py", "--out", tmp_path, "--on", "ray", "--gpus", "0.5")
-    assert "6 new, 0 existing, 0 failed" in said("run", tmp_path / "study.yaml", *words)
+    assert "6 new, 0 existing, 0 failed" in get_output("run", tmp_path / "study.yaml", *words)
     seen = [record.measured or {} for record in records(tmp_path)]
     there, here = {one["there"] for one in seen}, {one["here"] for one in seen}
     assert len(seen) == 6 and 1 <= len(there) <= 2 and not there & here, (there, here)

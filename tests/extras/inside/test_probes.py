@@ -112,7 +112,7 @@ def labels(n: int = 600) -> Labels:
     return np.random.default_rng(0).integers(0, KINDS, n)
 
 
-def said(arm: ArmProbe, **changed: Any) -> str:
+def describe(arm: ArmProbe, **changed: Any) -> str:
     """What is said of an arm, some of which is otherwise, and that it has lost nothing."""
     arm = replace(arm, **changed)
     assert arm.loss is None
@@ -146,13 +146,13 @@ def test_the_layer_of_the_loss_is_named(strength: Sequence[float], loss: Loss | 
 def test_a_model_that_says_what_is_decodable_has_lost_nothing() -> None:
     arm = planted((0, 0, 0, 1.2))
     best = arm.layers[-1].right
-    same = said(arm, answered=best, wordings=3)
+    same = describe(arm, answered=best, wordings=3)
     assert "No loss is found" in same and "+0.0 points" in same and "there are 3" in same
-    more = said(arm, answered=np.ones(len(best)))
+    more = describe(arm, answered=np.ones(len(best)))
     assert "uses more than a linear probe" in more
     assert "not read the question" not in more, "one wording"
     none = planted((0, 0, 0, 0))
-    assert "No answer is found" in said(none, answered=0 * none.answered), "what nobody read"
+    assert "No answer is found" in describe(none, answered=0 * none.answered), "what nobody read"
 
 
 def test_an_answer_without_training_examples_is_not_decodable() -> None:

@@ -26,14 +26,14 @@ from looktwice.extras.integrations.looking import LookTools, find_agent, make_co
 from looktwice.pipelines import ConfigError, Picture
 from looktwice.pipelines.encodings.image_files import decode
 from looktwice.prompting.views import LongestSide
-from tests.optional import Later, optional
+from tests.optional import LazyModule, optional
 from tests.tables import table
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult
 
-mcp, streams = optional("mcp"), Later("mcp.client.stdio")
-served = Later("looktwice.extras.integrations.mcp")
+mcp, streams = optional("mcp"), LazyModule("mcp.client.stdio")
+served = LazyModule("looktwice.extras.integrations.mcp")
 
 
 Call = tuple[str, dict[str, Any]]

@@ -321,7 +321,7 @@ def test_a_question_is_generated_once_for_all_views(monkeypatch: pytest.MonkeyPa
     assert again is item is not milder
 
 
-def right(stage: Stage, items: Sequence[Item]) -> float:
+def share_right(stage: Stage, items: Sequence[Item]) -> float:
     answers = [stage(State.start(item.sample), NoModel()).answer for item in items]
     return float(np.mean([a == item.answer for a, item in zip(answers, items, strict=True)]))
 
@@ -355,7 +355,7 @@ SPECIALISTS: dict[str, tuple[int, Callable[[Truth], Stage]]] = {
 def test_a_specialist_given_the_ground_truth_is_always_correct(kind: str) -> None:
     n, stage = SPECIALISTS[kind]
     items, truth = asked(kind, n)
-    assert right(stage(truth), items) == 1
+    assert share_right(stage(truth), items) == 1
     assert {item.answer for item in items} == {*items[0].sample.letters}
 
 
@@ -369,7 +369,7 @@ CUES: dict[str, tuple[Stage, float]] = {
 @pytest.mark.parametrize("kind", CUES)
 def test_a_cue_of_the_picture_scores_at_chance(kind: str) -> None:
     cue, chance = CUES[kind]
-    assert right(cue, asked(kind, SPECIALISTS[kind][0])[0]) == pytest.approx(chance)
+    assert share_right(cue, asked(kind, SPECIALISTS[kind][0])[0]) == pytest.approx(chance)
 
 
 @pytest.mark.slow

@@ -223,7 +223,7 @@ def test_a_subset_by_ids() -> None:
     assert [item.sample.id for item in task] == ["count_0003"]
 
 
-def seen(folder: Path, answers: str) -> Path:
+def make_run(folder: Path, answers: str) -> Path:
     """A run of one arm with images, whose keys are A and B."""
     run = MadeRun(folder / "run")
     run.task("depth", [*"AB"[: len(answers)]])
@@ -232,7 +232,7 @@ def seen(folder: Path, answers: str) -> Path:
 
 
 def test_an_invalid_subset_file_is_refused(tmp_path: Path) -> None:
-    run, other = seen(tmp_path, "A"), "tasks: {other: {subset: {ids: [s0]}}}"
+    run, other = make_run(tmp_path, "A"), "tasks: {other: {subset: {ids: [s0]}}}"
     for text, said in (
         ("", "names no task"),
         ("tasks: 5", "not a subset file"),
@@ -254,7 +254,7 @@ def test_the_cleaned_subset_is_applied_to_the_study(tmp_path: Path) -> None:
 
 
 def test_the_report_shows_a_subset_next_to_the_whole(tmp_path: Path) -> None:
-    run, clean = seen(tmp_path, "AA"), tmp_path / "clean.yaml"
+    run, clean = make_run(tmp_path, "AA"), tmp_path / "clean.yaml"
     clean.write_text("tasks: {depth: {subset: {ids: [s1]}}}\n")
     result = looktwice("score", run, "--report", "--only", clean)
     assert result.exit_code == 0 and (run / "clean" / "report.csv").exists()

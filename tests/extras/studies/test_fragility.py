@@ -31,7 +31,7 @@ from looktwice.extras.studies.ranks import rank_flips
 from looktwice.pipelines.config import ConfigError, load_plan
 from looktwice.pipelines.config.classes import Faults
 from looktwice.prompting.markers.styles import DRAWINGS, VPBenchName
-from tests.made_run import MadeRun, analysed, facts
+from tests.made_run import MadeRun, analyse, join_attributes
 from tests.paths import CONFIGS, DATA
 from tests.tables import read_yaml, table
 
@@ -87,8 +87,8 @@ def test_differences_and_spread_by_hand() -> None:
     assert (fragility.means[0], *fragility.ends) == (0.75, "style 1", "style 2")
     assert fragility.spread and fragility.spread.value == pytest.approx(0.4)
     worse, better = fragility.shifts
-    assert facts(worse.delta, "better worse") == (0, 10)
-    assert facts(better.delta, "better worse") == (6, 0)
+    assert join_attributes(worse.delta, "better worse") == (0, 10)
+    assert join_attributes(better.delta, "better worse") == (6, 0)
     assert [worse.delta.value, better.delta.value] == pytest.approx([-0.25, 0.15])
     assert worse.significant and better.significant
     assert worse.delta.low < -0.25 < worse.delta.high < 0
@@ -234,9 +234,9 @@ def test_one_key_varies_the_style_of_a_task_with_marks(tmp_path: Path) -> None:
     ends = ("8.5", "", "radius 3", "default")
     assert theirs == ("Other, published", "set", "", "80.0", "", "", *ends)
     assert len(fragility_table(scored, whole=False).rows) == 1
-    assert len(analysed("styles", *scored.scores).rows) == 3
-    assert not analysed("flips", *scored.scores).rows
-    assert not analysed("ranks", *scored.scores).rows
+    assert len(analyse("styles", *scored.scores).rows) == 3
+    assert not analyse("flips", *scored.scores).rows
+    assert not analyse("ranks", *scored.scores).rows
     finding = find(scored)
     assert finding.tasks[0].baseline == "plain (default, encode codec png)"
     jpeg = "encode codec=jpeg, quality=70, chroma=4:2:0"
@@ -275,7 +275,7 @@ def test_the_shipped_study_reports_the_published_spreads(tmp_path: Path) -> None
     spreads = zip(("7.7", "10.7", "3.5", "6.9"), ("15.3", "19.2", "4.8", "18.0"), strict=True)
     expected = [f"{mean}\nlargest {most}" for mean, most in spreads]
     assert told == dict(zip(SETS.values(), expected, strict=True))
-    shown_ranks = analysed("ranks", *scored.scores).rows
+    shown_ranks = analyse("ranks", *scored.scores).rows
     ranks = {row[1:3]: row[4:8] for row in shown_ranks if row[0] == "published"}
     assert ranks["BLINK depth rank", "jpeg70"][::2] == ("5", "6")
     assert ranks["MME rank", "jpeg90"][0] == "0"

@@ -14,7 +14,7 @@ from looktwice.eval import Results, RunFolder, score_table
 from looktwice.eval.tasks import PairScorer
 from looktwice.extras.studies.gap import published_table
 from looktwice.pipelines.config.spec import spec
-from tests.first_day.studies import looktwice, said
+from tests.first_day.studies import get_output, looktwice
 from tests.made_run import MadeRun
 from tests.paths import ROOT
 from tests.tables import read_yaml, table
@@ -57,7 +57,7 @@ def test_human_results_on_another_split_are_labelled_and_not_compared(
     assert rows == {"cups": cups, "balls": others, "macro": others and 0.99, "micro": None}
     assert {line[0] for line in published_table(shown).rows if line[1] == ""} == {*names}
     if split == "val":
-        output = said("score", folder.path, "--table", "full")
+        output = get_output("score", folder.path, "--table", "full")
         assert "\u221220.0" not in output  # 50 less 70, on test
 
 
@@ -78,7 +78,7 @@ def test_terminal_report_and_page_show_the_gap_to_people(tmp_path: Path) -> None
     output = looktwice("score", folder.path, "--table", "full").output
     (line,) = (line for line in output.splitlines() if "plain" in line and "60.0" in line)
     assert line.rstrip().endswith("\u221230.0")
-    said("score", folder.path, "--report", "--out", out)
+    get_output("score", folder.path, "--report", "--out", out)
     report, page = ((out / f"report.{end}").read_text("utf-8") for end in ("md", "html"))
     overview = report.split("## Accuracy")[1].split("## ")[0]
     for shown in (overview, page):
@@ -112,7 +112,7 @@ def test_metrics_and_totals_of_a_benchmark_have_the_gap_too(tmp_path: Path) -> N
 
 def test_a_comparison_has_the_gap_on_its_samples(tmp_path: Path) -> None:
     runs, out = (run(tmp_path, 6).path, run(tmp_path, 8, {}).path), tmp_path / "compare"
-    output = said("compare", *runs, "--out", out)
+    output = get_output("compare", *runs, "--out", out)
     assert "vs" in output and "\u221210.0" in output
     with (out / "compare.csv").open(encoding="utf-8") as file:
         people = {row["task"]: float(row["people"]) for row in csv.DictReader(file)}
@@ -125,7 +125,7 @@ def test_a_comparison_has_the_gap_on_its_samples(tmp_path: Path) -> None:
 
 def test_without_human_results_no_gap_is_shown(tmp_path: Path) -> None:
     folder = run(tmp_path, 6, {"Model": PEOPLE["Model"]})
-    said("score", folder.path, "--report", "--out", tmp_path)
+    get_output("score", folder.path, "--report", "--out", tmp_path)
     assert "people" not in (tmp_path / "report.md").read_text("utf-8").split("## Method")[0]
     assert "eople" not in Results.open(folder.path).to_latex()
-    assert "people" not in said("score", folder.path, "--table", "full")
+    assert "people" not in get_output("score", folder.path, "--table", "full")

@@ -47,7 +47,7 @@ def test_more_draws_do_not_help_against_a_model_with_constant_guesses() -> None:
     assert tastes.power(20) == 0 and tastes.draws_needed() is None and tastes.firm_share > 0.7
 
 
-def said(key: str, word: str) -> BlindQuestion:
+def make_question(key: str, word: str) -> BlindQuestion:
     """A question of three colours, of which one was said in all ten draws."""
     right, colors = 10 * (word == key), ("red", "blue", "green")
     return BlindQuestion("", "What color?", colors, key, {word: 10}, 10, right)
@@ -55,8 +55,12 @@ def said(key: str, word: str) -> BlindQuestion:
 
 def test_a_preferred_word_is_distinguished_from_a_known_answer() -> None:
     """Red is said to all questions but five whose key is blue; those are known."""
-    questions = [said("red", "red")] * 30 + [said("blue", "red")] * 15 + [said("green", "red")] * 15
-    questions += [said("blue", "blue")] * 5
+    questions = (
+        [make_question("red", "red")] * 30
+        + [make_question("blue", "red")] * 15
+        + [make_question("green", "red")] * 15
+    )
+    questions += [make_question("blue", "blue")] * 5
     tastes = find_tastes(questions)
     assert set(tastes.ps[:30]) == {tastes.ps[0]} and tastes.ps[0] > 0.9
     assert (tastes.ps[30:60] == 1).all() and tastes.grouping.by in ("letter", "word")
@@ -76,4 +80,4 @@ def test_tail_probabilities_match_enumeration_and_decrease() -> None:
 
 
 def test_without_wrong_choices_nothing_is_reported() -> None:
-    assert not listed([said("red", "red")] * 9) and not listed([])
+    assert not listed([make_question("red", "red")] * 9) and not listed([])

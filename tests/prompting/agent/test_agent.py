@@ -68,7 +68,7 @@ from looktwice.prompting.turns import History, Vote
 from looktwice.prompting.views import Concatenate, Crop, LongestSide
 from looktwice.specialists.results import Boxes, DepthMap, Masks, Matches
 from tests import tables
-from tests.prompting.scenes import Heard, table
+from tests.prompting.scenes import ScriptedReplies, table
 from tests.strict_server import strict_server
 
 CASES = table("agent/agent.yaml")
@@ -98,7 +98,7 @@ def raw(*calls: tuple[str, str]) -> Reply:
     return Reply("", "tool", tool_calls=made)
 
 
-def ran(agent: Stage, model: Model, of: Sample | None = None) -> State:
+def run_stage(agent: Stage, model: Model, of: Sample | None = None) -> State:
     return Pipeline({"agent": agent})(State.start(of or sample()), model)
 
 
@@ -106,10 +106,10 @@ def scripted(
     agent: Stage, *replies: str | Reply, of: Sample | None = None
 ) -> tuple[State, list[Any]]:
     model = Scripted(list(replies))
-    return ran(agent, model, of), model.asked
+    return run_stage(agent, model, of), model.asked
 
 
-def seen(messages: Sequence[Message]) -> list[tuple[Any, ...]]:
+def summarize(messages: Sequence[Message]) -> list[tuple[Any, ...]]:
     """Messages as tuples: the role, texts, views as (width, height), calls as (name, arguments)."""
     return [
         (
@@ -134,11 +134,11 @@ def ended(state: State) -> EpisodeEnd:
 def test_native_calls_are_answered_in_a_tool_turn_and_images_in_a_user_turn() -> None:
     agent = Agent({"zoom": PLAIN_ZOOM}, system="Look.")
     state, asked = scripted(agent, call("zoom", "Closer.", box=[10, 20, 30, 50]), "It is a cat.")
-    assert seen(asked[0]) == [
+    assert summarize(asked[0]) == [
         ("system", "Look."),
         ("user", "Image 1 (80 x 60 pixels):", (80, 60), "What is it?"),
     ]
-    assert seen(asked[1])[2:] == [
+    assert summarize(asked[1])[2:] == [
         ("assistant", "Closer.", ("zoom", '{"box": [10, 20, 30, 50]}')),
         ("tool", "Image 2 (20 x 30 pixels):"),
         ("user", "Image 2 (20 x 30 pixels):", (20, 30)),
@@ -152,7 +152,7 @@ def test_native_calls_are_answered_in_a_tool_turn_and_images_in_a_user_turn() ->
     assert ended(state).by == "reply"
     agent = Agent({"zoom": PLAIN_ZOOM}, protocol=NativeCalls(images_as="tool"), coordinates="0-1")
     _, asked = scripted(agent, call("zoom", box=[0, 0, 0.5, 0.5]), "x")
-    assert seen(asked[1])[-1] == ("tool", "Image 2:", (40, 30))
+    assert summarize(asked[1])[-1] == ("tool", "Image 2:", (40, 30))
 
 
 def test_tagged_calls_are_described_and_parsed_in_text() -> None:
@@ -169,7 +169,7 @@ def test_tagged_calls_are_described_and_parsed_in_text() -> None:
     }
     assert "thousandths" in told["parameters"]["properties"]["box"]["description"]
     answer = ("user", "<tool_response>", "Image 2:", (40, 30), "</tool_response>")
-    assert seen(asked[1])[2:] == [("assistant", sentence), answer]
+    assert summarize(asked[1])[2:] == [("assistant", sentence), answer]
     assert state.reply == "A cat."
 
 
@@ -178,8 +178,13 @@ def test_only_plain_lines_ask_and_answer() -> None:
     state, asked = scripted(
         agent, 'CALL zoom {"box": [0, 0, 40, 30]}', "It is a cat.", "ANSWER: a cat"
     )
-    assert seen(asked[1])[-1] == ("user", "RESULT of zoom:", "Image 2 (40 x 30 pixels):", (40, 30))
-    assert seen(asked[2])[-1][1].startswith("error: the reply has neither a line")
+    assert summarize(asked[1])[-1] == (
+        "user",
+        "RESULT of zoom:",
+        "Image 2 (40 x 30 pixels):",
+        (40, 30),
+    )
+    assert summarize(asked[2])[-1][1].startswith("error: the reply has neither a line")
     assert state.reply == "ANSWER: a cat" and outcomes(state) == ["shown", "refused"]
 
 
@@ -229,9 +234,9 @@ def test_a_clipped_box_is_reported_to_the_model_and_noted() -> None:
 
 
 def test_the_model_is_offered_tools_with_their_schemas() -> None:
-    model = Heard("x")
+    model = ScriptedReplies("x")
     tools: dict[str, AgentTool] = {"zoom": Zoom(), "undo": Undo()}
-    ran(Agent(tools, options=CallOptions(temperature=0.5), coordinates="0-1"), model)
+    run_stage(Agent(tools, options=CallOptions(temperature=0.5), coordinates="0-1"), model)
     ((*_, options),) = model.calls
     zoom, undo = options.tools or ()
     assert (options.temperature, zoom.name, undo.name) == (0.5, "zoom", "undo")
@@ -413,8 +418,8 @@ def test_the_documented_custom_tool_works_from_a_file(tmp_path: Path) -> None:
 def test_each_bound_stops_the_loop_and_forces_an_answer(bound: str, value: Any, looks: int) -> None:
     boxes = [[0, 0, 30, 30 - n] for n in range(looks)]
     script = [call("zoom", image=1, box=box, tokens=100, seconds=1.0) for box in boxes]
-    model = Heard(*script, Reply("A cat."))
-    state = ran(Agent({"zoom": PLAIN_ZOOM}, bounds=Bounds(**{bound: value})), model)
+    model = ScriptedReplies(*script, Reply("A cat."))
+    state = run_stage(Agent({"zoom": PLAIN_ZOOM}, bounds=Bounds(**{bound: value})), model)
     messages, _, options = model.calls[-1]
     assert len(model.calls) == looks + 1 and not options.tools
     assert messages[-1].role == "user" and messages[-1].text.endswith(FINAL)
@@ -530,7 +535,7 @@ def test_tool_errors_are_reported_and_missing_weights_fail_the_sample() -> None:
     assert "nothing in image 0" in asked[1][-1].text
     model = Scripted([call("depth", image=1), "A cat."])
     with pytest.raises(StageFailed) as caught:
-        ran(Agent({"depth": ShowDepth(unopened)}), model)
+        run_stage(Agent({"depth": ShowDepth(unopened)}), model)
     assert isinstance(caught.value.__cause__, WeightsError) and len(model.asked) == 1
 
 
@@ -552,7 +557,7 @@ def test_looks_of_every_draw_and_before_a_failure_are_kept(nested: bool) -> None
     looks = [(look.number, look.call) for look in read_looks(state.notes)]
     assert looks == [(1, 0), (1, 2), (1, 4)]
     with pytest.raises(StageFailed) as caught:
-        ran(agent, Scripted([look, call("zoom", box=[1, 1, 9, 9])]))
+        run_stage(agent, Scripted([look, call("zoom", box=[1, 1, 9, 9])]))
     state = caught.value.state
     looks = [(look.number, look.call) for look in read_looks(state.notes)]
     assert looks == [(1, 0), (2, 1)] and outcomes(state) == ["shown", "shown"]
@@ -585,7 +590,7 @@ def test_a_thinking_model_is_sent_its_own_turns(form: Any, message: dict[str, An
     said = message | {"content": message["content"] or None}
     with strict_server(said, said, {"content": "ANSWER: (A)"}) as server:
         agent = Agent({"zoom": PLAIN_ZOOM}, protocol=form, corrections=5)
-        state = ran(agent, ChatAPI("m", url=server.url))
+        state = run_stage(agent, ChatAPI("m", url=server.url))
     assert server.refused == [] and len(server.bodies) == 3
     assert state.reply == "ANSWER: (A)"
     attached = [message for message in state.messages if message.role == "assistant"]
@@ -598,9 +603,9 @@ def test_a_server_that_refuses_its_own_fields_is_sent_none() -> None:
     with strict_server(said, {"content": "(A)"}, withheld=["reasoning"]) as server:
         kept, model = Agent({"zoom": PLAIN_ZOOM}), ChatAPI("m", url=server.url)
         with pytest.raises(StageFailed):
-            ran(kept, model)
+            run_stage(kept, model)
         assert len(server.refused) == 1
-        assert ran(replace(kept, history=History(attached="drop")), model).reply == "(A)"
+        assert run_stage(replace(kept, history=History(attached="drop")), model).reply == "(A)"
         assert len(server.refused) == 1
 
 
@@ -609,7 +614,7 @@ def test_an_agent_is_rebuilt_from_its_spec_and_fit_only_resizes() -> None:
     agent = Agent(tools, Robust(), TaggedCalls(), Bounds(steps=2), fit=LongestSide(9))
     assert build(spec(agent)) == agent and identity(build(spec(agent))) == identity(agent)
     with pytest.raises(StageFailed) as caught:
-        ran(Agent({"zoom": Zoom()}, fit=OracleCrop("t")), Scripted("x"))
+        run_stage(Agent({"zoom": Zoom()}, fit=OracleCrop("t")), Scripted("x"))
     assert isinstance(caught.value.__cause__, ValueError)
 
 

@@ -20,7 +20,7 @@ from looktwice.prompting.drawing.text import render_text
 from looktwice.prompting.grids import Axes, DotGrid, GridWords, RuledGrid
 from looktwice.prompting.grids.grids import column_letters, read_coordinates, source_box
 from tests.prompting import scenes
-from tests.prompting.scenes import BLACK, RED, WHITE, made, table
+from tests.prompting.scenes import BLACK, RED, WHITE, build_stage, table
 
 CASES = table("grids/grids.yaml")
 
@@ -123,7 +123,7 @@ def test_a_grid_finer_than_the_image_is_reported(
     stage: dict[str, Any], size: tuple[int, int], message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
-        drawn(made(stage), plain(*size))
+        drawn(build_stage(stage), plain(*size))
 
 
 TEXT = render_text("(1,1)", 8).shape

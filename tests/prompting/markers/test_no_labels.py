@@ -19,7 +19,7 @@ from looktwice.prompting import markers
 from looktwice.prompting.controls import OracleCrop
 from looktwice.prompting.markers import Circles, Label
 from looktwice.prompting.markers.base import Marking
-from tests.under_fire.scenes import ends, write_questions
+from tests.under_fire.scenes import run_command, write_questions
 
 NAMES = [name for name in dir(markers) if issubclass(getattr(markers, name), Marking)]
 MARKS = (Point("A", 150, 120), Box("B", 40, 40, 90, 80))
@@ -78,10 +78,12 @@ def test_check_warns_of_labels_that_are_letters_of_other_choices(
     write_questions({"images": ["0.png"], "marks": marks, "choices": choices}, side=200)
     Path("study.yaml").write_text(STUDY)
     warned = "labels are also letters of choices"
-    (line,) = [row for row in ends(0, "check", "study.yaml").splitlines() if warned in row] or [""]
+    (line,) = [
+        row for row in run_command(0, "check", "study.yaml").splitlines() if warned in row
+    ] or [""]
     assert " ".join(re.findall(r"'[^']+'", line)) == confused
     assert bool(line) == bool(confused)
-    assert warned not in ends(0, "check", "study.yaml", "stages.mark.label=null")
+    assert warned not in run_command(0, "check", "study.yaml", "stages.mark.label=null")
 
 
 def test_wrong_settings_are_named_in_python_and_in_yaml() -> None:

@@ -18,7 +18,7 @@ from looktwice.prompting.markers import Polygons, VPBenchPrompt, VPBenchStyle
 from looktwice.prompting.markers.styles import VPBenchName
 from tests import tables
 from tests.paths import DATA
-from tests.prompting.scenes import NONE, drawn, plain, start, table
+from tests.prompting.scenes import NONE, draw_view, plain, start, table
 
 CASES = table("markers/vpbench.yaml")
 
@@ -44,7 +44,7 @@ def test_every_pixel_matches_the_reference(style: Any, letters: Any, labels: boo
     block = vectors["captioned"]["cv2_" + letters[-1]] if labels else vectors["no_caption"]
     for layout, case in block[style.replace(" ", "_")].items():
         points = [Point(label, *place) for label, place in vectors["points"][layout].items()]
-        pixels = drawn(VPBenchStyle(style, letters, labels), *points, image=Picture(photo))
+        pixels = draw_view(VPBenchStyle(style, letters, labels), *points, image=Picture(photo))
         probes = case.get("probes", [])
         assert [[x, y, *map(int, pixels[y, x])] for x, y, *_ in probes] == probes
         assert (pixels != photo).any(-1).sum() == case["changed"]
@@ -72,7 +72,7 @@ def test_the_legacy_letters_are_those_of_opencv_4() -> None:
 
 @tables.table
 def test_without_a_marker_the_label_is_at_the_point(style: Any, text: str, high: int) -> None:
-    ys, xs = np.nonzero((drawn(VPBenchStyle(style), Point("A", 60, 50)) != 90).any(-1))
+    ys, xs = np.nonzero((draw_view(VPBenchStyle(style), Point("A", 60, 50)) != 90).any(-1))
     # its upper edge at the point, and a rim of two
     assert (ys.min(), ys.max()) == (50 - 2, 50 + high + 2)
     wide = hershey_size(text, 0.2 if high == 5 else 0.5)[0]
@@ -81,7 +81,7 @@ def test_without_a_marker_the_label_is_at_the_point(style: Any, text: str, high:
 
 def test_marks_with_their_own_colours() -> None:
     stage = VPBenchStyle(labels=False, colors=("yellow", "blue"))
-    pixels = drawn(stage, Point("A", 30, 50), Point("B", 90, 50))
+    pixels = draw_view(stage, Point("A", 30, 50), Point("B", 90, 50))
     assert [tuple(pixels[50, x]) for x in (35, 95)] == [(255, 255, 0), (0, 0, 255)]
 
 
@@ -127,16 +127,16 @@ def test_the_record_names_the_letters_and_the_opencv_version() -> None:
 
 def test_numbers_keep_ref_and_the_order_of_the_sample() -> None:
     points = [Point("REF", 60, 50), Point("C", 30, 50), Point("A", 90, 50)]
-    numbered = drawn(VPBenchStyle("text label"), *points)
+    numbered = draw_view(VPBenchStyle("text label"), *points)
     said = [Point("REF", 60, 50), Point("1", 30, 50), Point("2", 90, 50)]
-    assert (numbered == drawn(VPBenchStyle(), *said)).all()
-    one = drawn(VPBenchStyle("text label", only=("A",)), *points)
+    assert (numbered == draw_view(VPBenchStyle(), *said)).all()
+    one = draw_view(VPBenchStyle("text label", only=("A",)), *points)
     assert (one[20:40, 80:] == numbered[20:40, 80:]).all() and (one[20:40, :45] == 90).all()
 
 
 @tables.table
 def test_a_polygon_has_its_corners(name: Any, on: Any, off: Any) -> None:
     stage = Polygons(shape_name=name, radius=10, thickness=2, label=NONE)
-    pixels = drawn(stage, Point("A", 60, 50))
+    pixels = draw_view(stage, Point("A", 60, 50))
     assert [tuple(pixels[y, x]) for x, y in on] == [(255, 0, 0)] * len(on)
     assert [tuple(pixels[y, x]) for x, y in off] == [(90, 90, 90)] * len(off)

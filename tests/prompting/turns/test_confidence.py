@@ -29,7 +29,7 @@ from looktwice.prompting.markers import Circles
 from looktwice.prompting.turns import Ask, Vote, When
 from looktwice.prompting.turns.ask import add_confidence
 from looktwice.prompting.wording import MultipleChoice
-from tests.prompting.scenes import Heard, plain, start
+from tests.prompting.scenes import ScriptedReplies, plain, start
 
 LEVELS = (0.4, 0.55, 0.7, 0.85, 0.97)
 """What the server says of its choice, and how often it is right at that."""
@@ -160,7 +160,7 @@ def test_the_first_token_that_names_a_choice_counts(
 
 
 def test_unknown_confidence_counts_as_low() -> None:
-    heard = Heard("A")
+    heard = ScriptedReplies("A")
     again = When(Ask(), 0.5)
     assert again(start(), heard).measures["looked_again"] == 1
     assert again.asks and not When(Circles()).asks
@@ -170,7 +170,7 @@ def test_unknown_confidence_counts_as_low() -> None:
 
 
 def test_only_confidence_requests_likelihoods() -> None:
-    heard = Heard("A")
+    heard = ScriptedReplies("A")
     for stage in (Ask(), Ask(confidence="choices")):
         stage(start(), heard)
     assert [options.logprobs for *_, options in heard.calls] == [None, 20]
@@ -178,7 +178,7 @@ def test_only_confidence_requests_likelihoods() -> None:
 
 def test_votes_cycle_through_the_styles() -> None:
     scene = start(Point("A", 60, 50), choices=("red", "green"))
-    heard = Heard("A", "B", "A")
+    heard = ScriptedReplies("A", "B", "A")
     styles = tuple(Circles(color=color) for color in ("red", "blue"))
     after = Vote(Robust(), n=3, styles=styles)(scene, heard)
     shown = [messages[-1].views[0].pixels for messages, *_ in heard.calls]

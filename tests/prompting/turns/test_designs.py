@@ -88,7 +88,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChatServer]:
         yield running
 
 
-def ran(study: Study, root: Path, model: str) -> dict[str, list[Record]]:
+def run_study(study: Study, root: Path, model: str) -> dict[str, list[Record]]:
     """The records of a run by contestant."""
     name, lay, places, _ = study
     words = [
@@ -115,7 +115,7 @@ def scripted(
     def run(name: str) -> tuple[Path, dict[str, list[Record]]]:
         root = tmp_path_factory.mktemp(name)
         (study,) = (study for study in STUDIES if study[0] == name)
-        return root / "runs" / name, ran(study, root, SCRIPTED)
+        return root / "runs" / name, run_study(study, root, SCRIPTED)
 
     return lambda study: run(study[0])
 

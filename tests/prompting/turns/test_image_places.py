@@ -12,7 +12,7 @@ from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
 from looktwice.prompting.turns import Ask
-from tests.prompting.scenes import Heard
+from tests.prompting.scenes import ScriptedReplies
 from tests.tables import table
 from tests.under_fire.scenes import write_questions
 
@@ -20,7 +20,7 @@ from tests.under_fire.scenes import write_questions
 def asked(words: str, images: int, way: str) -> list[str | int]:
     """The words and the numbers of the images, in the order in which they are sent."""
     pictures = [Picture(np.full((8, 8 + n, 3), 50, np.uint8)) for n in range(1, images + 1)]
-    model = Heard()
+    model = ScriptedReplies()
     ask = Ask(images=way)  # type: ignore[arg-type]
     ask(State.start(Sample("s", words, tuple(pictures))), model)
     turn = model.calls[0][0][-1]

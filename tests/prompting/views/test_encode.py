@@ -22,7 +22,7 @@ from looktwice.prompting.markers import Rectangles
 from looktwice.prompting.turns import Ask
 from looktwice.prompting.views import Encode
 from looktwice.prompting.views.losses import Chroma
-from tests.prompting.scenes import record_of
+from tests.prompting.scenes import record_state
 
 PHOTO: Pixels = np.ascontiguousarray(astronaut()[60:220, 130:350])  # type: ignore[no-untyped-call]
 
@@ -124,12 +124,12 @@ def test_limits_of_a_format_are_reported_with_the_sample() -> None:
 
 def test_the_record_names_the_sent_bytes(tmp_path: Path) -> None:
     state = Pipeline({"encode": Encode("jpeg", 75), "ask": Ask()})(start(), Scripted(["a woman"]))
-    record = record_of(state, tmp_path)
+    record = record_state(state, tmp_path)
     (sent,) = record.sent
     data = Blobs(tmp_path / "blobs").get(sent["sha"])
     sha, size = hashlib.sha256(data).hexdigest(), {"width": 220, "height": 160}
     assert sent == {"sha": sha, "bytes": len(data), "type": "image/jpeg", **size}
     assert record.pictures == (sha,)
     assert Record.from_line(record.to_line()) == record
-    raw = record_of(Pipeline({"ask": Ask()})(start(), Scripted(["x"])), tmp_path)
+    raw = record_state(Pipeline({"ask": Ask()})(start(), Scripted(["x"])), tmp_path)
     assert raw.sent[0]["note"] == "made or changed by a stage"

@@ -14,7 +14,7 @@ from looktwice.prompting.views import Crop, LongestSide, Look, RetrievedCrops, T
 from looktwice.prompting.views.retrieved import keep_layout
 from looktwice.prompting.where import AskedCells, BestCells, Claimed, Given, OnMarks
 from tests.optional import extension
-from tests.prompting.scenes import Heard, plain, start
+from tests.prompting.scenes import ScriptedReplies, plain, start
 
 scenes = extension("scenes")
 
@@ -63,7 +63,7 @@ def test_the_best_cells_of_a_map() -> None:
 
 def test_as_many_regions_as_needed_are_kept() -> None:
     def shown(*answers: str, tries: tuple[int, ...] = (1, 2, 0)) -> tuple[State, int]:
-        model = Heard(*answers)
+        model = ScriptedReplies(*answers)
         stage = RetrievedCrops(OnMarks(), tries, answering="Enough for {question}")
         state = stage(start(*CORNERS, images=(numbered(),)), model)
         assert all("Enough for Which?" in message.text for m in model.calls for message in m[0])
@@ -142,7 +142,7 @@ def test_views_of_all_turns_together_respect_the_budget_of_a_fit() -> None:
     boxes = ["[0, 0, 300, 300]", "[500, 500, 900, 900]", "[100, 600, 400, 900]"]
 
     def asked(fit: TokenBudget | None) -> tuple[State, list[int]]:
-        model = Heard(*boxes, "A")
+        model = ScriptedReplies(*boxes, "A")
         zoom = Look(Claimed(), Crop(padding=0, upscale=1008))
         verify = Verify(zoom=zoom, rounds=3, fit=fit)
         state = verify(start(images=(plain(1120, 784),)), model)

@@ -28,7 +28,7 @@ from looktwice.prompting.views import Crop, ZoomOnCells, ZoomOnDetections, ZoomO
 from looktwice.specialists.protocols import Detector
 from looktwice.specialists.results import Boxes
 from looktwice.specialists.rules import NoEvidence
-from tests.prompting.scenes import made, record_of, table
+from tests.prompting.scenes import build_stage, record_state, table
 
 CASES = table("views/zoom.yaml")
 
@@ -83,7 +83,7 @@ FINDS = finds(DOG, CAT)
 def test_the_area_follows_the_settings(
     crop: dict[str, Any], mark: dict[str, Any], expected: list[int]
 ) -> None:
-    (view,) = zoomed(start(mark_from_dict(mark)), made(crop)).views
+    (view,) = zoomed(start(mark_from_dict(mark)), build_stage(crop)).views
     assert list(area(view)) == expected
 
 
@@ -448,7 +448,7 @@ def test_a_view_without_a_detection_is_kept_and_recorded(tmp_path: Path) -> None
     assert note.startswith("view 1: ")
     only = detect(state, detector=second, images=(1,), missing="fail")
     assert (only.views[0], area(only.views[1])) == (state.views[0], CAT[:4])
-    record = record_of(after, tmp_path)
+    record = record_state(after, tmp_path)
     assert record.notes == Record.from_line(record.to_line()).notes == (note,)
     old = {name: value for name, value in json.loads(record.to_line()).items() if name != "notes"}
     assert Record.from_line(json.dumps(old)).notes == ()

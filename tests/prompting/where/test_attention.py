@@ -29,7 +29,7 @@ from looktwice.prompting.views.dimmed import attention_mask, dim
 from looktwice.prompting.where import OnMarks, ViCrop
 from looktwice.prompting.where.attention import GENERAL, keep_fine_detail, sharpest_window, tiles
 from tests.optional import optional
-from tests.planted_network import seeks_ink
+from tests.planted_network import write_ink_seeker
 from tests.tiny import tiny
 
 HERE = Path(__file__).parent
@@ -141,7 +141,7 @@ optional("transformers")
 
 @pytest.fixture(scope="module")
 def ink(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    yield str(seeks_ink(tmp_path_factory.mktemp("ink")))
+    yield str(write_ink_seeker(tmp_path_factory.mktemp("ink")))
     close_networks()
 
 

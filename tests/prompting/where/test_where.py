@@ -33,7 +33,7 @@ from looktwice.prompting.where import (
     Windows,
 )
 from looktwice.specialists.results import Boxes, DepthMap, Masks
-from tests.prompting.scenes import Heard
+from tests.prompting.scenes import ScriptedReplies
 
 SIZE = (200, 100)
 BRIGHT = (150, 20, 170, 40)
@@ -206,7 +206,7 @@ def test_a_configuration_names_sources_within_sources() -> None:
 
 def test_points_are_requested_drawn_and_counted() -> None:
     zoom = Show(Claimed("0-1", points=True), Dots(label=None, color="red"), most=50)
-    heard = Heard("I see [0.5, 0.5], (0.1, 0.9), (0.5, 0.5) and [7, 7].", "There are 2.")
+    heard = ScriptedReplies("I see [0.5, 0.5], (0.1, 0.9), (0.5, 0.5) and [7, 7].", "There are 2.")
     where = "{prompt} Point at each, in {unit}."
     after = Verify(where=where, check="{prompt}", zoom=zoom)(start(), heard)
     assert after.measures["regions_shown"] == 2

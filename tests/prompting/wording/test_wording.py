@@ -33,7 +33,7 @@ from looktwice.prompting.wording import (
     Template,
     Verbatim,
 )
-from tests.prompting.scenes import Heard, made, table
+from tests.prompting.scenes import ScriptedReplies, build_stage, table
 
 CASES = table("wording/wording.yaml")
 
@@ -57,7 +57,7 @@ ANSWER = "Answer with the letter of one choice:"
 
 @pytest.mark.parametrize(("stage", "choices", "lines"), CASES["choices"])
 def test_choices_are_lettered_lines(stage: dict[str, Any], choices: list[str], lines: str) -> None:
-    assert worded(made(stage), *choices) == f"Is it?\n{lines}"
+    assert worded(build_stage(stage), *choices) == f"Is it?\n{lines}"
 
 
 def test_choices_that_are_pictures_are_shown_and_named() -> None:
@@ -131,7 +131,7 @@ def test_a_sample_without_its_own_prompt_reports_its_fields(meta: dict[str, Any]
 @pytest.mark.parametrize(("ask", "kinds"), CASES["images"])
 def test_the_position_of_images(ask: dict[str, Any], kinds: list[str]) -> None:
     model = Scripted("(B)")
-    state = made(ask)(start(), model)
+    state = build_stage(ask)(start(), model)
     assert [type(part).__name__ for part in model.asked[0][0].parts] == kinds
     assert state.reply == "(B)" and state.answer is None
     assert [m.role for m in state.messages] == ["user", "assistant"]
@@ -164,7 +164,7 @@ def test_a_system_message_opens_a_conversation_once() -> None:
 
 def test_one_call_with_the_draw_of_the_state_and_the_options_of_the_stage() -> None:
     call = ToolCall("1", "crop", "{}")
-    model, options = Heard(Reply("", tool_calls=(call,))), CallOptions(temperature=0.7)
+    model, options = ScriptedReplies(Reply("", tool_calls=(call,))), CallOptions(temperature=0.7)
     state = Ask(options=options)(replace(start(), draw=3), model)
     assert [call[1:] for call in model.calls] == [(3, options)]
     assert state.messages[-1].tool_calls == (call,)
@@ -174,7 +174,7 @@ def test_one_call_with_the_draw_of_the_state_and_the_options_of_the_stage() -> N
 
 @pytest.mark.parametrize(("stage", "last"), CASES["forms"])
 def test_answer_formats(stage: dict[str, Any], last: str) -> None:
-    assert worded(made(stage)) == f"Is it?\n{last}"
+    assert worded(build_stage(stage)) == f"Is it?\n{last}"
 
 
 def test_the_four_steps_without_mentioning_the_grid() -> None:
@@ -208,7 +208,7 @@ def test_unreadable_text_files(tmp_path: Path) -> None:
 
 
 def test_the_schema_is_sent_with_the_call_and_lists_the_letters() -> None:
-    model, form = Heard(Reply('{"answer": "B"}')), JsonAnswer()
+    model, form = ScriptedReplies(Reply('{"answer": "B"}')), JsonAnswer()
     Ask(output=form, options=CallOptions(effort="high"))(form(start(), NoModel()), model)
     ((*_, options),) = model.calls
     assert options.effort == "high"

@@ -16,7 +16,7 @@ from looktwice.specialists.answers import ReadText
 from looktwice.specialists.detection import PPOCR
 from looktwice.specialists.detection.ppocr import FILES, build_batch
 from looktwice.specialists.results import Boxes
-from tests.specialists.samples import asked, check, finds
+from tests.specialists.samples import check, make_detector, make_sample
 from tests.specialists.scenes import photograph
 from tests.tables import table
 
@@ -132,8 +132,8 @@ def test_the_recognised_text_is_the_answer_or_selects_it(
     lines: list[str], join: str, choices: tuple[str, ...], answer: str | None, reason: str
 ) -> None:
     scores = np.linspace(0.9, 0.5, len(lines)).tolist()
-    reader = finds(*[(0, 0, 2, 2)] * len(lines), labels=lines, scores=scores)
-    check(ReadText(reader, join), asked("What does it say?", choices), answer, reason)
+    reader = make_detector(*[(0, 0, 2, 2)] * len(lines), labels=lines, scores=scores)
+    check(ReadText(reader, join), make_sample("What does it say?", choices), answer, reason)
 
 
 def test_a_missing_package_is_reported_with_what_to_type(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,7 @@ from looktwice.specialists.features.attention import (
     window_order,
 )
 from tests.optional import optional
-from tests.planted_network import MORE, seeks_ink
+from tests.planted_network import MORE, write_ink_seeker
 from tests.tiny import tiny
 
 torch = optional("torch")
@@ -164,7 +164,7 @@ def test_planted_attention_on_a_dark_patch_is_located(
     down: int, right: int, tmp_path: Path
 ) -> None:
     """Every patch asks for ink: a dark one gets e^3 times what each other patch gets."""
-    attention = VisionAttention(model=str(seeks_ink(tmp_path / "planted")))
+    attention = VisionAttention(model=str(write_ink_seeker(tmp_path / "planted")))
     pixels = np.full((112, 112, 3), 255, np.uint8)
     pixels[14 * down : 14 * down + 14, 14 * right : 14 * right + 14] = 0
     box = Box("star 1", 14 * right, 14 * down, 14 * right + 14, 14 * down + 14)
@@ -180,7 +180,7 @@ def test_planted_attention_on_a_dark_patch_is_located(
     both = AttentionShare(attention)(State.start(sample), NoModel()).measures
     assert expected < float(both["attention_share"]) < expected + 0.02  # type: ignore[arg-type]
     close_networks()
-    seeks_ink(tmp_path / "planted", heads=1)
+    write_ink_seeker(tmp_path / "planted", heads=1)
     last = replace(share, attention=replace(attention, layer=-1))(State.start(sample), NoModel())
     heads = {"attention_share_head_0": in_all, "attention_share_head_1": 1 / 64}
     heads |= {"attention_share": (in_all + 1 / 64) / 2, "marked_area": 1 / 64}

@@ -27,7 +27,7 @@ from looktwice.specialists.features.question_attention import (
     spread_over_pixels,
 )
 from tests.optional import optional
-from tests.planted_network import MORE, seeks_ink
+from tests.planted_network import MORE, write_ink_seeker
 from tests.tables import table
 
 torch = optional("torch")
@@ -176,7 +176,7 @@ def test_question_tokens_are_found_by_comparing_prompts(
 @pytest.mark.parametrize("corner", [(0, 0), (0, 1), (1, 0), (1, 1)])
 def test_planted_attention_gives_its_known_share(corner: tuple[int, int], tmp_path: Path) -> None:
     """Of four image tokens the dark one gets e^3 times what another token gets."""
-    model = LocalVLM(str(seeks_ink(tmp_path / "planted")))
+    model = LocalVLM(str(write_ink_seeker(tmp_path / "planted")))
     down, right = (28 * each for each in corner)
     pixels = np.full((56, 56, 3), 255, np.uint8)
     pixels[down : down + 28, right : right + 28] = 0

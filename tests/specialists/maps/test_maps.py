@@ -21,7 +21,14 @@ from looktwice.specialists.protocols import DepthEstimator
 from looktwice.specialists.rules import NoEvidence
 from tests.optional import optional
 from tests.original_files import cat
-from tests.specialists.scenes import Given, depths, run_stage, sample, spread, texture
+from tests.specialists.scenes import (
+    FixedMatcher,
+    depths,
+    place_candidates,
+    run_stage,
+    sample,
+    texture,
+)
 from tests.tiny import tiny
 
 torch = optional("torch")
@@ -84,7 +91,7 @@ def test_a_real_stereo_pair() -> None:
 
     left, right, truth = data.stereo_motorcycle()  # type: ignore[no-untyped-call]
     near, matches = SGBM()(left, right), SIFT()(left, right)
-    depth, match = NearerPoint(lambda *_: near), MatchedPoint(Given(matches))
+    depth, match = NearerPoint(lambda *_: near), MatchedPoint(FixedMatcher(matches))
     rng, right_of = np.random.default_rng(0), {"depth": 0, "match": 0}
     # what the right view can hold
     ys, xs = np.nonzero(np.isfinite(truth) & (np.arange(truth.shape[1]) >= truth))
@@ -95,7 +102,7 @@ def test_a_real_stereo_pair() -> None:
         nearer = "A" if truth[ys[first], xs[first]] > truth[ys[second], xs[second]] else "B"
         right_of["depth"] += run_stage(depth, depths(*marks, images=(left, right))).answer == nearer
         target = (xs[first] - truth[ys[first], xs[first]], ys[first])
-        places = spread(target, "D", 3).items()
+        places = place_candidates(target, "D", 3).items()
         candidates = [Point(label, *xy, image=1) for label, xy in places]
         asked = sample(left, right, choices=4, marks=(Point("REF", *marks[0].center), *candidates))
         right_of["match"] += run_stage(match, asked).answer == "D"

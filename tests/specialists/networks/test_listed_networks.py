@@ -23,7 +23,7 @@ from looktwice.specialists.segmentation import SAM, SAM3, GroundedSAM, SegmentEv
 from tests.optional import optional
 from tests.original_files import cat
 from tests.paths import ROOT
-from tests.specialists.samples import asked
+from tests.specialists.samples import make_sample
 from tests.tiny import pp_ocr, tiny
 
 torch = optional("torch")
@@ -142,7 +142,7 @@ def test_the_stages_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         block = block.replace(given, changed)
     monkeypatch.chdir(tmp_path)
     stages = yaml.safe_load(block)
-    state = State.start(asked("How many cats are there?", images=[cat()]))
+    state = State.start(make_sample("How many cats are there?", images=[cat()]))
     zoom, mark, count, read, lines = (
         build({key: value for key, value in node.items() if key != "before"})
         for node in stages.values()

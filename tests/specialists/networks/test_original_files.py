@@ -20,7 +20,7 @@ from looktwice.specialists.networks.packages import find_package_file
 from looktwice.specialists.results import Boxes
 from looktwice.specialists.segmentation import SAM
 from tests.optional import optional
-from tests.original_files import BERT, MEAN, STD, cat, expected, write_file
+from tests.original_files import BERT, MEAN, STD, cat, read_expected, write_file
 from tests.original_kinds import NAMED, RIGHT, TAKES, write_kinds
 from tests.original_networks import CPU, OPENED
 from tests.paths import DOCS
@@ -35,7 +35,7 @@ transformers = optional("transformers")
 def test_an_original_file_matches_the_code_of_its_authors(kind: str, tmp_path: Path) -> None:
     with torch.inference_mode():
         told = OPENED[kind](write_file(kind, tmp_path))
-    for name, theirs in expected(kind).items():
+    for name, theirs in read_expected(kind).items():
         assert list(told[name].shape) == theirs["shape"]
         np.testing.assert_allclose(
             told[name].numpy().ravel()[theirs["at"]], theirs["values"], atol=2e-4, rtol=2e-4

@@ -80,7 +80,7 @@ def test_masks_match_transformers(model: str) -> None:
                 assert (ours.masks != (large[0] > 0.5).numpy()[order]).mean() < 1e-3
 
 
-def same(one: Masks, two: Masks) -> None:
+def assert_same(one: Masks, two: Masks) -> None:
     np.testing.assert_allclose(one.scores, two.scores, atol=1e-4)
     assert one.labels.tolist() == two.labels.tolist()
     assert one.masks.shape == two.masks.shape and (one.masks != two.masks).mean() < 0.002
@@ -90,7 +90,7 @@ def test_a_batch_of_mixed_sizes_equals_single_calls(model: str) -> None:
     sam = SAM3(model, words=("Dog", "cat"), threshold=0, most=8, device="cpu")
     together = sam.many(IMAGES)
     for image, found in zip(IMAGES, together, strict=True):
-        same(found, sam(image))
+        assert_same(found, sam(image))
         assert found.masks.shape == (8, *image.shape[:2])
         assert (np.diff(found.scores) <= 0).all()
         assert set(found.labels) <= {"dog", "cat"}
@@ -115,7 +115,7 @@ def test_results_are_stored_by_word(model: str, tmp_path: Path) -> None:
     with use_result_store(tmp_path / "results"):
         first, again = sam(IMAGES[0]), sam(IMAGES[0])
         other = replace(sam, words=("dog",))(IMAGES[0])
-    same(first, again)
+    assert_same(first, again)
     assert set(other.labels) == {"dog"}
     assert len(list((tmp_path / "results").rglob("*.npz"))) == 2
     # so that words of many threads are one batch
@@ -159,7 +159,7 @@ def test_other_kinds_of_sam_match_transformers(name: str, built: Callable[[str],
         assert (found.masks != (large > 0).numpy()).mean() < 1e-3
         assert found.labels.tolist() == ["cat", "dog"]
         shares.append(found.masks.mean())
-        same(sam(image, asked), found)
+        assert_same(sam(image, asked), found)
     assert min(shares) < 0.7 and max(shares) > 0.3
 
 

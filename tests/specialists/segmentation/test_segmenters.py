@@ -35,7 +35,7 @@ def model(request: pytest.FixtureRequest, built: Callable[[str], str]) -> str:
     return built(request.param)
 
 
-def same(one: Masks, two: Masks) -> None:
+def assert_same(one: Masks, two: Masks) -> None:
     """Equal up to the rounding of sums: scores to 1e-4, masks but for 1 pixel in 500."""
     np.testing.assert_allclose(one.scores, two.scores, atol=1e-4)
     assert one.masks.shape == two.masks.shape
@@ -51,7 +51,7 @@ def test_a_box_gets_one_mask_with_its_label_and_a_batch_equals_single_calls(mode
         assert each.masks.shape == (2, *image.shape[:2]) and each.labels.tolist() == ["cat", "dog"]
     together = sam.predict_many([(image, BOXES.xyxy, None) for image in images])
     for one, other in zip(alone, together, strict=True):
-        same(Masks(other.masks, other.scores, BOXES.labels), one)
+        assert_same(Masks(other.masks, other.scores, BOXES.labels), one)
     assert not all((one.masks[0] == one.masks[1]).all() for one in alone)
 
 
@@ -59,7 +59,7 @@ def test_points_and_batch_size_do_not_change_results(model: str) -> None:
     image, points = noise((48, 80)), [[x, y] for x in (3, 40, 77) for y in (2, 44)]
     found = SAM(model=model, device="cpu").at(image, points)
     assert len(found) == 6
-    same(SAM(model=model, device="cpu", prompts=4).at(image, points), found)
+    assert_same(SAM(model=model, device="cpu", prompts=4).at(image, points), found)
 
 
 def test_a_prompt_outside_the_image_is_refused() -> None:
@@ -164,7 +164,7 @@ def test_a_box_keeps_its_place_on_the_image(tmp_path: Path) -> None:
 
 
 @dataclass(frozen=True)
-class Found:
+class FixedDetector:
     """A detector that always finds the same."""
 
     boxes: Boxes
@@ -176,9 +176,13 @@ class Found:
 
 def test_grounded_sam_segments_what_words_name(model: str) -> None:
     sam, image = SAM(model=model, device="cpu"), noise((48, 80))
-    found = GroundedSAM(Found(BOXES), sam, ("cat", "dog"))(image)
-    same(found, Masks(sam(image, BOXES).masks, BOXES.scores, BOXES.labels))
-    assert GroundedSAM(Found(BOXES[[]]), sam, ("cat", "dog"))(image).masks.shape == (0, 48, 80)
+    found = GroundedSAM(FixedDetector(BOXES), sam, ("cat", "dog"))(image)
+    assert_same(found, Masks(sam(image, BOXES).masks, BOXES.scores, BOXES.labels))
+    assert GroundedSAM(FixedDetector(BOXES[[]]), sam, ("cat", "dog"))(image).masks.shape == (
+        0,
+        48,
+        80,
+    )
 
 
 def test_a_network_other_than_segment_anything_is_refused_in_a_sentence(tmp_path: Path) -> None:
