@@ -1,11 +1,11 @@
-"""A real OpenAI-compatible HTTP server as a process of its own: counts, logs, answers alike, fails
-when told to.
+"""A real OpenAI-compatible HTTP server in its own process. It counts and logs requests, answers
+deterministically, and fails on demand.
 
 `python chat_server.py` starts a server for each line of flags that it reads, and prints `port N`
-and its process. Every answer follows from a hash of the request. Words in the last user's text ask
-for a behaviour (see BEHAVIOURS), `--fail 429=0.2` makes that share of first attempts fail,
+and its process id. Every answer follows from a hash of the request. Words in the last user message
+request a behaviour (see BEHAVIOURS). `--fail 429=0.2` makes that share of first attempts fail, and
 `--first 429,500` the first requests. GET /stats gives the counts and the Authorization headers
-seen. `--rate 20` answers 20 a second, and refuses what comes beyond.
+received. `--rate 20` answers 20 requests a second and refuses the rest.
 """
 
 import argparse
@@ -38,7 +38,7 @@ FAILURES = ("429", "500", "503", "408", "reset", "drop", "garbage")
 
 
 def get_text(body: Json) -> str:
-    """The last user's words."""
+    """Return the text of the last user message."""
     for message in reversed(body["messages"]):
         if message["role"] == "user":
             content = message["content"]
@@ -48,14 +48,14 @@ def get_text(body: Json) -> str:
 
 
 def hash_request(body: Json, salt: str = "") -> int:
-    """A number that follows from the request."""
+    """Return a number that depends only on the request."""
     return int(
         hashlib.sha256((salt + json.dumps(body, sort_keys=True)).encode()).hexdigest()[:12], 16
     )
 
 
 def make_completion(body: Json) -> Json:
-    """A chat completion whose letter follows from the request."""
+    """Return a chat completion whose letter depends only on the request."""
     text = f"({'ABCD'[hash_request(body) % 4]})"
     message: Json = {"role": "assistant", "content": text, "refusal": None}
     choice: Json = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
@@ -83,7 +83,7 @@ def make_completion(body: Json) -> Json:
 def edit_completion(
     body: Json, finish: str = "stop", usage: Json | None = None, **message: Any
 ) -> web.Response:
-    """The completion with other fields in its message."""
+    """Respond with the completion after changing fields of its message."""
     whole = make_completion(body)
     whole["choices"][0]["message"].update(message)
     whole["choices"][0]["finish_reason"] = finish
@@ -92,21 +92,21 @@ def edit_completion(
 
 
 def add_logprobs(body: Json, *tokens: Json | None) -> web.Response:
-    """The completion with these log-probabilities."""
+    """Respond with the completion and these log-probabilities."""
     whole = make_completion(body)
     whole["choices"][0]["logprobs"] = {"content": list(tokens)}
     return web.json_response(whole)
 
 
 def respond(status: int, value: Any) -> web.Response:
-    """This value."""
+    """Respond with a JSON value."""
     return web.json_response(value, status=status)
 
 
 def respond_error(
     status: int, message: str, code: str | None = None, **headers: str
 ) -> web.Response:
-    """An error in OpenAI's shape."""
+    """Respond with an error in OpenAI's format."""
     error = {"message": message, "type": "invalid_request_error", "param": None, "code": code}
     return web.json_response({"error": error}, status=status, headers=headers)
 
@@ -164,7 +164,7 @@ BEHAVIOURS: dict[str, Callable[[Json], web.Response]] = {
 
 
 class Server:
-    """The handlers and what they have seen."""
+    """The request handlers and what they have received."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         self.args = args
@@ -181,7 +181,7 @@ class Server:
         self.tokens, self.filled = args.rate, time.monotonic()
 
     async def chat(self, request: web.Request) -> web.StreamResponse:
-        """One request: log, wait, fail or answer."""
+        """Handle one request: log it, wait, then fail or answer."""
         raw = await request.read()
         self.requests += 1
         self.in_flight += 1
@@ -191,7 +191,7 @@ class Server:
             os.write(self.log, raw + b"\n")
         try:
             body = json.loads(raw)
-            failure = self.due(body)
+            failure = self.choose_failure(body)
             if failure != "429":  # who refuses does so at once
                 await asyncio.sleep(self.args.delay)
             return await self.fail(request, failure) if failure else self.reply(body)
@@ -199,7 +199,7 @@ class Server:
             self.in_flight -= 1
 
     def reply(self, body: Json) -> web.Response:
-        """The behaviour that the text names, or a completion."""
+        """Respond with the behaviour that the text names, or with a completion."""
         text = get_text(body)
         self.replies += 1
         for word, behaviour in BEHAVIOURS.items():
@@ -210,11 +210,12 @@ class Server:
             del whole["usage"]
         return web.json_response(whole)
 
-    def due(self, body: Json) -> str | None:
-        """How this attempt fails, if it does: by script, by text (`fail:429`) or by share."""
+    def choose_failure(self, body: Json) -> str | None:
+        """Return how this attempt fails: by script, by text (`fail:429`) or by share; None if it
+        succeeds."""
         if self.first:
             return self.first.pop(0) or None
-        if self.args.rate and not self.takes_a_token():
+        if self.args.rate and not self.take_token():
             return "429"
         word = next(
             (w.removeprefix("fail:") for w in get_text(body).split() if w.startswith("fail:")), None
@@ -229,8 +230,9 @@ class Server:
                     return kind
         return None
 
-    def takes_a_token(self) -> bool:
-        """Whether a bucket that `rate` tokens a second fill has one left."""
+    def take_token(self) -> bool:
+        """Take a token from a bucket that fills at `rate` tokens a second. Return whether one was
+        left."""
         now = time.monotonic()
         self.tokens = min(self.args.rate, self.tokens + self.args.rate * (now - self.filled))
         self.filled = now
@@ -239,7 +241,7 @@ class Server:
         return there_is
 
     async def fail(self, request: web.Request, kind: str) -> web.StreamResponse:
-        """Break off, send half a body, send no JSON, or refuse with a status."""
+        """Disconnect, send half a body, send invalid JSON, or refuse with a status."""
         if kind == "ok":
             return web.json_response(make_completion(await request.json()))
         if kind == "garbage":
@@ -257,12 +259,12 @@ class Server:
         wait = self.args.retry_after if kind in ("429", "503") else ""
         return respond_error(int(kind), "busy", **({"Retry-After": wait} if wait else {}))
 
-    async def stranger(self, request: web.Request) -> web.Response:
-        """Whatever else is asked is refused, as of somebody with a wrong key."""
+    async def refuse_unknown(self, request: web.Request) -> web.Response:
+        """Refuse any other path, as if the key were wrong."""
         return respond_error(401, "Incorrect API key provided")
 
     async def models(self, request: web.Request) -> web.Response:
-        """The list of models, or the status that was asked for."""
+        """Respond with the list of models, or with the requested status."""
         self.probes += 1
         await asyncio.sleep(self.args.models_delay)
         status = int(self.args.models)
@@ -272,7 +274,7 @@ class Server:
         )
 
     async def stats(self, request: web.Request) -> web.Response:
-        """What was seen up to now."""
+        """Respond with the counts so far."""
         seen = sorted(self.authorizations, key=str)
         counts = {
             "requests": self.requests,
@@ -286,14 +288,14 @@ class Server:
         return web.json_response(counts | {"authorizations": seen})
 
     async def serve(self) -> None:
-        """Listen on a free port of this machine until killed."""
+        """Listen on a free local port until killed."""
         app = web.Application(client_max_size=1 << 28)
         app.router.add_post("/v1/chat/completions", self.chat)
         app.router.add_get("/v1/models", self.models)
         app.router.add_get("/stats", self.stats)
         if not self.args.no_batches:
             app.router.add_routes(self.batches.routes())
-        app.router.add_route("*", "/v1/{rest:.*}", self.stranger)
+        app.router.add_route("*", "/v1/{rest:.*}", self.refuse_unknown)
         runner = web.AppRunner(app, access_log=None)
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", int(self.args.port))
@@ -304,7 +306,7 @@ class Server:
 
 
 class ChatServer:
-    """The running server as a test sees it."""
+    """The running server, as a test uses it."""
 
     def __init__(self, port: int, log: Path | None, kill: Callable[[], None]) -> None:
         self.kill = kill
@@ -314,7 +316,7 @@ class ChatServer:
 
     @property
     def stats(self) -> Json:
-        """Counts of requests, replies, batches and the keys that came."""
+        """Counts of requests, replies and batches, and the keys that were received."""
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with opener.open(f"{self.root}/stats", timeout=10) as answer:
             return dict(json.loads(answer.read()))
@@ -327,7 +329,7 @@ class ChatServer:
 
 @contextlib.contextmanager
 def chat_server(log: Path | None = None, *flags: str) -> Iterator[ChatServer]:
-    """Start the server process; it is killed at the end."""
+    """Start the server process and kill it at the end."""
     named = ["--log", str(log)] if log else []
     with STARTING:
         starter = _starter()
@@ -348,7 +350,7 @@ STARTING = threading.Lock()
 
 @functools.cache
 def _starter() -> subprocess.Popen[str]:
-    """The process that all servers are forked from: what they import is read once."""
+    """Start the process from which all servers are forked, so that imports happen once."""
     command = [sys.executable, str(Path(__file__).resolve())]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     atexit.register(process.__exit__, None, None, None)
@@ -356,7 +358,7 @@ def _starter() -> subprocess.Popen[str]:
 
 
 def _kill(process: int) -> None:
-    """And wait until it is gone, and its port with it."""
+    """Kill the process and wait until its port is free."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(process, signal.SIGKILL)
         while True:
@@ -365,7 +367,7 @@ def _kill(process: int) -> None:
 
 
 def serve_many() -> None:
-    """A server for each line of the input, which is its flags."""
+    """Start a server for each line of flags on standard input."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them
     for line in sys.stdin:
         if not os.fork():

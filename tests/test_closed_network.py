@@ -1,4 +1,4 @@
-"""The tests' own fence: loopback is open, everything else is refused loudly."""
+"""The network fence of the tests: loopback is open, every other connection raises an error."""
 
 import asyncio
 import socket

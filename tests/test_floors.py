@@ -1,5 +1,5 @@
-"""The floors of the house: which room may import which, what stays lazy, and the rules that a
-linter does not know."""
+"""The order of the packages: which room may import which, what is imported lazily, and rules that
+linters do not know."""
 
 import ast
 import os
@@ -57,8 +57,8 @@ SPOKEN_OF = (ast.stmt, ast.ExceptHandler, ast.Call)
 
 @cache
 def nodes(path: Path) -> list[ast.AST]:
-    """What the rules speak of; `ast.walk` takes twice as long and gives every name and constant as
-    well."""
+    """Return the nodes that the rules use; `ast.walk` takes twice as long and includes every name
+    and constant."""
     found, left = list[ast.AST](), list[ast.AST]([tree(path)])
     while left:
         node = left.pop()
@@ -85,7 +85,8 @@ MODULES = {module_name(path) for path in FILES}
 
 
 def targets(node: ast.AST) -> list[str]:
-    """The modules that an import statement names; `from package import module` names the module."""
+    """Return the modules that an import statement names; `from package import module` names the
+    module."""
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
     if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
@@ -101,8 +102,7 @@ def is_type_checking(node: ast.AST) -> bool:
 
 
 def at_import(node: ast.AST) -> Iterator[ast.AST]:
-    """The nodes below `node` that run when the module is imported: no function bodies, no
-    TYPE_CHECKING blocks."""
+    """Yield the nodes below `node` that run at import: no function bodies, no TYPE_CHECKING blocks."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             continue
@@ -119,13 +119,14 @@ def names_at_import(path: Path) -> list[str]:
 
 @cache
 def ours(path: Path) -> list[str]:
-    """Every import of ours in a file: at import, inside functions, and for type checkers alone."""
+    """Return every import of ours in a file: at import, inside functions, and for type checkers
+    only."""
     found = [name for node in nodes(path) for name in targets(node)]
     return [name for name in found if name.startswith("looktwice.")]
 
 
 def climbs(path: Path) -> list[str]:
-    """Imports from a folder above."""
+    """Return imports from a higher room."""
     floor = FLOORS.index(path.relative_to(ROOT).parts[0])
     below = FLOORS[: floor + 1] if floor < len(FLOORS) - 1 else ()
     return [name for name in ours(path) if name.split(".")[1] not in below]
@@ -201,8 +202,8 @@ def test_no_file_breaks_a_rule(rule: Rule) -> None:
 
 
 def named_by_door(door: Path) -> list[str]:
-    """The modules that a door imports from; where a statement is anything but
-    `from .file import Name as Name`, it."""
+    """Return the modules that an `__init__` imports from, and any statement other than `from .file
+    import Name as Name`."""
     found = []
     for node in tree(door).body:
         if (
@@ -217,8 +218,8 @@ def named_by_door(door: Path) -> list[str]:
 
 
 def test_a_door_imports_only_from_its_own_room() -> None:
-    """What a door names is imported when it is asked for: a file of another room there would be a
-    hidden climb."""
+    """Names of an `__init__` are imported on demand, so a file of another room would be a hidden
+    import."""
     assert len(DOORS) > 30
     strange = {
         str(d.relative_to(ROOT)): [n for n in named_by_door(d) if n not in MODULES] for d in DOORS
@@ -233,8 +234,7 @@ def test_a_door_imports_only_from_its_own_room() -> None:
 
 
 def test_files_have_no_import_cycle() -> None:
-    """Counting the imports inside functions and for type checkers alone: a circle is hard to read
-    wherever it hides."""
+    """Imports inside functions and for type checkers count too: a cycle is hard to read anywhere."""
     graph = {module_name(p): {name for name in ours(p) if name in MODULES} for p in FILES}
     for door in DOORS:
         graph[module_name(door)].update(named_by_door(door))
@@ -270,7 +270,7 @@ def test_folders_have_a_bounded_number_of_files() -> None:
 
 
 def commands(target: str) -> str:
-    """What `make` would run for a target, whatever the make that runs the tests was told."""
+    """Return what `make` would run for a target, independent of the make that runs the tests."""
     return subprocess.run(
         ["make", "-n", target],
         cwd=ROOT,
@@ -295,7 +295,8 @@ def test_nothing_at_the_root_shadows_the_standard_library_or_the_package() -> No
 
 
 def faults_of_room(room: Path) -> list[str]:
-    """What its docstring lacks, and the names there that are no room, module or folder."""
+    """Return what the docstring of a room lacks, and names in it that are no room, module or
+    folder."""
     said = ast.get_docstring(tree(room / "__init__.py")) or ""
     inside, _, outside = " ".join(said.split()).partition("Not here: ")
     faults = [] if len(inside.split()) > 3 and outside else ["what lives there, and what does not"]

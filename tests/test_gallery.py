@@ -1,4 +1,4 @@
-"""The gallery: its table runs, holds every stage that changes what a model sees."""
+"""The gallery: its table runs and covers every stage that changes what a model sees."""
 
 import dataclasses
 import importlib
@@ -27,7 +27,7 @@ QUICK = ("circles", "dot-grid-extra", "zoom-each", "no-image", "encode-jpeg", "s
 
 @pytest.fixture(scope="module")
 def gallery() -> Any:
-    """The script, loaded as a plugin is: it lies in no package."""
+    """The script, loaded like a plugin because it is in no package."""
     require_extras()  # questions of its table
     return importlib.import_module(load_plugin(str(DOCS / "gallery.py")))
 
@@ -38,7 +38,7 @@ def entries(gallery: Any) -> dict[str, Any]:
 
 
 def stages() -> Iterator[str]:
-    """The public stages of our own rooms, as a configuration names them."""
+    """Yield the public stages of our rooms, as configurations name them."""
     for found in pkgutil.iter_modules(looktwice.prompting.__path__):
         room = importlib.import_module(f"looktwice.prompting.{found.name}")
         for name in room.__all__:
@@ -48,14 +48,14 @@ def stages() -> Iterator[str]:
 
 
 def is_stage(cls: type) -> bool:
-    """Whether it is called with a state and the model."""
+    """Return whether it is called with a state and the model."""
     call: Any = getattr(cls, "__call__")  # noqa: B004, B009  # of its instances, or how the class itself is called
     given = [*inspect.signature(call).parameters]
     return dataclasses.is_dataclass(cls) and given[1:] == ["state", "model"]
 
 
 def test_stages_without_a_model_say_so() -> None:
-    """So that a study of the others needs none."""
+    """A study of such stages needs no model."""
     asking = set()
     for path in stages():
         room, name = path.rsplit(".", 1)

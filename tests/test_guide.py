@@ -1,4 +1,4 @@
-"""The guide and the pages of how to tell the truth: their blocks run from top to bottom."""
+"""The guide and the how-to pages are correct: their blocks run from top to bottom."""
 
 import json
 import re
@@ -33,7 +33,7 @@ BLOCK = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", re.DOTALL | re.MULTILINE
 
 
 class Block(NamedTuple):
-    """A block of a page: its language, its file if it is one, its text, and its place."""
+    """A block of a page: its language, its file if it is one, its text, and its line."""
 
     language: str
     file: str
@@ -52,7 +52,7 @@ def blocks() -> list[Block]:
 
 
 class Reader:
-    """Follows the guide: writes its files, types its commands, runs its Python."""
+    """Follows the guide: writes its files, types its commands, and runs its Python."""
 
     def __init__(self, server: ChatServer, patch: pytest.MonkeyPatch) -> None:
         self.server, self.patch, self.said = server, patch, ""
@@ -73,7 +73,7 @@ class Reader:
             exec(compile(text, block.place, "exec"), self.names)
 
     def type(self, line: str) -> str:
-        """What a command prints. One that fails ends the test."""
+        """Run a command and return its output. A failing command fails the test."""
         command, *words = shlex.split(line, comments=True)
         if command == "export":
             name, _, value = words[0].partition("=")
@@ -91,12 +91,12 @@ class Reader:
 
 
 def shape(line: str) -> str:
-    """A line without its numbers and the space between its words."""
+    """Return a line without its numbers and the spaces between its words."""
     return " ".join(re.sub(r"[+\u2212-]?\d[\d,.]*", "#", line).split())
 
 
 def find_missing(shown: str, said: str) -> list[str]:
-    """The lines of an excerpt that were not printed; `...` stands for what the guide leaves out."""
+    """Return the lines of an excerpt that were not printed; `...` stands for omitted lines."""
     printed = {shape(line) for line in said.splitlines()}
     return [
         line
@@ -106,7 +106,7 @@ def find_missing(shown: str, said: str) -> list[str]:
 
 
 def make_no_twice(patch: pytest.MonkeyPatch) -> None:
-    """Make equal pictures once and intervals roughly."""
+    """Cache generated pictures and compute intervals with little precision."""
     made: dict[str, str] = {}
 
     def once(picture: Picture, *look: Any) -> str:
@@ -153,7 +153,7 @@ def test_every_block_of_the_guide_runs_and_prints_the_quoted_lines(reader: Reade
 
 
 def check_frames(names: dict[str, Any]) -> None:
-    """A column for each contestant, one line for each in LaTeX, and a cell for each setting."""
+    """Check for a column per contestant, a LaTeX line for each, and a cell per setting."""
     asked = {"plain", "unmarked", "words", "chance"}
     lines = [line for line in names["results"].to_latex().splitlines() if "&" in line]
     printed = [line.split("&")[0].strip() for line in lines]

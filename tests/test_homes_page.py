@@ -1,4 +1,4 @@
-"""The page of other programs tells what `make homes` runs: the same study, options and code."""
+"""The page on other programs matches what `make homes` runs: the same study, options and code."""
 
 import json
 import re
@@ -37,7 +37,7 @@ def test_the_code_of_the_page_is_the_code_that_runs() -> None:
 
 
 @pytest.mark.parametrize("client", CLIENTS[:5], ids=lambda client: client.package)
-def test_the_commands_of_the_page_are_the_documented_ones(client: Client, tmp_path: Path) -> None:
+def test_the_commands_of_the_page_are_those_that_run(client: Client, tmp_path: Path) -> None:
     command = client.write(tmp_path, write_questions(tmp_path, 2), URL, "zoomed")
     typed = {*command.words, *(f"{name}={value}" for name, value in command.variables.items())}
     program = {"ms-vlmeval": "vlmeval.run", "lmms-eval": "lmms_eval"}.get(client.package)

@@ -1,4 +1,4 @@
-"""What a wheel and an sdist hold is what the tree holds, once."""
+"""The wheel and the sdist contain each file of the source tree once."""
 
 import subprocess
 import sys

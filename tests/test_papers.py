@@ -1,4 +1,4 @@
-"""The page of the papers' tables."""
+"""The page that lists the tables of the papers."""
 
 import json
 import re
@@ -47,7 +47,7 @@ def page_rows() -> tuple[Row, ...]:
 
 
 def numbers(text: str) -> set[tuple[str, int]]:
-    """("Table", 3) for every table and figure that a text names; "9–19" are eleven."""
+    """Return ("Table", 3) for every table and figure that a text names; "9–19" are eleven."""
     for short, word in ABBREVIATIONS:
         text = re.sub(rf"\b{re.escape(short)}", word, text, flags=re.IGNORECASE)
     named = set[tuple[str, int]]()
@@ -59,7 +59,7 @@ def numbers(text: str) -> set[tuple[str, int]]:
 
 
 def configurations() -> list[str]:
-    """What the second column names, by how configurations begin: no other word there does."""
+    """Return the configurations in the second column, recognised by their prefixes."""
     names = re.findall(
         r"\b(?:blink|dysm|make|mark|recover|vlm2)_\w+|puzzles",
         " ".join(row.configuration for row in page_rows()),
@@ -93,7 +93,7 @@ def test_every_configuration_with_published_rows_has_a_row() -> None:
 
 
 def test_every_configuration_of_a_row_loads() -> None:
-    """As far as it goes without data: that `check` finds no fault is tested in `eval.runs`."""
+    """Loads only what needs no data; `eval.runs` tests that `check` finds no fault."""
     loaded = {name: load(CONFIGS / f"{name}.yaml") for name in configurations()}
     assert [name for name, config in loaded.items() if not {"task", "tasks"} & {*config}] == []
 
@@ -106,7 +106,7 @@ def test_omissions_on_the_page_are_noticed() -> None:
 
 
 def vpbench_files(root: Path) -> None:
-    """A pair of pictures with three points each, and a picture with two."""
+    """Write a pair of pictures with three points each, and a picture with two."""
     depth, pairs = (root / "Dataset" / name for name in ("A/depth", "B/semantic_correspondence"))
     for folder, name in ((depth, "a.png"), (pairs, "cat/8_1.jpg"), (pairs, "cat/8_2.jpg")):
         file = folder / "images" / name
@@ -133,7 +133,7 @@ def vpbench_files(root: Path) -> None:
 def test_the_lists_of_vpbench_become_questions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By hand; drawn with the authors' code, such files gave the same pixels."""
+    """Computed by hand; the authors' code draws the same pixels from such files."""
     page = (DOCS / "howto" / "data.md").read_text(encoding="utf-8")
     (script,) = re.findall(r"^```python vpbench.py\n(.*?)^```$", page, re.S | re.M)
     vpbench_files(tmp_path)

@@ -1,4 +1,4 @@
-"""The public paths: each is a promise, and none depends on the file that holds the class."""
+"""Public paths stay the same, whichever file defines the class."""
 
 import dataclasses
 import importlib
@@ -28,7 +28,7 @@ KEPT_LIST = Path(__file__).parent / "extras" / "public_paths.txt"
 
 
 def rooms() -> list[str]:
-    """Every room with a door: packages, and modules directly under a folder that say `__all__`."""
+    """Return every public module: packages, and modules directly in a folder that define `__all__`."""
     found = []
     for folder in FOLDERS:
         for path in sorted((ROOT / folder).iterdir()):
@@ -89,7 +89,7 @@ def test_names_exported_by_a_folder_are_public_in_a_room() -> None:
 
 
 def build_default(cls: Any) -> Any:
-    """An object with all its default settings, or None where one of them has no default."""
+    """Build an object with its default settings, or return None if one of them has no default."""
     try:
         return cls()
     except (TypeError, ValueError):
@@ -97,7 +97,7 @@ def build_default(cls: Any) -> Any:
 
 
 def serialize(thing: Any) -> list[Any]:
-    """What configurations, runs and caches keep of an object, or the reason why they cannot."""
+    """Return what configurations, runs and caches store of an object, or the errors."""
     found: list[Any] = [asks_model(thing)]
     for write in (spec, identity):
         try:
@@ -139,7 +139,7 @@ MOVED = (
 
 
 def move_file(tree: Path, path: str) -> None:
-    """Rename the file that defines a class, and mend the imports of it."""
+    """Rename the file that defines a class and fix its imports."""
     room, file = (
         path.rpartition(".")[0],
         Path(*locate_public(path).__module__.split(".")[1:]).with_suffix(".py"),
@@ -216,7 +216,7 @@ def test_every_name_in_a_configuration_or_document_is_public() -> None:
 
 
 def uses(node: Any) -> Iterator[str]:
-    """Every `use` of a configuration."""
+    """Yield every `use` of a configuration."""
     if isinstance(node, dict):
         if isinstance(node.get("use"), str):
             yield node["use"]

@@ -1,4 +1,4 @@
-"""The first study: every part of it answers, its effects are told."""
+"""The first study: every contestant answers, and its effects are reported."""
 
 import csv
 import json
@@ -23,7 +23,7 @@ def run(folder: Path, *words: object) -> str:
 
 
 def records(folder: Path) -> dict[tuple[str, str], Any]:
-    """The records of a run without their times."""
+    """Return the records of a run without their times."""
     lines = map(json.loads, (folder / "quickstart/records.jsonl").read_text().splitlines())
     return {(line["point"], line["sample"]): {**line, "timings": None} for line in lines}
 
@@ -73,14 +73,14 @@ unix = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no pseudo
 
 
 def split_words(text: str) -> set[str]:
-    """The words of a text, without escape sequences and what a path is made of."""
+    """Return the words of a text without escape sequences and characters of paths."""
     return set(re.findall(r"[a-z]{2,}", ESCAPE.sub("", text)))
 
 
 @pytest.mark.slow
 @unix
 def test_a_run_ends_in_twenty_lines_without_broken_words_at_any_width(folder: Path) -> None:
-    """Twenty lines of the first task, and those of two tasks with contestants of their own."""
+    """Twenty lines for the first task, then the lines of two tasks with their own contestants."""
     again = ("run", "quickstart", *SMALL, "--out", ".")
     plain = run(folder)
     assert "\x1b" not in plain, "no terminal is there"

@@ -1,4 +1,4 @@
-"""README and the page of specialists tell the truth."""
+"""README and the page of specialists are correct."""
 
 import json
 import re

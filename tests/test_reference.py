@@ -1,4 +1,4 @@
-"""The reference is what signatures and docstrings say today, leaves no class and no key out."""
+"""The reference matches today's signatures and docstrings and omits no class and no key."""
 
 import dataclasses
 import hashlib
@@ -105,7 +105,7 @@ HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 
 @cache
 def anchors(page: Path) -> set[str]:
-    """Where links into a page may lead, named as GitHub names them."""
+    """Return the link targets of a page, named as GitHub names them."""
     headings = HEADING.findall(page.read_text(encoding="utf-8"))
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -121,7 +121,7 @@ def test_every_link_has_a_target() -> None:
 
 
 def build_default(cls: type) -> Any:
-    """An object with all its default settings, or None where one must be given."""
+    """Build an object with its default settings, or return None if one is required."""
     try:
         return cls()
     except (TypeError, ValueError):
@@ -141,7 +141,7 @@ def test_a_block_of_settings_builds_the_default_object() -> None:
 
 
 def read_docstrings(cls: type) -> str:
-    """What its page prints: the docstrings of the class and its bases."""
+    """Return what the page of a class prints: the docstrings of the class and its bases."""
     tool = "`description`" if hasattr(cls, "arguments") else ""
     return " ".join(
         [cls.__doc__ or "", *(base.__doc__ or "" for base in reference.find_bases(cls)), tool]
@@ -149,14 +149,14 @@ def read_docstrings(cls: type) -> str:
 
 
 def is_explained_by_type(hint: Any) -> bool:
-    """Whether the type of a setting is a class with a docstring of its own."""
+    """Return whether the type of a setting is a class with its own docstring."""
     return dataclass_in(hint) is not None or any(
         getattr(each, "_is_protocol", False) for each in union_members(hint)
     )
 
 
 def list_unexplained(cls: type) -> Iterator[str]:
-    """The settings that neither a docstring names nor their type explains."""
+    """Yield the settings that neither a docstring nor their type explains."""
     words, hints = read_docstrings(cls), get_type_hints(cls)
     for name in (f.name for f in dataclasses.fields(cls) if f.init):
         is_said = f"`{name}`" in words or f"`{name}: " in words
@@ -183,7 +183,7 @@ WRAPPED: dict[str, Callable[[Any], Any]] = {
         "published": {"x": {"source": "", "accuracy": {}, **one}}
     },
 }
-"""A study that holds an entry of a mapping at its place, by the title of the mapping."""
+"""For each title of a mapping, a function that puts one entry into a study."""
 
 
 @needs_extras

@@ -87,7 +87,7 @@ def test_the_list_for_language_models_names_every_page(sources: Path) -> None:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site, built in a network namespace of its own where the system lets us."""
+    """The site, built in a separate network namespace where the system allows it."""
     out = tmp_path_factory.mktemp("site") / "html"
     report = out.with_name("report.html")
     report.write_text("<!doctype html><title>a report</title>")

@@ -1,4 +1,4 @@
-"""Tiny networks, built from the settings in `tiny.yaml` or in the shape of an original file."""
+"""Tiny networks, built from the settings in `tiny.yaml` or in the format of an original file."""
 
 import json
 import re
@@ -21,13 +21,13 @@ SPECIAL += ["<|image_pad|>", "<|video_pad|>", "<fake_token_around_image>", "<glo
 
 @cache
 def settings() -> dict[str, Any]:
-    """The settings of all networks of transformers by their names."""
+    """Return the settings of all networks of transformers by name."""
     rooms = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8"))
     return {name: node for room in rooms.values() for name, node in room.items()}
 
 
 def tiny(name: str, place: Path, *more: str) -> Path:
-    """The folder or file of a network by its name."""
+    """Build a network by name and return its folder or file."""
     if name in WRITTEN:
         WRITTEN[name](place, *more)
         return place
@@ -54,7 +54,8 @@ def tiny(name: str, place: Path, *more: str) -> Path:
 
 
 def open_tiny(name: str) -> Any:
-    """A network of transformers by its name, in evaluation mode; skips a test without it."""
+    """Build a network of transformers by name, in evaluation mode. Skips the test without
+    transformers."""
     transformers = pytest.importorskip("transformers")
     node = settings()[name]
     seed()
@@ -68,12 +69,12 @@ def open_tiny(name: str) -> Any:
 
 
 def seed() -> None:
-    """The same weights at every build."""
+    """Seed torch, so that every build has the same weights."""
     pytest.importorskip("torch").manual_seed(0)
 
 
 def build_node(node: Any) -> Any:
-    """A setting, or the object of transformers or of this file that it stands for."""
+    """Return a setting, or the object of transformers or of this file that it describes."""
     transformers = pytest.importorskip("transformers")
     if isinstance(node, list):
         return [build_node(part) for part in node]
@@ -91,7 +92,7 @@ def build_node(node: Any) -> Any:
 
 
 def spread_weights(network: Any) -> None:
-    """Let numbers depend on the image from the first layer to the last."""
+    """Scale the weights so that outputs depend on the image in every layer."""
     import torch
 
     with torch.no_grad():
@@ -103,7 +104,7 @@ def spread_weights(network: Any) -> None:
 
 
 def enlarge_weights(network: Any, std: float, but: str = "none") -> None:
-    """Let masks differ from one another and from place to place."""
+    """Scale the weights so that masks differ from each other and between places."""
     import torch
 
     with torch.no_grad():
@@ -116,7 +117,7 @@ def enlarge_weights(network: Any, std: float, but: str = "none") -> None:
 
 
 def make_tokenizer(vocabulary: str = "a cat dog red box mug . the") -> Any:
-    """A BERT tokenizer that knows these words."""
+    """Return a BERT tokenizer that knows these words."""
     from transformers import BertTokenizer
 
     tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "?", *vocabulary.split()]
@@ -124,7 +125,7 @@ def make_tokenizer(vocabulary: str = "a cat dog red box mug . the") -> Any:
 
 
 def make_chat_tokenizer(image: str) -> Any:
-    """A tokenizer with a chat template in which `image` stands for a picture."""
+    """Return a tokenizer with a chat template in which `image` is the placeholder of a picture."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
@@ -147,7 +148,7 @@ def make_chat_tokenizer(image: str) -> Any:
 
 
 def pyramid() -> dict[str, str]:
-    """A backbone that gives maps of a half to a sixteenth of the size, as timm's do."""
+    """Return a backbone with feature maps of 1/2 to 1/16 of the size, like those of timm."""
     from torch import nn
     from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel
     from transformers.modeling_outputs import BaseModelOutput
@@ -176,7 +177,7 @@ def pyramid() -> dict[str, str]:
 
 
 def make_clip_tokenizer() -> Any:
-    """CLIP's tokenizer for texts of small letters."""
+    """Return CLIP's tokenizer for lower-case texts."""
     from transformers import CLIPTokenizer
 
     letters = "abcdefghijklmnopqrstuvwxyz"
@@ -197,7 +198,7 @@ PARTS: dict[str, Callable[..., Any]] = {
 
 
 def florence2(folder: Path) -> None:
-    """Florence-2 with a tokenizer of letters and places."""
+    """Write Florence-2 with a tokenizer of letters and places."""
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
     from transformers import CLIPImageProcessorPil, Florence2Processor, PreTrainedTokenizerFast
 
@@ -223,7 +224,8 @@ def florence2(folder: Path) -> None:
 
 
 def pp_ocr(folder: Path, kind: str, letters: str = "", **more: Any) -> Path:
-    """A slim finder (PPOCRV5MobileDet) or reader (such as PPOCRV6SmallRec) of text, at random."""
+    """Write a small text detector (PPOCRV5MobileDet) or recogniser (such as PPOCRV6SmallRec) with
+    random weights."""
     import transformers
 
     seed()
@@ -258,25 +260,25 @@ def pp_ocr(folder: Path, kind: str, letters: str = "", **more: Any) -> Path:
 
 
 def loftr(file: Path) -> None:
-    """LoFTR's own shape with random weights, as its authors save it."""
+    """Write LoFTR in its full shape with random weights, in its authors' format."""
     tensors = build_seeded("LoFTR", None).state_dict()
     save({"state_dict": {f"matcher.{name}": tensor for name, tensor in tensors.items()}}, file)
 
 
 def disk(file: Path) -> None:
-    """DISK's own shape with random weights, as its authors save it."""
+    """Write DISK in its full shape with random weights, in its authors' format."""
     save({"extractor": build_seeded("DISK").state_dict()}, file)
 
 
 def aliked(file: Path) -> None:
-    """ALIKED's own shape with random weights, as safetensors."""
+    """Write ALIKED in its full shape with random weights, as safetensors."""
     from safetensors.torch import save_file
 
     save_file(build_seeded("ALIKED").state_dict(), file)
 
 
 def head(file: Path, features: str) -> None:
-    """LightGlue's head for these features, its layers named as in the published files."""
+    """Write LightGlue's head for these features, with the layer names of the published files."""
     from kornia.feature import LightGlue
 
     network = build_seeded("LightGlue", None, **{**LightGlue.features[features], "weights": None})
@@ -290,7 +292,7 @@ def head(file: Path, features: str) -> None:
 
 
 def build_seeded(kind: str, *given: Any, **settings: Any) -> Any:
-    """A network of kornia."""
+    """Build a network of kornia with seeded weights."""
     import kornia.feature
 
     seed()
@@ -298,7 +300,7 @@ def build_seeded(kind: str, *given: Any, **settings: Any) -> Any:
 
 
 def save(content: Any, file: Path) -> None:
-    """As torch saves it."""
+    """Save with torch."""
     import torch
 
     torch.save(content, file)
@@ -325,7 +327,7 @@ TO_ORIGINAL = {  # pieces of transformers' names -> of segment_anything's
 
 
 def sam_file(path: Path) -> None:
-    """The tiny SAM as a checkpoint of segment_anything, under its own names."""
+    """Write the tiny SAM as a checkpoint of segment_anything, with its tensor names."""
     import torch
 
     tensors = {"pixel_mean": torch.zeros(3, 1, 1), "pixel_std": torch.ones(3, 1, 1)}
@@ -343,7 +345,7 @@ def sam_file(path: Path) -> None:
 
 
 def dire_network() -> Any:
-    """A ResNet with bottlenecks and one output, of transformers."""
+    """Build a transformers ResNet with bottlenecks and one output."""
     import torch
     from transformers import ResNetConfig, ResNetForImageClassification
 
@@ -374,7 +376,7 @@ TO_TORCHVISION = {
 
 
 def dire(file: Path) -> None:
-    """The network above under the names of torchvision, as DIRE's checkpoints are saved."""
+    """Write this ResNet with torchvision's tensor names, as DIRE's checkpoints have them."""
     tensors = {}
     for name, tensor in dire_network().state_dict().items():
         for theirs, ours in TO_TORCHVISION.items():

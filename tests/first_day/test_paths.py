@@ -215,7 +215,7 @@ def test_other_faults_are_reported_before_anything_is_asked(lab: Path) -> None:
     assert "sed: no such entry" in output and "[y/N]" not in output
 
 
-def test_the_home_folder_is_never_allowed_for_one_file(
+def test_the_home_folder_is_never_suggested_for_a_single_file(
     lab: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(lab / "own"))

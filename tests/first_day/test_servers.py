@@ -99,7 +99,7 @@ def test_refusals_do_not_stop_a_model_whose_replies_are_cached(
         run_study(tmp_path / "three", server.url, *cache, n=cached)
 
 
-def test_a_request_too_large_for_the_server_fails_only_its_sample(tmp_path: Path) -> None:
+def test_a_request_that_the_server_rejects_fails_only_its_sample(tmp_path: Path) -> None:
     words = ("model.name=tiny", "--workers", 1)
     with chat_server(None, "--first", "ok,404,404,400,ok,404") as server:
         output = run_study(tmp_path, server.url, *words, n=6, code=1)

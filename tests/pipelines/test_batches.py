@@ -175,7 +175,7 @@ def test_a_failing_item_fails_alone(batchers: Make) -> None:
     assert results_of(batchers(forward, 8, like), range(16)) == expected
 
 
-def test_a_wrong_number_of_results_fails_the_batch(batchers: Make) -> None:
+def test_a_wrong_number_of_results_is_an_error(batchers: Make) -> None:
     # run again one by one, each has its own
     assert batchers(lambda items: [0], 4).many([1, 2]) == [0, 0]
     with pytest.raises(RuntimeError, match=r"Short returned 0 .* 1 "):

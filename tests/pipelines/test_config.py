@@ -349,7 +349,7 @@ def test_references_can_point_into_lists_and_through_references() -> None:
     assert found == ["b: ${a.1} leads nowhere, because a has no '1'; type b=VALUE"]
 
 
-def test_the_only_asking_stage_of_a_specialist_measures_the_model() -> None:
+def test_only_edit_salience_asks_the_model_among_specialist_stages() -> None:
     found = [locate_public(path) for path in CLASSES if path.startswith("specialists.")]
     stages = [
         thing for thing in found if "state" in inspect.getfullargspec(thing.__call__).annotations

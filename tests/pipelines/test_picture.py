@@ -223,7 +223,7 @@ def test_equal_content_has_equal_hashes() -> None:
     assert Picture(RAMP).payload.sha == Picture(RAMP.copy()).payload.sha
 
 
-def test_a_file_that_changed_its_kind_is_not_opened(tmp_path: Path) -> None:
+def test_a_file_with_a_misleading_extension_is_not_opened(tmp_path: Path) -> None:
     file = tmp_path / "photo.png"
     for kind in ("EPS", "PDF", "PCX", "SGI", "TGA"):
         Image.new("RGB", (8, 6), "red").save(file, kind)

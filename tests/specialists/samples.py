@@ -1,4 +1,4 @@
-"""Samples with blank images, made evidence, and a check of what a rule answers."""
+"""Samples with blank images, fixed evidence, and a check of the answer of a rule."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ def make_sample(
     marks: Sequence[Mark] = (),
     name: str = "s1",
 ) -> Sample:
-    """A sample; blank images have their number in the first pixel and white in the last."""
+    """Return a sample; blank images have their number in the first pixel and white in the last."""
     pixels = (
         [numbered_image(number) for number in range(images)] if isinstance(images, int) else images
     )
@@ -38,7 +38,8 @@ def numbered_image(number: int) -> Pixels:
 
 
 def check(stage: Stage, sample: Sample, answer: str | None, reason: str = "") -> State:
-    """Run a rule; it must answer so with a confidence in 0..1, or abstain with this reason."""
+    """Run a rule and check that it gives this answer with a confidence in 0..1, or abstains with
+    this reason."""
     state = stage(State(sample), NoModel())
     assert state.answer == answer, state.reason
     if answer is None:
@@ -53,7 +54,7 @@ def check(stage: Stage, sample: Sample, answer: str | None, reason: str = "") ->
 
 @dataclass(frozen=True)
 class Plane:
-    """Nearness that grows with the column."""
+    """Nearness that increases with the column."""
 
     def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap:
         return DepthMap(np.tile(np.arange(100.0), (100, 1)), True)
@@ -79,7 +80,7 @@ DARK = ("A is darker", "B is darker", "About the same")
 
 
 def make_matcher(*across: float) -> Matcher:
-    """A matcher whose matches move so far to the right."""
+    """Return a matcher whose matches move right by these distances."""
     rng = np.random.default_rng(0)
     xy = rng.uniform(0, 100, (len(across), 2))
     found = Matches(xy, xy + np.stack([across, np.zeros(len(across))], 1), np.ones(len(across)))
@@ -101,7 +102,7 @@ def boxes(
 
 @dataclass(frozen=True, eq=False)
 class FixedDetector:
-    """A detector that always finds the same, and remembers what it was asked for."""
+    """A detector that always finds the same boxes and records the requested words."""
 
     boxes: Boxes
     words: list[Any]
@@ -122,7 +123,7 @@ SOME = (1, 1, 5, 5)
 
 
 def make_face_detector(*people: Sequence[float]) -> Callable[[Pixels], Faces]:
-    """A face detector that sees in image n the identities `people[n]`, largest first."""
+    """Return a detector that finds the identities `people[n]` in image n, the largest face first."""
 
     def detector(pixels: Pixels, /) -> Faces:
         seen = people[int(pixels[0, 0, 0])]

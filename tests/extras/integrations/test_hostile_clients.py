@@ -198,7 +198,7 @@ def test_unfinished_requests_time_out(pocket: Served, monkeypatch: pytest.Monkey
     client.close()
 
 
-def test_memory_per_server_is_bounded(pocket: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_for_requests_is_bounded(pocket: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(door, "MAX_HELD_BYTES", 1000)
     answer = post(pocket.url, GOOD)
     assert answer.status == 503 and answer.headers["Retry-After"] == "1"

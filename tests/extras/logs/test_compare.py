@@ -47,7 +47,7 @@ def test_the_numbers_match_those_computed_by_hand() -> None:
     assert "id" in left["why"] and "question" in left["why"]
 
 
-def test_only_named_samples_are_compared_and_each_excluded_one_has_a_reason() -> None:
+def test_only_named_logs_are_compared_and_each_unmatched_sample_has_a_reason() -> None:
     asked = {"question": ["a", "b", "c"]}
     first, second = make_log("one", [1, 1, 1], **asked), make_log("two", [1, 0], **asked)
     compared = compare_logs([first, second, make_log("three", [0, 0, 0])], only=["two"])

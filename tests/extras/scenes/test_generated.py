@@ -233,7 +233,7 @@ def test_levels_that_differ_from_the_paper(name: str, controls: dict[str, Any]) 
 # ---------------------------------------------------------------- strokes
 
 
-def test_edges_have_their_exact_share() -> None:
+def test_edge_pixels_have_their_exact_coverage() -> None:
     pixels = blank(10, 10)
     fill(pixels, np.array([[2.25, 3.5], [6.5, 3.5], [6.5, 7.0], [2.25, 7.0]]), (0, 0, 0))
     ink = 1 - pixels[:, :, 0] / 255

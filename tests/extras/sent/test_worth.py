@@ -88,7 +88,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("labels", ["keys", None])
-def test_the_effect_of_a_factor_is_that_of_disturbing_it(
+def test_the_effect_of_a_factor_is_measured_by_disturbing_it(
     folders: Path, tmp_path: Path, labels: str | None
 ) -> None:
     """A fourth of the keys is A, about; without keys, right is the answer of the first side."""

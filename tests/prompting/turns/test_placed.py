@@ -56,7 +56,7 @@ def test_images_keep_their_place_in_the_text(
     assert parts_of(model.calls[0][0][-1]) == sent
 
 
-def test_new_views_of_a_later_turn_replace_their_source() -> None:
+def test_new_views_of_a_later_turn_are_placed_with_their_source() -> None:
     model = ScriptedReplies("(A)\nLOOK: image 2, [0, 0, 250, 500]", "(A)")
     Verify(ask=Ask(images="placed"), where="W {prompt}", check="C {prompt}")(
         start("a <image 1> b <image 2> c"), model

@@ -72,7 +72,7 @@ def test_it_is_drawn_at_the_requested_size(code: str) -> None:
             render_svg(empty, 80, 60)
 
 
-def test_resource_limits_stop_decompression_bombs_and_nothing_else(
+def test_resource_limits_stop_a_drawing_bomb_and_nothing_else(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A billion rectangles by reference: the process that draws is stopped, ours goes on."""

@@ -282,7 +282,7 @@ def test_two_models_each_do_their_part_and_the_text_only_turn_has_no_image() -> 
 
 
 @pytest.mark.parametrize("reply", ["", "  \n", "<think>I see a cat", "<think>a cat</think>"])
-def test_an_empty_description_is_refused(reply: str) -> None:
+def test_an_empty_description_counts_as_missing(reply: str) -> None:
     model = ScriptedReplies("one", reply, "(B)")
     state = CaptionThenAnswer(**BLIND)(start(2), model)
     assert state.reason.startswith("abstained: ") and len(model.calls) == 2

@@ -184,7 +184,9 @@ def test_only_the_regions_are_drawn_on() -> None:
     ],
     ids=lambda thing: type(thing).__name__,
 )
-def test_the_named_zooms_are_equivalent(stage: Any, where: Where, state: State) -> None:
+def test_a_named_zoom_equals_a_look_with_the_same_source(
+    stage: Any, where: Where, state: State
+) -> None:
     first, second = stage(state, NoModel()), Look(where, stage.crop)(state, NoModel())
     assert len(first.views) == len(second.views)
     for mine, theirs in zip(first.views, second.views, strict=True):

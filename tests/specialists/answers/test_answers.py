@@ -146,7 +146,7 @@ def test_correspondence_is_read_from_two_images() -> None:
     assert state.answer == "C", state.reason
 
 
-def test_matches_without_a_camera_model_do_not_decide_its_direction() -> None:
+def test_matches_that_fit_no_camera_do_not_decide_its_direction() -> None:
     rng = np.random.default_rng(1)
     xyz = rng.uniform((-1, -1, 2), (1, 1, 4), (60, 3))
     xy0, moved = 300 * xyz[:, :2] / xyz[:, 2:], xyz - (0.2, 0, 0)

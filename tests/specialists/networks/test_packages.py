@@ -236,7 +236,9 @@ BY_PACKAGE: dict[str, Callable[[str], Any]] = {
 
 
 @pytest.mark.parametrize("name", BY_PACKAGE)
-def test_a_missing_package_is_requested(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_named_with_what_to_type(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     forget()
     monkeypatch.setattr(sys, "meta_path", [Absent(name), *sys.meta_path])
     sentence = f"the package {name} is not installed; type: pip install "
