@@ -75,7 +75,7 @@ class Alone:
 
 
 def seeks_red(folder: Path) -> Path:
-    """Save a variant of `write_ink_seeker`'s network that ignores greys and attends to red patches."""
+    """Save a variant of `write_ink_seeker` that ignores greys and attends to red patches."""
     from safetensors.torch import load_file, save_file
 
     write_ink_seeker(folder)

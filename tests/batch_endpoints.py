@@ -219,7 +219,7 @@ class BatchEndpoints:
         return batch["inputConfig"]["requests"]["requests"], facts
 
     def operation(self, batch: Json) -> Json:
-        """Return a batch, with its answers once it is over; the answers do not name their requests."""
+        """Return a batch, with its answers once it is over; answers do not name requests."""
         is_over, total = time.monotonic() >= batch["until"], str(len(batch["rows"]))
         stats = {"requestCount": total, **({} if is_over else {"pendingRequestCount": total})}
         state = "BATCH_STATE_SUCCEEDED" if is_over else "BATCH_STATE_RUNNING"

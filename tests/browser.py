@@ -33,8 +33,7 @@ OPTIONS = (
 
 
 def axe_script() -> str:
-    """Return the script of axe-core, which finds accessibility problems. Skips the test if it is
-    not installed."""
+    """Return the script of axe-core, which checks accessibility. Skips the test without it."""
     package = importlib.util.find_spec("axe_playwright_python")
     if package is None or package.origin is None:
         pytest.skip("axe is not installed: pip install --no-deps axe-playwright-python")

@@ -101,8 +101,7 @@ def _draw_markers(rng: Generator, ground: Pixels, points: tuple[Point, ...]) -> 
 def draw_as_released(
     ground: Pixels, points: Sequence[Point], color: tuple[int, int, int]
 ) -> Pixels:
-    """Draw rings of outer radius 6 and stroke 3, with a 14 x 15 plate above them, clipped at the
-    edge."""
+    """Draw rings of outer radius 6 and stroke 3, with a clipped 14 x 15 plate above them."""
     canvas = np.pad(ground, ((40, 40), (40, 40), (0, 0)))
     for point in points:
         x, y = round(point.x) + 40, round(point.y) + 40

@@ -227,8 +227,7 @@ def v_star(root: Path) -> None:
 
 
 def hr_bench(root: Path) -> None:
-    """Write two questions in four orders; A is correct in one order of the first and two of the
-    second."""
+    """Write two questions in four orders; A is right in one order of the first, two of the second."""
     rows: list[dict[str, Any]] = []
     for cycle, keys in enumerate(("AA", "BA", "CB", "DB")):
         for number, key in enumerate(keys):
@@ -277,8 +276,7 @@ def natural_bench(root: Path) -> dict[str, str]:
 
 
 def tree_bench(root: Path) -> None:
-    """Write two questions with the keys A and B and the target (0, 0, 10, 10); the second has
-    another target."""
+    """Write keys A and B with the target (0, 0, 10, 10); the second has one more target."""
     rows = []
     boxes = "[[0, 0, 10, 10]]", "[[0, 0, 10, 10], [90, 90, 99, 99]]"
     for number, key in enumerate("AB"):
@@ -316,8 +314,7 @@ def vp_bench(root: Path) -> None:
 
 
 def hallusion_bench(root: Path) -> None:
-    """Write two figures with two questions each; yes is correct for both of the first, one of the
-    second."""
+    """Write two figures with two questions; yes is right for both of one, one of the other."""
     rows = []
     for number, key in enumerate("1110"):
         places = {"set_id": "0", "figure_id": str(number // 2), "question_id": str(number % 2)}

@@ -57,8 +57,7 @@ SPOKEN_OF = (ast.stmt, ast.ExceptHandler, ast.Call)
 
 @cache
 def nodes(path: Path) -> list[ast.AST]:
-    """Return the nodes that the rules use; `ast.walk` takes twice as long and includes every name
-    and constant."""
+    """Return the nodes that the rules use; `ast.walk` takes twice as long."""
     found, left = list[ast.AST](), list[ast.AST]([tree(path)])
     while left:
         node = left.pop()
@@ -218,8 +217,7 @@ def named_by_door(door: Path) -> list[str]:
 
 
 def test_a_door_imports_only_from_its_own_room() -> None:
-    """Names of an `__init__` are imported on demand, so a file of another room would be a hidden
-    import."""
+    """Names of an `__init__` are imported on demand: another room there is a hidden import."""
     assert len(DOORS) > 30
     strange = {
         str(d.relative_to(ROOT)): [n for n in named_by_door(d) if n not in MODULES] for d in DOORS
@@ -295,8 +293,7 @@ def test_nothing_at_the_root_shadows_the_standard_library_or_the_package() -> No
 
 
 def faults_of_room(room: Path) -> list[str]:
-    """Return what the docstring of a room lacks, and names in it that are no room, module or
-    folder."""
+    """Return what the docstring of a room lacks, and names in it that do not exist."""
     said = ast.get_docstring(tree(room / "__init__.py")) or ""
     inside, _, outside = " ".join(said.split()).partition("Not here: ")
     faults = [] if len(inside.split()) > 3 and outside else ["what lives there, and what does not"]

@@ -53,7 +53,7 @@ def test_the_study_costs_what_check_reports(method: str, tmp_path: Path) -> None
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """The address or folder of each model on the page: a server, or a tiny network of its family."""
+    """The model arguments on the page: a server, and a tiny network of each family."""
     pytest.importorskip("transformers")
     llava = tiny("llava", tmp_path_factory.mktemp("llava"))
     with chat_server() as server:

@@ -28,7 +28,7 @@ KEPT_LIST = Path(__file__).parent / "extras" / "public_paths.txt"
 
 
 def rooms() -> list[str]:
-    """Return every public module: packages, and modules directly in a folder that define `__all__`."""
+    """Return every public module: packages, and modules in a folder that define `__all__`."""
     found = []
     for folder in FOLDERS:
         for path in sorted((ROOT / folder).iterdir()):

@@ -50,7 +50,7 @@ def find_box(here: NDArray[np.bool_]) -> tuple[int, int, int, int]:
 
 
 class ScriptedReplies:
-    """Replies in turn, repeating from the start, and records every call with its draw and options."""
+    """Replies in turn, starting over at the end, and records calls with their options."""
 
     identity = "heard"
 

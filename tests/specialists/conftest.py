@@ -15,7 +15,7 @@ SUFFIX |= dict.fromkeys(("disk", "head", "dire", "sam_file"), ".pth")
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
-    """A function that returns the folder or file of a tiny network, built on first use of its name."""
+    """A function that builds a tiny network on first use and returns its folder or file."""
     place, paths = tmp_path_factory.mktemp("tiny"), dict[str, Path]()
 
     def build(name: str, *more: str) -> str:

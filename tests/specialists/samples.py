@@ -38,8 +38,7 @@ def numbered_image(number: int) -> Pixels:
 
 
 def check(stage: Stage, sample: Sample, answer: str | None, reason: str = "") -> State:
-    """Run a rule and check that it gives this answer with a confidence in 0..1, or abstains with
-    this reason."""
+    """Run a rule; it must give this answer with a confidence in 0..1, or abstain with this reason."""
     state = stage(State(sample), NoModel())
     assert state.answer == answer, state.reason
     if answer is None:
@@ -123,7 +122,7 @@ SOME = (1, 1, 5, 5)
 
 
 def make_face_detector(*people: Sequence[float]) -> Callable[[Pixels], Faces]:
-    """Return a detector that finds the identities `people[n]` in image n, the largest face first."""
+    """Return a detector that finds the identities `people[n]` in image n, largest first."""
 
     def detector(pixels: Pixels, /) -> Faces:
         seen = people[int(pixels[0, 0, 0])]

@@ -1,4 +1,4 @@
-"""What looks were worth, replays, trajectories."""
+"""The effect of looks, replays, and trajectories."""
 
 import importlib
 import json
@@ -88,7 +88,7 @@ def made(path: Path) -> RunScores:
 def reply(
     run: MadeRun, point: str, sample: str, texts: list[str], region: tuple[float, ...] = ()
 ) -> None:
-    """A record whose replies are these, a look behind all but the last, ten tokens each."""
+    """Add a record with these replies: a look after each but the last, ten tokens each."""
     run.reply(point, sample, "")
     one, usage = run.records.pop().calls[0], {"tokens_in": 8, "tokens_out": 2}
     calls = tuple({**one, "reply": {"text": text, "usage": usage}} for text in texts)
@@ -149,7 +149,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 def test_looking_again_helps_the_near_sighted_model_and_a_placebo_does_not(run: Path) -> None:
-    """It says that the loop works, and nothing about language models."""
+    """Shows that the loop works, which says nothing about language models."""
     scored = score_run(RunFolder(run))
     found = {
         (each.contestant.split(" ")[0], int(each.contestant[-2])): each

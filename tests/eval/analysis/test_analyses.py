@@ -1,4 +1,4 @@
-"""The list of analyses, and how their tables are declared and stand on a terminal."""
+"""The list of analyses, and how their tables are declared and printed on a terminal."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Specialists beside MLLMs on the same samples, and published rows beside a run."""
+"""Specialists compared with MLLMs on the same samples, and published rows next to a run."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -143,7 +143,7 @@ def test_guesses_are_counted(tmp_path: Path) -> None:
 def test_the_configuration_of_cues_on_the_real_items(
     shared_data: Path, tmp_path: Path, limit: int | None, counts: str
 ) -> None:
-    """The counts that its comment's reader will find; the ties are points on one row."""
+    """The counts quoted in its comment; ties are points on one row."""
     words = [f"task.path={shared_data / 'blink'}"]
     for name in ("haze", "saturation", "brightness", "sharpness", "texture"):
         words.append(f"contestants.{name}=null")

@@ -1,4 +1,4 @@
-"""Contestants against their baseline and with one another."""
+"""Contestants compared with their baseline and with each other."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The certificate of an agent's tool."""
+"""Certification of the tool of an agent."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -67,7 +67,7 @@ def test_a_model_that_ignores_pixels_gains_nothing_from_them(tmp_path: Path) -> 
 
 @pytest.mark.slow
 def test_the_near_sighted_model_gets_its_true_gain(tmp_path: Path) -> None:
-    """By construction: what is smaller than 20 pixels as sent is out of reach without a look."""
+    """By construction, letters below 20 pixels as sent cannot be read without a look."""
     run = run_arms(tmp_path, "task.n=12")
     (certificate,) = certificates(run)
     small = {
@@ -102,7 +102,7 @@ def made(
 
 
 def test_the_numbers_by_hand(tmp_path: Path) -> None:
-    """Full 4 of 5, without 1, black 3; of what full solves black solves 3 of 4."""
+    """Full is right on 4 of 5, without on 1, black on 3, three of them also solved by full."""
     certificate = made(
         tmp_path / "run", ("without", "full", "black"), ("ABBBB", "AAAAB", "AAABB"), other="black"
     )
@@ -120,7 +120,7 @@ def test_the_numbers_by_hand(tmp_path: Path) -> None:
 
 
 def test_samples_of_one_picture_are_one_cluster_of_every_difference(tmp_path: Path) -> None:
-    """Forty samples of eight pictures are as sure as eight samples."""
+    """Forty samples of eight pictures are as certain as eight samples."""
     widths = list[float]()
     for name, meta in (
         ("own", [{}] * 40),

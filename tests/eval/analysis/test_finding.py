@@ -1,4 +1,4 @@
-"""The finding of studies whose truth is planted: the right sentence in each."""
+"""The finding of studies with planted effects: each gets the right sentence."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -26,7 +26,7 @@ KEPT = "view 1: no mark in image 0; kept as it is"
 
 @dataclass
 class Study:
-    """A made run with one model, whose arms are added one by one."""
+    """A made run with one model, to which arms are added."""
 
     made: MadeRun
 
@@ -39,7 +39,7 @@ class Study:
         kept: int = 0,
         **changes: Any,
     ) -> str:
-        """An arm: "-" failed, "?" is an empty reply; `kept` requests are the baseline's."""
+        """Add an arm: "-" failed, "?" is an empty reply; `kept` requests equal the baseline's."""
         slots = {"mark": {"use": "prompting.markers.Circles"}, "ask": ASK}
         point = self.made.point(
             name,
@@ -108,7 +108,7 @@ def test_a_main_effect(study: Study) -> None:
 
 
 def test_an_interaction_is_reported_with_the_effect_at_each_level(study: Study) -> None:
-    """A small ring costs half of the answers, a small cross nothing."""
+    """A small ring costs half of the answers, a small cross none."""
     study.arm("plain", ALL, radius=28, use="Circles")
     study.arm("plain", HALF, radius=28, use="Crosshairs")
     study.arm("plain", HALF, radius=9, use="Circles")
@@ -228,7 +228,7 @@ def test_with_two_runs_each_sentence_names_its_run(study: Study, tmp_path: Path)
 
 
 def test_rows_are_labelled_by_what_differs_between_them(study: Study) -> None:
-    """Two changes at once, a contestant at another setting and a guess have no row."""
+    """Combined changes, a contestant at another setting and a guesser have no row."""
     study.arm("plain", ALL, radius=28, color="red")
     study.arm("plain", ALL, radius=9, color="red")
     study.arm("plain", ALL, radius=9, color="blue")
@@ -249,7 +249,7 @@ def test_rows_are_labelled_by_what_differs_between_them(study: Study) -> None:
 
 
 def test_an_interaction_is_not_reported_without_a_significant_change(study: Study) -> None:
-    """Each change alone gains five samples, which is not sure; both together lose five."""
+    """Each change alone gains five samples, which is not significant; both together lose five."""
     study.arm("plain", "A" * 20 + "B" * 20, radius=28, color="red")
     study.arm("plain", "A" * 25 + "B" * 15, radius=28, color="blue")
     study.arm("plain", "A" * 20 + "B" * 5 + "A" * 5 + "B" * 10, radius=9, color="red")
@@ -288,7 +288,7 @@ def test_the_end_of_a_run_shows_significant_rows_first(study: Study) -> None:
 
 
 def test_an_arm_with_failures_shows_their_count_next_to_its_accuracy(study: Study) -> None:
-    """A failure scores 0 in the accuracy, and the difference leaves it out."""
+    """A failure scores 0 in the accuracy and is excluded from the difference."""
     study.arm("plain", ALL)
     study.arm("cross", "-" * 4 + "A" * 36)
     console = Console(width=80, file=StringIO())
@@ -354,7 +354,7 @@ def ended(finding: Finding, width: int = 80) -> list[str]:
 def test_every_contestant_of_its_own_task_is_shown_at_the_end(
     specialists: Study, width: int
 ) -> None:
-    """One bar was shown, the model's; abstentions looked like wrong answers."""
+    """Regression: only the model had a bar, and abstentions looked like wrong answers."""
     finding = specialists.finding()
     assert [(task.task, labels(task)) for task in finding.shown] == [
         ("shape", ["plain", "outlines"]),
@@ -382,7 +382,7 @@ def test_every_contestant_of_its_own_task_is_shown_at_the_end(
 
 @pytest.mark.parametrize(("shape", "color", "count"), [(ALL, "B" * N, 3), (ALL, ALL, 1)])
 def test_a_mean_hides_no_difference(study: Study, shape: str, color: str, count: int) -> None:
-    """Gained on one task and lost on the other is +0.0 on all tasks."""
+    """A gain on one task and a loss on the other give +0.0 on all tasks."""
     study.made.task("color", ["A"] * N)
     for task, answers in (("shape", shape), ("color", color)):
         study.arm("plain", HALF, task)

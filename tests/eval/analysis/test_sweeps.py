@@ -1,4 +1,4 @@
-"""The effect of each factor of a sweep: what it is a mean over, and what it leaves out."""
+"""The effect of each factor of a sweep: what it averages over, and what it excludes."""
 
 from itertools import product
 from pathlib import Path
@@ -34,7 +34,7 @@ def made(tmp_path: Path) -> MadeRun:
 
 
 def ask(made: MadeRun, task: str = "t", **answers: str) -> None:
-    """The six arms on one task: `m10_think="AB-"` answers for one, AAA for the others."""
+    """Add six arms on one task: `m10_think="AB-"` gives the answers of one, the others say AAA."""
     for (mark, changes), think in product(MARKS.items(), (True, False)):
         point = made.point(
             "plain", task, changes=changes | ({} if think else {"stages.think": None})
@@ -78,7 +78,7 @@ def test_a_sample_missing_from_one_combination_is_excluded(made: MadeRun) -> Non
 
 
 def test_an_interaction_is_the_effect_beyond_each_factor_alone(made: MadeRun) -> None:
-    """By hand: radius 10 costs s0 and s1 with the thought, s0 alone without it."""
+    """By hand: radius 10 costs s0 and s1 with the thought, only s0 without it."""
     made.task("t", ["A"] * 4)
     ask(made, m10_think="BBAA", m10_bare="BAAA")
     line = effects(made, "t")["mark x think", "radius=10 x none"]

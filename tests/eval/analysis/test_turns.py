@@ -33,7 +33,7 @@ KEYS = ("A", "B") * 6
 
 
 def flip(messages: Messages) -> Reply:
-    """A in the first turn, B in the next; ten tokens a turn."""
+    """Replies A in the first turn and B in the next, with ten tokens a turn."""
     turns = sum(message.role == "user" for message in messages)
     return Reply("ANSWER: (A)" if turns % 2 else "ANSWER: (B)", usage=Usage(8, 2))
 
@@ -78,7 +78,7 @@ def test_the_flip_model_gains_six_answers_and_loses_six(tmp_path: Path) -> None:
 
 
 def test_replies_read_by_two_readers_have_turns_in_both_arms(tmp_path: Path) -> None:
-    """A sweep over readers asks once, and the other arm reads the records of the first."""
+    """A sweep over readers asks once; the second arm reads the records of the first."""
     folder = ask_twice(tmp_path).scores[0].folder.path
     (point,) = yaml.safe_load((folder / "points.yaml").read_text())
     name = {"id": "read again", "contestant": "again, read again"}
@@ -89,7 +89,7 @@ def test_replies_read_by_two_readers_have_turns_in_both_arms(tmp_path: Path) -> 
 
 
 def test_samples_of_one_group_are_one_cluster_of_turns_and_rules(tmp_path: Path) -> None:
-    """The keys of a group are alike, so twelve samples are three units."""
+    """The keys within a group are equal, so twelve samples are three units."""
     keys, meta = (
         ("A",) * 4 + ("B",) * 4 + ("A",) * 4,
         tuple({"group": number // 4} for number in range(12)),
@@ -264,7 +264,7 @@ def test_an_invalid_measurement_fails_only_its_own_sample() -> None:
 
 @dataclass(frozen=True)
 class Sure:
-    """Answers with a confidence for each sample."""
+    """Answers with a given confidence for each sample."""
 
     answers: tuple[str, ...]
     confidence: tuple[float, ...] = ()
@@ -278,7 +278,7 @@ class Sure:
 
 
 def test_routing_and_risk_by_hand(tmp_path: Path) -> None:
-    """Right: 1 1 0 0 by falling confidence; the other is right on 0 1 1 1."""
+    """By falling confidence, the model is right on 1 1 0 0 and the other on 0 1 1 1."""
     first = Sure(("A", "A", "B", "B"), (0.9, 0.8, 0.7, 0.6))
     arms = {"first": first, "then": Sure(("B", "A", "A", "A"))}
     table = evaluate(Questions(("A",) * 4), arms, out=tmp_path / "run")

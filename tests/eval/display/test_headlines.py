@@ -1,4 +1,4 @@
-"""What the first table shows first: the benchmark's own number."""
+"""What the first table shows first: the headline metric of the benchmark."""
 
 from looktwice.eval import write_report
 from looktwice.eval.display.table import Table, score_table
@@ -16,7 +16,7 @@ def titles(table: Table) -> list[str]:
 
 
 def test_vlm2_shows_pairs_before_questions(made: MadeRun) -> None:
-    """Item accuracy of 75 % hid that only half of the pairs were right."""
+    """Item accuracy of 75 % would hide that only half of the pairs are right."""
     metas = [{"pair": str(number // 2)} for number in range(4)]
     made.task("cpr", ["T", "F", "T", "F"], choices=0, meta=metas)
     made.answers(made.point("plain", "cpr", facts={"scorer": spec(PairScorer("OC-Cpr"))}), "TFTT")
@@ -51,7 +51,7 @@ def test_do_you_see_me_shows_the_mean_over_all_subtasks(made: MadeRun) -> None:
 
 
 def test_an_arm_of_failures_has_no_accuracy_and_no_difference(made: MadeRun) -> None:
-    """It had 0.0 and a difference of -100 points."""
+    """Regression: it had 0.0 and a difference of -100 points."""
     made.task("t", "AAAA")
     made.answers(made.point("plain", "t", baseline=True), "AAAB")
     broken, most = made.point("broken", "t"), "ModelError: HTTP 401"

@@ -25,7 +25,7 @@ SECURITY = "Content-Security-Policy"
 
 
 class Page(HTMLParser):
-    """The tags of a page, its texts, and whether every tag is closed."""
+    """Parses a page: its tags, its texts, and whether every tag is closed."""
 
     VOID = ("meta", "img", "br", "input", "link")
 
@@ -54,12 +54,12 @@ class Page(HTMLParser):
 
     @property
     def data(self) -> dict[str, Any]:
-        """What the page's scripts read, and its pictures, which stand last."""
+        """The data that the scripts of the page read, and its pictures, which come last."""
         return dict(json.loads(self.scripts[0]), pictures=json.loads(self.scripts[-1]))
 
 
 def study(made: MadeRun) -> Path:
-    """Two contestants on a swept task and on one with hostile words."""
+    """Two contestants on a swept task and on one with hostile texts."""
     for name in ("swept-0", "swept-1"):
         made.task(name, "ABAB")
     made.task("words", "AB", marks=[{"label": "R", "x": 3.0, "y": 3.0, "image": 0}])
@@ -170,7 +170,7 @@ def test_a_swept_number_is_drawn(made: MadeRun) -> None:
 
 
 def test_a_single_change_is_drawn_with_the_unchanged_configuration(made: MadeRun) -> None:
-    """`each:` leaves the unchanged point without a change; what was built says its number."""
+    """`each:` leaves the unchanged point without a change; its number comes from the built object."""
     made.task("t", "AA")
     spec: dict[str, Any] = {"stages": {"mark": {"radius": 10}}}
     made.answers(made.point("plain", "t", spec=spec), "AA")

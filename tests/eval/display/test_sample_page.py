@@ -1,4 +1,4 @@
-"""The page of one sample: what an agent asked for, drawn on the image."""
+"""The page of one sample: what an agent requested, drawn on the image."""
 
 from typing import Any
 

@@ -25,7 +25,7 @@ from tests.made_run import MadeRun
 
 
 def score_arms(made: MadeRun, task: str, keys: Sequence[str | None], **arms: str) -> Table:
-    """The table with a task more; `arms` answer with letters, " " is not asked."""
+    """Add a task with the answers of `arms` (letters, " " is not asked) and score the run."""
     made.task(task, keys)
     for name, letters in arms.items():
         made.answers(made.point(name, task), [None if c == " " else c for c in letters])
@@ -38,7 +38,7 @@ def row(found: Table, **fields: Any) -> Row:
 
 
 def of(found: Table, names: str, **fields: Any) -> list[Any]:
-    """The columns of the only row with these fields."""
+    """Return these columns of the only row with these fields."""
     return [getattr(row(found, contestant="plain", **fields), name) for name in names.split()]
 
 
@@ -173,7 +173,7 @@ def test_a_point_has_one_baseline() -> None:
 def test_registering_a_function_adds_a_metric(
     made: MadeRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The share of answered samples that were answered with A."""
+    """The metric is the share of answered samples with the answer A."""
 
     def said_a(scores: PointScores) -> dict[str, float]:
         return {entry.sample: float(entry.answer == "A") for entry in scores.all if entry.answer}
@@ -192,7 +192,7 @@ def test_registering_a_function_adds_a_metric(
 
 
 def test_an_answer_key_of_judge_scores_has_no_majority(made: MadeRun) -> None:
-    """PC-VID's key is the highest score that a judge can give."""
+    """The key of PC-VID is the highest score that a judge can give."""
     made.task("video", ["1", "2"], choices=0, meta=[{"type": "AB"}, {"type": "ABA"}])
     facts = {"scorer": {"use": "eval.tasks.VideoScorer"}}
     made.answers(made.point("plain", "video", facts=facts), "11")
@@ -264,7 +264,7 @@ def test_a_chance_level_has_no_interval_and_needs_choices_for_every_sample(made:
 def test_circular_evaluation_reports_the_meta_data_of_the_first_rotation(
     made: MadeRun, order: str
 ) -> None:
-    """A reader read the unrotated point's replies alone."""
+    """Only the replies of the unrotated point are read again by a reader."""
     made.task("t", "A")
     for by in map(int, order):
         turn = {"use": "prompting.controls.PermuteLabels", "order": "rotated", "by": by}
@@ -291,7 +291,7 @@ def test_samples_without_the_group_field(made: MadeRun, meta: dict[str, str], gr
 
 
 def printed(columns: Mapping[str, str], texts: int, blocks: int, rows: int) -> str:
-    """A table of equal rows on a terminal of 80 columns; a slash ends a line in a cell."""
+    """Print a table of equal rows on a terminal of 80 columns; a slash is a line break in a cell."""
     header, row = ([c.replace("/", "\n") for c in part] for part in (columns, columns.values()))
     out, grid = io.StringIO(), TextTable(header, [row] * rows, texts)
     Console(width=80, file=out).print(grid.console("a title", blocks=blocks))
@@ -299,7 +299,7 @@ def printed(columns: Mapping[str, str], texts: int, blocks: int, rows: int) -> s
 
 
 def test_a_wide_table_keeps_all_digits_in_a_narrow_terminal() -> None:
-    """Of ten columns a terminal of 80 cut the figures."""
+    """Regression: with ten columns a terminal of 80 truncated the numbers."""
     columns = {"who": "plain", "n": "12", "default %": "16.7", "differ from/the default": "0 of 5"}
     columns |= {"R": "1.98/1.01 to 3.58", "best minus/worst": "41.7/25.0 to 83.3"}
     columns |= {"worst": "default", "best": "blue, jpeg80"}
@@ -308,7 +308,7 @@ def test_a_wide_table_keeps_all_digits_in_a_narrow_terminal() -> None:
 
 
 def test_a_long_heading_does_not_truncate_numbers() -> None:
-    """Under `shape, unmarked` the table of a race ended in "p 0.0"."""
+    """Regression: under `shape, unmarked` the table of a race ended in "p 0.0"."""
     columns = {"task": "shape", "arm": "unmarked", "asked": "72", "mean %": "41.7"}
     columns |= {"to the leader": "\u221219.4 [\u221239.6 to +1.2]", "ended": "after 72"}
     shown = printed(columns | {"held out": "+13.3 [+0.0 to +26.1, p 0.058]"}, 2, 2, 2)
@@ -318,7 +318,7 @@ def test_a_long_heading_does_not_truncate_numbers() -> None:
 
 
 def test_a_long_name_is_not_truncated_in_a_wide_terminal() -> None:
-    """`analyse RUN specialists` broke names at their hyphens, at 22 letters: "qwen3-vl-8b-" """
+    """Regression: names were broken at hyphens after 22 letters: "qwen3-vl-8b-" """
     name = "qwen3-vl-8b-instruct-thinking"
     columns = {"task": "shape", "MLLM": name, "n": "60", "both/right": "57/48.0 to 59.1"}
     columns |= {"only/specialist": "2", "only/MLLM": "1", "specialist %": "98.3/94.0–100.0"}
@@ -331,7 +331,7 @@ def test_a_long_name_is_not_truncated_in_a_wide_terminal() -> None:
 def test_a_notebook_shows_a_table_as_html_rather_than_its_repr(
     made: MadeRun, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """IPython asks for the text as well as the HTML, and Rich displayed the first."""
+    """IPython requests the text as well as the HTML, and Rich displayed the text."""
     shown = score_arms(made, "t", ["A", "B"], plain="AB")
     plain = [repr(shown), str(task_table(shown.rows))]
     displayed = list[object]()

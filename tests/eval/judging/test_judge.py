@@ -1,4 +1,4 @@
-"""A judge reads what no rule can, its verdicts are kept, and scoring uses them without a call."""
+"""A judge reads what no rule can; its verdicts are stored and later scored without a call."""
 
 import json
 from dataclasses import replace
@@ -44,7 +44,7 @@ def made(tmp_path: Path) -> MadeRun:
 
 @pytest.fixture
 def run(made: MadeRun) -> Path:
-    """Two contestants: replies that no rule reads, one that it does, one empty."""
+    """Two contestants: replies that no rule reads, one that a rule reads, one empty."""
     made.task("pick", ["A", "B", "A", "B"])
     unread = "Hmm, the former."
     for name in ("one", "two"):
@@ -63,7 +63,7 @@ def judged(
 
 
 def accuracy(run: Path, names: str = "reader", **scoring: Any) -> list[Any]:
-    """Columns of the accuracy of the first contestant."""
+    """Return columns of the accuracy row of the first contestant."""
     table = score_table(run, **scoring).where(task="pick", metric="accuracy", slice="")
     return [getattr(table.rows[0], name) for name in names.split()]
 
@@ -403,7 +403,7 @@ def test_overrides_do_not_change_the_paths_of_a_judge(
     place: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Every path begins with "", and "." is the working folder."""
+    """Every path starts with "", and "." is the working folder."""
     file = tmp_path / place
     (tmp_path / "judges").mkdir()
     file.write_text('{"idx": "a", "reply": "A"}\n')

@@ -1,4 +1,4 @@
-"""A judge in a user's own words."""
+"""A judge with a custom prompt."""
 
 import gzip
 import json
@@ -38,7 +38,7 @@ QUIET = Console(quiet=True)
 
 @dataclass(frozen=True)
 class NamedScript(Scripted):
-    """Two functions of one name are two judges."""
+    """A scripted judge whose name is part of its identity."""
 
     name: str = ""
 
@@ -99,7 +99,7 @@ def test_a_judge_with_a_custom_prompt_may_reply_with_the_answer_alone(
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    """Six replies, of which a rule reads five; of two the words say other than they seem."""
+    """Six replies, of which a rule reads five; two of them mean something else than they seem to."""
     made = MadeRun(tmp_path / "runs" / "made")
     made.task("pick", ["A", "B", "A", "B", "A", "B"])
     point = made.point("one", "pick")
@@ -109,7 +109,7 @@ def run(tmp_path: Path) -> Path:
 
 
 def said_of(labels: dict[str, str]) -> Any:
-    """A judge that knows the label of every reply, which stands behind "Reply:"."""
+    """Return a judge that knows the label of every reply, which follows "Reply:"."""
     return lambda messages: labels[messages[-1].text.partition("Reply: ")[2]]
 
 
@@ -186,7 +186,7 @@ STEPS = ("a girl stands", "her legs look thin", "a dark seam", "the trousers are
 
 
 def chains(root: Path, spoken: dict[str, list[int]], **columns: Any) -> Path:
-    """A run of BLINK-Twice whose replies say the steps with these numbers."""
+    """Write a BLINK-Twice run whose replies name the steps with these numbers."""
     image = bytes(cv2.imencode(".png", np.zeros((4, 6, 3), np.uint8))[1])
     (root / "1.png").write_bytes(image)
     solution = {"clues": "a dark seam", "truth": "painted", "steps": STEPS, **columns}
@@ -269,7 +269,7 @@ def test_steps_come_from_a_list_or_columns_or_clues_and_truth(
 
 
 def recorded(folder: Path, source: Path, step: int) -> tuple[Path, dict[tuple[str, str], str], int]:
-    """Every `step`-th recorded reply to BLINK, the official labels, and how many are right."""
+    """Return every `step`-th recorded BLINK reply, the official labels, and the number right."""
     made, labels = MadeRun(folder / "runs" / "recorded"), dict[tuple[str, str], str]()
     right = 0
     key = load_key(source / "val_answers.json")
@@ -297,7 +297,7 @@ def recorded(folder: Path, source: Path, step: int) -> tuple[Path, dict[tuple[st
 @pytest.mark.slow
 @pytest.mark.parametrize("step", [40, pytest.param(1, marks=pytest.mark.nightly)])
 def test_a_judge_gives_the_official_verdicts(shared_data: Path, tmp_path: Path, step: int) -> None:
-    """One judge says the recorded label, one the next letter."""
+    """One judge gives the recorded label, another the next letter."""
     run, labels, official = recorded(tmp_path, shared_data / "blink_replies", step)
     wording = Wording("fig8", "{question}\n{reply}")
     total = len((run / "records.jsonl").read_text("utf-8").splitlines())

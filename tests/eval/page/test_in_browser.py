@@ -136,7 +136,7 @@ def test_it_opens_at_the_top_or_at_the_samples(browser: Browser, made: MadeRun, 
 
 
 def test_flipped_samples_are_found_in_three_clicks(browser: Browser, page: str) -> None:
-    """A count in the matrix, a sample of the list, every word of it."""
+    """A count in the matrix, a sample in the list, then its full text."""
     browser.open(page)
     browser.click("[aria-label='1 samples lost by other on pick']")
     browser.wait("document.querySelector('#count').innerText.startsWith('1 ')")
@@ -161,7 +161,7 @@ def test_a_link_sets_the_filters(browser: Browser, page: str, link: str, count: 
 
 
 def test_the_prompts_of_a_file_can_be_searched(browser: Browser, page: str) -> None:
-    """A server searches questions, answers and replies: it keeps no prompts in memory."""
+    """A server searches questions, answers and replies only, as it keeps no prompts in memory."""
     browser.open(f"{page}#q=which+of+2")
     assert shown(browser) == ("0" if page.startswith("http") else "1")
 
@@ -247,7 +247,7 @@ SEEN = """[...document.querySelectorAll('#evidence img')].filter((image) => imag
 def study(
     tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[str]:
-    """The address of a page. A sweep of three radii, of which `radius 9` loses 24 of 40 samples."""
+    """The address of a page with a sweep of three radii; `radius 9` loses 24 of 40 samples."""
     folder = tmp_path_factory.mktemp("swept") / "study"
     made = MadeRun(folder)
     made.task("shape", ["A"] * 40)
@@ -269,7 +269,7 @@ def study(
 def _send(
     made: MadeRun, point: str, pixels: NDArray[np.uint8], lost: int, notes: tuple[str, ...] = ()
 ) -> None:
-    """An answer to each of the 40 samples after a picture; the first `lost` are wrong."""
+    """Add an answer for each of the 40 samples after a picture; the first `lost` are wrong."""
     for number in range(40):
         sent = made.blobs.put(Picture(pixels + np.uint8(number)).payload.data)
         words = "Which one, seen twice?" if notes else "Which one?"
@@ -291,7 +291,7 @@ def resized(browser: Browser, width: int, height: int) -> Iterator[None]:
 
 
 def written(made: MadeRun) -> str:
-    """The address of the page of a run, written as a file."""
+    """Write the page of a run to a file and return its address."""
     return write_report([made.write().path], made.path).resolve().as_uri()
 
 
@@ -326,7 +326,7 @@ def test_the_number_of_failures_is_shown_next_to_an_accuracy(
 @pytest.mark.slow
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_axe_finds_no_violation(browser: Browser, study: str, theme: str) -> None:
-    """Every theme in every width, and each of them in a file and served."""
+    """Every theme at every width, from a file and served."""
     axe, wide = axe_script(), (theme == "light") == study.startswith("file")
     with resized(browser, *((1440, 900) if wide else (390, 844))):
         browser.open(f"{study}#theme={theme}&sample=shape/s0")
@@ -365,7 +365,7 @@ FRAMED = """[...document.querySelectorAll("#grids rect")].sort((a, b) =>
 
 @pytest.mark.slow
 def test_every_row_is_drawn_and_the_baseline_is_framed(browser: Browser, made: MadeRun) -> None:
-    """Of ten lines the last two were dropped, and a map had its levels in an order of its own."""
+    """Regression: the last two of ten rows were dropped, and a map sorted its levels differently."""
     made.task("shape", "AAAA")
     for radius in (28, 9):
         changes: dict[str, object] = {"stages.mark.radius": radius}
@@ -388,7 +388,7 @@ def test_every_row_is_drawn_and_the_baseline_is_framed(browser: Browser, made: M
 
 
 def test_contestants_are_shown_next_to_human_accuracy(browser: Browser, made: MadeRun) -> None:
-    """Of two tasks with people, and one without."""
+    """Two tasks with human results and one without."""
     for task in ("cups", "balls", "hats"):
         made.arms(task, "AAAA", "plain", plain="AAAB", marked="AAAB")
     people = {"people": True, "source": "s", "accuracy": {"cups": 90, "balls": 70}}
@@ -506,7 +506,7 @@ CELL = "document.querySelector('#found tr.%s .%s')"
 def test_every_star_is_corrected_for_multiple_tests(
     browser: Browser, made: MadeRun, monkeypatch: pytest.MonkeyPatch, most: int, how: str
 ) -> None:
-    """`worse` differs from `better` by p = 0.03, which is a star of two and none of six."""
+    """`worse` differs from `better` with p = 0.03: a star among two arms, none among six."""
     monkeypatch.setattr(pairs, "MOST_INTERVALS", most)
     base, better, worse = ("A" * n + "B" * (40 - n) for n in (20, 23, 17))
     said = {"plain": base, "better": better, "worse": worse, "third": base, "all": "A" * 40}

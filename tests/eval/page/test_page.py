@@ -1,4 +1,4 @@
-"""The data of a page: its numbers are those of the tables, its words stay words."""
+"""The data of a page: its numbers are those of the tables, and its texts are escaped."""
 
 import json
 import re
@@ -29,7 +29,7 @@ WRONG, RIGHT = PageAnswer("wrong", 0.0, "B"), PageAnswer("right", 1.0, "A")
 
 
 def logs(answers: dict[str, str], tasks: int = 1, groups: int = 0) -> PageData:
-    """Anybody's logs: "1" right, "0" wrong, "f" failed, "h" hidden, " " not asked."""
+    """Return logs: "1" right, "0" wrong, "f" failed, "h" hidden, " " not asked."""
     failed, hidden = PageAnswer("failed", 0.0, reason="Traceback"), PageAnswer("hidden", 0.0)
     kinds = {"1": RIGHT, "0": WRONG, "f": failed, "h": hidden}
     samples = [
@@ -116,7 +116,7 @@ def test_a_browser_without_light_dark_shows_the_light_theme() -> None:
 
 @pytest.mark.parametrize("count", [0, 1, 1000, 1001])
 def test_the_data_of_a_page_is_written_in_pieces(count: int) -> None:
-    """Of 100,000 samples the data and its JSON took 90 MB at once."""
+    """Regression: with 100,000 samples the data and its JSON took 90 MB at once."""
     pieces = [*page_pieces(logs({"a": "1" * count}))]
     found = data_of("".join(pieces))
     assert [row["id"] for row in found["samples"]] == [f"s{number}" for number in range(count)]
@@ -147,7 +147,7 @@ def test_a_file_holds_first_the_samples_on_which_contestants_differ(
 
 
 def test_a_reply_with_tool_calls_is_shown_once(made: MadeRun) -> None:
-    """The next call sends it back, with the calls and without the reasoning."""
+    """The next call sends it back with its tool calls and without the reasoning."""
     made.task("t", "A")
     calls = [{"id": "1", "name": "crop", "arguments": "{}"}]
     turns: list[dict[str, Any]] = [{"role": "user", "parts": ["Which one?"]}]
@@ -239,7 +239,7 @@ def test_each_run_is_compared_with_its_own_baseline(tmp_path: Path) -> None:
 
 
 def test_the_correction_covers_every_pair_that_can_be_chosen() -> None:
-    """Two contestants differ by p = 0.03 in a page of six, which wore a star."""
+    """Regression: p = 0.03 between two of six contestants had a star."""
     base = "1" * 20 + "0" * 20
     better, worse = "1" * 23 + "0" * 17, "1" * 17 + "0" * 23
     two = PageNumbers(logs({"better": better, "worse": worse})).pairs
@@ -259,7 +259,7 @@ def test_the_correction_covers_every_pair_that_can_be_chosen() -> None:
 
 @pytest.mark.parametrize(("flips", "count"), [(5, 0), (6, 1)])
 def test_a_rival_of_another_run_needs_a_correction(flips: int, count: int) -> None:
-    """p = 0.06 had no correction, which was taken for p = 0."""
+    """Regression: p = 0.06 without a correction was treated as p = 0."""
     data = logs({"old": "0" * 20, "new": "1" * flips + "0" * (20 - flips)})
     runs = [replace(who, run=who.label, baseline=True) for who in data.contestants]
     numbers = PageNumbers(replace(data, contestants=[*runs, PageContestant("third", run="third")]))
@@ -268,7 +268,7 @@ def test_a_rival_of_another_run_needs_a_correction(flips: int, count: int) -> No
 
 
 def test_families_of_comparisons_share_the_significance_level(tmp_path: Path) -> None:
-    """Six of 40 are lost, p = 0.031: significant on one task of one run alone."""
+    """Six of 40 lost is p = 0.031: significant on a single task of a single run only."""
     said, right = [], "A" * 40
     for tasks, runs in ((1, 1), (2, 1), (1, 2)):
         paths = []
@@ -291,7 +291,7 @@ COLORED = re.compile(r"([^{}]*)\{[^{}]*var\(--wrong\)[^{}]*\}")
 
 
 def test_the_colour_of_wrong_answers_has_no_other_meaning() -> None:
-    """Blue is better and orange worse; significant gains were drawn in the rust of wrong ones."""
+    """Blue is better and orange worse; regression: gains had the colour of wrong answers."""
     rules = [rule.strip().rpartition("}")[2] for rule in COLORED.findall(page_file("page.css"))]
     assert {rule.strip() for rule in rules} == {".rim-wrong", ".wrong"}
     scripts = "".join(page_file(f"page_{name}.js") for name in ("charts", "pictures", "samples"))

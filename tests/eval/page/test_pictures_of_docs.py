@@ -1,4 +1,4 @@
-"""Pictures of docs/ are of the page as it is: made anew, they have the same words."""
+"""Pictures in docs/ show the current page: regenerated, they have the same text."""
 
 import importlib
 import re

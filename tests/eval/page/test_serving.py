@@ -1,4 +1,4 @@
-"""A served page: only this machine is answered, and only who knows the token."""
+"""A served page answers only this machine and only clients with the token."""
 
 import asyncio
 import io
@@ -43,7 +43,7 @@ def server(tmp_path: Path) -> PageServer:
 
 
 def ask(server: PageServer, *paths: str, host: str = "") -> list[tuple[int, str, bytes]]:
-    """Status, type and body of each request."""
+    """Return status, type and body of each request."""
 
     async def talk() -> list[tuple[int, str, bytes]]:
         runner = web.AppRunner(server.application())

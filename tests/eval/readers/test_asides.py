@@ -1,4 +1,4 @@
-"""Second choices, wrong answers and corrections: what a reply says beside its answer."""
+"""Second choices, wrong answers and corrections next to the answer of a reply."""
 
 from typing import Any
 

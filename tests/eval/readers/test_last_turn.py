@@ -1,4 +1,4 @@
-"""Readers get the words that can be the answer."""
+"""Readers get only the text that can contain the answer."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Replies without end, as a hostile or a broken model gives them."""
+"""Endless replies, as hostile or broken models send them."""
 
 from typing import Any
 
@@ -40,7 +40,7 @@ def state(reply: str, choices: tuple[str, ...], subtask: str) -> State:
 
 
 def repeat(run: str, length: int) -> str:
-    """A reply of about so many characters."""
+    """Return a reply of about this many characters."""
     return f"x{run * (length // len(run))} A x"
 
 
@@ -51,7 +51,7 @@ def calls_of(reader: Any, length: int, run: str, choices: tuple[str, ...], subta
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(map_readers()))
 def test_work_grows_at_most_linearly_with_the_length_of_a_reply(name: str) -> None:
-    """Calls of functions are counted; `bench/bench_long_inputs.py` measures what patterns take."""
+    """Counts function calls; `bench/bench_long_inputs.py` measures the time of patterns."""
     reader, faults = build_reader(name), {}
     for subtask in SUBTASKS.get(name, ("",)):
         for run in RUNS:
@@ -63,7 +63,7 @@ def test_work_grows_at_most_linearly_with_the_length_of_a_reply(name: str) -> No
 
 
 def test_only_part_of_a_long_reply_is_given_to_the_rules() -> None:
-    """Their patterns may take the square of a length."""
+    """The time of a pattern can grow with the square of the length."""
     faults = {}
     for run in RUNS:
         short, long = (len(clean_text(repeat(run, length))) for length in (20_000, 80_000))

@@ -1,4 +1,4 @@
-"""Counts: beside the numbers of lists, and in words of several parts."""
+"""Counts next to list numbers, and counts spelled in several words."""
 
 from looktwice.eval.readers import Robust
 from looktwice.eval.readers.numerals import parse_number_words, parse_whole_number

@@ -58,7 +58,7 @@ def read(name: str, asked: str, reply: str) -> Reading:
 
 
 def test_a_reply_is_read_as_its_table_row_expects() -> None:
-    """Pitfalls of others' rules included: a wrong reading stays an answer that no key equals."""
+    """Includes pitfalls of other readers: a wrong reading stays an answer that no key equals."""
     check_all((line, partial(check_line, line)) for line in TABLE)
 
 
@@ -107,7 +107,7 @@ def test_readers_have_names() -> None:
 
 
 def test_the_official_rule_agrees_with_every_recorded_label(shared_data: Path) -> None:
-    """Where no language model was asked."""
+    """Only where the authors used no language model."""
     decided = 0
     for file in sorted((shared_data / "blink_replies").glob("*.jsonl.gz")):
         with gzip.open(file, "rt", encoding="utf-8") as lines:
@@ -124,7 +124,7 @@ def test_the_official_rule_agrees_with_every_recorded_label(shared_data: Path) -
 def test_every_recorded_reply_is_read_as_by_the_pinned_commit_of_vlmevalkit(
     shared_data: Path, form: Literal["2026-06", "2025-08", "2024-02"], decided: int, digest: str
 ) -> None:
-    """The digests are of the answers that the code of a67ace50, c3371551 and 98e3733f gives."""
+    """Digests of the answers given by the code of a67ace50, c3371551 and 98e3733f."""
     reader, answers = Vlmevalkit(form), list[str]()
     for file in sorted((shared_data / "blink_replies").glob("*.jsonl.gz")):
         with gzip.open(file, "rt", encoding="utf-8") as lines:

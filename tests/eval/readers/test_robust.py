@@ -1,4 +1,4 @@
-"""Our own reader beside `replies.tsv`: reasons, kinds, and its agreement with recorded labels."""
+"""Our own reader, apart from `replies.tsv`: reasons, kinds, and agreement with labels."""
 
 import gzip
 from pathlib import Path
@@ -68,7 +68,7 @@ def test_official_labels_that_the_reply_contradicts(
 
 
 def every(step: int, source: Path, folder: Path) -> Path:
-    """A file of every `step`-th reply of a file."""
+    """Return a file with every `step`-th reply of a file."""
     kept = folder / source.name
     kept.write_bytes(
         gzip.compress(b"".join(gzip.decompress(source.read_bytes()).splitlines(True)[::step]), 1)
@@ -79,7 +79,7 @@ def every(step: int, source: Path, folder: Path) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize("step", [4, pytest.param(1, marks=pytest.mark.nightly)])
 def test_agreement_with_official_labels(shared_data: Path, tmp_path: Path, step: int) -> None:
-    """At least 98 % of all, and on the four models that no rule was made on as well."""
+    """At least 98 % overall, and on the four models that no rule was derived from."""
     files = [
         every(step, file, tmp_path)
         for file in sorted((shared_data / "blink_replies").glob("*.jsonl.gz"))

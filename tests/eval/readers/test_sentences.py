@@ -41,7 +41,7 @@ COLOURS = {
 
 
 def sample_of(question: str) -> Sample:
-    """The question that a table names in short; what is behind its colon is counted."""
+    """Return the question that a table abbreviates; what follows its colon is counted."""
     kind, _, noun = question.partition(":")
     if kind in SUBTASKS:
         subtask, words = SUBTASKS[kind]

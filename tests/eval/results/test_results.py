@@ -1,4 +1,4 @@
-"""Results in Python: flips with their pictures, a line per record, and the files of a paper."""
+"""Results in Python: flips with their pictures, a row per record, and files for a paper."""
 
 import sys
 from pathlib import Path
@@ -24,7 +24,7 @@ from tests.tables import table
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    """The ring is right on s0 and s2 where base is not, and wrong on s1; s3 failed for it."""
+    """The ring is right on s0 and s2 where base is wrong, wrong on s1, and failed on s3."""
     made = MadeRun(tmp_path / "study")
     made.task("t", "ABAB")
     base = made.point("base", "t", baseline=True)
@@ -111,7 +111,7 @@ chance (level) & 50.0 \\
 
 
 def test_stars_are_corrected_over_several_runs(tmp_path: Path) -> None:
-    """Six of 40 samples are lost, p = 0.031: a star in a table of one run, none in one of two."""
+    """Six of 40 lost is p = 0.031: a star in a table of one run, none in one of two."""
     said = {"base": "A" * 40, "ring": "A" * 34 + "B" * 6}
     runs = [MadeRun(tmp_path / name) for name in ("one", "two")]
     paths = [run.arms("t", "A" * 40, "base", **said) for run in runs]

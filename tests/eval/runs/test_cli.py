@@ -204,7 +204,7 @@ def check_config(config: Path, shared_data: Path, tmp_path: Path) -> None:
 
 
 def placed(node: Any, place: str = "") -> Iterator[tuple[str, str]]:
-    """The dotted places of the texts `data` and `data/NAME` in a configuration, with the names."""
+    """Return the places of the texts `data` and `data/NAME` in a configuration, with the names."""
     if isinstance(node, dict):
         for key, value in node.items():
             yield from placed(value, f"{place}.{key}" if place else str(key))

@@ -1,4 +1,4 @@
-"""The threads of a run: how many work, who works where one sleeps, and what ends them."""
+"""The worker threads of a run: how many work, who replaces sleeping ones, and what ends them."""
 
 import threading
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from looktwice.eval.runs.crew import Crew, Task
 
 
 class Watched:
-    """Samples of one part each, of which it is counted how many are worked on, at the most."""
+    """Samples of one part each; counts the maximum worked on at the same time."""
 
     def __init__(self, workers: int, count: int, sleepers: int = 0) -> None:
         self.errors: list[BaseException] = []
@@ -56,7 +56,7 @@ def test_concurrency_is_bounded_and_each_sample_is_taken_once(workers: int) -> N
 
 
 def test_sleeping_workers_are_replaced_by_others() -> None:
-    """Three sleep until the last sample has begun, which only others can begin."""
+    """Three sleep until the last sample starts, which only other workers can start."""
     run = Watched(3, 60, sleepers=3).run()
     assert sorted(run.begun) == [*range(60)] and run.most <= 3
     assert run.crew.hired == 0 and run.crew.asleep == 0

@@ -1,4 +1,4 @@
-"""`looktwice check` warns of marks and crops of which the model sees nothing more."""
+"""`looktwice check` warns of marks and crops that the model cannot see."""
 
 import json
 from pathlib import Path

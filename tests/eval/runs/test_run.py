@@ -1,4 +1,4 @@
-"""Runs: every record there, shared work done once, failures kept apart."""
+"""Runs: every record is written, shared work is done once, failures are isolated."""
 
 import json
 import threading
@@ -38,7 +38,7 @@ from looktwice.prompting.wording import MultipleChoice
 
 @dataclass(frozen=True)
 class Greys:
-    """Flat pictures whose grey value and key follow from the number."""
+    """Flat pictures whose grey value and answer key follow from their number."""
 
     n: int = 6
     seed: int = 0
@@ -65,7 +65,7 @@ class Greys:
 
 @dataclass(frozen=True)
 class Counting:
-    """Passes the state on, counts its calls and keeps the grey value of the first pixel."""
+    """Returns the state, counts its calls and records the grey value of the first pixel."""
 
     name: str = "a"
     fails: bool = False
@@ -255,7 +255,7 @@ def test_limit_and_shards(tmp_path: Path) -> None:
 
 @dataclass(frozen=True)
 class Sly:
-    """Asks, and says that it does not."""
+    """Asks a model but declares that it does not."""
 
     asks: ClassVar[bool] = False
 
@@ -301,7 +301,7 @@ def test_the_planned_number_of_records(tmp_path: Path, part: dict[str, Any], num
 def test_there_are_more_threads_than_calls_in_flight(
     limits: list[int | None], workers: int
 ) -> None:
-    """Those that wait for a reply leave as many to the stages as there are without a limit."""
+    """Threads that wait for a reply leave enough others for the stages."""
     models = [
         Scripted("(A)") if limit is None else ChatAPI("m", "http://127.0.0.1:9", in_flight=limit)
         for limit in limits

@@ -1,4 +1,4 @@
-"""What changed no request is said by `check`, by the run and by its report."""
+"""Changes that alter no request are named by `check`, the run and its report."""
 
 import os
 from pathlib import Path
@@ -48,7 +48,7 @@ PLANTED, SEEN = STUDIES["planted"], STUDIES["seen"]
 
 
 def looktwice(*words: str) -> str:
-    """The output of a command in one line, as a terminal breaks it."""
+    """Return the output of a command on one line, as a terminal breaks it."""
     result = CliRunner().invoke(app, [*words, "--plugin", os.environ["PLANTED"]])
     assert result.exit_code == 0, result.output
     return " ".join(result.output.split())

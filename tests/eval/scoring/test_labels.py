@@ -1,4 +1,4 @@
-"""The labels of points that were built differently, their baselines."""
+"""Labels and baselines of points that were built differently."""
 
 from dataclasses import replace
 from typing import Any
@@ -34,7 +34,7 @@ def test_a_rebuilt_point_has_one_name_on_every_task() -> None:
 
 
 def test_points_that_no_table_confuses_keep_their_names() -> None:
-    """Each pair of contestant and task is there once."""
+    """Each pair of contestant and task exists once."""
     first, second = point("p0", {"radius": 3}), point("p1", {"radius": 4})
     second = replace(second, task="u", task_id="id-u")
     assert [*labels([first, second]).values()] == [("plain", "t"), ("plain", "u")]

@@ -1,4 +1,4 @@
-"""Numbers near the largest float in a record: scored, shown and compared without a traceback."""
+"""Numbers near the largest float in a record are scored, shown and compared."""
 
 import json
 import math

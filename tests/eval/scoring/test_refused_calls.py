@@ -1,4 +1,4 @@
-"""A run in which no tool call was accepted says so."""
+"""A run whose tool calls were all refused says so."""
 
 import re
 from pathlib import Path

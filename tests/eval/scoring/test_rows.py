@@ -1,4 +1,4 @@
-"""Rows from metrics."""
+"""Rows of metrics."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -84,7 +84,7 @@ def test_a_row_that_no_metric_filled_counts_nothing(made: MadeRun, more: Any) ->
 
 @dataclass(frozen=True)
 class Own(Scorer):
-    """The share of right samples, that of the slice size=1, and a trend with a test."""
+    """Gives the share of right samples, that of the slice size=1, and a trend with a test."""
 
     def metrics(self, scores: PointScores) -> Sequence[Metric]:
         draws = {name: right_by_draw([scores.draws(name)]) for name in scores.keyed}
@@ -102,7 +102,7 @@ class Own(Scorer):
 
 @pytest.fixture
 def own(made: MadeRun, monkeypatch: pytest.MonkeyPatch) -> MadeRun:
-    """The baseline is right once of three, the other contestant three times."""
+    """The baseline is right once in three, the other contestant three times."""
     monkeypatch.setattr("looktwice.eval.scoring.score.build_scorer", lambda facts, plugins: Own())
     made.task("t", ["A", "A", "A"])
     made.answers(made.point("base", "t", baseline=True), ["A", "B", "B"])
@@ -217,7 +217,7 @@ def test_chance_for_a_group_is_the_product_of_its_samples(
 
 
 def ask(made: MadeRun, *replies: dict[str, Any]) -> PointScores:
-    """A reply of each to a question with the key A; `judged` is what a judge found there."""
+    """Add a reply for each question with the key A; `judged` is the answer of a judge."""
     made.task("t", ["A"] * len(replies))
     point = made.point("plain", "t")
     for number, given in enumerate(replies):
@@ -316,7 +316,7 @@ def test_the_macro_delta_is_a_mean(deltas: tuple[float | None, ...], mean: float
 
 
 def test_a_field_missing_from_a_task_makes_no_slice_of_it(made: MadeRun) -> None:
-    """It made one, named "level=", of the whole task."""
+    """Regression: it made a slice "level=" of the whole task."""
     for task, meta in (("with", [{"level": "easy"}, {}]), ("without", [{}, {}])):
         made.task(task, "AB", meta=meta)
         made.answers(made.point("plain", task), "AA")

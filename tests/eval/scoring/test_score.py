@@ -1,4 +1,4 @@
-"""Scoring of records: the four verdicts with their reasons, whose reader, and the statistics."""
+"""Scoring of records: the four verdicts with their reasons, readers, and statistics."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -62,7 +62,7 @@ FAILED_FIRST = ("failed", "failed", "right")
 
 @dataclass(frozen=True)
 class Stumbles:
-    """Raises on one reply and asks a model on another: neither may spoil the rest."""
+    """Raises on one reply and calls a model on another; the other replies must be unaffected."""
 
     def __call__(self, state: State, model: Model) -> State:
         if "bad" in state.reply:
@@ -85,7 +85,7 @@ def test_a_reader_that_raises_or_calls_a_model_fails_one_record(made: MadeRun) -
 
 @dataclass(frozen=True)
 class Says:
-    """Answers this, after a look at the question."""
+    """Gives this answer after reading the question."""
 
     answer: str
 
@@ -95,7 +95,7 @@ class Says:
 
 @pytest.mark.parametrize("answer", ["far", "2", "b", "(B)"])
 def test_a_reader_that_returns_no_letter_gives_no_answer(made: MadeRun, answer: str) -> None:
-    """A choice's text in place of its letter was wrong on every sample, also where it was right."""
+    """Regression: the text of a choice instead of its letter was wrong on every sample."""
     made.task("t", ["B"])
     made.reply(made.point("plain", "t"), "s0", "The answer is (B)")
     entry = scored(made, reader=Says(answer))["s0"]
@@ -173,7 +173,7 @@ def test_the_cost_is_the_list_price_of_all_calls(
     ("cached", "cost"), [(0, 10.0), (1_000_000, 5.0), (4_000_000, 10.0 + 20.0)]
 )
 def test_cached_tokens_beyond_the_input_make_no_cost_negative(cached: int, cost: float) -> None:
-    """A server counted more cached tokens than input, and the table showed a cost of -13.5."""
+    """Regression: more cached tokens than input gave a cost of -13.5."""
     prices = {"in": 10.0, "out": 1.0, "cached": 5.0}
     assert estimate_price(Usage(1_000_000, 0, cached_tokens=cached), prices) == pytest.approx(cost)
 

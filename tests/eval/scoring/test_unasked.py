@@ -1,4 +1,4 @@
-"""What was never asked is in no mean."""
+"""Questions that were never asked enter no mean."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -132,7 +132,7 @@ def test_partly_asked_rotations_are_excluded(made: MadeRun) -> None:
 
 
 def test_the_notes_under_a_table(made: MadeRun) -> None:
-    """A reading shares the records, and so the missing ones, of the arm that it reads."""
+    """A reading shares the records of the arm that it reads, and so the missing ones."""
     made.task("t", "AAAA")
     made.task("u", "A")
     for number, who in enumerate(("plain", "one", "two", "three", "four")):

@@ -1,4 +1,4 @@
-"""Factors, draws, ranks, choices and agreement: figures by hand on small tables."""
+"""Factors, draws, ranks, choices and agreement, computed by hand on small tables."""
 
 from itertools import product
 from math import sqrt
@@ -26,12 +26,12 @@ inter_rater = LazyModule("statsmodels.stats.inter_rater")
 
 @pytest.fixture(autouse=True)
 def _same_numbers() -> None:
-    """Every test draws the same numbers, in whichever order the tests run."""
+    """Seed every test with the same numbers, in any order of tests."""
     RANDOM.bit_generator.state = np.random.default_rng(11).bit_generator.state
 
 
 def test_the_weights_of_an_interaction_by_hand() -> None:
-    """What the ring does with the zoom less what it does without."""
+    """The effect of the ring with the zoom minus that without it."""
     cells: list[Cell | None] = [("-", "-"), ("ring", "-"), ("-", "zoom"), None, ("ring", "zoom")]
     ring, zoom = {0: ("ring", "-")}, {1: ("zoom", "-")}
     assert contrast(cells, ring | zoom).tolist() == [1, -1, -1, 0, 1]
@@ -73,7 +73,7 @@ def test_a_mean_difference_treats_clusters_as_statsmodels_does() -> None:
 
 @pytest.mark.parametrize("gap", [0.0, 1.0, 2.0])
 def test_identical_differences_have_an_interval_with_a_positive_width(gap: float) -> None:
-    """Also an interaction of 2, beyond what a single difference can be."""
+    """Also an interaction of 2, which a single difference cannot reach."""
     estimate = mean_difference([gap] * 40)
     assert estimate.value == gap and estimate.high - estimate.low > 0.03 and estimate.low < gap
     assert estimate.high == (gap or pytest.approx(-estimate.low, abs=0.01))
@@ -109,7 +109,7 @@ def test_the_majority() -> None:
 
 
 def test_swaps_by_hand() -> None:
-    """Of two leads and one trail two of the three pairs of settings disagree."""
+    """With two leads and one trail, two of the three pairs of settings disagree."""
     ones, zeros = [1] * 10, [0] * 10
     swaps = swap_rate_over_settings([ones, ones, zeros], [zeros, zeros, ones])
     assert swaps.value == pytest.approx(2 / 3)
@@ -164,7 +164,7 @@ def test_kappas_match_statsmodels() -> None:
 
 
 def test_kappa_by_hand() -> None:
-    """Cohen's: agreement 3/4 where chance gives 1/2."""
+    """Cohen's kappa: agreement 3/4 where chance gives 1/2."""
     assert cohens_kappa("AABB", "AABA").value == pytest.approx((0.75 - 0.5) / 0.5)
     assert fleiss_kappa(["AABB", "AABA"]).value == pytest.approx((0.75 - 34 / 64) / (30 / 64))
     with pytest.raises(ValueError, match="same items"):

@@ -1,4 +1,4 @@
-"""Paired comparisons: figures by hand, those of scipy and statsmodels."""
+"""Paired comparisons: computed by hand, with scipy and with statsmodels."""
 
 from math import sqrt
 
@@ -27,12 +27,12 @@ RANDOM = np.random.default_rng(7)
 
 @pytest.fixture(autouse=True)
 def _same_numbers() -> None:
-    """Every test draws the same numbers, in whichever order the tests run."""
+    """Seed every test with the same numbers, in any order of tests."""
     RANDOM.bit_generator.state = np.random.default_rng(7).bit_generator.state
 
 
 def test_a_table_by_hand() -> None:
-    """The first is right alone on 4 of 10, the second on 1: p = 2 * 6/32."""
+    """The first alone is right on 4 of 10, the second alone on 1: p = 2 * 6/32."""
     mine, theirs = [1, 1, 1, 1, 0, 1, 1, 0, 0, 0], [0, 0, 0, 0, 1, 1, 1, 0, 0, 0]
     comparison = compare_paired(mine, theirs)
     assert comparison.value == pytest.approx(0.3)
@@ -72,7 +72,7 @@ def test_the_sign_flip_test_is_exact_for_few_pairs(gaps: list[float], p: float) 
     ("better", "worse"), [(9, 2), (10, 3), (11, 3), (40, 40), (60, 40), (0, 30), (5300, 5120)]
 )
 def test_equal_differences_flip_signs_like_coins(better: int, worse: int) -> None:
-    """All of up to 13, else drawn ones and the observed one."""
+    """All sign patterns for up to 13 differences, else drawn ones and the observed one."""
     p = sign_flip_p([0.5] * better + [-0.5] * worse + [0.0] * 7)
     exact = binomtest(better, better + worse).pvalue
     assert p == pytest.approx(exact, abs=1e-9 if better + worse <= 13 or exact == 1 else 0.008)
@@ -118,7 +118,7 @@ def test_equal_answers_have_an_interval_with_a_positive_width() -> None:
 
 
 def chance_to_hold(n: int, up: float, down: float) -> float:
-    """How likely the interval of n pairs holds the difference, over all that can be drawn."""
+    """Return the probability that the interval of n pairs covers the difference, over all outcomes."""
     held = 0.0
     for gained, lost in ((a, b) for a in range(n + 1) for b in range(n + 1 - a)):
         same, shares = n - gained - lost, [up, down, 1 - up - down]
@@ -134,7 +134,7 @@ def chance_to_hold(n: int, up: float, down: float) -> float:
     ("n", "up", "down"), [(12, 0.15, 0.0), (12, 0.2, 0.05), (48, 0.05, 0.0), (48, 0.01, 0.01)]
 )
 def test_intervals_of_few_items_that_differ_do_not_collapse(n: int, up: float, down: float) -> None:
-    """Where most draws have hardly a difference."""
+    """Most resamples contain hardly any difference."""
     assert chance_to_hold(n, up, down) > 0.94
 
 
@@ -176,7 +176,7 @@ def test_at_least_six_units_must_differ() -> None:
 
 
 def covered(n: int, up: float, down: float, size: int = 1, times: int = 300) -> float:
-    """The share of intervals that hold the true difference."""
+    """Return the share of intervals that cover the true difference."""
     kinds, shares = [1.0, -1.0, 0.0], [up, down, 1 - up - down]
     names, hits = np.repeat(np.arange(n // size), size).tolist(), 0
     for seed in range(times):
@@ -201,13 +201,13 @@ def test_intervals_have_nominal_coverage(n: int, up: float, down: float, size: i
 def test_intervals_of_few_differing_clusters(
     n: int, up: float, down: float, size: int, least: float, most: float
 ) -> None:
-    """Clusters that gain or lose to one side alone."""
+    """Clusters that only gain or only lose."""
     assert least <= covered(n, up, down, size, 1000) <= most
 
 
 @table
 def test_the_weight_of_added_values(values: list[list[float]], low: float, high: float) -> None:
-    """Of clusters that stand alone the interval is as before."""
+    """The interval of independent clusters is unchanged."""
     names = np.repeat(np.arange(len(values)), [len(cluster) for cluster in values])
     estimate = bootstrap_mean(np.concatenate(values), names, floor=-1.0)
     assert (estimate.low, estimate.high) == pytest.approx((low, high), abs=0.002)
@@ -235,7 +235,7 @@ def test_differences_over_tasks(
 
 
 def test_equal_tasks_have_an_interval_with_a_positive_width() -> None:
-    """One task is won throughout and the other lost; a task with one sample stays as it is."""
+    """One task is won throughout and the other lost; a task with one sample is unchanged."""
     gaps, strata = [1.0] * 20 + [-1.0] * 20, [0] * 20 + [1] * 20
     comparison = compare_paired([1.0] * 20 + [0.0] * 20, [0.0] * 20 + [1.0] * 20, None, strata)
     assert comparison.value == 0 and comparison.high == pytest.approx(wilson(0, 40)[1])

@@ -1,4 +1,4 @@
-"""Intervals of shares: Wilson's where units stand alone."""
+"""Intervals of shares: Wilson's for independent units."""
 
 from collections.abc import Callable
 
@@ -49,7 +49,7 @@ def test_a_single_cluster_counts_as_one_unit() -> None:
 
 
 def test_sixty_pictures_with_five_questions_each_match_the_bootstrap() -> None:
-    """70.0 [64.6, 74.9] was told where the questions of a picture go together: [58.1, 81.3]."""
+    """Regression: 70.0 [64.6, 74.9] was reported instead of [58.1, 81.3] for correlated questions."""
     values = np.repeat([1.0] * 42 + [0.0] * 18, 5)
     values[::7] = 1 - values[::7]
     clusters = np.repeat(np.arange(60), 5)
@@ -68,7 +68,7 @@ def test_the_order_and_names_of_clusters_do_not_matter() -> None:
 
 
 def test_a_repeated_task_does_not_narrow_the_interval() -> None:
-    """Ten variants whose questions are equally hard each time."""
+    """Ten variants with the same difficulty of each question."""
     values = np.array([1.0] * 30 + [0.0] * 20)
     single = share_interval(values)
     same = mean_of_shares([Stratum(values, np.arange(50), 0.1)] * 10)
@@ -79,7 +79,7 @@ def test_a_repeated_task_does_not_narrow_the_interval() -> None:
 
 
 def test_strata_without_spread_are_merged_if_they_share_clusters() -> None:
-    """Three variants that are all right: as wide as one."""
+    """Three variants that are all right have the width of one."""
     (low, _), right = wilson(20, 20), np.ones(20)
     shared = mean_of_shares([Stratum(right, np.arange(20), 1 / 3)] * 3)
     assert (shared.low, shared.high) == pytest.approx((low, 1.0))
@@ -90,7 +90,7 @@ def test_strata_without_spread_are_merged_if_they_share_clusters() -> None:
 
 
 def abilities(random: np.random.Generator, n: int, share: float, alike: float) -> Floats:
-    """The chance of each picture or question to be answered right."""
+    """Return the probability of a right answer for each picture or question."""
     if not alike:
         return np.full(n, share)
     return random.beta(share * (1 / alike - 1), (1 - share) * (1 / alike - 1), n)
@@ -119,7 +119,7 @@ def test_clustered_intervals_have_nominal_coverage(size: int, alike: float, grad
 
 @pytest.mark.parametrize("variants", [3, 10])
 def test_a_mean_over_variants_has_nominal_coverage(variants: int) -> None:
-    """It held it in 79 % of three and 52 % of ten variants."""
+    """Regression: coverage was 79 % for three and 52 % for ten variants."""
 
     def draw(random: np.random.Generator) -> tuple[float, float]:
         right = abilities(random, 60, 0.6, 0.8)

@@ -1,4 +1,4 @@
-"""BLINK's parquet layout: what is read, what is refused, and the real files where they are."""
+"""BLINK's parquet layout: what is read, what is refused, and the real files if available."""
 
 import sys
 from pathlib import Path
@@ -56,7 +56,7 @@ def write(
 def test_the_hub_gives_the_same_questions_as_a_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same questions as from the folder, and their commit."""
+    """The same questions, and the commit they come from."""
     write(tmp_path, [row(1)])
     asked = dict[str, Any]()
 

@@ -1,4 +1,4 @@
-"""BLINK-Twice: files whose columns are not fixed, and its several accuracies."""
+"""BLINK-Twice: files with varying columns, and its several accuracies."""
 
 import base64
 import json
@@ -70,7 +70,7 @@ def embedded(value: int, ending: str = ".png") -> str:
 
 
 def figures(made: MadeRun, keys: Any, meta: Any, answers: str) -> dict[str, Any]:
-    """The metrics of these answers: value and count."""
+    """Return the value and count of each metric of these answers."""
     made.task("twice", list(keys), meta=list(meta))
     made.answers(made.point("plain", "twice", facts=FACTS), answers)
     rows = score_table(made.write().path).where(contestant="plain", task="twice").rows

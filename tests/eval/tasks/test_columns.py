@@ -308,7 +308,7 @@ IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 
 
 def parquet(path: Path, rows: int, size: int = 0, **options: Any) -> Path:
-    """Questions with embedded images; `size` pads each to so many bytes of noise."""
+    """Write questions with embedded images; `size` pads each with this many bytes of noise."""
     rng = np.random.default_rng(0)
     text = pa.string()
     columns = {"idx": text, "question": text, "image": IMAGE, "choices": pa.list_(text)}

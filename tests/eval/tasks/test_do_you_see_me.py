@@ -68,7 +68,7 @@ def rows_of(path: Path) -> list[dict[str, str]]:
 
 
 def dumped(shared_data: Path, folder: str, column: str) -> tuple[list[Any], list[dict[str, str]]]:
-    """What the authors' generator wrote down of each image, and the official rows."""
+    """What the authors' generator recorded of each image, and the official rows."""
     place = shared_data / "dysm/2D_DoYouSeeMe" / folder
     dump = [(row, ast.literal_eval(row[column])) for row in rows_of(place / "dataset_dump.csv")]
     return dump, rows_of(place / "dataset_info.csv")

@@ -1,4 +1,4 @@
-"""A user's JSONL and images: what is read, what is refused, and that all faults come at once."""
+"""A user's JSONL and images: what is read, what is refused, and all faults at once."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""The papers' main tables run whole from the configurations that ship."""
+"""The papers' main tables run completely from the shipped configurations."""
 
 import json
 from collections.abc import Mapping
@@ -36,7 +36,7 @@ def prompted(root: Path) -> list[str]:
 
 
 def lay(table: dict[str, Any], root: Path) -> list[str]:
-    """Write the files of a benchmark; gives what to type so that a configuration finds them."""
+    """Write the files of a benchmark and return the options with which a configuration finds them."""
     if table["lay"] == "prompted":
         return prompted(root)
     laid = getattr(made, table["lay"])(root)
@@ -83,8 +83,7 @@ STRUCTURE = {
     "CoT-special": ("Q gc_mat0?", "four steps", FOUR[0], "form", *FOUR[1:]),
     "VP-grid": ("Q gc_mat0?", *GRID, *CONNECT),
 }
-"""What the prompts of VLM2-Bench hold, one after the other, as its Tables 16 and 17 and Fig. 9
-print it."""
+"""The parts of VLM2-Bench's prompts in order, as its Tables 16 and 17 and Fig. 9 print them."""
 
 
 def check_prompts(folder: RunFolder) -> None:
@@ -140,7 +139,7 @@ def test_every_style_and_codec_of_marker_fragility_is_asked(tmp_path: Path) -> N
 
 @pytest.mark.slow
 def test_blink_on_the_real_files_that_are_available(shared_data: Path, tmp_path: Path) -> None:
-    """Half of val of three tasks."""
+    """Half of val for three tasks."""
     right = {"Jigsaw": (38, 75), "Relative_Depth": (27, 62), "Spatial_Relation": (39, 72)}
     words = [f"tasks.{name}=null" for name in made.BLINK if name not in right]
     words += [f"tasks.Relative_Depth.path={shared_data / 'blink'}"]

@@ -1,5 +1,4 @@
-"""Questions about the mark itself: their truth for every marker, and a model that is blind to one
-colour."""
+"""Questions about the mark itself: correct for every marker, and a model blind to one colour."""
 
 from __future__ import annotations
 
@@ -44,7 +43,7 @@ GREY = {"light": 170, "dark": 80}
 
 @dataclass(frozen=True)
 class Halves:
-    """Pictures of which one half is light, with a mark in either: what is the ground under it?"""
+    """Pictures with one light half and a mark in either: which ground is under it?"""
 
     n: int = 24
     kind: str = "point"
@@ -169,8 +168,7 @@ COLORS = {"red": (255, 0, 0), "magenta": (255, 0, 255), "blue": (0, 0, 255)}
 
 
 def watch_but_magenta(messages: Messages) -> str:
-    """Sees marks of pure colours but magenta, and the ground beside them; else it says what comes
-    first."""
+    """Sees marks of pure colours except magenta, and their ground; else takes the first choice."""
     (view,), text = messages[-1].views, messages[-1].text
     choices = {line[4:]: line[1] for line in text.splitlines() if line.startswith("(")}
     for name, color in COLORS.items():

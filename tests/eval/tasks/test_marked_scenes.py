@@ -36,24 +36,24 @@ SIDE = 320
 
 
 def things_of(item: Item) -> list[dict[str, Any]]:
-    """What was drawn, by the item's truth."""
+    """Return the drawn things from the truth of the item."""
     return list(item.truth["things"])
 
 
 def marked_of(item: Item) -> list[dict[str, Any]]:
-    """The things that are marked, A first."""
+    """Return the marked things, A first."""
     boxes = [[round(edge, 2) for edge in bounding_box(mark)] for mark in item.sample.marks]
     return [next(thing for thing in things_of(item) if thing["box"] == box) for box in boxes]
 
 
 def spell_out(item: Item) -> str:
-    """The right choice in words, or the key of an open question."""
+    """Return the text of the correct choice, or the key of an open question."""
     letters = dict(zip(item.sample.letters, map(str, item.sample.choices), strict=True))
     return letters.get(item.answer or "", item.answer or "")
 
 
 def answer_from_truth(item: Item) -> str:
-    """The answer in words, found anew from the boxes and names of the truth."""
+    """Return the answer in words, derived again from the boxes and names of the truth."""
     kind, things, marked = item.sample.meta["kind"], things_of(item), marked_of(item)
     question = item.sample.question
     if kind in ("shape", "color"):
@@ -102,7 +102,7 @@ Look = Callable[[Thing, AskedScene, Mapping[str, Any]], float]
 
 
 def like(word: str) -> Look:
-    """How many things of the scene have the same word."""
+    """Count the things of the scene with the same word."""
     of = attrgetter(word)
     return lambda thing, scene, levels: [*map(of, scene.things)].count(of(thing))
 
@@ -123,7 +123,7 @@ LOOKS: tuple[Look, ...] = (
     like("shape"),
     lambda thing, scene, levels: bool(thing.symbol),
 )
-"""What a guesser may take the thing with the most, or the least, of."""
+"""Properties by which a guesser may pick the thing with the largest or smallest value."""
 WORDS: dict[str, Callable[[Thing], str]] = {
     "shape": lambda thing: thing.shape,
     "color": lambda thing: thing.color,
@@ -134,7 +134,7 @@ WORDS: dict[str, Callable[[Thing], str]] = {
 
 
 def guess_by(look: int, sign: int, kind: str) -> Guesser:
-    """Answers about the thing that looks so most, or least, of those that a choice fits."""
+    """Answer about the thing with the largest or smallest value among those that match a choice."""
 
     def guess(scene: AskedScene, levels: Mapping[str, Any]) -> str:
         offered = scene.question.choices
@@ -145,7 +145,7 @@ def guess_by(look: int, sign: int, kind: str) -> Guesser:
 
 
 def guess_relation(axis: str, closest: bool) -> Guesser:
-    """Answers as if the two things were marked that differ least, or most; A where they differ."""
+    """Answer as if the two things that differ least, or most, were marked; A if that fails."""
 
     def guess(scene: AskedScene, levels: Mapping[str, Any]) -> str:
         values = [getattr(thing, axis) for thing in scene.things]
@@ -156,8 +156,7 @@ def guess_relation(axis: str, closest: bool) -> Guesser:
 
 
 def guess_name(sign: int) -> Guesser:
-    """The name both of whose words are there, the more or the less often; which are of one thing is
-    not seen."""
+    """Return the name whose two words are both most, or least, frequent in the scene."""
 
     def guess(scene: AskedScene, levels: Mapping[str, Any]) -> str:
         words = Counter(word for thing in scene.things for word in thing.name.split())
@@ -172,8 +171,7 @@ TAKES: tuple[Callable[[Collection[int]], int], ...] = (max, min, len)
 
 
 def guess_number(word: str, take: Callable[[Collection[int]], int]) -> Guesser:
-    """A number of things that have a word in common: of the most frequent word, of the rarest, or
-    of how many words."""
+    """Return the count of the most frequent word, of the rarest, or the number of words."""
     of = attrgetter(word)
     return lambda scene, levels: str(take(Counter(map(of, scene.things)).values()))
 
@@ -196,7 +194,7 @@ LEVELS: dict[str, list[float]] = {
 
 
 def scenes(kind: str, n: int) -> Iterator[tuple[AskedScene, Mapping[str, Any]]]:
-    """Scenes of each combination of levels that is tried here, not drawn."""
+    """Return undrawn scenes for each tested combination of levels."""
     names = [control.name for control in KINDS[kind].controls if control.name in LEVELS]
     choices: list[tuple[float, ...]] = list(product(*[LEVELS[name] for name in names]))
     for values, number in product(choices, range(n)):

@@ -1,4 +1,4 @@
-"""The truth of the made questions, checked against the photographs themselves."""
+"""The correct answers of generated questions, checked against the photographs themselves."""
 
 import io
 import math
@@ -24,7 +24,7 @@ KINDS = ["jigsaw", "correspondence", "depth"]
 
 @cache
 def made(kind: Any, strength: float | None = None, source: Any = "both", n: int = 24) -> list[Item]:
-    """The first questions of a kind, which several tests look at."""
+    """Return the first questions of a kind, cached for several tests."""
     return list(Photos(kind, n=n, strength=strength, source=source))
 
 
@@ -37,14 +37,14 @@ def candidates(item: Item) -> dict[str, Point]:
 
 
 def patch(item: Item, point: Point, radius: int = 8) -> Any:
-    """The grey surroundings of a point, interpolated."""
+    """Return the interpolated grey surroundings of a point."""
     gray = cv2.cvtColor(item.sample.images[point.image].pixels, cv2.COLOR_RGB2GRAY)
     side = 2 * radius + 1
     return cv2.getRectSubPix(gray.astype(np.float32), (side, side), (point.x, point.y))
 
 
 def likeness(item: Item, letter: str) -> float:
-    """Normalised cross-correlation of the surroundings of REF and of a candidate."""
+    """Return the normalised cross-correlation of the surroundings of REF and of a candidate."""
     marks = points(item.sample)
     reference, other = (patch(item, marks[name]).ravel() for name in ("REF", letter))
     return float(np.corrcoef(reference, other)[0, 1])
@@ -55,7 +55,7 @@ def shipped(name: str) -> Any:
 
 
 def guessed(items: list[Item], best: Any) -> float:
-    """How often the candidate of the smallest value is the true one."""
+    """Return how often the candidate with the smallest value is the correct one."""
     right = 0
     for item in items:
         marks = candidates(item)
@@ -198,7 +198,7 @@ def test_without_changes_the_correct_point_looks_the_same(
 
 @pytest.mark.slow
 def test_an_independent_matcher_finds_the_correct_point() -> None:
-    """SIFT and RANSAC know nothing of how the second view was made."""
+    """SIFT and RANSAC do not know how the second view was made."""
     sift, landed = cv2.SIFT.create(), []
     for item in made("correspondence", 0.5, "photos")[:10]:
         (keys0, words0), (keys1, words1) = (

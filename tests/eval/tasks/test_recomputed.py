@@ -1,4 +1,4 @@
-"""Published figures, recomputed from the files that are here by the configurations that ship."""
+"""Published results, recomputed from the available files with the shipped configurations."""
 
 import json
 from collections import defaultdict
@@ -177,7 +177,7 @@ def test_an_official_label_becomes_an_answer(label: str, answer: str | None) -> 
 def test_a_letter_outside_the_choices_and_a_missing_reply_are_wrong(
     tmp_path: Path, reply: str | None, coverage: str
 ) -> None:
-    """The official rule takes E and (C) as they are on two choices, and then they are wrong."""
+    """The official rule accepts E and (C) with two choices, and scores them as wrong."""
     file = tmp_path / "m.jsonl"
     file.write_text(json.dumps({"idx": "val_Jigsaw_1", "reply": reply, "answer": "(A)"}) + "\n")
     line = next(extras_replies.report_replies([file], "blink_official"))
@@ -215,7 +215,7 @@ VLM2_BENCH, BLINK_BENCH = (
 
 @pytest.mark.parametrize("who", [name for name in VLM2_BENCH if name != "chance"])
 def test_the_published_table_of_vlm2(who: str) -> None:
-    """Averages are over eight, at first over nine, and PRINTED in the camera-ready."""
+    """Averages are over eight tasks, at first over nine; PRINTED is the camera-ready."""
     row = VLM2_BENCH[who]["accuracy"]
     scores = [value for name, value in row.items() if not name.startswith("overall")]
     for name, units in UNITS.items() if not who.startswith("people") else ():

@@ -1,4 +1,4 @@
-"""VLM2-Bench: the official formulas, its files and their faults, and its metrics in the table."""
+"""VLM2-Bench: its formulas, its files and their faults, and its metrics in the table."""
 
 import base64
 import csv
@@ -148,7 +148,7 @@ def test_videos_are_graded_and_an_unjudged_description_is_not_an_answer(made: Ma
 
 @pytest.mark.parametrize("words", ["1", "2", "Score: 1", "Score: 2"])
 def test_numbers_that_a_model_gives_itself_are_not_its_score(made: MadeRun, words: str) -> None:
-    """The scripted answer "1" was right for every AB video."""
+    """Regression: the scripted answer "1" was right for every AB video."""
     point = asked(made, "vid", VideoScorer(), "12", [{"type": "AB"}, {"type": "ABA"}])
     made.reply(point, "s0", words)
     made.record(point, "s1", answer=words)
