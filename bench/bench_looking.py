@@ -30,7 +30,7 @@ from looktwice.prompting.markers import Cover, Spotlight
 from looktwice.prompting.turns import Ask, Verify, Vote, ZoomOnClaim
 from looktwice.prompting.views import Crop, Dimmed, LongestSide, Look, Show
 from looktwice.prompting.where import Claimed, Elsewhere, Given, Places, Sized, ViCrop, Where
-from tests.planted_network import seeks_ink
+from tests.planted_network import write_ink_seeker
 
 SHARE = 0.2  # of a picture's sides: the size of a look in every arm
 PIXELS = 400_000  # of a picture as the planted network receives it
@@ -176,7 +176,7 @@ def main(questions: int) -> None:
     compare("boxes", Alone(asked), make_second_looks(), Boxing(near))
     compare("votes", asked, make_vote_arms(), near)
     with tempfile.TemporaryDirectory() as made:
-        ink, red = seeks_ink(Path(made, "ink")), seeks_red(Path(made, "red"))
+        ink, red = write_ink_seeker(Path(made, "ink")), seeks_red(Path(made, "red"))
         for network in (ink, red):
             processor = network / "preprocessor_config.json"
             processor.write_text(processor.read_text().replace("50176", str(PIXELS)))

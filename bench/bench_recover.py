@@ -13,7 +13,7 @@ from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.prompting.burnt_in import RecoverMarks
-from tests.burnt_in import BurntIn, made
+from tests.burnt_in import BurntIn, make_picture
 
 MARKED, BARE = 2000, 500
 FOUND, INVENTED_PER_500 = 0.995, 1
@@ -35,7 +35,7 @@ def test_two_thousand_photographs_with_markers() -> None:
     counts: Counter[str] = Counter()
     errors, seconds, failures = [], [], []
     for seed in range(MARKED):
-        burnt = made(seed)
+        burnt = make_picture(seed)
         found, took = read(burnt, tuple(point.label for point in burnt.points))
         seconds.append(took)
         for point in burnt.points:
@@ -66,7 +66,7 @@ def test_two_thousand_photographs_with_markers() -> None:
 
 
 def test_five_hundred_photographs_without_markers() -> None:
-    burnt = [made(seed, marked=False) for seed in range(BARE)]
+    burnt = [make_picture(seed, marked=False) for seed in range(BARE)]
     invented = [(b.how, found) for b in burnt if (found := read(b, ("A", "B", "C", "D"))[0])]
     print(f"\n{len(invented)} of {BARE} bare images with invented marks: {invented}")
     assert len(invented) <= INVENTED_PER_500 * BARE / 500

@@ -26,7 +26,7 @@ from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.sample import Item
 from looktwice.pipelines.view import View
 from looktwice.prompting.turns import ContrastAnswer
-from tests.planted_network import seeks_ink
+from tests.planted_network import write_ink_seeker
 
 LIGHT = 230  # a pixel whose smallest colour value is above this is background
 CONTRAST, HEIGHT = 60, 8  # minimum levels and pixels of a visible thing
@@ -75,10 +75,10 @@ class Alone:
 
 
 def seeks_red(folder: Path) -> Path:
-    """Save a variant of `seeks_ink`'s network that ignores greys and attends to red patches."""
+    """Save a variant of `write_ink_seeker` that ignores greys and attends to red patches."""
     from safetensors.torch import load_file, save_file
 
-    seeks_ink(folder)
+    write_ink_seeker(folder)
     tensors = load_file(folder / "model.safetensors")
     (name,) = (name for name in tensors if name.endswith("patch_embed.proj.weight"))
     for channel, weight in enumerate((2, -1, -1)):

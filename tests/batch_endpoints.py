@@ -1,4 +1,4 @@
-"""The batch endpoints of the server for tests, each provider's in its own protocol."""
+"""Batch endpoints of the test server, one set for the protocol of each provider."""
 
 import json
 import time
@@ -12,15 +12,15 @@ Json = dict[str, Any]
 
 
 def to_lines(rows: list[Json]) -> bytes:
-    """The rows of a file, the last one first."""
+    """Return the rows as JSON lines, the last row first."""
     return b"".join(json.dumps(row).encode() + b"\n" for row in reversed(rows))
 
 
 class BatchEndpoints:
     """Files and batches; `answer` gives the response to a body of the chat-completions protocol.
 
-    A batch takes `seconds`. The first one of a protocol leaves out every third request where it is
-    to `expire`, and OpenAI's is not taken where there is something to `refuse` it for.
+    A batch takes `seconds`. With `expire`, the first batch of each protocol skips every third
+    request. With `refuse`, OpenAI's first batch fails with this message.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class BatchEndpoints:
         self.keys: set[str | None] = set()
 
     def routes(self) -> list[web.RouteDef]:
-        """What the application serves."""
+        """Return the routes of the application."""
         routes = [
             web.post("/v1/files", self.upload),
             web.get("/v1/files/{id}/content", self.content),
@@ -47,14 +47,14 @@ class BatchEndpoints:
             kind = path.split("/")[-2]
             post = "/v1beta/models/{call}" if kind == "v1beta" else path
             routes += [
-                web.post(post, self.begins(kind, create, shown)),
-                web.get(path, self.lists(kind, shown, listed)),
-                web.get(path + "/{id}", self.shows(kind, shown)),
+                web.post(post, self.serve_create(kind, create, shown)),
+                web.get(path, self.serve_list(kind, shown, listed)),
+                web.get(path + "/{id}", self.serve_batch(kind, shown)),
             ]
         return routes
 
-    def begins(self, kind: str, create: Any, shown: Callable[[Json], Json]) -> Any:
-        """Takes the rows and facts that `create` reads as a new batch."""
+    def serve_create(self, kind: str, create: Any, shown: Callable[[Json], Json]) -> Any:
+        """Return a handler that creates a batch from the rows and facts that `create` reads."""
 
         async def begin(request: web.Request) -> web.Response:
             rows, facts = create(request, await request.json())
@@ -76,8 +76,8 @@ class BatchEndpoints:
 
         return begin
 
-    def lists(self, kind: str, shown: Callable[[Json], Json], listed: str) -> Any:
-        """The last ones first."""
+    def serve_list(self, kind: str, shown: Callable[[Json], Json], listed: str) -> Any:
+        """Return a handler that lists the batches, the newest first."""
 
         async def show(request: web.Request) -> web.Response:
             batches = [batch for batch in self.batches.values() if batch["kind"] == kind]
@@ -85,8 +85,8 @@ class BatchEndpoints:
 
         return show
 
-    def shows(self, kind: str, shown: Callable[[Json], Json]) -> Any:
-        """One batch."""
+    def serve_batch(self, kind: str, shown: Callable[[Json], Json]) -> Any:
+        """Return a handler that shows one batch."""
 
         async def show(request: web.Request) -> web.Response:
             name = request.match_info["id"]
@@ -95,33 +95,33 @@ class BatchEndpoints:
 
         return show
 
-    def said(self, body: Json) -> tuple[int, Json]:
-        """The status and value of an answer."""
+    def get_answer(self, body: Json) -> tuple[int, Json]:
+        """Return the status and the JSON value of the answer to a body."""
         answer = self.answer(body)
         return answer.status, json.loads(str(answer.text))
 
     # OpenAI
 
     async def upload(self, request: web.Request) -> web.Response:
-        """Keep the file of a form."""
+        """Store the file of a form."""
         form = await request.post()
         file = form["file"]
         assert form["purpose"] == "batch" and isinstance(file, web.FileField)
         return web.json_response({"id": self.keep(file.file.read()), "object": "file"})
 
     def keep(self, data: bytes) -> str:
-        """The name of a new file."""
+        """Store a file and return its name."""
         name = f"file-{len(self.files)}"
         self.files[name] = data
         return name
 
     async def content(self, request: web.Request) -> web.Response:
-        """A file."""
+        """Serve the content of a file."""
         data = self.files[request.match_info["id"]]
         return web.Response(body=data, content_type="application/jsonl")
 
     def create_openai(self, request: web.Request, wanted: Json) -> tuple[list[Json], Json]:
-        """The requests of a file."""
+        """Read the requests of an uploaded file."""
         assert wanted["endpoint"] == "/v1/chat/completions" and wanted["completion_window"] == "24h"
         lines = [json.loads(line) for line in self.files[wanted["input_file_id"]].splitlines()]
         assert len({line["custom_id"] for line in lines}) == len(lines)
@@ -130,7 +130,7 @@ class BatchEndpoints:
         return lines, {"shown": shown | {"status": "in_progress"}}
 
     def openai_batch(self, batch: Json) -> Json:
-        """The batch, done where its time is over."""
+        """Return the batch, finished once its time is over."""
         shown = batch["shown"]
         if shown["status"] == "in_progress" and time.monotonic() >= batch["until"]:
             if self.refuse and batch["first"]:
@@ -140,10 +140,10 @@ class BatchEndpoints:
         return {"id": batch["id"], **shown}
 
     def finish_openai(self, batch: Json, shown: Json) -> None:
-        """Answer what is not left out."""
+        """Answer the requests that do not expire."""
         rows: dict[str, list[Json]] = {"output_file_id": [], "error_file_id": []}
         for line in batch["answered"]:
-            status, body = self.said(line["body"])
+            status, body = self.get_answer(line["body"])
             response = {"status_code": status, "request_id": "r", "body": body}
             row = {"custom_id": line["custom_id"], "response": response, "error": None}
             rows["output_file_id" if status == 200 else "error_file_id"].append(row)
@@ -156,7 +156,7 @@ class BatchEndpoints:
     # Anthropic
 
     def create_messages(self, request: web.Request, wanted: Json) -> tuple[list[Json], Json]:
-        """The requests of a batch of messages."""
+        """Read the requests of a batch of messages."""
         assert request.headers["anthropic-version"] == "2023-06-01"
         assert "Authorization" not in request.headers
         self.keys.add(request.headers.get("x-api-key"))
@@ -165,7 +165,7 @@ class BatchEndpoints:
         return rows, {}
 
     def message_batch(self, batch: Json) -> Json:
-        """The batch in the protocol's own words."""
+        """Return the batch in the format of Anthropic's protocol."""
         total, done = len(batch["rows"]), len(batch["answered"])
         counts = dict.fromkeys(("processing", "succeeded", "canceled", "errored", "expired"), 0)
         is_over = time.monotonic() >= batch["until"]
@@ -176,7 +176,7 @@ class BatchEndpoints:
         return facts | {"type": "message_batch", "request_counts": counts}
 
     async def results(self, request: web.Request) -> web.Response:
-        """One line for every request, the last one first."""
+        """Serve one line for every request, the last one first."""
         batch = self.batches[request.match_info["id"]]
         lines = []
         for row in batch["rows"]:
@@ -186,10 +186,10 @@ class BatchEndpoints:
         return web.Response(body=to_lines(lines), content_type="application/x-jsonl")
 
     def message_result(self, params: Json) -> Json:
-        """What came of a request."""
+        """Return the result of one request."""
         assert params["max_tokens"] > 0 and params["messages"][0]["role"] == "user"
         turns = [turn | {"content": as_chat(turn["content"])} for turn in params["messages"]]
-        status, answer = self.said({"model": params["model"], "messages": turns})
+        status, answer = self.get_answer({"model": params["model"], "messages": turns})
         if status != 200:
             error = {"type": "invalid_request_error", "message": answer["error"]["message"]}
             return {"type": "errored", "error": {"type": "error", "error": error}}
@@ -210,7 +210,7 @@ class BatchEndpoints:
     # Gemini
 
     def create_contents(self, request: web.Request, wanted: Json) -> tuple[list[Json], Json]:
-        """The requests of a batch that generates content."""
+        """Read the requests of a batch that generates content."""
         model, _, verb = request.match_info["call"].partition(":")
         assert verb == "batchGenerateContent" and "Authorization" not in request.headers
         self.keys.add(request.headers.get("x-goog-api-key"))
@@ -219,7 +219,7 @@ class BatchEndpoints:
         return batch["inputConfig"]["requests"]["requests"], facts
 
     def operation(self, batch: Json) -> Json:
-        """A batch with its answers, which do not say whose they are, once it is over."""
+        """Return a batch, with its answers once it is over; answers do not name requests."""
         is_over, total = time.monotonic() >= batch["until"], str(len(batch["rows"]))
         stats = {"requestCount": total, **({} if is_over else {"pendingRequestCount": total})}
         state = "BATCH_STATE_SUCCEEDED" if is_over else "BATCH_STATE_RUNNING"
@@ -232,13 +232,13 @@ class BatchEndpoints:
         return operation | {"done": True, "response": answers}
 
     def content_answer(self, model: str, request: Json) -> Json:
-        """What came of a request."""
+        """Return the result of one request."""
         roles = {"model": "assistant", "user": "user"}
         turns = [
             {"role": roles[turn["role"]], "content": as_chat(turn["parts"])}
             for turn in request["contents"]
         ]
-        status, said = self.said({"model": model, "messages": turns})
+        status, said = self.get_answer({"model": model, "messages": turns})
         if status != 200:
             error = {"code": 3, "status": "INVALID_ARGUMENT", "message": said["error"]["message"]}
             return {"error": error}
@@ -254,7 +254,7 @@ class BatchEndpoints:
 
 
 def as_chat(parts: list[Json]) -> list[Json]:
-    """Blocks of a message or parts of a content as the chat-completions protocol has them."""
+    """Convert blocks of a message or parts of a content to the chat-completions protocol."""
     converted: list[Json] = []
     for part in parts:
         if "text" in part:

@@ -33,7 +33,7 @@ OPTIONS = (
 
 
 def axe_script() -> str:
-    """The script of axe-core, which looks for faults of accessibility; skips a test without it."""
+    """Return the script of axe-core, which checks accessibility. Skips the test without it."""
     package = importlib.util.find_spec("axe_playwright_python")
     if package is None or package.origin is None:
         pytest.skip("axe is not installed: pip install --no-deps axe-playwright-python")
@@ -41,7 +41,7 @@ def axe_script() -> str:
 
 
 def axe_run(part: str, rules: Sequence[str]) -> str:
-    """An expression: the faults that axe finds in a part of a page, and which rules it passes."""
+    """Return an expression that gives axe's violations in a part of a page and the rules that pass."""
     faults = (
         "violations.flatMap(({ id, nodes }) => nodes.map((node) =>"
         " `${id}: ${node.target.join(' ')}: ${node.failureSummary}`))"
@@ -53,7 +53,7 @@ def axe_run(part: str, rules: Sequence[str]) -> str:
 
 
 class Browser:
-    """One tab of a browser. `requests` and `complaints` are those since the page was opened."""
+    """One tab of a browser. `requests` and `complaints` are collected since the page was opened."""
 
     def __init__(self, port: int) -> None:
         self._runner, self._number = asyncio.Runner(), 0
@@ -76,7 +76,7 @@ class Browser:
         self._runner.close()
 
     def send(self, method: str, **params: Any) -> dict[str, Any]:
-        """One command, and its result; events that arrive in the meantime are noted."""
+        """Send a command and return its result. Events that arrive meanwhile are recorded."""
         return self._runner.run(asyncio.wait_for(self._send(method, params), 60))
 
     async def _send(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
@@ -106,7 +106,7 @@ class Browser:
     def open(
         self, address: str | Path, ready: str = "document.documentElement.dataset.ready === '1'"
     ) -> float:
-        """Open a page and wait until it is ready; gives the seconds that this took."""
+        """Open a page, wait until it is ready, and return the seconds this took."""
         url = address.resolve().as_uri() if isinstance(address, Path) else address
         self.send("Page.navigate", url="about:blank")
         self.requests.clear()
@@ -117,7 +117,7 @@ class Browser:
         return time.monotonic() - started
 
     def run(self, script: str) -> Any:
-        """The value of an expression in the page; a promise is awaited."""
+        """Evaluate an expression in the page and return its value. A promise is awaited."""
         found = self.send(
             "Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True
         )
@@ -137,13 +137,13 @@ class Browser:
             time.sleep(0.02)
 
     def press(self, key: str) -> None:
-        """Press a key, as somebody at the keyboard does."""
+        """Press a key, as a user would."""
         text = {"text": key} if len(key) == 1 else {}
         self.send("Input.dispatchKeyEvent", type="keyDown", key=key, **text)
         self.send("Input.dispatchKeyEvent", type="keyUp", key=key)
 
     def click(self, selector: str) -> None:
-        """Click the middle of the first element that a selector finds."""
+        """Click the centre of the first element that matches a selector."""
         place = f"document.querySelector({json.dumps(selector)})"
         self.run(f"{place}.scrollIntoView({{block: 'center'}})")
         x, y = self.run(
@@ -153,13 +153,13 @@ class Browser:
             self.send("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 
     def text(self, selector: str) -> str:
-        """The text that somebody sees at the first element that a selector finds."""
+        """Return the visible text of the first element that matches a selector."""
         return str(self.run(f"document.querySelector({json.dumps(selector)}).innerText"))
 
 
 @contextmanager
 def open_browser(profile: Path) -> Iterator[Browser]:
-    """A browser of its own, ended at the end; `profile` is an empty folder."""
+    """Run a separate browser for the duration of the block; `profile` is an empty folder."""
     assert CHROMIUM
     command = [CHROMIUM, *OPTIONS, f"--user-data-dir={profile}", "about:blank"]
     process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Real photographs with markers burnt into their pixels by several hands and codecs."""
+"""Real photographs with markers burnt into their pixels by several renderers and codecs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ COLORS = {"red": (255, 0, 0), "white": (255, 255, 255)}
 
 @dataclass(frozen=True, eq=False)
 class BurntIn:
-    """Pixels as a reader gets them, decoded."""
+    """A photograph with burnt-in markers, its pixels decoded as a reader gets them."""
 
     pixels: Pixels
     points: tuple[Point, ...]
@@ -31,24 +31,24 @@ class BurntIn:
 
     @property
     def sample(self) -> Sample:
-        """A question about the points that does not tell where they are."""
+        """A question about the points that does not reveal their places."""
         choices = tuple(f"Point {point.label}" for point in self.points)
         return Sample(self.how, "Which point?", (Picture(self.pixels),), choices)
 
 
-def made(seed: int, marked: bool = True) -> BurntIn:
-    """The picture of one seed; the same at every call."""
+def make_picture(seed: int, marked: bool = True) -> BurntIn:
+    """Return the picture of a seed, the same one at every call."""
     rng = np.random.default_rng([2024, seed])
-    name, ground = _ground(rng)
+    name, ground = _crop_photograph(rng)
     words = ["REF"] if rng.random() < 0.1 else list("ABCD"[: int(rng.integers(2, 5))])
     points = _points(rng, words, ground.shape[1], ground.shape[0]) if marked else ()
-    how, drawn = _drawn(rng, ground, points)
-    codec, pixels = _stored(rng, drawn)
+    how, drawn = _draw_markers(rng, ground, points)
+    codec, pixels = _encode_and_decode(rng, drawn)
     return BurntIn(pixels, points, f"{seed}: {name}, {how}, {codec}")
 
 
-def _ground(rng: Generator) -> tuple[str, Pixels]:
-    """A window of a photograph, at a size of its own."""
+def _crop_photograph(rng: Generator) -> tuple[str, Pixels]:
+    """Crop a window of random size from a photograph."""
     name = str(rng.choice(PHOTOGRAPHS))
     pixels = photograph(name)
     share = rng.uniform(0.6, 1)
@@ -70,8 +70,8 @@ def _points(rng: Generator, words: Sequence[str], width: int, height: int) -> tu
     return tuple(points)
 
 
-def _drawn(rng: Generator, ground: Pixels, points: tuple[Point, ...]) -> tuple[str, Pixels]:
-    """The markers drawn by our stage in all sizes, as BLINK released them, or by OpenCV."""
+def _draw_markers(rng: Generator, ground: Pixels, points: tuple[Point, ...]) -> tuple[str, Pixels]:
+    """Draw the markers in any size with our stage, as BLINK released them, or with OpenCV."""
     color = str(rng.choice(list(COLORS)))
     radius = float(rng.uniform(5, 15))
     hands = {"circles": 0.5, "paper": 0.1, "released": 0.1, "cut": 0.1, "pen": 0.2}
@@ -79,7 +79,7 @@ def _drawn(rng: Generator, ground: Pixels, points: tuple[Point, ...]) -> tuple[s
     if hand == "paper" and ground.shape[0] < 512:  # its circles would have a radius below 5
         hand = "circles"
     if hand == "pen":
-        pixels = _with_pen(rng, ground, points, COLORS[color], round(radius))
+        pixels = _draw_with_opencv(rng, ground, points, COLORS[color], round(radius))
         return f"pen, {color}, radius {radius:.0f}", pixels
     label = Label(font_size=float(rng.uniform(12, 20)))
     circles = Circles(color=color, radius=radius, thickness=float(rng.uniform(2, 4)), label=label)
@@ -92,14 +92,16 @@ def _drawn(rng: Generator, ground: Pixels, points: tuple[Point, ...]) -> tuple[s
         stage = stages[hand]
         state = stage(State.start(Sample("s", "?", (Picture(ground),), marks=points)), NoModel())
     except (KeyError, ValueError):  # labels without room inside, where BLINK's own are cut off
-        return f"as released, {color}", as_released(ground, points, COLORS[color])
+        return f"as released, {color}", draw_as_released(ground, points, COLORS[color])
     sizes = f"radius {stage.radius:.1f}, stroke {stage.thickness:.1f}"
     font = f"font {stage.lettering.font_size:.0f}"
     return f"{hand}, {stage.color}, {sizes}, {font}", state.views[0].pixels
 
 
-def as_released(ground: Pixels, points: Sequence[Point], color: tuple[int, int, int]) -> Pixels:
-    """Rings of outer radius 6 and stroke 3; a 14 x 15 plate above them, cut off at the rim."""
+def draw_as_released(
+    ground: Pixels, points: Sequence[Point], color: tuple[int, int, int]
+) -> Pixels:
+    """Draw rings of outer radius 6 and stroke 3, with a clipped 14 x 15 plate above them."""
     canvas = np.pad(ground, ((40, 40), (40, 40), (0, 0)))
     for point in points:
         x, y = round(point.x) + 40, round(point.y) + 40
@@ -112,14 +114,14 @@ def as_released(ground: Pixels, points: Sequence[Point], color: tuple[int, int, 
     return canvas[40:-40, 40:-40].copy()
 
 
-def _with_pen(
+def _draw_with_opencv(
     rng: Generator,
     ground: Pixels,
     points: Sequence[Point],
     color: tuple[int, int, int],
     radius: int,
 ) -> Pixels:
-    """cv2's circle and text; the label's plate lies above the ring where there is room."""
+    """Draw cv2's circle and text; the plate of the label is above the ring if there is room."""
     pixels = ground.copy()
     size, face, white = float(rng.uniform(0.4, 0.7)), cv2.FONT_HERSHEY_SIMPLEX, (255, 255, 255)
     for point in points:
@@ -134,8 +136,8 @@ def _with_pen(
     return pixels
 
 
-def _stored(rng: Generator, pixels: Pixels) -> tuple[str, Pixels]:
-    """PNG, or JPEG of quality 75 to 95 with whole or halved chroma, and decoded again."""
+def _encode_and_decode(rng: Generator, pixels: Pixels) -> tuple[str, Pixels]:
+    """Encode as PNG, or as JPEG of quality 75 to 95 with full or halved chroma, and decode again."""
     if rng.random() < 0.2:
         return "PNG", pixels
     quality, whole = int(rng.integers(75, 96)), bool(rng.random() < 0.5)

@@ -1,4 +1,4 @@
-"""An endpoint whose responses are given, without a server."""
+"""An endpoint with given responses, without a server."""
 
 import json
 from collections.abc import Mapping
@@ -13,14 +13,14 @@ URL = "http://127.0.0.1:9/v1"
 
 
 def response(status: int, body: Any, headers: Mapping[str, str] | None = None) -> HttpResponse:
-    """A response with this value as JSON, or with a text as it is."""
+    """Return a response with a text as it is, or with any other value as JSON."""
     data = body if isinstance(body, str) else json.dumps(body)
     return HttpResponse(status, dict(headers or {}), data.encode())
 
 
 @dataclass(frozen=True)
 class Canned(ChatAPI):
-    """Gives the responses in turn, the last one for ever, and notes the path of each request."""
+    """Returns the responses in turn, the last one forever, and records the path of each request."""
 
     model: str = "m"
     url: str | tuple[str, ...] | None = URL
@@ -28,6 +28,6 @@ class Canned(ChatAPI):
     asked: list[str] = field(default_factory=list, metadata=NOT_IDENTITY)
 
     def send(self, method: str, url: str, path: str, *more: Any, **settings: Any) -> HttpResponse:
-        """The next response."""
+        """Return the next response."""
         self.asked.append(path)
         return self.responses[min(len(self.asked), len(self.responses)) - 1]

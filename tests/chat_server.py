@@ -1,11 +1,11 @@
-"""A real OpenAI-compatible HTTP server as a process of its own: counts, logs, answers alike, fails
-when told to.
+"""A real OpenAI-compatible HTTP server in its own process. It counts and logs requests, answers
+deterministically, and fails on demand.
 
 `python chat_server.py` starts a server for each line of flags that it reads, and prints `port N`
-and its process. Every answer follows from a hash of the request. Words in the last user's text ask
-for a behaviour (see BEHAVIOURS), `--fail 429=0.2` makes that share of first attempts fail,
+and its process id. Every answer follows from a hash of the request. Words in the last user message
+request a behaviour (see BEHAVIOURS). `--fail 429=0.2` makes that share of first attempts fail, and
 `--first 429,500` the first requests. GET /stats gives the counts and the Authorization headers
-seen. `--rate 20` answers 20 a second, and refuses what comes beyond.
+received. `--rate 20` answers 20 requests a second and refuses the rest.
 """
 
 import argparse
@@ -37,8 +37,8 @@ Json = dict[str, Any]
 FAILURES = ("429", "500", "503", "408", "reset", "drop", "garbage")
 
 
-def text_of(body: Json) -> str:
-    """The last user's words."""
+def get_text(body: Json) -> str:
+    """Return the text of the last user message."""
     for message in reversed(body["messages"]):
         if message["role"] == "user":
             content = message["content"]
@@ -47,16 +47,16 @@ def text_of(body: Json) -> str:
     return ""
 
 
-def number_of(body: Json, salt: str = "") -> int:
-    """A number that follows from the request."""
+def hash_request(body: Json, salt: str = "") -> int:
+    """Return a number that depends only on the request."""
     return int(
         hashlib.sha256((salt + json.dumps(body, sort_keys=True)).encode()).hexdigest()[:12], 16
     )
 
 
-def completion(body: Json) -> Json:
-    """A chat completion whose letter follows from the request."""
-    text = f"({'ABCD'[number_of(body) % 4]})"
+def make_completion(body: Json) -> Json:
+    """Return a chat completion whose letter depends only on the request."""
+    text = f"({'ABCD'[hash_request(body) % 4]})"
     message: Json = {"role": "assistant", "content": text, "refusal": None}
     choice: Json = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
     if body.get("logprobs"):
@@ -70,7 +70,7 @@ def completion(body: Json) -> Json:
         choice["logprobs"] = {"content": [token], "refusal": None}
     usage = {"prompt_tokens": 100, "completion_tokens": 7, "total_tokens": 107}
     return {
-        "id": f"chatcmpl-{number_of(body):x}",
+        "id": f"chatcmpl-{hash_request(body):x}",
         "object": "chat.completion",
         "created": 1,
         "model": f"{body['model']}-2026",
@@ -80,31 +80,33 @@ def completion(body: Json) -> Json:
     }
 
 
-def edited(
+def edit_completion(
     body: Json, finish: str = "stop", usage: Json | None = None, **message: Any
 ) -> web.Response:
-    """The completion with other fields in its message."""
-    whole = completion(body)
+    """Respond with the completion after changing fields of its message."""
+    whole = make_completion(body)
     whole["choices"][0]["message"].update(message)
     whole["choices"][0]["finish_reason"] = finish
     whole["usage"].update(usage or {})
     return web.json_response(whole)
 
 
-def with_logprobs(body: Json, *tokens: Json | None) -> web.Response:
-    """The completion with these log-probabilities."""
-    whole = completion(body)
+def add_logprobs(body: Json, *tokens: Json | None) -> web.Response:
+    """Respond with the completion and these log-probabilities."""
+    whole = make_completion(body)
     whole["choices"][0]["logprobs"] = {"content": list(tokens)}
     return web.json_response(whole)
 
 
-def answered(status: int, value: Any) -> web.Response:
-    """This value."""
+def respond(status: int, value: Any) -> web.Response:
+    """Respond with a JSON value."""
     return web.json_response(value, status=status)
 
 
-def refused(status: int, message: str, code: str | None = None, **headers: str) -> web.Response:
-    """An error in OpenAI's shape."""
+def respond_error(
+    status: int, message: str, code: str | None = None, **headers: str
+) -> web.Response:
+    """Respond with an error in OpenAI's format."""
     error = {"message": message, "type": "invalid_request_error", "param": None, "code": code}
     return web.json_response({"error": error}, status=status, headers=headers)
 
@@ -120,39 +122,41 @@ THOUGHT = {
     "prompt_tokens_details": {"cached_tokens": 64},
 }
 BEHAVIOURS: dict[str, Callable[[Json], web.Response]] = {
-    "#filter": lambda b: edited(b, "content_filter", content=None),
-    "#400filter": lambda b: refused(400, "The response was filtered", "content_filter"),
-    "#length": lambda b: edited(b, "length", content="It is mostly"),
-    "#empty": lambda b: edited(b, content=""),
-    "#refusal": lambda b: edited(b, content=None, refusal="I cannot help with that."),
-    "#reasoning": lambda b: edited(b, reasoning_content="Let me look.", usage=THOUGHT),
-    "#openrouter": lambda b: edited(b, reasoning="Let me see."),
-    "#think": lambda b: edited(b, content="<think>hm</think>(A)"),
-    "#parts": lambda b: edited(b, content=PARTS),
-    "#tool": lambda b: edited(b, "tool_calls", content=None, tool_calls=[CALL]),
-    "#stoptool": lambda b: edited(b, content=None, tool_calls=[{"function": CALL["function"]}]),
-    "#hidden": lambda b: edited(b, usage={"completion_tokens": 7, "total_tokens": 150}),
-    "#half": lambda b: edited(b, content="half \ud83d"),
-    "#null": lambda b: with_logprobs(b, NULLS, None),
-    "#torn": lambda b: with_logprobs(b, {"token": "(A", "logprob": "likely"}),
-    "#network": lambda b: edited(b, "network_error", content="It is either (A) or"),
-    "#novel": lambda b: edited(b, "ran_dry"),
-    "#large": lambda b: edited(b, content="(A)" + "x" * (17 << 20)),
-    "#other": lambda b: refused(
+    "#filter": lambda b: edit_completion(b, "content_filter", content=None),
+    "#400filter": lambda b: respond_error(400, "The response was filtered", "content_filter"),
+    "#length": lambda b: edit_completion(b, "length", content="It is mostly"),
+    "#empty": lambda b: edit_completion(b, content=""),
+    "#refusal": lambda b: edit_completion(b, content=None, refusal="I cannot help with that."),
+    "#reasoning": lambda b: edit_completion(b, reasoning_content="Let me look.", usage=THOUGHT),
+    "#openrouter": lambda b: edit_completion(b, reasoning="Let me see."),
+    "#think": lambda b: edit_completion(b, content="<think>hm</think>(A)"),
+    "#parts": lambda b: edit_completion(b, content=PARTS),
+    "#tool": lambda b: edit_completion(b, "tool_calls", content=None, tool_calls=[CALL]),
+    "#stoptool": lambda b: edit_completion(
+        b, content=None, tool_calls=[{"function": CALL["function"]}]
+    ),
+    "#hidden": lambda b: edit_completion(b, usage={"completion_tokens": 7, "total_tokens": 150}),
+    "#half": lambda b: edit_completion(b, content="half \ud83d"),
+    "#null": lambda b: add_logprobs(b, NULLS, None),
+    "#torn": lambda b: add_logprobs(b, {"token": "(A", "logprob": "likely"}),
+    "#network": lambda b: edit_completion(b, "network_error", content="It is either (A) or"),
+    "#novel": lambda b: edit_completion(b, "ran_dry"),
+    "#large": lambda b: edit_completion(b, content="(A)" + "x" * (17 << 20)),
+    "#other": lambda b: respond_error(
         400,
         "Unsupported parameter: 'max_tokens' is not supported. Use 'max_completion_tokens'"
         " instead.",
     ),
-    "#aborted": lambda b: edited(b, "abort", content="It is"),
-    "#400": lambda b: refused(400, "Unknown parameter: 'top_k' " + "x" * 1000),
-    "#tools": lambda b: refused(400, "tools: not known here; leave it out"),
-    "#401": lambda b: refused(401, "Incorrect API key provided: sk-secret-of-openai"),
-    "#404": lambda b: answered(404, {"detail": "Not Found"}),
-    "#ollama": lambda b: answered(404, {"error": "model 'm' not found, try pulling it first"}),
-    "#gemini": lambda b: answered(400, [{"error": {"code": 400, "message": "API key not valid"}}]),
-    "#quota": lambda b: refused(429, "You exceeded your current quota", "insufficient_quota"),
-    "#late": lambda b: refused(429, "Come back tomorrow", **{"Retry-After": "86400"}),
-    "#inside": lambda b: answered(
+    "#aborted": lambda b: edit_completion(b, "abort", content="It is"),
+    "#400": lambda b: respond_error(400, "Unknown parameter: 'top_k' " + "x" * 1000),
+    "#tools": lambda b: respond_error(400, "tools: not known here; leave it out"),
+    "#401": lambda b: respond_error(401, "Incorrect API key provided: sk-secret-of-openai"),
+    "#404": lambda b: respond(404, {"detail": "Not Found"}),
+    "#ollama": lambda b: respond(404, {"error": "model 'm' not found, try pulling it first"}),
+    "#gemini": lambda b: respond(400, [{"error": {"code": 400, "message": "API key not valid"}}]),
+    "#quota": lambda b: respond_error(429, "You exceeded your current quota", "insufficient_quota"),
+    "#late": lambda b: respond_error(429, "Come back tomorrow", **{"Retry-After": "86400"}),
+    "#inside": lambda b: respond(
         200, {"error": {"code": 502, "message": "Provider returned error"}}
     ),
     "#redirect": lambda b: web.Response(status=307, headers={"Location": "http://127.0.0.1:9/v1"}),
@@ -160,7 +164,7 @@ BEHAVIOURS: dict[str, Callable[[Json], web.Response]] = {
 
 
 class Server:
-    """The handlers and what they have seen."""
+    """The request handlers and what they have received."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         self.args = args
@@ -177,7 +181,7 @@ class Server:
         self.tokens, self.filled = args.rate, time.monotonic()
 
     async def chat(self, request: web.Request) -> web.StreamResponse:
-        """One request: log, wait, fail or answer."""
+        """Handle one request: log it, wait, then fail or answer."""
         raw = await request.read()
         self.requests += 1
         self.in_flight += 1
@@ -187,7 +191,7 @@ class Server:
             os.write(self.log, raw + b"\n")
         try:
             body = json.loads(raw)
-            failure = self.due(body)
+            failure = self.choose_failure(body)
             if failure != "429":  # who refuses does so at once
                 await asyncio.sleep(self.args.delay)
             return await self.fail(request, failure) if failure else self.reply(body)
@@ -195,38 +199,40 @@ class Server:
             self.in_flight -= 1
 
     def reply(self, body: Json) -> web.Response:
-        """The behaviour that the text names, or a completion."""
-        text = text_of(body)
+        """Respond with the behaviour that the text names, or with a completion."""
+        text = get_text(body)
         self.replies += 1
         for word, behaviour in BEHAVIOURS.items():
             if word in text.split():
                 return behaviour(body)
-        whole = completion(body)
+        whole = make_completion(body)
         if self.args.no_usage:
             del whole["usage"]
         return web.json_response(whole)
 
-    def due(self, body: Json) -> str | None:
-        """How this attempt fails, if it does: by script, by text (`fail:429`) or by share."""
+    def choose_failure(self, body: Json) -> str | None:
+        """Return how this attempt fails: by script, by text (`fail:429`) or by share; None if it
+        succeeds."""
         if self.first:
             return self.first.pop(0) or None
-        if self.args.rate and not self.takes_a_token():
+        if self.args.rate and not self.take_token():
             return "429"
         word = next(
-            (w.removeprefix("fail:") for w in text_of(body).split() if w.startswith("fail:")), None
+            (w.removeprefix("fail:") for w in get_text(body).split() if w.startswith("fail:")), None
         )
         if word in FAILURES:
             return word
-        number = number_of(body)
+        number = hash_request(body)
         self.attempts[number] += 1
         if self.attempts[number] == 1:
             for kind, share in self.shares:
-                if number_of(body, kind) % 1000 < share * 1000:
+                if hash_request(body, kind) % 1000 < share * 1000:
                     return kind
         return None
 
-    def takes_a_token(self) -> bool:
-        """Whether a bucket that `rate` tokens a second fill has one left."""
+    def take_token(self) -> bool:
+        """Take a token from a bucket that fills at `rate` tokens a second. Return whether one was
+        left."""
         now = time.monotonic()
         self.tokens = min(self.args.rate, self.tokens + self.args.rate * (now - self.filled))
         self.filled = now
@@ -235,9 +241,9 @@ class Server:
         return there_is
 
     async def fail(self, request: web.Request, kind: str) -> web.StreamResponse:
-        """Break off, send half a body, send no JSON, or refuse with a status."""
+        """Disconnect, send half a body, send invalid JSON, or refuse with a status."""
         if kind == "ok":
-            return web.json_response(completion(await request.json()))
+            return web.json_response(make_completion(await request.json()))
         if kind == "garbage":
             return web.Response(text="<html>Welcome</html>", content_type="text/html")
         if kind in ("reset", "drop"):
@@ -251,22 +257,24 @@ class Server:
                 request.transport.abort()
             return web.Response()
         wait = self.args.retry_after if kind in ("429", "503") else ""
-        return refused(int(kind), "busy", **({"Retry-After": wait} if wait else {}))
+        return respond_error(int(kind), "busy", **({"Retry-After": wait} if wait else {}))
 
-    async def stranger(self, request: web.Request) -> web.Response:
-        """Whatever else is asked is refused, as of somebody with a wrong key."""
-        return refused(401, "Incorrect API key provided")
+    async def refuse_unknown(self, request: web.Request) -> web.Response:
+        """Refuse any other path, as if the key were wrong."""
+        return respond_error(401, "Incorrect API key provided")
 
     async def models(self, request: web.Request) -> web.Response:
-        """The list of models, or the status that was asked for."""
+        """Respond with the list of models, or with the requested status."""
         self.probes += 1
         await asyncio.sleep(self.args.models_delay)
         status = int(self.args.models)
         named = {"object": "list", "data": [{"id": "tiny"}]}
-        return web.json_response(named) if status == 200 else refused(status, "no list for you")
+        return (
+            web.json_response(named) if status == 200 else respond_error(status, "no list for you")
+        )
 
     async def stats(self, request: web.Request) -> web.Response:
-        """What was seen up to now."""
+        """Respond with the counts so far."""
         seen = sorted(self.authorizations, key=str)
         counts = {
             "requests": self.requests,
@@ -280,14 +288,14 @@ class Server:
         return web.json_response(counts | {"authorizations": seen})
 
     async def serve(self) -> None:
-        """Listen on a free port of this machine until killed."""
+        """Listen on a free local port until killed."""
         app = web.Application(client_max_size=1 << 28)
         app.router.add_post("/v1/chat/completions", self.chat)
         app.router.add_get("/v1/models", self.models)
         app.router.add_get("/stats", self.stats)
         if not self.args.no_batches:
             app.router.add_routes(self.batches.routes())
-        app.router.add_route("*", "/v1/{rest:.*}", self.stranger)
+        app.router.add_route("*", "/v1/{rest:.*}", self.refuse_unknown)
         runner = web.AppRunner(app, access_log=None)
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", int(self.args.port))
@@ -298,7 +306,7 @@ class Server:
 
 
 class ChatServer:
-    """The running server as a test sees it."""
+    """The running server, as a test uses it."""
 
     def __init__(self, port: int, log: Path | None, kill: Callable[[], None]) -> None:
         self.kill = kill
@@ -308,7 +316,7 @@ class ChatServer:
 
     @property
     def stats(self) -> Json:
-        """Counts of requests, replies, batches and the keys that came."""
+        """Counts of requests, replies and batches, and the keys that were received."""
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with opener.open(f"{self.root}/stats", timeout=10) as answer:
             return dict(json.loads(answer.read()))
@@ -321,7 +329,7 @@ class ChatServer:
 
 @contextlib.contextmanager
 def chat_server(log: Path | None = None, *flags: str) -> Iterator[ChatServer]:
-    """Start the server process; it is killed at the end."""
+    """Start the server process and kill it at the end."""
     named = ["--log", str(log)] if log else []
     with STARTING:
         starter = _starter()
@@ -342,7 +350,7 @@ STARTING = threading.Lock()
 
 @functools.cache
 def _starter() -> subprocess.Popen[str]:
-    """The process that all servers are forked from: what they import is read once."""
+    """Start the process from which all servers are forked, so that imports happen once."""
     command = [sys.executable, str(Path(__file__).resolve())]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     atexit.register(process.__exit__, None, None, None)
@@ -350,7 +358,7 @@ def _starter() -> subprocess.Popen[str]:
 
 
 def _kill(process: int) -> None:
-    """And wait until it is gone, and its port with it."""
+    """Kill the process and wait until its port is free."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(process, signal.SIGKILL)
         while True:
@@ -359,7 +367,7 @@ def _kill(process: int) -> None:
 
 
 def serve_many() -> None:
-    """A server for each line of the input, which is its flags."""
+    """Start a server for each line of flags on standard input."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them
     for line in sys.stdin:
         if not os.fork():

@@ -1,4 +1,4 @@
-"""Closes the network except loopback, finds the optional data folder."""
+"""Closes the network except for loopback, and finds the optional data folder."""
 
 import functools
 import gc
@@ -22,11 +22,11 @@ gc.disable()  # until all tests are collected, see `pytest_collection_finish`
 
 
 class NetworkClosed(RuntimeError):
-    """No OSError: code that retries connection errors must not hide it."""
+    """Raised for any connection outside. It is not an OSError, so that retries cannot hide it."""
 
 
 def is_loopback(host: object) -> bool:
-    """Whether a host name or address, as socket functions take them, stays on this machine."""
+    """Return whether a host name or address, as socket functions take it, is this machine."""
     if isinstance(host, bytes):
         host = host.decode()
     if host is None or host in ("", "localhost"):
@@ -60,13 +60,14 @@ def _guarded_lookup(original: Callable[..., Any]) -> Callable[..., Any]:
 
 @pytest.fixture(scope="session", autouse=True)
 def own_configuration(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """What was allowed on this machine is none of the tests' business, nor theirs its own."""
+    """Use an empty configuration folder, so that tests neither read nor change the user's
+    permissions."""
     os.environ["XDG_CONFIG_HOME"] = str(tmp_path_factory.mktemp("configuration"))
 
 
 @pytest.fixture(scope="session", autouse=True)
 def closed_network() -> Iterator[None]:
-    """Loopback only, in this process; a subprocess that a test starts has to behave by itself."""
+    """Allow only loopback in this process. Subprocesses of a test are not restricted."""
     with pytest.MonkeyPatch.context() as patch:
         for name in ("connect", "connect_ex"):
             patch.setattr(socket.socket, name, _guarded_connect(getattr(socket.socket, name)))
@@ -77,7 +78,7 @@ def closed_network() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def commands_built_once() -> Iterator[None]:
-    """Build the commands once: it takes 30 ms."""
+    """Build the commands only once, since this takes 30 ms."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("typer.testing._get_command", functools.cache(get_command))
         yield
@@ -97,14 +98,14 @@ def own_modules(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture
 def cwd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder, which is the working folder of the test."""
+    """An empty folder that is the working directory of the test."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
-    """The real benchmark files: `LOOKTWICE_DATA`, or `shared/data` beside the checkout."""
+    """The real benchmark files: `LOOKTWICE_DATA`, or `shared/data` next to the checkout."""
     if not DATA.is_dir():
         pytest.skip(f"no data folder at {DATA}; name one in LOOKTWICE_DATA")
     return DATA
@@ -119,7 +120,7 @@ def _has_gpu() -> bool:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skips what is marked `gpu` where CUDA is missing."""
+    """Skip tests marked `gpu` if CUDA is missing."""
     marked = [item for item in items if item.get_closest_marker("gpu")]
     if marked and not _has_gpu():
         for item in marked:
@@ -127,7 +128,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Freeze what was collected, and collect garbage more rarely: it took a twentieth."""
+    """Freeze the collected objects and collect garbage less often, which took 5 % of the time."""
     gc.freeze()
     gc.set_threshold(20_000)
     gc.enable()

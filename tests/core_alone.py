@@ -1,6 +1,8 @@
-"""Runs the core's tests without the extensions: `python -m tests.core_alone [ARGS]` copies the
-checkout without `extras/` and its tests, and runs pytest there, so that an import of an extension
-fails."""
+"""Runs the tests of the core without the extensions.
+
+`python -m tests.core_alone [ARGS]` copies the checkout without `extras/` and its tests, and runs
+pytest there, so that importing an extension fails.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ def copy_core(target: Path) -> None:
 
 
 def main() -> int:
-    """The exit code of pytest."""
+    """Run the tests and return the exit code of pytest."""
     with tempfile.TemporaryDirectory(prefix="looktwice-core-") as folder:
         target = Path(folder) / "core"
         copy_core(target)

@@ -1,4 +1,4 @@
-"""Counts work instead of timing it: a clock says something else on a busy machine."""
+"""Counts work instead of measuring time, which varies on a busy machine."""
 
 import sys
 import threading
@@ -9,7 +9,7 @@ import pytest
 
 
 def count_calls(work: Callable[[], object]) -> int:
-    """Count the functions, of Python and of C, that some work calls in this thread."""
+    """Count the Python and C functions that `work` calls in this thread."""
     counted, before = 0, sys.getprofile()
 
     def note(frame: object, event: str, called: object) -> None:
@@ -25,20 +25,20 @@ def count_calls(work: Callable[[], object]) -> int:
 
 
 class FakeTime(threading.Event):
-    """A clock that moves only when something waits, and an event that is such a wait."""
+    """A clock that advances only while something waits, and an event that waits in this way."""
 
     def __init__(self) -> None:
         super().__init__()
         self.now, self.waits = 0.0, list[float]()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Let the seconds pass at once."""
+        """Advance the clock by the seconds at once."""
         assert timeout is not None
         self.now += timeout
         self.waits.append(timeout)
         return self.is_set()
 
     def replace_in(self, patch: pytest.MonkeyPatch, module: object) -> None:
-        """Make it the time of a module that imports `time`."""
+        """Replace the time of a module that imports `time`."""
         clock = SimpleNamespace(monotonic=lambda: self.now, perf_counter=lambda: self.now)
         patch.setattr(module, "time", clock)

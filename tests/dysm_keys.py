@@ -1,4 +1,4 @@
-"""Recomputes Do You See Me's published keys from the dumps that came with them."""
+"""Recomputes the published answer keys of Do You See Me from the dumps published with them."""
 
 import math
 import random
@@ -21,7 +21,7 @@ _SPATIAL = re.compile(
 def shape_rows(
     dump: Sequence[tuple[str, Mapping[str, int]]], seed: int = 0
 ) -> list[tuple[str, str, int]]:
-    """(file name, shape asked, answer) for each image, drawn as the authors drew it."""
+    """Return (file name, requested shape, answer) for each image, drawn as the authors drew it."""
     rng = random.Random(seed)
     rows = []
     for filename, counts in dump:
@@ -33,7 +33,7 @@ def shape_rows(
 def color_rows(
     dump: Sequence[tuple[str, Mapping[tuple[str, str], int]]], seed: int = 0
 ) -> list[tuple[str, str, str, int]]:
-    """(file name, shape, colour, answer) of half of each image's pairs, rounded up."""
+    """Return (file name, shape, colour, answer) for half of the pairs of each image, rounded up."""
     rng = random.Random(seed)
     rows = []
     for filename, counts in dump:
@@ -43,10 +43,10 @@ def color_rows(
 
 
 def spatial_answer(question: str, grids: Sequence[Grid]) -> int:
-    """How many there are, by the question's own words and the true grids. Raises ValueError for
-    another question.
+    """Count the objects that a question asks for in the true grids. Raises ValueError for an
+    unknown question.
 
-    The question counts grids, rows and columns from 1; down is towards larger rows.
+    Questions number grids, rows and columns from 1; down is towards larger rows.
     """
     said = _SPATIAL.fullmatch(question.strip())
     if said is None:
@@ -63,7 +63,7 @@ def spatial_answer(question: str, grids: Sequence[Grid]) -> int:
 
 
 def _is_target(found: tuple[str, str], target: str) -> bool:
-    """`target` is "black objects", "circles" or "black circles"."""
+    """Return whether an object matches `target`: "black objects", "circles" or "black circles"."""
     words: list[Any] = target.split()
     fill = words[0] if len(words) == 2 else None
     shape = None if words[-1] == "objects" else words[-1].removesuffix("s")
@@ -81,15 +81,15 @@ QUESTIONS_3D = {
         r" the same (?:row|column)\?(.*)"
     ),
 }
-"""The authors' wordings; ours of grids also says from where rows and columns count."""
+"""The wordings of the authors; our questions on grids also say where rows and columns are counted
+from."""
 
 
 def sidecar_answer(name: str, question: str, sidecar: Mapping[str, Any]) -> str:
-    """The key of a 3D question by the JSON beside its picture. Raises ValueError for another
-    question.
+    """Return the answer to a 3D question from the JSON file of its picture. Raises ValueError for
+    an unknown question.
 
-    Of grids, `ahead` and ours `behind` are towards larger rows, to the right towards larger
-    columns.
+    In grids, `ahead` and our `behind` are towards larger rows, and right is towards larger columns.
     """
     match = re.fullmatch(QUESTIONS_3D[name], question.strip())
     if match is None:

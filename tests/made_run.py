@@ -1,4 +1,4 @@
-"""Writes small run folders by hand, so that scoring and reports are tested without the runner."""
+"""Writes small run folders by hand, so that scoring and reports are tested without a run."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ ROBUST = {"use": "eval.readers.Robust"}
 
 @dataclass
 class MadeRun:
-    """Collects points, samples and records; `write` makes the folder."""
+    """Collects points, samples and records; `write` creates the folder."""
 
     path: Path
     points: list[PointRow] = field(default_factory=list)
@@ -34,7 +34,8 @@ class MadeRun:
         return Blobs(self.path / "blobs")
 
     def task(self, name: str, keys: Sequence[str | None], choices: int = 2, **more: Any) -> str:
-        """Samples s0, s1 ... with these keys; gives the task id. `meta` lists their fields."""
+        """Add samples s0, s1 ... with these answer keys and return the task id. `meta` lists their
+        fields."""
         metas: Sequence[Mapping[str, Any]] = more.get("meta") or [{}] * len(keys)
         for number, (key, meta) in enumerate(zip(keys, metas, strict=True)):
             sample = {
@@ -49,7 +50,7 @@ class MadeRun:
         return f"id-{name}"
 
     def point(self, contestant: str, task: str, **more: Any) -> str:
-        """A point; gives its id."""
+        """Add a point and return its id."""
         number = len(self.points)
         read = more.pop("read", ROBUST)
         self.points.append(
@@ -60,7 +61,7 @@ class MadeRun:
         return f"p{number}"
 
     def answers(self, point: str, answers: Sequence[str | None], draw: int = 0) -> None:
-        """Answers of a stage to the samples of the point's task; None leaves one out."""
+        """Add a record for each sample of the task of a point; None skips a sample."""
         for sample, answer in zip(self._samples(point), answers, strict=False):
             if answer is not None:
                 self.record(point, sample.id, answer=answer, draw=draw)
@@ -72,25 +73,25 @@ class MadeRun:
         baseline: str = "",
         **said: Sequence[str | None],
     ) -> Path:
-        """A task, and what each contestant answers to it; gives the folder, written."""
+        """Add a task and the answers of each contestant, write the run, and return its folder."""
         self.task(task, keys)
         for name, answers in said.items():
             self.answers(self.point(name, task, baseline=name == baseline), answers)
         return self.write().path
 
     def record(self, point: str, sample: str, **fields: Any) -> None:
-        """One record; `sha` is the sample's own unless given."""
+        """Add a record. Its `sha` is that of the sample by default."""
         row = next(row for row in self._samples(point) if row.id == sample)
         self.records.append(Record(point, sample, fields.pop("sha", row.sha), **fields))
 
     def reply(self, point: str, sample: str, text: str, draw: int = 0, **reply: Any) -> None:
-        """A record of one call with this reply, its message kept in the blobs."""
+        """Add a record of one call with this reply, and store its message in the blobs."""
         sha = self.blobs.put(canonical({"role": "user", "parts": ["Which one?"]}).encode())
         call = {"messages": [sha], "draw": draw, "reply": {"text": text, **reply}}
         self.record(point, sample, draw=draw, calls=(call,))
 
     def write(self) -> RunFolder:
-        """The folder on disk."""
+        """Write the run to disk and return its folder."""
         self.path.mkdir(parents=True, exist_ok=True)
         rows = json.loads(json.dumps([asdict(point) for point in self.points]))
         (self.path / "points.yaml").write_text(yaml.safe_dump(rows), encoding="utf-8")
@@ -105,17 +106,17 @@ class MadeRun:
         return [row for row in self.samples if row.task == task]
 
 
-def analysed(name: str, *runs: RunScores) -> TextTable:
-    """The table of an analysis of scored runs; an empty one where it has nothing to say."""
+def analyse(name: str, *runs: RunScores) -> TextTable:
+    """Return the table of an analysis of scored runs; it is empty if there is nothing to report."""
     tables = analysis(name).tables(make_table(runs))
     return tables[0].table if tables else TextTable((), [])
 
 
 def lines_of(table: TextTable) -> list[dict[str, str]]:
-    """The lines of a table, their cells by title."""
+    """Return the lines of a table, each as a mapping of titles to cells."""
     return [dict(zip(table.header, row, strict=True)) for row in table.rows]
 
 
-def facts(thing: object, names: str) -> tuple[Any, ...]:
-    """Some attributes of a row, an arm or a comparison, named in one text."""
+def join_attributes(thing: object, names: str) -> tuple[Any, ...]:
+    """Return the attributes of an object that a space-separated text names."""
     return tuple(getattr(thing, name) for name in names.split())

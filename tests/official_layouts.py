@@ -1,4 +1,4 @@
-"""Small made files in the layouts in which the four benchmarks are published."""
+"""Small generated files in the layouts in which the benchmarks are published."""
 
 import base64
 import csv
@@ -18,7 +18,7 @@ WIDE, HIGH = 240, 180  # enough for the labels of a grid
 
 
 def image(number: int = 0, ending: str = ".png") -> bytes:
-    """A coloured disc; each number is another picture."""
+    """Return an image of a coloured disc, different for each number."""
     pixels = np.full((HIGH, WIDE, 3), 40 + 30 * number, np.uint8)
     cv2.circle(pixels, (60 + 20 * number, 80), 30, (30, 200, 90), -1)
     return bytes(cv2.imencode(ending, pixels)[1])
@@ -41,7 +41,7 @@ BLINK: dict[str, list[int]] = TABLES["blink"]
 
 
 def blink(root: Path) -> None:
-    """The parquet files of all fourteen tasks; of the rows of each the first has the key (A)."""
+    """Write parquet files of all fourteen tasks; (A) is correct in the first row of each."""
     text, picture = pa.string(), pa.struct([("bytes", pa.binary()), ("path", pa.string())])
     names = ("idx", "question", "sub_task", "answer", "prompt", "explanation")
     fields = [(name, text) for name in names] + [(f"image_{n}", picture) for n in (1, 2, 3, 4)]
@@ -65,7 +65,8 @@ def blink(root: Path) -> None:
 
 
 def twice(root: Path) -> Path:
-    """Two groups of two pictures with two questions each; only the first key is No."""
+    """Write two groups of two pictures with two questions each; only the first correct answer is
+    No."""
     rows = [
         {"question": f"Is it so {n}?", "image": f"{n // 2}.png", "group_id": n // 4}
         | {"answer": "A) Yes" if n else "B) No"}
@@ -78,7 +79,7 @@ def twice(root: Path) -> Path:
 
 
 def joint(root: Path) -> Path:
-    """Five pictures: (A) is right of two perception and three reasoning questions."""
+    """Write five pictures; (A) is correct for two perception and three reasoning questions."""
     keys = (("(A)", "(A)"), ("3", "(A)"), ("3", "(B)"), ("(A)", "(B)"), ("3", "(A)"))
     rows = [
         {
@@ -103,10 +104,10 @@ def joint(root: Path) -> Path:
 
 
 def dysm(root: Path) -> None:
-    """All twelve subtasks: three pictures of the first setting, `second` of the other.
+    """Write all twelve subtasks with three pictures of the first setting and `second` of the other.
 
-    The key of the first setting is the first of its keys, but where a picture has two questions its
-    second has "2".
+    The first setting has the first of its keys, except that the second question of a picture has
+    "2".
     """
     for folder, (settings, keys, second, questions) in TABLES["dysm"].items():
         flat, drawn = folder.startswith("2D"), "closure" not in folder
@@ -127,9 +128,9 @@ def dysm(root: Path) -> None:
 
 
 def vlm2(root: Path, few: bool = False) -> dict[str, str]:
-    """All nine subtasks; gives a reply for each id, some of them wrong.
+    """Write all nine subtasks and return a reply for each id, some of them wrong.
 
-    `few` asks one pair, two counts or one choice of each, and no video.
+    `few` writes one pair, two counts or one choice of each, and no video.
     """
     said: dict[str, str] = {}
     pairs, choices = (1, 1) if few else (3, 4)
@@ -181,7 +182,7 @@ def _asked(q_id: str, key: Any, images: int = 2, **more: Any) -> dict[str, Any]:
 
 
 def film(path: Path, frames: int = 10, step: int = 20) -> Path:
-    """Ten frames a second, each `step` grey levels brighter than the one before."""
+    """Write a video of ten frames a second, each `step` grey levels brighter than the previous one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     writer = cv2.VideoWriter(str(path), cv2.VideoWriter.fourcc(*"MJPG"), 10.0, (32, 24))
     for number in range(frames):
@@ -212,7 +213,8 @@ def _parquet(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def v_star(root: Path) -> None:
-    """Three of attributes, with the keys A, B and A, and one of places, with the key A."""
+    """Write three questions on attributes with the keys A, B and A, and one on places with the key
+    A."""
     rows = []
     for number, key in enumerate("ABAA"):
         category = "direct_attributes" if number < 3 else "relative_position"
@@ -225,7 +227,7 @@ def v_star(root: Path) -> None:
 
 
 def hr_bench(root: Path) -> None:
-    """Two questions in four orders; A is right of the first in one order, of the second in two."""
+    """Write two questions in four orders; A is right in one order of the first, two of the second."""
     rows: list[dict[str, Any]] = []
     for cycle, keys in enumerate(("AA", "BA", "CB", "DB")):
         for number, key in enumerate(keys):
@@ -238,7 +240,7 @@ def hr_bench(root: Path) -> None:
 
 
 def mmvp(root: Path) -> None:
-    """Three pairs with the keys a a, a b and b b."""
+    """Write three pairs with the keys a a, a b and b b."""
     rows = []
     for number, key in enumerate("aaabbb", 1):
         asked = {"Index": number, "Question": "Open?", "Options": "(a) Open (b) Closed"}
@@ -248,7 +250,7 @@ def mmvp(root: Path) -> None:
 
 
 def cv_bench(root: Path) -> None:
-    """A is right of all of ADE20K, of one of four of COCO, and of one of two in 3D."""
+    """Write questions; A is correct for all of ADE20K, one of four of COCO, and one of two in 3D."""
     parts = (("2D", "ADE20K", "A"), ("2D", "COCO", "ABBB"), ("3D", "Omni3D", "AB"))
     for kind in ("2D", "3D"):
         rows: list[dict[str, Any]] = []
@@ -263,7 +265,7 @@ def cv_bench(root: Path) -> None:
 
 
 def natural_bench(root: Path) -> dict[str, str]:
-    """Two groups with a reply for each row, of which only the third is wrong."""
+    """Write two groups and return a reply for each row; only the third is wrong."""
     rows, said = [], ("Yes", "No.", "yes", "Yes", "A", "(B)", "I say b", "a cat, so B")
     for number, key in enumerate(("Yes", "No", "No", "Yes", "A", "B", "B", "A")):
         kind = "yes_no" if number < 4 else "multiple_choice"
@@ -274,7 +276,7 @@ def natural_bench(root: Path) -> dict[str, str]:
 
 
 def tree_bench(root: Path) -> None:
-    """Keys A and B, with the target (0, 0, 10, 10), the second with one more."""
+    """Write keys A and B with the target (0, 0, 10, 10); the second has one more target."""
     rows = []
     boxes = "[[0, 0, 10, 10]]", "[[0, 0, 10, 10], [90, 90, 99, 99]]"
     for number, key in enumerate("AB"):
@@ -286,7 +288,8 @@ def tree_bench(root: Path) -> None:
 
 
 def vlms_are_blind(root: Path) -> None:
-    """Of "{3} rows={4} columns={5}, I know" right: one of two of squares, a grid, and circles."""
+    """Write questions; "{3} rows={4} columns={5}, I know" is correct for one of two on squares, a
+    grid, and circles."""
     keys = {"Nested Squares": ("3", "2"), "Counting Grid - Word Grids": ("4,5",)}
     keys |= {"Touching Circles": ("No",)}
     rows = [
@@ -298,7 +301,8 @@ def vlms_are_blind(root: Path) -> None:
 
 
 def vp_bench(root: Path) -> None:
-    """Two boxes with the keys A and D, and a scribble with the key A; images are JPEG in base64."""
+    """Write two boxes with the keys A and D and a scribble with the key A; images are JPEG in
+    base64."""
     rows = []
     for number, key in enumerate("ADA", 1):
         asked = {"index": number, "context": "Red marks.", "question": "How many?"}
@@ -310,7 +314,7 @@ def vp_bench(root: Path) -> None:
 
 
 def hallusion_bench(root: Path) -> None:
-    """Two figures of two questions; yes is right of the first on both, of the second on one."""
+    """Write two figures with two questions; yes is right for both of one, one of the other."""
     rows = []
     for number, key in enumerate("1110"):
         places = {"set_id": "0", "figure_id": str(number // 2), "question_id": str(number % 2)}

@@ -1,5 +1,5 @@
-"""Packages that some tests need and that take seconds to import: found when tests are collected,
-imported when one of them runs."""
+"""Packages that some tests need and that are slow to import: located during collection, imported
+when a test uses them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 
-class Later:
-    """A module that is imported when something of it is first asked for."""
+class LazyModule:
+    """A module that is imported on first access to an attribute."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -23,25 +23,25 @@ class Later:
 
 
 def optional(name: str) -> Any:
-    """Give a package, or skip the tests of the module that asks where it is missing."""
+    """Return a package, or skip the calling test module if it is missing."""
     if find_spec(name) is None:
         pytest.skip(f"needs {name}", allow_module_level=True)
-    return Later(name)
+    return LazyModule(name)
 
 
 HAS_EXTRAS = find_spec("looktwice.extras") is not None
 needs_extras = pytest.mark.skipif(not HAS_EXTRAS, reason="needs the extensions of `extras`")
-"""Marks a test of the core together with an extension; `make test-core` leaves it out."""
+"""Marks a test that uses an extension; `make test-core` excludes it."""
 
 
 def require_extras() -> None:
-    """Skip the test that asks, where the core is tested alone."""
+    """Skip the calling test if the core is tested alone."""
     if not HAS_EXTRAS:
         pytest.skip("needs the extensions of `extras`")
 
 
-class Extension(Later):
-    """A module of `extras`; where the core is tested alone, the test that asks it is skipped."""
+class Extension(LazyModule):
+    """A module of `extras`; a test that uses it is skipped if the core is tested alone."""
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("_"):
@@ -50,5 +50,5 @@ class Extension(Later):
 
 
 def extension(name: str) -> Any:
-    """Give a module of `extras`, imported when a test asks it."""
+    """Return a module of `extras` that is imported when a test uses it."""
     return Extension(f"looktwice.extras.{name}")

@@ -1,4 +1,4 @@
-"""Original checkpoints made tiny."""
+"""Tiny versions of original checkpoints."""
 
 import gzip
 import json
@@ -22,7 +22,7 @@ BERT += [*(f"w{n}" for n in range(1013, 1029)), "?", "cat", "cup"]
 
 
 def cat() -> Pixels:
-    """scikit-image's cat, 300 x 451 pixels."""
+    """Return scikit-image's cat, 300 x 451 pixels."""
     from skimage import data
 
     pixels: Pixels = data.chelsea()  # type: ignore[no-untyped-call]
@@ -30,7 +30,7 @@ def cat() -> Pixels:
 
 
 def photograph(height: int, width: int) -> Any:
-    """scikit-image's cat as networks take it: (1, 3, height, width), normalised."""
+    """Return scikit-image's cat as networks take it: (1, 3, height, width), normalised."""
     import cv2
     import torch
 
@@ -40,7 +40,8 @@ def photograph(height: int, width: int) -> Any:
 
 
 def weight(name: str, shape: Sequence[int]) -> Any:
-    """A tensor that depends on its name and shape alone, of a size that keeps signals alive."""
+    """Return a tensor that depends only on its name and shape, scaled so that signals do not
+    vanish."""
     import torch
 
     dice = torch.Generator().manual_seed(zlib.crc32(name.encode()))
@@ -54,24 +55,24 @@ def weight(name: str, shape: Sequence[int]) -> Any:
     return (1 if name.endswith(("weight", "gamma")) else 0) + 0.1 * drawn
 
 
-def records() -> dict[str, Any]:
-    """What each of the authors' networks, made tiny, holds and gives."""
+def read_records() -> dict[str, Any]:
+    """Read the tensors and outputs of the tiny version of each authors' network."""
     with gzip.open(RECORDS, "rt") as file:
         record: dict[str, Any] = json.load(file)
     return record
 
 
-def expected(kind: str) -> dict[str, Any]:
-    """What the authors' network gives: the shape of each output and some values."""
-    found: dict[str, Any] = records()[kind]["outputs"]
+def read_expected(kind: str) -> dict[str, Any]:
+    """Read what the authors' network outputs: the shape of each output and some values."""
+    found: dict[str, Any] = read_records()[kind]["outputs"]
     return found
 
 
 def write_file(kind: str, folder: Path) -> Path:
-    """The authors' file of this kind, tiny, as they save it."""
+    """Write a tiny checkpoint of this kind, in the format in which its authors save it."""
     import torch
 
-    record = records()[kind]
+    record = read_records()[kind]
     ties = record["ties"]
     held = {name: weight(ties.get(name, name), shape) for name, shape in record["shapes"].items()}
     held = {record["prefix"] + name: each for name, each in held.items()}

@@ -1,4 +1,4 @@
-"""Files of many networks as their authors save them."""
+"""Checkpoint files of many networks, in the formats of their authors."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -73,12 +73,12 @@ RIGHT = {  # beside those that `NAMED` says
     ("lighterglue", "XFeat"),
     ("lighterglue", "XFeat's matcher"),
 }
-"""Pairs of file and specialist that are not asked: it opens there, or belongs to another of its
-settings."""
+"""Pairs of file and specialist that are not tested: the file opens there, or belongs to another of
+its settings."""
 
 
 def write_kinds(folder: Path) -> dict[str, Path]:
-    """A small file of each kind in `NAMED`."""
+    """Write a small file of each kind in `NAMED`."""
     import torch
 
     from looktwice.specialists.features.backbones import FILE, PACKAGE

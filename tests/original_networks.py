@@ -1,4 +1,4 @@
-"""The specialists' networks opened from original files made tiny, and run as upstream's are."""
+"""Opens the specialists' networks from tiny original files and runs them like upstream's."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Where the checkout and the optional data folder lie."""
+"""Paths of the checkout and of the optional data folder."""
 
 import os
 from pathlib import Path
@@ -9,6 +9,6 @@ DATA = Path(os.environ.get("LOOKTWICE_DATA") or ROOT.parent / "shared" / "data")
 
 
 def rows(test: str, name: str) -> list[list[str]]:
-    """The rows of a file beside a test, whose columns are parted by tabs."""
+    """Read the rows of a tab-separated file next to a test."""
     lines = Path(test).with_name(name).read_text(encoding="utf-8").splitlines()
     return [line.split("\t") for line in lines if line]

@@ -1,4 +1,4 @@
-"""A network whose attention is known."""
+"""A network with known attention."""
 
 import json
 from pathlib import Path
@@ -9,13 +9,13 @@ from tests.tiny import tiny
 MORE = 3.0  # a patch or token with ink gets e ** MORE times the attention of one without
 
 
-def seeks_ink(folder: Path, heads: int = 2) -> Path:
-    """In the vision encoder every patch, and in the language model every word, asks for patches
-    that are not white.
+def write_ink_seeker(folder: Path, heads: int = 2) -> Path:
+    """Write a network in which every vision patch and every word attends to patches that are not
+    white.
 
-    In both networks a state is ink, words, or nothing; normalized to a length of 32 ** 0.5. Keys
-    and questions meet in the number of each head that is rotated least, so that distance does not
-    matter. Values are nothing. Of the vision encoder's two heads only the first `heads` ask.
+    In both encoders a state is ink, words, or nothing, normalized to a length of 32 ** 0.5. Keys
+    and queries agree in the dimension of each head that is rotated least, so that distance does not
+    matter. Values are zero. Only the first `heads` of the vision encoder's two heads attend.
     """
     from safetensors.torch import load_file, save_file
 

@@ -1,4 +1,4 @@
-"""Runs a command behind a pseudo-terminal of some width, as somebody at a keyboard sees it."""
+"""Runs a command behind a pseudo-terminal of a given width, as a user sees it."""
 
 import fcntl
 import os
@@ -14,8 +14,8 @@ from tests.paths import ROOT
 MAIN = "from looktwice.eval.cli import main; main()"
 
 
-def in_terminal(folder: Path, width: int, *words: object, **environment: str) -> str:
-    """What a command that is typed in a folder writes to a terminal of so many columns."""
+def run_in_terminal(folder: Path, width: int, *words: object, **environment: str) -> str:
+    """Run a command in a folder and return what it writes to a terminal with `width` columns."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
     kept = {

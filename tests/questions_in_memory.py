@@ -1,4 +1,4 @@
-"""Questions that are made in a test, and models that answer them from the words alone."""
+"""Questions that a test creates, and models that answer them from the text alone."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from looktwice.pipelines.sample import Item, Sample
 
 @dataclass(frozen=True)
 class Questions:
-    """Questions "No. 0?", "No. 1?" ... with an image each and this many choices."""
+    """Questions "No. 0?", "No. 1?" ... with one image each and this many choices."""
 
     keys: tuple[str, ...]
     choices: int = 2

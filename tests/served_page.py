@@ -1,4 +1,4 @@
-"""Serves the page of a run on loopback, as `looktwice view` does, while a test looks at it."""
+"""Serves the page of a run on loopback during a test, as `looktwice view` does."""
 
 import asyncio
 import threading
@@ -18,7 +18,7 @@ from looktwice.pipelines.extensions import find_extension
 
 @contextmanager
 def serve_run(run: Path, studio: Path | None = None) -> Iterator[str]:
-    """The address of a run's page; its studio works in the folder `studio`."""
+    """Serve the page of a run and yield its address; its studio works in the folder `studio`."""
     table = score_table(run)
     page = RunPage(table.scores)
     html = "".join(render_report_page(Report(table), page, served=True))
@@ -31,7 +31,7 @@ def serve_run(run: Path, studio: Path | None = None) -> Iterator[str]:
 
 @contextmanager
 def serve(app: web.Application) -> Iterator[str]:
-    """The address of an application whose token is `known`, in a thread."""
+    """Serve an application with the token `known` in a thread and yield its address."""
     runner = web.AppRunner(app, access_log=None)
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)

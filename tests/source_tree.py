@@ -1,4 +1,4 @@
-"""The source files of this checkout, with or without git, and copies of it."""
+"""Source files of this checkout, with or without git, and copies of it."""
 
 import shutil
 import subprocess
@@ -16,7 +16,7 @@ NO_SOURCE = shutil.ignore_patterns(
 
 
 def source_files() -> set[str]:
-    """Their paths below the root, the links in typings/ among them."""
+    """Return the paths of the source files below the root, including the links in typings/."""
     files = _git_files() if (ROOT / ".git").exists() else _all_files()
     return {
         name for name in files if not any(name.startswith(f"{link}/") for link in LINKS)
@@ -24,7 +24,7 @@ def source_files() -> set[str]:
 
 
 def copy_source(target: Path, link: Callable[[Path], object]) -> Path:
-    """A copy without builds, caches and results; `link` makes what stands in place of each link."""
+    """Copy the checkout without builds, caches and results; `link` replaces each link."""
     for name in source_files() - LINKS:
         (target / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / name, target / name)  # with its time: compiled files of it stay good
@@ -34,21 +34,21 @@ def copy_source(target: Path, link: Callable[[Path], object]) -> Path:
 
 
 def symbolic_link(path: Path) -> None:
-    """As a checkout has it."""
+    """Create the link as a checkout has it."""
     path.symlink_to(Path("../..") / path.name, target_is_directory=True)
 
 
 def text_file(path: Path) -> None:
-    """As a checkout without symbolic links has it: a file that holds the target."""
+    """Write a file that holds the target, as a checkout without symbolic links has it."""
     path.write_text(f"../../{path.name}")
 
 
 def nothing(path: Path) -> None:
-    """As an unpacked sdist has it."""
+    """Create nothing, as in an unpacked sdist."""
 
 
 def _git_files() -> set[str]:
-    """What git holds, or would take in with `git add .`."""
+    """Return what git tracks or would add with `git add .`."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, check=True

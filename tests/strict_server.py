@@ -1,4 +1,4 @@
-"""A chat server as thinking models are served."""
+"""A chat server that checks turns as servers of thinking models do."""
 
 import json
 import threading
@@ -10,12 +10,12 @@ from typing import Any
 
 Json = dict[str, Any]
 RETURNED = ("content", "tool_calls")
-"""Fields of a turn that come back whatever they hold."""
+"""Fields of a turn that must be returned even if they are empty."""
 
 
 @dataclass
 class StrictServer:
-    """Says these `messages`, one a turn."""
+    """Replies with these `messages`, one a turn."""
 
     messages: Sequence[Json]
     withheld: Sequence[str] = ()
@@ -24,7 +24,8 @@ class StrictServer:
     url: str = ""
 
     def expected(self, message: Json) -> Json:
-        """A turn as it has to come back: what holds nothing may be missing, and `withheld` is."""
+        """Return a turn as the client must send it back: empty fields can be missing, `withheld`
+        ones must be."""
         turn = {"role": "assistant", "content": None} | {
             name: value
             for name, value in message.items()
@@ -33,7 +34,7 @@ class StrictServer:
         return {name: value for name, value in turn.items() if value or name != "tool_calls"}
 
     def answer(self, body: Json) -> tuple[int, Json]:
-        """The next message, or why the conversation is refused."""
+        """Return the next message, or the reason for refusing the conversation."""
         self.bodies.append(body)
         turns = [turn for turn in body["messages"] if turn["role"] == "assistant"]
         for number, (turn, said) in enumerate(zip(turns, self.messages, strict=False)):
@@ -50,7 +51,7 @@ class StrictServer:
 
 @contextmanager
 def strict_server(*messages: Json, withheld: Sequence[str] = ()) -> Iterator[StrictServer]:
-    """A server that says these messages, one a turn."""
+    """Run a server that replies with these messages, one a turn."""
     strict = StrictServer(messages, withheld)
 
     class Handler(BaseHTTPRequestHandler):
@@ -65,7 +66,7 @@ def strict_server(*messages: Json, withheld: Sequence[str] = ()) -> Iterator[Str
             self.wfile.write(data)
 
         def log_message(self, *args: object) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever)

@@ -1,4 +1,4 @@
-"""Tests with many rows, which lie in a YAML file beside the test."""
+"""Tests with many rows, which are stored in a YAML file next to the test."""
 
 import inspect
 from collections.abc import Callable, Iterable
@@ -14,12 +14,12 @@ from looktwice.pipelines.disk import LOADER
 
 @cache
 def read_yaml(file: Path) -> Any:
-    """Read a YAML file. It is read once, so nobody may change what it holds."""
+    """Read a YAML file. The result is cached and must not be changed."""
     return yaml.load(file.read_bytes(), Loader=LOADER)
 
 
 def check_all(cases: Iterable[tuple[object, Callable[[], object]]]) -> None:
-    """Run every named check and fail once, with all that failed. At least one must have run."""
+    """Run every named check and fail once with all failures. At least one check must run."""
     faults, count = list[str](), 0
     for name, check in cases:
         count += 1
@@ -33,11 +33,11 @@ def check_all(cases: Iterable[tuple[object, Callable[[], object]]]) -> None:
 
 
 def table(test: Callable[..., None]) -> Callable[..., None]:
-    """Runs a test for each of its rows in the YAML file of its module's name; the first row names
+    """Run a test for each of its rows in the YAML file named like its module. The first row names
     the arguments.
 
-    One test lists all rows that fail; one that takes fixtures or parameters besides is a test for
-    each row.
+    A test without other arguments is one test that lists all failing rows. With fixtures or other
+    parameters, each row is a test.
     """
     file = Path(test.__code__.co_filename).with_suffix(".yaml")
     names, *rows = read_yaml(file)[test.__name__]

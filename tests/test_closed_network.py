@@ -1,4 +1,4 @@
-"""The tests' own fence: loopback is open, everything else is refused loudly."""
+"""The network fence of the tests: loopback is open, every other connection raises an error."""
 
 import asyncio
 import socket
@@ -9,12 +9,12 @@ OUTSIDE = [("192.0.2.1", 80), ("example.invalid", 80), ("2001:db8::1", 443)]
 
 
 @pytest.mark.parametrize("address", OUTSIDE)
-def test_outside_is_refused(address: tuple[str, int]) -> None:
+def test_connections_outside_are_refused(address: tuple[str, int]) -> None:
     with pytest.raises(RuntimeError, match=r"127\.0\.0\.1"):
         socket.create_connection(address, timeout=1)
 
 
-def test_a_plain_connect_and_an_event_loop_are_refused_too() -> None:
+def test_plain_sockets_and_event_loops_are_refused_too() -> None:
     with socket.socket() as plain, pytest.raises(RuntimeError, match="connect"):
         plain.connect(("192.0.2.1", 80))
     with pytest.raises(RuntimeError, match=r"192\.0\.2\.1"):

@@ -1,5 +1,5 @@
-"""The floors of the house: which room may import which, what stays lazy, and the rules that a
-linter does not know."""
+"""The order of the packages: which room may import which, what is imported lazily, and rules that
+linters do not know."""
 
 import ast
 import os
@@ -57,8 +57,7 @@ SPOKEN_OF = (ast.stmt, ast.ExceptHandler, ast.Call)
 
 @cache
 def nodes(path: Path) -> list[ast.AST]:
-    """What the rules speak of; `ast.walk` takes twice as long and gives every name and constant as
-    well."""
+    """Return the nodes that the rules use; `ast.walk` takes twice as long."""
     found, left = list[ast.AST](), list[ast.AST]([tree(path)])
     while left:
         node = left.pop()
@@ -85,7 +84,8 @@ MODULES = {module_name(path) for path in FILES}
 
 
 def targets(node: ast.AST) -> list[str]:
-    """The modules that an import statement names; `from package import module` names the module."""
+    """Return the modules that an import statement names; `from package import module` names the
+    module."""
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
     if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
@@ -101,8 +101,7 @@ def is_type_checking(node: ast.AST) -> bool:
 
 
 def at_import(node: ast.AST) -> Iterator[ast.AST]:
-    """The nodes below `node` that run when the module is imported: no function bodies, no
-    TYPE_CHECKING blocks."""
+    """Yield the nodes below `node` that run at import: no function bodies, no TYPE_CHECKING blocks."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             continue
@@ -119,13 +118,14 @@ def names_at_import(path: Path) -> list[str]:
 
 @cache
 def ours(path: Path) -> list[str]:
-    """Every import of ours in a file: at import, inside functions, and for type checkers alone."""
+    """Return every import of ours in a file: at import, inside functions, and for type checkers
+    only."""
     found = [name for node in nodes(path) for name in targets(node)]
     return [name for name in found if name.startswith("looktwice.")]
 
 
 def climbs(path: Path) -> list[str]:
-    """Imports from a folder above."""
+    """Return imports from a higher room."""
     floor = FLOORS.index(path.relative_to(ROOT).parts[0])
     below = FLOORS[: floor + 1] if floor < len(FLOORS) - 1 else ()
     return [name for name in ours(path) if name.split(".")[1] not in below]
@@ -196,13 +196,13 @@ RULES: list[Rule] = [
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
-def test_no_file_breaks(rule: Rule) -> None:
+def test_no_file_breaks_a_rule(rule: Rule) -> None:
     assert {str(p.relative_to(ROOT)): found for p in FILES if (found := rule(p))} == {}
 
 
 def named_by_door(door: Path) -> list[str]:
-    """The modules that a door imports from; where a statement is anything but
-    `from .file import Name as Name`, it."""
+    """Return the modules that an `__init__` imports from, and any statement other than `from .file
+    import Name as Name`."""
     found = []
     for node in tree(door).body:
         if (
@@ -216,9 +216,8 @@ def named_by_door(door: Path) -> list[str]:
     return found
 
 
-def test_a_door_opens_its_own_room_and_nothing_else() -> None:
-    """What a door names is imported when it is asked for: a file of another room there would be a
-    hidden climb."""
+def test_a_door_imports_only_from_its_own_room() -> None:
+    """Names of an `__init__` are imported on demand: another room there is a hidden import."""
     assert len(DOORS) > 30
     strange = {
         str(d.relative_to(ROOT)): [n for n in named_by_door(d) if n not in MODULES] for d in DOORS
@@ -232,9 +231,8 @@ def test_a_door_opens_its_own_room_and_nothing_else() -> None:
     assert without == []
 
 
-def test_no_circle_of_files() -> None:
-    """Counting the imports inside functions and for type checkers alone: a circle is hard to read
-    wherever it hides."""
+def test_files_have_no_import_cycle() -> None:
+    """Imports inside functions and for type checkers count too: a cycle is hard to read anywhere."""
     graph = {module_name(p): {name for name in ours(p) if name in MODULES} for p in FILES}
     for door in DOORS:
         graph[module_name(door)].update(named_by_door(door))
@@ -248,7 +246,7 @@ def room(module: str) -> str:
     return ".".join(module.split(".")[1:3])
 
 
-def test_rooms_have_an_order() -> None:
+def test_rooms_import_each_other_in_one_order() -> None:
     graph: dict[str, set[str]] = {}
     for path in FILES:
         if path.name != "__init__.py":
@@ -262,7 +260,7 @@ def test_rooms_have_an_order() -> None:
         pytest.fail(f"circle of rooms: {' -> '.join(error.args[1])}")
 
 
-def test_no_folder_holds_more_than_a_reader_keeps_in_mind() -> None:
+def test_folders_have_a_bounded_number_of_files() -> None:
     held = Counter(
         str(path.parent.relative_to(ROOT)) for path in FILES if path.name != "__init__.py"
     )
@@ -270,7 +268,7 @@ def test_no_folder_holds_more_than_a_reader_keeps_in_mind() -> None:
 
 
 def commands(target: str) -> str:
-    """What `make` would run for a target, whatever the make that runs the tests was told."""
+    """Return what `make` would run for a target, independent of the make that runs the tests."""
     return subprocess.run(
         ["make", "-n", target],
         cwd=ROOT,
@@ -281,7 +279,7 @@ def commands(target: str) -> str:
     ).stdout
 
 
-def test_continuous_integration_runs_the_dear_tests_that_make_test_leaves_out() -> None:
+def test_continuous_integration_runs_the_slow_tests_that_make_test_skips() -> None:
     assert "-m 'not nightly and not slow'" in commands("test")
     everything = commands("test-all")
     assert "-m pytest" in everything and "slow" not in everything
@@ -295,7 +293,7 @@ def test_nothing_at_the_root_shadows_the_standard_library_or_the_package() -> No
 
 
 def faults_of_room(room: Path) -> list[str]:
-    """What its docstring lacks, and the names there that are no room, module or folder."""
+    """Return what the docstring of a room lacks, and names in it that do not exist."""
     said = ast.get_docstring(tree(room / "__init__.py")) or ""
     inside, _, outside = " ".join(said.split()).partition("Not here: ")
     faults = [] if len(inside.split()) > 3 and outside else ["what lives there, and what does not"]
@@ -308,6 +306,6 @@ def faults_of_room(room: Path) -> list[str]:
     return faults
 
 
-def test_a_room_says_what_lives_there_and_what_does_not() -> None:
+def test_a_room_says_what_it_holds_and_what_it_does_not() -> None:
     assert len(ROOMS) > 30
     assert {str(r.relative_to(ROOT)): found for r in ROOMS if (found := faults_of_room(r))} == {}

@@ -1,4 +1,4 @@
-"""The gallery: its table runs, holds every stage that changes what a model sees."""
+"""The gallery: its table runs and covers every stage that changes what a model sees."""
 
 import dataclasses
 import importlib
@@ -27,7 +27,7 @@ QUICK = ("circles", "dot-grid-extra", "zoom-each", "no-image", "encode-jpeg", "s
 
 @pytest.fixture(scope="module")
 def gallery() -> Any:
-    """The script, loaded as a plugin is: it lies in no package."""
+    """The script, loaded like a plugin because it is in no package."""
     require_extras()  # questions of its table
     return importlib.import_module(load_plugin(str(DOCS / "gallery.py")))
 
@@ -38,7 +38,7 @@ def entries(gallery: Any) -> dict[str, Any]:
 
 
 def stages() -> Iterator[str]:
-    """The public stages of our own rooms, as a configuration names them."""
+    """Yield the public stages of our rooms, as configurations name them."""
     for found in pkgutil.iter_modules(looktwice.prompting.__path__):
         room = importlib.import_module(f"looktwice.prompting.{found.name}")
         for name in room.__all__:
@@ -48,14 +48,14 @@ def stages() -> Iterator[str]:
 
 
 def is_stage(cls: type) -> bool:
-    """Whether it is called with a state and the model."""
+    """Return whether it is called with a state and the model."""
     call: Any = getattr(cls, "__call__")  # noqa: B004, B009  # of its instances, or how the class itself is called
     given = [*inspect.signature(call).parameters]
     return dataclasses.is_dataclass(cls) and given[1:] == ["state", "model"]
 
 
-def test_the_stages_that_call_no_model_say_so() -> None:
-    """So that a study of the others needs none."""
+def test_stages_without_a_model_say_so() -> None:
+    """A study of such stages needs no model."""
     asking = set()
     for path in stages():
         room, name = path.rsplit(".", 1)
@@ -84,12 +84,14 @@ def test_every_stage_that_changes_views_has_a_picture(entries: dict[str, Any]) -
     assert not missing, f"add these to docs/gallery.yaml and run `make format`: {sorted(missing)}"
 
 
-def test_names_are_told_apart(gallery: Any, entries: dict[str, Any]) -> None:
+def test_names_are_distinguished(gallery: Any, entries: dict[str, Any]) -> None:
     assert len(entries) == sum(len(group.entries) for group in gallery.groups())
     assert set(QUICK) <= set(entries)
 
 
-def test_entries_run_and_say_it(gallery: Any, entries: dict[str, Any], tmp_path: Path) -> None:
+def test_entries_run_and_have_the_described_effect(
+    gallery: Any, entries: dict[str, Any], tmp_path: Path
+) -> None:
     group = gallery.Group("Some", "A few.", tuple(entries[name] for name in QUICK))
     (tmp_path / "page").mkdir()
     (tmp_path / "page" / "of-a-stage-that-is-gone.webp").touch()
@@ -111,7 +113,7 @@ def test_entries_give_the_same_pixels_at_every_run(entries: dict[str, Any]) -> N
         assert all((a.pixels == b.pixels).all() for a, b in zip(first, second, strict=True))
 
 
-def test_the_page_is_that_of_the_table(entries: dict[str, Any]) -> None:
+def test_the_page_matches_the_table(entries: dict[str, Any]) -> None:
     page = "".join((DOCS / f"{name}.md").read_text(encoding="utf-8") for name in PAGES)
     pictures = [path for name in PAGES for path in (DOCS / name).iterdir()]
     assert links(page) == {f"{path.parent.name}/{path.name}" for path in pictures}

@@ -1,4 +1,4 @@
-"""The guide and the pages of how to tell the truth: their blocks run from top to bottom."""
+"""The guide and the how-to pages are correct: their blocks run from top to bottom."""
 
 import json
 import re
@@ -33,7 +33,7 @@ BLOCK = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", re.DOTALL | re.MULTILINE
 
 
 class Block(NamedTuple):
-    """A block of a page: its language, its file if it is one, its text, and its place."""
+    """A block of a page: its language, its file if it is one, its text, and its line."""
 
     language: str
     file: str
@@ -52,7 +52,7 @@ def blocks() -> list[Block]:
 
 
 class Reader:
-    """Follows the guide: writes its files, types its commands, runs its Python."""
+    """Follows the guide: writes its files, types its commands, and runs its Python."""
 
     def __init__(self, server: ChatServer, patch: pytest.MonkeyPatch) -> None:
         self.server, self.patch, self.said = server, patch, ""
@@ -63,7 +63,7 @@ class Reader:
         text = block.text.replace(URL, self.server.url)
         # what stands before the first command is a folder, no output
         if block.language == "text" and self.said:
-            assert missing(block.text, self.said) == [], self.said
+            assert find_missing(block.text, self.said) == [], self.said
         elif block.file:
             Path(block.file).parent.mkdir(parents=True, exist_ok=True)
             Path(block.file).write_text(text)
@@ -73,7 +73,7 @@ class Reader:
             exec(compile(text, block.place, "exec"), self.names)
 
     def type(self, line: str) -> str:
-        """What a command prints. One that fails ends the test."""
+        """Run a command and return its output. A failing command fails the test."""
         command, *words = shlex.split(line, comments=True)
         if command == "export":
             name, _, value = words[0].partition("=")
@@ -91,12 +91,12 @@ class Reader:
 
 
 def shape(line: str) -> str:
-    """A line without its numbers and the space between its words."""
+    """Return a line without its numbers and the spaces between its words."""
     return " ".join(re.sub(r"[+\u2212-]?\d[\d,.]*", "#", line).split())
 
 
-def missing(shown: str, said: str) -> list[str]:
-    """The lines of an excerpt that were not printed; `...` stands for what the guide leaves out."""
+def find_missing(shown: str, said: str) -> list[str]:
+    """Return the lines of an excerpt that were not printed; `...` stands for omitted lines."""
     printed = {shape(line) for line in said.splitlines()}
     return [
         line
@@ -106,7 +106,7 @@ def missing(shown: str, said: str) -> list[str]:
 
 
 def make_no_twice(patch: pytest.MonkeyPatch) -> None:
-    """Make equal pictures once and intervals roughly."""
+    """Cache generated pictures and compute intervals with little precision."""
     made: dict[str, str] = {}
 
     def once(picture: Picture, *look: Any) -> str:
@@ -135,7 +135,7 @@ def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reader]:
 
 
 @pytest.mark.slow
-def test_every_block_of_the_guide_runs_and_prints_what_is_shown(reader: Reader) -> None:
+def test_every_block_of_the_guide_runs_and_prints_the_quoted_lines(reader: Reader) -> None:
     for block in blocks():
         try:
             reader.follow(block)
@@ -153,7 +153,7 @@ def test_every_block_of_the_guide_runs_and_prints_what_is_shown(reader: Reader) 
 
 
 def check_frames(names: dict[str, Any]) -> None:
-    """A column for each contestant, one line for each in LaTeX, and a cell for each setting."""
+    """Check for a column per contestant, a LaTeX line for each, and a cell per setting."""
     asked = {"plain", "unmarked", "words", "chance"}
     lines = [line for line in names["results"].to_latex().splitlines() if "&" in line]
     printed = [line.split("&")[0].strip() for line in lines]
@@ -167,7 +167,7 @@ def check_frames(names: dict[str, Any]) -> None:
     assert names["effects"].factor.tolist() == [radius, radius, color, think, *crossed]
 
 
-def test_the_line_with_every_field_is_a_question(tmp_path: Path) -> None:
+def test_the_example_row_with_every_field_is_a_valid_question(tmp_path: Path) -> None:
     (shown,) = [block for block in blocks() if block.language == "json"]
     line = json.loads(shown.text)
     assert set(KEYS) - line.keys() == {"images"}
@@ -177,14 +177,14 @@ def test_the_line_with_every_field_is_a_question(tmp_path: Path) -> None:
     assert item.answer == "B" and len(item.sample.marks) == 2
 
 
-def test_the_table_of_fields_has_every_field() -> None:
+def test_the_table_of_fields_lists_every_field() -> None:
     page = (DOCS / "guide.md").read_text(encoding="utf-8")
     named = {key for key in KEYS if f"| `{key}` |" in page or f"`{key}` is a list" in page}
     assert named == {*KEYS}
 
 
-def test_a_line_that_is_not_printed_is_noticed() -> None:
+def test_a_quoted_line_that_is_not_printed_is_noticed() -> None:
     sentence = "  plain  25.0 [11.2–46.9]  20  5/15/0/0  +15.0  0.453\n"
-    assert missing("plain 10.0 [2.8–30.1] 20 2/18/0/0 +5.0 1.000\n...\n", sentence) == []
+    assert find_missing("plain 10.0 [2.8–30.1] 20 2/18/0/0 +5.0 1.000\n...\n", sentence) == []
     other = "plain 10.0 [2.8–30.1] 20 2/18/0 +5.0"
-    assert missing(f"{other}\n", sentence) == [other]
+    assert find_missing(f"{other}\n", sentence) == [other]

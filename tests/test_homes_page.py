@@ -1,4 +1,4 @@
-"""The page of other programs tells what `make homes` runs: the same study, options and code."""
+"""The page on other programs matches what `make homes` runs: the same study, options and code."""
 
 import json
 import re
@@ -24,20 +24,20 @@ BLOCKS = re.findall(r"^```(\w+) (\S+)\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILI
 URL = "http://127.0.0.1:8765/v1"
 
 
-def test_the_study_of_the_page_is_the_one_that_was_served() -> None:
+def test_the_study_of_the_page_is_the_served_one() -> None:
     (told,) = (yaml.safe_load(text) for _, name, text in BLOCKS if name == "served.yaml")
     served = yaml.safe_load(STUDY)
     assert told | {"tasks": None} == served | {"tasks": None}
 
 
-def test_the_code_of_the_page_is_what_is_run() -> None:
+def test_the_code_of_the_page_is_the_code_that_runs() -> None:
     code = {name: text for language, name, text in BLOCKS if language == "python"}
     assert code == {name: (ROOT / name).read_text(encoding="utf-8") for name in code}
     assert len(code) == 4
 
 
 @pytest.mark.parametrize("client", CLIENTS[:5], ids=lambda client: client.package)
-def test_the_commands_of_the_page_are_what_is_typed(client: Client, tmp_path: Path) -> None:
+def test_the_commands_of_the_page_are_those_that_run(client: Client, tmp_path: Path) -> None:
     command = client.write(tmp_path, write_questions(tmp_path, 2), URL, "zoomed")
     typed = {*command.words, *(f"{name}={value}" for name, value in command.variables.items())}
     program = {"ms-vlmeval": "vlmeval.run", "lmms-eval": "lmms_eval"}.get(client.package)
@@ -51,7 +51,7 @@ def test_the_commands_of_the_page_are_what_is_typed(client: Client, tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_a_zoom_is_worth_much_where_the_questions_are_small(tmp_path: Path) -> None:
+def test_a_zoom_has_a_large_effect_on_small_questions(tmp_path: Path) -> None:
     questions, model, read = write_questions(tmp_path, 8), Pocket(), Robust()
     arms = lens.name_contestants(load_plan(tmp_path / "study.yaml"))
     right = dict.fromkeys(arms, 0)

@@ -1,4 +1,4 @@
-"""The page of each way of looking."""
+"""The pages on methods of looking."""
 
 import re
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ LOCAL = ["ViCrop", "Contrast decoding: CRG and VCD", "Attention-made prompts (AP
 PARTS = "**Paper", "**Reproduced**", "**Different**", "**Costs**", "](gallery/"
 
 
-def test_every_method_has_a_page_with_all_parts() -> None:
+def test_every_method_has_a_page_with_all_sections() -> None:
     assert len(METHODS) == 13 and [name for name in METHODS if not COSTS[name]] == LOCAL
     whole = [name for name in METHODS if all(part in SECTIONS[name] for part in PARTS)]
     # two are none of a paper's
@@ -37,7 +37,7 @@ def test_every_method_has_a_page_with_all_parts() -> None:
 @pytest.mark.parametrize(
     "method", [pytest.param(m, marks=pytest.mark.slow) if m == "ZoomEye" else m for m in METHODS]
 )
-def test_the_study_costs_what_check_says(method: str, tmp_path: Path) -> None:
+def test_the_study_costs_what_check_reports(method: str, tmp_path: Path) -> None:
     (study,) = STUDIES[method]
     (tmp_path / "study.yaml").write_text(study)
     if "LettersAndShapes" in study:
@@ -53,7 +53,7 @@ def test_the_study_costs_what_check_says(method: str, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """What each model of the page is asked as: a server, and a tiny network of its family."""
+    """The model arguments on the page: a server, and a tiny network of each family."""
     pytest.importorskip("transformers")
     llava = tiny("llava", tmp_path_factory.mktemp("llava"))
     with chat_server() as server:

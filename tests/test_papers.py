@@ -1,4 +1,4 @@
-"""The page of the papers' tables."""
+"""The page that lists the tables of the papers."""
 
 import json
 import re
@@ -47,7 +47,7 @@ def page_rows() -> tuple[Row, ...]:
 
 
 def numbers(text: str) -> set[tuple[str, int]]:
-    """("Table", 3) for every table and figure that a text names; "9–19" are eleven."""
+    """Return ("Table", 3) for every table and figure that a text names; "9–19" are eleven."""
     for short, word in ABBREVIATIONS:
         text = re.sub(rf"\b{re.escape(short)}", word, text, flags=re.IGNORECASE)
     named = set[tuple[str, int]]()
@@ -59,7 +59,7 @@ def numbers(text: str) -> set[tuple[str, int]]:
 
 
 def configurations() -> list[str]:
-    """What the second column names, by how configurations begin: no other word there does."""
+    """Return the configurations in the second column, recognised by their prefixes."""
     names = re.findall(
         r"\b(?:blink|dysm|make|mark|recover|vlm2)_\w+|puzzles",
         " ".join(row.configuration for row in page_rows()),
@@ -69,14 +69,14 @@ def configurations() -> list[str]:
 
 @pytest.mark.skipif(not SEEDS.is_dir(), reason="needs the text of the papers")
 @pytest.mark.parametrize("paper", PAPERS)
-def test_every_table_and_figure_that_a_paper_names_has_a_row(paper: str) -> None:
+def test_every_table_and_figure_that_a_paper_mentions_has_a_row(paper: str) -> None:
     (seed,) = SEEDS.glob(f"{PAPERS[paper]}_*.txt")
     printed = numbers(seed.read_text(encoding="utf-8"))
     listed = set().union(*(numbers(row.printed) for row in page_rows() if row.paper == paper))
     assert len(printed) >= 11 and printed == listed
 
 
-def test_no_row_is_empty_and_one_without_a_configuration_says_why() -> None:
+def test_rows_are_complete_and_one_without_a_configuration_has_a_reason() -> None:
     for row in page_rows():
         assert all(row), row
         assert {row.same, row.differs} != {"nothing"}, row
@@ -93,12 +93,12 @@ def test_every_configuration_with_published_rows_has_a_row() -> None:
 
 
 def test_every_configuration_of_a_row_loads() -> None:
-    """As far as it goes without data: that `check` finds no fault is tested in `eval.runs`."""
+    """Loads only what needs no data; `eval.runs` tests that `check` finds no fault."""
     loaded = {name: load(CONFIGS / f"{name}.yaml") for name in configurations()}
     assert [name for name, config in loaded.items() if not {"task", "tasks"} & {*config}] == []
 
 
-def test_what_is_missing_on_the_page_is_noticed() -> None:
+def test_omissions_on_the_page_are_noticed() -> None:
     head = "\n## BLINK\n| in the paper | a | b | c |\n|---|---|---|---|\n"
     (row,) = read_rows(head + "| Tables 1, 3–4: x | none | y | z |\n")
     assert numbers(row.printed) == {("Table", 1), ("Table", 3), ("Table", 4)}
@@ -106,7 +106,7 @@ def test_what_is_missing_on_the_page_is_noticed() -> None:
 
 
 def vpbench_files(root: Path) -> None:
-    """A pair of pictures with three points each, and a picture with two."""
+    """Write a pair of pictures with three points each, and a picture with two."""
     depth, pairs = (root / "Dataset" / name for name in ("A/depth", "B/semantic_correspondence"))
     for folder, name in ((depth, "a.png"), (pairs, "cat/8_1.jpg"), (pairs, "cat/8_2.jpg")):
         file = folder / "images" / name
@@ -130,8 +130,10 @@ def vpbench_files(root: Path) -> None:
     (pairs / "semantic_corr_raw_fixed.json").write_text(lists)
 
 
-def test_vpbench_s_lists_become_questions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By hand; drawn with the authors' code, such files gave the same pixels."""
+def test_the_lists_of_vpbench_become_questions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Computed by hand; the authors' code draws the same pixels from such files."""
     page = (DOCS / "howto" / "data.md").read_text(encoding="utf-8")
     (script,) = re.findall(r"^```python vpbench.py\n(.*?)^```$", page, re.S | re.M)
     vpbench_files(tmp_path)

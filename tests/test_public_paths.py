@@ -1,4 +1,4 @@
-"""The public paths: each is a promise, and none depends on the file that holds the class."""
+"""Public paths stay the same, whichever file defines the class."""
 
 import dataclasses
 import importlib
@@ -28,7 +28,7 @@ KEPT_LIST = Path(__file__).parent / "extras" / "public_paths.txt"
 
 
 def rooms() -> list[str]:
-    """Every room with a door: packages, and modules directly under a folder that say `__all__`."""
+    """Return every public module: packages, and modules in a folder that define `__all__`."""
     found = []
     for folder in FOLDERS:
         for path in sorted((ROOT / folder).iterdir()):
@@ -49,7 +49,7 @@ NAMES = {path: path.rpartition(".")[2] for path in (*PATHS, *KEPT)}
 CLASSES = [path for path, name in NAMES.items() if name[0].isupper() and not name.isupper()]
 
 
-def named(path: str) -> Any:
+def locate_public(path: str) -> Any:
     if extension := list_own_classes().get(path):
         return extension.open()
     room, _, name = path.rpartition(".")
@@ -57,7 +57,7 @@ def named(path: str) -> Any:
 
 
 @needs_extras
-def test_public_paths_are_kept() -> None:
+def test_public_paths_are_unchanged() -> None:
     """`make format` writes the list."""
     assert LIST.read_text().split() == PATHS, "run `make format`, and look at what it changes"
 
@@ -68,19 +68,19 @@ def test_classes_that_moved_to_extensions_keep_their_paths() -> None:
     assert set(PATHS).isdisjoint(KEPT)
 
 
-def test_a_class_has_one_path_which_is_its_name_in_yaml_and_its_identity() -> None:
-    classes = {path: cls for path in CLASSES if isinstance(cls := named(path), type)}
+def test_a_class_has_one_path_which_is_its_yaml_name_and_its_identity() -> None:
+    classes = {path: cls for path in CLASSES if isinstance(cls := locate_public(path), type)}
     assert len(classes) > 300
     assert {path: public_path(cls) for path, cls in classes.items()} == {p: p for p in classes}
     assert [path for path, cls in classes.items() if locate(path) is not cls] == []
 
 
-def test_no_class_name_stands_twice() -> None:
+def test_class_names_are_unique() -> None:
     names = [path.rpartition(".")[2] for path in CLASSES]
     assert sorted(name for name in set(names) if names.count(name) > 1) == []
 
 
-def test_what_a_folder_names_is_public_in_a_room() -> None:
+def test_names_exported_by_a_folder_are_public_in_a_room() -> None:
     public_names = {(path.partition(".")[0], path.rpartition(".")[2]) for path in PATHS}
     faces = {folder: importlib.import_module(f"looktwice.{folder}") for folder in FOLDERS}
     named = {(folder, name) for folder, face in faces.items() for name in face.__all__}
@@ -88,16 +88,16 @@ def test_what_a_folder_names_is_public_in_a_room() -> None:
     assert all(hasattr(faces[folder], name) for folder, name in named)
 
 
-def with_defaults(cls: Any) -> Any:
-    """An object with all its default settings, or None where one of them has no default."""
+def build_default(cls: Any) -> Any:
+    """Build an object with its default settings, or return None if one of them has no default."""
     try:
         return cls()
     except (TypeError, ValueError):
         return None
 
 
-def written(thing: Any) -> list[Any]:
-    """What configurations, runs and caches keep of an object, or the reason why they cannot."""
+def serialize(thing: Any) -> list[Any]:
+    """Return what configurations, runs and caches store of an object, or the errors."""
     found: list[Any] = [asks_model(thing)]
     for write in (spec, identity):
         try:
@@ -107,17 +107,17 @@ def written(thing: Any) -> list[Any]:
     return found
 
 
-def test_the_file_that_holds_a_class_is_no_part_of_its_identity() -> None:
+def test_the_file_of_a_class_is_not_part_of_its_identity() -> None:
     faults, tried = [], 0
     for path in CLASSES:
-        cls: Any = named(path)
-        thing = with_defaults(cls) if dataclasses.is_dataclass(cls) else None
+        cls: Any = locate_public(path)
+        thing = build_default(cls) if dataclasses.is_dataclass(cls) else None
         if thing is None:
             continue
-        before, tried = written(thing), tried + 1
+        before, tried = serialize(thing), tried + 1
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(cls, "__module__", f"looktwice.{path.rpartition('.')[0]}.elsewhere")
-            if written(thing) != before or locate(path) is not cls:
+            if serialize(thing) != before or locate(path) is not cls:
                 faults.append(path)
     assert faults == [] and tried > 150
 
@@ -139,10 +139,10 @@ MOVED = (
 
 
 def move_file(tree: Path, path: str) -> None:
-    """Rename the file that defines a class, and mend the imports of it."""
+    """Rename the file that defines a class and fix its imports."""
     room, file = (
         path.rpartition(".")[0],
-        Path(*named(path).__module__.split(".")[1:]).with_suffix(".py"),
+        Path(*locate_public(path).__module__.split(".")[1:]).with_suffix(".py"),
     )
     (tree / file).rename(tree / file.with_stem(f"{file.stem}_moved"))
     door = tree / Path(*room.split(".")) / "__init__.pyi"
@@ -174,7 +174,9 @@ def run(tree: Path, *words: str) -> None:
 
 
 @pytest.mark.slow
-def test_moving_files_inside_their_rooms_orphans_no_run_and_no_paid_reply(tmp_path: Path) -> None:
+def test_moving_files_inside_their_rooms_keeps_runs_and_cached_replies_valid(
+    tmp_path: Path,
+) -> None:
     tree = copy_source(tmp_path / "tree", nothing)
     for cache in (cache for folder in FOLDERS for cache in (ROOT / folder).rglob("__pycache__")):
         # to compile all files takes as long as the rest
@@ -214,7 +216,7 @@ def test_every_name_in_a_configuration_or_document_is_public() -> None:
 
 
 def uses(node: Any) -> Iterator[str]:
-    """Every `use` of a configuration."""
+    """Yield every `use` of a configuration."""
     if isinstance(node, dict):
         if isinstance(node.get("use"), str):
             yield node["use"]

@@ -1,4 +1,4 @@
-"""The first study: every part of it answers, its effects are told."""
+"""The first study: every contestant answers, and its effects are reported."""
 
 import csv
 import json
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.first_day.studies import looktwice
-from tests.pseudo_terminal import in_terminal
+from tests.pseudo_terminal import run_in_terminal
 
 SMALL = [f"tasks.{name}.n={n}" for name, n in (("shape", 6), ("color", 4), ("correspondence", 2))]
 
@@ -23,7 +23,7 @@ def run(folder: Path, *words: object) -> str:
 
 
 def records(folder: Path) -> dict[tuple[str, str], Any]:
-    """The records of a run without their times."""
+    """Return the records of a run without their times."""
     lines = map(json.loads, (folder / "quickstart/records.jsonl").read_text().splitlines())
     return {(line["point"], line["sample"]): {**line, "timings": None} for line in lines}
 
@@ -35,7 +35,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_every_contestant_answers_and_none_fails(folder: Path) -> None:
+def test_every_contestant_answers_without_failures(folder: Path) -> None:
     with (folder / "quickstart/report.csv").open(newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["metric"] == "accuracy" and row["point"]]
     asked = Counter(row["contestant"].partition(" [")[0] for row in rows)
@@ -52,7 +52,7 @@ def test_every_contestant_answers_and_none_fails(folder: Path) -> None:
     assert float(whole["value"]) >= 4 / 6, "it sees"
 
 
-def test_the_effects_of_all_three_factors_are_told(folder: Path) -> None:
+def test_the_effects_of_all_three_factors_are_reported(folder: Path) -> None:
     with (folder / "quickstart/effects.csv").open(newline="") as file:
         told = Counter(row["factor"].replace("mark.", "") for row in csv.DictReader(file))
     crossed = {"radius x color": 2, "radius x use": 2, "color x use": 1}
@@ -60,7 +60,7 @@ def test_the_effects_of_all_three_factors_are_told(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_same_comes_again_on_one_worker_in_place_of_many(folder: Path, tmp_path: Path) -> None:
+def test_one_worker_gives_the_same_records_as_many(folder: Path, tmp_path: Path) -> None:
     run(tmp_path, "--workers", 1)
     assert records(tmp_path) == records(folder)
     one, many = tmp_path / "quickstart", folder / "quickstart"
@@ -72,28 +72,28 @@ ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 unix = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no pseudo-terminals")
 
 
-def words(text: str) -> set[str]:
-    """The words of a text, without escape sequences and what a path is made of."""
+def split_words(text: str) -> set[str]:
+    """Return the words of a text without escape sequences and characters of paths."""
     return set(re.findall(r"[a-z]{2,}", ESCAPE.sub("", text)))
 
 
 @pytest.mark.slow
 @unix
-def test_a_run_ends_in_twenty_lines_of_whole_words_at_any_width(folder: Path) -> None:
-    """Twenty lines of the first task, and those of two tasks with contestants of their own."""
+def test_a_run_ends_in_twenty_lines_without_broken_words_at_any_width(folder: Path) -> None:
+    """Twenty lines for the first task, then the lines of two tasks with their own contestants."""
     again = ("run", "quickstart", *SMALL, "--out", ".")
     plain = run(folder)
     assert "\x1b" not in plain, "no terminal is there"
     environments: dict[int, dict[str, str]] = {80: {}, 140: {"NO_COLOR": "1"}}
     for width, environment in environments.items():
-        shown = in_terminal(folder, width, *again, **environment)
+        shown = run_in_terminal(folder, width, *again, **environment)
         lines = ESCAPE.sub("", shown).splitlines()
         (color,) = [n for n, line in enumerate(lines) if line == " color"]
         (signs,) = [n for n, line in enumerate(lines) if line.startswith(" rows: compared with")]
         assert signs - color == 5 and len(lines) <= 25 + 1
         told = [line for line in lines if not line.startswith(("report", "records", "  "))]
         assert max(map(len, told)) <= width
-        assert words("\n".join(told)) <= words(plain), "a word was cut"
+        assert split_words("\n".join(told)) <= split_words(plain), "a word was cut"
         assert any(line.startswith(" ▸ marked") for line in lines)
         assert "\x1b[1m" in shown, "the baseline is bold"
         assert "NO_COLOR" not in environment or "\x1b[3" not in shown, "a colour"
@@ -101,12 +101,12 @@ def test_a_run_ends_in_twenty_lines_of_whole_words_at_any_width(folder: Path) ->
 
 @pytest.mark.slow
 @unix
-def test_check_tells_in_twelve_lines_what_a_run_asks(folder: Path) -> None:
+def test_check_describes_a_run_in_twelve_lines(folder: Path) -> None:
     plain = looktwice("check", "quickstart").output
     assert "\x1b" not in plain
     for width in (80, 140):
-        lines = in_terminal(folder, width, "check", "quickstart").splitlines()
+        lines = run_in_terminal(folder, width, "check", "quickstart").splitlines()
         assert len(lines) <= 12
         assert max(map(len, lines)) <= width
-        assert words("\n".join(lines)) == words(plain), "a word was cut"
+        assert split_words("\n".join(lines)) == split_words(plain), "a word was cut"
     assert len(looktwice("check", "quickstart", "--all").output.splitlines()) > 100

@@ -1,4 +1,4 @@
-"""README and the page of specialists tell the truth."""
+"""README and the page of specialists are correct."""
 
 import json
 import re
@@ -35,7 +35,9 @@ def blocks(language: str, page: Path = README) -> list[str]:
 
 
 @pytest.mark.slow
-def test_the_python_runs_and_gives_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_python_runs_and_prints_a_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     code = blocks("python", DOCS / "howto" / "python.md")[0]
     *setup, shown, last = code.strip().splitlines()
@@ -54,7 +56,7 @@ def test_the_python_runs_and_gives_a_table(tmp_path: Path, monkeypatch: pytest.M
     assert min(rows["marked"].value, rows["classical"].value) > rows["chance"].value + 0.3
 
 
-def test_the_study_has_no_faults_and_the_questions_are_read(tmp_path: Path) -> None:
+def test_the_study_has_no_faults_and_its_questions_are_read(tmp_path: Path) -> None:
     (text,) = blocks("yaml")
     (question,) = re.findall(r"`(\{\"id\".*?)`", README.read_text(), re.DOTALL)
     (tmp_path / "questions").mkdir()
@@ -76,7 +78,7 @@ def test_the_study_has_no_faults_and_the_questions_are_read(tmp_path: Path) -> N
 
 
 @needs_extras
-def test_the_page_of_specialists_names_all_of_them_and_no_other() -> None:
+def test_the_page_of_specialists_lists_exactly_the_specialists() -> None:
     text = SPECIALISTS.read_text().partition("## Specialists by protocol")[2]
     named = set(re.findall(r"`([A-Z]\w+)`", text))
     # they say where a model looks or is to look, and answer nothing
@@ -120,12 +122,12 @@ def test_the_commands_exist() -> None:
     assert {"init", "check", "run", "view"} == named <= set(FIRST)
 
 
-def test_the_readme_is_read_in_five_minutes() -> None:
+def test_the_readme_is_short_enough() -> None:
     assert len(README.read_text().splitlines()) <= 100
 
 
 @pytest.mark.nightly
-def test_what_the_demo_finds_is_what_it_finds_now(tmp_path: Path) -> None:
+def test_the_quoted_demo_result_is_current(tmp_path: Path) -> None:
     pocket = import_module(load_plugin(str(DOCS / "pocket.py")))
     done = CliRunner().invoke(app, ["run", "quickstart", "--out", str(tmp_path)])
     assert done.exit_code == 0, done.output
@@ -133,13 +135,13 @@ def test_what_the_demo_finds_is_what_it_finds_now(tmp_path: Path) -> None:
 
 
 @needs_extras
-def test_the_map_lists_every_room_in_the_words_of_the_room() -> None:
+def test_the_map_lists_every_room_with_its_description() -> None:
     rooms = import_module(load_plugin(str(DOCS / "rooms.py")))
     assert (DOCS / "map.md").read_text(encoding="utf-8") == rooms.page(), "run `make format`"
 
 
 @needs_extras
-def test_contributing_names_files_that_are_there() -> None:
+def test_contributing_names_existing_files() -> None:
     named = re.findall(r"`([\w.]+/[\w./]*)`", (ROOT / "CONTRIBUTING.md").read_text())
     assert len(named) > 12
     # beside the checkout, if at all

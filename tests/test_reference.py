@@ -1,4 +1,4 @@
-"""The reference is what signatures and docstrings say today, leaves no class and no key out."""
+"""The reference matches today's signatures and docstrings and omits no class and no key."""
 
 import dataclasses
 import hashlib
@@ -68,7 +68,7 @@ def is_usable(cls: type) -> bool:
 
 
 @needs_extras
-def test_every_class_that_a_configuration_may_name_is_there() -> None:
+def test_every_class_that_a_configuration_can_name_is_listed() -> None:
     public = [*(ROOT / "tests" / "public_paths.txt").read_text().split(), *list_own_classes()]
     things = {path: python_page.named(path) for path in public}
     usable = {path for path, cls in things.items() if isinstance(cls, type) and is_usable(cls)}
@@ -78,7 +78,7 @@ def test_every_class_that_a_configuration_may_name_is_there() -> None:
     assert [cls for cls in CLASSES.values() if f"[{cls.__name__}](" not in listed] == []
 
 
-def test_the_page_for_python_has_public_things_with_all_their_members() -> None:
+def test_the_python_page_lists_public_objects_with_all_members() -> None:
     public = (ROOT / "tests" / "public_paths.txt").read_text().split()
     paths = [path for part in python_page.PYTHON.values() for path in part]
     of_files = {path for path in paths if path.count(".") > 2}  # `folder.room.file.name`
@@ -105,12 +105,12 @@ HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 
 @cache
 def anchors(page: Path) -> set[str]:
-    """Where links into a page may lead, named as GitHub names them."""
+    """Return the link targets of a page, named as GitHub names them."""
     headings = HEADING.findall(page.read_text(encoding="utf-8"))
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-def test_every_link_leads_somewhere() -> None:
+def test_every_link_has_a_target() -> None:
     faults, found = [], 0
     for page in DOCUMENTS:
         for path, anchor in LINK.findall(page.read_text(encoding="utf-8")):
@@ -120,52 +120,54 @@ def test_every_link_leads_somewhere() -> None:
     assert faults == [] and found > 500
 
 
-def made(cls: type) -> Any:
-    """An object with all its default settings, or None where one must be given."""
+def build_default(cls: type) -> Any:
+    """Build an object with its default settings, or return None if one is required."""
     try:
         return cls()
     except (TypeError, ValueError):
         return None
 
 
-def test_a_block_of_settings_builds_what_the_defaults_build() -> None:
+def test_a_block_of_settings_builds_the_default_object() -> None:
     faults = []
     assert len(CLASSES) > 200
     for path, cls in CLASSES.items():
         node = yaml.safe_load(f"{reference.format_settings(path, cls)}\n")
         names = ["use", *(f.name for f in dataclasses.fields(cls) if f.init)]
-        plain = made(cls)
+        plain = build_default(cls)
         if list(node) != names or (plain is not None and spec(build(node)) != spec(plain)):
             faults.append(path)
     assert faults == []
 
 
-def own_words(cls: type) -> str:
-    """What its page prints: the docstrings of the class and its bases."""
+def read_docstrings(cls: type) -> str:
+    """Return what the page of a class prints: the docstrings of the class and its bases."""
     tool = "`description`" if hasattr(cls, "arguments") else ""
     return " ".join(
         [cls.__doc__ or "", *(base.__doc__ or "" for base in reference.find_bases(cls)), tool]
     )
 
 
-def is_told_by_type(hint: Any) -> bool:
-    """Whether the type of a setting is a class with a docstring of its own."""
+def is_explained_by_type(hint: Any) -> bool:
+    """Return whether the type of a setting is a class with its own docstring."""
     return dataclass_in(hint) is not None or any(
         getattr(each, "_is_protocol", False) for each in union_members(hint)
     )
 
 
-def unsaid(cls: type) -> Iterator[str]:
-    """The settings that neither a docstring names nor their type explains."""
-    words, hints = own_words(cls), get_type_hints(cls)
+def list_unexplained(cls: type) -> Iterator[str]:
+    """Yield the settings that neither a docstring nor their type explains."""
+    words, hints = read_docstrings(cls), get_type_hints(cls)
     for name in (f.name for f in dataclasses.fields(cls) if f.init):
         is_said = f"`{name}`" in words or f"`{name}: " in words
-        if not is_said and not is_told_by_type(hints[name]):
+        if not is_said and not is_explained_by_type(hints[name]):
             yield name
 
 
 def test_every_setting_is_explained() -> None:
-    missing = {path: names for path, cls in CLASSES.items() if (names := list(unsaid(cls)))}
+    missing = {
+        path: names for path, cls in CLASSES.items() if (names := list(list_unexplained(cls)))
+    }
     assert missing == {}, "say in the docstring what the setting means: `name` ..."
 
 
@@ -181,11 +183,11 @@ WRAPPED: dict[str, Callable[[Any], Any]] = {
         "published": {"x": {"source": "", "accuracy": {}, **one}}
     },
 }
-"""A study that holds an entry of a mapping at its place, by the title of the mapping."""
+"""For each title of a mapping, a function that puts one entry into a study."""
 
 
 @needs_extras
-def test_every_key_has_a_description_and_an_example_that_fits() -> None:
+def test_every_key_has_a_description_and_a_matching_example() -> None:
     assert {title for title, _, _ in reference.study_mappings()} == set(WRAPPED)
     for title, mapping, _ in reference.study_mappings():
         for key, _, (meaning, example) in reference.keys_of(mapping):
@@ -195,12 +197,12 @@ def test_every_key_has_a_description_and_an_example_that_fits() -> None:
             assert shape_faults(WRAPPED[title](node)) == ([], []), (title, key)
 
 
-def test_a_key_without_a_description_is_told() -> None:
+def test_a_key_without_a_description_is_noticed() -> None:
     with pytest.raises(ValueError, match=r"Odd\.strange has no meaning"):
         list(reference.keys_of(type("Odd", (), {"__annotations__": {"strange": int}})))
 
 
-def test_every_word_of_overlays_is_there() -> None:
+def test_every_field_of_overlays_is_listed() -> None:
     words = ["use", "ref", "before", "after", "include", "null", "${...}"]
     assert [word for word in words if f"- **`{word}`**: " not in PAGES["reference/study.md"]] == []
     examples = {word: yaml.safe_load(entries.WORDS[word][1]) for word in words}

@@ -55,13 +55,13 @@ def test_every_link_leads_to_a_page_or_a_file(sources: Path) -> None:
     assert [(page.name, link) for page, link in links if not (page.parent / link).exists()] == []
 
 
-def test_a_link_that_leads_nowhere_is_told() -> None:
+def test_a_broken_link_is_noticed() -> None:
     page = site.Page("here.md", "docs/here.md", "# Here\n\nSee [there](guide.md#nowhere).\n")
     with pytest.raises(LookupError, match=re.escape("docs/here.md: no page for guide.md#nowhere")):
         site.linked(page, site.places(site.pages()), set())
 
 
-def test_links_follow_a_page_that_is_cut(sources: Path) -> None:
+def test_links_follow_a_split_page(sources: Path) -> None:
     folder = sources / "reference/prompting"
     room = (folder / "promptingmarkers.md").read_text("utf-8")
     assert "](promptingmarkerscircles.md)" in room
@@ -87,7 +87,7 @@ def test_the_list_for_language_models_names_every_page(sources: Path) -> None:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site, built in a network namespace of its own where the system lets us."""
+    """The site, built in a separate network namespace where the system allows it."""
     out = tmp_path_factory.mktemp("site") / "html"
     report = out.with_name("report.html")
     report.write_text("<!doctype html><title>a report</title>")
@@ -137,7 +137,7 @@ def test_the_search_works_from_disk(built: Path, browser: Browser) -> None:
 
 @builds
 @pytest.mark.nightly
-def test_the_gallery_is_filtered_by_words_and_by_class(built: Path, browser: Browser) -> None:
+def test_the_gallery_can_be_filtered_by_words_and_class(built: Path, browser: Browser) -> None:
     browser.open(built / "gallery.html", "document.getElementById('filtered').innerText !== ''")
     cards = "[...document.querySelectorAll('.sd-row > .sd-col')]"
     everything = browser.run(f"{cards}.length")
@@ -158,7 +158,7 @@ def test_the_gallery_is_filtered_by_words_and_by_class(built: Path, browser: Bro
 @builds
 @pytest.mark.nightly
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_axe_finds_no_fault_of_wcag(built: Path, browser: Browser, theme: str) -> None:
+def test_axe_finds_no_wcag_violation(built: Path, browser: Browser, theme: str) -> None:
     script, rules = axe_script(), ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
     scheme = {"name": "prefers-color-scheme", "value": theme}
     browser.send("Emulation.setEmulatedMedia", features=[scheme])
@@ -183,7 +183,7 @@ def test_axe_finds_no_fault_of_wcag(built: Path, browser: Browser, theme: str) -
 
 @builds
 @pytest.mark.nightly
-def test_every_link_of_the_site_is_alive(built: Path) -> None:
+def test_every_link_of_the_site_works(built: Path) -> None:
     links = [
         (page, link)
         for page in built.rglob("*.html")

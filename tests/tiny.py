@@ -1,4 +1,4 @@
-"""Tiny networks, built from the settings in `tiny.yaml` or in the shape of an original file."""
+"""Tiny networks, built from the settings in `tiny.yaml` or in the format of an original file."""
 
 import json
 import re
@@ -21,13 +21,13 @@ SPECIAL += ["<|image_pad|>", "<|video_pad|>", "<fake_token_around_image>", "<glo
 
 @cache
 def settings() -> dict[str, Any]:
-    """The settings of all networks of transformers by their names."""
+    """Return the settings of all networks of transformers by name."""
     rooms = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8"))
     return {name: node for room in rooms.values() for name, node in room.items()}
 
 
 def tiny(name: str, place: Path, *more: str) -> Path:
-    """The folder or file of a network by its name."""
+    """Build a network by name and return its folder or file."""
     if name in WRITTEN:
         WRITTEN[name](place, *more)
         return place
@@ -35,7 +35,7 @@ def tiny(name: str, place: Path, *more: str) -> Path:
     if "parts" in node:
         seed()
         for part, settings_of_part in node["parts"].items():
-            make(settings_of_part).save_pretrained(place / part)
+            build_node(settings_of_part).save_pretrained(place / part)
         return place
     network = open_tiny(name)
     if name == "video":  # its own way of saving would give the tracker other names than the release
@@ -47,19 +47,20 @@ def tiny(name: str, place: Path, *more: str) -> Path:
     else:
         network.save_pretrained(place)
     for part in node.get("beside", ()):
-        make(part).save_pretrained(place)
+        build_node(part).save_pretrained(place)
     if "preprocessor" in node:
         (place / "preprocessor_config.json").write_text(json.dumps(node["preprocessor"]))
     return place
 
 
 def open_tiny(name: str) -> Any:
-    """A network of transformers by its name, in evaluation mode; skips a test without it."""
+    """Build a network of transformers by name, in evaluation mode. Skips the test without
+    transformers."""
     transformers = pytest.importorskip("transformers")
     node = settings()[name]
     seed()
     kind = getattr(transformers, node["network"])
-    network, weights = kind(kind.config_class(**make(node["settings"]))), node.get("weights")
+    network, weights = kind(kind.config_class(**build_node(node["settings"]))), node.get("weights")
     if weights == "spread":
         spread_weights(network)
     elif weights:
@@ -68,18 +69,18 @@ def open_tiny(name: str) -> Any:
 
 
 def seed() -> None:
-    """The same weights at every build."""
+    """Seed torch, so that every build has the same weights."""
     pytest.importorskip("torch").manual_seed(0)
 
 
-def make(node: Any) -> Any:
-    """A setting, or the object of transformers or of this file that it stands for."""
+def build_node(node: Any) -> Any:
+    """Return a setting, or the object of transformers or of this file that it describes."""
     transformers = pytest.importorskip("transformers")
     if isinstance(node, list):
-        return [make(part) for part in node]
+        return [build_node(part) for part in node]
     if not isinstance(node, dict):
         return node
-    given = {key: make(value) for key, value in node.items() if key != "new"}
+    given = {key: build_node(value) for key, value in node.items() if key != "new"}
     if "new" not in node:
         return given
     if template := getattr(given.get("tokenizer"), "chat_template", None):
@@ -91,7 +92,7 @@ def make(node: Any) -> Any:
 
 
 def spread_weights(network: Any) -> None:
-    """Let numbers depend on the image from the first layer to the last."""
+    """Scale the weights so that outputs depend on the image in every layer."""
     import torch
 
     with torch.no_grad():
@@ -103,7 +104,7 @@ def spread_weights(network: Any) -> None:
 
 
 def enlarge_weights(network: Any, std: float, but: str = "none") -> None:
-    """Let masks differ from one another and from place to place."""
+    """Scale the weights so that masks differ from each other and between places."""
     import torch
 
     with torch.no_grad():
@@ -115,16 +116,16 @@ def enlarge_weights(network: Any, std: float, but: str = "none") -> None:
 # Tokenizers, and a backbone
 
 
-def words(vocabulary: str = "a cat dog red box mug . the") -> Any:
-    """A BERT tokenizer that knows these words."""
+def make_tokenizer(vocabulary: str = "a cat dog red box mug . the") -> Any:
+    """Return a BERT tokenizer that knows these words."""
     from transformers import BertTokenizer
 
     tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "?", *vocabulary.split()]
     return BertTokenizer(vocab={token: number for number, token in enumerate(tokens)})
 
 
-def chat_words(image: str) -> Any:
-    """A tokenizer with a chat template in which `image` stands for a picture."""
+def make_chat_tokenizer(image: str) -> Any:
+    """Return a tokenizer with a chat template in which `image` is the placeholder of a picture."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
@@ -147,7 +148,7 @@ def chat_words(image: str) -> Any:
 
 
 def pyramid() -> dict[str, str]:
-    """A backbone that gives maps of a half to a sixteenth of the size, as timm's do."""
+    """Return a backbone with feature maps of 1/2 to 1/16 of the size, like those of timm."""
     from torch import nn
     from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel
     from transformers.modeling_outputs import BaseModelOutput
@@ -175,8 +176,8 @@ def pyramid() -> dict[str, str]:
     return {"model_type": "tiny_pyramid"}
 
 
-def clip_words() -> Any:
-    """CLIP's tokenizer for texts of small letters."""
+def make_clip_tokenizer() -> Any:
+    """Return CLIP's tokenizer for lower-case texts."""
     from transformers import CLIPTokenizer
 
     letters = "abcdefghijklmnopqrstuvwxyz"
@@ -187,9 +188,9 @@ def clip_words() -> Any:
 
 
 PARTS: dict[str, Callable[..., Any]] = {
-    "clip_words": clip_words,
-    "words": words,
-    "chat_words": chat_words,
+    "clip_words": make_clip_tokenizer,
+    "words": make_tokenizer,
+    "chat_words": make_chat_tokenizer,
     "pyramid": pyramid,
 }
 
@@ -197,7 +198,7 @@ PARTS: dict[str, Callable[..., Any]] = {
 
 
 def florence2(folder: Path) -> None:
-    """Florence-2 with a tokenizer of letters and places."""
+    """Write Florence-2 with a tokenizer of letters and places."""
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
     from transformers import CLIPImageProcessorPil, Florence2Processor, PreTrainedTokenizerFast
 
@@ -223,7 +224,8 @@ def florence2(folder: Path) -> None:
 
 
 def pp_ocr(folder: Path, kind: str, letters: str = "", **more: Any) -> Path:
-    """A slim finder (PPOCRV5MobileDet) or reader (such as PPOCRV6SmallRec) of text, at random."""
+    """Write a small text detector (PPOCRV5MobileDet) or recogniser (such as PPOCRV6SmallRec) with
+    random weights."""
     import transformers
 
     seed()
@@ -258,28 +260,28 @@ def pp_ocr(folder: Path, kind: str, letters: str = "", **more: Any) -> Path:
 
 
 def loftr(file: Path) -> None:
-    """LoFTR's own shape with random weights, as its authors save it."""
-    tensors = seeded("LoFTR", None).state_dict()
+    """Write LoFTR in its full shape with random weights, in its authors' format."""
+    tensors = build_seeded("LoFTR", None).state_dict()
     save({"state_dict": {f"matcher.{name}": tensor for name, tensor in tensors.items()}}, file)
 
 
 def disk(file: Path) -> None:
-    """DISK's own shape with random weights, as its authors save it."""
-    save({"extractor": seeded("DISK").state_dict()}, file)
+    """Write DISK in its full shape with random weights, in its authors' format."""
+    save({"extractor": build_seeded("DISK").state_dict()}, file)
 
 
 def aliked(file: Path) -> None:
-    """ALIKED's own shape with random weights, as safetensors."""
+    """Write ALIKED in its full shape with random weights, as safetensors."""
     from safetensors.torch import save_file
 
-    save_file(seeded("ALIKED").state_dict(), file)
+    save_file(build_seeded("ALIKED").state_dict(), file)
 
 
 def head(file: Path, features: str) -> None:
-    """LightGlue's head for these features, its layers named as in the published files."""
+    """Write LightGlue's head for these features, with the layer names of the published files."""
     from kornia.feature import LightGlue
 
-    network = seeded("LightGlue", None, **{**LightGlue.features[features], "weights": None})
+    network = build_seeded("LightGlue", None, **{**LightGlue.features[features], "weights": None})
     save(
         {
             re.sub(r"^transformers\.(\d+)\.(\w+)", r"\2.\1", name): tensor
@@ -289,8 +291,8 @@ def head(file: Path, features: str) -> None:
     )
 
 
-def seeded(kind: str, *given: Any, **settings: Any) -> Any:
-    """A network of kornia."""
+def build_seeded(kind: str, *given: Any, **settings: Any) -> Any:
+    """Build a network of kornia with seeded weights."""
     import kornia.feature
 
     seed()
@@ -298,7 +300,7 @@ def seeded(kind: str, *given: Any, **settings: Any) -> Any:
 
 
 def save(content: Any, file: Path) -> None:
-    """As torch saves it."""
+    """Save with torch."""
     import torch
 
     torch.save(content, file)
@@ -325,7 +327,7 @@ TO_ORIGINAL = {  # pieces of transformers' names -> of segment_anything's
 
 
 def sam_file(path: Path) -> None:
-    """The tiny SAM as a checkpoint of segment_anything, under its own names."""
+    """Write the tiny SAM as a checkpoint of segment_anything, with its tensor names."""
     import torch
 
     tensors = {"pixel_mean": torch.zeros(3, 1, 1), "pixel_std": torch.ones(3, 1, 1)}
@@ -343,7 +345,7 @@ def sam_file(path: Path) -> None:
 
 
 def dire_network() -> Any:
-    """A ResNet with bottlenecks and one output, of transformers."""
+    """Build a transformers ResNet with bottlenecks and one output."""
     import torch
     from transformers import ResNetConfig, ResNetForImageClassification
 
@@ -374,7 +376,7 @@ TO_TORCHVISION = {
 
 
 def dire(file: Path) -> None:
-    """The network above under the names of torchvision, as DIRE's checkpoints are saved."""
+    """Write this ResNet with torchvision's tensor names, as DIRE's checkpoints have them."""
     tensors = {}
     for name, tensor in dire_network().state_dict().items():
         for theirs, ours in TO_TORCHVISION.items():

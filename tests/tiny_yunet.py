@@ -10,7 +10,7 @@ FLOAT, INT64 = 1, 7  # of ONNX's element types
 
 
 def yunet(path: Path) -> Path:
-    """Its score of a cell of 8 x 8 pixels is the sigmoid of the mean level less 127.5."""
+    """Write a network whose score for a cell of 8 x 8 pixels is sigmoid(mean level - 127.5)."""
     nodes, weights, outputs = [], [], []
     for kind, channels in CHANNELS.items():
         for stride in STRIDES:

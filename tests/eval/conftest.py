@@ -1,4 +1,4 @@
-"""What the tests of eval share."""
+"""Fixtures shared by the tests of eval."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A study of a user's folder, run by the command line, and signals that come in the middle."""
+"""A study in a user's folder, run from the command line, and signals sent during the run."""
 
 import os
 import threading
@@ -22,7 +22,7 @@ stages:
 
 
 def write_study(folder: Path, url: str, n: int = 4, more: str = "") -> Path:
-    """The file of a study in `folder` that asks `n` questions of the server at `url`."""
+    """Write a study in `folder` that asks the server at `url` `n` questions."""
     folder.mkdir(exist_ok=True)
     path = folder / "study.yaml"
     path.write_text(STUDY.format(url=url, n=n) + more)
@@ -30,13 +30,13 @@ def write_study(folder: Path, url: str, n: int = 4, more: str = "") -> Path:
 
 
 def looktwice(*words: object) -> Result:
-    """What a user types, in this process."""
+    """Run a command in this process."""
     return CliRunner().invoke(app, [str(word) for word in words])
 
 
 @contextmanager
-def when(it_is_so: Callable[[], bool], then: Callable[[], None]) -> Iterator[None]:
-    """Do something in another thread as soon as it is so; raises what that raised."""
+def do_when(it_is_so: Callable[[], bool], then: Callable[[], None]) -> Iterator[None]:
+    """Call `then` in another thread once the condition holds. Raises what it raised."""
     failures: list[BaseException] = []
 
     def watch() -> None:
@@ -58,22 +58,22 @@ def when(it_is_so: Callable[[], bool], then: Callable[[], None]) -> Iterator[Non
 
 
 def send(number: int) -> Callable[[], None]:
-    """Send this process a signal, as a terminal or a scheduler does."""
+    """Return a function that sends this process a signal, as a terminal or a scheduler does."""
     return lambda: os.kill(os.getpid(), number)
 
 
-def said(*words: object, code: int = 0) -> str:
-    """What a command prints that ends with this code, in one line."""
+def get_output(*words: object, code: int = 0) -> str:
+    """Run a command, check its exit code, and return its output on one line."""
     result = looktwice(*words)
     assert result.exit_code == code, result.output
     return " ".join(result.output.split())
 
 
 def run_study(folder: Path, url: str, *words: object, code: int = 0, n: int = 4) -> str:
-    """What `run` prints, in one line, of a study of `n` questions that is kept in `folder`."""
-    return said("run", write_study(folder, url, n), "--out", folder, *words, code=code)
+    """Run a study of `n` questions in `folder` and return the output of `run` on one line."""
+    return get_output("run", write_study(folder, url, n), "--out", folder, *words, code=code)
 
 
 def records(folder: Path) -> list[Record]:
-    """The records of the study in `folder`."""
+    """Return the records of the study in `folder`."""
     return list(RunFolder(folder / "study").records().values())

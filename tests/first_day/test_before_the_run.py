@@ -12,7 +12,7 @@ from looktwice.pipelines import Pipeline, Reply, Scripted
 from looktwice.pipelines.model import Messages, ToolCall
 from looktwice.prompting.agent import Agent, Measure
 from tests.chat_server import chat_server
-from tests.first_day.studies import looktwice, run_study, said, write_study
+from tests.first_day.studies import get_output, looktwice, run_study, write_study
 from tests.optional import needs_extras
 from tests.tables import table
 
@@ -89,7 +89,7 @@ class Own:
         (self.folder / name).write_text(STUDY.format(module=self.module, url=url))
 
     def __call__(self, command: str, *words: str, code: int, study: str = "study.yaml") -> str:
-        return said(command, study, "--plugin", self.plugin, *words, code=code)
+        return get_output(command, study, "--plugin", self.plugin, *words, code=code)
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ def test_check_names_what_would_fail(own: Own, words: list[str], code: int, faul
     assert code or "no faults" in output
 
 
-def test_a_question_whose_key_is_wrong_is_not_paid(own: Own) -> None:
+def test_a_question_with_a_wrong_answer_key_is_not_paid_for(own: Own) -> None:
     with chat_server() as server:
         own.write(server.url)
         own("run", "task.keys=AEA", code=1)
@@ -126,14 +126,14 @@ def test_a_question_whose_key_is_wrong_is_not_paid(own: Own) -> None:
 
 @needs_extras
 @pytest.mark.parametrize("command", ["check", "run", "make"])
-def test_a_task_that_raises_is_a_sentence_with_its_place(own: Own, command: str) -> None:
+def test_an_error_in_a_task_is_a_sentence_with_its_place(own: Own, command: str) -> None:
     output = own(command, "task.broken=0", code=2)
     line = 1 + MINE.splitlines().index('                raise KeyError("colour")')
     assert f"Lines.__iter__ ({own.folder / own.plugin}:{line}) raised KeyError: 'colour'" in output
     assert "Traceback" not in output
 
 
-def test_a_run_says_what_is_left_to_ask(tmp_path: Path) -> None:
+def test_a_run_reports_how_many_requests_remain(tmp_path: Path) -> None:
     with chat_server() as server:
         first = run_study(tmp_path, server.url, "--limit", "2", n=6)
         more = run_study(tmp_path, server.url, n=6)
@@ -144,21 +144,21 @@ def test_a_run_says_what_is_left_to_ask(tmp_path: Path) -> None:
     assert "about to send" not in again
 
 
-def test_a_cost_of_guessed_tokens_is_said_to_be_about_and_faults_name_their_setting(
+def test_an_estimated_cost_is_marked_as_approximate_and_faults_name_their_setting(
     tmp_path: Path,
 ) -> None:
     check = ("check", write_study(tmp_path, "http://127.0.0.1:9/v1"))
-    output = said(*check, "model.prices={in: 2.5, out: 10}", "model.max_tokens=100")
+    output = get_output(*check, "model.prices={in: 2.5, out: 10}", "model.max_tokens=100")
     assert ", out at most 400; cost about 0.00" in output and "with the longest replies" in output
     assert "cost at most" not in output
     fault = "model.prices: prices need `in` and `out`"
-    assert said(*check, "model.prices={in: 2.5}", code=2).startswith(fault)
-    assert said(*check, "model.in_flight=0", code=2).startswith("model.in_flight: ")
-    assert said("--version").startswith("looktwice ")
+    assert get_output(*check, "model.prices={in: 2.5}", code=2).startswith(fault)
+    assert get_output(*check, "model.in_flight=0", code=2).startswith("model.in_flight: ")
+    assert get_output("--version").startswith("looktwice ")
 
 
 @pytest.mark.parametrize("setting", ["path: %s", "more: [study.yaml, %s]", "named: {a: %s}"])
-def test_every_path_of_an_own_task_is_fenced_and_counts_from_the_file(
+def test_every_path_of_a_custom_task_is_fenced_and_relative_to_the_file(
     own: Own, setting: str
 ) -> None:
     text = (own.folder / "study.yaml").read_text()
@@ -168,12 +168,12 @@ def test_every_path_of_an_own_task_is_fenced_and_counts_from_the_file(
         assert says in own("check", code=code, study="beside/study.yaml")
 
 
-def test_a_file_whose_name_names_no_folder_is_told_what_to_write(own: Own) -> None:
+def test_a_file_name_without_a_study_name_gets_advice(own: Own) -> None:
     own.write("http://127.0.0.1:9/v1", "my study (1).yaml")
     assert "`name: my-study-1`" in own("check", code=2, study="my study (1).yaml")
 
 
-def test_show_prints_what_a_tool_gave_back(tmp_path: Path) -> None:
+def test_show_prints_the_results_of_tools(tmp_path: Path) -> None:
     def measure_once(messages: Messages) -> Reply:
         if any(message.role == "assistant" for message in messages):
             return Reply("(A)")
@@ -205,7 +205,7 @@ def test_the_first_sentence_of_a_run_names_the_contestants_that_were_left_out(
     config = tmp_path / "study.yaml"
     chance = "  chance: {stages: {answer: {use: specialists.answers.Chance}}}\n"
     config.write_text(STRANDED + chance + "baseline: chance\n")
-    output = " ".join(said("run", config, "--out", tmp_path).split())
+    output = " ".join(get_output("run", config, "--out", tmp_path).split())
     why = "Left out: one (NOT_SET_ANYWHERE is not set). On own,"
     assert why in output
     report = (tmp_path / "study" / "report.md").read_text(encoding="utf-8")
@@ -213,9 +213,9 @@ def test_the_first_sentence_of_a_run_names_the_contestants_that_were_left_out(
 
 
 @pytest.mark.parametrize("command", ["check", "run"])
-def test_a_study_of_which_nobody_is_left_is_no_success(tmp_path: Path, command: str) -> None:
+def test_a_study_with_no_samples_left_is_not_a_success(tmp_path: Path, command: str) -> None:
     config = tmp_path / "study.yaml"
     config.write_text(STRANDED)
     words = ("--out", tmp_path) if command == "run" else ()
-    output = said(command, config, *words, code=2)
+    output = get_output(command, config, *words, code=2)
     assert "left out: one (" in output and "no contestant is left" in output

@@ -13,7 +13,7 @@ from PIL import Image
 from looktwice.eval.runs.dry_run import announce_requests
 from looktwice.eval.runs.sample_faults import is_truncated
 from looktwice.pipelines.config import load_plan
-from tests.first_day.studies import said
+from tests.first_day.studies import get_output
 from tests.tables import table
 
 STUDY = """
@@ -52,10 +52,10 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def check(*words: str, code: int = 0) -> str:
-    return said("check", "study.yaml", *words, code=code)
+    return get_output("check", "study.yaml", *words, code=code)
 
 
-def test_check_says_what_a_run_asks_and_costs(study: Path) -> None:
+def test_check_reports_requests_and_cost(study: Path) -> None:
     output = check("--all", code=2)  # of a broken image
     arms = "3 arms (contestant x task x setting), no faults; 1 more read the same replies"
     assert output.startswith(arms)
@@ -71,11 +71,13 @@ def test_check_says_what_a_run_asks_and_costs(study: Path) -> None:
 
 
 @table
-def test_limits_and_draws_change_what_is_asked(study: Path, word: str, amount: str) -> None:
+def test_limits_and_draws_change_the_number_of_requests(
+    study: Path, word: str, amount: str
+) -> None:
     assert amount in check(word)
 
 
-def test_check_all_names_every_image_that_cannot_be_opened(study: Path) -> None:
+def test_check_all_names_every_unreadable_image(study: Path) -> None:
     check()
     output = check("--all", code=2)
     assert "task, sample q/1: " in output and "1.png" in output
@@ -132,7 +134,7 @@ def test_a_sample_that_will_fail_is_a_fault(study: Path, form: str) -> None:
     assert bool(re.search(fault, check("--limit", "1", code=2 if first else 0))) is first
 
 
-def test_images_of_a_table_are_looked_for_too(study: Path) -> None:
+def test_images_in_a_table_are_checked_too(study: Path) -> None:
     rows = [
         {"question": "Which?", "image": name, "a": "red", "b": "blue", "answer": "A"}
         for name in ("0.png", "2.png", "9.png")
@@ -145,7 +147,7 @@ def test_images_of_a_table_are_looked_for_too(study: Path) -> None:
     assert "no faults" in check(words, "--limit", "2")
 
 
-def test_no_network_is_run_to_say_what_a_run_asks(study: Path) -> None:
+def test_no_network_runs_to_count_requests(study: Path) -> None:
     overlay = (
         "{use: prompting.markers.DepthOverlay, depth: {use: specialists.maps.DepthAnything},"
         " before: ask}"
@@ -170,7 +172,7 @@ NOISE = Image.fromarray(np.random.default_rng(0).integers(0, 256, (64, 64), np.u
 
 @pytest.mark.parametrize("suffix", ["png", "jpg", "webp", "gif"])
 @pytest.mark.parametrize("part", [0.5, 0.9, 1.0])
-def test_an_image_that_breaks_off_is_a_fault(study: Path, suffix: str, part: float) -> None:
+def test_a_truncated_image_is_a_fault(study: Path, suffix: str, part: float) -> None:
     NOISE.save(f"own/1.{suffix}")
     path = Path(f"own/1.{suffix}")
     path.write_bytes(path.read_bytes()[: int(path.stat().st_size * part)])
@@ -179,14 +181,14 @@ def test_an_image_that_breaks_off_is_a_fault(study: Path, suffix: str, part: flo
     assert ("no faults" in output) is (part == 1)
 
 
-def test_the_byte_that_ends_a_gif_ends_none_where_it_stands_before_the_last() -> None:
+def test_a_gif_trailer_byte_inside_the_data_does_not_end_the_file() -> None:
     out = io.BytesIO()
     NOISE.save(out, "gif")
     whole = out.getvalue()
     assert is_truncated(whole[:1000] + b";" + bytes([1] * 9)) and not is_truncated(whole + bytes(9))
 
 
-def test_an_image_that_lacks_its_last_bytes_alone_is_no_fault(study: Path) -> None:
+def test_an_image_that_lacks_only_its_end_marker_is_not_a_fault(study: Path) -> None:
     NOISE.save("own/1.jpg")
     Path("own/1.jpg").write_bytes(Path("own/1.jpg").read_bytes()[:-2] + b"\0" * 100)
     Path("own/samples.jsonl").write_text(json.dumps(ROW | {"id": "q", "image": "1.jpg"}) + "\n")
@@ -194,7 +196,7 @@ def test_an_image_that_lacks_its_last_bytes_alone_is_no_fault(study: Path) -> No
 
 
 @table
-def test_rows_that_are_left_out_are_told(study: Path, change: dict[str, str], why: str) -> None:
+def test_skipped_rows_are_reported(study: Path, change: dict[str, str], why: str) -> None:
     row = {"question": "Which?", "image": "0.png", "choices": ["red", "blue"], "answer": "A"}
     rows = [row | {"id": str(number)} for number in range(20)]
     rows[9] |= change

@@ -10,7 +10,7 @@ from looktwice.pipelines.pipeline import Pipeline
 from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
 from looktwice.prompting.views import Crop
-from tests.first_day.studies import said
+from tests.first_day.studies import get_output
 from tests.optional import needs_extras
 
 STUDY = """
@@ -43,10 +43,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def check(folder: Path, more: str, *words: str, code: int = 2, command: str = "check") -> str:
     (folder / "study.yaml").write_text(STUDY + more)
-    return said(command, "study.yaml", *words, code=code)
+    return get_output(command, "study.yaml", *words, code=code)
 
 
-def test_check_finds_a_pipeline_that_no_answer_can_come_of(folder: Path) -> None:
+def test_check_finds_a_pipeline_that_cannot_answer(folder: Path) -> None:
     words = ("stages.ask.use=silent_looks.Look", "--plugin", "silent_looks.py")
     output = check(folder, "", *words)
     fault = "contestants.plain.stages: these stages cannot answer: none of say, mark, ask asks"
@@ -74,7 +74,7 @@ def test_a_contestant_that_changes_one_stage_keeps_the_others(folder: Path) -> N
     )
 
 
-def test_a_new_slot_asks_for_its_place_or_for_replace(folder: Path) -> None:
+def test_a_new_slot_needs_a_position_or_a_stage_to_replace(folder: Path) -> None:
     chance = "contestants: {chance: {stages: {answer: {use: specialists.answers.Chance}}}}"
     output = check(folder, chance)
     fault = "contestants.chance.stages.answer: a new slot needs a position; add `before:`"
@@ -84,9 +84,7 @@ def test_a_new_slot_asks_for_its_place_or_for_replace(folder: Path) -> None:
     assert "contestants.a.extend: no such entry; a contestant's stages are laid over" in extend
 
 
-def test_a_new_stage_that_prepares_the_question_stands_before_the_stage_that_asks(
-    folder: Path,
-) -> None:
+def test_a_new_stage_that_prepares_the_question_precedes_the_asking_stage(folder: Path) -> None:
     stages = (
         "{small: {use: prompting.views.LongestSide, pixels: 99}, own: {use: silent_looks.Look}}"
     )
@@ -115,7 +113,7 @@ model: {use: eval.tasks.NearSighted}
 
 @needs_extras
 @pytest.mark.parametrize("kind", list(ZOOMS))
-def test_a_placebo_takes_its_settings_from_what_it_is_the_placebo_of(
+def test_a_placebo_copies_the_settings_of_the_stage_it_controls_for(
     folder: Path, kind: str
 ) -> None:
     zoom = ZOOMS[kind].replace("CROP", "{padding: 0, min_px: 16, upscale: 700}")
@@ -142,7 +140,7 @@ def first_zoom(arm: Arm) -> View:
         ("prompting.views.ZoomOnMarks", Crop(padding=0.5)),
     ],
 )
-def test_a_partial_nested_setting_keeps_the_rest_of_its_owner_s_default(
+def test_a_partial_nested_setting_keeps_the_other_defaults_of_its_owner(
     use: str, merged: Crop
 ) -> None:
     given = build({"use": use, "crop": {"padding": 0.5}})
@@ -152,7 +150,7 @@ def test_a_partial_nested_setting_keeps_the_rest_of_its_owner_s_default(
 
 
 @needs_extras
-def test_a_merged_setting_is_swept_and_named_in_the_arm_s_changes(folder: Path) -> None:
+def test_a_merged_setting_can_be_swept_and_appears_in_the_changes(folder: Path) -> None:
     zoom = ZOOMS["agent"].replace("CROP", "{padding: 0.5}")
     (folder / "zoom.yaml").write_text(
         f"{PARTIAL}{zoom}\nsweep: {{stages.agent.tools.zoom.crop.min_px: [8, 9]}}"
@@ -163,7 +161,7 @@ def test_a_merged_setting_is_swept_and_named_in_the_arm_s_changes(folder: Path) 
     ]
 
 
-def test_two_contestants_that_a_sweep_makes_equal_are_told_by_which_change(folder: Path) -> None:
+def test_equal_contestants_of_a_sweep_are_reported_with_their_changes(folder: Path) -> None:
     contestants = "contestants: {plain: {}, blue: {stages: {mark: {color: blue}}}}"
     output = check(folder, f"{contestants}\nsweep: {{stages.mark: [{{radius: 5}}, null]}}")
     fault = "contestants.blue: the same as 'plain' on jigsaw under stages.mark=null; drop one ("
@@ -173,7 +171,7 @@ def test_two_contestants_that_a_sweep_makes_equal_are_told_by_which_change(folde
 
 
 @pytest.mark.parametrize("first", ["use", "radius"])
-def test_a_swept_class_keeps_the_other_swept_settings_in_whatever_order(
+def test_a_swept_class_keeps_the_other_swept_settings_in_any_order(
     folder: Path, first: str
 ) -> None:
     axes = {"use": "[prompting.markers.Circles, prompting.markers.Dots]", "radius": "[10, 30]"}
@@ -182,7 +180,7 @@ def test_a_swept_class_keeps_the_other_swept_settings_in_whatever_order(
     assert found == {f"{kind} {radius}" for kind in ("Circles", "Dots") for radius in (10, 30)}
 
 
-def test_a_single_change_is_laid_over_the_sweep(folder: Path) -> None:
+def test_a_single_change_is_applied_on_top_of_the_sweep(folder: Path) -> None:
     for each, more in {
         "null": "none",
         "{use: prompting.markers.Crosshairs, radius: 7}": "Crosshairs 7",

@@ -10,7 +10,7 @@ from looktwice.eval import Photos, evaluate
 from looktwice.pipelines import ChatAPI
 from looktwice.prompting.turns import CaptionThenAnswer
 from tests.chat_server import chat_server
-from tests.first_day.studies import run_study, said, write_study
+from tests.first_day.studies import get_output, run_study, write_study
 
 PRICED = (
     'models: {tiny: {use: pipelines.models.ChatAPI, model: tiny, url: "%s", prices: {in: 2.5, out:'
@@ -44,21 +44,23 @@ def test_no_more_requests_are_sent_than_allowed(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_budget_is_kept_and_a_larger_one_goes_on(tmp_path: Path) -> None:
+def test_a_run_keeps_its_budget_and_resumes_with_a_larger_one(tmp_path: Path) -> None:
     with chat_server(None, "--delay", "0.02") as server:
         config = priced(tmp_path, server.url, n=40)
         words = "run", config, "--out", tmp_path, "--workers", WORKERS, "--budget"
-        first = said(*words, 10 * EACH, code=1)
+        first = get_output(*words, 10 * EACH, code=1)
         assert re.search(r"0\.00[34]\S* spent of a --budget of 0\.0032", first)
         assert "raise it to go on" in first and "command resumes\n" not in first
         unfinished = "the same command resumes the run, with a larger --budget if it is used up"
         assert unfinished in " ".join(first.split())
-        said(*words, 10 * EACH, code=1)  # what the first run paid counts
+        get_output(*words, 10 * EACH, code=1)  # what the first run paid counts
         assert server.stats["requests"] == 10
         # which a twelfth would exceed: what one costs is remembered
         sentence = "0.00352 spent of a --budget of 0.00368, and a request may cost 0.00032"
-        assert sentence in said(*words, 11.5 * EACH, code=1) and server.stats["requests"] == 11
-        assert "(29 new, 11 existing" in said(*words, 100 * EACH)
+        assert (
+            sentence in get_output(*words, 11.5 * EACH, code=1) and server.stats["requests"] == 11
+        )
+        assert "(29 new, 11 existing" in get_output(*words, 100 * EACH)
         assert server.stats["requests"] == 40
 
 
@@ -73,29 +75,27 @@ contestants:
 """
 
 
-def test_what_was_paid_counts_also_for_samples_without_a_record_and_stages_that_are_shared(
-    tmp_path: Path,
-) -> None:
+def test_the_cost_includes_samples_without_a_record_and_shared_stages(tmp_path: Path) -> None:
     with chat_server() as server:
         config = priced(tmp_path, server.url, n=6)
         head = config.read_text().split("stages:")[0]
         config.write_text(head + PRICED % server.url + TWICE.replace("YesNo", "System, text: Look"))
         for most in (5, 4):
-            said("run", config, "--out", tmp_path, "--max-requests", most, code=1)
+            get_output("run", config, "--out", tmp_path, "--max-requests", most, code=1)
         assert server.stats["requests"] == 9
         spent = float((tmp_path / "study/.spent").read_text().split()[0])
         assert spent == pytest.approx(9 * EACH, abs=2e-6)
-        stopped = said("run", config, "--out", tmp_path, "--budget", 8.5 * EACH, code=1)
+        stopped = get_output("run", config, "--out", tmp_path, "--budget", 8.5 * EACH, code=1)
         assert server.stats["requests"] == 9 and "spent of a --budget" in stopped
 
 
-def test_replies_from_a_cache_cost_nothing_and_uncounted_ones_keep_no_budget(
+def test_cached_replies_cost_nothing_and_replies_without_token_counts_stop_a_budget(
     tmp_path: Path,
 ) -> None:
     with chat_server() as server:
         config = priced(tmp_path, server.url, n=8)
-        said("run", config, "--out", tmp_path)
-        assert "(8 new" in said(
+        get_output("run", config, "--out", tmp_path)
+        assert "(8 new" in get_output(
             "run", config, "--out", tmp_path, "--again=all", "--budget", EACH / 2
         )
         assert server.stats["requests"] == 8
@@ -105,7 +105,7 @@ def test_replies_from_a_cache_cost_nothing_and_uncounted_ones_keep_no_budget(
     with chat_server(None, "--no-usage") as server:
         config = priced(tmp_path, server.url, n=20)
         words = ("--again=all", "--budget", "1", "--workers", WORKERS)
-        output = said("run", config, "--out", tmp_path / "uncounted", *words, code=1)
+        output = get_output("run", config, "--out", tmp_path / "uncounted", *words, code=1)
         assert "reports no token counts" in output and "use --max-requests" in output
         assert server.stats["requests"] <= 2 * WORKERS
 
@@ -130,13 +130,13 @@ BIG = 4 * (100 * 2.5 + 7 * 10) / 1e6
 COSTS = {"plain": BIG, "small": BIG / 10, "free": None, "chance": None}
 
 
-def test_the_cost_stands_in_every_table(tmp_path: Path) -> None:
+def test_every_table_shows_the_cost(tmp_path: Path) -> None:
     with chat_server() as server:
         config = write_study(tmp_path, server.url)
         lines = [line for line in config.read_text().splitlines() if not line.startswith("model:")]
         config.write_text("\n".join(lines) + BOTH % {"url": server.url})
-        first = said("run", config, "--out", tmp_path, "--table", "full")
-        again = said("run", config, "--out", tmp_path, "--again=all", "--table", "full")
+        first = get_output("run", config, "--out", tmp_path, "--table", "full")
+        again = get_output("run", config, "--out", tmp_path, "--again=all", "--table", "full")
     # replies from the cache are not paid again
     assert "| cost 0.00" in first and "| cost" not in again
     for output in (first, again):
@@ -154,9 +154,7 @@ def csv_costs(folder: Path) -> dict[str, str]:
     return {row["contestant"]: row["cost"] for row in rows if row["task"] == "jigsaw"}
 
 
-def test_models_that_stages_hold_have_a_cost_where_the_contestant_has_no_model(
-    tmp_path: Path,
-) -> None:
+def test_models_inside_stages_have_a_cost_even_without_a_contestant_model(tmp_path: Path) -> None:
     with chat_server() as server:
         model = ChatAPI("m", server.url, prices={"in": 2.5, "out": 10})
         described = CaptionThenAnswer(captioner=model, answerer=model)
@@ -166,11 +164,11 @@ def test_models_that_stages_hold_have_a_cost_where_the_contestant_has_no_model(
     assert row.cost == pytest.approx((row.tokens_in * 2.5 + row.tokens_out * 10) / 1e6)
 
 
-def test_other_words_for_prices_are_a_fault_with_a_sentence(tmp_path: Path) -> None:
+def test_unknown_price_fields_are_a_clear_fault(tmp_path: Path) -> None:
     study = write_study(tmp_path, "http://127.0.0.1:9/v1")
     wrong = ("input: 2.5, output: 10", "in: 2.5", "in: 2.5, out: -1", "in: 1, out: x")
     for prices in ("5", *(f"{{{words}}}" for words in (*wrong, "in: 1, out: 1, date: 5"))):
-        output = said("check", study, f"model.prices={prices}", code=2)
+        output = get_output("check", study, f"model.prices={prices}", code=2)
         assert output.startswith("model") and "price" in output and "Traceback" not in output
 
 
@@ -181,7 +179,7 @@ LIST = """prices:
 """
 
 
-def test_a_list_of_prices_serves_every_model_of_its_name_that_has_none(tmp_path: Path) -> None:
+def test_a_price_list_applies_to_every_unpriced_model_with_its_name(tmp_path: Path) -> None:
     with chat_server() as server:
         config = write_study(tmp_path, server.url)
         (tmp_path / "list.yaml").write_text(LIST)
@@ -191,8 +189,8 @@ def test_a_list_of_prices_serves_every_model_of_its_name_that_has_none(tmp_path:
             f"include: list.yaml\n{config.read_text()}contestants: {{plain: {{}}, described:"
             f" {{replace: true, stages: {{ask: {ask}}}}}}}\n"
         )
-        checked = said("check", config)
-        said("run", config, "--out", tmp_path, "--budget", "5")
+        checked = get_output("check", config)
+        get_output("run", config, "--out", tmp_path, "--budget", "5")
     facts = "(USD, 2026-08-01, https://h/prices)"
     assert f"prices of tiny: 2.5 in, 10 out, 1 cached per million tokens {facts}" in checked
     assert "prices of tiny: 9 in, 9 out per million tokens" in checked and "other" not in checked

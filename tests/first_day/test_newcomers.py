@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.first_day.studies import looktwice, said
+from tests.first_day.studies import get_output, looktwice
 from tests.optional import needs_extras
 from tests.tables import check_all
 
@@ -62,13 +62,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "pope.jsonl").write_text("\n".join(map(json.dumps, pope)))
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        said("run", "s.yaml")
+        get_output("run", "s.yaml")
     return folder
 
 
 @pytest.mark.slow
 @needs_extras
-def test_the_answer_says_what_to_type(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_message_says_what_to_type(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     check_all((row, partial(check_answer, folder, *row)) for row in TYPED)
 
@@ -90,7 +90,7 @@ def check_answer(folder: Path, kind: str, typed: str, written: str, answer: str)
 @pytest.mark.parametrize(
     ("name", "room"), {"evaluate": "eval", "ChatAPI": "pipelines", "Circles": "prompting"}.items()
 )
-def test_a_name_at_the_top_tells_its_room(name: str, room: str) -> None:
+def test_a_top_level_name_suggests_its_module(name: str, room: str) -> None:
     with pytest.raises(ImportError, match=f"type: from looktwice.{room} import {name}"):
         exec(f"from looktwice import {name}")
     with pytest.raises(ImportError, match="cannot import name 'evalute'"):

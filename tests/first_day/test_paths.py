@@ -15,7 +15,7 @@ from looktwice.eval.commands import options
 from looktwice.eval.commands.options import input_errors
 from looktwice.eval.records import RunFolder
 from looktwice.pipelines.config import ConfigError, load_plan
-from tests.first_day.studies import said
+from tests.first_day.studies import get_output
 from tests.optional import needs_extras
 
 STUDY = """
@@ -64,13 +64,13 @@ def write(path: object, more: str = "", file: str = "study.yaml") -> None:
 
 
 def refused(*words: object) -> str:
-    output = said(*words, code=2)
+    output = get_output(*words, code=2)
     assert "lies outside" in output
     return output
 
 
 @pytest.mark.parametrize("path", ["../own/set", "ABSOLUTE/own/set", "linked/set"])
-def test_data_outside_the_study_s_folder_is_allowed_by_what_the_fault_says(
+def test_data_outside_the_folder_is_allowed_by_the_option_that_the_fault_names(
     lab: Path, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (lab / "study" / "linked").symlink_to(lab / "own")
@@ -78,11 +78,11 @@ def test_data_outside_the_study_s_folder_is_allowed_by_what_the_fault_says(
     output = refused("check", "study.yaml")
     assert output.startswith("task.path: ") and f"at {lab / 'own' / 'set'}; " in output
     assert "add --allow ../own/set (or set LOOKTWICE_ALLOW)" in output
-    said("check", "study.yaml", "--allow", "../own/set")
-    said("run", "study.yaml", "--allow", "../own")
-    assert "no such folder" in said("run", "study.yaml", "--allow", "../none", code=2)
+    get_output("check", "study.yaml", "--allow", "../own/set")
+    get_output("run", "study.yaml", "--allow", "../own")
+    assert "no such folder" in get_output("run", "study.yaml", "--allow", "../none", code=2)
     monkeypatch.setenv("LOOKTWICE_ALLOW", os.pathsep.join(("/nowhere", str(lab / "own"))))
-    said("check", "study.yaml")
+    get_output("check", "study.yaml")
 
 
 def answered(answer: str, *words: object, code: int = 0) -> str:
@@ -94,35 +94,35 @@ def answered(answer: str, *words: object, code: int = 0) -> str:
 
 
 @pytest.mark.usefixtures("terminal")
-def test_one_yes_is_remembered_and_survives_every_edit_but_another_folder(lab: Path) -> None:
+def test_one_confirmation_survives_edits_but_not_another_folder(lab: Path) -> None:
     write(lab / "own" / "set")
     question = "study.yaml reads ../own/set, outside its own folder. Do you trust it?"
     assert question in answered("n", "check", "study.yaml", code=2)
     assert question in answered("y", "check", "study.yaml")
     for line in ("check study.yaml", "run study.yaml", "view runs/study --sample q1"):
-        assert "[y/N]" not in said(*line.split())
+        assert "[y/N]" not in get_output(*line.split())
     write(lab / "own" / "set", "# edited")
     for line in ("run study.yaml", "score runs/study --report"):
-        assert "[y/N]" not in said(*line.split())
+        assert "[y/N]" not in get_output(*line.split())
     write(lab / "own" / "set", file="copy/study.yaml")
     assert "copy/study.yaml reads ../own/set" in answered("n", "check", "copy/study.yaml", code=2)
     more = f"contestants: {{a: {{stages: {{ask: {{system: {{file: {lab / 'private' / 'a'}}}}}}}}}}}"
     (lab / "private" / "a").write_text("Look.")
     write(lab / "own" / "set", more)
     assert "study.yaml reads ../private, outside" in answered("y", "check", "study.yaml")
-    said("check", "study.yaml")
+    get_output("check", "study.yaml")
 
 
-def test_without_a_terminal_nothing_is_asked_and_an_allowed_run_needs_no_word(lab: Path) -> None:
+def test_without_a_terminal_nothing_is_asked_and_an_allowed_run_needs_no_option(lab: Path) -> None:
     write(lab / "own" / "set")
     assert "[y/N]" not in refused("check", "study.yaml")
-    said("run", "study.yaml", "--allow", "../own")
+    get_output("run", "study.yaml", "--allow", "../own")
     refused("check", "study.yaml")
     for words in (["score"], ["replay"], ["view", "--sample", "q1"]):
-        assert "outside" not in said(words[0], "runs/study", *words[1:])
+        assert "outside" not in get_output(words[0], "runs/study", *words[1:])
 
 
-def test_a_study_made_from_an_allowed_one_needs_no_word_either(
+def test_a_study_derived_from_an_allowed_one_needs_no_option(
     lab: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write("../own/set")
@@ -140,7 +140,7 @@ SERVER = "{use: pipelines.models.ChatAPI, model: x, url: 'https://HOST/v1'}"
 
 
 @pytest.mark.usefixtures("terminal")
-def test_a_study_that_reads_outside_is_asked_about_its_hosts_too(
+def test_a_study_that_reads_outside_also_asks_about_its_hosts(
     lab: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def write_for(path: object, host: str) -> None:
@@ -155,39 +155,37 @@ def test_a_study_that_reads_outside_is_asked_about_its_hosts_too(
     write_for("../own/set", "two.example.org")
     assert "and sends to two.example.org. Do" in answered("n", "check", "study.yaml", code=2)
     write_for("../own/set", "127.0.0.1:8000")
-    said("check", "study.yaml")
+    get_output("check", "study.yaml")
     (lab / "own" / "set").rename(lab / "study" / "set")
     write_for("set", "three.example.org")
-    assert "[y/N]" not in said("check", "study.yaml")
+    assert "[y/N]" not in get_output("check", "study.yaml")
     (lab / "study" / "set").rename(lab / "own" / "set")
     write_for("../own/set", "two.example.org")
     given = "models.gpt4v.url=https://two.example.org/v1"
-    assert "[y/N]" not in said("check", "study.yaml", given)
+    assert "[y/N]" not in get_output("check", "study.yaml", given)
     monkeypatch.setattr(options, "is_terminal", lambda: False)
     check = ("check", "study.yaml", "--allow", "../own")
-    output = said(*check, code=2)
+    output = get_output(*check, code=2)
     assert output.startswith("models.gpt4v.url: ") and "add --allow two.example.org" in output
-    said(*check, "--allow", "two.example.org")
-    said(*check, "--allow", "https://two.example.org/v1")
+    get_output(*check, "--allow", "two.example.org")
+    get_output(*check, "--allow", "https://two.example.org/v1")
     monkeypatch.setenv("LOOKTWICE_ALLOW", os.pathsep.join((str(lab / "own"), "two.example.org")))
-    said("check", "study.yaml")
+    get_output("check", "study.yaml")
 
 
 @pytest.mark.usefixtures("terminal")
-def test_what_a_study_includes_is_part_of_the_question(lab: Path) -> None:
+def test_the_question_covers_the_included_files(lab: Path) -> None:
     write(lab / "own" / "set", file="../own/base.yaml")
     Path("study.yaml").write_text("include: ../own/base.yaml\n")
-    said("check", "study.yaml", "--allow", "../own")
+    get_output("check", "study.yaml", "--allow", "../own")
     assert "study.yaml reads ../own, outside its own" in answered("y", "check", "study.yaml")
-    said("check", "study.yaml")
+    get_output("check", "study.yaml")
     write(lab / "private", file="../own/base.yaml")
     assert "reads ../private, outside" in answered("n", "check", "study.yaml", code=2)
 
 
 @pytest.mark.usefixtures("terminal")
-def test_the_question_comes_again_behind_another_link_and_where_the_note_is_damaged(
-    lab: Path,
-) -> None:
+def test_the_question_is_repeated_for_another_link_and_for_a_damaged_note(lab: Path) -> None:
     (lab / "study" / "linked").symlink_to(lab / "own" / "set")
     write("linked")
     answered("y", "check", "study.yaml")
@@ -196,14 +194,14 @@ def test_the_question_comes_again_behind_another_link_and_where_the_note_is_dama
     assert "reads ../private, outside" in answered("n", "check", "study.yaml", code=2)
     (lab / "study" / "linked").unlink()
     (lab / "study" / "linked").symlink_to(lab / "own" / "set")
-    said("check", "study.yaml")
+    get_output("check", "study.yaml")
     (note,) = (lab / "configuration").rglob("*.json")
     note.write_text("{")
     answered("n", "check", "study.yaml", code=2)
 
 
 @pytest.mark.usefixtures("terminal")
-def test_no_name_changes_how_the_question_looks(lab: Path) -> None:
+def test_file_names_cannot_change_the_look_of_the_question(lab: Path) -> None:
     (lab / "own" / "set").rename(lab / "own" / "a\x1b[2J\nb")
     write(r'"../own/a\e[2J\nb"')
     question = "study.yaml reads ../own/a\\x1b[2J b, outside its own folder. Do you trust it?"
@@ -211,13 +209,13 @@ def test_no_name_changes_how_the_question_looks(lab: Path) -> None:
 
 
 @pytest.mark.usefixtures("terminal")
-def test_other_faults_are_told_before_anything_is_asked(lab: Path) -> None:
+def test_other_faults_are_reported_before_anything_is_asked(lab: Path) -> None:
     write("../own/set", "sed: 3")
-    output = said("check", "study.yaml", code=2)
+    output = get_output("check", "study.yaml", code=2)
     assert "sed: no such entry" in output and "[y/N]" not in output
 
 
-def test_a_folder_that_is_the_home_is_never_opened_for_one_file(
+def test_the_home_folder_is_never_suggested_for_a_single_file(
     lab: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(lab / "own"))
@@ -227,24 +225,24 @@ def test_a_folder_that_is_the_home_is_never_opened_for_one_file(
     assert "--allow ../own/set --allow ../own/replies.jsonl (" in output
 
 
-def test_the_place_of_the_setting_is_the_place_to_type_and_one_root_is_said_once(lab: Path) -> None:
+def test_the_fault_names_the_place_of_the_setting_and_each_root_once(lab: Path) -> None:
     replies = "../own/replies.jsonl"
     (lab / "study" / "set").symlink_to(lab / "own" / "set")
     write("set")
     text = Path("study.yaml").read_text()
     Path("study.yaml").write_text(text.replace("Scripted}", f"Replay, path: {replies}}}"))
     assert f"; models.gpt4v.path: '{replies}' lies outside" in refused("check", "study.yaml")
-    said("check", "study.yaml", f"models.gpt4v.path={replies}", "--allow", "../own")
+    get_output("check", "study.yaml", f"models.gpt4v.path={replies}", "--allow", "../own")
     write("set", f"contestants: {{words: {{stages: {{ask: {{system: {{file: {replies}}}}}}}}}}}")
-    assert "contestants.words.stages.ask.system" in said("check", "study.yaml", code=2)
+    assert "contestants.words.stages.ask.system" in get_output("check", "study.yaml", code=2)
     task = "{use: eval.tasks.Folder, path: ../own/set}"
     write("set", f"tasks: {{a: {task}, b: {task}, c: {task}}}")
-    output = said("check", "study.yaml", "task=null", code=2)
+    output = get_output("check", "study.yaml", "task=null", code=2)
     assert output.count("--allow") == 1 and output.startswith("tasks.a.path: ")
 
 
 @pytest.mark.parametrize("name", ["photos/a.png", "ABSOLUTE/disk/a.png"])
-def test_images_may_lie_on_another_disk_that_is_allowed(
+def test_images_can_lie_on_another_allowed_disk(
     lab: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     (lab / "disk").mkdir()
@@ -254,32 +252,32 @@ def test_images_may_lie_on_another_disk_that_is_allowed(
     (lab / "own" / "set" / "samples.jsonl").write_text(json.dumps(row | {"answer": "a"}) + "\n")
     write("../own/set")
     check = ("check", "study.yaml", "--allow", "../own")
-    output = said(*check, code=2)
+    output = get_output(*check, code=2)
     assert "leads out of the folder" in output and "--allow ../disk" in output
-    said(*check, "--allow", "../disk")
+    get_output(*check, "--allow", "../disk")
     with monkeypatch.context() as patch:
         patch.setenv("LOOKTWICE_ALLOW", str(lab / "disk"))
-        said(*check)
+        get_output(*check)
     monkeypatch.setattr(options, "is_terminal", lambda: True)
     assert "../own/set reads ../disk, outside its own folder" in answered("y", *check)
-    said(*check)
+    get_output(*check)
 
 
-def test_a_study_with_an_own_reader_is_allowed_and_scored_from_any_folder(
+def test_a_study_with_a_custom_reader_is_scored_from_any_folder(
     lab: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plugin = lab / "study" / "word_lists.py"
     plugin.write_text(READER)
     write("../own/set", "read: {use: word_lists.WordList, words: ../own/replies.jsonl}\n")
     refused("check", "study.yaml", "--plugin", "word_lists.py")
-    said("run", "study.yaml", "--allow", "../own", "--plugin", "word_lists.py")
+    get_output("run", "study.yaml", "--allow", "../own", "--plugin", "word_lists.py")
     monkeypatch.chdir(lab / "own" / "set")
     runs = lab / "study" / "runs"
-    assert "100.0" in said("score", runs / "study", "--plugin", plugin)
+    assert "100.0" in get_output("score", runs / "study", "--plugin", plugin)
     shutil.copytree(runs / "study", runs / "copy")
     score = ("score", runs / "copy", "--plugin", plugin)
     assert "the run's folder" in refused(*score)
-    assert "100.0" in said(*score, "--allow", lab / "own")
+    assert "100.0" in get_output(*score, "--allow", lab / "own")
 
 
 TAKEN = """
@@ -294,17 +292,17 @@ discover study.yaml --allow ../own --out taken
 
 
 @needs_extras
-def test_a_place_that_cannot_be_written_is_blamed_on_its_option(lab: Path) -> None:
+def test_an_unwritable_folder_is_reported_with_its_option(lab: Path) -> None:
     write("../own/set")
-    said("run", "study.yaml", "--allow", "../own")
+    get_output("run", "study.yaml", "--allow", "../own")
     Path("taken").touch()
     for words in map(str.split, TAKEN.strip().splitlines()):
         fault = f"--out {words[-1]} cannot be written (taken is a file); give --out a path"
-        assert fault in said(*words, code=2)
-    assert "this is a folder; name the YAML file of a study" in said("run", lab, code=2)
+        assert fault in get_output(*words, code=2)
+    assert "this is a folder; name the YAML file of a study" in get_output("run", lab, code=2)
 
 
-def test_an_error_elsewhere_is_not_blamed_on_the_place_of_runs(
+def test_an_error_elsewhere_is_not_attributed_to_the_output_folder(
     lab: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     here = str(Path.cwd())
@@ -324,11 +322,11 @@ def test_a_mark_outside_its_image_fails_its_own_sample_in_every_arm(lab: Path) -
     (folder / "samples.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     mark = "{use: prompting.markers.Circles, before: ask}"
     write("set", f"contestants: {{plain: {{}}, drawn: {{stages: {{mark: {mark}}}}}}}")
-    output = said("check", "study.yaml", code=2)
+    output = get_output("check", "study.yaml", code=2)
     assert "1 fault, listed at the end" in output and "no faults" not in output
     assert "2 samples would fail for a mark outside its image; the first: sample q2: " in output
-    assert "2 faults in the samples" in said("check", "study.yaml", "--all", code=2)
-    said("run", "study.yaml", "models.gpt4v.answer='(A)'", code=1)
+    assert "2 faults in the samples" in get_output("check", "study.yaml", "--all", code=2)
+    get_output("run", "study.yaml", "models.gpt4v.answer='(A)'", code=1)
     records = RunFolder(Path("runs/study")).records()
     failed = [key[1] for key, record in records.items() if record.error]
     assert sorted(failed) == ["q2", "q2", "q4", "q4"]

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from looktwice.eval.cli import app
 from looktwice.eval.commands import options
 from looktwice.pipelines.config import ConfigError, load_plan
-from tests.first_day.studies import said
+from tests.first_day.studies import get_output
 
 STUDY = """
 plugins: [PLUGIN]
@@ -40,19 +40,17 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder / "own.yaml"
 
 
-def test_a_plugin_of_the_study_is_named_once_and_remembered_for_it_and_its_runs(
-    study: Path,
-) -> None:
-    refused = said("check", study, code=2)
+def test_a_plugin_is_allowed_once_for_a_study_and_its_runs(study: Path) -> None:
+    refused = get_output("check", study, code=2)
     assert "plugins: studies/stage_of_study.py is Python code" in refused
     assert "--plugin studies/stage_of_study.py" in refused
-    said("check", study, "--plugin", "studies/stage_of_study.py")
-    said("run", study)
-    assert "own stage ran" in said("view", "runs/own", "--sample", "jigsaw_0000")
-    said("replay", "runs/own")
+    get_output("check", study, "--plugin", "studies/stage_of_study.py")
+    get_output("run", study)
+    assert "own stage ran" in get_output("view", "runs/own", "--sample", "jigsaw_0000")
+    get_output("replay", "runs/own")
     copy = study.with_name("copy.yaml")
     copy.write_text(study.read_text())
-    assert "is Python code" in said("check", copy, code=2)
+    assert "is Python code" in get_output("check", copy, code=2)
 
 
 @pytest.mark.parametrize(("answer", "code"), [("n", 2), ("y", 0)])
@@ -67,7 +65,7 @@ def test_a_terminal_asks_once_before_code_of_a_study_runs(
     assert result.exit_code == code and result.output.count("[y/N]") == 1
     assert "studies/own.yaml runs the Python code of studies/stage_of_study.py" in result.output
     assert Path("ran").exists() == (code == 0)
-    said("check", study, code=code)  # nobody is asked here
+    get_output("check", study, code=code)  # nobody is asked here
 
 
 def test_a_notebook_names_the_plugin_once_and_wrong_entries_are_faults(study: Path) -> None:

@@ -25,7 +25,7 @@ def make_older(folder: Path, seconds: float = 7200) -> None:
         connection.execute("UPDATE replies SET stored = stored - ?", (seconds,))
 
 
-def test_replies_are_counted_by_model_and_only_those_without_a_record_go(tmp_path: Path) -> None:
+def test_replies_are_counted_by_model_and_only_unused_ones_are_removed(tmp_path: Path) -> None:
     with chat_server() as server:
         config = write_study(tmp_path, server.url, n=6)
         for name, model in (("kept", "tiny"), ("gone", "huge")):
@@ -47,7 +47,7 @@ def test_replies_are_counted_by_model_and_only_those_without_a_record_go(tmp_pat
         assert "(6 new" in again.output and server.stats["requests"] == asked
 
 
-def test_a_run_prunes_a_cache_that_has_grown_beyond_its_size(tmp_path: Path) -> None:
+def test_a_run_prunes_a_cache_that_exceeds_its_size(tmp_path: Path) -> None:
     with chat_server() as server:
         config = write_study(tmp_path, server.url, n=3)
         assert looktwice("run", config, "--out", tmp_path, "name=gone").exit_code == 0
@@ -72,7 +72,7 @@ def test_a_run_prunes_a_cache_that_has_grown_beyond_its_size(tmp_path: Path) -> 
         assert looktwice(*words, "--cache-size", "much").exit_code == 2
 
 
-def test_the_oldest_go_first_and_no_more_than_must(tmp_path: Path) -> None:
+def test_only_as_many_of_the_oldest_as_needed_are_removed(tmp_path: Path) -> None:
     store = Store(tmp_path / ".cache")
     for number in range(4):
         store.put(f"{number:064}", "m", Reply("x" * (2 * INLINE)))
@@ -86,7 +86,7 @@ def test_the_oldest_go_first_and_no_more_than_must(tmp_path: Path) -> None:
     assert sorted(row.key for row in store.rows()) == [f"{number:064}" for number in (2, 3)]
 
 
-def test_a_blob_goes_with_its_last_reply(tmp_path: Path) -> None:
+def test_a_blob_is_removed_with_its_last_reply(tmp_path: Path) -> None:
     store = Store(tmp_path)
     for key, model in (("a", "m"), ("b", "m"), ("c", "n")):
         store.put(key, model, Reply("x" * INLINE + ("" if key != "c" else "c")))
@@ -97,7 +97,7 @@ def test_a_blob_goes_with_its_last_reply(tmp_path: Path) -> None:
     assert store.get("b") is not None and store.get("a") is store.get("c") is None
 
 
-def test_what_is_a_size_and_what_is_no_cache(tmp_path: Path) -> None:
+def test_valid_sizes_and_files_that_are_no_cache(tmp_path: Path) -> None:
     sizes = {"0": 0, "500MB": 500_000_000, "1.5 gb": 1_500_000_000, "2k": 2000}
     assert {text: parse_size(text) for text in sizes} == sizes
     nothing = looktwice("cache", tmp_path)

@@ -129,9 +129,7 @@ def report_rows(run: Path) -> list[dict[str, str]]:
     return list(csv.DictReader((run / "report.csv").read_text().splitlines()))
 
 
-def test_a_run_reads_with_the_plugin_that_it_was_given_and_says_that_it_changed(
-    folder: Path,
-) -> None:
+def test_a_run_is_scored_with_its_plugin_and_a_changed_plugin_is_reported(folder: Path) -> None:
     output = looktwice("run", "own.yaml", "--plugin", "./mine.py", "--table", "full")
     assert "plain 50.0 [15.0–85.0] 4 2/2/0/0" in output and "reader: last_letter" in output
     report = (folder / "runs/own/report.md").read_text()
@@ -148,7 +146,7 @@ def test_a_run_reads_with_the_plugin_that_it_was_given_and_says_that_it_changed(
 
 
 @needs_extras
-def test_every_command_that_scores_takes_the_plugin_and_says_what_to_type_without(
+def test_every_scoring_command_accepts_the_plugin_and_says_what_to_type_without_it(
     folder: Path,
 ) -> None:
     looktwice(*RUN)
@@ -162,7 +160,7 @@ def test_every_command_that_scores_takes_the_plugin_and_says_what_to_type_withou
         looktwice(name, "runs/own", *options)
 
 
-def test_a_plugin_may_be_named_twice_and_may_have_changed(folder: Path) -> None:
+def test_a_plugin_can_be_given_twice_and_can_have_changed(folder: Path) -> None:
     looktwice(*RUN)
     table = score_table("runs/own", plugins=["mine.py"])  # as behind --plugin
     assert table.csv == score_table("runs/own", plugins=["mine"]).csv
@@ -177,9 +175,7 @@ def test_a_plugin_may_be_named_twice_and_may_have_changed(folder: Path) -> None:
 SCORE = ("score", "runs/own", "--table", "full")
 
 
-def test_a_reader_of_one_s_own_can_be_named_for_scoring_alone_and_its_fault_is_told(
-    folder: Path,
-) -> None:
+def test_a_custom_reader_can_be_given_for_scoring_and_its_fault_is_reported(folder: Path) -> None:
     looktwice(*RUN, "read={use: eval.readers.Robust}")
     again = (*SCORE, "--reader", "mine.LastLetter", "--plugin", "mine.py")
     assert "reader: last_letter" in looktwice(*again)
@@ -187,7 +183,7 @@ def test_a_reader_of_one_s_own_can_be_named_for_scoring_alone_and_its_fault_is_t
     assert "failed: 4 answers, most often with AttributeError" in looktwice(*again)
 
 
-def test_what_scoring_needs_is_built_before_the_first_request(folder: Path) -> None:
+def test_objects_for_scoring_are_built_before_the_first_request(folder: Path) -> None:
     scorer = "Halved() if self.scored else {}"
     assert scorer in MINE
     (folder / "mine.py").write_text(MINE.replace(scorer, "{'use': 'eval.scoring.AllRigth'}"))
@@ -198,7 +194,7 @@ def test_what_scoring_needs_is_built_before_the_first_request(folder: Path) -> N
     assert "tasks.task: the scorer of its facts" in output and "'AllRigth'" in output
 
 
-def test_evaluate_scores_with_the_objects_that_it_was_given(folder: Path) -> None:
+def test_evaluate_scores_with_the_given_objects(folder: Path) -> None:
     asked = Greys(scored=True), {"plain": ASK}, MODEL
     table = evaluate(*asked, reader=LastLetter(), out="runs/evaluate")
     assert values(table, metric="accuracy") == {"plain": 0.5}
@@ -223,7 +219,7 @@ sweep: {stages.mark.radius: [5, 10, 15]}
 """
 
 
-def test_a_table_holds_the_present_plan_and_names_the_older_arms(folder: Path) -> None:
+def test_a_table_shows_the_present_plan_and_names_the_older_arms(folder: Path) -> None:
     (folder / "radii.yaml").write_text(RADII)
     looktwice("run", "radii.yaml")
     output = looktwice("run", "radii.yaml", "sweep={stages.mark.radius: [8]}", "--table", "full")
@@ -240,7 +236,7 @@ def test_a_table_holds_the_present_plan_and_names_the_older_arms(folder: Path) -
     assert len({row["contestant"] for row in rows if row["point"]}) == 4
 
 
-def test_evaluate_pools_nothing_that_was_in_its_folder_before(folder: Path) -> None:
+def test_evaluate_excludes_earlier_contents_of_its_folder(folder: Path) -> None:
     tasks, out = {"one": Greys(4), "two": Greys(6)}, "runs/evaluate"
     first = evaluate(tasks, {"a": ASK, "b": SAY}, MODEL, out=out)
     compared = [row for row in first.where(metric="accuracy", slice="") if row.p is not None]
@@ -263,7 +259,7 @@ def test_evaluate_pools_nothing_that_was_in_its_folder_before(folder: Path) -> N
 # ---- factors of a sweep, Holm, notebooks, macro, specialists
 
 
-def test_a_notebook_names_a_task_once(folder: Path) -> None:
+def test_a_notebook_shows_a_task_name_once(folder: Path) -> None:
     table = evaluate({"one": Greys(4), "two": Greys(6)}, {"a": ASK, "b": SAY}, MODEL)
     assert table._repr_html_().count("<th scope=row>one</th>") == 1
     rows = [line for line in table._repr_markdown_().splitlines() if line.startswith("| ")]
@@ -288,7 +284,7 @@ contestants:
 """
 
 
-def test_a_mean_over_some_of_the_tasks_says_so(folder: Path) -> None:
+def test_a_mean_over_some_of_the_tasks_is_marked(folder: Path) -> None:
     (folder / "part.yaml").write_text(PART)
     output = looktwice("run", "part.yaml", "--table", "full")
     assert output.count("part (2 of 3 tasks)") == 2

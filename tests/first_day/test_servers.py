@@ -17,14 +17,14 @@ from looktwice.pipelines.models.answers import read_response
 from looktwice.pipelines.models.http_client import HttpResponse
 from looktwice.prompting import Ask, MultipleChoice
 from tests.chat_server import ChatServer, chat_server
-from tests.first_day.studies import records, run_study, said, when, write_study
+from tests.first_day.studies import do_when, get_output, records, run_study, write_study
 from tests.first_day.test_costs import EACH, priced
 
 CLOSED = "http://127.0.0.1:9/v1"
 GOES_ON = "answers so far are kept, and the same command resumes"
 
 
-def test_nobody_there_stops_the_run_before_the_first_request(tmp_path: Path) -> None:
+def test_an_unreachable_server_stops_the_run_before_the_first_request(tmp_path: Path) -> None:
     output = run_study(tmp_path, CLOSED, code=1)
     assert "stopped: http://127.0.0.1:9 cannot be reached" in output and GOES_ON in output
     assert not any(word in output for word in ("the report says why", "accuracy", "ssl:default"))
@@ -35,14 +35,14 @@ def test_nobody_there_stops_the_run_before_the_first_request(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-def test_a_server_that_goes_away_ends_the_run(
+def test_a_server_that_disappears_ends_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(wrappers, "SECONDS", 0.3)
     monkeypatch.setattr(wrappers, "UNREACHED", 2)
     with (
         chat_server(None, "--delay", "0.1") as server,
-        when(lambda: server.stats["replies"] >= 3, server.kill),
+        do_when(lambda: server.stats["replies"] >= 3, server.kill),
     ):
         output = run_study(tmp_path, server.url, "--workers", 2, n=40, code=1)
     assert "cannot be reached" in output and GOES_ON in output
@@ -54,7 +54,9 @@ REFUSALS = {"401": "no key was sent", "402": "credit", "404": "model's name"}
 
 
 @pytest.mark.parametrize(("status", "limit"), [("401", 40), ("402", 40), ("404", 2)])
-def test_a_server_that_refuses_everybody(tmp_path: Path, status: str, limit: int) -> None:
+def test_a_server_that_refuses_all_requests_ends_the_run(
+    tmp_path: Path, status: str, limit: int
+) -> None:
     with chat_server(None, "--fail", f"{status}=1") as server:
         words = ("--workers", 2, "--limit", limit)
         output = run_study(tmp_path, server.url, *words, n=40, code=1)
@@ -63,14 +65,14 @@ def test_a_server_that_refuses_everybody(tmp_path: Path, status: str, limit: int
     assert records(tmp_path) == []
 
 
-def test_a_web_page_in_place_of_an_api_is_the_endpoint_s_failure() -> None:
+def test_an_html_page_instead_of_json_is_a_failure_of_the_endpoint() -> None:
     with pytest.raises(ModelError, match="check that `url` is right") as raised:
         read_response(HttpResponse(200, {}, b"<html>welcome</html>"), CLOSED, 0.1)
     assert wrappers.is_endpoint_fault(raised.value)
 
 
 @pytest.mark.parametrize(("status", "delay"), [(401, 0.0), (403, 0.0), (200, 0.3)])
-def test_a_refused_key_is_noticed_before_any_question_and_any_other_answer_is_a_sign_of_life(
+def test_a_refused_key_is_noticed_before_the_first_question(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int, delay: float
 ) -> None:
     monkeypatch.setattr(chat_api, "PROBE_SECONDS", 0.2)
@@ -82,7 +84,7 @@ def test_a_refused_key_is_noticed_before_any_question_and_any_other_answer_is_a_
 
 
 @pytest.mark.parametrize(("cached", "kept"), [(4, 12), (0, 0)])
-def test_refusals_stop_no_model_whose_replies_lie_in_the_cache(
+def test_refusals_do_not_stop_a_model_whose_replies_are_cached(
     tmp_path: Path, cached: int, kept: int
 ) -> None:
     cache = ("--cache", tmp_path / "cache")
@@ -97,7 +99,7 @@ def test_refusals_stop_no_model_whose_replies_lie_in_the_cache(
         run_study(tmp_path / "three", server.url, *cache, n=cached)
 
 
-def test_a_sample_that_the_server_cannot_take_is_that_sample_s_failure(tmp_path: Path) -> None:
+def test_a_request_that_the_server_rejects_fails_only_its_sample(tmp_path: Path) -> None:
     words = ("model.name=tiny", "--workers", 1)
     with chat_server(None, "--first", "ok,404,404,400,ok,404") as server:
         output = run_study(tmp_path, server.url, *words, n=6, code=1)
@@ -118,7 +120,7 @@ def fleet(*servers: ChatServer) -> str:
     return "model.url=[" + ",".join(server.url for server in servers) + "]"
 
 
-def test_two_servers_of_one_model_name_are_asked_apart(tmp_path: Path) -> None:
+def test_two_servers_with_one_model_name_are_asked_separately(tmp_path: Path) -> None:
     with chat_server() as first, chat_server() as second:
         for server in (first, second, first):
             output = run_study(tmp_path, first.url, "--again=all", f"model.url={server.url}")
@@ -132,18 +134,18 @@ def test_two_servers_of_one_model_name_are_asked_apart(tmp_path: Path) -> None:
         assert {f"plain [model.url={server.url}]" for server in (first, second)} <= names
 
 
-def test_models_of_two_servers_side_by_side_are_not_the_same(tmp_path: Path) -> None:
+def test_models_of_two_servers_are_distinguished(tmp_path: Path) -> None:
     model = "{use: pipelines.models.ChatAPI, model: m, url: 'http://h:%s/v1'}"
     more = f"models: {{a: {model % 1}, b: {model % 2}}}\n"
     more += "contestants: {a: {model: a}, b: {model: b}}\n"
     study = write_study(tmp_path, "http://h:1/v1", more=more)
     assert len({arm.id for arm in load_plan(study).points}) == 2
     study = write_study(tmp_path, "http://h:1/v1")
-    output = said("check", study, "model.url=[http://h:1/v1,http://h:1/v1/]", code=2)
+    output = get_output("check", study, "model.url=[http://h:1/v1,http://h:1/v1/]", code=2)
     assert "twice: http://h:1/v1" in output
 
 
-def test_a_name_makes_a_fleet_one_model_and_says_whose_replies_they_are(tmp_path: Path) -> None:
+def test_a_name_makes_a_fleet_one_model_and_records_which_server_replied(tmp_path: Path) -> None:
     with chat_server() as first, chat_server() as second:
         for server in (first, second):
             words = ("--again=all", "model.name=fleet", f"model.url={server.url}")
@@ -154,7 +156,7 @@ def test_a_name_makes_a_fleet_one_model_and_says_whose_replies_they_are(tmp_path
     assert whose in output and endpoints(tmp_path) == {there}
 
 
-def test_a_run_is_replayed_where_the_environment_names_another_server(
+def test_a_run_is_replayed_with_another_server_in_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with chat_server() as server:
@@ -164,14 +166,14 @@ def test_a_run_is_replayed_where_the_environment_names_another_server(
         run_study(tmp_path, server.url, asks, "model.url=null", "model.prices={in: 1, out: 1}")
         asked, run = server.stats["requests"], tmp_path / "study"
         monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
-        assert "4 records the same bit for bit" in said("replay", run)
+        assert "4 records the same bit for bit" in get_output("replay", run)
         sample = next(iter(RunFolder(run).samples.values())).id
-        assert "FAILED" not in said("view", run, "--sample", sample)
-        assert "(list price)" in said("score", run)
+        assert "FAILED" not in get_output("view", run, "--sample", sample)
+        assert "(list price)" in get_output("score", run)
         assert server.stats["requests"] == asked
 
 
-def test_a_dead_server_of_a_fleet_is_left_alone(tmp_path: Path) -> None:
+def test_a_dead_server_of_a_fleet_is_skipped(tmp_path: Path) -> None:
     with chat_server() as first, chat_server() as second:
         second.kill()
         output = run_study(tmp_path, first.url, fleet(second, first))
@@ -187,7 +189,7 @@ SLOW = ("--delay", "0.2")
 
 
 @pytest.mark.slow
-def test_a_fleet_shares_the_questions(tmp_path: Path) -> None:
+def test_a_fleet_divides_the_questions(tmp_path: Path) -> None:
     with chat_server(None, *SLOW) as first, chat_server(None, *SLOW) as second:
         run_study(tmp_path, first.url, fleet(first, second), "--workers", "4", n=12)
         asked = [server.stats["requests"] for server in (first, second)]
@@ -197,7 +199,7 @@ def test_a_fleet_shares_the_questions(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_server_that_dies_while_a_run_goes_on_costs_nothing(tmp_path: Path) -> None:
+def test_a_server_that_dies_during_a_run_loses_no_question(tmp_path: Path) -> None:
     with chat_server(None, *SLOW) as first, chat_server(None, *SLOW) as second:
         threading.Timer(0.4, second.kill).start()
         output = run_study(tmp_path, first.url, fleet(first, second), "--workers", "4", n=16)
@@ -220,7 +222,7 @@ TOLD: dict[str, tuple[tuple[str, ...], tuple[object, ...], int, int, str]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("what", TOLD)
-def test_what_a_server_does_is_told_once(tmp_path: Path, what: str) -> None:
+def test_the_behaviour_of_a_server_is_reported_once(tmp_path: Path, what: str) -> None:
     flags, words, code, requests, tells = TOLD[what]
     with chat_server(None, *flags) as server:
         output = run_study(tmp_path, server.url, *words, code=code)
@@ -229,35 +231,37 @@ def test_what_a_server_does_is_told_once(tmp_path: Path, what: str) -> None:
     assert not [record for record in records(tmp_path) if record.error]
 
 
-def test_what_is_billed_counts_also_where_it_is_no_reply(tmp_path: Path) -> None:
+def test_billed_responses_without_a_reply_are_counted(tmp_path: Path) -> None:
     with chat_server() as server:
         run = ("run", priced(tmp_path, server.url, 4), CHOOSE % "torn", "--out", tmp_path)
-        output = said(*run, "--budget", 2.5 * EACH, code=1)
+        output = get_output(*run, "--budget", 2.5 * EACH, code=1)
         assert server.stats["requests"] == 2
         assert "0.00064 spent of a --budget of 0.0008" in output
         assert "2 answers could not be used, but cost 214 tokens" in output
         assert float((tmp_path / "study/.spent").read_text().split()[0]) == pytest.approx(2 * EACH)
-        said(*run, "--budget", 2.5 * EACH, code=1)
+        get_output(*run, "--budget", 2.5 * EACH, code=1)
         assert server.stats["requests"] == 2, "a later command knows"
 
 
-def test_check_asks_once_and_says_what_it_cost(tmp_path: Path) -> None:
+def test_check_asks_once_and_reports_the_cost(tmp_path: Path) -> None:
     with chat_server() as server:
         config = priced(tmp_path, server.url, 4)
-        said("check", config)
+        get_output("check", config)
         assert server.stats["requests"] == 0
-        output = said("check", config, "--ask")
+        output = get_output("check", config, "--ask")
         assert "asked tiny once: '(" in output and server.stats["requests"] == 1
         assert "100 tokens in, 7 out, cost 0.00032" in output
         words = (CHOOSE % "other", "models.tiny.max_tokens=9")
-        output = said("check", config, "--ask", *words, code=2)
+        output = get_output("check", config, "--ask", *words, code=2)
         assert "1 fault, listed at the end" in output and "model 'tiny': http" in output
         assert "set `token_field: max_completion_tokens`" in output
         assert server.stats["requests"] == 2
-    assert "1 fault, listed at the end" in said("check", config, "--ask", code=2), "it is down now"
+    assert "1 fault, listed at the end" in get_output("check", config, "--ask", code=2), (
+        "it is down now"
+    )
 
 
-def test_several_large_pictures_go_out_without_a_warning() -> None:
+def test_several_large_pictures_are_sent_without_a_warning() -> None:
     noise = np.random.default_rng(0).integers(0, 256, (700, 700, 3), np.uint8)
     with chat_server() as server:
         model = ChatAPI("tiny", url=server.url)

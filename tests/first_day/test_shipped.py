@@ -8,7 +8,7 @@ from looktwice.eval.listing import FIRST, KIND_DESCRIPTIONS
 from looktwice.pipelines.config import load_plan
 from looktwice.pipelines.config.classes import locate
 from looktwice.pipelines.config.shipped import list_shipped
-from tests.first_day.studies import looktwice, said
+from tests.first_day.studies import get_output, looktwice
 from tests.optional import needs_extras
 from tests.paths import ROOT
 from tests.tables import table
@@ -51,43 +51,41 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize("name", ["correspondence_curve.yaml"])
-def test_a_shipped_configuration_goes_by_its_name_from_any_folder(name: str) -> None:
-    assert "sift" in said(
+def test_a_shipped_configuration_is_found_by_name_from_any_folder(name: str) -> None:
+    assert "sift" in get_output(
         *("check", name, "--all", "tasks.turned.n=2", "tasks.upright.n=2"),
         *("contestants.xfeat=null", "contestants.imagenet=null"),
     )
 
 
 @needs_extras
-def test_an_include_finds_it_too_and_one_of_the_same_name_beside_wins() -> None:
+def test_an_include_finds_it_too_and_a_local_file_takes_precedence() -> None:
     Path("quickstart.yaml").write_text("include: dysm_generated.yaml\nname: own\n")
     plan = load_plan(Path("quickstart"))
     assert plan.name == "own" and {arm.contestant for arm in plan.points} == {"one", "zero"}
     Path("dysm_generated.yaml").write_text("task: {use: eval.tasks.Nothing}\n")
-    assert "no public class 'Nothing'" in said("check", "quickstart", code=2)
+    assert "no public class 'Nothing'" in get_output("check", "quickstart", code=2)
 
 
-def test_a_name_that_is_none_is_met_with_one_that_is() -> None:
-    output = said("run", "quikstart", code=2)
+def test_an_unknown_name_gets_a_suggestion() -> None:
+    output = get_output("run", "quikstart", code=2)
     assert "quikstart: no such configuration file; did you mean 'quickstart'?" in output
     assert "looktwice list configs" in output
-    assert "study.yaml: no such configuration file" in said("run", "study.yaml", code=2)
+    assert "study.yaml: no such configuration file" in get_output("run", "study.yaml", code=2)
 
 
 @pytest.mark.parametrize("name", ["study", "quickstart"])
-def test_what_init_writes_passes_check_as_it_stands(name: str) -> None:
+def test_the_study_written_by_init_passes_check_unchanged(name: str) -> None:
     init, file = ["init", name][: 1 + (name != "study")], f"{name}.yaml"
-    assert f"wrote {file}; next: looktwice check {file}" in said(*init)
+    assert f"wrote {file}; next: looktwice check {file}" in get_output(*init)
     assert f"looktwice run {file}" in Path(file).read_text()
-    assert "FAILED" not in said("check", file)
-    assert f"{file} already exists; name another file with --out FILE" in said(*init, code=2)
-    said(*init, "--out", "new/copy.yaml")
-    assert "did you mean 'study'?" in said("init", "studi", code=2)
+    assert "FAILED" not in get_output("check", file)
+    assert f"{file} already exists; name another file with --out FILE" in get_output(*init, code=2)
+    get_output(*init, "--out", "new/copy.yaml")
+    assert "did you mean 'study'?" in get_output("init", "studi", code=2)
 
 
-def test_every_line_of_the_study_that_is_commented_out_can_be_used(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_every_commented_line_of_the_study_can_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     text = (ROOT / "eval" / "templates" / "study.yaml").read_text()
     for word in ("url", "model", "first-the-words", "resized", "other"):
@@ -99,13 +97,13 @@ def test_every_line_of_the_study_that_is_commented_out_can_be_used(
 
 
 @table
-def test_list_names_everything_by_kind_in_a_line_each(kind: str, named: str, absent: str) -> None:
+def test_list_shows_everything_by_kind_on_one_line_each(kind: str, named: str, absent: str) -> None:
     output = looktwice("list", kind).output
     (line,) = [line for line in output.splitlines() if line.startswith(f"{named} ")]
     assert len(line.split()) > 4 and absent not in output
 
 
-def test_list_begins_with_ten_configurations_and_has_all_behind_an_option() -> None:
+def test_list_shows_ten_configurations_and_all_with_an_option() -> None:
     first = looktwice("list").output
     assert all(f"\n  {kind} " in first for kind in KIND_DESCRIPTIONS) and "\ndocuments: " in first
     names = [line.split()[0] for line in first.splitlines()[1:11]]
@@ -114,21 +112,23 @@ def test_list_begins_with_ten_configurations_and_has_all_behind_an_option() -> N
     assert every == [*list_shipped()] and set(names) < set(every)
 
 
-def test_list_tells_the_settings_of_a_class_and_where_the_documents_are() -> None:
+def test_list_shows_the_settings_of_a_class_and_links_to_its_documentation() -> None:
     for name in ("prompting.markers.Circles", "Circles", "looktwice.prompting.markers.Circles"):
         output = looktwice("list", name).output
         assert "use: prompting.markers.Circles" in output and "\nradius: 10  # number" in output
         assert "`radius`" in output and "\ndocuments: " in output
-    assert "`revision` pins a commit" in said("list", "DepthAnything")
-    assert "subclass" not in said("list", "Blink") and "`hub` names" in said("list", "BlinkTwice")
-    assert ".replace(self, **changes: Any) -> State: Return a copy" in said("list", "State")
-    assert "did you mean 'Circles'?" in said("list", "Circels", code=2)
-    assert "prompting.turns.Ask " in said("list", "stage")
+    assert "`revision` pins a commit" in get_output("list", "DepthAnything")
+    assert "subclass" not in get_output("list", "Blink") and "`hub` names" in get_output(
+        "list", "BlinkTwice"
+    )
+    assert ".replace(self, **changes: Any) -> State: Return a copy" in get_output("list", "State")
+    assert "did you mean 'Circles'?" in get_output("list", "Circels", code=2)
+    assert "prompting.turns.Ask " in get_output("list", "stage")
     markers = looktwice("list", "markers").output.splitlines()
     assert {line.split(".")[1] for line in markers} == {"markers"}
 
 
-def test_list_names_classes_of_ones_own(tmp_path: Path) -> None:
+def test_list_shows_custom_classes(tmp_path: Path) -> None:
     (tmp_path / "listed_things.py").write_text(OWN)
     plugin = ("--plugin", "listed_things.py")
     for kind, name in {"readers": "LastWord ", "stages": "Whisper ", "specialists": "C"}.items():
@@ -136,10 +136,10 @@ def test_list_names_classes_of_ones_own(tmp_path: Path) -> None:
         (line,) = [line for line in lines if line.startswith("listed_things.")]
         assert line.startswith(f"listed_things.{name}")
         assert kind != "readers" or "Reads the last word." in line
-    assert "use: listed_things.LastWord" in said("list", "LastWord", *plugin)
+    assert "use: listed_things.LastWord" in get_output("list", "LastWord", *plugin)
 
 
-def test_a_refused_class_of_a_file_that_is_there_says_the_file() -> None:
+def test_a_refused_class_of_an_existing_file_names_the_file() -> None:
     with pytest.raises(ValueError, match=r"add --plugin mine$"):
         locate("mine.LastLetter")
     Path("mine.py").write_text("class LastLetter:\n    pass\n")

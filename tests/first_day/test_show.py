@@ -16,7 +16,7 @@ from looktwice.pipelines import Pipeline, Reply, Scripted
 from looktwice.pipelines.model import Messages, ToolCall
 from looktwice.prompting import Ask
 from looktwice.prompting.agent import Agent, Zoom
-from tests.first_day.studies import looktwice, said
+from tests.first_day.studies import get_output, looktwice
 
 STUDY = """
 task: {use: eval.tasks.Folder, path: own}
@@ -44,7 +44,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     lines = "".join(json.dumps(row | {"id": name}) + "\n" for name in IDS)
     (tmp_path / "own" / "samples.jsonl").write_text(lines)
     (tmp_path / "study.yaml").write_text(STUDY)
-    said("run", "study.yaml")
+    get_output("run", "study.yaml")
     return tmp_path / "runs" / "study"
 
 
@@ -52,7 +52,7 @@ def shown(*words: object) -> list[str]:
     return looktwice("view", words[0], "--sample", *words[1:]).output.splitlines()
 
 
-def test_show_says_verdict_answer_and_why_under_the_labels_of_the_table(folder: Path) -> None:
+def test_show_prints_verdict_answer_and_reason_under_the_labels_of_the_table(folder: Path) -> None:
     lines = shown(folder, "a/b")
     labels = [line for line in lines if not line.startswith(" ") and ": " not in line]
     rows = score_table([folder]).rows
@@ -72,7 +72,7 @@ def test_show_says_verdict_answer_and_why_under_the_labels_of_the_table(folder: 
     assert "<script" not in text and "<b>red" not in text and "&lt;b&gt;red&lt;/b&gt;" in text
 
 
-def test_show_names_a_failure_of_scoring_and_an_arm_that_was_not_asked(folder: Path) -> None:
+def test_show_reports_a_scoring_failure_and_an_unasked_arm(folder: Path) -> None:
     path = folder / "records.jsonl"
     lines = path.read_text().splitlines(keepends=True)
     answered = next(line for line in lines if '"answer":"' in line and '"sample":"a/b"' in line)
@@ -80,26 +80,26 @@ def test_show_names_a_failure_of_scoring_and_an_arm_that_was_not_asked(folder: P
     assert "not asked yet: chance" in shown(folder, "a/b")
     path = folder / "samples.jsonl"
     path.write_text(re.sub(r'"answer": ?"B"', '"answer":"E"', path.read_text()))
-    assert "FAILED: the correct answer 'E' is none of A, B" in said(
+    assert "FAILED: the correct answer 'E' is none of A, B" in get_output(
         "view", folder, "--sample", "a/b"
     )
     failed = "<h3>failed</h3><pre>the correct answer &#39;E&#39; is none"
     assert failed in next((folder / "show").iterdir()).read_text()
 
 
-def test_show_shows_the_arms_that_are_asked_for(folder: Path) -> None:
+def test_show_prints_the_requested_arms(folder: Path) -> None:
     labels = shown(folder, "a/b", "--arm", "whole")
     assert [line for line in labels if line.startswith("whole [")] and "chance" not in labels
     one = shown(folder, "a/b", "--arm", "chance", "--arm", "plain [mark.radius=9]")
     assert [line for line in one if line in ("chance", "plain [mark.radius=9]")]
     assert not any(line.startswith("whole") for line in one)
     near = "--arm wholes does not exist; did you mean 'whole'?"
-    assert said("view", folder, "--sample", "a/b", "--arm", "wholes", code=2).strip() == near
+    assert get_output("view", folder, "--sample", "a/b", "--arm", "wholes", code=2).strip() == near
 
 
-def test_the_pages_of_two_samples_are_two_files_that_windows_takes(folder: Path) -> None:
+def test_the_pages_of_two_samples_have_distinct_valid_file_names(folder: Path) -> None:
     for name in IDS:
-        said("view", folder, "--sample", name)
+        get_output("view", folder, "--sample", name)
     written = [path.name for path in (folder / "show").iterdir()]
     assert len({name.casefold() for name in written}) == len(IDS)
     for name in written:
@@ -116,7 +116,9 @@ def look_once(messages: Messages) -> Reply:
     return Reply("Closer.", "tool", tool_calls=(call,))
 
 
-def test_the_calls_of_an_agent_stand_in_place_with_their_box(folder: Path, tmp_path: Path) -> None:
+def test_tool_calls_of_an_agent_are_shown_in_order_with_their_box(
+    folder: Path, tmp_path: Path
+) -> None:
     agent = Pipeline({"agent": Agent({"zoom": Zoom()}, coordinates="0-1")})
     arms, out = {"agent": agent, "ask": Pipeline({"ask": Ask()})}, tmp_path / "runs" / "agents"
     evaluate(Folder(tmp_path / "own"), arms, Scripted(look_once), out=out)
@@ -149,17 +151,15 @@ class Nothing:
 
 
 @pytest.mark.slow
-def test_a_run_with_a_stage_of_ones_own_names_the_plugin_to_type(
-    folder: Path, tmp_path: Path
-) -> None:
+def test_a_run_with_a_custom_stage_names_the_plugin_to_pass(folder: Path, tmp_path: Path) -> None:
     plugin = tmp_path / "own stage" / "stage_of_show.py"
     plugin.parent.mkdir()
     plugin.write_text(OWN)
     study = STUDY.replace("prompting.markers.Circles, radius: 5", "stage_of_show.Nothing")
     (tmp_path / "own.yaml").write_text(study.replace("sweep: {stages.mark.radius: [5, 9]}", ""))
-    said("run", "own.yaml", "--plugin", plugin)
-    said("replay", "runs/own")
+    get_output("run", "own.yaml", "--plugin", plugin)
+    get_output("replay", "runs/own")
     shutil.copytree("runs/own", "runs/sent")
     for words in (("view", "runs/sent", "--sample", "a/b"), ("replay", "runs/sent")):
-        assert f"add to the command: --plugin '{plugin}'" in said(*words, code=2)
-        said(*words, "--plugin", plugin)
+        assert f"add to the command: --plugin '{plugin}'" in get_output(*words, code=2)
+        get_output(*words, "--plugin", plugin)

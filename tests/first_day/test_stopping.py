@@ -28,7 +28,7 @@ from looktwice.pipelines.models.limits import Limited
 from looktwice.prompting import Ask
 from looktwice.specialists import Chance
 from tests.chat_server import ChatServer, chat_server
-from tests.first_day.studies import records, run_study, said, send, when, write_study
+from tests.first_day.studies import do_when, get_output, records, run_study, send, write_study
 from tests.paths import ROOT
 from tests.pipelines.test_chat_api import openai_request, walked
 
@@ -51,25 +51,25 @@ def hang_up() -> Iterator[None]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_after_the_first_signal_no_request_leaves_and_nothing_is_asked_twice(
+def test_after_the_first_signal_no_request_starts_and_nothing_is_asked_twice(
     tmp_path: Path, number: int
 ) -> None:
     with chat_server(None, "--delay", "0.4") as server:
         run = ["run", write_study(tmp_path, server.url, more=VARIANTS), "--out", tmp_path]
-        with when(lambda: server.stats["requests"] >= 4, send(number)):
-            output = said(*run, "--workers", 4, code=128 + number)
+        with do_when(lambda: server.stats["requests"] >= 4, send(number)):
+            output = get_output(*run, "--workers", 4, code=128 + number)
         assert server.stats["requests"] == len(records(tmp_path)) == 4
         assert "stopping: no new requests; waiting for those in flight" in output
         if number == signal.SIGINT:
-            said(*run, "--workers", 16)
+            get_output(*run, "--workers", 16)
             assert server.stats["requests"] == len(records(tmp_path)) == QUESTIONS
 
 
 @pytest.mark.slow
-def test_a_sample_between_two_calls_pays_none_of_them_twice(tmp_path: Path) -> None:
+def test_a_sample_interrupted_between_two_calls_pays_for_each_once(tmp_path: Path) -> None:
     with chat_server(None, "--delay", "0.4") as server:
         words = ("stages.ask={use: prompting.turns.CaptionThenAnswer}", "--workers", 4)
-        with when(lambda: server.stats["requests"] >= 4, send(signal.SIGINT)):
+        with do_when(lambda: server.stats["requests"] >= 4, send(signal.SIGINT)):
             output = run_study(tmp_path, server.url, *words, code=130)
         assert server.stats["requests"] == 4
         assert "accuracy" not in output, "nothing was answered, so there is no table"
@@ -79,7 +79,7 @@ def test_a_sample_between_two_calls_pays_none_of_them_twice(tmp_path: Path) -> N
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("delay", "pause"), [("20", 0.8), ("0.4", 0.01)])
-def test_the_second_interrupt_ends_what_is_on_its_way_and_two_that_come_together_are_one(
+def test_a_second_interrupt_aborts_requests_and_simultaneous_ones_count_once(
     tmp_path: Path, delay: str, pause: float
 ) -> None:
     def twice() -> None:
@@ -89,16 +89,14 @@ def test_the_second_interrupt_ends_what_is_on_its_way_and_two_that_come_together
 
     with (
         chat_server(None, "--delay", delay) as server,
-        when(lambda: server.stats["requests"] >= 2, twice),
+        do_when(lambda: server.stats["requests"] >= 2, twice),
     ):
         output = run_study(tmp_path, server.url, "--workers", 2, code=128 + signal.SIGTERM)
     assert ("stopping now" in output) is (pause > 0.1)
     assert len(records(tmp_path)) == (0 if pause > 0.1 else 2)
 
 
-def test_a_request_that_is_being_made_ready_does_not_leave_any_more(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_request_in_preparation_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     stop = threading.Event()
 
     def body(*given: object) -> dict[str, object]:
@@ -130,7 +128,7 @@ class Twice:
 
 
 @pytest.mark.parametrize(("stage", "kept"), [(Ask(), 2), (Twice(), 0)])
-def test_a_model_in_this_process_starts_nothing_either(
+def test_a_local_model_starts_no_request_either(
     tmp_path: Path, stage: Ask | Twice, kept: int
 ) -> None:
 
@@ -147,7 +145,7 @@ def test_a_model_in_this_process_starts_nothing_either(
     assert (len(model.asked), len(RunFolder(tmp_path / "run").records())) == (1, kept)
 
 
-def test_the_first_record_that_no_answer_can_come_of_stops_the_run(tmp_path: Path) -> None:
+def test_the_first_record_that_shows_no_answer_is_possible_stops_the_run(tmp_path: Path) -> None:
     arms: dict[str, Stage] = {"chance": Chance(), "mute": Pipeline({"look": Noted()})}
     fault = r"mute\.stages: sample jigsaw_000\d: these stages cannot answer.*abstain"
     with pytest.raises(RunError, match=fault):
@@ -191,7 +189,7 @@ def plain_records(folder: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_a_killed_run_goes_on_as_if_nothing_had_happened(tmp_path: Path) -> None:
+def test_a_killed_run_resumes_seamlessly(tmp_path: Path) -> None:
     killed, calm = tmp_path / "killed", tmp_path / "calm"
     with chat_server(tmp_path / "killed.log", "--delay", "0.1") as server:
         run_and_kill(killed, server, after=N // 3)

@@ -53,7 +53,7 @@ class Counting(Scripted):
         return super().__call__(messages, draw, options)
 
 
-def test_a_sweep_behind_a_detector_asks_it_once_and_decodes_each_picture_once(
+def test_a_sweep_after_a_detector_runs_it_once_and_decodes_each_picture_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain = decoding.decode

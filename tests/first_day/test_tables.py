@@ -39,7 +39,7 @@ def accuracy(table: Table) -> dict[str, float | None]:
     }
 
 
-def test_fewer_draws_are_what_the_table_shows(made: MadeRun) -> None:
+def test_the_table_shows_the_reduced_number_of_draws(made: MadeRun) -> None:
     plain = made.point("plain", "t", draws=1)
     for draw, said in enumerate(("AAAA", "BBBB", "BBBB")):
         made.answers(plain, said, draw)
@@ -51,7 +51,7 @@ def test_fewer_draws_are_what_the_table_shows(made: MadeRun) -> None:
     assert every.notes == ()
 
 
-def test_a_limit_behind_a_whole_run_leaves_nothing_out(made: MadeRun) -> None:
+def test_a_limit_after_a_complete_run_excludes_nothing(made: MadeRun) -> None:
     made.answers(made.point("plain", "t"), "AAAA")
     facts(made, limit=2, planned={"id-t": 2})
     assert score_table(made.path).notes == ()
@@ -87,7 +87,7 @@ def lines(path: Path) -> list[list[str]]:
 
 
 @pytest.mark.parametrize(("sweep", "effect"), [(SWEEP, "-0.5"), ({}, "-0.25")])
-def test_a_change_of_each_is_compared_with_its_own_arm_without_it(
+def test_an_each_change_is_compared_with_the_same_arm_without_it(
     made: MadeRun, sweep: dict[str, Any], effect: str
 ) -> None:
     ask_each(made, sweep)
@@ -104,7 +104,7 @@ def test_a_change_of_each_is_compared_with_its_own_arm_without_it(
     assert ("sweep: the effect" in text) is bool(sweep) and "each: the effect" in text
 
 
-def test_a_file_without_each_says_nothing_of_it(made: MadeRun) -> None:
+def test_a_file_without_each_does_not_mention_it(made: MadeRun) -> None:
     for radius in (5, 10):
         for colour in ("red", "white"):
             changes = {"stages.mark.radius": radius, "stages.mark.color": colour}
@@ -135,7 +135,7 @@ def test_older_arms_are_compared_with_the_present_baseline(made: MadeRun) -> Non
     )
 
 
-def test_results_tell_an_earlier_arm_from_a_wrong_name(made: MadeRun) -> None:
+def test_results_distinguish_an_earlier_arm_from_a_wrong_name(made: MadeRun) -> None:
     old, now = made.point("unmarked", "t"), made.point("ring", "t")
     for point, replies in ((old, "BBBB"), (now, "AAAA")):
         made.answers(point, replies)
@@ -151,7 +151,7 @@ def test_results_tell_an_earlier_arm_from_a_wrong_name(made: MadeRun) -> None:
     assert len(results.flips("unmarked", "ring").gained) == 4
 
 
-def test_the_table_names_what_delta_compares_with(made: MadeRun) -> None:
+def test_the_table_names_the_baseline_of_its_differences(made: MadeRun) -> None:
     ask_each(made, SWEEP)
     (line,) = (line for line in notes(score_table(made.path).scores[0]) if line.startswith("delta"))
     nearest = "the nearest setting among unmarked, unmarked [no think]"
@@ -166,7 +166,7 @@ def test_the_table_names_what_delta_compares_with(made: MadeRun) -> None:
     assert line in (made.path / "report.md").read_text().replace("\\", "")
 
 
-def test_a_data_frame_holds_the_settings_and_is_that_of_the_file(made: MadeRun) -> None:
+def test_a_data_frame_holds_the_settings_and_equals_the_file(made: MadeRun) -> None:
     import pandas
 
     mark = {"use": "prompting.markers.Circles", "radius": 10}
@@ -187,7 +187,7 @@ def test_a_data_frame_holds_the_settings_and_is_that_of_the_file(made: MadeRun) 
     assert frame["task_name"].isna().sum() == (~frame.task.eq("t")).sum()
 
 
-def test_the_reader_is_one_word_and_its_absence_is_told_in_python_too(
+def test_the_reader_is_one_setting_and_python_reports_its_absence_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -34,7 +34,7 @@ def draw_progress(width: int) -> str:
 
 
 @pytest.mark.parametrize("terminal", ["dumb", "xterm-256color"])
-def test_on_a_terminal_it_is_one_line(terminal: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_one_line_on_a_terminal(terminal: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", terminal)
     faults, last = [], {}
     for width in range(56, 120, 4):
@@ -54,7 +54,7 @@ def test_on_a_terminal_it_is_one_line(terminal: str, monkeypatch: pytest.MonkeyP
 
 
 @table
-def test_what_is_less_urgent_is_shortened_first(width: int, said: str) -> None:
+def test_less_urgent_parts_are_shortened_first(width: int, said: str) -> None:
     display = Display(Console(quiet=True), 3, lambda: MANY)
     display.started -= 100
     for verdict in ("right", "failed"):
@@ -62,7 +62,7 @@ def test_what_is_less_urgent_is_shortened_first(width: int, said: str) -> None:
     assert display.words(width).startswith(said) and len(display.words(width)) <= width
 
 
-def test_without_prices_no_cost_is_said_and_without_tokens_none() -> None:
+def test_without_prices_no_cost_is_shown_and_without_tokens_no_count() -> None:
     assert "cost" not in Display(Console(quiet=True), 3, lambda: Spent(10, 2)).words()
     assert "tok" not in Display(Console(quiet=True), 3, lambda: Spent(0, 0)).words()
 
@@ -99,7 +99,7 @@ def study(tmp_path: Path) -> Path:
     return tmp_path / "study.yaml"
 
 
-def test_no_command_obeys_what_a_file_or_server_says(study: Path, tmp_path: Path) -> None:
+def test_no_command_obeys_escape_sequences_of_files_or_servers(study: Path, tmp_path: Path) -> None:
     run = tmp_path / "runs" / "study"
     with chat_server() as server:
         study.write_text(study.read_text().replace("URL", server.url))
@@ -120,7 +120,7 @@ def test_no_command_obeys_what_a_file_or_server_says(study: Path, tmp_path: Path
 
 
 @table
-def test_control_characters_are_shown(text: str, shown: str) -> None:
+def test_control_characters_are_made_visible(text: str, shown: str) -> None:
     assert printable(text) == shown
 
 
@@ -129,7 +129,7 @@ def test_control_characters_are_shown(text: str, shown: str) -> None:
     "words",
     ["export RUN --to trajectories --out", "score RUN --export", "view RUN --sample 0 --out"],
 )
-def test_no_option_writes_over_the_records_of_a_run(words: str, tmp_path: Path) -> None:
+def test_no_option_overwrites_the_records_of_a_run(words: str, tmp_path: Path) -> None:
     evaluate(Photos("jigsaw", n=1), {"chance": Chance()}, out=tmp_path / "run")
     records = tmp_path / "run" / "records.jsonl"
     before = records.read_bytes()
@@ -139,7 +139,7 @@ def test_no_option_writes_over_the_records_of_a_run(words: str, tmp_path: Path) 
     assert "another file" in result.output
 
 
-def test_a_run_with_nothing_to_ask_says_so() -> None:
+def test_a_run_without_questions_says_so() -> None:
     console = Console(file=io.StringIO(), width=80)
     with Display(console, 3, lambda: Spent(0, 0, None)) as display:
         display.skip(3)

@@ -53,7 +53,7 @@ def is_drawn(*words: object) -> bool:
 
 
 @pytest.mark.slow
-def test_where_nothing_changed_no_question_is_made_and_no_page_is_drawn(made: list[int]) -> None:
+def test_an_unchanged_run_generates_no_question_and_draws_no_page(made: list[int]) -> None:
     first = again()
     os.utime(RUN / "records.jsonl", (1e9, 1e9))
     os.utime(PAGE, (2e9, 2e9))
@@ -73,7 +73,7 @@ def test_where_nothing_changed_no_question_is_made_and_no_page_is_drawn(made: li
     assert PAGE.exists()
 
 
-def test_with_another_library_every_question_is_compared(made: list[int]) -> None:
+def test_with_another_library_version_every_question_is_compared(made: list[int]) -> None:
     plan = load_plan(Path("study.yaml"))
     assert Run(plan, RUN)().written == 8
     facts = yaml.safe_load((RUN / "run.yaml").read_text())

@@ -59,7 +59,7 @@ class Answers:
         return replace(state, **WRONG[self.wrong][0])
 
 
-def test_a_wrong_type_fails_its_own_sample_alone(tmp_path: Path) -> None:
+def test_a_wrong_type_fails_only_its_own_sample(tmp_path: Path) -> None:
     arms = {"first": Answers(), **{wrong: Answers(wrong) for wrong in WRONG}}
     table = evaluate(Photos("jigsaw", n=4), arms, out=tmp_path / "run")
     page = write_report([tmp_path / "run"], tmp_path / "run").with_suffix(".md")
@@ -99,7 +99,7 @@ CALLS: list[tuple[Any, tuple[Any, ...], dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("call", "given", "named", "said"), CALLS)
-def test_a_call_with_a_wrong_type_says_what_is_wanted_before_anything_is_run(
+def test_a_call_with_a_wrong_type_names_the_expected_type_before_running(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     call: Any,
@@ -125,7 +125,7 @@ class NumberKeys:
         yield Item(sample, 1)  # type: ignore[arg-type]
 
 
-def test_a_key_that_is_a_number_ends_check_and_run_alike(tmp_path: Path) -> None:
+def test_a_numeric_answer_key_ends_check_and_run_with_the_same_fault(tmp_path: Path) -> None:
     sentence = "sample s0: its answer must be a text, or None if hidden, found 1"
     with pytest.raises(TaskError, match=sentence):
         evaluate(NumberKeys(), CHANCE, out=tmp_path / "run")
@@ -133,6 +133,6 @@ def test_a_key_that_is_a_number_ends_check_and_run_alike(tmp_path: Path) -> None
         next(check_items(NumberKeys()))
 
 
-def test_numbers_of_numpy_that_are_floats_are_taken(tmp_path: Path) -> None:
+def test_numpy_floats_are_accepted(tmp_path: Path) -> None:
     state = State.start(next(iter(Photos("jigsaw", n=1))).sample)
     assert state.replace(confidence=np.float64(0.5), answer=np.str_("A")).fault() == ""

@@ -41,7 +41,7 @@ def read(message: Json) -> Reply:
 
 
 @table
-def test_what_was_attached_goes_back(message: Json, returned: Json, calls: list[Json]) -> None:
+def test_attached_fields_are_sent_back(message: Json, returned: Json, calls: list[Json]) -> None:
     reply = read(message)
     again = Reply.from_dict(read_as(ReplyNode, json.dumps(reply.to_dict())))
     assert again == reply
@@ -56,7 +56,7 @@ def test_what_was_attached_goes_back(message: Json, returned: Json, calls: list[
 
 
 @table
-def test_a_turn_that_was_cut_keeps_what_is_attached(content: Any, text: str, sent: Any) -> None:
+def test_a_truncated_turn_keeps_its_attached_fields(content: Any, text: str, sent: Any) -> None:
     turn = read({"content": content, "reasoning_content": "hm"}).as_message()
     [cut], _ = History()([turn])
     assert cut.text == text
@@ -65,7 +65,7 @@ def test_a_turn_that_was_cut_keeps_what_is_attached(content: Any, text: str, sen
     ]
 
 
-def test_a_history_may_drop_what_is_attached() -> None:
+def test_a_history_can_drop_attached_fields() -> None:
     turn = Message("assistant", ("(A)",), (SIGNED,), attached={"reasoning_content": "hm"})
     [kept], _ = History()([turn])
     [bare], _ = History(attached="drop")([turn])
@@ -73,7 +73,7 @@ def test_a_history_may_drop_what_is_attached() -> None:
     assert (bare.attached, bare.tool_calls) == ({}, (PLAIN,))
 
 
-def test_a_key_holds_what_is_attached_and_without_it_is_what_it_was() -> None:
+def test_a_cache_key_includes_attached_fields_and_is_unchanged_without_them() -> None:
     said, signed = (Message("assistant", ("hm",), (call,)) for call in (PLAIN, SIGNED))
     turns = [said, signed]
     turns += [replace(said, attached={"reasoning_content": text}) for text in "xy"]
@@ -85,7 +85,7 @@ def test_a_key_holds_what_is_attached_and_without_it_is_what_it_was() -> None:
     assert message_json(said) == {"role": "assistant", "parts": ["hm"], "tool_calls": [call]}
 
 
-def test_what_is_attached_outlives_the_cache(tmp_path: Path) -> None:
+def test_attached_fields_survive_the_cache(tmp_path: Path) -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "zoom", "arguments": "{}"}}
     call |= {"extra_content": {"google": {"thought_signature": "S"}}}
     details = [{"type": "reasoning.encrypted", "data": "x"}]
@@ -103,7 +103,7 @@ def test_what_is_attached_outlives_the_cache(tmp_path: Path) -> None:
         assert len(server.bodies) == 3
 
 
-def test_a_local_model_s_template_gets_its_reasoning_back() -> None:
+def test_the_template_of_a_local_model_is_given_its_reasoning() -> None:
     turn = Message("assistant", ("I look.",), (PLAIN,), attached={"reasoning_content": "hm"})
     first, second = build_chat([turn, Message("assistant", ("I look.",), (PLAIN,))]).turns
     assert first == second | {"reasoning_content": "hm"}

@@ -114,7 +114,7 @@ def test_many_threads_get_their_own_results_and_share_batches(batchers: Make) ->
     assert sizes == [1] * 50, "one caller never waits for a second"
 
 
-def test_only_what_is_alike_goes_into_one_batch_and_nothing_is_forgotten(batchers: Make) -> None:
+def test_only_compatible_items_share_a_batch_and_none_is_lost(batchers: Make) -> None:
     batches: list[list[int]] = []
 
     def forward(items: Sequence[int]) -> list[int]:
@@ -150,7 +150,7 @@ def test_out_of_memory_halves_the_batch(batchers: Make, trouble: Exception) -> N
     assert sizes == [4, 4, 4, 4] and batcher.max_batch == 4
 
 
-def test_where_not_even_one_fits_that_one_fails(batchers: Make) -> None:
+def test_an_item_too_large_for_memory_fails_alone(batchers: Make) -> None:
     def forward(items: Sequence[int]) -> list[int]:
         raise MemoryError("no room")
 
@@ -160,7 +160,7 @@ def test_where_not_even_one_fits_that_one_fails(batchers: Make) -> None:
     assert batcher.max_batch == 1
 
 
-def test_an_item_that_fails_fails_alone(batchers: Make) -> None:
+def test_a_failing_item_fails_alone(batchers: Make) -> None:
     def forward(items: Sequence[int]) -> list[int]:
         if 7 in items:
             raise ValueError("seven cannot be")
@@ -175,7 +175,7 @@ def test_an_item_that_fails_fails_alone(batchers: Make) -> None:
     assert results_of(batchers(forward, 8, like), range(16)) == expected
 
 
-def test_results_that_do_not_pair_up_are_nobodys(batchers: Make) -> None:
+def test_a_wrong_number_of_results_is_an_error(batchers: Make) -> None:
     # run again one by one, each has its own
     assert batchers(lambda items: [0], 4).many([1, 2]) == [0, 0]
     with pytest.raises(RuntimeError, match=r"Short returned 0 .* 1 "):
@@ -184,7 +184,7 @@ def test_results_that_do_not_pair_up_are_nobodys(batchers: Make) -> None:
         Batcher(lambda items: items, 0)
 
 
-def test_closing_serves_what_waits_and_a_later_item_starts_again(batchers: Make) -> None:
+def test_closing_finishes_waiting_items_and_a_later_item_restarts(batchers: Make) -> None:
     going = threading.Event()
 
     def forward(items: Sequence[int]) -> list[int]:
@@ -201,7 +201,7 @@ def test_closing_serves_what_waits_and_a_later_item_starts_again(batchers: Make)
     assert batcher(3) == 3
 
 
-def test_results_come_back_as_they_were_and_a_damaged_one_counts_as_none(tmp_path: Path) -> None:
+def test_results_are_stored_unchanged_and_a_damaged_one_is_ignored(tmp_path: Path) -> None:
     assert current_store() is None
     with use_result_store(tmp_path):
         kept = current_store()
@@ -221,7 +221,7 @@ def test_results_come_back_as_they_were_and_a_damaged_one_counts_as_none(tmp_pat
         assert kept.get("abcd", DepthMap) is None
 
 
-def test_keys_tell_pixels_settings_and_shapes_apart() -> None:
+def test_keys_depend_on_pixels_settings_and_shapes() -> None:
     zeros = np.zeros((2, 3, 3), np.uint8)
     others = (zeros.reshape(3, 2, 3), zeros + np.uint8(1), zeros.astype(np.int8))
     keys = {result_key("a", zeros), result_key("b", zeros), result_key("a", zeros, "cat")}
@@ -279,7 +279,7 @@ class Greys:
 
 
 @dataclass(frozen=True)
-class Told:
+class MedianRule:
     """Answers with the median that a network gives."""
 
     network: Any
@@ -290,7 +290,7 @@ class Told:
         return state.replace(answer=f"{np.median(values):.0f}")
 
 
-def ran(folder: Path, rule: Stage, workers: int, n: int = 12) -> dict[str, Record]:
+def run_study(folder: Path, rule: Stage, workers: int, n: int = 12) -> dict[str, Record]:
     """A study of one point, run whole as the command line runs it; its records by sample."""
     made = Arm("rule", {}, "greys", Greys(n), None, {"answer": rule}, Robust(), 1, 0, True, "", "")
     plan = Plan("study", (add_id(made),))
@@ -316,13 +316,13 @@ def weights(tmp_path: Path) -> str:
 
 
 def test_a_second_run_computes_nothing(tmp_path: Path, weights: str) -> None:
-    rule = Told(Bright(weights))
-    first = ran(tmp_path / "a", rule, 4)
+    rule = MedianRule(Bright(weights))
+    first = run_study(tmp_path / "a", rule, 4)
     assert sum(FORWARDS) == len(first) == 12
     FORWARDS.clear()
     (tmp_path / "b").mkdir()
     (tmp_path / "a" / "cache").rename(tmp_path / "b" / "cache")
-    assert plain(ran(tmp_path / "b", rule, 4)) == plain(first)
+    assert plain(run_study(tmp_path / "b", rule, 4)) == plain(first)
     assert FORWARDS == []
 
 
@@ -331,7 +331,7 @@ def test_a_second_run_computes_nothing(tmp_path: Path, weights: str) -> None:
     ("change", "again"),
     [({"batch": 3}, 0), ({"room": 50}, 0), ({"gain": 2.0}, 1), ({"dtype": "bfloat16"}, 1)],
 )
-def test_changes_compute_anew(weights: str, change: dict[str, Any], again: int) -> None:
+def test_changes_are_computed_again(weights: str, change: dict[str, Any], again: int) -> None:
     pixels = np.full((9, 9, 3), 7, np.uint8)
     Bright(weights)(pixels)
     Bright(weights)(pixels.copy())
@@ -344,14 +344,14 @@ def test_changes_compute_anew(weights: str, change: dict[str, Any], again: int) 
     assert len(FORWARDS) == 2 + again
 
 
-def test_without_a_store_nothing_is_hashed(weights: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_hashed_without_a_store(weights: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("looktwice.specialists.networks.network.result_key", None)
     monkeypatch.setattr("looktwice.specialists.networks.network.weights_hash", None)
     assert Bright(weights)(np.full((9, 9, 3), 7, np.uint8)).values.mean() > 0
 
 
 @pytest.mark.slow
-def test_the_record_says_that_memory_ran_out(tmp_path: Path, weights: str) -> None:
+def test_the_record_notes_that_memory_ran_out(tmp_path: Path, weights: str) -> None:
     class Slow(Bright):
         """Waits until others wait too, so that its batches are full."""
 
@@ -359,7 +359,7 @@ def test_the_record_says_that_memory_ran_out(tmp_path: Path, weights: str) -> No
             time.sleep(0.1)
             return super().forward(*asked)
 
-    records = ran(tmp_path / "run", Told(Slow(weights, room=1)), 8)
+    records = run_study(tmp_path / "run", MedianRule(Slow(weights, room=1)), 8)
     assert [record.error for record in records.values()] == [""] * 12
     notes = "\n".join({note for record in records.values() for note in record.notes})
     assert re.fullmatch(r"(out of memory with \d at once: Slow goes on with \d\n?)+", notes)
@@ -377,7 +377,10 @@ def test_eight_workers_and_one_write_the_same_records_without_a_stall(tmp_path: 
         str(tiny("grounding_dino", tmp_path / "tiny")), batch=16, threshold=0.02, device="cpu"
     )
     rule = Count(detector, nothing="zero")
-    many, one = ran(tmp_path / "eight", rule, 8, n=8), ran(tmp_path / "one", rule, 1, n=8)
+    many, one = (
+        run_study(tmp_path / "eight", rule, 8, n=8),
+        run_study(tmp_path / "one", rule, 1, n=8),
+    )
     assert [record.error for record in many.values()] == [""] * 8
     assert plain(many) == plain(one)
     # a batch is rounded otherwise
@@ -400,7 +403,7 @@ def test_a_network_is_opened_once_for_many_threads() -> None:
     assert all(thing is things[0] for thing in things)
 
 
-def test_a_fetch_is_tried_once_a_minute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_download_is_tried_once_a_minute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tried, file = list[int](), tmp_path / "weights"
 
     def open_() -> object:
@@ -420,7 +423,7 @@ def test_a_fetch_is_tried_once_a_minute(tmp_path: Path, monkeypatch: pytest.Monk
     assert open_shared("file", lambda: weights_file(file)) == file and len(tried) == 2
 
 
-def test_a_slow_network_does_not_hold_up_another() -> None:
+def test_a_slow_network_does_not_delay_another() -> None:
     release = threading.Event()
     with ThreadPoolExecutor(1) as pool:
         slow = pool.submit(open_shared, "slow", lambda: release.wait(10))
@@ -429,7 +432,7 @@ def test_a_slow_network_does_not_hold_up_another() -> None:
         assert slow.result(timeout=10)
 
 
-def test_closing_frees_what_was_opened_last_first() -> None:
+def test_closing_frees_networks_in_reverse_order() -> None:
     closed: list[str] = []
 
     @dataclass
@@ -446,7 +449,7 @@ def test_closing_frees_what_was_opened_last_first() -> None:
     assert open_shared("network", lambda: 5) == 5
 
 
-def test_weights_and_devices_that_are_missing_are_named(tmp_path: Path) -> None:
+def test_missing_weights_and_devices_are_named(tmp_path: Path) -> None:
     with pytest.raises(WeightsError, match=r"none\.pt; set model"):
         weights_file(tmp_path / "none.pt")
     torch = pytest.importorskip("torch")
@@ -462,7 +465,9 @@ def test_weights_and_devices_that_are_missing_are_named(tmp_path: Path) -> None:
 
 
 @table
-def test_advice_of_the_hub(monkeypatch: pytest.MonkeyPatch, trouble: str, advice: str) -> None:
+def test_advice_about_hub_errors(
+    monkeypatch: pytest.MonkeyPatch, trouble: str, advice: str
+) -> None:
     transformers = pytest.importorskip("transformers")
 
     def refuse(*args: Any, **settings: Any) -> None:
@@ -481,7 +486,7 @@ def test_advice_of_the_hub(monkeypatch: pytest.MonkeyPatch, trouble: str, advice
 
 
 @pytest.mark.parametrize("kind", ["", "hub", "socket", "value"])
-def test_a_silent_hub_is_asked_once(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+def test_an_unresponsive_hub_is_asked_once(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     errors = pytest.importorskip("huggingface_hub.errors")
     transformers = pytest.importorskip("transformers")
     unknown, asked = "Name or service not known", list[dict[str, Any]]()
@@ -512,7 +517,7 @@ def test_a_silent_hub_is_asked_once(monkeypatch: pytest.MonkeyPatch, kind: str) 
     assert asked == [{"revision": "abc123", "timeout": 10.0}]
 
 
-def test_hashes_of_weights_go_by_content(tmp_path: Path) -> None:
+def test_weights_are_hashed_by_content(tmp_path: Path) -> None:
     for name, data in (("a", b"1"), ("b", b"1"), ("c", b"2")):
         (tmp_path / name).mkdir()
         (tmp_path / name / "model.safetensors").write_bytes(data)

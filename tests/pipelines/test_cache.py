@@ -40,7 +40,7 @@ from looktwice.pipelines.models.stops import CacheError
 HELLO = (Message("user", ("hello",)),)
 
 
-def test_the_key_of_a_request_holds_what_is_asked_for_alone() -> None:
+def test_the_key_of_a_request_covers_only_what_is_sent() -> None:
     """What a later version can be asked for changes no key of an earlier one."""
     options = '{"stop":["x"],"temperature":0.5,"tools":[{"description":"","name":"zoom"'
     options += ',"parameters":{}}]}'
@@ -79,7 +79,7 @@ def together(call: Callable[[], Reply], callers: int) -> list[Reply | ModelError
         return list(pool.map(one, range(callers)))
 
 
-def test_the_second_time_is_cached_and_every_part_of_the_request_counts(tmp_path: Path) -> None:
+def test_a_repeated_request_is_cached_and_every_part_of_it_counts(tmp_path: Path) -> None:
     inner = Scripted(lambda messages: Reply(f"{messages[0].text}!", usage=Usage(1, 2), seconds=0.5))
     model = Cached(inner, Store(tmp_path))
     first, second = model(HELLO), model(HELLO)
@@ -94,7 +94,7 @@ def test_the_second_time_is_cached_and_every_part_of_the_request_counts(tmp_path
     assert len(model.store) == 4 and model.identity == inner.identity
 
 
-def test_replies_come_back_whole_from_another_store(tmp_path: Path) -> None:
+def test_replies_are_read_back_complete_from_another_store(tmp_path: Path) -> None:
     logprobs = ({"b": -1, "a": -0.1},)
     call, usage = ToolCall("1", "t", "{}"), Usage(1, 2, 3, 4)
     replies = [
@@ -112,7 +112,7 @@ def test_replies_come_back_whole_from_another_store(tmp_path: Path) -> None:
         assert (tmp_path / "blobs").exists() == (number >= 2)
 
 
-def test_a_reply_above_16_kib_lies_in_a_blob(tmp_path: Path) -> None:
+def test_a_reply_above_16_kib_is_stored_in_a_blob(tmp_path: Path) -> None:
     store, empty = Store(tmp_path), len(json.dumps(Reply("").to_dict(), separators=(",", ":")))
     for size, blobs in ((16 * 1024, 0), (16 * 1024 + 1, 1)):
         store.put(str(size), "m", Reply("x" * (size - empty)))
@@ -136,7 +136,9 @@ def test_a_file_of_version_1_is_read(tmp_path: Path) -> None:
         assert connection.execute("PRAGMA user_version").fetchone() == (1,)
 
 
-def test_a_failed_leader_hands_over_and_failures_are_not_stored(tmp_path: Path) -> None:
+def test_another_thread_takes_over_from_a_failed_one_and_failures_are_not_stored(
+    tmp_path: Path,
+) -> None:
     inner = slow(failing=2)
     model = Cached(inner, Store(tmp_path))
     replies = together(lambda: model(HELLO), 5)
@@ -150,7 +152,7 @@ def test_a_failed_leader_hands_over_and_failures_are_not_stored(tmp_path: Path) 
     assert len(model.store) == 1 and not model.store._run("SELECT * FROM asking")
 
 
-def test_only_what_is_cached(tmp_path: Path) -> None:
+def test_only_cached_replies(tmp_path: Path) -> None:
     store, inner = Store(tmp_path), Scripted("(A)")
     Cached(inner, store)(HELLO)
     only = Cached(inner, store, only=True)
@@ -160,7 +162,7 @@ def test_only_what_is_cached(tmp_path: Path) -> None:
     assert len(inner.asked) == 1
 
 
-def test_the_first_of_two_writers_counts_and_a_lost_blob_is_asked_again(tmp_path: Path) -> None:
+def test_the_first_of_two_writers_wins_and_a_lost_blob_is_requested_again(tmp_path: Path) -> None:
     first, second = Store(tmp_path), Store(tmp_path)
     kept = [store.put("k", "m", Reply(text)).text for store, text in ((first, "1"), (second, "2"))]
     assert kept == ["1", "1"]
@@ -175,7 +177,7 @@ def test_the_first_of_two_writers_counts_and_a_lost_blob_is_asked_again(tmp_path
         assert second.put("big", "m", big) == big == second.get("big")
 
 
-def test_a_forked_child_has_a_connection_of_its_own(tmp_path: Path) -> None:
+def test_a_forked_child_has_its_own_connection(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.put("parent", "m", Reply("a"))
     code = """
@@ -203,7 +205,7 @@ MOUNTS = (
 )
 
 
-def test_a_store_that_nobody_closes_closes_its_connection(tmp_path: Path) -> None:
+def test_an_unclosed_store_closes_its_connection(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.put("key", "m", Reply("yes"))
     connection = store._connection
@@ -215,7 +217,7 @@ def test_a_store_that_nobody_closes_closes_its_connection(tmp_path: Path) -> Non
     assert not list((tmp_path / "asking").iterdir()), "its claims have ended"
 
 
-def test_placeholders_of_sql_are_bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sql_placeholders_are_literal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Python 3.12 warns of these where values come in a row."""
     ran = list[str]()
 

@@ -105,7 +105,7 @@ CALLS = [
 TEXTS = [{"type": "text", "text": "Left?"}, {"type": "text", "text": "Right?"}]
 
 
-def test_what_a_turn_looks_like() -> None:
+def test_the_format_of_a_turn() -> None:
     turns: dict[Message, dict[str, Any]] = {
         Message("user", ("Left?",)): {"content": "Left?"},  # a single text is no list
         Message("user", ("Left?", "Right?")): {"content": TEXTS},
@@ -119,7 +119,7 @@ def test_what_a_turn_looks_like() -> None:
         assert wire_messages((message,)) == [{"role": message.role, **sent}]
 
 
-def test_schemas_are_strict_and_tools_may_be_required_or_named() -> None:
+def test_schemas_are_strict_and_tools_can_be_required_or_named() -> None:
     (form,) = wire_options(CallOptions(schema=SCHEMA), "max_tokens", None).values()
     schema = {"name": "reply", "schema": SCHEMA, "strict": True}
     assert form == {"type": "json_schema", "json_schema": schema}
@@ -129,7 +129,7 @@ def test_schemas_are_strict_and_tools_may_be_required_or_named() -> None:
         assert wire_options(options, "max_tokens", None)["tool_choice"] == choice
 
 
-def test_what_is_wanted_overrides_what_is_set() -> None:
+def test_arguments_of_a_call_override_settings() -> None:
     settings = {"temperature": 0, "top_p": 0.5, "seed": 7, "stop": ("x",), **NEW_FIELD}
     wanted = CallOptions(temperature=1, logprobs=3, schema={}, top_k=5)
     model = ChatAPI("m", extra={"top_k": 9}, **settings)  # type: ignore[arg-type]
@@ -149,7 +149,7 @@ def test_what_is_wanted_overrides_what_is_set() -> None:
     }
 
 
-def test_pictures_are_sent_as_the_kept_bytes_and_a_tools_pictures_follow_it() -> None:
+def test_pictures_are_sent_as_stored_bytes_and_after_their_tool_turn() -> None:
     sent = ChatAPI("m", detail="low").body(LOOK)["messages"]
     roles = [turn["role"] for turn in sent]
     assert roles == ["system", "user", "assistant", "tool", "tool", "user"]
@@ -160,14 +160,14 @@ def test_pictures_are_sent_as_the_kept_bytes_and_a_tools_pictures_follow_it() ->
         ChatAPI("m").body((Message("system", (view(),)),))
 
 
-def test_a_request_is_the_json_of_its_body_however_its_pictures_are_put_in() -> None:
+def test_a_request_body_is_valid_json_with_any_pictures() -> None:
     words = 'say "data:image/png;base64,A" \\ \u00e9\n' * 300
     body = ChatAPI("m", extra={"x": [1, {"y": None}]}).body((*LOOK, *user(words)))
     urls = attrgetter("data_url")
     assert request_bytes(body) == json.dumps(body, separators=(",", ":"), default=urls).encode()
 
 
-def test_choices_go_as_the_server_takes_them() -> None:
+def test_choices_are_sent_in_the_form_that_the_server_accepts() -> None:
     options, ways = CallOptions(choices=("A+", "B")), {"guided_choice": ["A+", "B"]}
     forms = ways | {"structured_outputs": {"choice": ["A+", "B"]}, "regex": r"(A\+|B)"}
     for way, value in forms.items():
@@ -201,7 +201,7 @@ def test_replies_are_read(server: ChatServer) -> None:
         assert reply.seconds > 0 and not reply.cached and "Python" in reply.served_by["engine"]
 
 
-def test_a_plain_reply_has_logprobs_and_says_who_served_it(server: ChatServer) -> None:
+def test_a_plain_reply_has_logprobs_and_names_its_server(server: ChatServer) -> None:
     reply = ChatAPI("m", server.url)(user("plain"), 0, CallOptions(logprobs=2))
     assert reply.text in {"(A)", "(B)", "(C)", "(D)"} and reply.finish == "stop"
     assert reply.logprobs == ({"(A": -0.5, "(B": -1.0, "(C": -2.0},)
@@ -220,7 +220,7 @@ DETAILS = {
 }
 
 
-def test_what_a_server_counts() -> None:
+def test_token_counts_of_a_server() -> None:
     few = {"prompt_tokens": 10, "completion_tokens": 3}
     for usage, expected in (
         (None, (0, 0)),
@@ -232,7 +232,7 @@ def test_what_a_server_counts() -> None:
         assert parse_reply(body({"content": "a"}, usage=usage), 0.0).usage == Usage(*expected)
 
 
-def test_of_tokens_that_read_alike_the_likeliest_counts() -> None:
+def test_the_most_likely_of_equal_tokens_counts() -> None:
     tokens = [("�", -1.0), ("�", -3.0), ("A", -2.0), ("�", -0.5), ("B", -np.inf)]
     rows = [{"token": token, "logprob": value} for token, value in tokens]
     likely = {"content": [{**rows[0], "top_logprobs": rows[1:]}, rows[2]]}
@@ -241,7 +241,7 @@ def test_of_tokens_that_read_alike_the_likeliest_counts() -> None:
     assert list(reply.logprobs[0]) == ["�", "A"]
 
 
-def test_arguments_that_come_as_an_object_are_written_as_they_read() -> None:
+def test_arguments_given_as_an_object_are_written_as_json() -> None:
     calls = [{"name": "zoom", "arguments": {"on": "Bär"}}, {"name": "stop"}]
     message = {"content": None, "tool_calls": [{"function": call} for call in calls]}
     reply = parse_reply(body(message), 0.0)
@@ -250,14 +250,14 @@ def test_arguments_that_come_as_an_object_are_written_as_they_read() -> None:
     assert (reply.text, reply.finish) == ("", "tool")
 
 
-def test_an_answer_that_is_no_completion_is_shown_and_may_be_asked_again() -> None:
+def test_a_response_that_is_not_a_completion_is_quoted_and_can_be_retried() -> None:
     with pytest.raises(ModelError) as caught:
         parse_reply({"détail": "é" * 300}, 0.0)
     assert str(caught.value).endswith('{"détail": "' + "é" * 188) and caught.value.retryable
 
 
 @pytest.mark.parametrize(("word", "status", "again", "said"), rows(__file__, "errors.tsv"))
-def test_errors_say_what_to_do(
+def test_errors_give_advice(
     server: ChatServer, word: str, status: str, again: str, said: str
 ) -> None:
     with pytest.raises(ModelError) as caught:
@@ -267,7 +267,7 @@ def test_errors_say_what_to_do(
     assert said in str(caught.value) and len(str(caught.value)) < 500
 
 
-def test_slow_absent_and_unusable_endpoints(server: ChatServer) -> None:
+def test_slow_missing_and_unusable_endpoints(server: ChatServer) -> None:
     with chat_server(None, "--delay", "5") as slow:
         with pytest.raises(ModelError, match=r"within 0\.2 s") as caught:
             ChatAPI("m", slow.url, timeout=0.2)(user("a"))
@@ -281,7 +281,7 @@ def test_slow_absent_and_unusable_endpoints(server: ChatServer) -> None:
 
 
 @pytest.mark.parametrize(("url", "base", "table", "expected"), rows(__file__, "keys.tsv"))
-def test_a_key_goes_to_its_own_host_alone(
+def test_a_key_is_sent_only_to_its_own_host(
     monkeypatch: pytest.MonkeyPatch, url: str, base: str, table: str, expected: str
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "of-openai\n")
@@ -295,7 +295,7 @@ def test_a_key_goes_to_its_own_host_alone(
         assert not caught.value.retryable and "of-openai" not in str(caught.value)
 
 
-def test_what_is_really_sent_to_whom(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_each_host_receives(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-of-openai")
     with chat_server() as foreign, chat_server() as named:
         monkeypatch.setenv("OPENAI_BASE_URL", named.url)
@@ -308,7 +308,7 @@ def test_what_is_really_sent_to_whom(monkeypatch: pytest.MonkeyPatch) -> None:
         assert named.stats["authorizations"] == ["Bearer sk-secret-of-openai"]
 
 
-def test_identity_holds_what_changes_replies(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_identity_covers_whatever_changes_replies(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1/")
     plain = ChatAPI("m", "http://127.0.0.1:1/v1", temperature=0)
     same = ChatAPI("m", temperature=0.0, timeout=1, in_flight=2, prices={"in": 1, "out": 2})
@@ -350,7 +350,7 @@ def test_an_interrupt_or_a_cancel_ends_the_wait_at_once() -> None:
         assert slow.stats["replies"] == 0
 
 
-def test_a_huge_body_is_not_read(server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_oversized_body_is_not_read(server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("looktwice.pipelines.models.http_client.MOST_BYTES", 100)
     with pytest.raises(ModelError, match="too much for a reply") as raised:
         ChatAPI("m", url=server.url)(user("hello"))
@@ -374,7 +374,7 @@ def serve_once(body: bytes, status: int = 200, *headers: bytes) -> ChatAPI:
     return ChatAPI("m", url=f"http://127.0.0.1:{listening.getsockname()[1]}/v1")
 
 
-def test_a_repeated_key_is_masked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_echoed_key_is_masked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
     headers = (f"Server: {SECRET}".encode(), f"Location: http://h/?key={SECRET}".encode())
     for status, answer in (
@@ -396,7 +396,7 @@ def test_a_repeated_key_is_masked(monkeypatch: pytest.MonkeyPatch) -> None:
     assert serve_once(said.encode())(user("hello")).refusal == "***"
 
 
-def test_a_key_in_the_table_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_in_the_table_is_not_printed(monkeypatch: pytest.MonkeyPatch) -> None:
     for entry in ("127.0.0.1={}", "{}", "{}=127.0.0.1", "{}="):
         monkeypatch.setenv("LOOKTWICE_KEYS", f"other=NAME, {entry.format(SECRET)}")
         with pytest.raises(ModelError, match="LOOKTWICE_KEYS: entry 2") as raised:
@@ -404,13 +404,13 @@ def test_a_key_in_the_table_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> 
         assert SECRET not in str(raised.value)
 
 
-def test_half_a_character_in_a_header_becomes_a_question_mark() -> None:
+def test_a_lone_surrogate_in_a_header_becomes_a_question_mark() -> None:
     answer = b'{"choices": [{"message": {"content": "(A)"}}]}'
     reply = serve_once(answer, 200, b"Server: v\xed\xa0\xbdLLM")(user("hello"))
     assert reply.text == "(A)" and reply.served_by["engine"].encode()
 
 
-def test_a_refusal_where_no_key_was_sent_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refusal_without_a_sent_key_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
     model = serve_once(b"{}", 401)
     with pytest.raises(ModelError, match="no key was sent") as raised:

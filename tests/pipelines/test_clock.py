@@ -31,7 +31,7 @@ def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def test_inner_work_is_not_the_outer_one_s(now: list[float]) -> None:
+def test_the_time_of_inner_work_is_not_counted_for_the_outer(now: list[float]) -> None:
     with run_clock() as times:
         with spend("draw"):
             now[0] += 2
@@ -48,7 +48,7 @@ def test_inner_work_is_not_the_outer_one_s(now: list[float]) -> None:
     assert [kind for kind, _ in times.shares()] == ["decode", "draw"]
 
 
-def test_threads_are_summed_up(now: list[float]) -> None:
+def test_times_of_threads_are_summed(now: list[float]) -> None:
     begun, over = threading.Barrier(5), threading.Barrier(5)
 
     def work() -> None:
@@ -68,7 +68,7 @@ def test_threads_are_summed_up(now: list[float]) -> None:
     assert times.seconds == {"wait": 20, "start": 5}
 
 
-def test_a_stage_is_at_work_as_long_as_any_thread_is_in_it(now: list[float]) -> None:
+def test_a_stage_is_active_while_any_thread_is_in_it(now: list[float]) -> None:
 
     def ask(seconds: float) -> None:
         with spend("stage ask"):
@@ -90,7 +90,7 @@ def test_a_stage_is_at_work_as_long_as_any_thread_is_in_it(now: list[float]) -> 
     assert running.stages() == [("stage zoom", 0.9), ("stage ask", pytest.approx(0.81))]
 
 
-def test_a_run_says_where_its_time_went(tmp_path: Path) -> None:
+def test_a_run_reports_how_its_time_was_spent(tmp_path: Path) -> None:
     with chat_server(None, "--delay", "0.2") as server:
         config = write_study(tmp_path, server.url, n=4)
         first = looktwice("run", config, "--out", tmp_path)
@@ -103,7 +103,7 @@ def test_a_run_says_where_its_time_went(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_watched_process_gets_spans_of_each_stage_with_what_lies_within(tmp_path: Path) -> None:
+def test_a_traced_process_gets_nested_spans_of_each_stage(tmp_path: Path) -> None:
     code = """
 import sys
 from opentelemetry import trace
@@ -131,7 +131,7 @@ for span in spans.values():
     assert "wait for the server|stage ask|-" in output
 
 
-def test_progress_is_told_as_lines_of_json(tmp_path: Path) -> None:
+def test_progress_is_written_as_lines_of_json(tmp_path: Path) -> None:
     with chat_server() as server:
         config = write_study(tmp_path, server.url, n=3)
         output = looktwice("run", config, "--out", tmp_path, "--log", "json")
@@ -143,7 +143,9 @@ def test_progress_is_told_as_lines_of_json(tmp_path: Path) -> None:
     assert lines[-1]["seconds"]["wait for the server"] > 0 and len(lines[-1]["slowest"]) == 3
 
 
-def test_a_span_that_cannot_begin_leaves_no_work_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_span_that_fails_to_start_leaves_no_work_in_flight(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     @contextmanager
     def broken(name: str, attributes: Any) -> Iterator[None]:
         raise RuntimeError("no exporter")

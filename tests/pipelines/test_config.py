@@ -20,7 +20,7 @@ from looktwice.prompting import Ask, Circles
 from tests.optional import needs_extras
 from tests.paths import rows
 from tests.tables import table
-from tests.test_public_paths import CLASSES, named
+from tests.test_public_paths import CLASSES, locate_public
 
 BASE = """
 task: {use: eval.tasks.Photos, kind: jigsaw, n: 2}
@@ -68,7 +68,7 @@ def test_a_plain_file_is_one_point(planned: Planned) -> None:
     assert "place=value" in faults(planned, "", "stages.mark")[0]
 
 
-def test_sweep_and_each_multiply(planned: Planned) -> None:
+def test_sweep_and_each_multiply_the_points(planned: Planned) -> None:
     points = planned(
         "sweep: {stages.mark: [{radius: 5}, {radius: 15}, null],"
         " stages.ask.images: [before, after]}\neach: [{stages.think: null}]"
@@ -99,7 +99,7 @@ baseline: chance
     assert [p.contestant for p in points if p.baseline] == ["chance", "chance"]
 
 
-def test_a_change_of_one_task_touches_no_other(planned: Planned) -> None:
+def test_a_change_of_one_task_affects_no_other(planned: Planned) -> None:
     arms = planned("sweep: {tasks.jigsaw.quality: [90, 10]}", base=TWO_TASKS).points
     assert [(p.task_name, dict(p.changes)) for p in arms] == [
         ("jigsaw", {"tasks.jigsaw.quality": 90}),
@@ -137,7 +137,7 @@ contestants:
 """
 
 
-def test_five_mistakes_are_five_lines_with_their_places(planned: Planned) -> None:
+def test_five_mistakes_give_five_lines_with_their_places(planned: Planned) -> None:
     places = dict(line.split(": ", 1) for line in faults(planned, base=FIVE))
     assert "did you mean 'Circles'?" in places.pop("stages.mark.use")
     assert "did you mean 'radius'?" in places.pop("stages.wide.radios")
@@ -149,7 +149,7 @@ def test_five_mistakes_are_five_lines_with_their_places(planned: Planned) -> Non
 @pytest.mark.parametrize(
     ("word", "hint"), [("Temprature", "; did you mean 'temperature'?"), ("retries", "")]
 )
-def test_a_hint_names_what_is_nearly_the_word_alone(word: str, hint: str) -> None:
+def test_a_hint_quotes_only_the_misspelled_word(word: str, hint: str) -> None:
     assert suggest_names(word, ["prices", "temperature", "timeout"]) == hint
 
 
@@ -162,14 +162,14 @@ prompting.markers._draw prompting.markers.points.Circles
 
 
 @pytest.mark.parametrize("use", [*OUT_OF_REACH.split(), ""])
-def test_what_use_must_not_reach(use: str) -> None:
+def test_use_cannot_name_arbitrary_objects(use: str) -> None:
     before = set(sys.modules)
     with pytest.raises(ValueError, match=r"refused|no public class|no room|not the path"):
         locate(use)
     assert not {name for name in set(sys.modules) - before if not name.startswith("looktwice")}
 
 
-def test_unlisted_plugins_stay_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unlisted_plugins_are_not_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "stranger.py").write_text("raise SystemExit('imported')")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ValueError, match="add --plugin stranger"):
@@ -191,7 +191,7 @@ class Shout:
 """
 
 
-def test_a_stage_of_ones_own_in_one_file(tmp_path: Path, planned: Planned) -> None:
+def test_a_custom_stage_in_one_file(tmp_path: Path, planned: Planned) -> None:
     file = tmp_path / "my_stages.py"
     file.write_text(PLUGIN)
     name = load_plugin(str(file))
@@ -210,19 +210,21 @@ def test_a_stage_of_ones_own_in_one_file(tmp_path: Path, planned: Planned) -> No
 @pytest.mark.parametrize(
     "name", ["prompting", "eval.py", "looktwice", "no_such_package", "missing.py", "a-b"]
 )
-def test_plugins_that_are_refused(name: str) -> None:
+def test_invalid_plugins_are_refused(name: str) -> None:
     with pytest.raises(ConfigError, match="--plugin"):
         load_plugin(name)
 
 
 @pytest.mark.parametrize(("kind", "text", "says"), rows(__file__, "faults.tsv"))
-def test_a_fault_says_where_and_what(planned: Planned, kind: str, text: str, says: str) -> None:
+def test_a_fault_names_its_place_and_cause(
+    planned: Planned, kind: str, text: str, says: str
+) -> None:
     given = (text.replace(" | ", "\n"),) if kind == "file" else ("", text)
     assert any(says in fault for fault in faults(planned, *given))
 
 
 @table
-def test_an_override_of_a_swept_place(planned: Planned, override: str, setting: str) -> None:
+def test_an_override_of_a_swept_setting(planned: Planned, override: str, setting: str) -> None:
     sweep = "sweep: {stages.mark.radius: [5, 7]}"
     fault = faults(planned, sweep, override)[0]
     assert fault.startswith(f"{override.partition('=')[0]}: stages.mark.radius is swept")
@@ -233,13 +235,15 @@ def test_an_override_of_a_swept_place(planned: Planned, override: str, setting: 
 
 
 @table
-def test_a_detector_is_known_by_what_it_gives(planned: Planned, use: str, gives: str) -> None:
+def test_a_detector_is_recognised_by_its_result_type(
+    planned: Planned, use: str, gives: str
+) -> None:
     zoom = f"{{use: prompting.views.ZoomOnDetections, detector: {{use: {use}}}}}"
     (fault,) = faults(planned, "", f"stages.mark={zoom}")
     assert fault.startswith("stages.mark.detector.use: ") and fault.endswith(f"returns {gives}")
 
 
-def test_include_lies_below_the_file(tmp_path: Path) -> None:
+def test_an_include_must_lie_below_the_file(tmp_path: Path) -> None:
     (tmp_path / "parts").mkdir()
     for name, text in (
         ("parts/base", BASE),
@@ -259,7 +263,9 @@ def test_include_lies_below_the_file(tmp_path: Path) -> None:
             load(tmp_path / f"{name}.yaml")
 
 
-def test_files_lie_below_or_were_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_must_lie_below_the_study_or_be_allowed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     home, data = tmp_path / "home", tmp_path / "data"
     for folder in (home, data / "set", data / "set_replies", data / "secret"):
         folder.mkdir(parents=True)
@@ -294,7 +300,7 @@ contestants:
 
 @needs_extras
 @table
-def test_a_model_says_itself_what_is_missing(
+def test_a_model_reports_its_own_missing_settings(
     planned: Planned,
     monkeypatch: pytest.MonkeyPatch,
     overrides: list[str],
@@ -323,7 +329,7 @@ contestants: {plain: {}, other: {stages: {mark: null}}}
 
 
 @table
-def test_a_reference_that_leads_nowhere_is_one_sentence(
+def test_an_unresolved_reference_is_one_sentence(
     planned: Planned, overrides: list[str], place: str, path: str, others: str
 ) -> None:
     lines = faults(planned, "", *overrides, base=REFERRING)
@@ -333,7 +339,7 @@ def test_a_reference_that_leads_nowhere_is_one_sentence(
     assert not any("Error" in line or "found '${" in line for line in lines)
 
 
-def test_references_lead_into_lists_and_through_other_references() -> None:
+def test_references_can_point_into_lists_and_through_references() -> None:
     found = Faults()
     node = {"a": [{"b": 3}], "c": "${a}", "d": "${a.0.b}", "e": "${c.0.b}", "f": "${g}", "g": None}
     plain = resolve(node, found)
@@ -343,8 +349,8 @@ def test_references_lead_into_lists_and_through_other_references() -> None:
     assert found == ["b: ${a.1} leads nowhere, because a has no '1'; type b=VALUE"]
 
 
-def test_the_only_stage_of_a_specialist_that_asks_the_model_measures_what_it_says() -> None:
-    found = [named(path) for path in CLASSES if path.startswith("specialists.")]
+def test_only_edit_salience_asks_the_model_among_specialist_stages() -> None:
+    found = [locate_public(path) for path in CLASSES if path.startswith("specialists.")]
     stages = [
         thing for thing in found if "state" in inspect.getfullargspec(thing.__call__).annotations
     ]
@@ -353,7 +359,9 @@ def test_the_only_stage_of_a_specialist_that_asks_the_model_measures_what_it_say
 
 
 @table
-def test_what_makes_a_new_point(planned: Planned, override: str, is_new: bool) -> None:
+def test_what_changes_the_identity_of_a_point(
+    planned: Planned, override: str, is_new: bool
+) -> None:
     chat = "{use: pipelines.models.ChatAPI, model: m, temperature: 0}"
     base = BASE.replace("{use: pipelines.models.Scripted}", chat)
     (first,), (second,) = planned(base=base).points, planned("", override, base=base).points
@@ -366,7 +374,7 @@ def test_the_order_of_stages_is_part_of_the_identity(planned: Planned) -> None:
     assert first.id != second.id
 
 
-def test_a_spec_goes_to_yaml_and_back_and_identities_tell_scripts_apart() -> None:
+def test_a_spec_survives_yaml_and_identities_distinguish_scripts() -> None:
     stage = Ask(images="after", system="Look.")
     assert spec(stage)["attach"] == "all" and build(spec(stage)) == stage
     assert identity(Ask()) == {"use": "prompting.turns.Ask"}
@@ -393,7 +401,7 @@ class Judged:
 """
 
 
-def test_a_sweep_reaches_a_referenced_model(tmp_path: Path) -> None:
+def test_a_sweep_can_change_a_referenced_model(tmp_path: Path) -> None:
     (tmp_path / "judged_stage.py").write_text(JUDGED)
     name = load_plugin(str(tmp_path / "judged_stage.py"))
     (tmp_path / "study.yaml").write_text(
@@ -426,7 +434,7 @@ def test_single_changes_of_stages_and_of_one_contestant(planned: Planned) -> Non
 
 
 @table
-def test_a_file_laid_over_names_the_task(tmp_path: Path, study: str, more: str) -> None:
+def test_an_overlay_file_names_the_task(tmp_path: Path, study: str, more: str) -> None:
     task = "{use: eval.tasks.Photos, kind: jigsaw, n: 2}"
     rest = BASE.partition("\n")[2].partition("\n")[2]
     (tmp_path / "study.yaml").write_text(study.replace("TASK", task) + "\n" + rest)
@@ -435,7 +443,7 @@ def test_a_file_laid_over_names_the_task(tmp_path: Path, study: str, more: str) 
     assert [arm.task.n for arm in load_plan(tmp_path / "both.yaml").points] == [5]
 
 
-def test_a_setting_is_reached_by_task_or_name_and_a_tab_is_called_a_tab(planned: Planned) -> None:
+def test_a_setting_is_found_by_task_or_name_and_a_tab_is_named(planned: Planned) -> None:
     assert planned("", "tasks.jigsaw.n=3").points[0].task.n == 3
     assert "tasks.jigsaw.n=8" in faults(planned, "", "task.n=8", base=TWO_TASKS)[0]
     assert "a tab" in faults(planned, "stages:\n\tmark: null")[0]

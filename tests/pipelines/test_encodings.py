@@ -56,7 +56,7 @@ def turned(kind: str, orientation: int, where: str) -> bytes:
     return out.getvalue()
 
 
-def test_a_turned_picture_has_one_answer() -> None:
+def test_a_rotated_picture_is_decoded_in_one_way() -> None:
     cases = product(("JPEG", "PNG", "WEBP", "AVIF", "TIFF"), ("exif", "xmp"), range(10))
     check_all((case, partial(check_turned, *case)) for case in cases)
 
@@ -167,7 +167,7 @@ SHOWN: dict[str, tuple[bytes, list[int], list[str]]] = {
 
 
 @pytest.mark.parametrize(("data", "levels", "notes"), SHOWN.values(), ids=SHOWN)
-def test_what_is_said_to_be_converted_is(data: bytes, levels: list[int], notes: list[str]) -> None:
+def test_declared_conversions_are_applied(data: bytes, levels: list[int], notes: list[str]) -> None:
     picture = Picture.encoded(data)
     np.testing.assert_allclose(picture.pixels[0, :, 1], levels, atol=1)
     payload = picture.payload
@@ -175,7 +175,7 @@ def test_what_is_said_to_be_converted_is(data: bytes, levels: list[int], notes: 
     assert np.array_equal(Picture.encoded(payload.data).pixels, picture.pixels)
 
 
-def test_lab_becomes_srgb() -> None:
+def test_lab_is_converted_to_srgb() -> None:
     image, srgb = Image.new("RGB", (3, 2), (200, 100, 50)), ImageCms.createProfile("sRGB")
     lab = ImageCms.profileToProfile(image, srgb, ImageCms.createProfile("LAB"), outputMode="LAB")
     assert lab is not None

@@ -33,7 +33,7 @@ GONE = ModelError("nobody there", retryable=True, unreached=True)
 HELLO = (Message("user", ("hello",)),)
 
 
-def test_whose_failure_it_is() -> None:
+def test_failures_of_the_endpoint_or_of_the_sample() -> None:
     answered = (300, 399, 401, 402, 403, 404, 408, 429, 500, 503)
     errors = [GONE, ModelError("a certificate", unreached=True), ModelError("off", retryable=True)]
     errors += [ModelError("no", status=status) for status in answered]
@@ -53,7 +53,7 @@ def watched(times: list[float], monkeypatch: pytest.MonkeyPatch) -> tuple[Endpoi
     ("times", "stops"),
     [([0, 1, 5.1], True), ([0, 1, 4.9], False), ([0, 9], False), ([0, 0, 0, 0, 4.9, 5], True)],
 )
-def test_three_attempts_in_five_seconds_that_find_nobody_stop(
+def test_three_unreachable_attempts_in_five_seconds_stop(
     times: list[float], stops: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     number = len(times)
@@ -63,7 +63,7 @@ def test_three_attempts_in_five_seconds_that_find_nobody_stop(
     assert lines == (["nobody there"] if stops else [])
 
 
-def test_an_answer_of_any_kind_begins_the_row_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_any_response_restarts_the_count_of_failures(monkeypatch: pytest.MonkeyPatch) -> None:
     between: dict[Callable[[EndpointWatch], object], bool] = {
         lambda w: w.note_reply("m"): False,
         lambda w: w.note_attempt(ModelError("busy", status=503, retryable=True)): False,
@@ -89,7 +89,7 @@ def fail(watch: EndpointWatch, text: str, model: str = "m") -> EndpointError:
     return exc
 
 
-def test_calls_that_fail_alike_stop_the_run_and_then_all_are_stopped() -> None:
+def test_repeated_failures_stop_the_run_and_all_its_calls() -> None:
     lines: list[str] = []
     watch = EndpointWatch(lines.append)
     for number in range(MAX_EQUAL_FAILURES - 1):
@@ -99,11 +99,11 @@ def test_calls_that_fail_alike_stop_the_run_and_then_all_are_stopped() -> None:
         with pytest.raises(Stopped):
             watch.note_failure(model, ModelError(words, status=404))
     with pytest.raises(Stopped):
-        watch.probe(Asked(), threading.Event())
+        watch.probe(CountingModel(), threading.Event())
     assert lines == ["no model m (request 9f)"]
 
 
-def test_what_ends_a_row_and_whose_row_it_is() -> None:
+def test_what_ends_a_series_of_failures_and_who_shares_it() -> None:
     watch = EndpointWatch(lambda said: None)
     first = fail(watch, "no model m").row
     assert fail(watch, "no model n", "n").row is not first and not first.over
@@ -121,7 +121,7 @@ def test_what_ends_a_row_and_whose_row_it_is() -> None:
 
 
 @dataclass
-class Asked:
+class CountingModel:
     """A model that counts how often it was probed and asked."""
 
     identity: str = "asked"
@@ -141,13 +141,13 @@ class Asked:
         return Reply("(A)")
 
 
-def test_the_endpoint_is_probed_once_and_not_for_what_is_cached(tmp_path: Path) -> None:
+def test_the_endpoint_is_probed_once_and_not_for_cached_replies(tmp_path: Path) -> None:
     lines, stop = list[str](), threading.Event()
-    model, watch = Asked(), EndpointWatch(lines.append)
+    model, watch = CountingModel(), EndpointWatch(lines.append)
     with_cache = wrap(model, Store(tmp_path), watch=watch)
     assert [with_cache(HELLO, draw).text for draw in (0, 0, 1)] == ["(A)"] * 3
     assert (len(model.probes), len(model.calls)) == (1, 2)
-    dead = Asked(dead=True)
+    dead = CountingModel(dead=True)
     assert wrap(dead, Store(tmp_path), watch=EndpointWatch(lines.append))(HELLO).cached
     assert not dead.probes and not lines
     with pytest.raises(Stopped):
@@ -159,7 +159,7 @@ def test_the_endpoint_is_probed_once_and_not_for_what_is_cached(tmp_path: Path) 
     assert len(model.probes) == 1
 
 
-def test_the_first_calls_that_are_refused_in_the_same_words_stop_the_run() -> None:
+def test_identical_refusals_of_the_first_calls_stop_the_run() -> None:
     lines = list[str]()
     watch = EndpointWatch(lines.append)
     refused = ModelError("Unknown parameter: 'max_tokens'", status=400)
@@ -171,7 +171,7 @@ def test_the_first_calls_that_are_refused_in_the_same_words_stop_the_run() -> No
 
 
 @pytest.mark.parametrize("is_answered", [True, False])
-def test_what_is_refused_now_and_then_is_the_fault_of_its_sample(is_answered: bool) -> None:
+def test_occasional_refusals_are_failures_of_their_samples(is_answered: bool) -> None:
     lines: list[str] = []
     watch = EndpointWatch(lines.append)
     for _ in range(3 * MAX_EQUAL_FAILURES):
@@ -183,7 +183,7 @@ def test_what_is_refused_now_and_then_is_the_fault_of_its_sample(is_answered: bo
     assert not lines
 
 
-def test_refusals_are_counted_in_words() -> None:
+def test_refusals_are_counted_by_message() -> None:
     watch = EndpointWatch(lambda said: None)
     assert watch.describe_refusals("h:1/v1", stopped=False) == ""
     for status, count in ((429, 17), (500, 3), (503, 1), (408, 2)):
@@ -198,7 +198,7 @@ def test_refusals_are_counted_in_words() -> None:
     assert watch.describe_refusals("h:1/v1", stopped=False).startswith(f"{start}; 1 request ")
 
 
-def test_a_server_that_refuses_many_is_sent_as_many_as_it_answers_and_then_more() -> None:
+def test_the_concurrency_adapts_to_a_server_that_refuses_many() -> None:
     pace, now = Pace(), 0.0
     for number in range(200):  # 100 a second, of which every second one is refused
         now = number / 100
@@ -212,7 +212,7 @@ def test_a_server_that_refuses_many_is_sent_as_many_as_it_answers_and_then_more(
     assert slow * 1.2 < pace.rate < slow * 1.5
 
 
-def test_a_few_refusals_slow_nothing_down_and_are_forgotten() -> None:
+def test_a_few_refusals_do_not_slow_requests_and_are_forgotten() -> None:
     pace, slow = Pace(), Pace(rate=1.0, last=5.0)
     for number in range(1000):
         pace.note(number % 25 == 0, number / 100)
@@ -221,7 +221,7 @@ def test_a_few_refusals_slow_nothing_down_and_are_forgotten() -> None:
     assert pace.rate == slow.rate == math.inf
 
 
-def test_a_server_that_recovered_is_sent_more_again_however_slow_it_was() -> None:
+def test_the_concurrency_rises_again_after_recovery_even_for_a_slow_server() -> None:
     pace, now = Pace(rate=0.68, last=100.0, begun=100.0), 100.0
     while now < 280:
         now += 1 / pace.rate
@@ -229,7 +229,7 @@ def test_a_server_that_recovered_is_sent_more_again_however_slow_it_was() -> Non
     assert pace.rate > 5
 
 
-def test_a_server_that_refuses_is_passed_by_for_another_of_its_fleet() -> None:
+def test_a_refusing_server_of_a_fleet_is_bypassed() -> None:
     servers, asked = Servers(), list[str]()
     servers.paces["full"] = Pace(rate=0.5, due=time.monotonic() + 60)
     for _ in range(5):
@@ -237,7 +237,7 @@ def test_a_server_that_refuses_is_passed_by_for_another_of_its_fleet() -> None:
     assert asked == ["free"] * 5
 
 
-def test_waiting_ends_when_the_pace_recovers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_ends_when_the_rate_recovers(monkeypatch: pytest.MonkeyPatch) -> None:
     servers, clock = Servers(), FakeTime()
     clock.replace_in(monkeypatch, limits)
     pace = servers.paces["slow"] = Pace(rate=1 / 30, due=0.3)
@@ -250,7 +250,7 @@ def test_waiting_ends_when_the_pace_recovers(monkeypatch: pytest.MonkeyPatch) ->
     assert left == pytest.approx([0.3 + number / 100 for number in range(10)])
 
 
-def test_a_fleet_is_asked_evenly() -> None:
+def test_a_fleet_shares_requests_evenly() -> None:
     """Each next question begins while those before it are under way."""
     servers, asked = Servers(), list[str]()
 

@@ -45,7 +45,9 @@ def looktwice(*words: str, folder: Path, path: Path) -> subprocess.CompletedProc
 
 
 @needs_extras
-def test_the_package_of_the_page_adds_one_of_each(installed: Path, tmp_path: Path) -> None:
+def test_the_package_of_the_page_adds_one_class_of_each_kind(
+    installed: Path, tmp_path: Path
+) -> None:
     (tmp_path / "study.yaml").write_text(STUDY, encoding="utf-8")
     where = {"folder": tmp_path, "path": installed}
     greeted = looktwice("greet", "Ada", **where)
@@ -64,7 +66,7 @@ def test_the_package_of_the_page_adds_one_of_each(installed: Path, tmp_path: Pat
 
 
 @needs_extras
-def test_a_key_that_nobody_brings_is_a_fault_that_names_the_keys(tmp_path: Path) -> None:
+def test_an_unknown_key_is_a_fault_that_lists_the_keys(tmp_path: Path) -> None:
     (tmp_path / "study.yaml").write_text(STUDY, encoding="utf-8")
     run = looktwice("check", "study.yaml", folder=tmp_path, path=tmp_path)
     assert run.returncode == 2 and "letters: no such entry" in run.stderr
@@ -79,14 +81,14 @@ def install_broken(folder: Path, table: str) -> None:
     (about / "entry_points.txt").write_text(f"[looktwice.extensions]\nbroken = {table}\n")
 
 
-def test_a_package_that_cannot_be_opened_is_warned_of(tmp_path: Path) -> None:
+def test_a_package_that_cannot_be_imported_gives_a_warning(tmp_path: Path) -> None:
     install_broken(tmp_path, "not_there:TABLE")
     listed = looktwice("analyse", "--list", folder=tmp_path, path=tmp_path)
     assert listed.returncode == 0 and "baseline" in listed.stdout
     assert "not_there:TABLE cannot be opened" in listed.stderr
 
 
-def test_a_key_that_cannot_be_opened_ends_in_a_sentence(tmp_path: Path) -> None:
+def test_a_key_that_cannot_be_loaded_gives_one_sentence(tmp_path: Path) -> None:
     install_broken(tmp_path, "broken:TABLE")
     (tmp_path / "broken.py").write_text('TABLE = {"keys": {"letters": ("not_there:Key",)}}\n')
     (tmp_path / "study.yaml").write_text(STUDY, encoding="utf-8")
@@ -95,14 +97,14 @@ def test_a_key_that_cannot_be_opened_ends_in_a_sentence(tmp_path: Path) -> None:
     assert "not_there:Key cannot be opened" in run.stderr
 
 
-def test_each_of_our_own_can_be_opened() -> None:
+def test_each_of_our_extensions_can_be_loaded() -> None:
     for group in GROUPS:
         for name, extension in list_extensions(group).items():
             assert extension.open() is not None, name
     assert find_extension("keys", "not one") is None
 
 
-def test_an_extension_is_of_use_where_what_it_needs_is_there() -> None:
+def test_an_extension_is_available_if_its_packages_are_installed() -> None:
     for needs, there, is_of_use in (
         ((), {}, True),
         (("key:gap",), {"key:gap"}, True),

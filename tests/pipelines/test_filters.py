@@ -28,26 +28,30 @@ def asked_fast(canned: Canned, store: Store | None = None) -> Model:
 
 
 @table
-def test_a_filters_verdict_is_a_filtered_reply(form: str, status: int, body: Any) -> None:
+def test_a_filter_verdict_makes_a_reply_filtered(form: str, status: int, body: Any) -> None:
     canned = Canned(responses=(response(status, body),))
     assert asked_fast(canned)(HELLO).finish == "filter"
     assert len(canned.asked) == 1
 
 
 @table
-def test_what_no_filter_stopped(form: str, status: int, body: Any, again: bool, said: str) -> None:
+def test_replies_that_no_filter_blocked(
+    form: str, status: int, body: Any, again: bool, said: str
+) -> None:
     with pytest.raises(ModelError) as caught:
         read_response(response(status, body), URL, 0.0)
     assert (caught.value.retryable, said in str(caught.value)) == (again, True)
 
 
 @table
-def test_replies_beside_filters_are_read(form: str, body: Any, text: str, finish: str) -> None:
+def test_replies_next_to_filter_verdicts_are_read(
+    form: str, body: Any, text: str, finish: str
+) -> None:
     reply = read_response(response(200, body), URL, 0.0)
     assert (reply.text, reply.finish) == (text, finish)
 
 
-def test_a_filtered_reply_keeps_what_was_billed_and_who_served_it() -> None:
+def test_a_filtered_reply_keeps_its_usage_and_server() -> None:
     verdict = {"finish_reason": "FinishReason.SAFETY", "message": None}
     billed = {"usage": {"prompt_tokens": 9, "completion_tokens": 3}}
     error = {"error": {"code": "content_filter"}}
@@ -71,13 +75,13 @@ def test_an_unbilled_empty_reply_is_retried(form: str, message: Any, more: Any) 
 
 
 @table
-def test_an_empty_reply_of_the_models_own_stays_one(form: str, message: Any, more: Any) -> None:
+def test_an_empty_reply_of_the_model_itself_stays_empty(form: str, message: Any, more: Any) -> None:
     choice = {"message": message, "finish_reason": "stop"} | more.pop("choice", {})
     reply = read_response(response(200, {"choices": [choice], **more}), URL, 0.0)
     assert not reply.text.strip() and not reply.is_blank
 
 
-def test_a_blank_reply_is_not_cached_and_an_old_one_is_asked_again(tmp_path: Path) -> None:
+def test_a_blank_reply_is_not_cached_and_an_old_one_is_requested_again(tmp_path: Path) -> None:
     store, counted = Store(tmp_path), Canned(responses=(response(200, BLANK | COUNTED),))
     full = {"choices": [{"message": {"content": "(A)"}, "finish_reason": "stop"}], **COUNTED}
     canned = Canned(responses=(response(200, BLANK), response(200, full)))

@@ -110,7 +110,7 @@ def centroid_near(view: View, x: float, y: float, reach: float) -> tuple[float, 
 @given(
     chain=st.lists(changes, min_size=1, max_size=5), u=st.floats(0.2, 0.8), v=st.floats(0.2, 0.8)
 )
-def test_a_blob_is_where_the_map_says(chain: list[Change], u: float, v: float) -> None:
+def test_a_blob_is_found_where_the_map_says(chain: list[Change], u: float, v: float) -> None:
     x, y = u * (WIDTH - 1), v * (HEIGHT - 1)
     view = chained(View.of(blob_at(x, y)), chain)
     for part in view.parts:
@@ -125,7 +125,7 @@ def test_a_blob_is_where_the_map_says(chain: list[Change], u: float, v: float) -
 
 @settings(max_examples=150, deadline=None)
 @given(chain=st.lists(changes, min_size=1, max_size=6), u=fractions, v=fractions)
-def test_there_and_back_agrees(chain: list[Change], u: float, v: float) -> None:
+def test_a_map_and_its_inverse_agree(chain: list[Change], u: float, v: float) -> None:
     x, y = u * (WIDTH - 1), v * (HEIGHT - 1)
     view = chained(blank(WIDTH, HEIGHT), chain)
     for place in view.to_view(Point("A", x, y)):
@@ -146,7 +146,7 @@ def test_there_and_back_agrees(chain: list[Change], u: float, v: float) -> None:
         (lambda v: transforms.rotate(v, -90), (HEIGHT - 1 - 20, 10)),
     ],
 )
-def test_the_convention_of_each_change(change: Change, there: tuple[float, float]) -> None:
+def test_the_pixel_convention_of_each_operation(change: Change, there: tuple[float, float]) -> None:
     pixels = np.zeros((HEIGHT, WIDTH, 3), np.uint8)
     pixels[20, 10] = 255
     view = change(View.of(Picture(pixels)))
@@ -155,7 +155,7 @@ def test_the_convention_of_each_change(change: Change, there: tuple[float, float
     assert view.pixels[round(place.center[1]), round(place.center[0])].max() > 60
 
 
-def test_marks_of_every_kind_move_alike() -> None:
+def test_marks_of_every_kind_are_mapped_in_the_same_way() -> None:
     mask = np.zeros((HEIGHT, WIDTH), bool)
     mask[30:60, 40:100] = True
     view = transforms.resize(transforms.crop(blank(WIDTH, HEIGHT), 20, 10, 220, 170), 400, 320)
@@ -167,7 +167,7 @@ def test_marks_of_every_kind_move_alike() -> None:
     assert region.center == pytest.approx(box.center, abs=0.6)
 
 
-def test_what_a_crop_leaves_of_a_box_and_what_it_hides() -> None:
+def test_the_visible_part_of_a_box_after_a_crop() -> None:
     view = transforms.crop(blank(100, 100), 50, 50, 100, 100)
     (box,) = view.to_view(Box("b", 40, 60, 70, 80))
     assert bounding_box(box) == (0, 10, 20, 30)
@@ -175,7 +175,7 @@ def test_what_a_crop_leaves_of_a_box_and_what_it_hides() -> None:
         assert view.to_view(mark) == ()
 
 
-def test_a_later_part_lies_on_top() -> None:
+def test_a_later_part_covers_earlier_ones() -> None:
     view = transforms.paste(blank(100, 100), [(blank(40, 40, 1), 50, 50)])
     assert view.to_source(60, 60) == (1, 10, 10)
     assert view.to_source(49, 49) == (0, 49, 49)
@@ -190,7 +190,7 @@ TRIANGLE = ((10.0, 0.0), (20.0, 0.0), (10.0, 10.0), (0.0, 10.0))
 
 
 @pytest.mark.parametrize("turn", [1, -1])
-def test_the_corners_of_a_common_area(turn: int) -> None:
+def test_the_corners_of_an_intersection(turn: int) -> None:
     cases: dict[str, tuple[Polygon, Polygon]] = {
         "itself": (SQUARE, SQUARE),  # every corner once
         "small": (SMALL, SMALL),
@@ -205,7 +205,7 @@ def test_the_corners_of_a_common_area(turn: int) -> None:
         assert found == pytest.approx(np.array(sorted(common))), name
 
 
-def test_a_sliver_of_at_most_the_tolerance_is_no_common_area() -> None:
+def test_a_sliver_within_the_tolerance_is_not_an_intersection() -> None:
     seen = [bool(intersect(SQUARE, rectangle(0, 0, n * TOLERANCE, 1))) for n in (0.8, 1.0, 1.2)]
     assert seen == [False, False, True]
 
@@ -281,13 +281,13 @@ def test_bounds_centre_and_json_of_a_mark(
         ),
     ],
 )
-def test_nonsense_is_refused_with_a_reason(make: Callable[[], object], says: str) -> None:
+def test_invalid_values_are_refused_with_a_reason(make: Callable[[], object], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         make()
     assert transforms.paste(blank(12, 10), [(blank(5, 5), 7, 5)]).size == (12, 10)
 
 
-def test_beside_is_blinks_concatenation_centred_towards_the_top() -> None:
+def test_beside_is_the_concatenation_of_blink_centred_towards_the_top() -> None:
     views = [
         View.of(Picture(np.full((height, 3, 3), 9, np.uint8)), n)
         for n, height in enumerate((8, 5, 4))
@@ -300,7 +300,7 @@ def test_beside_is_blinks_concatenation_centred_towards_the_top() -> None:
 
 @pytest.mark.parametrize("x", [-0.51, -0.5, 0.0, 8.999, 9.5, 9.51])
 @pytest.mark.parametrize("y", [-0.5, 3.0, 5.5, 5.51, float("nan")])
-def test_a_point_is_seen_up_to_the_rim_of_its_part(x: float, y: float) -> None:
+def test_a_point_is_visible_up_to_the_edge_of_its_part(x: float, y: float) -> None:
     frame = rectangle(0, 0, 10, 6)
     inside = -0.5 <= x <= 9.5 and -0.5 <= y <= 5.5
     for area in (frame, frame[::-1]):
@@ -326,7 +326,7 @@ PLACES = [
 
 @pytest.mark.parametrize("turn", [1, -1])
 @pytest.mark.parametrize(("area", "x", "y", "inside"), PLACES)
-def test_what_lies_in_an_area(area: Polygon, x: float, y: float, inside: bool, turn: int) -> None:
+def test_points_inside_an_area(area: Polygon, x: float, y: float, inside: bool, turn: int) -> None:
     assert bool(contains(area[::turn], x, y)) is inside
 
 
@@ -342,7 +342,9 @@ def test_what_lies_in_an_area(area: Polygon, x: float, y: float, inside: bool, t
         (MASK, (3, 2), (0, 0, 5, 5), None, None),
     ],
 )
-def test_masks_move_by_pixels(mask: Any, shift: Any, clip: Any, size: Any, box: Any) -> None:
+def test_masks_are_mapped_in_whole_pixels(
+    mask: Any, shift: Any, clip: Any, size: Any, box: Any
+) -> None:
     seen = Mask("m", mask.astype(bool)).transform(Affine.shift(*shift), rectangle(*clip))
     assert (seen is None) is (size is None)
     if seen is not None:
@@ -350,14 +352,14 @@ def test_masks_move_by_pixels(mask: Any, shift: Any, clip: Any, size: Any, box: 
         assert seen.pixels.sum() == (box[2] - box[0]) * (box[3] - box[1])
 
 
-def test_a_mask_keeps_its_own_pixels() -> None:
+def test_a_mask_does_not_share_its_pixels_with_the_caller() -> None:
     pixels = np.ones((2, 3), bool)
     mask = Mask("m", pixels)
     pixels[:] = False
     assert mask.pixels.all() and not mask.pixels.flags.writeable
 
 
-def test_what_a_later_part_covers_is_not_seen() -> None:
+def test_pixels_covered_by_a_later_part_are_not_visible() -> None:
     view = transforms.paste(blank(100, 100), [(blank(40, 40, 1), 50, 50)])
     block = np.ones((20, 20), bool)
     for mark, is_seen in (
@@ -373,7 +375,7 @@ def test_what_a_later_part_covers_is_not_seen() -> None:
 
 
 @pytest.mark.parametrize("degrees", [0, 90, 180, -90, 30, -100.5, 45])
-def test_the_size_of_a_turned_picture_is_foretold(degrees: float) -> None:
+def test_the_size_of_a_rotated_picture_is_predicted(degrees: float) -> None:
     turned = transforms.rotate(blank(50, 20), degrees)
     assert transforms.rotated_size((50, 20), degrees) == turned.size
     corners = turned.parts[0].affine([(-0.5, -0.5), (49.5, -0.5), (49.5, 19.5), (-0.5, 19.5)]) + 0.5
@@ -384,7 +386,7 @@ def test_the_size_of_a_turned_picture_is_foretold(degrees: float) -> None:
 NOISE = np.random.default_rng(0).integers(0, 255, (30, 40, 3), dtype=np.uint8)
 
 
-def test_a_resize_averages_where_there_are_fewer_pixels() -> None:
+def test_a_resize_averages_when_shrinking() -> None:
     for size, filter in (((20, 10), cv2.INTER_AREA), ((60, 40), cv2.INTER_CUBIC)):
         resized = transforms.resize(View.of(Picture(NOISE)), *size)
         np.testing.assert_array_equal(resized.pixels, cv2.resize(NOISE, size, interpolation=filter))
@@ -392,7 +394,9 @@ def test_a_resize_averages_where_there_are_fewer_pixels() -> None:
 
 
 @table
-def test_a_crop_is_rounded_outwards_and_ends_at_the_rim(box: Any, kept: tuple[int, ...]) -> None:
+def test_a_crop_is_rounded_outwards_and_clipped_at_the_edge(
+    box: Any, kept: tuple[int, ...]
+) -> None:
     view = transforms.crop(View.of(Picture(NOISE)), *box)
     left, top, right, bottom = kept
     np.testing.assert_array_equal(view.pixels, NOISE[top:bottom, left:right])
@@ -400,7 +404,9 @@ def test_a_crop_is_rounded_outwards_and_ends_at_the_rim(box: Any, kept: tuple[in
 
 
 @table
-def test_runs_that_make_no_mask_are_refused(size: list[int], counts: list[int]) -> None:
+def test_run_lengths_that_do_not_fit_the_mask_are_refused(
+    size: list[int], counts: list[int]
+) -> None:
     with pytest.raises(ValueError, match="268435456"):
         mark_from_dict({"size": size, "counts": counts})
 
@@ -421,7 +427,7 @@ def test_a_mask_may_be_as_large_as_the_limit(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize(("width", "height"), [(448, 448), (448, 150), (512, 300)])
-def test_fine_stripes_become_grey_on_a_side_that_shrinks(width: int, height: int) -> None:
+def test_fine_stripes_become_grey_when_shrunk(width: int, height: int) -> None:
     columns = np.zeros((300, 1024, 3), np.uint8)
     columns[:, ::2] = 255
     seen = transforms.resize(View.of(Picture(columns)), width, height).picture.pixels
@@ -430,7 +436,9 @@ def test_fine_stripes_become_grey_on_a_side_that_shrinks(width: int, height: int
 
 
 @table
-def test_shared_area(other: list[int], common: list[int] | None, area: float, share: float) -> None:
+def test_intersection_area(
+    other: list[int], common: list[int] | None, area: float, share: float
+) -> None:
     box, rect = (0, 0, 10, 20), cast(PixelRect, tuple(other))
     for first, second in ((box, rect), (rect, box)):
         assert common_rect(first, second) == (common and tuple(common))
@@ -451,7 +459,7 @@ def test_parts_of_pixels() -> None:
 
 @pytest.mark.parametrize(("height", "width"), [(100, 1), (1, 100), (3, 3), (1, 1)])
 @pytest.mark.parametrize("side", [20, 37, 50, 99])
-def test_a_mask_is_never_nothing_in_a_smaller_view(height: int, width: int, side: int) -> None:
+def test_a_mask_never_vanishes_in_a_smaller_view(height: int, width: int, side: int) -> None:
     small, scale = transforms.resize(blank(200, 200), side, side), side / 200
     for at in range(40):
         pixels = np.zeros((200, 200), bool)
@@ -499,7 +507,7 @@ CHAINS: dict[str, Change] = {
 @pytest.mark.slow
 @pytest.mark.parametrize("chain", CHAINS)
 @pytest.mark.parametrize("name", ["diagonal", "corner", "block and line", "block and spot"])
-def test_thin_parts_of_a_region_stay(name: str, chain: str) -> None:
+def test_thin_parts_of_a_region_are_kept(name: str, chain: str) -> None:
     mask = fine_mask(name)
     view = CHAINS[chain](blank(400, 300))
     for part, seen in zip(view.parts, view.to_view(mask), strict=True):
@@ -511,7 +519,7 @@ def test_thin_parts_of_a_region_stay(name: str, chain: str) -> None:
         assert apart.min(0).max() < 2
 
 
-def test_thin_parts_of_a_large_region_stay_in_a_tiny_view() -> None:
+def test_thin_parts_of_a_large_region_are_kept_in_a_tiny_view() -> None:
     pixels = np.zeros((3000, 4000), bool)
     pixels[500:1500, 500:1500] = pixels[1003:1005, 1500:3700] = pixels[2700:2703, 1203:1205] = True
     (seen,) = transforms.resize(blank(4000, 3000), 80, 60).to_view(Mask("m", pixels))
@@ -522,7 +530,7 @@ def test_thin_parts_of_a_large_region_stay_in_a_tiny_view() -> None:
 
 
 @pytest.mark.parametrize(("degrees", "side"), [(0, 50), (30, 90), (45, 70), (0, 131)])
-def test_a_large_region_has_no_other_pixels(degrees: float, side: int) -> None:
+def test_a_large_region_gains_no_other_pixels(degrees: float, side: int) -> None:
     view = transforms.resize(transforms.rotate(blank(200, 200), degrees), side, side)
     disc = np.hypot(*(np.mgrid[:200, :200] - 100)) < 60
     (seen,) = view.to_view(Mask("m", disc))
@@ -533,7 +541,9 @@ def test_a_large_region_has_no_other_pixels(degrees: float, side: int) -> None:
 
 
 @pytest.mark.parametrize("nearest", [True, False])
-def test_wide_pictures_are_mapped_alike(nearest: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wide_pictures_are_mapped_in_the_same_way(
+    nearest: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     values = np.random.default_rng(0).random((40, 60))
     for affine in (Affine.resize(0.5, 0.25), Affine.shift(3, -2), Affine.resize(1.7, 2.3)):
         short = warp(values, affine, (50, 45), nearest)

@@ -37,7 +37,7 @@ def models_of(node: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 @pytest.mark.slow
-def test_a_shipped_configuration_takes_them() -> None:
+def test_a_shipped_configuration_accepts_them() -> None:
     check_all((path.stem, partial(check_config, path)) for path in STUDIES)
 
 
@@ -72,12 +72,12 @@ def test_overrides(node: dict[str, Any], override: list[Any], places: dict[str, 
 
 
 @table
-def test_a_name_makes_no_model_one_of_another_server(node: dict[str, Any], why: str) -> None:
+def test_naming_a_model_does_not_change_its_server(node: dict[str, Any], why: str) -> None:
     with pytest.raises(ConfigError, match=f"^model=qwen: .*{why}.*ChatAPI, model: qwen, url: URL"):
         dict(expand_override(node, "model", "qwen"))
 
 
-def test_data_of_a_study_that_reads_none_is_refused() -> None:
+def test_data_for_a_study_that_reads_none_is_refused() -> None:
     tasks: dict[str, Any] = {"task": {"n": 3}, "tasks": {"shapes": {"n": 3}}}
     for place in ("data", "split"):
         for node in ({"task": tasks["task"]}, {"tasks": tasks["tasks"]}, {}):
@@ -85,7 +85,7 @@ def test_data_of_a_study_that_reads_none_is_refused() -> None:
                 list(expand_override(node, place, "x"))
 
 
-def test_settings_of_a_model_that_no_contestant_would_ask_are_refused() -> None:
+def test_settings_for_a_model_that_nothing_asks_are_refused() -> None:
     node = {"models": {"a": {"use": "Replay"}, "b": {"use": "Replay"}}}
     with pytest.raises(ConfigError, match=r"^model=\{\.\.\.\}: .*a, b"):
         dict(expand_override(node, "model", {"use": "Pocket"}))

@@ -23,14 +23,14 @@ def test_tokens_follow_the_rule_of_a_model(
     assert image_rule(model).tokens((int(width), int(height))) == int(tokens)
 
 
-def test_detail_changes_the_rule_where_the_provider_says_so() -> None:
+def test_detail_changes_the_rule_if_the_provider_documents_it() -> None:
     assert image_rule("gpt-4o", "low").tokens((1024, 1024)) == 85
     assert image_rule("gpt-5.4", "original").tokens((3840, 2160)) == 120 * 68
     assert image_rule("gpt-5.5", "high").tokens((3840, 2160)) == 2304
     assert image_rule("claude-opus-4", "low").tokens((1024, 1024)) == 1369
 
 
-def test_a_model_without_a_published_rule_is_told_apart() -> None:
+def test_a_model_without_a_published_rule_is_reported() -> None:
     assert image_rule("gpt-4o").published and not image_rule("some-vlm").published
 
 

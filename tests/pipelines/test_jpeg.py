@@ -25,7 +25,7 @@ WRITTEN: dict[str, tuple[str, dict[str, object]]] = {
 Damage = Callable[[bytes, random.Random, int], bytes]
 
 
-def test_bytes_that_fill_a_header_are_passed_over() -> None:
+def test_padding_bytes_in_a_header_are_skipped() -> None:
     file = io.BytesIO()
     Image.fromarray(np.random.default_rng(0).integers(0, 256, (64, 48, 3), np.uint8)).save(
         file, "JPEG"
@@ -99,7 +99,9 @@ def written(kind: str) -> bytes:
     [cut, cut_and_ended, zeros, flipped, flipped_header, inserted],
     ids=lambda d: d.__name__,
 )
-def test_damaged_is_refused(kind: str, damage: Damage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_damaged_files_are_refused(
+    kind: str, damage: Damage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     data, rng, refused = written(kind), random.Random(kind + damage.__name__), 0
     for _ in range(40):
         monkeypatch.setattr(module, "_readable", set())
@@ -111,7 +113,7 @@ def test_damaged_is_refused(kind: str, damage: Damage, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("kind", WRITTEN)
-def test_of_a_baseline_scan_few_bytes_are_read(kind: str) -> None:
+def test_only_a_few_bytes_of_a_baseline_scan_are_read(kind: str) -> None:
     data = written(kind)
     short = truncate_scan(data)
     if kind == "progressive":

@@ -14,7 +14,7 @@ HALF = "\ud83d"
 TOKEN = {"token": HALF, "logprob": -1, "top_logprobs": []}
 
 
-def test_half_a_surrogate_pair_is_mended_and_whole_characters_stay() -> None:
+def test_lone_surrogates_are_replaced_and_valid_characters_kept() -> None:
     halves = '"\\ud83d"', '{"\\uDE00": 1}', '[["a \\ud83d b"]]', f'"{HALF}"', b'"\xed\xa0\xbd"'
     assert all("?" in canonical(read_json(half)).encode().decode() for half in halves)
     whole = '"\\ud83d\\ude00"', '"\U0001f600"', '{"a": [1, 2.5, null, true]}', '"\\\\ud83d"'
@@ -52,7 +52,7 @@ def test_every_text_of_a_response_can_be_written() -> None:
     assert all(canonical(answer(body).to_dict()).encode() for body in bodies)
 
 
-def test_a_malformed_answer_may_be_asked_for_again() -> None:
+def test_a_malformed_response_can_be_retried() -> None:
     counted = json.dumps(completion(usage={"prompt_tokens": "N"}))
     negative = {"prompt_tokens": -5, "completion_tokens": 3}
     for body in (

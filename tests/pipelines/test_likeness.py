@@ -26,7 +26,7 @@ def encoded(image: Image.Image, kind: str, **settings: int) -> Picture:
     ("kind", "quality", "scale"),
     [("PNG", 0, 1.0), ("JPEG", 75, 1.0), ("JPEG", 40, 0.5), ("WEBP", 60, 1.6), ("PNG", 0, 0.3)],
 )
-def test_a_picture_is_known_again(kind: str, quality: int, scale: float) -> None:
+def test_a_picture_is_recognised(kind: str, quality: int, scale: float) -> None:
     for number, scene in enumerate(SCENES):
         image = Image.fromarray(scene.pixels)
         size = (round(image.width * scale), round(image.height * scale))
@@ -37,7 +37,7 @@ def test_a_picture_is_known_again(kind: str, quality: int, scale: float) -> None
         assert sorted(range(len(SCENES)), key=distances.__getitem__)[0] == number
 
 
-def test_another_shape_is_farther_by_its_aspect() -> None:
+def test_a_different_aspect_ratio_increases_the_distance() -> None:
     image = Image.fromarray(SCENES[0].pixels)
     wide = Picture(np.asarray(image.resize((2 * image.width, image.height))))
     assert hash_distance(perceptual_hash(wide), HASHES[0]) == pytest.approx(8, abs=3)

@@ -60,7 +60,7 @@ QUESTIONS = (
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_batch_replies_as_one_request(family: str, folder: Callable[[str], str]) -> None:
+def test_batched_replies_equal_single_ones(family: str, folder: Callable[[str], str]) -> None:
     model = LocalVLM(folder(family), max_tokens=8)
     alone = [model(question) for question in QUESTIONS]
     options = CallOptions(temperature=0.0, max_tokens=8)
@@ -80,7 +80,7 @@ def test_a_missing_video_processor_is_noted(folder: Callable[[str], str]) -> Non
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_choices_are_read_by_likelihood(family: str, folder: Callable[[str], str]) -> None:
+def test_choices_are_scored_by_likelihood(family: str, folder: Callable[[str], str]) -> None:
     model = LocalVLM(folder(family))
     reply = model(QUESTIONS[0], options=CallOptions(choices=("yes", "no")))
     (scored,) = reply.logprobs
@@ -102,7 +102,7 @@ def test_sampled_replies_follow_seed_and_draw(folder: Callable[[str], str]) -> N
     assert surest == model(QUESTIONS[0], options=CallOptions(temperature=0.0)).text != first
 
 
-def test_stop_texts_and_lengths_end_a_reply(folder: Callable[[str], str]) -> None:
+def test_stop_texts_and_length_limits_end_a_reply(folder: Callable[[str], str]) -> None:
     model = LocalVLM(folder("llava"), max_tokens=8)
     whole = model(QUESTIONS[0])
     assert whole.finish == "length" and whole.usage.tokens_out == 8
@@ -119,7 +119,9 @@ def test_a_large_picture_is_shrunk_to_max_pixels() -> None:
 
 
 @pytest.mark.slow
-def test_other_weights_are_another_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_different_weights_make_a_different_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
     monkeypatch.setattr("looktwice.pipelines.runtime.networks.LARGE", 1000)
     place = tmp_path / "network"
@@ -168,7 +170,9 @@ def test_check_names_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert all(each in said for each in ("torch", "'.[hf]'", "no folder 'some/model'"))
 
 
-def test_what_a_local_model_cannot_do_is_said(folder: Callable[[str], str], tmp_path: Path) -> None:
+def test_unsupported_features_of_a_local_model_are_reported(
+    folder: Callable[[str], str], tmp_path: Path
+) -> None:
     model, none, bare = (
         LocalVLM(path) for path in (folder("llava"), f"{tmp_path}/0", f"{tmp_path}")
     )
@@ -187,7 +191,7 @@ def test_what_a_local_model_cannot_do_is_said(folder: Callable[[str], str], tmp_
 CALL = '<tool_call>{"name": "zoom", "arguments": {"x": 1}}</tool_call>'
 
 
-def test_a_reply_is_taken_apart() -> None:
+def test_a_reply_is_split_into_its_parts() -> None:
     for said, *expected in (
         ("(A)", "(A)", "", []),
         ("<think>hm</think>\n\n(B)", "(B)", "hm", []),
@@ -199,7 +203,7 @@ def test_a_reply_is_taken_apart() -> None:
         assert [text, reasoning, [(call.name, call.arguments) for call in calls]] == expected
 
 
-def test_calls_in_tags_may_be_words(folder: Callable[[str], str]) -> None:
+def test_tagged_tool_calls_can_be_plain_text(folder: Callable[[str], str]) -> None:
     network = LocalVLM(folder("llava"), device="cpu").network()
     said = CALL.replace(" ", "")
     tokens = network.tokenizer(said, add_special_tokens=False)["input_ids"]
@@ -246,7 +250,9 @@ def _wait(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("family", ["llava", "llava_next", "idefics3"])
-def test_http_replies_alike(family: str, folder: Callable[[str], str], server: str) -> None:
+def test_http_replies_are_parsed_in_the_same_way(
+    family: str, folder: Callable[[str], str], server: str
+) -> None:
     here = LocalVLM(folder(family), max_tokens=8)
     there = ChatAPI(folder(family), url=server, max_tokens=8, temperature=0)
     for question in QUESTIONS[:2]:

@@ -15,7 +15,7 @@ from looktwice.pipelines.model import Message, ModelError
 from looktwice.pipelines.models import Person
 
 
-def test_words_and_pictures_are_shown_and_a_line_is_the_reply(
+def test_text_and_pictures_are_shown_and_a_typed_line_is_the_reply(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("(B) \n\n"))

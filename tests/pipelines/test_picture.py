@@ -79,7 +79,9 @@ SEEN: dict[str, tuple[bytes, np.ndarray[Any, Any], str]] = {
 
 
 @pytest.mark.parametrize(("data", "seen", "note"), SEEN.values(), ids=SEEN)
-def test_what_is_sent_is_seen(data: bytes, seen: np.ndarray[Any, Any], note: str) -> None:
+def test_the_sent_bytes_have_the_pixels_of_the_view(
+    data: bytes, seen: np.ndarray[Any, Any], note: str
+) -> None:
     picture = Picture.encoded(data, "made.img")
     assert picture.size == (40, 20)
     np.testing.assert_allclose(picture.pixels.astype(int), seen.astype(int), atol=12)
@@ -96,7 +98,7 @@ DRAWN = np.add.outer(np.arange(90), np.arange(120) ** 2 // 50)[..., None] * (1, 
 
 
 @pytest.mark.parametrize("shape", [(90, 120), (1, 120), (90, 1), (1, 1)])
-def test_every_pixel_of_a_png_is_there_as_it_was(shape: tuple[int, int]) -> None:
+def test_a_png_preserves_every_pixel(shape: tuple[int, int]) -> None:
     pixels = np.ascontiguousarray(DRAWN[: shape[0], : shape[1]]).astype(np.uint8)
     for source in (pixels, NOISE):
         data = to_png(source)
@@ -119,7 +121,7 @@ def test_a_colour_profile_is_converted() -> None:
     assert Picture.encoded(data).payload.data == data
 
 
-def test_writing_into_a_view_raises() -> None:
+def test_writing_into_a_view_is_refused() -> None:
     view = State.start(Sample("s", "?", (Picture(np.zeros((20, 20, 3), np.uint8)),))).views[0]
     with pytest.raises(cv2.error):
         cv2.circle(view.pixels, (5, 5), 3, (255, 0, 0))
@@ -128,7 +130,7 @@ def test_writing_into_a_view_raises() -> None:
             pixels[0, 0] = 1
 
 
-def test_pixels_given_are_not_shared_with_the_giver() -> None:
+def test_given_pixels_are_copied() -> None:
     mine = np.zeros((4, 4, 3), np.uint8)
     picture = Picture(mine)
     mine[0, 0] = 255
@@ -203,7 +205,7 @@ def test_bad_images_are_named(tmp_path: Path) -> None:
             Picture(pixels)
 
 
-def test_nothing_is_decoded_before_it_is_looked_at() -> None:
+def test_nothing_is_decoded_before_it_is_needed() -> None:
     fetched = list[int]()
     picture = Picture.lazy(lambda: fetched.append(1) or encoded(RAMP, "PNG"), "lazy")  # type: ignore[func-returns-value]
     Sample("s", "?", (picture,))
@@ -213,7 +215,7 @@ def test_nothing_is_decoded_before_it_is_looked_at() -> None:
     assert fetched == [1]
 
 
-def test_equal_content_has_one_hash() -> None:
+def test_equal_content_has_equal_hashes() -> None:
     data = encoded(RAMP, "PNG")
     assert Picture.encoded(data).sha == Picture.encoded(data).sha
     assert Picture(RAMP).sha == Picture(RAMP.copy()).sha
@@ -221,7 +223,7 @@ def test_equal_content_has_one_hash() -> None:
     assert Picture(RAMP).payload.sha == Picture(RAMP.copy()).payload.sha
 
 
-def test_another_kind_under_a_name_is_not_opened(tmp_path: Path) -> None:
+def test_a_file_with_a_misleading_extension_is_not_opened(tmp_path: Path) -> None:
     file = tmp_path / "photo.png"
     for kind in ("EPS", "PDF", "PCX", "SGI", "TGA"):
         Image.new("RGB", (8, 6), "red").save(file, kind)
@@ -238,14 +240,14 @@ def test_too_many_pixels_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Picture.encoded(data, "huge").pixels.shape == (6, 8, 3)
 
 
-def test_sixteen_bit_is_scaled_by_its_full_range_and_rounded() -> None:
+def test_sixteen_bit_values_are_scaled_by_their_full_range_and_rounded() -> None:
     values = np.arange(65536, dtype=np.uint16).reshape(256, 256)
     seen = Picture.encoded(deep_png(values), "deep").pixels[:, :, 0]
     assert np.array_equal(seen, np.rint(values / 257).astype(np.uint8))
 
 
 @pytest.mark.parametrize("kind", WHOLE)
-def test_what_is_passed_through_is_checked_first(kind: str) -> None:
+def test_bytes_that_are_sent_unchanged_are_checked_first(kind: str) -> None:
     data = WHOLE[kind]
     assert Picture.encoded(data).payload.data == data
     said = set[str]()
@@ -268,7 +270,7 @@ BAD_PNGS = {
 
 
 @pytest.mark.parametrize("data", BAD_PNGS.values(), ids=BAD_PNGS)
-def test_a_png_with_rubbish_inside_has_one_verdict(data: bytes) -> None:
+def test_a_png_with_garbage_inside_has_one_verdict(data: bytes) -> None:
     verdicts = set[str]()
     for name in ("payload", "pixels"):
         try:
@@ -279,13 +281,13 @@ def test_a_png_with_rubbish_inside_has_one_verdict(data: bytes) -> None:
     assert len(verdicts) == 1
 
 
-def test_odd_but_whole_pngs_pass_as_they_are() -> None:
+def test_unusual_but_valid_pngs_are_sent_unchanged() -> None:
     text, rows = chunk(b"tEXt", b"key\0words"), idat(ROW * 4)
     for data in (png_of(rows), png_of(idat(ROW * 4 + b"more")), png_of(rows, text)):
         assert Picture.encoded(data).payload.data == data and not Picture.encoded(data).pixels.any()
 
 
-def test_pictures_are_checked_once_and_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pictures_are_checked_once_without_decoding(monkeypatch: pytest.MonkeyPatch) -> None:
     data = png_of(idat(ROW * 4), chunk(b"tEXt", b"key\0once"))
     monkeypatch.setattr(module, "decode", lambda data, name: pytest.fail("decoded"))
     for sent in (data, WHOLE["jpeg"], WHOLE["progressive"], WHOLE["png"]):
@@ -294,7 +296,7 @@ def test_pictures_are_checked_once_and_not_decoded(monkeypatch: pytest.MonkeyPat
     assert Picture.encoded(data).payload.data == data
 
 
-def test_a_small_look_decodes_little(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thumbnail_decodes_only_part(monkeypatch: pytest.MonkeyPatch) -> None:
     pixels = cv2.resize(NOISE, (640, 320), interpolation=cv2.INTER_CUBIC).astype(np.uint8)
     sized = cv2.resize(pixels, (160, 80), interpolation=cv2.INTER_AREA)
     turned, made = Picture.encoded(rotated_jpeg()).small(20), Picture(pixels).small(160)
@@ -309,7 +311,7 @@ def test_a_small_look_decodes_little(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("progressive", [False, True])
-def test_a_cut_jpeg_is_refused_however_it_is_looked_at(progressive: bool) -> None:
+def test_a_truncated_jpeg_is_refused_on_every_path(progressive: bool) -> None:
     photograph = np.kron(NOISE, np.ones((4, 4, 1), np.uint8))
     whole = encoded(photograph, "JPEG", quality=92, progressive=progressive)
     looks: list[Callable[[Picture], object]] = [lambda p: p.pixels, lambda p: p.payload]
@@ -323,7 +325,7 @@ def test_a_cut_jpeg_is_refused_however_it_is_looked_at(progressive: bool) -> Non
         assert len(said) == 1, "the words of its decode"
 
 
-def test_every_format_that_pillow_knows_is_opened() -> None:
+def test_every_format_known_to_pillow_is_opened() -> None:
     code = (
         "from PIL import Image; from looktwice.pipelines.encodings.image_files import FORMATS,"
         " _formats; found = _formats(); Image.init(); print(len(found), found == tuple(name for"

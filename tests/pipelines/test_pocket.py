@@ -43,7 +43,7 @@ def asked(*seeds: int, text: str = PROMPT) -> list[Message]:
     return [Message("user", (*views, text))]
 
 
-def test_a_text_becomes_words_and_words_a_text() -> None:
+def test_text_and_words_convert_both_ways() -> None:
     words = [VOCABULARY[n] for n in read_words("What's  a Star?!\n\n\n(A) a RED star")]
     assert words == ["<unknown>", "a", "star", "<line>", "A", "a", "red", "star"]
     assert len(set(VOCABULARY)) == len(VOCABULARY)
@@ -61,14 +61,14 @@ def test_a_text_becomes_words_and_words_a_text() -> None:
     assert len(long) == network.LONGEST and long[-1] == WORD_NUMBERS["star"]
 
 
-def test_a_picture_is_brought_to_the_input_with_its_proportions() -> None:
+def test_a_picture_is_resized_to_the_input_keeping_its_proportions() -> None:
     pixels = np.full((50, 100, 3), 200, np.uint8)
     whole, scale, corner = fit_pixels(pixels)
     assert (whole.shape, scale, corner) == ((SIDE, SIDE, 3), SIDE / 100, (0, 32))
     assert (whole[32:96] == 200).all() and (whole[:32] == 128).all() and (whole[96:] == 128).all()
 
 
-def test_numpy_computes_what_torch_was_trained_with(tmp_path: Path) -> None:
+def test_numpy_and_torch_compute_the_same(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     from bench.pocket.export import export
     from bench.pocket.network import Network
@@ -96,7 +96,7 @@ def test_numpy_computes_what_torch_was_trained_with(tmp_path: Path) -> None:
     assert np.abs(mine - turned).max() > 1e-3
 
 
-def test_a_reply_is_the_same_alone_and_among_others() -> None:
+def test_a_reply_does_not_depend_on_its_batch() -> None:
     model = Pocket()
     requests = [asked(seed) for seed in range(8)]
     options = CallOptions(logprobs=3)
@@ -124,7 +124,7 @@ def test_choices_are_scored_as_continuations() -> None:
     assert len(told.logprobs) == told.usage.tokens_out
 
 
-def test_sampling_depends_on_seed_and_draw_alone() -> None:
+def test_sampling_depends_only_on_seed_and_draw() -> None:
     model, weights = Pocket(temperature=3.0), shipped_weights().sha
     assert weights in Pocket().identity != model.identity and len(weights) == 64
     first = [model(asked(1), draw).text for draw in range(12)]
@@ -136,13 +136,13 @@ def test_sampling_depends_on_seed_and_draw_alone() -> None:
         assert texts == {Pocket()(asked(1)).text}
 
 
-def test_equal_pictures_are_seen_once() -> None:
+def test_equal_pictures_are_encoded_once() -> None:
     model = Pocket()
     assert model(asked(1, 1, 1)).text == model(asked(1)).text
     assert model(asked(1, 1)).usage == model(asked(1)).usage
 
 
-def test_what_it_does_not_know_is_refused() -> None:
+def test_unknown_words_are_refused() -> None:
     five = asked(1, 2, 3, 4, 5)
     for messages, options, words in (
         (five, CallOptions(), "4 different .* 5"),
@@ -155,7 +155,7 @@ def test_what_it_does_not_know_is_refused() -> None:
             Pocket()(messages, options=options)
 
 
-def test_it_works_in_votes_and_several_turns_and_learns_nothing_from_a_caption() -> None:
+def test_it_works_in_votes_and_turns_and_learns_nothing_from_a_caption() -> None:
     items = list(MarkedScenes("shape", n=8, controls={"size": 56, "things": 3}))
 
     def right(stage: Stage, temperature: float = 0.0) -> int:

@@ -26,11 +26,11 @@ from looktwice.pipelines.models.pocket.network import (
     read_words,
     write_words,
 )
-from tests.optional import Later, optional
+from tests.optional import LazyModule, optional
 
 torch = optional("torch")
-train, networks = Later("bench.pocket.train"), Later("bench.pocket.network")
-pointing = Later("bench.pocket.pointing")
+train, networks = LazyModule("bench.pocket.train"), LazyModule("bench.pocket.network")
+pointing = LazyModule("bench.pocket.pointing")
 SCENES = 12
 
 
@@ -53,7 +53,7 @@ def plan(tmp_path: Path, drawn: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return train.Plan(tmp_path, scenes=SCENES, batch=4, look=2, read=2, both=1, count=1, workers=1)
 
 
-def test_what_the_encoder_is_told_is_where_the_things_are() -> None:
+def test_the_encoder_is_trained_on_the_places_of_things() -> None:
     for example in (make_example(3, number) for number in range(6)):
         for thing in example.things if example.whole else ():
             row, column = (int(at * 128 / 320 // STEP) for at in (thing.y, thing.x))
@@ -71,7 +71,7 @@ def test_what_the_encoder_is_told_is_where_the_things_are() -> None:
                 assert SHAPES[shape - 1] == thing.shape
 
 
-def test_scenes_are_kept_as_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scenes_are_stored_as_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "SHARD", 2)
     facts, arrays = attrgetter("things", "marked", "question"), attrgetter("inputs", "grids")
     for number, kept in enumerate(store.read_shard(store.write_shard(tmp_path, 5, 1)), 2):
@@ -81,7 +81,7 @@ def test_scenes_are_kept_as_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             assert all(np.array_equal(*pair) for pair in zip(mine, theirs, strict=True))
 
 
-def test_every_word_that_is_taught_is_known_and_the_right_choice_is_marked() -> None:
+def test_every_taught_word_is_known_and_the_correct_choice_is_marked() -> None:
     rng, told = np.random.default_rng(0), 0
     for number in range(8):
         example = make_example(4, number)
@@ -102,7 +102,7 @@ def test_every_word_that_is_taught_is_known_and_the_right_choice_is_marked() -> 
     assert told > 20
 
 
-def test_words_are_told_to_look_at_what_they_name_and_at_nothing_where_it_is_not() -> None:
+def test_words_attend_to_what_they_name_and_to_nothing_if_absent() -> None:
     grids = np.zeros((1, CELLS, CELLS, 6), np.uint8)
     for row, column, color, size, middle in (
         *((3, 4, "red", 2, 1), (9, 9, "blue", 3, 1), (9, 10, "blue", 3, 0)),
@@ -134,7 +134,7 @@ def test_words_are_told_to_look_at_what_they_name_and_at_nothing_where_it_is_not
 
 
 @pytest.mark.slow
-def test_it_learns_stops_and_goes_on(plan: Any, tmp_path: Path) -> None:
+def test_training_stops_and_resumes(plan: Any, tmp_path: Path) -> None:
     def trained(until: int | None = None) -> dict[str, Any]:
         train.train(plan, until=until)
         state: dict[str, Any] = torch.load(tmp_path / "state.pt", weights_only=True)
@@ -154,7 +154,7 @@ def test_it_learns_stops_and_goes_on(plan: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_loss_of_a_few_scenes_falls(plan: Any) -> None:
+def test_the_loss_on_a_few_scenes_decreases(plan: Any) -> None:
     torch.manual_seed(0)
     network, batch = networks.Network(), next(train.batches(plan, 0, plan.look))
     optimizer = torch.optim.AdamW(network.parameters(), lr=2e-3)

@@ -39,34 +39,34 @@ def expect(seconds: float | None) -> Any:
 
 
 @table
-def test_headers_say_how_long(headers: dict[str, str], seconds: float | None) -> None:
+def test_waits_in_headers(headers: dict[str, str], seconds: float | None) -> None:
     assert wait_of(429, headers, {"error": {"message": "busy"}}) == expect(seconds)
 
 
 @table
-def test_bodies_say_how_long(body: Any, seconds: float | None) -> None:
+def test_waits_in_bodies(body: Any, seconds: float | None) -> None:
     assert wait_of(429, {}, body) == expect(seconds)
 
 
 @table
-def test_sentences_say_how_long(words: str, seconds: float | None) -> None:
+def test_waits_in_sentences(words: str, seconds: float | None) -> None:
     error = {"message": words, "code": "rate_limit_exceeded"}
     assert wait_of(429, {}, {"error": error}) == wait_of(503, {}, words) == expect(seconds)
 
 
 @table
-def test_which_of_several_counts(
+def test_which_of_several_waits_counts(
     status: int, headers: dict[str, str], body: Any, seconds: float | None
 ) -> None:
     assert wait_of(status, headers, body) == expect(seconds)
 
 
 @table
-def test_what_a_text_says_in_seconds(text: str, seconds: float | None) -> None:
+def test_waits_written_in_seconds(text: str, seconds: float | None) -> None:
     assert read_seconds(text, NOW) == expect(seconds)
 
 
-def test_a_wait_is_read_in_every_unit_that_it_is_written_in() -> None:
+def test_a_wait_is_parsed_in_every_documented_unit() -> None:
     rng = random.Random(4)
     for _ in range(300):
         minutes, seconds = rng.randrange(60), rng.randrange(60_000) / 1000
@@ -85,7 +85,7 @@ def test_a_wait_is_read_in_every_unit_that_it_is_written_in() -> None:
 
 
 @table
-def test_how_long_a_call_waits_between_attempts(
+def test_the_wait_between_attempts(
     told: float | None, waits: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(random, "uniform", lambda low, high: low)
@@ -101,7 +101,7 @@ def test_how_long_a_call_waits_between_attempts(
     assert model.wrap_call(ask).text == "(A)" and stop.waits == waits
 
 
-def test_of_an_error_of_any_size_a_bounded_part_is_looked_at() -> None:
+def test_only_a_bounded_part_of_an_error_is_searched() -> None:
     many = [*walk({"message": "wait " * 100_000, "details": ["x"] * 100_000})]
     assert len(many) == MAX_FACTS
     assert max(len(fact.value) for fact in many if isinstance(fact.value, str)) == LONGEST_TEXT

@@ -78,7 +78,7 @@ def number_questions(model: Model, numbers: Sequence[int]) -> list[Reply]:
         return list(pool.map(model, asked))
 
 
-def test_what_may_pass_is_asked_again_with_growing_waits() -> None:
+def test_transient_failures_are_retried_with_growing_waits() -> None:
     clock = FakeTime()
     assert Retried(Flaky([BUSY] * 3), initial_delay=2, stop=clock)(HELLO).text == "fine"
     first, second, third = clock.waits
@@ -100,7 +100,7 @@ def test_when_it_gives_up() -> None:
         assert inner.asked == asked and caught.value.status == error.status
 
 
-def test_retry_after_holds_the_request_that_was_told_to_wait_and_no_other() -> None:
+def test_retry_after_delays_only_its_own_request() -> None:
     inner = Flaky([ModelError("slow down", status=429, retryable=True, retry_after=6.0)])
     waits, waiting, over = list[float](), threading.Event(), threading.Event()
 
@@ -124,7 +124,7 @@ def test_retry_after_holds_the_request_that_was_told_to_wait_and_no_other() -> N
 
 
 @pytest.mark.slow
-def test_a_server_that_answers_so_many_a_second_is_not_asked_for_many_more() -> None:
+def test_the_request_rate_adapts_to_the_rate_limit_of_a_server() -> None:
     with chat_server(None, "--rate", "120", "--retry-after", "0.5", "--delay", "0.02") as server:
         replies = number_questions(wrap(ChatAPI("m", server.url)), range(300))
         stats = server.stats
@@ -132,7 +132,7 @@ def test_a_server_that_answers_so_many_a_second_is_not_asked_for_many_more() -> 
     assert 300 < stats["requests"] < 1.3 * 300
 
 
-def test_models_of_one_endpoint_share_their_places_and_others_do_not() -> None:
+def test_models_of_one_endpoint_share_their_concurrency_limit_and_others_do_not() -> None:
     first, second = (Limited(ChatAPI(name, "http://127.0.0.1:9/v1")) for name in ("a", "b"))
     assert first.limiter is second.limiter
     assert Limited(ChatAPI("a", "http://127.0.0.1:10/v1")).limiter is not first.limiter
@@ -185,7 +185,7 @@ def without_money(stop: threading.Event) -> Model:
     return Limited(model, stop=stop, ration=ration)
 
 
-def test_money_is_set_aside_by_model_and_one_that_is_free_waits_for_nobody() -> None:
+def test_budget_is_reserved_per_model_and_a_free_model_never_waits() -> None:
     costly, cheap, free = (Flaky(identity=name) for name in ("costly", "cheap", "free"))
     prices = {"costly": 0.6, "cheap": 0.1, "free": 0.0}
     ration = Ration(money=1.0, price=lambda model, usage: prices[model.identity])
@@ -225,7 +225,7 @@ def test_every_wait_ends_when_the_run_stops(make: Callable[[threading.Event], Mo
         model(HELLO)
 
 
-def test_paid_and_cached_are_counted_apart(tmp_path: Path) -> None:
+def test_paid_and_cached_replies_are_counted_separately(tmp_path: Path) -> None:
     model = Metered(Cached(Flaky([BUSY]), Store(tmp_path)))
     with pytest.raises(ModelError):
         model(HELLO)
@@ -254,7 +254,7 @@ def test_the_order_of_the_wrappers_and_close(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_batch_through_a_server_that_fails_now_and_then(tmp_path: Path) -> None:
+def test_a_batch_through_an_unreliable_server(tmp_path: Path) -> None:
     flags = "--first 429,500,reset --retry-after 0.2 --fail 500=0.1 --fail reset=0.1"
     with chat_server(tmp_path / "log", *flags.split()) as server:
         model = wrap(ChatAPI("m", server.url, in_flight=4), Store(tmp_path))
@@ -300,7 +300,7 @@ def test_the_identity_of_a_recording_is_its_name_and_content(tmp_path: Path) -> 
     assert one == two != three and "one" not in one
 
 
-def test_recordings_that_cannot_be_used(tmp_path: Path) -> None:
+def test_unusable_recordings_are_refused(tmp_path: Path) -> None:
     path, torn = tmp_path / "r.jsonl", tmp_path / "torn.jsonl.gz"
     torn.write_bytes(gzip.compress(lines(ROWS))[:-9])
     for data, said in (
@@ -328,7 +328,7 @@ def test_the_published_recordings(shared_data: Path) -> None:
     assert all(isinstance(text, str) for text in texts)
 
 
-def test_recorded_requests_answer_once_each_and_no_others() -> None:
+def test_recorded_requests_are_answered_once_each_and_others_refused() -> None:
     seeded, plain = CallOptions(seed=3), [message_json(message) for message in HELLO]
     replies = {
         request_digest(plain, draw, seeded.given()): [Reply(text) for text in texts]

@@ -29,12 +29,12 @@ def plain(width: int = 120, height: int = 100, grey: int = 90) -> Picture:
 
 
 def start(*marks: Mark, images: tuple[Picture, ...] = (), **more: Any) -> State:
-    """A question about these images, or a plain one, and their marks."""
+    """Return the state of a question about these images, or a plain one, with these marks."""
     return State.start(Sample("s1", "Which?", images or (plain(),), marks=marks, **more))
 
 
-def drawn(stage: Stage, *marks: Mark, image: Picture | None = None) -> Pixels:
-    """The first view after a stage."""
+def draw_view(stage: Stage, *marks: Mark, image: Picture | None = None) -> Pixels:
+    """Return the pixels of the first view after a stage."""
     images = (image,) if image else ()
     return stage(start(*marks, images=images), NoModel()).views[0].pixels
 
@@ -43,14 +43,14 @@ def is_color(pixels: Pixels, color: tuple[int, int, int]) -> NDArray[np.bool_]:
     return np.asarray((pixels == color).all(-1))
 
 
-def box_of(here: NDArray[np.bool_]) -> tuple[int, int, int, int]:
-    """Left, top, right and bottom of what is true, half-open."""
+def find_box(here: NDArray[np.bool_]) -> tuple[int, int, int, int]:
+    """Return left, top, right and bottom of the true pixels, half-open."""
     ys, xs = np.nonzero(here)
     return int(xs.min()), int(ys.min()), int(xs.max()) + 1, int(ys.max()) + 1
 
 
-class Heard:
-    """Answers in turn, again from the beginning, and keeps every call with its draw and wishes."""
+class ScriptedReplies:
+    """Replies in turn, starting over at the end, and records calls with their options."""
 
     identity = "heard"
 
@@ -69,18 +69,18 @@ class Heard:
         return [draw for _, draw, _ in self.calls]
 
 
-def record_of(state: State, folder: Path, sample: Sample | None = None) -> Record:
-    """What a run would keep of a state, which began with this sample; else the state's own."""
+def record_state(state: State, folder: Path, sample: Sample | None = None) -> Record:
+    """Return what a run would store of a state that began with this sample, by default its own."""
     arm = Arm("c", {}, "t", None, None, {}, None, 1, 0, False, "p0", "id-t")
     sample = sample or state.sample
     return make_record(arm, sample, sample.sha, state, Blobs(folder / "blobs"))
 
 
-def made(node: dict[str, Any]) -> Any:
-    """The stage of a node in a table of cases, whose `use` begins in this room."""
+def build_stage(node: dict[str, Any]) -> Any:
+    """Build the stage of a node in a table of cases, whose `use` is relative to `prompting`."""
     return build({**node, "use": f"prompting.{node['use']}"})
 
 
 def table(name: str) -> Any:
-    """A table of cases, `FOLDER/NAME.yaml` beside this file."""
+    """Read a table of cases from `FOLDER/NAME.yaml` next to this file."""
     return read_yaml(Path(__file__).parent / name)

@@ -27,20 +27,20 @@ def shown(longest: int = 200) -> ShownImage:
 
 
 @pytest.mark.parametrize(("longest", "frame", "numbers", "expected"), CASES["found"])
-def test_places_are_found_in_the_view(
+def test_places_are_mapped_into_the_view(
     longest: int, frame: Frame, numbers: tuple[float, ...], expected: tuple[float, ...]
 ) -> None:
     assert shown(longest).place(numbers, frame, "image 1") == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(("frame", "numbers", "message"), CASES["refused"])
-def test_places_that_are_refused(frame: Frame, numbers: tuple[float, ...], message: str) -> None:
+def test_invalid_places_are_refused(frame: Frame, numbers: tuple[float, ...], message: str) -> None:
     with pytest.raises(ToolError, match=message):
         shown().place(numbers, frame, "image 1")
 
 
 @pytest.mark.parametrize(("frame", "numbers", "sentence"), CASES["cut"])
-def test_a_box_that_is_cut_says_so(frame: Frame, numbers: tuple[float, ...], sentence: str) -> None:
+def test_a_clipped_box_is_reported(frame: Frame, numbers: tuple[float, ...], sentence: str) -> None:
     described = shown().describe_cut(numbers, frame, "image 1")
     assert sentence in described
     assert bool(sentence) == bool(described)
@@ -59,13 +59,13 @@ def none(state: State, model: Model) -> State:
 
 
 @pytest.mark.parametrize("fit", [twice, beside, none])
-def test_a_fit_must_give_one_view_of_one_part(fit: Stage) -> None:
+def test_a_fit_must_return_one_view_with_one_part(fit: Stage) -> None:
     state = start()
     with pytest.raises(ValueError, match=r"fit: .*; use a stage that only resizes"):
         ShownImage.from_view(state.views[0], fit, state)
 
 
-def test_a_region_is_new_unless_an_earlier_view_shows_it_to_within_a_pixel() -> None:
+def test_a_region_is_new_unless_an_earlier_view_shows_it_within_a_pixel() -> None:
     (whole,) = start().views
     crop = transforms.crop(whole, 20, 10, 60, 50)
     near, far = transforms.crop(whole, 21, 10, 61, 50), transforms.crop(whole, 20, 12, 60, 52)
@@ -75,7 +75,7 @@ def test_a_region_is_new_unless_an_earlier_view_shows_it_to_within_a_pixel() -> 
     assert find_new_regions([whole, crop], 0) == ((0, 0, 0, 200, 100), (0, 20, 10, 60, 50))
 
 
-def test_a_crop_of_a_crop_maps_to_the_sample_s_own_image() -> None:
+def test_a_crop_of_a_crop_maps_to_the_image_of_the_sample() -> None:
     state = start()
     first = transforms.crop(state.views[0], 20, 10, 120, 60)
     image = ShownImage.from_view(first, LongestSide(50), state)

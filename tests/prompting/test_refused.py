@@ -38,7 +38,7 @@ def test_a_setting_that_makes_no_sense_is_refused() -> None:
         (lambda: Agent({}), "tools is empty"),
     ],
 )
-def test_what_a_configuration_cannot_say_is_refused_too(
+def test_settings_that_yaml_cannot_express_are_refused_too(
     make: Callable[[], object], words: str
 ) -> None:
     with pytest.raises(ValueError, match=words):

@@ -1,4 +1,4 @@
-"""Tiny networks, each built once, and the memory of opened ones freed behind each file."""
+"""Builds each tiny network once, and frees opened networks after each file."""
 
 import gc
 from collections.abc import Callable, Iterator
@@ -15,7 +15,7 @@ SUFFIX |= dict.fromkeys(("disk", "head", "dire", "sam_file"), ".pth")
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
-    """The folder or file of a tiny network, built when first asked for by its name."""
+    """A function that builds a tiny network on first use and returns its folder or file."""
     place, paths = tmp_path_factory.mktemp("tiny"), dict[str, Path]()
 
     def build(name: str, *more: str) -> str:

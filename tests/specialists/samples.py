@@ -1,4 +1,4 @@
-"""Samples with blank images, made evidence, and a check of what a rule answers."""
+"""Samples with blank images, fixed evidence, and a check of the answer of a rule."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,14 +17,14 @@ from looktwice.specialists.results import Boxes, DepthMap, Faces, Matches
 BLANK = np.zeros((100, 100, 3), np.uint8)
 
 
-def asked(
+def make_sample(
     question: str = "Which?",
     choices: Sequence[Any] = (),
     images: int | Sequence[Pixels] = 1,
     marks: Sequence[Mark] = (),
     name: str = "s1",
 ) -> Sample:
-    """A sample; blank images have their number in the first pixel and white in the last."""
+    """Return a sample; blank images have their number in the first pixel and white in the last."""
     pixels = (
         [numbered_image(number) for number in range(images)] if isinstance(images, int) else images
     )
@@ -38,7 +38,7 @@ def numbered_image(number: int) -> Pixels:
 
 
 def check(stage: Stage, sample: Sample, answer: str | None, reason: str = "") -> State:
-    """Run a rule; it must answer so with a confidence in 0..1, or abstain with this reason."""
+    """Run a rule; it must give this answer with a confidence in 0..1, or abstain with this reason."""
     state = stage(State(sample), NoModel())
     assert state.answer == answer, state.reason
     if answer is None:
@@ -53,7 +53,7 @@ def check(stage: Stage, sample: Sample, answer: str | None, reason: str = "") ->
 
 @dataclass(frozen=True)
 class Plane:
-    """Nearness that grows with the column."""
+    """Nearness that increases with the column."""
 
     def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap:
         return DepthMap(np.tile(np.arange(100.0), (100, 1)), True)
@@ -78,8 +78,8 @@ class Paint:
 DARK = ("A is darker", "B is darker", "About the same")
 
 
-def flow(*across: float) -> Matcher:
-    """A matcher whose matches move so far to the right."""
+def make_matcher(*across: float) -> Matcher:
+    """Return a matcher whose matches move right by these distances."""
     rng = np.random.default_rng(0)
     xy = rng.uniform(0, 100, (len(across), 2))
     found = Matches(xy, xy + np.stack([across, np.zeros(len(across))], 1), np.ones(len(across)))
@@ -100,8 +100,8 @@ def boxes(
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
-    """A detector that always finds the same, and remembers what it was asked for."""
+class FixedDetector:
+    """A detector that always finds the same boxes and records the requested words."""
 
     boxes: Boxes
     words: list[Any]
@@ -111,8 +111,8 @@ class Found:
         return self.boxes
 
 
-def finds(*rows: tuple[float, float, float, float], **more: Any) -> Found:
-    return Found(boxes(*rows, **more), [])
+def make_detector(*rows: tuple[float, float, float, float], **more: Any) -> FixedDetector:
+    return FixedDetector(boxes(*rows, **more), [])
 
 
 WHICH = "Which bounding box more accurately localizes and encloses the cat?"
@@ -121,8 +121,8 @@ WHICH = "Which bounding box more accurately localizes and encloses the cat?"
 SOME = (1, 1, 5, 5)
 
 
-def faces(*people: Sequence[float]) -> Callable[[Pixels], Faces]:
-    """A face detector that sees in image n the identities `people[n]`, largest first."""
+def make_face_detector(*people: Sequence[float]) -> Callable[[Pixels], Faces]:
+    """Return a detector that finds the identities `people[n]` in image n, largest first."""
 
     def detector(pixels: Pixels, /) -> Faces:
         seen = people[int(pixels[0, 0, 0])]

@@ -1,4 +1,4 @@
-"""Samples with textures, made matches and maps."""
+"""Samples with textures, fixed matches and maps."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,13 +16,13 @@ from looktwice.specialists.results import Matches
 
 
 def photograph(name: str) -> Pixels:
-    """A photograph that comes with scikit-image, in colour."""
+    """Return a colour photograph of scikit-image."""
     pixels = np.asarray(getattr(data, name)(), np.uint8)
     return np.ascontiguousarray(pixels if pixels.ndim == 3 else np.repeat(pixels[..., None], 3, 2))
 
 
 def noise(size: tuple[int, int], seed: int = 0) -> Pixels:
-    """Random levels, of so many rows and columns."""
+    """Return random levels with this many rows and columns."""
     return np.random.default_rng(seed).integers(0, 256, (*size, 3), np.uint8)
 
 
@@ -38,15 +38,16 @@ def sample(
 
 
 def texture(width: int = 160, height: int = 120, seed: int = 0, grain: float = 2.0) -> Pixels:
-    """A smooth random image with detail of about `grain` pixels, the full range of grey levels."""
+    """Return a smooth random image with detail of about `grain` pixels and the full range of grey
+    levels."""
     noise = np.random.default_rng(seed).uniform(0, 1, (height, width, 3)).astype(np.float32)
     smooth = np.asarray(cv2.GaussianBlur(noise, (0, 0), grain))
     return np.asarray(255 * (smooth - smooth.min()) / (smooth.max() - smooth.min()), np.uint8)
 
 
 @dataclass(frozen=True)
-class Given:
-    """A matcher that found these."""
+class FixedMatcher:
+    """A matcher with fixed matches."""
 
     matches: Matches
 
@@ -57,8 +58,10 @@ class Given:
 BLANK = np.zeros((100, 100, 3), np.uint8)
 
 
-def spread(target: Any, right: str = "C", far: float = 1) -> dict[str, tuple[float, float]]:
-    """The right candidate on `target`, the others `far` times 12 to 14 pixels away."""
+def place_candidates(
+    target: Any, right: str = "C", far: float = 1
+) -> dict[str, tuple[float, float]]:
+    """Place the right candidate on `target` and the others `far` times 12 to 14 pixels away."""
     around = {
         letter: (float(target[0] + far * dx), float(target[1] + far * dy))
         for letter, (dx, dy) in ASIDE.items()

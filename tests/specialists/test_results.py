@@ -33,7 +33,7 @@ def test_results_of_the_wrong_shape_are_refused(kind: Any, rows: Any, fact: str)
         kind(*rows)
 
 
-def test_results_are_picked_from() -> None:
+def test_results_can_be_selected() -> None:
     xyxy, scores = np.arange(12.0).reshape(3, 4), np.array([0.1, 0.5, 0.9])
     boxes = Boxes(xyxy, scores, np.array(["a", "b", "c"]))
     picks: dict[str, Any] = {"ca": [2, 0], "bc": slice(1, None), "b": 1, "": slice(0, 0)}
@@ -44,7 +44,7 @@ def test_results_are_picked_from() -> None:
         assert picked.xyxy.tolist() == [xyxy["abc".index(label)].tolist() for label in left]
 
 
-def test_results_are_copies_that_nobody_can_change_and_empty_ones_keep_their_shape() -> None:
+def test_results_are_immutable_copies_and_empty_ones_keep_their_shape() -> None:
     xyxy, ends = np.array([[1.0, 2, 3, 4]]), np.array([0.0, 1.0])
     boxes = Boxes(xyxy, np.ones(1), np.array(["a"]))
     xyxy[:] = 0
@@ -58,7 +58,7 @@ def test_results_are_copies_that_nobody_can_change_and_empty_ones_keep_their_sha
     assert Masks.none(5, 6)[slice(0, 3)].masks.shape == (0, 5, 6)
 
 
-def test_a_depth_map_knows_which_way_is_near_and_where_it_knows_nothing() -> None:
+def test_a_depth_map_has_a_direction_and_unknown_pixels() -> None:
     values = np.array([[1.0, 2, np.inf], [3, np.nan, 5]])
     assert DepthMap(values, True).get_values_around(0, 0, 1).tolist() == [1]
     assert DepthMap(values, False).get_values_around(1.4, 0.6, 3).tolist() == [-1, -2, -3, -5]
@@ -73,7 +73,7 @@ def test_a_depth_map_knows_which_way_is_near_and_where_it_knows_nothing() -> Non
         assert counting.get_values_around(x, y, window).tolist() == known
 
 
-def test_boxes_to_supervision_and_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_boxes_convert_to_supervision_and_back(monkeypatch: pytest.MonkeyPatch) -> None:
     supervision = pytest.importorskip("supervision", exc_type=ImportError)
     xyxy, labels = np.array([[1, 2, 3, 4], [5, 6, 7.5, 8]]), np.array(["dog", "cat"])
     boxes = Boxes(xyxy, np.array([0.5, 0.25]), labels)
@@ -121,9 +121,7 @@ COUNTING = np.array([[0.0, 1, 2, 3], [10, 11, 12, 13]])[..., None]
         ((4, 2), (2, 1), 12),  # a cell for each pixel
     ],
 )
-def test_features_are_interpolated_between_the_centres_of_cells(
-    size: Any, xy: Any, value: float
-) -> None:
+def test_features_are_interpolated_between_cell_centres(size: Any, xy: Any, value: float) -> None:
     assert FeatureGrid(COUNTING, *size).at(xy).tolist() == [[pytest.approx(value)]]
 
 

@@ -115,7 +115,7 @@ def write_study(detector: str) -> None:
     Path("samples.jsonl").write_text("\n".join(map(json.dumps, rows)))
 
 
-def test_a_detector_behind_three_arms_runs_once_a_picture_also_across_commands(
+def test_a_detector_before_three_arms_runs_once_per_picture_across_commands(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One of a user's own class, which says nothing about being shared."""
@@ -131,7 +131,7 @@ def test_a_detector_behind_three_arms_runs_once_a_picture_also_across_commands(
     assert looks() == 6
 
 
-def test_of_two_runs_that_end_in_any_order_no_store_is_left(tmp_path: Path) -> None:
+def test_two_runs_that_end_in_any_order_leave_no_store_open(tmp_path: Path) -> None:
     first, second = ExitStack(), ExitStack()
     first.enter_context(use_result_store(tmp_path / "first"))
     second.enter_context(use_result_store(tmp_path / "second"))
@@ -141,7 +141,7 @@ def test_of_two_runs_that_end_in_any_order_no_store_is_left(tmp_path: Path) -> N
     assert current_store() is None
 
 
-def test_many_threads_run_it_once_and_a_failure_is_not_kept(tmp_path: Path) -> None:
+def test_many_threads_run_it_once_and_a_failure_is_not_stored(tmp_path: Path) -> None:
     with use_result_store(tmp_path / "once"), ThreadPoolExecutor(8) as pool:
         assert list(pool.map(lambda _: look_once(Slow(0.1), PICTURE), range(8))) == [0.5] * 8
     assert len(LOOKS) == 1
@@ -158,7 +158,7 @@ def test_many_threads_run_it_once_and_a_failure_is_not_kept(tmp_path: Path) -> N
     assert len(LOOKS) == 3
 
 
-def test_settings_pixels_words_and_files_tell_results_apart(tmp_path: Path) -> None:
+def test_results_depend_on_settings_pixels_words_and_files(tmp_path: Path) -> None:
     (tmp_path / "weights").write_bytes(b"1")
     with use_result_store(tmp_path / "results"):
         for specialist in (Slow(), Slow(says="x"), Slow(model=tmp_path / "weights")):
@@ -167,7 +167,7 @@ def test_settings_pixels_words_and_files_tell_results_apart(tmp_path: Path) -> N
     assert len(LOOKS) == 3 * 2
 
 
-def test_what_is_dear_is_stored_until_its_files_change(tmp_path: Path) -> None:
+def test_slow_results_are_stored_until_their_files_change(tmp_path: Path) -> None:
     (tmp_path / "weights").write_bytes(b"1")
 
     def look(specialist: Slow) -> int:
@@ -195,7 +195,7 @@ def test_arrays_are_shared_read_only_and_stored(tmp_path: Path) -> None:
 
 
 @dataclass(frozen=True)
-class Given:
+class NumberedLook:
     """What it was given, as a text of its own for each look."""
 
     weights: tuple[Path, ...] = ()
@@ -213,9 +213,7 @@ class Same:
         return pixels
 
 
-def test_lists_of_pictures_what_is_left_out_and_paths_in_a_list_tell_results_apart(
-    tmp_path: Path,
-) -> None:
+def test_results_depend_on_lists_of_pictures_defaults_and_paths_in_lists(tmp_path: Path) -> None:
     """Long arrays in a list were told apart by the beginning and end that is printed of them."""
     plain = np.zeros((100, 100, 3), np.uint8)
     dotted = plain.copy()
@@ -225,14 +223,14 @@ def test_lists_of_pictures_what_is_left_out_and_paths_in_a_list_tell_results_apa
         file.parent.mkdir()
         file.write_text(str(file))
     with use_result_store(tmp_path / "results"):
-        assert look_once(Given(), [plain]) != look_once(Given(), [dotted])
-        assert look_once(Given(), plain, None, "x") != look_once(Given(), plain, "x")
-        assert look_once(Given(), plain, None) == look_once(Given(), plain)
-        first, second = (look_once(Given((file,)), plain) for file in weights)
+        assert look_once(NumberedLook(), [plain]) != look_once(NumberedLook(), [dotted])
+        assert look_once(NumberedLook(), plain, None, "x") != look_once(NumberedLook(), plain, "x")
+        assert look_once(NumberedLook(), plain, None) == look_once(NumberedLook(), plain)
+        first, second = (look_once(NumberedLook((file,)), plain) for file in weights)
     assert first != second
 
 
-def test_what_others_might_change_is_shared_with_nobody(tmp_path: Path) -> None:
+def test_mutable_results_are_not_shared(tmp_path: Path) -> None:
     picture = PICTURE.copy()
     with use_result_store(tmp_path):
         assert look_once(Slow(gives="list"), PICTURE) is not look_once(Slow(gives="list"), PICTURE)
@@ -242,7 +240,7 @@ def test_what_others_might_change_is_shared_with_nobody(tmp_path: Path) -> None:
     assert len(LOOKS) == 4 and picture.flags.writeable
 
 
-def test_a_remark_is_made_to_all_who_share_a_result(tmp_path: Path) -> None:
+def test_a_note_reaches_all_users_of_a_shared_result(tmp_path: Path) -> None:
     with use_result_store(tmp_path):
         for _ in range(2):
             with collect_remarks() as remarks:
@@ -260,7 +258,7 @@ class OneFace:
         return Faces(np.array([[1, 1, 5, 5]]), np.ones(1), np.empty((1, 0)))
 
 
-def test_what_is_made_of_others_is_stored_once_by_these_whatever_is_asked_for(
+def test_composed_results_are_stored_once_by_their_parts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with use_result_store(tmp_path / "boxes"):
@@ -279,7 +277,7 @@ def test_what_is_made_of_others_is_stored_once_by_these_whatever_is_asked_for(
     assert len(asked) == 1
 
 
-def test_the_memory_is_bounded_and_forgets_what_was_not_asked_for() -> None:
+def test_the_memory_is_bounded_and_evicts_the_least_recently_used() -> None:
     memory = Memory(most=100)
 
     def find(key: str) -> tuple[str, int]:

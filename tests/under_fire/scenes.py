@@ -1,4 +1,4 @@
-"""What the scenes share: a folder of questions, and a command that ends as it should."""
+"""Shared helpers: a folder of questions, and a command with an expected exit code."""
 
 import json
 from pathlib import Path
@@ -18,8 +18,8 @@ stages: {ask: {use: prompting.turns.Ask}}
 RUN = Path("runs/study")
 
 
-def ends(code: int, *words: object) -> str:
-    """What a command prints that ends with this code, and in no traceback."""
+def run_command(code: int, *words: object) -> str:
+    """Run a command, check its exit code and that there is no traceback, and return its output."""
     result = looktwice(*words)
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     assert result.exit_code == code and "Traceback" not in result.output, (words, result.output)
@@ -27,7 +27,7 @@ def ends(code: int, *words: object) -> str:
 
 
 def write_questions(*rows: dict[str, Any], folder: str = "own", side: int = 9) -> None:
-    """Questions in a folder, and the pictures that they name."""
+    """Write questions in a folder, and the pictures that they name."""
     place = Path(folder)
     place.mkdir(exist_ok=True)
     plain = {"question": "Which?", "choices": ["a", "b"], "answer": "A"}
@@ -39,5 +39,5 @@ def write_questions(*rows: dict[str, Any], folder: str = "own", side: int = 9) -
 
 
 def records(run: Path = RUN) -> dict[str, Record]:
-    """The records of a run of one arm by sample."""
+    """Return the records of a run with one arm, by sample."""
     return {record.sample: record for record in RunFolder(run).records().values()}

@@ -18,7 +18,7 @@ from looktwice.pipelines.runtime.stores import Blobs
 from tests.chat_server import ChatServer, chat_server
 from tests.first_day.studies import write_study
 from tests.optional import needs_extras
-from tests.under_fire.scenes import ends
+from tests.under_fire.scenes import run_command
 
 SAMPLE = "jigsaw_0000"
 
@@ -28,7 +28,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, ChatS
     """The folder of a run of three questions, and the server that answered it."""
     root = tmp_path_factory.mktemp("made")
     with chat_server(None) as server:
-        ends(0, "run", write_study(root, server.url, n=3), "--out", root / "runs")
+        run_command(0, "run", write_study(root, server.url, n=3), "--out", root / "runs")
         record = lines(root / "runs" / "study" / "records.jsonl")[0]
         judged = {name: record[name] for name in ("point", "sample", "draw")}
         judged |= {"kind": "unreadable", "judge": "j", "identity": "i", "words": "w", "v": 1}
@@ -77,7 +77,7 @@ NO_LINES += [rb'{"v": "\ud83d"}', b"{}"]
 
 
 @pytest.mark.parametrize("name", ["records.jsonl", "samples.jsonl", "judged.jsonl"])
-def test_a_line_that_is_none_is_named_by_its_number(run: Path, name: str) -> None:
+def test_an_invalid_line_is_reported_with_its_number(run: Path, name: str) -> None:
     whole = (run / name).read_bytes()
     for damage in NO_LINES:
         (run / name).write_bytes(whole + damage + b"\n")
@@ -94,13 +94,13 @@ def test_a_line_that_is_none_is_named_by_its_number(run: Path, name: str) -> Non
         ("points.yaml", b"- 5\n", "points.yaml is damaged ([0] is 5, not a mapping); remove it"),
     ],
 )
-def test_every_command_says_it(
+def test_every_command_reports_it(
     run: Path, made: tuple[Path, ChatServer], name: str, damage: bytes, words: str
 ) -> None:
     whole = (run / name).read_bytes()
     (run / name).write_bytes(damage + whole * (name == "records.jsonl"))
     for command in commands(run, made[1].url):
-        assert words in ends(2, *command)
+        assert words in run_command(2, *command)
 
 
 WRONG: dict[str, list[tuple[str, Any]]] = {
@@ -126,7 +126,7 @@ WRONG: dict[str, list[tuple[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_field_of_the_wrong_type_is_named_by_its_place(run: Path, name: str) -> None:
+def test_a_field_of_the_wrong_type_is_reported_with_its_place(run: Path, name: str) -> None:
     path = run / name
     whole = path.read_text()
     for place, value in WRONG[name]:
@@ -144,7 +144,7 @@ def test_a_field_of_the_wrong_type_is_named_by_its_place(run: Path, name: str) -
 
 
 @pytest.mark.parametrize("name", ["points.yaml", "run.yaml"])
-def test_a_damaged_yaml_of_a_run_is_named(run: Path, name: str) -> None:
+def test_a_damaged_yaml_file_of_a_run_is_named(run: Path, name: str) -> None:
     deep = ["[" * 200_000, "- " * 200_000]
     for damage in ("5", "- null", "- {}", *deep, "- id: [", '- "\\ud83d"', "\0"):
         (run / name).write_text(damage)
@@ -174,39 +174,39 @@ def damage_blobs(paths: list[Path], damage: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("damage", BLOBS)
-def test_messages_that_are_gone_or_torn_come_back_from_the_cache(
+def test_missing_or_truncated_messages_are_restored_from_the_cache(
     run: Path, made: tuple[Path, ChatServer], damage: str
 ) -> None:
     asked = made[1].stats["requests"]
     whole = {path: path.read_bytes() for path in map(Blobs(run / "blobs").path, messages(run))}
     damage_blobs(list(whole), damage)
-    assert "is gone or damaged" in ends(2, "replay", run)
-    ends(2, "view", run, "--sample", SAMPLE)
+    assert "is gone or damaged" in run_command(2, "replay", run)
+    run_command(2, "view", run, "--sample", SAMPLE)
     # nothing looks into every message; the sentence says to remove it
     if damage not in ("gone", "empty"):
-        assert "3 existing" in ends(0, *again(run))
-        assert "remove its file" in " ".join(ends(2, "replay", run).split())
+        assert "3 existing" in run_command(0, *again(run))
+        assert "remove its file" in " ".join(run_command(2, "replay", run).split())
         damage_blobs(list(whole), "gone")
-    assert "3 new, 0 existing" in ends(0, *again(run))
+    assert "3 new, 0 existing" in run_command(0, *again(run))
     assert {path: path.read_bytes() for path in whole} == whole
     assert made[1].stats["requests"] == asked, "the cache has every reply"
-    ends(0, "replay", run)
-    assert "0 new, 3 existing" in ends(0, *again(run))
+    run_command(0, "replay", run)
+    assert "0 new, 3 existing" in run_command(0, *again(run))
 
 
 @pytest.mark.parametrize("damage", ["gone", "empty"])
-def test_pictures_that_are_gone_or_empty_come_back(run: Path, damage: str) -> None:
+def test_missing_or_empty_pictures_are_restored(run: Path, damage: str) -> None:
     words = messages(run)
     blobs = [path for path in (run / "blobs").glob("*/*") if path.name not in words]
     whole = {path: path.read_bytes() for path in blobs}
     damage_blobs(blobs, damage)
     for command in (["score", run], ["score", run, "--report"], ["view", run, "--sample", SAMPLE]):
-        ends(0, *command)
-    assert "3 new, 0 existing" in ends(0, *again(run))
+        run_command(0, *command)
+    assert "3 new, 0 existing" in run_command(0, *again(run))
     assert whole and {path: path.read_bytes() for path in blobs} == whole
 
 
-def test_a_listing_passes_over_a_draft_that_gets_its_name_meanwhile(
+def test_a_listing_tolerates_a_temporary_file_that_is_renamed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     blobs, scandir = Blobs(tmp_path), os.scandir
@@ -226,7 +226,7 @@ def test_a_listing_passes_over_a_draft_that_gets_its_name_meanwhile(
     assert blobs.names() == {path.name}
 
 
-def test_a_picture_of_a_message_that_is_no_hash_is_a_damaged_one(run: Path) -> None:
+def test_an_invalid_picture_hash_in_a_message_counts_as_damage(run: Path) -> None:
     text, blobs = (run / "records.jsonl").read_text(), Blobs(run / "blobs")
     for sha in messages(run):
         message = json.loads(blobs.get(sha))
@@ -234,8 +234,8 @@ def test_a_picture_of_a_message_that_is_no_hash_is_a_damaged_one(run: Path) -> N
         message["parts"] = [part if isinstance(part, str) else {"picture": "x"} for part in parts]
         text = text.replace(sha, blobs.put(json.dumps(message).encode()))
     (run / "records.jsonl").write_text(text)
-    ends(0, "view", run, "--sample", SAMPLE)
-    ends(2, "export", run, "--to", "trajectories", "--out", run / "out.jsonl")
+    run_command(0, "view", run, "--sample", SAMPLE)
+    run_command(2, "export", run, "--to", "trajectories", "--out", run / "out.jsonl")
 
 
 # ---- edited by hand: `replay` notices what it can compare, and says what it cannot
@@ -260,24 +260,26 @@ def edit(path: Path, place: str, value: str) -> None:
         ("samples.jsonl", "sample.question", "sample differs"),
     ],
 )
-def test_an_edited_reply_or_key_is_noticed(run: Path, name: str, place: str, fact: str) -> None:
+def test_an_edited_reply_or_answer_key_is_noticed(
+    run: Path, name: str, place: str, fact: str
+) -> None:
     edit(run / name, place, "D")
-    said = ends(1, "replay", run)
+    said = run_command(1, "replay", run)
     assert fact in said and "2 records the same, 1 different" in said
 
 
 def test_an_edited_picture_is_noticed(run: Path) -> None:
     sha = lines(run / "records.jsonl")[0]["pictures"][0]
     (run / "blobs" / sha[:2] / sha).write_bytes(b"other")
-    assert f"the stored picture {sha[:12]} " in ends(1, "replay", run)
+    assert f"the stored picture {sha[:12]} " in run_command(1, "replay", run)
 
 
-def test_what_was_compared_is_said(run: Path) -> None:
-    said = ends(0, "replay", run)
+def test_the_comparison_is_reported(run: Path) -> None:
+    said = run_command(0, "replay", run)
     assert "compared with the cache: 3 replies\n" in said
     assert "3 records the same bit for bit" in said
     shutil.rmtree(run.parent / ".cache")
     edit(run / "records.jsonl", "calls.0.reply.text", "(B), which nobody said")
-    said = ends(0, "replay", run)
+    said = run_command(0, "replay", run)
     assert "not in the cache, so edits would go unnoticed: 3 replies\n" in said
     assert not (run.parent / ".cache").exists()

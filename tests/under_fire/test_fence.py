@@ -15,7 +15,7 @@ from looktwice.pipelines.config import ConfigError, load_plan
 from looktwice.pipelines.config.paths import use_fence
 from looktwice.pipelines.runtime.stores import Blobs
 from tests.first_day.studies import looktwice
-from tests.under_fire.scenes import RUN, ends, write_questions
+from tests.under_fire.scenes import RUN, run_command, write_questions
 
 SECRET = "root:x:0:0 of this machine"
 STUDY = """
@@ -46,7 +46,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def run_study(path: str, *words: str) -> Path:
     Path("study.yaml").write_text(STUDY.replace("PATH", path))
-    ends(0, "run", "study.yaml", *words)
+    run_command(0, "run", "study.yaml", *words)
     return RUN
 
 
@@ -86,7 +86,7 @@ judge RUN --model m
 """
 
 
-def test_a_run_of_a_stranger_reads_no_file_of_this_machine(lab: Path) -> None:
+def test_an_untrusted_run_reads_no_file_of_this_machine(lab: Path) -> None:
     os.rename(lab / "own", "own")
     run, private = run_study("own"), str(lab / "private")
     points = (run / "points.yaml").read_text()
@@ -105,7 +105,7 @@ def test_a_run_of_a_stranger_reads_no_file_of_this_machine(lab: Path) -> None:
         assert SECRET not in "\n".join(texts), what
 
 
-def test_a_link_in_the_folder_opens_nothing(lab: Path) -> None:
+def test_a_link_in_the_folder_gives_no_access(lab: Path) -> None:
     run = run_study("../own", *OWN)
     os.symlink(lab / "private", run / "data")
     change(run, task={"use": "eval.tasks.Folder", "path": str(run.resolve() / "data")})
@@ -113,22 +113,22 @@ def test_a_link_in_the_folder_opens_nothing(lab: Path) -> None:
     assert "data is a link" in output and SECRET not in output
 
 
-def test_data_elsewhere_are_read_once_they_are_allowed(
-    lab: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_outside_data_is_read_once_allowed(lab: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     show = ("view", "foreign", "--sample", "q0")
     shutil.copytree(run_study("../own", *OWN), "foreign")
-    (line,) = (line for line in ends(0, *show).splitlines() if "outside" in line)
+    (line,) = (line for line in run_command(0, *show).splitlines() if "outside" in line)
     assert line.startswith("showing stored pictures, because task.path: ")
     assert "--allow ../own" in line
-    assert "--allow ../own" in ends(1, "replay", "foreign")
+    assert "--allow ../own" in run_command(1, "replay", "foreign")
     for command in (show, ("replay", "foreign")):
-        assert "outside" not in ends(0, *command, *OWN)
+        assert "outside" not in run_command(0, *command, *OWN)
     monkeypatch.setenv("LOOKTWICE_ALLOW", str(lab / "own"))
-    assert ends(0, "replay", "foreign").endswith("without a model: 1 record the same bit for bit\n")
+    assert run_command(0, "replay", "foreign").endswith(
+        "without a model: 1 record the same bit for bit\n"
+    )
 
 
-def test_a_run_of_a_stranger_stays_fenced_beside_runs_that_are_allowed(lab: Path) -> None:
+def test_an_untrusted_run_stays_fenced_next_to_allowed_runs(lab: Path) -> None:
     run = run_study("../own", *OWN)
     assert "outside" not in looktwice("view", run, "--sample", "q0").output
     shutil.copytree(run, "foreign")
@@ -140,7 +140,7 @@ def test_a_run_of_a_stranger_stays_fenced_beside_runs_that_are_allowed(lab: Path
         assert "lies outside the run's folder" in output and SECRET not in output
 
 
-def test_nobody_is_asked_from_a_thread_or_outside_of_a_command(lab: Path) -> None:
+def test_only_commands_in_the_main_thread_ask_for_confirmation(lab: Path) -> None:
     Path("study.yaml").write_text(STUDY.replace("PATH", "../own"))
     asked = list[str]()
 
@@ -185,7 +185,7 @@ def test_no_link_in_a_run_folder_is_followed(lab: Path, name: str) -> None:
     before = baited()
     (run / name).symlink_to(bait)
     for words in (("view", run, "--sample", "q0"), ("run", "study.yaml", *OWN)):
-        assert f"{name} is a link" in ends(2, *words)
+        assert f"{name} is a link" in run_command(2, *words)
     assert baited() == before
     assert name == "records.jsonl" or (run / "records.jsonl").read_bytes() == whole
 

@@ -9,7 +9,7 @@ import pytest
 
 from looktwice.eval.records.records import RunFolder
 from tests.optional import needs_extras
-from tests.under_fire.scenes import RUN, STUDY, ends, write_questions
+from tests.under_fire.scenes import RUN, STUDY, run_command, write_questions
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there is no limit to set")
 SAMPLES = 60
@@ -43,20 +43,20 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ("size", "file"),
     {300: "points.yaml", 5_000: "samples.jsonl", 20_000: "blobs/", 34_000: "records.jsonl"}.items(),
 )
-def test_a_run_names_the_file_and_goes_on_when_there_is_room(
+def test_a_run_names_the_file_and_resumes_when_there_is_space(
     folder: Path, size: int, file: str
 ) -> None:
     # the one that grows fastest where questions are long and pictures small
     if file == "samples.jsonl":
         write_questions(*[{"images": ["x.png"], "question": "Which? " * 300}] * SAMPLES)
     with room(size):
-        said = ends(2, "run", "study.yaml")
+        said = run_command(2, "run", "study.yaml")
     assert f"runs/study/{file}" in said
     assert f"{FULL}; free some space and run the same command again" in said
     assert not list(folder.rglob("*.part"))
     kept = len(RunFolder(RUN).records())
     assert kept or file != "records.jsonl"
-    said = ends(0, "run", "study.yaml")
+    said = run_command(0, "run", "study.yaml")
     assert f"({SAMPLES - kept} new, {kept} existing, 0 failed)" in said
 
 
@@ -72,13 +72,13 @@ WRITTEN = {
 
 
 @needs_extras
-def test_what_is_written_from_a_run_is_whole_or_not_there(folder: Path) -> None:
-    ends(0, "run", "study.yaml")
+def test_exports_of_a_run_are_complete_or_missing(folder: Path) -> None:
+    run_command(0, "run", "study.yaml")
     for report in RUN.glob("report.*"):
         report.unlink()
     before = {path for path in folder.rglob("*") if path.is_file()}
     for words, file in WRITTEN.items():
         with room(400):
-            said = ends(2, *words.split())
+            said = run_command(2, *words.split())
         assert file in said and FULL in said
         assert {path for path in folder.rglob("*") if path.is_file()} == before

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.under_fire.scenes import ends, write_questions
+from tests.under_fire.scenes import run_command, write_questions
 
 STUDY = """
 task: {use: eval.tasks.Folder, path: own}
@@ -27,7 +27,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def check(more: str = "", *words: str, code: int = 2) -> str:
     Path("study.yaml").write_text(STUDY + more)
-    return ends(code, "check", "study.yaml", *words)
+    return run_command(code, "check", "study.yaml", *words)
 
 
 @pytest.mark.parametrize(
@@ -45,11 +45,11 @@ def check(more: str = "", *words: str, code: int = 2) -> str:
     ],
     ids=lambda text: text[:20],
 )
-def test_a_hostile_configuration_is_a_sentence(more: str, fact: str) -> None:
+def test_a_hostile_configuration_gives_one_sentence(more: str, fact: str) -> None:
     assert re.search(fact, check(more))
 
 
-def test_references_in_a_circle_are_a_sentence() -> None:
+def test_circular_references_give_one_sentence() -> None:
     assert "leads nowhere" in check("", "name=${note}", "note=${name}")
 
 
@@ -57,13 +57,13 @@ def test_references_in_a_circle_are_a_sentence() -> None:
 @pytest.mark.parametrize(
     "setting", ["models.m=%s", "stages.ask={captioner: %s, use: prompting.turns.CaptionThenAnswer}"]
 )
-def test_a_url_that_cannot_be_asked_is_a_fault_before_the_run(url: str, setting: str) -> None:
+def test_an_invalid_url_is_a_fault_before_the_run(url: str, setting: str) -> None:
     asked = f"{{use: pipelines.models.ChatAPI, model: tiny, url: {json.dumps(url)}}}"
     said = check("", setting % asked)
     assert "model 'tiny': " in said and "url" in said and "secret" not in said
 
 
-def test_a_key_that_is_missing_is_said_before_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_key_is_reported_before_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     asked = "{use: pipelines.models.ChatAPI, model: tiny, url: 'https://api.openai.com/v1'}"
     said = check("", f"models.m={asked}", code=0)

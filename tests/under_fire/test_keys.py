@@ -20,7 +20,7 @@ from looktwice.pipelines.models.answers import read_response
 from looktwice.pipelines.models.http_client import HttpResponse
 from looktwice.pipelines.models.keys import mask_keys
 from looktwice.pipelines.pipeline import NoModel
-from tests.under_fire.scenes import RUN, ends, write_questions
+from tests.under_fire.scenes import RUN, run_command, write_questions
 
 SECRET = "sk-fire-7Hq2mVx9Zt41Wb8Q"
 ODD = 'sk-"odd"\\key:\\n{x%41}&lt;#7'
@@ -89,15 +89,15 @@ def echo(key: str) -> Script:
 
 
 @pytest.mark.slow
-def test_a_key_stands_in_no_artefact_however_a_server_spells_it(key: str) -> None:
+def test_a_key_occurs_in_no_artefact_however_a_server_spells_it(key: str) -> None:
     with hostile_server(echo(key)) as server:
         Path("study.yaml").write_text(STUDY.format(url=server.url))
-        said = [ends(0, "run", "study.yaml")]
+        said = [run_command(0, "run", "study.yaml")]
     records = RunFolder(RUN).records().values()
     assert len(records) == 3 * len(SPELLINGS) and not any(record.error for record in records)
     commands = ["score RUN --report", "view RUN --sample q1", "view RUN --sample q1 --out one.html"]
     for command in (*commands, "export RUN --to trajectories --out t.jsonl"):
-        said.append(ends(0, *command.replace("RUN", str(RUN)).split()))
+        said.append(run_command(0, *command.replace("RUN", str(RUN)).split()))
     Path("terminal").write_text("\n".join(said))
     for path in (path for path in Path().rglob("*") if path.is_file()):
         assert key not in undone(path.read_text(errors="replace")), path
@@ -115,13 +115,13 @@ SETTINGS = {
 
 
 @pytest.mark.parametrize("stages", SETTINGS)
-def test_a_key_among_any_settings_is_refused_with_its_place(key: str, stages: str) -> None:
+def test_a_key_in_any_setting_is_refused_with_its_place(key: str, stages: str) -> None:
     Path("words.txt").write_text(f"Use {key} now.")
     model = "{use: pipelines.models.Scripted, answer: x}"
     study = f"task: {{use: eval.tasks.Folder, path: own}}\nmodel: {model}\nstages: {stages}\n"
     Path("study.yaml").write_text(study.replace("TEXT", json.dumps(f"Use {key} now.")))
     for command in ("check", "run"):
-        said = ends(2, command, "study.yaml")
+        said = run_command(2, command, "study.yaml")
         assert SETTINGS[stages] in said and "holds a key" in said and key not in undone(said)
     assert not [path for path in Path("runs").rglob("*.yaml") if key in undone(path.read_text())]
 
@@ -129,12 +129,12 @@ def test_a_key_among_any_settings_is_refused_with_its_place(key: str, stages: st
 @pytest.mark.parametrize(
     "setting", ["model.temperature", "model.url", "task.path", "stages.ask.nothing", "nothing"]
 )
-def test_a_fault_repeats_no_key(key: str, setting: str) -> None:
+def test_a_fault_never_repeats_a_key(key: str, setting: str) -> None:
     Path("study.yaml").write_text(STUDY.format(url="http://127.0.0.1:9/v1"))
-    assert key not in undone(ends(2, "check", "study.yaml", f"{setting}={json.dumps(key)}"))
+    assert key not in undone(run_command(2, "check", "study.yaml", f"{setting}={json.dumps(key)}"))
 
 
-def test_a_key_that_can_be_none_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_impossible_key_gives_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOOKTWICE_KEYS", "127.0.0.1=MY_KEY")
     for wrong in ("sk-half-a-key\nof-two-lines", "sk-with a space", "sk-k\u00e9y", "sk-\udcff-key"):
         monkeypatch.setenv("MY_KEY", wrong)
@@ -143,7 +143,7 @@ def test_a_key_that_can_be_none_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -
         assert "sk-" not in str(raised.value)
 
 
-def test_a_key_in_what_is_no_http_is_in_no_record(key: str) -> None:
+def test_a_key_in_malformed_http_is_in_no_record(key: str) -> None:
     raw = f"HTTP/1.1 {key} Said\r\nX: y\r\n\r\n".encode()
     with hostile_server(lambda body, before: Answer(raw, cut=True)) as server:
         model = ChatAPI("tiny", url=server.url)
@@ -152,7 +152,7 @@ def test_a_key_in_what_is_no_http_is_in_no_record(key: str) -> None:
     assert key not in undone(f"{raised.value}\n{describe_failure(raised.value)}")
 
 
-def test_the_password_of_a_proxy_is_in_no_sentence(
+def test_the_password_of_a_proxy_is_in_no_message(
     key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", key)
@@ -164,7 +164,7 @@ def test_the_password_of_a_proxy_is_in_no_sentence(
     assert "hunter2" not in str(raised.value) + describe_failure(raised.value)
 
 
-def test_tokens_that_spell_a_key_are_left_out(key: str) -> None:
+def test_tokens_that_spell_a_key_are_removed(key: str) -> None:
     tokens = [{"token": part, "logprob": -1.0} for part in (key[:5], key[5:], "!")]
     choice = {"message": {"content": f"{key}!"}, "logprobs": {"content": tokens}}
     response = HttpResponse(200, {}, json.dumps({"choices": [choice]}).encode())
@@ -172,13 +172,13 @@ def test_tokens_that_spell_a_key_are_left_out(key: str) -> None:
     assert (reply.text, reply.logprobs) == ("***!", ())
 
 
-def test_a_key_that_markup_tears_apart_is_in_no_answer(key: str) -> None:
+def test_a_key_split_by_markup_is_in_no_answer(key: str) -> None:
     torn = f"<b>{key[:6]}</b>{key[6:]}" if key == ODD else f"**{key[:6]}**{key[6:]}"
     said = State(Sample("s", "Which name?"), messages=(Message("assistant", (torn,)),))
     assert key not in str(Robust()(said, NoModel()).answer)
 
 
-def test_a_key_that_a_stage_brings_along_is_in_no_record(key: str, tmp_path: Path) -> None:
+def test_a_key_added_by_a_stage_is_in_no_record(key: str, tmp_path: Path) -> None:
     reply = Reply(f"it is {key}", tool_calls=(ToolCall(key, "zoom", json.dumps({"at": key})),))
     calls = ({"messages": [], "draw": 0, "reply": describe_reply(reply)},)
     record = Record("p", "s", "0" * 64, answer=key, calls=calls, notes=(f"found {key}",))
@@ -190,6 +190,6 @@ def test_a_key_that_a_stage_brings_along_is_in_no_record(key: str, tmp_path: Pat
     assert written.last_reply is not None and written.last_reply["text"] == "it is ***"
 
 
-def test_other_texts_stay_as_they_are(key: str) -> None:
+def test_other_texts_are_unchanged(key: str) -> None:
     for text in ("", "100 % sure; 5 &lt; 6 \\frac{1}{2} \\u00e9", "%zz \\u12 &nosuch; \ud83d", "*"):
         assert mask_keys(text) == text

@@ -20,7 +20,7 @@ from looktwice.pipelines.models.wire import MAX_CALLS
 from looktwice.pipelines.picture import Picture, PictureError
 from looktwice.pipelines.pipeline import NoModel
 from tests.counted_work import count_calls
-from tests.under_fire.scenes import RUN, STUDY, ends, records, write_questions
+from tests.under_fire.scenes import RUN, STUDY, records, run_command, write_questions
 
 
 def test_millions_of_empty_lists_are_refused() -> None:
@@ -35,9 +35,7 @@ def test_millions_of_empty_lists_are_refused() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("leak", ["", "sk-fire-7Hq2mVx9Zt41Wb8Q"])
-def test_a_text_of_very_many_parts_is_put_together(
-    leak: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_text_of_very_many_parts_is_joined(leak: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-fire-7Hq2mVx9Zt41Wb8Q")
 
     def read(count: int) -> str:
@@ -50,7 +48,7 @@ def test_a_text_of_very_many_parts_is_put_together(
     assert long < 11 * short
 
 
-def test_digits_of_another_writing_are_read() -> None:
+def test_digits_of_other_scripts_are_read() -> None:
     for kind in KINDS:
         short, long = (
             count_calls(partial(read_open, "\u0663" * length, kind)) for length in (1000, 10_000)
@@ -59,7 +57,7 @@ def test_digits_of_another_writing_are_read() -> None:
 
 
 @pytest.mark.parametrize("filler", [b"#" * 10_000_000 + b"\n", b" " * 10_000_000])
-def test_a_header_without_end_is_not_read(filler: bytes) -> None:
+def test_an_endless_header_is_not_read(filler: bytes) -> None:
     with pytest.raises(PictureError, match="bytes hold no size"):
         _ = Picture.encoded(b"P6\n" + filler + b"1 1\n255\nabc").size
     assert Picture.encoded(b"P6 # by hand\n1 1\n255\nabc").size == (1, 1)
@@ -67,7 +65,7 @@ def test_a_header_without_end_is_not_read(filler: bytes) -> None:
 
 @pytest.mark.parametrize("words", ["one hundred and " * 6250, "hundred hundred " * 90_000])
 @pytest.mark.parametrize("reader", [Vlm2("count"), Vlm2()])
-def test_number_words_without_end_are_no_count(words: str, reader: Any) -> None:
+def test_endless_number_words_are_not_a_count(words: str, reader: Any) -> None:
     sample = Sample("s", "How many?", meta={"subtask": "OC-Cnt"})
     read = reader(State(sample, messages=(Message("assistant", (words,)),)), NoModel())
     assert (read.answer, read.reason) == (None, "unread")
@@ -79,12 +77,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_picture_that_is_too_large_to_read_fails_its_own_sample() -> None:
+def test_a_picture_that_is_too_large_fails_its_own_sample() -> None:
     write_questions(*({"images": [f"{number}.png"]} for number in range(3)))
     Path("study.yaml").write_text(STUDY)
     with Path("own/1.png").open("ab") as file:
         file.truncate(20 << 30)  # which take no room on the disk
-    ends(1, "run", "study.yaml")
+    run_command(1, "run", "study.yaml")
     (failed,) = (record for record in records().values() if record.error)
     assert (
         "1.png: the image file cannot be read (it has 21,474,836,480 bytes, more than"
@@ -106,11 +104,11 @@ prompting.agent.Zoom}}}}}}}}}}
 def run_agent(script: Any, code: int) -> str:
     with hostile_server(script) as server:
         Path("study.yaml").write_text(AGENT.format(url=server.url))
-        return ends(code, "run", "study.yaml")
+        return run_command(code, "run", "study.yaml")
 
 
 @pytest.mark.usefixtures("folder")
-def test_of_twenty_thousand_tool_calls_a_few_are_kept_and_all_are_counted() -> None:
+def test_a_few_of_twenty_thousand_tool_calls_are_kept_and_all_are_counted() -> None:
     names = (f"c{number}" for number in range(20_000))
     calls = [{"id": name, "function": {"name": "zoom", "arguments": "{}"}} for name in names]
     message = {"content": "", "tool_calls": calls}
@@ -127,13 +125,11 @@ def test_of_twenty_thousand_tool_calls_a_few_are_kept_and_all_are_counted() -> N
         assert "had 128 tool calls that were kept, and 19,872 more that were left out" in notes
         assert len(record.calls) == 1 or "19992 more calls of this reply were not run" in notes
     assert (RUN / "records.jsonl").stat().st_size < 200_000
-    ends(0, "replay", RUN)
+    run_command(0, "replay", RUN)
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_record_that_nobody_could_read_fails_its_own_sample(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_unreadably_large_record_fails_its_own_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("eval.records.writer", "pipelines.disk"):
         monkeypatch.setattr(f"looktwice.{module}.MAX_LINE_BYTES", 9_000)
 
@@ -144,9 +140,9 @@ def test_a_record_that_nobody_could_read_fails_its_own_sample(
     assert "1 sample FAILED" in run_agent(script, 1)
     (failed,) = (record for record in RunFolder(RUN).records().values() if record.error)
     assert "limit them with `max_tokens`" in failed.error
-    ends(0, "score", RUN)
+    run_command(0, "score", RUN)
 
 
-def test_a_record_of_many_long_replies_is_read_again() -> None:
+def test_a_record_of_many_long_replies_can_be_read() -> None:
     record = Record("p", "s", "sha", notes=("," * (MAX_VALUES + 1),))
     assert Record.from_line(record.to_line()) == record

@@ -9,7 +9,7 @@ import pytest
 from looktwice.eval.records import RunFolder
 from tests.first_day.studies import looktwice
 from tests.optional import needs_extras
-from tests.under_fire.scenes import RUN, STUDY, ends, records, write_questions
+from tests.under_fire.scenes import RUN, STUDY, records, run_command, write_questions
 
 MODEL = """
 from dataclasses import dataclass
@@ -56,30 +56,30 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 REPLIES = ("number", "usage", "calls", "numpy", "object", "half", "text", "nothing", "nan")
 
 
-def test_a_reply_that_is_none_fails_its_sample_alone(plugin: str) -> None:
+def test_an_invalid_reply_fails_only_its_sample(plugin: str) -> None:
     models = ", ".join(f"{how}: {{use: {plugin}.M, how: {how}}}" for how in REPLIES)
     asked = "".join(f"  {how}: {{model: {how}}}\n" for how in REPLIES)
     study = STUDY.replace("models: {m:", f"models: {{{models}, m:")
     Path("study.yaml").write_text(f"{study}contestants:\n{asked}")
     command = ("run", "study.yaml", "--plugin", f"{plugin}.py")
-    ends(1, *command)
+    run_command(1, *command)
     folder = RunFolder(RUN)
     for record in folder.records().values():
         how = folder.points[record.point].contestant
         fails = "returned a reply that cannot be recorded" in record.error
         assert fails is (record.sample == "q0") and bool(record.error) is fails, how
     assert len(folder.records()) == 2 * len(REPLIES)
-    assert "9 new, 9 existing" in " ".join(ends(1, *command).split())
+    assert "9 new, 9 existing" in " ".join(run_command(1, *command).split())
 
 
 @pytest.mark.parametrize(("how", "code"), [("own", 1), ("exit", 1), ("stopped", 2)])
-def test_a_stage_that_raises_what_is_no_exception_ends_no_command(
+def test_a_stage_that_raises_a_base_exception_ends_no_command(
     plugin: str, how: str, code: int
 ) -> None:
     stage = f"stages: {{x: {{use: {plugin}.S, how: {how}}}, "
     Path("study.yaml").write_text(STUDY.replace("stages: {", stage))
-    assert "FAILED: " in ends(2, "check", "study.yaml", "--plugin", f"{plugin}.py")
-    said = ends(code, "run", "study.yaml", "--plugin", f"{plugin}.py")
+    assert "FAILED: " in run_command(2, "check", "study.yaml", "--plugin", f"{plugin}.py")
+    said = run_command(code, "run", "study.yaml", "--plugin", f"{plugin}.py")
     assert "raise another exception" in said or len(records()) == 2
 
 
@@ -90,7 +90,7 @@ ODD_NAMES = [os.fsdecode(b"caf\xe9"), MIXED]
 @needs_extras
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such names")
 @pytest.mark.parametrize("name", ODD_NAMES, ids=ascii)
-def test_a_folder_of_any_name_is_written_so_that_it_is_read(name: str, tmp_path: Path) -> None:
+def test_a_folder_of_any_name_is_printed_legibly(name: str, tmp_path: Path) -> None:
     folder = tmp_path / name
     folder.mkdir()
     photos = "{use: eval.tasks.Photos, kind: jigsaw, n: 4}"
@@ -102,9 +102,9 @@ def test_a_folder_of_any_name_is_written_so_that_it_is_read(name: str, tmp_path:
         assert result.exit_code == 0, (result.output, result.exception)
     for _ in range(2):
         shards = folder / "1/study", folder / "2/study"
-        ends(0, "merge", *shards, "--out", folder / "whole")
+        run_command(0, "merge", *shards, "--out", folder / "whole")
     facts = RunFolder(folder / "whole").facts
     shown = name.encode(errors="backslashreplace").decode()
     assert [Path(shard["folder"]).parts[-3] for shard in facts["shards"]] == [shown, shown]
     assert facts["records"] == 4
-    ends(0, "score", folder / "whole", "--report")
+    run_command(0, "score", folder / "whole", "--report")

@@ -43,7 +43,9 @@ def run(made: Path, tmp_path: Path) -> Path:
     return tmp_path / "large" / "runs" / "large"
 
 
-def test_scoring_keeps_one_record_at_a_time(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scoring_holds_one_record_in_memory_at_a_time(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     parse, alive, counts = Record.from_line, set[int](), list[int]()
 
     def from_line(line: str | bytes) -> Record:
@@ -58,13 +60,15 @@ def test_scoring_keeps_one_record_at_a_time(run: Path, monkeypatch: pytest.Monke
     assert len(counts) == ARMS * SAMPLES and max(counts) <= 2
 
 
-def test_scoring_reads_no_message_that_its_reader_does_not_look_at(run: Path) -> None:
+def test_scoring_reads_no_message_that_its_reader_does_not_need(run: Path) -> None:
     before = score_table(run).csv
     shutil.rmtree(run / "blobs")
     assert score_table(run).csv == before
 
 
-def test_a_record_has_every_field_and_default_and_another_version_is_refused(run: Path) -> None:
+def test_a_record_has_every_field_with_its_default_and_another_version_is_refused(
+    run: Path,
+) -> None:
     whole = {"point": "p", "sample": "s", "sample_sha": "", "draw": 0, "v": 1}
     call = {"messages": ["m"], "draw": 0, "reply": {"text": "B"}, "options": {"stop": ["x"]}}
     record = Record.from_line(json.dumps(whole | {"calls": [call], "choices": ["x"]}))
@@ -127,7 +131,7 @@ class Late:
         return state.replace(answer="A")
 
 
-def test_a_stage_that_makes_its_model_later_has_its_calls_recorded() -> None:
+def test_calls_of_a_model_created_later_by_a_stage_are_recorded() -> None:
     late, state = Late(), State.start(Sample("s1", "Which?"))
     for _ in range(3):
         step("late", late, state, RecordingModel(Scripted(), "s1"))
@@ -138,7 +142,7 @@ class OwnState(State):
     """A state of the user's own."""
 
 
-def test_a_state_is_copied_whole_and_no_field_is_made_up() -> None:
+def test_a_state_is_copied_completely_without_additional_fields() -> None:
     for kind in (State, OwnState):
         state = kind(Sample("s1", "Which?"), prompt="Which?", notes=("first",))
         other = state.replace(prompt="Why?", draw=2)
@@ -161,14 +165,14 @@ def read_with(run: Path, reader: Reader) -> list[ScoredRecord]:
         (KeyError("own"), "'own'"),
     ],
 )
-def test_what_a_reader_of_ones_own_does_wrong_is_said(
+def test_mistakes_of_a_custom_reader_are_reported(
     made: Path, reading: Reading | Exception, said: str
 ) -> None:
     for entry in read_with(made, Own(reading)):
         assert entry.verdict == Verdict.FAILED and said in entry.detail
 
 
-def test_a_reader_of_ones_own_sees_what_every_stage_sees(made: Path) -> None:
+def test_a_custom_reader_sees_what_every_stage_sees(made: Path) -> None:
     looked = read_with(made, Looking())
     assert [entry.answer for entry in looked].count("A") == 4
     assert {entry.reason for entry in looked} == {"", "refused"}
@@ -221,7 +225,7 @@ UNUSED = {
 
 
 @pytest.mark.slow
-def test_no_command_opens_a_library_that_it_does_not_use(
+def test_no_command_imports_a_library_that_it_does_not_use(
     tmp_path: Path, made: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -13,7 +13,7 @@ from looktwice.eval import score_table
 from looktwice.eval.display.printable import csv_cell
 from looktwice.eval.display.text_tables import escape_markdown
 from tests.first_day.studies import looktwice
-from tests.under_fire.scenes import RUN, ends, write_questions
+from tests.under_fire.scenes import RUN, run_command, write_questions
 
 EVIL = (
     "a|b `c` <img src=x onerror=alert(1)> ![p](http://evil.test/p.png) [t](javascript:x)"
@@ -39,12 +39,12 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     study = STUDY.replace("LEFT", json.dumps(f"left {name}")).replace("NAME", json.dumps(name))
     Path("study.yaml").write_text(study)
     looktwice("run", "study.yaml")
-    ends(0, "score", RUN, "--report", "--by", "kind")
+    run_command(0, "score", RUN, "--report", "--by", "kind")
     looktwice("view", RUN, "--sample", EVIL, "--out", RUN / "one.html")
     return RUN
 
 
-def test_the_markdown_report_holds_no_markup_of_others(run: Path) -> None:
+def test_the_markdown_report_contains_no_foreign_markup(run: Path) -> None:
     text = (run / "report.md").read_text()
     assert "evil" in text
     for markup in (r"(?<!\\)!?\[[^\]\\]*(?<!\\)\]\(", "<img", "<http", r"https?:", r"(?m)^# H"):
@@ -67,7 +67,7 @@ class Tags(HTMLParser):
         self.scripts += tag == "script"
 
 
-def test_the_pages_hold_no_markup_of_others(run: Path) -> None:
+def test_the_pages_contain_no_foreign_markup(run: Path) -> None:
     for page, scripts in (("report.html", 9), ("one.html", 0)):
         tags = Tags()
         tags.feed((run / page).read_text())
@@ -82,7 +82,7 @@ def test_the_pages_hold_no_markup_of_others(run: Path) -> None:
         ("![x](http://y)", r"\!\[x\](http<!-- -->://y)"),
     ],
 )
-def test_a_text_in_markdown_is_shown_as_it_is(text: str, shown: str) -> None:
+def test_a_text_in_markdown_is_shown_verbatim(text: str, shown: str) -> None:
     assert escape_markdown(text) == shown
 
 
@@ -96,13 +96,13 @@ each: [{stages.ask.system: "\t=1+1"}]
 """
 
 
-def test_a_name_is_no_formula_in_a_spreadsheet(
+def test_a_name_is_never_a_formula_in_a_spreadsheet(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write_questions({}, {})
     Path("study.yaml").write_text(CELLS.replace("NAME", json.dumps(FORMULA)))
-    ends(0, "run", "study.yaml")
+    run_command(0, "run", "study.yaml")
     for path, column in ((RUN / "report.csv", "value"), (RUN / "effects.csv", "effect")):
         with path.open(newline="") as file:
             cells = {cell for row in csv.reader(file) for cell in row}

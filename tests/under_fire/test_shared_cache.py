@@ -33,7 +33,7 @@ from looktwice.pipelines.models.stops import CacheError
 from looktwice.pipelines.models.wrappers import EndpointWatch, wrap
 from tests.chat_server import chat_server
 from tests.first_day.studies import write_study
-from tests.under_fire.scenes import ends, records
+from tests.under_fire.scenes import records, run_command
 
 HELLO = (Message("user", ("hello",)),)
 LOOKTWICE = "from looktwice.eval.cli import main; main()"
@@ -72,7 +72,7 @@ def test_two_runs_that_share_a_cache_ask_every_question_once(tmp_path: Path) -> 
         assert len(answered) == 24 and not any(record.error for record in answered)
 
 
-def test_a_killed_process_gives_way_and_a_living_one_is_waited_for(tmp_path: Path) -> None:
+def test_a_killed_process_is_replaced_and_a_living_one_is_waited_for(tmp_path: Path) -> None:
     store, gone = Store(tmp_path), threading.Event()
     assert store.get("k") is None
 
@@ -93,7 +93,7 @@ def test_a_killed_process_gives_way_and_a_living_one_is_waited_for(tmp_path: Pat
 
 
 @dataclass
-class Asked:
+class CountingModel:
     """A model that says how often it was asked, and that may fail."""
 
     fails: bool = False
@@ -111,10 +111,10 @@ class Asked:
 
 
 @pytest.mark.parametrize(("fails", "asked"), [(False, 1), (True, 2)])
-def test_those_who_wait_for_another_process_get_its_reply_or_ask_where_it_fails(
+def test_waiting_processes_get_the_reply_of_another_or_ask_if_it_fails(
     tmp_path: Path, fails: bool, asked: int
 ) -> None:
-    models = [Cached(Asked(fails), Store(tmp_path)) for _ in range(2)]
+    models = [Cached(CountingModel(fails), Store(tmp_path)) for _ in range(2)]
 
     def ask(model: Cached) -> str:
         try:
@@ -124,12 +124,12 @@ def test_those_who_wait_for_another_process_get_its_reply_or_ask_where_it_fails(
 
     with ThreadPoolExecutor(2) as pool:
         assert set(pool.map(ask, models)) == {"no" if fails else "yes"}
-    assert sum(cast("Asked", model.model).times for model in models) == asked
+    assert sum(cast("CountingModel", model.model).times for model in models) == asked
 
 
-def test_a_run_that_is_stopped_waits_for_no_other_process(tmp_path: Path) -> None:
+def test_a_stopped_run_waits_for_no_other_process(tmp_path: Path) -> None:
     stop, other = threading.Event(), Store(tmp_path)
-    model = Cached(Asked(), Store(tmp_path), stop=stop)
+    model = Cached(CountingModel(), Store(tmp_path), stop=stop)
     key = request_key(model.identity, HELLO, 0, CallOptions())
     with other.turn(key, threading.Event()), ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(model, HELLO)
@@ -167,7 +167,7 @@ def fill_run_folder(path: Path, lines: bytes) -> None:
         ("records.writer.append_file", fill_run_folder, 8, "No space left", 0),
     ],
 )
-def test_a_full_disk_ends_the_payments(
+def test_a_full_disk_stops_paid_requests(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     place: str,
@@ -179,13 +179,13 @@ def test_a_full_disk_ends_the_payments(
     monkeypatch.setattr(f"looktwice.eval.{place}", full)
     with chat_server(None, "--delay", "0.1") as server:
         study = write_study(tmp_path, server.url, n=40)
-        assert words in ends(2, "run", study, "--out", tmp_path, "--workers", 4)
+        assert words in run_command(2, "run", study, "--out", tmp_path, "--workers", 4)
         assert server.stats["requests"] <= most
     assert len(RunFolder(tmp_path / "study").records()) == kept
 
 
-def test_a_store_that_fails_ends_the_run_whatever_a_stage_makes_of_it(tmp_path: Path) -> None:
-    stop, lines, inner = threading.Event(), list[str](), Asked()
+def test_a_failing_store_ends_the_run_whatever_stages_catch(tmp_path: Path) -> None:
+    stop, lines, inner = threading.Event(), list[str](), CountingModel()
 
     def give_up(why: str) -> None:
         lines.append(why)
@@ -207,7 +207,7 @@ DAMAGED: Sequence[object] = (
 )
 
 
-def test_a_damaged_row_is_asked_again_and_replaced(tmp_path: Path) -> None:
+def test_a_damaged_row_is_requested_again_and_replaced(tmp_path: Path) -> None:
     inner = Scripted("yes")
     model = Cached(inner, Store(tmp_path))
     model(HELLO)
@@ -231,7 +231,7 @@ FOREIGN = [
 
 
 @pytest.mark.parametrize(("what", "script"), FOREIGN)
-def test_a_file_of_another_shape_is_no_cache(tmp_path: Path, what: str, script: str) -> None:
+def test_a_file_with_another_schema_is_not_a_cache(tmp_path: Path, what: str, script: str) -> None:
     with closing(sqlite3.connect(tmp_path / "replies.sqlite", isolation_level=None)) as file:
         file.executescript(script)
     with pytest.raises(CacheError, match=f"is not a reply cache.*{what}"):

@@ -50,20 +50,20 @@ def shell(line: str) -> tuple[int, str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("listener", [">&- 2>&-", "| head -1"])
-def test_a_run_that_nobody_listens_to_is_a_run(listener: str) -> None:
+def test_a_run_continues_when_nobody_reads_its_output(listener: str) -> None:
     assert shell(f"LOOKTWICE run study.yaml {listener}")[0] == 0
     assert len(records()) == 2 and (RUN / "report.html").exists()
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device")
-def test_output_that_finds_no_room_is_named() -> None:
+def test_output_that_cannot_be_written_is_reported() -> None:
     code, said = shell("LOOKTWICE list stages > /dev/full")
     assert code == 2 and "the output cannot be written" in said
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_while_a_run_is_planned_is_a_sentence(number: int) -> None:
+def test_a_signal_during_planning_gives_one_sentence(number: int) -> None:
     kill = f"import os, time\nos.kill(os.getpid(), {int(number)})\ntime.sleep(20)\n"
     Path("mine.py").write_text(kill)
     code, said = shell("LOOKTWICE run study.yaml --plugin mine.py")
@@ -77,7 +77,7 @@ def test_a_signal_while_a_run_is_planned_is_a_sentence(number: int) -> None:
     ("number", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 )
 @pytest.mark.parametrize("command", ["serve pocket --port 0", "studio --port 0"])
-def test_a_server_ends_by_ctrl_c_as_announced_and_says_which_other_signal_ended_it(
+def test_a_server_ends_by_ctrl_c_as_announced_and_names_any_other_signal(
     command: str, number: int, code: int
 ) -> None:
     main = "from looktwice.eval.cli import main; main()"
@@ -110,7 +110,7 @@ libc.fflush(None)
 
 @pytest.mark.skipif("glibc" not in platform.libc_ver(), reason="the heaps are those of glibc")
 @pytest.mark.parametrize(("told", "heaps"), [({}, 4), ({"MALLOC_ARENA_MAX": "2"}, 2)])
-def test_threads_share_four_heaps_or_as_many_as_was_told(
+def test_threads_share_four_heaps_or_the_configured_number(
     told: dict[str, str], heaps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("MALLOC_ARENA_MAX", raising=False)

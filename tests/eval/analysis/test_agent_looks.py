@@ -1,4 +1,4 @@
-"""What looks were worth, replays, trajectories."""
+"""The effect of looks, replays, and trajectories."""
 
 import importlib
 import json
@@ -29,7 +29,7 @@ from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.prompting.agent.looks import EpisodeEnd, Look, read_end, read_looks
 from tests import made_run
-from tests.made_run import MadeRun, analysed
+from tests.made_run import MadeRun, analyse
 from tests.optional import extension, needs_extras, require_extras
 from tests.paths import CONFIGS, DOCS
 
@@ -51,7 +51,7 @@ SMALL = (
 # Notes
 
 
-def test_a_look_is_a_line_of_the_record_and_back() -> None:
+def test_looks_survive_writing_and_reading_a_record() -> None:
     look = Look(1, 0, "zoom", "shown", {"box": [1.5, 2]}, (2,), ((0, 1.5, 2, 3, 4), ()), probe=0)
     end = EpisodeEnd("steps", 2, 1, 0.25, 300, 1.5)
     notes = ["a sentence", look.note, "look here", "look {broken", 'look {"number": 3, "x": 1}']
@@ -88,7 +88,7 @@ def made(path: Path) -> RunScores:
 def reply(
     run: MadeRun, point: str, sample: str, texts: list[str], region: tuple[float, ...] = ()
 ) -> None:
-    """A record whose replies are these, a look behind all but the last, ten tokens each."""
+    """Add a record with these replies: a look after each but the last, ten tokens each."""
     run.reply(point, sample, "")
     one, usage = run.records.pop().calls[0], {"tokens_in": 8, "tokens_out": 2}
     calls = tuple({**one, "reply": {"text": text, "usage": usage}} for text in texts)
@@ -100,7 +100,7 @@ def reply(
     run.record(point, sample, calls=calls, notes=tuple(notes))
 
 
-def test_what_looks_were_worth_is_counted_from_the_records(tmp_path: Path) -> None:
+def test_the_effect_of_looks_is_counted_from_the_records(tmp_path: Path) -> None:
     scored = made(tmp_path)
     (summary,) = summarize_looks(scored)
     assert (summary.contestant, summary.n, summary.looks) == ("agent", 3, 5 / 3)
@@ -118,7 +118,7 @@ def test_what_looks_were_worth_is_counted_from_the_records(tmp_path: Path) -> No
     assert summary.tokens_per_gain == pytest.approx((50 / 3) / (100 / 3))
 
 
-def test_a_probe_tells_the_answer_before_a_look(tmp_path: Path) -> None:
+def test_a_probe_gives_the_answer_before_a_look(tmp_path: Path) -> None:
     run = MadeRun(tmp_path)
     run.task("t", ["A"])
     reply(run, run.point("agent", "t"), "s0", ["(B)", "hm", "(A)"], region=(0, 0, 5, 5))
@@ -128,10 +128,10 @@ def test_a_probe_tells_the_answer_before_a_look(tmp_path: Path) -> None:
     assert (summary.to_right, summary.answered_right, summary.iou) == (1, 0, None)
 
 
-def test_tables_say_what_is_there(tmp_path: Path) -> None:
+def test_each_table_holds_what_its_run_has(tmp_path: Path) -> None:
     run = made(tmp_path)
-    assert "| agent | zoom 5 | reply 3 | 3 | 1.67 |" in analysed("looks", run).markdown
-    assert "| agent | 2 | 2 | 50.0 |" in analysed("look_turns", run).markdown
+    assert "| agent | zoom 5 | reply 3 | 3 | 1.67 |" in analyse("looks", run).markdown
+    assert "| agent | 2 | 2 | 50.0 |" in analyse("look_turns", run).markdown
 
 
 # The whole loop, an integration test: the configuration, the runner, the agent, its tools, the
@@ -148,8 +148,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_looking_again_helps_the_near_sighted_and_a_placebo_does_not(run: Path) -> None:
-    """It says that the loop works, and nothing about language models."""
+def test_looking_again_helps_the_near_sighted_model_and_a_placebo_does_not(run: Path) -> None:
+    """Shows that the loop works, which says nothing about language models."""
     scored = score_run(RunFolder(run))
     found = {
         (each.contestant.split(" ")[0], int(each.contestant[-2])): each
@@ -218,13 +218,13 @@ def test_the_run_is_replayed_without_a_model_bit_for_bit(run: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_call_of_a_tool_is_no_wrong_answer_in_the_table_of_turns(run: Path) -> None:
+def test_a_tool_call_is_not_a_wrong_answer_in_the_table_of_turns(run: Path) -> None:
     scored = score_run(RunFolder(run))
     for arm in (arms := read_turns(scored)):
         looking = [turns for turns in arm.records if turns.at(0).reason == LOOKING_REASON]
         first = arm.values.mean(0)
         assert looking and (first.n if first else 0) == len(arm.records) - len(looking)
-    lines = made_run.lines_of(analysed("turns", scored))
+    lines = made_run.lines_of(analyse("turns", scored))
     first_turns = [line["accuracy\n%"] for line in lines if line["turn"] == "1"]
     assert arms and not [cell for cell in first_turns if cell.startswith("0.0")]
 
@@ -253,7 +253,7 @@ def test_trajectories_hold_the_conversation_and_its_images(run: Path, tmp_path: 
     assert [(line["looks"], line["tools"]) for line in plain] == [(0, "[]")] * 12
 
 
-def test_a_replay_finds_what_is_not_as_recorded(run: Path, tmp_path: Path) -> None:
+def test_a_replay_reports_what_differs_from_the_record(run: Path, tmp_path: Path) -> None:
     """A changed reply, a changed note and a failed record."""
     several = [each for each in RunFolder(run).records().values() if len(each.calls) == 3]
     # records stand as they ended, a replay goes as the task does
@@ -275,7 +275,7 @@ def test_a_replay_finds_what_is_not_as_recorded(run: Path, tmp_path: Path) -> No
     assert "not in the cache" in cached and "0 records the same, 2 different" in last
 
 
-def test_a_trajectory_of_a_vote_is_a_draw_that_says_what_won(tmp_path: Path) -> None:
+def test_the_trajectory_of_a_vote_is_a_draw_with_the_winning_answer(tmp_path: Path) -> None:
     run = MadeRun(tmp_path)
     run.task("t", ["A", "A"])
     point = run.point("vote", "t")

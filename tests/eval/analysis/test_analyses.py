@@ -1,4 +1,4 @@
-"""The list of analyses, and how their tables are declared and stand on a terminal."""
+"""The list of analyses, and how their tables are declared and printed on a terminal."""
 
 from dataclasses import dataclass
 
@@ -32,7 +32,7 @@ COLUMNS: tuple[Column[Line], ...] = (
 )
 
 
-def test_a_column_says_where_its_value_stands_and_how_it_is_written() -> None:
+def test_a_column_names_its_attribute_and_its_format() -> None:
     grid = table(COLUMNS, [Line("a", Estimate(0.5, -0.25, 1, 4, 4), 4), Line("b", None)])
     assert grid.header == ("task", "change", "units", "n", "twice") and grid.text_columns == 1
     assert grid.rows == [
@@ -43,7 +43,7 @@ def test_a_column_says_where_its_value_stands_and_how_it_is_written() -> None:
     assert both.rows == [("a", "4", "8"), ("b", "", "0"), ("c", "7", "")]
 
 
-def test_what_is_too_wide_for_a_terminal_keeps_intervals_below_their_numbers() -> None:
+def test_a_table_too_wide_for_the_terminal_puts_intervals_below_their_numbers() -> None:
     cells, header = ["12.5\n0.0 to 31.2"] * 4, ("task", *map(str, range(4)), "best")
     console, shown = Console(width=80), list[str]()
     for head, row in ((header[:3], ("a", *cells[:2])), (header, ("a", *cells, "default"))):
@@ -54,7 +54,7 @@ def test_what_is_too_wide_for_a_terminal_keeps_intervals_below_their_numbers() -
     assert "[0.0 to 31.2]" in shown[1] and "default" in shown[1]
 
 
-def test_every_analysis_has_a_name_and_gives_its_tables(made: MadeRun) -> None:
+def test_every_analysis_has_a_name_and_returns_its_tables(made: MadeRun) -> None:
     folder = made.arms("t", "ABAB", "one", one="ABAB", two="ABBB", three="BBAA")
     scored = score_table(folder)
     for name, extension in all_analyses().items():
@@ -78,7 +78,9 @@ ON_REQUEST: dict[str, tuple[object, str]] = {
 
 @needs_extras
 @pytest.mark.parametrize("key", ["", *ON_REQUEST])
-def test_a_study_s_own_tables(key: str, made: MadeRun, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_study_prints_the_tables_that_its_configuration_asks_for(
+    key: str, made: MadeRun, capsys: pytest.CaptureFixture[str]
+) -> None:
     made.task("t", ["A"] * 12, meta=[{"size": number % 4} for number in range(12)])
     for name, style in (("plain", "default"), ("plain", "radius 3"), ("other", "default")):
         changes = {"stages.mark.style": style} if style != "default" else {}

@@ -1,4 +1,4 @@
-"""Specialists beside MLLMs on the same samples, and published rows beside a run."""
+"""Specialists compared with MLLMs on the same samples, and published rows next to a run."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -17,7 +17,7 @@ from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import RunScores
 from looktwice.eval.tasks.blink import NAMES
 from looktwice.pipelines.config import ConfigError, load_plan
-from tests.made_run import MadeRun, analysed
+from tests.made_run import MadeRun, analyse
 from tests.optional import extension, needs_extras
 from tests.paths import CONFIGS
 
@@ -55,18 +55,18 @@ def test_the_four_counts_and_the_oracle(tmp_path: Path) -> None:
     run = made(tmp_path, sift=(SIFT, "AABAB"), mllm=(MLLM, "ABBBB"))
     (pair,) = specialist_pairs(run)
     assert pair.both.shares == [0.6, 0.6, 0.8]
-    (line,) = analysed("specialists", run).rows
+    (line,) = analyse("specialists", run).rows
     shares = ("60.0", "60.0", "80.0\n37.6–96.4", "+20.0", "84.0", "")
     assert line == ("t", "sift", "mllm", *"52111", *shares)
 
 
-def test_abstaining_is_not_right_and_failing_falls_out(tmp_path: Path) -> None:
+def test_abstentions_count_as_wrong_and_failures_are_excluded(tmp_path: Path) -> None:
     run = made(tmp_path, sift=(SIFT, "-A!B "), mllm=(MLLM, "AABBA"))
     (pair,) = specialist_pairs(run)
     assert (pair.both.n, pair.excluded, pair.both.count(False, True)) == (3, 2, 1)
-    assert analysed("specialists", run).rows[0][-1] == "2"
+    assert analyse("specialists", run).rows[0][-1] == "2"
     alone = made(tmp_path / "alone", one=(SIFT, "AAAAA"), lot=(CHANCE, "AAAAA"))
-    assert not analysed("specialists", alone).rows
+    assert not analyse("specialists", alone).rows
 
 
 def test_only_specialists_are_paired_and_only_with_models(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_only_specialists_are_paired_and_only_with_models(tmp_path: Path) -> Non
     assert names == [("one", "x", 5), ("one", "y", 1), ("two", "x", 5), ("two", "y", 1)]
 
 
-def test_the_part_of_the_report(tmp_path: Path) -> None:
+def test_complementarity_has_a_section_in_the_report(tmp_path: Path) -> None:
     run = made(tmp_path, **{"<sift>": (SIFT, "AABAB")}, mllm=(MLLM, "ABBBB"))
     page = write_report([run.folder.path], tmp_path / "out").read_text()
     assert "&lt;sift&gt;" in page and "<sift>" not in page
@@ -93,7 +93,7 @@ published:
 """
 
 
-def test_published_rows_stand_beside_the_run(tmp_path: Path) -> None:
+def test_published_rows_are_shown_next_to_the_run(tmp_path: Path) -> None:
     (tmp_path / "study.yaml").write_text(CONFIG)
     plan, folder = load_plan(tmp_path / "study.yaml"), tmp_path / "run"
     made(folder, lot=(CHANCE, "AAAAA"))
@@ -107,10 +107,10 @@ def test_published_rows_stand_beside_the_run(tmp_path: Path) -> None:
     flagged = replace(run, points=(replace(scores, point=point),))
     header = gap.published_table(make_table([flagged])).header
     assert header[2:] == ("jigsaw\nsee its errata", "other", "macro")
-    assert not analysed("published", made(tmp_path / "bare", lot=(CHANCE, "AAAAA"))).rows
+    assert not analyse("published", made(tmp_path / "bare", lot=(CHANCE, "AAAAA"))).rows
 
 
-def test_a_published_row_says_where_it_stands(tmp_path: Path) -> None:
+def test_a_published_row_names_its_source(tmp_path: Path) -> None:
     path = tmp_path / "study.yaml"
     faults = {
         "{accuracy: {jigsaw: 1}}": "source",
@@ -131,7 +131,7 @@ def test_guesses_are_counted(tmp_path: Path) -> None:
     run.record(guesser, "s1", answer="B", notes=("guessed: a tie", "something else"))
     run.record(guesser, "s2", answer="B", notes=("something else",))
     run.record(sift, "s0", answer="A")
-    grid = analysed("guesses", score_run(run.write()))
+    grid = analyse("guesses", score_run(run.write()))
     assert grid.rows == [("guesser", "t", "3", "2", "1", "100.0", "50.0")]
 
 
@@ -143,7 +143,7 @@ def test_guesses_are_counted(tmp_path: Path) -> None:
 def test_the_configuration_of_cues_on_the_real_items(
     shared_data: Path, tmp_path: Path, limit: int | None, counts: str
 ) -> None:
-    """The counts that its comment's reader will find; the ties are points on one row."""
+    """The counts quoted in its comment; ties are points on one row."""
     words = [f"task.path={shared_data / 'blink'}"]
     for name in ("haze", "saturation", "brightness", "sharpness", "texture"):
         words.append(f"contestants.{name}=null")

@@ -1,4 +1,4 @@
-"""Contestants against their baseline and with one another."""
+"""Contestants compared with their baseline and with each other."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from looktwice.eval.analysis.contestants import SharedSamples
 from looktwice.eval.display.table import score_table
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.statistics.paired import FLIP, MCNEMAR
-from tests.made_run import MadeRun, analysed, lines_of
+from tests.made_run import MadeRun, analyse, lines_of
 
 
 def three(made: MadeRun, **more: Any) -> None:
@@ -30,14 +30,14 @@ def test_two_contestants_by_hand(made: MadeRun) -> None:
     """Right together on s0 to s3 and s6, ring alone on s4 and s5, base alone on s7."""
     three(made)
     run = score_run(made.write())
-    first, second, third = lines_of(analysed("pairs", run))
+    first, second, third = lines_of(analyse("pairs", run))
     assert has(first, contestant="base", other="ring", n="8", p="1.000")
     assert first["difference"].startswith("\u221212.5\n")
     counts = {"both\nright": "5", "only\nfirst": "1", "only\nother": "2"}
     assert has(first, **counts, **{"mistakes\nshared": "0\nof 2 and 1"})
     assert first["either %\n(oracle)"].startswith("100.0\n")
     assert has(second, n="6", **{"left\nout": "2"}) and has(third, n="6")
-    (oracle,) = lines_of(analysed("oracle", run))
+    (oracle,) = lines_of(analyse("oracle", run))
     assert has(oracle, n="6", **{"left\nout": "2", "all\nright": "2", "none\nright": "0"})
     # of s1 to s6 the zoom and base outvote the ring on s4 and s5
     assert oracle["best %"] == "100.0" and oracle["majority %"].startswith("66.7\n")

@@ -1,4 +1,4 @@
-"""The certificate of an agent's tool."""
+"""Certification of the tool of an agent."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -44,7 +44,7 @@ def run_arms(out: Path, *overrides: str) -> RunScores:
 
 
 @pytest.mark.slow
-def test_a_cheater_gains_and_nothing_of_it_needs_pixels(tmp_path: Path) -> None:
+def test_a_model_that_ignores_pixels_gains_nothing_from_them(tmp_path: Path) -> None:
     run = run_arms(tmp_path, "task.n=48", "task.leak=0.4", CHEATER)
     (certificate,) = certificates(run)
     assert certificate.gain.value > 0.2 and certificate.gain.low > 0.05
@@ -69,7 +69,7 @@ def test_a_cheater_gains_and_nothing_of_it_needs_pixels(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_near_sighted_model_gets_its_true_gain(tmp_path: Path) -> None:
-    """By construction: what is smaller than 20 pixels as sent is out of reach without a look."""
+    """By construction, letters below 20 pixels as sent cannot be read without a look."""
     run = run_arms(tmp_path, "task.n=12")
     (certificate,) = certificates(run)
     small = {
@@ -104,7 +104,7 @@ def made(
 
 
 def test_the_numbers_by_hand(tmp_path: Path) -> None:
-    """Full 4 of 5, without 1, black 3; of what full solves black solves 3 of 4."""
+    """Full is right on 4 of 5, without on 1, black on 3, three of them also solved by full."""
     certificate = made(
         tmp_path / "run", ("without", "full", "black"), ("ABBBB", "AAAAB", "AAABB"), other="black"
     )
@@ -122,7 +122,7 @@ def test_the_numbers_by_hand(tmp_path: Path) -> None:
 
 
 def test_samples_of_one_picture_are_one_cluster_of_every_difference(tmp_path: Path) -> None:
-    """Forty samples of eight pictures are as sure as eight samples."""
+    """Forty samples of eight pictures are as certain as eight samples."""
     widths = list[float]()
     for name, meta in (
         ("own", [{}] * 40),
@@ -149,7 +149,7 @@ def test_samples_of_one_picture_are_one_cluster_of_every_difference(tmp_path: Pa
     assert widths[1] > 1.8 * widths[0]
 
 
-def test_roles_by_other_names_and_what_is_missing(tmp_path: Path) -> None:
+def test_roles_can_have_other_names_and_missing_ones_are_reported(tmp_path: Path) -> None:
     run = MadeRun(tmp_path / "run")
     run.task("depth", ["A"] * 4)
     for name, given in (("glance", "ABBB"), ("full", "AAAB"), ("dark", "ABBB")):

@@ -1,4 +1,4 @@
-"""The finding of studies whose truth is planted: the right sentence in each."""
+"""The finding of studies with planted effects: each gets the right sentence."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ from looktwice.eval.analysis.factors import sweep_effects
 from looktwice.eval.analysis.finding import Finding, TaskFinding, changes, find
 from looktwice.eval.display.table import score_table
 from looktwice.eval.report import Report
-from tests.made_run import MadeRun, facts
+from tests.made_run import MadeRun, join_attributes
 
 ASK = {"use": "prompting.turns.Ask"}
 ZOOM = {"use": "prompting.views.ZoomOnMarks"}
@@ -26,7 +26,7 @@ KEPT = "view 1: no mark in image 0; kept as it is"
 
 @dataclass
 class Study:
-    """A made run with one model, whose arms are added one by one."""
+    """A made run with one model, to which arms are added."""
 
     made: MadeRun
 
@@ -39,7 +39,7 @@ class Study:
         kept: int = 0,
         **changes: Any,
     ) -> str:
-        """An arm: "-" failed, "?" is an empty reply; `kept` requests are the baseline's."""
+        """Add an arm: "-" failed, "?" is an empty reply; `kept` requests equal the baseline's."""
         slots = {"mark": {"use": "prompting.markers.Circles"}, "ask": ASK}
         point = self.made.point(
             name,
@@ -87,13 +87,17 @@ def test_a_main_effect(study: Study) -> None:
         "Of 2 variants, 2 are significantly worse: unmarked \u221275, radius 9 \u221250 points.",
     )
     assert labels(finding) == ["plain", "radius 9", "unmarked"]
-    assert [facts(row, "sure is_baseline") for row in finding.rows] == [
+    assert [join_attributes(row, "sure is_baseline") for row in finding.rows] == [
         (False, True),
         (True, False),
         (True, False),
     ]
     differences = [row.difference for row in finding.rows]
-    assert [gap and facts(gap, "better worse") for gap in differences] == [None, (0, 20), (0, 30)]
+    assert [gap and join_attributes(gap, "better worse") for gap in differences] == [
+        None,
+        (0, 20),
+        (0, 30),
+    ]
     assert len(finding.flips) == 4
     assert all(
         (flip.before, flip.after, flip.is_gained) == ("A", "B", False) for flip in finding.flips
@@ -103,8 +107,8 @@ def test_a_main_effect(study: Study) -> None:
     )
 
 
-def test_an_interaction_is_told_with_what_a_change_does_at_each_level(study: Study) -> None:
-    """A small ring costs half of the answers, a small cross nothing."""
+def test_an_interaction_is_reported_with_the_effect_at_each_level(study: Study) -> None:
+    """A small ring costs half of the answers, a small cross none."""
     study.arm("plain", ALL, radius=28, use="Circles")
     study.arm("plain", HALF, radius=28, use="Crosshairs")
     study.arm("plain", HALF, radius=9, use="Circles")
@@ -125,7 +129,7 @@ def test_an_interaction_is_told_with_what_a_change_does_at_each_level(study: Stu
     assert [sentence.split()[0] for sentence in crowded[2:]] == ["Radius", "Some"]
 
 
-def test_an_interaction_says_which_other_factor_it_is_a_mean_over(study: Study) -> None:
+def test_an_interaction_names_the_factor_it_is_averaged_over(study: Study) -> None:
     for color in ("red", "magenta"):
         study.arm("plain", ALL, radius=28, color=color, use="Circles")
         study.arm("plain", HALF, radius=28, color=color, use="Crosshairs")
@@ -144,7 +148,7 @@ def test_an_interaction_says_which_other_factor_it_is_a_mean_over(study: Study) 
     )
 
 
-def test_nothing(study: Study) -> None:
+def test_no_significant_effect(study: Study) -> None:
     study.arm("plain", "A" * 30 + "B" * 10, radius=28)
     study.arm("plain", "A" * 28 + "B" * 10 + "AA", radius=9)
     study.arm("zoomed", "B" * 2 + "A" * 28 + "B" * 9 + "A", stages={"mark": {}, "zoom": ZOOM})
@@ -162,7 +166,9 @@ def test_nothing(study: Study) -> None:
     assert finding.flips == ()
 
 
-def test_a_manipulation_that_does_nothing_is_said_beside_its_zero(study: Study) -> None:
+def test_a_manipulation_that_changed_few_requests_is_reported_with_its_null_effect(
+    study: Study,
+) -> None:
     study.arm("plain", HALF, kept=36)
     zoomed = {"mark": {"use": "prompting.markers.Circles"}, "zoom": ZOOM, "ask": ASK}
     study.arm("zoomed", HALF, kept=36, stages=zoomed)
@@ -175,7 +181,7 @@ def test_a_manipulation_that_does_nothing_is_said_beside_its_zero(study: Study) 
     ]
 
 
-def test_failures_have_no_accuracy_and_their_reasons_are_told(study: Study) -> None:
+def test_failures_have_no_accuracy_and_their_reasons_are_reported(study: Study) -> None:
     study.arm("plain", ALL[:-4] + "???-")
     study.arm("broken", "-" * N)
     finding = study.finding()
@@ -202,13 +208,13 @@ def test_a_table_of_all_tasks_then_one_for_each_the_widest_spread_first(study: S
         ("shape", ["plain", "other"]),
         ("size", ["alone"]),
     ]
-    assert facts(finding.rows[1], "arm change sure") == ("", -0.25, True)
-    assert facts(finding.rows[1].difference, "better worse") == (0, 20)
+    assert join_attributes(finding.rows[1], "arm change sure") == ("", -0.25, True)
+    assert join_attributes(finding.rows[1].difference, "better worse") == (0, 20)
     assert finding.evidence.startswith("4 of the 20 samples of color that other loses")
     assert finding.sentences[0] == "On all tasks, plain is right on 100 % [95, 100] of 80 samples."
 
 
-def test_of_two_runs_each_sentence_names_its_own(study: Study, tmp_path: Path) -> None:
+def test_with_two_runs_each_sentence_names_its_run(study: Study, tmp_path: Path) -> None:
     study.arm("plain", ALL)
     study.arm("other", HALF)
     study.finding()
@@ -221,8 +227,8 @@ def test_of_two_runs_each_sentence_names_its_own(study: Study, tmp_path: Path) -
     assert both.sentences[2].startswith("On shape of second, plain")
 
 
-def test_rows_are_labelled_by_what_alone_is_different(study: Study) -> None:
-    """Two changes at once, a contestant at another setting and a guess have no row."""
+def test_rows_are_labelled_by_what_differs_between_them(study: Study) -> None:
+    """Combined changes, a contestant at another setting and a guesser have no row."""
     study.arm("plain", ALL, radius=28, color="red")
     study.arm("plain", ALL, radius=9, color="red")
     study.arm("plain", ALL, radius=9, color="blue")
@@ -242,8 +248,8 @@ def test_rows_are_labelled_by_what_alone_is_different(study: Study) -> None:
     ]
 
 
-def test_an_interaction_is_silent_where_no_change_is_sure(study: Study) -> None:
-    """Each change alone gains five samples, which is not sure; both together lose five."""
+def test_an_interaction_is_not_reported_without_a_significant_change(study: Study) -> None:
+    """Each change alone gains five samples, which is not significant; both together lose five."""
     study.arm("plain", "A" * 20 + "B" * 20, radius=28, color="red")
     study.arm("plain", "A" * 25 + "B" * 15, radius=28, color="blue")
     study.arm("plain", "A" * 20 + "B" * 5 + "A" * 5 + "B" * 10, radius=9, color="red")
@@ -259,7 +265,7 @@ def test_an_interaction_is_silent_where_no_change_is_sure(study: Study) -> None:
     assert not any("interact" in sentence for sentence in finding.sentences)
 
 
-def test_the_end_of_a_run_shows_what_is_sure_first_where_there_are_many_rows(study: Study) -> None:
+def test_the_end_of_a_run_shows_significant_rows_first(study: Study) -> None:
     study.arm("plain", ALL[:-1] + "B", radius=0)
     for number in range(1, 13):
         study.arm("plain", HALF if number == 12 else ALL, radius=number)
@@ -281,8 +287,8 @@ def test_the_end_of_a_run_shows_what_is_sure_first_where_there_are_many_rows(stu
     assert "   broken  all failed: OSError: no picture\n" in console.file.getvalue()  # type: ignore[attr-defined]
 
 
-def test_an_arm_of_which_some_failed_says_so_beside_its_number(study: Study) -> None:
-    """A failure scores 0 in the accuracy, and the difference leaves it out."""
+def test_an_arm_with_failures_shows_their_count_next_to_its_accuracy(study: Study) -> None:
+    """A failure scores 0 in the accuracy and is excluded from the difference."""
     study.arm("plain", ALL)
     study.arm("cross", "-" * 4 + "A" * 36)
     console = Console(width=80, file=StringIO())
@@ -295,7 +301,7 @@ def test_an_arm_of_which_some_failed_says_so_beside_its_number(study: Study) -> 
     assert "| significant |" in changes(whole).markdown and "failed" not in changes(whole).markdown
 
 
-def test_the_headline_tells_how_many_failures_score_0(study: Study) -> None:
+def test_the_headline_says_how_many_failures_score_0(study: Study) -> None:
     study.arm("plain", "-" * 30 + "A" * 10)
     assert study.finding().sentences[0] == (
         "On shape, plain is right on 25 % [14, 40] of 40 samples, of which 30 failed and score 0;"
@@ -303,7 +309,7 @@ def test_the_headline_tells_how_many_failures_score_0(study: Study) -> None:
     )
 
 
-def test_where_the_baseline_was_not_asked_yet_nothing_is_compared(study: Study) -> None:
+def test_nothing_is_compared_before_the_baseline_was_asked(study: Study) -> None:
     study.arm("plain", "")
     study.arm("zoomed", ALL)
     study.arm("worse", HALF)
@@ -348,7 +354,7 @@ def ended(finding: Finding, width: int = 80) -> list[str]:
 def test_every_contestant_of_its_own_task_is_shown_at_the_end(
     specialists: Study, width: int
 ) -> None:
-    """One bar was shown, the model's; abstentions looked like wrong answers."""
+    """Regression: only the model had a bar, and abstentions looked like wrong answers."""
     finding = specialists.finding()
     assert [(task.task, labels(task)) for task in finding.shown] == [
         ("shape", ["plain", "outlines"]),
@@ -376,7 +382,7 @@ def test_every_contestant_of_its_own_task_is_shown_at_the_end(
 
 @pytest.mark.parametrize(("shape", "color", "count"), [(ALL, "B" * N, 3), (ALL, ALL, 1)])
 def test_a_mean_hides_no_difference(study: Study, shape: str, color: str, count: int) -> None:
-    """Gained on one task and lost on the other is +0.0 on all tasks."""
+    """A gain on one task and a loss on the other give +0.0 on all tasks."""
     study.made.task("color", ["A"] * N)
     for task, answers in (("shape", shape), ("color", color)):
         study.arm("plain", HALF, task)
@@ -384,12 +390,16 @@ def test_a_mean_hides_no_difference(study: Study, shape: str, color: str, count:
     assert len(study.finding().shown) == count
 
 
-def test_the_table_of_a_task_says_what_was_answered_and_abstained_on(specialists: Study) -> None:
+def test_the_table_of_a_task_has_counts_of_answers_and_abstentions(specialists: Study) -> None:
     shape, color, _ = specialists.finding().shown
     header, *_ = changes(shape).markdown.splitlines()
     assert "% of<br>answered" in header and "abstained<br>%" in header
     (row,) = [row for row in shape.rows if row.label == "outlines"]
-    assert row.answered and facts(row.answered, "value n") == (0.85, 20) and row.abstained == 0.5
+    assert (
+        row.answered
+        and join_attributes(row.answered, "value n") == (0.85, 20)
+        and row.abstained == 0.5
+    )
     assert "abstained" not in changes(color).markdown
     markdown = Report(score_table(specialists.made.path)).markdown
     assert all(f"**{task}**" in markdown for task in ("color", "shape", "count"))
@@ -408,7 +418,7 @@ CHANGED: dict[str, tuple[dict[str, Any], str, bool]] = {
 
 
 @pytest.mark.parametrize(("stages", "model", "is_one"), CHANGED.values(), ids=CHANGED)
-def test_one_change_at_a_time_is_said_where_one_thing_changed(
+def test_single_changes_are_reported_as_one_change_at_a_time(
     study: Study, stages: dict[str, Any], model: str, is_one: bool
 ) -> None:
     study.arm("plain", ALL)

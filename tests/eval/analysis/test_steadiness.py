@@ -1,4 +1,4 @@
-"""Draws, letters, order and variants: what is counted, what falls out."""
+"""Draws, letters, order and variants: what is counted and what is excluded."""
 
 from pathlib import Path
 
@@ -7,16 +7,16 @@ from looktwice.eval.display.table import Table, score_table
 from looktwice.eval.runs import Study
 from looktwice.eval.scoring.score import score_run
 from looktwice.pipelines.config import load_plan
-from tests.made_run import MadeRun, analysed, facts, lines_of
+from tests.made_run import MadeRun, analyse, join_attributes, lines_of
 from tests.optional import needs_extras
 
 
 def shown(made: MadeRun, name: str) -> list[dict[str, str]]:
-    return lines_of(analysed(name, score_run(made.write())))
+    return lines_of(analyse(name, score_run(made.write())))
 
 
 def test_draws_by_hand(made: MadeRun) -> None:
-    """Three samples answered twice, right 2, 0 and 1 times; s3 lacks a draw, and s4 has no key."""
+    """Three samples answered twice, right 2, 0 and 1 times; s3 lacks a draw and s4 an answer key."""
     made.task("t", ["A", "A", "A", "A", None])
     point = made.point("plain", "t", draws=2)
     made.answers(point, "ABAAA")
@@ -33,13 +33,13 @@ def test_draws_by_hand(made: MadeRun) -> None:
 
 
 @needs_extras
-def test_one_draw_has_no_table(made: MadeRun) -> None:
+def test_a_single_draw_has_no_table(made: MadeRun) -> None:
     made.task("t", ["A", "B"])
     made.answers(made.point("plain", "t"), ["A", "B"])
     assert not shown(made, "draws") and not shown(made, "order")
 
 
-def test_letters_are_those_that_were_asked(made: MadeRun) -> None:
+def test_letters_are_those_shown_to_the_model(made: MadeRun) -> None:
     """s1 was asked with its choices swapped: its own B was shown as A."""
     made.task("t", ["A", "B", "A", None])
     point = made.point("plain", "t")
@@ -56,7 +56,7 @@ def test_letters_are_those_that_were_asked(made: MadeRun) -> None:
 
 
 @needs_extras
-def test_the_order_of_two_over_settings_and_draws(made: MadeRun) -> None:
+def test_the_ranking_of_two_contestants_over_settings_and_draws(made: MadeRun) -> None:
     """The ring leads with radius 5 and trails with radius 9."""
     made.task("t", "AAAA")
     answers = {("base", 5): "BBBB", ("ring", 5): "AAAB", ("base", 9): "AAAA", ("ring", 9): "ABBB"}
@@ -101,4 +101,6 @@ def test_mean_worst_and_spread_over_the_variants(tmp_path: Path) -> None:
 def test_micro_over_variants_counts_a_question_once(tmp_path: Path) -> None:
     text = STUDY.replace("{stages.mark.color: [red, blue, gray]}", "{task.quality: [90, 30]}")
     rows = scored(tmp_path, text).where(task="micro", metric="accuracy", contestant="chance")
-    assert [facts(row, "n clusters compared n_clusters") for row in rows] == [(8, 4, 8, 4)]
+    assert [join_attributes(row, "n clusters compared n_clusters") for row in rows] == [
+        (8, 4, 8, 4)
+    ]

@@ -1,4 +1,4 @@
-"""The effect of each factor of a sweep: what it is a mean over, and what it leaves out."""
+"""The effect of each factor of a sweep: what it averages over, and what it excludes."""
 
 from itertools import product
 from pathlib import Path
@@ -12,7 +12,7 @@ from looktwice.eval.display.table import score_table
 from looktwice.eval.scoring.labels import ALL_TASKS
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.statistics.intervals import bootstrap_mean
-from tests.made_run import MadeRun, facts, lines_of
+from tests.made_run import MadeRun, join_attributes, lines_of
 
 SWEEP: dict[str, list[Any]] = {
     "stages.mark": [{"radius": 5}, {"radius": 10}, None],
@@ -34,7 +34,7 @@ def made(tmp_path: Path) -> MadeRun:
 
 
 def ask(made: MadeRun, task: str = "t", **answers: str) -> None:
-    """The six arms on one task: `m10_think="AB-"` answers for one, AAA for the others."""
+    """Add six arms on one task: `m10_think="AB-"` gives the answers of one, the others say AAA."""
     for (mark, changes), think in product(MARKS.items(), (True, False)):
         point = made.point(
             "plain", task, changes=changes | ({} if think else {"stages.think": None})
@@ -60,25 +60,25 @@ def test_an_effect_is_the_mean_over_samples_and_the_other_factor_s_levels(made: 
     assert (ten.against, ten.effect.value, ten.effect.n) == ("radius=5", -0.375, 4)
     wanted = bootstrap_mean([-1.0, -0.5, 0.0, 0.0], floor=-1.0)
     # of the four signs of two gaps that move, two are as far from 0
-    assert facts(ten.effect, "low high p") == (wanted.low, wanted.high, 0.5)
-    assert facts(none.effect, "value p") == (0.0, 1.0)
+    assert join_attributes(ten.effect, "low high p") == (wanted.low, wanted.high, 0.5)
+    assert join_attributes(none.effect, "value p") == (0.0, 1.0)
     assert none.effect.low < -0.2 < 0.2 < none.effect.high
     # s1 is right without the thought where the radius is 10, which is one of three combinations
     assert bare.against == "as it is" and bare.effect.value == pytest.approx(1 / 12)
 
 
-def test_a_sample_that_one_combination_lacks_is_in_none(made: MadeRun) -> None:
+def test_a_sample_missing_from_one_combination_is_excluded(made: MadeRun) -> None:
     made.task("t", ["A"] * 4)
     ask(made, m10_think="BB--", m10_bare="BAAA")
     made.record("p4", "s0", error="boom")
     changes = effects(made, "t")
-    assert facts(changes["mark", "radius=10"].effect, "value n") == (-0.75, 2)
+    assert join_attributes(changes["mark", "radius=10"].effect, "value n") == (-0.75, 2)
     assert changes["mark", "none"].effect.n == 3  # s0 failed there
     assert changes["think", "none"].effect.n == 1
 
 
-def test_two_factors_together_beyond_each_alone(made: MadeRun) -> None:
-    """By hand: radius 10 costs s0 and s1 with the thought, s0 alone without it."""
+def test_an_interaction_is_the_effect_beyond_each_factor_alone(made: MadeRun) -> None:
+    """By hand: radius 10 costs s0 and s1 with the thought, only s0 without it."""
     made.task("t", ["A"] * 4)
     ask(made, m10_think="BBAA", m10_bare="BAAA")
     line = effects(made, "t")["mark x think", "radius=10 x none"]
@@ -87,7 +87,7 @@ def test_two_factors_together_beyond_each_alone(made: MadeRun) -> None:
     assert effects(made, "t")["mark x think", "none x none"].effect.value == 0.0
 
 
-def test_of_two_factors_that_surely_interact_no_mean_over_the_other_is_told(made: MadeRun) -> None:
+def test_factors_with_a_significant_interaction_have_no_mean_over_the_other(made: MadeRun) -> None:
     """Radius 10 costs 15 of 20 samples with the thought and one without it."""
     made.task("t", ["A"] * 20)
     ask(made, m10_think="B" * 15 + "A" * 5, m10_bare="A" * 19 + "B")
@@ -110,16 +110,16 @@ def test_samples_of_one_group_are_one_unit(made: MadeRun) -> None:
     made.task("t", ["A"] * 4, meta=[{"group": "g"}, {"group": "g"}, {"group": "h"}, {"group": "h"}])
     ask(made, m10_think="BBAA", m10_bare="BBAA")
     line = effects(made, "t")["mark", "radius=10"]
-    assert facts(line.effect, "value n clusters p") == (-0.5, 4, 2, 1.0)
+    assert join_attributes(line.effect, "value n clusters p") == (-0.5, 4, 2, 1.0)
 
 
-def test_tasks_are_pooled_and_their_sum_is_all_that_the_terminal_shows(made: MadeRun) -> None:
+def test_tasks_are_pooled_and_the_terminal_shows_only_the_pool(made: MadeRun) -> None:
     made.task("t", "AAAA")
     made.task("u", "AA")
     ask(made, m10_think="BBAA", m10_bare="BBAA")
     ask(made, "u", m10_think="BB", m10_bare="BB")
     changes = effects(made, ALL_TASKS)["mark", "radius=10"].effect
-    assert facts(changes, "value n") == (pytest.approx(-4 / 6), 6)
+    assert join_attributes(changes, "value n") == (pytest.approx(-4 / 6), 6)
     table = score_table(made.path)
     assert {line[1] for line in sweep_table(table).rows} == {"t", "u", ALL_TASKS}
     assert {line[1] for line in sweep_table(table, whole=False).rows} == {ALL_TASKS}
@@ -138,7 +138,7 @@ def test_single_changes_and_contestants_without_the_factors_are_left_out(made: M
     assert sweep_effects(score_run(made.write())) == []
 
 
-def test_no_pooled_effect_hides_that_it_differs_between_tasks(made: MadeRun) -> None:
+def test_tasks_with_opposite_effects_are_shown_with_their_pool(made: MadeRun) -> None:
     """Radius 10 gains 16 of 20 samples on one task and loses 16 on the other."""
     for task, key in (("t", "A"), ("u", "B")):
         made.task(task, [key] * 20)

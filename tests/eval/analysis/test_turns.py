@@ -26,14 +26,14 @@ from looktwice.pipelines.state import Stage, State
 from looktwice.prompting import Ask, MultipleChoice
 from looktwice.prompting.turns import Reperceive, Vote
 from looktwice.prompting.wording import ChainOfThought
-from tests.made_run import MadeRun, analysed
+from tests.made_run import MadeRun, analyse
 from tests.questions_in_memory import Questions
 
 KEYS = ("A", "B") * 6
 
 
 def flip(messages: Messages) -> Reply:
-    """A in the first turn, B in the next; ten tokens a turn."""
+    """Replies A in the first turn and B in the next, with ten tokens a turn."""
     turns = sum(message.role == "user" for message in messages)
     return Reply("ANSWER: (A)" if turns % 2 else "ANSWER: (B)", usage=Usage(8, 2))
 
@@ -51,7 +51,7 @@ def only_arm(table: Table) -> TurnsOfArm:
     return arm
 
 
-def test_the_flip_model_gains_six_and_loses_six(tmp_path: Path) -> None:
+def test_the_flip_model_gains_six_answers_and_loses_six(tmp_path: Path) -> None:
     table = ask_twice(tmp_path)
     change = TurnChange(only_arm(table), 0, 1)
     assert sum(change.count_changes(True)) == sum(change.count_changes(False)) == 6
@@ -68,7 +68,7 @@ def test_the_flip_model_gains_six_and_loses_six(tmp_path: Path) -> None:
     assert TurnChange(replace(only_arm(table), records=tuple(paid)), 0, 1).cost == pytest.approx(
         0.2
     )
-    first, second = analysed("turns", *table.scores).rows
+    first, second = analyse("turns", *table.scores).rows
     assert first[2:4] == ("12", "50.0\n25.4–74.6") and second[1] == "2"
     assert second[4:6] == ("6\n25.4–74.6 %", "6\n25.4–74.6 %") and second[7] == "1.000"
     rows = {row.metric: row for row in table}
@@ -77,8 +77,8 @@ def test_the_flip_model_gains_six_and_loses_six(tmp_path: Path) -> None:
     assert "What further turns changed" in page and "When to stop" in page
 
 
-def test_replies_that_are_read_twice_have_their_turns_in_both_arms(tmp_path: Path) -> None:
-    """A sweep over readers asks once, and the other arm reads the records of the first."""
+def test_replies_read_by_two_readers_have_turns_in_both_arms(tmp_path: Path) -> None:
+    """A sweep over readers asks once; the second arm reads the records of the first."""
     folder = ask_twice(tmp_path).scores[0].folder.path
     (point,) = yaml.safe_load((folder / "points.yaml").read_text())
     name = {"id": "read again", "contestant": "again, read again"}
@@ -89,7 +89,7 @@ def test_replies_that_are_read_twice_have_their_turns_in_both_arms(tmp_path: Pat
 
 
 def test_samples_of_one_group_are_one_cluster_of_turns_and_rules(tmp_path: Path) -> None:
-    """The keys of a group are alike, so twelve samples are three units."""
+    """The keys within a group are equal, so twelve samples are three units."""
     keys, meta = (
         ("A",) * 4 + ("B",) * 4 + ("A",) * 4,
         tuple({"group": number // 4} for number in range(12)),
@@ -132,7 +132,7 @@ def test_stopping_rules_are_compared_at_equal_cost(tmp_path: Path) -> None:
     )
 
 
-def test_a_vote_is_a_turn_for_each_draw(tmp_path: Path) -> None:
+def test_each_draw_of_a_vote_is_a_turn(tmp_path: Path) -> None:
     from looktwice.eval.readers import Robust
 
     said = {0: "(B)", 1: "(A)", 2: "(A)"}
@@ -154,7 +154,7 @@ def test_a_vote_is_a_turn_for_each_draw(tmp_path: Path) -> None:
     assert list(shares.values()) == pytest.approx([2 / 3] * 4)
 
 
-def test_a_chain_of_thought_is_a_turn_for_each_line(tmp_path: Path) -> None:
+def test_each_line_of_a_chain_of_thought_is_a_turn(tmp_path: Path) -> None:
     sentence = "First I see a thing.\nSo ANSWER: (A)\n\nNo, look again.\nANSWER: (B)"
     stages = Pipeline({"choose": MultipleChoice(), "think": ChainOfThought(), "ask": Ask()})
     arm = only_arm(
@@ -189,7 +189,7 @@ def measure_all(path: Path) -> Table:
     return evaluate(task, {"plain": Pipeline(stages)}, Scripted("(A)"), out=path / "run")
 
 
-def test_what_a_stage_measures_becomes_rows_slices_and_curves(tmp_path: Path) -> None:
+def test_measurements_of_a_stage_become_rows_slices_and_curves(tmp_path: Path) -> None:
     table = measure_all(tmp_path)
     (scores,) = table.scores[0].points
     rows = {row.metric: row for row in table if row.metric.startswith("measured.")}
@@ -209,7 +209,7 @@ def test_what_a_stage_measures_becomes_rows_slices_and_curves(tmp_path: Path) ->
     assert len(quarters) == 4 and set(slices) - {"kind=even", "kind=odd"} == {
         f"size={part}" for part in quarters
     }
-    lines = {row[1]: row for row in analysed("measured", *table.scores).rows}
+    lines = {row[1]: row for row in analyse("measured", *table.scores).rows}
     assert lines["kind: even"][-1].startswith("100.0") and lines["size"][4:6] == ("0.5", "0.6")
     curves = measurement_curves(table.scores[0], scores.point.task)
     curve = next(curve for curve in curves if curve.factor == "measured size")
@@ -220,7 +220,7 @@ def test_what_a_stage_measures_becomes_rows_slices_and_curves(tmp_path: Path) ->
         make_table(table.scores, by=("nothing",))
 
 
-def test_the_record_holds_them(tmp_path: Path) -> None:
+def test_the_record_holds_the_measurements(tmp_path: Path) -> None:
     measure_all(tmp_path)
     folder = tmp_path / "run"
     record = next(RunFolder(folder).last_records({"q0000"}))
@@ -234,12 +234,12 @@ def test_the_record_holds_them(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", [float("nan"), {"a": 1}, [[1]], object(), "half \ud800"])
-def test_what_is_no_measurement_is_refused(value: Any) -> None:
+def test_invalid_measurements_are_refused(value: Any) -> None:
     with pytest.raises(ValueError, match="finite number or a text"):
         State(Sample("s", "q")).measured("it", value)
 
 
-def test_numbers_of_numpy_and_truths_are_plain_numbers() -> None:
+def test_numpy_numbers_and_booleans_become_plain_ones() -> None:
     import numpy as np
 
     state = State(Sample("s", "q")).measured("share", np.float64(0.5)).measured("seen", True)
@@ -248,7 +248,7 @@ def test_numbers_of_numpy_and_truths_are_plain_numbers() -> None:
     assert [type(value) for value in state.measures.values()] == [float, int, tuple]
 
 
-def test_a_stage_that_puts_nonsense_there_fails_alone() -> None:
+def test_an_invalid_measurement_fails_only_its_own_sample() -> None:
     @dataclass(frozen=True)
     class Wrong:
         def __call__(self, state: State, model: Model) -> State:
@@ -264,7 +264,7 @@ def test_a_stage_that_puts_nonsense_there_fails_alone() -> None:
 
 @dataclass(frozen=True)
 class Sure:
-    """Answers with a confidence for each sample."""
+    """Answers with a given confidence for each sample."""
 
     answers: tuple[str, ...]
     confidence: tuple[float, ...] = ()
@@ -278,7 +278,7 @@ class Sure:
 
 
 def test_routing_and_risk_by_hand(tmp_path: Path) -> None:
-    """Right: 1 1 0 0 by falling confidence; the other is right on 0 1 1 1."""
+    """By falling confidence, the model is right on 1 1 0 0 and the other on 0 1 1 1."""
     first = Sure(("A", "A", "B", "B"), (0.9, 0.8, 0.7, 0.6))
     arms = {"first": first, "then": Sure(("B", "A", "A", "A"))}
     table = evaluate(Questions(("A",) * 4), arms, out=tmp_path / "run")
@@ -288,7 +288,7 @@ def test_routing_and_risk_by_hand(tmp_path: Path) -> None:
     assert (
         risk.area == risk.best == pytest.approx((0 + 0 + 1 / 3 + 1 / 2) / 4) and risk.random == 0.5
     )
-    (shown,) = analysed("risk", run).rows[:1]
+    (shown,) = analyse("risk", run).rows[:1]
     low, high = wilson(2, 3)
     assert shown[2:6] == ("4", shown[3], shown[4], f"66.7\n{100 * low:.1f}–{100 * high:.1f}"), (
         "of the surest three"
@@ -323,7 +323,7 @@ def test_samples_of_one_group_are_one_cluster_of_routes(tmp_path: Path) -> None:
     ("measures", "wanted"),
     [([{}], False), ([{"size": 0.5}], False), ([{"size": 0.5}, {"size": 0.25}], True)],
 )
-def test_a_number_that_is_the_same_in_every_answer_has_no_table(
+def test_a_constant_measurement_has_no_table(
     measures: list[dict[str, float]], wanted: bool, made: MadeRun
 ) -> None:
     made.task("t", ["A", "B"])

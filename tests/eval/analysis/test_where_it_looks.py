@@ -1,4 +1,4 @@
-"""Shares of attention from a configuration to the page: a planted network's, made pictures."""
+"""Attention shares from the configuration to the page: a planted network, made pictures."""
 
 import csv
 import importlib
@@ -55,7 +55,7 @@ def looktwice(command: str, *words: str) -> str:
 
 
 def measured(runs: Path) -> dict[str, list[dict[str, Any]]]:
-    """What was measured of the samples of each task, and that report.csv has it."""
+    """Return the measurements of the samples of each task; checks that report.csv has them."""
     run, found = RunFolder(runs / "dysm_attention"), dict[str, list[dict[str, Any]]]()
     for record in run.records().values():
         assert not record.error
@@ -77,7 +77,7 @@ def measured(runs: Path) -> dict[str, list[dict[str, Any]]]:
 
 @pytest.mark.slow
 @needs_extras
-def test_the_paper_s_own_encoder_is_asked_layer_by_layer_whoever_answers(
+def test_the_attention_of_the_paper_s_encoder_is_measured_for_every_layer(
     folder: Callable[[str], str], tmp_path: Path
 ) -> None:
     words = (
@@ -111,7 +111,7 @@ def test_the_paper_s_own_encoder_is_asked_layer_by_layer_whoever_answers(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", ["llava_next", "qwen2_vl"])
-def test_it_runs_on_made_pictures(
+def test_it_runs_on_generated_pictures(
     family: str, folder: Callable[[str], str], tmp_path: Path
 ) -> None:
     words = [f"models.eyes.model={folder(family)}", "tasks.outlines.n=2", "tasks.filled.n=2"]
@@ -124,8 +124,10 @@ def test_it_runs_on_made_pictures(
 
 
 @pytest.mark.slow
-def test_it_runs_on_files_in_official_layout(folder: Callable[[str], str], tmp_path: Path) -> None:
-    """Shapes are found where no marks come with the pictures."""
+def test_it_runs_on_files_in_the_official_layout(
+    folder: Callable[[str], str], tmp_path: Path
+) -> None:
+    """Shapes are found even if the pictures come without marks."""
     place = tmp_path / "2D_DoYouSeeMe" / "color_and_shape_disambiguation"
     place.mkdir(parents=True)
     task = scenes.GeneratedDoYouSeeMe("joint_shape_color", n=4, seed=3, marks="asked")
@@ -185,7 +187,7 @@ def test_the_page_has_the_figures_of_a_network_whose_attention_is_known(tmp_path
 
 
 def by_hand(pixels: Any, marks: Any) -> float:
-    """The share from the ink of each of 16 x 16 patches, in windows of 4 x 4 and in all."""
+    """Compute the share of ink for each of 16 x 16 patches, in windows of 4 x 4 and overall."""
     ink = (
         np.asarray(Image.fromarray(pixels).resize((224, 224), Image.Resampling.BICUBIC)) < 255
     ).any(2)

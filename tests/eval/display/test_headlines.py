@@ -1,4 +1,4 @@
-"""What the first table shows first: the benchmark's own number."""
+"""What the first table shows first: the headline metric of the benchmark."""
 
 from looktwice.eval import write_report
 from looktwice.eval.display.table import Table, score_table
@@ -16,7 +16,7 @@ def titles(table: Table) -> list[str]:
 
 
 def test_vlm2_shows_pairs_before_questions(made: MadeRun) -> None:
-    """Item accuracy of 75 % hid that only half of the pairs were right."""
+    """Item accuracy of 75 % would hide that only half of the pairs are right."""
     metas = [{"pair": str(number // 2)} for number in range(4)]
     made.task("cpr", ["T", "F", "T", "F"], choices=0, meta=metas)
     made.answers(made.point("plain", "cpr", facts={"scorer": spec(PairScorer("OC-Cpr"))}), "TFTT")
@@ -31,7 +31,7 @@ def test_vlm2_shows_pairs_before_questions(made: MadeRun) -> None:
     assert first.index("50.0") < first.index("75.0")
 
 
-def test_blink_twice_shows_groups_and_warns_where_there_are_none(made: MadeRun) -> None:
+def test_blink_twice_shows_groups_and_warns_if_there_are_none(made: MadeRun) -> None:
     metas = [{"image": str(n // 2), "group": "g", "slot": str(n % 2)} for n in range(4)]
     made.task("twice", "ABAB", meta=metas)
     warning = "warning: g_acc cannot be computed, because no column identifies groups"
@@ -42,7 +42,7 @@ def test_blink_twice_shows_groups_and_warns_where_there_are_none(made: MadeRun) 
     assert table.notes[0] == f"{warning} (twice)" and "warning: g_acc" in repr(table)
 
 
-def test_do_you_see_me_shows_its_mean_above_all_subtasks(made: MadeRun) -> None:
+def test_do_you_see_me_shows_the_mean_over_all_subtasks(made: MadeRun) -> None:
     for name in PARTS_2D:
         made.task(name, ["1", "2"], choices=0)
         facts = {"scorer": spec(SweepScorer(name, "2D", "integer"))}
@@ -51,7 +51,7 @@ def test_do_you_see_me_shows_its_mean_above_all_subtasks(made: MadeRun) -> None:
 
 
 def test_an_arm_of_failures_has_no_accuracy_and_no_difference(made: MadeRun) -> None:
-    """It had 0.0 and a difference of -100 points."""
+    """Regression: it had 0.0 and a difference of -100 points."""
     made.task("t", "AAAA")
     made.answers(made.point("plain", "t", baseline=True), "AAAB")
     broken, most = made.point("broken", "t"), "ModelError: HTTP 401"
@@ -71,7 +71,7 @@ def test_an_arm_of_failures_has_no_accuracy_and_no_difference(made: MadeRun) -> 
     assert "| broken | failed | failed | failed<br>" in page  # macro, micro and the task
 
 
-def test_where_some_failed_the_accuracy_of_the_answered_stands_beside(made: MadeRun) -> None:
+def test_an_arm_with_failures_also_shows_the_accuracy_of_answered_samples(made: MadeRun) -> None:
     whole = MadeRun(made.path.with_name("whole")).arms("t", "AA", plain="AB")
     assert "answered" not in repr(score_table(whole))
     made.task("t", "AAAA")

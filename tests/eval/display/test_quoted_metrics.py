@@ -1,4 +1,4 @@
-"""The metrics by which a benchmark is quoted, in the tables for terminal and notebook."""
+"""The headline metrics of benchmarks, in the tables for terminal and notebook."""
 
 import re
 from collections.abc import Sequence
@@ -15,17 +15,17 @@ from tests.made_run import MadeRun
 
 @dataclass(frozen=True)
 class FirstHalf(Scorer):
-    """A scorer as users write it, without `headlines`."""
+    """A custom scorer without `headlines`."""
 
     def metrics(self, scores: PointScores) -> Sequence[Metric]:
-        """The share of right answers among the first two samples, and one of a slice."""
+        """Return the share of right answers among the first two samples, and one for a slice."""
         units = {name: first.score.value for name, first in list(scores.firsts.items())[:2]}
         return [Metric("first_half", units), Metric("part", units, slice="x=1")]
 
 
 @dataclass(frozen=True)
 class Unquoted(FirstHalf):
-    """A scorer whose metrics stand in report.csv and report.md alone."""
+    """A scorer whose metrics appear only in report.csv and report.md."""
 
     headlines: ClassVar[tuple[str, ...]] = ()
 
@@ -47,10 +47,10 @@ PAIRS = {"pair": ("circle",)}
         (BenchmarkScorer(PAIRS, ("circle",), headlines=("mean_accuracy",)), "pair", []),
     ],
 )
-def test_every_metric_of_a_scorer_that_hides_none_is_shown(
+def test_every_metric_of_a_scorer_without_hidden_metrics_is_shown(
     made: MadeRun, scorer: Scorer, metric: str, values: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Always A is right in no circle, and the terminal said 50 % alone."""
+    """Always A is right in no circle; regression: the terminal showed only 50 %."""
     monkeypatch.setattr("looktwice.eval.scoring.score.build_scorer", lambda *given: scorer)
     made.task("t", "ABAB", meta=[{"circle": name} for name in "1122"])
     for name, answers in (("constant", "AAAA"), ("sees", "ABAA")):

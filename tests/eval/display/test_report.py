@@ -25,7 +25,7 @@ SECURITY = "Content-Security-Policy"
 
 
 class Page(HTMLParser):
-    """The tags of a page, its texts, and whether every tag is closed."""
+    """Parses a page: its tags, its texts, and whether every tag is closed."""
 
     VOID = ("meta", "img", "br", "input", "link")
 
@@ -54,12 +54,12 @@ class Page(HTMLParser):
 
     @property
     def data(self) -> dict[str, Any]:
-        """What the page's scripts read, and its pictures, which stand last."""
+        """The data that the scripts of the page read, and its pictures, which come last."""
         return dict(json.loads(self.scripts[0]), pictures=json.loads(self.scripts[-1]))
 
 
 def study(made: MadeRun) -> Path:
-    """Two contestants on a swept task and on one with hostile words."""
+    """Two contestants on a swept task and on one with hostile texts."""
     for name in ("swept-0", "swept-1"):
         made.task(name, "ABAB")
     made.task("words", "AB", marks=[{"label": "R", "x": 3.0, "y": 3.0, "image": 0}])
@@ -107,7 +107,9 @@ def test_the_files_hold_the_same_facts(written: tuple[Page, str]) -> None:
     assert "planned, but no sample was asked yet" in words
 
 
-def test_the_page_needs_nothing_else_and_runs_its_own_scripts(written: tuple[Page, str]) -> None:
+def test_the_page_is_self_contained_and_runs_only_its_own_scripts(
+    written: tuple[Page, str],
+) -> None:
     page, _ = written
     assert not {tag for tag, _ in page.tags} & {"iframe", "object", "img"}
     names = {name for _, attrs in page.tags for name in attrs}
@@ -130,11 +132,13 @@ def test_markdown_keeps_its_tables_whole(written: tuple[Page, str]) -> None:
 
 
 @table
-def test_reasons_and_failures_are_told(written: tuple[Page, str], title: str, said: str) -> None:
+def test_reasons_and_failures_are_reported(
+    written: tuple[Page, str], title: str, said: str
+) -> None:
     assert re.search(said, written[1].split(f"## {title}\n")[1].split("##")[0])
 
 
-def test_pictures_come_from_the_task_or_from_what_was_sent(made: MadeRun, tmp_path: Path) -> None:
+def test_pictures_come_from_the_task_or_from_the_requests(made: MadeRun, tmp_path: Path) -> None:
     made.task("t", ["A", "B", "A"])
     for row in made.samples:
         row.sample["marks"].append({"label": "R&D", "x": 3.0, "y": 3.0, "image": 0})
@@ -165,8 +169,8 @@ def test_a_swept_number_is_drawn(made: MadeRun) -> None:
     assert values == {"plain": [(0, 1.0), (1, 0.25)], "other": [(0, 1.0), (1, 0.5)]}
 
 
-def test_a_single_change_is_drawn_with_the_file_as_it_is(made: MadeRun) -> None:
-    """`each:` leaves the unchanged point without a change; what was built says its number."""
+def test_a_single_change_is_drawn_with_the_unchanged_configuration(made: MadeRun) -> None:
+    """`each:` leaves the unchanged point without a change; its number comes from the built object."""
     made.task("t", "AA")
     spec: dict[str, Any] = {"stages": {"mark": {"radius": 10}}}
     made.answers(made.point("plain", "t", spec=spec), "AA")
@@ -176,7 +180,7 @@ def test_a_single_change_is_drawn_with_the_file_as_it_is(made: MadeRun) -> None:
     assert {label: [x for x, *_ in line] for label, line in lines} == {"plain": [5, 10]}
 
 
-def test_two_swept_settings_make_a_map_over_the_mean_of_a_third(made: MadeRun) -> None:
+def test_two_swept_settings_make_a_heat_map_averaged_over_a_third(made: MadeRun) -> None:
     made.task("t", "AA")
     answers = {(10, "red"): "BB", (10, None): "AB", (5, "red"): "AA", (5, None): "AB"}
     for (radius, color), said in answers.items():
@@ -201,7 +205,7 @@ def test_two_runs_in_one_report(tmp_path: Path) -> None:
     assert "plain (second)" in (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
 
 
-def test_one_task_needs_no_means_on_the_terminal(made: MadeRun) -> None:
+def test_the_terminal_shows_no_means_for_a_single_task(made: MadeRun) -> None:
     shown = repr(score_table(made.arms("t", "AA", plain="AB")))
     assert "macro and micro" in shown and "micro\n" not in shown.replace(" ", "")
 

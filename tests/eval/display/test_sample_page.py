@@ -1,4 +1,4 @@
-"""The page of one sample: what an agent asked for, drawn on the image."""
+"""The page of one sample: what an agent requested, drawn on the image."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ def drawn(look: Look, frame: Any = "pixels") -> np.ndarray[Any, Any] | None:
 
 
 @table
-def test_an_asked_box_is_drawn_in_the_frame_of_the_agent(frame: Any, box: list[float]) -> None:
+def test_a_requested_box_is_drawn_in_the_frame_of_the_agent(frame: Any, box: list[float]) -> None:
     for image in (1, 0):  # 0 is the last one
         marked = drawn(Look(1, 0, "zoom", "shown", {"image": image, "box": box}), frame)
         assert marked is not None
@@ -33,18 +33,20 @@ def test_an_asked_box_is_drawn_in_the_frame_of_the_agent(frame: Any, box: list[f
         assert not marked[30:70, 60:140].any()
 
 
-def test_points_that_were_asked_for_are_drawn() -> None:
+def test_requested_points_are_drawn() -> None:
     marked = drawn(Look(1, 0, "measure", "said", {"image": 1, "start": [40, 50], "end": [160, 50]}))
     assert marked is not None and not marked[:, 90:110].any()
     assert marked[:, :100].any() and marked[:, 100:].any()
 
 
 @table
-def test_nothing_is_drawn_where_no_place_was_asked(tool: str, outcome: Any, arguments: Any) -> None:
+def test_nothing_is_drawn_without_a_requested_place(
+    tool: str, outcome: Any, arguments: Any
+) -> None:
     assert drawn(Look(1, 0, tool, outcome, arguments)) is None
 
 
-def test_images_go_by_the_numbers_that_the_agent_gave_them() -> None:
+def test_images_are_numbered_as_the_agent_numbers_them() -> None:
     other = View.of(Picture(np.zeros((5, 5, 3), np.uint8)))
     turns = (
         Message("user", ("Image 1 (200 x 100 pixels):", GREY, "Look.", other)),

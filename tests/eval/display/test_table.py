@@ -24,8 +24,8 @@ from tests import tables
 from tests.made_run import MadeRun
 
 
-def given(made: MadeRun, task: str, keys: Sequence[str | None], **arms: str) -> Table:
-    """The table with a task more; `arms` answer with letters, " " is not asked."""
+def score_arms(made: MadeRun, task: str, keys: Sequence[str | None], **arms: str) -> Table:
+    """Add a task with the answers of `arms` (letters, " " is not asked) and score the run."""
     made.task(task, keys)
     for name, letters in arms.items():
         made.answers(made.point(name, task), [None if c == " " else c for c in letters])
@@ -38,11 +38,11 @@ def row(found: Table, **fields: Any) -> Row:
 
 
 def of(found: Table, names: str, **fields: Any) -> list[Any]:
-    """The columns of the only row with these fields."""
+    """Return these columns of the only row with these fields."""
     return [getattr(row(found, contestant="plain", **fields), name) for name in names.split()]
 
 
-def test_a_hidden_key_claims_no_accuracy(made: MadeRun) -> None:
+def test_a_hidden_answer_key_has_no_accuracy(made: MadeRun) -> None:
     made.task("t", [None, None, None])
     made.answers(made.point("plain", "t"), ["A", "B", None])
     made.record("p0", "s2", reason="abstained: too dark")
@@ -80,8 +80,8 @@ def test_draws_are_averaged_within_a_sample(made: MadeRun) -> None:
 
 
 def test_macro_is_over_tasks_and_micro_over_samples(made: MadeRun) -> None:
-    given(made, "big", "A" * 8, plain="A" * 8)
-    table = given(made, "small", "AA", plain="BB")
+    score_arms(made, "big", "A" * 8, plain="A" * 8)
+    table = score_arms(made, "small", "AA", plain="BB")
     assert of(table, "value n n_tasks", task="macro") == [0.5, 10, 2]
     assert of(table, "value n right low high", task="micro") == [0.8, 10, 8, *wilson(8, 10)]
 
@@ -92,14 +92,14 @@ def test_a_swept_task_counts_once_in_macro(made: MadeRun) -> None:
         changes = {"tasks.a.strength": strength}
         point = made.point("plain", "a", task_id=f"id-a-{strength}", changes=changes)
         made.answers(point, "AB")
-    table = given(made, "b", "AA", plain="AA")
+    table = score_arms(made, "b", "AA", plain="AA")
     shown = table.where(metric="accuracy", contestant="plain")
     tasks = ["a [strength=0]", "a [strength=1]", "b", "macro", "micro"]
     assert [line.task for line in shown] == tasks
     assert of(table, "value", task="macro") == [pytest.approx((0.5 + 1.0) / 2)]
 
 
-def test_the_paired_test_leaves_out_what_failed_on_either_side(made: MadeRun) -> None:
+def test_the_paired_test_excludes_samples_that_failed_on_either_side(made: MadeRun) -> None:
     made.task("t", "A" * 12)
     base, other = made.point("base", "t", baseline=True), made.point("other", "t")
     made.answers(base, "B" * 8 + "AAA")
@@ -114,7 +114,7 @@ def test_the_paired_test_leaves_out_what_failed_on_either_side(made: MadeRun) ->
     assert row(table, task="t", contestant="base").p is None
 
 
-def test_slices_are_by_any_meta_field(made: MadeRun) -> None:
+def test_any_meta_field_can_be_a_slice(made: MadeRun) -> None:
     made.task("t", "ABA", meta=[{"kind": kind} for kind in "xyx"])
     made.answers(made.point("plain", "t"), "AAB")
     table = score_table(made.write().path, by=["kind"])
@@ -134,7 +134,7 @@ excluded missing hidden unit task_name n_tasks of_tasks delta_low delta_high bet
 n_clusters detectable p_bh test people failure clusters"""
 
 
-def test_the_file_has_exactly_the_agreed_columns(made: MadeRun) -> None:
+def test_report_csv_has_exactly_the_documented_columns(made: MadeRun) -> None:
     made.task("t", "ABB")
     name, facts = "plain, with comma", {"split": "val", "label_version": "2025-09"}
     made.answers(made.point(name, "t", facts=facts), "AAA")
@@ -159,7 +159,7 @@ def test_labels(changes: dict[str, Any], contestant: str, task: str) -> None:
     assert (contestant_label(changed), task_label(changed)) == (contestant, task)
 
 
-def test_the_baseline_of_a_point() -> None:
+def test_a_point_has_one_baseline() -> None:
     five, ten = {"stages.mark.radius": 5}, {"stages.mark.radius": 10}
     base = [point("base", changes, baseline=True) for changes in ({}, five)]
     points = [point("base", baseline=True, task_id="other"), *base]
@@ -170,15 +170,17 @@ def test_the_baseline_of_a_point() -> None:
     assert find_baseline(point("mine", task_id="unasked"), points) is None
 
 
-def test_one_registration_makes_a_metric(made: MadeRun, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The share of answered samples that were answered with A."""
+def test_registering_a_function_adds_a_metric(
+    made: MadeRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The metric is the share of answered samples with the answer A."""
 
     def said_a(scores: PointScores) -> dict[str, float]:
         return {entry.sample: float(entry.answer == "A") for entry in scores.all if entry.answer}
 
     monkeypatch.setitem(METRICS, "said_a", said_a)
-    given(made, "t", "AAAA", plain="ABBB")
-    table = given(made, "u", "AA", plain="AA")
+    score_arms(made, "t", "AAAA", plain="ABBB")
+    table = score_arms(made, "u", "AA", plain="AA")
     values = {row.task: row.value for row in table.where(metric="said_a")}
     assert values == {"t": 0.25, "u": 1.0, "macro": 0.625, "micro": 0.5}
     assert ",said_a,0.25," in table.csv
@@ -189,12 +191,12 @@ def test_one_registration_makes_a_metric(made: MadeRun, monkeypatch: pytest.Monk
     assert not benchmark_metric_table(table.rows).rows
 
 
-def test_a_key_that_is_no_answer_has_no_majority(made: MadeRun) -> None:
-    """PC-VID's key is the highest score that a judge can give."""
+def test_an_answer_key_of_judge_scores_has_no_majority(made: MadeRun) -> None:
+    """The key of PC-VID is the highest score that a judge can give."""
     made.task("video", ["1", "2"], choices=0, meta=[{"type": "AB"}, {"type": "ABA"}])
     facts = {"scorer": {"use": "eval.tasks.VideoScorer"}}
     made.answers(made.point("plain", "video", facts=facts), "11")
-    table = given(made, "t", "AAB", plain="AAA")
+    table = score_arms(made, "t", "AAB", plain="AAA")
     shown = table.where(contestant="majority (key)", metric="accuracy")
     means = dict.fromkeys(("t", "macro", "micro"), pytest.approx(2 / 3))
     assert {row.task: row.value for row in shown} == means
@@ -233,7 +235,7 @@ def test_micro_is_compared_with_the_baseline_over_all_tasks(made: MadeRun) -> No
         made.answers(made.point("base", task, baseline=True), "ABBB")
         made.answers(made.point("other", task), "AAAA")
     made.answers(made.point("part", "t"), "AAAA")
-    table = given(made, "v", "A", part="A")  # a task that the baseline was not asked
+    table = score_arms(made, "v", "A", part="A")  # a task that the baseline was not asked
     compared = micro(table, "other", "delta discordant excluded baseline p")
     assert compared == [0.75, 6, 0, "base", pytest.approx(binomtest(6, 6).pvalue)]
     assert micro(table, "part", "delta p baseline") == [None, None, ""]
@@ -249,9 +251,9 @@ def test_micro_over_variants_of_a_task_tests_each_question_once(made: MadeRun) -
     assert micro(table, "other", "delta p compared n_clusters") == [1.0, 0.125, 8, 4]
 
 
-def test_a_chance_level_has_no_interval_and_needs_choices_everywhere(made: MadeRun) -> None:
-    given(made, "t", "ABA", plain="AAA")
-    given(made, "u", "AA", plain="AA")
+def test_a_chance_level_has_no_interval_and_needs_choices_for_every_sample(made: MadeRun) -> None:
+    score_arms(made, "t", "ABA", plain="AAA")
+    score_arms(made, "u", "AA", plain="AA")
     made.samples[-1].sample["choices"].clear()
     table = score_table(made.write().path)
     assert micro(table, "chance (level)", "value low n") == [0.5, None, 3]
@@ -259,8 +261,10 @@ def test_a_chance_level_has_no_interval_and_needs_choices_everywhere(made: MadeR
 
 
 @pytest.mark.parametrize("order", ["01", "10"])
-def test_circular_evaluation_has_the_first_rotation_s_facts(made: MadeRun, order: str) -> None:
-    """A reader read the unrotated point's replies alone."""
+def test_circular_evaluation_reports_the_meta_data_of_the_first_rotation(
+    made: MadeRun, order: str
+) -> None:
+    """Only the replies of the unrotated point are read again by a reader."""
     made.task("t", "A")
     for by in map(int, order):
         turn = {"use": "prompting.controls.PermuteLabels", "order": "rotated", "by": by}
@@ -274,7 +278,7 @@ def test_circular_evaluation_has_the_first_rotation_s_facts(made: MadeRun, order
 
 
 @pytest.mark.parametrize(("meta", "groups"), [({"circle": "x"}, 1), ({}, 0)])
-def test_samples_without_a_group_s_field(made: MadeRun, meta: dict[str, str], groups: int) -> None:
+def test_samples_without_the_group_field(made: MadeRun, meta: dict[str, str], groups: int) -> None:
     made.task("t", "AAA", meta=[meta, meta, {}])
     facts = {"scorer": {"use": "eval.scoring.AllRight"}}
     made.answers(made.point("plain", "t", facts=facts), "AAA")
@@ -287,15 +291,15 @@ def test_samples_without_a_group_s_field(made: MadeRun, meta: dict[str, str], gr
 
 
 def printed(columns: Mapping[str, str], texts: int, blocks: int, rows: int) -> str:
-    """A table of equal rows on a terminal of 80 columns; a slash ends a line in a cell."""
+    """Print a table of equal rows on a terminal of 80 columns; a slash is a line break in a cell."""
     header, row = ([c.replace("/", "\n") for c in part] for part in (columns, columns.values()))
     out, grid = io.StringIO(), TextTable(header, [row] * rows, texts)
     Console(width=80, file=out).print(grid.console("a title", blocks=blocks))
     return out.getvalue()
 
 
-def test_a_wide_table_loses_no_figure_in_a_narrow_terminal() -> None:
-    """Of ten columns a terminal of 80 cut the figures."""
+def test_a_wide_table_keeps_all_digits_in_a_narrow_terminal() -> None:
+    """Regression: with ten columns a terminal of 80 truncated the numbers."""
     columns = {"who": "plain", "n": "12", "default %": "16.7", "differ from/the default": "0 of 5"}
     columns |= {"R": "1.98/1.01 to 3.58", "best minus/worst": "41.7/25.0 to 83.3"}
     columns |= {"worst": "default", "best": "blue, jpeg80"}
@@ -303,8 +307,8 @@ def test_a_wide_table_loses_no_figure_in_a_narrow_terminal() -> None:
     assert words <= set(printed(columns, 1, 0, 1).split())
 
 
-def test_a_heading_that_widens_a_column_of_figures_cuts_none_off() -> None:
-    """Under `shape, unmarked` the table of a race ended in "p 0.0"."""
+def test_a_long_heading_does_not_truncate_numbers() -> None:
+    """Regression: under `shape, unmarked` the table of a race ended in "p 0.0"."""
     columns = {"task": "shape", "arm": "unmarked", "asked": "72", "mean %": "41.7"}
     columns |= {"to the leader": "\u221219.4 [\u221239.6 to +1.2]", "ended": "after 72"}
     shown = printed(columns | {"held out": "+13.3 [+0.0 to +26.1, p 0.058]"}, 2, 2, 2)
@@ -313,8 +317,8 @@ def test_a_heading_that_widens_a_column_of_figures_cuts_none_off() -> None:
     assert max(map(len, shown.splitlines())) <= 80
 
 
-def test_a_long_name_stands_whole_where_a_terminal_has_room_for_it() -> None:
-    """`analyse RUN specialists` broke names at their hyphens, at 22 letters: "qwen3-vl-8b-" """
+def test_a_long_name_is_not_truncated_in_a_wide_terminal() -> None:
+    """Regression: names were broken at hyphens after 22 letters: "qwen3-vl-8b-" """
     name = "qwen3-vl-8b-instruct-thinking"
     columns = {"task": "shape", "MLLM": name, "n": "60", "both/right": "57/48.0 to 59.1"}
     columns |= {"only/specialist": "2", "only/MLLM": "1", "specialist %": "98.3/94.0–100.0"}
@@ -324,11 +328,11 @@ def test_a_long_name_stands_whole_where_a_terminal_has_room_for_it() -> None:
         assert {"57", "[48.0", "98.3", "[94.0–100.0]"} <= set(shown.split())
 
 
-def test_a_table_is_not_displayed_by_its_repr_in_a_notebook(
+def test_a_notebook_shows_a_table_as_html_rather_than_its_repr(
     made: MadeRun, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """IPython asks for the text as well as the HTML, and Rich displayed the first."""
-    shown = given(made, "t", ["A", "B"], plain="AB")
+    """IPython requests the text as well as the HTML, and Rich displayed the text."""
+    shown = score_arms(made, "t", ["A", "B"], plain="AB")
     plain = [repr(shown), str(task_table(shown.rows))]
     displayed = list[object]()
     monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
@@ -338,7 +342,7 @@ def test_a_table_is_not_displayed_by_its_repr_in_a_notebook(
     assert "<table>" in shown._repr_html_()
 
 
-def test_a_table_with_one_column_of_texts_keeps_each_number_under_its_title() -> None:
+def test_a_table_with_one_text_column_keeps_numbers_under_their_titles() -> None:
     shown = TextTable(("who", "in", "out", "cost"), [("a", "1", "2", "3")], 1)
     lines = [line.split() for line in str(shown.console("", 2)).splitlines() if line.strip()]
     assert (lines[0], lines[-1]) == (["in", "out", "cost"], ["1", "2", "3"])

@@ -1,4 +1,4 @@
-"""A judge in a user's own words."""
+"""A judge with a custom prompt."""
 
 import gzip
 import json
@@ -38,7 +38,7 @@ QUIET = Console(quiet=True)
 
 @dataclass(frozen=True)
 class NamedScript(Scripted):
-    """Two functions of one name are two judges."""
+    """A scripted judge whose name is part of its identity."""
 
     name: str = ""
 
@@ -78,7 +78,7 @@ def test_a_prompt_is_sent_as_it_is_written(tmp_path: Path) -> None:
 
 
 @table
-def test_prompts_that_cannot_be(text: str, said: str, tmp_path: Path) -> None:
+def test_invalid_prompts_are_refused(text: str, said: str, tmp_path: Path) -> None:
     file = tmp_path / "mine.txt"
     file.write_text(text, "utf-8")
     with pytest.raises(RunError, match=said):
@@ -86,7 +86,9 @@ def test_prompts_that_cannot_be(text: str, said: str, tmp_path: Path) -> None:
 
 
 @table
-def test_a_worded_judge_may_say_the_answer_alone(said: str, verdict: Any) -> None:
+def test_a_judge_with_a_custom_prompt_may_reply_with_the_answer_alone(
+    said: str, verdict: Any
+) -> None:
     judging = Wording("mine", "{reply}").word(PASSES["every"])
     given = judging.parse(said, case("words"))
     assert (given.answer or given.none or given.reason) == verdict
@@ -97,7 +99,7 @@ def test_a_worded_judge_may_say_the_answer_alone(said: str, verdict: Any) -> Non
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    """Six replies, of which a rule reads five; of two the words say other than they seem."""
+    """Six replies, of which a rule reads five; two of them mean something else than they seem to."""
     made = MadeRun(tmp_path / "runs" / "made")
     made.task("pick", ["A", "B", "A", "B", "A", "B"])
     point = made.point("one", "pick")
@@ -107,7 +109,7 @@ def run(tmp_path: Path) -> Path:
 
 
 def said_of(labels: dict[str, str]) -> Any:
-    """A judge that knows the label of every reply, which stands behind "Reply:"."""
+    """Return a judge that knows the label of every reply, which follows "Reply:"."""
     return lambda messages: labels[messages[-1].text.partition("Reply: ")[2]]
 
 
@@ -115,7 +117,7 @@ TRUTH = {"A": "A", "(B)": "B", "Hmm, the former": "A", "(A)": "Z", "Answer: B": 
 MINE = Wording("mine", "Reply: {reply}")
 
 
-def test_a_pass_over_every_reply_stands_in_for_the_reader(run: Path) -> None:
+def test_a_pass_over_every_reply_replaces_the_reader(run: Path) -> None:
     assert values(run)["accuracy"] == round(2 / 6, 4)
     first, *_, last = judged(run, said_of(TRUTH), "solomon+mine", "every", wording=MINE)
     assert "every: 6 of 6 replies judged, 1 of them" in first
@@ -131,7 +133,7 @@ def test_a_pass_over_every_reply_stands_in_for_the_reader(run: Path) -> None:
         judged(run, "A", "other", wording=MINE)
 
 
-def test_each_pass_has_the_judge_that_read_most_of_it(run: Path) -> None:
+def test_each_pass_uses_the_judge_with_the_most_verdicts(run: Path) -> None:
     judged(run, "Answer: A", "reads little", "unreadable")
     judged(run, "nothing at all", "reads nothing", "every")
     lines = judged(run, said_of(TRUTH), "reads all", "every", wording=MINE)
@@ -141,7 +143,7 @@ def test_each_pass_has_the_judge_that_read_most_of_it(run: Path) -> None:
     assert counting == {"unreadable": "reads little", "every": "reads all"}
 
 
-def test_the_command_takes_a_prompt(run: Path, tmp_path: Path) -> None:
+def test_the_command_accepts_a_prompt(run: Path, tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("{reply}")
     model = "models.other={use: pipelines.models.Scripted, answer: B}"
     words = ("judge", run, model, "--model", "other", "--pass", "every", "--prompt")
@@ -153,7 +155,9 @@ def test_the_command_takes_a_prompt(run: Path, tmp_path: Path) -> None:
 
 
 @needs_extras
-def test_a_lying_judge_is_found_beside_people_and_honest_judges(run: Path, tmp_path: Path) -> None:
+def test_a_lying_judge_is_detected_against_people_and_honest_judges(
+    run: Path, tmp_path: Path
+) -> None:
     lies = {text: "B" if label == "A" else "A" for text, label in TRUTH.items()}
     lies["(B)"] = "well"
     for name, labels in (("honest", TRUTH), ("liar", lies)):
@@ -182,7 +186,7 @@ STEPS = ("a girl stands", "her legs look thin", "a dark seam", "the trousers are
 
 
 def chains(root: Path, spoken: dict[str, list[int]], **columns: Any) -> Path:
-    """A run of BLINK-Twice whose replies say the steps with these numbers."""
+    """Write a BLINK-Twice run whose replies name the steps with these numbers."""
     image = bytes(cv2.imencode(".png", np.zeros((4, 6, 3), np.uint8))[1])
     (root / "1.png").write_bytes(image)
     solution = {"clues": "a dark seam", "truth": "painted", "steps": STEPS, **columns}
@@ -213,7 +217,9 @@ def check_steps(messages: Messages) -> str:
     return f"Seen: {', '.join(seen) or 'NONE'}\n**Wrong:** {', '.join(wrong) or 'NONE'}"
 
 
-def test_chains_are_scored_to_the_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chains_of_thought_are_scored_per_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     spoken = {"whole": [1, 2, 3, 4, 5], "errs": [1, 2, -3, 5, -4], "back": [3, 2, 1], "short": [5]}
     run = chains(tmp_path, spoken)
@@ -239,7 +245,7 @@ def test_chains_are_scored_to_the_step(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @table
-def test_words_about_steps(said: str, verdict: Any) -> None:
+def test_replies_about_steps(said: str, verdict: Any) -> None:
     given = PASSES["steps"].parse(said, case("words", steps="one\ntwo\nthree"))
     assert given.reason == verdict if isinstance(verdict, str) else given.scores == verdict
 
@@ -248,7 +254,7 @@ def test_words_about_steps(said: str, verdict: Any) -> None:
     ("columns", "steps"),
     [({}, 5), ({"steps": None, "first": "a girl stands", "second": "no"}, 2), ({"steps": None}, 2)],
 )
-def test_steps_come_from_a_list_from_columns_or_from_clues_and_truth(
+def test_steps_come_from_a_list_or_columns_or_clues_and_truth(
     tmp_path: Path, columns: dict[str, Any], steps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -263,7 +269,7 @@ def test_steps_come_from_a_list_from_columns_or_from_clues_and_truth(
 
 
 def recorded(folder: Path, source: Path, step: int) -> tuple[Path, dict[tuple[str, str], str], int]:
-    """Every `step`-th recorded reply to BLINK, the official labels, and how many are right."""
+    """Return every `step`-th recorded BLINK reply, the official labels, and the number right."""
     made, labels = MadeRun(folder / "runs" / "recorded"), dict[tuple[str, str], str]()
     right = 0
     key = load_key(source / "val_answers.json")
@@ -291,7 +297,7 @@ def recorded(folder: Path, source: Path, step: int) -> tuple[Path, dict[tuple[st
 @pytest.mark.slow
 @pytest.mark.parametrize("step", [40, pytest.param(1, marks=pytest.mark.nightly)])
 def test_a_judge_gives_the_official_verdicts(shared_data: Path, tmp_path: Path, step: int) -> None:
-    """One judge says the recorded label, one the next letter."""
+    """One judge gives the recorded label, another the next letter."""
     run, labels, official = recorded(tmp_path, shared_data / "blink_replies", step)
     wording = Wording("fig8", "{question}\n{reply}")
     total = len((run / "records.jsonl").read_text("utf-8").splitlines())

@@ -105,7 +105,7 @@ def go(browser: Browser, link: str) -> None:
 
 
 @pytest.mark.slow
-def test_it_opens_alone_and_in_peace(browser: Browser, page: str) -> None:
+def test_it_opens_without_requests_or_complaints(browser: Browser, page: str) -> None:
     browser.open(page)
     fetched = [url for url in browser.requests if not url.startswith("data:image/")]
     assert fetched[0] == page
@@ -118,7 +118,7 @@ def test_it_opens_alone_and_in_peace(browser: Browser, page: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
-def test_it_opens_at_its_top_or_at_the_samples(browser: Browser, made: MadeRun, way: str) -> None:
+def test_it_opens_at_the_top_or_at_the_samples(browser: Browser, made: MadeRun, way: str) -> None:
     said = {"plain": "A" * 80, "other": "AB" * 40, "long" * 50: "BA" * 40}
     with address_of(made.arms("pick", "A" * 80, "plain", **said), way) as page:
         for size in SIZES:
@@ -135,8 +135,8 @@ def test_it_opens_at_its_top_or_at_the_samples(browser: Browser, made: MadeRun, 
                 assert browser.run("window.scrollY") == 0, "another rival moves nothing"
 
 
-def test_what_flipped_takes_three_clicks(browser: Browser, page: str) -> None:
-    """A count in the matrix, a sample of the list, every word of it."""
+def test_flipped_samples_are_found_in_three_clicks(browser: Browser, page: str) -> None:
+    """A count in the matrix, a sample in the list, then its full text."""
     browser.open(page)
     browser.click("[aria-label='1 samples lost by other on pick']")
     browser.wait("document.querySelector('#count').innerText.startsWith('1 ')")
@@ -160,8 +160,8 @@ def test_a_link_sets_the_filters(browser: Browser, page: str, link: str, count: 
     assert browser.complaints == []
 
 
-def test_words_of_a_prompt_are_searched_in_a_file(browser: Browser, page: str) -> None:
-    """A server searches questions, answers and replies: it keeps no prompts in memory."""
+def test_the_prompts_of_a_file_can_be_searched(browser: Browser, page: str) -> None:
+    """A server searches questions, answers and replies only, as it keeps no prompts in memory."""
     browser.open(f"{page}#q=which+of+2")
     assert shown(browser) == ("0" if page.startswith("http") else "1")
 
@@ -174,7 +174,9 @@ FIRST = """document.addEventListener("DOMContentLoaded", () => {
 
 
 @pytest.mark.slow
-def test_the_first_screen_is_drawn_before_all_pictures(browser: Browser, study: str) -> None:
+def test_the_first_screen_is_drawn_before_all_pictures_are_loaded(
+    browser: Browser, study: str
+) -> None:
     script = browser.send("Page.addScriptToEvaluateOnNewDocument", source=FIRST)
     try:
         browser.open(study)
@@ -188,7 +190,7 @@ def test_the_first_screen_is_drawn_before_all_pictures(browser: Browser, study: 
     assert browser.run("document.querySelectorAll('#lines svg').length") > 0
 
 
-def test_keys_walk_through_samples_and_set_filters(browser: Browser, page: str) -> None:
+def test_keys_step_through_samples_and_set_filters(browser: Browser, page: str) -> None:
     browser.open(page)
     browser.run("document.getElementById('samples').scrollIntoView(); null")
     for key, sample in (("j", "s1"), ("ArrowDown", "s2"), ("k", "s1")):
@@ -207,7 +209,9 @@ def test_keys_walk_through_samples_and_set_filters(browser: Browser, page: str) 
     assert browser.complaints == []
 
 
-def test_a_digit_is_a_contestant_and_disagreement_an_order(browser: Browser, page: str) -> None:
+def test_a_digit_key_selects_a_contestant_and_samples_sort_by_disagreement(
+    browser: Browser, page: str
+) -> None:
     browser.open(page)
     # all are right on the first sample, and one is wrong on the fifth
     browser.run("answers[2][0][0].verdict = 'r'; answers[0][4][0].verdict = 'w'; null")
@@ -228,7 +232,7 @@ def test_a_digit_is_a_contestant_and_disagreement_an_order(browser: Browser, pag
     assert browser.complaints == []
 
 
-def test_another_rival_and_the_dark(browser: Browser, page: str) -> None:
+def test_the_rival_and_the_dark_theme_can_be_chosen(browser: Browser, page: str) -> None:
     browser.open(f"{page}#base=third&theme=dark")
     assert "+75.0" in browser.text(".matrix tbody tr:nth-child(1)")
     assert browser.run("getComputedStyle(document.body).backgroundColor") == "rgb(21, 24, 28)"
@@ -243,7 +247,7 @@ SEEN = """[...document.querySelectorAll('#evidence img')].filter((image) => imag
 def study(
     tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[str]:
-    """The address of a page. A sweep of three radii, of which `radius 9` loses 24 of 40 samples."""
+    """The address of a page with a sweep of three radii; `radius 9` loses 24 of 40 samples."""
     folder = tmp_path_factory.mktemp("swept") / "study"
     made = MadeRun(folder)
     made.task("shape", ["A"] * 40)
@@ -265,7 +269,7 @@ def study(
 def _send(
     made: MadeRun, point: str, pixels: NDArray[np.uint8], lost: int, notes: tuple[str, ...] = ()
 ) -> None:
-    """An answer to each of the 40 samples after a picture; the first `lost` are wrong."""
+    """Add an answer for each of the 40 samples after a picture; the first `lost` are wrong."""
     for number in range(40):
         sent = made.blobs.put(Picture(pixels + np.uint8(number)).payload.data)
         words = "Which one, seen twice?" if notes else "Which one?"
@@ -287,12 +291,12 @@ def resized(browser: Browser, width: int, height: int) -> Iterator[None]:
 
 
 def written(made: MadeRun) -> str:
-    """The address of the page of a run, written as a file."""
+    """Write the page of a run to a file and return its address."""
     return write_report([made.write().path], made.path).resolve().as_uri()
 
 
 @pytest.mark.slow
-def test_the_first_screen_tells_what_was_found(browser: Browser, study: str) -> None:
+def test_the_first_screen_shows_the_findings(browser: Browser, study: str) -> None:
     with resized(browser, 1440, 900):
         browser.open(study)
         lead = browser.text("#summary .lead")
@@ -308,7 +312,9 @@ def test_the_first_screen_tells_what_was_found(browser: Browser, study: str) -> 
         assert browser.complaints == []
 
 
-def test_beside_a_number_stands_how_many_answers_failed(browser: Browser, made: MadeRun) -> None:
+def test_the_number_of_failures_is_shown_next_to_an_accuracy(
+    browser: Browser, made: MadeRun
+) -> None:
     made.arms("shape", "AAAA", "plain", plain="AABA", torn="AAA")
     made.record(made.points[1].id, "s3", error="OSError: no picture")
     browser.open(written(made))
@@ -319,8 +325,8 @@ def test_beside_a_number_stands_how_many_answers_failed(browser: Browser, made: 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_axe_finds_no_fault(browser: Browser, study: str, theme: str) -> None:
-    """Every theme in every width, and each of them in a file and served."""
+def test_axe_finds_no_violation(browser: Browser, study: str, theme: str) -> None:
+    """Every theme at every width, from a file and served."""
     axe, wide = axe_script(), (theme == "light") == study.startswith("file")
     with resized(browser, *((1440, 900) if wide else (390, 844))):
         browser.open(f"{study}#theme={theme}&sample=shape/s0")
@@ -338,7 +344,7 @@ def test_axe_finds_no_fault(browser: Browser, study: str, theme: str) -> None:
         assert browser.run(axe_run("'#contacts'", AXE_RULES))["faults"] == []
 
 
-def test_charts_and_tables_can_be_read_on_a_phone(browser: Browser, study: str) -> None:
+def test_charts_and_tables_are_readable_on_a_phone(browser: Browser, study: str) -> None:
     with resized(browser, 390, 844):
         browser.open(study)
         assert browser.run("document.querySelectorAll('#lines svg').length") > 0
@@ -358,8 +364,8 @@ FRAMED = """[...document.querySelectorAll("#grids rect")].sort((a, b) =>
 
 
 @pytest.mark.slow
-def test_every_line_is_drawn_and_the_baseline_framed(browser: Browser, made: MadeRun) -> None:
-    """Of ten lines the last two were dropped, and a map had its levels in an order of its own."""
+def test_every_row_is_drawn_and_the_baseline_is_framed(browser: Browser, made: MadeRun) -> None:
+    """Regression: the last two of ten rows were dropped, and a map sorted its levels differently."""
     made.task("shape", "AAAA")
     for radius in (28, 9):
         changes: dict[str, object] = {"stages.mark.radius": radius}
@@ -381,8 +387,8 @@ def test_every_line_is_drawn_and_the_baseline_framed(browser: Browser, made: Mad
     assert frame == cells[0], "the first cell, that of the first levels"
 
 
-def test_contestants_stand_beside_what_people_reach(browser: Browser, made: MadeRun) -> None:
-    """Of two tasks with people, and one without."""
+def test_contestants_are_shown_next_to_human_accuracy(browser: Browser, made: MadeRun) -> None:
+    """Two tasks with human results and one without."""
     for task in ("cups", "balls", "hats"):
         made.arms(task, "AAAA", "plain", plain="AAAB", marked="AAAB")
     people = {"people": True, "source": "s", "accuracy": {"cups": 90, "balls": 70}}
@@ -407,7 +413,7 @@ def test_a_click_on_a_title_sorts_a_table(browser: Browser, study: str) -> None:
         assert browser.run("document.querySelector('#tables th:nth-child(2)').ariaSort") == order
 
 
-def test_pictures_stand_beside_one_another_and_blink(browser: Browser, study: str) -> None:
+def test_pictures_are_shown_side_by_side_or_blinking(browser: Browser, study: str) -> None:
     browser.open(f"{study}#sheet=1&flip=lost&who=radius 9")
     browser.wait("document.querySelectorAll('#contacts img').length >= 18")
     assert browser.run("document.querySelectorAll('#contacts tbody tr').length") == 24
@@ -422,7 +428,7 @@ def test_pictures_stand_beside_one_another_and_blink(browser: Browser, study: st
 
 
 @pytest.mark.slow
-def test_words_that_one_contestant_alone_was_told_are_marked(browser: Browser, study: str) -> None:
+def test_text_that_only_one_contestant_was_sent_is_marked(browser: Browser, study: str) -> None:
     browser.open(f"{study}#who=agent&sample=shape/s0")
     browser.press("b")
     browser.wait("document.querySelector('#large').open")
@@ -435,7 +441,7 @@ def test_words_that_one_contestant_alone_was_told_are_marked(browser: Browser, s
 
 
 @pytest.mark.slow
-def test_keys_go_from_flip_to_flip_and_open_one(browser: Browser, study: str) -> None:
+def test_keys_step_from_flip_to_flip_and_open_one(browser: Browser, study: str) -> None:
     browser.open(f"{study}#who=radius 9&sample=shape/s0")
     for key, sample in (("]", "s2"), ("]", "s3"), ("[", "s2"), ("[", "s2")):
         browser.press(key)
@@ -458,7 +464,7 @@ def test_an_agents_looks_are_a_film_strip(browser: Browser, study: str) -> None:
     assert "look 1: crop" in browser.text(".film")
 
 
-def test_it_prints_on_few_pages(browser: Browser, study: str) -> None:
+def test_it_prints_on_a_few_pages(browser: Browser, study: str) -> None:
     browser.open(study)
     printed = b64decode(browser.send("Page.printToPDF")["data"])
     assert 1 <= len(re.findall(rb"/Type /Page\b", printed)) <= 4
@@ -471,13 +477,13 @@ def test_it_prints_on_few_pages(browser: Browser, study: str) -> None:
         browser.send("Emulation.setEmulatedMedia", media="")
 
 
-def test_a_sample_that_the_filters_leave_out_is_not_shown(browser: Browser, study: str) -> None:
+def test_a_sample_excluded_by_the_filters_is_not_shown(browser: Browser, study: str) -> None:
     browser.open(f"{study}#q=nowhere&sample=shape/s0")
     assert shown(browser) == "0"
     assert browser.text("#sample") == "No sample matches these filters."
 
 
-def test_a_rival_of_which_the_file_has_no_interval_is_counted(
+def test_a_rival_without_an_interval_in_the_file_is_counted(
     browser: Browser, made: MadeRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pairs, "MOST_INTERVALS", 0)
@@ -497,10 +503,10 @@ CELL = "document.querySelector('#found tr.%s .%s')"
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("most", "how"), [(0, "Bonferroni"), (400, "Holm")])
-def test_every_star_is_after_correction(
+def test_every_star_is_corrected_for_multiple_tests(
     browser: Browser, made: MadeRun, monkeypatch: pytest.MonkeyPatch, most: int, how: str
 ) -> None:
-    """`worse` differs from `better` by p = 0.03, which is a star of two and none of six."""
+    """`worse` differs from `better` with p = 0.03: a star among two arms, none among six."""
     monkeypatch.setattr(pairs, "MOST_INTERVALS", most)
     base, better, worse = ("A" * n + "B" * (40 - n) for n in (20, 23, 17))
     said = {"plain": base, "better": better, "worse": worse, "third": base, "all": "A" * 40}
@@ -513,7 +519,7 @@ def test_every_star_is_after_correction(
     assert how in browser.run("document.querySelector('.matrix tbody tr:nth-child(3) td').title")
 
 
-def test_better_is_blue_and_worse_orange_not_rust(browser: Browser, made: MadeRun) -> None:
+def test_better_is_blue_and_worse_is_orange(browser: Browser, made: MadeRun) -> None:
     said = {"plain": "A" * 20 + "B" * 20, "better": "A" * 40, "worse": "B" * 40}
     made.arms("pick", "A" * 40, "plain", **said)
     browser.open(f"{written(made)}#theme=light")
@@ -526,7 +532,9 @@ def test_better_is_blue_and_worse_orange_not_rust(browser: Browser, made: MadeRu
     assert browser.complaints == []
 
 
-def test_abstentions_stand_beside_a_specialist_s_number(browser: Browser, made: MadeRun) -> None:
+def test_abstentions_are_shown_next_to_the_accuracy_of_a_specialist(
+    browser: Browser, made: MadeRun
+) -> None:
     for task in ("pick", "count"):
         made.arms(task, "A" * 8, "plain", plain="AAAABBBB")
     point = made.point("lines", "count")

@@ -1,4 +1,4 @@
-"""The data of a page: its numbers are those of the tables, its words stay words."""
+"""The data of a page: its numbers are those of the tables, and its texts are escaped."""
 
 import json
 import re
@@ -23,13 +23,13 @@ from looktwice.pipelines.encodings.image_files import to_png
 from looktwice.pipelines.model import canonical
 from looktwice.pipelines.picture import Picture, PictureError
 from tests import tables
-from tests.made_run import MadeRun, facts
+from tests.made_run import MadeRun, join_attributes
 
 WRONG, RIGHT = PageAnswer("wrong", 0.0, "B"), PageAnswer("right", 1.0, "A")
 
 
 def logs(answers: dict[str, str], tasks: int = 1, groups: int = 0) -> PageData:
-    """Anybody's logs: "1" right, "0" wrong, "f" failed, "h" hidden, " " not asked."""
+    """Return logs: "1" right, "0" wrong, "f" failed, "h" hidden, " " not asked."""
     failed, hidden = PageAnswer("failed", 0.0, reason="Traceback"), PageAnswer("hidden", 0.0)
     kinds = {"1": RIGHT, "0": WRONG, "f": failed, "h": hidden}
     samples = [
@@ -73,14 +73,14 @@ def test_the_numbers_of_a_page_are_those_of_the_tables(made: MadeRun) -> None:
         (row,) = table.where(metric="accuracy", **about)
         paired = pair.paired
         assert paired.better + paired.worse == row.discordant
-        of_page = (*facts(paired, "value low high p"), pair.p_holm)
-        assert of_page == pytest.approx(facts(row, "delta delta_low delta_high p p_holm"))
+        of_page = (*join_attributes(paired, "value low high p"), pair.p_holm)
+        assert of_page == pytest.approx(join_attributes(row, "delta delta_low delta_high p p_holm"))
     assert len(numbers.pairs) == 9  # any two of three, on two tasks and on both
 
 
-def test_pairs_leave_out_what_failed_or_was_asked_of_one_alone() -> None:
+def test_pairs_exclude_samples_that_failed_or_were_asked_of_one_side_only() -> None:
     numbers = PageNumbers(logs({"base": "1100f1", "other": "0111f "}, tasks=2))
-    pairs = {p.task: (*facts(p.paired, "n better worse"), p.out) for p in numbers.pairs}
+    pairs = {p.task: (*join_attributes(p.paired, "n better worse"), p.out) for p in numbers.pairs}
     assert pairs == {0: (2, 1, 1, 0), 1: (2, 1, 0, 1), ALL: (4, 2, 1, 1)}
     assert [a.accuracy and a.accuracy.n for a in numbers.arms if a.contestant == 1] == [3, 2, 5]
 
@@ -94,18 +94,18 @@ def test_samples_of_one_group_are_compared_as_clusters() -> None:
 
 
 @tables.table
-def test_the_summary_is_made_of_the_numbers(answers: dict[str, str], said: str) -> None:
+def test_the_summary_quotes_the_numbers_of_the_tables(answers: dict[str, str], said: str) -> None:
     assert said in " ".join(PageNumbers(logs(answers)).summary)
 
 
-def test_json_in_a_page_is_text_and_nothing_else() -> None:
+def test_json_in_a_page_cannot_become_markup() -> None:
     value = {"a": "</script><script>&\u2028\ud800<!--"}
     text = escape_json(value)
     assert json.loads(text) == value
     assert not set(text) & set("<>&") and text.isascii()
 
 
-def test_a_browser_without_light_dark_has_the_light_page() -> None:
+def test_a_browser_without_light_dark_shows_the_light_theme() -> None:
     style = re.search(r"<style>(.*?)</style>", render_page(logs({"a": "1"})), re.S)
     assert style
     themed = re.findall(r"(--[\w-]+): light-dark\(([^,]+),", style[1])
@@ -116,7 +116,7 @@ def test_a_browser_without_light_dark_has_the_light_page() -> None:
 
 @pytest.mark.parametrize("count", [0, 1, 1000, 1001])
 def test_the_data_of_a_page_is_written_in_pieces(count: int) -> None:
-    """Of 100,000 samples the data and its JSON took 90 MB at once."""
+    """Regression: with 100,000 samples the data and its JSON took 90 MB at once."""
     pieces = [*page_pieces(logs({"a": "1" * count}))]
     found = data_of("".join(pieces))
     assert [row["id"] for row in found["samples"]] == [f"s{number}" for number in range(count)]
@@ -126,7 +126,7 @@ def test_the_data_of_a_page_is_written_in_pieces(count: int) -> None:
     assert found["contestants"] == ["a"] and found["is_whole"] and not found["served"]
 
 
-def test_a_file_holds_the_samples_on_which_contestants_differ_first(
+def test_a_file_holds_first_the_samples_on_which_contestants_differ(
     made: MadeRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made.task("t", "A" * 6)
@@ -146,8 +146,8 @@ def test_a_file_holds_the_samples_on_which_contestants_differ_first(
     assert cut.answers[0, 0][0].verdict == "right" and not cut.answers[0, 0][0].turns
 
 
-def test_a_reply_that_calls_tools_is_told_once(made: MadeRun) -> None:
-    """The next call sends it back, with the calls and without the reasoning."""
+def test_a_reply_with_tool_calls_is_shown_once(made: MadeRun) -> None:
+    """The next call sends it back with its tool calls and without the reasoning."""
     made.task("t", "A")
     calls = [{"id": "1", "name": "crop", "arguments": "{}"}]
     turns: list[dict[str, Any]] = [{"role": "user", "parts": ["Which one?"]}]
@@ -162,7 +162,7 @@ def test_a_reply_that_calls_tools_is_told_once(made: MadeRun) -> None:
     assert [turn.role for turn in told] == ["user", "reply", "tool", "reply"]
 
 
-def test_a_full_file_reads_no_more_images(made: MadeRun, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_file_stops_reading_images(made: MadeRun, monkeypatch: pytest.MonkeyPatch) -> None:
     made.task("t", "AAAA", marks=[{"label": "A", "x": 3.0, "y": 3.0, "image": 0}])
     pictures = [Picture(np.full((8, 8, 3), shade, np.uint8)) for shade in (10, 20, 10, 30)]
     for row, picture in zip(made.samples, pictures, strict=True):
@@ -185,7 +185,7 @@ def test_a_full_file_reads_no_more_images(made: MadeRun, monkeypatch: pytest.Mon
     assert [len(picture.marks) for picture in shown] == [1, 0, 1, 0]
 
 
-def test_a_task_is_not_asked_for_what_the_run_kept(made: MadeRun) -> None:
+def test_a_task_is_not_read_for_what_the_run_stored(made: MadeRun) -> None:
     made.task("t", "AAA")
     greys = [np.full((8, 8, 3), shade, np.uint8) for shade in (10, 20)]
     kept, other = (Picture.encoded(to_png(grey)) for grey in greys)
@@ -203,7 +203,7 @@ def test_a_task_is_not_asked_for_what_the_run_kept(made: MadeRun) -> None:
     assert (asked, list(data.thumbnails)) == (["s1", "s2"], [kept.sha, other.sha])
 
 
-def test_the_bytes_of_own_images_are_not_held(tmp_path: Path) -> None:
+def test_image_bytes_are_not_held_in_memory(tmp_path: Path) -> None:
     Image.new("RGB", (8, 8)).save(tmp_path / "a.png")
     row = {"id": "a", "question": "Which?", "image": "a.png", "answer": "B"}
     (tmp_path / "samples.jsonl").write_text(json.dumps(row))
@@ -216,14 +216,14 @@ def test_the_bytes_of_own_images_are_not_held(tmp_path: Path) -> None:
         _ = images("id-t", "a")[0].size
 
 
-def test_runs_beside_one_another_share_their_samples(tmp_path: Path) -> None:
+def test_runs_side_by_side_share_their_samples(tmp_path: Path) -> None:
     said = {"first": "AB", "second": "AA"}
     paths = [MadeRun(tmp_path / name).arms("t", "AA", plain=said[name]) for name in said]
     data = page_of(score_table(paths))
     assert [who.label for who in data.contestants] == ["plain (first)", "plain (second)"]
     assert len(data.samples) == 2 and len(data.answers) == 4
     pair, _ = PageNumbers(data).pairs
-    assert facts(pair.paired, "n better worse") == (2, 1, 0)
+    assert join_attributes(pair.paired, "n better worse") == (2, 1, 0)
 
 
 def test_each_run_is_compared_with_its_own_baseline(tmp_path: Path) -> None:
@@ -238,8 +238,8 @@ def test_each_run_is_compared_with_its_own_baseline(tmp_path: Path) -> None:
     assert not any(pair.is_significant for pair in numbers.pairs if pair.paired.p > 0.05)
 
 
-def test_any_rival_that_can_be_chosen_is_corrected_over_all_pairs() -> None:
-    """Two contestants differ by p = 0.03 in a page of six, which wore a star."""
+def test_the_correction_covers_every_pair_that_can_be_chosen() -> None:
+    """Regression: p = 0.03 between two of six contestants had a star."""
     base = "1" * 20 + "0" * 20
     better, worse = "1" * 23 + "0" * 17, "1" * 17 + "0" * 23
     two = PageNumbers(logs({"better": better, "worse": worse})).pairs
@@ -259,7 +259,7 @@ def test_any_rival_that_can_be_chosen_is_corrected_over_all_pairs() -> None:
 
 @pytest.mark.parametrize(("flips", "count"), [(5, 0), (6, 1)])
 def test_a_rival_of_another_run_needs_a_correction(flips: int, count: int) -> None:
-    """p = 0.06 had no correction, which was taken for p = 0."""
+    """Regression: p = 0.06 without a correction was treated as p = 0."""
     data = logs({"old": "0" * 20, "new": "1" * flips + "0" * (20 - flips)})
     runs = [replace(who, run=who.label, baseline=True) for who in data.contestants]
     numbers = PageNumbers(replace(data, contestants=[*runs, PageContestant("third", run="third")]))
@@ -267,8 +267,8 @@ def test_a_rival_of_another_run_needs_a_correction(flips: int, count: int) -> No
     assert f"{count} of 1 contestant" in " ".join(numbers.summary)
 
 
-def test_families_share_the_level(tmp_path: Path) -> None:
-    """Six of 40 are lost, p = 0.031: significant on one task of one run alone."""
+def test_families_of_comparisons_share_the_significance_level(tmp_path: Path) -> None:
+    """Six of 40 lost is p = 0.031: significant on a single task of a single run only."""
     said, right = [], "A" * 40
     for tasks, runs in ((1, 1), (2, 1), (1, 2)):
         paths = []
@@ -290,8 +290,8 @@ def test_families_share_the_level(tmp_path: Path) -> None:
 COLORED = re.compile(r"([^{}]*)\{[^{}]*var\(--wrong\)[^{}]*\}")
 
 
-def test_the_colour_of_wrong_answers_means_nothing_else() -> None:
-    """Blue is better and orange worse; significant gains were drawn in the rust of wrong ones."""
+def test_the_colour_of_wrong_answers_has_no_other_meaning() -> None:
+    """Blue is better and orange worse; regression: gains had the colour of wrong answers."""
     rules = [rule.strip().rpartition("}")[2] for rule in COLORED.findall(page_file("page.css"))]
     assert {rule.strip() for rule in rules} == {".rim-wrong", ".wrong"}
     scripts = "".join(page_file(f"page_{name}.js") for name in ("charts", "pictures", "samples"))

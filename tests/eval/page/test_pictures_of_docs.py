@@ -1,4 +1,4 @@
-"""Pictures of docs/ are of the page as it is: made anew, they have the same words."""
+"""Pictures in docs/ show the current page: regenerated, they have the same text."""
 
 import importlib
 import re
@@ -9,12 +9,12 @@ import pytest
 
 from looktwice.pipelines.config.classes import load_plugin
 from tests.browser import CHROMIUM, open_browser
-from tests.optional import Later, needs_extras
+from tests.optional import LazyModule, needs_extras
 from tests.paths import DOCS
 from tests.tables import check_all
 
 report_pages = importlib.import_module(load_plugin(str(DOCS / "report_pages.py")))
-openings = Later("docs.openings")
+openings = LazyModule("docs.openings")
 OPENED = ["annotate", "trust", "agents", "compare", "dysm", "fragility", "mattered", "papers"]
 OPENED += ["probes", "scale", "statistics", "thresholds"]
 
@@ -26,7 +26,7 @@ def test_the_page_of_the_docs_names_each_picture() -> None:
     assert kept == {f"{n}-{t}.webp" for n in report_pages.VIEWS for t in ("light", "dark")}
 
 
-def test_a_page_opens_with_a_sentence_and_a_picture() -> None:
+def test_every_page_opens_with_a_sentence_and_a_picture() -> None:
     pages = [*(DOCS / f"{name}.md" for name in OPENED), *sorted((DOCS / "howto").iterdir())]
     check_all((page.name, partial(check_opening, page)) for page in pages)
 
@@ -47,7 +47,7 @@ def test_every_opening_picture_is_shown() -> None:
 @needs_extras
 @pytest.mark.nightly
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
-def test_the_opening_pictures_made_anew_are_those_of_the_docs(tmp_path: Path) -> None:
+def test_regenerated_opening_pictures_equal_those_of_the_docs(tmp_path: Path) -> None:
     out = tmp_path / "out"
     with open_browser(tmp_path / "profile") as browser:
         openings.take_openings(browser, tmp_path, out)
@@ -62,7 +62,7 @@ def test_the_opening_pictures_made_anew_are_those_of_the_docs(tmp_path: Path) ->
 
 @pytest.mark.nightly
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
-def test_the_pictures_made_anew_are_those_of_the_docs(tmp_path: Path) -> None:
+def test_regenerated_pictures_equal_those_of_the_docs(tmp_path: Path) -> None:
     page = report_pages.make_report(tmp_path / "runs")
     with open_browser(tmp_path / "profile") as browser:
         report_pages.take_pictures(browser, page, tmp_path)

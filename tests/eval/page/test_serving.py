@@ -1,4 +1,4 @@
-"""A served page: only this machine is answered, and only who knows the token."""
+"""A served page answers only this machine and only clients with the token."""
 
 import asyncio
 import io
@@ -43,7 +43,7 @@ def server(tmp_path: Path) -> PageServer:
 
 
 def ask(server: PageServer, *paths: str, host: str = "") -> list[tuple[int, str, bytes]]:
-    """Status, type and body of each request."""
+    """Return status, type and body of each request."""
 
     async def talk() -> list[tuple[int, str, bytes]]:
         runner = web.AppRunner(server.application())
@@ -60,7 +60,7 @@ def ask(server: PageServer, *paths: str, host: str = "") -> list[tuple[int, str,
     return asyncio.run(talk())
 
 
-def test_nothing_is_told_without_the_token_or_to_another_host(server: PageServer) -> None:
+def test_requests_without_the_token_or_for_another_host_are_refused(server: PageServer) -> None:
     paths = ("/", "/guess/", "/guess/sample?n=0", f"/{TOKEN}x/", f"/{TOKEN}/../run.yaml")
     assert {status for status, _, _ in ask(server, *paths)} == {404}
     assert ask(server, f"/{TOKEN}/", host="evil.test")[0][0] == 404
@@ -69,7 +69,7 @@ def test_nothing_is_told_without_the_token_or_to_another_host(server: PageServer
     assert b"Giraffe" not in page and b"connect-src &#39;self&#39;" in page
 
 
-def test_words_are_read_when_asked_for(server: PageServer) -> None:
+def test_texts_are_read_on_request(server: PageServer) -> None:
     paths = "sample?n=0", "search?q=giraffe", "search?q=zebra", "sample?n=2", "stages?n=0"
     first, search, other, wrong, stages = ask(server, *(f"/{TOKEN}/{path}" for path in paths))
     assert b"the Giraffe" in first[2]
@@ -78,14 +78,14 @@ def test_words_are_read_when_asked_for(server: PageServer) -> None:
     assert b"<title>s0</title>" in stages[2] and b"default-src 'none'; img-src data:" in stages[2]
 
 
-def test_a_picture_is_a_picture_and_no_other_file(server: PageServer) -> None:
+def test_only_pictures_are_served_as_pictures(server: PageServer) -> None:
     shas = [path.name for path in sorted((server.page.runs[0].folder.path / "blobs").glob("*/*"))]
     paths = [f"/{TOKEN}/picture/{name}" for name in (*shas, "..%2f..%2frun.yaml")]
     found = sorted((status, kind) for status, kind, _ in ask(server, *paths))
     assert found == [(200, "image/png"), *[(404, "text/plain")] * 3]
 
 
-def test_a_port_that_is_taken_is_told(server: PageServer) -> None:
+def test_a_port_in_use_is_reported(server: PageServer) -> None:
     from looktwice.eval.page.serving import serve_page
 
     with socket.create_server(("127.0.0.1", 0)) as taken:

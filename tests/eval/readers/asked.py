@@ -1,4 +1,4 @@
-"""Short forms of samples, for tables of replies."""
+"""Compact notation for samples in tables of replies."""
 
 from looktwice.eval.replies import CHOICES
 from looktwice.pipelines.model import Message
@@ -9,7 +9,7 @@ COUNTING = "How many cups are there?"
 
 
 def reply_to(choices: str, reply: str, question: str = "Which one?") -> State:
-    """A reply to choices parted by "|", to four points for "", to an open question for "-"."""
+    """Return a state with a reply to choices "a|b", to four points "", or to an open question "-"."""
     texts = tuple(choices.split("|")) if choices else CHOICES["Visual_Correspondence"]
     sample = Sample("s", question, choices=() if choices == "-" else texts)
     return State(sample, messages=(Message("assistant", (reply,)),))

@@ -1,4 +1,4 @@
-"""Second choices, wrong answers and corrections: what a reply says beside its answer."""
+"""Second choices, wrong answers and corrections next to the answer of a reply."""
 
 from typing import Any
 
@@ -10,12 +10,12 @@ from tests.tables import table
 
 
 @table
-def test_second_choices_count_for_nothing(choices: str, answer: str, reply: str) -> None:
+def test_second_choices_are_ignored(choices: str, answer: str, reply: str) -> None:
     assert (Robust().read(reply_to(choices, reply)).answer or "-") == answer
 
 
 @table
-def test_a_correction_replaces_what_was_said_before(choices: str, answer: str, reply: str) -> None:
+def test_a_correction_replaces_the_earlier_answer(choices: str, answer: str, reply: str) -> None:
     question = COUNTING if choices[:1].isdigit() else "Which one?"
     assert (Robust().read(reply_to(choices, reply, question)).answer or "-") == answer
 
@@ -27,6 +27,6 @@ def test_corrections_and_second_choices_in_open_answers(kind: Any, answer: str, 
 
 
 @pytest.mark.parametrize("question", ["Which answer is wrong?", "Which of them is not a bird?"])
-def test_a_wrong_answer_is_the_answer_where_the_question_asks_for_it(question: str) -> None:
+def test_a_wrong_option_is_the_answer_if_the_question_asks_for_one(question: str) -> None:
     assert Robust().read(reply_to("", "The wrong answer is B.", question)).answer == "B"
     assert Robust().read(reply_to("x|y", "The wrong answer is B.")).answer == "A"

@@ -1,4 +1,4 @@
-"""Readers get the words that can be the answer."""
+"""Readers get only the text that can contain the answer."""
 
 import pytest
 
@@ -35,17 +35,17 @@ def test_the_last_turn_is_read(reply: str, answer: str | None, reason: str) -> N
         '(B)\n<tool_call>{"name": "zoom", "arguments": {"label": "(A)"}}</tool_call>',
     ],
 )
-def test_every_reader_gets_the_same_words(reader: Stage, reply: str) -> None:
+def test_every_reader_is_given_the_same_text(reader: Stage, reply: str) -> None:
     assert read(reply, reader).answer == "B"
 
 
-def test_a_reader_of_the_whole_reply_gets_all_of_it() -> None:
+def test_a_reader_of_whole_replies_is_given_all_of_it() -> None:
     reply = "<think>A</think>B</s>"
     assert read(reply, WholeReply()).answer == reply
 
 
 @pytest.mark.parametrize("end", ["</s>", "<|im_end|>", "<|eot_id|>", "<end_of_turn>"])
-def test_a_reader_of_its_own_words_stops_at_the_end_of_a_turn(end: str) -> None:
+def test_a_custom_reader_stops_at_the_end_of_a_turn(end: str) -> None:
     sample = Sample("s", "Which point is closer?", choices=CHOICES)
     state = State.start(sample).replace(messages=(Message("assistant", (f"B{end}\nA",)),))
     assert Robust().read(state).answer == "B"

@@ -1,4 +1,4 @@
-"""Letters that name a choice: beside HTML, in look-alikes, and A where it is no article."""
+"""Letters that name a choice: next to HTML, as look-alikes, and A when it is not an article."""
 
 from looktwice.eval.readers import Robust
 from tests.eval.readers.asked import reply_to

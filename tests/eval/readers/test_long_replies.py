@@ -1,4 +1,4 @@
-"""Replies without end, as a hostile or a broken model gives them."""
+"""Endless replies, as hostile or broken models send them."""
 
 from typing import Any
 
@@ -40,7 +40,7 @@ def state(reply: str, choices: tuple[str, ...], subtask: str) -> State:
 
 
 def repeat(run: str, length: int) -> str:
-    """A reply of about so many characters."""
+    """Return a reply of about this many characters."""
     return f"x{run * (length // len(run))} A x"
 
 
@@ -50,8 +50,8 @@ def calls_of(reader: Any, length: int, run: str, choices: tuple[str, ...], subta
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(map_readers()))
-def test_ten_times_the_reply_is_at_most_ten_times_the_work(name: str) -> None:
-    """Calls of functions are counted; `bench/bench_long_inputs.py` measures what patterns take."""
+def test_work_grows_at_most_linearly_with_the_length_of_a_reply(name: str) -> None:
+    """Counts function calls; `bench/bench_long_inputs.py` measures the time of patterns."""
     reader, faults = build_reader(name), {}
     for subtask in SUBTASKS.get(name, ("",)):
         for run in RUNS:
@@ -62,8 +62,8 @@ def test_ten_times_the_reply_is_at_most_ten_times_the_work(name: str) -> None:
     assert faults == {}
 
 
-def test_of_a_long_reply_the_rules_are_given_a_part() -> None:
-    """Their patterns may take the square of a length."""
+def test_only_part_of_a_long_reply_is_given_to_the_rules() -> None:
+    """The time of a pattern can grow with the square of the length."""
     faults = {}
     for run in RUNS:
         short, long = (len(clean_text(repeat(run, length))) for length in (20_000, 80_000))
@@ -78,10 +78,10 @@ def test_the_answer_at_the_end_of_a_long_reply_is_read(middle: str) -> None:
     assert Robust().read(state(reply, ("red", "blue"), "")).answer == "B"
 
 
-def test_a_thought_of_any_length_is_left_out() -> None:
+def test_a_thought_of_any_length_is_removed() -> None:
     assert clean_text("<think>" + "The answer is A. " * 9_000 + "</think>(B)") == "(B)"
 
 
 @table
-def test_thoughts_are_left_out(text: str, left: str) -> None:
+def test_thoughts_are_removed(text: str, left: str) -> None:
     assert strip_thoughts(text) == left

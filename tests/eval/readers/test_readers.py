@@ -57,8 +57,8 @@ def read(name: str, asked: str, reply: str) -> Reading:
     return build_reader(reader).read(state_of(reply, choices))  # type: ignore[attr-defined, no-any-return]
 
 
-def test_a_reply_is_read_as_its_row_says() -> None:
-    """Pitfalls of others' rules included: a wrong reading stays an answer that no key equals."""
+def test_a_reply_is_read_as_its_table_row_expects() -> None:
+    """Includes pitfalls of other readers: a wrong reading stays an answer that no key equals."""
     check_all((line, partial(check_line, line)) for line in TABLE)
 
 
@@ -70,7 +70,7 @@ def check_line(line: str) -> None:
     assert bool(reading.reason) == (answer == "-")
 
 
-def test_the_last_turn_alone_is_read_and_no_message_is_unread() -> None:
+def test_only_the_last_turn_is_read_and_no_message_is_skipped() -> None:
     empty = State(Sample("s", "q", choices=("", "")))
     assert BlinkOfficial().read(empty) == Reading(None, "unread")
     turns = (("assistant", "(A)"), ("user", "Sure?"), ("assistant", "(B)"))
@@ -107,7 +107,7 @@ def test_readers_have_names() -> None:
 
 
 def test_the_official_rule_agrees_with_every_recorded_label(shared_data: Path) -> None:
-    """Where no language model was asked."""
+    """Only where the authors used no language model."""
     decided = 0
     for file in sorted((shared_data / "blink_replies").glob("*.jsonl.gz")):
         with gzip.open(file, "rt", encoding="utf-8") as lines:
@@ -121,10 +121,10 @@ def test_the_official_rule_agrees_with_every_recorded_label(shared_data: Path) -
 
 @pytest.mark.slow
 @table
-def test_every_recorded_reply_is_read_as_by_the_commit_of_vlmevalkit(
+def test_every_recorded_reply_is_read_as_by_the_pinned_commit_of_vlmevalkit(
     shared_data: Path, form: Literal["2026-06", "2025-08", "2024-02"], decided: int, digest: str
 ) -> None:
-    """The digests are of the answers that the code of a67ace50, c3371551 and 98e3733f gives."""
+    """Digests of the answers given by the code of a67ace50, c3371551 and 98e3733f."""
     reader, answers = Vlmevalkit(form), list[str]()
     for file in sorted((shared_data / "blink_replies").glob("*.jsonl.gz")):
         with gzip.open(file, "rt", encoding="utf-8") as lines:
@@ -141,6 +141,6 @@ CAT = "the cat is closer than the dog and there are two "
 
 @pytest.mark.parametrize("reader", [Robust(), Strict(), Marked()])
 @pytest.mark.parametrize("piece", ["\n", "---\n", "<think>", "\t \n", CAT])
-def test_endless_repetition_is_no_answer(reader: Reader, piece: str) -> None:
+def test_endless_repetition_is_not_an_answer(reader: Reader, piece: str) -> None:
     reading = reader.read(state_of(piece * (240_000 // max(6, len(piece))), ("cat", "dog")))
     assert reading.answer is None

@@ -1,4 +1,4 @@
-"""Our own reader beside `replies.tsv`: reasons, kinds, and its agreement with recorded labels."""
+"""Our own reader, apart from `replies.tsv`: reasons, kinds, and agreement with labels."""
 
 import gzip
 from pathlib import Path
@@ -30,41 +30,45 @@ def opened(reply: str, question: str, kind: str = "auto", subtask: str = "") -> 
 
 
 @pytest.mark.parametrize("tag", ["think", "thinking", "thought", "reasoning", "reflection"])
-def test_a_thought_without_end_gives_no_answer(tag: str) -> None:
+def test_an_unfinished_thought_gives_no_answer(tag: str) -> None:
     assert read_choice(f"<{tag}>The answer is (A), or is it", POINTS).answer is None
 
 
 @table
-def test_a_statement_answers_a_question_that_it_repeats(statement: str, answer: str | None) -> None:
+def test_a_statement_that_repeats_the_question_answers_it(
+    statement: str, answer: str | None
+) -> None:
     asked = ("yes", "no"), "Spatial_Relation", "Is the car beneath the cat?"
     assert read_choice(statement, *asked).answer == answer
 
 
 @table
-def test_there_is_a_reason_where_there_is_no_answer(reply: str, reason: str) -> None:
+def test_an_unreadable_reply_has_a_reason(reply: str, reason: str) -> None:
     assert read_choice(reply, POINTS).reason.startswith(reason)
 
 
 @table
-def test_what_a_question_asks_for(question: str, subtask: str, kind: str) -> None:
+def test_the_kind_of_question(question: str, subtask: str, kind: str) -> None:
     assert get_question_kind(question, subtask) == kind
 
 
-def test_the_reader_finds_the_kind_by_itself() -> None:
+def test_the_reader_detects_the_kind_of_question() -> None:
     assert opened("There are three.", "How many bags are there?").answer == "3"
     assert opened("It reads A X Q", "Look.", subtask="letter_disambiguation").answer == "AXQ"
     assert opened("B", "Which one?", "choice").reason == "unread: the sample has no choices"
 
 
 @table
-def test_labels_that_a_reply_disproves(reply: str, label: str, answer: str, proof: str) -> None:
+def test_official_labels_that_the_reply_contradicts(
+    reply: str, label: str, answer: str, proof: str
+) -> None:
     subtask = "Visual_Similarity"
     row = {"reply": reply, "task": subtask, "choices": CHOICES[subtask]}
     assert extras_replies.disprove_label(row, label, answer) == proof
 
 
 def every(step: int, source: Path, folder: Path) -> Path:
-    """A file of every `step`-th reply of a file."""
+    """Return a file with every `step`-th reply of a file."""
     kept = folder / source.name
     kept.write_bytes(
         gzip.compress(b"".join(gzip.decompress(source.read_bytes()).splitlines(True)[::step]), 1)
@@ -75,7 +79,7 @@ def every(step: int, source: Path, folder: Path) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize("step", [4, pytest.param(1, marks=pytest.mark.nightly)])
 def test_agreement_with_official_labels(shared_data: Path, tmp_path: Path, step: int) -> None:
-    """At least 98 % of all, and on the four models that no rule was made on as well."""
+    """At least 98 % overall, and on the four models that no rule was derived from."""
     files = [
         every(step, file, tmp_path)
         for file in sorted((shared_data / "blink_replies").glob("*.jsonl.gz"))

@@ -41,7 +41,7 @@ COLOURS = {
 
 
 def sample_of(question: str) -> Sample:
-    """The question that a table names in short; what is behind its colon is counted."""
+    """Return the question that a table abbreviates; what follows its colon is counted."""
     kind, _, noun = question.partition(":")
     if kind in SUBTASKS:
         subtask, words = SUBTASKS[kind]
@@ -55,7 +55,7 @@ def sample_of(question: str) -> Sample:
 
 
 @pytest.mark.parametrize("table", ["sentences.tsv", "sentences_held_out.tsv"])
-def test_plain_answers_are_read_right_and_never_inverted(table: str) -> None:
+def test_plain_answers_are_read_correctly_and_never_inverted(table: str) -> None:
     lines = (Path(__file__).parent / table).read_text(encoding="utf-8").splitlines()[1:]
     asked, right, inverted = Counter[str](), Counter[str](), []
     for language, question, answer, reply in (line.split("\t") for line in lines):

@@ -1,4 +1,4 @@
-"""Results in Python: flips with their pictures, a line per record, and the files of a paper."""
+"""Results in Python: flips with their pictures, a row per record, and files for a paper."""
 
 import sys
 from pathlib import Path
@@ -24,7 +24,7 @@ from tests.tables import table
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    """The ring is right on s0 and s2 where base is not, and wrong on s1; s3 failed for it."""
+    """The ring is right on s0 and s2 where base is wrong, wrong on s1, and failed on s3."""
     made = MadeRun(tmp_path / "study")
     made.task("t", "ABAB")
     base = made.point("base", "t", baseline=True)
@@ -39,7 +39,7 @@ def run(tmp_path: Path) -> Path:
     return made.write().path
 
 
-def test_three_lines_say_what_flipped(run: Path) -> None:
+def test_three_lines_of_python_list_the_flipped_samples(run: Path) -> None:
     found = Results.open(run).flips("base", "ring_& [mark.radius=9]")
     flips = [(flip.sample, flip.gained) for flip in found]
     assert flips == [("s0", True), ("s2", True), ("s1", False)]
@@ -55,7 +55,7 @@ def test_three_lines_say_what_flipped(run: Path) -> None:
     assert picture.size == (60, 40)
 
 
-def test_a_notebook_shows_pictures_and_words_as_text(run: Path) -> None:
+def test_a_notebook_shows_pictures_and_escapes_text(run: Path) -> None:
     made = Results.open(run).flips("base", "ring_& [mark.radius=9]")
     shown = made._repr_html_()
     assert shown.count("<img ") == 1 and "data:image/jpeg" in shown
@@ -65,19 +65,21 @@ def test_a_notebook_shows_pictures_and_words_as_text(run: Path) -> None:
 
 
 @table
-def test_absent_names_are_said(run: Path, before: str, after: str, task: str, said: str) -> None:
+def test_unknown_names_are_reported(
+    run: Path, before: str, after: str, task: str, said: str
+) -> None:
     with pytest.raises(RunError, match=said):
         Results.open(run).flips(before, after, task)
 
 
-def test_several_runs_stand_beside_one_another(run: Path, tmp_path: Path) -> None:
+def test_several_runs_are_shown_side_by_side(run: Path, tmp_path: Path) -> None:
     results = Results.open(run, MadeRun(tmp_path / "again").arms("t", "ABAB", base="ABAB"))
     assert results.contestants == ["base (study)", "base (again)", "ring_& [mark.radius=9]"]
     assert len(results.flips("base (study)", "base (again)").gained) == 2
     assert {*results.to_pandas()["run"]} == {"study", "again"}
 
 
-def test_a_line_per_record(run: Path, tmp_path: Path) -> None:
+def test_a_data_frame_has_a_row_per_record(run: Path, tmp_path: Path) -> None:
     results, file = Results.open(run), tmp_path / "out" / "records.parquet"
     assert results.save_parquet(file) == 8
     rows: Any = {(row["contestant"], row["sample"]): row for row in read_table(file).to_pylist()}
@@ -88,7 +90,7 @@ def test_a_line_per_record(run: Path, tmp_path: Path) -> None:
     assert [path.name for path in file.parent.iterdir()] == [file.name]
 
 
-def test_the_table_of_a_paper(tmp_path: Path) -> None:
+def test_a_table_as_papers_print_it(tmp_path: Path) -> None:
     said = {"base": "A" * 4 + "B" * 16, "ring": "A" * 20}
     shown = Results.open(MadeRun(tmp_path).arms("t_1", "A" * 20, "base", **said)).to_latex()
     assert (
@@ -108,8 +110,8 @@ chance (level) & 50.0 \\
     assert escape_latex("a_b & 5 % {x} \\ ^~") == odd
 
 
-def test_stars_of_several_runs_are_corrected_for_them(tmp_path: Path) -> None:
-    """Six of 40 samples are lost, p = 0.031: a star in a table of one run, none in one of two."""
+def test_stars_are_corrected_over_several_runs(tmp_path: Path) -> None:
+    """Six of 40 lost is p = 0.031: a star in a table of one run, none in one of two."""
     said = {"base": "A" * 40, "ring": "A" * 34 + "B" * 6}
     runs = [MadeRun(tmp_path / name) for name in ("one", "two")]
     paths = [run.arms("t", "A" * 40, "base", **said) for run in runs]
@@ -119,7 +121,9 @@ def test_stars_of_several_runs_are_corrected_for_them(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_command_writes_all_and_figures_are_the_same_twice(run: Path, tmp_path: Path) -> None:
+def test_the_command_writes_all_files_and_figures_are_reproducible(
+    run: Path, tmp_path: Path
+) -> None:
     pytest.importorskip("matplotlib")
     first, second = (tmp_path / name / "figures" for name in ("one", "two"))
     for figures in (first, second):
@@ -131,7 +135,7 @@ def test_the_command_writes_all_and_figures_are_the_same_twice(run: Path, tmp_pa
     assert "ring_&amp;" in (first / "differences.svg").read_text()
 
 
-def test_without_matplotlib_the_command_says_what_to_install(
+def test_without_matplotlib_the_command_says_how_to_install_it(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
@@ -140,7 +144,7 @@ def test_without_matplotlib_the_command_says_what_to_install(
     assert (tmp_path / "out/table.tex").exists()
 
 
-def test_rows_take_the_names_of_a_paper(run: Path) -> None:
+def test_rows_can_be_renamed_for_a_paper(run: Path) -> None:
     results = Results.open(run)
     old = results.contestants[-1]
     renamed = results.with_names({old: "Ours"})
@@ -151,7 +155,7 @@ def test_rows_take_the_names_of_a_paper(run: Path) -> None:
         results.with_names({"theirs": "Ours"})
 
 
-def test_a_sweep_in_python_has_effects_and_a_finding_and_each_study_its_folder(
+def test_a_sweep_in_python_has_effects_a_finding_and_a_folder_per_study(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -175,7 +179,7 @@ def test_a_sweep_in_python_has_effects_and_a_finding_and_each_study_its_folder(
         evaluate(task, {"plain": Pipeline(stages)}, Scripted("(A)"), sweep={"mark.radios": [1]})
 
 
-def test_print_and_a_notebook_show_a_table_as_it_is_read() -> None:
+def test_print_and_notebooks_show_a_readable_table() -> None:
     table = TextTable(("name", "n"), [("plain", "3")])
     assert str(table).split() == ["name", "n", "─" * 10, "plain", "3"]
     assert table._repr_html_() == table.html

@@ -113,7 +113,7 @@ def test_run_then_score_report_show_and_analyse(study: Path) -> None:
     assert (folder / "records.jsonl").read_bytes() == before
 
 
-def test_shards_are_merged_and_one_that_is_missing_is_said(study: Path) -> None:
+def test_shards_are_merged_and_a_missing_one_is_named(study: Path) -> None:
     whole = "--out", "whole"
     looktwice("run", study, "--shard", "1/2", "--out", "one")
     assert "missing: 2/2" in looktwice("merge", "one/study", *whole, code=1)
@@ -124,7 +124,7 @@ def test_shards_are_merged_and_one_that_is_missing_is_said(study: Path) -> None:
     assert "6" in looktwice("score", "whole")
 
 
-def test_check_goes_through_the_stages_and_warns(study: Path) -> None:
+def test_check_walks_through_the_stages_and_warns(study: Path) -> None:
     place = "contestants.thinking.stages.think"
     words = (f"{place}.before=null", f"{place}.after=ask", "--out", "views")
     output = looktwice("check", study, *words)
@@ -135,7 +135,7 @@ def test_check_goes_through_the_stages_and_warns(study: Path) -> None:
     assert "keeps none of" in empty and "no faults" not in empty
 
 
-def test_faults_are_printed_at_once_and_the_exit_code_is_2(study: Path) -> None:
+def test_all_faults_are_printed_at_once_and_the_exit_code_is_2(study: Path) -> None:
     wrong = ("stages.choose.label_stile=x", "stages.ask.use=os.system", "task.n=many", "sed=3")
     output = looktwice("run", study, *wrong, code=2)
     for place in ("stages.choose.label_stile", "stages.ask.use", "task.n", "sed: no such entry"):
@@ -145,7 +145,7 @@ def test_faults_are_printed_at_once_and_the_exit_code_is_2(study: Path) -> None:
 
 @needs_extras
 @table
-def test_bad_input_is_one_sentence_and_2(study: Path, words: str, says: str) -> None:
+def test_bad_input_gives_one_sentence_and_exit_code_2(study: Path, words: str, says: str) -> None:
     assert says in looktwice(*words.split(), code=2)
 
 
@@ -172,7 +172,9 @@ hold those."""
 
 @needs_extras
 @pytest.mark.slow
-def test_shipped_configurations_have_no_own_faults(shared_data: Path, tmp_path: Path) -> None:
+def test_shipped_configurations_have_no_faults_of_their_own(
+    shared_data: Path, tmp_path: Path
+) -> None:
     check_all(
         (config.stem, partial(check_config, config, shared_data, tmp_path / config.stem))
         for config in STUDIES
@@ -202,7 +204,7 @@ def check_config(config: Path, shared_data: Path, tmp_path: Path) -> None:
 
 
 def placed(node: Any, place: str = "") -> Iterator[tuple[str, str]]:
-    """The dotted places of the texts `data` and `data/NAME` in a configuration, with the names."""
+    """Return the places of the texts `data` and `data/NAME` in a configuration, with the names."""
     if isinstance(node, dict):
         for key, value in node.items():
             yield from placed(value, f"{place}.{key}" if place else str(key))
@@ -210,7 +212,7 @@ def placed(node: Any, place: str = "") -> Iterator[tuple[str, str]]:
         yield place, node.partition("/")[2]
 
 
-def test_check_says_what_no_answer_needs_a_server_for(tmp_path: Path) -> None:
+def test_check_finds_what_can_be_known_without_a_server(tmp_path: Path) -> None:
     (path := tmp_path / "agent.yaml").write_text(AGENT)
     checked = looktwice("check", path, "--all", code=2)
     for words in ("stages.look", "Pocket does not support tools", "system: 'Be brief'"):
@@ -218,7 +220,7 @@ def test_check_says_what_no_answer_needs_a_server_for(tmp_path: Path) -> None:
 
 
 @needs_extras
-def test_help_lists_every_command_by_the_first_sentence_of_its_function() -> None:
+def test_help_lists_every_command_with_the_first_sentence_of_its_docstring() -> None:
     listed = looktwice("--help")
     assert (*commands()["Commands"],) == FIRST
     for group, entries in commands().items():
@@ -230,7 +232,7 @@ def test_help_lists_every_command_by_the_first_sentence_of_its_function() -> Non
     assert "there is no command 'exprot'; did you mean 'export'?" in looktwice("exprot", code=2)
 
 
-def test_help_imports_no_module_of_a_command() -> None:
+def test_help_imports_no_command_module() -> None:
     program = (
         "import sys; from looktwice.eval.cli import app; app(WORDS, standalone_mode=False);"
         "print(*(m for m in sys.modules if m.startswith('looktwice.eval.commands.')))"
@@ -260,7 +262,7 @@ def test_view_opens_the_newest_run(study: Path, monkeypatch: pytest.MonkeyPatch)
     assert opened == ["http://newer/"]
 
 
-def test_what_a_shell_completes(study: Path) -> None:
+def test_shell_completion(study: Path) -> None:
     looktwice("run", study, "task.n=1")
     assert complete_config("stu") == ["study.yaml"]
     assert "blink_markers" in complete_config("blink_m")
@@ -273,7 +275,7 @@ def test_what_a_shell_completes(study: Path) -> None:
     assert complete_setting(context, "task.") == []
 
 
-def test_a_model_that_nobody_asks_is_told(study: Path) -> None:
+def test_a_model_that_nothing_asks_is_reported(study: Path) -> None:
     place, words = "models.chat.model", "calls a model, so it has no effect"
     assert words not in looktwice("check", study, "model={use: pipelines.models.Pocket}")
     study.write_text(

@@ -1,4 +1,4 @@
-"""The threads of a run: how many work, who works where one sleeps, and what ends them."""
+"""The worker threads of a run: how many work, who replaces sleeping ones, and what ends them."""
 
 import threading
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from looktwice.eval.runs.crew import Crew, Task
 
 
 class Watched:
-    """Samples of one part each, of which it is counted how many are worked on, at the most."""
+    """Samples of one part each; counts the maximum worked on at the same time."""
 
     def __init__(self, workers: int, count: int, sleepers: int = 0) -> None:
         self.errors: list[BaseException] = []
@@ -49,20 +49,20 @@ class Watched:
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-def test_so_many_work_at_a_time_and_each_sample_is_taken_once(workers: int) -> None:
+def test_concurrency_is_bounded_and_each_sample_is_taken_once(workers: int) -> None:
     run = Watched(workers, 200).run()
     assert sorted(run.begun) == [*range(200)] and run.most <= workers and not run.errors
     assert run.begun == [*range(200)] or workers > 1
 
 
-def test_where_all_sleep_others_work_in_their_place() -> None:
-    """Three sleep until the last sample has begun, which only others can begin."""
+def test_sleeping_workers_are_replaced_by_others() -> None:
+    """Three sleep until the last sample starts, which only other workers can start."""
     run = Watched(3, 60, sleepers=3).run()
     assert sorted(run.begun) == [*range(60)] and run.most <= 3
     assert run.crew.hired == 0 and run.crew.asleep == 0
 
 
-def test_parts_of_a_sample_go_to_others_and_its_last_one_takes_the_next() -> None:
+def test_other_workers_take_parts_of_a_sample_and_its_last_part_takes_the_next() -> None:
     crew, ended = Crew(1, lambda exc: None), list[str]()
 
     def samples() -> Iterator[Task]:
@@ -79,7 +79,7 @@ def test_parts_of_a_sample_go_to_others_and_its_last_one_takes_the_next() -> Non
     assert ended == ["a first", "a second", "b first", "b second"]
 
 
-def test_what_is_raised_where_samples_are_made_is_told_and_ends_the_run() -> None:
+def test_an_error_while_samples_are_made_is_reported_and_ends_the_run() -> None:
     told: list[BaseException] = []
 
     def samples() -> Iterator[Task]:
@@ -90,7 +90,7 @@ def test_what_is_raised_where_samples_are_made_is_told_and_ends_the_run() -> Non
     assert [str(exc) for exc in told] == ["line 2 is no question"]
 
 
-def test_an_interrupt_waits_for_what_was_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_waits_for_work_in_flight(monkeypatch: pytest.MonkeyPatch) -> None:
     run, real = Watched(2, 2, sleepers=2), Crew._wait
     waits: list[str] = []
 

@@ -1,4 +1,4 @@
-"""A model that defers, of nobody's room: a run collects, and goes again through what waits."""
+"""A custom model that defers: a run collects, then repeats the samples that wait."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.questions_in_memory import Questions
 
 @dataclass(eq=False)
 class Gathered:
-    """What was asked and waits, and what has been collected; `rounds` counts the collections."""
+    """Waiting and collected requests; `rounds` counts the collections."""
 
     identity: ClassVar[str] = "patient"
     waiting: set[str] = field(default_factory=set)
@@ -55,7 +55,7 @@ class Gathered:
 
 @dataclass(frozen=True)
 class Patient:
-    """Answers once it has been collected; the queues that runs opened are in `opened`."""
+    """Answers once it has been collected; `opened` lists the queues that runs opened."""
 
     remote: ClassVar[bool] = True
     place: ClassVar[str] = "nowhere"
@@ -67,7 +67,7 @@ class Patient:
         return "patient"
 
     def check(self) -> None:
-        """Nothing is missing."""
+        """Find no fault."""
 
     def __call__(
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
@@ -85,7 +85,7 @@ class Patient:
         return self.opened[-1]
 
 
-def test_a_run_collects_and_goes_again_through_what_waits(tmp_path: Path) -> None:
+def test_a_run_collects_deferred_samples_and_repeats_them(tmp_path: Path) -> None:
     model, stages = Patient(), {"ask": CaptionThenAnswer()}
     task = Questions(("A", "B", "A"))
     arm = Arm("a", {}, "made", task, model, stages, Robust(), 1, 0, True, "", "")

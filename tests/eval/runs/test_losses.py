@@ -1,4 +1,4 @@
-"""`looktwice check` warns of marks and crops of which the model sees nothing more."""
+"""`looktwice check` warns of marks and crops that the model cannot see."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,7 @@ stages:
 
 
 @table
-def test_what_is_not_seen_is_told(
+def test_marks_that_cannot_be_seen_are_reported(
     cwd: Path, model: str, side: int, thickness: int, codec: str, chroma: str, warnings: list[str]
 ) -> None:
     (cwd / "own").mkdir()
@@ -47,7 +47,9 @@ stages:
 
 
 @table
-def test_later_views_that_no_budget_bounds(tmp_path: Path, stage: str, warning: str) -> None:
+def test_views_of_later_turns_without_a_pixel_budget_are_reported(
+    tmp_path: Path, stage: str, warning: str
+) -> None:
     (tmp_path / "study.yaml").write_text(TURNS.format(stage=stage))
     lines = [line for line in check(load_plan(tmp_path / "study.yaml")) if "does not limit" in line]
     assert len(lines) == bool(warning) and all(warning in line for line in lines)

@@ -17,13 +17,13 @@ from looktwice.pipelines.encodings.image_files import to_png
 from tests.made_run import MadeRun
 from tests.optional import needs_extras
 from tests.tables import table
-from tests.under_fire.scenes import STUDY, ends, write_questions
+from tests.under_fire.scenes import STUDY, run_command, write_questions
 
 
 def shard(
     path: Path, answers: dict[str, str], run: dict[str, Any], keys: str = "ABAB", **point: Any
 ) -> Path:
-    """A run that asked the samples of `answers`; an answer that begins with ! is a failure."""
+    """Write a run that asked the samples of `answers`; an answer that starts with ! is a failure."""
     made = MadeRun(path)
     made.task("animals", list(keys))
     name = made.point("plain", "animals", **point)
@@ -46,7 +46,7 @@ def facts(number: int, **more: Any) -> dict[str, Any]:
     return {**same, **own, "config": {"name": "study"}, "started": started, **more}
 
 
-def test_the_facts_hold_for_the_whole_run(tmp_path: Path) -> None:
+def test_the_run_wide_facts_cover_all_shards(tmp_path: Path) -> None:
     first = shard(tmp_path / "one", {"s0": "(A)", "s1": "(B)"}, facts(1))
     second = shard(tmp_path / "two", {"s2": "(A)", "s3": "!lost"}, facts(2, finished=False))
     summary = merge([first, second], tmp_path / "whole").said
@@ -68,7 +68,7 @@ def test_the_facts_hold_for_the_whole_run(tmp_path: Path) -> None:
     }
 
 
-def test_a_later_shard_joins_an_earlier_merge(tmp_path: Path) -> None:
+def test_a_later_shard_can_join_an_earlier_merge(tmp_path: Path) -> None:
     first = shard(tmp_path / "one", {"s0": "(A)"}, facts(1, limit=1))
     second = shard(tmp_path / "two", {"s1": "(B)"}, facts(2, limit=3))
     said = merge([first], tmp_path / "whole").said
@@ -80,7 +80,7 @@ def test_a_later_shard_joins_an_earlier_merge(tmp_path: Path) -> None:
     assert (whole.facts["records"], whole.facts["limit"], len(whole.records())) == (2, 3, 2)
 
 
-def test_the_plan_of_the_shards_is_the_plan_of_the_whole(tmp_path: Path) -> None:
+def test_the_plan_of_the_shards_is_the_plan_of_the_merged_run(tmp_path: Path) -> None:
     plan = {"arms": ["plain-animals"], "plugins": [{"name": "mine", "path": "mine.py"}]}
     first = shard(tmp_path / "one", {"s0": "(A)"}, facts(1, **plan, planned={"id-animals": 1}))
     second = shard(tmp_path / "two", {"s1": "(B)"}, facts(2, **plan, planned={"id-animals": 3}))
@@ -93,7 +93,7 @@ def test_the_plan_of_the_shards_is_the_plan_of_the_whole(tmp_path: Path) -> None
     assert (whole["planned"], whole["records"]) == ({"id-animals": 4}, 2)
 
 
-def test_a_shard_that_ran_an_older_plan_before_keeps_its_older_arms_apart(tmp_path: Path) -> None:
+def test_a_shard_that_ran_an_older_plan_keeps_its_older_arms_separate(tmp_path: Path) -> None:
     plan = {"arms": ["p0"], "planned": {"id-animals": 1}}
     one = shard(tmp_path / "one", {"s0": "(A)"}, facts(1, **plan))
     older = MadeRun(tmp_path / "two")
@@ -111,7 +111,9 @@ def test_a_shard_that_ran_an_older_plan_before_keeps_its_older_arms_apart(tmp_pa
 
 
 @table
-def test_a_failure_replaces_no_answer(first: str, second: str, kept: str, tmp_path: Path) -> None:
+def test_a_failure_does_not_replace_an_answer(
+    first: str, second: str, kept: str, tmp_path: Path
+) -> None:
     shards = [shard(tmp_path / said, {"s0": said}, {}) for said in (first, second)]
     merge(shards, tmp_path / "whole")
     (record,) = RunFolder(tmp_path / "whole").records().values()
@@ -191,7 +193,7 @@ def test_merging_twice_changes_nothing(tmp_path: Path, shards: list[Path]) -> No
         assert merged[tmp_path / "whole" / name].count(b"\n") == 2
 
 
-def test_two_answers_to_one_question_are_counted_and_said(tmp_path: Path) -> None:
+def test_two_answers_to_one_question_are_counted_and_reported(tmp_path: Path) -> None:
     first = half(tmp_path / "one", {"s0": "(A)", "s1": "(B)"}, 1)
     second = half(tmp_path / "two", {"s0": "(B)"}, 2)
     for _ in range(2):
@@ -204,14 +206,14 @@ def test_two_answers_to_one_question_are_counted_and_said(tmp_path: Path) -> Non
         assert replies == {"s0": "(B)", "s1": "(B)"}
 
 
-def test_finished_is_that_of_all_shards_as_they_are_now(tmp_path: Path) -> None:
+def test_finished_reflects_the_present_state_of_all_shards(tmp_path: Path) -> None:
     steps = ((1, "s0", True, False), (2, "s1", False, False), (2, "s1", True, True))
     for number, sample, is_done, whole in steps:
         merge([half(tmp_path / f"{number}", {sample: "(A)"}, number, is_done)], tmp_path / "whole")
         assert RunFolder(tmp_path / "whole").facts["finished"] is whole
 
 
-def test_a_torn_blob_takes_no_place_of_a_whole_one(tmp_path: Path) -> None:
+def test_a_truncated_blob_does_not_replace_a_whole_one(tmp_path: Path) -> None:
     one, two = (half(tmp_path / "one", {"s0": "(A)"}, 1), half(tmp_path / "two", {"s1": "(A)"}, 2))
     (blob,) = (one / "blobs").glob("*/*")
     whole, place = blob.read_bytes(), blob.relative_to(one)
@@ -232,7 +234,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run_shard(number: int) -> Path:
-    ends(0, "run", "study.yaml", "--out", f"{number}", "--shard", f"{number}/2")
+    run_command(0, "run", "study.yaml", "--out", f"{number}", "--shard", f"{number}/2")
     return Path(f"{number}/study")
 
 
@@ -248,7 +250,7 @@ def test_shards_of_changed_data_are_refused(part: str, change: dict[str, str], d
     (data / "samples.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     if part == "pictures":
         (data / row["images"][0]).write_bytes(to_png(np.zeros((8, 8, 3), np.uint8)))
-    said = ends(2, "merge", "1/study", run_shard(2), "--out", "whole")
+    said = run_command(2, "merge", "1/study", run_shard(2), "--out", "whole")
     assert f"2/study was made from other {part} of" in " ".join(said.split())
     assert not Path("whole").exists()
 

@@ -1,4 +1,4 @@
-"""Runs: every record there, shared work done once, failures kept apart."""
+"""Runs: every record is written, shared work is done once, failures are isolated."""
 
 import json
 import threading
@@ -38,7 +38,7 @@ from looktwice.prompting.wording import MultipleChoice
 
 @dataclass(frozen=True)
 class Greys:
-    """Flat pictures whose grey value and key follow from the number."""
+    """Flat pictures whose grey value and answer key follow from their number."""
 
     n: int = 6
     seed: int = 0
@@ -65,7 +65,7 @@ class Greys:
 
 @dataclass(frozen=True)
 class Counting:
-    """Passes the state on, counts its calls and keeps the grey value of the first pixel."""
+    """Returns the state, counts its calls and records the grey value of the first pixel."""
 
     name: str = "a"
     fails: bool = False
@@ -114,7 +114,7 @@ def verdicts(folder: Path, place: int = 0, reader: Any = None) -> list[Verdict]:
 
 
 @pytest.mark.parametrize("workers", [1, 8])
-def test_every_sample_has_a_record_however_many_workers(workers: int, tmp_path: Path) -> None:
+def test_every_sample_has_a_record_with_any_number_of_workers(workers: int, tmp_path: Path) -> None:
     def points() -> list[Arm]:
         asked: dict[str, Stage] = {"choose": MultipleChoice(), **ASK}
         marked = {"mark": Circles(), **asked}
@@ -130,7 +130,7 @@ def test_every_sample_has_a_record_however_many_workers(workers: int, tmp_path: 
     assert sorted(verdicts(tmp_path / "one")) == [Verdict.RIGHT] * 3 + [Verdict.WRONG] * 3
 
 
-def test_the_record_holds_what_was_sent_and_what_came_back(tmp_path: Path) -> None:
+def test_the_record_holds_the_request_and_the_reply(tmp_path: Path) -> None:
     stages = {"choose": MultipleChoice(), "ask": Ask(system="Look.")}
     one = point(Greys(1), stages, Scripted([Reply("(A)", reasoning="hm")]))
     run(one, tmp_path)()
@@ -145,7 +145,7 @@ def test_the_record_holds_what_was_sent_and_what_came_back(tmp_path: Path) -> No
     assert folder.samples[one.task_id, "grey_0"].answer == "A"
 
 
-def test_shared_first_stages_run_once(tmp_path: Path) -> None:
+def test_shared_leading_stages_run_once(tmp_path: Path) -> None:
     task, first, models = Greys(5), Counting("first"), [Scripted("(A)"), Scripted("(B)")]
     points = [
         point(task, {"first": first, "then": Counting(name), **ASK}, model, f"{name}{i}")
@@ -157,7 +157,7 @@ def test_shared_first_stages_run_once(tmp_path: Path) -> None:
     assert len(records(tmp_path)) == 20
 
 
-def test_a_failing_stage_is_a_failed_record_and_the_rest_goes_on(tmp_path: Path) -> None:
+def test_a_failing_stage_gives_a_failed_record_and_the_run_continues(tmp_path: Path) -> None:
     bad = {"bad": Counting("z", fails=True), "sly": Sly(), **ASK}
     stages: list[Any] = [{"fine": Counting(), **ASK}, bad, {"sly": Sly()}]
     points = [
@@ -185,7 +185,7 @@ def test_calls_before_a_failure_are_kept(tmp_path: Path) -> None:
     assert record.error.startswith(why) and record.answer is None
 
 
-def test_going_on_asks_only_what_is_missing_and_what_failed(tmp_path: Path) -> None:
+def test_resuming_asks_only_missing_and_failed_samples(tmp_path: Path) -> None:
     fails = threading.Event()
     fails.set()
 
@@ -206,7 +206,7 @@ def test_going_on_asks_only_what_is_missing_and_what_failed(tmp_path: Path) -> N
     assert records(tmp_path)[one.id, "grey_2", 0].error == ""
 
 
-def test_new_points_append_to_the_same_run(tmp_path: Path) -> None:
+def test_new_points_are_appended_to_the_same_run(tmp_path: Path) -> None:
     model = Scripted("(A)")
     first, second = point(model=model), point(Greys(2), {"ask": Ask(images="after")}, model, "b")
     run(first, tmp_path)()
@@ -215,7 +215,9 @@ def test_new_points_append_to_the_same_run(tmp_path: Path) -> None:
     assert len(model.asked) == 4
 
 
-def test_changed_questions_are_refused_and_a_corrected_key_counts(tmp_path: Path) -> None:
+def test_changed_questions_are_refused_and_a_corrected_answer_key_is_applied(
+    tmp_path: Path,
+) -> None:
     one = point(Greys(3), model=(model := Scripted("(A)")))
     run(one, tmp_path)()
     before = plain(tmp_path)
@@ -230,7 +232,7 @@ def test_changed_questions_are_refused_and_a_corrected_key_counts(tmp_path: Path
 @pytest.mark.parametrize(
     ("task", "says"), [(Greys(3, twice=True), "occurs twice"), (Greys(0), "empty")]
 )
-def test_task_faults_lose_nothing(task: Greys, says: str, tmp_path: Path) -> None:
+def test_faults_of_a_task_lose_no_record(task: Greys, says: str, tmp_path: Path) -> None:
     run(point(), tmp_path)()
     with pytest.raises(TaskError, match=says):
         run(point(task, model=Scripted("(B)"), name="b"), tmp_path)()
@@ -253,7 +255,7 @@ def test_limit_and_shards(tmp_path: Path) -> None:
 
 @dataclass(frozen=True)
 class Sly:
-    """Asks, and says that it does not."""
+    """Asks a model but declares that it does not."""
 
     asks: ClassVar[bool] = False
 
@@ -262,7 +264,7 @@ class Sly:
 
 
 @pytest.mark.parametrize("how", ["stop", "drain", "error"])
-def test_a_run_that_was_cut_short_is_not_finished(tmp_path: Path, how: str) -> None:
+def test_an_interrupted_run_is_not_finished(tmp_path: Path, how: str) -> None:
     def answer(messages: Any) -> str:
         if how == "error":
             raise CacheError("the store is damaged")
@@ -283,7 +285,7 @@ def test_a_run_that_was_cut_short_is_not_finished(tmp_path: Path, how: str) -> N
 @pytest.mark.parametrize(
     ("part", "number"), [({}, 18), ({"limit": 2}, 6), ({"limit": 9}, 18), ({"shard": (1, 3)}, 3)]
 )
-def test_how_many_records_a_run_comes_to(tmp_path: Path, part: dict[str, Any], number: int) -> None:
+def test_the_planned_number_of_records(tmp_path: Path, part: dict[str, Any], number: int) -> None:
     points = [point(Greys(6), draws=draws) for draws in (1, 2)]
     study = run(points, tmp_path, **part)
     assert study.questions.total() == study().written == number
@@ -296,8 +298,10 @@ def test_how_many_records_a_run_comes_to(tmp_path: Path, part: dict[str, Any], n
 @pytest.mark.parametrize(
     ("limits", "workers"), [([], 16), ([None], 16), ([64, None], 16), ([4], 20), ([8, 192], 208)]
 )
-def test_more_threads_than_calls_under_way(limits: list[int | None], workers: int) -> None:
-    """Those that wait for a reply leave as many to the stages as there are without a limit."""
+def test_there_are_more_threads_than_calls_in_flight(
+    limits: list[int | None], workers: int
+) -> None:
+    """Threads that wait for a reply leave enough others for the stages."""
     models = [
         Scripted("(A)") if limit is None else ChatAPI("m", "http://127.0.0.1:9", in_flight=limit)
         for limit in limits
@@ -317,7 +321,7 @@ def test_the_workers_share_the_cores(
 
 
 @pytest.mark.parametrize(("name", "asked"), [("records.jsonl", 3), ("samples.jsonl", 2)])
-def test_a_torn_last_line_is_written_again(tmp_path: Path, name: str, asked: int) -> None:
+def test_a_truncated_last_line_is_rewritten(tmp_path: Path, name: str, asked: int) -> None:
     one = point(model=(model := Scripted("(A)")))
     run(one, tmp_path)()
     lines = (tmp_path / name).read_bytes()
@@ -327,7 +331,7 @@ def test_a_torn_last_line_is_written_again(tmp_path: Path, name: str, asked: int
     assert len((tmp_path / name).read_bytes().splitlines()) == 2
 
 
-def test_a_run_whose_points_are_lost_or_damaged(tmp_path: Path) -> None:
+def test_a_run_with_a_missing_or_damaged_points_file(tmp_path: Path) -> None:
     one = point(model=(model := Scripted("(A)")))
     run(one, tmp_path)()
     (tmp_path / "points.yaml").write_text("[")
@@ -346,14 +350,14 @@ class First:
         return state.replace(answer=state.reply[state.reply.index("(") + 1])
 
 
-def test_another_reader_reads_old_records_without_a_call(tmp_path: Path) -> None:
+def test_another_reader_rescores_old_records_without_a_call(tmp_path: Path) -> None:
     run(point(model=(model := Scripted("either (A) or (B)"))), tmp_path)()
     assert verdicts(tmp_path, reader=BlinkOfficial()) == [Verdict.UNREADABLE] * 2
     assert verdicts(tmp_path, reader=First()) == [Verdict.RIGHT, Verdict.WRONG]
     assert len(model.asked) == 2
 
 
-def test_nan_never_reaches_a_record() -> None:
+def test_nan_is_never_written_to_a_record() -> None:
     record = Record("p", "s", "sha", confidence=float("nan"), timings={"total": float("inf")})
     assert Record.from_line(record.to_line()).confidence is None
 
@@ -370,7 +374,7 @@ class AskTwo:
         return state.replace(answer=verdict.text)
 
 
-def test_a_second_model_is_wrapped_kept_and_named_like_the_first(tmp_path: Path) -> None:
+def test_a_second_model_is_wrapped_stored_and_named_like_the_first(tmp_path: Path) -> None:
     first, second = Scripted("(A)"), Scripted("B")
     wrapped: list[str] = []
 
@@ -388,7 +392,7 @@ def test_a_second_model_is_wrapped_kept_and_named_like_the_first(tmp_path: Path)
         assert (record.answer, calls) == ("B", [("(A)", ""), ("B", "scripted: 'B'")])
 
 
-def test_a_run_that_asked_only_some_samples_says_so(tmp_path: Path) -> None:
+def test_a_limited_run_is_reported_as_such(tmp_path: Path) -> None:
     one, file = point(Greys(6)), tmp_path / "run.yaml"
     run(one, tmp_path, limit=2)()
     facts = RunFolder(tmp_path).facts
@@ -400,7 +404,9 @@ def test_a_run_that_asked_only_some_samples_says_so(tmp_path: Path) -> None:
     assert RunFolder(tmp_path).facts["started"] == "before"
 
 
-def test_samples_stand_before_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_samples_are_written_before_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     names: list[str] = []
     real = Path.open
 
@@ -416,7 +422,7 @@ def test_samples_stand_before_records(tmp_path: Path, monkeypatch: pytest.Monkey
     assert names == ["samples.jsonl", "records.jsonl"]
 
 
-def test_fresh_does_not_move_a_run_that_is_going_on(tmp_path: Path) -> None:
+def test_fresh_does_not_move_a_run_in_progress(tmp_path: Path) -> None:
     study = Study(Plan("test", (point(Greys(1)),)), tmp_path, fresh=True)
     study()
     with RunWriter(tmp_path / "test"), pytest.raises(RunError, match="being written"):
@@ -435,7 +441,7 @@ class Doubt:
         return state.abstain("nothing to see")
 
 
-def test_nothing_is_asked_once_a_stage_has_abstained(tmp_path: Path) -> None:
+def test_later_stages_are_skipped_after_an_abstention(tmp_path: Path) -> None:
     model = Scripted("(A)")
     asks = (Ask(), Ask(images="after"))
     run(

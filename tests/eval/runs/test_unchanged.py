@@ -1,4 +1,4 @@
-"""What changed no request is said by `check`, by the run and by its report."""
+"""Changes that alter no request are named by `check`, the run and its report."""
 
 import os
 from pathlib import Path
@@ -48,7 +48,7 @@ PLANTED, SEEN = STUDIES["planted"], STUDIES["seen"]
 
 
 def looktwice(*words: str) -> str:
-    """The output of a command in one line, as a terminal breaks it."""
+    """Return the output of a command on one line, as a terminal breaks it."""
     result = CliRunner().invoke(app, [*words, "--plugin", os.environ["PLANTED"]])
     assert result.exit_code == 0, result.output
     return " ".join(result.output.split())
@@ -77,7 +77,7 @@ def _in_a_folder_of_its_own(tmp_path: Path, plugin: Path, monkeypatch: pytest.Mo
 
 @pytest.mark.slow
 @pytest.mark.parametrize("planted", PLANTED)
-def test_check_run_and_report_say_what_changed_no_request(planted: str) -> None:
+def test_check_run_and_report_name_changes_that_alter_no_request(planted: str) -> None:
     sentences = PLANTED[planted]["said"]
     write_study(PLANTED[planted]["study"])
     checked, output = looktwice("check", "study.yaml"), looktwice("run", "study.yaml")
@@ -95,7 +95,7 @@ def test_check_run_and_report_say_what_changed_no_request(planted: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seen", SEEN)
-def test_nothing_is_said_of_a_study_whose_stages_change_what_is_sent(seen: str) -> None:
+def test_stages_that_change_the_request_are_not_reported(seen: str) -> None:
     write_study(SEEN[seen])
     checked, output = looktwice("check", "study.yaml"), looktwice("run", "study.yaml")
     for kind in ("changed nothing", "changed little", "found nothing"):
@@ -112,14 +112,14 @@ def arm(
 SAME = {"s0": b"x", "s1": b"y", "s2": b"z"}
 
 
-def test_a_run_without_the_messages_that_were_sent_is_silent() -> None:
+def test_a_run_without_its_stored_messages_reports_nothing() -> None:
     old = Record("p", "s", "sha", calls=({"messages": [], "reply": {"text": "A"}},))
     assert old.request == b"" == Record("p", "s", "sha", error="ValueError: no").request
     unknown = dict.fromkeys(SAME, b"")
     assert describe_unchanged([arm("a", unknown, mark=1), arm("b", unknown, mark=2)]) == []
 
 
-def test_a_request_is_compared_without_its_reply_and_with_its_options() -> None:
+def test_requests_are_compared_with_their_options_and_without_replies() -> None:
     def asked(said: str, **options: object) -> bytes:
         call = {"messages": ["m"], "draw": 0, "options": options, "reply": {"text": said}}
         return Record("p", "s", "sha", calls=(call,)).request
@@ -127,7 +127,7 @@ def test_a_request_is_compared_without_its_reply_and_with_its_options() -> None:
     assert asked("A") == asked("B") != asked("A", temperature=1)
 
 
-def test_specialists_are_compared_by_what_they_answer() -> None:
+def test_specialists_are_compared_by_their_answers() -> None:
     answers = [Record("p", "s", "sha", answer=answer).request for answer in "AAB"]
     assert answers[0] == answers[1] != answers[2]
     both = [arm(name, SAME, None, answer=number) for number, name in enumerate("ab")]
@@ -137,7 +137,7 @@ def test_specialists_are_compared_by_what_they_answer() -> None:
     )
 
 
-def test_some_values_alike_several_slots_and_another_model() -> None:
+def test_some_equal_values_several_slots_and_another_model() -> None:
     other = dict.fromkeys(SAME, b"else")
     three = [arm("a", SAME, mark=1), arm("b", SAME, mark=2), arm("c", other, mark=3)]
     alike = "mark: 3 values, 2 requests on all 3 samples of t: a, b sent the same"

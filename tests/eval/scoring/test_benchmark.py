@@ -1,4 +1,4 @@
-"""The official scores of benchmarks of tables: replies and scores under the reference code."""
+"""Official scores of table benchmarks: replies and their scores under the reference code."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -48,7 +48,7 @@ def test_boxes_of_tree_bench(reply: str, targets: list[list[float]], value: floa
     assert mean_best_iou(reply, targets) == pytest.approx(value, abs=1e-6)
 
 
-def test_boxes_are_those_of_the_thought() -> None:
+def test_boxes_are_read_from_the_thought() -> None:
     boxes = "<think><box>[0,0,9,9]</box></think><box>[0,0,1,1]</box>"
     assert mean_best_iou(boxes, [[0, 0, 1, 1]]) == pytest.approx(1 / 81)
 
@@ -69,7 +69,7 @@ def test_rules(rule: str, reply: str, key: str, task: str, right: bool) -> None:
     assert RULES[rule](reply, row) is right
 
 
-def test_no_rule_of_that_name() -> None:
+def test_an_unknown_rule_is_refused() -> None:
     with pytest.raises(ValueError, match=r"one of natural_bench, .*got 'natural'"):
         BenchmarkScorer(rule="natural")
 
@@ -90,7 +90,7 @@ def test_natural_bench_s_groups(made: MadeRun, groups: list[list[int]], wanted: 
 
 @table
 def test_scores(made: MadeRun, settings: Any, fields: Any, rows: Any, by: Any, wanted: Any) -> None:
-    """A row is the values of the fields, and whether its reply is right."""
+    """A row has the values of the fields and whether the reply is right."""
     meta = [dict(zip(fields, row[:-1], strict=True)) for row in rows]
     (wrong, right), choices = (("No", "Yes"), 0) if settings.get("rule") else (("B", "A"), 4)
     replies = [right if row[-1] else wrong for row in rows]
@@ -99,8 +99,8 @@ def test_scores(made: MadeRun, settings: Any, fields: Any, rows: Any, by: Any, w
     assert {name: given[name] for name in wanted} == pytest.approx(wanted)
 
 
-def test_boxes_of_whole_replies_alone(tmp_path: Path) -> None:
-    """The best of each of two targets is 1 and 0; a reply without a box has 0."""
+def test_boxes_of_whole_replies(tmp_path: Path) -> None:
+    """The best box of each of two targets scores 1 and 0; a reply without a box scores 0."""
     scorer = BenchmarkScorer(rule="tree_bench", boxes="targets")
     truth = [{"targets": "[(0, 0, 9, 9), [90, 0, 99, 9]]"}] * 2
     replies = ["<think><box>[0,0,9,9]</box></think><answer>A</answer>", "<answer>B</answer>"]
@@ -122,7 +122,7 @@ def test_chance(tmp_path: Path) -> None:
     assert scorer.chance(samples) == {}
 
 
-def test_headlines_are_told_by_settings(tmp_path: Path) -> None:
+def test_headlines_are_configurable(tmp_path: Path) -> None:
     made = MadeRun(tmp_path)
     made.task("t", "AB", meta=[{"pair": "x"}] * 2)
     settings = {"all_right": {"pair_accuracy": ["pair"]}, "headlines": ["pair_accuracy"]}
@@ -143,7 +143,7 @@ def cells(
     by: Sequence[str] = (),
     truth: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, float]:
-    """The values of an arm that gave these replies, by "metric" or "metric | slice"."""
+    """Return the values of an arm with these replies, by "metric" or "metric | slice"."""
     made = MadeRun(root)
     made.task("t", keys, choices, meta=meta)
     if truth:

@@ -1,4 +1,4 @@
-"""The labels of points that were built differently, their baselines."""
+"""Labels and baselines of points that were built differently."""
 
 from dataclasses import replace
 from typing import Any
@@ -16,13 +16,15 @@ def point(name: str, settings: dict[str, Any] | None = None, **fields: Any) -> P
 
 
 @table
-def test_points_of_one_name_say_what_differs(later: dict[str, Any], label: str) -> None:
+def test_points_with_the_same_name_are_labelled_by_what_differs(
+    later: dict[str, Any], label: str
+) -> None:
     first = {"color": "blue", "radius": 3, "width": 1}
     named = labels([point("p0", first), point("p1", later)])
     assert [who for who, _ in named.values()] == ["plain", label]
 
 
-def test_a_point_that_was_built_anew_has_one_name_on_every_task() -> None:
+def test_a_rebuilt_point_has_one_name_on_every_task() -> None:
     points, later = list[PointRow](), ["plain {mark.color=red}"] * 2
     for color in ("blue", "red"):
         for task in ("t", "u"):
@@ -31,8 +33,8 @@ def test_a_point_that_was_built_anew_has_one_name_on_every_task() -> None:
     assert [who for who, _ in labels(points).values()] == [*["plain"] * 2, *later]
 
 
-def test_points_that_no_two_tables_would_confuse_keep_their_names() -> None:
-    """Each pair of contestant and task is there once."""
+def test_points_that_no_table_confuses_keep_their_names() -> None:
+    """Each pair of contestant and task exists once."""
     first, second = point("p0", {"radius": 3}), point("p1", {"radius": 4})
     second = replace(second, task="u", task_id="id-u")
     assert [*labels([first, second]).values()] == [("plain", "t"), ("plain", "u")]
@@ -42,7 +44,7 @@ def test_points_that_no_two_tables_would_confuse_keep_their_names() -> None:
     assert [*labels([first, larger]).values()] == [("plain", "t"), ("plain", "t #2")]
 
 
-def test_the_latest_of_several_baselines_counts() -> None:
+def test_the_latest_of_several_baselines_is_used() -> None:
     old, new = (point(name, contestant="base", baseline=True) for name in ("p0", "p1"))
     assert find_baseline(point("p2"), [old, new, point("p2")]) == new
 

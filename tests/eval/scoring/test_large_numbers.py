@@ -1,4 +1,4 @@
-"""Numbers near the largest float in a record: scored, shown and compared without a traceback."""
+"""Numbers near the largest float in a record are scored, shown and compared."""
 
 import json
 import math
@@ -19,7 +19,7 @@ def number(text: object) -> object:
 
 
 @table
-def test_a_run_with_such_measurements_is_scored(
+def test_a_run_with_very_large_measurements_is_scored(
     made: MadeRun, values: list[object], others: list[object], mean: object, delta: object
 ) -> None:
     n = len(values)
@@ -47,7 +47,7 @@ def test_a_run_with_such_measurements_is_scored(
     assert report.exists() and not any(" inf" in text or "nan" in text for text in texts)
 
 
-def test_means_of_large_numbers_are_those_of_small_ones() -> None:
+def test_means_of_large_numbers_equal_scaled_means_of_small_ones() -> None:
     values, clusters = [3.0, 1.0, 7.0, 5.0], [0, 0, 1, 2]
     scaled = [value * 2.0**1000 for value in values]
     assert finite_mean(scaled) == finite_mean(values) * 2.0**1000 == 4 * 2.0**1000
@@ -58,7 +58,7 @@ def test_means_of_large_numbers_are_those_of_small_ones() -> None:
     assert mean_interval([1.7e308, -1.7e308, 0.0], [0, 1, 2]) == (None, None)
 
 
-def test_a_difference_of_large_numbers_has_the_p_of_small_ones() -> None:
+def test_p_values_do_not_depend_on_scale() -> None:
     import numpy as np
 
     values, others = np.array([3.0, 1.0, 7.0]), np.array([5.0, 9.0, 8.0])
@@ -69,7 +69,7 @@ def test_a_difference_of_large_numbers_has_the_p_of_small_ones() -> None:
     assert compare_means(values * 2.0**1021, -others * 2.0**1020, [*range(6)]) is None
 
 
-def test_seconds_of_large_numbers_are_on_the_page(made: MadeRun) -> None:
+def test_very_long_durations_are_on_the_page(made: MadeRun) -> None:
     made.task("t", "AAAA")
     point = made.point("plain", "t")
     for place in range(4):

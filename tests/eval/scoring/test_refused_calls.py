@@ -1,4 +1,4 @@
-"""A run in which no tool call was accepted says so."""
+"""A run whose tool calls were all refused says so."""
 
 import re
 from pathlib import Path
@@ -20,7 +20,7 @@ WHY = "`box` is missing"
 
 
 @table
-def test_arms_whose_calls_were_all_refused_are_named(
+def test_arms_with_only_refused_calls_are_named(
     arms: dict[str, list[list[Outcome]]], said: list[str], made: MadeRun
 ) -> None:
     made.task("t", "AAA")
@@ -45,7 +45,7 @@ def refusing(messages: Messages) -> str | Reply:
     return Reply("", "tool", tool_calls=(ToolCall("c", "zoom", '{"boxes": [1, 2, 3, 4]}'),))
 
 
-def test_the_table_of_a_run_says_so_at_its_end(tmp_path: Path) -> None:
+def test_the_table_of_a_run_ends_with_this_note(tmp_path: Path) -> None:
     agents = {"zoomer": Agent({"zoom": Zoom()}), "plain": Agent({"zoom": Zoom()}, corrections=0)}
     model = Scripted(refusing)
     table = evaluate(MarkedScenes("symbol", n=2), agents, model, out=tmp_path / "run")

@@ -1,4 +1,4 @@
-"""Rows from metrics."""
+"""Rows of metrics."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ from looktwice.eval.scoring.verdict import (
     Score,
     ScoredRecord,
 )
-from tests.made_run import MadeRun, facts
+from tests.made_run import MadeRun, join_attributes
 from tests.tables import table
 
 
@@ -38,7 +38,9 @@ def task_row(name: str, value: float | None, n: int, **more: Any) -> Row:
 
 
 @pytest.mark.parametrize("idle", [("u", None, 4), ("u", 1.0, 0), ("u", None, 0)])
-def test_a_task_without_value_or_units_enters_no_mean(idle: tuple[str, float | None, int]) -> None:
+def test_a_task_without_a_value_or_units_enters_no_mean(
+    idle: tuple[str, float | None, int],
+) -> None:
     rows = [task_row("t", 0.25, 8, low=0.1, high=0.6), task_row(*idle)]
     macro, micro = macro_row(rows), micro_row(rows)
     assert (macro.value, macro.n_tasks) == (0.25, 1)
@@ -46,28 +48,35 @@ def test_a_task_without_value_or_units_enters_no_mean(idle: tuple[str, float | N
     assert (macro.low, macro.high) == (micro.low, micro.high) == (0.1, 0.6)
 
 
-def test_what_is_summed_in_a_mean_and_what_is_joined() -> None:
+def test_fields_that_are_summed_or_joined_in_a_mean() -> None:
     rows = [
         task_row("t", 1.0, 3, right=3, wrong=0, missing=1, cost=0.5, split="val", reader="robust"),
         task_row("u", 0.0, 1, right=0, wrong=1, hidden=2, split="val", reader="judge solomon"),
     ]
     for row in (macro_row(rows), micro_row(rows)):
-        assert facts(row, "n right wrong missing hidden cost") == (4, 3, 1, 1, 2, 0.5)
+        assert join_attributes(row, "n right wrong missing hidden cost") == (4, 3, 1, 1, 2, 0.5)
         joined = None, "val", "robust; judge solomon", ""
-        assert facts(row, "unreadable split reader point") == joined
+        assert join_attributes(row, "unreadable split reader point") == joined
 
 
 @pytest.mark.parametrize("more", [{}, {"scorer": {"use": "eval.scoring.AllRight"}}])
-def test_a_row_that_no_metric_filled_is_over_nothing(made: MadeRun, more: Any) -> None:
+def test_a_row_that_no_metric_filled_counts_nothing(made: MadeRun, more: Any) -> None:
     made.task("t", "AB")
     made.answers(made.point("plain", "t", facts=more), "AA")
     run = score(made)
     plain = empty_row(run, run.points[0])
-    assert facts(plain, "n missing hidden n_tasks") == (0, 0, 0, 1)
+    assert join_attributes(plain, "n missing hidden n_tasks") == (0, 0, 0, 1)
     majority, chance = majority_and_chance(run.points[0], plain)[:2]
-    assert facts(majority, "contestant n right wrong") == ("majority (key)", 2, 1, 1)
-    assert facts(majority, "missing hidden unreadable failed point reader") == (0, 0, 0, 0, "", "")
-    assert facts(chance, "n value right missing hidden") == (2, 0.5, None, 0, 0)
+    assert join_attributes(majority, "contestant n right wrong") == ("majority (key)", 2, 1, 1)
+    assert join_attributes(majority, "missing hidden unreadable failed point reader") == (
+        0,
+        0,
+        0,
+        0,
+        "",
+        "",
+    )
+    assert join_attributes(chance, "n value right missing hidden") == (2, 0.5, None, 0, 0)
 
 
 # ---- a benchmark's own metrics
@@ -75,7 +84,7 @@ def test_a_row_that_no_metric_filled_is_over_nothing(made: MadeRun, more: Any) -
 
 @dataclass(frozen=True)
 class Own(Scorer):
-    """The share of right samples, that of the slice size=1, and a trend with a test."""
+    """Gives the share of right samples, that of the slice size=1, and a trend with a test."""
 
     def metrics(self, scores: PointScores) -> Sequence[Metric]:
         draws = {name: right_by_draw([scores.draws(name)]) for name in scores.keyed}
@@ -93,7 +102,7 @@ class Own(Scorer):
 
 @pytest.fixture
 def own(made: MadeRun, monkeypatch: pytest.MonkeyPatch) -> MadeRun:
-    """The baseline is right once of three, the other contestant three times."""
+    """The baseline is right once in three, the other contestant three times."""
     monkeypatch.setattr("looktwice.eval.scoring.score.build_scorer", lambda facts, plugins: Own())
     made.task("t", ["A", "A", "A"])
     made.answers(made.point("base", "t", baseline=True), ["A", "B", "B"])
@@ -101,14 +110,14 @@ def own(made: MadeRun, monkeypatch: pytest.MonkeyPatch) -> MadeRun:
     return made
 
 
-def test_own_metrics_are_compared_unless_they_are_slices_or_tests(own: MadeRun) -> None:
+def test_custom_metrics_are_compared_unless_they_are_slices_or_tests(own: MadeRun) -> None:
     run = score(own)
     base, other = run.points
     sharp, part, trend = metric_rows(other, empty_row(run, other), base)
-    assert facts(sharp, "value baseline discordant n") == (1.0, "base", 2, 3)
+    assert join_attributes(sharp, "value baseline discordant n") == (1.0, "base", 2, 3)
     assert [sharp.delta, sharp.p] == pytest.approx([2 / 3, binomtest(2, 2).pvalue])
-    assert facts(part, "slice n baseline delta") == ("size=1", 1, "", None)
-    assert facts(trend, "value low p n_groups baseline") == (0.3, None, 0.04, 3, "")
+    assert join_attributes(part, "slice n baseline delta") == ("size=1", 1, "", None)
+    assert join_attributes(trend, "value low p n_groups baseline") == (0.3, None, 0.04, 3, "")
     assert [row.baseline for row in metric_rows(base, empty_row(run, base))] == ["", "", ""]
 
 
@@ -116,11 +125,13 @@ def test_a_slice_is_not_sliced_again(own: MadeRun) -> None:
     run = score(own)
     part = run.points[1].only({"s0", "s1"})
     rows = metric_rows(part, empty_row(run, part, "kind=x"))
-    shown = [facts(row, "metric slice n") for row in rows]
+    shown = [join_attributes(row, "metric slice n") for row in rows]
     assert shown == [("sharp", "kind=x", 2), ("trend", "kind=x", 2)]
 
 
-def test_chance_levels_of_own_metrics_follow_accuracy_and_are_of_no_slice(own: MadeRun) -> None:
+def test_chance_levels_of_custom_metrics_follow_accuracy_and_belong_to_no_slice(
+    own: MadeRun,
+) -> None:
     run = score(own)
     scores = run.points[0]
     whole = majority_and_chance(scores, empty_row(run, scores))
@@ -133,7 +144,9 @@ def test_chance_levels_of_own_metrics_follow_accuracy_and_are_of_no_slice(own: M
 # ---- groups
 
 
-def test_a_group_counts_where_a_sample_failed_not_where_one_is_missing(made: MadeRun) -> None:
+def test_a_group_with_a_failed_sample_counts_and_one_with_a_missing_sample_does_not(
+    made: MadeRun,
+) -> None:
     made.task("t", ["A"] * 6)
     point = made.point("plain", "t")
     made.answers(point, ["A", "A", "A", None, "A"])
@@ -149,7 +162,7 @@ def test_a_group_counts_where_a_sample_failed_not_where_one_is_missing(made: Mad
     assert either.failed == {"y"}
 
 
-def test_a_group_is_right_over_the_draws_that_all_its_samples_have(made: MadeRun) -> None:
+def test_a_group_is_scored_over_the_draws_that_all_its_samples_have(made: MadeRun) -> None:
     made.task("t", ["A", "A"])
     point = made.point("plain", "t", draws=2)
     made.answers(point, ["A", "A"])
@@ -204,7 +217,7 @@ def test_chance_for_a_group_is_the_product_of_its_samples(
 
 
 def ask(made: MadeRun, *replies: dict[str, Any]) -> PointScores:
-    """A reply of each to a question with the key A; `judged` is what a judge found there."""
+    """Add a reply for each question with the key A; `judged` is the answer of a judge."""
     made.task("t", ["A"] * len(replies))
     point = made.point("plain", "t")
     for number, given in enumerate(replies):
@@ -225,11 +238,13 @@ def ask(made: MadeRun, *replies: dict[str, Any]) -> PointScores:
 
 
 @table
-def test_who_read_replies(made: MadeRun, replies: Sequence[dict[str, Any]], reader: str) -> None:
+def test_the_column_that_names_the_reader_of_replies(
+    made: MadeRun, replies: Sequence[dict[str, Any]], reader: str
+) -> None:
     assert ask(made, *replies).reader == reader
 
 
-def test_only_what_a_reader_or_a_judge_found_counts_as_read(made: MadeRun) -> None:
+def test_only_answers_found_by_a_reader_or_judge_count_as_read(made: MadeRun) -> None:
     scores = ask(made, {"answer": "A"}, {"text": "(A)"}, {"text": "Hmm", "answer": "A"})
     assert [entry.read for entry in scores.all] == [False, True, True]
     assert not ReadResult(answer="A").read
@@ -238,7 +253,7 @@ def test_only_what_a_reader_or_a_judge_found_counts_as_read(made: MadeRun) -> No
 
 
 @pytest.mark.parametrize(("error", "marks"), [("", {"clues": 0.5}), ("boom", {})])
-def test_a_failed_record_takes_no_marks(made: MadeRun, error: str, marks: dict[str, float]) -> None:
+def test_a_failed_record_has_no_marks(made: MadeRun, error: str, marks: dict[str, float]) -> None:
     scores = ask(made, {"text": "(A)", "error": error, "scores": {"clues": 0.5}})
     assert scores.all[0].judged == marks
 
@@ -266,7 +281,7 @@ ALL = {"a": 1.0, "b": 1.0, "c": 0.0}
         (metric(ALL, "a", value=0.9), metric(ALL, value=0.6), (0.0, 1, 0)),
     ],
 )
-def test_units_of_comparisons(
+def test_the_units_of_comparisons(
     mine: Metric, other: Metric, found: tuple[float | None, int, int | None]
 ) -> None:
     delta, excluded, discordant = found
@@ -276,14 +291,14 @@ def test_units_of_comparisons(
     assert (row.p is None) == (delta is None)
 
 
-def test_several_tasks_are_one_comparison() -> None:
+def test_several_tasks_form_one_comparison() -> None:
     mine, other = ({"a": 1.0}, {"a": 0.0, "b": 1.0}), metric({"a": 0.0})
     row = compare(EMPTY, "base", [(metric(units), other) for units in mine])
     assert (row.delta, row.excluded, row.discordant) == (0.5, 1, 1)
 
 
 @table
-def test_holm_s_correction(given: str, corrected: list[float | None]) -> None:
+def test_holm_correction(given: str, corrected: list[float | None]) -> None:
     rows = []
     for task, p in (pair.split(": ") for pair in given.split(", ")):
         rows.append(task_row(task, 0.5, 1, p=None if p == "None" else float(p)))
@@ -300,8 +315,8 @@ def test_the_macro_delta_is_a_mean(deltas: tuple[float | None, ...], mean: float
     assert macro_row(rows).delta == (None if mean is None else pytest.approx(mean))
 
 
-def test_a_field_that_a_task_has_not_makes_no_slice_of_it(made: MadeRun) -> None:
-    """It made one, named "level=", of the whole task."""
+def test_a_field_missing_from_a_task_makes_no_slice_of_it(made: MadeRun) -> None:
+    """Regression: it made a slice "level=" of the whole task."""
     for task, meta in (("with", [{"level": "easy"}, {}]), ("without", [{}, {}])):
         made.task(task, "AB", meta=meta)
         made.answers(made.point("plain", task), "AA")

@@ -1,4 +1,4 @@
-"""Open answers, from the reply to the comparison with the key."""
+"""Open answers, from the reply to the comparison with the answer key."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Scoring of records: the four verdicts with their reasons, whose reader, and the statistics."""
+"""Scoring of records: the four verdicts with their reasons, readers, and statistics."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,7 +31,7 @@ def scored(made: MadeRun, point: str = "p0", **options: Any) -> dict[str, Scored
 
 
 @table
-def test_what_an_answer_comes_to(
+def test_how_an_answer_is_scored(
     made: MadeRun, fields: dict[str, Any], verdict: str, reason: str
 ) -> None:
     made.task("t", ["B"])
@@ -42,7 +42,9 @@ def test_what_an_answer_comes_to(
     assert entry.score.value == float(verdict == "right")
 
 
-def test_texts_may_differ_in_case_and_space_and_a_key_may_be_false(made: MadeRun) -> None:
+def test_texts_may_differ_in_case_and_space_and_false_is_a_valid_correct_answer(
+    made: MadeRun,
+) -> None:
     made.task("t", ["AXQ"] * 3, choices=0)
     made.answers(made.point("plain", "t"), [" axq ", "AXQ", "AX Q"])
     made.task("u", ["(B)"])
@@ -60,7 +62,7 @@ FAILED_FIRST = ("failed", "failed", "right")
 
 @dataclass(frozen=True)
 class Stumbles:
-    """Raises on one reply and asks a model on another: neither may spoil the rest."""
+    """Raises on one reply and calls a model on another; the other replies must be unaffected."""
 
     def __call__(self, state: State, model: Model) -> State:
         if "bad" in state.reply:
@@ -70,7 +72,7 @@ class Stumbles:
         return state.replace(answer="B")
 
 
-def test_a_reader_that_raises_or_asks_fails_one_record(made: MadeRun) -> None:
+def test_a_reader_that_raises_or_calls_a_model_fails_one_record(made: MadeRun) -> None:
     made.task("t", "BBB")
     point = made.point("plain", "t")
     for number, text in enumerate(("bad", "ask", "fine")):
@@ -83,7 +85,7 @@ def test_a_reader_that_raises_or_asks_fails_one_record(made: MadeRun) -> None:
 
 @dataclass(frozen=True)
 class Says:
-    """Answers this, after a look at the question."""
+    """Gives this answer after reading the question."""
 
     answer: str
 
@@ -92,8 +94,8 @@ class Says:
 
 
 @pytest.mark.parametrize("answer", ["far", "2", "b", "(B)"])
-def test_a_reader_that_answers_no_letter_gives_no_answer(made: MadeRun, answer: str) -> None:
-    """A choice's text in place of its letter was wrong on every sample, also where it was right."""
+def test_a_reader_that_returns_no_letter_gives_no_answer(made: MadeRun, answer: str) -> None:
+    """Regression: the text of a choice instead of its letter was wrong on every sample."""
     made.task("t", ["B"])
     made.reply(made.point("plain", "t"), "s0", "The answer is (B)")
     entry = scored(made, reader=Says(answer))["s0"]
@@ -103,7 +105,9 @@ def test_a_reader_that_answers_no_letter_gives_no_answer(made: MadeRun, answer: 
 
 
 @table
-def test_why_most_are_unreadable(made: MadeRun, replies: list[dict[str, Any]], said: str) -> None:
+def test_the_most_common_reasons_for_unreadable_replies(
+    made: MadeRun, replies: list[dict[str, Any]], said: str
+) -> None:
     made.task("t", ["B"] * len(replies))
     point = made.point("plain", "t")
     for number, fields in enumerate(replies):
@@ -113,14 +117,14 @@ def test_why_most_are_unreadable(made: MadeRun, replies: list[dict[str, Any]], s
 
 
 @pytest.mark.parametrize("words", ["I cannot help.", "I cannot help. Sorry...", "No!", "No"])
-def test_a_sentence_that_is_quoted_ends_once(made: MadeRun, words: str) -> None:
+def test_a_quoted_sentence_ends_with_one_full_stop(made: MadeRun, words: str) -> None:
     made.task("t", "B")
     made.reply(made.point("plain", "t"), "s0", text="", refusal=words)
     (line,) = (each for each in notes(score_run(made.write())) if each.startswith("unreadable: "))
     assert line.endswith(f"for example: {words.rstrip('.')}")
 
 
-def test_a_conversation_that_is_gone_fails_for_a_reader_that_looks_at_it(made: MadeRun) -> None:
+def test_a_lost_conversation_fails_for_a_reader_that_needs_it(made: MadeRun) -> None:
     made.task("t", "B")
     call = {"messages": ["00" * 32], "reply": {"text": "(B)"}}
     made.record(made.point("plain", "t"), "s0", calls=(call,))
@@ -134,7 +138,7 @@ def plain_row(made: MadeRun, *arguments: Any) -> Row:
     return table.where(metric="accuracy", task="t", contestant="plain", slice="").rows[0]
 
 
-def test_the_configuration_names_the_reader_and_another_changes_it(made: MadeRun) -> None:
+def test_the_configured_reader_can_be_replaced(made: MadeRun) -> None:
     made.task("t", ["B", "B"])
     point = made.point("plain", "t", read={"use": "eval.readers.BlinkOfficial"})
     made.reply(point, "s0", "(B).")
@@ -169,12 +173,12 @@ def test_the_cost_is_the_list_price_of_all_calls(
     ("cached", "cost"), [(0, 10.0), (1_000_000, 5.0), (4_000_000, 10.0 + 20.0)]
 )
 def test_cached_tokens_beyond_the_input_make_no_cost_negative(cached: int, cost: float) -> None:
-    """A server counted more cached tokens than input, and the table showed a cost of -13.5."""
+    """Regression: more cached tokens than input gave a cost of -13.5."""
     prices = {"in": 10.0, "out": 1.0, "cached": 5.0}
     assert estimate_price(Usage(1_000_000, 0, cached_tokens=cached), prices) == pytest.approx(cost)
 
 
-def test_the_cost_is_shown_beside_the_tokens(made: MadeRun) -> None:
+def test_the_cost_is_shown_next_to_the_tokens(made: MadeRun) -> None:
     for task in ("t", "u"):
         made.task(task, ["B"])
         made.reply(made.point("plain", task, spec={"model": CHAT}), "s0", "(B)", usage=ASKED)
@@ -186,7 +190,7 @@ def test_the_cost_is_shown_beside_the_tokens(made: MadeRun) -> None:
     assert "6,000,000 tokens in, 2,000,000 out, cost 28.00 (list price)" in shown
 
 
-def test_no_share_and_no_run(tmp_path: Path) -> None:
+def test_invalid_shares_and_folders_without_a_run_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"0\.\.1"):
         Score(Verdict.RIGHT, 1.5)
     with pytest.raises(RunError, match="points"):
@@ -197,7 +201,7 @@ def test_no_share_and_no_run(tmp_path: Path) -> None:
 
 
 @table
-def test_a_class_that_is_not_there_is_named_with_what_to_type(
+def test_a_missing_class_is_named_with_the_option_to_type(
     made: MadeRun, point: dict[str, Any], listed: Any, message: str
 ) -> None:
     made.task("t", ["A"])
@@ -208,14 +212,14 @@ def test_a_class_that_is_not_there_is_named_with_what_to_type(
         score_run(folder)
 
 
-def test_another_reader_needs_no_class_of_the_run_s_own(made: MadeRun) -> None:
+def test_scoring_with_another_reader_does_not_need_custom_classes_of_the_run(made: MadeRun) -> None:
     made.task("t", ["A"])
     made.reply(made.point("plain", "t", read={"use": "mine.Last"}), "s0", "(A)")
     (scores,) = score_run(made.write(), BlinkOfficial()).points
     assert (scores.reader, scores.all[0].verdict) == ("blink_official", Verdict.RIGHT)
 
 
-def test_a_reader_that_is_named_takes_the_place_of_the_plan_s(tmp_path: Path) -> None:
+def test_a_named_reader_replaces_that_of_the_plan(tmp_path: Path) -> None:
     (tmp_path / "study.yaml").write_text(
         "task: {use: eval.tasks.Photos, kind: jigsaw, n: 2}\n"
         "model: {use: pipelines.models.Scripted, answer: (A)}\n"

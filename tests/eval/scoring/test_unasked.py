@@ -1,4 +1,4 @@
-"""What was never asked is in no mean."""
+"""Questions that were never asked enter no mean."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,7 +14,7 @@ from looktwice.eval.scoring.score import score_run
 from looktwice.eval.statistics.intervals import wilson
 from looktwice.eval.tasks import CountScorer, JointScorer, PairScorer, SweepScorer, TwiceScorer
 from looktwice.pipelines.config.spec import spec
-from tests.made_run import MadeRun, facts
+from tests.made_run import MadeRun, join_attributes
 from tests.tables import table
 
 VERBATIM = {"use": "eval.readers.WholeReply"}
@@ -33,41 +33,41 @@ def ask(made: MadeRun, scorer: Scorer, keys: str, meta: Any, said: Sequence[Any]
     made.answers(made.point("plain", "t", facts={"scorer": spec(scorer)}, read=VERBATIM), said)
 
 
-def test_samples_that_the_killed_run_never_listed_are_counted_as_missing(made: MadeRun) -> None:
+def test_samples_that_a_killed_run_never_listed_count_as_missing(made: MadeRun) -> None:
     """10 planned, 4 listed, 3 asked of which 2 are right; unreadable and failed ones were asked."""
     made.task("t", "AAAA")
     point = made.point("plain", "t")
     made.answers(point, "AA")
     made.record(point, "s2", error="boom")
     lines = rows(made, planned={"id-t": 10}, arms=[point])
-    accuracy = facts(lines["accuracy"], "value n missing low high")
+    accuracy = join_attributes(lines["accuracy"], "value n missing low high")
     assert accuracy == (pytest.approx(2 / 3), 3, 7, *wilson(2, 3))
     assert lines["coverage"].value == pytest.approx(2 / 3)
-    assert facts(lines["accuracy_answered"], "value n") == (1.0, 2)
-    assert facts(lines["missing"], "value n") == (0.7, 10)
+    assert join_attributes(lines["accuracy_answered"], "value n") == (1.0, 2)
+    assert join_attributes(lines["missing"], "value n") == (0.7, 10)
 
 
-def test_more_than_planned_is_nothing_missing(made: MadeRun) -> None:
+def test_more_records_than_planned_leave_nothing_missing(made: MadeRun) -> None:
     """A run of all four that was continued with a limit of two."""
     made.task("t", ["A"] * 4)
     made.answers(made.point("plain", "t"), ["A", "A", "B", "B"])
     lines = rows(made, planned={"id-t": 2}, samples={"id-t": 4})
-    assert facts(lines["accuracy"], "value n missing") == (0.5, 4, 0)
+    assert join_attributes(lines["accuracy"], "value n missing") == (0.5, 4, 0)
     assert "missing" not in lines
 
 
-def test_a_draw_that_was_not_asked_is_not_in_the_sample_s_mean(made: MadeRun) -> None:
+def test_a_missing_draw_is_not_in_the_mean_of_its_sample(made: MadeRun) -> None:
     """s0 has A and B, s1 A alone, s2 none: (1/2 + 1) / 2."""
     made.task("t", ["A", "A", "A"])
     point = made.point("plain", "t", draws=3)
     made.answers(point, ["A", "A"], draw=0)
     made.answers(point, ["B"], draw=2)
     lines = rows(made)
-    assert facts(lines["accuracy"], "value n missing") == (0.75, 2, 6)
+    assert join_attributes(lines["accuracy"], "value n missing") == (0.75, 2, 6)
     assert lines["missing"].value == pytest.approx(6 / 9)
 
 
-def test_means_over_tasks_are_over_what_was_asked(made: MadeRun) -> None:
+def test_means_over_tasks_use_only_asked_samples(made: MadeRun) -> None:
     made.task("t", ["A"] * 4)
     made.task("u", ["A"] * 4)
     made.task("v", ["A"] * 4)
@@ -75,16 +75,16 @@ def test_means_over_tasks_are_over_what_was_asked(made: MadeRun) -> None:
         made.answers(made.point("plain", task), letters)
     table = score_table(made.write().path).where(metric="accuracy", contestant="plain")
     macro, micro = (table.where(task=name).rows[0] for name in ("macro", "micro"))
-    assert facts(macro, "value n n_tasks of_tasks") == (0.75, 6, 2, 3)
-    assert facts(micro, "value n missing") == (pytest.approx(5 / 6), 6, 6)
+    assert join_attributes(macro, "value n n_tasks of_tasks") == (0.75, 6, 2, 3)
+    assert join_attributes(micro, "value n missing") == (pytest.approx(5 / 6), 6, 6)
 
 
-def test_slices_are_over_what_was_asked(made: MadeRun) -> None:
+def test_slices_use_only_asked_samples(made: MadeRun) -> None:
     made.task("t", "AAAA", meta=[{"kind": kind} for kind in "xxyy"])
     made.answers(made.point("plain", "t"), "A")
     table = score_table(made.write().path, by=["kind"])
     rows = table.where(metric="accuracy", contestant="plain", task="t")
-    found = {row.slice: facts(row, "value n missing") for row in rows}
+    found = {row.slice: join_attributes(row, "value n missing") for row in rows}
     assert found == {"": (1.0, 1, 3), "kind=x": (1.0, 1, 1), "kind=y": (None, 0, 2)}
 
 
@@ -101,7 +101,7 @@ SCORERS = {
 
 
 @table
-def test_units_that_were_not_asked_whole_fall_out(
+def test_partly_asked_units_are_excluded(
     made: MadeRun, name: str, keys: str, said: list[str | None], wanted: dict[str, Any]
 ) -> None:
     scorer, meta = SCORERS[name]
@@ -113,7 +113,7 @@ def test_units_that_were_not_asked_whole_fall_out(
     }
 
 
-def test_levels_of_a_control_are_over_what_was_asked(made: MadeRun) -> None:
+def test_levels_of_a_control_use_only_asked_samples(made: MadeRun) -> None:
     scorer = SweepScorer("visual_spatial", "2D", "integer", ("size",))
     ask(made, scorer, "1111", [{"size": size} for size in (1, 1, 2, 2)], ["1", None, "0", "1"])
     rows = score_table(made.write().path).where(metric="accuracy_along", contestant="plain")
@@ -121,7 +121,7 @@ def test_levels_of_a_control_are_over_what_was_asked(made: MadeRun) -> None:
     assert found == {"size=1": (1.0, 1), "size=2": (0.5, 2)}
 
 
-def test_rotations_that_were_not_all_asked_fall_out(made: MadeRun) -> None:
+def test_partly_asked_rotations_are_excluded(made: MadeRun) -> None:
     made.task("t", ["A", "A"])
     asked: tuple[list[str | None], ...] = (["A", "A"], ["A", None])
     for by, said in enumerate(asked):
@@ -131,8 +131,8 @@ def test_rotations_that_were_not_all_asked_fall_out(made: MadeRun) -> None:
     assert (table.value, table.n) == (1.0, 1)
 
 
-def test_the_lines_under_a_table(made: MadeRun) -> None:
-    """A reading shares the records, and so the missing ones, of the arm that it reads."""
+def test_the_notes_under_a_table(made: MadeRun) -> None:
+    """A reading shares the records of the arm that it reads, and so the missing ones."""
     made.task("t", "AAAA")
     made.task("u", "A")
     for number, who in enumerate(("plain", "one", "two", "three", "four")):
@@ -153,7 +153,7 @@ def test_the_lines_under_a_table(made: MadeRun) -> None:
     assert "Holm" in shown and shown.endswith(older)
 
 
-def test_failures_are_counted_with_what_they_mostly_say(made: MadeRun) -> None:
+def test_failures_are_counted_with_their_most_common_message(made: MadeRun) -> None:
     made.task("t", "AAAA")
     point, long = made.point("plain", "t"), f"ValueError: {'x' * 600}"
     for number, error in enumerate(("KeyError: y", f"{long}\nTraceback", long)):
@@ -165,7 +165,7 @@ def test_failures_are_counted_with_what_they_mostly_say(made: MadeRun) -> None:
     assert "failed: 1 answer, with no message" in notes(score_run(made.write()))
 
 
-def test_a_record_of_an_older_task_is_not_looked_for(made: MadeRun) -> None:
+def test_a_record_of_an_older_task_is_not_expected(made: MadeRun) -> None:
     made.task("t", ["A"])
     made.records.append(Record("elsewhere", "s0", "sha-t-0", answer="A"))
     made.answers(made.point("plain", "t"), ["A"])

@@ -1,4 +1,4 @@
-"""Factors, draws, ranks, choices and agreement: figures by hand on small tables."""
+"""Factors, draws, ranks, choices and agreement, computed by hand on small tables."""
 
 from itertools import product
 from math import sqrt
@@ -17,21 +17,21 @@ from looktwice.eval.statistics.answers import (
     swap_rate_over_settings,
 )
 from looktwice.eval.statistics.paired import Cell, contrast, mean_difference
-from tests.optional import Later
+from tests.optional import LazyModule
 
 RANDOM = np.random.default_rng(11)
-regression = Later("statsmodels.regression.linear_model")
-inter_rater = Later("statsmodels.stats.inter_rater")
+regression = LazyModule("statsmodels.regression.linear_model")
+inter_rater = LazyModule("statsmodels.stats.inter_rater")
 
 
 @pytest.fixture(autouse=True)
 def _same_numbers() -> None:
-    """Every test draws the same numbers, in whichever order the tests run."""
+    """Seed every test with the same numbers, in any order of tests."""
     RANDOM.bit_generator.state = np.random.default_rng(11).bit_generator.state
 
 
 def test_the_weights_of_an_interaction_by_hand() -> None:
-    """What the ring does with the zoom less what it does without."""
+    """The effect of the ring with the zoom minus that without it."""
     cells: list[Cell | None] = [("-", "-"), ("ring", "-"), ("-", "zoom"), None, ("ring", "zoom")]
     ring, zoom = {0: ("ring", "-")}, {1: ("zoom", "-")}
     assert contrast(cells, ring | zoom).tolist() == [1, -1, -1, 0, 1]
@@ -61,7 +61,7 @@ def test_effects_are_the_coefficients_of_statsmodels() -> None:
         assert estimate.high - estimate.low == pytest.approx((high - low) * scale, rel=0.05)
 
 
-def test_a_mean_difference_counts_clusters_as_statsmodels_does() -> None:
+def test_a_mean_difference_treats_clusters_as_statsmodels_does() -> None:
     names = np.repeat(np.arange(40), RANDOM.integers(1, 5, 40))
     gaps = RANDOM.choice([-1.0, 0.0, 1.0], size=len(names))
     fitted = regression.OLS(gaps, np.ones(len(gaps))).fit()
@@ -72,8 +72,8 @@ def test_a_mean_difference_counts_clusters_as_statsmodels_does() -> None:
 
 
 @pytest.mark.parametrize("gap", [0.0, 1.0, 2.0])
-def test_differences_that_are_all_alike_have_an_interval_with_a_width(gap: float) -> None:
-    """Also an interaction of 2, beyond what a single difference can be."""
+def test_identical_differences_have_an_interval_with_a_positive_width(gap: float) -> None:
+    """Also an interaction of 2, which a single difference cannot reach."""
     estimate = mean_difference([gap] * 40)
     assert estimate.value == gap and estimate.high - estimate.low > 0.03 and estimate.low < gap
     assert estimate.high == (gap or pytest.approx(-estimate.low, abs=0.01))
@@ -91,7 +91,7 @@ def test_draws_by_hand() -> None:
         split_variance([[1], [0]])
 
 
-def test_the_errors_of_draws_and_samples_are_those_of_repeated_runs() -> None:
+def test_standard_errors_of_draws_and_samples_match_repeated_runs() -> None:
     chances, means, repeats = RANDOM.random((4000, 100)), [], []
     for row in chances[:200]:
         repeats.append((RANDOM.random((100, 5)) < row[:, None]).mean())
@@ -109,7 +109,7 @@ def test_the_majority() -> None:
 
 
 def test_swaps_by_hand() -> None:
-    """Of two leads and one trail two of the three pairs of settings disagree."""
+    """With two leads and one trail, two of the three pairs of settings disagree."""
     ones, zeros = [1] * 10, [0] * 10
     swaps = swap_rate_over_settings([ones, ones, zeros], [zeros, zeros, ones])
     assert swaps.value == pytest.approx(2 / 3)
@@ -119,7 +119,7 @@ def test_swaps_by_hand() -> None:
         swap_rate_over_settings([ones], [zeros])
 
 
-def test_halves_disagree_as_often_as_they_do() -> None:
+def test_halves_disagree_at_the_expected_rate() -> None:
     gaps = RANDOM.choice([1.0, -1.0, 0.0], p=[0.25, 0.2, 0.55], size=400)
     estimate, hits = swap_rate_over_halves(gaps), []
     for _ in range(3000):
@@ -140,7 +140,7 @@ def test_position_bias_by_hand() -> None:
 
 
 @pytest.mark.parametrize("letters", ["AB", "ABC", "ABCD", "ABCDEFGH"])
-def test_the_test_of_position_bias_is_the_chi_squared_one(letters: str) -> None:
+def test_the_test_of_position_bias_is_chi_squared(letters: str) -> None:
     keys, answers = RANDOM.choice(list(letters), 200), RANDOM.choice(list(letters), 200)
     table = [
         [int(np.sum((keys == k) & ((answers == k) == right))) for k in letters]
@@ -150,7 +150,7 @@ def test_the_test_of_position_bias_is_the_chi_squared_one(letters: str) -> None:
     assert position_bias(answers.tolist(), keys.tolist()).p == pytest.approx(wanted)
 
 
-def test_kappas_are_those_of_statsmodels() -> None:
+def test_kappas_match_statsmodels() -> None:
     first, second, third = RANDOM.integers(0, 3, (3, 150))
     second = np.where(RANDOM.random(150) < 0.6, first, second)
     table = [[int(np.sum((first == a) & (second == b))) for b in range(3)] for a in range(3)]
@@ -164,7 +164,7 @@ def test_kappas_are_those_of_statsmodels() -> None:
 
 
 def test_kappa_by_hand() -> None:
-    """Cohen's: agreement 3/4 where chance gives 1/2."""
+    """Cohen's kappa: agreement 3/4 where chance gives 1/2."""
     assert cohens_kappa("AABB", "AABA").value == pytest.approx((0.75 - 0.5) / 0.5)
     assert fleiss_kappa(["AABB", "AABA"]).value == pytest.approx((0.75 - 34 / 64) / (30 / 64))
     with pytest.raises(ValueError, match="same items"):

@@ -1,4 +1,4 @@
-"""Paired comparisons: figures by hand, those of scipy and statsmodels."""
+"""Paired comparisons: computed by hand, with scipy and with statsmodels."""
 
 from math import sqrt
 
@@ -18,21 +18,21 @@ from looktwice.eval.statistics.paired import (
     minimum_detectable,
     sign_flip_p,
 )
-from tests.optional import Later
+from tests.optional import LazyModule
 from tests.tables import table
 
-multitest = Later("statsmodels.stats.multitest")
+multitest = LazyModule("statsmodels.stats.multitest")
 RANDOM = np.random.default_rng(7)
 
 
 @pytest.fixture(autouse=True)
 def _same_numbers() -> None:
-    """Every test draws the same numbers, in whichever order the tests run."""
+    """Seed every test with the same numbers, in any order of tests."""
     RANDOM.bit_generator.state = np.random.default_rng(7).bit_generator.state
 
 
 def test_a_table_by_hand() -> None:
-    """The first is right alone on 4 of 10, the second on 1: p = 2 * 6/32."""
+    """The first alone is right on 4 of 10, the second alone on 1: p = 2 * 6/32."""
     mine, theirs = [1, 1, 1, 1, 0, 1, 1, 0, 0, 0], [0, 0, 0, 0, 1, 1, 1, 0, 0, 0]
     comparison = compare_paired(mine, theirs)
     assert comparison.value == pytest.approx(0.3)
@@ -43,7 +43,7 @@ def test_a_table_by_hand() -> None:
     assert comparison == compare_paired(mine, theirs)  # the same at every call
 
 
-def test_p_speaks_of_the_difference_that_is_shown() -> None:
+def test_p_belongs_to_the_difference_that_is_shown() -> None:
     """60 are better by a third, 30 worse by two thirds."""
     comparison = compare_paired([1 / 3] * 60 + [0.0] * 30, [0.0] * 60 + [2 / 3] * 30)
     assert comparison.value == pytest.approx(0) and comparison.low < 0 < comparison.high
@@ -54,7 +54,7 @@ def test_p_speaks_of_the_difference_that_is_shown() -> None:
 @pytest.mark.parametrize(
     ("better", "worse"), [(0, 0), (0, 1), (0, 12), (3, 1), (7, 7), (40, 61), (9000, 9200)]
 )
-def test_p_values_are_the_binomial_ones_of_scipy(better: int, worse: int) -> None:
+def test_p_values_match_the_binomial_test_of_scipy(better: int, worse: int) -> None:
     mine = np.repeat([1.0, 0.0, 0.0], [better, worse, 3])
     theirs = np.repeat([0.0, 1.0, 0.0], [better, worse, 3])
     wanted = binomtest(better, better + worse, 0.5).pvalue if better + worse else 1.0
@@ -64,15 +64,15 @@ def test_p_values_are_the_binomial_ones_of_scipy(better: int, worse: int) -> Non
 @pytest.mark.parametrize(
     ("gaps", "p"), [([1.0] * 5, 2 / 2**5), ([1.0, 0.5, 0.0], 0.5), ([1.0, -1.0], 1.0), ([0.0], 1.0)]
 )
-def test_the_sign_flip_test_is_exact_for_few(gaps: list[float], p: float) -> None:
+def test_the_sign_flip_test_is_exact_for_few_pairs(gaps: list[float], p: float) -> None:
     assert mean_difference(gaps).p == pytest.approx(p)
 
 
 @pytest.mark.parametrize(
     ("better", "worse"), [(9, 2), (10, 3), (11, 3), (40, 40), (60, 40), (0, 30), (5300, 5120)]
 )
-def test_signs_of_equal_differences_are_flipped_as_coins(better: int, worse: int) -> None:
-    """All of up to 13, else drawn ones and the observed one."""
+def test_equal_differences_flip_signs_like_coins(better: int, worse: int) -> None:
+    """All sign patterns for up to 13 differences, else drawn ones and the observed one."""
     p = sign_flip_p([0.5] * better + [-0.5] * worse + [0.0] * 7)
     exact = binomtest(better, better + worse).pvalue
     assert p == pytest.approx(exact, abs=1e-9 if better + worse <= 13 or exact == 1 else 0.008)
@@ -80,14 +80,14 @@ def test_signs_of_equal_differences_are_flipped_as_coins(better: int, worse: int
 
 
 @pytest.mark.parametrize(("method", "ours"), [("holm", holm), ("fdr_bh", benjamini_hochberg)])
-def test_corrections_are_those_of_statsmodels(method: str, ours: object) -> None:
+def test_corrections_match_statsmodels(method: str, ours: object) -> None:
     ps = [*RANDOM.random(30), 0.01, 0.01, 0.0, 1.0]
     assert callable(ours)
     assert ours(ps) == pytest.approx(multitest.multipletests(ps, method=method)[1])
     assert ours([]) == []
 
 
-def test_the_interval_is_near_that_of_scipy_where_there_is_much_data() -> None:
+def test_the_interval_approaches_that_of_scipy_with_much_data() -> None:
     gaps = RANDOM.choice([1.0, -1.0, 0.0], p=[0.25, 0.15, 0.6], size=2000)
     theirs = bootstrap((gaps,), np.mean, method="percentile", n_resamples=2000, rng=0)
     estimate = bootstrap_mean(gaps, floor=-1.0)
@@ -95,7 +95,7 @@ def test_the_interval_is_near_that_of_scipy_where_there_is_much_data() -> None:
     assert (estimate.low, estimate.high) == pytest.approx(wanted, abs=0.004)
 
 
-def test_copies_of_an_item_bring_no_certainty() -> None:
+def test_duplicated_items_add_no_certainty() -> None:
     """Each item ten times over, as one cluster."""
     mine, theirs = RANDOM.integers(0, 2, (2, 80)).astype(float)
     single, names = compare_paired(mine, theirs), np.repeat(np.arange(80), 10).tolist()
@@ -106,7 +106,7 @@ def test_copies_of_an_item_bring_no_certainty() -> None:
     assert copies.detectable == pytest.approx(single.detectable)
 
 
-def test_equal_answers_have_an_interval_with_a_width() -> None:
+def test_equal_answers_have_an_interval_with_a_positive_width() -> None:
     comparison = compare_paired([1, 0, 1] * 20, [1, 0, 1] * 20)
     assert (comparison.value, comparison.p, comparison.better, comparison.worse) == (0.0, 1.0, 0, 0)
     assert comparison.high == -comparison.low == pytest.approx(wilson(0, 60)[1])
@@ -118,7 +118,7 @@ def test_equal_answers_have_an_interval_with_a_width() -> None:
 
 
 def chance_to_hold(n: int, up: float, down: float) -> float:
-    """How likely the interval of n pairs holds the difference, over all that can be drawn."""
+    """Return the probability that the interval of n pairs covers the difference, over all outcomes."""
     held = 0.0
     for gained, lost in ((a, b) for a in range(n + 1) for b in range(n + 1 - a)):
         same, shares = n - gained - lost, [up, down, 1 - up - down]
@@ -134,18 +134,22 @@ def chance_to_hold(n: int, up: float, down: float) -> float:
     ("n", "up", "down"), [(12, 0.15, 0.0), (12, 0.2, 0.05), (48, 0.05, 0.0), (48, 0.01, 0.01)]
 )
 def test_intervals_of_few_items_that_differ_do_not_collapse(n: int, up: float, down: float) -> None:
-    """Where most draws have hardly a difference."""
+    """Most resamples contain hardly any difference."""
     assert chance_to_hold(n, up, down) > 0.94
 
 
 @pytest.mark.parametrize("given", [([], [], None), ([1], [1, 0], None), ([1, 0], [1, 1], ["a"])])
-def test_no_pair_is_refused(given: tuple[list[int], list[int], list[str] | None]) -> None:
+def test_an_empty_comparison_is_refused(
+    given: tuple[list[int], list[int], list[str] | None],
+) -> None:
     with pytest.raises(ValueError, match=r"paired test|interval"):
         compare_paired(*given)
 
 
 @pytest.mark.parametrize(("differing", "n"), [(0, 100), (3, 12), (20, 60), (10, 124), (300, 1000)])
-def test_the_exact_test_shows_what_is_detectable_in_80_percent(differing: int, n: int) -> None:
+def test_the_exact_test_has_80_percent_power_at_the_detectable_difference(
+    differing: int, n: int
+) -> None:
     """It was computed for a normal test, by which 0 of 100 would show 6 points: the exact one does
     in 56 %."""
     estimate, hits = minimum_detectable(np.repeat([1.0, 0.0], [differing, n - differing])), 0
@@ -165,14 +169,14 @@ def test_the_detectable_difference_solves_connor_s_equation(share: float, n: int
     assert s**2 / d**2 == pytest.approx(n)
 
 
-def test_without_any_difference_six_units_would_have_to_differ() -> None:
+def test_at_least_six_units_must_differ() -> None:
     # six or more of a hundred in 80 %
     assert minimum_detectable([0.0] * 100) == pytest.approx(0.078, abs=0.001)
     assert minimum_detectable([1.0, 0.0]) == 1.0
 
 
 def covered(n: int, up: float, down: float, size: int = 1, times: int = 300) -> float:
-    """The share of intervals that hold the true difference."""
+    """Return the share of intervals that cover the true difference."""
     kinds, shares = [1.0, -1.0, 0.0], [up, down, 1 - up - down]
     names, hits = np.repeat(np.arange(n // size), size).tolist(), 0
     for seed in range(times):
@@ -188,22 +192,22 @@ def covered(n: int, up: float, down: float, size: int = 1, times: int = 300) -> 
 @pytest.mark.parametrize(
     ("n", "up", "down", "size"), [(150, 0.1, 0.1, 1), (150, 0.3, 0.1, 1), (400, 0.15, 0.05, 4)]
 )
-def test_intervals_hold_the_truth_often_enough(n: int, up: float, down: float, size: int) -> None:
+def test_intervals_have_nominal_coverage(n: int, up: float, down: float, size: int) -> None:
     assert 0.93 <= covered(n, up, down, size) <= 0.97
 
 
 @pytest.mark.slow
 @table
-def test_intervals_of_few_clusters_that_differ(
+def test_intervals_of_few_differing_clusters(
     n: int, up: float, down: float, size: int, least: float, most: float
 ) -> None:
-    """Clusters that gain or lose to one side alone."""
+    """Clusters that only gain or only lose."""
     assert least <= covered(n, up, down, size, 1000) <= most
 
 
 @table
 def test_the_weight_of_added_values(values: list[list[float]], low: float, high: float) -> None:
-    """Of clusters that stand alone the interval is as before."""
+    """The interval of independent clusters is unchanged."""
     names = np.repeat(np.arange(len(values)), [len(cluster) for cluster in values])
     estimate = bootstrap_mean(np.concatenate(values), names, floor=-1.0)
     assert (estimate.low, estimate.high) == pytest.approx((low, high), abs=0.002)
@@ -230,8 +234,8 @@ def test_differences_over_tasks(
     assert 0.925 <= hits / 400 <= 0.975
 
 
-def test_tasks_alike_in_every_sample_have_an_interval_with_a_width() -> None:
-    """One task is won throughout and the other lost; a task with one sample stays as it is."""
+def test_equal_tasks_have_an_interval_with_a_positive_width() -> None:
+    """One task is won throughout and the other lost; a task with one sample is unchanged."""
     gaps, strata = [1.0] * 20 + [-1.0] * 20, [0] * 20 + [1] * 20
     comparison = compare_paired([1.0] * 20 + [0.0] * 20, [0.0] * 20 + [1.0] * 20, None, strata)
     assert comparison.value == 0 and comparison.high == pytest.approx(wilson(0, 40)[1])
@@ -241,7 +245,7 @@ def test_tasks_alike_in_every_sample_have_an_interval_with_a_width() -> None:
     assert bootstrap_mean(gaps, floor=-1.0, strata=[3] * 40) == pooled
 
 
-def test_clusters_may_be_given_by_their_numbers() -> None:
+def test_clusters_may_be_given_as_numbers() -> None:
     names = ["b", "a", "b", "c", "c", "d"]
     values, others = [1, 0, 1, 1, 0.5, 0], [0, 0, 1, 0, 1, 1]
     comparison = compare_paired(values, others, cluster_codes(names, 6))

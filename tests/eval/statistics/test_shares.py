@@ -1,4 +1,4 @@
-"""Intervals of shares: Wilson's where units stand alone."""
+"""Intervals of shares: Wilson's for independent units."""
 
 from collections.abc import Callable
 
@@ -21,7 +21,7 @@ Floats = NDArray[np.float64]
 @pytest.mark.parametrize(
     ("right", "n"), [(0, 1), (1, 1), (0, 20), (13, 20), (20, 20), (37, 60), (399, 400)]
 )
-def test_units_that_stand_alone_have_wilson_s_interval(right: int, n: int) -> None:
+def test_independent_units_have_the_wilson_interval(right: int, n: int) -> None:
     values = [1.0] * right + [0.0] * (n - right)
     estimate = share_interval(values, [f"s{number}" for number in range(n)])
     assert (estimate.value, estimate.n, estimate.clusters) == (right / n, n, n)
@@ -29,7 +29,7 @@ def test_units_that_stand_alone_have_wilson_s_interval(right: int, n: int) -> No
     assert (estimate.low, estimate.high) == pytest.approx((theirs.low, theirs.high), abs=1e-12)
 
 
-def test_copies_of_a_unit_bring_no_certainty() -> None:
+def test_duplicated_units_add_no_certainty() -> None:
     estimate = share_interval(np.repeat([1.0] * 13 + [0.0] * 7, 10), np.repeat(np.arange(20), 10))
     assert (estimate.low, estimate.high) == pytest.approx(wilson(13, 20), abs=1e-12)
     assert (estimate.n, estimate.clusters) == (200, 20)
@@ -38,18 +38,18 @@ def test_copies_of_a_unit_bring_no_certainty() -> None:
 @pytest.mark.parametrize(
     ("values", "right"), [([1.0] * 60, 12), ([0.0] * 60, 0), ([1.0, 0.0, 1.0, 0.0, 0.5] * 12, 6)]
 )
-def test_clusters_that_are_all_alike_count_as_one_unit(values: list[float], right: int) -> None:
+def test_homogeneous_clusters_count_as_one_unit(values: list[float], right: int) -> None:
     estimate = share_interval(values, np.repeat(np.arange(12), 5))
     assert (estimate.low, estimate.high) == pytest.approx(wilson(right, 12), abs=1e-9)
 
 
-def test_a_single_cluster_is_one_unit() -> None:
+def test_a_single_cluster_counts_as_one_unit() -> None:
     one = share_interval([1.0, 0.0, 1.0], ["a"] * 3)
     assert (one.low, one.high) == pytest.approx(wilson(2 / 3, 1), abs=1e-9)
 
 
-def test_sixty_pictures_with_five_questions_each_are_as_wide_as_the_bootstrap_says() -> None:
-    """70.0 [64.6, 74.9] was told where the questions of a picture go together: [58.1, 81.3]."""
+def test_sixty_pictures_with_five_questions_each_match_the_bootstrap() -> None:
+    """Regression: 70.0 [64.6, 74.9] was reported instead of [58.1, 81.3] for correlated questions."""
     values = np.repeat([1.0] * 42 + [0.0] * 18, 5)
     values[::7] = 1 - values[::7]
     clusters = np.repeat(np.arange(60), 5)
@@ -59,7 +59,7 @@ def test_sixty_pictures_with_five_questions_each_are_as_wide_as_the_bootstrap_sa
     assert estimate.high - estimate.low > 1.5 * (high - low)
 
 
-def test_neither_the_order_nor_the_names_of_clusters_matter() -> None:
+def test_the_order_and_names_of_clusters_do_not_matter() -> None:
     random = np.random.default_rng(0)
     values, clusters = random.choice([0.1, 0.2, 0.7, 1.0], 90), random.integers(0, 20, 90)
     order = random.permutation(90)
@@ -67,8 +67,8 @@ def test_neither_the_order_nor_the_names_of_clusters_matter() -> None:
     assert share_interval(values, clusters) == share_interval(values[order], renamed)
 
 
-def test_a_task_asked_ten_times_is_as_wide_as_asked_once() -> None:
-    """Ten variants whose questions are equally hard each time."""
+def test_a_repeated_task_does_not_narrow_the_interval() -> None:
+    """Ten variants with the same difficulty of each question."""
     values = np.array([1.0] * 30 + [0.0] * 20)
     single = share_interval(values)
     same = mean_of_shares([Stratum(values, np.arange(50), 0.1)] * 10)
@@ -78,8 +78,8 @@ def test_a_task_asked_ten_times_is_as_wide_as_asked_once() -> None:
     assert (same.clusters, apart.clusters) == (50, 500)
 
 
-def test_strata_without_any_spread_go_together_where_they_share_clusters() -> None:
-    """Three variants that are all right: as wide as one."""
+def test_strata_without_spread_are_merged_if_they_share_clusters() -> None:
+    """Three variants that are all right have the width of one."""
     (low, _), right = wilson(20, 20), np.ones(20)
     shared = mean_of_shares([Stratum(right, np.arange(20), 1 / 3)] * 3)
     assert (shared.low, shared.high) == pytest.approx((low, 1.0))
@@ -90,7 +90,7 @@ def test_strata_without_any_spread_go_together_where_they_share_clusters() -> No
 
 
 def abilities(random: np.random.Generator, n: int, share: float, alike: float) -> Floats:
-    """The chance of each picture or question to be answered right."""
+    """Return the probability of a right answer for each picture or question."""
     if not alike:
         return np.full(n, share)
     return random.beta(share * (1 / alike - 1), (1 - share) * (1 / alike - 1), n)
@@ -105,7 +105,7 @@ def held(
 
 @pytest.mark.parametrize("graded", [False, True])
 @pytest.mark.parametrize(("size", "alike"), [(1, 0.0), (4, 0.3), (10, 0.3), (10, 0.8)])
-def test_clustered_intervals_hold_the_truth(size: int, alike: float, graded: bool) -> None:
+def test_clustered_intervals_have_nominal_coverage(size: int, alike: float, graded: bool) -> None:
     def draw(random: np.random.Generator) -> tuple[float, float]:
         right = np.repeat(abilities(random, 40, 0.6, alike), size)
         estimate = share_interval(
@@ -118,8 +118,8 @@ def test_clustered_intervals_hold_the_truth(size: int, alike: float, graded: boo
 
 
 @pytest.mark.parametrize("variants", [3, 10])
-def test_a_mean_over_variants_holds_the_truth_as_often_as_it_says(variants: int) -> None:
-    """It held it in 79 % of three and 52 % of ten variants."""
+def test_a_mean_over_variants_has_nominal_coverage(variants: int) -> None:
+    """Regression: coverage was 79 % for three and 52 % for ten variants."""
 
     def draw(random: np.random.Generator) -> tuple[float, float]:
         right = abilities(random, 60, 0.6, 0.8)
@@ -130,7 +130,7 @@ def test_a_mean_over_variants_holds_the_truth_as_often_as_it_says(variants: int)
     assert 0.925 <= held(0.6, draw) <= 0.98
 
 
-def test_a_mean_over_tasks_that_share_pictures_holds_the_truth_as_often_as_it_says() -> None:
+def test_a_mean_over_tasks_with_shared_pictures_has_nominal_coverage() -> None:
     def draw(random: np.random.Generator) -> tuple[float, float]:
         right = np.repeat(abilities(random, 40, 0.5, 0.4), 3)
         names = np.repeat(np.arange(40), 3)
@@ -143,6 +143,6 @@ def test_a_mean_over_tasks_that_share_pictures_holds_the_truth_as_often_as_it_sa
 
 
 @pytest.mark.parametrize("values", [[], [1.2], [0.5, -0.1]])
-def test_what_is_no_share_is_refused(values: list[float]) -> None:
+def test_invalid_shares_are_refused(values: list[float]) -> None:
     with pytest.raises(ValueError, match=r"needs values"):
         share_interval(values)

@@ -1,4 +1,4 @@
-"""BLINK's parquet layout: what is read, what is refused, and the real files where they are."""
+"""BLINK's parquet layout: what is read, what is refused, and the real files if available."""
 
 import sys
 from pathlib import Path
@@ -15,7 +15,7 @@ from looktwice.eval.tasks import Blink, Subset, TaskError
 from looktwice.eval.tasks.table_files import BATCH
 from looktwice.pipelines.config import ConfigError, load_plan
 from looktwice.pipelines.picture import PictureError
-from tests.first_day.studies import said
+from tests.first_day.studies import get_output
 from tests.tables import table
 
 TEXT, IMAGE = pa.string(), pa.struct([("bytes", pa.binary()), ("path", pa.string())])
@@ -53,8 +53,10 @@ def write(
     return Blink(root, "Jigsaw", file.split("-")[0])
 
 
-def test_the_hub_is_asked_for_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same questions as from the folder, and their commit."""
+def test_the_hub_gives_the_same_questions_as_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same questions, and the commit they come from."""
     write(tmp_path, [row(1)])
     asked = dict[str, Any]()
 
@@ -87,7 +89,7 @@ def test_a_row_becomes_an_item(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"row_group_size": 7}, {"row_group_size": 2 * BATCH}])
-def test_images_stay_with_their_rows(tmp_path: Path, options: dict[str, Any]) -> None:
+def test_images_are_paired_with_their_rows(tmp_path: Path, options: dict[str, Any]) -> None:
     rows = [row(number) for number in range(3 * BATCH + 5)]
     write(tmp_path, rows, **options)
     for subset in (Subset(), Subset(n=9, seed=3), Subset(n=4, per="answer")):
@@ -101,7 +103,7 @@ def test_images_stay_with_their_rows(tmp_path: Path, options: dict[str, Any]) ->
             assert item.sample.images[0].payload.data == rows[number]["image_1"]["bytes"]
 
 
-def test_several_files_are_one_split(tmp_path: Path) -> None:
+def test_several_files_form_one_split(tmp_path: Path) -> None:
     write(tmp_path, [row(1), row(2)], "val-00000-of-00002.parquet")
     with pytest.raises(TaskError, match="1 of 00002 files of the split val"):
         len(Blink(tmp_path, "Jigsaw"))
@@ -127,7 +129,7 @@ def test_a_faulty_row_is_named(tmp_path: Path, changes: dict[str, Any], said: st
     "image", [None, {"bytes": None, "path": "image.jpg"}, {"bytes": b"", "path": None}]
 )
 @pytest.mark.parametrize("place", [0, 1])
-def test_an_absent_image_fails_only_its_own_sample(tmp_path: Path, image: Any, place: int) -> None:
+def test_a_missing_image_fails_only_its_own_sample(tmp_path: Path, image: Any, place: int) -> None:
     changes = {f"image_{place + 1}": image, f"image_{place + 2}": picture(3)}
     bad, good = write(tmp_path, [row(1, **changes), row(2)])
     assert good.sample.images[0].size == (8, 6)
@@ -154,7 +156,7 @@ def test_columns_and_their_types_are_checked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [b"not parquet", b"", None])
-def test_a_file_that_is_damaged(tmp_path: Path, damage: bytes | None) -> None:
+def test_a_damaged_file_is_refused(tmp_path: Path, damage: bytes | None) -> None:
     task = write(tmp_path, [row(number) for number in range(40)])
     file = tmp_path / "Jigsaw" / "val-00000-of-00001.parquet"
     whole = file.read_bytes()
@@ -176,14 +178,14 @@ def test_empty_sets_and_unknown_splits_or_folders(tmp_path: Path) -> None:
 
 
 @table
-def test_an_unknown_task(tmp_path: Path, name: str, fault: str) -> None:
+def test_an_unknown_task_is_refused(tmp_path: Path, name: str, fault: str) -> None:
     write(tmp_path, [row(1)])
     with pytest.raises(TaskError) as caught:
         len(Blink(tmp_path, name))
     assert fault in str(caught.value)
 
 
-def test_a_study_leaves_out_the_tasks_whose_files_are_not_there(tmp_path: Path) -> None:
+def test_a_study_skips_tasks_whose_files_are_missing(tmp_path: Path) -> None:
     write(tmp_path, [row(1)])
     task = f"{{use: eval.tasks.Blink, path: {tmp_path}, name: "
     tasks = f"tasks: {{a: {task}Jigsaw}}, b: {task}IQ_Test}}, c: {task}Counting}}}}\n"
@@ -192,7 +194,7 @@ def test_a_study_leaves_out_the_tasks_whose_files_are_not_there(tmp_path: Path) 
     plan = load_plan(study)
     assert [arm.task_name for arm in plan.points] == ["a"]
     assert plan.left_out == dict.fromkeys(["tasks.b", "tasks.c"], "BLINK: 1 of 14 found: Jigsaw")
-    assert "left out: 2 tasks (BLINK: 1 of 14 found: Jigsaw)" in said("check", study)
+    assert "left out: 2 tasks (BLINK: 1 of 14 found: Jigsaw)" in get_output("check", study)
     with pytest.raises(ConfigError, match=r"^tasks\.b: .*IQ_Test is missing"):
         load_plan(study, ["tasks.a=null"])
 

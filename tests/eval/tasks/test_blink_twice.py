@@ -1,4 +1,4 @@
-"""BLINK-Twice: files whose columns are not fixed, and its several accuracies."""
+"""BLINK-Twice: files with varying columns, and its several accuracies."""
 
 import base64
 import json
@@ -55,7 +55,7 @@ def test_columns_are_guessed(tmp_path: Path) -> None:
     assert len(task.facts.errata) == 3
 
 
-def test_columns_can_be_said_and_cells_can_be_lists(tmp_path: Path) -> None:
+def test_columns_can_be_given_and_cells_can_be_lists(tmp_path: Path) -> None:
     rows = [{"Frage": ["Is it?", "Is it not?"], "Soll": ["No", "Yes"], "Bild": "1_1.png"}]
     columns = {"question": "Frage", "answer": "Soll", "image": "Bild"}
     items = list(BlinkTwice(write(tmp_path, rows), columns))
@@ -70,14 +70,14 @@ def embedded(value: int, ending: str = ".png") -> str:
 
 
 def figures(made: MadeRun, keys: Any, meta: Any, answers: str) -> dict[str, Any]:
-    """The metrics of these answers: value and count."""
+    """Return the value and count of each metric of these answers."""
     made.task("twice", list(keys), meta=list(meta))
     made.answers(made.point("plain", "twice", facts=FACTS), answers)
     rows = score_table(made.write().path).where(contestant="plain", task="twice").rows
     return {row.metric: (row.value, row.n) for row in rows}
 
 
-def test_embedded_images_are_told_apart_by_their_pixels(tmp_path: Path, made: MadeRun) -> None:
+def test_embedded_images_are_distinguished_by_their_pixels(tmp_path: Path, made: MadeRun) -> None:
     images = [embedded(0), embedded(0, ".bmp"), embedded(9), embedded(9), "%%%" * 200, "%%%" * 200]
     items = list(BlinkTwice(write(tmp_path, [row(image) for image in images])))
     meta = [item.sample.meta for item in items]
@@ -100,7 +100,9 @@ TWO = [row(embedded(0)), row(embedded(0))]
         ([row(), row("1_2.png")], "i_acc and q_acc_either cannot be computed, because no image"),
     ],
 )
-def test_uncomputable_metrics_are_warned_of(tmp_path: Path, rows: list[Any], said: str) -> None:
+def test_a_warning_names_metrics_that_cannot_be_computed(
+    tmp_path: Path, rows: list[Any], said: str
+) -> None:
     assert said in BlinkTwice(write(tmp_path, rows)).facts.note
 
 
@@ -118,7 +120,9 @@ def test_uncomputable_metrics_are_warned_of(tmp_path: Path, rows: list[Any], sai
         ([row()], {"path": None}, "either `path`"),
     ],
 )
-def test_unusable_files(tmp_path: Path, rows: Any, settings: dict[str, Any], words: str) -> None:
+def test_unusable_files_are_refused(
+    tmp_path: Path, rows: Any, settings: dict[str, Any], words: str
+) -> None:
     with pytest.raises(TaskError, match=words):
         len(BlinkTwice(**{"path": write(tmp_path, rows), **settings}))
 
@@ -191,5 +195,5 @@ def test_the_cot_score() -> None:
 
 
 @table
-def test_a_judge_s_two_criteria(text: str, found: list[float] | None) -> None:
+def test_the_two_criteria_of_a_judge(text: str, found: list[float] | None) -> None:
     assert parse_cot(text) == (found and tuple(found))

@@ -64,7 +64,9 @@ def test_keys(cell: Any, choices: tuple[str, ...], first: int | None, found: str
 
 
 @table
-def test_keys_beyond_the_choices(cell: Any, choices: str, first: int | None, words: str) -> None:
+def test_correct_answers_outside_the_choices(
+    cell: Any, choices: str, first: int | None, words: str
+) -> None:
     with pytest.raises(ValueError, match=words):
         read_answer_key(cell, tuple(choices), first)
 
@@ -80,7 +82,7 @@ def test_options(cell: Any, texts: list[str]) -> None:
 
 
 @table
-def test_options_whose_labels_are_none(cell: Any) -> None:
+def test_options_without_labels(cell: Any) -> None:
     with pytest.raises(ValueError, match=r"the labels of choices must be A, B \.\.\., found"):
         read_choice_texts({"options": cell}, ["options"])
 
@@ -119,7 +121,7 @@ def test_json_lines_with_a_map(tmp_path: Path) -> None:
     assert items[2].sample.images[0].payload.data == jpeg()
 
 
-def test_choices_in_the_question_and_fields_of_a_rows_number(tmp_path: Path) -> None:
+def test_choices_in_the_question_and_fields_with_row_numbers(tmp_path: Path) -> None:
     text = "Which?\n(A) cat\n(B) dog\nReply with a letter."
     cells = {"ask": text, "pic": "a", "gold": "B", "kind": "pet", "boxes": [[0, 0, 1, 1]]}
     path = jsonl(tmp_path, [{**cells, "kind": "fish"}, *[cells] * 3])
@@ -144,7 +146,7 @@ TEN = [f"image_{n}" for n in (1, 10, 11, 2, 3, 4, 5, 6, 7, 8, 9)]
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_images_in_numbered_columns_are_sent_by_number(tmp_path: Path, late: bool) -> None:
+def test_images_in_numbered_columns_are_sent_in_order(tmp_path: Path, late: bool) -> None:
     row = {name: base64.b64encode(jpeg(20 * int(name[6:]))).decode() for name in TEN}
     plain = {"question": "Which?", "answer": "cat"}
     first = {"image_2": row["image_2"]} if late else row
@@ -154,7 +156,7 @@ def test_images_in_numbered_columns_are_sent_by_number(tmp_path: Path, late: boo
     assert [image.payload.data for image in item.sample.images] == wanted
 
 
-def test_a_tsv_sends_images_in_numbered_columns_by_number(tmp_path: Path) -> None:
+def test_a_tsv_sends_images_in_numbered_columns_in_order(tmp_path: Path) -> None:
     cells = [base64.b64encode(jpeg(20 * int(name[6:]))).decode() for name in TEN]
     head = ["index", "question", "answer"]
     (item,) = Tsv(tsv(tmp_path, [["1", "Which?", "cat", *cells]], [*head, *TEN]))
@@ -203,7 +205,9 @@ def test_parts_of_a_table_are_read_by_number(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["jpg", "avif", "jfif", "jpe", "jp2", "pgm", "png", "webp"])
 @pytest.mark.parametrize("written", ["sub/a.{}", "sub\\a.{}"])
-def test_a_path_is_a_path_whatever_its_ending(tmp_path: Path, kind: str, written: str) -> None:
+def test_a_path_is_recognised_whatever_its_extension(
+    tmp_path: Path, kind: str, written: str
+) -> None:
     image, cell = Image.fromarray(np.full((8, 10, 3), 90, np.uint8)), written.format(kind)
     (tmp_path / "sub").mkdir()
     forms = {"jfif": "jpeg", "jpe": "jpeg", "jpg": "jpeg", "jp2": "jpeg2000", "pgm": "ppm"}
@@ -220,7 +224,7 @@ def test_a_path_is_a_path_whatever_its_ending(tmp_path: Path, kind: str, written
         assert item.sample.images[0].size == (10, 8)
 
 
-def test_numbered_options_are_choices_by_number(tmp_path: Path) -> None:
+def test_numbered_options_are_choices_in_order(tmp_path: Path) -> None:
     options = {f"option_{number}": f"cat {number}" for number in (1, 10, 2, 3, 4, 5, 6, 7, 8, 9)}
     row = {"id": 1, "question": "Which?", "image": "a.jpg", "answer": "cat 10", **options}
     (item,) = Columns(jsonl(tmp_path, [row]))
@@ -229,7 +233,7 @@ def test_numbered_options_are_choices_by_number(tmp_path: Path) -> None:
 
 
 @table
-def test_an_image_that_is_none_fails_its_own_sample(tmp_path: Path, cell: Any, words: str) -> None:
+def test_an_invalid_image_fails_its_own_sample(tmp_path: Path, cell: Any, words: str) -> None:
     good, bad = Columns(jsonl(tmp_path, [asked(0), asked(1, image=cell)]))
     assert good.sample.images[0].size == (10, 8)
     with pytest.raises(PictureError, match=words):
@@ -252,12 +256,14 @@ def test_columns_of_letters_a_filter_and_a_subset(tmp_path: Path) -> None:
 
 
 @table
-def test_wrong_columns_and_settings(tmp_path: Path, settings: dict[str, Any], words: str) -> None:
+def test_wrong_columns_and_settings_are_refused(
+    tmp_path: Path, settings: dict[str, Any], words: str
+) -> None:
     with pytest.raises(TaskError, match=words):
         len(Columns(**{"path": jsonl(tmp_path, [asked(0)]), **settings}))
 
 
-def test_a_hub_is_asked_only_by_its_id(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_a_hub_id_contacts_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(TaskError, match="needs huggingface_hub; install it with: pip"):
         len(Columns(hub="somebody/something"))
@@ -272,7 +278,7 @@ def test_a_hub_is_asked_only_by_its_id(monkeypatch: pytest.MonkeyPatch) -> None:
         (asked(20, choices=["cat", "cat"]), "choices must be two or more different texts"),
     ],
 )
-def test_one_bad_row_is_left_out_and_counted(tmp_path: Path, row: Any, words: str) -> None:
+def test_one_bad_row_is_skipped_and_counted(tmp_path: Path, row: Any, words: str) -> None:
     task = Columns(jsonl(tmp_path, [*(asked(n) for n in range(20)), row]))
     assert len(list(task)) == len(task) == 20
     count, reason = task.facts.left_out
@@ -290,7 +296,7 @@ def test_one_bad_row_is_left_out_and_counted(tmp_path: Path, row: Any, words: st
         ([], "set.jsonl is empty: it has no columns"),
     ],
 )
-def test_files_that_stop(tmp_path: Path, rows: Sequence[Any], words: str) -> None:
+def test_unusable_files_are_refused(tmp_path: Path, rows: Sequence[Any], words: str) -> None:
     with pytest.raises(TaskError, match=words):
         len(Columns(jsonl(tmp_path, rows)))
 
@@ -302,7 +308,7 @@ IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 
 
 def parquet(path: Path, rows: int, size: int = 0, **options: Any) -> Path:
-    """Questions with embedded images; `size` pads each to so many bytes of noise."""
+    """Write questions with embedded images; `size` pads each with this many bytes of noise."""
     rng = np.random.default_rng(0)
     text = pa.string()
     columns = {"idx": text, "question": text, "image": IMAGE, "choices": pa.list_(text)}
@@ -352,7 +358,7 @@ print(first, peak() - before, count)
 
 
 @pytest.mark.nightly
-def test_six_thousand_items_stream(tmp_path: Path) -> None:
+def test_six_thousand_items_are_streamed(tmp_path: Path) -> None:
     path = parquet(tmp_path / "set.parquet", 6000, size=60_000)
     command = [sys.executable, "-c", MEASURE, str(path)]
     runs = []
@@ -413,7 +419,7 @@ def test_tsv_faults(tmp_path: Path, rows: Any, head: Sequence[str], words: str) 
 # ---- circular evaluation and BLINK's totals
 
 
-def test_all_rotations_of_a_circular_file_must_be_right(tmp_path: Path) -> None:
+def test_a_circular_item_is_correct_only_in_all_rotations(tmp_path: Path) -> None:
     rows = []
     for r, n in product((0, 1), (1, 2)):
         rows.append([r * 1_000_000 + n, "Which?", "x", "y", "AB"[(n + r) % 2], "art", CODE])
@@ -429,6 +435,6 @@ def test_all_rotations_of_a_circular_file_must_be_right(tmp_path: Path) -> None:
     assert (circle.value, circle.n, chance.value) == (0.5, 2, 0.25)
 
 
-def test_facts_without_a_scorer_name_none() -> None:
+def test_facts_name_a_scorer_only_if_there_is_one() -> None:
     assert build_scorer({}) is None
     assert build_scorer({"scorer": {}}) is None

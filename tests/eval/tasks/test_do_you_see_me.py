@@ -31,7 +31,7 @@ VERBATIM = {"use": "eval.readers.WholeReply"}
 
 
 @table
-def test_the_official_counts_majorities_and_facts(
+def test_official_counts_majorities_and_facts(
     shared_data: Path, kind: Any, name: str, count: int, most: str | None, percent: float
 ) -> None:
     task = DoYouSeeMe(name, shared_data / "dysm", kind, blind=True)
@@ -68,13 +68,13 @@ def rows_of(path: Path) -> list[dict[str, str]]:
 
 
 def dumped(shared_data: Path, folder: str, column: str) -> tuple[list[Any], list[dict[str, str]]]:
-    """What the authors' generator wrote down of each image, and the official rows."""
+    """What the authors' generator recorded of each image, and the official rows."""
     place = shared_data / "dysm/2D_DoYouSeeMe" / folder
     dump = [(row, ast.literal_eval(row[column])) for row in rows_of(place / "dataset_dump.csv")]
     return dump, rows_of(place / "dataset_info.csv")
 
 
-def test_the_shape_file_is_rebuilt(shared_data: Path) -> None:
+def test_the_shape_file_is_reproduced(shared_data: Path) -> None:
     dump, official = dumped(shared_data, "geometric_dataset", "shape_dictionary")
     ours = shape_rows([(row["filename"], shapes) for row, shapes in dump])
     assert len(ours) == len(official) == 240
@@ -83,7 +83,7 @@ def test_the_shape_file_is_rebuilt(shared_data: Path) -> None:
         assert row["question"].startswith(f"Count the total number of {shape}s in the image")
 
 
-def test_the_colour_file_is_rebuilt(shared_data: Path) -> None:
+def test_the_colour_file_is_reproduced(shared_data: Path) -> None:
     dump, official = dumped(shared_data, "color_and_shape_disambiguation", "color_dictionary")
     ours = color_rows([(row["filename"], colors) for row, colors in dump])
     assert len(ours) == len(official) == 408
@@ -138,7 +138,7 @@ GROUND = [
 
 
 @pytest.mark.parametrize("place", [".", "2D_DoYouSeeMe", "2D_DoYouSeeMe/visual_figure_ground"])
-def test_the_tree_a_half_and_a_folder(tmp_path: Path, place: str) -> None:
+def test_the_whole_tree_half_of_it_and_a_single_folder(tmp_path: Path, place: str) -> None:
     lay(tmp_path, GROUND)
     items = list(DoYouSeeMe("figure_ground", tmp_path / place))
     assert len(items) == 12
@@ -162,7 +162,7 @@ def test_the_readme_s_folder_name_and_a_zip(tmp_path: Path) -> None:
 
 
 @table
-def test_one_bad_line_is_left_out_and_counted(tmp_path: Path, line: str, words: str) -> None:
+def test_one_bad_line_is_skipped_and_counted(tmp_path: Path, line: str, words: str) -> None:
     task = DoYouSeeMe("figure_ground", lay(tmp_path, [*GROUND, line]))
     assert len(list(task)) == 12
     assert task.facts.left_out[0].startswith("1 lines of")
@@ -181,21 +181,21 @@ def test_one_bad_line_is_left_out_and_counted(tmp_path: Path, line: str, words: 
         (GROUND, {"name": "visual_closure"}, "has no visual_closure/dataset_info.csv"),
     ],
 )
-def test_unusable_folders(
+def test_unusable_folders_are_refused(
     tmp_path: Path, lines: list[str], settings: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(TaskError, match=words):
         len(DoYouSeeMe(**{"name": "figure_ground", "path": lay(tmp_path, lines), **settings}))
 
 
-def test_without_any_image_nothing_is_left_to_ask(tmp_path: Path) -> None:
+def test_a_folder_without_images_has_nothing_to_ask(tmp_path: Path) -> None:
     lay(tmp_path, GROUND, images=0)
     with pytest.raises(TaskError, match="none of the 12 images"):
         len(DoYouSeeMe("figure_ground", tmp_path, missing="leave_out"))
     assert all(not item.sample.images for item in DoYouSeeMe("figure_ground", tmp_path, blind=True))
 
 
-def test_three_dimensional_coordinates_can_be_explained(tmp_path: Path) -> None:
+def test_coordinates_of_3d_scenes_can_be_explained(tmp_path: Path) -> None:
     lines = ["filename,question,answer,sweep", 'grid_0.png,"In grid 0, how many?",1,"[1, 1]"']
     lay(tmp_path, lines, "3D_DoYouSeeMe/3D_visual_spatial")
     (plain,) = DoYouSeeMe("visual_spatial", tmp_path, "3D")
@@ -213,7 +213,7 @@ def test_standard_forms(answer: str, form: Any, found: str | None) -> None:
 
 
 @given(st.lists(st.lists(st.integers(0, 1), min_size=2, max_size=9), min_size=2, max_size=4))
-def test_kruskal_is_scipy_s(groups: list[list[int]]) -> None:
+def test_kruskal_matches_scipy(groups: list[list[int]]) -> None:
     effect, p = kruskal(groups)
     assert 0.0 <= effect <= 1.0
     if len({value for group in groups for value in group}) > 1:
@@ -252,7 +252,7 @@ def test_accuracy_along_a_control_and_its_test(made: MadeRun, tmp_path: Path) ->
     assert "accuracy_along" in page.read_text(encoding="utf-8")
 
 
-def test_there_is_no_mean_of_four_subtasks(made: MadeRun) -> None:
+def test_four_subtasks_alone_have_no_mean(made: MadeRun) -> None:
     for name in list(SUBTASKS["3D"])[:4]:
         made.task(name, "2222", choices=0)
         made.answers(made.point("plain", name, facts=facts_of(name, "3D"), read=VERBATIM), "2222")

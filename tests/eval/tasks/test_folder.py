@@ -1,4 +1,4 @@
-"""A user's JSONL and images: what is read, what is refused, and that all faults come at once."""
+"""A user's JSONL and images: what is read, what is refused, and all faults at once."""
 
 import json
 import re
@@ -62,13 +62,13 @@ def test_a_full_row(folder: Path) -> None:
 
 
 @table
-def test_the_key_is_a_letter_or_text(
+def test_the_correct_answer_is_a_letter_or_text(
     folder: Path, choices: Any, given: Any, key: str | None
 ) -> None:
     assert only(folder, choices=choices, answer=given).answer == key
 
 
-def test_choices_may_be_pictures(folder: Path) -> None:
+def test_choices_can_be_pictures(folder: Path) -> None:
     choices = only(folder, choices=[{"image": "a.png"}, {"image": "sub/b.jpg"}]).sample.choices
     assert [c.size for c in choices if isinstance(c, Picture)] == [(20, 10), (8, 6)]
 
@@ -83,7 +83,7 @@ def test_a_faulty_row_is_named(folder: Path, changes: dict[str, Any], said: str)
 
 
 @table
-def test_a_line_that_is_no_object(folder: Path, line: str, said: str) -> None:
+def test_a_line_must_be_an_object(folder: Path, line: str, said: str) -> None:
     with pytest.raises(TaskError, match=said):
         len(write(folder, line))
     # it said "`__len__` gives no number of samples"
@@ -99,7 +99,7 @@ def test_a_file_in_another_encoding(folder: Path) -> None:
     assert next(iter(Folder(folder))).sample.question == "größer?"
 
 
-def test_faults_that_are_alike_are_counted(folder: Path) -> None:
+def test_similar_faults_are_counted(folder: Path) -> None:
     rows = [{**ROW, "id": str(number), "answer": "Z"} for number in range(30)]
     with pytest.raises(TaskError) as caught:
         len(write(folder, ROW, ROW, *rows))
@@ -109,7 +109,7 @@ def test_faults_that_are_alike_are_counted(folder: Path) -> None:
     assert alike.startswith("  line 3: the answer 'Z'") and alike.endswith("(29 more like this)")
 
 
-def test_all_faults_come_at_once_up_to_twenty() -> None:
+def test_up_to_twenty_faults_are_listed_at_once() -> None:
     faults, letters = RowErrors("a.jsonl", "lines"), "abcdefghijklmnopqrstuvwxyz"
     for letter in letters:
         faults.add(1, f"{letter} is missing")
@@ -121,7 +121,9 @@ def test_all_faults_come_at_once_up_to_twenty() -> None:
 
 
 @table
-def test_a_mark_outside_its_image(folder: Path, mark: dict[str, Any], where: str) -> None:
+def test_a_mark_outside_its_image_is_a_fault(
+    folder: Path, mark: dict[str, Any], where: str
+) -> None:
     text = json.dumps({**ROW, "id": "b", "marks": [mark]}).replace("Infinity", "1e999")
     (item,) = write(folder, text)
     if not where:
@@ -132,7 +134,7 @@ def test_a_mark_outside_its_image(folder: Path, mark: dict[str, Any], where: str
         check_marks(item.sample)
 
 
-def test_marks_are_in_the_frame_of_the_upright_image(folder: Path) -> None:
+def test_marks_refer_to_the_upright_image(folder: Path) -> None:
     from PIL import Image
 
     exif = Image.Exif()
@@ -162,19 +164,19 @@ def test_one_bad_image_fails_only_its_own_sample(folder: Path, data: bytes | Non
         _ = bad.sample.images[0].pixels
 
 
-def test_a_folder_without_any_of_its_images(folder: Path) -> None:
+def test_a_folder_with_no_images_is_refused(folder: Path) -> None:
     with pytest.raises(TaskError, match=r"none of the 2 images exists; the first is .*x\.png"):
         list(write(folder, {**ROW, "image": "x.png"}, {**ROW, "id": "b", "image": "y.png"}))
 
 
-def test_images_are_read_when_looked_at(folder: Path) -> None:
+def test_images_are_read_only_when_used(folder: Path) -> None:
     (item, _) = write(folder, ROW, {**ROW, "id": "b", "image": "sub/b.jpg"})
     assert "not decoded yet" in repr(item.sample.images[0])
     cv2.imwrite(str(folder / "a.png"), np.zeros((4, 4, 3), np.uint8))
     assert item.sample.images[0].size == (4, 4)
 
 
-def test_images_with_marks_are_looked_at_once(
+def test_images_with_marks_are_measured_only_once(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task = write(folder, {**ROW, "marks": [{"label": "A", "x": 5, "y": 5}]})
@@ -203,13 +205,13 @@ def test_subset_and_facts(folder: Path) -> None:
 
 
 @table
-def test_no_questions_at_all(folder: Path, file: str, said: str) -> None:
+def test_an_empty_question_file_is_refused(folder: Path, file: str, said: str) -> None:
     (folder / "empty.jsonl").write_text("\n\n")
     with pytest.raises(TaskError, match=said):
         len(Folder(folder, file))
 
 
-def test_a_folder_may_name_its_scorer(folder: Path) -> None:
+def test_a_folder_can_name_its_scorer(folder: Path) -> None:
     write(folder, ROW)
     scored = Folder(folder, scorer=AllRight())
     assert scored.facts.scorer == AllRight()

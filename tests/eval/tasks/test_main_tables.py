@@ -1,4 +1,4 @@
-"""The papers' main tables run whole from the configurations that ship."""
+"""The papers' main tables run completely from the shipped configurations."""
 
 import json
 from collections.abc import Mapping
@@ -36,7 +36,7 @@ def prompted(root: Path) -> list[str]:
 
 
 def lay(table: dict[str, Any], root: Path) -> list[str]:
-    """Write the files of a benchmark; gives what to type so that a configuration finds them."""
+    """Write the files of a benchmark and return the options with which a configuration finds them."""
     if table["lay"] == "prompted":
         return prompted(root)
     laid = getattr(made, table["lay"])(root)
@@ -49,13 +49,13 @@ def lay(table: dict[str, Any], root: Path) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("config", TABLES)
-def test_a_main_table_runs_whole(config: str, tmp_path: Path) -> None:
+def test_a_main_table_runs_from_start_to_end(config: str, tmp_path: Path) -> None:
     table = TABLES[config]
     words = lay(table, tmp_path / "set")
     if table["said"]:
         scripted = f"{{use: pipelines.models.Scripted, answer: {json.dumps(table['said'])}}}"
         words.append(f"{table.get('model', 'models.chat')}={scripted}")
-    folder = ran(config, words, tmp_path)
+    folder = run_table(config, words, tmp_path)
     assert not folder.facts["left_out"] and folder.facts["finished"]
     asked = dict.fromkeys(table["records"], 0)
     for record in folder.records().values():
@@ -83,8 +83,7 @@ STRUCTURE = {
     "CoT-special": ("Q gc_mat0?", "four steps", FOUR[0], "form", *FOUR[1:]),
     "VP-grid": ("Q gc_mat0?", *GRID, *CONNECT),
 }
-"""What the prompts of VLM2-Bench hold, one after the other, as its Tables 16 and 17 and Fig. 9
-print it."""
+"""The parts of VLM2-Bench's prompts in order, as its Tables 16 and 17 and Fig. 9 print them."""
 
 
 def check_prompts(folder: RunFolder) -> None:
@@ -103,7 +102,7 @@ def check_prompts(folder: RunFolder) -> None:
         assert shown and all(count == views["vanilla", sample] for sample, count in shown.items())
 
 
-def ran(config: str, words: list[str], root: Path) -> RunFolder:
+def run_table(config: str, words: list[str], root: Path) -> RunFolder:
     words = ["run", str(CONFIGS / f"{config}.yaml"), *words, "--out", str(root / "runs")]
     result = CliRunner().invoke(app, words, env={"OPENAI_API_KEY": "none"})
     assert result.exit_code == 0, result.output
@@ -139,8 +138,8 @@ def test_every_style_and_codec_of_marker_fragility_is_asked(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_blink_on_the_real_files_that_are_here(shared_data: Path, tmp_path: Path) -> None:
-    """Half of val of three tasks."""
+def test_blink_on_the_real_files_that_are_available(shared_data: Path, tmp_path: Path) -> None:
+    """Half of val for three tasks."""
     right = {"Jigsaw": (38, 75), "Relative_Depth": (27, 62), "Spatial_Relation": (39, 72)}
     words = [f"tasks.{name}=null" for name in made.BLINK if name not in right]
     words += [f"tasks.Relative_Depth.path={shared_data / 'blink'}"]

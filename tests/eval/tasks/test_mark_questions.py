@@ -1,5 +1,4 @@
-"""Questions about the mark itself: their truth for every marker, and a model that is blind to one
-colour."""
+"""Questions about the mark itself: correct for every marker, and a model blind to one colour."""
 
 from __future__ import annotations
 
@@ -44,7 +43,7 @@ GREY = {"light": 170, "dark": 80}
 
 @dataclass(frozen=True)
 class Halves:
-    """Pictures of which one half is light, with a mark in either: what is the ground under it?"""
+    """Pictures with one light half and a mark in either: which ground is under it?"""
 
     n: int = 24
     kind: str = "point"
@@ -102,7 +101,7 @@ MARKERS: list[tuple[Any, str, str, str]] = [
 @pytest.mark.parametrize(
     ("marker", "kind", "shape", "color"), MARKERS, ids=[type(row[0]).__name__ for row in MARKERS]
 )
-def test_shape_and_color_are_what_the_marker_draws(
+def test_shape_and_color_match_what_the_marker_draws(
     marker: Stage, kind: str, shape: str, color: str
 ) -> None:
     for aspect, answer in (("shape", shape), ("color", color)):
@@ -114,14 +113,14 @@ def test_shape_and_color_are_what_the_marker_draws(
         assert Counter(item.answer for item in items) == dict.fromkeys("ABCD", 3)
 
 
-def test_a_color_that_the_marker_chooses_is_that_of_its_pixels() -> None:
+def test_a_color_chosen_by_the_marker_is_that_of_its_pixels() -> None:
     for item, before in zip(
         MarkQuestions(Halves(), Dots(color="black-or-white"), "color"), Halves(), strict=True
     ):
         assert item.truth["answer"] == ("white" if before.answer == "B" else "black")
 
 
-def test_present_where_and_label_are_dealt_and_drawn() -> None:
+def test_present_where_and_label_questions_match_what_is_drawn() -> None:
     plain = list(Halves())
     there = list(MarkQuestions(Halves(), Dots(), "present"))
     assert Counter(item.answer for item in there) == {"A": 12, "B": 12}
@@ -138,7 +137,7 @@ def test_present_where_and_label_are_dealt_and_drawn() -> None:
 
 
 @pytest.mark.parametrize("kind", ["point", "box"])
-def test_as_many_marks_are_drawn_as_the_key_says(kind: str) -> None:
+def test_the_number_of_drawn_marks_is_the_correct_answer(kind: str) -> None:
     marker: Any = Dots(label=None) if kind == "point" else Tint(label=None, alpha=1)
     plain, counts = list(Halves(kind=kind)), Counter[int]()
     for item, before in zip(MarkQuestions(Halves(kind=kind), marker, "count"), plain, strict=True):
@@ -158,7 +157,7 @@ def test_as_many_marks_are_drawn_as_the_key_says(kind: str) -> None:
         (Dots(), "point", "size", "aspect must be one of present, where"),
     ],
 )
-def test_what_cannot_be_asked(marker: Any, kind: str, aspect: Any, said: str) -> None:
+def test_unsupported_questions_are_refused(marker: Any, kind: str, aspect: Any, said: str) -> None:
     with pytest.raises(TaskError, match=said):
         list(MarkQuestions(Halves(kind=kind), marker, aspect))
 
@@ -169,8 +168,7 @@ COLORS = {"red": (255, 0, 0), "magenta": (255, 0, 255), "blue": (0, 0, 255)}
 
 
 def watch_but_magenta(messages: Messages) -> str:
-    """Sees marks of pure colours but magenta, and the ground beside them; else it says what comes
-    first."""
+    """Sees marks of pure colours except magenta, and their ground; else takes the first choice."""
     (view,), text = messages[-1].views, messages[-1].text
     choices = {line[4:]: line[1] for line in text.splitlines() if line.startswith("(")}
     for name, color in COLORS.items():
@@ -183,7 +181,7 @@ def watch_but_magenta(messages: Messages) -> str:
     return f"({choices.get('no') or 'A'})"
 
 
-def test_questions_on_one_task_draw_its_scenes_once_to_be_counted() -> None:
+def test_the_scenes_of_a_task_are_generated_once_to_count_its_questions() -> None:
     class Drawn(Halves):
         def __iter__(self) -> Iterator[Item]:
             passes.append(1)
@@ -196,7 +194,7 @@ def test_questions_on_one_task_draw_its_scenes_once_to_be_counted() -> None:
 
 
 @pytest.mark.slow
-def test_a_model_blind_to_magenta_is_found(tmp_path: Path) -> None:
+def test_a_model_blind_to_magenta_is_detected(tmp_path: Path) -> None:
     halves = Halves(48)
     for color, share in (("red", 1.0), ("magenta", 0.0)):
         marker = Circles(color=color, label=None)

@@ -36,24 +36,24 @@ SIDE = 320
 
 
 def things_of(item: Item) -> list[dict[str, Any]]:
-    """What was drawn, by the item's truth."""
+    """Return the drawn things from the truth of the item."""
     return list(item.truth["things"])
 
 
 def marked_of(item: Item) -> list[dict[str, Any]]:
-    """The things that are marked, A first."""
+    """Return the marked things, A first."""
     boxes = [[round(edge, 2) for edge in bounding_box(mark)] for mark in item.sample.marks]
     return [next(thing for thing in things_of(item) if thing["box"] == box) for box in boxes]
 
 
-def said(item: Item) -> str:
-    """The right choice in words, or the key of an open question."""
+def spell_out(item: Item) -> str:
+    """Return the text of the correct choice, or the key of an open question."""
     letters = dict(zip(item.sample.letters, map(str, item.sample.choices), strict=True))
     return letters.get(item.answer or "", item.answer or "")
 
 
 def answer_from_truth(item: Item) -> str:
-    """The answer in words, found anew from the boxes and names of the truth."""
+    """Return the answer in words, derived again from the boxes and names of the truth."""
     kind, things, marked = item.sample.meta["kind"], things_of(item), marked_of(item)
     question = item.sample.question
     if kind in ("shape", "color"):
@@ -83,9 +83,9 @@ def answer_from_truth(item: Item) -> str:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_key_follows_from_what_is_drawn(kind: str) -> None:
+def test_every_correct_answer_follows_from_the_scene(kind: str) -> None:
     for item in MarkedScenes(kind, n=24, ground="plain", mark="box"):
-        found, key = answer_from_truth(item), said(item)
+        found, key = answer_from_truth(item), spell_out(item)
         if kind == "where":
             edges = [float(edge) for edge in found.split()]
             assert [float(edge) for edge in key.split()] == pytest.approx(edges, abs=0.11)
@@ -102,7 +102,7 @@ Look = Callable[[Thing, AskedScene, Mapping[str, Any]], float]
 
 
 def like(word: str) -> Look:
-    """How many things of the scene have the same word."""
+    """Count the things of the scene with the same word."""
     of = attrgetter(word)
     return lambda thing, scene, levels: [*map(of, scene.things)].count(of(thing))
 
@@ -123,7 +123,7 @@ LOOKS: tuple[Look, ...] = (
     like("shape"),
     lambda thing, scene, levels: bool(thing.symbol),
 )
-"""What a guesser may take the thing with the most, or the least, of."""
+"""Properties by which a guesser may pick the thing with the largest or smallest value."""
 WORDS: dict[str, Callable[[Thing], str]] = {
     "shape": lambda thing: thing.shape,
     "color": lambda thing: thing.color,
@@ -134,7 +134,7 @@ WORDS: dict[str, Callable[[Thing], str]] = {
 
 
 def guess_by(look: int, sign: int, kind: str) -> Guesser:
-    """Answers about the thing that looks so most, or least, of those that a choice fits."""
+    """Answer about the thing with the largest or smallest value among those that match a choice."""
 
     def guess(scene: AskedScene, levels: Mapping[str, Any]) -> str:
         offered = scene.question.choices
@@ -145,7 +145,7 @@ def guess_by(look: int, sign: int, kind: str) -> Guesser:
 
 
 def guess_relation(axis: str, closest: bool) -> Guesser:
-    """Answers as if the two things were marked that differ least, or most; A where they differ."""
+    """Answer as if the two things that differ least, or most, were marked; A if that fails."""
 
     def guess(scene: AskedScene, levels: Mapping[str, Any]) -> str:
         values = [getattr(thing, axis) for thing in scene.things]
@@ -156,8 +156,7 @@ def guess_relation(axis: str, closest: bool) -> Guesser:
 
 
 def guess_name(sign: int) -> Guesser:
-    """The name both of whose words are there, the more or the less often; which are of one thing is
-    not seen."""
+    """Return the name whose two words are both most, or least, frequent in the scene."""
 
     def guess(scene: AskedScene, levels: Mapping[str, Any]) -> str:
         words = Counter(word for thing in scene.things for word in thing.name.split())
@@ -172,8 +171,7 @@ TAKES: tuple[Callable[[Collection[int]], int], ...] = (max, min, len)
 
 
 def guess_number(word: str, take: Callable[[Collection[int]], int]) -> Guesser:
-    """A number of things that have a word in common: of the most frequent word, of the rarest, or
-    of how many words."""
+    """Return the count of the most frequent word, of the rarest, or the number of words."""
     of = attrgetter(word)
     return lambda scene, levels: str(take(Counter(map(of, scene.things)).values()))
 
@@ -196,7 +194,7 @@ LEVELS: dict[str, list[float]] = {
 
 
 def scenes(kind: str, n: int) -> Iterator[tuple[AskedScene, Mapping[str, Any]]]:
-    """Scenes of each combination of levels that is tried here, not drawn."""
+    """Return undrawn scenes for each tested combination of levels."""
     names = [control.name for control in KINDS[kind].controls if control.name in LEVELS]
     choices: list[tuple[float, ...]] = list(product(*[LEVELS[name] for name in names]))
     for values, number in product(choices, range(n)):
@@ -211,7 +209,7 @@ def scenes(kind: str, n: int) -> Iterator[tuple[AskedScene, Mapping[str, Any]]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_guesser_without_the_mark_is_better_than_the_level_that_is_told(kind: str) -> None:
+def test_no_blind_guesser_beats_the_reported_level(kind: str) -> None:
     right: dict[tuple[int, str, Any], list[tuple[bool, float]]] = defaultdict(list)
     for scene, levels in scenes(kind, 60):
         for number, guess in enumerate(GUESSERS[kind]):
@@ -225,7 +223,7 @@ def test_no_guesser_without_the_mark_is_better_than_the_level_that_is_told(kind:
 
 
 @pytest.mark.parametrize("kind", ["shape", "color", "symbol", "cell", "where", "present"])
-def test_as_many_others_are_smaller_as_are_larger(kind: str) -> None:
+def test_smaller_and_larger_distractors_are_balanced(kind: str) -> None:
     gaps: dict[float, list[float]] = defaultdict(list)
     for scene, levels in scenes(kind, 30):
         sizes = np.array([thing.size for thing in scene.things]) / levels["size"]
@@ -237,13 +235,13 @@ def test_as_many_others_are_smaller_as_are_larger(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["shape", "color", "symbol", "cell"])
-def test_choices_are_words_of_what_is_in_the_picture(kind: str) -> None:
+def test_choices_name_things_in_the_picture(kind: str) -> None:
     for scene, levels in scenes(kind, 5):
         there = {WORDS[kind](thing) for thing in scene.things}
         assert len(there & {*scene.question.choices}) == min(4, levels["things"]) == scene.possible
 
 
-def test_every_number_that_is_asked_for_is_in_every_picture() -> None:
+def test_every_requested_number_is_in_every_picture() -> None:
     for item in MarkedScenes("count", n=24, ground="plain"):
         words = [Counter(t["name"].split()[part] for t in things_of(item)) for part in (0, 1)]
         words.append(Counter(t["name"] for t in things_of(item)))
@@ -252,7 +250,7 @@ def test_every_number_that_is_asked_for_is_in_every_picture() -> None:
         assert int(item.answer or "") <= most
 
 
-def test_the_level_of_the_best_guesser_stands_in_the_table(tmp_path: Path) -> None:
+def test_the_table_shows_the_level_of_the_best_guesser(tmp_path: Path) -> None:
     few, more = MarkedScenes("shape", n=4, controls={"things": 2}), MarkedScenes("higher", n=3)
     table = evaluate({"few": few, "more": more}, {"lot": Chance()}, out=tmp_path / "run")
     levels = [row for row in table.where(contestant="guesser (level)").rows if not row.slice]
@@ -267,13 +265,13 @@ def test_runs_on_earlier_scenes_have_no_such_level() -> None:
 
 
 @pytest.mark.parametrize("kind", ["shape", "symbol", "larger", "cell", "present"])
-def test_right_choices_are_dealt(kind: str) -> None:
+def test_correct_choices_are_balanced(kind: str) -> None:
     choices = len(MarkedScenes(kind, n=1)._item(0).sample.choices)
     counts = Counter(item.answer for item in MarkedScenes(kind, n=12 * choices, ground="plain"))
     assert set(counts.values()) == {12}
 
 
-def test_a_thing_is_where_its_mark_says_and_has_its_color() -> None:
+def test_a_thing_is_at_its_mark_and_has_its_color() -> None:
     for item in MarkedScenes("color", n=24, ground="plain", controls={"size": 40}):
         (mark,) = item.sample.marks
         x, y = (round(value) for value in mark.center)
@@ -281,10 +279,10 @@ def test_a_thing_is_where_its_mark_says_and_has_its_color() -> None:
         seen = np.median(part, axis=0)
         name = min(COLORS, key=lambda color: float(np.abs(seen - np.array(COLORS[color])).sum()))
         near = [t["name"] for t in things_of(item) if abs(sum(t["box"][::2]) / 2 - x - 0.5) < 1]
-        assert "crescent" in near[0] or name == said(item)  # its middle may be open
+        assert "crescent" in near[0] or name == spell_out(item)  # its middle may be open
 
 
-def test_a_question_depends_on_its_number_and_the_settings_alone() -> None:
+def test_a_question_depends_only_on_its_number_and_the_settings() -> None:
     few, many = list(MarkedScenes("shape", n=3)), MarkedScenes("shape", n=30, mark="box")
     for first, second in zip(few, many, strict=False):
         assert first.sample.images[0].sha == second.sample.images[0].sha
@@ -293,7 +291,7 @@ def test_a_question_depends_on_its_number_and_the_settings_alone() -> None:
     assert seeded.sample.images[0].sha != few[0].sample.images[0].sha
 
 
-def test_levels_are_dealt_and_sizes_are_kept() -> None:
+def test_levels_are_balanced_and_sizes_are_kept() -> None:
     controls = {"size": [16, 50], "things": 4}
     items = list(MarkedScenes("shape", n=24, ground="plain", mark="box", controls=controls))
     assert Counter(item.sample.meta["size"] for item in items) == {16: 12, 50: 12}
@@ -304,7 +302,7 @@ def test_levels_are_dealt_and_sizes_are_kept() -> None:
 
 
 @pytest.mark.parametrize("overlap", [0.0, 0.3, 0.6])
-def test_things_cover_each_other_in_pairs_by_the_overlap_that_is_asked_for(overlap: float) -> None:
+def test_things_overlap_in_pairs_by_the_requested_amount(overlap: float) -> None:
     """How far things lie from each other is counted in sums of their sizes; nine things are four
     pairs, and one is alone."""
     controls = {"things": 9, "overlap": overlap}
@@ -319,25 +317,25 @@ def test_things_cover_each_other_in_pairs_by_the_overlap_that_is_asked_for(overl
         assert rest[0] >= 0.62
 
 
-def test_of_two_things_the_smaller_lies_in_front() -> None:
+def test_the_smaller_of_two_things_is_in_front() -> None:
     for item in MarkedScenes("count", n=6, controls={"things": 6, "overlap": 0.6}):
         sizes = [round(thing["box"][3] - thing["box"][1], 3) for thing in things_of(item)]
         assert sizes == sorted(sizes, reverse=True), "they are drawn in this order"
 
 
-def test_a_scene_is_begun_anew_where_its_last_things_find_no_room() -> None:
+def test_a_scene_is_restarted_if_its_last_things_do_not_fit() -> None:
     assert len(list(MarkedScenes("shape", n=40, controls={"size": 28, "things": 21}))) == 40
     with pytest.raises(TaskError, match="no room for 40 things"):
         list(MarkedScenes("shape", n=1, controls={"size": 100, "things": 40}))
 
 
-def test_the_photographs_of_training_are_others() -> None:
+def test_training_uses_other_photographs() -> None:
     assert not set(TEST_PHOTOS) & set(TRAINING_PHOTOS)
     assert set(TEST_PHOTOS) | set(TRAINING_PHOTOS) == set(PHOTOGRAPHS)
 
 
 @table
-def test_a_place_is_right_within_the_box(answer: str, value: float | None) -> None:
+def test_an_answered_place_is_correct_inside_the_box(answer: str, value: float | None) -> None:
     row = SampleRow("t", "sha", "45.0 35.0 55.0 45.0", {"id": "a", "meta": {}})
     score = SceneScorer("where").compare(answer, row)
     assert score is not None

@@ -1,4 +1,4 @@
-"""The truth of the made questions, checked against the photographs themselves."""
+"""The correct answers of generated questions, checked against the photographs themselves."""
 
 import io
 import math
@@ -24,7 +24,7 @@ KINDS = ["jigsaw", "correspondence", "depth"]
 
 @cache
 def made(kind: Any, strength: float | None = None, source: Any = "both", n: int = 24) -> list[Item]:
-    """The first questions of a kind, which several tests look at."""
+    """Return the first questions of a kind, cached for several tests."""
     return list(Photos(kind, n=n, strength=strength, source=source))
 
 
@@ -37,14 +37,14 @@ def candidates(item: Item) -> dict[str, Point]:
 
 
 def patch(item: Item, point: Point, radius: int = 8) -> Any:
-    """The grey surroundings of a point, interpolated."""
+    """Return the interpolated grey surroundings of a point."""
     gray = cv2.cvtColor(item.sample.images[point.image].pixels, cv2.COLOR_RGB2GRAY)
     side = 2 * radius + 1
     return cv2.getRectSubPix(gray.astype(np.float32), (side, side), (point.x, point.y))
 
 
 def likeness(item: Item, letter: str) -> float:
-    """Normalised cross-correlation of the surroundings of REF and of a candidate."""
+    """Return the normalised cross-correlation of the surroundings of REF and of a candidate."""
     marks = points(item.sample)
     reference, other = (patch(item, marks[name]).ravel() for name in ("REF", letter))
     return float(np.corrcoef(reference, other)[0, 1])
@@ -55,7 +55,7 @@ def shipped(name: str) -> Any:
 
 
 def guessed(items: list[Item], best: Any) -> float:
-    """How often the candidate of the smallest value is the true one."""
+    """Return how often the candidate with the smallest value is the correct one."""
     right = 0
     for item in items:
         marks = candidates(item)
@@ -73,7 +73,7 @@ def from_reference(item: Item, point: Point) -> float:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-def test_items_depend_on_their_number_and_the_seed_alone(kind: Any) -> None:
+def test_items_depend_only_on_their_number_and_the_seed(kind: Any) -> None:
     few, many, other = list(Photos(kind, n=3)), made(kind), Photos(kind, n=3, seed=1)
     shas = [item.sample.sha for item in few]
     assert shas == [item.sample.sha for item in many[:3]]
@@ -88,7 +88,7 @@ def test_items_depend_on_their_number_and_the_seed_alone(kind: Any) -> None:
     assert not {"answer", "homography", "disparity", "rank"} & meta.keys()
 
 
-def test_the_first_questions_stay_what_they_are() -> None:
+def test_the_first_questions_never_change() -> None:
     """A change here is a change of behaviour: raise Photos.version with it."""
     items = made("correspondence")
     assert "".join(item.answer or "" for item in items[:6]) == "CBADAB"
@@ -98,14 +98,14 @@ def test_the_first_questions_stay_what_they_are() -> None:
 
 
 @pytest.mark.parametrize(("kind", "scenes"), [("jigsaw", 12), ("correspondence", 14), ("depth", 1)])
-def test_many_photographs_are_used_or_the_facts_say_one(kind: Any, scenes: int) -> None:
+def test_many_photographs_are_used_or_the_facts_name_the_single_one(kind: Any, scenes: int) -> None:
     task = Photos(kind, n=2 * scenes, source="photos" if kind == "correspondence" else "both")
     plans = [task._known(number) for number in range(task.n)]
     assert len({plan["photo"] for plan in plans}) == scenes
     assert ("one scene" in task.facts.note) == (scenes == 1)
 
 
-def test_subset_by_what_is_known_beforehand() -> None:
+def test_subsets_by_fields_known_before_drawing() -> None:
     task = Photos("correspondence", n=40, subset=Subset(n=2, per="source"))
     assert Counter(item.sample.meta["source"] for item in task) == {"photos": 2, "stereo": 2}
     assert len(task) == 4
@@ -113,7 +113,7 @@ def test_subset_by_what_is_known_beforehand() -> None:
         len(Photos("depth", n=3, subset=Subset(n=0)))
 
 
-def test_quality_is_that_of_the_bytes_that_are_sent() -> None:
+def test_quality_is_that_of_the_sent_bytes() -> None:
     tasks = [Photos("jigsaw", n=1, quality=quality) for quality in (20, 90, None)]
     images = [next(iter(task)).sample.images[0] for task in tasks]
     assert len({image.size for image in images}) == 1
@@ -124,7 +124,7 @@ def test_quality_is_that_of_the_bytes_that_are_sent() -> None:
     assert sizes == sorted(sizes)
 
 
-def test_a_wheel_without_its_photographs_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wheel_without_its_photographs_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(photographs.FILES, "brick", "not_shipped.png")
     photographs.photograph.cache_clear()
     with pytest.raises(TaskError, match=r"not_shipped\.png is missing.*pip install"):
@@ -134,7 +134,7 @@ def test_a_wheel_without_its_photographs_is_named(monkeypatch: pytest.MonkeyPatc
 # ---------------------------------------------------------------- jigsaw
 
 
-def test_the_true_piece_pastes_back_into_the_photograph() -> None:
+def test_the_correct_piece_completes_the_photograph() -> None:
     for item in made("jigsaw"):
         photo = shipped(photographs.FILES[item.sample.meta["photo"]])
         left, top, right, bottom = item.sample.meta["crop"]
@@ -155,7 +155,7 @@ def test_the_true_piece_pastes_back_into_the_photograph() -> None:
         assert max(errors) > 2
 
 
-def test_light_falls_on_the_pieces_alone() -> None:
+def test_lighting_changes_only_the_pieces() -> None:
     changed = next(iter(Photos("jigsaw", n=1, strength=0.8))).sample
     pairs = zip(made("jigsaw")[0].sample.images, changed.images, strict=True)
     assert [plain.sha == lit.sha for plain, lit in pairs] == [True, False, False]
@@ -168,7 +168,7 @@ def test_light_falls_on_the_pieces_alone() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("strength", [0.0, 0.1, 0.5, 0.65, 1.0])
 @pytest.mark.parametrize("source", ["photos", "stereo"])
-def test_candidates_are_apart_and_their_places_do_not_tell(strength: float, source: Any) -> None:
+def test_candidates_are_apart_and_their_places_reveal_nothing(strength: float, source: Any) -> None:
     """A guess by the distance to REF is right for one in four."""
     items = made("correspondence", strength, source)
     for item in items:
@@ -184,7 +184,9 @@ def test_candidates_are_apart_and_their_places_do_not_tell(strength: float, sour
 @pytest.mark.parametrize(
     ("source", "alike", "right"), [("photos", 0.9999, 1), ("stereo", 0.9, 0.95)]
 )
-def test_unchanged_the_true_point_looks_the_same(source: Any, alike: float, right: float) -> None:
+def test_without_changes_the_correct_point_looks_the_same(
+    source: Any, alike: float, right: float
+) -> None:
     true, best = [], []
     for item in made("correspondence", 0.0, source):
         same = {letter: likeness(item, letter) for letter in "ABCD"}
@@ -195,8 +197,8 @@ def test_unchanged_the_true_point_looks_the_same(source: Any, alike: float, righ
 
 
 @pytest.mark.slow
-def test_an_independent_matcher_finds_the_true_point() -> None:
-    """SIFT and RANSAC know nothing of how the second view was made."""
+def test_an_independent_matcher_finds_the_correct_point() -> None:
+    """SIFT and RANSAC do not know how the second view was made."""
     sift, landed = cv2.SIFT.create(), []
     for item in made("correspondence", 0.5, "photos")[:10]:
         (keys0, words0), (keys1, words1) = (
@@ -235,12 +237,12 @@ def test_a_blob_lands_where_the_homography_says(strength: float) -> None:
 
 
 @pytest.mark.parametrize(("turn", "strength"), [(40.0, 1.0), (40.0, 0.5), (90.0, 1.0), (0.0, 1.0)])
-def test_a_second_view_is_turned_as_far_as_asked(turn: float, strength: float) -> None:
+def test_a_second_view_is_rotated_as_requested(turn: float, strength: float) -> None:
     task = Photos("correspondence", n=6, source="photos", strength=strength, turn=turn)
     assert {abs(item.sample.meta["turn"]) for item in task} == {turn * strength}
 
 
-def test_strength_changes_the_second_view_and_not_the_question() -> None:
+def test_strength_changes_only_the_second_view() -> None:
     series = [made("correspondence", strength, n=10) for strength in (0.0, 0.4, 1.0)]
     for versions in zip(*series, strict=True):
         shas = ([image.sha for image in item.sample.images] for item in versions)
@@ -252,7 +254,7 @@ def test_strength_changes_the_second_view_and_not_the_question() -> None:
 # ---------------------------------------------------------------- depth
 
 
-def test_nearer_is_the_larger_true_disparity_and_its_place_does_not_tell() -> None:
+def test_the_nearer_point_has_the_larger_disparity_and_its_place_reveals_nothing() -> None:
     data = files("skimage").joinpath("data", "motorcycle_disp.npz").read_bytes()
     disparity = np.load(io.BytesIO(data))["arr_0"]
     views = [shipped(f"motorcycle_{side}.png") for side in ("left", "right")]
@@ -273,21 +275,21 @@ def test_nearer_is_the_larger_true_disparity_and_its_place_does_not_tell() -> No
     assert guessed(items, lambda _, point: math.dist(point.center, (280, 200))) == 0.5
 
 
-def test_one_view_where_no_pair_is_wanted() -> None:
+def test_a_single_view_if_no_pair_is_requested() -> None:
     pair, single = made("depth")[0].sample, next(iter(Photos("depth", n=1, pair=False))).sample
     assert (len(pair.images), len(single.images)) == (2, 1)
     assert (pair.images[0].sha, pair.marks) == (single.images[0].sha, single.marks)
     assert "second image" in pair.question and "second image" not in single.question
 
 
-def test_one_question_is_made_without_the_others() -> None:
+def test_one_question_is_generated_without_the_others() -> None:
     task = Photos("jigsaw", n=5)
     for item in task:
         assert (found := find_item(task, item.sample.id)) and found.sample.sha == item.sample.sha
     assert find_item(task, "another") is None
 
 
-def test_many_questions_are_found_without_making_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_questions_are_found_without_generating_all(monkeypatch: pytest.MonkeyPatch) -> None:
     task, named, name = Photos("jigsaw", n=9), Counter[int](), Photos._id
 
     def count(self: Photos, number: int) -> str:

@@ -1,4 +1,4 @@
-"""Published figures, recomputed from the files that are here by the configurations that ship."""
+"""Published results, recomputed from the available files with the shipped configurations."""
 
 import json
 from collections import defaultdict
@@ -95,7 +95,7 @@ def val_table(blink_val: RunScores) -> Table:
 
 @pytest.mark.slow
 @table
-def test_the_val_column_of_blink(
+def test_the_val_column_of_the_blink_table(
     val_table: Table, model: str, macro: float, micro: float, stable: float | None
 ) -> None:
     """`stable` is without Relative_Reflectance, whose key changed."""
@@ -142,7 +142,7 @@ def test_the_effect_of_concatenation(shared_data: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_the_commands_give_the_same(shared_data: Path, tmp_path: Path) -> None:
+def test_the_commands_give_the_same_numbers(shared_data: Path, tmp_path: Path) -> None:
     path = f"tasks.Art_Style.path={shared_data / 'blink_replies'}"
     words = ["run", str(CONFIGS / "blink_val.yaml"), path, "--out", str(tmp_path)]
     result = CliRunner().invoke(app, words)
@@ -165,7 +165,7 @@ def test_recorded_questions_and_faults(tmp_path: Path, name: str, key: str, said
 
 
 @table
-def test_an_official_label_counts_as_officially(label: str, answer: str | None) -> None:
+def test_an_official_label_becomes_an_answer(label: str, answer: str | None) -> None:
     sample = Sample("s", "q", choices=("", ""))
     state = OfficialLabel()(State(sample, messages=(Message("assistant", (label,)),)), NoModel())
     assert state.answer == answer
@@ -174,10 +174,10 @@ def test_an_official_label_counts_as_officially(label: str, answer: str | None) 
 @pytest.mark.parametrize(
     ("reply", "coverage"), [("E", "100.00"), ("(C)", "100.00"), (None, "0.00")]
 )
-def test_a_letter_beyond_the_choices_and_no_reply_at_all_are_not_right(
+def test_a_letter_outside_the_choices_and_a_missing_reply_are_wrong(
     tmp_path: Path, reply: str | None, coverage: str
 ) -> None:
-    """The official rule takes E and (C) as they are on two choices, and then they are wrong."""
+    """The official rule accepts E and (C) with two choices, and scores them as wrong."""
     file = tmp_path / "m.jsonl"
     file.write_text(json.dumps({"idx": "val_Jigsaw_1", "reply": reply, "answer": "(A)"}) + "\n")
     line = next(extras_replies.report_replies([file], "blink_official"))
@@ -215,7 +215,7 @@ VLM2_BENCH, BLINK_BENCH = (
 
 @pytest.mark.parametrize("who", [name for name in VLM2_BENCH if name != "chance"])
 def test_the_published_table_of_vlm2(who: str) -> None:
-    """Averages are over eight, at first over nine, and PRINTED in the camera-ready."""
+    """Averages are over eight tasks, at first over nine; PRINTED is the camera-ready."""
     row = VLM2_BENCH[who]["accuracy"]
     scores = [value for name, value in row.items() if not name.startswith("overall")]
     for name, units in UNITS.items() if not who.startswith("people") else ():

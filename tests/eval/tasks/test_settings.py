@@ -1,4 +1,4 @@
-"""What the tasks whose questions are made refuse at once."""
+"""Settings that tasks with generated questions refuse at once."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""VLM2-Bench: the official formulas, its files and their faults, and its metrics in the table."""
+"""VLM2-Bench: its formulas, its files and their faults, and its metrics in the table."""
 
 import base64
 import csv
@@ -30,7 +30,7 @@ VERBATIM = {"use": "eval.readers.WholeReply"}
 
 
 @table
-def test_what_a_wrong_count_is_worth(images: int, truth: int, count: int, percent: float) -> None:
+def test_the_score_of_a_wrong_count(images: int, truth: int, count: int, percent: float) -> None:
     assert 100 * score_count(count, truth, images) == pytest.approx(percent, abs=5e-4)
 
 
@@ -67,7 +67,7 @@ def test_pairs(
     assert chance == (0.25 if name == "GC-Mat" else 0.5)
 
 
-def test_the_sides_of_a_comparison_are_those_of_its_ids_whatever_their_keys(made: MadeRun) -> None:
+def test_the_sides_of_a_comparison_follow_its_ids(made: MadeRun) -> None:
     ids = ("1_p", "1_n", "2_p", "2_n", "3_p", "4_n")
     meta = [{"pair": name[0], "q_id": name} for name in ids]
     made.answers(asked(made, "cpr", PairScorer("OC-Cpr"), "FTFFTT", meta), "FTTFTT")
@@ -78,7 +78,7 @@ def test_the_sides_of_a_comparison_are_those_of_its_ids_whatever_their_keys(made
 
 
 @pytest.mark.parametrize("keys", ["TF", "FT", "FF", "TT"])
-def test_a_comparison_is_read_with_either_key(tmp_path: Path, keys: str) -> None:
+def test_a_comparison_is_read_with_either_kind_of_key(tmp_path: Path, keys: str) -> None:
     rows = [gc(f"{n}_{side}", key) for n in range(9) for side, key in zip("pn", keys, strict=True)]
     lay(tmp_path, OC_FILE, rows, OC_MEDIA, "1.jpg", "2.jpg")
     task = Vlm2Bench("OC-Cpr", tmp_path)
@@ -86,7 +86,7 @@ def test_a_comparison_is_read_with_either_key(tmp_path: Path, keys: str) -> None
     assert not task.facts.left_out and task.facts.note == "9 pair ids"
 
 
-def test_pairs_are_tested_as_pairs_and_failures_fall_out(made: MadeRun) -> None:
+def test_pairs_are_tested_as_pairs_and_failures_are_excluded(made: MadeRun) -> None:
     plain = asked(made, "cpr", PairScorer("OC-Cpr"), "TFTFTF", pairs("aabbcc"))
     other = made.point("other", "cpr", facts={"scorer": spec(PairScorer("OC-Cpr"))}, read=VERBATIM)
     made.answers(plain, list("TTTTTF"))
@@ -97,7 +97,7 @@ def test_pairs_are_tested_as_pairs_and_failures_fall_out(made: MadeRun) -> None:
     assert (row.delta, row.p, row.excluded) == (1.0, 0.5, 1)
 
 
-def test_a_pair_must_be_right_in_one_draw(made: MadeRun) -> None:
+def test_both_questions_of_a_pair_must_be_correct_in_the_same_draw(made: MadeRun) -> None:
     point = asked(made, "cpr", PairScorer("OC-Cpr"), "TF", pairs("aa"), draws=2, baseline=False)
     made.answers(point, ["T", "T"], draw=0)
     made.answers(point, ["F", "F"], draw=1)
@@ -124,12 +124,12 @@ def test_both_denominators_of_the_numeric_score(made: MadeRun) -> None:
 
 
 @pytest.mark.parametrize("scorer", [CountScorer("OC-Cnt"), VideoScorer()])
-def test_raised_digits_are_no_count(scorer: CountScorer | VideoScorer) -> None:
+def test_superscript_digits_are_not_a_count(scorer: CountScorer | VideoScorer) -> None:
     row = SampleRow("t", "", "2", {"id": "s"})
     assert scorer.compare("\u00b2", row) == Score(Verdict.UNREADABLE)
 
 
-def test_videos_are_graded_and_an_unjudged_description_is_no_answer(made: MadeRun) -> None:
+def test_videos_are_graded_and_an_unjudged_description_is_not_an_answer(made: MadeRun) -> None:
     meta = [{"type": "AB"}] * 4 + [{"type": "ABA"}] * 5
     point = asked(made, "vid", VideoScorer(), "111122222", meta)
     for number in range(9):
@@ -147,8 +147,8 @@ def test_videos_are_graded_and_an_unjudged_description_is_no_answer(made: MadeRu
 
 
 @pytest.mark.parametrize("words", ["1", "2", "Score: 1", "Score: 2"])
-def test_numbers_of_a_model_s_own_are_no_score_of_its_video(made: MadeRun, words: str) -> None:
-    """The scripted answer "1" was right for every AB video."""
+def test_numbers_that_a_model_gives_itself_are_not_its_score(made: MadeRun, words: str) -> None:
+    """Regression: the scripted answer "1" was right for every AB video."""
     point = asked(made, "vid", VideoScorer(), "12", [{"type": "AB"}, {"type": "ABA"}])
     made.reply(point, "s0", words)
     made.record(point, "s1", answer=words)
@@ -219,7 +219,7 @@ def test_oc_items(
 
 
 @table
-def test_one_bad_line_is_left_out_and_counted(tmp_path: Path, row: Any, words: str) -> None:
+def test_one_bad_line_is_skipped_and_counted(tmp_path: Path, row: Any, words: str) -> None:
     good = [gc(f"{n // 2}_{'pn'[n % 2]}", "TF"[n % 2]) for n in range(11)]
     lay(tmp_path, OC_FILE, [*good, row], OC_MEDIA, "1.jpg", "2.jpg")
     task = Vlm2Bench("OC-Cpr", tmp_path)
@@ -229,7 +229,7 @@ def test_one_bad_line_is_left_out_and_counted(tmp_path: Path, row: Any, words: s
     assert words in reason
 
 
-def test_a_file_of_other_rows_stops(tmp_path: Path) -> None:
+def test_a_file_with_other_rows_is_refused(tmp_path: Path) -> None:
     lay(tmp_path, OC_FILE, [{"id": 1}, {"id": 2}], OC_MEDIA)
     with pytest.raises(TaskError, match="2 of 2 lines cannot be used\n  line 1: it lacks q_id"):
         len(Vlm2Bench("OC-Cpr", tmp_path))
@@ -261,19 +261,19 @@ def zipped(root: Path, extra: str = "", prefix: str = "") -> Path:
 
 
 @pytest.mark.parametrize("prefix", ["", "vlm2-bench_dataset/"])
-def test_the_zip_is_read_in_place(tmp_path: Path, prefix: str) -> None:
+def test_the_zip_is_read_without_unpacking(tmp_path: Path, prefix: str) -> None:
     for path in (zipped(tmp_path, prefix=prefix), tmp_path):
         assert [i.sample.images[1].size for i in Vlm2Bench("GC-Mat", path)] == [(10, 8)] * 2
     assert [entry.name for entry in tmp_path.iterdir()] == ["set.zip"]
 
 
 @pytest.mark.parametrize("name", ["../evil", "/etc/evil", "//x", "a/../../evil", "..\\e", "C:/e"])
-def test_a_zip_that_climbs_is_refused(tmp_path: Path, name: str) -> None:
+def test_a_zip_with_paths_outside_its_folder_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(TaskError, match="1 entries lead out of the folder"):
         len(Vlm2Bench("GC-Mat", zipped(tmp_path, name)))
 
 
-def test_a_truncated_zip_says_so_and_a_damaged_entry_fails_its_sample(tmp_path: Path) -> None:
+def test_a_truncated_zip_is_refused_and_a_damaged_entry_fails_its_sample(tmp_path: Path) -> None:
     out = zipped(tmp_path)
     whole = out.read_bytes()
     out.write_bytes(whole[:-40])
@@ -290,7 +290,7 @@ def test_a_truncated_zip_says_so_and_a_damaged_entry_fails_its_sample(tmp_path: 
 
 
 @table
-def test_settings_that_cannot_be(tmp_path: Path, settings: dict[str, Any], words: str) -> None:
+def test_invalid_settings_are_refused(tmp_path: Path, settings: dict[str, Any], words: str) -> None:
     with pytest.raises(TaskError, match=words):
         len(Vlm2Bench(**{"path": tmp_path, **settings}))
 
@@ -317,7 +317,7 @@ def test_vlmevalkit_s_table(tmp_path: Path) -> None:
 
 
 @table
-def test_the_type_of_object_is_read_from_the_question_where_there_is_no_field(
+def test_the_object_type_is_read_from_the_question_if_the_field_is_missing(
     tmp_path: Path, name: str, question: str, kind: str | None
 ) -> None:
     key = {"Cpr": "T", "Cnt": "1", "Grp": "A"}[name[3:]]

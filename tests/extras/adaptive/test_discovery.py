@@ -21,7 +21,7 @@ from looktwice.extras.adaptive.keys import make_steering
 from looktwice.extras.adaptive.steering import Pool
 from looktwice.pipelines.config import load_plan
 from tests.chat_server import chat_server
-from tests.first_day.studies import said
+from tests.first_day.studies import get_output
 
 STUDY = """
 task: {use: eval.tasks.MarkedScenes, kind: shape, n: 40, ground: plain, controls: {size: 24, \
@@ -51,7 +51,7 @@ contestants:
 """
 
 
-def test_rounds_cost_the_same_and_what_the_samples_leave_goes_to_the_first() -> None:
+def test_rounds_cost_the_same_and_the_remainder_goes_to_the_first() -> None:
     assert first_round(8, 1000, 8 * 3 * 10) == 10
     assert first_round(8, 1000, 8 * 3 * 10 - 1) == 9
     assert first_round(8, 30, 8 * 29 + 4) == 29  # of the next round one sample is left
@@ -60,7 +60,7 @@ def test_rounds_cost_the_same_and_what_the_samples_leave_goes_to_the_first() -> 
     assert all(early <= late for early, late in pairwise(firsts))
 
 
-def test_it_ends_near_the_best_for_a_third_of_the_grid() -> None:
+def test_it_ends_near_the_best_variant_for_a_third_of_the_grid() -> None:
     ended = planted((3, 2, 2), 400, 20)
     regrets = [end.regret for end in ended]
     assert np.mean(regrets) < 0.01 and sum(regret <= 0.02 for regret in regrets) >= 15
@@ -70,7 +70,7 @@ def test_it_ends_near_the_best_for_a_third_of_the_grid() -> None:
     assert sum(covered) >= len(covered) - 4
 
 
-def test_it_claims_nothing_where_all_are_alike() -> None:
+def test_it_claims_nothing_if_all_variants_are_equal() -> None:
     ended = [search(np.full(6, 0.4), 200, seed) for seed in range(60)]
     assert sum(end.claimed for end in ended) <= 6
     assert max(end.share for end in ended) <= 0.3
@@ -86,7 +86,7 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.slow
 def test_the_command_confirms_tries_styles_and_writes_the_winner(study: Path) -> None:
-    output = said("discover", study, "--budget", 150, "choose.styles=[default, radius 3]")
+    output = get_output("discover", study, "--budget", 150, "choose.styles=[default, radius 3]")
     (race,) = json.loads(Path("runs/s/race.json").read_text())
     assert race["winner"].startswith("plain") and "no look" not in race["winner"]
     assert race["held_out"]["rival"] == "plain [no look]" and race["said"] in output
@@ -102,21 +102,21 @@ def test_the_command_confirms_tries_styles_and_writes_the_winner(study: Path) ->
     assert len(arms) == 2  # winner and baseline alone were asked what was held out
     (arm,) = load_plan(Path("s-winner.yaml")).points
     assert arm.id in arms and yaml.safe_load(Path("s-winner.yaml").read_text())["name"]
-    again = said("discover", study, "--budget", 150, "choose.styles=[default, radius 3]")
+    again = get_output("discover", study, "--budget", 150, "choose.styles=[default, radius 3]")
     assert "(0 new, " in again and race["said"] in again
-    said("score", "runs/s", "--report")
+    get_output("score", "runs/s", "--report")
     assert race["said"] in Path("runs/s/report.md").read_text()
-    assert "too few to compare" in said("discover", study, "--budget", 40, "name=b", code=2)
+    assert "too few to compare" in get_output("discover", study, "--budget", 40, "name=b", code=2)
 
 
 @pytest.mark.slow
-def test_cost_bounds_the_search_and_the_styles_together(study: Path) -> None:
+def test_the_cost_limit_covers_the_search_and_the_styles(study: Path) -> None:
     priced = "{use: pipelines.models.ChatAPI, model: tiny, url: %s, prices: {in: 2.5, out: 10}}"
     words = ["discover", study, "--budget", 100, "choose.styles=[default, radius 3]"]
 
     def asked(url: str, name: str, *more: object) -> tuple[str, int]:
         place = (f"model={priced % url}", f"name={name}", "--out", name, "--workers", 1)
-        told = said(*words, *place, *more)
+        told = get_output(*words, *place, *more)
         return told, len(RunFolder(Path(name, name)).records())
 
     with chat_server() as server:
@@ -130,7 +130,7 @@ def test_cost_bounds_the_search_and_the_styles_together(study: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_search_that_was_stopped_goes_on_to_the_same_end(study: Path) -> None:
+def test_an_interrupted_search_resumes_to_the_same_result(study: Path) -> None:
     def end(out: str, *stops: int) -> tuple[str, int, int]:
         written = 0
         for most in (*stops, None):
@@ -144,7 +144,7 @@ def test_a_search_that_was_stopped_goes_on_to_the_same_end(study: Path) -> None:
     assert end("stopped", 17, 31) == whole and whole[1] == whole[2]
 
 
-def test_the_budget_is_shared_by_the_tasks_and_a_small_one_refused(study: Path) -> None:
+def test_the_budget_is_shared_by_the_tasks_and_a_small_one_is_refused(study: Path) -> None:
     study.write_text(NO_MODEL)
     plan, steering = load_plan(study), Discovery(budget=240)
     summary = Study(plan, companions=[steering])()
@@ -159,7 +159,7 @@ def test_the_budget_is_shared_by_the_tasks_and_a_small_one_refused(study: Path) 
         Study(plan, Path("c"), RunOptions(limit=3), companions=[Discovery(budget=24)])()
 
 
-def test_after_a_run_of_the_whole_grid_the_search_goes_through_its_answers(study: Path) -> None:
+def test_a_search_reuses_the_answers_of_a_complete_run(study: Path) -> None:
     study.write_text(NO_MODEL)
     plan = load_plan(study, ["tasks.few=null"])
     grid, steering = Study(plan)().written, Discovery(styles=())
@@ -169,7 +169,7 @@ def test_after_a_run_of_the_whole_grid_the_search_goes_through_its_answers(study
 
 
 @pytest.mark.parametrize("styles", [["default", "nonsense"], ["default"]])
-def test_styles_that_cannot_be_tried_are_refused_before_anything_is_asked(styles: Any) -> None:
+def test_invalid_styles_are_refused_before_anything_is_asked(styles: Any) -> None:
     with pytest.raises(RunError, match=r"choose\.styles must be .* default, "):
         make_steering({"choose": {"by": "discovery", "styles": styles}})
 
@@ -190,7 +190,7 @@ def failing(*names: str) -> Discovery:
     return steering
 
 
-def test_an_arm_that_always_fails_is_not_in_the_way() -> None:
+def test_an_arm_that_always_fails_does_not_stop_the_search() -> None:
     (winner,) = failing("b").winners
     assert winner.arm.id == "c" and winner.result.is_confirmed
     assert winner.result.race.dropped["b"][1] == "a failure"

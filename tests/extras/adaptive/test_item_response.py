@@ -35,7 +35,7 @@ def simulated(seed: int, arms: int, items: int) -> tuple[Floats, Floats, Floats]
     return abilities, difficulties, right.astype(float)
 
 
-def test_simulated_abilities_and_difficulties_come_back() -> None:
+def test_simulated_abilities_and_difficulties_are_recovered() -> None:
     abilities, difficulties, values = simulated(1, 40, 600)
     items = fit_items(values)
     assert np.abs(items.abilities - abilities).max() < 0.35
@@ -48,7 +48,7 @@ def test_simulated_abilities_and_difficulties_come_back() -> None:
 
 
 @pytest.mark.parametrize("n", [30, 150])
-def test_the_interval_holds_the_total_as_often_as_it_says(n: int) -> None:
+def test_the_interval_has_nominal_coverage_of_the_total(n: int) -> None:
     """Arms that were not there when difficulties were told, by n of 300 items each."""
     held = []
     _, difficulties, values = simulated(2, 12, 300)
@@ -66,7 +66,7 @@ def test_the_interval_holds_the_total_as_often_as_it_says(n: int) -> None:
     assert 0.9 <= np.mean(held) <= 0.99
 
 
-def test_items_are_picked_in_every_group_along_their_difficulty() -> None:
+def test_items_are_picked_in_every_group_along_the_difficulty() -> None:
     _, _, values = simulated(4, 20, 120)
     items, groups = fit_items(values), ["easy", "hard"] * 60
     picked = pick_items(items, groups, 12)
@@ -76,7 +76,9 @@ def test_items_are_picked_in_every_group_along_their_difficulty() -> None:
 
 
 @pytest.mark.slow
-def test_eight_recorded_models_lie_in_the_intervals_of_a_tenth(shared_data: Path) -> None:
+def test_eight_recorded_models_lie_in_the_intervals_from_a_tenth_of_the_items(
+    shared_data: Path,
+) -> None:
     """The items and difficulties are told from the other seven, and the tenth is also drawn at
     random, by task or not: 19 of 20 intervals hold."""
     source = shared_data / "blink_replies"

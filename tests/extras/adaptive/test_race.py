@@ -9,7 +9,7 @@ import pytest
 from looktwice.extras.adaptive.race import PairwiseBets, Race, confidence_sequence
 
 
-def test_under_the_null_the_capital_rarely_grows() -> None:
+def test_under_the_null_hypothesis_the_capital_rarely_grows() -> None:
     rng, bets = np.random.default_rng(0), PairwiseBets(25)  # 300 pairs
     highest = np.ones((25, 25))
     for _ in range(200):
@@ -19,7 +19,7 @@ def test_under_the_null_the_capital_rarely_grows() -> None:
     assert above.mean() < 0.07 and np.allclose(np.diag(bets.capital), 1)
 
 
-def test_a_better_arm_wins_the_bets_and_graded_values_count() -> None:
+def test_a_better_arm_wins_the_bets_and_graded_scores_count() -> None:
     bets = PairwiseBets(3)
     for _ in range(60):
         bets.add(np.array([0.9, 0.5, np.nan]))
@@ -27,7 +27,7 @@ def test_a_better_arm_wins_the_bets_and_graded_values_count() -> None:
     assert bets.capital[0, 2] == bets.capital[2, 1] == pytest.approx(1)
 
 
-def test_a_confidence_sequence_holds_the_mean_and_narrows() -> None:
+def test_a_confidence_sequence_covers_the_mean_and_narrows() -> None:
     rng = np.random.default_rng(2)
     gaps = [float(gap) for gap in rng.choice([-1, 0, 1], 2000, p=[0.1, 0.7, 0.2])]
     (low, high), (early, late) = confidence_sequence(gaps), confidence_sequence(gaps[:100])
@@ -48,20 +48,20 @@ def run(accuracies: list[float], samples: int, seed: int) -> Race:
     return race
 
 
-def test_the_best_arm_is_left_and_the_worst_falls_first() -> None:
+def test_the_best_arm_remains_and_the_worst_is_dropped_first() -> None:
     race = run([0.5, 0.8, 0.2], 400, 0)
     assert race.winner == "arm 1" and race.rival == "arm 0"
     assert race.dropped["arm 2"][0] < race.dropped["arm 0"][0] < 400
     assert race.calls < 3 * len(race.values)
 
 
-def test_arms_that_are_alike_stay() -> None:
+def test_equal_arms_are_not_dropped() -> None:
     race = run([0.5, 0.5, 0.5], 300, 0)
     assert race.winner is None and race.left == race.names
     ahead = run([0.5, 0.52, 0.5], 300, 0)
     assert ahead.winner is None and ahead.leader == "arm 1"
 
 
-def test_few_arms_are_no_race() -> None:
+def test_a_race_needs_several_arms() -> None:
     with pytest.raises(ValueError, match="two arms or more, found a"):
         Race(["a"])

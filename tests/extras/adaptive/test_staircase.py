@@ -35,7 +35,7 @@ def test_it_asks_near_the_threshold_and_finds_it() -> None:
     assert held >= 5
 
 
-def test_two_choices_do_not_need_the_slope_to_find_the_threshold() -> None:
+def test_with_two_choices_the_threshold_is_found_without_the_slope() -> None:
     model, rng = Psychometric(MODEL.levels, 0.5, log=True), np.random.default_rng(3)
     wide, held = list[float](), 0
     for number in range(30):
@@ -52,7 +52,7 @@ def test_two_choices_do_not_need_the_slope_to_find_the_threshold() -> None:
     assert held >= 27 and np.median(wide) < 2.3
 
 
-def test_only_what_is_left_is_asked() -> None:
+def test_only_remaining_questions_are_asked() -> None:
     stairs = Staircase(MODEL)
     assert stairs.choose([MODEL.levels[3]]) == MODEL.levels[3]
     with pytest.raises(ValueError, match="no level is left"):

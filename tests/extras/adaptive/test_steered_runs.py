@@ -18,7 +18,7 @@ from looktwice.extras.adaptive.runs import Races, Staircases
 from looktwice.extras.adaptive.steering import Pool
 from looktwice.extras.adaptive.thresholds import Along
 from looktwice.pipelines.config import load_plan
-from tests.first_day.studies import said
+from tests.first_day.studies import get_output
 
 STUDY = """
 tasks: {color: {use: eval.tasks.MarkedScenes, kind: color, n: 90, controls: {size: [12, 20, 32], \
@@ -81,7 +81,7 @@ def race_of_groups(seed: int, copies: int, told: bool = True, better: int = 2) -
     return races
 
 
-def test_ten_questions_of_one_picture_are_no_ten_tries() -> None:
+def test_questions_of_one_picture_are_not_independent() -> None:
     def won(told: bool, seeds: int) -> int:
         results = [race_of_groups(seed, 10, told).results[0] for seed in range(seeds)]
         return sum(bool(result.race.winner) for result in results)
@@ -89,7 +89,7 @@ def test_ten_questions_of_one_picture_are_no_ten_tries() -> None:
     assert won(False, 40) > 10 and won(True, 60) <= 3
 
 
-def test_what_shares_a_group_is_not_held_out_from_it() -> None:
+def test_samples_of_one_group_are_on_the_same_side_of_the_split() -> None:
     races = race_of_groups(1, 7, better=1)
     (result,) = races.results
     gap = result.confirmation
@@ -99,7 +99,7 @@ def test_what_shares_a_group_is_not_held_out_from_it() -> None:
     assert gap.p > 2 / 2**12  # twelve groups, of which some do not differ
 
 
-def test_a_staircase_asks_each_question_once_and_stops_when_it_knows(study: Path) -> None:
+def test_a_staircase_asks_each_question_once_and_stops_at_its_precision(study: Path) -> None:
     summary = steered(study, Staircases(Along("size"), questions=12))
     assert summary.written == 24 == len(RunFolder(summary.folder).records())
     assert not find(score_table([summary.folder])).tasks  # its arms share no samples
@@ -117,19 +117,21 @@ def test_a_staircase_asks_each_question_once_and_stops_when_it_knows(study: Path
         (Races(), "contestants.sees=null", "found chance"),
     ],
 )
-def test_what_cannot_be_chosen_is_said(study: Path, steering: Any, change: str, says: str) -> None:
+def test_unusable_steering_settings_are_reported(
+    study: Path, steering: Any, change: str, says: str
+) -> None:
     with pytest.raises(RunError, match=says):
         steered(study, steering, change)
 
 
 @pytest.mark.slow
-def test_a_field_that_no_sample_has_is_said_before_and_after_a_run(study: Path) -> None:
+def test_an_unknown_field_is_reported_before_and_after_a_run(study: Path) -> None:
     run, lacking = ("run", study, "--out", study.parent / "runs"), "numbers in 'angle'"
     for words in (("check", study), run):
-        text = said(*words, "thresholds.along=angle")
+        text = get_output(*words, "thresholds.along=angle")
         assert "no thresholds" in text and lacking in text
-    assert "no thresholds" not in said("check", study, "thresholds.along=size")
-    ran = said(*run, "name=b", "thresholds.along=size")
+    assert "no thresholds" not in get_output("check", study, "thresholds.along=size")
+    ran = get_output(*run, "name=b", "thresholds.along=size")
     assert "no thresholds" not in ran and "95 % interval" in ran
 
 
@@ -137,19 +139,21 @@ def test_a_field_that_no_sample_has_is_said_before_and_after_a_run(study: Path) 
 def test_the_commands(study: Path) -> None:
     runs = study.parent / "runs"
     folder, out, won = runs / "s", ("--out", runs), "color: sees wins, confirmed on 27"
-    assert f"{won} held-out samples" in said("run", study, "choose.by=race", *out)
+    assert f"{won} held-out samples" in get_output("run", study, "choose.by=race", *out)
     (saved,) = json.loads((folder / "race.json").read_text())
     assert (saved["winner"], saved["held_out"]["rival"]) == ("sees", "chance")
-    said("score", folder, "--report")
+    get_output("score", folder, "--report")
     written = (folder / "report.md").read_text()
     assert "## The race" in written and won in written
     (folder / "race.json").write_text('[{"task": 1}]')
-    assert "choose.by=race" in said("score", folder, "--report", code=2)
+    assert "choose.by=race" in get_output("score", folder, "--report", code=2)
     (folder / "race.json").unlink()
     along = ("thresholds.along=size", "choose.questions=10")
-    climbed = said("run", study, *out, "name=c", "choose.by=staircase", *along)
+    climbed = get_output("run", study, *out, "name=c", "choose.by=staircase", *along)
     assert "thresholds" in climbed and "(20 new, 0 existing, 0 failed)" in climbed
-    assert "chance, color" in said("analyse", runs / "c", "thresholds", "along=size")
-    assert "along=size" in said("analyse", folder, "thresholds", code=2)
-    assert "numbers in 'x'" in said("analyse", folder, "thresholds", "along=x", code=2)
-    assert "a staircase needs a field" in said("run", study, *out, "choose.by=staircase", code=2)
+    assert "chance, color" in get_output("analyse", runs / "c", "thresholds", "along=size")
+    assert "along=size" in get_output("analyse", folder, "thresholds", code=2)
+    assert "numbers in 'x'" in get_output("analyse", folder, "thresholds", "along=x", code=2)
+    assert "a staircase needs a field" in get_output(
+        "run", study, *out, "choose.by=staircase", code=2
+    )

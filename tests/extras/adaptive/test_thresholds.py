@@ -44,7 +44,7 @@ def toss(chances: Sequence[float], seed: int) -> list[float]:
     return [float(drawn) for drawn in np.random.default_rng(seed).random(len(chances)) < chances]
 
 
-def test_intervals_hold_the_truth_about_as_often_as_they_say() -> None:
+def test_intervals_have_about_nominal_coverage() -> None:
     """Bounds that 19 of 20 meet with near certainty; bench/bench_thresholds.py has the figures."""
     rng, held = np.random.default_rng(1), 0
     for number in range(80):
@@ -90,7 +90,7 @@ def test_few_answers_leave_a_wide_interval() -> None:
 
 
 @pytest.mark.parametrize("direction", ["rising", "falling"])
-def test_many_answers_pin_the_threshold_and_its_direction(direction: str) -> None:
+def test_many_answers_determine_the_threshold_and_its_direction(direction: str) -> None:
     sign = 1 if direction == "rising" else -1
     levels = [level for level in LEVELS for _ in range(200)]
     chances = [logistic(sign * level, sign * 20, 0.5, 0.25) for level in levels]
@@ -101,7 +101,7 @@ def test_many_answers_pin_the_threshold_and_its_direction(direction: str) -> Non
     assert fit.asked == (200,) * len(LEVELS)
 
 
-def test_a_logarithmic_scale_and_what_lies_outside() -> None:
+def test_a_logarithmic_scale_and_thresholds_outside_its_range() -> None:
     levels = [2.0**k for k in range(7) for _ in range(60)]
     steps = fit_threshold(levels, [float(level >= 8) for level in levels], 0.0, log=True)
     assert 4 < steps.value < 8 and steps.low > 3.9 and steps.high < 8.1
@@ -111,14 +111,14 @@ def test_a_logarithmic_scale_and_what_lies_outside() -> None:
 
 
 @tables.table
-def test_what_cannot_be_fitted_is_said(
+def test_data_that_cannot_be_fitted_is_reported(
     levels: list[float], guess: float, target: float, log: bool, said: str
 ) -> None:
     with pytest.raises(ValueError, match=said):
         fit_threshold(levels, [1.0] * len(levels), guess, target, log)
 
 
-def test_a_run_tells_the_thresholds_of_its_arms(tmp_path: Path) -> None:
+def test_a_run_reports_the_thresholds_of_its_arms(tmp_path: Path) -> None:
     made, sizes = MadeRun(tmp_path / "run"), [10, 20, 30, 40] * 10
     made.task("t", ["A"] * 40, choices=4, meta=[{"size": size, "name": "x"} for size in sizes])
 
@@ -147,7 +147,7 @@ def test_a_run_tells_the_thresholds_of_its_arms(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("right", [0, 6, 20])
-def test_a_direction_that_the_answers_do_not_decide_is_none(right: int) -> None:
+def test_an_undecided_direction_is_left_empty(right: int) -> None:
     levels = [level for level in LEVELS for _ in range(20)]
     values = [float(n < right) for _ in LEVELS for n in range(20)]
     with pytest.raises(ValueError, match="set direction"):
@@ -162,7 +162,7 @@ def configured(made: MadeRun, config: Mapping[str, Any]) -> RunScores:
     return score_run(folder)
 
 
-def test_falling_accuracy_is_named_wherever_its_threshold_is(tmp_path: Path) -> None:
+def test_falling_accuracy_is_reported_wherever_its_threshold_is(tmp_path: Path) -> None:
     made, sizes = MadeRun(tmp_path / "run"), [10, 20, 30, 40] * 10
     made.task("t", ["A"] * 40, choices=4, meta=[{"size": size} for size in sizes])
     made.answers(made.point("one", "t"), ["A" if size <= 20 else "B" for size in sizes])
@@ -174,7 +174,7 @@ def test_falling_accuracy_is_named_wherever_its_threshold_is(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("said", ["rising", "falling"])
-def test_a_staircase_is_fitted_in_the_direction_that_it_took(tmp_path: Path, said: str) -> None:
+def test_a_staircase_is_fitted_in_the_direction_it_used(tmp_path: Path, said: str) -> None:
     """Its answers fall with the level, which alone would be fitted as falling."""
     made, sizes = MadeRun(tmp_path / "run"), [10, 20, 30, 40] * 5
     made.task("t", ["A"] * 20, choices=4, meta=[{"size": size} for size in sizes])
@@ -187,7 +187,7 @@ def test_a_staircase_is_fitted_in_the_direction_that_it_took(tmp_path: Path, sai
     assert asked.threshold is not None and asked.threshold.model.direction == "falling"
 
 
-def test_rising_fits_by_hand() -> None:
+def test_monotone_fits_by_hand() -> None:
     """Of 1, 0 and 2 of 2 the first two are one level; to pass 0.9 before them they must lie at 0.9
     or above."""
     asked, right = np.full(3, 2.0), np.array([[1.0, 0.0, 2.0], [0.0, 2.0, 1.0]])
@@ -199,7 +199,7 @@ def test_rising_fits_by_hand() -> None:
 
 
 @pytest.mark.slow
-def test_another_curve_is_told_and_held_by_the_interval_that_needs_none() -> None:
+def test_a_misfitting_curve_is_reported_and_the_curve_free_interval_covers_it() -> None:
     """Half of the questions are easy: the logistic's intervals hold the threshold in about half of
     such runs."""
     rng, kinds = np.random.default_rng(2), product((0.0, 0.25), (0.3, 0.5), range(2))
@@ -220,7 +220,7 @@ def test_a_falling_curve_is_checked_as_its_mirror_image() -> None:
     assert rising.p is not None and rising.low < 20 < rising.high
 
 
-def test_answers_that_come_twice_count_once() -> None:
+def test_repeated_answers_count_once() -> None:
     levels = [level for level in LEVELS for _ in range(25)]
     values, own = toss([logistic(level, 18, 0.4, 0.25) for level in levels], 5), [*range(250)]
     once = fit_threshold(levels, values, 0.25)
@@ -233,7 +233,7 @@ def test_answers_that_come_twice_count_once() -> None:
     assert (alone.low, alone.high) == (once.low, once.high)
 
 
-def test_draws_tell_whether_questions_are_alike(tmp_path: Path) -> None:
+def test_draws_show_whether_questions_are_equally_hard(tmp_path: Path) -> None:
     """Four draws: of one arm all the same, of the other a coin's."""
     made, rng = MadeRun(tmp_path / "run"), np.random.default_rng(0)
     made.task("t", ["A"] * 40, choices=2, meta=[{"size": 1 + number % 4} for number in range(40)])
@@ -249,7 +249,7 @@ def test_draws_tell_whether_questions_are_alike(tmp_path: Path) -> None:
     assert "unlike" in first[-1] and "unlike" not in second[-1]
 
 
-def test_the_interval_by_rising_alone_leaves_every_place_that_the_answers_allow() -> None:
+def test_the_monotone_interval_covers_every_place_that_the_answers_allow() -> None:
     """Of 12 answers 8 and 10 are right at two levels: the target of 0.75 may be passed before or
     after each."""
     levels = [level for level in (10.0, 20.0, 30.0, 40.0) for _ in range(12)]
@@ -258,7 +258,7 @@ def test_the_interval_by_rising_alone_leaves_every_place_that_the_answers_allow(
     assert (fit.low, fit.high) == (10, 40)
 
 
-def test_two_fields_are_crossed_everywhere(tmp_path: Path) -> None:
+def test_two_fields_are_fully_crossed(tmp_path: Path) -> None:
     made = MadeRun(tmp_path / "run")
     pairs = [(size, turn) for size in (10, 9) for turn in ("a", "b") for _ in range(2)]
     made.task("t", ["A"] * 8, meta=[{"size": size, "turn": turn} for size, turn in pairs])

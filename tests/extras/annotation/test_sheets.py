@@ -52,7 +52,7 @@ def rated(ask: str, weights: str, column: str = "category", **said: str) -> Rati
     return Ratings(SheetKey(ask, ("a", "b", "c"), items), filled)
 
 
-def test_strata_are_drawn_alike_and_stand_for_what_they_are() -> None:
+def test_strata_are_sampled_equally_and_weighted_by_their_size() -> None:
     log = make_log(many=90, few=10)
     items = draw_sheet([log], n=12)
     strata = Counter((drawn.stratum, drawn.weight) for drawn in items)
@@ -64,12 +64,12 @@ def test_strata_are_drawn_alike_and_stand_for_what_they_are() -> None:
 
 
 @table
-def test_a_sheet_that_cannot_be_drawn(settings: dict[str, Any], said: str) -> None:
+def test_sheets_that_cannot_be_drawn_are_refused(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(TaskError, match=said):
         draw_sheet([make_log(x=3)], **settings)
 
 
-def test_shares_are_weighted_by_strata_and_kappas_are_right() -> None:
+def test_shares_are_weighted_by_strata_and_kappas_are_correct() -> None:
     """Of the stratum of 80 % two of four are `a`, of the other one of two: 0.8 / 2 + 0.2 / 2 = 50
     %; of 3 of 4 in a stratum of 90 % and 0 of 2 in the other it is 67.5.
 
@@ -94,7 +94,7 @@ def test_three_raters_have_a_majority_and_fleiss_kappa() -> None:
     assert line.startswith("all 3 raters: Fleiss' kappa 0.33 [")
 
 
-def test_people_answer_and_have_marks_by_task() -> None:
+def test_human_answers_have_scores_by_task() -> None:
     ratings = rated("answers", "111")
     first, second, third = ratings.key.items
     choices = ("near", "far")
@@ -109,7 +109,7 @@ def test_people_answer_and_have_marks_by_task() -> None:
     ]
 
 
-def test_what_people_find_hard_slices_the_models_accuracy() -> None:
+def test_human_difficulty_slices_the_accuracy_of_models() -> None:
     ratings = rated("answers", "1111", "human_answer", anna="AABA", ben="ABBA")
     said = {"anna": "easy easy hard hard", "ben": "easy hard hard hard", "cleo": "easy easy - hard"}
     filled: dict[str, dict[str, dict[str, str]]] = {}
@@ -126,7 +126,7 @@ def test_what_people_find_hard_slices_the_models_accuracy() -> None:
     assert not difficulty_table(rated("answers", "11", "human_answer", anna="AB")).rows
 
 
-def test_times_are_told_by_right_and_wrong() -> None:
+def test_times_are_reported_for_correct_and_wrong_answers() -> None:
     """The key is A; of 300 and 500 ms the median is 400, and one picture was 30 ms too long."""
     ratings = rated("answers", "1111", "human_answer", anna="AAB", ben="A")
     times = {"1": ("300", "210"), "2": ("500", "230"), "3": ("900", "199.9")}
@@ -142,7 +142,7 @@ def test_times_are_told_by_right_and_wrong() -> None:
     assert not time_table(ratings).rows
 
 
-def test_practice_comes_first_and_never_counts(tmp_path: Path) -> None:
+def test_practice_items_come_first_and_never_count(tmp_path: Path) -> None:
     log = make_log(many=9, few=3)
     items = draw_sheet([log], "answers", n=12, practice=2)
     assert [drawn.practice for drawn in items] == [True] * 4 + [False] * 12
@@ -156,7 +156,7 @@ def test_practice_comes_first_and_never_counts(tmp_path: Path) -> None:
     assert share.startswith("0.0 [") and n == "12"
 
 
-def test_practice_is_spread_over_difficulty() -> None:
+def test_practice_items_cover_all_difficulties() -> None:
     """Right in so many of four logs that item 0 is the easiest and item 8 the hardest; item 9 has
     failed everywhere."""
     logs = []
@@ -193,7 +193,7 @@ def fill(folder: Path, rater: str, cells: dict[str, list[str]]) -> Path:
     return folder / f"{rater}.csv"
 
 
-def test_a_sheet_of_errors_goes_out_and_comes_back(run: Path, tmp_path: Path) -> None:
+def test_an_error_sheet_is_written_and_read_back(run: Path, tmp_path: Path) -> None:
     out = tmp_path / "sheet"
     args = run, "--out", out, "--verdict", "unreadable", "--taxonomy", "saw it wrong,cannot say"
     done = looktwice("annotate", *args)
@@ -217,7 +217,9 @@ def test_a_sheet_of_errors_goes_out_and_comes_back(run: Path, tmp_path: Path) ->
         assert words in read.output
 
 
-def test_a_sheet_of_answers_shows_neither_key_nor_reply(run: Path, tmp_path: Path) -> None:
+def test_an_answer_sheet_shows_neither_the_correct_answer_nor_a_reply(
+    run: Path, tmp_path: Path
+) -> None:
     (log,) = read_logs(run)
     items = draw_sheet([log], "answers", n=3)
     list(write_sheet(items, [log], tmp_path, "answers"))
@@ -235,7 +237,7 @@ def test_a_sheet_of_answers_shows_neither_key_nor_reply(run: Path, tmp_path: Pat
     assert (contrast.contestant, contrast.paired.better, contrast.paired.n) == ("anna", 2, 3)
 
 
-def test_what_is_no_filled_in_sheet_is_refused(run: Path, tmp_path: Path) -> None:
+def test_an_invalid_sheet_is_refused(run: Path, tmp_path: Path) -> None:
     (log,) = read_logs(run)
     list(write_sheet(draw_sheet([log], verdict="any", n=2), [log], tmp_path))
     (tmp_path / "odd.csv").write_text("item,category\n77,a\n")

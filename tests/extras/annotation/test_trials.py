@@ -77,7 +77,7 @@ def look(browser: Browser) -> list[str]:
 
 
 @pytest.mark.slow
-def test_a_trial_is_timed_and_keyed(run: Path, tmp_path: Path, browser: Browser) -> None:
+def test_a_trial_is_timed_and_answered_by_key(run: Path, tmp_path: Path, browser: Browser) -> None:
     out = run / "people"
     drawn = looktwice(
         "annotate", run, "--exposure", "200ms", "--practice", 1, "-n", 3, "--out", out
@@ -120,7 +120,7 @@ def test_a_trial_is_timed_and_keyed(run: Path, tmp_path: Path, browser: Browser)
 
 
 @pytest.mark.slow
-def test_pictures_stay_until_words_are_typed(tmp_path: Path, browser: Browser) -> None:
+def test_pictures_stay_until_an_answer_is_typed(tmp_path: Path, browser: Browser) -> None:
     letters = GeneratedDoYouSeeMe("letter_disambiguation", n=2)
     run, out = tmp_path / "run", tmp_path / "people"
     evaluate(letters, {"plain": Pipeline({"ask": Ask()})}, Scripted(lambda _: "X"), out=run)
@@ -147,7 +147,7 @@ def test_pictures_stay_until_words_are_typed(tmp_path: Path, browser: Browser) -
 
 
 @pytest.mark.parametrize("text", ["200", "2s", "-1ms", "fast"])
-def test_an_exposure_is_a_time(text: str) -> None:
+def test_an_exposure_must_be_a_duration(text: str) -> None:
     assert [parse_exposure(time) for time in ("200ms", "16.7ms", "0ms")] == [200, 16.7, 0]
     with pytest.raises(TaskError, match=f"--exposure {text}: expected a time"):
         parse_exposure(text)

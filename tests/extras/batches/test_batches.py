@@ -23,7 +23,7 @@ from looktwice.pipelines.model import Deferred, Message, Reply
 from looktwice.pipelines.models import ChatAPI
 from looktwice.pipelines.models.cache import Store
 from tests.chat_server import ChatServer, chat_server
-from tests.first_day.studies import records, run_study, send, when, write_study
+from tests.first_day.studies import do_when, records, run_study, send, write_study
 from tests.paths import ROOT
 
 NATIVE = {"anthropic": ("/v1", "max_tokens: 50"), "gemini": ("/v1beta/openai", "max_tokens: 50")}
@@ -69,7 +69,7 @@ def wait_for(it_is_so: Callable[[], object]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dialect", ["openai", "anthropic", "gemini"])
-def test_a_study_is_asked_in_one_batch_with_the_answers_of_direct_requests(
+def test_a_batch_gives_the_answers_of_direct_requests(
     tmp_path: Path, dialect: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with chat_server() as server:
@@ -91,7 +91,9 @@ def test_a_study_is_asked_in_one_batch_with_the_answers_of_direct_requests(
 
 
 @pytest.mark.parametrize("dialect", ["openai", "anthropic", "gemini"])
-def test_each_dialect_says_what_failed_and_what_it_cannot_ask(tmp_path: Path, dialect: str) -> None:
+def test_each_dialect_reports_failures_and_unsupported_requests(
+    tmp_path: Path, dialect: str
+) -> None:
     fails = "stages.choose={use: prompting.wording.Template, text: '{{ question }} #400'}"
     tells = {fails: "answered 400: Unknown parameter: 'top_k'"}
     if dialect != "openai":
@@ -105,7 +107,7 @@ def test_each_dialect_says_what_failed_and_what_it_cannot_ask(tmp_path: Path, di
 
 
 @pytest.mark.parametrize("dialect", ["openai", "anthropic"])
-def test_what_expired_is_asked_again_and_nothing_else(tmp_path: Path, dialect: str) -> None:
+def test_only_expired_requests_are_repeated(tmp_path: Path, dialect: str) -> None:
     with chat_server(None, "--batch-expires") as server:
         output = ask(tmp_path, server.url, dialect=dialect)
         assert "6 new, 0 existing, 0 failed" in output and batches(server) == (2, 8)
@@ -113,7 +115,7 @@ def test_what_expired_is_asked_again_and_nothing_else(tmp_path: Path, dialect: s
 
 
 @pytest.mark.slow
-def test_each_turn_takes_a_round_and_many_requests_are_several_batches(tmp_path: Path) -> None:
+def test_each_turn_needs_a_round_and_many_requests_are_split(tmp_path: Path) -> None:
     turns = "stages.ask={use: prompting.turns.CaptionThenAnswer}"
     with chat_server() as server:
         assert "6 new, 0 existing, 0 failed" in ask(tmp_path / "turns", server.url, turns)
@@ -125,7 +127,7 @@ def test_each_turn_takes_a_round_and_many_requests_are_several_batches(tmp_path:
     assert not list((tmp_path / "many/.cache/batches").rglob("*.json*"))
 
 
-def test_a_batch_that_is_refused_ends_the_run_in_a_sentence(tmp_path: Path) -> None:
+def test_a_refused_batch_ends_the_run_with_a_sentence(tmp_path: Path) -> None:
     with chat_server(None, "--batch-refused", "Enqueued token limit reached") as server:
         output = ask(tmp_path, server.url, code=1)
         assert "refused the batch: Enqueued token limit reached" in output and "0 new" in output
@@ -134,7 +136,7 @@ def test_a_batch_that_is_refused_ends_the_run_in_a_sentence(tmp_path: Path) -> N
         assert batches(server) == (2, 12), "the same requests, handed in anew"
 
 
-def test_two_runs_at_once_pay_for_a_batch_once(tmp_path: Path) -> None:
+def test_two_concurrent_runs_pay_for_a_batch_once(tmp_path: Path) -> None:
     with chat_server(None, "--batch-seconds", "0.5") as server:
         study, cache = write_study(tmp_path, server.url, n=6), tmp_path / "cache"
 
@@ -148,11 +150,9 @@ def test_two_runs_at_once_pay_for_a_batch_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_run_that_is_interrupted_while_it_waits_goes_on_where_the_batch_is(
-    tmp_path: Path,
-) -> None:
+def test_an_interrupted_run_resumes_with_its_pending_batch(tmp_path: Path) -> None:
     with chat_server(None, "--batch-seconds", "0.8") as server:
-        with when(lambda: bool(server.stats["batches"]), send(signal.SIGINT)):
+        with do_when(lambda: bool(server.stats["batches"]), send(signal.SIGINT)):
             output = ask(tmp_path, server.url, n=4, code=130)
         assert "the batches continue at the server; the same command collects" in output
         assert "4 new, 0 existing, 0 failed" in ask(tmp_path, server.url, n=4)
@@ -160,7 +160,7 @@ def test_a_run_that_is_interrupted_while_it_waits_goes_on_where_the_batch_is(
 
 
 @pytest.mark.slow
-def test_a_run_that_is_killed_while_it_waits_goes_on_where_the_batch_is(tmp_path: Path) -> None:
+def test_a_killed_run_resumes_with_its_pending_batch(tmp_path: Path) -> None:
     command = ("run", write_study(tmp_path, "http://h/v1"), "--out", tmp_path)
     main = (sys.executable, "-c", "from looktwice.eval.cli import main; main()")
     with chat_server(None, "--batch-seconds", "1") as server:
@@ -175,7 +175,7 @@ def test_a_run_that_is_killed_while_it_waits_goes_on_where_the_batch_is(tmp_path
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dialect", ["openai", "anthropic", "gemini"])
-def test_a_batch_whose_number_was_lost_is_found_again(tmp_path: Path, dialect: str) -> None:
+def test_a_batch_with_a_lost_id_is_found_again(tmp_path: Path, dialect: str) -> None:
     with chat_server(None, "--batch-seconds", "0.8") as server:
         words = {"n": 3, "dialect": dialect}
         running = threading.Thread(target=ask, args=(tmp_path, server.url), kwargs=words)
@@ -189,7 +189,7 @@ def test_a_batch_whose_number_was_lost_is_found_again(tmp_path: Path, dialect: s
     assert len(replies(tmp_path)) == 3
 
 
-def test_a_dead_server_is_told_at_once_and_what_was_gathered_is_handed_in_later(
+def test_a_dead_server_is_reported_at_once_and_collected_requests_are_submitted_later(
     tmp_path: Path,
 ) -> None:
     with chat_server() as server:
@@ -204,10 +204,10 @@ def port_of(server: ChatServer) -> str:
     return server.url.split(":")[2].partition("/")[0]
 
 
-def test_a_key_that_is_refused_when_a_batch_is_collected_ends_the_run(tmp_path: Path) -> None:
+def test_a_key_refused_while_collecting_ends_the_run(tmp_path: Path) -> None:
     with (
         chat_server(None, "--batch-seconds", "60") as server,
-        when(lambda: bool(server.stats["batches"]), send(signal.SIGINT)),
+        do_when(lambda: bool(server.stats["batches"]), send(signal.SIGINT)),
     ):
         ask(tmp_path, server.url, n=20, code=130)
     with chat_server(None, "--port", port_of(server), "--no-batches"):
@@ -216,7 +216,7 @@ def test_a_key_that_is_refused_when_a_batch_is_collected_ends_the_run(tmp_path: 
     assert output.count("answered 401: Incorrect API key") == 1
 
 
-def test_what_a_dead_run_gathered_is_dropped_and_what_a_living_one_gathers_stays(
+def test_collected_requests_of_a_dead_run_are_dropped_and_those_of_a_live_one_stay(
     tmp_path: Path,
 ) -> None:
     store, chat = Store(tmp_path), ChatAPI("m", "http://127.0.0.1:9/v1")
@@ -236,7 +236,7 @@ def test_what_a_dead_run_gathered_is_dropped_and_what_a_living_one_gathers_stays
     assert not gathered.exists() and len(list(living.folder.glob("*.here"))) == 1
 
 
-def test_what_a_batch_cannot_do_is_said(tmp_path: Path) -> None:
+def test_unsupported_features_of_batches_are_reported(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="one server"):
         Batched(ChatAPI("m", ("http://h:1/v1", "http://h:2/v1")))
     with pytest.raises(ValueError, match="look must be greater than 0"):
@@ -245,7 +245,7 @@ def test_what_a_batch_cannot_do_is_said(tmp_path: Path) -> None:
         assert "use --limit" in ask(tmp_path, "http://127.0.0.1:9/v1", *words, code=2)
 
 
-def test_it_is_named_among_the_models_of_the_core() -> None:
+def test_it_is_listed_with_the_models_of_the_core() -> None:
     assert locate("pipelines.models.Batched") is Batched
     assert find_classes("models", ())["pipelines.models.Batched"] is Batched
     for misspelled in ("pipelines.models.Batchd", "pipelines.Batched"):

@@ -25,14 +25,14 @@ def check_verdict(status: int, body: Any) -> None:
     assert (key, read_response(answer, URL, 0.0).finish) == ("k", "filter")
 
 
-def test_a_filters_verdict_is_the_same_in_a_batch() -> None:
+def test_a_filter_verdict_is_the_same_in_a_batch() -> None:
     direct = read_yaml(ROOT / "tests" / "pipelines" / "test_filters.yaml")
     _, *rows = direct["test_a_filters_verdict_is_a_filtered_reply"]
     check_all((form, partial(check_verdict, status, body)) for form, status, body in rows)
 
 
 @table
-def test_verdicts_in_the_batches_of_providers(dialect: str, row: Any, status: int) -> None:
+def test_filter_verdicts_in_the_batches_of_providers(dialect: str, row: Any, status: int) -> None:
     if dialect == "gemini":
         answered = {"inlinedResponses": {"inlinedResponses": [row]}}
         row = {"name": "b", "metadata": {}, "response": answered}
@@ -42,7 +42,7 @@ def test_verdicts_in_the_batches_of_providers(dialect: str, row: Any, status: in
     assert read_response(answer, URL, 0.0).finish == "filter"
 
 
-def test_a_batch_that_brings_no_candidate_and_no_verdict_is_asked_again() -> None:
+def test_a_batch_result_without_candidate_or_verdict_is_repeated() -> None:
     with pytest.raises(ModelError) as caught:
         parse_reply(bodies.content_completion({"usageMetadata": {"promptTokenCount": 3}}), 0.0)
     assert caught.value.retryable

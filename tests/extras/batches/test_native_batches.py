@@ -35,7 +35,7 @@ def test_unknown_fields_are_refused() -> None:
             request_of(BODY | more)
 
 
-def test_a_message_is_a_reply() -> None:
+def test_a_message_becomes_a_reply() -> None:
     usage = {"input_tokens": 10, "output_tokens": 3}
     usage |= {"cache_read_input_tokens": 4, "cache_creation_input_tokens": 2}
     content = [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "(A)"}]
@@ -48,14 +48,14 @@ def test_a_message_is_a_reply() -> None:
         assert reply.served_by["model"] == "m-1" and reply.usage == Usage(16, 3, 0, 4)
 
 
-def test_a_message_that_uses_a_tool_is_a_reply_with_its_call() -> None:
+def test_a_message_with_a_tool_use_becomes_a_reply_with_its_call() -> None:
     block = {"type": "tool_use", "id": "t1", "name": "zoom", "input": {"box": [0, 1]}}
     message = bodies.message_completion({"content": [block], "stop_reason": "tool_use"})
     reply = parse_reply(message, 0.0)
     assert reply.finish == "tool" and json.loads(reply.tool_calls[0].arguments) == {"box": [0, 1]}
 
 
-def test_generated_content_is_a_reply() -> None:
+def test_generated_content_becomes_a_reply() -> None:
     content = {"parts": [{"text": "hm", "thought": True}, {"text": "(A)"}]}
     usage = {"promptTokenCount": 9, "candidatesTokenCount": 3, "thoughtsTokenCount": 5}
     reasons = {"STOP": "stop", "MAX_TOKENS": "length", "SAFETY": "filter", "IMAGE_SAFETY": "filter"}
@@ -66,7 +66,7 @@ def test_generated_content_is_a_reply() -> None:
         assert reply.usage == Usage(9, 8, 5)
 
 
-def test_a_prompt_that_is_blocked_is_filtered_and_a_malformed_call_is_no_reply() -> None:
+def test_a_blocked_prompt_is_filtered_and_a_malformed_call_is_not_a_reply() -> None:
     blocked = bodies.content_completion({"promptFeedback": {"blockReason": "SAFETY"}})
     assert parse_reply(blocked, 0.0).finish == "filter"
     broken = {"candidates": [{"finishReason": "MALFORMED_FUNCTION_CALL"}]}
@@ -74,7 +74,7 @@ def test_a_prompt_that_is_blocked_is_filtered_and_a_malformed_call_is_no_reply()
         parse_reply(bodies.content_completion(broken), 0.0)
 
 
-def test_signed_thoughts_stay_in_their_place_in_anthropics_batches() -> None:
+def test_signed_thoughts_keep_their_place_in_batches_of_anthropic() -> None:
     blocks: list[dict[str, Any]] = [
         {"type": "thinking", "thinking": "", "signature": "s1"},
         {"type": "redacted_thinking", "data": "d"},
@@ -87,7 +87,7 @@ def test_signed_thoughts_stay_in_their_place_in_anthropics_batches() -> None:
     assert again["messages"][1] == {"role": "assistant", "content": blocks}
 
 
-def test_a_signature_returns_to_its_text_in_geminis_batches() -> None:
+def test_a_signature_stays_with_its_text_in_batches_of_gemini() -> None:
     parts = [{"text": "hm", "thought": True}, {"text": "(A)", "thoughtSignature": "s"}]
     candidate = {"content": {"parts": parts}, "finishReason": "STOP"}
     reply = parse_reply(bodies.content_completion({"candidates": [candidate]}), 0.0)

@@ -92,7 +92,7 @@ def _there(item: Item) -> bool:
     ("shape", "corners"),
     [("triangle", 3), ("rectangle", 4), ("pentagon", 5), ("octagon", 8), ("circle", 90)],
 )
-def test_shapes_are_told_by_their_outlines(
+def test_shapes_are_distinguished_by_their_outlines(
     shape: str, corners: int, turn: float, radius: int
 ) -> None:
     angles = np.radians(turn) + np.linspace(0, 2 * np.pi, corners, endpoint=False)
@@ -105,7 +105,7 @@ def test_shapes_are_told_by_their_outlines(
     assert shapes.box == pytest.approx((*points.min(0), *points.max(0)), abs=1.5)
 
 
-def test_stars_and_crosses_are_told_by_their_notches() -> None:
+def test_stars_and_crosses_are_distinguished_by_their_notches() -> None:
     angles = np.linspace(0, 2 * np.pi, 10, endpoint=False)
     around = np.column_stack([np.cos(angles), np.sin(angles)])
     star = 50 + np.where(np.arange(10) % 2, 18, 40)[:, None] * around
@@ -117,7 +117,7 @@ def test_stars_and_crosses_are_told_by_their_notches() -> None:
     assert classify_shape(np.array([[3.0, 3]])) is None
 
 
-def test_the_ground_is_the_commonest_colour() -> None:
+def test_the_background_is_the_most_common_colour() -> None:
     pixels = WHITE.copy()
     pixels[:90] = (250, 3, 7)
     assert background_color(pixels).tolist() == [255, 255, 255]
@@ -127,7 +127,7 @@ def test_the_ground_is_the_commonest_colour() -> None:
     assert (away.min(), away.max()) == (0, 1)
 
 
-def test_rings_within_rings_are_counted_each() -> None:
+def test_nested_rings_are_counted_separately() -> None:
     pixels = WHITE.copy()
     for center, radius in (((80, 100), 60), ((80, 100), 40), ((80, 100), 20), ((220, 100), 30)):
         cv2.circle(pixels, center, radius, (0, 0, 0), 2, cv2.LINE_AA)
@@ -137,7 +137,7 @@ def test_rings_within_rings_are_counted_each() -> None:
 
 
 @pytest.mark.parametrize("name", ["shape_discrimination", "joint_shape_color"])
-def test_the_shapes_that_are_asked_for_are_marked_as_the_truth_marks_them(name: str) -> None:
+def test_requested_shapes_are_marked_like_the_ground_truth(name: str) -> None:
     marked = 0
     for item in GeneratedDoYouSeeMe(name, n=14, seed=5, marks="asked"):
         bare = State.start(replace(item.sample, marks=(Point("old", 3, 3),)))
@@ -159,7 +159,7 @@ def _off(one: Mark, other: Mark) -> float:
     return float(np.abs(np.subtract(bounding_box(one), bounding_box(other))).max())
 
 
-def test_where_no_shape_can_be_told_none_is_marked() -> None:
+def test_unrecognisable_shapes_are_not_marked() -> None:
     reasons = {
         "How many hearts?": "names no known shapes",
         "How many red stars?": "a single colour",
@@ -177,7 +177,7 @@ def test_official_shapes_are_marked(shared_data: Path) -> None:
     assert [str(len(state.sample.marks)) for state in after] == [item.answer for item in items]
 
 
-def test_outlines_that_cross_are_left_alone() -> None:
+def test_crossing_outlines_are_not_read() -> None:
     pixels = WHITE.copy()
     for x in (100, 140):
         cv2.circle(pixels, (x, 100), 40, (0, 0, 0), 2, cv2.LINE_AA)
@@ -186,7 +186,7 @@ def test_outlines_that_cross_are_left_alone() -> None:
     assert "cross at 1 places" in str(after.reason)
 
 
-def test_colors_are_those_of_the_question() -> None:
+def test_colors_have_the_names_that_the_question_uses() -> None:
     pixels = WHITE.copy()
     cv2.circle(pixels, (60, 60), 25, (255, 0, 0), -1)
     cv2.circle(pixels, (160, 60), 25, (0, 0, 255), -1)
@@ -217,20 +217,20 @@ SPATIAL = (
         ("visual_closure", "Which option?", "a single colour"),
     ],
 )
-def test_where_nothing_is_seen_nothing_is_answered(name: str, question: str, reason: str) -> None:
+def test_an_empty_drawing_gives_no_answer(name: str, question: str, reason: str) -> None:
     after = READERS[name](asked(WHITE, question), NoModel())
     assert after.answer is None
     assert reason in str(after.reason)
 
 
 @pytest.mark.parametrize("name", sorted(set(READERS) - {"visual_spatial"}))
-def test_two_images_are_one_too_many(name: str) -> None:
+def test_two_images_are_refused(name: str) -> None:
     sample = Sample("1", "How many red circles?", images=(Picture(WHITE),) * 2)
     after = READERS[name](State(sample), NoModel())
     assert "found 2" in str(after.reason)
 
 
-def test_a_cell_that_is_not_as_asked_is_said() -> None:
+def test_a_cell_that_differs_from_the_request_is_reported() -> None:
     (item,) = list(GeneratedDoYouSeeMe("visual_spatial", n=1))
     pixels = item.sample.images[0].pixels
     grid = read_grids(pixels)[0]
@@ -242,7 +242,7 @@ def test_a_cell_that_is_not_as_asked_is_said() -> None:
         assert reason in str(after.reason)
 
 
-def test_equal_options_are_no_answer() -> None:
+def test_equal_options_give_no_answer() -> None:
     """A sheet whose five panels are the same has no option that is nearer."""
     pixels = np.full((1000, 600, 3), 255, np.uint8)
     for x, y in ((190, 86), (90, 386), (340, 386), (90, 636), (340, 636)):

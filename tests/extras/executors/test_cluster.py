@@ -31,7 +31,7 @@ cluster = extension("executors.cluster")
 KEY = LimitKey("http://h/v1", 10, None)
 
 
-def test_a_host_of_networks_stores_results_as_long_as_it_lives(tmp_path: Path) -> None:
+def test_a_network_host_stores_results_as_long_as_it_lives(tmp_path: Path) -> None:
     with use_result_store(None):
         host = cluster.NetworkHost((), str(tmp_path))
         assert (store := current_store()) is not None
@@ -40,11 +40,11 @@ def test_a_host_of_networks_stores_results_as_long_as_it_lives(tmp_path: Path) -
 
 
 @table
-def test_places_are_shared_fairly(wanted: dict[str, int], most: int, shares: object) -> None:
+def test_slots_are_shared_fairly(wanted: dict[str, int], most: int, shares: object) -> None:
     assert cluster.divide_slots(wanted, most) == shares
 
 
-def test_a_task_alone_gets_all_that_it_wants_and_gives_it_back_by_and_by() -> None:
+def test_a_single_task_uses_all_slots_and_releases_them_gradually() -> None:
     desk = cluster.LimitDesk(tasks=2)
     for name, used, waiting, places in (
         ("a", 0, 0, 5),  # half of it at first: another may come
@@ -62,7 +62,7 @@ def test_a_task_alone_gets_all_that_it_wants_and_gives_it_back_by_and_by() -> No
     assert desk.ask("b", {})[0]
 
 
-def test_places_of_a_silent_task_are_free(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slots_of_a_silent_task_are_freed(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = FakeTime()
     clock.replace_in(monkeypatch, import_module("looktwice.extras.executors.cluster"))
     desk = cluster.LimitDesk(tasks=1)
@@ -79,7 +79,7 @@ def test_places_of_a_silent_task_are_free(monkeypatch: pytest.MonkeyPatch) -> No
     )
 )
 @example([("a", 0, 20), ("a", 10, 20), ("a", 0, 0), ("b", 0, 20)])
-def test_all_together_never_use_more_than_there_is(steps: list[tuple[str, int, int]]) -> None:
+def test_the_tasks_together_never_exceed_the_limit(steps: list[tuple[str, int, int]]) -> None:
     desk, slots, used = (
         cluster.LimitDesk(tasks=3),
         dict.fromkeys("abcd", 0),
@@ -95,7 +95,7 @@ def test_all_together_never_use_more_than_there_is(steps: list[tuple[str, int, i
         assert sum(used.values()) <= KEY.in_flight, (used, slots)
 
 
-def test_a_limiter_keeps_to_what_it_is_given() -> None:
+def test_a_limiter_uses_only_its_share() -> None:
     model = Scripted("A")
     object.__setattr__(model, "endpoint", KEY.endpoint)
     limited, drain, said = (
@@ -134,7 +134,7 @@ def test_a_limiter_keeps_to_what_it_is_given() -> None:
     assert drain.is_set()
 
 
-def test_what_names_a_picture_comes_behind_the_one_that_brings_it() -> None:
+def test_requests_that_reuse_a_picture_follow_the_one_that_loads_it() -> None:
     found, reading = queue.Queue[Any](), threading.Event()
 
     def get(sha: str) -> bytes:
@@ -150,7 +150,7 @@ def test_what_names_a_picture_comes_behind_the_one_that_brings_it() -> None:
     assert [dict(found.get(timeout=10).blobs) for _ in range(2)] == [{"one": b"pixels"}, {}]
 
 
-def test_half_the_places_is_half_the_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_half_the_slots_have_half_the_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     FakeTime().replace_in(monkeypatch, limits)
     limiter, stop = RateLimiter(10, 600.0), threading.Event()
     limiter.allot(5)

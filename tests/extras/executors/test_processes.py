@@ -178,7 +178,7 @@ class Hanging(Processes):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [Processes, Killing])
-def test_records_are_as_without_processes(
+def test_records_equal_those_without_processes(
     kind: type[Processes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alone, beside, was_killed = tmp_path / "alone", tmp_path / "beside", kind is Killing
@@ -197,14 +197,16 @@ def test_records_are_as_without_processes(
         assert f"tokens {ASKED * 100} in {ASKED * 7} out" in said
 
 
-def test_a_picture_takes_its_hash_along() -> None:
+def test_a_pickled_picture_keeps_its_hash() -> None:
     picture = Picture.encoded(to_png(np.zeros((20, 30, 3), np.uint8)))
     (sent,) = pickle.loads(dump([picture]))
     assert vars(sent)["_sha"] == picture.sha and sent.source == picture.source
 
 
 @pytest.mark.slow
-def test_a_process_that_never_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_never_starts_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sleeping = [sys.executable, "-c", "import time; time.sleep(600)"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     monkeypatch.setattr(
@@ -219,7 +221,7 @@ def test_a_process_that_never_begins(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.slow
-def test_a_stopped_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stopped_run_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with chat_server(None, "--delay", "0.05") as server:
         stopping = Stopping()
         summary, rows, _ = run(tmp_path, server.url, 2, monkeypatch, executor=stopping)
@@ -230,7 +232,7 @@ def test_a_stopped_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.slow
-def test_a_process_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hanging_process_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("looktwice.extras.executors.processes.PATIENCE", 0.5)
     monkeypatch.setenv(SETTING, "2")
     monkeypatch.delitem(sys.modules, "opentelemetry.trace", raising=False)
@@ -240,7 +242,9 @@ def test_a_process_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.slow
-def test_refusals_and_prices_add_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refusals_and_costs_are_summed_over_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     prices = {"in": 1000.0, "out": 0.0}
     with chat_server(None, "--fail", "429=0.1", "--retry-after", "0") as server:
         summary, _, sentences = run(tmp_path, server.url, 2, monkeypatch, prices=prices)
@@ -255,7 +259,7 @@ def test_refusals_and_prices_add_up(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.slow
-def test_a_dead_server_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dead_server_is_reported_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     url, task = "http://127.0.0.1:9/v1", Noise(4000)
     summary, rows, _ = run(tmp_path, url, 2, monkeypatch, task)
     begun = (tmp_path / "asked" / "samples.jsonl").read_bytes().count(b"\n")
@@ -265,7 +269,7 @@ def test_a_dead_server_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.slow
-def test_a_ctrl_c_ends_in_order_and_a_killed_run_leaves_no_process(tmp_path: Path) -> None:
+def test_ctrl_c_ends_in_order_and_a_killed_run_leaves_no_process(tmp_path: Path) -> None:
     (tmp_path / "own").mkdir()
     rows = [
         {"id": f"q{n}", "question": f"Which of {n}?", "choices": ["a", "b"]} for n in range(200)
@@ -329,7 +333,7 @@ def test_samples_of_an_unknown_class(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "has ended" not in text.getvalue()
 
 
-def test_a_failure_held_back_in_a_process_that_ends_is_asked_again(tmp_path: Path) -> None:
+def test_a_failure_held_back_in_an_ending_process_is_repeated(tmp_path: Path) -> None:
     words = list[str]()
     models = RunModels(Progress(), tmp_path, False, say=words.append)
     processes = Processes()
@@ -350,7 +354,7 @@ def test_a_failure_held_back_in_a_process_that_ends_is_asked_again(tmp_path: Pat
     assert "exit status -9" in words[0]
 
 
-def test_a_fork_is_waited_for_where_nobody_keeps_how_it_ended() -> None:
+def test_a_forked_process_is_waited_for_if_its_status_is_lost() -> None:
     before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     try:
         fork = Fork()
@@ -376,7 +380,7 @@ CHAT = ChatAPI("tiny", "http://127.0.0.1:9/v1")
 
 
 @table
-def test_where_processes_are_begun(
+def test_where_processes_are_started(
     model: str,
     arms: str,
     options: dict[str, Any],
@@ -396,11 +400,11 @@ def test_where_processes_are_begun(
     assert count_processes(run, MIN_RECORDS - lacking if lacking >= 0 else 3) == number
 
 
-def test_a_class_among_the_settings_is_not_looked_into() -> None:
+def test_classes_inside_settings_are_not_inspected() -> None:
     assert not has_own_classes({"kind": OtherImage}) and has_own_classes({"mark": Circles()})
 
 
-def test_a_finished_run_begins_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_finished_run_starts_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SETTING, "2")
     (tmp_path / "records.jsonl").touch()
     run = Run(plan_of(CHAT), tmp_path, models=RunModels(Progress(), tmp_path, False))

@@ -13,7 +13,7 @@ from PIL import Image
 
 from looktwice.eval.records import RunFolder
 from tests.chat_server import chat_server
-from tests.first_day.studies import records, run_study, said, write_study
+from tests.first_day.studies import get_output, records, run_study, write_study
 from tests.optional import optional
 from tests.paths import ROOT
 
@@ -53,7 +53,7 @@ def answers(folder: Path) -> dict[tuple[str, str, int], tuple[str, tuple[str, ..
     }
 
 
-def test_the_records_are_those_of_one_machine(tmp_path: Path) -> None:
+def test_the_records_equal_those_of_one_machine(tmp_path: Path) -> None:
     here, there, disk, own = (tmp_path / name for name in ("here", "there", "disk", "set"))
     for folder in (disk, own):
         folder.mkdir()
@@ -64,11 +64,11 @@ def test_the_records_are_those_of_one_machine(tmp_path: Path) -> None:
         config = write_study(tmp_path, server.url, n=8, more=MORE)
         words = (f"tasks.own={{use: eval.tasks.Folder, path: {own}}}", "model.in_flight=3")
         run = ("run", config, *words, "--allow", disk, "--out")
-        assert "18 new, 0 existing, 0 failed" in said(*run, there, "--on", "ray")
+        assert "18 new, 0 existing, 0 failed" in get_output(*run, there, "--on", "ray")
         assert (server.stats["requests"], server.stats["most_in_flight"]) == (18, 3)
-        assert "0 new, 18 existing" in said(*run, there, "--on", "ray")
+        assert "0 new, 18 existing" in get_output(*run, there, "--on", "ray")
         assert server.stats["requests"] == 18
-        said(*run, here)
+        get_output(*run, here)
     assert answers(here) == answers(there)
     for name in ("report.csv", "samples.jsonl"):
         first, second = (
@@ -121,11 +121,11 @@ stages: {{ask: {{use: own.Ask}}}}
 """
 
 
-def test_networks_lie_with_actors_that_have_a_part_of_a_gpu(tmp_path: Path) -> None:
+def test_networks_run_in_actors_with_a_share_of_a_gpu(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(OWN)
     (tmp_path / "study.yaml").write_text(WITNESS.format())
     words = ("--plugin", tmp_path / "own.py", "--out", tmp_path, "--on", "ray", "--gpus", "0.5")
-    assert "6 new, 0 existing, 0 failed" in said("run", tmp_path / "study.yaml", *words)
+    assert "6 new, 0 existing, 0 failed" in get_output("run", tmp_path / "study.yaml", *words)
     seen = [record.measured or {} for record in records(tmp_path)]
     there, here = {one["there"] for one in seen}, {one["here"] for one in seen}
     assert len(seen) == 6 and 1 <= len(there) <= 2 and not there & here, (there, here)
@@ -146,10 +146,12 @@ BATCHED = (
         (("ray", "--shard", "1/2"), "its own shards"),
     ],
 )
-def test_what_ray_is_not_given(tmp_path: Path, words: tuple[str, ...], fault: str) -> None:
+def test_unsupported_settings_of_ray_are_refused(
+    tmp_path: Path, words: tuple[str, ...], fault: str
+) -> None:
     assert fault in run_study(tmp_path, "http://127.0.0.1:9/v1", "--on", *words, code=2)
 
 
-def test_what_stops_a_run_stops_its_tasks(tmp_path: Path) -> None:
+def test_stopping_a_run_stops_its_tasks(tmp_path: Path) -> None:
     output = run_study(tmp_path, "http://127.0.0.1:9/v1", "--on", "ray", code=1)
     assert "stopped: " in output and "cannot be reached" in output

@@ -65,7 +65,9 @@ def test_states_are_those_of_the_network(family: str, tmp_path: Path, torch: Any
     assert model(question).text == said
 
 
-def test_of_a_tower_only_the_layers_that_the_projector_gets(tmp_path: Path, torch: Any) -> None:
+def test_only_the_layers_used_by_the_projector_are_read_from_a_tower(
+    tmp_path: Path, torch: Any
+) -> None:
     model = LocalVLM(str(tiny("llava", tmp_path / "llava")))
     model.network().model.config.vision_feature_layer = -2
     layers = [layer for layer in read_states(model, asked((60, 80))) if layer.part == "tower"]
@@ -73,14 +75,14 @@ def test_of_a_tower_only_the_layers_that_the_projector_gets(tmp_path: Path, torc
     assert list(read_states(model, asked())) == [Layer("decoder", n, "last") for n in (1, 2)]
 
 
-def test_what_cannot_be_read_is_said(tmp_path: Path, torch: Any) -> None:
+def test_layers_that_cannot_be_read_are_reported(tmp_path: Path, torch: Any) -> None:
     other = LocalVLM(str(tiny("idefics3", tmp_path / "idefics3")))
     for model, words in ((other, "qwen3_vl.*idefics3"), (Scripted("A"), "Scripted")):
         with pytest.raises(ModelError, match=words):
             read_states(model, asked((60, 80)))
 
 
-def test_what_pocket_says_follows_from_its_last_state() -> None:
+def test_the_reply_of_pocket_follows_from_its_last_state() -> None:
     question, weights = asked((60, 80), (50, 40)), shipped_weights()
     states = read_states(Pocket(), question)
     parts = [layer.part for layer in states]

@@ -112,14 +112,14 @@ def labels(n: int = 600) -> Labels:
     return np.random.default_rng(0).integers(0, KINDS, n)
 
 
-def said(arm: ArmProbe, **changed: Any) -> str:
+def describe(arm: ArmProbe, **changed: Any) -> str:
     """What is said of an arm, some of which is otherwise, and that it has lost nothing."""
     arm = replace(arm, **changed)
     assert arm.loss is None
     return " ".join(describe_probe(arm))
 
 
-def test_a_planted_label_is_found_in_its_layer_and_not_before() -> None:
+def test_a_planted_label_is_decodable_from_its_layer_on() -> None:
     arm = planted((0, 0, 4, 4))
     for probe, right in zip(arm.layers, (0.25, 0.25, 1, 1), strict=True):
         assert probe.right.mean() == pytest.approx(right, abs=0.08 if right < 1 else 0.02)
@@ -137,25 +137,25 @@ def test_a_planted_label_is_found_in_its_layer_and_not_before() -> None:
         ((0, 0, 0, 0), None),
     ],
 )
-def test_the_place_of_the_loss_is_named(strength: Sequence[float], loss: Loss | None) -> None:
+def test_the_layer_of_the_loss_is_named(strength: Sequence[float], loss: Loss | None) -> None:
     arm = planted(strength)
     words = f"lost between {loss.last} and {loss.first}" if loss else "No answer is found"
     assert arm.loss == loss and words in " ".join(describe_probe(arm))
 
 
-def test_a_model_that_says_what_is_read_has_lost_nothing() -> None:
+def test_a_model_that_says_what_is_decodable_has_lost_nothing() -> None:
     arm = planted((0, 0, 0, 1.2))
     best = arm.layers[-1].right
-    same = said(arm, answered=best, wordings=3)
+    same = describe(arm, answered=best, wordings=3)
     assert "No loss is found" in same and "+0.0 points" in same and "there are 3" in same
-    more = said(arm, answered=np.ones(len(best)))
+    more = describe(arm, answered=np.ones(len(best)))
     assert "uses more than a linear probe" in more
     assert "not read the question" not in more, "one wording"
     none = planted((0, 0, 0, 0))
-    assert "No answer is found" in said(none, answered=0 * none.answered), "what nobody read"
+    assert "No answer is found" in describe(none, answered=0 * none.answered), "what nobody read"
 
 
-def test_an_answer_that_stands_among_none_to_learn_from_is_read_nowhere() -> None:
+def test_an_answer_without_training_examples_is_not_decodable() -> None:
     states, questions = dict.fromkeys(PLACES, np.ones(4, np.float32)), list[Question]()
     for n, label in enumerate(labels(200)):
         is_new = is_held_out(f"picture {n}", 0.4)
@@ -164,7 +164,7 @@ def test_an_answer_that_stands_among_none_to_learn_from_is_read_nowhere() -> Non
     assert not arm.layers[0].right.any() and not arm.layers[0].shuffled and not arm.commonest.any()
 
 
-def test_pictures_do_not_stand_on_both_sides() -> None:
+def test_a_picture_is_never_in_both_parts_of_the_split() -> None:
     random = np.random.default_rng(2)
     pictures, answers = np.repeat(np.arange(100), 6), random.integers(0, KINDS, 100)
     vectors, asked = random.normal(size=(100, 200)).astype(np.float32), enumerate(pictures)
@@ -175,7 +175,7 @@ def test_pictures_do_not_stand_on_both_sides() -> None:
     assert len(arm.answered) == 6 * len(set(arm.clusters)) == 600 - arm.trained
 
 
-def test_the_penalty_is_chosen_by_the_training_part_alone() -> None:
+def test_the_penalty_is_chosen_on_the_training_part_only() -> None:
     random, known = np.random.default_rng(3), labels(300)
     vectors = random.normal(size=(300, 190)) + 1.5 * np.eye(KINDS, 190)[known]
     names, free = list(range(200)), np.ones((300, KINDS), bool)
@@ -188,7 +188,7 @@ def test_the_penalty_is_chosen_by_the_training_part_alone() -> None:
     assert (alike.said == np.bincount(known[:20]).argmax()).all()
 
 
-def test_of_offered_choices_a_probe_says_one() -> None:
+def test_a_probe_picks_one_of_the_offered_choices() -> None:
     known, random = labels(), np.random.default_rng(4)
     questions = []
     for n, label in enumerate(known):
@@ -203,7 +203,7 @@ def test_of_offered_choices_a_probe_says_one() -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("states_once")
-def test_the_questions_are_those_of_the_models_answers(run: Path) -> None:
+def test_only_questions_that_the_model_answered_are_probed(run: Path) -> None:
     scored = score_run(RunFolder(run))
     (arm,) = probe_run(scored).arms
     (scores,) = scored.points
@@ -215,7 +215,7 @@ def test_the_questions_are_those_of_the_models_answers(run: Path) -> None:
     assert all(len(entry.sent) == 1 for entry in asked)
 
 
-def test_the_right_choice_counts_by_its_text() -> None:
+def test_the_correct_choice_is_identified_by_its_text() -> None:
     def row(key: str, *choices: object) -> SampleRow:
         return SampleRow("t", "sha", key, {"id": "s", "question": "?", "choices": [*choices]})
 
@@ -225,7 +225,7 @@ def test_the_right_choice_counts_by_its_text() -> None:
     assert true_answer(row("B", {"picture": "1"}, {"picture": "2"})) == "b"
 
 
-def test_the_request_is_the_last_that_the_arms_own_model_answered(tmp_path: Path) -> None:
+def test_the_probed_request_is_the_last_one_of_the_model_of_the_arm(tmp_path: Path) -> None:
     run = MadeRun(tmp_path / "run")
     run.task("t", ["A", "B", "A", None, "A"])
     point = run.point("model", "t")
@@ -292,7 +292,7 @@ def test_the_command_writes_a_page(run: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("states_once")
-def test_a_run_that_was_killed_is_probed_as_far_as_it_goes(run: Path) -> None:
+def test_a_killed_run_is_probed_as_far_as_it_got(run: Path) -> None:
     lines = (run / "records.jsonl").read_bytes().splitlines(keepends=True)
     (run / "records.jsonl").write_bytes(b"".join(lines[:90]) + lines[90][:100])
     (run / "run.yaml").unlink()
@@ -304,7 +304,7 @@ def test_a_run_that_was_killed_is_probed_as_far_as_it_goes(run: Path) -> None:
     run_probe(2, run)
 
 
-def test_a_run_whose_pictures_are_gone_says_so(run: Path) -> None:
+def test_a_run_with_missing_pictures_is_reported(run: Path) -> None:
     for record in RunFolder(run).last_records():
         for sha in record.pictures:
             RunFolder(run).blobs.path(sha).unlink(missing_ok=True)
@@ -313,7 +313,7 @@ def test_a_run_whose_pictures_are_gone_says_so(run: Path) -> None:
     assert "message" in run_probe(2, run)
 
 
-def test_what_cannot_be_probed_says_why(tmp_path: Path) -> None:
+def test_runs_that_cannot_be_probed_are_refused_with_the_reason(tmp_path: Path) -> None:
     keys, stages = tuple("AB" * 30), {"scripted": Pipeline({"ask": Ask()})}
     again = {"again": Pipeline({"ask": Ask(images="after")})}
     evaluate(Questions(keys), stages | again, Scripted("(A)"), out=tmp_path / "run")

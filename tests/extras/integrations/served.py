@@ -1,4 +1,4 @@
-"""A study, or a tap, that clients of this process ask."""
+"""A study or a tap, served to clients in this process."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ Json = dict[str, Any]
 
 @dataclass
 class Served:
-    """The address of a server, the run that it records, its door, and what it told its user."""
+    """The address of a server, the run that it records, its HTTP gate, and its messages to the
+    user."""
 
     url: str
     run: Path
@@ -44,7 +45,7 @@ class Served:
 
     @property
     def client(self) -> Any:
-        """OpenAI's own client, which asks once; `close` closes it."""
+        """OpenAI's own client without retries; `close` closes it."""
         import openai
 
         client = openai.OpenAI(base_url=self.url, api_key="a client's own", max_retries=0)
@@ -63,13 +64,13 @@ class Served:
 
     @property
     def records(self) -> list[Record]:
-        """What was recorded, by contestant, sample and draw."""
+        """The records, by contestant, sample and draw."""
         return list(RunFolder(self.run).last_records())
 
 
 @contextmanager
 def listening(door: HttpGate) -> Iterator[str]:
-    """The address at which a door is open."""
+    """Listen with an HTTP gate and yield its address."""
     loop, ready, urls = asyncio.new_event_loop(), threading.Event(), list[str]()
 
     async def start() -> web.AppRunner:
@@ -106,7 +107,7 @@ def listening(door: HttpGate) -> Iterator[str]:
 
 
 def plan_of(contestants: Mapping[str, Mapping[str, Stage]], model: Any) -> Plan:
-    """A study of these contestants."""
+    """Return a plan with these contestants."""
     scenes = MarkedScenes("symbol", n=2)
     arms = [
         Arm(name, {}, "scenes", scenes, model, stages, Robust(), 1, 0, number == 0)
@@ -125,7 +126,7 @@ def serving(
     looks: bool = False,
     abstain: Literal["error", "text"] = "error",
 ) -> Iterator[Served]:
-    """A study that is served, and recorded in `folder/run`."""
+    """Serve a study, recorded in `folder/run`."""
     arms, lines = name_contestants(plan), list[str]()
     with Recorder(folder / "run", tuple(arms.values()), plan.name) as recorder:
         lens = StudyResponder(arms, recorder, folder / ".cache", lines.append, looks, abstain)
@@ -142,7 +143,7 @@ def serving(
 
 @contextmanager
 def tapping(upstream: str, folder: Path, name: str = "tap") -> Iterator[Served]:
-    """A tap before another server."""
+    """Run a tap in front of another server."""
     lines = list[str]()
     with Recorder(folder / name, (), name) as recorder:
         tap = RecordingProxy(8, recorder=recorder, url=upstream, say=lines.append)
@@ -151,7 +152,7 @@ def tapping(upstream: str, folder: Path, name: str = "tap") -> Iterator[Served]:
 
 
 class Answer(NamedTuple):
-    """What came back."""
+    """A response of the server."""
 
     status: int
     headers: Mapping[str, str]
@@ -159,7 +160,7 @@ class Answer(NamedTuple):
 
     @property
     def error(self) -> Json:
-        """The error that it tells of."""
+        """The error in the response."""
         return dict(json.loads(self.text)["error"])
 
 
@@ -181,7 +182,7 @@ def post(url: str, body: Json | bytes, **headers: str) -> Answer:
 
 
 def refusal(url: str, **headers: str) -> int:
-    """The status with which a page is refused."""
+    """Return the status with which a page is refused."""
     request = urllib.request.Request(url, headers=headers)
     with pytest.raises(urllib.error.HTTPError) as refused:
         OPENER.open(request, timeout=30)
@@ -190,7 +191,7 @@ def refusal(url: str, **headers: str) -> int:
 
 
 def turn(*parts: Any, role: str = "user") -> Json:
-    """A turn of texts and data URLs."""
+    """Return a turn of texts and data URLs."""
     kinds = [
         {"type": "image_url", "image_url": {"url": part}}
         if part.startswith("data:")
@@ -201,7 +202,7 @@ def turn(*parts: Any, role: str = "user") -> Json:
 
 
 def questions(n: int, size: Sequence[int] = (36, 20)) -> list[tuple[str, str]]:
-    """Marked pictures as data URLs, and the words of their questions."""
+    """Return marked pictures as data URLs, each with its question."""
     shown = Pipeline({"mark": Circles(radius=14), "choose": MultipleChoice()})
     scenes = MarkedScenes("symbol", n=n, controls={"size": tuple(size)})
     states = [shown(State.start(item.sample)) for item in scenes]

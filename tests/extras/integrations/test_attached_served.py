@@ -49,7 +49,7 @@ def looped(create: Any, stream: bool) -> list[Json]:
 @pytest.mark.slow
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("name", SAID)
-def test_serve_gives_back_what_was_attached(name: str, stream: bool, tmp_path: Path) -> None:
+def test_serve_returns_attached_fields(name: str, stream: bool, tmp_path: Path) -> None:
     with strict_server(SAID[name], FINAL) as upstream:
         plan = plan_of({"plain": {"ask": Ask()}}, ChatAPI("m", upstream.url, temperature=0))
         for _ in range(2):
@@ -64,7 +64,7 @@ def test_serve_gives_back_what_was_attached(name: str, stream: bool, tmp_path: P
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SAID)
-def test_a_tap_records_what_goes_back(name: str, tmp_path: Path) -> None:
+def test_a_tap_records_returned_fields(name: str, tmp_path: Path) -> None:
     with strict_server(SAID[name], FINAL) as upstream, tapping(upstream.url, tmp_path) as served:
         ask: Json = {"model": "m", "messages": [turn("What?")], "tools": [ZOOM]}
         post(served.url, ask)
@@ -83,7 +83,7 @@ def test_a_tap_records_what_goes_back(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("looks", ["", "I zoomed."])
 @pytest.mark.parametrize("name", [*SAID, "none"])
-def test_what_serve_shows_is_read_as_what_came(name: str, looks: str) -> None:
+def test_replies_of_serve_are_read_like_those_of_the_model(name: str, looks: str) -> None:
     reply = parse_reply({"choices": [{"message": SAID.get(name, {"content": "(A)"})}]}, 0.0)
     answered = ChatResponse("m", [reply], [looks], [[reply]], "n", {})
     message = answered.completion()["choices"][0]["message"]
@@ -97,7 +97,7 @@ def test_what_serve_shows_is_read_as_what_came(name: str, looks: str) -> None:
 
 
 @table
-def test_the_pieces_of_a_stream_are_put_together(deltas: list[Json], message: Json) -> None:
+def test_the_chunks_of_a_stream_are_joined(deltas: list[Json], message: Json) -> None:
     events = (
         f"data: {json.dumps({'choices': [{'index': 0, 'delta': delta}]})}\n" for delta in deltas
     )
@@ -106,7 +106,7 @@ def test_the_pieces_of_a_stream_are_put_together(deltas: list[Json], message: Js
 
 
 @table
-def test_a_stream_tells_tokens_and_errors(pieces: list[Json], said: list[Any]) -> None:
+def test_a_stream_reports_tokens_and_errors(pieces: list[Json], said: list[Any]) -> None:
     events = "".join(f"data: {json.dumps(piece)}\n" for piece in pieces)
     found = list[Any]()
     for answer in split_choices(HttpResponse(200, {}, events.encode())):
@@ -121,7 +121,7 @@ def test_a_stream_tells_tokens_and_errors(pieces: list[Json], said: list[Any]) -
 
 
 @table
-def test_what_a_client_makes_up(turn_of: Json, attached: Json | None) -> None:
+def test_invented_attachments_of_a_client(turn_of: Json, attached: Json | None) -> None:
     raw = json.dumps({"messages": [{"role": "assistant", **turn_of}, turn("And?")]}).encode()
     if attached is None:
         with pytest.raises(ValueError):

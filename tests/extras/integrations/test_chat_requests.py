@@ -37,7 +37,7 @@ PNG = to_png(np.full((3, 5, 3), (200, 10, 10), np.uint8))
 URL = f"data:image/png;base64,{b64encode(PNG).decode()}"
 
 
-def test_texts_and_pictures_arrive_in_their_order_with_their_own_bytes() -> None:
+def test_texts_and_pictures_keep_their_order_and_bytes() -> None:
     words = [{"type": "text", "text": text} for text in ("Look:", "Red?", "Or not?")]
     body = user(words[0], image(URL), *words[1:])
     body["messages"].insert(0, {"role": "developer", "content": "S"})
@@ -51,7 +51,7 @@ def test_texts_and_pictures_arrive_in_their_order_with_their_own_bytes() -> None
     assert [picture.source for picture in sample.images] == [PNG]
 
 
-def test_a_question_is_named_by_what_it_shows_and_asks() -> None:
+def test_a_question_is_identified_by_its_images_and_text() -> None:
     asked = [user(image(URL), {"type": "text", "text": text}) for text in ("A?", "A?", "B?")]
     names = [read_question(body).sample.id for body in asked]
     assert names[0] == names[1] != names[2]
@@ -59,7 +59,7 @@ def test_a_question_is_named_by_what_it_shows_and_asks() -> None:
     assert read_question(with_system | {"temperature": 1}).sample.id == names[0]
 
 
-def test_what_a_client_knows_of_its_question_stands_in_the_sample() -> None:
+def test_meta_data_of_a_client_is_stored_with_the_sample() -> None:
     known: Json = {"id": "q7", "choices": ["left", "right"], "answer": "B"}
     known |= {"meta": {"subtask": "depth"}, "marks": [{"label": "A", "x": 1, "y": 2}]}
     question = read_question(user(image(URL)) | {"looktwice": known})
@@ -95,7 +95,7 @@ def test_options_are_those_of_the_protocol() -> None:
     assert read_question({"top_k": 0, "tool_choice": "none"}).options == CallOptions()
 
 
-def test_turns_of_tools_are_those_of_the_conversation() -> None:
+def test_tool_turns_become_turns_of_the_conversation() -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "zoom", "arguments": "{}"}}
     turns = [
         QUESTION,
@@ -111,7 +111,7 @@ def test_turns_of_tools_are_those_of_the_conversation() -> None:
 REPLY = Reply("one", usage=Usage(11, 2), logprobs=({"one": -0.1, "two": -2.5},))
 
 
-def test_a_stream_says_the_same_in_chunks() -> None:
+def test_a_stream_gives_the_same_text_in_chunks() -> None:
     called = Reply("", finish="tool", tool_calls=(ToolCall("c1", "zoom", "{}"),), usage=Usage(5, 1))
     looks, replies = ["at first sight", ""], [[REPLY], [called]]
     answered = ChatResponse("tiny", [REPLY, called], looks, replies, "x", {})
@@ -139,13 +139,13 @@ def test_a_stream_says_the_same_in_chunks() -> None:
 
 
 @table
-def test_what_cannot_be_answered_is_refused(body: Json, words: str) -> None:
+def test_unanswerable_requests_are_refused(body: Json, words: str) -> None:
     whole = json.loads(json.dumps(body).replace("URL", URL))
     with pytest.raises(ValueError, match=re.escape(words)):
         read_question(whole)
 
 
-def test_what_is_no_request_is_refused() -> None:
+def test_invalid_requests_are_refused() -> None:
     for body in (b"{", b"[1]", b"\xff", b""):
         with pytest.raises(ValueError, match=r"\S"):
             read_raw(body)

@@ -37,7 +37,7 @@ DEEP = b'{"model": "pocket", "messages": ' + b"[" * 100_000
 
 
 @table
-def test_what_should_not_be_sent_gets_a_sentence(
+def test_invalid_requests_get_one_sentence(
     form: str, body: Any, headers: dict[str, str], status: int, words: str, pocket: Served
 ) -> None:
     texts = {"no JSON": b"{", "nested": DEEP, "a list": b"[1]"}
@@ -104,9 +104,7 @@ LARGE_BODIES = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", LARGE_BODIES)
-def test_large_bodies_are_let_go(
-    form: str, pocket: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_large_bodies_are_freed(form: str, pocket: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a look for what cycles keep, which a server makes seldom."""
     body, status = LARGE_BODIES[form]
     if status == 408:
@@ -145,7 +143,9 @@ NO_HTTP = {
 
 
 @pytest.mark.parametrize("form", [*NO_HTTP, "a long line", "no HTTP"])
-def test_no_http_gets_a_status(form: str, pocket: Served, caplog: pytest.LogCaptureFixture) -> None:
+def test_malformed_http_gets_a_status(
+    form: str, pocket: Served, caplog: pytest.LogCaptureFixture
+) -> None:
     kind = b"Content-Type: application/json\r\n"
     head = b"POST /v1/chat/completions HTTP/1.1\r\n" + kind
     raw = head + (b"" if form == "no host" else b"Host: 127.0.0.1\r\n") + NO_HTTP.get(form, b"")
@@ -162,7 +162,7 @@ def test_no_http_gets_a_status(form: str, pocket: Served, caplog: pytest.LogCapt
     assert post(pocket.url, GOOD).status == 200
 
 
-def test_a_fault_of_our_own_is_logged_with_its_traceback(
+def test_an_internal_error_is_logged_with_its_traceback(
     pocket: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def broken(*given: object) -> None:
@@ -177,7 +177,7 @@ def test_a_fault_of_our_own_is_logged_with_its_traceback(
 
 
 @pytest.mark.slow
-def test_many_that_only_connect_or_never_finish_hold_nobody_up(pocket: Served) -> None:
+def test_idle_and_unfinished_connections_delay_nobody(pocket: Served) -> None:
     host, port = pocket.url.split("/")[2].split(":")
     idle = [socket.create_connection((host, int(port)), timeout=10) for _ in range(200)]
     for number, client in enumerate(idle):
@@ -189,7 +189,7 @@ def test_many_that_only_connect_or_never_finish_hold_nobody_up(pocket: Served) -
         client.close()
 
 
-def test_unended_requests_time_out(pocket: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unfinished_requests_time_out(pocket: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_gate, "READ_SECONDS", 0.1)
     client = connect(pocket, Content_Length="99")
     client.endheaders(b"{")
@@ -198,7 +198,7 @@ def test_unended_requests_time_out(pocket: Served, monkeypatch: pytest.MonkeyPat
     client.close()
 
 
-def test_what_is_held_is_bounded(pocket: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_for_requests_is_bounded(pocket: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_gate, "MAX_HELD_BYTES", 1000)
     answer = post(pocket.url, GOOD)
     assert answer.status == 503 and answer.headers["Retry-After"] == "1"
@@ -207,7 +207,7 @@ def test_what_is_held_is_bounded(pocket: Served, monkeypatch: pytest.MonkeyPatch
     wait_until_free(pocket)
 
 
-def test_with_a_token_only_who_brings_it_comes_in(tmp_path: Path) -> None:
+def test_only_clients_with_the_token_are_admitted(tmp_path: Path) -> None:
     with serving(make_pocket_plan(), tmp_path, token="a-token") as served:
         wrong = (("Bearer another", 401), ("", 401), ("Bearer \xff", 401))
         for given, status in (*wrong, ("Bearer a-token", 200)):
@@ -218,12 +218,12 @@ def test_with_a_token_only_who_brings_it_comes_in(tmp_path: Path) -> None:
 
 
 @table
-def test_what_would_let_others_in_is_refused(tmp_path: Path, words: list[str], says: str) -> None:
+def test_insecure_settings_are_refused(tmp_path: Path, words: list[str], says: str) -> None:
     result: Result = looktwice("serve", *words, "--out", tmp_path)
     assert result.exit_code == 2 and says in result.output
 
 
-def test_a_study_from_elsewhere_stays_fenced(tmp_path: Path) -> None:
+def test_a_study_from_another_folder_stays_fenced(tmp_path: Path) -> None:
     study = tmp_path / "study" / "study.yaml"
     study.parent.mkdir()
     study.write_text(
@@ -235,7 +235,7 @@ def test_a_study_from_elsewhere_stays_fenced(tmp_path: Path) -> None:
     assert result.exit_code == 2 and "lies outside" in result.output
 
 
-def test_an_address_that_is_taken_is_said(pocket: Served, tmp_path: Path) -> None:
+def test_an_address_in_use_is_reported(pocket: Served, tmp_path: Path) -> None:
     port = pocket.url.split(":")[2].split("/")[0]
     result = looktwice("serve", "pocket", "--port", port, "--out", tmp_path)
     assert result.exit_code == 2 and "cannot be used" in result.output

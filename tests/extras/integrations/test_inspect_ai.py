@@ -110,7 +110,7 @@ def pictures(turn: Any) -> list[str]:
     return [part.image for part in parts if isinstance(part, ContentImage)]
 
 
-def test_a_contestant_answers_through_inspects_model(folder: Path) -> None:
+def test_a_contestant_answers_through_the_model_of_inspect(folder: Path) -> None:
     task = task_of(folder, "zoomed")
     keys = [sample.target for sample in task.dataset]
     log = ask(task, [output(f"({keys[0]})"), output("(Z)"), output("")], folder / "logs")
@@ -131,14 +131,14 @@ def test_a_contestant_answers_through_inspects_model(folder: Path) -> None:
     assert len(ours.rows) == 3 and len(ours.messages(ours.whole.rows.iloc[0])[0].views) == 2
 
 
-def test_a_limit_of_inspect_ends_the_sample_and_is_no_failure(folder: Path) -> None:
+def test_a_limit_of_inspect_ends_the_sample_without_a_failure(folder: Path) -> None:
     task = task_of(folder, "plain")
     log = ask(task, [output("(A)")], folder / "logs", limit=1, token_limit=10)
     (sample,) = log.samples
     assert sample.limit.type == "token" and sample.error is None
 
 
-def test_what_fails_is_an_error_of_the_sample_in_its_words(folder: Path) -> None:
+def test_failures_become_errors_of_the_sample(folder: Path) -> None:
     asks = "  again: {use: prompting.turns.Ask, options: {choices: [A, B]}}\ncontestants:"
     (folder / "study.yaml").write_text(STUDY.replace("contestants:", asks))
     task = task_of(folder, "plain")
@@ -146,7 +146,7 @@ def test_what_fails_is_an_error_of_the_sample_in_its_words(folder: Path) -> None
     assert "`choices`" in log.samples[0].error.message
 
 
-def test_an_agent_of_inspect_sees_what_our_tools_show(folder: Path) -> None:
+def test_an_agent_of_inspect_sees_the_images_of_our_tools(folder: Path) -> None:
     boxes = {1: [0, 0, 80, 80], 2: [0, 0, 256, 256], 9: [0, 0, 9, 9]}
     calls = [
         ToolCall(id=str(number), function="zoom", arguments={"image": number, "box": box})
@@ -164,14 +164,14 @@ def test_an_agent_of_inspect_sees_what_our_tools_show(folder: Path) -> None:
     assert wrong.error is not None and "no image 9" in wrong.error.message
 
 
-def test_a_solver_names_the_contestants_that_are_there(folder: Path) -> None:
+def test_a_solver_lists_the_available_contestants(folder: Path) -> None:
     with pytest.raises(ValueError, match="'nobody'; there are plain, zoomed"):
         looktwice(str(folder / "study.yaml"), "nobody")
     with pytest.raises(ValueError, match="'none'"):
         answer_reader("none")
 
 
-def test_the_calls_of_earlier_turns_stay_with_them(folder: Path) -> None:
+def test_tool_calls_stay_with_their_turns(folder: Path) -> None:
     call = ToolCall(id="1", function="zoom", arguments={"image": 1, "box": [0, 0, 80, 80]})
 
     @solver
@@ -196,7 +196,7 @@ def test_the_calls_of_earlier_turns_stay_with_them(folder: Path) -> None:
     assert (result.tool_call_id, result.text) == ("1", "nothing")
 
 
-def test_signed_reasoning_goes_back_to_inspects_model(folder: Path) -> None:
+def test_signed_reasoning_is_returned_to_the_model_of_inspect(folder: Path) -> None:
     (folder / "agent.yaml").write_text(AGENT)
     signed = ContentReasoning(reasoning="", signature="s1", redacted=True)
     call = ToolCall(id="c1", function="zoom", arguments={"box": [1, 1, 9, 9]})

@@ -54,7 +54,7 @@ def command(folder: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
 
 
 @pytest.mark.slow
-def test_a_killed_server_loses_no_answer_and_pays_none_twice(tmp_path: Path) -> None:
+def test_a_killed_server_loses_no_answer_and_pays_for_none_twice(tmp_path: Path) -> None:
     with chat_server(None, "--delay", "0.02") as upstream:
         (tmp_path / "study.yaml").write_text(STUDY.format(url=upstream.url))
         answered, lock = dict[int, str](), threading.Lock()

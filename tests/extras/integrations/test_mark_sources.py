@@ -88,7 +88,7 @@ def stages(source: str, folder: Path) -> dict[str, Stage]:
 
 
 @table
-def test_where_marks_come_from(
+def test_sources_of_marks(
     tmp_path: Path, source: str, marks: int, views: int, calls: int, note: str
 ) -> None:
     model = Points()
@@ -104,7 +104,7 @@ def test_where_marks_come_from(
     assert "<image" not in said
 
 
-def test_marks_that_a_client_gives_are_believed(tmp_path: Path) -> None:
+def test_marks_given_by_a_client_are_trusted(tmp_path: Path) -> None:
     zoom = ZoomOnMarks(missing="keep", crop=CROP)
     marks = RecoverMarks(letters=("A",), given="keep")
     plan = plan_of({"arm": {"marks": marks, "zoom": zoom, "ask": Ask(images="placed")}}, Points())

@@ -26,14 +26,14 @@ from looktwice.extras.integrations.looking import LookTools, find_agent, make_co
 from looktwice.pipelines import ConfigError, Picture
 from looktwice.pipelines.encodings.image_files import decode
 from looktwice.prompting.views import LongestSide
-from tests.optional import Later, optional
+from tests.optional import LazyModule, optional
 from tests.tables import table
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult
 
-mcp, streams = optional("mcp"), Later("mcp.client.stdio")
-served = Later("looktwice.extras.integrations.mcp")
+mcp, streams = optional("mcp"), LazyModule("mcp.client.stdio")
+served = LazyModule("looktwice.extras.integrations.mcp")
 
 
 Call = tuple[str, dict[str, Any]]
@@ -83,7 +83,7 @@ def file_of(result: CallToolResult) -> str:
     return words(result).rpartition("File: ")[2]
 
 
-def test_a_client_opens_zooms_and_measures_by_number(folder: Path) -> None:
+def test_a_client_opens_zooms_and_measures_images_by_number(folder: Path) -> None:
     looks = tools_of(folder)
     opened, zoomed, measured = call(
         looks,
@@ -100,7 +100,7 @@ def test_a_client_opens_zooms_and_measures_by_number(folder: Path) -> None:
     assert "50.0 pixels" in words(measured) and "image 2" in words(measured)
 
 
-def test_a_client_that_starts_the_server_anew_goes_on_from_the_files(folder: Path) -> None:
+def test_a_client_that_restarts_the_server_continues_from_the_files(folder: Path) -> None:
     (first,) = call(tools_of(folder), ("zoom", {"image": "photo.png", "box": [60, 40, 180, 120]}))
     (second,) = call(tools_of(folder), ("zoom", {"image": file_of(first), "box": [0, 0, 256, 171]}))
     assert "shows photo.png from x 60 to 120 and y 40 to 80 of its 240 x 160" in words(second)
@@ -111,7 +111,7 @@ def test_a_client_that_starts_the_server_anew_goes_on_from_the_files(folder: Pat
 
 
 @pytest.mark.slow
-def test_a_program_that_is_started_for_each_call_zooms_and_measures(folder: Path) -> None:
+def test_a_program_started_per_call_zooms_and_measures(folder: Path) -> None:
 
     async def ask(name: str, arguments: dict[str, Any]) -> CallToolResult:
         program = "from looktwice.eval.cli import main; main()"
@@ -133,7 +133,7 @@ def test_a_program_that_is_started_for_each_call_zooms_and_measures(folder: Path
     assert words(measured).startswith("50.0 pixels")
 
 
-def test_a_call_resizes_its_own_images_however_many_there_are(folder: Path) -> None:
+def test_a_call_resizes_its_own_images_with_any_number_open(folder: Path) -> None:
     looks, counted = tools_of(folder), MagicMock(side_effect=LongestSide(64))
     looks = replace(looks, agent=replace(looks.agent, fit=counted))
     photo = (folder / "photo.png").read_bytes()
@@ -144,7 +144,7 @@ def test_a_call_resizes_its_own_images_however_many_there_are(folder: Path) -> N
     assert counted.call_count == 2
 
 
-def test_every_tool_is_offered_with_its_schema_and_what_lacks_is_said(folder: Path) -> None:
+def test_every_tool_is_offered_with_its_schema_and_missing_packages_are_named(folder: Path) -> None:
     looks = tools_of(folder)
     looks.left_out["read_text"] = "rapidocr is not installed"
 
@@ -174,7 +174,7 @@ def test_two_pictures_are_matched_by_path_and_number(folder: Path) -> None:
 
 @pytest.mark.slow
 @table
-def test_bad_arguments_are_named(folder: Path, arguments: dict[str, Any], said: str) -> None:
+def test_invalid_arguments_are_named(folder: Path, arguments: dict[str, Any], said: str) -> None:
     secret = folder.parent / "secret.png"
     Image.new("RGB", (9, 9)).save(secret)
     (folder / "link.png").symlink_to(secret)
@@ -198,7 +198,7 @@ def test_a_path_from_another_folder_is_found(folder: Path) -> None:
         assert told.format(folder / name) in words(result)
 
 
-def test_a_note_of_an_image_opens_no_file_outside(folder: Path) -> None:
+def test_a_note_of_an_image_opens_no_file_outside_the_folder(folder: Path) -> None:
     secret = folder.parent / "secret.png"
     Image.new("RGB", (240, 160), "blue").save(secret)
     looks = tools_of(folder)
@@ -209,7 +209,7 @@ def test_a_note_of_an_image_opens_no_file_outside(folder: Path) -> None:
     assert segments.is_error and "lies outside of" in words(segments)
 
 
-def test_controls_tell_the_same_and_show_what_they_must(folder: Path) -> None:
+def test_controls_give_the_same_text_and_show_the_control_image(folder: Path) -> None:
     asked = ("zoom", {"image": "photo.png", "box": [60, 40, 120, 80]})
     (true,) = call(tools_of(folder), asked)
     (black,) = call(tools_of(folder, black=["zoom"]), asked)
@@ -225,7 +225,7 @@ def test_controls_tell_the_same_and_show_what_they_must(folder: Path) -> None:
         tools_of(folder, black=["zooom"])
 
 
-def test_no_other_tool_finds_the_picture_behind_a_control(folder: Path) -> None:
+def test_no_other_tool_reveals_the_picture_behind_a_control(folder: Path) -> None:
     (black,) = call(
         tools_of(folder, black=["zoom"]),
         ("zoom", {"image": "photo.png", "box": [60, 40, 180, 120]}),
@@ -245,7 +245,7 @@ def test_no_other_tool_finds_the_picture_behind_a_control(folder: Path) -> None:
     assert (pixels_of(of_look)[0] == pixels_of(of_nothing)[0]).all()
 
 
-def test_a_studys_own_sizes_and_contestants(folder: Path) -> None:
+def test_a_study_sets_sizes_and_contestants(folder: Path) -> None:
     """`fit` shows every image at 480 pixels; the zoom cuts from the whole file."""
     with pytest.raises(ConfigError, match="the agents of full, black, format, result"):
         find_agent("tool_contribution")
@@ -268,7 +268,7 @@ def test_a_studys_own_sizes_and_contestants(folder: Path) -> None:
     assert not pixels_of(black)[0].any()
 
 
-def test_depth_text_and_colour_are_told_in_words(folder: Path) -> None:
+def test_depth_text_and_colour_are_described_in_words(folder: Path) -> None:
     """By the cue of height the lower point is nearer; the red box is compared with the noise."""
     cue = "{use: specialists.maps.DepthCue, kind: vertical_position}"
     tool = f"{{use: prompting.agent.TellNearer, depth: {cue}}}"
@@ -296,7 +296,7 @@ def has_ipv6() -> bool:
     "host",
     ["127.0.0.1", pytest.param("::1", marks=pytest.mark.skipif(not has_ipv6(), reason="no ::1"))],
 )
-def test_over_http_hosts_and_tokens_are_checked(host: str, folder: Path) -> None:
+def test_hosts_and_tokens_are_checked_over_http(host: str, folder: Path) -> None:
     looks, url = tools_of(folder), asyncio.Queue[str]()
 
     async def serving(token: str) -> tuple[str, asyncio.Task[None]]:

@@ -52,7 +52,9 @@ ARMS: dict[str, dict[str, Sequence[str]] | None] = {
 
 
 @pytest.mark.slow
-def test_certify_tells_what_zoom_is_worth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_certify_reports_the_effect_of_zooming(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = tmp_path.resolve()
     monkeypatch.chdir(folder)
     agent = find_agent("tool_contribution", "full", ("stages.agent.fit.pixels=320",))

@@ -53,7 +53,7 @@ def client(url: str) -> Iterator[Any]:
 
 
 @pytest.mark.slow
-def test_openais_client_gets_the_same_answers(client: Any) -> None:
+def test_the_client_of_openai_gets_the_same_answers(client: Any) -> None:
     assert [model.id for model in client.models.list()] == ["pocket"]
     for view, words in prompts():
         image = {"type": "image_url", "image_url": {"url": view.picture.payload.data_url}}
@@ -81,7 +81,7 @@ def test_our_client_gets_the_same_answers_and_likelihoods(url: str) -> None:
         assert list(first.logprobs[0].items()) == list(second.logprobs[0].items())
 
 
-def test_what_cannot_be_answered_is_an_error_of_the_request(client: Any) -> None:
+def test_an_unanswerable_question_is_an_error_of_its_request(client: Any) -> None:
     image = {"type": "image_url", "image_url": {"url": "http://127.0.0.1/x.png"}}
     form = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object"}}}
     for content, more, says in (
@@ -93,19 +93,19 @@ def test_what_cannot_be_answered_is_an_error_of_the_request(client: Any) -> None
             client.chat.completions.create(model="pocket", messages=turns, **more)
 
 
-def test_a_page_in_a_browser_cannot_ask(url: str) -> None:
+def test_a_page_in_a_browser_cannot_send_requests(url: str) -> None:
     body = {"messages": [{"role": "user", "content": "Which?"}]}
     for headers in ({"Content_Type": "text/plain"}, {"Host": "evil.example"}):
         assert post(url, body, **headers).status == 403
 
 
-def test_nothing_is_told_to_another_host(url: str) -> None:
+def test_requests_for_another_host_are_refused(url: str) -> None:
     assert refusal(f"{url}/models", Host="evil.example") == 403
     with OPENER.open(f"{url}/models", timeout=10) as answer:
         assert b"pocket" in answer.read()
 
 
-def test_another_model_and_a_taken_port_are_said(url: str) -> None:
+def test_another_model_and_a_port_in_use_are_reported(url: str) -> None:
     taken = url.split(":")[2].split("/")[0]
     for words, says in (
         (["gpt"], "serve gpt: no such study"),

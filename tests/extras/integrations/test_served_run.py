@@ -39,7 +39,7 @@ def ask(served: Served, numbers: slice) -> None:
     assert post(served.url, body).status == 200
 
 
-def told(*words: str) -> str:
+def get_output(*words: str) -> str:
     """What a command says."""
     result = looktwice(*words)
     assert not result.exception, result.output
@@ -58,23 +58,25 @@ def test_commands_read_a_growing_run(tmp_path: Path, monkeypatch: pytest.MonkeyP
             with OPENER.open(f"{page}sample?n=0", timeout=30) as answer:
                 assert b"too small for me" in answer.read()
             assert refusal(f"{page}sample?n=9") == 404
-        certified = told("analyse", run, "certify")
+        certified = get_output("analyse", run, "certify")
         assert "(n = 10)" in certified
         gain, of_pixels = re.findall(r"(?:gains|gained,) (\d+\.\d)", certified)
         assert gain == of_pixels and float(gain) > 50
-        report = told("score", run, "--table", "full")
+        report = get_output("score", run, "--table", "full")
         assert "full" in report and "unfinished" not in report
         letter = ITEMS[0].sample.id
-        shown = told("view", run, "--sample", letter)
+        shown = get_output("view", run, "--sample", letter)
         assert f"(correct answer: {ITEMS[0].answer})" in shown and "look 1: zoom" in shown
-        compared = told("compare", run, "--only", "full")
+        compared = get_output("compare", run, "--only", "full")
         assert f"full is {gain} points better than without" in compared
-        conversations = told("export", run, "--to", "trajectories", "--only", "right", "--out", "t")
+        conversations = get_output(
+            "export", run, "--to", "trajectories", "--only", "right", "--out", "t"
+        )
         assert re.match(r"1\d conversations", conversations)
-        assert "32 records the same" in told("replay", run)
+        assert "32 records the same" in get_output("replay", run)
 
 
-def test_what_a_client_sends_no_keys_of_is_compared_by_what_was_sent(tmp_path: Path) -> None:
+def test_questions_without_answer_keys_are_compared_by_their_requests(tmp_path: Path) -> None:
     stages: dict[str, dict[str, Stage]] = {
         "plain": {"ask": Ask()},
         "grey": {"grey": BlankImage(), "ask": Ask()},
@@ -84,7 +86,7 @@ def test_what_a_client_sends_no_keys_of_is_compared_by_what_was_sent(tmp_path: P
             for name in stages:
                 post(served.url, {"model": name, "messages": [turn(url, text)]})
         run = str(served.run)
-        compared = told("compare", run, "--out", str(tmp_path / "compared"))
+        compared = get_output("compare", run, "--out", str(tmp_path / "compared"))
         assert "grey against plain: 4 pairs among 4 and 4 requests" in compared
         assert "what pictures show (4)" in compared
         result = looktwice("analyse", run, "certify")

@@ -113,7 +113,7 @@ URL, WORDS = QUESTIONS[0]
 
 
 @pytest.mark.slow
-def test_the_answers_are_those_of_the_stages_and_replay_bit_for_bit(tmp_path: Path) -> None:
+def test_the_answers_are_those_of_the_stages_and_replay_exactly(tmp_path: Path) -> None:
     zoom: dict[str, Stage] = {
         "choices": ReadChoices(),
         "marks": RecoverMarks(letters=("A",)),
@@ -148,7 +148,7 @@ def test_the_answers_are_those_of_the_stages_and_replay_bit_for_bit(tmp_path: Pa
     assert (result.same, result.different) == (36, [])
 
 
-def test_settings_count_for_the_last_call_alone(tmp_path: Path) -> None:
+def test_request_settings_apply_only_to_the_last_call(tmp_path: Path) -> None:
     model = Watched()
     plan = plan_of({"twice": {"describe": Twice(), "ask": Ask()}}, model)
     form = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object"}}}
@@ -164,7 +164,7 @@ def test_settings_count_for_the_last_call_alone(tmp_path: Path) -> None:
     assert completion.choices[0].message.reasoning_content == "draw 0 of 1"
 
 
-def test_turns_before_the_question_are_sent_before_it(tmp_path: Path) -> None:
+def test_earlier_turns_are_sent_before_the_question(tmp_path: Path) -> None:
     model = Watched()
     plan = plan_of({"halved": {"halve": Halve(), "ask": Ask(images="placed")}}, model)
     turns = [turn("Be brief.", role="system"), turn("Hi"), turn("Hello", role="assistant")]
@@ -177,7 +177,7 @@ def test_turns_before_the_question_are_sent_before_it(tmp_path: Path) -> None:
     assert words == ["First:", "<>", "<>", "then", "<>", "what?"]
 
 
-def test_a_clients_tools_are_its_own_loop(tmp_path: Path) -> None:
+def test_tools_of_a_client_stay_in_its_own_loop(tmp_path: Path) -> None:
     model, agent = Watched(), Agent({"zoom": Zoom()})
     plan = plan_of({"halved": {"halve": Halve(), "ask": Ask()}, "agent": {"look": agent}}, model)
     with serving(plan, tmp_path) as served:
@@ -198,7 +198,7 @@ def test_a_clients_tools_are_its_own_loop(tmp_path: Path) -> None:
     assert second[1].tool_calls == (CALL,)
 
 
-def test_who_asks_again_gets_another_draw_where_one_is_drawn(tmp_path: Path) -> None:
+def test_a_repeated_request_gets_another_draw_if_sampling(tmp_path: Path) -> None:
     model = Watched()
     with serving(plan_of({"plain": {"ask": Ask()}}, model), tmp_path) as served:
         create = served.client.chat.completions.create
@@ -209,7 +209,7 @@ def test_who_asks_again_gets_another_draw_where_one_is_drawn(tmp_path: Path) -> 
     assert len({record.sample for record in served.records}) == 1
 
 
-def test_a_reply_that_was_paid_is_not_paid_again(tmp_path: Path) -> None:
+def test_a_paid_reply_is_not_paid_for_again(tmp_path: Path) -> None:
     with chat_server() as upstream:
         plan = plan_of({"plain": {"ask": Ask()}}, ChatAPI("tiny", upstream.url, temperature=0))
         for _ in range(2):
@@ -224,7 +224,7 @@ def test_a_reply_that_was_paid_is_not_paid_again(tmp_path: Path) -> None:
 
 
 @table
-def test_failures_are_told_with_their_place(
+def test_failures_are_reported_with_their_place(
     name: str, words: str, status: int, said: str, tmp_path: Path
 ) -> None:
     asks = {"ask": Ask()}
@@ -250,7 +250,9 @@ def test_failures_are_told_with_their_place(
     assert len(failed) == (0 if status in (400, 404) else 1)
 
 
-def test_an_abstention_may_be_a_text_and_a_specialist_answers_by_itself(tmp_path: Path) -> None:
+def test_an_abstention_can_be_a_text_and_a_specialist_answers_without_a_model(
+    tmp_path: Path,
+) -> None:
     dark: Mapping[str, Stage] = {"lamp": Breaks("abstain"), "ask": Ask()}
     stages, texts = {"dark": dark, "counts": {"count": Counts()}}, list[str]()
     with serving(plan_of(stages, Pocket()), tmp_path, abstain="text") as served:
@@ -262,7 +264,7 @@ def test_an_abstention_may_be_a_text_and_a_specialist_answers_by_itself(tmp_path
 
 
 @pytest.mark.slow
-def test_a_stage_that_does_nothing_is_told_once(tmp_path: Path) -> None:
+def test_a_stage_without_effect_is_reported_once(tmp_path: Path) -> None:
     plan = plan_of({"idle": {"lamp": Nothing(), "halve": Halve(), "ask": Ask()}}, Watched())
     with serving(plan, tmp_path) as served:
         for _ in range(41):
@@ -273,7 +275,7 @@ def test_a_stage_that_does_nothing_is_told_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_heartbeats_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_heartbeats_are_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "HEARTBEAT", 0.05)
     with chat_server(None, "--delay", "0.3") as upstream:
         plan = plan_of({"plain": {"ask": Ask()}}, ChatAPI("tiny", upstream.url))
@@ -290,7 +292,7 @@ def test_heartbeats_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
                         list(chunks)
 
 
-def test_an_id_that_comes_with_another_question_gets_another_name(tmp_path: Path) -> None:
+def test_an_id_reused_for_another_question_is_renamed(tmp_path: Path) -> None:
     with serving(plan_of({"plain": {"ask": Ask()}}, Watched()), tmp_path) as served:
         for words in ("A?", "B?", "B?"):
             served.client.chat.completions.create(
@@ -300,7 +302,7 @@ def test_an_id_that_comes_with_another_question_gets_another_name(tmp_path: Path
     assert names[0] == ("q1", 0) and [name[:3] for name, _ in names[1:]] == ["q1-"] * 2
 
 
-def test_contestants_are_named_by_task_where_they_differ_and_by_their_changes() -> None:
+def test_contestants_are_named_by_task_and_changes_where_needed() -> None:
     plan = plan_of({"plain": {"ask": Ask()}}, Pocket())
     [arm] = plan.points
     other = replace(arm, task_name="other", stages={"ask": Ask(images="after")})
@@ -311,7 +313,7 @@ def test_contestants_are_named_by_task_where_they_differ_and_by_their_changes() 
     assert names == ["plain [ask.images=after]", "plain [ask.images=none]"]
 
 
-def test_pocket_alone_is_a_study_of_nothing(tmp_path: Path) -> None:
+def test_pocket_alone_is_a_study_without_stages(tmp_path: Path) -> None:
     turns = [turn("Look:", URL, WORDS), turn("A", role="assistant"), turn("Sure?")]
     asked: Any = {"model": "pocket", "messages": turns, "logprobs": True}
     with serving(make_pocket_plan(), tmp_path) as served:
@@ -320,7 +322,7 @@ def test_pocket_alone_is_a_study_of_nothing(tmp_path: Path) -> None:
     assert replay(served.run).same == 1
 
 
-def test_a_full_disk_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_write_to_a_full_disk_is_retried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(blobs: Blobs, data: bytes, sha: str = "") -> str:
         raise OSError("no space left")
 

@@ -26,7 +26,7 @@ URL, WORDS = questions(1)[0]
 ZOOM = {"type": "function", "function": {"name": "zoom", "parameters": {"type": "object"}}}
 
 
-def test_the_body_goes_on_as_it_came(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_body_is_forwarded_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with chat_server(tmp_path / "log") as upstream:
         host = upstream.url.split("/")[2]
         monkeypatch.setenv("LOOKTWICE_KEYS", f"{host}=TAP_KEY")
@@ -55,7 +55,7 @@ def test_the_body_goes_on_as_it_came(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert not any("the-clients-own" in file.read_text(errors="replace") for file in files)
 
 
-def test_streams_tools_and_draws_are_recorded_as_they_were_said(tmp_path: Path) -> None:
+def test_streams_tools_and_draws_are_recorded_unchanged(tmp_path: Path) -> None:
     with serving(make_pocket_plan(), tmp_path) as pocket, tapping(pocket.url, tmp_path) as served:
         create = served.client.chat.completions.create
         asked: Any = {"model": "pocket", "messages": [turn(URL, WORDS)], "n": 2, "logprobs": True}
@@ -75,7 +75,7 @@ def test_streams_tools_and_draws_are_recorded_as_they_were_said(tmp_path: Path) 
     assert replay(served.run).same == 4
 
 
-def test_what_the_server_refuses_is_passed_on_and_recorded(tmp_path: Path) -> None:
+def test_refusals_of_the_server_are_forwarded_and_recorded(tmp_path: Path) -> None:
     with (
         chat_server(None, "--retry-after", "7") as upstream,
         tapping(upstream.url, tmp_path) as served,
@@ -101,7 +101,7 @@ def test_what_the_server_refuses_is_passed_on_and_recorded(tmp_path: Path) -> No
         ({"messages": [turn("Well?")], "temperature": "hot"}, "Well?"),
     ],
 )
-def test_what_is_unknown_is_sent_on(body: dict[str, Any], words: str, tmp_path: Path) -> None:
+def test_unknown_paths_are_forwarded(body: dict[str, Any], words: str, tmp_path: Path) -> None:
     with chat_server(tmp_path / "log") as upstream:
         with tapping(upstream.url, tmp_path) as served:
             post(served.url, {"model": "m"} | body)
@@ -127,7 +127,7 @@ BODIES = {
 
 
 @pytest.mark.parametrize(("body", "content"), BODIES.values(), ids=BODIES)
-def test_whatever_comes_is_taken_apart_or_left_whole(body: bytes, content: str | None) -> None:
+def test_every_body_is_parsed_or_forwarded_whole(body: bytes, content: str | None) -> None:
     came = HttpResponse(200, {}, body)
     [answer] = split_choices(came)
     if content is None:
@@ -153,7 +153,7 @@ def breaking(head: bytes) -> Iterator[str]:
         thread.join()
 
 
-def test_a_stream_that_breaks_off_does_so_for_the_client_and_is_no_answer(tmp_path: Path) -> None:
+def test_a_broken_stream_breaks_for_the_client_and_gives_no_answer(tmp_path: Path) -> None:
     kind = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
     size = b"%x\r\n" % len(CHUNK)
     head = kind + b"Transfer-Encoding: chunked\r\n\r\n" + size + CHUNK + b"\r\n"

@@ -30,7 +30,7 @@ def make_log(name: str, values: Sequence[float], **columns: Sequence[Any]) -> Lo
     return Log(name, make_rows([dict(zip(whole, cells, strict=True)) for cells in rows]))
 
 
-def test_the_numbers_are_those_computed_by_hand() -> None:
+def test_the_numbers_match_those_computed_by_hand() -> None:
     """Of 10 shared samples 6 flip, 5 up and 1 down: p = 2 (1 + 6) / 2^6; one more failed."""
     first = make_log("one", [1, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 0])
     second = make_log("two", [0, 1, 1, 1, 1, 1, 1, 1, 1, 1, NAN])
@@ -47,7 +47,7 @@ def test_the_numbers_are_those_computed_by_hand() -> None:
     assert "id" in left["why"] and "question" in left["why"]
 
 
-def test_only_those_that_are_named_are_compared_and_every_other_sample_says_why() -> None:
+def test_only_named_logs_are_compared_and_each_unmatched_sample_has_a_reason() -> None:
     asked = {"question": ["a", "b", "c"]}
     first, second = make_log("one", [1, 1, 1], **asked), make_log("two", [1, 0], **asked)
     compared = compare_logs([first, second, make_log("three", [0, 0, 0])], only=["two"])
@@ -60,7 +60,7 @@ def test_only_those_that_are_named_are_compared_and_every_other_sample_says_why(
         compare_logs([first, second], only=["one"])
 
 
-def test_tasks_have_lines_of_their_own_and_the_others_are_compared_too() -> None:
+def test_tasks_have_their_own_lines() -> None:
     tasks = {"task": ["x"] * 6 + ["y"] * 6}
     first, second = make_log("one", [1] * 12, **tasks), make_log("two", [1] * 6 + [0] * 6, **tasks)
     compared = compare_logs([first, second, make_log("three", [0] * 12)], pairs=True).contrasts
@@ -106,7 +106,7 @@ def test_matching(mine: list[str], theirs: list[str], expected: list[list[str]],
     assert len(compared.left) == len(first) - len(expected)
 
 
-def test_a_sample_whose_content_comes_twice_says_so() -> None:
+def test_duplicated_sample_content_is_reported() -> None:
     for picture, words in (("p1", "pictures and question"), ("", "question")):
         twice, rest = f"Same? / {picture} / A", f"Else? / {picture and 'p2'} / A"
         mine = keyed("a", f"k5 {twice}", f"k8 {twice}", f"x {rest}")
@@ -116,14 +116,14 @@ def test_a_sample_whose_content_comes_twice_says_so() -> None:
         assert len(compare_logs([mine, theirs]).unmatched) == 4
 
 
-def test_a_log_that_shares_no_sample_is_told_and_the_others_are_compared() -> None:
+def test_a_log_without_shared_samples_is_reported_and_the_others_are_compared() -> None:
     first, second = make_log("one", [1.0, 0.0]), make_log("two", [0.0, 0.0])
     compared = compare_logs([first, make_log("far", [1.0], sample=["other"]), second])
     assert [c.contestant for c in compared.contrasts] == ["two"]
     assert any(line.startswith("far: ") and "no sample" in line for line in summary_lines(compared))
 
 
-def test_what_cannot_be_compared_is_refused() -> None:
+def test_logs_that_cannot_be_compared_are_refused() -> None:
     first, second = make_log("one", [1.0]), make_log("two", [1.0], sample=["other"])
     namesakes = [first, make_log("x", [1.0]), make_log("x", [1.0])]
     keys = [make_log(name, [1.0], key=[key]) for name, key in (("a", "1"), ("b", "(B)"))]
@@ -140,7 +140,7 @@ def test_what_cannot_be_compared_is_refused() -> None:
             compare_logs(logs, base)
 
 
-def test_a_contestant_of_one_arm_goes_by_its_own_name_and_one_shared_picture_is_told() -> None:
+def test_a_single_arm_keeps_its_contestant_name_and_one_shared_picture_is_reported() -> None:
     arms = ("plain [mark.radius=10]", "elsewhere [mark.radius=10]", "elsewhere [mark.radius=5]")
     logs = [make_log(arm, [1.0, 0.0, 1.0], pictures=["sha"] * 3) for arm in arms]
     compared = compare_logs(logs, "plain", [arms[1]])
@@ -171,7 +171,7 @@ def test_the_command_writes_its_files(tmp_path: Path) -> None:
     assert "a is 50.0 points worse than b" in turned.output
 
 
-def test_logs_of_which_nothing_is_right_or_readable_are_doubted(tmp_path: Path) -> None:
+def test_logs_with_nothing_correct_or_readable_get_a_warning(tmp_path: Path) -> None:
     def write(name: str, reply: str, key: str) -> Path:
         rows = "".join(f"{number}\t{reply}\t{key}\n" for number in range(12))
         (tmp_path / name).write_text(f"id\treply\tkey\n{rows}")

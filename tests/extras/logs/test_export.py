@@ -55,7 +55,7 @@ def exported(logs: Path, form: str, out: Path, ending: str) -> Path:
     return file
 
 
-def test_a_log_of_inspect_comes_back_with_pictures(run: Path, tmp_path: Path) -> None:
+def test_an_exported_log_of_inspect_is_read_back_with_pictures(run: Path, tmp_path: Path) -> None:
     file = exported(run, "inspect", tmp_path, ".eval")
     (log,), (back,) = read_logs(run), read_logs(file)
     assert back.name == "marked"
@@ -85,7 +85,7 @@ def test_a_log_of_inspect_comes_back_with_pictures(run: Path, tmp_path: Path) ->
     assert [part["type"] for part in sample["messages"][0]["content"]].count("image") == 1
 
 
-def test_the_page_of_a_comparison_shows_what_a_run_sent(run: Path, tmp_path: Path) -> None:
+def test_the_page_of_a_comparison_shows_the_requests_of_a_run(run: Path, tmp_path: Path) -> None:
     (log,) = read_logs(run)
     turned = Log("turned", log.rows.assign(value=1 - log.rows["value"], verdict="right"), "b")
     data = compare_page(compare_logs([log, turned]))
@@ -98,7 +98,7 @@ def test_the_page_of_a_comparison_shows_what_a_run_sent(run: Path, tmp_path: Pat
     assert "<b>why</b>" not in render_page(data, left_out={})
 
 
-def test_inspect_itself_reads_it_and_what_it_writes_is_read(run: Path, tmp_path: Path) -> None:
+def test_inspect_reads_an_export_and_its_own_log_is_read(run: Path, tmp_path: Path) -> None:
     inspect_log = pytest.importorskip("inspect_ai.log")
     file = exported(run, "inspect", tmp_path, ".eval")
     held = inspect_log.read_eval_log(str(file), resolve_attachments=True)
@@ -112,7 +112,7 @@ def test_inspect_itself_reads_it_and_what_it_writes_is_read(run: Path, tmp_path:
     assert plain(theirs, columns) == plain(log, columns)
 
 
-def test_every_eval_ever_comes_back_with_hashes(run: Path, tmp_path: Path) -> None:
+def test_an_export_of_every_eval_ever_is_read_back_with_hashes(run: Path, tmp_path: Path) -> None:
     file = exported(run, "every-eval-ever", tmp_path, ".json")
     details = json.loads(file.read_text())["detailed_evaluation_results"]
     lines = (file.parent / details["file_path"]).read_bytes()
@@ -149,7 +149,7 @@ def test_results_for_the_hub(tmp_path: Path) -> None:
             list(export_logs(read_logs(tmp_path / "a.csv"), name, tmp_path))
 
 
-def test_an_excel_table_has_the_numbers_that_vlmevalkit_looks_for(tmp_path: Path) -> None:
+def test_an_excel_table_has_the_columns_that_vlmevalkit_reads(tmp_path: Path) -> None:
     """Its scorer asserts that every index is one of its own table, where they are numbers."""
     pytest.importorskip("openpyxl")
     made = MadeRun(tmp_path / "run")

@@ -68,7 +68,7 @@ def scored_log(folder: Path, kind: str, name: str, scorers: Sequence[str]) -> Pa
 
 
 @table
-def test_a_text_that_stands_for_a_failed_request_is_no_reply(reply: str, kind: str) -> None:
+def test_an_error_message_in_the_reply_field_is_not_a_reply(reply: str, kind: str) -> None:
     assert classify_replacement(reply) == kind
 
 
@@ -82,7 +82,7 @@ def vlmevalkit(path: Path, replies: Sequence[str], hits: Sequence[int] = ()) -> 
 
 
 @pytest.mark.parametrize("scored", [True, False])
-def test_what_failed_is_in_no_difference(tmp_path: Path, scored: bool) -> None:
+def test_failed_samples_are_excluded_from_differences(tmp_path: Path, scored: bool) -> None:
     replies = ["A"] * 6 + [FAILED] * 4
     first = vlmevalkit(tmp_path / "a.tsv", replies, [1] * 6 + [0] * 4 if scored else ())
     second = vlmevalkit(tmp_path / "b.tsv", ["A"] * 10, [1] * 10 if scored else ())
@@ -96,7 +96,7 @@ def test_what_failed_is_in_no_difference(tmp_path: Path, scored: bool) -> None:
         assert logs[0].read_by == "Robust", "the log scored none"
 
 
-def test_what_failed_stays_so_whatever_reads_it(tmp_path: Path) -> None:
+def test_failed_samples_stay_failed_with_any_reader(tmp_path: Path) -> None:
     path = vlmevalkit(tmp_path / "a.tsv", ["A", FAILED, "[SAFETY_BLOCKED:SAFETY]"])
     (log,) = read_logs(path, reader=Robust())
     assert log.rows["verdict"].tolist() == ["right", "failed", "unreadable"]
@@ -104,7 +104,7 @@ def test_what_failed_stays_so_whatever_reads_it(tmp_path: Path) -> None:
     assert "coverage=33.33%" in line and "failed=1" in line
 
 
-def test_recorded_labels_count_as_they_were_published(tmp_path: Path) -> None:
+def test_recorded_labels_count_as_published(tmp_path: Path) -> None:
     """BLINK's authors scored failures as wrong: `score` repeats that, and `compare` does not."""
     about = {"idx": "val_Jigsaw_1", "answer": "(A)", "reply": FAILED, "official_label": "(Z)"}
     other = about | {"idx": "val_Jigsaw_2", "reply": "(A)", "official_label": "(A)"}
@@ -125,7 +125,7 @@ def test_grades_of_inspect(tmp_path: Path, score: dict[str, Any], verdict: str) 
 
 @pytest.mark.slow
 @table
-def test_logs_of_one_harness_are_compared_by_a_scorer_that_they_share(
+def test_logs_of_one_harness_are_compared_by_a_shared_scorer(
     tmp_path: Path,
     kind: str,
     first: list[str],
@@ -150,7 +150,7 @@ def test_logs_of_one_harness_are_compared_by_a_scorer_that_they_share(
 
 
 @table
-def test_a_scorer_with_other_settings_is_another(
+def test_a_scorer_with_other_settings_is_a_different_scorer(
     tmp_path: Path, first: dict[str, Any], second: dict[str, Any], by: str | None
 ) -> None:
     logs, named = list[Log](), list[Log]()
@@ -170,7 +170,7 @@ def test_a_scorer_with_other_settings_is_another(
 
 
 @table
-def test_a_scorer_is_named(tmp_path: Path, kind: str, name: str, share: float | None) -> None:
+def test_the_scorer_is_named(tmp_path: Path, kind: str, name: str, share: float | None) -> None:
     scorers = ["choice", "match"] if kind == "inspect" else ["strict", "relaxed"]
     path = scored_log(tmp_path, kind, "a", scorers)
     if share is None:
@@ -181,7 +181,7 @@ def test_a_scorer_is_named(tmp_path: Path, kind: str, name: str, share: float | 
     assert len(log.rows) == 12 and log.rows["value"].mean() == share
 
 
-def test_logs_of_other_scorers_are_named_or_refused(tmp_path: Path) -> None:
+def test_logs_with_other_scorers_are_named_or_refused(tmp_path: Path) -> None:
     scorers = {"a": ["choice", "match"], "b": ["match"], "c": ["other"]}
     files = [scored_log(tmp_path, "inspect", name, names) for name, names in scorers.items()]
     compared = compare_logs([log for file in files for log in read_logs(file)])
@@ -195,7 +195,7 @@ def test_logs_of_other_scorers_are_named_or_refused(tmp_path: Path) -> None:
 
 
 @table
-def test_nothing_is_claimed_of_models_where_replies_are_identical(
+def test_identical_replies_allow_no_claim_about_models(
     first: dict[str, Any], second: dict[str, Any], harness: str, claims: bool
 ) -> None:
     """The same letter may name another choice, where these were dealt anew: then answers tell."""
@@ -210,7 +210,7 @@ def test_nothing_is_claimed_of_models_where_replies_are_identical(
     assert ("12 of 12 flips are on identical replies" in said) != claims
 
 
-def test_score_reads_what_compare_reads_of_several_epochs(tmp_path: Path) -> None:
+def test_score_reads_several_epochs_as_compare_does(tmp_path: Path) -> None:
     grades = [{"choice": {"value": value, "answer": "A"}} for value in "CCICII"]
     grades[4] = {"choice": {"value": "I", "answer": ""}}
     path = inspect_log(tmp_path / "a.json", grades, epochs=3)
@@ -221,7 +221,7 @@ def test_score_reads_what_compare_reads_of_several_epochs(tmp_path: Path) -> Non
     assert said == f"exported: 2 in {out}"
 
 
-def test_draws_are_scored_and_a_row_that_comes_twice_is_refused(tmp_path: Path) -> None:
+def test_draws_are_scored_and_a_duplicate_row_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "m.csv"
     path.write_text("id,draw,correct,key,reply\nq,0,1,A,A\nq,1,0,A,B\n")
     assert "n=1, accuracy=50.00%" in next(iter(report_replies([path])))
@@ -237,7 +237,7 @@ def test_draws_are_scored_and_a_row_that_comes_twice_is_refused(tmp_path: Path) 
     assert log.units["value"].tolist() == pytest.approx([2 / 3])
 
 
-def test_a_filter_that_finds_nothing_gives_no_answer(tmp_path: Path) -> None:
+def test_a_filter_without_a_match_gives_no_answer(tmp_path: Path) -> None:
     line = {"doc_id": 0, "target": "A", "resps": [["who knows"]], "exact_match": 0.0}
     lines = [
         line | {"filter": "strict-match", "filtered_resps": ["[invalid]"]},
@@ -250,7 +250,7 @@ def test_a_filter_that_finds_nothing_gives_no_answer(tmp_path: Path) -> None:
 
 
 @table
-def test_an_empty_reply_of_lmms_eval_failed_where_no_token_was_counted(
+def test_an_empty_reply_of_lmms_eval_without_tokens_is_a_failure(
     tmp_path: Path, reply: str | None, tokens: Any, others: Any, verdict: str
 ) -> None:
     lines = [
@@ -261,7 +261,7 @@ def test_an_empty_reply_of_lmms_eval_failed_where_no_token_was_counted(
     assert log.rows["verdict"].tolist() == [verdict, "right"]
 
 
-def test_an_empty_answer_of_a_table_is_unreadable_where_others_were_read(tmp_path: Path) -> None:
+def test_an_empty_answer_is_unreadable_if_others_in_the_table_were_read(tmp_path: Path) -> None:
     path = tmp_path / "m.csv"
     path.write_text("id,correct,answer\nq,1,A\nr,0,\ns,0,B\n")
     assert read_logs(path)[0].rows["verdict"].tolist() == ["right", "unreadable", "wrong"]
@@ -275,7 +275,7 @@ def test_a_compressed_table_is_named_without_its_endings(tmp_path: Path) -> None
 
 
 @table
-def test_a_file_name_tells_task_and_model(tmp_path: Path, file: str, task: str, model: str) -> None:
+def test_a_file_name_gives_task_and_model(tmp_path: Path, file: str, task: str, model: str) -> None:
     folder = tmp_path / "org__model"
     folder.mkdir()
     path = write_lines(folder / file, [{"doc_id": 0, "target": "A", "resps": [["A"]], "acc": 1}])
@@ -285,7 +285,7 @@ def test_a_file_name_tells_task_and_model(tmp_path: Path, file: str, task: str, 
 
 
 @table
-def test_a_random_answer_is_none(tmp_path: Path, log: str, hit: int, verdict: str) -> None:
+def test_a_random_answer_counts_as_none(tmp_path: Path, log: str, hit: int, verdict: str) -> None:
     path = vlmevalkit(tmp_path / "m.tsv", ["It is near.", "A"], [hit, 1])
     lines = path.read_text().splitlines()
     for number, text in enumerate(("log", log, "Match Log: A. ")):

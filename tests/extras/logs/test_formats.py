@@ -173,7 +173,7 @@ def unscored(folder: Path, name: str) -> Path:
 
 
 @pytest.mark.parametrize("name", UNSCORED)
-def test_rows_that_nobody_scored_are_read(tmp_path: Path, name: str) -> None:
+def test_unscored_rows_are_read(tmp_path: Path, name: str) -> None:
     path = unscored(tmp_path, name)
     log = only(path)
     assert cells(log, "value verdict", None) == [1, 1, "right", "right"]
@@ -219,7 +219,7 @@ def test_a_table_with_named_columns(tmp_path: Path) -> None:
     assert cells(second, "value tokens") == [0.5, 5]
 
 
-def test_a_run_is_a_log_for_each_contestant(tmp_path: Path) -> None:
+def test_each_contestant_of_a_run_is_a_log(tmp_path: Path) -> None:
     made = MadeRun(tmp_path / "run")
     made.task("depth", ["A", "B", "A"])
     for name, answers in (("one", ["A", "B", None]), ("two", ["B", "B", "A"])):
@@ -230,12 +230,14 @@ def test_a_run_is_a_log_for_each_contestant(tmp_path: Path) -> None:
     assert cells(second, "value", None) == [0, 1, 1]
 
 
-def test_draws_are_averaged_over_those_that_did_not_fail(tmp_path: Path) -> None:
+def test_draws_are_averaged_over_those_that_succeeded(tmp_path: Path) -> None:
     path = write(tmp_path / "m.csv", "id,draw,correct", "q1,0,1", "q1,1,0", "q1,2,", "q2,0,1")
     assert only(path).units[["sample", "value"]].to_numpy().tolist() == [["q1", 0.5], ["q2", 1.0]]
 
 
-def test_logs_of_one_name_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_logs_with_the_same_name_are_distinguished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rows = only(write(tmp_path / "a.csv", "id,correct", "q1,1")).rows
     logs = [Log("m", rows, "a.eval", "x"), Log("m", rows, "b.eval", "y"), *[Log("n", rows)] * 2]
     assert [log.name for log in make_names_unique(logs)] == ["m (x)", "m (y)", "n (3)", "n (4)"]
@@ -263,7 +265,7 @@ def test_a_damaged_log_is_refused(tmp_path: Path) -> None:
             read_logs(path)
 
 
-def test_an_unknown_column_is_answered_with_those_there_are(tmp_path: Path) -> None:
+def test_an_unknown_column_error_lists_the_columns(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", "id,corect", "q1,1")
     for named, said in ({"value": "correct"}, "corect"), ({"worth": "corect"}, "not one of sample"):
         with pytest.raises(TaskError, match=said):

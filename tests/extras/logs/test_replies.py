@@ -68,7 +68,7 @@ def test_a_reader_is_compared_with_the_labels(shared_data: Path, tmp_path: Path)
     assert "two different letters" not in text
 
 
-def test_scoring_is_of_equal_strings_and_counts_what_is_missing(tmp_path: Path) -> None:
+def test_scoring_compares_strings_and_counts_missing_items(tmp_path: Path) -> None:
     rows = [
         row("val_Jigsaw_1", "(A)", "(A)"),
         row("val_Jigsaw_2", "(A) the second image", "(A) the second image"),
@@ -83,7 +83,7 @@ def test_scoring_is_of_equal_strings_and_counts_what_is_missing(tmp_path: Path) 
     assert line == "m: n=5, macro=41.67, micro=40.00, coverage=60.00, subtasks=2/14, missing=1"
 
 
-def test_without_a_key_the_keys_of_the_file_count(tmp_path: Path) -> None:
+def test_without_an_answer_key_file_the_keys_of_the_replies_count(tmp_path: Path) -> None:
     rows = [row("val_Jigsaw_1", "B", "(B)", "(B)"), row("test_Jigsaw_1", "B", "(B)", "hidden")]
     line = next(report_replies([write(tmp_path / "m.jsonl.gz", rows)]))
     assert line.startswith("m: n=1, macro=100.00")
@@ -92,7 +92,7 @@ def test_without_a_key_the_keys_of_the_file_count(tmp_path: Path) -> None:
     assert line == "h: n=1, agreement=100.00%, coverage=100.00%, subtasks=1/14"
 
 
-def test_a_reader_reads_all_replies_and_is_scored_on_the_keyed_ones(tmp_path: Path) -> None:
+def test_a_reader_reads_all_replies_and_is_scored_on_keyed_ones(tmp_path: Path) -> None:
     rows = [
         row("val_Visual_Correspondence_1", "It is Point C.", "(C) Point C", "(C)"),
         row("val_Visual_Correspondence_2", "None of them.", "(Z)", "(A)"),
@@ -111,7 +111,7 @@ def test_a_reader_reads_all_replies_and_is_scored_on_the_keyed_ones(tmp_path: Pa
     )
 
 
-def test_a_file_may_bring_the_texts_of_its_choices(tmp_path: Path) -> None:
+def test_a_file_can_contain_the_texts_of_its_choices(tmp_path: Path) -> None:
     own = {"choices": ["4", "7"], "question": "How many birds are there?"}
     rows = [row("val_Counting_1", "There are seven birds.", None, "(B)") | own]
     line = next(report_replies([write(tmp_path / "m.jsonl", rows)], "robust"))
@@ -126,7 +126,7 @@ EXPORTED = [
 
 
 @pytest.mark.parametrize("ending", ["tsv", "xlsx", "jsonl"])
-def test_what_is_exported_can_be_read_again(tmp_path: Path, ending: str) -> None:
+def test_exports_can_be_read_back(tmp_path: Path, ending: str) -> None:
     if ending == "xlsx":
         pytest.importorskip("openpyxl")
     file, out = write(tmp_path / "m.jsonl", EXPORTED), tmp_path / "out" / f"m.{ending}"
@@ -151,7 +151,7 @@ def test_the_submission_to_evalai_holds_the_hidden_items(tmp_path: Path) -> None
     assert submission == {"val_Jigsaw_1": "(B)", "val_Jigsaw_2": "(Z)"}
 
 
-def test_the_toolkits_own_files_are_read(tmp_path: Path) -> None:
+def test_the_own_files_of_the_toolkits_are_read(tmp_path: Path) -> None:
     for name, text, expected in read_yaml(DATA)["toolkits"]:
         (tmp_path / name).write_text(text)
         held = load_replies(tmp_path / name)[0].rows.iloc[0]
@@ -159,7 +159,7 @@ def test_the_toolkits_own_files_are_read(tmp_path: Path) -> None:
     assert "accuracy=100.00%" in next(report_replies([tmp_path / name], "robust"))
 
 
-def test_an_export_that_cannot_be_written(tmp_path: Path) -> None:
+def test_impossible_exports_are_refused(tmp_path: Path) -> None:
     pytest.importorskip("openpyxl")
     file = write(tmp_path / "m.jsonl", EXPORTED)
     long = write(tmp_path / "l.jsonl", [row("val_Jigsaw_1", "A" * 40_000, "(Z)")])
@@ -173,7 +173,7 @@ def test_an_export_that_cannot_be_written(tmp_path: Path) -> None:
 
 
 @table
-def test_a_file_that_cannot_be_used(tmp_path: Path, name: str, text: str, said: str) -> None:
+def test_unusable_files_are_refused(tmp_path: Path, name: str, text: str, said: str) -> None:
     if name.endswith("xlsx"):
         pytest.importorskip("openpyxl")
     (tmp_path / name).write_bytes(text.encode("latin-1"))
@@ -181,7 +181,7 @@ def test_a_file_that_cannot_be_used(tmp_path: Path, name: str, text: str, said: 
         list(report_replies([tmp_path / name]))
 
 
-def test_bare_letters_a_byte_order_mark_and_half_a_character(tmp_path: Path) -> None:
+def test_bare_letters_a_byte_order_mark_and_a_lone_surrogate(tmp_path: Path) -> None:
     rows = [row("val_Jigsaw_1", "A", "A", "A"), row("val_Jigsaw_2", "A \ud83d", "(B)", "(A)")]
     file = write(tmp_path / "m.jsonl", rows)
     file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())
@@ -190,7 +190,7 @@ def test_bare_letters_a_byte_order_mark_and_half_a_character(tmp_path: Path) -> 
     assert "A ?" in (tmp_path / "kinds.txt").read_text()
 
 
-def test_without_labels_the_robust_reader_reads_by_the_letters_of_the_keys(tmp_path: Path) -> None:
+def test_without_labels_the_robust_reader_uses_the_letters_of_the_keys(tmp_path: Path) -> None:
     docs = list[dict[str, Any]]()
     for number, (key, reply) in enumerate(
         (("(B)", "The answer is (B)."), ("(A)", "(B)"), ("(B)", "It is the dog."))
@@ -205,11 +205,11 @@ def test_without_labels_the_robust_reader_reads_by_the_letters_of_the_keys(tmp_p
 
 
 @table
-def test_choices_in_the_words_of_a_question(question: str, choices: list[str]) -> None:
+def test_choices_written_in_the_question(question: str, choices: list[str]) -> None:
     assert parse_listed_choices(question) == tuple(choices)
 
 
-def test_more_input_that_cannot_be_used(tmp_path: Path) -> None:
+def test_more_unusable_input_is_refused(tmp_path: Path) -> None:
     file = write(tmp_path / "m.jsonl", [row("val_Jigsaw_1", "A", "(A)")])
     other = write(tmp_path / "o.jsonl", [row("val_Unheard_1", "A", answer="hidden")])
     broken, key = tmp_path / "m.jsonl.gz", tmp_path / "key.json"
@@ -258,7 +258,7 @@ def test_an_export_scores_as_its_source(some_replies: Path, tmp_path: Path, endi
     assert once.equals(source) and twice.equals(once)
 
 
-def test_an_empty_export_is_a_header(tmp_path: Path) -> None:
+def test_an_empty_export_has_only_a_header(tmp_path: Path) -> None:
     assert export_file(Log("m", make_rows([])), tmp_path / "none.tsv") == 0
     assert (tmp_path / "none.tsv").read_text().split("\t")[0] == "index"
 
@@ -289,7 +289,9 @@ def test_the_predictions_of_a_run_are_exported(made: MadeRun, tmp_path: Path) ->
     assert again.partition(": ")[2] == first.partition(": ")[2]
 
 
-def test_letters_dealt_anew_are_the_tasks_own(made: MadeRun, tmp_path: Path) -> None:
+def test_shuffled_letters_are_mapped_back_to_those_of_the_task(
+    made: MadeRun, tmp_path: Path
+) -> None:
     point = made.point("permuted", "jigsaw")
     made.record(point, "test_Jigsaw_3", answer="A", letters={"A": "B", "B": "A"})
     out = tmp_path / "{name}.json"
@@ -299,7 +301,7 @@ def test_letters_dealt_anew_are_the_tasks_own(made: MadeRun, tmp_path: Path) -> 
     assert json.loads((tmp_path / "permuted.json").read_text()) == {"test_Jigsaw_3": "(B)"}
 
 
-def test_several_contestants_need_names_of_their_own(made: MadeRun, tmp_path: Path) -> None:
+def test_several_contestants_need_distinct_names(made: MadeRun, tmp_path: Path) -> None:
     for name in ("plain", "mark [radius=5]"):
         made.answers(made.point(name, "jigsaw"), ["A", "B", "A"])
     folder = made.write().path
@@ -312,7 +314,7 @@ def test_several_contestants_need_names_of_their_own(made: MadeRun, tmp_path: Pa
 
 
 @table
-def test_nothing_right_says_why(tmp_path: Path, name: str, text: str, says: str) -> None:
+def test_a_score_of_zero_is_explained(tmp_path: Path, name: str, text: str, says: str) -> None:
     (tmp_path / name).write_text(text)
     warnings = [line for line in report_replies([tmp_path / name]) if line.startswith("warning")]
     assert len(warnings) == bool(says) and says in "".join(warnings)
@@ -321,7 +323,9 @@ def test_nothing_right_says_why(tmp_path: Path, name: str, text: str, says: str)
 
 
 @table
-def test_a_key_that_is_no_letter(tmp_path: Path, answer: str, scored: bool, warned: str) -> None:
+def test_a_correct_answer_that_is_not_a_letter(
+    tmp_path: Path, answer: str, scored: bool, warned: str
+) -> None:
     """Counting's choices are empty texts, of which a hidden key was the first."""
     line = {"idx": "val_Counting_1", "reply": "(A) 1", "answer": answer}
     file, out = write(tmp_path / "c.jsonl", [line]), tmp_path / "c.tsv"
@@ -333,13 +337,13 @@ def test_a_key_that_is_no_letter(tmp_path: Path, answer: str, scored: bool, warn
     assert out.read_text().splitlines()[1].split("\t")[-3] == ("AB"[answer == "b"] * scored)
 
 
-def test_recorded_replies_are_scored_by_their_own_keys(shared_data: Path) -> None:
+def test_recorded_replies_are_scored_by_their_own_answer_keys(shared_data: Path) -> None:
     first, _ = report_replies([shared_data / "blink_replies" / "GPT4V.jsonl.gz"])
     got = figures(first)[1]
     assert [got["macro"], got["micro"]] == GOLDEN["blink_replies"]["GPT4V"] and got["n"] == "1901"
 
 
-def test_a_letter_in_lower_case_is_the_key_of_its_choice(tmp_path: Path) -> None:
+def test_a_lower_case_letter_identifies_its_choice(tmp_path: Path) -> None:
     texts = {"question": "Which?", "choices": ["b", "x", "y", "z"]}
     keys = {"c": "C", "(d)": "D", "b": "A"}  # the last is the text of a choice
     rows = [{"id": f"k{key}", **texts, "key": key, "reply": keys[key]} for key in keys]
@@ -350,7 +354,7 @@ def test_a_letter_in_lower_case_is_the_key_of_its_choice(tmp_path: Path) -> None
     assert compared["value"].tolist() == [1, 1, 1, 0]
 
 
-def test_an_id_that_begins_with_a_nought_is_a_text_in_excel_too(tmp_path: Path) -> None:
+def test_an_id_with_a_leading_zero_stays_text_in_excel(tmp_path: Path) -> None:
     pytest.importorskip("openpyxl")
     ids, out = ["00", "7", "10"], tmp_path / "model.xlsx"
     rows = [{"sample": idx, "choices": ("x", "y"), "key": "A", "reply": "A"} for idx in ids]

@@ -196,9 +196,7 @@ def test_both_formats_hold_the_same_questions(tmp_path: Path, sources: Sources, 
         assert theirs.sample.meta["subtask"] == str(mine.sample.meta["subtask"]).replace("_", " ")
 
 
-def test_the_marks_of_the_parquet_file_stand_in_a_column_of_their_own(
-    tmp_path: Path, sources: Sources
-) -> None:
+def test_the_parquet_file_has_a_column_of_marks(tmp_path: Path, sources: Sources) -> None:
     task = make("Visual_Correspondence", sources)
     saved = save(task, "Visual_Correspondence", tmp_path / "out", "test")
     rows = pq.read_table(saved.parquet).to_pylist()
@@ -211,7 +209,7 @@ def test_the_marks_of_the_parquet_file_stand_in_a_column_of_their_own(
 
 
 @pytest.mark.parametrize("name", MAKERS)
-def test_the_seed_decides_everything_and_images_stay_the_files_that_they_were(
+def test_the_seed_decides_everything_and_image_files_stay_unchanged(
     sources: Sources, name: str
 ) -> None:
     tasks = [make(name, sources), make(name, sources)]
@@ -225,7 +223,7 @@ def test_the_seed_decides_everything_and_images_stay_the_files_that_they_were(
             assert sent.data in files or sent.note == "PPM is not sent to models"
 
 
-def test_what_lies_there_is_not_overwritten_and_what_fails_leaves_nothing(
+def test_existing_files_are_not_overwritten_and_failures_leave_nothing(
     tmp_path: Path, sources: Sources
 ) -> None:
     task = make("Jigsaw", sources)
@@ -252,7 +250,7 @@ PICTURES = [{"image": "a.png"}, {"image": "b.png"}]
         ({"image": "a.png", "choices": PICTURES, "answer": "B"}, "pictures as choices"),
     ],
 )
-def test_what_blink_s_columns_cannot_hold_is_a_folder_alone(
+def test_questions_that_do_not_fit_blink_columns_are_written_only_as_a_folder(
     tmp_path: Path, line: dict[str, Any], said: str
 ) -> None:
     for name, value in (("a.png", 10), ("b.png", 20)):
@@ -273,7 +271,7 @@ def test_what_blink_s_columns_cannot_hold_is_a_folder_alone(
 # ---- correspondence
 
 
-def test_candidates_lie_where_the_homography_says_and_their_places_do_not_tell(
+def test_candidates_lie_where_the_homography_says_and_their_places_reveal_nothing(
     sources: Sources,
 ) -> None:
     task = Correspondence(sources[hpatches], n=24)
@@ -295,7 +293,7 @@ def test_candidates_lie_where_the_homography_says_and_their_places_do_not_tell(
 
 
 @pytest.mark.slow
-def test_sift_solves_what_was_made(tmp_path: Path, sources: Sources) -> None:
+def test_sift_solves_the_generated_questions(tmp_path: Path, sources: Sources) -> None:
     save(Correspondence(sources[hpatches], n=8), "Visual_Correspondence", tmp_path)
     task = Folder(tmp_path / "Visual_Correspondence")
     assert answered(MatchedPoint(Once(SIFT()), transfer="homography"), task) > 0.8
@@ -331,7 +329,7 @@ def test_a_homography_as_text_and_as_xml(tmp_path: Path) -> None:
 # ---- depth
 
 
-def test_the_nearer_point_is_nearer_and_its_place_does_not_tell(sources: Sources) -> None:
+def test_the_nearer_point_is_nearer_and_its_place_reveals_nothing(sources: Sources) -> None:
     depth = read_map(sources[rgbd] / "maps" / "motorcycle.png")
     items = list(RelativeDepth(sources[rgbd], "farther", n=24))
     lower = outer = 0
@@ -425,7 +423,7 @@ def test_the_true_box_and_a_noisy_one(sources: Sources) -> None:
     assert max(widths) > 90 > min(widths), "the noisy box is neither always larger nor smaller"
 
 
-def test_lvis_names_its_images_by_their_addresses(tmp_path: Path) -> None:
+def test_lvis_identifies_its_images_by_url(tmp_path: Path) -> None:
     file = coco(tmp_path)
     rows = json.loads(file.read_text())
     for row in rows["images"]:
@@ -441,7 +439,7 @@ def test_lvis_names_its_images_by_their_addresses(tmp_path: Path) -> None:
 # ---- sequences
 
 
-def test_sequences_hold_what_their_pattern_says(sources: Sources) -> None:
+def test_sequences_follow_their_pattern(sources: Sources) -> None:
     items = list(Sequences(sources[objects], "count", each=4))
     patterns = ("AA", "AB", "AAA", "AAB", "ABC", "AAAA", "AAAB", "AABC", "ABCD")
     assert Counter(item.sample.meta["pattern"] for item in items) == dict.fromkeys(patterns, 4)
@@ -455,7 +453,7 @@ def test_sequences_hold_what_their_pattern_says(sources: Sources) -> None:
     assert {item.sample.meta["type"] for item in items} == {"cup", "shoe"}
 
 
-def test_each_pattern_may_have_a_number_of_its_own(sources: Sources) -> None:
+def test_each_pattern_can_have_its_own_count(sources: Sources) -> None:
     counts = {"AA": 5, "AB": 1, "AAB": 3, "ABCD": 2}
 
     def made(task: Any) -> dict[str, int]:
@@ -487,7 +485,7 @@ def test_two_statements_are_a_pair(sources: Sources) -> None:
     assert task.facts.scorer == PairScorer("OC-Cpr")
 
 
-def test_the_nearest_things_stand_beside_the_main_one(sources: Sources) -> None:
+def test_the_nearest_things_are_shown_next_to_the_main_one(sources: Sources) -> None:
     def planted(grey: int) -> Any:
         return np.random.default_rng(grey).normal(size=(1, 2, 4))
 
@@ -515,7 +513,7 @@ def test_the_nearest_things_stand_beside_the_main_one(sources: Sources) -> None:
     assert [item.sample.sha for item in drawn] != [item.sample.sha for item in items]
 
 
-def test_groups_have_one_right_choice(sources: Sources) -> None:
+def test_groups_have_one_correct_choice(sources: Sources) -> None:
     items = list(Sequences(sources[objects], "group", each=8))
     patterns = {item.sample.meta["pattern"] for item in items}
     assert patterns == {"AAB", "ABC", "AAAB", "AABC", "ABCD"}
@@ -528,7 +526,7 @@ def test_groups_have_one_right_choice(sources: Sources) -> None:
     assert Counter(item.answer for item in items) == dict.fromkeys("ABCD", 10)
 
 
-def test_a_flat_folder_and_patterns_of_one_s_own(sources: Sources) -> None:
+def test_a_flat_folder_and_custom_patterns(sources: Sources) -> None:
     task = Sequences(sources[objects] / "cup", "count", 3, patterns=("AA", "ABC"), thing="mug")
     assert len(list(task)) == 6
     assert all("different mugs" in item.sample.question for item in task)
@@ -568,7 +566,7 @@ def _few(root: Path) -> Task:
         (_few, 4, ("1 images and sequences", "AA: 36 of 40 sequences; no others were found")),
     ],
 )
-def test_what_gives_no_question_is_left_out_and_counted(
+def test_items_that_give_no_question_are_skipped_and_counted(
     tmp_path: Path, build: Callable[[Path], Task], left: int, said: Sequence[str]
 ) -> None:
     task = build(tmp_path)
@@ -644,7 +642,7 @@ FAULTS: Sequence[tuple[Callable[[Path], Task], str]] = [
 
 
 @pytest.mark.parametrize(("faulty", "said"), FAULTS)
-def test_what_cannot_be_used_is_said(
+def test_unusable_input_is_reported(
     tmp_path: Path, faulty: Callable[[Path], Task], said: str
 ) -> None:
     with pytest.raises(TaskError, match=said):
@@ -665,7 +663,7 @@ DRAWN: Mapping[str, tuple[Task, str]] = {  # and whether they are closed questio
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", DRAWN)
-def test_drawn_questions_are_the_same_when_saved(
+def test_generated_questions_are_the_same_when_saved(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On small pictures, as large ones take seconds to render."""
@@ -701,7 +699,7 @@ SHIPPED: Sequence[tuple[str, Layer, Sequence[str]]] = [
 
 
 @pytest.mark.parametrize(("config", "source", "settings"), SHIPPED)
-def test_the_configurations_that_ship(
+def test_the_shipped_configurations(
     tmp_path: Path, sources: Sources, config: str, source: Layer, settings: Sequence[str]
 ) -> None:
     names = [setting.partition(".")[0] for setting in settings]
@@ -714,7 +712,7 @@ def test_the_configurations_that_ship(
         assert len(Folder(tmp_path / name)) == len(Blink(tmp_path, name)) > 0
 
 
-def test_what_was_left_out_is_told(tmp_path: Path) -> None:
+def test_skipped_items_are_reported(tmp_path: Path) -> None:
     write(photos(tmp_path / "source") / "white.png", np.full((300, 400, 3), 255, np.uint8))
     words = [f"tasks.Jigsaw.path={tmp_path / 'source'}"]
     made, count, reason = make_questions(CONFIGS / "make_jigsaw.yaml", words, out=tmp_path)

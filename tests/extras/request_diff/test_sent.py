@@ -126,7 +126,7 @@ def compare(rival: Requests, base: Requests | None = None) -> RequestComparison:
 
 
 @pytest.mark.parametrize("name", PLANTED)
-def test_exactly_what_was_planted_is_named(name: str) -> None:
+def test_exactly_the_planted_differences_are_named(name: str) -> None:
     settings, factors = PLANTED[name]
     n = N if name in ("nothing", "four at once") else 12
     compared = compare(replace(FIRST, **settings).requests("b", n), FIRST.requests("a", n))
@@ -138,7 +138,7 @@ def test_exactly_what_was_planted_is_named(name: str) -> None:
     )
 
 
-def test_both_sides_are_told_as_they_are() -> None:
+def test_both_sides_are_quoted_unchanged() -> None:
     compared = compare(replace(FIRST, **PLANTED["four at once"][0]).requests("b"))
     assert {d.factor: d.most_frequent for d in compared.differences} == {
         "codec": (("PNG", "JPEG 75 4:2:0"), N),
@@ -159,7 +159,7 @@ def test_both_sides_are_told_as_they_are() -> None:
     assert compare_requests(bad, bad).factors == [{}]
 
 
-def test_what_has_no_partner_says_why() -> None:
+def test_unmatched_requests_have_a_reason() -> None:
     """Other scenes; half of the same ones; the same picture with another question; and twice the
     same request, of which either could be meant."""
     scenes = [Message("user", (View.of(s.images[0]), s.question)) for s in samples("color", 7)]
@@ -199,7 +199,7 @@ class Keyless:
         return (Item(sample, None) for sample in samples())
 
 
-def test_the_command_compares_what_was_sent_where_no_key_is_known(tmp_path: Path) -> None:
+def test_the_command_compares_requests_without_answer_keys(tmp_path: Path) -> None:
     asks = Ask(options=CallOptions(temperature=0)), Ask(system="Look.")
     sides: dict[str, dict[str, Stage]] = {
         "one": {"choose": MultipleChoice(), "ask": asks[0]},

@@ -67,7 +67,7 @@ def lines_of(out: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in out.read_text().splitlines()]
 
 
-def test_malformed_calls_are_read_by_loaders(run: Path, tmp_path: Path) -> None:
+def test_loaders_read_malformed_calls(run: Path, tmp_path: Path) -> None:
     out = written(run, tmp_path / "t.jsonl")
     table = arrow_json.read_json(out, arrow_json.ReadOptions(block_size=1 << 12))
     lines = lines_of(out)
@@ -84,7 +84,7 @@ def test_malformed_calls_are_read_by_loaders(run: Path, tmp_path: Path) -> None:
     assert all((out.parent / path).is_file() for line in lines for path in line["images"])
 
 
-def test_parquet_holds_the_same_lines_with_their_images(run: Path, tmp_path: Path) -> None:
+def test_parquet_holds_the_same_rows_with_their_images(run: Path, tmp_path: Path) -> None:
     table = read_table(written(run, tmp_path / "t.parquet"))
     assert not (tmp_path / "t.parquet_images").exists()
     rows: dict[str, dict[str, Any]] = {row["id"]: row for row in table.to_pylist()}
@@ -98,7 +98,7 @@ def test_parquet_holds_the_same_lines_with_their_images(run: Path, tmp_path: Pat
         assert all(Picture.encoded(image["bytes"]).size for image in row["images"])
 
 
-def test_nothing_to_write_leaves_no_file(run: Path, tmp_path: Path) -> None:
+def test_an_empty_export_leaves_no_file(run: Path, tmp_path: Path) -> None:
     for name, verdict, words in (
         ("none.jsonl", "hidden", "no such conversation"),
         ("all.csv", "right", ".jsonl or .parquet"),
@@ -109,7 +109,7 @@ def test_nothing_to_write_leaves_no_file(run: Path, tmp_path: Path) -> None:
         assert not (tmp_path / name).exists()
 
 
-def test_a_placebo_is_written_if_named(run: Path, tmp_path: Path) -> None:
+def test_a_placebo_is_written_only_if_named(run: Path, tmp_path: Path) -> None:
     def who(*names: str) -> set[str]:
         return {line["contestant"] for line in trajectories(run, contestants=names)}
 

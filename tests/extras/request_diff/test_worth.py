@@ -25,7 +25,7 @@ ALONE = sorted({*PLANTED} - {"nothing", "fewer choices", "warmer"})
 
 
 @pytest.mark.parametrize("name", [*ALONE, "back"])
-def test_what_is_swapped_is_that_factor_alone(name: str) -> None:
+def test_only_the_named_factor_is_swapped(name: str) -> None:
     """The request with one factor of the other differs from it in the others, and in nothing else;
     also from the encoded side back to the lossless one."""
     programs = FIRST, replace(FIRST, **PLANTED.get(name, PLANTED["four at once"])[0])
@@ -41,7 +41,7 @@ def test_what_is_swapped_is_that_factor_alone(name: str) -> None:
         assert {difference.factor for difference in left.differences} == factors - {factor}
 
 
-def test_pixels_are_the_other_sides_own_where_they_can_be() -> None:
+def test_pixels_are_those_of_the_other_side_where_possible() -> None:
     """Its bytes where the codec alone differs; at another size too, what a JPEG has lost comes from
     the lossless side."""
     whole = FIRST.requests("b", 1).requests[0]
@@ -88,7 +88,9 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("labels", ["keys", None])
-def test_worth_is_what_is_disturbed(folders: Path, tmp_path: Path, labels: str | None) -> None:
+def test_the_effect_of_a_factor_is_measured_by_disturbing_it(
+    folders: Path, tmp_path: Path, labels: str | None
+) -> None:
     """A fourth of the keys is A, about; without keys, right is the answer of the first side."""
     place = folders / labels if labels else None
     sides = TwoSides(folders / "one", folders / "two", ("one", "two"), place)
@@ -120,7 +122,7 @@ class Warm:
 
 
 @pytest.mark.parametrize(("kind", "warmth"), [("color", 0.5), ("symbol", 0.7)])
-def test_other_requests_are_asked_anew(
+def test_changed_requests_are_asked_again(
     kind: Literal["color"], warmth: float, tmp_path: Path
 ) -> None:
     """The same folder of what was asked, for other taps: other questions, or another setting."""

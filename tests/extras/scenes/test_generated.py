@@ -108,7 +108,7 @@ def test_another_process_makes_the_same_samples() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
-def test_what_stages_see_holds_no_truth(name: str) -> None:
+def test_stages_do_not_see_the_ground_truth(name: str) -> None:
     n = 4 if name in SEVEN else 2
     task = GeneratedDoYouSeeMe(name, n=n)
     controls = {control.name for control in KINDS[name].controls}
@@ -126,7 +126,7 @@ def test_what_stages_see_holds_no_truth(name: str) -> None:
     "name",
     [name if name in SEVEN else pytest.param(name, marks=pytest.mark.slow) for name in KINDS],
 )
-def test_marks_are_asked_for_and_lie_in_the_picture(name: str) -> None:
+def test_marks_of_requested_things_lie_in_the_picture(name: str) -> None:
     task = GeneratedDoYouSeeMe(name, n=1, marks=True)
     (marked,) = task
     assert made(name, 1)[0].sample.images[0].sha == marked.sample.images[0].sha
@@ -148,7 +148,7 @@ SOLIDS = (f"{SHAPES}_3d", f"{COLORED}_3d")  # test_solid_scenes.py has their mar
 
 
 @pytest.mark.parametrize("name", [name for name in KINDS if name not in SOLIDS])
-def test_what_is_to_be_counted_can_be_marked_alone(name: str) -> None:
+def test_only_counted_things_can_be_marked(name: str) -> None:
     if name not in COUNTED:
         with pytest.raises(TaskError, match=f"{name} asks"):
             GeneratedDoYouSeeMe(name, marks="asked")
@@ -170,7 +170,7 @@ def test_what_is_to_be_counted_can_be_marked_alone(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_every_combination_of_levels_comes_once_and_is_scored(name: str) -> None:
+def test_every_combination_of_levels_occurs_once_and_is_scored(name: str) -> None:
     task = GeneratedDoYouSeeMe(name, n=1)
     total = len(task._combinations)
     counts = Counter(tuple(task._plan(number).values()) for number in range(total))
@@ -183,7 +183,7 @@ def test_every_combination_of_levels_comes_once_and_is_scored(name: str) -> None
 
 
 @pytest.mark.parametrize("name", SEVEN)
-def test_levels_and_names_are_those_of_the_official_files(shared_data: Path, name: str) -> None:
+def test_levels_and_names_match_the_official_files(shared_data: Path, name: str) -> None:
     """`max_instances` and the like by the loader's names, in its order, at the levels that the CSV
     has."""
     path = shared_data / "dysm" / "2D_DoYouSeeMe" / FOLDERS[name] / "dataset_info.csv"
@@ -196,12 +196,12 @@ def test_levels_and_names_are_those_of_the_official_files(shared_data: Path, nam
 
 
 @table
-def test_canvases_are_the_authors(name: str, size: list[int]) -> None:
+def test_canvases_have_the_sizes_of_the_authors(name: str, size: list[int]) -> None:
     most = {control: max(levels) for control, levels in GeneratedDoYouSeeMe(name).levels.items()}
     assert made(name, 1, **most)[0].sample.images[0].size == tuple(size)
 
 
-def test_the_first_questions_stay_what_they_are() -> None:
+def test_the_first_questions_never_change() -> None:
     """A change here is a change of behaviour: raise the version with it."""
     answers = {name: " ".join(item.answer or "" for item in made(name, 4)) for name in SEVEN}
     assert answers == PINNED
@@ -218,14 +218,14 @@ def test_subset_by_levels_and_by_answer() -> None:
 
 
 @table
-def test_levels_that_leave_no_room_are_named(name: str, controls: dict[str, Any]) -> None:
+def test_impossible_levels_are_named(name: str, controls: dict[str, Any]) -> None:
     with pytest.raises(TaskError, match=f"{name}: no scene with .* choose easier levels"):
         list(GeneratedDoYouSeeMe(name, n=1, controls=controls))
 
 
 @pytest.mark.slow
 @table
-def test_other_levels_than_the_paper_s(name: str, controls: dict[str, Any]) -> None:
+def test_levels_that_differ_from_the_paper(name: str, controls: dict[str, Any]) -> None:
     for item in made(name, 3, **controls):
         assert controls.items() <= item.sample.meta.items()
 
@@ -233,7 +233,7 @@ def test_other_levels_than_the_paper_s(name: str, controls: dict[str, Any]) -> N
 # ---------------------------------------------------------------- strokes
 
 
-def test_edges_take_their_exact_share() -> None:
+def test_edge_pixels_have_their_exact_coverage() -> None:
     pixels = blank(10, 10)
     fill(pixels, np.array([[2.25, 3.5], [6.5, 3.5], [6.5, 7.0], [2.25, 7.0]]), (0, 0, 0))
     ink = 1 - pixels[:, :, 0] / 255
@@ -242,7 +242,7 @@ def test_edges_take_their_exact_share() -> None:
     assert ink[3, 4] == pytest.approx(0.5, abs=0.01)
 
 
-def test_a_line_has_the_width_that_is_asked_for() -> None:
+def test_a_line_has_the_requested_width() -> None:
     for width in (0.5, 1, 2, 3):
         pixels = blank(100, 100)
         stroke(pixels, circle(30, 50, 50), width)
@@ -270,7 +270,7 @@ CORNERS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "large", "share"), [(SHAPES, 1, 0.035), (COLORED, 0.6, 0.02)])
-def test_the_kinds_of_shapes_are_seen_in_their_corners(
+def test_kinds_of_shapes_can_be_told_from_their_corners(
     name: str, large: float, share: float
 ) -> None:
     """Of large shapes: the corners of the filled outline; circles have many."""
@@ -288,7 +288,7 @@ def test_the_kinds_of_shapes_are_seen_in_their_corners(
     assert checked > 15
 
 
-def test_every_ring_of_separate_shapes_is_a_piece_of_ink() -> None:
+def test_every_separate_ring_is_a_connected_component() -> None:
     for item in made(SHAPES, 18, min_distance=10):
         counts = item.truth["counts"]
         assert parts(gray(item) < 250)[0] == sum(counts.values())
@@ -296,7 +296,7 @@ def test_every_ring_of_separate_shapes_is_a_piece_of_ink() -> None:
         assert f"number of {item.truth['asked']}s" in item.sample.question
 
 
-def test_colours_and_counts_are_in_the_pixels() -> None:
+def test_colours_and_counts_match_the_pixels() -> None:
     palette = {
         "red": (255, 0, 0),
         "green": (0, 255, 0),
@@ -334,7 +334,7 @@ def test_letters_are_the_standard_ones() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("spacing", [0.04, 0.08, 0.1])
-def test_letters_are_read_from_their_dots(spacing: float) -> None:
+def test_letters_can_be_read_from_their_dots(spacing: float) -> None:
     """Pieces of ink on the ground, put on the grid of 7 x 5 whose pitch is a seventh of 320 px."""
     pitch = 320 / 7
     for item in made("letter_disambiguation", 3, num_letters=5, contrast="2:1", spacing=spacing):
@@ -370,7 +370,7 @@ def grid_in(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("official", [False, True])
-def test_spatial_answers_are_counted_in_the_pixels(official: bool) -> None:
+def test_spatial_answers_match_the_pixels(official: bool) -> None:
     for item in made("visual_spatial", 12, official):
         rows, columns, grids = (item.sample.meta[name] for name in ("rows", "columns", "grids"))
         seen = [grid_in(gray(item) < 100, number, rows, columns) for number in range(grids)]
@@ -390,7 +390,7 @@ def same_as_target(frames: Sequence[Any]) -> list[float]:
 @pytest.mark.slow
 @pytest.mark.parametrize("official", [False, True])
 @pytest.mark.parametrize(("name", "controls"), [("form_constancy", {}), (GROUND, {"density": 0})])
-def test_the_right_pattern_is_the_target_pixel_by_pixel(
+def test_the_correct_pattern_equals_the_target_in_every_pixel(
     name: str, controls: dict[str, Any], official: bool
 ) -> None:
     for item in made(name, 12, official, **controls):
@@ -401,7 +401,7 @@ def test_the_right_pattern_is_the_target_pixel_by_pixel(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("official", [False, True])
-def test_under_the_noise_lie_the_same_elements(official: bool) -> None:
+def test_the_noisy_options_show_the_same_elements(official: bool) -> None:
     for item in made("figure_ground", 9, official):
         options = item.truth["options"]
         assert options[int(item.answer or 0) - 1] == item.truth["target"]
@@ -414,7 +414,7 @@ def test_under_the_noise_lie_the_same_elements(official: bool) -> None:
 @pytest.mark.parametrize(
     "name", CLOSED := ["capsule", "star", "hexagon", "circle", "pentagon", "rectangle", "triangle"]
 )
-def test_the_right_closure_lies_on_the_target(name: str) -> None:
+def test_the_correct_closure_matches_the_target(name: str) -> None:
     """The drawn parts of the right option are the target's; every other option strays from it."""
     for item in made("visual_closure", 4, shape=name):
         target, *others = closure_panels(item)
@@ -432,7 +432,7 @@ def test_rectangles_are_counted() -> None:
         assert np.ptp(found[:, 4]) <= 0.35 * found[:, 4].max() + 3
 
 
-def test_the_right_square_is_turned_by_the_angle() -> None:
+def test_the_correct_square_is_rotated_by_the_angle() -> None:
     for item in made("patch_rotation", 48, size=(28, 42, 56, 70)):
         ink = (gray(item) < 128).astype(np.uint8)
         angles = []
@@ -445,7 +445,7 @@ def test_the_right_square_is_turned_by_the_angle() -> None:
         assert (item.answer == "Yes") == (item.sample.meta["rotation"] > 0)
 
 
-def test_half_of_the_squares_are_not_turned() -> None:
+def test_half_of_the_squares_are_not_rotated() -> None:
     assert Counter(item.answer for item in made("patch_rotation", 48)) == {"Yes": 24, "No": 24}
 
 
@@ -465,7 +465,7 @@ SHORTCUTS: list[tuple[str, Callable[[Item], int]]] = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "guess"), SHORTCUTS, ids=[name for name, _ in SHORTCUTS])
-def test_who_does_not_look_at_the_target_is_right_by_chance_alone(
+def test_a_guesser_that_ignores_the_target_scores_at_chance(
     name: str, guess: Callable[[Item], int]
 ) -> None:
     official = share([guess(item) + 1 == int(item.answer or 0) for item in made(name, 12, True)])
@@ -475,7 +475,7 @@ def test_who_does_not_look_at_the_target_is_right_by_chance_alone(
 
 
 @pytest.mark.parametrize("official", [False, True])
-def test_only_the_official_options_lose_their_circles(official: bool) -> None:
+def test_only_official_options_lose_their_circles(official: bool) -> None:
     """With shape_change, the option that holds circles was the answer."""
     alone = []
     for scene in scenes("form_constancy", 20, official, shape_change=1):
@@ -488,7 +488,7 @@ def test_only_the_official_options_lose_their_circles(official: bool) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("official", [False, True])
-def test_noise_lies_on_the_target_too_unless_official(official: bool) -> None:
+def test_noise_covers_the_target_too_unless_official(official: bool) -> None:
     for item in made("figure_ground", 9, official):
         expected = int(400 * item.sample.meta["density"])
         assert item.truth["noise"] == [0 if official else expected, *[expected] * 4]
@@ -500,14 +500,14 @@ def test_noise_lies_on_the_target_too_unless_official(official: bool) -> None:
 
 
 @pytest.mark.parametrize("official", [False, True])
-def test_options_are_alike_only_where_official(official: bool) -> None:
+def test_options_are_equal_only_if_official(official: bool) -> None:
     items = made("figure_ground", 12, official, num_shapes=1, density=0)
     alike = [sum(d < 1 for d in same_as_target(panels(item, 200, 12))) > 1 for item in items]
     assert sum(alike) > 1 if official else not any(alike)
 
 
 @pytest.mark.parametrize("official", [False, True])
-def test_a_bend_that_nobody_sees_is_official(official: bool) -> None:
+def test_an_invisible_bend_occurs_only_if_official(official: bool) -> None:
     items = made("visual_closure", 12, official, shape="rectangle", edges_distorted=1)
     alike = 0
     for _, *options in map(closure_panels, items):
@@ -525,20 +525,20 @@ def test_the_official_capsule_is_bent_inwards() -> None:
 
 
 @pytest.mark.parametrize("official", [False, True])
-def test_no_kind_of_shape_is_crowded_out_unless_official(official: bool) -> None:
+def test_no_kind_of_shape_is_underrepresented_unless_official(official: bool) -> None:
     drawn = scenes(SHAPES, 18, official, num_shapes=7, min_distance=(10, -20))
     lost = sum(len(scene.truth["counts"]) < 7 for scene in drawn)
     assert lost > 2 if official else lost == 0
 
 
-def test_official_colours_are_answered_with_one_and_ours_are_dealt() -> None:
+def test_official_colours_have_the_answer_one_and_ours_are_balanced() -> None:
     official = Counter(scene.answer for scene in scenes(COLORED, 45, True))
     ours = Counter(scene.answer for scene in scenes(COLORED, 35, max_instances=6))
     assert official["0"] == 0 and official["1"] / 45 > 0.7
     assert ours == {str(answer): 5 for answer in range(7)}
 
 
-def test_always_zero_is_worth_more_where_official() -> None:
+def test_always_answering_zero_scores_higher_if_official() -> None:
     official, ours = (scenes("visual_spatial", 54, kind) for kind in (True, False))
     zeros = [share([scene.answer == "0" for scene in drawn]) for drawn in (official, ours)]
     assert zeros[0] > 0.35 > zeros[1]
@@ -573,7 +573,7 @@ def script() -> Any:
     return importlib.import_module(load_plugin(str(DOCS / "dysm.py")))
 
 
-def test_the_page_is_that_of_its_table(script: Any) -> None:
+def test_the_page_matches_its_table(script: Any) -> None:
     page = (DOCS / "dysm.md").read_text(encoding="utf-8")
     pictures = {f"dysm/{path.name}" for path in (DOCS / "dysm").iterdir()}
     assert pictures == set(re.findall(r"\]\(([^)]+)\)", page))
@@ -594,7 +594,7 @@ def test_an_entry_is_written_with_its_pictures(script: Any, tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_published_samples_stand_beside_ours(
+def test_published_samples_are_shown_next_to_ours(
     script: Any, shared_data: Path, tmp_path: Path
 ) -> None:
     count = script.beside(shared_data / "dysm", tmp_path)

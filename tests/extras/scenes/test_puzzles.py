@@ -63,7 +63,7 @@ def lasts(a: Spokes, b: Spokes) -> dict[str, Spokes | None]:
     return {**turned, **spread, **overlay}
 
 
-def test_every_puzzle_has_one_solution_by_exhaustive_search() -> None:
+def test_exhaustive_search_finds_one_solution_of_every_puzzle() -> None:
     task, used = Puzzles(n=900), set()
     for puzzle in map(task.puzzle, range(900)):
         rows = np.reshape([spokes(bits) for bits in puzzle.pictures], (3, 3)).tolist()
@@ -77,14 +77,14 @@ def test_every_puzzle_has_one_solution_by_exhaustive_search() -> None:
     assert used >= {"turn by 1", "spread by -1", "either", "not both", "both", "first alone"}
 
 
-def test_options_that_two_rules_allow_are_both_told() -> None:
+def test_options_allowed_by_two_rules_are_both_reported() -> None:
     pictures = [1, 2, 3, 4, 8, 12, 6, 12]  # either, or not both: the first two rows do not tell
     assert solve(pictures, [1, 14, 10, 6]) == [1, 2]
     assert solve(pictures, [1, 4, 10, 6]) == [2]
 
 
 @pytest.mark.slow
-def test_panels_say_what_was_drawn_at_every_size() -> None:
+def test_panels_are_parsed_correctly_at_every_size() -> None:
     for item in items()[1::2]:
         wanted = [*item.truth["pictures"][:8], 0, *item.truth["options"]]
         bits = read_panels(item.sample.images[0].pixels)
@@ -92,14 +92,14 @@ def test_panels_say_what_was_drawn_at_every_size() -> None:
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_the_solver_is_always_right(role: str) -> None:
+def test_the_solver_is_always_correct(role: str) -> None:
     asked = [item for item in items() if item.sample.meta["role"] == role]
     states = [MatrixSolver()(State.start(item.sample), NoModel()) for item in asked]
     assert [state.answer for state in states] == [item.answer for item in asked]
     assert len(asked) == N and {item.answer for item in asked} == {*"ABCD"}
 
 
-def test_no_option_resembles_the_others_more_than_another() -> None:
+def test_no_option_stands_out_by_similarity_to_the_others() -> None:
     for item in items()[1::2]:
         options, moved = item.truth["options"], item.sample.meta["moved"]
         assert len({option.bit_count() for option in options}) == 1
@@ -108,7 +108,7 @@ def test_no_option_resembles_the_others_more_than_another() -> None:
             assert apart == [0, 2 * moved, 2 * moved, 4 * moved]
 
 
-def test_a_picture_without_panels_is_left() -> None:
+def test_a_picture_without_panels_is_skipped() -> None:
     blank = Sample("a", "", (Picture(np.full((90, 90, 3), 255, np.uint8)),), ("w", "x", "y", "z"))
     state = MatrixSolver()(State.start(blank), NoModel())
     assert state.answer is None and "panels" in state.reason
@@ -159,7 +159,7 @@ def test_figures_of_any_kind_are_continued(
     assert (state.answer, state.reason) == (answer, "")
 
 
-def test_analogies_of_figures_go_far_in_puzzles_and_know_where_to_stop() -> None:
+def test_analogies_of_figures_solve_puzzles_and_abstain_where_they_cannot() -> None:
     asked = [item for item in items() if item.sample.meta["role"] == "reasoning"]
     states = [FigureAnalogy()(State.start(item.sample), NoModel()) for item in asked]
     right = [state.answer == item.answer for state, item in zip(states, asked, strict=True)]
@@ -185,7 +185,7 @@ class Planted(WithoutModel):
 
 
 @pytest.mark.slow
-def test_models_that_only_see_only_reason_and_only_guess_are_told_apart(tmp_path: Path) -> None:
+def test_models_that_only_see_only_reason_or_only_guess_are_distinguished(tmp_path: Path) -> None:
     able = {
         "sees": {"perception"},
         "reasons": {"reasoning"},

@@ -12,8 +12,6 @@ from tests.tables import table
 
 
 @table
-def test_settings_that_cannot_be_are_refused(
-    name: str, settings: dict[str, Any], said: str
-) -> None:
+def test_invalid_settings_are_refused(name: str, settings: dict[str, Any], said: str) -> None:
     with pytest.raises(TaskError, match=said):
         getattr(scenes, name)(**settings)

@@ -61,7 +61,7 @@ def small_view(*solids: Solid, eye: Any = (0.0, -10.0, 4.0), size: Any = (96, 72
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("axis", ["x", "y", "z"])
-def test_what_a_pixel_shows_lies_on_its_solid(shape: str, axis: Any) -> None:
+def test_every_pixel_lies_on_the_surface_of_its_solid(shape: str, axis: Any) -> None:
     solid = Solid(shape, "red", (0.4, 0.0, 1.5), 1.2, axis, 25)
     assert solid.turn == pytest.approx(Rotation.from_euler(axis, 25, degrees=True).as_matrix())
     view = small_view(solid)
@@ -84,7 +84,7 @@ def test_what_a_pixel_shows_lies_on_its_solid(shape: str, axis: Any) -> None:
     assert view.hits.albedo[hit] == pytest.approx(np.tile(solid.albedo, (hit.sum(), 1)))
 
 
-def test_distances_are_those_of_a_sphere_and_of_the_ground() -> None:
+def test_distances_match_the_sphere_and_the_ground_plane() -> None:
     view = small_view(Solid("sphere", "blue", (0.0, 2.0, 1.0)), size=(97, 73))
     eye, middle = np.array(view.camera.eye), (36, 48)
     rays = view.camera.rays(view.camera.pixels).reshape(73, 97, 3)
@@ -103,7 +103,7 @@ def test_distances_are_those_of_a_sphere_and_of_the_ground() -> None:
     assert places[0] == pytest.approx((10, 20)) and places[-1] == pytest.approx((82, 56))
 
 
-def test_a_shadow_falls_away_from_the_lamp_and_darkens_what_reflects_alike() -> None:
+def test_a_shadow_falls_away_from_the_lamp_and_darkens_evenly() -> None:
     solid = Solid("cube", "white", (0.0, 0.0, 1.0), 0.5)
     view = small_view(solid, eye=(10.0, 0.0, 3.0))
     away = np.array(solid.center) - np.array(view.world.light)
@@ -115,7 +115,7 @@ def test_a_shadow_falls_away_from_the_lamp_and_darkens_what_reflects_alike() -> 
     assert dark == pytest.approx(0.35) and bright > 0.7
 
 
-def test_another_view_shows_the_same_spots_unless_something_is_before_them() -> None:
+def test_another_view_shows_the_same_points_unless_occluded() -> None:
     first = small_view(Solid("cube", "red", (0.0, 0.0, 1.0)), Solid("sphere", "blue", (2.0, 3, 1)))
     second = View(first.world, Camera((5.0, -9.0, 4.0), (0.0, 0.0, 1.0), (96, 72)))
     pixels = first.camera.pixels.astype(int)
@@ -154,7 +154,7 @@ REPEATS = {"letter_disambiguation": 2, "form_constancy": 4, "visual_spatial": 5}
 
 
 @pytest.mark.parametrize("named", FIVE)
-def test_published_rows_and_sidecars_follow_from_what_is_drawn_here(
+def test_published_rows_and_sidecars_follow_from_our_renderer(
     shared_data: Path, named: str
 ) -> None:
     kind = SOLID_SCENES[named]
@@ -180,7 +180,7 @@ def test_published_rows_and_sidecars_follow_from_what_is_drawn_here(
 @pytest.mark.slow
 @pytest.mark.parametrize("official", [False, True])
 @pytest.mark.parametrize("name", FIVE)
-def test_keys_follow_from_the_sidecar(name: str, official: bool) -> None:
+def test_correct_answers_follow_from_the_sidecar(name: str, official: bool) -> None:
     for scene in scenes(name, official):
         sidecar = scene.truth["sidecar"]
         assert sidecar_answer(SOLID_SCENES[name].name, scene.question, sidecar) == scene.answer
@@ -204,7 +204,7 @@ COARSE = 0.06  # a share of few pixels differs so much between sizes, at most
 
 
 @pytest.mark.slow
-def test_identities_show_as_much_of_each_solid_as_is_promised() -> None:
+def test_identities_show_the_promised_part_of_each_solid() -> None:
     least, hidden = list[float](), list[float]()
     for official, shares in ((False, least), (True, hidden)):
         task = GeneratedDoYouSeeMe(
@@ -218,7 +218,7 @@ def test_identities_show_as_much_of_each_solid_as_is_promised() -> None:
     assert min(hidden) < 0.9 - COARSE
 
 
-def test_official_pairs_are_never_alike_and_ours_are_half_of_the_time() -> None:
+def test_official_pairs_are_never_equal_and_ours_are_half_of_the_time() -> None:
     name = "form_constancy_3d"
     assert {scene.answer for scene in scenes(name, official=True)} == {"No"}
     ours = scenes(name)
@@ -232,7 +232,7 @@ def test_official_pairs_are_never_alike_and_ours_are_half_of_the_time() -> None:
         assert turned == [False] * half + [scene.answer == "No"] * half
 
 
-def test_keys_of_grids_are_what_is_seen_in_ours_and_mirrored_in_the_official_ones() -> None:
+def test_answers_of_grids_match_the_view_in_ours_and_are_mirrored_in_official_ones() -> None:
     for flaws, right in ((False, 1), (True, -1)):
         for scene in scenes("visual_spatial_3d", flaws):
             rows = [part["center"][1] for part in scene.truth["objects"]]
@@ -245,14 +245,14 @@ def test_keys_of_grids_are_what_is_seen_in_ours_and_mirrored_in_the_official_one
     assert zeros[0] < MANY / 2 < zeros[1]
 
 
-def test_most_official_counts_of_a_colour_are_one_and_ours_are_dealt() -> None:
+def test_most_official_colour_counts_are_one_and_ours_are_balanced() -> None:
     ours, official = (scenes("joint_shape_color_3d", flaws) for flaws in (False, True))
     assert Counter(scene.answer for scene in official)["1"] > 0.75 * MANY
     assert max(Counter(scene.answer for scene in ours).values()) <= MANY / 2
 
 
 @pytest.mark.parametrize("name", ["shape_discrimination_3d", "joint_shape_color_3d"])
-def test_marks_of_what_is_asked_for_are_as_many_as_the_key(name: str) -> None:
+def test_the_number_of_marked_things_is_the_correct_answer(name: str) -> None:
     for scene in scenes(name):
         assert len(scene.asked_marks) == int(scene.answer)
         assert len(scene.marks) == scene.truth["sidecar"]["num_objects"]
@@ -310,7 +310,7 @@ def asked(kind: str, n: int) -> tuple[tuple[Item, ...], Truth]:
     return items, Truth({v.pixels.tobytes(): v for question in drawn for v in question.views})
 
 
-def test_a_question_is_made_once_for_all_that_show_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_question_is_generated_once_for_all_views(monkeypatch: pytest.MonkeyPatch) -> None:
     """A run and its page have a task each."""
     monkeypatch.setattr(rendered_scenes, "SIZE", (96, 72))
     (item,) = RenderedScenes("motion", n=1, seed=78)
@@ -321,7 +321,7 @@ def test_a_question_is_made_once_for_all_that_show_it(monkeypatch: pytest.Monkey
     assert again is item is not milder
 
 
-def right(stage: Stage, items: Sequence[Item]) -> float:
+def share_right(stage: Stage, items: Sequence[Item]) -> float:
     answers = [stage(State.start(item.sample), NoModel()).answer for item in items]
     return float(np.mean([a == item.answer for a, item in zip(answers, items, strict=True)]))
 
@@ -352,10 +352,10 @@ SPECIALISTS: dict[str, tuple[int, Callable[[Truth], Stage]]] = {
         *(pytest.param(kind, marks=pytest.mark.slow) for kind in SPECIALISTS if kind != "relation"),
     ],
 )
-def test_a_specialist_that_is_given_the_truth_is_always_right(kind: str) -> None:
+def test_a_specialist_given_the_ground_truth_is_always_correct(kind: str) -> None:
     n, stage = SPECIALISTS[kind]
     items, truth = asked(kind, n)
-    assert right(stage(truth), items) == 1
+    assert share_right(stage(truth), items) == 1
     assert {item.answer for item in items} == {*items[0].sample.letters}
 
 
@@ -367,13 +367,13 @@ CUES: dict[str, tuple[Stage, float]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", CUES)
-def test_a_cue_of_the_picture_is_worth_chance(kind: str) -> None:
+def test_a_cue_of_the_picture_scores_at_chance(kind: str) -> None:
     cue, chance = CUES[kind]
-    assert right(cue, asked(kind, SPECIALISTS[kind][0])[0]) == pytest.approx(chance)
+    assert share_right(cue, asked(kind, SPECIALISTS[kind][0])[0]) == pytest.approx(chance)
 
 
 @pytest.mark.slow
-def test_as_many_wrong_points_as_were_dealt_are_nearer_to_where_the_reference_was() -> None:
+def test_wrong_points_nearer_to_the_place_of_the_reference_are_balanced() -> None:
     items, _ = asked("correspondence", 8)
     ranks = []
     for item in items:

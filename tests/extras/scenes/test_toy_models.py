@@ -22,7 +22,7 @@ from looktwice.prompting.agent.looks import read_looks
 from looktwice.prompting.views import Crop, LongestSide
 
 
-def test_letters_and_shapes_are_the_same_at_every_go() -> None:
+def test_letters_and_shapes_are_reproducible() -> None:
     task = LettersAndShapes(n=8)
     first, second = list(task), list(task)
     assert [item.sample.sha for item in first] == [item.sample.sha for item in second] and len(
@@ -37,7 +37,7 @@ def test_letters_and_shapes_are_the_same_at_every_go() -> None:
 
 
 @pytest.mark.parametrize("settings", [{"n": 0}, {"smallest": 3}, {"width": 300, "height": 300}])
-def test_letters_and_shapes_refuse_what_cannot_be_drawn(settings: dict[str, Any]) -> None:
+def test_letters_and_shapes_refuse_impossible_settings(settings: dict[str, Any]) -> None:
     with pytest.raises(TaskError):
         LettersAndShapes(**settings)
 
@@ -47,7 +47,7 @@ def test_letters_and_shapes_refuse_what_cannot_be_drawn(settings: dict[str, Any]
     [LettersAndShapes(n=5), GeneratedDoYouSeeMe("form_constancy", n=5)],
     ids=lambda task: type(task).__name__,
 )
-def test_one_question_is_made_without_the_others(task: MadeTask) -> None:
+def test_one_question_is_generated_without_the_others(task: MadeTask) -> None:
     for item in task:
         assert (found := find_item(task, item.sample.id)) and found.sample.sha == item.sample.sha
     assert find_item(task, "another") is None
@@ -67,7 +67,7 @@ def test_hints_are_planted_and_read() -> None:
         LettersAndShapes(leak=2)
 
 
-def test_what_the_two_models_say_of_an_image() -> None:
+def test_what_the_two_models_say_about_an_image() -> None:
     letters = (i for i in LettersAndShapes(n=12) if i.sample.meta["kind"] == "letter")
     item = next(item for item in letters if item.sample.meta["px"] > 24)
     view = View(item.sample.images[0])
@@ -98,7 +98,7 @@ def asked(picture: Pixels, question: str = "Which letter is red?", **settings: A
     return NearSighted(**settings)([seen])
 
 
-def test_the_near_sighted_model_reads_only_what_is_large_enough() -> None:
+def test_the_near_sighted_model_reads_only_large_enough_letters() -> None:
     assert asked(letter(30)).text.endswith("ANSWER: K")
     assert "too small for me" in asked(letter(12)).text
     assert asked(letter(12), min_height=10).text.endswith("ANSWER: K")
@@ -106,7 +106,7 @@ def test_the_near_sighted_model_reads_only_what_is_large_enough() -> None:
     assert asked(letter(30), "Who are you?").text == "I do not understand the question."
 
 
-def test_the_near_sighted_model_counts_tokens_of_the_images_it_is_sent() -> None:
+def test_the_near_sighted_model_counts_tokens_of_the_images_sent_to_it() -> None:
     small, large = asked(letter(12)).usage, asked(letter(12, (400, 300))).usage
     assert large.tokens_in - small.tokens_in == math.ceil(400 / 28) * math.ceil(300 / 28) - 8 * 6
     assert small.tokens_out > 0
@@ -116,7 +116,7 @@ def test_the_near_sighted_model_counts_tokens_of_the_images_it_is_sent() -> None
 @pytest.mark.parametrize(
     "form", [NativeCalls(), TaggedCalls(), PlainCalls()], ids=lambda form: type(form).__name__
 )
-def test_the_near_sighted_model_plays_every_protocol_in_every_frame(form: Any, frame: Any) -> None:
+def test_the_near_sighted_model_supports_every_protocol_and_frame(form: Any, frame: Any) -> None:
     of = Sample("s", "Which letter is red?", (Picture(letter(22, (400, 300))),))
     zoom = Zoom(crop=Crop(padding=0, min_px=1))
     agent = Agent({"zoom": zoom}, protocol=form, coordinates=frame, fit=LongestSide(200, grow=True))

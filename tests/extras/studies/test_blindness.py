@@ -141,7 +141,7 @@ def test_the_numbers_by_hand(tmp_path: Path) -> None:
     assert seen[3:5] == ("A 75 B 25", "A 100 B 50") and blind[3:5] == ("A 100 B 0", "A 100 B 0")
 
 
-def test_chance_and_luck_are_of_what_was_compared(tmp_path: Path) -> None:
+def test_chance_levels_refer_to_the_compared_samples(tmp_path: Path) -> None:
     """All open questions failed without their image, so chance is one half; each of three models
     adds false finds.
 
@@ -169,7 +169,7 @@ def test_chance_and_luck_are_of_what_was_compared(tmp_path: Path) -> None:
     ) == pytest.approx(0.9)
 
 
-def test_what_cannot_be_listed_is_said_instead(tmp_path: Path) -> None:
+def test_samples_that_cannot_be_listed_are_reported(tmp_path: Path) -> None:
     """A model that always says the first choice's words knows nothing: 45 of 90 questions are right
     in every draw."""
     scored = both_said(tmp_path, ["A", "B"] * 45, ["A"] * 90, 6)
@@ -179,7 +179,7 @@ def test_what_cannot_be_listed_is_said_instead(tmp_path: Path) -> None:
     assert "6 draws per question cannot show that" in words and "in 100%" in words
 
 
-def test_open_answers_are_held_against_the_keys_of_other_questions(tmp_path: Path) -> None:
+def test_open_answers_are_compared_with_the_keys_of_other_questions(tmp_path: Path) -> None:
     """It says 3 to every count: right for twelve, and no find; the six keys of its own that it says
     are finds."""
     keys = ["3", "4", "5"] * 12 + [f"1{number}" for number in range(6)]
@@ -188,14 +188,14 @@ def test_open_answers_are_held_against_the_keys_of_other_questions(tmp_path: Pat
     assert found == {f"s{number}" for number in range(36, 42)}
 
 
-def test_letters_are_counted_as_they_were_asked(tmp_path: Path) -> None:
+def test_letters_are_counted_as_shown(tmp_path: Path) -> None:
     """A model that always says A is a quarter right, and all of it where the key stands first."""
     scored = ask_all(tmp_path, 2, Scripted("(A)"), 40).scores[0]
     rows = letter_table(scored, find_audits(scored)).rows
     assert [row[3] for row in rows] == ["A 100 B 0 C 0 D 0"] * 2 and rows[0][4] == rows[0][3]
 
 
-def test_patches_are_shuffled_and_nothing_is_lost() -> None:
+def test_patches_are_shuffled_and_none_is_lost() -> None:
     pixels = np.arange(10 * 13 * 3, dtype=np.uint8).reshape(10, 13, 3)
     state = State.start(Sample("s", "q", (Picture(pixels),)))
     (view,) = ShufflePatches(2, 3)(state, NoModel()).views
@@ -223,7 +223,7 @@ def test_a_subset_by_ids() -> None:
     assert [item.sample.id for item in task] == ["count_0003"]
 
 
-def seen(folder: Path, answers: str) -> Path:
+def make_run(folder: Path, answers: str) -> Path:
     """A run of one arm with images, whose keys are A and B."""
     run = MadeRun(folder / "run")
     run.task("depth", [*"AB"[: len(answers)]])
@@ -231,8 +231,8 @@ def seen(folder: Path, answers: str) -> Path:
     return run.write().path
 
 
-def test_a_file_that_is_no_subset(tmp_path: Path) -> None:
-    run, other = seen(tmp_path, "A"), "tasks: {other: {subset: {ids: [s0]}}}"
+def test_an_invalid_subset_file_is_refused(tmp_path: Path) -> None:
+    run, other = make_run(tmp_path, "A"), "tasks: {other: {subset: {ids: [s0]}}}"
     for text, said in (
         ("", "names no task"),
         ("tasks: 5", "not a subset file"),
@@ -245,7 +245,7 @@ def test_a_file_that_is_no_subset(tmp_path: Path) -> None:
     assert report(run).exit_code == 2 and "run blindness" in report(run).output
 
 
-def test_the_cleaned_set_goes_over_the_study(tmp_path: Path) -> None:
+def test_the_cleaned_subset_is_applied_to_the_study(tmp_path: Path) -> None:
     (tmp_path / "clean.yaml").write_text("task: {subset: {ids: [color_00003, color_00001]}}\n")
     (tmp_path / "study.yaml").write_text((CONFIGS / "blindness.yaml").read_text())
     (tmp_path / "both.yaml").write_text("include: [study.yaml, clean.yaml]\n")
@@ -253,8 +253,8 @@ def test_the_cleaned_set_goes_over_the_study(tmp_path: Path) -> None:
     assert [item.sample.id for item in task] == ["color_00001", "color_00003"]
 
 
-def test_the_report_of_a_subset_stands_beside_the_whole(tmp_path: Path) -> None:
-    run, clean = seen(tmp_path, "AA"), tmp_path / "clean.yaml"
+def test_the_report_shows_a_subset_next_to_the_whole(tmp_path: Path) -> None:
+    run, clean = make_run(tmp_path, "AA"), tmp_path / "clean.yaml"
     clean.write_text("tasks: {depth: {subset: {ids: [s1]}}}\n")
     result = looktwice("score", run, "--report", "--only", clean)
     assert result.exit_code == 0 and (run / "clean" / "report.csv").exists()

@@ -31,7 +31,7 @@ from looktwice.extras.studies.ranks import rank_flips
 from looktwice.pipelines.config import ConfigError, load_plan
 from looktwice.pipelines.config.classes import Faults
 from looktwice.prompting.markers.styles import DRAWINGS, VPBenchName
-from tests.made_run import MadeRun, analysed, facts
+from tests.made_run import MadeRun, analyse, join_attributes
 from tests.paths import CONFIGS, DATA
 from tests.tables import read_yaml, table
 
@@ -70,13 +70,13 @@ def variants(
 
 
 @table
-def test_r_at_its_ends(base: str, others: list[str], ratio: float | None) -> None:
+def test_r_at_its_extremes(base: str, others: list[str], ratio: float | None) -> None:
     fragility = (variants("a", base, *others)).ratio
     assert (fragility and fragility.value) == ratio
 
 
 @needs_vectors
-def test_r_of_the_vectors() -> None:
+def test_r_of_the_score_vectors() -> None:
     for case in json.loads((METHODS / "vpbench_targets.json").read_text())["R_vectors"]:
         fragility = (variants("a", case["base"], *case["variants"])).ratio
         assert (fragility and fragility.value) == pytest.approx(case["R"], abs=1e-6)
@@ -87,8 +87,8 @@ def test_differences_and_spread_by_hand() -> None:
     assert (fragility.means[0], *fragility.ends) == (0.75, "style 1", "style 2")
     assert fragility.spread and fragility.spread.value == pytest.approx(0.4)
     worse, better = fragility.shifts
-    assert facts(worse.delta, "better worse") == (0, 10)
-    assert facts(better.delta, "better worse") == (6, 0)
+    assert join_attributes(worse.delta, "better worse") == (0, 10)
+    assert join_attributes(better.delta, "better worse") == (6, 0)
     assert [worse.delta.value, better.delta.value] == pytest.approx([-0.25, 0.15])
     assert worse.significant and better.significant
     assert worse.delta.low < -0.25 < worse.delta.high < 0
@@ -96,14 +96,14 @@ def test_differences_and_spread_by_hand() -> None:
     assert not same.shifts[0].significant and same.ratio == Estimate(0.0, 0.0, 0.0, 4, 4)
 
 
-def test_resamples_are_paired_and_always_the_same() -> None:
+def test_resamples_are_paired_and_reproducible() -> None:
     spread = (variants("a", "10" * 20, "10" * 20)).spread
     assert spread == Estimate(0.0, 0.0, 0.0, 40, 40)  # unpaired resamples would make one
     ratios = {variants("a", "10" * 20, "1100" * 10).ratio for _ in range(2)}
     assert len(ratios) == 1
 
 
-def test_samples_that_share_a_picture_are_drawn_together() -> None:
+def test_samples_of_one_picture_are_resampled_together() -> None:
     """Every sample four times over, as one cluster: the intervals of the samples themselves, not
     half as wide."""
     table = np.random.default_rng(5).integers(0, 2, (3, 50))
@@ -121,7 +121,7 @@ def test_samples_that_share_a_picture_are_drawn_together() -> None:
     assert copied.chance == pytest.approx(flip.chance, abs=0.02) and flip.chance > 0.05
 
 
-def test_a_planted_flip_is_found_and_samples_alone_do_not_make_it() -> None:
+def test_a_planted_flip_is_found_and_sampling_noise_alone_is_not() -> None:
     leader = variants("leader", "1" * 60 + "0" * 40, "1" * 30 + "0" * 70)
     other = variants("other", "1" * 40 + "0" * 60, "1" * 50 + "0" * 50)
     (flip,) = rank_flips([other, leader])
@@ -131,7 +131,7 @@ def test_a_planted_flip_is_found_and_samples_alone_do_not_make_it() -> None:
 
 
 @pytest.mark.parametrize("draws", [2, 8])
-def test_more_draws_leave_an_effect_and_make_none(draws: int) -> None:
+def test_more_draws_neither_remove_nor_create_an_effect(draws: int) -> None:
     alike, differing = (draw_study(np.random.default_rng(4), moved, draws) for moved in (0.0, 0.2))
     assert alike.ratio and alike.floor and alike.above and differing.ratio and differing.above
     assert alike.above.low < 0 < alike.above.high and differing.above.low > 0.1
@@ -141,7 +141,7 @@ def test_more_draws_leave_an_effect_and_make_none(draws: int) -> None:
     assert single.floor is None and single.above is None
 
 
-def test_draws_count_as_single_ones_written_out() -> None:
+def test_draws_count_like_separate_samples() -> None:
     """By hand, over every pair of draws: default 1 1, 1 0, 0 0 against 1 0, 0 0, 0 1."""
     drawn = {"default": [[1, 1], [1, 0], [0, 0]], "blue": [[1, 0], [0, 0], [0, 1]]}
     fragility = Fragility.from_draws("a", "t", drawn, {name: name for name in "abc"})
@@ -212,14 +212,14 @@ def test_the_styles_of_the_sweep_are_those_that_are_drawn() -> None:
 
 
 @table
-def test_faults_are_said(tmp_path: Path, change: str, said: str) -> None:
+def test_faults_are_reported(tmp_path: Path, change: str, said: str) -> None:
     kept = [line for line in STUDY.splitlines() if not line.startswith("fragility")]
     (tmp_path / "f.yaml").write_text("\n".join([*kept, change]))
     with pytest.raises(ConfigError, match=said):
         load_plan(tmp_path / "f.yaml")
 
 
-def test_one_key_does_it_for_a_task_with_marks(tmp_path: Path) -> None:
+def test_one_key_varies_the_style_of_a_task_with_marks(tmp_path: Path) -> None:
     rows = {"Other [default]": 80, "Other [radius 3]": 71.5}
     told = {name: {"source": "s", "accuracy": {"set": value}} for name, value in rows.items()}
     published = f"published: {json.dumps(told)}"
@@ -234,21 +234,21 @@ def test_one_key_does_it_for_a_task_with_marks(tmp_path: Path) -> None:
     ends = ("8.5", "", "radius 3", "default")
     assert theirs == ("Other, published", "set", "", "80.0", "", "", *ends)
     assert len(fragility_table(scored, whole=False).rows) == 1
-    assert len(analysed("styles", *scored.scores).rows) == 3
-    assert not analysed("flips", *scored.scores).rows
-    assert not analysed("ranks", *scored.scores).rows
+    assert len(analyse("styles", *scored.scores).rows) == 3
+    assert not analyse("flips", *scored.scores).rows
+    assert not analyse("ranks", *scored.scores).rows
     finding = find(scored)
     assert finding.tasks[0].baseline == "plain (default, encode codec png)"
     jpeg = "encode codec=jpeg, quality=70, chroma=4:2:0"
     assert {row.label for row in finding.rows} == {"plain", "radius 3", jpeg}
 
 
-def test_a_default_that_never_varies_has_no_ratio_and_says_so() -> None:
+def test_a_constant_baseline_has_no_ratio_and_this_is_reported() -> None:
     (line,) = text_table(FRAGILITIES, [variants("m", "1111", "1011")]).rows
     assert line[5] == "none, default\nalways 100.0"
 
 
-def test_a_failed_draw_is_no_second_answer(tmp_path: Path) -> None:
+def test_a_failed_draw_is_not_a_second_answer(tmp_path: Path) -> None:
     """Of four samples right, right, wrong and wrong twice, a fifth failed its second draw: nothing
     turned round."""
     run = MadeRun(tmp_path / "run")
@@ -263,7 +263,7 @@ def test_a_failed_draw_is_no_second_answer(tmp_path: Path) -> None:
     assert fragility.n == 5 and fragility.floor == 0.0
 
 
-def test_the_shipped_study_tells_the_published_spreads(tmp_path: Path) -> None:
+def test_the_shipped_study_reports_the_published_spreads(tmp_path: Path) -> None:
     """BLINK depth: on average 7.7 points between the best and the worst of six styles, 15.3 at
     most."""
     published = read_yaml(CONFIGS / "marker_fragility.yaml")["published"]
@@ -275,7 +275,7 @@ def test_the_shipped_study_tells_the_published_spreads(tmp_path: Path) -> None:
     spreads = zip(("7.7", "10.7", "3.5", "6.9"), ("15.3", "19.2", "4.8", "18.0"), strict=True)
     expected = [f"{mean}\nlargest {most}" for mean, most in spreads]
     assert told == dict(zip(SETS.values(), expected, strict=True))
-    shown_ranks = analysed("ranks", *scored.scores).rows
+    shown_ranks = analyse("ranks", *scored.scores).rows
     ranks = {row[1:3]: row[4:8] for row in shown_ranks if row[0] == "published"}
     assert ranks["BLINK depth rank", "jpeg70"][::2] == ("5", "6")
     assert ranks["MME rank", "jpeg90"][0] == "0"

@@ -14,7 +14,7 @@ from looktwice.eval import Results, RunFolder, score_table
 from looktwice.eval.tasks import PairScorer
 from looktwice.extras.studies.gap import published_table
 from looktwice.pipelines.config.spec import spec
-from tests.first_day.studies import looktwice, said
+from tests.first_day.studies import get_output, looktwice
 from tests.made_run import MadeRun
 from tests.paths import ROOT
 from tests.tables import read_yaml, table
@@ -41,14 +41,14 @@ def run(root: Path, right: int, published: dict[str, Any] = PEOPLE, split: str =
     return write_run(made, published)
 
 
-def test_the_first_row_of_people_that_names_a_task_counts(tmp_path: Path) -> None:
+def test_the_first_human_row_that_names_a_task_is_used(tmp_path: Path) -> None:
     rows = score_table(run(tmp_path, 6).path).where(metric="accuracy", contestant="plain")
     people = {row.task: row.people for row in rows}
     assert people == {"cups": 0.9, "balls": 0.7, "macro": None, "micro": None}
 
 
 @table
-def test_people_on_another_split_are_named_so_and_compared_with_nothing(
+def test_human_results_on_another_split_are_labelled_and_not_compared(
     tmp_path: Path, split: str, cups: float, others: float | None, names: list[str]
 ) -> None:
     folder = run(tmp_path, 6, SPLITS, split)
@@ -57,14 +57,14 @@ def test_people_on_another_split_are_named_so_and_compared_with_nothing(
     assert rows == {"cups": cups, "balls": others, "macro": others and 0.99, "micro": None}
     assert {line[0] for line in published_table(shown).rows if line[1] == ""} == {*names}
     if split == "val":
-        output = said("score", folder.path, "--table", "full")
+        output = get_output("score", folder.path, "--table", "full")
         assert "\u221220.0" not in output  # 50 less 70, on test
 
 
 @pytest.mark.parametrize(
     "config", ["blink_bench", "blink_specialists", "dysm_bench", "dysm_redraw", "vlm2_bench"]
 )
-def test_shipped_people_of_a_benchmark_with_several_splits_say_which(config: str) -> None:
+def test_shipped_human_results_name_their_split(config: str) -> None:
     rows = read_yaml(ROOT / f"configs/{config}.yaml")["published"]
     people = {name: row for name, row in rows.items() if name.startswith("people")}
     assert people
@@ -73,12 +73,12 @@ def test_shipped_people_of_a_benchmark_with_several_splits_say_which(config: str
         assert len(people["people"]["accuracy"]) >= 6 and people["people"]["split"] == "val"
 
 
-def test_terminal_report_and_page_say_the_gap(tmp_path: Path) -> None:
+def test_terminal_report_and_page_show_the_gap_to_people(tmp_path: Path) -> None:
     folder, out = run(tmp_path, 6), tmp_path / "out"
     output = looktwice("score", folder.path, "--table", "full").output
     (line,) = (line for line in output.splitlines() if "plain" in line and "60.0" in line)
     assert line.rstrip().endswith("\u221230.0")
-    said("score", folder.path, "--report", "--out", out)
+    get_output("score", folder.path, "--report", "--out", out)
     report, page = ((out / f"report.{end}").read_text("utf-8") for end in ("md", "html"))
     overview = report.split("## Accuracy")[1].split("## ")[0]
     for shown in (overview, page):
@@ -99,7 +99,7 @@ def test_published_table_and_latex_have_the_gap_below_each_contestant(tmp_path: 
     assert "plain, vs people & $-30.0$ & $-20.0$ & -- \\\\" in latex
 
 
-def test_metrics_and_totals_of_a_benchmark_have_it_too(tmp_path: Path) -> None:
+def test_metrics_and_totals_of_a_benchmark_have_the_gap_too(tmp_path: Path) -> None:
     made = MadeRun(tmp_path / "run")
     meta = [{"pair": str(n // 2), "positive": not n % 2, "subtask": "GC-Mat"} for n in range(4)]
     made.task("gc", ["T", "F"] * 2, choices=0, meta=meta)
@@ -110,9 +110,9 @@ def test_metrics_and_totals_of_a_benchmark_have_it_too(tmp_path: Path) -> None:
     assert (row.value, row.people) == (0.5, 0.955)
 
 
-def test_a_comparison_has_the_gap_of_its_samples(tmp_path: Path) -> None:
+def test_a_comparison_has_the_gap_on_its_samples(tmp_path: Path) -> None:
     runs, out = (run(tmp_path, 6).path, run(tmp_path, 8, {}).path), tmp_path / "compare"
-    output = said("compare", *runs, "--out", out)
+    output = get_output("compare", *runs, "--out", out)
     assert "vs" in output and "\u221210.0" in output
     with (out / "compare.csv").open(encoding="utf-8") as file:
         people = {row["task"]: float(row["people"]) for row in csv.DictReader(file)}
@@ -123,9 +123,9 @@ def test_a_comparison_has_the_gap_of_its_samples(tmp_path: Path) -> None:
     )  # 65 less 80, and 80 less 90
 
 
-def test_without_a_row_of_people_nothing_is_said(tmp_path: Path) -> None:
+def test_without_human_results_no_gap_is_shown(tmp_path: Path) -> None:
     folder = run(tmp_path, 6, {"Model": PEOPLE["Model"]})
-    said("score", folder.path, "--report", "--out", tmp_path)
+    get_output("score", folder.path, "--report", "--out", tmp_path)
     assert "people" not in (tmp_path / "report.md").read_text("utf-8").split("## Method")[0]
     assert "eople" not in Results.open(folder.path).to_latex()
-    assert "people" not in said("score", folder.path, "--table", "full")
+    assert "people" not in get_output("score", folder.path, "--table", "full")

@@ -38,7 +38,7 @@ def rows() -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.skipif(not SEEDS.is_dir(), reason="needs the text of the papers")
-def test_every_number_of_a_row_stands_in_its_paper() -> None:
+def test_every_number_of_a_row_occurs_in_its_paper() -> None:
     """As printed, or with the last digit lost where a column of the text ran into the next; means
     that are counted here are left out."""
     check_all((row, partial(check_row, *row)) for row in rows())
@@ -57,7 +57,7 @@ def check_row(config: str, name: str) -> None:
         assert task in counted or forms & printed, (task, value)
 
 
-def test_a_number_with_an_n_is_a_share_of_it() -> None:
+def test_a_number_with_an_n_is_a_fraction_of_n() -> None:
     odd, count = set[tuple[str, str]](), 0
     for path in CONFIGS.glob("*.yaml"):
         for row in (read_yaml(path).get("published") or {}).values():
@@ -69,7 +69,7 @@ def test_a_number_with_an_n_is_a_share_of_it() -> None:
 
 
 @pytest.mark.parametrize(("n", "m"), [(12, 30), (24, 40)])
-def test_the_interval_of_two_samples_holds_what_it_says(n: int, m: int) -> None:
+def test_the_interval_of_two_samples_has_nominal_coverage(n: int, m: int) -> None:
     """The chance that it holds the true difference, from every outcome, over a grid of shares."""
     ends = np.array([
         [(gap.low, gap.high) for gap in (compare_shares(k, n, o, m) for o in range(m + 1))]
@@ -88,13 +88,13 @@ def test_the_interval_of_two_samples_holds_what_it_says(n: int, m: int) -> None:
 @pytest.mark.parametrize(
     ("k", "n", "other", "of"), [(3, 10, 8, 12), (0, 5, 5, 5), (124, 124, 0, 3), (7, 7, 9, 9)]
 )
-def test_p_is_fishers(k: int, n: int, other: int, of: int) -> None:
+def test_p_is_that_of_fisher(k: int, n: int, other: int, of: int) -> None:
     gap, counts = compare_shares(k, n, other, of), np.array([[k, n - k], [other, of - other]])
     assert gap.p == pytest.approx(fisher_exact(counts)[1])
     assert gap.low <= gap.value == k / n - other / of <= gap.high
 
 
-def test_a_run_is_compared_with_rows_that_say_of_how_many(tmp_path: Path) -> None:
+def test_a_run_is_compared_with_rows_that_give_their_n(tmp_path: Path) -> None:
     """Nine of ten cups against 20 of 100; a mean that is no share of its n, a row of another split
     and one without n are compared with nothing."""
     counts = {"cups": 100, "balls": 7}
@@ -110,7 +110,7 @@ def test_a_run_is_compared_with_rows_that_say_of_how_many(tmp_path: Path) -> Non
     assert table.rows == [("plain", "weak", f"+70.0*\n{interval}")]
 
 
-def test_a_star_is_after_correction_over_the_table(tmp_path: Path) -> None:
+def test_a_star_is_corrected_over_the_table(tmp_path: Path) -> None:
     """Nine of ten against 6 of 12 is p = 0.07, against 4 of 12 p = 0.01: of one row a star, of
     twenty none, where one in three tables without any difference had one."""
     of = {"source": "x", "n": {"cups": 12}, "accuracy": {"cups": 100 / 3}}
@@ -125,7 +125,7 @@ def test_a_star_is_after_correction_over_the_table(tmp_path: Path) -> None:
     assert stars == [{True}, {False}]
 
 
-def test_finding_three_of_vlm2_is_the_difference_of_its_columns() -> None:
+def test_finding_three_of_vlm2_is_the_difference_of_two_columns() -> None:
     published = yaml.safe_load((CONFIGS / "vlm2_bench.yaml").read_text())["published"]
     best = [published[name]["accuracy"] for name in published if re.search("2.5-VL|VL2.5", name)]
     gaps = dict[str, float]()

@@ -22,14 +22,14 @@ TASTED = (
 
 @pytest.mark.slow
 @pytest.mark.parametrize("draws", [6, 10, 20])
-def test_tastes_are_no_leaks(draws: int) -> None:
+def test_guessing_preferences_are_not_leaks(draws: int) -> None:
     """24 blind models: a bound that 1 % of false finds passes with near certainty."""
     any_find, false, _ = np.mean([audit(model, 60, 4, draws, 4) for model in TASTED], axis=0)
     assert any_find <= 1 / 24 and false <= 0.02
 
 
 @pytest.mark.slow
-def test_planted_leaks_are_found_as_often_as_is_told() -> None:
+def test_planted_leaks_are_found_at_the_reported_rate() -> None:
     """At the shipped number of draws, beside a model that guesses anew and one with mild tastes for
     words."""
     for model in (BlindModel("guesses"), BlindModel("words", word=5.0)):
@@ -38,7 +38,7 @@ def test_planted_leaks_are_found_as_often_as_is_told() -> None:
         assert false <= 0.05 and power > 0.75 and told == pytest.approx(power, abs=0.2)
 
 
-def test_more_draws_do_not_help_against_a_model_that_keeps_to_its_guesses() -> None:
+def test_more_draws_do_not_help_against_a_model_with_constant_guesses() -> None:
     questions, _ = BlindModel("stubborn", item=0.05).answer(
         np.random.default_rng(0), 80, 4, 20, 0.0
     )
@@ -47,16 +47,20 @@ def test_more_draws_do_not_help_against_a_model_that_keeps_to_its_guesses() -> N
     assert tastes.power(20) == 0 and tastes.draws_needed() is None and tastes.firm_share > 0.7
 
 
-def said(key: str, word: str) -> BlindQuestion:
+def make_question(key: str, word: str) -> BlindQuestion:
     """A question of three colours, of which one was said in all ten draws."""
     right, colors = 10 * (word == key), ("red", "blue", "green")
     return BlindQuestion("", "What color?", colors, key, {word: 10}, 10, right)
 
 
-def test_a_favourite_word_is_told_from_one_that_is_known() -> None:
+def test_a_preferred_word_is_distinguished_from_a_known_answer() -> None:
     """Red is said to all questions but five whose key is blue; those are known."""
-    questions = [said("red", "red")] * 30 + [said("blue", "red")] * 15 + [said("green", "red")] * 15
-    questions += [said("blue", "blue")] * 5
+    questions = (
+        [make_question("red", "red")] * 30
+        + [make_question("blue", "red")] * 15
+        + [make_question("green", "red")] * 15
+    )
+    questions += [make_question("blue", "blue")] * 5
     tastes = find_tastes(questions)
     assert set(tastes.ps[:30]) == {tastes.ps[0]} and tastes.ps[0] > 0.9
     assert (tastes.ps[30:60] == 1).all() and tastes.grouping.by in ("letter", "word")
@@ -64,7 +68,7 @@ def test_a_favourite_word_is_told_from_one_that_is_known() -> None:
     assert len(select_beyond_taste(tastes)) == 5
 
 
-def test_tails_are_those_of_every_draw_and_fall() -> None:
+def test_tail_probabilities_match_enumeration_and_decrease() -> None:
     questions, _ = BlindModel("words", word=1.0).answer(np.random.default_rng(1), 40, 3, 7, 0.0)
     tails = find_tastes(questions).tails(7)
     assert (
@@ -75,5 +79,5 @@ def test_tails_are_those_of_every_draw_and_fall() -> None:
     assert find_tastes(questions).expected == pytest.approx(tails[:, 1:].mean(), abs=1e-9)
 
 
-def test_without_any_wrong_choice_nothing_is_told() -> None:
-    assert not listed([said("red", "red")] * 9) and not listed([])
+def test_without_wrong_choices_nothing_is_reported() -> None:
+    assert not listed([make_question("red", "red")] * 9) and not listed([])

@@ -1,4 +1,4 @@
-"""An open page of a studio in Chromium, and what somebody does there."""
+"""An open page of a studio in Chromium, and user actions on it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ class OpenStudio:
     desk: Desk
 
     def settle(self, *faults: str) -> list[str]:
-        """The shas of what is shown once nothing is on its way, where so begin the faults."""
+        """Wait for pending requests and return the hashes of the shown views. The faults must begin
+        like these."""
         self.browser.wait(IDLE)
         shown = self.faults
         assert len(shown) == len(faults), shown
@@ -53,7 +54,7 @@ class OpenStudio:
         return self.settle()
 
     def pointer(self, kind: str, x: float, y: float) -> None:
-        """A pointer at a pixel of the first picture."""
+        """Send a pointer event at a pixel of the first picture."""
         left, top, scale = self.browser.run(
             "(r => [r.x, r.y, r.width / page.canvases[0].image.width])"
             "(page.canvases[0].svg.getBoundingClientRect())"
@@ -64,7 +65,7 @@ class OpenStudio:
         )
 
     def drag(self, *places: tuple[float, float]) -> list[str]:
-        """Press, move and let go; one place alone is a click."""
+        """Press, move and release; a single place is a click."""
         self.browser.run("page.canvases[0].svg.scrollIntoView({block: 'center'})")
         self.pointer("mousePressed", *places[0])
         for place in places[1:]:
@@ -73,7 +74,7 @@ class OpenStudio:
         return self.settle()
 
     def click(self, selector: str, *faults: str) -> list[str]:
-        """Press what a selector finds, and wait."""
+        """Click what a selector matches, and wait."""
         self.browser.click(selector)
         return self.settle(*faults)
 
@@ -83,7 +84,7 @@ class OpenStudio:
         return str(self.browser.run("page.$('yaml').value"))
 
     def drop(self, *files: Path) -> list[str]:
-        """Choose files of pictures."""
+        """Choose picture files."""
         document = self.browser.send("DOM.getDocument")["root"]["nodeId"]
         node = self.browser.send("DOM.querySelector", nodeId=document, selector="#file")["nodeId"]
         self.browser.send("DOM.setFileInputFiles", files=[*map(str, files)], nodeId=node)
@@ -91,31 +92,31 @@ class OpenStudio:
         return self.settle()
 
     def take_back(self, shift: bool = False) -> list[str]:
-        """Ctrl-Z, wherever the keys go; with Shift the step is done again."""
+        """Press Ctrl-Z anywhere; with Shift, redo."""
         key = {"key": "Z" if shift else "z", "modifiers": 10 if shift else 2}
         for kind in ("keyDown", "keyUp"):
             self.browser.send("Input.dispatchKeyEvent", type=kind, **key)
         return self.settle()
 
     def texts(self, selector: str) -> list[str]:
-        """The texts that somebody sees at all elements that a selector finds."""
+        """Return the visible texts of all elements that match a selector."""
         script = f"[...document.querySelectorAll({json.dumps(selector)})].map((e) => e.innerText)"
         return list(self.browser.run(script))
 
     @property
     def draft(self) -> dict[str, Any]:
-        """What stands on the page."""
+        """The draft on the page."""
         draft: dict[str, Any] = json.loads(self.browser.run("JSON.stringify(page.draft)"))
         return draft
 
     @property
     def slots(self) -> list[str]:
-        """The names of the stages, in their order."""
+        """The names of the stages in order."""
         return [stage["slot"] for stage in self.draft["stages"]]
 
     @property
     def faults(self) -> list[str]:
-        """What is said to be wrong."""
+        """The faults shown on the page."""
         return list(self.browser.run(FAULTS))
 
 
@@ -123,7 +124,7 @@ class OpenStudio:
 def opened_studio(
     browser: Browser, folder: Path, what: Sequence[Path] = ()
 ) -> Iterator[OpenStudio]:
-    """The page of a studio that begins with a picture, a sample or a study."""
+    """Open a studio that starts with a picture, a sample or a study."""
     folder.mkdir()
     desk = Desk(folder)
     draft = open_draft(desk, what)

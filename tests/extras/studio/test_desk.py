@@ -54,7 +54,7 @@ def server() -> Iterator[ChatServer]:
         yield started
 
 
-def test_a_named_model_is_asked_once_and_no_other_one(desk: Desk, server: ChatServer) -> None:
+def test_only_the_named_model_is_asked_and_only_once(desk: Desk, server: ChatServer) -> None:
     chat = {"use": "pipelines.models.ChatAPI", "model": "tiny", "url": server.url, "max_tokens": 9}
     desk.models = {**MODELS, "tiny": chat}
     draft = draft_of(desk, model="tiny", choices=("cat", "dog"), answer="B", draws=2)
@@ -77,14 +77,14 @@ def test_a_named_model_is_asked_once_and_no_other_one(desk: Desk, server: ChatSe
 
 
 @table
-def test_what_is_refused(desk: Desk, changes: dict[str, Any], sentence: str) -> None:
+def test_invalid_requests_are_refused(desk: Desk, changes: dict[str, Any], sentence: str) -> None:
     body = json.dumps({"draft": draft_of(desk).to_dict() | changes}).encode()
     for what in ("render", "pack"):
         with pytest.raises(FAULTS, match=sentence):
             desk.answer(what, body)
 
 
-def test_a_study_that_is_pasted_asks_no_server_of_its_own(desk: Desk, server: ChatServer) -> None:
+def test_a_pasted_study_contacts_no_server(desk: Desk, server: ChatServer) -> None:
     model = {**ELSEWHERE, "url": server.url}
     text = json.dumps({"stages": {"ask": FIRST[1].node}, "each": [{"model": model}]})
     asked = server.stats["replies"]
@@ -93,7 +93,7 @@ def test_a_study_that_is_pasted_asks_no_server_of_its_own(desk: Desk, server: Ch
     assert server.stats["replies"] == asked
 
 
-def test_what_asking_costs_is_told_as_it_is_counted(desk: Desk) -> None:
+def test_the_cost_of_a_request_is_reported(desk: Desk) -> None:
     marks = ({"label": "A", "x": 30, "y": 20}, {"label": "B", "x": 60, "y": 40})
     draft = draft_of(desk, marks=marks, stages=(FIRST[0], ZOOM, FIRST[1]))
     amount = desk.render(draft)["amount"]
@@ -112,14 +112,14 @@ def test_what_asking_costs_is_told_as_it_is_counted(desk: Desk) -> None:
     assert desk.render(replace(draft, stages=FIRST[:1]))["amount"] == "no stage asks a model"
 
 
-def test_what_a_study_costs_is_told_for_all_its_arms(desk: Desk) -> None:
+def test_the_cost_of_a_study_covers_all_its_arms(desk: Desk) -> None:
     draft = draft_of(desk, sweep={"stages.mark.radius": [9, 10, 12]}, draws=2)
     rows = desk.ask(draft)
     assert len(rows) == 6
     assert re.match(r"6 requests, 6 pictures, .* in 3 arms;", desk.render(draft)["amount"])
 
 
-def test_a_mark_that_nobody_draws_is_told(desk: Desk) -> None:
+def test_a_mark_that_no_stage_draws_is_reported(desk: Desk) -> None:
     box, point = {"x0": 5, "y0": 5, "x1": 30, "y1": 30}, {"x": 40, "y": 30}
     lasso = {"lasso": [[3, 3], [20, 3], [9, 20]]}
     cases: list[tuple[dict[str, Any], tuple[Slot, ...], str]] = [
@@ -135,7 +135,7 @@ def test_a_mark_that_nobody_draws_is_told(desk: Desk) -> None:
         assert bool(notes) == bool(note) and all(text.startswith(note) for text in notes)
 
 
-def test_a_drawing_that_a_crop_cuts_is_told(desk: Desk) -> None:
+def test_a_drawing_cut_by_a_crop_is_reported(desk: Desk) -> None:
     large, small = (
         Slot("mark", {**FIRST[0].node, "radius": radius, "label": None}) for radius in (12, 5)
     )
@@ -146,7 +146,7 @@ def test_a_drawing_that_a_crop_cuts_is_told(desk: Desk) -> None:
         assert desk.render(replace(cut, stages=stages))["notes"] == []
 
 
-def test_what_there_is_before_a_stage_that_fails_is_shown(desk: Desk) -> None:
+def test_views_before_a_failing_stage_are_shown(desk: Desk) -> None:
     missing = Slot("zoom", {**ZOOM.node, "labels": ["Z"]})
     draft = draft_of(desk, stages=(FIRST[0], missing, FIRST[1]))
     with pytest.raises(ConfigError, match=r"stages\.zoom: .*Z"):
@@ -155,7 +155,7 @@ def test_what_there_is_before_a_stage_that_fails_is_shown(desk: Desk) -> None:
     assert len(shown["views"]) == 1 and shown["faults"][0].startswith("stages.zoom: ")
 
 
-def test_a_lasso_becomes_the_pixels_inside(desk: Desk, tmp_path: Path) -> None:
+def test_a_lasso_becomes_a_mask_of_its_interior(desk: Desk, tmp_path: Path) -> None:
     lasso = {"label": "L", "lasso": [[10, 10], [29, 10], [29, 19], [10, 19]], "image": 0}
     (tmp_path / "packed").mkdir()
     with zipfile.ZipFile(BytesIO(desk.pack(draft_of(desk, marks=(lasso,))))) as archive:
@@ -168,7 +168,7 @@ def test_a_lasso_becomes_the_pixels_inside(desk: Desk, tmp_path: Path) -> None:
     assert again.row([(80, 60)])["marks"] == [mark.to_dict()]
 
 
-def test_what_stages_gave_is_kept_and_another_setting_is_not_it(desk: Desk) -> None:
+def test_results_of_stages_are_reused_unless_a_setting_changed(desk: Desk) -> None:
     draft = draft_of(desk)
     first = desk.render(draft)["views"]
     assert len(desk.states.kept) == 1 and desk.render(draft)["views"] == first
@@ -178,20 +178,20 @@ def test_what_stages_gave_is_kept_and_another_setting_is_not_it(desk: Desk) -> N
     assert len(desk.states.kept) == 3
 
 
-def test_whoever_asks_meanwhile_waits(desk: Desk) -> None:
+def test_concurrent_requests_wait(desk: Desk) -> None:
     with ThreadPoolExecutor(2) as threads:
         first, second = threads.map(desk.ask, [draft_of(desk, choices=("cat", "dog"))] * 2)
     assert first == second and len(first) == 1
 
 
-def test_a_fault_names_no_file_that_nobody_wrote(desk: Desk) -> None:
+def test_a_fault_names_only_files_of_the_user(desk: Desk) -> None:
     with pytest.raises(TaskError) as fault:
         desk.render(draft_of(desk, choices=("cat", "dog"), answer="Q"))
     (sentence,) = desk.explain_fault(fault.value)
     assert sentence.startswith("the answer 'Q' is neither one of the letters A, B")
 
 
-def test_a_study_that_would_fail_is_not_handed_out(desk: Desk) -> None:
+def test_an_invalid_study_is_not_exported(desk: Desk) -> None:
     far = Slot("zoom", {"use": "prompting.views.LongestSide", "pixels": 0})
     for stages, sentence in (
         ((far, *FIRST), r"stages\.zoom"),
@@ -201,13 +201,13 @@ def test_a_study_that_would_fail_is_not_handed_out(desk: Desk) -> None:
             desk.pack(draft_of(desk, stages=stages))
 
 
-def test_a_text_without_stages_takes_none_away(desk: Desk) -> None:
+def test_a_text_without_stages_removes_none(desk: Desk) -> None:
     for text in ("", "stages:", "stages: {}", "stages: 3"):
         with pytest.raises(ConfigError, match="stages: missing"):
             read(desk, text)
 
 
-def test_no_more_than_its_share_comes_in(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_uploads_are_limited_in_size(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("looktwice.eval.page.serving.MOST_BYTES", 1000)
     with serve(StudioServer(desk, lambda _: Draft(), token="known").application()) as address:
         connection = http.client.HTTPConnection(urlsplit(address).netloc)

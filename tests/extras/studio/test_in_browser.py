@@ -73,7 +73,7 @@ def run_study(studio: OpenStudio, folder: Path) -> RunFolder:
 
 
 @pytest.mark.slow
-def test_from_a_photograph_to_a_study(studio: OpenStudio, scene: Path, tmp_path: Path) -> None:
+def test_a_photograph_becomes_a_study(studio: OpenStudio, scene: Path, tmp_path: Path) -> None:
     (unmarked,) = studio.drop(scene)
     (marked,) = studio.drag((142, 105))
     (mark,) = studio.draft["marks"]
@@ -105,7 +105,7 @@ def test_from_a_photograph_to_a_study(studio: OpenStudio, scene: Path, tmp_path:
 
 
 @pytest.mark.slow
-def test_marks_are_moved_labelled_taken_back_and_drawn(studio: OpenStudio, scene: Path) -> None:
+def test_marks_are_moved_labelled_undone_and_drawn(studio: OpenStudio, scene: Path) -> None:
     studio.drop(scene)
     first = studio.drag((100, 80))
     studio.drag((100, 80), (120, 90), (140, 100))
@@ -134,7 +134,7 @@ def test_marks_are_moved_labelled_taken_back_and_drawn(studio: OpenStudio, scene
 
 
 @pytest.mark.slow
-def test_one_history_takes_back_each_step(studio: OpenStudio, scene: Path) -> None:
+def test_undo_reverts_each_step(studio: OpenStudio, scene: Path) -> None:
     plain = studio.drop(scene)
     marked = studio.drag((100, 80))
     larger = studio.set("stages.mark.radius", 20)
@@ -159,7 +159,9 @@ def test_one_history_takes_back_each_step(studio: OpenStudio, scene: Path) -> No
 
 
 @pytest.mark.slow
-def test_a_fault_stands_at_its_place_and_the_picture_stays(studio: OpenStudio, scene: Path) -> None:
+def test_a_fault_is_shown_at_its_place_and_the_picture_stays(
+    studio: OpenStudio, scene: Path
+) -> None:
     studio.drop(scene)
     marked = studio.drag((100, 80))
     fault = "stages.mark.radius: radius must be greater than 0"
@@ -244,7 +246,7 @@ def test_it_asks_once_and_rows_become_a_study(
 
 
 @pytest.mark.slow
-def test_rows_say_what_their_stages_are_and_grow(studio: OpenStudio, scene: Path) -> None:
+def test_rows_show_their_stages_and_can_be_extended(studio: OpenStudio, scene: Path) -> None:
     studio.drop(scene)
     studio.drag((100, 80))
     for use, color in (("Circles", "red"), ("Crosshairs", "yellow")):
@@ -263,7 +265,7 @@ def test_rows_say_what_their_stages_are_and_grow(studio: OpenStudio, scene: Path
     assert studio.browser.run(height) == 72
 
 
-def test_stages_are_sought_and_folded(studio: OpenStudio, scene: Path) -> None:
+def test_stages_can_be_searched_and_collapsed(studio: OpenStudio, scene: Path) -> None:
     studio.drop(scene)
     studio.browser.run(f"{TYPE}('find', 'crops')")
     offered = studio.browser.run("[...page.$('new').options].map((o) => o.value)")
@@ -286,7 +288,7 @@ def test_stages_are_sought_and_folded(studio: OpenStudio, scene: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_is_pasted_fills_the_forms(studio: OpenStudio, scene: Path) -> None:
+def test_a_pasted_study_fills_the_forms(studio: OpenStudio, scene: Path) -> None:
     studio.drop(scene)
     studio.drag((100, 80))
     studio.set("stages.mark.radius", 21)
@@ -308,7 +310,7 @@ def test_what_is_pasted_fills_the_forms(studio: OpenStudio, scene: Path) -> None
     assert "model" in faults[0]
 
 
-def test_the_study_is_copied_or_selected(studio: OpenStudio, scene: Path) -> None:
+def test_the_study_can_be_copied_or_selected(studio: OpenStudio, scene: Path) -> None:
     studio.drop(scene)
     studio.browser.run("navigator.clipboard.writeText = async (text) => { window.copied = text; }")
     studio.click("#copy")
@@ -318,7 +320,7 @@ def test_the_study_is_copied_or_selected(studio: OpenStudio, scene: Path) -> Non
     assert studio.browser.run("getSelection().toString()") == studio.yaml
 
 
-def test_a_picture_dropped_on_a_card_is_the_next_one(studio: OpenStudio, scene: Path) -> None:
+def test_a_picture_dropped_on_a_card_becomes_the_next_one(studio: OpenStudio, scene: Path) -> None:
     studio.drop(scene)
     studio.drag((100, 80))
     marked, slots = studio.drag((200, 150)), studio.slots
@@ -331,7 +333,7 @@ def test_a_picture_dropped_on_a_card_is_the_next_one(studio: OpenStudio, scene: 
 
 
 @pytest.mark.slow
-def test_pictures_lie_side_by_side(studio: OpenStudio, scene: Path, tmp_path: Path) -> None:
+def test_pictures_are_shown_side_by_side(studio: OpenStudio, scene: Path, tmp_path: Path) -> None:
     Image.new("RGB", (30, 20)).save(small := tmp_path / "small.png")
     assert len(studio.drop(small, scene)) == 2
     studio.drop(scene)
@@ -353,7 +355,7 @@ def test_pictures_lie_side_by_side(studio: OpenStudio, scene: Path, tmp_path: Pa
     assert studio.draft == draft
 
 
-def test_the_slider_shows_what_there_is_after_each_stage(studio: OpenStudio, scene: Path) -> None:
+def test_the_slider_shows_the_view_after_each_stage(studio: OpenStudio, scene: Path) -> None:
     (plain,) = studio.drop(scene)
     studio.drag((100, 80))
     (whole,) = studio.add("prompting.views.LongestSide")
@@ -364,7 +366,7 @@ def test_the_slider_shows_what_there_is_after_each_stage(studio: OpenStudio, sce
     assert studio.set("after", 3) == [whole]
 
 
-def test_a_mark_is_placed_and_moved_by_the_keyboard_alone(studio: OpenStudio, scene: Path) -> None:
+def test_a_mark_is_placed_and_moved_with_the_keyboard(studio: OpenStudio, scene: Path) -> None:
     studio.drop(scene)
     studio.browser.run("document.getElementById('file').focus()")
     for _ in range(12):
@@ -384,7 +386,7 @@ def test_a_mark_is_placed_and_moved_by_the_keyboard_alone(studio: OpenStudio, sc
 
 
 @pytest.mark.slow
-def test_sixty_moves_in_three_seconds_end_with_the_last(studio: OpenStudio, scene: Path) -> None:
+def test_the_last_of_sixty_quick_moves_is_shown(studio: OpenStudio, scene: Path) -> None:
     studio.drop(scene)
     studio.drag((142, 105))
     last = studio.set("stages.mark.radius", 60)
@@ -398,7 +400,7 @@ def test_sixty_moves_in_three_seconds_end_with_the_last(studio: OpenStudio, scen
 
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [390, 1024, 1440])
-def test_no_width_scrolls_sideways(studio: OpenStudio, scene: Path, width: int) -> None:
+def test_the_page_never_scrolls_sideways(studio: OpenStudio, scene: Path, width: int) -> None:
     studio.drop(scene)
     size = {"width": width, "height": 844, "deviceScaleFactor": 1, "mobile": width < 400}
     studio.browser.send("Emulation.setDeviceMetricsOverride", **size)
@@ -406,7 +408,7 @@ def test_no_width_scrolls_sideways(studio: OpenStudio, scene: Path, width: int) 
     studio.browser.send("Emulation.clearDeviceMetricsOverride")
 
 
-def test_who_is_let_in(studio: OpenStudio) -> None:
+def test_only_clients_with_the_token_are_admitted(studio: OpenStudio) -> None:
     cases: list[tuple[str, dict[str, str], int]] = [
         ("start", {}, 200),
         ("start", {"Host": "evil.example"}, 404),

@@ -43,7 +43,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
 
 
 @pytest.mark.parametrize("contestant, views", [((), 2), (("zoomed",), 2), (("plain",), 1)])
-def test_a_sample_of_a_run_is_sent_as_it_was(
+def test_a_sample_of_a_run_gives_the_same_request(
     run: RunFolder, tmp_path: Path, contestant: tuple[str, ...], views: int
 ) -> None:
     desk, sample = Desk(tmp_path), sorted(row.id for row in run.samples.values())[1]
@@ -68,7 +68,7 @@ def test_a_study_begins_with_its_first_question(run: RunFolder, tmp_path: Path) 
     assert draft.stages[0].node["radius"] == 28 and draft.model in desk.models
 
 
-def test_two_pictures_are_two_pictures_of_one_question(tmp_path: Path) -> None:
+def test_two_pictures_belong_to_one_question(tmp_path: Path) -> None:
     files, desk = [tmp_path / "left.png", tmp_path / "right.png"], Desk(tmp_path)
     for size, file in enumerate(files, 8):
         Image.new("RGB", (size, size)).save(file)
@@ -78,7 +78,7 @@ def test_two_pictures_are_two_pictures_of_one_question(tmp_path: Path) -> None:
         open_draft(desk, [files[0], tmp_path / "none.png"])
 
 
-def test_what_is_not_there_is_told(run: RunFolder, tmp_path: Path) -> None:
+def test_missing_files_are_reported(run: RunFolder, tmp_path: Path) -> None:
     desk, sample = Desk(tmp_path), Path(next(iter(run.samples.values())).id)
     for what, words in (
         ([run.path, Path("nobody")], "'nobody'; it has 2, such as shape"),

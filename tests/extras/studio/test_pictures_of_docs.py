@@ -23,7 +23,7 @@ def test_the_page_of_the_docs_names_each_picture() -> None:
 
 @pytest.mark.nightly
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
-def test_the_pictures_made_anew_are_those_of_the_docs(tmp_path: Path) -> None:
+def test_regenerated_pictures_equal_those_of_the_docs(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     with open_browser(tmp_path / "profile") as browser:
         studio_page.take_pictures(browser, tmp_path, tmp_path / "out")

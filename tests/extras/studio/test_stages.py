@@ -73,7 +73,7 @@ IN_GALLERY = {node["use"] for entry in ENTRIES for node in entry.nodes}
 @pytest.mark.parametrize(
     "path", [pytest.param(path, marks=slow(path)) for path in STAGES if path not in IN_GALLERY]
 )
-def test_what_has_no_picture_renders_or_is_named_with_the_reason(desk: Desk, path: str) -> None:
+def test_stages_without_a_gallery_picture_render_or_have_a_reason(desk: Desk, path: str) -> None:
     item = next(iter(MarkedScenes(kind="shape")))
     meta = {"prompt": "What is it?"} if path in DATA["own prompt"] else {}
     images = (item.sample.images * 2) if "atch" in path or "Motion" in path else item.sample.images

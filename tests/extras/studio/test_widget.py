@@ -64,7 +64,9 @@ def make_desk(folder: Path) -> tuple[Desk, Draft]:
     return desk, Draft(images=(desk.save_bytes(picture.payload.data),), stages=FIRST)
 
 
-def test_the_page_is_always_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_message_of_the_page_is_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     desk, draft = make_desk(tmp_path)
     talk, kernel = WidgetChannel(desk, desk.start(draft)), Kernel()
     torn = {"label": "A", "lasso": 5}
@@ -77,7 +79,7 @@ def test_the_page_is_always_answered(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
-def test_the_module_shows_what_the_kernel_sends(tmp_path: Path) -> None:
+def test_the_module_shows_the_messages_of_the_kernel(tmp_path: Path) -> None:
     (tmp_path / "desk").mkdir()
     desk, draft = make_desk(tmp_path / "desk")
     talk, kernel = WidgetChannel(desk, desk.start(draft)), Kernel()
@@ -125,7 +127,7 @@ def test_the_module_shows_what_the_kernel_sends(tmp_path: Path) -> None:
     assert [view["sha"] for view in shown["views"]] == [marked]
 
 
-def test_a_notebook_that_is_executed_holds_the_widget(tmp_path: Path) -> None:
+def test_an_executed_notebook_holds_the_widget(tmp_path: Path) -> None:
     pytest.importorskip("anywidget")
     nbformat, nbconvert = pytest.importorskip("nbformat"), pytest.importorskip("nbconvert")
     picture = next(iter(MarkedScenes(kind="shape"))).sample.images[0]

@@ -16,7 +16,7 @@ from tests.tables import table
 
 
 @table
-def test_calls_left_as_text(reply: str, calls: list[list[Any]], words: str) -> None:
+def test_tool_calls_written_as_text(reply: str, calls: list[list[Any]], words: str) -> None:
     found = [call for call, *_ in read_text_calls(reply)]
     assert [[call.name, json.loads(call.arguments)] for call in found] == calls
     assert [call.id for call in found] == [f"call_{number}" for number in range(len(calls))]
@@ -24,7 +24,7 @@ def test_calls_left_as_text(reply: str, calls: list[list[Any]], words: str) -> N
     assert words == reply or SIGNS_OF_CALLS.search(reply)  # else readers would not look for it
 
 
-def test_calls_in_thoughts_are_none_and_those_of_the_server_count() -> None:
+def test_calls_in_thoughts_are_ignored_and_those_of_the_server_count() -> None:
     call = '<tool_call>{"name": "zoom", "arguments": {}}</tool_call>'
     kept, count = NativeCalls().read_calls(Reply(f"<think>{call}</think>{call}{call}"), 1)
     assert ([call.name for call in kept], count) == (["zoom"], 2)

@@ -68,7 +68,7 @@ from looktwice.prompting.turns import History, Vote
 from looktwice.prompting.views import Concatenate, Crop, LongestSide
 from looktwice.specialists.results import Boxes, DepthMap, Masks, Matches
 from tests import tables
-from tests.prompting.scenes import Heard, table
+from tests.prompting.scenes import ScriptedReplies, table
 from tests.strict_server import strict_server
 
 CASES = table("agent/agent.yaml")
@@ -98,7 +98,7 @@ def raw(*calls: tuple[str, str]) -> Reply:
     return Reply("", "tool", tool_calls=made)
 
 
-def ran(agent: Stage, model: Model, of: Sample | None = None) -> State:
+def run_stage(agent: Stage, model: Model, of: Sample | None = None) -> State:
     return Pipeline({"agent": agent})(State.start(of or sample()), model)
 
 
@@ -106,10 +106,10 @@ def scripted(
     agent: Stage, *replies: str | Reply, of: Sample | None = None
 ) -> tuple[State, list[Any]]:
     model = Scripted(list(replies))
-    return ran(agent, model, of), model.asked
+    return run_stage(agent, model, of), model.asked
 
 
-def seen(messages: Sequence[Message]) -> list[tuple[Any, ...]]:
+def summarize(messages: Sequence[Message]) -> list[tuple[Any, ...]]:
     """Messages as tuples: the role, texts, views as (width, height), calls as (name, arguments)."""
     return [
         (
@@ -131,14 +131,14 @@ def ended(state: State) -> EpisodeEnd:
     return end
 
 
-def test_native_calls_are_answered_in_the_tools_turn_and_images_in_a_users() -> None:
+def test_native_calls_are_answered_in_a_tool_turn_and_images_in_a_user_turn() -> None:
     agent = Agent({"zoom": PLAIN_ZOOM}, system="Look.")
     state, asked = scripted(agent, call("zoom", "Closer.", box=[10, 20, 30, 50]), "It is a cat.")
-    assert seen(asked[0]) == [
+    assert summarize(asked[0]) == [
         ("system", "Look."),
         ("user", "Image 1 (80 x 60 pixels):", (80, 60), "What is it?"),
     ]
-    assert seen(asked[1])[2:] == [
+    assert summarize(asked[1])[2:] == [
         ("assistant", "Closer.", ("zoom", '{"box": [10, 20, 30, 50]}')),
         ("tool", "Image 2 (20 x 30 pixels):"),
         ("user", "Image 2 (20 x 30 pixels):", (20, 30)),
@@ -152,10 +152,10 @@ def test_native_calls_are_answered_in_the_tools_turn_and_images_in_a_users() -> 
     assert ended(state).by == "reply"
     agent = Agent({"zoom": PLAIN_ZOOM}, protocol=NativeCalls(images_as="tool"), coordinates="0-1")
     _, asked = scripted(agent, call("zoom", box=[0, 0, 0.5, 0.5]), "x")
-    assert seen(asked[1])[-1] == ("tool", "Image 2:", (40, 30))
+    assert summarize(asked[1])[-1] == ("tool", "Image 2:", (40, 30))
 
 
-def test_tagged_calls_are_told_and_read_in_words() -> None:
+def test_tagged_calls_are_described_and_parsed_in_text() -> None:
     agent = Agent({"zoom": PLAIN_ZOOM}, protocol=TaggedCalls(), coordinates="0-1000", system="")
     given = '{"name": "zoom", "arguments": {"bbox_2d": [0, 0, 500, 500]}}'
     sentence = f"Hm.\n<tool_call>\n{given}\n</tool_call>"
@@ -169,21 +169,26 @@ def test_tagged_calls_are_told_and_read_in_words() -> None:
     }
     assert "thousandths" in told["parameters"]["properties"]["box"]["description"]
     answer = ("user", "<tool_response>", "Image 2:", (40, 30), "</tool_response>")
-    assert seen(asked[1])[2:] == [("assistant", sentence), answer]
+    assert summarize(asked[1])[2:] == [("assistant", sentence), answer]
     assert state.reply == "A cat."
 
 
-def test_plain_lines_ask_and_answer_and_nothing_else_does() -> None:
+def test_only_plain_lines_ask_and_answer() -> None:
     agent = Agent({"zoom": PLAIN_ZOOM}, protocol=PlainCalls())
     state, asked = scripted(
         agent, 'CALL zoom {"box": [0, 0, 40, 30]}', "It is a cat.", "ANSWER: a cat"
     )
-    assert seen(asked[1])[-1] == ("user", "RESULT of zoom:", "Image 2 (40 x 30 pixels):", (40, 30))
-    assert seen(asked[2])[-1][1].startswith("error: the reply has neither a line")
+    assert summarize(asked[1])[-1] == (
+        "user",
+        "RESULT of zoom:",
+        "Image 2 (40 x 30 pixels):",
+        (40, 30),
+    )
+    assert summarize(asked[2])[-1][1].startswith("error: the reply has neither a line")
     assert state.reply == "ANSWER: a cat" and outcomes(state) == ["shown", "refused"]
 
 
-def test_a_call_that_the_server_leaves_as_text_is_run() -> None:
+def test_a_call_that_the_server_leaves_as_text_is_executed() -> None:
     left = '<think>Hm.</think>[TOOL_CALLS]zoom[ARGS]{"box": [10, 20, 30, 50]}'
     state, asked = scripted(Agent({"zoom": PLAIN_ZOOM}), left, "A cat.")
     assert outcomes(state) == ["shown"] and state.reply == "A cat."
@@ -217,7 +222,7 @@ def test_parallel_calls_run_in_order_and_each_is_answered(form: Any) -> None:
         ]
 
 
-def test_a_box_that_is_cut_to_its_image_is_told_to_the_model_and_noted() -> None:
+def test_a_clipped_box_is_reported_to_the_model_and_noted() -> None:
     agent = Agent({"zoom": PLAIN_ZOOM})
     boxes: list[dict[str, Any]] = [{"box": [-20, 10, 40, 30]}, {"box": [0, 0, 40, 20], "image": 1}]
     state, asked = scripted(agent, *(call("zoom", **box) for box in boxes), "A cat.")
@@ -229,9 +234,9 @@ def test_a_box_that_is_cut_to_its_image_is_told_to_the_model_and_noted() -> None
 
 
 def test_the_model_is_offered_tools_with_their_schemas() -> None:
-    model = Heard("x")
+    model = ScriptedReplies("x")
     tools: dict[str, AgentTool] = {"zoom": Zoom(), "undo": Undo()}
-    ran(Agent(tools, options=CallOptions(temperature=0.5), coordinates="0-1"), model)
+    run_stage(Agent(tools, options=CallOptions(temperature=0.5), coordinates="0-1"), model)
     ((*_, options),) = model.calls
     zoom, undo = options.tools or ()
     assert (options.temperature, zoom.name, undo.name) == (0.5, "zoom", "undo")
@@ -249,7 +254,7 @@ def test_history_can_drop_the_images_of_earlier_turns() -> None:
     assert [view.size for message in asked[2] for view in message.views] == [(5, 5)]
 
 
-def test_a_probe_asks_beside_the_conversation() -> None:
+def test_a_probe_does_not_change_the_conversation() -> None:
     agent = Agent({"zoom": PLAIN_ZOOM}, probe="What now?", system="")
     state, asked = scripted(agent, "maybe A", call("zoom", box=[0, 0, 9, 9]), "maybe B", "B")
     assert asked[0][-1].text.endswith("What is it?\nWhat now?")
@@ -258,7 +263,7 @@ def test_a_probe_asks_beside_the_conversation() -> None:
     assert [(look.probe, look.call) for look in read_looks(state.notes)] == [(0, 1)]
 
 
-def test_places_ride_through_turns_and_joined_views_and_a_choice_is_no_source() -> None:
+def test_places_survive_rotation_and_joined_views_and_a_choice_is_not_a_source() -> None:
     two = sample(pixels(80, 60), pixels(80, 60)[:, ::-1])
     agent = Agent({"zoom": PLAIN_ZOOM, "turn": Rotate()})
     first, last = call("zoom", box=[100, 10, 130, 50]), call("zoom", box=[0, 0, 10, 20])
@@ -331,7 +336,7 @@ def test_a_tool_is_a_stage_on_a_view(name: str) -> None:
     assert not np.array_equal(state.views[2].pixels, state.views[0].pixels)
 
 
-def test_measure_speaks_of_the_image_at_its_full_size() -> None:
+def test_measure_uses_the_image_at_full_size() -> None:
     agent = Agent({"measure": Measure()}, fit=LongestSide(40), coordinates="0-1")
     state, asked = scripted(agent, call("measure", start=[0.25, 0.5], end=[0.75, 0.5]), "x")
     told = asked[1][-1].text
@@ -339,7 +344,7 @@ def test_measure_speaks_of_the_image_at_its_full_size() -> None:
     assert outcomes(state) == ["said"] and len(state.views) == 1
 
 
-def test_turning_over_and_over_does_not_fill_the_memory() -> None:
+def test_repeated_rotation_does_not_exhaust_memory() -> None:
     agent = Agent({"rotate": Rotate()}, bounds=Bounds(steps=12), fit=LongestSide(40))
     turns = [call("rotate", degrees=45 - n / 10) for n in range(8)]
     state, _ = scripted(agent, *turns, "x", of=sample(pixels(1200, 1200)))
@@ -348,7 +353,7 @@ def test_turning_over_and_over_does_not_fill_the_memory() -> None:
     assert rotated_size((80, 60), 90) == (60, 80) and rotated_size((80, 60), -180) == (80, 60)
 
 
-def test_undo_withdraws_the_last_image() -> None:
+def test_undo_removes_the_last_image() -> None:
     agent = Agent({"zoom": PLAIN_ZOOM, "undo": Undo()})
     first, second = call("zoom", box=[0, 0, 9, 9]), call("zoom", image=2, box=[0, 0, 5, 5])
     state, asked = scripted(agent, first, call("undo"), second, call("undo"), "x")
@@ -360,7 +365,7 @@ def test_undo_withdraws_the_last_image() -> None:
     ]
 
 
-def test_the_answer_tool_is_read_by_the_agents_reader() -> None:
+def test_the_answer_tool_is_parsed_by_the_reader_of_the_agent() -> None:
     agent, of = Agent({"answer": Answer()}, reader=Robust()), sample(choices=("cat", "dog"))
     state, _ = scripted(agent, call("answer", text="It is (B)."), of=of)
     assert (state.answer, state.reason, ended(state).by) == ("B", "", "answer")
@@ -368,7 +373,7 @@ def test_the_answer_tool_is_read_by_the_agents_reader() -> None:
     assert state.answer is None and state.reason
 
 
-def test_the_controls_look_like_the_zoom_and_show_another_place() -> None:
+def test_the_controls_look_like_the_zoom_but_show_another_place() -> None:
     truth = Box("target", 60, 40, 80, 60, 1)
     of = sample(pixels() // 2, pixels(), marks=(truth,), meta={"region": "target"})
     crop, asked_for, regions = Crop(padding=0, min_px=1), [5.0, 5.0, 25.0, 25.0], {}
@@ -398,9 +403,7 @@ from looktwice.prompting.agent import Arguments, ImageArguments, ToolResult
 """
 
 
-def test_the_tool_that_the_documentation_shows_works_from_a_file_of_ones_own(
-    tmp_path: Path,
-) -> None:
+def test_the_documented_custom_tool_works_from_a_file(tmp_path: Path) -> None:
     example = re.findall(r"(?:^(?: {4}.*)?\n)+", tool_file.__doc__ or "", re.M)
     code = textwrap.dedent(max(example, key=len))
     (tmp_path / "my_tools.py").write_text(IMPORTS + code, encoding="utf-8")
@@ -415,8 +418,8 @@ def test_the_tool_that_the_documentation_shows_works_from_a_file_of_ones_own(
 def test_each_bound_stops_the_loop_and_forces_an_answer(bound: str, value: Any, looks: int) -> None:
     boxes = [[0, 0, 30, 30 - n] for n in range(looks)]
     script = [call("zoom", image=1, box=box, tokens=100, seconds=1.0) for box in boxes]
-    model = Heard(*script, Reply("A cat."))
-    state = ran(Agent({"zoom": PLAIN_ZOOM}, bounds=Bounds(**{bound: value})), model)
+    model = ScriptedReplies(*script, Reply("A cat."))
+    state = run_stage(Agent({"zoom": PLAIN_ZOOM}, bounds=Bounds(**{bound: value})), model)
     messages, _, options = model.calls[-1]
     assert len(model.calls) == looks + 1 and not options.tools
     assert messages[-1].role == "user" and messages[-1].text.endswith(FINAL)
@@ -434,7 +437,7 @@ def test_without_steps_there_are_no_tools_and_a_call_for_the_answer_is_an_absten
     assert (state.answer, ended(state).by) == ("cat", "steps")
 
 
-def test_images_beyond_a_bound_are_not_shown_and_the_same_call_is_not_run_twice() -> None:
+def test_images_beyond_a_limit_are_not_shown_and_a_repeated_call_is_not_run() -> None:
     agent = Agent({"zoom": PLAIN_ZOOM}, bounds=Bounds(images=2))
     calls = raw(*(("zoom", json.dumps({"image": 1, "box": [0, 0, 10 + n, 10]})) for n in range(4)))
     state, asked = scripted(agent, calls, "x")
@@ -475,7 +478,7 @@ def test_a_malformed_call_gets_one_correction_and_then_a_reason(
     assert state.reply == "A cat." and len(state.views) == 2
 
 
-def test_ten_thousand_calls_in_one_reply_are_eight() -> None:
+def test_at_most_eight_calls_of_a_reply_are_kept() -> None:
     one = {"name": "zoom", "arguments": {"image": 1, "box": [0, 0, 9, 9]}}
     for form, reply in (
         (NativeCalls(), raw(*[("zoom", json.dumps(one["arguments"]))] * 10_000)),
@@ -518,25 +521,25 @@ def test_strange_replies_are_bounded_and_recorded(form: Any, text: str) -> None:
     json.dumps([message_json(message) for message in state.messages], ensure_ascii=False).encode()
 
 
-def test_words_of_the_question_call_nothing() -> None:
+def test_text_of_the_question_calls_no_tool() -> None:
     of = sample(question=f"What does the sign say? {TRAP}\nCALL zoom {{}}")
     agent = Agent({"zoom": PLAIN_ZOOM}, protocol=TaggedCalls())
     state, asked = scripted(agent, "It asks for a tool.", of=of)
     assert len(asked) == 1 and read_looks(state.notes) == []
 
 
-def test_what_a_tool_cannot_do_is_told_and_missing_weights_fail_the_sample() -> None:
+def test_tool_errors_are_reported_and_missing_weights_fail_the_sample() -> None:
     agent = Agent({"word": CropByWord(finds), "depth": ShowDepth(empty)})
     state, asked = scripted(agent, call("word", word="nothing"), call("depth", image=1), "A cat.")
     assert outcomes(state) == ["failed", "failed"] and state.reply == "A cat."
     assert "nothing in image 0" in asked[1][-1].text
     model = Scripted([call("depth", image=1), "A cat."])
     with pytest.raises(StageFailed) as caught:
-        ran(Agent({"depth": ShowDepth(unopened)}), model)
+        run_stage(Agent({"depth": ShowDepth(unopened)}), model)
     assert isinstance(caught.value.__cause__, WeightsError) and len(model.asked) == 1
 
 
-def test_a_server_that_counts_no_image_of_a_look_is_noted() -> None:
+def test_a_server_that_counts_no_image_tokens_for_a_look_is_noted() -> None:
     agent = Agent({"zoom": PLAIN_ZOOM}, system="")
     last = Reply("A cat.", usage=Usage(500, 2))
     state, _ = scripted(agent, call("zoom", tokens=9, box=[10, 20, 30, 50]), last)
@@ -545,7 +548,7 @@ def test_a_server_that_counts_no_image_of_a_look_is_noted() -> None:
 
 
 @pytest.mark.parametrize("nested", [False, True])
-def test_looks_of_every_draw_of_a_vote_and_before_a_failure_are_kept(nested: bool) -> None:
+def test_looks_of_every_draw_and_before_a_failure_are_kept(nested: bool) -> None:
     agent: Any = Agent({"zoom": PLAIN_ZOOM})
     agent = Pipeline({"inner": agent}) if nested else agent
     look = call("zoom", box=[10, 20, 30, 50])
@@ -554,7 +557,7 @@ def test_looks_of_every_draw_of_a_vote_and_before_a_failure_are_kept(nested: boo
     looks = [(look.number, look.call) for look in read_looks(state.notes)]
     assert looks == [(1, 0), (1, 2), (1, 4)]
     with pytest.raises(StageFailed) as caught:
-        ran(agent, Scripted([look, call("zoom", box=[1, 1, 9, 9])]))
+        run_stage(agent, Scripted([look, call("zoom", box=[1, 1, 9, 9])]))
     state = caught.value.state
     looks = [(look.number, look.call) for look in read_looks(state.notes)]
     assert looks == [(1, 0), (2, 1)] and outcomes(state) == ["shown", "shown"]
@@ -583,11 +586,11 @@ DETAILS = [{"type": "reasoning.encrypted", "data": "x", "index": 0}]
         (PlainCalls(), {"content": "hm", "reasoning": "no line"}),
     ],
 )
-def test_a_thinking_model_gets_its_own_turns_back(form: Any, message: dict[str, Any]) -> None:
+def test_a_thinking_model_is_sent_its_own_turns(form: Any, message: dict[str, Any]) -> None:
     said = message | {"content": message["content"] or None}
     with strict_server(said, said, {"content": "ANSWER: (A)"}) as server:
         agent = Agent({"zoom": PLAIN_ZOOM}, protocol=form, corrections=5)
-        state = ran(agent, ChatAPI("m", url=server.url))
+        state = run_stage(agent, ChatAPI("m", url=server.url))
     assert server.refused == [] and len(server.bodies) == 3
     assert state.reply == "ANSWER: (A)"
     attached = [message for message in state.messages if message.role == "assistant"]
@@ -600,22 +603,22 @@ def test_a_server_that_refuses_its_own_fields_is_sent_none() -> None:
     with strict_server(said, {"content": "(A)"}, withheld=["reasoning"]) as server:
         kept, model = Agent({"zoom": PLAIN_ZOOM}), ChatAPI("m", url=server.url)
         with pytest.raises(StageFailed):
-            ran(kept, model)
+            run_stage(kept, model)
         assert len(server.refused) == 1
-        assert ran(replace(kept, history=History(attached="drop")), model).reply == "(A)"
+        assert run_stage(replace(kept, history=History(attached="drop")), model).reply == "(A)"
         assert len(server.refused) == 1
 
 
-def test_an_agent_is_its_spec_and_a_fit_does_no_more_than_size() -> None:
+def test_an_agent_is_rebuilt_from_its_spec_and_fit_only_resizes() -> None:
     tools: Any = {"zoom": OracleZoom(label="t"), "grid": ShowGrid()}
     agent = Agent(tools, Robust(), TaggedCalls(), Bounds(steps=2), fit=LongestSide(9))
     assert build(spec(agent)) == agent and identity(build(spec(agent))) == identity(agent)
     with pytest.raises(StageFailed) as caught:
-        ran(Agent({"zoom": Zoom()}, fit=OracleCrop("t")), Scripted("x"))
+        run_stage(Agent({"zoom": Zoom()}, fit=OracleCrop("t")), Scripted("x"))
     assert isinstance(caught.value.__cause__, ValueError)
 
 
-def test_marks_of_all_kinds_are_no_trouble_for_a_zoom() -> None:
+def test_marks_of_all_kinds_can_be_zoomed() -> None:
     mask = np.zeros((60, 80), bool)
     mask[3:9, 3:9] = True
     of = sample(marks=(Point("A", 5, 5), Mask("M", mask), Box("B", 70, 50, 79, 59)))

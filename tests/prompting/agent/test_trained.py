@@ -60,7 +60,7 @@ def test_golden_conversations(case: dict[str, Any]) -> None:
         (f"image.rotate({'9' * 400})", "it is read, not run"),
     ],
 )
-def test_code_is_read_and_never_run(code: str, read: dict[str, Any] | str) -> None:
+def test_code_is_parsed_and_never_executed(code: str, read: dict[str, Any] | str) -> None:
     agent = Agent({"edit": Edit()}, protocol=CodeCalls())
     reply = Reply(f"<code>\n```python\n{code}\n```\n</code>")
     ((call,), count) = agent.protocol.read_calls(reply, 3)
@@ -83,7 +83,7 @@ def test_code_is_read_and_never_run(code: str, read: dict[str, Any] | str) -> No
         (["brightness 0"], lambda view: view.with_pixels(view.pixels * 0)),
     ],
 )
-def test_operations_do_what_they_say(steps: list[str], same: Any) -> None:
+def test_operations_have_their_documented_effect(steps: list[str], same: Any) -> None:
     edit = Edit()
     given = edit.arguments.model_validate({"image": 1, "steps": steps})
     (view,) = edit(START, given).views
@@ -101,14 +101,14 @@ def test_operations_do_what_they_say(steps: list[str], same: Any) -> None:
         ([], "nothing is asked for"),
     ],
 )
-def test_what_no_operation_is_is_refused(steps: list[str], why: str) -> None:
+def test_unknown_operations_are_refused(steps: list[str], why: str) -> None:
     wide = State.start(Sample("s", "?", (Picture(np.zeros((2500, 2500, 3), np.uint8)),)))
     with pytest.raises(ValueError, match=why):
         Edit()(wide, Edit().arguments.model_validate({"image": 1, "steps": steps}))
 
 
 @tables.table
-def test_images_are_named_as_agents_know_them(given: dict[str, Any], image: int | str) -> None:
+def test_images_have_the_names_that_agents_use(given: dict[str, Any], image: int | str) -> None:
     whole = {"bbox_2d": [0, 0, 9, 9], "label": "a", **given}
     if isinstance(image, int):
         assert ZoomIn.arguments.model_validate(whole).image == image
@@ -161,7 +161,7 @@ CALLED = (
         ("thyme", "pixels", "<code>box = {box}\nprint(image.crop(tuple(box)).size)</code>"),
     ],
 )
-def test_a_reader_of_known_acuity_reads_by_their_zooms(
+def test_a_reader_of_known_acuity_succeeds_with_zooms(
     preset: str, coordinates: Any, form: str
 ) -> None:
     """At 480 pixels it reads hardly a letter, and nearly all with the zooms of any of them."""

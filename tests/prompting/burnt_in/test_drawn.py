@@ -79,7 +79,7 @@ def read(pixels: Pixels, choices: tuple[str, ...] = (), **settings: Any) -> Stat
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "shapes", "codec", "wanted"), CASES["found"])
-def test_drawn_shapes_are_read_as_marks(
+def test_drawn_shapes_become_marks(
     name: str, shapes: list[list[Any]], codec: str, wanted: list[list[Any]]
 ) -> None:
     state = read(draw(name, shapes, codec))
@@ -98,13 +98,13 @@ def test_drawn_shapes_are_read_as_marks(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "shapes", "codec"), CASES["none"])
-def test_what_is_no_mark_is_not_read(name: str, shapes: list[list[Any]], codec: str) -> None:
+def test_other_drawings_do_not_become_marks(name: str, shapes: list[list[Any]], codec: str) -> None:
     assert read(draw(name, shapes, codec)).sample.marks == ()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PHOTOGRAPHS)
-def test_photographs_as_they_are_have_no_marks(name: str) -> None:
+def test_unmodified_photographs_have_no_marks(name: str) -> None:
     for codec in ("png", "jpeg"):
         state = read(draw(name, [], codec))
         assert state.sample.marks == ()
@@ -113,7 +113,7 @@ def test_photographs_as_they_are_have_no_marks(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("share", "kind"), [(s, k) for s in (0.01, 0.05, 0.2) for k in "rbd"])
-def test_sizes_are_in_proportion_to_the_picture(share: float, kind: str) -> None:
+def test_size_limits_scale_with_the_picture(share: float, kind: str) -> None:
     """Of the diagonal of a picture of 320 and of one of 1,280 pixels a side."""
     for side in (320, 1280):
         ground = Image.fromarray(photograph("coffee")).resize((side, side))
@@ -150,14 +150,14 @@ PAIR = [*RING, ["ring", "blue", 400, 250, 28, 4]]
         (RING, (), {"plain_colors": ("blue",)}, []),
     ],
 )
-def test_labels_are_demanded_or_given(
+def test_labels_can_be_required_or_assigned(
     shapes: list[list[Any]], choices: tuple[str, ...], settings: dict[str, Any], labels: list[str]
 ) -> None:
     state = read(draw("coffee", shapes), choices, **settings)
     assert sorted(mark.label for mark in state.sample.marks) == labels
 
 
-def test_a_large_ring_takes_the_label_that_is_read_beside_it() -> None:
+def test_a_large_ring_takes_the_label_read_next_to_it() -> None:
     pixels = draw("coffee", PAIR).copy()
     for left, letter in ((143, "A"), (393, "B")):
         plate = Image.new("RGB", (18, 20))

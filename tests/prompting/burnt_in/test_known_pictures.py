@@ -66,13 +66,13 @@ def test_marks_find_their_picture(
         assert after.notes[0].startswith(f"image 1 has the marks of line {number // 2 + 1} of")
 
 
-def test_marks_stand_on_the_image_that_was_known_and_own_ones_stay(known: Path) -> None:
+def test_marks_are_placed_on_known_images_and_existing_ones_stay(known: Path) -> None:
     own, first = Point("Z", 1, 2, 1), sent(SAMPLES[0])
     after = MarksFrom(known)(state_of(sent(SAMPLES[1]), first, first, marks=(own,)), NoModel())
     assert [(mark.label, mark.image) for mark in after.sample.marks] == [("Z", 1), ("A", 2)]
 
 
-def test_the_question_tells_lines_of_one_picture_apart(known: Path) -> None:
+def test_the_question_distinguishes_lines_of_one_picture(known: Path) -> None:
     stage, image = MarksFrom(known), sent(SAMPLES[-2])
     left = stage(state_of(image, words="Look. What is left?\n(A) x"), NoModel())
     assert left.sample.marks == (Box("B", 10, 20, 30, 60),)
@@ -82,7 +82,7 @@ def test_the_question_tells_lines_of_one_picture_apart(known: Path) -> None:
     assert MarksFrom(known, missing="abstain")(state_of(image), NoModel()).ended
 
 
-def test_the_file_is_part_of_the_identity_and_may_not_change(known: Path) -> None:
+def test_the_file_is_part_of_the_identity_and_must_not_change(known: Path) -> None:
     stage = MarksFrom(known)
     assert MarksFrom(known, sha=stage.sha) == stage
     lines = known.read_text(encoding="utf-8").replace("What is left?", "Left?")
@@ -91,7 +91,7 @@ def test_the_file_is_part_of_the_identity_and_may_not_change(known: Path) -> Non
         MarksFrom(known, sha=stage.sha)
 
 
-def test_faulty_lines_and_a_picture_of_one_grey(known: Path) -> None:
+def test_invalid_lines_and_a_uniformly_grey_picture(known: Path) -> None:
     flat = Picture(np.full((40, 40, 3), 90, np.uint8))
     assert MarksFrom(known)(state_of(flat), NoModel()).sample.marks == ()
     for line, fact in (

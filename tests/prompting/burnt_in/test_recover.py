@@ -24,7 +24,7 @@ from looktwice.prompting.burnt_in import EraseMarks, RecoverMarks
 from looktwice.prompting.burnt_in.label_ocr import ReadLabel
 from looktwice.prompting.burnt_in.recover import FoundRectangle, _match_labels, find_label_words
 from looktwice.prompting.markers import Circles, Label
-from tests.burnt_in import as_released, made
+from tests.burnt_in import draw_as_released, make_picture
 from tests.prompting.scenes import table
 
 CASES = table("burnt_in/recover.yaml")
@@ -71,7 +71,7 @@ def real(shared_data: Path) -> Callable[[int], list[State]]:
 def test_photographs_with_markers() -> None:
     wrong, total, invented = [], 0, 0
     for seed in range(16):  # two thousand are `make bench`
-        burnt = made(seed)
+        burnt = make_picture(seed)
         marks = points(recovered(State.start(burnt.sample)))
         invented += len(marks.keys() - {point.label for point in burnt.points})
         total += len(burnt.points)
@@ -85,14 +85,14 @@ def test_photographs_with_markers() -> None:
 
 @pytest.mark.slow
 def test_photographs_without_markers_have_none() -> None:
-    burnt = [made(seed, marked=False) for seed in range(8)]
+    burnt = [make_picture(seed, marked=False) for seed in range(8)]
     found = {b.how: recovered(state_of(b.pixels)).sample.marks for b in burnt}
     assert not {how: marks for how, marks in found.items() if marks}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("step", [4, pytest.param(1, marks=pytest.mark.nightly)])
-def test_real_images_have_their_two_markers_in_the_released_style(
+def test_real_images_have_two_markers_in_the_released_style(
     real: Callable[[int], list[State]], step: int
 ) -> None:
     whole, states = 0, real(step)
@@ -122,9 +122,9 @@ def test_real_images_without_circles_have_no_marks(shared_data: Path) -> None:
 
 
 @pytest.mark.slow
-def test_given_marks_stay_where_none_is_in_the_pixels_if_asked(coffee: Pixels) -> None:
+def test_existing_marks_are_kept_on_request_if_none_is_in_the_pixels(coffee: Pixels) -> None:
     given = (Point("A", 60, 50), Point("B", 90, 70))
-    plain, burnt = coffee, as_released(coffee, [TWO[0]], RED)
+    plain, burnt = coffee, draw_as_released(coffee, [TWO[0]], RED)
     for pixels, ours in ((plain, ()), (burnt, ("A",))):
         state = state_of(pixels)
         state = state.replace(sample=replace(state.sample, marks=given))
@@ -136,20 +136,18 @@ def test_given_marks_stay_where_none_is_in_the_pixels_if_asked(coffee: Pixels) -
 
 
 @pytest.mark.parametrize("label_height", [2, 6, 12, 30])
-def test_a_label_that_the_rim_cuts_off_is_told_from_what_is_left(
-    coffee: Pixels, label_height: int
-) -> None:
+def test_a_label_clipped_at_the_edge_is_recognised(coffee: Pixels, label_height: int) -> None:
     cut = Point("B", 300, 16 + label_height)
-    marks = points(recovered(state_of(as_released(coffee, [TWO[0], cut], RED))))
+    marks = points(recovered(state_of(draw_as_released(coffee, [TWO[0], cut], RED))))
     assert marks.keys() == {"A", "B"}
     assert away(marks["B"], cut) < 1.5
 
 
 def test_reference_and_candidates_are_found_on_their_own_images(coffee: Pixels) -> None:
-    first = as_released(coffee, [Point("REF", 200, 10)], RED)  # its label is out of sight
+    first = draw_as_released(coffee, [Point("REF", 200, 10)], RED)  # its label is out of sight
     spots = [Point(letter, 80 + 120 * n, 150 + 20 * n, 1) for n, letter in enumerate("ABCD")]
     choices = tuple(f"Point {letter}" for letter in "ABCD")
-    second = as_released(coffee, spots, RED)
+    second = draw_as_released(coffee, spots, RED)
     state = recovered(state_of(first, second, choices=choices, prompt="labeled with REF."))
     marks = points(state)
     assert [point.image for point in marks.values()] == [0, 1, 1, 1, 1]
@@ -157,23 +155,23 @@ def test_reference_and_candidates_are_found_on_their_own_images(coffee: Pixels) 
     assert [mark.label for mark in state.sample.marks] == ["REF", "A", "B", "C", "D"]
 
 
-def test_a_white_ring_on_white_is_found_by_the_arrangement_of_the_other() -> None:
+def test_a_white_ring_on_white_is_inferred_from_the_other_markers() -> None:
     ground = np.full((300, 400, 3), 90, np.uint8)
     ground[:, 200:] = 246
-    marks = points(recovered(state_of(as_released(ground, TWO, (255, 255, 255)))))
+    marks = points(recovered(state_of(draw_as_released(ground, TWO, (255, 255, 255)))))
     assert marks.keys() == {"A", "B"}
     assert max(away(marks[mark.label], mark) for mark in TWO) < 2
 
 
 @pytest.mark.parametrize(("choices", "prompt", "words"), CASES["label_words"])
-def test_the_question_says_which_labels_to_look_for(
+def test_the_question_determines_the_labels_to_find(
     choices: tuple[str, ...], prompt: str, words: list[str]
 ) -> None:
     sample = Sample("s", "Which?", choices=choices, meta={"prompt": prompt})
     assert list(find_label_words(sample)) == words
 
 
-def test_what_happens_with_a_missing_marker_is_a_setting(coffee: Pixels) -> None:
+def test_missing_markers_are_handled_as_configured(coffee: Pixels) -> None:
     bare = state_of(coffee)
     assert recovered(bare).sample.marks == ()
     assert recovered(bare, on_missing="abstain").reason == "abstained: no marker A, B was found"
@@ -216,7 +214,7 @@ def test_red_and_green_boxes_are_read_with_their_labels() -> None:
         right += int((np.abs(off).max(1) <= 2).sum())
     assert right >= 0.9 * 30
     for seed in range(6):
-        bare = state_of(made(seed, marked=False).pixels)
+        bare = state_of(make_picture(seed, marked=False).pixels)
         assert not recovered(bare, kinds=("boxes",)).sample.marks
 
 
@@ -245,8 +243,8 @@ def markers_of(state: State) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         yield np.hypot(xs - look["x"], ys - look["y"]), plate
 
 
-def test_erasing_changes_the_marker_alone(coffee: Pixels) -> None:
-    read = recovered(state_of(as_released(coffee, TWO, RED)))
+def test_erasing_changes_only_the_marker(coffee: Pixels) -> None:
+    read = recovered(state_of(draw_as_released(coffee, TWO, RED)))
     clean = EraseMarks()(read, NoModel())
     before, after = read.views[0].pixels, clean.views[0].pixels
     changed = (before != after).any(-1)
@@ -263,10 +261,8 @@ def test_erasing_changes_the_marker_alone(coffee: Pixels) -> None:
     assert error < np.abs(before.astype(float) - coffee)[changed].mean() / 4
 
 
-def test_views_of_another_frame_are_cleaned_too_and_untouched_ones_passed_on(
-    coffee: Pixels,
-) -> None:
-    state = state_of(as_released(coffee, TWO, RED), coffee)
+def test_views_in_other_frames_are_cleaned_and_untouched_ones_kept(coffee: Pixels) -> None:
+    state = state_of(draw_as_released(coffee, TWO, RED), coffee)
     large = resize(state.views[0], 900, 600)
     clean = EraseMarks()(recovered(state.replace(views=(large, *state.views))), NoModel())
     assert clean.views[2] is state.views[1]
@@ -274,9 +270,9 @@ def test_views_of_another_frame_are_cleaned_too_and_untouched_ones_passed_on(
     assert not recovered(state_of(clean.views[0].pixels)).sample.marks
 
 
-def test_recoloured_holes_lose_the_tint_that_jpeg_smears_into_them() -> None:
+def test_recoloured_holes_lose_the_colour_bleeding_of_jpeg() -> None:
     grey = np.full((300, 400, 3), 120, np.uint8)
-    read = recovered(state_of(as_jpeg(as_released(grey, TWO, RED), 80)))
+    read = recovered(state_of(as_jpeg(draw_as_released(grey, TWO, RED), 80)))
     tints = []
     for hole in ("keep", "recolor"):
         after = EraseMarks(hole=hole)(read, NoModel()).views[0].pixels.astype(int)
@@ -285,7 +281,7 @@ def test_recoloured_holes_lose_the_tint_that_jpeg_smears_into_them() -> None:
     assert tints[0] > 30 and tints[1] < 10
 
 
-def test_erasing_asks_for_recovering_first(coffee: Pixels) -> None:
+def test_erasing_requires_recovery_first(coffee: Pixels) -> None:
     with pytest.raises(ValueError, match="RecoverMarks before EraseMarks"):
         EraseMarks()(state_of(coffee), NoModel())
 

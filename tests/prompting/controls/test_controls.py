@@ -44,7 +44,7 @@ from looktwice.prompting.views import Crop
 from looktwice.prompting.wording import MarksAsText, MultipleChoice
 from tests.made_run import MadeRun
 from tests.paths import CONFIGS
-from tests.prompting.scenes import record_of, table
+from tests.prompting.scenes import record_state, table
 
 CASES = table("controls/controls.yaml")
 
@@ -68,20 +68,20 @@ def start(
     return State.start(Sample("s1", question, images or (noise(),), marks=marks, **more), seed)
 
 
-def after(stage: Stage, state: State) -> State:
+def apply_stage(stage: Stage, state: State) -> State:
     return stage(state, NoModel())
 
 
 def test_no_image_and_blank_image() -> None:
     state = start(*POINTS)
-    assert after(NoImage(), state).views == ()
-    blank = after(BlankImage("teal"), state)
+    assert apply_stage(NoImage(), state).views == ()
+    blank = apply_stage(BlankImage("teal"), state)
     assert (blank.views[0].pixels == (0, 128, 128)).all()
     assert blank.views[0].parts == state.views[0].parts
-    mean = after(BlankImage("mean"), state).views[0].pixels
+    mean = apply_stage(BlankImage("mean"), state).views[0].pixels
     assert (mean == mean[0, 0]).all()
     assert np.abs(mean[0, 0] - state.views[0].pixels.mean((0, 1))).max() <= 0.5
-    marked = after(Circles(), blank).views[0].pixels
+    marked = apply_stage(Circles(), blank).views[0].pixels
     assert tuple(marked[30, 30]) == (255, 0, 0)
 
 
@@ -89,7 +89,7 @@ def others(*pictures: Picture) -> list[Item]:
     return [Item(Sample(f"s{n}", "?", (picture,)), "A") for n, picture in enumerate(pictures)]
 
 
-def test_another_sample_s_image_is_never_its_own() -> None:
+def test_another_image_is_never_that_of_the_sample() -> None:
     shared = noise(seed=1)
     # s1 and s3 show the same picture
     task = others(noise(seed=0), shared, noise(90, 200, seed=2), shared)
@@ -97,30 +97,30 @@ def test_another_sample_s_image_is_never_its_own() -> None:
     seen = set()
     for seed in range(20):
         stage = OtherImage(task, seed=seed)
-        shown = after(stage, state)
+        shown = apply_stage(stage, state)
         assert shown.views[0].picture.sha != shared.sha
         assert shown.views[0].size == state.views[0].size
         assert shown.views[0].parts == state.views[0].parts
-        assert after(stage, state).views[0].picture.sha == shown.views[0].picture.sha
+        assert apply_stage(stage, state).views[0].picture.sha == shown.views[0].picture.sha
         seen.add(shown.notes)
     assert seen == {(f"shown with the images of sample {name}",) for name in ("s0", "s2")}
     with pytest.raises(ValueError, match="sample s1: the task of list has no other sample"):
-        after(OtherImage(others(noise(), noise())), start())
-    assert after(OtherImage([]), start().replace(views=())).views == ()
+        apply_stage(OtherImage(others(noise(), noise())), start())
+    assert apply_stage(OtherImage([]), start().replace(views=())).views == ()
 
 
 def test_how_another_image_is_fitted() -> None:
     tall = Picture(np.repeat(np.arange(200, dtype=np.uint8)[:, None, None], 90, 1).repeat(3, 2))
     state = start(images=(noise(180, 100),))
     task = others(noise(), noise(), tall)[2:]
-    cover = after(OtherImage(task), state).views[0].pixels
+    cover = apply_stage(OtherImage(task), state).views[0].pixels
     assert cover.shape == (100, 180, 3)
     # the middle of the other stays in the middle, at its own proportions
     assert abs(int(cover[50, 0, 0]) - 100) <= 2
     assert int(cover[-1, 0, 0]) - int(cover[0, 0, 0]) < 55
-    stretch = after(OtherImage(task, fit="stretch"), state).views[0].pixels
+    stretch = apply_stage(OtherImage(task, fit="stretch"), state).views[0].pixels
     assert int(stretch[-1, 0, 0]) - int(stretch[0, 0, 0]) > 190
-    none = after(OtherImage(task, fit="none"), state).views[0]
+    none = apply_stage(OtherImage(task, fit="none"), state).views[0]
     assert none.size == (90, 200)
     assert none.picture.payload.sha == tall.payload.sha
     assert none.parts[0].source == 0
@@ -145,7 +145,7 @@ MASK = Mask("M", np.pad(np.ones((8, 12), bool), ((5, 97), (9, 159))))
 @settings(max_examples=40, deadline=None)
 def test_random_marks_keep_label_kind_and_shape_and_lie_elsewhere(seed: int) -> None:
     state = start(*POINTS, Box("E", 5, 5, 30, 25), MASK, Point("REF", 90, 90), seed=seed)
-    moved = after(RandomMarks(keep=("REF",)), state).sample.marks
+    moved = apply_stage(RandomMarks(keep=("REF",)), state).sample.marks
     assert [(m.label, type(m)) for m in moved] == [(m.label, type(m)) for m in state.sample.marks]
     assert moved[-1] == Point("REF", 90, 90)
     for mark, old in zip(moved[:-1], state.sample.marks, strict=False):
@@ -164,13 +164,13 @@ def test_random_marks_keep_label_kind_and_shape_and_lie_elsewhere(seed: int) -> 
 
 def test_random_marks_are_seeded_drawn_and_recorded(tmp_path: Path) -> None:
     state = start(*POINTS)
-    first, second, other = (after(RandomMarks(seed=seed), state) for seed in (0, 0, 1))
+    first, second, other = (apply_stage(RandomMarks(seed=seed), state) for seed in (0, 0, 1))
     assert first.sample.marks == second.sample.marks != other.sample.marks
     x, y = map(round, first.sample.marks[0].center)
-    drawn = after(Circles(), first).views[0].pixels
+    drawn = apply_stage(Circles(), first).views[0].pixels
     changed = (drawn != state.views[0].pixels).any(-1)
     assert changed[max(0, y - 11) : y + 12, max(0, x - 11) : x + 12].sum() > 60
-    kept = record_of(first, tmp_path, state.sample).marks
+    kept = record_state(first, tmp_path, state.sample).marks
     assert kept == tuple(mark.to_dict() for mark in first.sample.marks)
 
 
@@ -185,7 +185,7 @@ def test_random_marks_are_seeded_drawn_and_recorded(tmp_path: Path) -> None:
 )
 def test_marks_that_cannot_be_moved(marks: tuple[Mark, ...], fact: str) -> None:
     with pytest.raises(ValueError, match=fact):
-        after(RandomMarks(apart=0.3), start(*marks))
+        apply_stage(RandomMarks(apart=0.3), start(*marks))
 
 
 TIGHT = Crop(padding=0.25, min_px=1)
@@ -202,7 +202,7 @@ TIGHT = Crop(padding=0.25, min_px=1)
 )
 def test_the_oracle_cuts_around_the_hint(stage: OracleCrop, meta: dict[str, Any]) -> None:
     state = start(Point("A", 5, 5), Box("E", 80, 40, 120, 60), meta=meta)
-    cut = after(stage, state)
+    cut = apply_stage(stage, state)
     (view,) = cut.views
     assert view.size == (60, 40)
     assert (view.pixels == state.views[0].pixels[30:70, 70:130]).all()
@@ -210,49 +210,49 @@ def test_the_oracle_cuts_around_the_hint(stage: OracleCrop, meta: dict[str, Any]
     assert cut.notes == ("view 1 cropped to (70, 30, 130, 70)",)
 
 
-def test_the_oracle_is_shown_as_any_zoom() -> None:
+def test_the_oracle_is_presented_like_any_zoom() -> None:
     state = start(Point("A", 2, 108), images=(noise(), noise(seed=3)))
-    view, second = after(OracleCrop("A", crop=Crop(min_px=55)), state).views
+    view, second = apply_stage(OracleCrop("A", crop=Crop(min_px=55)), state).views
     assert view.size == (55, 55)
     assert view.to_view(state.sample.marks[0])[0].center == (2, 108 - 55)
     assert second is state.views[1]  # it shows no region
-    both = after(OracleCrop("A", crop=Crop(min_px=33, show="both")), state).views
+    both = apply_stage(OracleCrop("A", crop=Crop(min_px=33, show="both")), state).views
     assert [v.size for v in both] == [(180, 110), (33, 33), (180, 110)]
 
 
 @pytest.mark.parametrize(("meta", "message"), CASES["hints"])
-def test_hints_that_do_not_help(meta: dict[str, Any], message: str) -> None:
+def test_unusable_hints(meta: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        after(OracleCrop(), start(Point("A", 5, 5), meta=meta))
+        apply_stage(OracleCrop(), start(Point("A", 5, 5), meta=meta))
 
 
 @pytest.mark.parametrize("mark", [Box("E", 10, 10, 40, 40), Point("E", 170, 5), MASK])
-def test_a_random_crop_has_the_oracle_s_size_and_lies_off_it(mark: Mark) -> None:
+def test_a_random_crop_has_the_size_of_the_oracle_and_avoids_it(mark: Mark) -> None:
     state = start(mark)
     oracle = OracleCrop(mark.label, crop=Crop(min_px=40))
-    true = after(oracle, state).views[0]
+    true = apply_stage(oracle, state).views[0]
     places = set()
     for seed in range(10):
-        (view,) = after(replace(oracle, elsewhere=True, seed=seed), state).views
+        (view,) = apply_stage(replace(oracle, elsewhere=True, seed=seed), state).views
         assert view.size == true.size
         assert view.to_view(mark) == ()
         places.add(view.parts[0].affine)
     assert len(places) > 5
-    both = after(OracleCrop(mark.label, crop=Crop(show="both"), elsewhere=True), state).views
+    both = apply_stage(OracleCrop(mark.label, crop=Crop(show="both"), elsewhere=True), state).views
     assert [v.size for v in both] == [(180, 110), (64, 64)]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mark", [Box("E", 60, 30, 110, 70), Box("E", 172, 104, 190, 120)])
-def test_with_one_try_every_place_where_the_crop_fits_is_as_likely(mark: Box) -> None:
+def test_with_one_try_every_possible_place_is_equally_likely(mark: Box) -> None:
     """Pooled to 5 x 3 cells; also for a region that lies across the view's edge."""
     crop = Crop(padding=0, min_px=1, aspect=1.0)
     state, oracle = start(mark), OracleCrop("E", crop=crop, elsewhere=True, tries=1)
-    true = after(replace(oracle, elsewhere=False), state).views[0]
+    true = apply_stage(replace(oracle, elsewhere=False), state).views[0]
     (width, height), (across, down) = true.size, np.subtract(state.views[0].size, true.size) + 1
     drawn = np.zeros((across, down))
     for seed in range(600):
-        (view,) = after(replace(oracle, seed=seed), state).views
+        (view,) = apply_stage(replace(oracle, seed=seed), state).views
         assert view.size == (width, height)
         drawn[corner(view)] += 1
     rows = np.array_split(drawn, 5)
@@ -261,7 +261,7 @@ def test_with_one_try_every_place_where_the_crop_fits_is_as_likely(mark: Box) ->
     assert chisquare(counts, likely).pvalue > 0.001
 
 
-def test_the_certificate_s_random_arm_draws_uniformly() -> None:
+def test_the_random_arm_of_certify_samples_uniformly() -> None:
     """Wherever the agent asks to look, with the settings of the shipped configuration."""
     arms = yaml.safe_load((CONFIGS / "tool_contribution.yaml").read_text())["contestants"]
     settings = arms["random"]["stages"]["agent"]["tools"]["zoom"]
@@ -290,12 +290,12 @@ def expected(count: int, bins: int) -> NDArray[np.float64]:
 
 def test_a_random_crop_of_a_share() -> None:
     state = start()
-    assert after(RandomCrop(share=0.5), state).views[0].size == (90, 55)
-    assert after(RandomCrop(share=1), state).views[0].size == (180, 110)
-    assert after(RandomCrop(), start(images=(noise(1, 1),))).views[0].size == (1, 1)
+    assert apply_stage(RandomCrop(share=0.5), state).views[0].size == (90, 55)
+    assert apply_stage(RandomCrop(share=1), state).views[0].size == (180, 110)
+    assert apply_stage(RandomCrop(), start(images=(noise(1, 1),))).views[0].size == (1, 1)
     whole = start(Box("E", 0, 0, 180, 110))
     # there is no other place
-    assert after(OracleCrop("E", elsewhere=True), whole).views[0].size == (180, 110)
+    assert apply_stage(OracleCrop("E", elsewhere=True), whole).views[0].size == (180, 110)
 
 
 def seen_by(words: Callable[[str], str]) -> Scripted:
@@ -315,7 +315,7 @@ def verdict(folder: Path, before: State, end: State, key: str) -> tuple[str, str
     made = MadeRun(folder)
     made.samples.append(SampleRow("id-t", before.sample.sha, key, before.sample.to_dict()))
     made.point("c", "t")
-    made.records.append(record_of(end, folder, before.sample))
+    made.records.append(record_state(end, folder, before.sample))
     (scores,) = score_run(made.write()).points
     scored = scores.scored["s1"][0]
     return scored.verdict.value, scored.answer
@@ -328,7 +328,7 @@ def asking(**stages: Stage) -> Pipeline:
     return Pipeline({**stages, "say": MultipleChoice(), "ask": Ask()})
 
 
-def says(text: str, by_letter: bool = True) -> Scripted:
+def make_script(text: str, by_letter: bool = True) -> Scripted:
     """A model that knows the right text, and says its letter or the text."""
 
     def words(prompt: str) -> str:
@@ -342,13 +342,15 @@ def says(text: str, by_letter: bool = True) -> Scripted:
 def test_permuted_choices_are_mapped_back(stage: Any, tmp_path: Path) -> None:
     before = start(choices=ANIMALS)
     for by_letter in (True, False):
-        end = asking(permute=PermuteChoices(*stage))(before, says("a fig", by_letter))
+        end = asking(permute=PermuteChoices(*stage))(before, make_script("a fig", by_letter))
         assert end.sample.choices != before.sample.choices
         assert verdict(tmp_path / str(by_letter), before, end, "C") == ("right", "C")
         assert Robust()(end, NoModel()).answer != "C"  # a reader speaks of the letters as asked
 
 
-def test_one_letter_is_spread_over_the_choices_and_permutations_add_up(tmp_path: Path) -> None:
+def test_a_preferred_letter_is_spread_over_the_choices_and_permutations_add_up(
+    tmp_path: Path,
+) -> None:
     before = start(choices=ANIMALS)
     answers = []
     for by in range(4):
@@ -356,7 +358,7 @@ def test_one_letter_is_spread_over_the_choices_and_permutations_add_up(tmp_path:
         answers.append(verdict(tmp_path / str(by), before, end, "C")[1])
     assert sorted(filter(None, answers)) == ["A", "B", "C", "D"]
     twice = asking(one=PermuteChoices("rotated"), two=PermuteChoices("shuffled", by=3))
-    end = twice(before, says("a cat"))
+    end = twice(before, make_script("a cat"))
     assert end.sample.choices != before.sample.choices
     assert verdict(tmp_path, before, end, "B") == ("right", "B")
 
@@ -375,20 +377,23 @@ def test_permuted_labels_are_mapped_back(order: str, tmp_path: Path) -> None:
     assert verdict(tmp_path, before, end, "C") == ("right", "C")
     assert end.sample.marks[3:] == before.sample.marks[3:]  # D and REF are no choices' names
     assert end.letters["D"] == "D"
-    kept = record_of(end, tmp_path, before.sample)
+    kept = record_state(end, tmp_path, before.sample)
     assert kept.letters == dict(end.letters)
     assert kept.choices is None
     assert kept.marks is not None
     assert Record.from_line(kept.to_line()) == kept
 
 
-def test_rotated_labels_move_on_and_an_answer_of_a_specialist_is_mapped_too(tmp_path: Path) -> None:
+def test_rotated_labels_shift_and_answers_of_specialists_are_mapped_too(tmp_path: Path) -> None:
     before = start(*POINTS, choices=NAMES)
-    relabelled = after(PermuteLabels("rotated"), before)
+    relabelled = apply_stage(PermuteLabels("rotated"), before)
     assert [mark.label for mark in relabelled.sample.marks] == ["B", "C", "D", "A"]
     closer = ("A is closer", "B is closer")  # the article is no label
     state = start(*POINTS[:2], choices=closer, question="A photo has two points. Which?")
-    assert [m.label for m in after(PermuteLabels("rotated"), state).sample.marks] == ["B", "A"]
+    assert [m.label for m in apply_stage(PermuteLabels("rotated"), state).sample.marks] == [
+        "B",
+        "A",
+    ]
     answered = relabelled.replace(answer="D")  # the place that was C
     assert verdict(tmp_path, before, answered, "C") == ("right", "C")
 
@@ -405,31 +410,31 @@ def test_rotated_labels_move_on_and_an_answer_of_a_specialist_is_mapped_too(tmp_
         (start(*POINTS, choices=NAMES).replace(answer="A"), "before the model"),
     ],
 )
-def test_labels_that_cannot_be_permuted_soundly(state: State, fact: str) -> None:
+def test_labels_that_cannot_be_permuted_safely(state: State, fact: str) -> None:
     with pytest.raises(ValueError, match=fact):
-        after(PermuteLabels(), state)
+        apply_stage(PermuteLabels(), state)
 
 
-def test_choices_that_come_too_late_or_from_the_benchmark() -> None:
+def test_choices_that_cannot_be_permuted() -> None:
     state = start(choices=("a dog", "a cat"), meta={"prompt": "(A) a dog (B) a cat", "level": 3})
-    assert after(PermuteChoices(), state).sample.meta == {"level": 3}
+    assert apply_stage(PermuteChoices(), state).sample.meta == {"level": 3}
     for wrong, fact in (
-        (after(MultipleChoice(), state), "already"),
+        (apply_stage(MultipleChoice(), state), "already"),
         (start(choices=("a dog",)), "s1 has 1 choices"),
         (start(*POINTS, choices=NAMES), "A, B, C, D"),
     ):
         with pytest.raises(ValueError, match=fact):
-            after(PermuteChoices(), wrong)
-    swapped = after(PermuteChoices("reversed"), start(choices=("A dog", "A cat")))
+            apply_stage(PermuteChoices(), wrong)
+    swapped = apply_stage(PermuteChoices("reversed"), start(choices=("A dog", "A cat")))
     assert swapped.sample.choices == ("A cat", "A dog")
 
 
-def test_pictures_as_choices_are_recorded_by_hash(tmp_path: Path) -> None:
+def test_choices_that_are_pictures_are_recorded_by_hash(tmp_path: Path) -> None:
     pictures: tuple[Picture, ...] = (noise(20, 20, 5), noise(20, 20, 6))
     before = start(choices=pictures)
     end = asking(permute=PermuteChoices("reversed"))(before, Scripted("B"))
     hashes = tuple({"picture": picture.sha} for picture in pictures[::-1])
-    assert record_of(end, tmp_path, before.sample).choices == hashes
+    assert record_state(end, tmp_path, before.sample).choices == hashes
     assert verdict(tmp_path, before, end, "A") == ("right", "A")
 
 
@@ -438,11 +443,11 @@ SHARES |= {600: 0.734247, 700: 0.592677, 800: 0.467014, 900: 0.364888, 999: 0.28
 
 
 @pytest.mark.parametrize(("step", "share"), SHARES.items())
-def test_noise_leaves_as_much_as_the_reference_s(step: int, share: float) -> None:
+def test_noise_matches_that_of_the_reference_implementation(step: int, share: float) -> None:
     assert compute_kept_share(step) == pytest.approx(share, abs=1e-6)
     grey = Picture(np.full((60, 80, 3), 120, np.uint8))
     state = State.start(Sample("s", "?", (grey,)))
-    one, two, other = (after(Noise(step, seed), state).views[0].pixels for seed in (0, 0, 1))
+    one, two, other = (apply_stage(Noise(step, seed), state).views[0].pixels for seed in (0, 0, 1))
     assert np.array_equal(one, two) and not np.array_equal(one, other)
     spread = one[..., 1].std() / 255 / 0.2613
     assert spread == pytest.approx((1 - share**2) ** 0.5, rel=0.1 if step < 600 else 0.4)

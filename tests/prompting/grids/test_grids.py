@@ -20,7 +20,7 @@ from looktwice.prompting.drawing.text import render_text
 from looktwice.prompting.grids import Axes, DotGrid, GridWords, RuledGrid
 from looktwice.prompting.grids.grids import column_letters, read_coordinates, source_box
 from tests.prompting import scenes
-from tests.prompting.scenes import BLACK, RED, WHITE, made, table
+from tests.prompting.scenes import BLACK, RED, WHITE, build_stage, table
 
 CASES = table("grids/grids.yaml")
 
@@ -41,7 +41,7 @@ def changed(pixels: Pixels, grey: int = 90) -> np.ndarray:
     return np.asarray((pixels != grey).any(-1))
 
 
-def test_the_dots_stand_where_scaffolds_code_puts_them() -> None:
+def test_the_dots_are_placed_as_by_the_code_of_scaffold() -> None:
     """Spacing width / 7 and height / 7 in whole pixels, radius width // 240, white on dark."""
     pixels = drawn(DotGrid(labels=False), plain(481, 360))
     seen = changed(pixels)
@@ -56,13 +56,13 @@ def test_the_dots_stand_where_scaffolds_code_puts_them() -> None:
 
 
 @pytest.mark.parametrize(("grey", "color"), [(127, WHITE), (128, BLACK), (255, BLACK), (0, WHITE)])
-def test_a_dot_is_black_from_half_the_brightness_on(grey: int, color: tuple[int, int, int]) -> None:
+def test_a_dot_is_black_above_half_brightness(grey: int, color: tuple[int, int, int]) -> None:
     pixels = drawn(DotGrid(), plain(grey=grey))
     x, y = DotGrid().dot((480, 360), 3, 4)
     assert tuple(pixels[y, x]) == color
 
 
-def test_a_label_begins_three_pixels_right_of_its_dot_in_its_colour() -> None:
+def test_a_label_starts_three_pixels_right_of_its_dot_in_its_colour() -> None:
     half = np.full((360, 480, 3), 20, np.uint8)
     half[:, 240:] = 230
     pixels = drawn(DotGrid(radius=0), Picture(half))
@@ -76,7 +76,7 @@ def test_a_label_begins_three_pixels_right_of_its_dot_in_its_colour() -> None:
         assert (pixels[y : y + 20, x + 3 + ink.shape[1] : x + 50] == ground).all()
 
 
-def test_labels_name_the_image_only_where_there_are_several() -> None:
+def test_labels_name_the_image_only_if_there_are_several() -> None:
     first, second = drawn(DotGrid()), DotGrid()(start(plain(), plain()), NoModel()).views
     assert changed(second[0].pixels).sum() > 1.15 * changed(first).sum()
     assert (second[0].pixels != second[1].pixels).any()
@@ -112,18 +112,18 @@ def test_dots_named_in_a_reply_are_points_of_the_source() -> None:
     assert grid.places(views, "[2, 3]")[0].label == "(2,3)"
 
 
-def test_active_perception_looks_two_cells_around_a_dot() -> None:
+def test_active_perception_shows_two_cells_around_a_dot() -> None:
     box = DotGrid().around((700, 350), 3, 3)
     assert box.xyxy == (100.5, 50.5, 500.5, 250.5)
     assert DotGrid().around((700, 350), 1, 6).xyxy == (400.5, 0, 700, 150.5)
 
 
 @pytest.mark.parametrize(("stage", "size", "message"), CASES["too_fine"])
-def test_a_grid_finer_than_the_image_says_so(
+def test_a_grid_finer_than_the_image_is_reported(
     stage: dict[str, Any], size: tuple[int, int], message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
-        drawn(made(stage), plain(*size))
+        drawn(build_stage(stage), plain(*size))
 
 
 TEXT = render_text("(1,1)", 8).shape
@@ -153,7 +153,7 @@ def test_the_finest_grid_that_fits(stage: Stage, size: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize(("thickness", "halo"), [(1, 0), (1, 1), (3, 0)])
-def test_names_keep_off_the_lines(thickness: int, halo: int) -> None:
+def test_cell_names_avoid_the_lines(thickness: int, halo: int) -> None:
     grid = RuledGrid(rows=1, columns=1, font_size=8, color="red", thickness=thickness, halo=halo)
     rows, columns = np.nonzero(changed(drawn(grid, plain(99, 80))))
     assert (columns.min(), rows.min()) == (thickness + 2, thickness + 2)
@@ -164,7 +164,7 @@ def test_names_keep_off_the_lines(thickness: int, halo: int) -> None:
 
 
 @pytest.mark.parametrize(("radius", "across"), [(0, 1), (1, 3), (2.5, 7), (4, 9)])
-def test_dots_are_as_wide_as_they_say(radius: float, across: int) -> None:
+def test_dots_have_the_configured_width(radius: float, across: int) -> None:
     grid = DotGrid(rows=1, columns=1, radius=radius, labels=False, color="red")
     seen = changed(drawn(grid, plain(40, 40)))
     assert seen[20].sum() == seen[:, 20].sum() == across
@@ -172,7 +172,7 @@ def test_dots_are_as_wide_as_they_say(radius: float, across: int) -> None:
     assert (seen == seen.T).all()
 
 
-def test_lines_divide_the_view_and_leave_its_rim_alone() -> None:
+def test_lines_divide_the_view_and_do_not_touch_its_edge() -> None:
     grid = RuledGrid(rows=3, columns=4, names="none", color="red", alpha=1, thickness=2)
     seen = (drawn(grid, plain(402, 300)) == RED).all(-1)
     columns, rows = np.flatnonzero(seen.all(0)), np.flatnonzero(seen.all(1))
@@ -181,7 +181,7 @@ def test_lines_divide_the_view_and_leave_its_rim_alone() -> None:
     assert seen.sum() == 6 * 300 + 4 * 402 - 6 * 4
 
 
-def test_half_a_line_is_seen_through_and_stands_out_from_what_is_under_it() -> None:
+def test_translucent_lines_contrast_with_what_is_below() -> None:
     half = np.full((300, 400, 3), 0, np.uint8)
     half[:150] = 200
     pixels = drawn(RuledGrid(rows=2, columns=2, names="none", alpha=0.5), Picture(half))
@@ -202,7 +202,7 @@ def test_cells_named_in_a_reply_are_boxes_of_the_source(
         assert boxes[0].xyxy == (*spots[found[0]], 200, 200)
 
 
-def test_a_cell_over_the_rim_of_its_part_is_cut_there() -> None:
+def test_a_cell_across_the_edge_of_its_part_is_clipped() -> None:
     view = transforms.pad(start(plain(200, 100)).views[0], left=100)
     cell = RuledGrid(rows=1, columns=2).cell(view.size, 0, 0)
     box = source_box(view, cell)
@@ -219,7 +219,7 @@ def test_spreadsheet_letters_and_coordinates_in_text() -> None:
 
 
 @pytest.mark.parametrize("place", ["margin", "inside"])
-def test_ticks_stand_at_source_pixels_in_a_mirrored_crop(place: Any) -> None:
+def test_ticks_mark_source_pixels_in_a_mirrored_crop(place: Any) -> None:
     view = flip(resize(crop(start(plain(400, 300)).views[0], 100, 50, 300, 250), 600, 600))
     axes = Axes(place=place, step=50, color="red", lines=1)
     after = axes.draw(view)
@@ -231,7 +231,7 @@ def test_ticks_stand_at_source_pixels_in_a_mirrored_crop(place: Any) -> None:
     assert list(columns) == [round(x) for x in expected]
 
 
-def test_axes_of_thousandths_of_joined_images_and_of_turned_ones() -> None:
+def test_axes_in_thousandths_of_joined_and_rotated_images() -> None:
     view = crop(start(plain(400, 300)).views[0], 100, 50, 300, 250)
     after = Axes(frame="0-1000", place="inside", step=500, color="red", lines=1).draw(view)
     red = (after.pixels == RED).all(-1)
@@ -253,7 +253,7 @@ def test_axes_of_thousandths_of_joined_images_and_of_turned_ones() -> None:
     assert changed(drawn(RuledGrid(columns=40, crowded="draw"))).any()
 
 
-def test_words_follow_the_grid_and_the_number_of_images() -> None:
+def test_the_text_depends_on_the_grid_and_the_number_of_images() -> None:
     grid = DotGrid(rows=4, columns=5, layout="original_plus_overlay")
     state = grid(start(plain(), plain()), NoModel())
     prompt = GridWords(grid, guide="steps")(state, NoModel()).prompt
@@ -274,7 +274,7 @@ def test_words_follow_the_grid_and_the_number_of_images() -> None:
 
 
 @pytest.mark.parametrize("grid", [DotGrid(), RuledGrid(), Axes()])
-def test_words_without_a_guide_are_the_description_alone(grid: DotGrid | RuledGrid | Axes) -> None:
+def test_the_text_without_a_guide_is_only_the_description(grid: DotGrid | RuledGrid | Axes) -> None:
     state = grid(start(), NoModel())
     assert GridWords(grid)(state, NoModel()).prompt == f"Which?\n{grid.describe(1)}"
     assert GridWords(grid, header="See:", final="Now.")(state, NoModel()).prompt.endswith("\nNow.")

@@ -61,7 +61,7 @@ def labelled(photo: str, text: str, label: Label) -> tuple[Pixels, Pixels, Pixel
 
 @pytest.mark.parametrize("photo", PHOTOS)
 @pytest.mark.parametrize("letter", ["A", "B", "REF", "12"])
-def test_a_label_is_found_by_its_letter_even_after_jpeg(photo: str, letter: str) -> None:
+def test_a_label_is_recognised_by_its_letter_even_after_jpeg(photo: str, letter: str) -> None:
     _, pixels, (left, top, right, bottom) = labelled(photo, letter, Label())
     packed = io.BytesIO()
     Image.fromarray(pixels).save(packed, "JPEG", quality=75)
@@ -75,7 +75,7 @@ def test_a_label_is_found_by_its_letter_even_after_jpeg(photo: str, letter: str)
 
 
 @pytest.mark.parametrize("photo", PHOTOS)
-def test_letters_without_a_plate_stand_out(photo: str) -> None:
+def test_letters_without_a_plate_are_legible(photo: str) -> None:
     label = Label(plate="none", color="contrast", font_size=20, halo=2)
     image, pixels, (left, top, right, bottom) = labelled(photo, "B", label)
     patch = pixels[top:bottom, left:right].reshape(-1, 3)
@@ -85,7 +85,7 @@ def test_letters_without_a_plate_stand_out(photo: str) -> None:
 
 
 @table
-def test_each_side_and_its_flip(placement: str, side: tuple[int, int]) -> None:
+def test_each_side_of_a_label_and_its_opposite(placement: str, side: tuple[int, int]) -> None:
     for (x, y), sign in [((100, 75), 1), ((100 + 97 * side[0], 75 + 72 * side[1]), -1)]:
         (area,) = place_labels([anchor("A", x, y)], [(15, 17)], placement)  # type: ignore[arg-type]
         assert area
@@ -97,7 +97,7 @@ def test_each_side_and_its_flip(placement: str, side: tuple[int, int]) -> None:
         )
 
 
-def test_labels_of_a_crowd_hide_neither_points_nor_each_other() -> None:
+def test_crowded_labels_cover_neither_points_nor_each_other() -> None:
     rng = np.random.default_rng(3)
     places = rng.uniform((60, 50), (140, 100), (20, 2))
     anchors = [anchor(str(n), float(x), float(y), 6.5) for n, (x, y) in enumerate(places)]
@@ -121,7 +121,7 @@ def test_a_label_without_room_is_refused_with_its_size() -> None:
     assert not pixels.any()
 
 
-def test_plates_take_their_colour_where_they_are_told() -> None:
+def test_plates_have_the_configured_colour() -> None:
     ground = np.full((150, 200, 3), 200, np.uint8)
     for label, seen in [
         (Label(plate="mark", color="contrast"), RED),
@@ -135,7 +135,7 @@ def test_plates_take_their_colour_where_they_are_told() -> None:
         assert (pixels[: top - 1] == 200).all()
 
 
-def test_lengths_scale_and_letters_stay_readable() -> None:
+def test_lengths_scale_and_letters_stay_legible() -> None:
     pixels = np.full((400, 400, 3), 90, np.uint8)
     heights = []
     for scale in (0.01, 1, 2):
@@ -145,14 +145,14 @@ def test_lengths_scale_and_letters_stay_readable() -> None:
     assert heights[2] == pytest.approx(2 * heights[1], abs=2)
 
 
-def test_what_a_label_says() -> None:
+def test_label_texts() -> None:
     assert Label().label_text("REF", 3) == "REF"
     assert Label(text="Point {label} ({number})").label_text("A", 0) == "Point A (1)"
     assert [Label(text="{letter}").label_text("x", n) for n in (0, 25, 26)] == ["A", "Z", "AA"]
     assert Label().label_text("{number}", 0) == "{number}"  # a mark's own label is no template
 
 
-def test_a_letter_that_the_font_lacks_is_named_and_fonts_come_from_files(tmp_path: Path) -> None:
+def test_a_letter_missing_from_the_font_is_named_and_fonts_can_be_files(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="'\u7532' in the label 'A\u7532'"):
         render_text("A\u7532", 15)
     with pytest.raises(ValueError, match="'Q'; there are A B C D E F R"):
@@ -166,7 +166,7 @@ def test_a_letter_that_the_font_lacks_is_named_and_fonts_come_from_files(tmp_pat
     assert (render_text("A", 15, tmp_path / "own.ttf") == render_text("A", 15)).all()
 
 
-def test_text_is_cut_at_the_rim_and_plates_are_kept() -> None:
+def test_text_is_clipped_at_the_edge_and_plates_are_kept_inside() -> None:
     pixels = np.zeros((20, 20, 3), np.uint8)
     draw_text(pixels, "W", -5, 15, 15, (255, 255, 255))
     assert pixels[15:, :8].any()
@@ -176,7 +176,7 @@ def test_text_is_cut_at_the_rim_and_plates_are_kept() -> None:
     assert not render_text("A", 15).flags.writeable
 
 
-def test_contrast_looks_at_the_pixels_around() -> None:
+def test_contrast_depends_on_the_surrounding_pixels() -> None:
     for value, seen in ((250, (0, 0, 0)), (5, (255, 255, 255))):
         pixels = np.full((50, 50, 3), value, np.uint8)
         assert contrasting_color(pixels, 25, 25, 8, BLACK_WHITE) == seen
@@ -199,7 +199,7 @@ def test_ink_and_distinct_colours() -> None:
 
 
 @pytest.mark.slow
-def test_the_work_of_thousands_of_labels_grows_as_they_do() -> None:
+def test_drawing_thousands_of_labels_takes_linear_time() -> None:
     """The nearest free place of each was looked for once for every mark."""
     rng = np.random.default_rng(0)
     places = rng.uniform((0, 0), (1399, 999), (1000, 2))

@@ -19,7 +19,7 @@ from looktwice.prompting import markers
 from looktwice.prompting.controls import OracleCrop
 from looktwice.prompting.markers import Circles, Label
 from looktwice.prompting.markers.base import Marking
-from tests.under_fire.scenes import ends, write_questions
+from tests.under_fire.scenes import run_command, write_questions
 
 NAMES = [name for name in dir(markers) if issubclass(getattr(markers, name), Marking)]
 MARKS = (Point("A", 150, 120), Box("B", 40, 40, 90, 80))
@@ -47,7 +47,7 @@ def test_no_label_is_drawn(name: str) -> None:
     assert lettered.drawn_labels(MARKS) and not marker.drawn_labels(MARKS)
 
 
-def test_a_crop_without_a_label_looks_into_the_hint() -> None:
+def test_a_crop_without_a_label_uses_the_hint() -> None:
     crop = build({"use": "prompting.controls.OracleCrop", "label": None, "crop": {"min_px": 8}})
     state = start()
     state = state.replace(sample=replace(state.sample, meta={"region": "B"}))
@@ -70,7 +70,7 @@ stages: {mark: {use: prompting.markers.Circles}, ask: {use: prompting.turns.Ask}
         (["point A", "B is closer"], ""),
     ],
 )
-def test_check_tells_of_labels_that_are_letters_of_other_choices(
+def test_check_warns_of_labels_that_are_letters_of_other_choices(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, choices: list[str], confused: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -78,13 +78,15 @@ def test_check_tells_of_labels_that_are_letters_of_other_choices(
     write_questions({"images": ["0.png"], "marks": marks, "choices": choices}, side=200)
     Path("study.yaml").write_text(STUDY)
     warned = "labels are also letters of choices"
-    (line,) = [row for row in ends(0, "check", "study.yaml").splitlines() if warned in row] or [""]
+    (line,) = [
+        row for row in run_command(0, "check", "study.yaml").splitlines() if warned in row
+    ] or [""]
     assert " ".join(re.findall(r"'[^']+'", line)) == confused
     assert bool(line) == bool(confused)
-    assert warned not in ends(0, "check", "study.yaml", "stages.mark.label=null")
+    assert warned not in run_command(0, "check", "study.yaml", "stages.mark.label=null")
 
 
-def test_wrong_settings_are_named_in_python_as_in_yaml() -> None:
+def test_wrong_settings_are_named_in_python_and_in_yaml() -> None:
     with pytest.raises(ValueError, match=r"label must be .* got 12"):
         Circles(12)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="radius must be a number, found 'big'"):

@@ -98,7 +98,7 @@ def shown(stage: Stage, state: State | None = None) -> tuple[View, ...]:
     return stage(state or start(), NoModel()).views
 
 
-def test_depth_is_bright_where_it_is_near() -> None:
+def test_near_depth_is_bright() -> None:
     (view,) = shown(DepthOverlay(depth=Ramp(), layout="only", colormap="gray", low=0, high=100))
     assert [int(view.pixels[40, x, 0]) for x in (0, 119)] == [255, 0]
     assert (np.diff(view.pixels[40, :, 0].astype(int)) <= 0).all()
@@ -109,7 +109,7 @@ def test_depth_is_bright_where_it_is_near() -> None:
 
 
 @pytest.mark.parametrize("name", ["inferno", "turbo", "viridis", "jet"])
-def test_colours_are_those_of_the_map_in_rgb(name: Any) -> None:
+def test_colours_are_those_of_the_colormap_in_rgb(name: Any) -> None:
     (view,) = shown(DepthOverlay(depth=Ramp(), layout="only", colormap=name, low=0, high=100))
     colormap = getattr(cv2, f"COLORMAP_{name.upper()}")
     (ends,) = cv2.applyColorMap(np.array([[0, 255]], np.uint8), colormap)[..., ::-1]
@@ -132,7 +132,7 @@ def test_layouts() -> None:
     assert [p.center[0] for p in pair.to_view(Point("", 7, 5)) if isinstance(p, Point)] == [7, 131]
 
 
-def test_what_is_unknown_keeps_the_view_or_has_its_own_colour() -> None:
+def test_unknown_depth_keeps_the_view_or_has_its_own_colour() -> None:
     (blend,) = shown(DepthOverlay(depth=Ramp(unknown=60), layout="blend"))
     assert (blend.pixels[:, 60:] == GREY).all()
     assert (blend.pixels[:, :60] != GREY).any(-1).all()
@@ -143,7 +143,7 @@ def test_what_is_unknown_keeps_the_view_or_has_its_own_colour() -> None:
     assert tuple(view.pixels[0, 0]) == (128, 128, 128)
 
 
-def test_a_crop_is_coloured_as_the_whole_picture_is() -> None:
+def test_a_crop_is_coloured_like_the_whole_picture() -> None:
     state = start()
     stage = DepthOverlay(depth=Ramp(), layout="only", colormap="gray")
     whole = shown(stage, state)[0]
@@ -153,7 +153,7 @@ def test_a_crop_is_coloured_as_the_whole_picture_is() -> None:
     assert (mirrored.pixels == whole.pixels[:, ::-1]).all()
 
 
-def test_only_pictures_that_are_named_and_shown_are_looked_at() -> None:
+def test_only_named_and_shown_pictures_are_analysed() -> None:
     depth = Ramp()
     state = start(plain(), plain(), plain())
     after = shown(DepthOverlay(depth=depth, images=(1,), layout="only"), state)
@@ -167,7 +167,7 @@ def test_only_pictures_that_are_named_and_shown_are_looked_at() -> None:
     assert shown(DepthOverlay(depth=Nothing()), choice) == choice.views
 
 
-def test_what_lies_on_top_hides_the_map_below() -> None:
+def test_later_layers_cover_the_map() -> None:
     view = start().views[0]
     cover = View.of(plain(), source=1)
     both = View(view.picture, (*view.parts, *crop(cover, 0, 0, 50, 80).parts))
@@ -176,7 +176,7 @@ def test_what_lies_on_top_hides_the_map_below() -> None:
     assert (field[:, 50:] == 1).all()
 
 
-def test_words_are_said_where_something_is_shown() -> None:
+def test_the_text_is_added_only_if_something_is_shown() -> None:
     stage = DepthOverlay(depth=Ramp(), words="Bright is near.")
     assert stage(start(), NoModel()).prompt == "Which?\nBright is near."
     assert replace(stage, depth=Nothing(), missing="keep")(start(), NoModel()).prompt == "Which?"
@@ -192,7 +192,7 @@ def test_words_are_said_where_something_is_shown() -> None:
         (MatchOverlay(matcher=Nothing()), "it is too dark"),
     ],
 )
-def test_without_a_find_the_setting_decides(stage: Any, why: str) -> None:
+def test_without_a_result_the_setting_decides(stage: Any, why: str) -> None:
     state = start(plain(), plain()) if isinstance(stage, MatchOverlay) else start()
     with pytest.raises(ValueError, match=f"sample s1: {why}; set missing"):
         stage(state, NoModel())
@@ -209,12 +209,12 @@ def test_without_a_find_the_setting_decides(stage: Any, why: str) -> None:
         (MatchOverlay(matcher=SIFT()), r"images names \(0, 1\)"),
     ],
 )
-def test_what_does_not_fit_is_named(stage: Stage, fact: str) -> None:
+def test_mismatched_results_are_named(stage: Stage, fact: str) -> None:
     with pytest.raises(ValueError, match=fact):
         shown(stage)
 
 
-def test_segments_are_tinted_each_in_its_colour() -> None:
+def test_segments_are_tinted_in_distinct_colours() -> None:
     (view,) = shown(SegmentTint(segmenter=Halves(), alpha=0.5, contour=1))
     for x, color in [(20, golden_hue(0)), (90, golden_hue(1))]:
         assert tuple(view.pixels[40, x]) == tuple(np.rint(np.add(color, GREY) / 2).astype(int))
@@ -243,7 +243,7 @@ def test_links_join_the_dots_of_two_pictures_in_one_view() -> None:
     assert 100 + 20 < drawn.sum() < 3 * (100 + 20) + 2 * 36
 
 
-def test_a_view_that_shows_both_is_drawn_on_as_it_is() -> None:
+def test_a_view_that_already_shows_both_pictures_is_reused() -> None:
     state = start(plain(), plain())
     pair = join_side_by_side([flip(state.views[0]), resize(state.views[1], 240, 160)])
     (view,) = shown(MatchOverlay(matcher=PAIRS, color="red"), state.replace(views=(pair,)))
@@ -256,7 +256,7 @@ def test_a_view_that_shows_both_is_drawn_on_as_it_is() -> None:
         shown(MatchOverlay(matcher=PAIRS), alone)
 
 
-def test_links_are_coloured_by_confidence_and_chosen_by_it() -> None:
+def test_links_are_coloured_and_selected_by_confidence() -> None:
     state = start(plain(), plain())
     (view,) = shown(
         MatchOverlay(matcher=PAIRS, color="confidence", margin=0, min_confidence=0.5), state
@@ -269,7 +269,7 @@ def test_links_are_coloured_by_confidence_and_chosen_by_it() -> None:
     assert (int(both[0]), int(both[2])) == (255, 0)
 
 
-def test_matches_are_chosen_over_the_whole_picture() -> None:
+def test_matches_are_selected_over_the_whole_picture() -> None:
     crowd = np.column_stack([np.arange(30) % 6, np.arange(30) // 6])
     xy = np.concatenate([crowd, [[90, 10], [10, 70], [100, 70]]]).astype(float)
     matches = spread_matches(Matches(xy, xy, np.linspace(1, 0.1, 33)), (120, 80), 4)
@@ -284,7 +284,7 @@ def test_matches_are_chosen_over_the_whole_picture() -> None:
     stretch=st.tuples(st.floats(0.7, 2), st.floats(0.7, 2)),
     mirrored=st.booleans(),
 )
-def test_a_bright_spot_of_a_map_stays_on_its_place(
+def test_a_bright_spot_of_a_map_keeps_its_place(
     spot: tuple[int, int], degrees: float, stretch: tuple[float, float], mirrored: bool
 ) -> None:
     """Within half a pixel of where its point is mapped to, in every part."""
@@ -304,7 +304,7 @@ def test_a_bright_spot_of_a_map_stays_on_its_place(
 
 
 @pytest.mark.parametrize("thickness", range(1, 10))
-def test_lines_of_matches_are_as_wide_as_they_say(thickness: int) -> None:
+def test_lines_of_matches_have_the_configured_width(thickness: int) -> None:
     """Level and slanted lines, in pixels of the view; 3 and 4 differ."""
     images = tuple(Picture(np.zeros((80, 120, 3), np.uint8)) for _ in range(2))
     state = State.start(Sample("s", "?", images))
@@ -319,7 +319,7 @@ def test_lines_of_matches_are_as_wide_as_they_say(thickness: int) -> None:
 
 
 @pytest.mark.parametrize("shape", [(12, 33_000), (33_000, 12), (12, 32_767)])
-def test_maps_and_masks_lie_on_pictures_of_long_sides(shape: tuple[int, int]) -> None:
+def test_maps_and_masks_cover_pictures_with_long_sides(shape: tuple[int, int]) -> None:
     state = State.start(Sample("s", "?", (Picture(np.zeros((*shape, 3), np.uint8)),)))
     ramp = np.linspace(0, 1, shape[0] * shape[1]).reshape(shape)
     depth = DepthOverlay(lambda pixels, *others: DepthMap(ramp, True), layout="only")

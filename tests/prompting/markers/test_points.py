@@ -21,8 +21,8 @@ from tests.prompting.scenes import (
     NONE,
     RED,
     WHITE,
-    box_of,
-    drawn,
+    draw_view,
+    find_box,
     is_color,
     plain,
     start,
@@ -43,11 +43,11 @@ def centroid(pixels: Pixels) -> tuple[float, float]:
 
 def plate(pixels: Pixels) -> tuple[int, int, int, int]:
     """Where it is black."""
-    return box_of(is_color(pixels, BLACK))
+    return find_box(is_color(pixels, BLACK))
 
 
-def test_a_ring_is_red_and_leaves_its_middle_alone() -> None:
-    pixels = drawn(Circles(radius=10, thickness=3, label=NONE), Point("A", 60, 50))
+def test_a_ring_is_red_and_leaves_its_centre_unchanged() -> None:
+    pixels = draw_view(Circles(radius=10, thickness=3, label=NONE), Point("A", 60, 50))
     for x, y in [(70, 50), (50, 50), (60, 60), (60, 40), (69, 50), (71, 50)]:
         assert tuple(pixels[y, x]) == RED
     ys, xs = np.mgrid[:100, :120]
@@ -58,10 +58,10 @@ def test_a_ring_is_red_and_leaves_its_middle_alone() -> None:
 
 @pytest.mark.parametrize("thickness", [1, 2, 3, 4.5])
 @pytest.mark.parametrize(("x", "y"), [(60, 50), (60.25, 49.5), (41.7, 33.4)])
-def test_a_ring_has_the_place_radius_and_stroke_that_were_asked_for(
+def test_a_ring_has_the_configured_place_radius_and_stroke(
     x: float, y: float, thickness: float
 ) -> None:
-    pixels = drawn(Circles(radius=9.5, thickness=thickness, label=NONE), Point("A", x, y))
+    pixels = draw_view(Circles(radius=9.5, thickness=thickness, label=NONE), Point("A", x, y))
     assert np.hypot(*np.subtract(centroid(pixels), (x, y))) < 0.15
     weight = redness(pixels)
     ys, xs = np.nonzero(weight)
@@ -86,8 +86,8 @@ def test_every_part_of_every_view_is_marked() -> None:
 
 
 @table
-def test_a_label_stands_above_and_flips_at_the_border(x: float, y: float, side: str) -> None:
-    pixels = drawn(Circles(), Point("A", x, y))
+def test_a_label_is_above_its_point_and_flips_at_the_edge(x: float, y: float, side: str) -> None:
+    pixels = draw_view(Circles(), Point("A", x, y))
     left, top, right, bottom = plate(pixels)
     assert 10 <= right - left <= 20
     assert 12 <= bottom - top <= 20
@@ -98,29 +98,29 @@ def test_a_label_stands_above_and_flips_at_the_border(x: float, y: float, side: 
     assert abs(middle - x) <= 0.5 or left == 0 or right == 120
 
 
-def test_a_label_makes_way_for_the_rim_and_for_other_marks_and_labels() -> None:
-    left, top, _, bottom = plate(drawn(Circles(), Point("A", 30, 15), image=plain(100, 30)))
+def test_a_label_avoids_the_edge_and_other_marks_and_labels() -> None:
+    left, top, _, bottom = plate(draw_view(Circles(), Point("A", 30, 15), image=plain(100, 30)))
     assert left > 30 + 11 and (top, bottom) != (0, 30)  # in a low image it stands aside
-    assert plate(drawn(Circles(), Point("A", 80, 15), image=plain(100, 30)))[2] < 80 - 11
-    pixels = drawn(Circles(), Point("A", 60, 60), Point("B", 60, 36))
+    assert plate(draw_view(Circles(), Point("A", 80, 15), image=plain(100, 30)))[2] < 80 - 11
+    pixels = draw_view(Circles(), Point("A", 60, 60), Point("B", 60, 36))
     assert tuple(pixels[36, 60]) == GREY
-    assert plate(drawn(Circles(), Point("A", 60, 60)))[3] <= 49
+    assert plate(draw_view(Circles(), Point("A", 60, 60)))[3] <= 49
     black = (pixels == BLACK).all(-1)
     assert not black[24:49, 48:73].any()  # nothing lies on the upper ring
     assert black[73:].any()
 
 
-def test_lengths_scale_with_the_view_where_a_reference_height_is_given() -> None:
+def test_lengths_scale_with_the_view_if_a_reference_height_is_set() -> None:
     stage = Circles(radius=20, thickness=4, label=NONE, reference_height=200)
-    pixels = drawn(stage, Point("A", 60, 50))  # a view half as high
+    pixels = draw_view(stage, Point("A", 60, 50))  # a view half as high
     assert tuple(pixels[50, 70]) == RED
     assert redness(pixels).sum() / (2 * np.pi * 10) == pytest.approx(2, rel=0.05)
-    tiny = drawn(Circles(reference_height=100_000, label=NONE), Point("A", 60, 50))
+    tiny = draw_view(Circles(reference_height=100_000, label=NONE), Point("A", 60, 50))
     assert tuple(tiny[50, 60]) == GREY
     assert redness(tiny).sum() > 2
 
 
-def test_the_source_and_what_shows_no_point_are_never_drawn_on() -> None:
+def test_the_source_and_views_without_a_point_are_never_drawn_on() -> None:
     state = start(Box("A", 1, 1, 20, 20), Point("B", 100, 50))
     left_half = crop(state.views[0], 0, 0, 50, 100)
     assert Circles()(state.replace(views=(left_half,)), NoModel()).views[0] is left_half
@@ -140,20 +140,22 @@ def test_the_source_and_what_shows_no_point_are_never_drawn_on() -> None:
         ((5, 5, -1), "image -1"),
     ],
 )
-def test_a_point_outside_its_own_image_is_named(place: Any, fact: str) -> None:
+def test_a_point_outside_its_own_image_is_reported(place: Any, fact: str) -> None:
     with pytest.raises(ValueError, match=f"'B' .*{fact}"):
-        drawn(Circles(), Point("B", *place))
+        draw_view(Circles(), Point("B", *place))
 
 
-def test_a_view_without_room_for_a_label_says_so() -> None:
+def test_a_view_without_room_for_a_label_is_reported() -> None:
     with pytest.raises(ValueError, match=r"s1: label .A. .*16"):
-        drawn(Circles(), Point("A", 8, 8), image=plain(16, 16))
+        draw_view(Circles(), Point("A", 8, 8), image=plain(16, 16))
     with pytest.raises(ValueError, match="no room"):
-        drawn(Circles(), Point("a very long label", 30, 50), image=plain(60, 100))
-    small = drawn(Circles(radius=5, label=NONE), Point("A", 8, 8), image=plain(16, 16))
+        draw_view(Circles(), Point("a very long label", 30, 50), image=plain(60, 100))
+    small = draw_view(Circles(radius=5, label=NONE), Point("A", 8, 8), image=plain(16, 16))
     assert tuple(small[8, 13]) == RED
     for color, seen in {"#00fF80": (0, 255, 128), "Gray": (128, 128, 128), "white": WHITE}.items():
-        assert tuple(drawn(Circles(color=color, label=NONE), Point("A", 60, 50))[50, 70]) == seen
+        assert (
+            tuple(draw_view(Circles(color=color, label=NONE), Point("A", 60, 50))[50, 70]) == seen
+        )
 
 
 SHAPES: list[PointMarking] = [
@@ -168,7 +170,7 @@ SHAPES: list[PointMarking] = [
 @pytest.mark.parametrize("stage", SHAPES)
 @pytest.mark.parametrize(("x", "y"), [(60, 50), (60.5, 49.5), (41.7, 33.4)])
 def test_a_shape_is_centred_on_its_point(stage: PointMarking, x: float, y: float) -> None:
-    pixels = drawn(stage, Point("A", x, y))
+    pixels = draw_view(stage, Point("A", x, y))
     assert np.hypot(*np.subtract(centroid(pixels), (x, y))) < 0.15
     assert redness(pixels).max() == 1
     middle = tuple(pixels[round(y), round(x)])
@@ -176,7 +178,7 @@ def test_a_shape_is_centred_on_its_point(stage: PointMarking, x: float, y: float
 
 
 def test_a_crosshair_has_four_bars_that_stop_before_the_point() -> None:
-    pixels = drawn(Crosshairs(radius=14, thickness=3, gap=4, label=NONE), Point("A", 60, 50))
+    pixels = draw_view(Crosshairs(radius=14, thickness=3, gap=4, label=NONE), Point("A", 60, 50))
     for dx, dy in [(1, 0), (-1, 0), (0, 1), (0, -1)]:
         line = [tuple(pixels[50 + dy * step, 60 + dx * step]) for step in range(16)]
         assert line[:4] == [GREY] * 4
@@ -186,12 +188,12 @@ def test_a_crosshair_has_four_bars_that_stop_before_the_point() -> None:
 
 
 def test_a_gap_opens_the_ring_on_four_sides() -> None:
-    pixels = drawn(Circles(radius=10, gap=6, label=NONE), Point("A", 60, 50))
+    pixels = draw_view(Circles(radius=10, gap=6, label=NONE), Point("A", 60, 50))
     for x, y in [(70, 50), (50, 50), (60, 40), (60, 60)]:
         assert tuple(pixels[y, x]) == GREY
     assert tuple(pixels[43, 67]) == tuple(pixels[57, 53]) == RED
     # on either edge of the gap half of a pixel
-    row = drawn(Circles(radius=20, gap=6, label=NONE), Point("A", 60, 50))[30, :, 0]
+    row = draw_view(Circles(radius=20, gap=6, label=NONE), Point("A", 60, 50))[30, :, 0]
     assert row[58:63].tolist() == [90] * 5
     assert 90 < row[57] == row[63] < 255
     assert row[56] == row[64] == 255
@@ -200,7 +202,7 @@ def test_a_gap_opens_the_ring_on_four_sides() -> None:
 @pytest.mark.parametrize("angle", [0, 45, 90, 180, 225])
 def test_an_arrow_points_at_its_point_and_does_not_touch_it(angle: float) -> None:
     stage = Arrows(length=30, thickness=4, head=12, gap=4, angle=angle, label=NONE)
-    weight = redness(drawn(stage, Point("A", 60, 50)))
+    weight = redness(draw_view(stage, Point("A", 60, 50)))
     ys, xs = np.nonzero(weight > 0.5)
     cos, sin = math.cos(math.radians(angle)), math.sin(math.radians(angle))
     along, aside = (xs - 60) * cos - (ys - 50) * sin, np.abs((xs - 60) * sin + (ys - 50) * cos)
@@ -209,85 +211,85 @@ def test_an_arrow_points_at_its_point_and_does_not_touch_it(angle: float) -> Non
     assert aside[along > 18].max() <= 2.1  # the shaft
     assert 4 <= aside.max() < 6.1  # the head's wings
     assert aside[along < 7].max() <= 2  # the tip
-    assert tuple(drawn(stage, Point("A", 60, 50))[50, 60]) == GREY
+    assert tuple(draw_view(stage, Point("A", 60, 50))[50, 60]) == GREY
 
 
-def test_an_arrow_turns_where_it_would_leave_and_has_its_label_at_its_tail() -> None:
-    whole = redness(drawn(Arrows(label=NONE), Point("A", 60, 50))).sum()
+def test_an_arrow_rotates_at_the_edge_and_has_its_label_at_its_tail() -> None:
+    whole = redness(draw_view(Arrows(label=NONE), Point("A", 60, 50))).sum()
     for x, y in [(2, 2), (118, 2), (2, 97), (118, 97)]:
-        turned = redness(drawn(Arrows(label=NONE), Point("A", x, y))).sum()
+        turned = redness(draw_view(Arrows(label=NONE), Point("A", x, y))).sum()
         assert turned == pytest.approx(whole, rel=0.01)
-    left, top, _, bottom = plate(drawn(Arrows(angle=0, length=36, gap=4), Point("A", 30, 50)))
+    left, top, _, bottom = plate(draw_view(Arrows(angle=0, length=36, gap=4), Point("A", 30, 50)))
     assert 72 < left <= 78  # the tail ends at 70
     assert abs((top + bottom - 1) / 2 - 50) <= 0.5
 
 
-def test_alpha_halo_and_filling() -> None:
-    half = drawn(Circles(alpha=0.5, label=NONE), Point("A", 60, 50))
+def test_alpha_halo_and_fill() -> None:
+    half = draw_view(Circles(alpha=0.5, label=NONE), Point("A", 60, 50))
     assert np.abs(half[50, 70] - np.array((172.5, 45, 45))).max() <= 0.5
-    ringed = drawn(Circles(halo=Halo(width=2, color="lime"), label=NONE), Point("A", 60, 50))
+    ringed = draw_view(Circles(halo=Halo(width=2, color="lime"), label=NONE), Point("A", 60, 50))
     lime, line = (0, 255, 0), [tuple(ringed[50, 60 + r]) for r in (6, 7, 8, 10, 12, 13, 14)]
     assert line == [GREY, lime, lime, RED, lime, lime, GREY]
-    filled = drawn(Circles(fill="mark", fill_alpha=0.2, label=NONE), Point("A", 60, 50))
+    filled = draw_view(Circles(fill="mark", fill_alpha=0.2, label=NONE), Point("A", 60, 50))
     assert tuple(filled[50, 60]) == tuple(filled[45, 60]) == (123, 72, 72)
     assert tuple(filled[50, 70]) == RED
 
 
-def test_a_label_may_stand_inside_a_dot() -> None:
+def test_a_label_can_be_inside_a_dot() -> None:
     stage = Dots(radius=14, label=Label(placement="inside", plate="none"))
-    pixels = drawn(stage, Point("A", 60, 50))
+    pixels = draw_view(stage, Point("A", 60, 50))
     ys, xs = np.nonzero((pixels > 200).all(-1))
     assert np.hypot(xs - 60, ys - 50).max() < 12
     assert abs(xs.mean() - 60) < 1
-    small = drawn(Dots(radius=4, label=Label(placement="inside")), Point("A", 60, 50))
+    small = draw_view(Dots(radius=4, label=Label(placement="inside")), Point("A", 60, 50))
     assert plate(small)[3] < 46  # no room inside
 
 
-def test_a_colour_may_be_chosen_from_the_pixels() -> None:
+def test_a_colour_can_be_chosen_from_the_pixels() -> None:
     middle = Point("A", 30, 30)
     for level, seen in [(250, BLACK), (5, WHITE)]:
         ground = Picture(np.full((60, 60, 3), level, np.uint8))
-        pixels = drawn(Dots(color="black-or-white", label=NONE), middle, image=ground)
+        pixels = draw_view(Dots(color="black-or-white", label=NONE), middle, image=ground)
         assert tuple(pixels[30, 30]) == seen
     red = Picture(np.full((60, 60, 3), (250, 10, 10), np.uint8))
-    ring = drawn(Circles(color="contrast", label=NONE), middle, image=red)
+    ring = draw_view(Circles(color="contrast", label=NONE), middle, image=red)
     assert tuple(ring[30, 40]) != RED
-    two = drawn(Dots(color="distinct", label=NONE), Point("A", 20, 30), Point("B", 80, 30))
+    two = draw_view(Dots(color="distinct", label=NONE), Point("A", 20, 30), Point("B", 80, 30))
     assert tuple(two[30, 20]) != tuple(two[30, 80])
 
 
-def test_lengths_may_be_thousandths_of_a_side() -> None:
+def test_lengths_can_be_thousandths_of_a_side() -> None:
     sides = {"width": 120, "height": 100, "shorter": 100, "longer": 120}
     sides["diagonal"] = math.hypot(120, 100)  # type: ignore[assignment]
     for side, length in sides.items():
         stage = Circles(radius=100, thickness=20, label=NONE, relative_to=side)  # type: ignore[arg-type]
-        weight = redness(drawn(stage, Point("A", 60, 50)))
+        weight = redness(draw_view(stage, Point("A", 60, 50)))
         ys, xs = np.nonzero(weight)
         away = np.average(np.hypot(xs - 60, ys - 50), weights=weight[ys, xs])
         assert away == pytest.approx(length / 10, abs=0.3)
 
 
-def test_only_some_marks_are_drawn_but_none_is_hidden() -> None:
+def test_a_subset_of_marks_is_drawn_and_the_others_are_not_covered() -> None:
     marks = Point("REF", 60, 50), Point("A", 60, 26)
     stage = Circles(only=("REF",), label=Label(font_size=20))
-    pixels = drawn(stage, *marks)
+    pixels = draw_view(stage, *marks)
     assert redness(pixels)[20:32].max() == 0
     assert tuple(pixels[26, 60]) == GREY
     with pytest.raises(ValueError, match="sample s1: `only` names REF, but the marks are A"):
-        drawn(stage, marks[1])
+        draw_view(stage, marks[1])
 
 
-def test_a_marker_may_stand_on_the_middles_of_regions() -> None:
+def test_a_marker_can_be_placed_at_the_centres_of_regions() -> None:
     region = np.zeros((100, 120), bool)
     region[20:41, 80:101] = True
     marks = Point("P", 20, 80), Box("B", 30, 30, 51, 51), Mask("M", region)
-    pixels = drawn(Dots(radius=3, label=NONE, marks="all"), *marks)
+    pixels = draw_view(Dots(radius=3, label=NONE, marks="all"), *marks)
     for x, y in [(20, 80), (40, 40), (90, 30)]:
         assert tuple(pixels[y, x]) == RED
-    assert redness(drawn(Dots(radius=3, label=NONE), *marks))[:60].max() == 0
+    assert redness(draw_view(Dots(radius=3, label=NONE), *marks))[:60].max() == 0
 
 
-def test_drawing_and_label_stay_in_their_own_part_of_the_view() -> None:
+def test_drawing_and_label_stay_in_their_part_of_the_view() -> None:
     state = start(Point("long", 117, 50))
     state = state.replace(views=(join_side_by_side([state.views[0], View(plain())]),))
     pixels = Circles()(state, NoModel()).views[0].pixels
@@ -297,7 +299,7 @@ def test_drawing_and_label_stay_in_their_own_part_of_the_view() -> None:
 
 @pytest.mark.parametrize("stage", [*SHAPES, Arrows(label=NONE, gap=1)])
 def test_a_picture_of_one_pixel_can_be_marked(stage: PointMarking) -> None:
-    pixels = drawn(stage, Point("A", 0, 0), image=plain(1, 1))
+    pixels = draw_view(stage, Point("A", 0, 0), image=plain(1, 1))
     assert tuple(pixels[0, 0]) == (RED if isinstance(stage, Dots) else GREY)
 
 
@@ -306,16 +308,16 @@ def test_a_picture_of_one_pixel_can_be_marked(stage: PointMarking) -> None:
     st.lists(st.tuples(st.floats(0, 159), st.floats(0, 119)), min_size=1, max_size=6),
     st.sampled_from(["auto", "above", "below", "left", "right", "beside"]),
 )
-def test_no_label_hides_a_point_or_another_label(
+def test_no_label_covers_a_point_or_another_label(
     places: list[tuple[float, float]], placement: str
 ) -> None:
     marks = [Point("ABCDEF"[number], x, y) for number, (x, y) in enumerate(places)]
     blue = Label(plate="#0000ff", color="#0000ff", placement=placement)  # type: ignore[arg-type]
     sizes = []
     for letter in marks:
-        alone = drawn(Dots(radius=0.5, label=blue), letter, image=plain(160, 120))
+        alone = draw_view(Dots(radius=0.5, label=blue), letter, image=plain(160, 120))
         sizes.append(int((alone == (0, 0, 255)).all(-1).sum()))
-    pixels = drawn(Dots(radius=0.5, label=blue), *marks, image=plain(160, 120))
+    pixels = draw_view(Dots(radius=0.5, label=blue), *marks, image=plain(160, 120))
     assert (pixels == (0, 0, 255)).all(-1).sum() == sum(sizes)  # none lies on another
     for mark in marks:
         assert tuple(pixels[math.floor(mark.y + 0.5), math.floor(mark.x + 0.5)]) != (0, 0, 255)

@@ -36,7 +36,9 @@ def box_of(here: np.ndarray) -> tuple[int, int, int, int]:
 
 @pytest.mark.parametrize("letter", ["A", "B"])
 @pytest.mark.parametrize("size", [(500, 375), (500, 1024)])
-def test_blink_released_measures_as_the_released_images(letter: str, size: tuple[int, int]) -> None:
+def test_blink_released_matches_the_sizes_of_the_released_images(
+    letter: str, size: tuple[int, int]
+) -> None:
     x, y = 250, 180
     pixels = BlinkReleasedStyle().draw(plain(*size), [Point(letter, x, y)]).pixels
     ring = ~is_color(pixels, GREY)
@@ -92,7 +94,7 @@ def test_blink_paper_is_ten_pixels_at_a_height_of_1024(height: int, radius: floa
 
 
 @pytest.mark.parametrize(("value", "seen"), [(240, BLACK), (20, WHITE)])
-def test_vlm2_puts_scaffolds_dots(value: int, seen: tuple[int, int, int]) -> None:
+def test_vlm2_uses_the_dots_of_scaffold(value: int, seen: tuple[int, int, int]) -> None:
     view = View.of(Picture(np.full((600, 960, 3), value, np.uint8)))
     pixels = Vlm2Style().draw(view, [Point("(1,2,3)", 400, 300)]).pixels
     left, top, right, bottom = box_of((pixels[:, :406] != value).any(-1))

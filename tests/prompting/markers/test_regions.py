@@ -14,7 +14,17 @@ from looktwice.pipelines.view import View
 from looktwice.prompting.markers import Contours, Cover, Halo, Label, Rectangles, Spotlight, Tint
 from looktwice.prompting.markers.base import Marking
 from looktwice.prompting.markers.styles import SomStyle
-from tests.prompting.scenes import BLACK, GREY, NONE, RED, box_of, drawn, is_color, plain, start
+from tests.prompting.scenes import (
+    BLACK,
+    GREY,
+    NONE,
+    RED,
+    draw_view,
+    find_box,
+    is_color,
+    plain,
+    start,
+)
 
 
 def disc(x: float, y: float, radius: float, width: int = 120, height: int = 100) -> np.ndarray:
@@ -23,11 +33,11 @@ def disc(x: float, y: float, radius: float, width: int = 120, height: int = 100)
 
 
 @pytest.mark.parametrize("size", [40, 6, 1])
-def test_a_rectangle_runs_along_the_edges(size: int) -> None:
-    pixels = drawn(Rectangles(thickness=2, label=NONE), Box("A", 30, 20, 30 + size, 20 + size))
+def test_a_rectangle_follows_the_edges(size: int) -> None:
+    pixels = draw_view(Rectangles(thickness=2, label=NONE), Box("A", 30, 20, 30 + size, 20 + size))
     red = is_color(pixels, RED)
     # a pixel outside and one inside, corners square
-    assert box_of(red) == (29, 19, 31 + size, 21 + size)
+    assert find_box(red) == (29, 19, 31 + size, 21 + size)
     inside = red[21 : 19 + size, 31 : 29 + size]
     assert not inside.any()
     assert red.sum() == (size + 2) ** 2 - max(0, size - 2) ** 2
@@ -35,18 +45,20 @@ def test_a_rectangle_runs_along_the_edges(size: int) -> None:
 
 
 def test_rectangles_of_the_whole_image_between_pixels_and_around_a_mask() -> None:
-    red = is_color(drawn(Rectangles(thickness=4, label=NONE), Box("A", 0, 0, 120, 100)), RED)
+    red = is_color(draw_view(Rectangles(thickness=4, label=NONE), Box("A", 0, 0, 120, 100)), RED)
     assert red[:2].all() and red[:, -2:].all() and not red[2:-2, 2:-2].any()
-    pixels = drawn(Rectangles(thickness=1, label=NONE), Box("A", 30, 20, 70, 60))
+    pixels = draw_view(Rectangles(thickness=1, label=NONE), Box("A", 30, 20, 70, 60))
     assert tuple(pixels[40, 29]) == tuple(pixels[40, 30]) == (172, 45, 45)
-    red = is_color(drawn(Rectangles(thickness=2, label=NONE), Mask("A", disc(60, 50, 20.5))), RED)
-    assert box_of(red) == (39, 29, 82, 72) and not red[31:70, 41:80].any()
+    red = is_color(
+        draw_view(Rectangles(thickness=2, label=NONE), Mask("A", disc(60, 50, 20.5))), RED
+    )
+    assert find_box(red) == (39, 29, 82, 72) and not red[31:70, 41:80].any()
 
 
 @pytest.mark.parametrize("thickness", [1, 3, 6])
-def test_a_contour_follows_the_rim_of_a_mask(thickness: float) -> None:
+def test_a_contour_follows_the_outline_of_a_mask(thickness: float) -> None:
     region = disc(60, 50, 25)
-    pixels = drawn(Contours(thickness=thickness, label=NONE), Mask("A", region))
+    pixels = draw_view(Contours(thickness=thickness, label=NONE), Mask("A", region))
     weight = (pixels[..., 0].astype(float) - 90) / 165
     ys, xs = np.nonzero(weight)
     away = np.hypot(xs - 60, ys - 50)
@@ -57,17 +69,17 @@ def test_a_contour_follows_the_rim_of_a_mask(thickness: float) -> None:
     assert tuple(pixels[50, 60]) == GREY
 
 
-def test_a_halo_and_a_filling() -> None:
+def test_halo_and_fill_of_a_region() -> None:
     stage = Contours(thickness=2, halo=Halo(2, "lime"), fill="mark", fill_alpha=0.2, label=NONE)
-    pixels = drawn(stage, Box("A", 30, 20, 70, 60))
+    pixels = draw_view(stage, Box("A", 30, 20, 70, 60))
     lime = (0, 255, 0)
     line = [tuple(pixels[40, x]) for x in range(26, 35)]
     assert line == [GREY, lime, lime, RED, RED, lime, lime, (123, 72, 72), (123, 72, 72)]
 
 
 @pytest.mark.parametrize("mark", [Box("A", 30, 20, 70, 60), Mask("A", disc(60, 50, 20))])
-def test_a_cover_hides_every_pixel_and_no_other(mark: Mark) -> None:
-    black = is_color(drawn(Cover(), mark), BLACK)
+def test_a_cover_hides_exactly_the_pixels_of_its_region(mark: Mark) -> None:
+    black = is_color(draw_view(Cover(), mark), BLACK)
     region = mark.pixels if isinstance(mark, Mask) else np.zeros_like(black)
     if isinstance(mark, Box):
         region = region.copy()
@@ -75,14 +87,16 @@ def test_a_cover_hides_every_pixel_and_no_other(mark: Mark) -> None:
     assert (black == region).all()
 
 
-def test_a_tint_lets_the_picture_through() -> None:
+def test_a_tint_is_translucent() -> None:
     image = Picture(np.random.default_rng(0).integers(0, 256, (100, 120, 3), np.uint8))
     region = disc(60, 50, 20)
-    pixels = drawn(Tint(color="yellow", alpha=0.4, label=NONE), Mask("A", region), image=image)
+    pixels = draw_view(Tint(color="yellow", alpha=0.4, label=NONE), Mask("A", region), image=image)
     expected = np.rint(image.pixels + 0.4 * (np.array((255, 255, 0)) - image.pixels.astype(float)))
     assert np.abs(pixels[region] - expected[region]).max() <= 1
     assert (pixels[~region] == image.pixels[~region]).all()
-    rimmed = drawn(Tint(color="yellow", thickness=3, label=NONE), Mask("A", region), image=image)
+    rimmed = draw_view(
+        Tint(color="yellow", thickness=3, label=NONE), Mask("A", region), image=image
+    )
     assert tuple(rimmed[50, 80]) == (255, 255, 0)
 
 
@@ -105,13 +119,11 @@ SPOTLIGHTS = [
 @pytest.mark.parametrize(
     "mark", [Box("A", 30, 20, 70, 60), Mask("A", disc(60, 50, 20)), Point("A", 60, 50)]
 )
-def test_a_spotlight_leaves_its_region_alone_and_changes_all_else(
-    stage: Spotlight, mark: Mark
-) -> None:
+def test_a_spotlight_changes_all_pixels_outside_its_region(stage: Spotlight, mark: Mark) -> None:
     image = Picture(np.random.default_rng(0).integers(40, 256, (200, 240, 3), np.uint8))
     if isinstance(mark, Mask):
         mark = Mask("A", disc(60, 50, 20, 240, 200))
-    pixels = drawn(stage, mark, image=image)
+    pixels = draw_view(stage, mark, image=image)
     ys, xs = np.mgrid[:200, :240]
     if isinstance(mark, Box):
         inside = (xs >= 30) & (xs < 70) & (ys >= 20) & (ys < 60)
@@ -126,7 +138,7 @@ def test_a_spotlight_leaves_its_region_alone_and_changes_all_else(
         assert (np.ptp(pixels[far], axis=-1) == 0).all()
 
 
-def test_several_marks_are_lit_together_up_to_the_border_and_no_other_image() -> None:
+def test_several_marks_are_lit_and_other_images_stay_unchanged() -> None:
     state = start(Box("A", 10, 10, 30, 30), Box("B", 60, 60, 80, 80))
     pair = join_side_by_side([state.views[0], View(plain())])
     pixels = Spotlight(dim=1, feather=0)(state.replace(views=(pair,)), NoModel()).views[0].pixels
@@ -135,30 +147,32 @@ def test_several_marks_are_lit_together_up_to_the_border_and_no_other_image() ->
     assert grey[:, :120].sum() == 800
     region = np.zeros((100, 120), bool)
     region[:, :40] = True
-    assert is_color(drawn(Spotlight(feather=6), Mask("A", region)), GREY)[:, :40].all()
+    assert is_color(draw_view(Spotlight(feather=6), Mask("A", region)), GREY)[:, :40].all()
 
 
 def test_labels_of_regions() -> None:
     ring = disc(60, 50, 40) & ~disc(60, 50, 20)
-    black = is_color(drawn(Tint(label=Label(placement="inside")), Mask("A", ring)), BLACK)
-    left, top, right, bottom = box_of(black)
+    black = is_color(draw_view(Tint(label=Label(placement="inside")), Mask("A", ring)), BLACK)
+    left, top, right, bottom = find_box(black)
     assert ring[top:bottom, left:right].all()  # not at the centroid, which lies in the hole
-    small = is_color(drawn(Tint(label=Label(placement="inside")), Box("A", 50, 50, 56, 56)), BLACK)
+    small = is_color(
+        draw_view(Tint(label=Label(placement="inside")), Box("A", 50, 50, 56, 56)), BLACK
+    )
     assert not small[50:56, 50:56].any()
-    above = box_of(is_color(drawn(Rectangles(), Box("A", 40, 50, 80, 90)), BLACK))
+    above = find_box(is_color(draw_view(Rectangles(), Box("A", 40, 50, 80, 90)), BLACK))
     assert above[3] <= 49
     assert (above[0] + above[2]) / 2 == pytest.approx(60, abs=1)
-    assert box_of(is_color(drawn(Rectangles(), Box("A", 40, 5, 80, 60)), BLACK))[1] >= 61
+    assert find_box(is_color(draw_view(Rectangles(), Box("A", 40, 5, 80, 60)), BLACK))[1] >= 61
 
 
 def test_som_numbers_and_colours_its_regions() -> None:
     marks = Mask("x", disc(30, 50, 20)), Mask("y", disc(90, 50, 20)), Box("z", 50, 0, 70, 20)
-    pixels = drawn(SomStyle(), *marks)
+    pixels = draw_view(SomStyle(), *marks)
     tints = {tuple(pixels[50, 15]), tuple(pixels[50, 105]), tuple(pixels[3, 53])}
     assert len(tints) == 3
     assert tuple(pixels[80, 60]) == GREY
     plates = [
-        box_of(is_color(pixels[y - 12 : y + 12, x - 12 : x + 12], BLACK))
+        find_box(is_color(pixels[y - 12 : y + 12, x - 12 : x + 12], BLACK))
         for x, y in [(30, 50), (90, 50)]
     ]
     for left, top, right, bottom in plates:
@@ -167,12 +181,12 @@ def test_som_numbers_and_colours_its_regions() -> None:
 
 
 @pytest.mark.parametrize("stage", ALL)
-def test_what_shows_no_region_is_kept_and_one_pixel_is_drawn_on(stage: Marking) -> None:
+def test_views_without_a_region_are_unchanged_and_single_pixels_are_drawn(stage: Marking) -> None:
     state = start(Box("A", 80, 10, 100, 30))
     part = crop(state.views[0], 0, 0, 60, 100)
     assert stage(state.replace(views=(part,)), NoModel()).views[0] is part
     for mark in (Box("A", 0, 0, 1, 1), Mask("A", np.ones((1, 1), bool))):
-        pixels = drawn(stage, mark, image=plain(1, 1))
+        pixels = draw_view(stage, mark, image=plain(1, 1))
         assert pixels.shape == (1, 1, 3)
         assert (tuple(pixels[0, 0]) == GREY) == isinstance(stage, Spotlight)
 
@@ -187,11 +201,11 @@ def test_what_shows_no_region_is_kept_and_one_pixel_is_drawn_on(stage: Marking) 
         (lambda: Mask("A", np.zeros((10, 10), bool)), "mask 'A' is empty"),
     ],
 )
-def test_a_region_without_area_or_outside_its_image_is_named(
+def test_a_region_without_area_or_outside_its_image_is_reported(
     mark: Callable[[], Mark], fact: str
 ) -> None:
     with pytest.raises(ValueError, match=fact):
-        drawn(Tint(), mark())
+        draw_view(Tint(), mark())
 
 
 @settings(max_examples=60, deadline=None)
@@ -205,7 +219,7 @@ def test_a_region_without_area_or_outside_its_image_is_named(
     width=st.integers(60, 300),
     height=st.integers(60, 300),
 )
-def test_a_box_is_drawn_where_it_went(
+def test_a_box_is_drawn_at_its_mapped_place(
     x: float, y: float, w: float, h: float, turns: int, mirrored: bool, width: int, height: int
 ) -> None:
     state = start(Box("A", x, y, x + w, y + h))
@@ -214,4 +228,4 @@ def test_a_box_is_drawn_where_it_went(
     place = view.to_view(state.sample.marks[0])[0]
     assert isinstance(place, Box)
     after = Cover(color="lime")(state.replace(views=(view,)), NoModel()).views[0].pixels
-    assert np.abs(np.subtract(box_of((after != view.pixels).any(-1)), place.xyxy)).max() <= 1
+    assert np.abs(np.subtract(find_box((after != view.pixels).any(-1)), place.xyxy)).max() <= 1

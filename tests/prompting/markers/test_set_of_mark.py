@@ -35,7 +35,7 @@ GREY = 90
 
 
 @dataclass(frozen=True)
-class Found:
+class FixedDetector:
     """A segmenter that finds these boxes (x0, y0, x1, y1) as masks."""
 
     boxes: tuple[tuple[int, int, int, int], ...]
@@ -90,10 +90,10 @@ def plates_of(pixels: Pixels, label: str, size: float = 16) -> list[tuple[int, i
     return [(int(x), int(y)) for y, x in np.argwhere((windows == wanted).all((2, 3, 4)))]
 
 
-TWO = Found(((10, 10, 110, 90), (120, 20, 180, 80)))
+TWO = FixedDetector(((10, 10, 110, 90), (120, 20, 180, 80)))
 
 
-def test_a_region_is_tinted_outlined_and_numbered_in_its_middle() -> None:
+def test_a_region_is_tinted_outlined_and_numbered_at_its_centre() -> None:
     stage = SetOfMark(segmenter=TWO, alpha=0.5, contour=3, color="red")
     state = marked(stage)
     pixels = state.views[0].pixels
@@ -108,7 +108,7 @@ def test_a_region_is_tinted_outlined_and_numbered_in_its_middle() -> None:
     assert [mark.label for mark in state.sample.marks] == ["1", "2"]
 
 
-def test_the_number_stands_at_the_largest_inscribed_circle() -> None:
+def test_the_number_is_in_the_largest_inscribed_circle() -> None:
     pixels = np.zeros((100, 100), bool)
     pixels[10:16, 5:95] = True  # a long bar with a square at its end
     pixels[10:60, 45:95] = True
@@ -133,16 +133,16 @@ def test_the_number_stands_at_the_largest_inscribed_circle() -> None:
         ("keep", 8000, 900),
     ],
 )
-def test_pixels_of_two_masks_go_to_one(overlap: Any, big: int, small: int) -> None:
-    source = Found(((10, 10, 110, 90), (40, 40, 70, 70)), (0.5, 0.9))
+def test_pixels_of_two_masks_belong_to_one(overlap: Any, big: int, small: int) -> None:
+    source = FixedDetector(((10, 10, 110, 90), (40, 40, 70, 70)), (0.5, 0.9))
     marks = marked(SetOfMark(segmenter=source, overlap=overlap)).sample.marks
     areas = [int(mark.pixels.sum()) for mark in marks if isinstance(mark, Mask)]
     assert areas == [area for area in (big, small) if area]
 
 
 @pytest.mark.parametrize("overlap", ["smaller", "keep"])
-def test_a_number_keeps_off_the_smaller_region_inside(overlap: Any) -> None:
-    source = Found(((10, 10, 110, 130), (35, 35, 85, 105)))
+def test_a_number_avoids_a_smaller_region_inside(overlap: Any) -> None:
+    source = FixedDetector(((10, 10, 110, 130), (35, 35, 85, 105)))
     pixels = marked(SetOfMark(segmenter=source, overlap=overlap)).views[0].pixels
     ((left, top),) = plates_of(pixels, "1")
     height, width = plate("1", 16).shape[:2]
@@ -166,12 +166,12 @@ HIGH, SQUARE = (0, 110, 60, 150), (100, 110, 120, 130)
     ],
 )
 def test_filters_and_order(settings: dict[str, Any], kept: list[tuple[int, int, int, int]]) -> None:
-    source = Found((WIDE, TINY, HIGH, SQUARE, LEAST), (0.3, 0.2, 0.5, 0.9, 0.95))
+    source = FixedDetector((WIDE, TINY, HIGH, SQUARE, LEAST), (0.3, 0.2, 0.5, 0.9, 0.95))
     assert list(regions(SetOfMark(segmenter=source, **settings)).values()) == kept
 
 
-def test_a_small_region_has_its_number_beside_it_with_a_line() -> None:
-    source = Found(((100, 70, 108, 78), (112, 70, 120, 78), (124, 70, 132, 78)))
+def test_a_small_region_has_its_number_next_to_it_with_a_line() -> None:
+    source = FixedDetector(((100, 70, 108, 78), (112, 70, 120, 78), (124, 70, 132, 78)))
     stage = SetOfMark(segmenter=source, color="#00ff00")
     pixels = marked(stage).views[0].pixels
     height, width = plate("1", 16).shape[:2]
@@ -184,7 +184,7 @@ def test_a_small_region_has_its_number_beside_it_with_a_line() -> None:
     assert np.hypot(spots[0][0] - 104, spots[0][1] - 74) < 40
 
 
-def test_boxes_of_a_detector_stay_whole_and_are_cut_at_the_rim() -> None:
+def test_boxes_of_a_detector_stay_whole_and_are_clipped_at_the_edge() -> None:
     nothing = (20, 20, 20, 60), (220, 10, 230, 20)
     detector = Detected(((-5, 10.5, 100, 80), (50, 40, 300, 140), *nothing))
     state = marked(SetOfMark(detector=detector, words=("cup",)))
@@ -192,7 +192,7 @@ def test_boxes_of_a_detector_stay_whole_and_are_cut_at_the_rim() -> None:
     assert boxes == [(50, 40, 200, 140), (0, 10.5, 100, 80)]
 
 
-def test_the_samples_own_boxes_and_masks_can_be_numbered() -> None:
+def test_boxes_and_masks_of_the_sample_can_be_numbered() -> None:
     mask = np.zeros((150, 200), bool)
     mask[100:140, 100:150] = True
     state = start(Box("A", 10, 10, 60, 60), Mask("B", mask), Point("C", 5, 5))
@@ -204,12 +204,12 @@ def test_the_samples_own_boxes_and_masks_can_be_numbered() -> None:
     assert boxes.xyxy == (100, 100, 150, 140)
 
 
-def test_numbers_run_through_all_images_and_letters_go_on_after_z() -> None:
+def test_numbers_continue_over_images_and_letters_continue_after_z() -> None:
     state = marked(SetOfMark(segmenter=TWO), start(images=(plain(), plain())))
     assert [m.label for m in state.sample.marks] == ["1", "2", "3", "4"]
     assert [m.image for m in state.sample.marks] == [0, 0, 1, 1]
     corners = [(x * 20, y * 20) for y in range(4) for x in range(7)]
-    many = Found(tuple((x, y, x + 20, y + 20) for x, y in corners))
+    many = FixedDetector(tuple((x, y, x + 20, y + 20) for x, y in corners))
     labels = [m.label for m in marked(SetOfMark(segmenter=many, text="letters")).sample.marks]
     assert labels[:2] == ["A", "B"]
     assert labels[-2:] == ["AA", "AB"]
@@ -217,7 +217,7 @@ def test_numbers_run_through_all_images_and_letters_go_on_after_z() -> None:
         marked(SetOfMark(segmenter=TWO), state)
 
 
-def test_only_the_views_that_show_a_region_are_changed() -> None:
+def test_only_views_that_show_a_region_are_changed() -> None:
     state = start(images=(plain(), plain(100, 100)))
     state = state.replace(views=(*state.views, crop(state.views[0], 0, 100, 200, 150)))
     after = marked(SetOfMark(segmenter=TWO, images=(0,), say="Mind the numbers."), state)
@@ -229,7 +229,11 @@ def test_only_the_views_that_show_a_region_are_changed() -> None:
 
 @pytest.mark.parametrize(
     "stage",
-    [SetOfMark(segmenter=Found(())), SetOfMark(), SetOfMark(segmenter=Found(((5, 5, 5, 9),)))],
+    [
+        SetOfMark(segmenter=FixedDetector(())),
+        SetOfMark(),
+        SetOfMark(segmenter=FixedDetector(((5, 5, 5, 9),))),
+    ],
 )
 def test_without_a_region_the_setting_decides(stage: SetOfMark) -> None:
     why = "no region of 30 to 30000 pixels was found in image 0"
@@ -244,20 +248,24 @@ def test_without_a_region_the_setting_decides(stage: SetOfMark) -> None:
 @pytest.mark.parametrize(
     ("stage", "image", "fact"),
     [
-        (SetOfMark(Found(((1, 1, 9, 9),), shape=(20, 30))), plain(), "image 0 are 30 x 20.*200 x"),
+        (
+            SetOfMark(FixedDetector(((1, 1, 9, 9),), shape=(20, 30))),
+            plain(),
+            "image 0 are 30 x 20.*200 x",
+        ),
         (SetOfMark(segmenter=TWO, images=(1,)), plain(), "images names 1"),
         (SetOfMark(detector=Detected(()), words=("mug",)), plain(), r"\('mug',\)"),
-        (SetOfMark(segmenter=Found(((1, 1, 5, 5),))), plain(8, 8), "s1: number 1 .*4 x 4"),
+        (SetOfMark(segmenter=FixedDetector(((1, 1, 5, 5),))), plain(8, 8), "s1: number 1 .*4 x 4"),
         (SetOfMark(segmenter=Slic()), plain(1, 1), "no room"),
     ],
 )
-def test_a_source_that_does_not_fit_is_named(stage: SetOfMark, image: Picture, fact: str) -> None:
+def test_a_mismatched_source_is_named(stage: SetOfMark, image: Picture, fact: str) -> None:
     with pytest.raises(ValueError, match=fact):
         marked(stage, start(images=(image,)))
 
 
 @pytest.mark.parametrize(("reply", "label"), CASES["replies"])
-def test_the_number_in_a_reply(reply: str, label: str | None) -> None:
+def test_a_number_in_a_reply(reply: str, label: str | None) -> None:
     assert read_choice(reply, ["3", "7", "12"]) == label
 
 
@@ -266,22 +274,22 @@ def test_letters_in_a_reply() -> None:
     assert {reply: read_choice(reply, ["A", "B", "AA"]) for reply in replies} == replies
 
 
-def said(state: State, reply: str) -> State:
+def reply_with(state: State, reply: str) -> State:
     return state.replace(messages=(Message("user", ("?",)), Message("assistant", (reply,))))
 
 
 @tables.table
-def test_a_reply_leads_back_to_the_region(gives: Any, reply: str, answer: str | None) -> None:
+def test_a_reply_is_mapped_back_to_its_region(gives: Any, reply: str, answer: str | None) -> None:
     own = Point("B", 30, 30), Box("A", 121, 20, 182, 79)
     state = marked(SetOfMark(segmenter=TWO), start(*own, choices=("left", "right")))
-    after = ChosenMark(gives)(said(state, reply), NoModel())
+    after = ChosenMark(gives)(reply_with(state, reply), NoModel())
     assert after.answer == answer
     assert after.reason.startswith("unread: the reply names no region" if answer is None else "")
 
 
-def test_a_region_of_two_letters_is_no_answer_and_a_point_lies_in_its_region() -> None:
+def test_two_letters_are_no_answer_and_a_point_lies_in_its_region() -> None:
     both = start(Point("A", 30, 30), Point("B", 60, 60), choices=("left", "right"))
-    state = said(marked(SetOfMark(segmenter=TWO), both), "1")
+    state = reply_with(marked(SetOfMark(segmenter=TWO), both), "1")
     after = ChosenMark("letter")(state, NoModel())
     assert (after.answer, after.reason.split(",")[0]) == (None, "unread: the reply names region 1")
     x, y = map(float, str(ChosenMark("point")(state, NoModel()).answer).split(", "))
@@ -292,7 +300,7 @@ def test_a_region_of_two_letters_is_no_answer_and_a_point_lies_in_its_region() -
 
 
 @pytest.mark.parametrize("segmenter", [Felzenszwalb(scale=100, min_size=50), Slic(segments=8)])
-def test_superpixels_part_the_picture(segmenter: Any) -> None:
+def test_superpixels_partition_the_picture(segmenter: Any) -> None:
     pixels = np.full((120, 160, 3), 40, np.uint8)
     inside = np.zeros((120, 160), bool)
     inside[30:90, 40:120] = True
@@ -318,7 +326,7 @@ def test_superpixels_part_the_picture(segmenter: Any) -> None:
     stretch=st.floats(0.7, 1.6),
     mirrored=st.booleans(),
 )
-def test_what_is_drawn_lies_on_the_mapped_region(
+def test_the_drawing_covers_the_mapped_region(
     box: tuple[int, int, int, int], degrees: float, stretch: float, mirrored: bool
 ) -> None:
     """In each part the tint ends within 1 px of where the region's corners map to."""
@@ -327,7 +335,7 @@ def test_what_is_drawn_lies_on_the_mapped_region(
     view = resize(state.views[0], round(200 * stretch), round(150 * stretch))
     view = rotate(flip(view) if mirrored else view, degrees)
     pair = join_side_by_side([view, flip(view)], 7)
-    source = Found(((x, y, x + width, y + height),))
+    source = FixedDetector(((x, y, x + width, y + height),))
     stage = SetOfMark(segmenter=source, color="red", alpha=1, contour=0, font_size=8, padding=1)
     pixels = marked(stage, state.replace(views=(pair,))).views[0].pixels
     half = (pair.size[0] - 7) // 2
@@ -350,7 +358,7 @@ def test_what_is_drawn_lies_on_the_mapped_region(
         max_size=14,
     )
 )
-def test_numbers_never_lie_on_one_another(boxes: list[tuple[int, int, int, int]]) -> None:
+def test_numbers_never_overlap(boxes: list[tuple[int, int, int, int]]) -> None:
     spots = []
     for number, (x, y, width, height) in enumerate(boxes):
         region = rasterize(Box(str(number), x, y, x + width, y + height), (400, 300))
@@ -363,15 +371,15 @@ def test_numbers_never_lie_on_one_another(boxes: list[tuple[int, int, int, int]]
     assert not any(overlaps(*pair) for pair in combinations(areas, 2))
 
 
-def test_hues_are_apart() -> None:
+def test_hues_are_distinct() -> None:
     first = np.array([golden_hue(n) for n in range(6)], float)
     away = np.linalg.norm(first[:, None] - first[None], axis=2) + 1000 * np.eye(6)
     assert away.min() > 60
 
 
-def test_no_number_is_given_that_no_view_shows() -> None:
+def test_only_visible_regions_are_numbered() -> None:
     """A crop, and a resize in which thin regions fall between pixel centres."""
-    stage = SetOfMark(Found(((0, 0, 40, 40), (100, 10, 180, 90))), font_size=8, min_area=0)
+    stage = SetOfMark(FixedDetector(((0, 0, 40, 40), (100, 10, 180, 90))), font_size=8, min_area=0)
     state = start()
     cut = state.replace(views=(crop(state.views[0], 90, 0, 200, 150),))
     shown = marked(stage, cut)

@@ -18,7 +18,7 @@ from looktwice.prompting.markers import Polygons, VPBenchPrompt, VPBenchStyle
 from looktwice.prompting.markers.styles import VPBenchName
 from tests import tables
 from tests.paths import DATA
-from tests.prompting.scenes import NONE, drawn, plain, start, table
+from tests.prompting.scenes import NONE, draw_view, plain, start, table
 
 CASES = table("markers/vpbench.yaml")
 
@@ -37,14 +37,14 @@ BLOCKS = [("opencv4", True), ("opencv5", True), ("opencv4", False)]
         if labels or not style.startswith("no marker")  # else nothing is drawn
     ],
 )
-def test_every_pixel_is_the_references(style: Any, letters: Any, labels: bool) -> None:
+def test_every_pixel_matches_the_reference(style: Any, letters: Any, labels: bool) -> None:
     vectors = json.loads((METHODS / "vpbench_render.json").read_text())
     photo = np.ascontiguousarray(data.coffee())  # type: ignore[no-untyped-call]
     assert hashlib.sha256(photo.tobytes()).hexdigest() == vectors["image_sha256"]
     block = vectors["captioned"]["cv2_" + letters[-1]] if labels else vectors["no_caption"]
     for layout, case in block[style.replace(" ", "_")].items():
         points = [Point(label, *place) for label, place in vectors["points"][layout].items()]
-        pixels = drawn(VPBenchStyle(style, letters, labels), *points, image=Picture(photo))
+        pixels = draw_view(VPBenchStyle(style, letters, labels), *points, image=Picture(photo))
         probes = case.get("probes", [])
         assert [[x, y, *map(int, pixels[y, x])] for x, y, *_ in probes] == probes
         assert (pixels != photo).any(-1).sum() == case["changed"]
@@ -52,7 +52,7 @@ def test_every_pixel_is_the_references(style: Any, letters: Any, labels: bool) -
 
 
 @pytest.mark.skipif(not METHODS.exists(), reason="the reference's glyphs are not here")
-def test_the_old_letters_are_opencv_4s() -> None:
+def test_the_legacy_letters_are_those_of_opencv_4() -> None:
     for name, glyph in json.loads((METHODS / "vpbench_glyphs_cv2_4.json").read_text()).items():
         text, scale = name.split("@")
         width, height = hershey_size(text, float(scale))
@@ -71,17 +71,17 @@ def test_the_old_letters_are_opencv_4s() -> None:
 
 
 @tables.table
-def test_without_a_marker_the_label_stands_at_the_point(style: Any, text: str, high: int) -> None:
-    ys, xs = np.nonzero((drawn(VPBenchStyle(style), Point("A", 60, 50)) != 90).any(-1))
+def test_without_a_marker_the_label_is_at_the_point(style: Any, text: str, high: int) -> None:
+    ys, xs = np.nonzero((draw_view(VPBenchStyle(style), Point("A", 60, 50)) != 90).any(-1))
     # its upper edge at the point, and a rim of two
     assert (ys.min(), ys.max()) == (50 - 2, 50 + high + 2)
     wide = hershey_size(text, 0.2 if high == 5 else 0.5)[0]
     assert (xs.min(), xs.max()) == (60 - wide // 2 - 2, 60 - wide // 2 + wide)
 
 
-def test_marks_in_colours_of_their_own() -> None:
+def test_marks_with_their_own_colours() -> None:
     stage = VPBenchStyle(labels=False, colors=("yellow", "blue"))
-    pixels = drawn(stage, Point("A", 30, 50), Point("B", 90, 50))
+    pixels = draw_view(stage, Point("A", 30, 50), Point("B", 90, 50))
     assert [tuple(pixels[50, x]) for x in (35, 95)] == [(255, 255, 0), (0, 0, 255)]
 
 
@@ -89,7 +89,7 @@ CORRESPONDENCE = [Point("REF", 60, 50), Point("A", 30, 50), Point("B", 90, 50)]
 
 
 @pytest.mark.parametrize(("settings", "points", "prompt"), CASES["words"])
-def test_the_words_name_how_the_marks_look(settings: Any, points: str, prompt: str) -> None:
+def test_the_text_describes_the_look_of_the_marks(settings: Any, points: str, prompt: str) -> None:
     marks = [Point("A", 30, 50), Point("B", 90, 50)] if points == "AB" else CORRESPONDENCE
     sample = Sample(
         "s1",
@@ -103,7 +103,7 @@ def test_the_words_name_how_the_marks_look(settings: Any, points: str, prompt: s
     assert found.split("\n") == [first, "Which?", "Select from the following choices.", *choices]
 
 
-def test_words_of_ones_own_and_questions_that_cannot_be_worded() -> None:
+def test_custom_wording_and_questions_that_cannot_be_worded() -> None:
     sample = Sample(
         "s1", "Which?", (plain(),), ("A", "B"), (Point("A", 30, 50), Point("B", 90, 50))
     )
@@ -115,7 +115,7 @@ def test_words_of_ones_own_and_questions_that_cannot_be_worded() -> None:
         VPBenchPrompt()(start(Point("A", 60, 60)), NoModel())
 
 
-def test_the_record_says_which_letters_and_opencv() -> None:
+def test_the_record_names_the_letters_and_the_opencv_version() -> None:
     state = VPBenchStyle("text label", "opencv5")(start(Point("A", 60, 60)), NoModel())
     assert state.notes[-1].startswith("VPBench text label: letters of opencv5, drawn by OpenCV 5.")
     assert VPBenchStyle()(start(), NoModel()).notes == (
@@ -125,18 +125,18 @@ def test_the_record_says_which_letters_and_opencv() -> None:
         VPBenchStyle()(start(Point("é", 60, 60)), NoModel())
 
 
-def test_numbers_keep_ref_and_the_sample_s_order() -> None:
+def test_numbers_keep_ref_and_the_order_of_the_sample() -> None:
     points = [Point("REF", 60, 50), Point("C", 30, 50), Point("A", 90, 50)]
-    numbered = drawn(VPBenchStyle("text label"), *points)
+    numbered = draw_view(VPBenchStyle("text label"), *points)
     said = [Point("REF", 60, 50), Point("1", 30, 50), Point("2", 90, 50)]
-    assert (numbered == drawn(VPBenchStyle(), *said)).all()
-    one = drawn(VPBenchStyle("text label", only=("A",)), *points)
+    assert (numbered == draw_view(VPBenchStyle(), *said)).all()
+    one = draw_view(VPBenchStyle("text label", only=("A",)), *points)
     assert (one[20:40, 80:] == numbered[20:40, 80:]).all() and (one[20:40, :45] == 90).all()
 
 
 @tables.table
 def test_a_polygon_has_its_corners(name: Any, on: Any, off: Any) -> None:
     stage = Polygons(shape_name=name, radius=10, thickness=2, label=NONE)
-    pixels = drawn(stage, Point("A", 60, 50))
+    pixels = draw_view(stage, Point("A", 60, 50))
     assert [tuple(pixels[y, x]) for x, y in on] == [(255, 0, 0)] * len(on)
     assert [tuple(pixels[y, x]) for x, y in off] == [(90, 90, 90)] * len(off)

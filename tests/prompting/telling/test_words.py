@@ -60,13 +60,13 @@ D, 21 % from the left and 80 % from the top, rank 3 of 4 from the camera, nearne
 
 
 @pytest.mark.parametrize("noise", [0, 1e-7])
-def test_the_same_scene_is_told_in_the_same_words(noise: float) -> None:
+def test_the_same_scene_is_described_in_the_same_words(noise: float) -> None:
     state = DepthWords(depth=Red(noise))(start(*MARKS, images=(slope(),)), NoModel())
     assert state.prompt == DEPTHS
     assert [view.picture for view in state.views] == [*state.sample.images]
 
 
-def test_false_words_turn_ranks_and_levels_round() -> None:
+def test_false_descriptions_reverse_ranks_and_levels() -> None:
     stage = DepthWords(depth=Red(), lead="", invert=True)
     lines = stage(start(*MARKS, images=(slope(),)), NoModel()).prompt.splitlines()[1:]
     assert [line[0] + line[-2:] for line in lines] == ["A81", "D81", "B50", "C19"]
@@ -118,13 +118,13 @@ POINTS = (Point("REF", 50, 50), Point("A", 62, 44, 1), Point("B", 50, 50, 1))
     ],
     ids=["boxes", "segments", "matches", "similarity"],
 )
-def test_each_specialist_in_its_words(stage: Stage, images: int, words: str) -> None:
+def test_each_specialist_has_its_own_wording(stage: Stage, images: int, words: str) -> None:
     marks = POINTS if isinstance(stage, MatchWords) else ()
     state = stage(start(*marks, images=(plain(), plain(grey=20))[:images]), NoModel())
     assert state.prompt == f"Which?\n{words}"
 
 
-def test_without_anything_to_tell_the_prompt_is_as_before() -> None:
+def test_without_evidence_the_prompt_is_unchanged() -> None:
     stage = DepthWords(depth=Red())
     state = stage(start(), NoModel())
     assert (state.prompt, state.notes) == ("Which?", ("no mark is seen; kept as it is",))
@@ -176,7 +176,7 @@ def accuracy(*stages: Stage) -> float:
 
 
 @pytest.mark.slow
-def test_a_reader_gains_by_planted_depth_and_loses_as_much_by_false_depth() -> None:
+def test_a_reader_gains_by_true_depth_and_loses_as_much_by_false_depth() -> None:
     words, pixels = DepthWords(depth=Red()), DepthOverlay(depth=Red(), layout="extra")
     ask = Ask()
     alone = accuracy(ask)

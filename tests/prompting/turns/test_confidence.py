@@ -29,7 +29,7 @@ from looktwice.prompting.markers import Circles
 from looktwice.prompting.turns import Ask, Vote, When
 from looktwice.prompting.turns.ask import add_confidence
 from looktwice.prompting.wording import MultipleChoice
-from tests.prompting.scenes import Heard, plain, start
+from tests.prompting.scenes import ScriptedReplies, plain, start
 
 LEVELS = (0.4, 0.55, 0.7, 0.85, 0.97)
 """What the server says of its choice, and how often it is right at that."""
@@ -121,7 +121,7 @@ def test_a_planted_calibration_is_recovered(model: ChatAPI, tmp_path: Path) -> N
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("below", "more"), [(0.0, 0), (0.8, 3 * EACH), (1.0, 5 * EACH)])
-def test_when_asks_again_only_where_confidence_is_low(
+def test_when_asks_again_only_if_confidence_is_low(
     below: float, more: int, model: ChatAPI, tmp_path: Path
 ) -> None:
     ask = Ask(confidence="choices")
@@ -159,8 +159,8 @@ def test_the_first_token_that_names_a_choice_counts(
     assert ("no likelihood" in "".join(after.notes)) == (confidence is None)
 
 
-def test_unknown_confidence_is_low() -> None:
-    heard = Heard("A")
+def test_unknown_confidence_counts_as_low() -> None:
+    heard = ScriptedReplies("A")
     again = When(Ask(), 0.5)
     assert again(start(), heard).measures["looked_again"] == 1
     assert again.asks and not When(Circles()).asks
@@ -169,16 +169,16 @@ def test_unknown_confidence_is_low() -> None:
     }
 
 
-def test_confidence_asks_for_likelihoods_and_nothing_else_does() -> None:
-    heard = Heard("A")
+def test_only_confidence_requests_likelihoods() -> None:
+    heard = ScriptedReplies("A")
     for stage in (Ask(), Ask(confidence="choices")):
         stage(start(), heard)
     assert [options.logprobs for *_, options in heard.calls] == [None, 20]
 
 
-def test_votes_go_over_styles_in_turn() -> None:
+def test_votes_cycle_through_the_styles() -> None:
     scene = start(Point("A", 60, 50), choices=("red", "green"))
-    heard = Heard("A", "B", "A")
+    heard = ScriptedReplies("A", "B", "A")
     styles = tuple(Circles(color=color) for color in ("red", "blue"))
     after = Vote(Robust(), n=3, styles=styles)(scene, heard)
     shown = [messages[-1].views[0].pixels for messages, *_ in heard.calls]
@@ -189,7 +189,7 @@ def test_votes_go_over_styles_in_turn() -> None:
 
 
 @pytest.mark.slow
-def test_the_small_model_knows_where_it_is_unsure(tmp_path: Path) -> None:
+def test_the_small_model_is_calibrated_enough_to_know_its_errors(tmp_path: Path) -> None:
     task = MarkedScenes("shape", 80, controls={"size": [40, 12], "things": 3})
     mark, ask = Circles(radius=28, color="red"), Ask(confidence="choices")
     arm = Pipeline({"mark": mark, "choose": MultipleChoice(), "ask": ask})

@@ -88,7 +88,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChatServer]:
         yield running
 
 
-def ran(study: Study, root: Path, model: str) -> dict[str, list[Record]]:
+def run_study(study: Study, root: Path, model: str) -> dict[str, list[Record]]:
     """The records of a run by contestant."""
     name, lay, places, _ = study
     words = [
@@ -115,7 +115,7 @@ def scripted(
     def run(name: str) -> tuple[Path, dict[str, list[Record]]]:
         root = tmp_path_factory.mktemp(name)
         (study,) = (study for study in STUDIES if study[0] == name)
-        return root / "runs" / name, ran(study, root, SCRIPTED)
+        return root / "runs" / name, run_study(study, root, SCRIPTED)
 
     return lambda study: run(study[0])
 
@@ -132,7 +132,7 @@ def test_each_study_runs_with_a_script(study: Study, scripted: Any) -> None:
     assert not any(record.error for records in found.values() for record in records)
 
 
-def test_the_records_hold_what_the_designs_ask_for(scripted: Any) -> None:
+def test_the_records_hold_what_the_designs_need(scripted: Any) -> None:
     path, found = scripted(STUDIES[1])
     folder = RunFolder(path)
 
@@ -163,7 +163,7 @@ def test_check_asks_no_second_model_either(tmp_path: Path, server: ChatServer) -
 
 
 @pytest.mark.parametrize(("words", "detector"), [([], "FaceBoxes"), ([CASCADE], "FaceCascade")])
-def test_zooming_on_faces_uses_face_recognition_unless_told_otherwise(
+def test_zooming_on_faces_uses_face_recognition_by_default(
     words: list[str], detector: str, tmp_path: Path
 ) -> None:
     shipped = [word for word in vlm2(tmp_path) if word != CASCADE]
@@ -178,7 +178,7 @@ def test_zooming_on_faces_uses_face_recognition_unless_told_otherwise(
 
 
 @pytest.mark.slow
-def test_a_users_own_words_are_one_override_and_their_hash_is_kept(tmp_path: Path) -> None:
+def test_a_custom_wording_is_one_override_and_its_hash_is_stored(tmp_path: Path) -> None:
     said = {
         "CoT-normal.stages.think": "Denk nach.\r\n",
         "VP-grid.stages.explain": "{rows} mal {columns} Punkte.",

@@ -12,7 +12,7 @@ from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
 from looktwice.prompting.turns import Ask
-from tests.prompting.scenes import Heard
+from tests.prompting.scenes import ScriptedReplies
 from tests.tables import table
 from tests.under_fire.scenes import write_questions
 
@@ -20,7 +20,7 @@ from tests.under_fire.scenes import write_questions
 def asked(words: str, images: int, way: str) -> list[str | int]:
     """The words and the numbers of the images, in the order in which they are sent."""
     pictures = [Picture(np.full((8, 8 + n, 3), 50, np.uint8)) for n in range(1, images + 1)]
-    model = Heard()
+    model = ScriptedReplies()
     ask = Ask(images=way)  # type: ignore[arg-type]
     ask(State.start(Sample("s", words, tuple(pictures))), model)
     turn = model.calls[0][0][-1]
@@ -28,7 +28,7 @@ def asked(words: str, images: int, way: str) -> list[str | int]:
 
 
 @table
-def test_an_image_is_sent_where_its_placeholder_stands(
+def test_an_image_is_sent_at_its_placeholder(
     words: str, images: int, sent: list[str | int]
 ) -> None:
     assert asked(words, images, "inline") == sent
@@ -66,7 +66,7 @@ AGENT = "{use: prompting.agent.Agent, tools: {zoom: {use: prompting.agent.Zoom}}
         (ASK, "What is in image 1, <b>here</b>?", ""),
     ],
 )
-def test_check_warns_of_places_that_are_sent_as_words(
+def test_check_warns_of_placeholders_that_are_sent_as_text(
     stage: str, question: str, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

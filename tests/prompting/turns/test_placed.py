@@ -15,7 +15,7 @@ from looktwice.prompting.agent import Agent, tools
 from looktwice.prompting.turns import Ask, Verify
 from looktwice.prompting.views import Concatenate, Crop, ZoomOnMarks
 from looktwice.prompting.wording import MultipleChoice
-from tests.prompting.scenes import Heard
+from tests.prompting.scenes import ScriptedReplies
 from tests.tables import table
 
 ZOOM = Crop(padding=0, min_px=20, show="both")
@@ -46,18 +46,18 @@ def parts_of(message: Message) -> list[str | int]:
 
 
 @table
-def test_where_what_came_is_sent(
+def test_images_keep_their_place_in_the_text(
     words: str, stages: list[str], images: str, sent: list[str | int]
 ) -> None:
-    state, model = start(words, "x", "<image 2>"), Heard()
+    state, model = start(words, "x", "<image 2>"), ScriptedReplies()
     for name in stages:
         state = STAGES[name](state, NoModel())
     Ask(images=images)(state, model)  # type: ignore[arg-type]
     assert parts_of(model.calls[0][0][-1]) == sent
 
 
-def test_new_views_of_a_later_turn_stand_where_their_source_stood() -> None:
-    model = Heard("(A)\nLOOK: image 2, [0, 0, 250, 500]", "(A)")
+def test_new_views_of_a_later_turn_are_placed_with_their_source() -> None:
+    model = ScriptedReplies("(A)\nLOOK: image 2, [0, 0, 250, 500]", "(A)")
     Verify(ask=Ask(images="placed"), where="W {prompt}", check="C {prompt}")(
         start("a <image 1> b <image 2> c"), model
     )
@@ -67,12 +67,12 @@ def test_new_views_of_a_later_turn_stand_where_their_source_stood() -> None:
     assert second.index(" b ") + 2 == second.index(" c")
 
 
-def test_words_of_agents_and_of_questions_that_did_not_come_so() -> None:
-    model = Heard("(A)")
+def test_text_of_agents_and_of_questions_without_placeholders() -> None:
+    model = ScriptedReplies("(A)")
     Agent(tools={"zoom": tools.Zoom()})(start("a <image 1> b"), model)
     text = model.calls[0][0][-1].text
     assert "a \n b" in text and "<image" not in text
-    model, state = Heard(), start("Look at <image 1>.")
+    model, state = ScriptedReplies(), start("Look at <image 1>.")
     sample = Sample("s1", state.sample.question, state.sample.images)
     Ask()(State.start(sample), model)
     assert parts_of(model.calls[0][0][-1]) == [1, 2, "Look at <image 1>."]

@@ -29,7 +29,7 @@ def test_the_drawing_in_a_reply(reply: str, found: str | None) -> None:
     assert find_svg(reply) == found
 
 
-def test_what_is_drawn() -> None:
+def test_supported_drawings() -> None:
     assert all(sanitize_svg(code).startswith("<svg xmlns=") for code in CASES["drawn"])
     sheet = '<?xml version="1.0"?><?xml-stylesheet href="http://127.0.0.1/"?>'
     assert "stylesheet" not in sanitize_svg(f"{sheet}{RED}")
@@ -47,13 +47,13 @@ NESTED = "<g>" * 200 + "</g>" * 200
         (f"{OPEN}{' ' * 600_000}</svg>", "characters, more than 500000"),
     ],
 )
-def test_what_is_refused_before_anything_draws_it(code: str, reason: str) -> None:
+def test_unsafe_drawings_are_refused_before_rendering(code: str, reason: str) -> None:
     with pytest.raises(SvgError) as refused:
         sanitize_svg(code)
     assert reason in str(refused.value)
 
 
-def test_without_the_renderer_it_says_what_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_renderer_is_reported_with_what_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     state = asked(RED)
     (note,) = state.notes
@@ -61,7 +61,7 @@ def test_without_the_renderer_it_says_what_to_type(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("code", CASES["sizes"])
-def test_it_is_drawn_in_the_size_that_is_asked_for(code: str) -> None:
+def test_it_is_drawn_at_the_requested_size(code: str) -> None:
     pixels = render_svg(code, 80, 60)
     assert pixels.shape == (60, 80, 3)
     np.testing.assert_array_equal(pixels[:, :38], HALF[:, :38])
@@ -72,7 +72,7 @@ def test_it_is_drawn_in_the_size_that_is_asked_for(code: str) -> None:
             render_svg(empty, 80, 60)
 
 
-def test_a_bomb_ends_within_its_bounds_and_nothing_else_does(
+def test_resource_limits_stop_a_drawing_bomb_and_nothing_else(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A billion rectangles by reference: the process that draws is stopped, ours goes on."""
@@ -87,7 +87,7 @@ def test_a_bomb_ends_within_its_bounds_and_nothing_else_does(
         render_svg(code, 80, 60)
 
 
-def test_similarity_is_one_for_the_same_and_unknown_for_specks() -> None:
+def test_similarity_is_one_for_equal_images_and_unknown_for_specks() -> None:
     rng = np.random.default_rng(0)
     noise = rng.integers(0, 256, (90, 120, 3)).astype(np.uint8)
     assert similarity(noise, noise) == pytest.approx(1.0)
@@ -104,7 +104,7 @@ def asked(reply: str, *more: str, images: int = 1) -> State:
     )
 
 
-def test_the_record_says_how_alike_it_is_and_the_trace_has_the_drawing() -> None:
+def test_the_record_holds_the_similarity_and_the_trace_holds_the_drawing() -> None:
     state = asked(f"```\n{RED}\n```", OPEN + "</svg>", images=2)
     first, second = state.notes
     assert "image 1" in first and "1.000" in first and "0.640" in first
@@ -116,7 +116,7 @@ def test_the_record_says_how_alike_it_is_and_the_trace_has_the_drawing() -> None
     assert state.messages[0].text.count("Image 1:\n<svg") == 1
 
 
-def test_what_is_not_drawn_is_recorded_and_asked_about_as_words() -> None:
+def test_a_failed_drawing_is_recorded_and_the_text_is_used() -> None:
     for inner in ("<script>fetch('http://127.0.0.1')</script>", "<rect>"):
         code = f"{OPEN}{inner}</svg>"
         state = asked(code)

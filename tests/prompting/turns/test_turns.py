@@ -34,7 +34,7 @@ from looktwice.prompting.views import Crop
 from looktwice.prompting.wording import JsonAnswer, MultipleChoice, System
 from tests.chat_server import ChatServer, chat_server
 from tests.counted_work import count_calls
-from tests.prompting.scenes import Heard, table
+from tests.prompting.scenes import ScriptedReplies, table
 
 CASES = table("turns/turns.yaml")
 
@@ -139,9 +139,9 @@ GOLDEN: dict[str, tuple[int, Stage, list[str], list[list[list[str]]]]] = {
 
 
 @pytest.mark.parametrize("name", GOLDEN)
-def test_every_kind_of_turn_sends_exactly_this(name: str) -> None:
+def test_every_kind_of_turn_sends_exactly_these_messages(name: str) -> None:
     images, stage, replies, sent = GOLDEN[name]
-    state, model = start(images), Heard(*replies)
+    state, model = start(images), ScriptedReplies(*replies)
     after = stage(state, model)
     roles = "user", "assistant"
     expected = [[(roles[n % 2], parts) for n, parts in enumerate(turns)] for turns in sent]
@@ -149,7 +149,7 @@ def test_every_kind_of_turn_sends_exactly_this(name: str) -> None:
     assert after.prompt == "Is it?" and after.draw == 0
     assert after.messages[-1].role == "assistant"
     assert after.shown == tuple(view for message in after.messages for view in message.views)
-    model = Heard(SVG)
+    model = ScriptedReplies(SVG)
     stage(System("S")(start(), NoModel()), model)
     assert transcript(model.calls[-1][0], start())[0] == ("system", ["S"])
 
@@ -177,7 +177,7 @@ def voting(*replies: str, **settings: Any) -> State:
         (["(A)", "(B)", "(A)"], {"stop_early": True}, "A", 2 / 3, "vote: A 2, B 1"),
     ],
 )
-def test_the_majority_answers(
+def test_the_majority_is_the_answer(
     replies: list[str], settings: Any, answer: str, confidence: float, note: str
 ) -> None:
     state = voting(*replies, **settings)
@@ -187,14 +187,16 @@ def test_the_majority_answers(
     assert READ(state.replace(answer=None), NoModel()).answer == answer
 
 
-def test_ties_what_cannot_be_read_and_open_answers() -> None:
+def test_ties_unreadable_replies_and_open_answers() -> None:
     state = voting("(A)", "(B)", tie="abstain")
     assert state.answer is None and state.reason.startswith("abstained: ")
     vote = Vote(READ, n=2, tie="random")
 
     def drawn() -> list[str | None]:
         samples = [Sample(f"s{n}", "Is it?", choices=("Yes", "No")) for n in range(40)]
-        return [vote(State.start(sample), Heard("(A)", "(B)")).answer for sample in samples]
+        return [
+            vote(State.start(sample), ScriptedReplies("(A)", "(B)")).answer for sample in samples
+        ]
 
     assert 8 < drawn().count("A") < 32 and drawn() == drawn()
     sorry = "I'm sorry, but I can't help with that."
@@ -207,7 +209,7 @@ def test_ties_what_cannot_be_read_and_open_answers() -> None:
         Vote(READ, n=3)(start(), Scripted(["(A)", "(A)"]))
 
 
-def test_draws_of_runs_and_votes_never_meet_and_a_vote_shares_its_calls_with_single_draws(
+def test_draws_of_runs_and_votes_differ_and_a_vote_shares_calls_with_single_draws(
     server: ChatServer, tmp_path: Path
 ) -> None:
     model = wrap(ChatAPI("vote", server.url, temperature=1.0), Store(tmp_path))
@@ -224,15 +226,18 @@ def test_draws_of_runs_and_votes_never_meet_and_a_vote_shares_its_calls_with_sin
     assert asked() == 5  # the five single draws are these calls
     vote(start(draw=1), model)
     assert asked() == 10
-    nested = Heard("(A)")
+    nested = ScriptedReplies("(A)")
     for draw in range(3):
         Vote(READ, Vote(READ, n=2), n=3)(start(draw=draw), nested)
     assert nested.draws == list(range(18))
 
 
-def test_a_vote_over_turns_counts_other_models_tokens_too() -> None:
+def test_a_vote_over_turns_counts_tokens_of_other_models_too() -> None:
     used = Usage(tokens_in=90, tokens_out=10)
-    eyes, text = Heard(Reply("a cat", usage=used)), Heard(Reply("(A)", usage=used))
+    eyes, text = (
+        ScriptedReplies(Reply("a cat", usage=used)),
+        ScriptedReplies(Reply("(A)", usage=used)),
+    )
     vote = Vote(READ, CaptionThenAnswer(captioner=eyes, **BLIND), n=9, tokens=500)
     pipeline = Pipeline({"vote": vote})
     state = pipeline(start(), text)
@@ -242,7 +247,7 @@ def test_a_vote_over_turns_counts_other_models_tokens_too() -> None:
     assert [call.model for call in step.calls] == ["heard", "heard"] * 3 or len(step.calls) == 6
 
 
-def test_votes_count_for_the_tasks_own_letters() -> None:
+def test_votes_use_the_original_letters_of_the_task() -> None:
     """The choices change their order; a model that always says (A) has no majority."""
     inner = Pipeline({"permute": PermuteChoices(by=3), "choose": MultipleChoice(), "ask": Ask()})
     sample = Sample("s", "Which?", (picture(),), ("red", "green", "blue"))
@@ -259,8 +264,8 @@ def test_votes_count_for_the_tasks_own_letters() -> None:
     assert [step.slot for step in state.trace] == ["permute", "choose", "ask"] * 6
 
 
-def test_two_models_each_do_their_part_and_the_blind_turn_shows_no_image() -> None:
-    eyes, text, main = Heard("a cat"), Heard("(B)"), Heard("never")
+def test_two_models_each_do_their_part_and_the_text_only_turn_has_no_image() -> None:
+    eyes, text, main = ScriptedReplies("a cat"), ScriptedReplies("(B)"), ScriptedReplies("never")
     stage = CaptionThenAnswer(captioner=eyes, answerer=text, **BLIND)
     state = Pipeline({"ask": stage})(start(2, draw=4), main)
     assert (len(eyes.calls), len(text.calls), len(main.calls)) == (2, 1, 0)
@@ -268,7 +273,7 @@ def test_two_models_each_do_their_part_and_the_blind_turn_shows_no_image() -> No
     assert [call.model for call in state.trace[0].calls] == ["heard"] * 3
     assert state.shown == () and len(state.views) == 2
     assert eyes.calls[0][2].max_tokens == 1024
-    model = Heard("{prompt} {descriptions}", "(B)")
+    model = ScriptedReplies("{prompt} {descriptions}", "(B)")
     ask = Ask(images="inline", options=CallOptions(temperature=1.0))
     CaptionThenAnswer(ask=ask, **BLIND)(start(), model)
     messages, _, options = model.calls[-1]
@@ -277,28 +282,28 @@ def test_two_models_each_do_their_part_and_the_blind_turn_shows_no_image() -> No
 
 
 @pytest.mark.parametrize("reply", ["", "  \n", "<think>I see a cat", "<think>a cat</think>"])
-def test_an_empty_description_is_no_description(reply: str) -> None:
-    model = Heard("one", reply, "(B)")
+def test_an_empty_description_counts_as_missing(reply: str) -> None:
+    model = ScriptedReplies("one", reply, "(B)")
     state = CaptionThenAnswer(**BLIND)(start(2), model)
     assert state.reason.startswith("abstained: ") and len(model.calls) == 2
     with pytest.raises(ValueError, match=r"sample s1: .*image 2"):
-        CaptionThenAnswer(missing="fail", **BLIND)(start(2), Heard("one", reply))
-    model = Heard("one", reply, "(B)")
+        CaptionThenAnswer(missing="fail", **BLIND)(start(2), ScriptedReplies("one", reply))
+    model = ScriptedReplies("one", reply, "(B)")
     state = CaptionThenAnswer(missing="keep", **BLIND)(start(2), model)
     assert model.calls[-1][0][0].text == "Image 1: one\n\nImage 2: (no description)|Is it?"
     (note,) = state.notes
     assert "image 2" in note
 
 
-def test_endless_descriptions_are_cut_and_there_must_be_an_image() -> None:
-    model = Heard(Reply("word " * 100_000, finish="length"), "(B)")
+def test_endless_descriptions_are_truncated_and_an_image_is_required() -> None:
+    model = ScriptedReplies(Reply("word " * 100_000, finish="length"), "(B)")
     state = CaptionThenAnswer(longest=100, **BLIND)(start(), model)
     assert len(model.calls[-1][0][0].text) < 150
     bound, cut = state.notes
     assert "token limit" in bound and "499999" in cut and "100" in cut
     for stage in (CaptionThenAnswer(**BLIND), RedrawThenAnswer(**CODED)):
         with pytest.raises(ValueError, match="sample s1 has no image"):
-            stage(start(0), Heard())
+            stage(start(0), ScriptedReplies())
 
 
 @pytest.mark.parametrize(("replies", "note"), CASES["flips"])
@@ -308,15 +313,15 @@ def test_flips_are_recorded(replies: list[str], note: str) -> None:
     assert state.answer is None and state.reply == replies[-1]
 
 
-def test_thoughts_of_earlier_turns_are_not_sent_again_but_kept() -> None:
-    model = Heard(Reply("<think>hm</think>(A)", reasoning="apart"), "(B)")
+def test_thoughts_of_earlier_turns_are_not_sent_again_but_stored() -> None:
+    model = ScriptedReplies(Reply("<think>hm</think>(A)", reasoning="apart"), "(B)")
     state = Reperceive(turns=2, **LOOKS)(start(), model)
     assert transcript(model.calls[1][0], state)[1] == ("assistant", ["(A)"])
     assert state.messages[1].text == "<think>hm</think>(A)"
     assert not any("apart" in message.text for message in model.calls[1][0])
 
 
-def test_effort_is_asked_for_and_reasoning_stays_apart(server: ChatServer) -> None:
+def test_effort_is_requested_and_reasoning_is_stored_separately(server: ChatServer) -> None:
     before = len(server.bodies)
     door = RecordingModel(ChatAPI("thinker", server.url), "s1")
     for history in (History(), History(attached="drop")):
@@ -334,7 +339,7 @@ def test_effort_is_asked_for_and_reasoning_stays_apart(server: ChatServer) -> No
 
 
 @pytest.mark.parametrize(("reply", "sizes"), CASES["claims"])
-def test_claimed_places_are_cut_out(reply: str, sizes: list[list[int]]) -> None:
+def test_claimed_places_are_cropped(reply: str, sizes: list[list[int]]) -> None:
     state = start(2).replace(messages=(Message("assistant", (reply,)),))
     after, whole = SMALL(state, NoModel()), {view.picture.sha for view in state.views}
     assert [list(v.size) for v in after.views if v.picture.sha not in whole] == sizes
@@ -351,7 +356,7 @@ def test_claims_that_cannot_be_shown_are_noted(reply: str, note: str) -> None:
     assert ZoomOnClaim(missing="abstain")(state, NoModel()).ended
 
 
-def test_ten_thousand_claims_are_bounded() -> None:
+def test_the_number_of_claims_is_limited() -> None:
     corners = [(n % 30 * 30, n // 30 * 2) for n in range(10_000)]
     boxes = " ".join(f"[{x}, {y}, {x + 50}, {y + 50}]" for x, y in corners)
     after = SMALL(start().replace(messages=(Message("assistant", (boxes,)),)), NoModel())
@@ -364,7 +369,7 @@ def test_ten_thousand_claims_are_bounded() -> None:
     "reply",
     ["\n" * 100_000, "---\n" * 40_000, "LOOK: " + "[1, 2, 300, 400] " * 20_000, "<think>" * 40_000],
 )
-def test_endless_repetition_is_no_more_work_than_a_long_reply(reply: str) -> None:
+def test_endless_repetition_takes_no_more_work_than_a_long_reply(reply: str) -> None:
     def work(reply: str) -> int:
         state = start().replace(messages=(Message("assistant", (reply,)),))
         return count_calls(lambda: SMALL(state, NoModel()))
@@ -372,8 +377,8 @@ def test_endless_repetition_is_no_more_work_than_a_long_reply(reply: str) -> Non
     assert work(reply) < 11 * work(reply[: len(reply) // 10]) + 500
 
 
-def test_what_was_zoomed_on_stays_in_the_views_and_every_round_looks_at_the_beginning() -> None:
-    model = Heard(CLAIM, "(B) [500, 0, 1000, 500]", "(A)")
+def test_zoomed_crops_stay_in_the_views_and_every_round_starts_from_the_original() -> None:
+    model = ScriptedReplies(CLAIM, "(B) [500, 0, 1000, 500]", "(A)")
     state = Verify(zoom=SMALL, rounds=2, read=READ)(start(), model)
     assert [view.size for view in state.views] == [(80, 60), (40, 30), (40, 30)]
     assert state.notes == ("answers: A, B, A; 2 changes",)
@@ -385,7 +390,7 @@ def test_what_was_zoomed_on_stays_in_the_views_and_every_round_looks_at_the_begi
 def test_oracle_and_placebo_zooms_are_control_arms(elsewhere: bool) -> None:
     zoom = OracleCrop(crop=Crop(padding=0, min_px=0), elsewhere=elsewhere)
     region = Box("", 10, 10, 30, 30).to_dict()
-    model = Heard("no box at all", "(A)")
+    model = ScriptedReplies("no box at all", "(A)")
     Verify(zoom=zoom)(start(region=region), model)
     (shown,) = model.calls[1][0][-1].views
     assert shown.size == (20, 20)
@@ -395,17 +400,21 @@ def test_oracle_and_placebo_zooms_are_control_arms(elsewhere: bool) -> None:
 
 def test_a_server_that_counts_no_image_is_noted() -> None:
     few, enough = Reply("(A)", usage=Usage(tokens_in=9)), Reply("(A)", usage=Usage(tokens_in=60))
-    (note,) = Ask()(start(2), Heard(few)).notes
+    (note,) = Ask()(start(2), ScriptedReplies(few)).notes
     assert "9 tokens for 2 images and 2 words" in note
-    assert Ask()(start(2), Heard(enough)).notes == Ask()(start(2), Heard("(A)")).notes == ()
-    assert Ask(images="none")(start(2), Heard(few)).notes == ()
+    assert (
+        Ask()(start(2), ScriptedReplies(enough)).notes
+        == Ask()(start(2), ScriptedReplies("(A)")).notes
+        == ()
+    )
+    assert Ask(images="none")(start(2), ScriptedReplies(few)).notes == ()
     for stage in (CaptionThenAnswer(), RedrawThenAnswer(missing="keep")):
-        state = Pipeline({"blind": stage})(start(1), Heard(few))
+        state = Pipeline({"blind": stage})(start(1), ScriptedReplies(few))
         assert any("9 tokens" in note for note in state.notes)
 
 
-def test_the_schema_goes_with_every_turn() -> None:
-    model = Heard('{"answer": "A"}')
+def test_the_schema_is_sent_with_every_turn() -> None:
+    model = ScriptedReplies('{"answer": "A"}')
     form = JsonAnswer(reasoning=False)
     state = Reperceive(turns=3, ask=Ask(output=form), read=READ)(start(), model)
     assert [options.schema for *_, options in model.calls] == [form.schema(state.sample)] * 3
@@ -437,8 +446,8 @@ KINDS: dict[str, Callable[[], Stage]] = {
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("reply", BAD, ids=range(len(BAD)))
-def test_whatever_a_model_says_is_recorded_and_bounded(kind: str, reply: str | Reply) -> None:
-    model = Heard(reply)
+def test_any_reply_of_a_model_is_recorded_within_limits(kind: str, reply: str | Reply) -> None:
+    model = ScriptedReplies(reply)
     state = KINDS[kind]()(start(2), model)
     assert 2 <= len(model.calls) <= 4
     longest = max(len(message.text) for messages, _, _ in model.calls for message in messages)

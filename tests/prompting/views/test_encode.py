@@ -22,7 +22,7 @@ from looktwice.prompting.markers import Rectangles
 from looktwice.prompting.turns import Ask
 from looktwice.prompting.views import Encode
 from looktwice.prompting.views.losses import Chroma
-from tests.prompting.scenes import record_of
+from tests.prompting.scenes import record_state
 
 PHOTO: Pixels = np.ascontiguousarray(astronaut()[60:220, 130:350])  # type: ignore[no-untyped-call]
 
@@ -43,7 +43,7 @@ def coded(stage: Encode, picture: Picture | None = None) -> State:
 
 @pytest.mark.parametrize("quality", [1, 50, 95, 100])
 @pytest.mark.parametrize(("chroma", "sampling"), [("4:4:4", 0), ("4:2:2", 1), ("4:2:0", 2)])
-def test_jpeg_has_the_quality_and_chroma_that_were_asked_for(
+def test_jpeg_has_the_configured_quality_and_chroma(
     quality: int, chroma: str, sampling: int
 ) -> None:
     view = coded(Encode("jpeg", quality, chroma)).views[0]  # type: ignore[arg-type]
@@ -58,7 +58,7 @@ def test_jpeg_has_the_quality_and_chroma_that_were_asked_for(
     assert payload.sha == hashlib.sha256(payload.data).hexdigest()
 
 
-def test_colours_are_not_swapped_and_thin_red_survives_in_full_chroma() -> None:
+def test_colours_are_not_swapped_and_thin_red_survives_full_chroma() -> None:
     pixels = np.full((64, 64, 3), 120, np.uint8)
     pixels[:, 31] = (255, 0, 0)
     chromas: tuple[Chroma, ...] = ("4:4:4", "4:2:0")
@@ -75,7 +75,7 @@ def test_colours_are_not_swapped_and_thin_red_survives_in_full_chroma() -> None:
     "encode", [Encode("jpeg", 90, "4:2:0"), Encode("webp"), Encode("jpeg", 90, "4:4:4")]
 )
 @pytest.mark.parametrize("thickness", [1, 6])
-def test_a_record_notes_a_mark_whose_colour_is_lost(encode: Encode, thickness: int) -> None:
+def test_a_record_notes_a_mark_that_lost_its_colour(encode: Encode, thickness: int) -> None:
     marks = (Box("A", 12, 12, 44, 44),)  # on the grid of 2 x 2 pixels, where a thin line loses most
     sample = Sample("s1", "?", (Picture(np.full((64, 64, 3), 120, np.uint8)),), (), marks)
     mark = Rectangles(color="red", thickness=thickness, label=None)
@@ -98,7 +98,7 @@ def test_webp_lossy_and_lossless() -> None:
     assert len(lossy.picture.payload.data) < len(lossless.picture.payload.data) / 3
 
 
-def test_png_is_lossless_keep_changes_nothing_and_a_jpeg_is_coded_again() -> None:
+def test_png_is_lossless_keep_changes_nothing_and_a_jpeg_is_encoded_again() -> None:
     source = Picture.encoded(jpeg())
     kept = start(source)
     assert Encode()(kept, NoModel()).views[0] is kept.views[0]
@@ -116,20 +116,20 @@ def test_png_is_lossless_keep_changes_nothing_and_a_jpeg_is_coded_again() -> Non
         assert one.size == (1, 1) and one.picture.payload.data
 
 
-def test_what_a_format_cannot_hold_is_said_with_the_sample() -> None:
+def test_limits_of_a_format_are_reported_with_the_sample() -> None:
     wide = Picture(np.zeros((1, 17_000, 3), np.uint8))
     with pytest.raises(ValueError, match=r"sample s1: webp .*16383 .*17000 x 1"):
         coded(Encode("webp"), wide)
 
 
-def test_the_record_names_the_bytes_that_were_sent(tmp_path: Path) -> None:
+def test_the_record_names_the_sent_bytes(tmp_path: Path) -> None:
     state = Pipeline({"encode": Encode("jpeg", 75), "ask": Ask()})(start(), Scripted(["a woman"]))
-    record = record_of(state, tmp_path)
+    record = record_state(state, tmp_path)
     (sent,) = record.sent
     data = Blobs(tmp_path / "blobs").get(sent["sha"])
     sha, size = hashlib.sha256(data).hexdigest(), {"width": 220, "height": 160}
     assert sent == {"sha": sha, "bytes": len(data), "type": "image/jpeg", **size}
     assert record.pictures == (sha,)
     assert Record.from_line(record.to_line()) == record
-    raw = record_of(Pipeline({"ask": Ask()})(start(), Scripted(["x"])), tmp_path)
+    raw = record_state(Pipeline({"ask": Ask()})(start(), Scripted(["x"])), tmp_path)
     assert raw.sent[0]["note"] == "made or changed by a stage"

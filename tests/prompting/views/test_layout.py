@@ -69,7 +69,7 @@ def by_pillow(images: list[Pixels]) -> Pixels:
 @pytest.mark.parametrize(
     "sizes", [[(40, 30), (20, 55)], [(31, 30), (20, 17), (50, 44)], [(9, 8)] * 4]
 )
-def test_the_default_is_blinks_concatenation(sizes: list[tuple[int, int]]) -> None:
+def test_the_default_is_the_concatenation_of_blink(sizes: list[tuple[int, int]]) -> None:
     view = joined(Concatenate(), *sizes)
     expected = by_pillow([plain(*size, n).pixels for n, size in enumerate(sizes)])
     assert (view.pixels == expected).all()
@@ -91,7 +91,7 @@ def test_vertical_grid_and_alignment() -> None:
     assert joined(Concatenate("grid", columns=9), *[(10, 10)] * 2).size == (30, 10)
 
 
-def test_equal_heights_and_widths_grow_the_smaller_and_one_view_is_passed_on() -> None:
+def test_equal_heights_and_widths_enlarge_the_smaller_and_keep_a_single_view() -> None:
     assert joined(Concatenate(equal="heights"), (40, 30), (20, 60)).size == (80 + 10 + 20, 60)
     wide = joined(Concatenate("vertical", equal="widths"), (40, 30), (20, 60))
     assert wide.size == (40, 30 + 10 + 120)
@@ -117,7 +117,7 @@ def test_orders() -> None:
 
 
 @pytest.mark.parametrize(("question", "choices", "named"), CASES["named"])
-def test_words_that_name_images_by_place_stop_a_reorder(
+def test_text_that_names_images_by_place_prevents_reordering(
     question: str, choices: tuple[str, ...], named: str
 ) -> None:
     state = start((8, 8), (8, 8), question=question, choices=choices)
@@ -127,7 +127,7 @@ def test_words_that_name_images_by_place_stop_a_reorder(
     assert sent(Ask(tags="Image {source}:"), kept)[:4] == ["Image 2:", 0, "Image 1:", 1]
 
 
-def test_tags_stand_before_their_images() -> None:
+def test_tags_precede_their_images() -> None:
     state = start((8, 8), (9, 9))
     assert sent(Ask(tags="Image {n}:"), state) == ["Image 1:", 0, "Image 2:", 1, "Which?"]
     after = sent(Ask(tags="Image {n}:", images="after"), state)

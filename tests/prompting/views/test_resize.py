@@ -41,7 +41,7 @@ def test_sizes(
 
 @given(st.integers(1, 5000), st.integers(1, 5000))
 @settings(max_examples=150, deadline=None)
-def test_budgets_hold(width: int, height: int) -> None:
+def test_budgets_are_kept(width: int, height: int) -> None:
     for policy, patch, most in ((OpenAIPatches(), 32, 1536), (ClaudePatches(), 28, 1568)):
         across, down = policy.size(width, height)
         assert -(-across // patch) * -(-down // patch) <= most
@@ -55,7 +55,7 @@ def test_budgets_hold(width: int, height: int) -> None:
         assert across * down >= 4 * 784
 
 
-def test_what_has_the_size_keeps_its_bytes() -> None:
+def test_an_image_of_the_right_size_keeps_its_bytes() -> None:
     before = state(56, 84)
     for policy in (
         QwenPatches(),
@@ -69,7 +69,7 @@ def test_what_has_the_size_keeps_its_bytes() -> None:
         assert policy(before, NoModel()).views[0] is before.views[0]
 
 
-def test_what_cannot_be_resized_names_the_sample() -> None:
+def test_an_image_that_cannot_be_resized_is_reported_with_its_sample() -> None:
     with pytest.raises(ValueError, match=r"sample s1: .* more than 200 times longer"):
         QwenPatches()(state(1001, 5), NoModel())
     with pytest.raises(ValueError, match=r"sample s1: .* more than 100 megapixels"):

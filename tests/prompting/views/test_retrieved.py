@@ -14,7 +14,7 @@ from looktwice.prompting.views import Crop, LongestSide, Look, RetrievedCrops, T
 from looktwice.prompting.views.retrieved import keep_layout
 from looktwice.prompting.where import AskedCells, BestCells, Claimed, Given, OnMarks
 from tests.optional import extension
-from tests.prompting.scenes import Heard, plain, start
+from tests.prompting.scenes import ScriptedReplies, plain, start
 
 scenes = extension("scenes")
 
@@ -28,7 +28,7 @@ def numbered(width: int = 40, height: int = 30) -> Picture:
 CORNERS = Box("a", 0, 0, 10, 10), Box("b", 20, 0, 30, 10), Box("c", 20, 20, 30, 30)
 
 
-def test_rows_and_columns_without_a_region_are_left_out_and_gaps_are_black() -> None:
+def test_rows_and_columns_without_a_region_are_removed_and_gaps_are_black() -> None:
     view = keep_layout(View.of(numbered(), 0), CORNERS)
     assert view.size == (20, 20)
     assert (view.pixels[10:, :10] == 0).all()  # of the four cells the one that is no region
@@ -40,7 +40,7 @@ def test_rows_and_columns_without_a_region_are_left_out_and_gaps_are_black() -> 
     assert not view.to_view(Box("", 12, 12, 18, 18))
 
 
-def test_regions_that_overlap_stay_as_they_were_and_fractions_grow() -> None:
+def test_overlapping_regions_are_unchanged_and_fractions_enlarge() -> None:
     view = keep_layout(View.of(numbered(), 0), (Box("", 5, 5, 15, 15), Box("", 9.6, 9, 30, 19.2)))
     assert view.size == (25, 15)
     assert (view.pixels[4:, 4:, 0] == np.arange(9, 30)).all()
@@ -61,9 +61,9 @@ def test_the_best_cells_of_a_map() -> None:
     assert len(everything) == 8 and areas.sum() == 60 * 90
 
 
-def test_as_many_regions_as_are_enough() -> None:
+def test_as_many_regions_as_needed_are_kept() -> None:
     def shown(*answers: str, tries: tuple[int, ...] = (1, 2, 0)) -> tuple[State, int]:
-        model = Heard(*answers)
+        model = ScriptedReplies(*answers)
         stage = RetrievedCrops(OnMarks(), tries, answering="Enough for {question}")
         state = stage(start(*CORNERS, images=(numbered(),)), model)
         assert all("Enough for Which?" in message.text for m in model.calls for message in m[0])
@@ -77,7 +77,7 @@ def test_as_many_regions_as_are_enough() -> None:
     assert calls == 0 and state.views[0].size == (20, 20)
 
 
-def test_asked_cells_find_what_a_near_sighted_model_cannot_read() -> None:
+def test_selected_cells_show_what_a_near_sighted_model_cannot_read() -> None:
     fit = LongestSide(480, grow=True)
     pattern = r"letter is (\w+)|of the (\w+) shapes"
     stage = RetrievedCrops(AskedCells(words_pattern=pattern, side=200, fit=fit))
@@ -91,7 +91,7 @@ def test_asked_cells_find_what_a_near_sighted_model_cannot_read() -> None:
     assert sum(hits) >= 5
 
 
-def test_without_regions_the_view_stays_and_tries_are_numbers() -> None:
+def test_without_regions_the_view_is_unchanged_and_tries_are_numbers() -> None:
     state = start()
     after = RetrievedCrops(OnMarks())(state, NoModel())
     assert after.views == state.views and "no mark is seen" in " ".join(after.notes)
@@ -112,7 +112,7 @@ MODELS = "gpt-4o", "claude-opus-4-8", "Qwen2.5-VL-7B-Instruct", "gemini-2.5-pro"
 
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("tokens", [800, 1600, 4000])
-def test_views_together_cost_no_more_than_the_budget(model: str, tokens: int) -> None:
+def test_the_views_together_respect_the_budget(model: str, tokens: int) -> None:
     images = plain(1900, 1200), plain(300, 200), plain(1000, 1400)
     state = start(images=images)
     after = TokenBudget(tokens, model)(state, NoModel())
@@ -126,7 +126,7 @@ def test_views_together_cost_no_more_than_the_budget(model: str, tokens: int) ->
     assert any("an estimate" in note for note in after.notes) == (not image_rule(model).published)
 
 
-def test_a_budget_is_used_and_one_below_the_least_refused() -> None:
+def test_a_budget_is_used_and_one_below_the_minimum_is_refused() -> None:
     state = start(images=(plain(1900, 1200), plain(300, 200)))
     for tokens in (500, 1000, 1500):
         spent = image_tokens(TokenBudget(tokens, "claude-sonnet-4")(state, NoModel()))
@@ -136,13 +136,13 @@ def test_a_budget_is_used_and_one_below_the_least_refused() -> None:
         TokenBudget(400, "gpt-4o")(state, NoModel())
 
 
-def test_views_of_all_turns_together_cost_no_more_than_the_budget_of_a_fit() -> None:
+def test_views_of_all_turns_together_respect_the_budget_of_a_fit() -> None:
     """The first look costs 1,120 tokens; the first zoom of 900 takes what is left."""
     budget = TokenBudget(1600, "Qwen2.5-VL-7B-Instruct")
     boxes = ["[0, 0, 300, 300]", "[500, 500, 900, 900]", "[100, 600, 400, 900]"]
 
     def asked(fit: TokenBudget | None) -> tuple[State, list[int]]:
-        model = Heard(*boxes, "A")
+        model = ScriptedReplies(*boxes, "A")
         zoom = Look(Claimed(), Crop(padding=0, upscale=1008))
         verify = Verify(zoom=zoom, rounds=3, fit=fit)
         state = verify(start(images=(plain(1120, 784),)), model)

@@ -121,7 +121,7 @@ def check_layout(model: str, processor: Any, counted: Any, size: Size) -> None:
 
 @pytest.mark.parametrize(("model", "name", "settings", "counted"), PROCESSORS)
 @pytest.mark.slow
-def test_pixels_and_tokens_are_those_of_transformers(
+def test_pixels_and_tokens_match_transformers(
     model: str, name: str, settings: dict[str, Any], counted: Any
 ) -> None:
     """The largest difference of a pixel and of a number of tokens is 0, with 27 processors."""
@@ -132,7 +132,7 @@ def test_pixels_and_tokens_are_those_of_transformers(
 
 
 @pytest.mark.parametrize(("model", "sizes"), CASES["extreme"])
-def test_extreme_sizes_are_treated_or_refused_as_by_transformers(
+def test_extreme_sizes_are_accepted_or_refused_as_by_transformers(
     model: str, sizes: list[Size]
 ) -> None:
     transformers = pytest.importorskip("transformers")
@@ -143,7 +143,7 @@ def test_extreme_sizes_are_treated_or_refused_as_by_transformers(
 
 
 @pytest.mark.parametrize(("model", "size", "tokens", "seen"), CASES["mistral_common"])
-def test_mistral_common_counts_and_resizes_as_it_does(
+def test_counts_and_sizes_match_mistral_common(
     model: str, size: list[int], tokens: int, seen: list[int]
 ) -> None:
     after = AsSeen(model, "mistral-common")(state((size[0], size[1])), NoModel())
@@ -153,7 +153,7 @@ def test_mistral_common_counts_and_resizes_as_it_does(
 
 
 @pytest.mark.parametrize(("width", "x", "smoothed", "sharp"), CASES["thin_lines"])
-def test_a_thin_line_may_vanish_in_one_stack_and_not_in_the_other(
+def test_a_thin_line_can_vanish_in_one_implementation_only(
     width: int, x: int, smoothed: int, sharp: int
 ) -> None:
     pixels = np.full((64, width, 3), 255, np.uint8)
@@ -166,7 +166,7 @@ def test_a_thin_line_may_vanish_in_one_stack_and_not_in_the_other(
     assert darkest == pytest.approx([smoothed, sharp], abs=1)
 
 
-def test_what_a_stack_refuses_is_refused_and_still_has_a_cost() -> None:
+def test_sizes_that_an_implementation_refuses_still_have_a_cost() -> None:
     for model, size, fact in (
         ("pixtral-12b", (1073, 1), "1,073 x 1"),
         ("llava-1.5-7b-hf", (4000, 4), "100 megapixels"),
@@ -212,7 +212,7 @@ def test_tokens_and_patches_are_measured(
     assert measures["mark_patches"] == pytest.approx(patches, rel=1e-3)
 
 
-def test_what_cannot_be_seen_is_told() -> None:
+def test_marks_that_cannot_be_seen_are_reported() -> None:
     marks = Box("small", 300, 100, 310, 104), Box("out", 0, 0, 20, 20), Point("A", 500, 300)
     cut = AsSeen("llava-1.5-7b-hf")(state((1000, 600), *marks), NoModel())
     assert cut.measures["mark_patches"] == 0
@@ -230,7 +230,7 @@ def test_what_cannot_be_seen_is_told() -> None:
 
 
 @pytest.mark.parametrize("model", ["llava-1.5-7b-hf", "llava-v1.6-vicuna-7b-hf", "gemma-3-4b-it"])
-def test_a_reader_of_known_acuity_reads_what_the_processor_leaves(model: str) -> None:
+def test_a_reader_of_known_acuity_reads_what_the_processor_preserves(model: str) -> None:
     """Letters are read exactly where `mark_patches` says that they are 12 pixels high or more."""
     read = []
     for item in islice(check_items(scenes.LettersAndShapes(n=16)), 0, 16, 2):
@@ -246,6 +246,6 @@ def test_a_reader_of_known_acuity_reads_what_the_processor_leaves(model: str) ->
 
 
 @tables.table
-def test_a_model_of_no_known_rule_is_refused(model: str) -> None:
+def test_a_model_without_a_known_rule_is_refused(model: str) -> None:
     with pytest.raises(ValueError, match=f"how '{model}' sees pictures is unknown"):
         AsSeen(model)

@@ -28,7 +28,7 @@ from looktwice.prompting.views import Crop, ZoomOnCells, ZoomOnDetections, ZoomO
 from looktwice.specialists.protocols import Detector
 from looktwice.specialists.results import Boxes
 from looktwice.specialists.rules import NoEvidence
-from tests.prompting.scenes import made, record_of, table
+from tests.prompting.scenes import build_stage, record_state, table
 
 CASES = table("views/zoom.yaml")
 
@@ -80,14 +80,14 @@ FINDS = finds(DOG, CAT)
 
 
 @pytest.mark.parametrize(("crop", "mark", "expected"), CASES["areas"])
-def test_the_area_is_the_one_that_the_settings_say(
+def test_the_area_follows_the_settings(
     crop: dict[str, Any], mark: dict[str, Any], expected: list[int]
 ) -> None:
-    (view,) = zoomed(start(mark_from_dict(mark)), made(crop)).views
+    (view,) = zoomed(start(mark_from_dict(mark)), build_stage(crop)).views
     assert list(area(view)) == expected
 
 
-def test_several_regions_are_several_crops_or_one_union() -> None:
+def test_several_regions_give_several_crops_or_one_union() -> None:
     assert [area(v) for v in zoomed(start(Mask("m", MASKED))).views] == [(20, 30, 60, 50)]
     places = (10, 10, 30, 30), (100, 90, 120, 100), (10, 10, 30, 30)
     state = start(*(Box(name, *place) for name, place in zip("abc", places, strict=True)))
@@ -103,7 +103,7 @@ def test_several_regions_are_several_crops_or_one_union() -> None:
     assert areas(labels=("b",)) == [(100, 90, 120, 100)]
 
 
-def test_a_crop_does_not_stray_into_the_image_beside_it() -> None:
+def test_a_crop_does_not_extend_into_the_neighbouring_image() -> None:
     marks = Point("p", 238, 89.5), Point("q", 3, 89.5, image=1)
     state = start(*marks, images=(numbered(), numbered(blue=200)))
     joined = state.replace(views=(transforms.join_side_by_side(state.views, margin=10),))
@@ -138,7 +138,7 @@ def test_an_area_never_leaves_the_part_that_shows_its_region(
     assert Crop(padding=0, min_px=least).areas(view, [Box("b", *place)])[0] == [expected]
 
 
-def test_what_shows_no_mark_or_nothing_else_is_passed_on_as_it_is() -> None:
+def test_views_without_a_mark_or_without_margin_are_unchanged() -> None:
     state = start(Box("all", 0, 0, WIDTH, HEIGHT))
     state = state.replace(views=(*state.views, View(numbered(20, 20))))
     assert all(a is b for a, b in zip(zoomed(state).views, state.views, strict=True))
@@ -160,7 +160,7 @@ def test_what_shows_no_mark_or_nothing_else_is_passed_on_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("filter", ["nearest", "linear", "cubic", "lanczos", "area"])
-def test_a_crop_is_enlarged_but_never_made_smaller(filter: Any) -> None:
+def test_a_crop_is_enlarged_but_never_reduced(filter: Any) -> None:
     state = start(Box("b", 40, 60, 100, 80))
     (view,) = zoomed(state, replace(TIGHT, upscale=600, filter=filter)).views
     assert view.size == (600, 200)
@@ -173,7 +173,7 @@ def test_a_crop_is_enlarged_but_never_made_smaller(filter: Any) -> None:
     assert zoomed(state, replace(TIGHT, upscale=50)).views[0].size == (60, 20)
 
 
-def test_both_shows_the_whole_with_the_area_outlined_outside_it() -> None:
+def test_both_shows_the_whole_with_the_area_outlined() -> None:
     state = start(Box("b", 40, 60, 100, 80))
     whole, piece = zoomed(state, replace(TIGHT, show="both", thickness=2)).views
     assert area(piece) == (40, 60, 100, 80)
@@ -190,7 +190,7 @@ def test_both_shows_the_whole_with_the_area_outlined_outside_it() -> None:
         assert whole.size == (width, height)
 
 
-def test_beside_fills_as_much_room_as_the_whole_has() -> None:
+def test_beside_fills_the_same_space_as_the_whole() -> None:
     state = start(Box("b", 40, 60, 100, 80))
     (view,) = zoomed(state, replace(TIGHT, show="beside", margin=10)).views
     assert view.size == (240 + 10 + 240, 180)
@@ -241,7 +241,7 @@ def test_an_inset_with_its_rim_fills_its_share_of_the_view(
     ("area", "place", "reach"),
     [((100, 70, 140, 90), (119.5, 79.5), 23.0), ((100, 70, 111, 100), (105.0, 84.5), 18.0)],
 )
-def test_an_outline_stands_out_from_what_is_around_its_area(
+def test_an_outline_contrasts_with_its_surroundings(
     monkeypatch: pytest.MonkeyPatch, area: Any, place: tuple[float, float], reach: float
 ) -> None:
     """The middle in pixel centres, and half the longer side with the stroke of 3 pixels."""
@@ -256,7 +256,7 @@ def test_an_outline_stands_out_from_what_is_around_its_area(
     assert looked == [("contrast", *place, reach, 0)]
 
 
-def test_insets_hide_no_other_mark_where_there_is_room_and_say_so_where_there_is_none() -> None:
+def test_insets_cover_no_other_mark_if_there_is_room_and_say_so_otherwise() -> None:
     places = [("a", 20, 20), ("b", 220, 20), ("c", 20, 160), ("d", 220, 160)]
     corners = [Point(name, x, y) for name, x, y in places]
     crop = Crop(padding=0, min_px=30, show="inset")
@@ -275,7 +275,7 @@ def test_insets_hide_no_other_mark_where_there_is_room_and_say_so_where_there_is
     assert not any(overlaps(*pair) for pair in combinations(clips, 2))
 
 
-def test_an_inset_that_magnifies_nothing_is_noted() -> None:
+def test_an_inset_without_magnification_is_noted() -> None:
     inset = replace(TIGHT, show="inset")
     over, less = zoomed(start(Box("b", 10, 10, 200, 150)), inset).notes
     assert "'b'" in over and "0.47" in less
@@ -284,7 +284,7 @@ def test_an_inset_that_magnifies_nothing_is_noted() -> None:
     assert "1.00" in same
 
 
-def test_outlines_of_several_colours_tell_insets_apart() -> None:
+def test_outlines_of_different_colours_distinguish_insets() -> None:
     state = start(Point("a", 30, 60), Point("b", 200, 60))
     crop = Crop(padding=0, min_px=30, show="inset", outline="distinct", inset=0.3)
     view = zoomed(state, crop).views[0]
@@ -325,7 +325,7 @@ def before(view: View, change: str) -> View:
     points=st.lists(within, min_size=1, max_size=3),
     change=st.sampled_from(["", "beside", "rotate", "resize"]),
 )
-def test_a_mark_is_seen_where_the_map_says_in_every_part(
+def test_a_mark_is_visible_where_the_map_says_in_every_part(
     crop: Crop, points: list[tuple[float, float]], change: str
 ) -> None:
     marks = [Point(str(n), x, y) for n, (x, y) in enumerate(points)]
@@ -354,7 +354,7 @@ def off_the_map(view: View, mark: Point) -> list[float]:
     return found
 
 
-def test_the_test_of_the_map_notices_a_shift() -> None:
+def test_this_test_would_detect_a_shifted_map() -> None:
     mark, crop = Point("p", 70, 60), Crop(upscale=300, thickness=0)
     (view,) = zoomed(start(mark), crop).views
     assert len(off_the_map(view, mark)) == 1
@@ -365,7 +365,7 @@ def test_the_test_of_the_map_notices_a_shift() -> None:
 
 @settings(max_examples=80, deadline=None)
 @given(crop=crops, point=within)
-def test_what_is_zoomed_on_is_in_every_zoom(crop: Crop, point: tuple[float, float]) -> None:
+def test_a_zoomed_region_is_in_every_zoom(crop: Crop, point: tuple[float, float]) -> None:
     mark = Point("p", *point)
     views = zoomed(start(mark), crop).views
     places = [len(view.to_view(mark)) for view in views]
@@ -391,12 +391,12 @@ def detect(state: State, **settings: Any) -> State:
         ({"words_pattern": r"the( )?(dog)?(cat)"}, [CAT]),
     ],
 )
-def test_what_a_detector_looks_for_and_what_counts(settings: Any, expected: list[Any]) -> None:
+def test_labels_and_thresholds_of_a_detector(settings: Any, expected: list[Any]) -> None:
     state = start(meta={"thing": "dog", "things": ["dog", "cat"]})
     assert [area(view) for view in detect(state, **settings).views] == [box[:4] for box in expected]
 
 
-def test_a_detector_sees_the_source_and_its_boxes_ride_the_map() -> None:
+def test_a_detector_sees_the_source_and_its_boxes_are_mapped() -> None:
     state, seen = start(), list[Pixels]()
     drawn = state.views[0].with_pixels(np.full((HEIGHT, WIDTH, 3), 7, np.uint8))
     turned = transforms.rotate(transforms.resize(drawn, 480, 360), 90)
@@ -423,9 +423,7 @@ def test_a_detector_sees_the_source_and_its_boxes_ride_the_map() -> None:
         ({"detector": finds((500, 5, 600, 9, 1, "out"))}, "no box is seen"),
     ],
 )
-def test_what_happens_without_a_detection_is_a_setting_that_the_state_names(
-    settings: dict[str, Any], fact: str
-) -> None:
+def test_missing_detections_are_handled_as_configured(settings: dict[str, Any], fact: str) -> None:
     state = start(meta={"empty": []})
     with pytest.raises(ValueError, match=f"sample s1: view 1: .*{fact}") as failed:
         detect(state, missing="fail", **settings)
@@ -439,7 +437,7 @@ def test_what_happens_without_a_detection_is_a_setting_that_the_state_names(
         detect(start(meta={"kind": 1}), words_field="thing")
 
 
-def test_one_view_without_a_detection_is_kept_beside_the_other_and_recorded(tmp_path: Path) -> None:
+def test_a_view_without_a_detection_is_kept_and_recorded(tmp_path: Path) -> None:
     def second(pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
         return (FINDS if pixels[0, 0, 2] else finds())(pixels, ("cat",))
 
@@ -450,13 +448,13 @@ def test_one_view_without_a_detection_is_kept_beside_the_other_and_recorded(tmp_
     assert note.startswith("view 1: ")
     only = detect(state, detector=second, images=(1,), missing="fail")
     assert (only.views[0], area(only.views[1])) == (state.views[0], CAT[:4])
-    record = record_of(after, tmp_path)
+    record = record_state(after, tmp_path)
     assert record.notes == Record.from_line(record.to_line()).notes == (note,)
     old = {name: value for name, value in json.loads(record.to_line()).items() if name != "notes"}
     assert Record.from_line(json.dumps(old)).notes == ()
 
 
-def test_hundreds_of_detections_are_cut_down_and_noted() -> None:
+def test_hundreds_of_detections_are_reduced_and_noted() -> None:
     places = ((n % 200, n % 150, n % 200 + 9, n % 150 + 9, n / 500, "bug") for n in range(400))
     many = finds(*places)
     after = detect(start(), detector=many, crop=replace(TIGHT, most=3))
@@ -482,7 +480,7 @@ def cells(grid: Any, reply: str = "", draw: bool = False, **settings: Any) -> St
     return ZoomOnCells(grid, **settings)(state, NoModel())
 
 
-def test_a_named_cell_of_a_ruled_grid_is_cut_out() -> None:
+def test_a_named_cell_of_a_ruled_grid_is_cropped() -> None:
     one, two = cells(RULED, cells=("B1", "D3")).views[:2]
     assert (area(one), area(two)) == ((60, 0, 120, 60), (180, 120, 240, 180))
     first, second = cells(RULED, "It is in C2, I think.", images=(1,)).views
@@ -495,7 +493,7 @@ def test_a_named_cell_of_a_ruled_grid_is_cut_out() -> None:
         cells(grid, "nowhere", draw=True, missing="fail")
 
 
-def test_the_first_and_the_last_dot_can_be_named_and_none_beyond() -> None:
+def test_only_existing_dots_can_be_named() -> None:
     rows, columns = DOTS.rows, DOTS.columns
     for name in ("(1,1)", f"({rows},{columns})", f"({rows},1)", f"(1,{columns})"):
         assert ZoomOnCells(DOTS, (name,)).cells == (name,)
@@ -504,7 +502,7 @@ def test_the_first_and_the_last_dot_can_be_named_and_none_beyond() -> None:
             ZoomOnCells(DOTS, (name,))
 
 
-def test_a_dot_is_cut_out_with_its_surroundings() -> None:
+def test_a_dot_is_cropped_with_its_surroundings() -> None:
     # the dot at (80, 90), spacings of 40 and 30 pixels
     one = cells(DOTS, cells=("(3,2)",), around=1).views[0]
     assert area(one) == (40, 60, 121, 121)
@@ -523,7 +521,7 @@ def test_a_dot_is_cut_out_with_its_surroundings() -> None:
         (Point("A", float("nan"), 5), "outside"),
     ],
 )
-def test_a_mark_outside_its_image_fails_with_the_samples_name(mark: Mark, fact: str) -> None:
+def test_a_mark_outside_its_image_fails_with_the_name_of_the_sample(mark: Mark, fact: str) -> None:
     with pytest.raises(ValueError, match=f"sample s1: .*{fact}"):
         zoomed(start(mark))
 
@@ -539,7 +537,7 @@ def test_one_pixel_can_be_zoomed_on() -> None:
         zoomed(state, Crop(show="inset"))
 
 
-def test_a_crop_may_have_100_megapixels_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crop_is_limited_to_100_megapixels(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[tuple[int, int]] = []
 
     def resize(view: View, width: int, height: int, filter: str) -> View:
@@ -553,7 +551,7 @@ def test_a_crop_may_have_100_megapixels_and_no_more(monkeypatch: pytest.MonkeyPa
         zoomed(start(Box("b", 10, 10, 13, 23)), replace(TIGHT, upscale=20_816))
 
 
-def test_a_zoom_goes_through_a_configuration_and_back() -> None:
+def test_a_zoom_survives_a_configuration_round_trip() -> None:
     settings = {
         "detector": {"use": "specialists.detection.FaceCascade"},
         "missing": "abstain",

@@ -29,7 +29,7 @@ from looktwice.prompting.views.dimmed import attention_mask, dim
 from looktwice.prompting.where import OnMarks, ViCrop
 from looktwice.prompting.where.attention import GENERAL, keep_fine_detail, sharpest_window, tiles
 from tests.optional import optional
-from tests.planted_network import seeks_ink
+from tests.planted_network import write_ink_seeker
 from tests.tiny import tiny
 
 HERE = Path(__file__).parent
@@ -37,7 +37,7 @@ VECTORS, MAPS = json.loads((HERE / "local.json").read_text()), np.load(HERE / "v
 
 
 @pytest.mark.parametrize("case", VECTORS["boxes"], ids=lambda case: case["id"])
-def test_windows_are_the_reference_s(case: Mapping[str, Any]) -> None:
+def test_windows_match_the_reference(case: Mapping[str, Any]) -> None:
     width, height = case["image_size"]
     box = sharpest_window(MAPS[case["map"]], (width, height), case["bbox_size"])
     assert list(box) == case["box"]
@@ -46,7 +46,7 @@ def test_windows_are_the_reference_s(case: Mapping[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("case", VECTORS["high_res_split"], ids=lambda case: str(case["image"]))
-def test_tiles_are_the_reference_s(case: Mapping[str, Any]) -> None:
+def test_tiles_match_the_reference(case: Mapping[str, Any]) -> None:
     rows = tiles((case["image"][0], case["image"][1]))
     if "error" in case:  # the reference divides by no columns; here there is one
         assert {len(row) for row in rows} == {1}
@@ -57,7 +57,7 @@ def test_tiles_are_the_reference_s(case: Mapping[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("case", VECTORS["contrast"]["cases"])
-def test_contrasts_are_the_reference_s(case: Mapping[str, Any]) -> None:
+def test_contrasts_match_the_reference(case: Mapping[str, Any]) -> None:
     image, changed = (np.array(VECTORS["contrast"][name]) for name in ("image", "contrast"))
     scores = contrast(image, changed, case["alpha"], case["beta"])
     told = [score if np.isfinite(score) else None for score in scores]
@@ -67,7 +67,7 @@ def test_contrasts_are_the_reference_s(case: Mapping[str, Any]) -> None:
     assert scores.argmax() == case["argmax"]
 
 
-def test_masks_and_dimmed_pictures_are_the_reference_s() -> None:
+def test_masks_and_dimmed_pictures_match_the_reference() -> None:
     vectors = {name: np.array(values) for name, values in VECTORS["overlay"].items()}
     mask = attention_mask(vectors["cls"].astype(float))
     assert mask == pytest.approx(vectors["llava_mask_of_cls"], abs=1e-6)
@@ -96,7 +96,7 @@ class Dark:
         return 255.0 - pixels[..., 0] if self.known else np.full(pixels.shape[:2], np.nan)
 
 
-def test_any_map_dims_and_one_that_knows_nothing_does_not() -> None:
+def test_any_informative_map_dims_and_a_uniform_one_does_not() -> None:
     state = scene(84, 112)
     bare, grown = LongestSide(112)(state, NoModel()), LongestSide(672, grow=True)(state, NoModel())
     for views, size in ((state, 28), (bare, 14), (grown, 84)):
@@ -114,7 +114,7 @@ def test_any_map_dims_and_one_that_knows_nothing_does_not() -> None:
             Dimmed(model=network, scalar=map_of)
 
 
-def test_a_map_of_pixels_counts_where_the_picture_is_fine() -> None:
+def test_a_map_of_pixels_counts_where_the_picture_is_detailed() -> None:
     """Against the definition, place by place."""
     rng = np.random.default_rng(0)
     values, pixels = rng.random((28, 42)), rng.integers(0, 256, (28, 42, 3), np.uint8)
@@ -141,7 +141,7 @@ optional("transformers")
 
 @pytest.fixture(scope="module")
 def ink(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    yield str(seeks_ink(tmp_path_factory.mktemp("ink")))
+    yield str(write_ink_seeker(tmp_path_factory.mktemp("ink")))
     close_networks()
 
 
@@ -154,9 +154,7 @@ def llava(tmp_path_factory: pytest.TempPathFactory) -> Any:
 @pytest.mark.slow
 @pytest.mark.parametrize("place", [(28, 140), (168, 56), (84, 84)])
 @pytest.mark.parametrize("tiled", [False, True])
-def test_a_planted_network_is_seen_to_look_at_ink(
-    place: tuple[int, int], tiled: bool, ink: str
-) -> None:
+def test_a_planted_network_attends_to_ink(place: tuple[int, int], tiled: bool, ink: str) -> None:
     vicrop = ViCrop(model=ink, layer=-1, base=56, general="", tiled=tiled)
     state = scene(*place)
     (box,) = vicrop.places(state, NoModel()).regions[0]
@@ -165,13 +163,13 @@ def test_a_planted_network_is_seen_to_look_at_ink(
     assert (x1 - x0) * (y1 - y0) <= 112**2
 
 
-def test_divided_by_what_any_words_get_nothing_stands_out(ink: str) -> None:
+def test_relative_attention_of_a_uniform_network_highlights_nothing(ink: str) -> None:
     look = replace(ViCrop(model=ink, layer=-1, base=56), general="how many")
     values = look._map(View.of(scene(28, 140).sample.images[0]), "how many")
     assert values == pytest.approx(np.ones_like(values))
 
 
-def test_all_but_what_a_planted_network_looks_at_is_dimmed(ink: str) -> None:
+def test_everything_outside_the_attended_area_is_dimmed(ink: str) -> None:
     state = scene(84, 84)
     (after,) = Dimmed(model=ink, layer=-1, ground=200)(state, NoModel()).views
     # black ink keeps near half of itself after the smoothing, and white paper all but turns grey
@@ -179,7 +177,7 @@ def test_all_but_what_a_planted_network_looks_at_is_dimmed(ink: str) -> None:
     assert (after.pixels[:28, :28] < 225).all() and (after.pixels[:28, :28] >= 200).all()
 
 
-def test_what_is_seen_is_what_transformers_says(llava: str) -> None:
+def test_attention_matches_transformers(llava: str) -> None:
     model = LocalVLM(llava)
     pixels = np.random.default_rng(0).integers(0, 255, (28, 28, 3), dtype=np.uint8)
     messages = [Message("user", (View.of(Picture(pixels)), "which"))]
@@ -194,7 +192,7 @@ def test_what_is_seen_is_what_transformers_says(llava: str) -> None:
     assert mine == pytest.approx([told[choice] for choice in choices], abs=1e-4)
 
 
-def test_a_gradient_map_keeps_what_makes_the_likeliest_likelier(llava: str) -> None:
+def test_a_gradient_map_keeps_what_supports_the_most_likely_token(llava: str) -> None:
     vicrop = ViCrop(model=llava, layer=-1, base=28, method="gradient")
     state = State.start(scene(84, 84).sample)
     (box,) = vicrop.places(state, NoModel()).regions[0]
@@ -206,7 +204,7 @@ def test_a_gradient_map_keeps_what_makes_the_likeliest_likelier(llava: str) -> N
     assert bounding_box(box)[2] <= 224
 
 
-def test_the_pure_gradient_is_how_the_likeliest_grows_with_the_pixels(llava: str) -> None:
+def test_the_pure_gradient_is_the_derivative_by_the_pixels(llava: str) -> None:
     """Against what happens when single pixels of what the network is given are changed."""
     import torch
 
@@ -229,7 +227,7 @@ def test_the_pure_gradient_is_how_the_likeliest_grows_with_the_pixels(llava: str
 
 
 @pytest.mark.parametrize("place", [(28, 140), (168, 56), (84, 84)])
-def test_a_pure_gradient_leads_to_what_is_fine(place: tuple[int, int], llava: str) -> None:
+def test_a_pure_gradient_highlights_fine_detail(place: tuple[int, int], llava: str) -> None:
     vicrop, state = ViCrop(model=llava, base=112, method="pure"), scene(*place)
     view = state.views[0]
     norms = [vicrop.growth(view, words) for words in ("how many", GENERAL)]
@@ -241,12 +239,12 @@ def test_a_pure_gradient_leads_to_what_is_fine(place: tuple[int, int], llava: st
     assert x0 < place[0] + 28 and place[0] < x1 and y0 < place[1] + 28 and place[1] < y1
 
 
-def test_a_network_that_is_given_no_plane_of_pixels_is_refused(ink: str) -> None:
+def test_a_network_without_pixel_planes_is_refused(ink: str) -> None:
     with pytest.raises(WeightsError, match="single plane of pixels"):
         ViCrop(model=ink, method="pure").places(scene(0, 0), NoModel())
 
 
-def test_contrast_answers_by_what_the_evidence_changes(llava: str) -> None:
+def test_contrast_answers_by_the_change_from_the_evidence(llava: str) -> None:
     state = scene(84, 84, ("one", "two", "three"))
     change = Show(OnMarks(), Cover(color="white"))
     eyes = LocalVLM(llava)

@@ -16,6 +16,6 @@ def read(reply: str, points: bool) -> list[list[Any]]:
 
 
 @table
-def test_claims_of_replies(reply: str, boxes: list[list[Any]], points: list[list[Any]]) -> None:
+def test_claims_in_replies(reply: str, boxes: list[list[Any]], points: list[list[Any]]) -> None:
     assert boxes == read(reply, points=False)
     assert points == read(reply, points=True)

@@ -30,7 +30,7 @@ PRIMES = (73856093, 19349663, 83492791, 2971215073)
 
 
 @pytest.mark.parametrize("case", VECTORS["trees"])
-def test_trees_are_the_reference_s(case: Mapping[str, Any]) -> None:
+def test_trees_match_the_reference(case: Mapping[str, Any]) -> None:
     size, patch, split = (case["size"][0], case["size"][1]), case["patch"], case["split"]
     level = [Node((0, 0, *size))]
     counts = [1]
@@ -42,7 +42,7 @@ def test_trees_are_the_reference_s(case: Mapping[str, Any]) -> None:
     assert counts == case["nodes_per_depth"]
 
 
-def test_weights_views_of_parts_and_unions_are_the_reference_s() -> None:
+def test_weights_views_and_unions_match_the_reference() -> None:
     for case in VECTORS["weight"]:
         depths, rules = range(case["max_depth"] + 1), Rules(bias=case["bias"])
         weights = [rules.weight(depth, case["max_depth"]) for depth in depths]
@@ -69,7 +69,7 @@ def scripted(seed: int) -> Callable[[Asked, Node], float]:
 
 
 @pytest.mark.parametrize("case", VECTORS["search_type1"], ids=lambda case: case["seed"])
-def test_searches_are_the_reference_s(case: Mapping[str, Any]) -> None:
+def test_searches_match_the_reference(case: Mapping[str, Any]) -> None:
     steps = tuple(case["decrease"])
     rules = Rules(case["upper"], case["lower"], steps, case["bias"], case["patch"])
     (width, height), ask = case["size"], scripted(case["seed"])
@@ -85,14 +85,14 @@ def test_searches_are_the_reference_s(case: Mapping[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("case", VECTORS["search_type2"], ids=lambda case: case["seed"])
-def test_searches_of_all_are_the_reference_s(case: Mapping[str, Any]) -> None:
+def test_searches_for_all_targets_match_the_reference(case: Mapping[str, Any]) -> None:
     root, ask = Node((0, 0, *case["size"])), scripted(case["seed"])
     nodes, _ = Rules(patch=case["patch"]).find_all_parts(root, ask, case["threshold"])
     found = [(list(node.box), node.depth, ask("existence", node)) for node in nodes]
     assert found == [(c["bbox"], c["depth"], c["existence"]) for c in case["candidates"]]
 
 
-def test_where_nothing_can_be_answered_the_search_gives_up() -> None:
+def test_the_search_gives_up_if_nothing_can_be_answered() -> None:
     gave_up = Rules().search_best_first((1600, 1200), lambda asked, node: -1.0)
     assert gave_up == ([], 17)  # 9, and two for each step from 0.6 to below 0
     only_root = Rules().search_best_first((300, 200), lambda asked, node: -1.0)
@@ -109,7 +109,7 @@ def test_where_nothing_can_be_answered_the_search_gives_up() -> None:
         (Reply("Yesterday"), -1.0),
     ],
 )
-def test_yes_and_no_are_read(reply: Reply, sure: float) -> None:
+def test_yes_and_no_are_parsed(reply: Reply, sure: float) -> None:
     assert read_confidence(reply) == pytest.approx(sure)
 
 
@@ -138,7 +138,7 @@ TREE = TreeSearch(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("whole", [False, True])
-def test_the_search_leads_a_near_sighted_model_to_what_is_asked(whole: bool) -> None:
+def test_the_search_leads_a_near_sighted_model_to_the_target(whole: bool) -> None:
     right, before, model = 0, 0, Counted()
     for item in scenes.LettersAndShapes(6, width=640, height=480, smallest=8, largest=16):
         SENT.clear()
@@ -154,7 +154,7 @@ def test_the_search_leads_a_near_sighted_model_to_what_is_asked(whole: bool) -> 
 
 @pytest.mark.parametrize("whole", [False, True])
 @pytest.mark.parametrize("every", [False, True])
-def test_every_part_that_shows_it_is_found(whole: bool, every: bool) -> None:
+def test_every_part_that_shows_the_target_is_found(whole: bool, every: bool) -> None:
     SENT.clear()
     item = next(iter(scenes.LettersAndShapes(1, width=640, height=480, smallest=8, largest=16)))
     state = State.start(item.sample)
@@ -166,7 +166,7 @@ def test_every_part_that_shows_it_is_found(whole: bool, every: bool) -> None:
     assert every or (x1 - x0) * (y1 - y0) < 640 * 480
 
 
-def test_a_search_says_what_it_lacks() -> None:
+def test_a_search_reports_missing_requirements() -> None:
     state = Look(TREE)(start(), Scripted("No"))
     assert state.notes[0] == "view 1: no part that answers is seen; kept as it is"
     with pytest.raises(ValueError, match="words must come from one setting"):

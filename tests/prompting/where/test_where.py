@@ -33,7 +33,7 @@ from looktwice.prompting.where import (
     Windows,
 )
 from looktwice.specialists.results import Boxes, DepthMap, Masks
-from tests.prompting.scenes import Heard
+from tests.prompting.scenes import ScriptedReplies
 
 SIZE = (200, 100)
 BRIGHT = (150, 20, 170, 40)
@@ -89,7 +89,7 @@ SOURCES: list[tuple[Where, State]] = [
 
 
 @pytest.mark.parametrize(("where", "state"), SOURCES, ids=lambda thing: type(thing).__name__)
-def test_every_source_finds_what_is_there_and_is_cropped_at_one_size(
+def test_every_source_finds_its_target_and_is_cropped_to_one_size(
     where: Where, state: State
 ) -> None:
     assert not where.asks
@@ -126,7 +126,7 @@ def test_a_uniform_placebo_reaches_every_place() -> None:
     assert set(lefts) == set(range(51))
 
 
-def test_windows_are_the_best_of_what_is_left_of_a_map() -> None:
+def test_windows_are_picked_greedily_from_a_map() -> None:
     @dataclass(frozen=True)
     class Two:
         def __call__(self, pixels: Pixels, /) -> Any:
@@ -141,7 +141,7 @@ def test_windows_are_the_best_of_what_is_left_of_a_map() -> None:
     assert overlap(boxes[0], (140, 70, 160, 80)) == overlap(boxes[1], (20, 20, 40, 30)) == 200
 
 
-def test_a_source_that_finds_nothing_leaves_the_views_with_a_note() -> None:
+def test_a_source_without_a_result_keeps_the_views_with_a_note() -> None:
     @dataclass(frozen=True)
     class Blind:
         def __call__(self, pixels: Pixels, words: Sequence[str] | None = None, /) -> Any:
@@ -157,7 +157,7 @@ def test_a_source_that_finds_nothing_leaves_the_views_with_a_note() -> None:
     assert gone.reason == "abstained: no box for cat in image 0"
 
 
-def test_what_is_shown_is_drawn_on_the_regions_alone() -> None:
+def test_only_the_regions_are_drawn_on() -> None:
     state = start(Point("A", 20, 80))
     shown = Show(Segmented(Bright("masks")), Spotlight(dim=1, feather=0))(state, NoModel())
     pixels = shown.views[0].pixels
@@ -184,7 +184,7 @@ def test_what_is_shown_is_drawn_on_the_regions_alone() -> None:
     ],
     ids=lambda thing: type(thing).__name__,
 )
-def test_the_zooms_with_names_of_their_own_are_the_same(
+def test_a_named_zoom_equals_a_look_with_the_same_source(
     stage: Any, where: Where, state: State
 ) -> None:
     first, second = stage(state, NoModel()), Look(where, stage.crop)(state, NoModel())
@@ -206,9 +206,9 @@ def test_a_configuration_names_sources_within_sources() -> None:
         build({"use": "prompting.views.Look", "where": {"use": "prompting.markers.Circles"}})
 
 
-def test_points_are_asked_for_drawn_and_counted() -> None:
+def test_points_are_requested_drawn_and_counted() -> None:
     zoom = Show(Claimed("0-1", points=True), Dots(label=None, color="red"), most=50)
-    heard = Heard("I see [0.5, 0.5], (0.1, 0.9), (0.5, 0.5) and [7, 7].", "There are 2.")
+    heard = ScriptedReplies("I see [0.5, 0.5], (0.1, 0.9), (0.5, 0.5) and [7, 7].", "There are 2.")
     where = "{prompt} Point at each, in {unit}."
     after = Verify(where=where, check="{prompt}", zoom=zoom)(start(), heard)
     assert after.measures["regions_shown"] == 2

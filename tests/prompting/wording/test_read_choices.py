@@ -18,7 +18,9 @@ def start(words: str, choices: tuple[str, ...] = ()) -> State:
 
 
 @table
-def test_what_other_programs_send(program: str, words: str, style: str, bare: str) -> None:
+def test_choices_in_the_formats_of_other_programs(
+    program: str, words: str, style: str, bare: str
+) -> None:
     read = ReadChoices()(start(words), NoModel())
     assert read.sample.choices == ASKED, program
     assert (read.prompt, read.sample.question) == (words, bare), program
@@ -29,7 +31,7 @@ def test_what_other_programs_send(program: str, words: str, style: str, bare: st
 
 
 @table
-def test_what_is_a_list_of_choices(words: str, choices: list[str] | None) -> None:
+def test_which_lines_form_a_list_of_choices(words: str, choices: list[str] | None) -> None:
     read = ReadChoices()(start(words), NoModel())
     assert read.sample.choices == tuple(choices or ())
     if choices is None:
@@ -37,6 +39,6 @@ def test_what_is_a_list_of_choices(words: str, choices: list[str] | None) -> Non
         assert ReadChoices(missing="abstain")(start(words), NoModel()).ended
 
 
-def test_choices_that_a_sample_has_are_kept() -> None:
+def test_choices_of_a_sample_are_kept() -> None:
     read = ReadChoices(words="drop")(start("Q\n(A) x\n(B) y", ("left", "right")), NoModel())
     assert (read.sample.choices, read.prompt) == (("left", "right"), "Q\n(A) x\n(B) y")

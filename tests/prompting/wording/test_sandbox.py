@@ -22,21 +22,19 @@ REFUSED = "takes more than [0-9,]+ steps|writes more than 200,000 characters"
 
 
 @table
-def test_a_template_that_would_not_end_is_refused(
-    text: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_endless_template_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandbox, "WORK", WORK // 50)
     with pytest.raises(ValueError, match=REFUSED):
         Template(text)(START, NoModel())
 
 
 @table
-def test_a_template_that_ends_says_what_it_did(text: str, prompt: str) -> None:
+def test_a_finite_template_reports_its_work(text: str, prompt: str) -> None:
     assert Template(text)(START, NoModel()).prompt == prompt
 
 
 @table
-def test_what_a_template_does_is_counted(text: str, least: int, most: int) -> None:
+def test_the_work_of_a_template_is_counted(text: str, least: int, most: int) -> None:
     template = environment().from_string(text)
     with bounded() as work:
         template.render()
@@ -44,7 +42,7 @@ def test_what_a_template_does_is_counted(text: str, least: int, most: int) -> No
 
 
 @pytest.mark.slow
-def test_renderings_in_several_threads_are_counted_apart() -> None:
+def test_renderings_in_several_threads_are_counted_separately() -> None:
     """Each has the whole amount, and none ends another."""
     half = Template(
         "{% for a in range(30000) %}{% for b in range(5) %}{% endfor %}{% endfor %}done"

@@ -69,20 +69,20 @@ ALONE, ONLY = VlmevalkitPrompt(options=False), LmmsEvalPrompt(note="Only {letter
         (ONLY, asked(), f"Only A, B!\n{PROMPT}"),
     ],
 )
-def test_the_prompts_of_blinks_runner_and_of_two_toolkits(
+def test_the_prompts_of_the_blink_runner_and_of_two_toolkits(
     stage: Stage, state: State, prompt: str
 ) -> None:
     assert stage(state, NO_MODEL).prompt == prompt
 
 
-def test_a_sample_without_a_prompt_of_its_own_has_no_official_one() -> None:
+def test_a_sample_without_its_own_prompt_has_no_official_one() -> None:
     with pytest.raises(ValueError, match="sample s has no prompt of its own"):
         OfficialPrompt()(State.start(Sample("s", "Which?")), NO_MODEL)
     assert "A, B" in LmmsEvalPrompt()(asked(), NO_MODEL).prompt
 
 
 @pytest.mark.parametrize(("name", "temperature", "top_p", "max_tokens"), CASES["decoding"])
-def test_decoding_as_published(
+def test_published_decoding_settings(
     name: str, temperature: float | None, top_p: float | None, max_tokens: int
 ) -> None:
     kind = getattr(wording, f"{name}Decoding")
@@ -100,7 +100,7 @@ def test_decoding_is_one_line_in_a_configuration(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("subtask", "reply", "official", "toolkit"), CASES["vlm2"])
-def test_vlm2_is_read_as_officially_and_as_by_vlmevalkit(
+def test_vlm2_is_scored_officially_and_as_by_vlmevalkit(
     subtask: str, reply: str, official: str | None, toolkit: str | None
 ) -> None:
     state = State(
@@ -137,7 +137,7 @@ def test_a_preset_is_a_contestant_to_include(name: str, tmp_path: Path) -> None:
     assert load(CONFIGS / name).keys() == {"contestants"}
 
 
-def test_the_presets_differ_in_what_the_toolkits_do() -> None:
+def test_the_presets_differ_as_the_toolkits_do() -> None:
     names = ("official", "vlmevalkit", "lmms_eval")
     held = {name: load(CONFIGS / f"as_{name}.yaml")["contestants"][f"as_{name}"] for name in names}
     order = {name: node["stages"]["ask"]["images"] for name, node in held.items()}
@@ -169,7 +169,7 @@ GAP = {"contestants": {"first": FIRST, "second": SECOND}, "gap": {"from": "first
 
 
 @needs_extras
-def test_every_difference_becomes_a_point_of_its_own(tmp_path: Path) -> None:
+def test_every_difference_becomes_its_own_point(tmp_path: Path) -> None:
     plan = planned(tmp_path, **GAP)
     first = [point for point in plan.points if point.contestant == "first"]
     changed = {place: point for point in first for place in point.changes}
@@ -188,7 +188,7 @@ def test_every_difference_becomes_a_point_of_its_own(tmp_path: Path) -> None:
 
 @needs_extras
 @pytest.mark.parametrize(("entries", "words"), CASES["faults_of_a_gap"])
-def test_faults_of_a_gap(tmp_path: Path, entries: Mapping[str, Any], words: str) -> None:
+def test_faults_in_a_gap_study(tmp_path: Path, entries: Mapping[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         planned(tmp_path, **{**GAP, **entries})
     both = {"first": FIRST, "second": FIRST | {"stages": dict(reversed(FIRST["stages"].items()))}}
@@ -197,7 +197,7 @@ def test_faults_of_a_gap(tmp_path: Path, entries: Mapping[str, Any], words: str)
 
 
 @needs_extras
-def test_contestants_that_differ_in_their_reader_are_asked_once(tmp_path: Path) -> None:
+def test_contestants_that_differ_only_in_their_reader_are_asked_once(tmp_path: Path) -> None:
     readers = [{"use": "eval.readers.Strict"}, {"use": "eval.readers.Robust"}]
     more = {"sweep": {"read": readers}, "contestants": {"one": {}}}
     plan = planned(tmp_path, stages=FIRST["stages"], **more)
@@ -219,7 +219,7 @@ def gap_run(tmp_path: Path) -> Path:
 
 
 @needs_extras
-def test_shares_add_up_to_the_gap(gap_run: Path, tmp_path: Path) -> None:
+def test_contributions_add_up_to_the_gap(gap_run: Path, tmp_path: Path) -> None:
     effects = gaps.factor_effects(score_run(RunFolder(gap_run)))
     lines = {line.factor: line for line in effects if line.task == "jigsaw"}
     factors = ["choose", "size", "encode", "ask.images", "ask.options", "read", "interaction"]
@@ -239,7 +239,7 @@ def test_shares_add_up_to_the_gap(gap_run: Path, tmp_path: Path) -> None:
 
 
 @needs_extras
-def test_own_metrics_and_several_tasks_have_shares(tmp_path: Path) -> None:
+def test_custom_metrics_and_several_tasks_have_contributions(tmp_path: Path) -> None:
     tasks = {
         name: {"use": "eval.tasks.Photos", "kind": "jigsaw", "n": n}
         for name, n in (("a", 6), ("b", 9))
@@ -278,7 +278,7 @@ def test_a_gap_counts_a_group_as_one_unit(tmp_path: Path) -> None:
 
 
 @needs_extras
-def test_why_different_asks_every_factor_of_real_questions(shared_data: Path) -> None:
+def test_why_different_varies_every_factor_on_real_questions(shared_data: Path) -> None:
     given = [
         f"tasks.depth.path={shared_data / 'blink'}",
         "models.chat={use: pipelines.models.Scripted}",

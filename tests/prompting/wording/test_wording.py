@@ -33,7 +33,7 @@ from looktwice.prompting.wording import (
     Template,
     Verbatim,
 )
-from tests.prompting.scenes import Heard, made, table
+from tests.prompting.scenes import ScriptedReplies, build_stage, table
 
 CASES = table("wording/wording.yaml")
 
@@ -57,7 +57,7 @@ ANSWER = "Answer with the letter of one choice:"
 
 @pytest.mark.parametrize(("stage", "choices", "lines"), CASES["choices"])
 def test_choices_are_lettered_lines(stage: dict[str, Any], choices: list[str], lines: str) -> None:
-    assert worded(made(stage), *choices) == f"Is it?\n{lines}"
+    assert worded(build_stage(stage), *choices) == f"Is it?\n{lines}"
 
 
 def test_choices_that_are_pictures_are_shown_and_named() -> None:
@@ -69,7 +69,7 @@ def test_choices_that_are_pictures_are_shown_and_named() -> None:
     assert state.views[1].to_view(Point("A", 1, 1)) == ()
 
 
-def test_a_question_without_choices_among_others_is_asked_for_a_short_answer() -> None:
+def test_an_open_question_among_others_requests_a_short_answer() -> None:
     answer = "Answer with a single word, number or phrase."
     asks = {answer: MultipleChoice(), "Brief!": MultipleChoice(open="Brief!")}
     asks[""] = MultipleChoice(open="")
@@ -78,7 +78,7 @@ def test_a_question_without_choices_among_others_is_asked_for_a_short_answer() -
 
 
 @pytest.mark.parametrize(("frame", "mark", "line"), CASES["marks"])
-def test_marks_are_said_in_the_frame_that_was_asked_for(
+def test_marks_are_described_in_the_requested_frame(
     frame: Any, mark: dict[str, Any], line: str
 ) -> None:
     state = MarksAsText(frame)(start(marks=(mark_from_dict(mark),)), NoModel())
@@ -87,7 +87,7 @@ def test_marks_are_said_in_the_frame_that_was_asked_for(
     assert ("pixels" if frame == "pixels" else "thousandths") in second
 
 
-def test_marks_are_said_where_they_are_shown() -> None:
+def test_marks_are_described_where_they_are_shown() -> None:
     state = start(marks=(Point("A", 25, 10), Point("B", 75, 40)))
     view = state.views[0]
     views = (
@@ -107,7 +107,7 @@ def test_marks_are_said_where_they_are_shown() -> None:
     ]
 
 
-def test_words_that_are_given_are_kept() -> None:
+def test_given_text_is_unchanged() -> None:
     text = "Look at it.\n\n(A) yes\n(B) no\n"
     assert worded(Verbatim(), prompt=text) == text
     assert worded(MarksAsText()) == "Is it?"
@@ -122,22 +122,22 @@ def test_words_that_are_given_are_kept() -> None:
 
 
 @pytest.mark.parametrize("meta", [{}, {"prompt": ""}, {"prompt": 3, "level": 1}])
-def test_a_sample_without_a_prompt_of_its_own_says_what_it_has(meta: dict[str, Any]) -> None:
+def test_a_sample_without_its_own_prompt_reports_its_fields(meta: dict[str, Any]) -> None:
     fields = ", ".join(sorted(meta)) or "none"
     with pytest.raises(ValueError, match=rf"s1 has no prompt of its own \(fields: {fields}\)"):
         Verbatim()(start(**meta), NoModel())
 
 
 @pytest.mark.parametrize(("ask", "kinds"), CASES["images"])
-def test_where_the_images_stand(ask: dict[str, Any], kinds: list[str]) -> None:
+def test_the_position_of_images(ask: dict[str, Any], kinds: list[str]) -> None:
     model = Scripted("(B)")
-    state = made(ask)(start(), model)
+    state = build_stage(ask)(start(), model)
     assert [type(part).__name__ for part in model.asked[0][0].parts] == kinds
     assert state.reply == "(B)" and state.answer is None
     assert [m.role for m in state.messages] == ["user", "assistant"]
 
 
-def test_later_turns_carry_the_conversation_and_only_what_is_new() -> None:
+def test_later_turns_send_the_conversation_and_only_new_content() -> None:
     model = Scripted(["first", "second", "third"])
     state = Ask(system="Be brief.")(start(), model)
     views = (*state.views, crop(state.views[0], 0, 0, 10, 10))
@@ -151,7 +151,7 @@ def test_later_turns_carry_the_conversation_and_only_what_is_new() -> None:
     assert state.reply == "third"
 
 
-def test_a_system_text_opens_a_conversation_once() -> None:
+def test_a_system_message_opens_a_conversation_once() -> None:
     model = Scripted("ok")
     earlier = (Message("user", ("hi",)), Message("assistant", ("hello",)))
     Ask(system="Be brief.")(start().replace(messages=earlier), model)
@@ -162,9 +162,9 @@ def test_a_system_text_opens_a_conversation_once() -> None:
     assert [m.role for m in state.messages] == ["system", "user", "assistant"]
 
 
-def test_one_call_with_the_states_draw_and_the_stages_wishes() -> None:
+def test_one_call_with_the_draw_of_the_state_and_the_options_of_the_stage() -> None:
     call = ToolCall("1", "crop", "{}")
-    model, options = Heard(Reply("", tool_calls=(call,))), CallOptions(temperature=0.7)
+    model, options = ScriptedReplies(Reply("", tool_calls=(call,))), CallOptions(temperature=0.7)
     state = Ask(options=options)(replace(start(), draw=3), model)
     assert [call[1:] for call in model.calls] == [(3, options)]
     assert state.messages[-1].tool_calls == (call,)
@@ -173,18 +173,18 @@ def test_one_call_with_the_states_draw_and_the_stages_wishes() -> None:
 
 
 @pytest.mark.parametrize(("stage", "last"), CASES["forms"])
-def test_forms_of_answer(stage: dict[str, Any], last: str) -> None:
-    assert worded(made(stage)) == f"Is it?\n{last}"
+def test_answer_formats(stage: dict[str, Any], last: str) -> None:
+    assert worded(build_stage(stage)) == f"Is it?\n{last}"
 
 
-def test_the_four_steps_and_nothing_of_the_grid() -> None:
+def test_the_four_steps_without_mentioning_the_grid() -> None:
     _, first, *steps = worded(ChainOfThought(form="steps")).splitlines()
     heads = [step.partition(":")[0] for step in steps]
     assert heads == ["1. Understand", "2. Perceive", "3. Connect", "4. Conclude"]
     assert "grid" not in " ".join([first, *steps])
 
 
-def test_a_text_in_a_file_is_taken_word_for_word_and_becomes_the_setting(tmp_path: Path) -> None:
+def test_a_text_file_is_used_verbatim_and_becomes_the_setting(tmp_path: Path) -> None:
     file = tmp_path / "think.txt"
     file.write_bytes("Erst {prompt} sehen,\r\n dann 答え. \n".encode())
     node = {"use": "prompting.wording.ChainOfThought", "text": {"file": "think.txt"}}
@@ -197,7 +197,7 @@ def test_a_text_in_a_file_is_taken_word_for_word_and_becomes_the_setting(tmp_pat
     assert identity(build(node, Scope(tmp_path))) != identity(stage)
 
 
-def test_files_that_are_not_read(tmp_path: Path) -> None:
+def test_unreadable_text_files(tmp_path: Path) -> None:
     (tmp_path / "secret.txt").write_text("secret")
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "raw.txt").write_bytes(b"\xff\xfe\x00")
@@ -207,8 +207,8 @@ def test_files_that_are_not_read(tmp_path: Path) -> None:
             build(node, Scope(tmp_path / "in"))
 
 
-def test_the_schema_goes_with_the_call_and_names_the_letters() -> None:
-    model, form = Heard(Reply('{"answer": "B"}')), JsonAnswer()
+def test_the_schema_is_sent_with_the_call_and_lists_the_letters() -> None:
+    model, form = ScriptedReplies(Reply('{"answer": "B"}')), JsonAnswer()
     Ask(output=form, options=CallOptions(effort="high"))(form(start(), NoModel()), model)
     ((*_, options),) = model.calls
     assert options.effort == "high"
@@ -220,12 +220,12 @@ def test_the_schema_goes_with_the_call_and_names_the_letters() -> None:
 
 
 @pytest.mark.parametrize(("text", "prompt"), CASES["templates"])
-def test_templates_word_the_prompt(text: str, prompt: str) -> None:
+def test_templates_write_the_prompt(text: str, prompt: str) -> None:
     state = start(marks=(Point("P", 1, 1),), subtask="Relative_Depth")
     assert Template(text)(state, NoModel()).prompt == prompt
 
 
-def test_a_template_may_word_the_system_text() -> None:
+def test_a_template_can_write_the_system_message() -> None:
     state = Template("You see {{ images }}.", into="system")(start(), NoModel())
     assert state.prompt == "Is it?"
     assert [(m.role, m.text) for m in state.messages] == [("system", "You see 1.")]
@@ -240,13 +240,13 @@ def test_a_template_may_word_the_system_text() -> None:
         "x" * 200_001,
     ],
 )
-def test_what_a_template_may_not_do_fails_its_sample_alone(text: str) -> None:
+def test_a_forbidden_operation_in_a_template_fails_only_its_sample(text: str) -> None:
     refused = r"sample s1: the template cannot be filled in|is not a valid jinja2 template|at most"
     with pytest.raises(ValueError, match=refused):
         Template(text)(start(subtask="x"), NoModel())
 
 
-def test_a_broken_template_is_a_fault_of_the_configuration(tmp_path: Path) -> None:
+def test_an_invalid_template_is_a_fault_of_the_configuration(tmp_path: Path) -> None:
     (tmp_path / "t.j2").write_text("{% if %}")
     with pytest.raises(ConfigError, match="not a valid jinja2 template: Expected an expression"):
         build({"use": "prompting.wording.Template", "text": {"file": "t.j2"}}, Scope(tmp_path))
@@ -284,7 +284,7 @@ def test_examples_are_drawn_on_and_worded_like_the_question(examples: Path) -> N
     assert sent[1].views[0].pixels[3, 7].tolist() != [0, 0, 0]  # the ring
 
 
-def test_an_example_that_is_the_question_is_left_out_and_shuffles_are_repeatable(
+def test_an_example_equal_to_the_question_is_excluded_and_shuffles_are_reproducible(
     examples: Path,
 ) -> None:
     same = State.start(Sample("s", "Q0?", (Picture.open(examples.parent / "0.png"),), ("x", "y")))
@@ -302,7 +302,7 @@ def test_an_example_that_is_the_question_is_left_out_and_shuffles_are_repeatable
         FewShot(examples)(Ask()(start(), Scripted("ok")), NoModel())
 
 
-def test_the_examples_are_part_of_the_identity_and_may_not_change(examples: Path) -> None:
+def test_the_examples_are_part_of_the_identity_and_must_not_change(examples: Path) -> None:
     stage = FewShot(examples)
     kept = spec(stage)
     assert build(kept, Scope(examples.parent)).sha == stage.sha
@@ -313,7 +313,7 @@ def test_the_examples_are_part_of_the_identity_and_may_not_change(examples: Path
 
 
 @pytest.mark.parametrize(("line", "words"), CASES["faulty_examples"])
-def test_faulty_examples_are_faults_with_their_line(examples: Path, line: str, words: str) -> None:
+def test_invalid_examples_are_faults_with_their_line(examples: Path, line: str, words: str) -> None:
     examples.write_text(f"{examples.read_text()}\n{line}\n")
     with pytest.raises(ValueError, match=words):
         FewShot(examples)
@@ -358,14 +358,14 @@ def test_history(
 @pytest.mark.parametrize(
     "text", ["'x' * 10**9", "10**9 * [1]", "'%999999999d' % 1", "'x'|center(10**9)"]
 )
-def test_no_operator_of_a_template_makes_a_text_that_no_prompt_may_hold(text: str) -> None:
+def test_no_template_operator_produces_a_text_that_prompts_forbid(text: str) -> None:
     with pytest.raises(ValueError, match="writes more than 200,000 characters"):
         Template(f"{{{{ {text} }}}}")(start(), NoModel())
     small = "{{ 'ab' * 2 }} {{ 2 * 3 }} {{ 7 % 2 }} {{ '%03d' % 5 }} {{ 'x'|center(3) }}|"
     assert Template(small)(start(), NoModel()).prompt == "abab 6 1 005  x |"
 
 
-def test_several_turns_of_tools_are_one_turn_and_no_turn_is_empty() -> None:
+def test_several_tool_turns_are_merged_and_no_turn_is_empty() -> None:
     looks = tuple(Message("tool", ("here", View(picture(n))), call_id=str(n)) for n in (5, 6))
     sent, _ = History("latest")((*THREE[:3], *looks))
     assert [len(m.views) for m in sent] == [0, 0, 0, 1, 1]
@@ -374,5 +374,5 @@ def test_several_turns_of_tools_are_one_turn_and_no_turn_is_empty() -> None:
 
 
 @pytest.mark.parametrize(("reply", "left"), CASES["thoughts"])
-def test_thoughts_are_left_out(reply: str, left: str) -> None:
+def test_thoughts_are_removed(reply: str, left: str) -> None:
     assert strip_thoughts(reply) == left

@@ -31,9 +31,24 @@ from looktwice.specialists.answers import (
 from looktwice.specialists.matching import SIFT, XFeat
 from looktwice.specialists.protocols import Matcher
 from looktwice.specialists.results import DepthMap, Matches
-from tests.burnt_in import as_released
-from tests.specialists.samples import DARK, SAME, SOME, asked, check, faces, finds
-from tests.specialists.scenes import BLANK, Given, run_stage, sample, spread, texture
+from tests.burnt_in import draw_as_released
+from tests.specialists.samples import (
+    DARK,
+    SAME,
+    SOME,
+    check,
+    make_detector,
+    make_face_detector,
+    make_sample,
+)
+from tests.specialists.scenes import (
+    BLANK,
+    FixedMatcher,
+    place_candidates,
+    run_stage,
+    sample,
+    texture,
+)
 
 
 def chances(count: int, slot: str = "chance", **other: int) -> list[str | None]:
@@ -41,7 +56,7 @@ def chances(count: int, slot: str = "chance", **other: int) -> list[str | None]:
     return [run_stage(Chance(slot), each, **other).answer for each in samples]
 
 
-def test_chance_is_even_repeatable_and_differs_by_sample_draw_and_seed() -> None:
+def test_chance_is_uniform_reproducible_and_differs_by_sample_draw_and_seed() -> None:
     many = chances(800)
     assert all(150 <= many.count(letter) <= 250 for letter in "ABCD")
     assert chances(50) == many[:50]
@@ -49,7 +64,7 @@ def test_chance_is_even_repeatable_and_differs_by_sample_draw_and_seed() -> None
         assert others != many[:50]
 
 
-def test_chance_has_nothing_to_draw_from() -> None:
+def test_chance_needs_choices() -> None:
     state = run_stage(Chance(), sample(choices=0))
     assert (state.answer, state.reason) == (None, "abstained: there are no choices to draw from")
 
@@ -58,9 +73,9 @@ def guessed(rule: Stage, sample: Sample, seed: int = 0) -> State:
     return rule(State(sample, seed=seed), NoModel())
 
 
-def test_a_guess_is_drawn_noted_and_only_where_there_is_no_evidence() -> None:
-    empty, full = Count(finds()), Count(finds(SOME))
-    sample = asked("How many cats?", ("1", "2", "3", "4"))
+def test_a_guess_is_made_and_noted_only_without_evidence() -> None:
+    empty, full = Count(make_detector()), Count(make_detector(SOME))
+    sample = make_sample("How many cats?", ("1", "2", "3", "4"))
     state = guessed(Guess(empty), sample)
     assert state.answer in set("ABCD")
     assert (state.reason, state.confidence) == ("", 0.25)
@@ -70,22 +85,24 @@ def test_a_guess_is_drawn_noted_and_only_where_there_is_no_evidence() -> None:
     assert guessed(Guess(empty, on_empty="abstain"), sample).ended
 
 
-def test_guesses_are_repeatable_and_fair() -> None:
-    rule = Guess(Count(finds()))
-    samples = [asked("How many cats?", ("1", "2", "3", "4"), name=f"s{n}") for n in range(400)]
+def test_guesses_are_reproducible_and_uniform() -> None:
+    rule = Guess(Count(make_detector()))
+    samples = [
+        make_sample("How many cats?", ("1", "2", "3", "4"), name=f"s{n}") for n in range(400)
+    ]
     first, again, other = ([guessed(rule, s, seed).answer for s in samples] for seed in (0, 0, 1))
     assert first == again != other
     assert min(first.count(letter) for letter in "ABCD") > 70
 
 
 def test_an_open_question_is_guessed_only_among_named_answers() -> None:
-    sample = asked(SAME, (), 1)
-    rule = SameIdentity(FaceIdentity(faces([])))
+    sample = make_sample(SAME, (), 1)
+    rule = SameIdentity(FaceIdentity(make_face_detector([])))
     assert guessed(Guess(rule), sample).ended
     assert guessed(Guess(rule, among=("T", "F")), sample).answer in ("T", "F")
 
 
-def test_a_stage_that_asks_is_no_rule_to_guess_for() -> None:
+def test_a_stage_that_asks_a_model_cannot_be_guessed_for() -> None:
     from looktwice.prompting.turns import Ask
 
     with pytest.raises(ValueError, match="Ask calls the model"):
@@ -100,17 +117,17 @@ def read_and(rule: Stage, sample: Sample, **settings: Any) -> State:
     return pipeline(State.start(replace(sample, marks=())))
 
 
-def test_points_that_are_burnt_in_reach_the_rules() -> None:
+def test_burnt_in_points_reach_the_rules() -> None:
     """On a ramp of light that the rules see without the rings."""
     ramp = np.tile(np.linspace(40, 220, 300).astype(np.uint8)[None, :, None], (200, 1, 3))
     points, closer = (Point("A", 220, 120), Point("B", 70, 110)), ("A is closer", "B is closer")
-    red = asked("Which is closer?", closer, [as_released(ramp, points, (255, 0, 0))])
+    red = make_sample("Which is closer?", closer, [draw_as_released(ramp, points, (255, 0, 0))])
     near = NearerPoint(lambda image, *_: DepthMap(image.mean(2), True))
     assert read_and(near, red, colors=("red",)).answer == "A"
-    white = asked("Which is darker?", DARK, [as_released(ramp, points, (255, 255, 255))])
+    white = make_sample("Which is darker?", DARK, [draw_as_released(ramp, points, (255, 255, 255))])
     state = read_and(DarkerPoint(lambda pixels: (pixels / 255.0) ** 2.2), white, colors=("white",))
     assert state.answer == "B"
-    unmarked = asked("Which is closer?", closer, [ramp])
+    unmarked = make_sample("Which is closer?", closer, [ramp])
     assert read_and(near, unmarked).reason == "abstained: no point A, B on image 0"
 
 
@@ -119,22 +136,24 @@ def test_correspondence_is_read_from_two_images() -> None:
     small = rng.integers(40, 200, (60, 80, 3)).astype(np.uint8)
     ground = np.asarray(cv2.resize(small, (320, 240), interpolation=cv2.INTER_CUBIC), np.uint8)
     places = {"A": (60, 180), "B": (250, 190), "C": (160, 120), "D": (260, 70)}
-    reference = as_released(ground, [Point("REF", 160, 120)], (255, 0, 0))
-    marked = as_released(ground, [Point(label, *xy) for label, xy in places.items()], (255, 0, 0))
+    reference = draw_as_released(ground, [Point("REF", 160, 120)], (255, 0, 0))
+    marked = draw_as_released(
+        ground, [Point(label, *xy) for label, xy in places.items()], (255, 0, 0)
+    )
     choices = tuple(f"Point {letter}" for letter in "ABCD")
-    sample = asked("Which point corresponds to REF?", choices, [reference, marked])
+    sample = make_sample("Which point corresponds to REF?", choices, [reference, marked])
     state = read_and(MatchedPoint(SIFT()), sample, colors=("red",))
     assert state.answer == "C", state.reason
 
 
-def test_matches_that_fit_no_camera_do_not_turn_its_direction() -> None:
+def test_matches_that_fit_no_camera_do_not_decide_its_direction() -> None:
     rng = np.random.default_rng(1)
     xyz = rng.uniform((-1, -1, 2), (1, 1, 4), (60, 3))
     xy0, moved = 300 * xyz[:, :2] / xyz[:, 2:], xyz - (0.2, 0, 0)
     xy1 = 300 * moved[:, :2] / moved[:, 2:]
     xy1[:15] += rng.uniform(200, 900, (15, 2))
     matches = Matches(xy0, xy1, np.ones(60))
-    sample = asked(choices=("left", "right"), images=2)
+    sample = make_sample(choices=("left", "right"), images=2)
     check(CameraMotion(lambda *_: matches, motion="sideways"), sample, "A")
     check(CameraMotion(lambda *_: matches, motion="sideways", flow="inliers"), sample, "B")
 
@@ -179,7 +198,7 @@ def test_left_and_right_on_two_real_stereo_pairs(shared_data: Path, network: str
     right = dict.fromkeys(kinds, 0)
     for images, answer in sideways(shared_data):
         matches = matcher(*images)
-        sample = asked(choices=("left", "right"), images=images)
+        sample = make_sample(choices=("left", "right"), images=images)
         for kind in kinds:
             rule = CameraMotion(lambda *_, m=matches: m, flow=kind, motion="sideways")
             right[kind] += rule(State(sample), NoModel()).answer == answer
@@ -215,16 +234,16 @@ def corresponding(
 @pytest.mark.parametrize(("transfer", "wrong"), [("homography", 12), ("affine", 4), ("nearest", 0)])
 @pytest.mark.parametrize("warp", [shift, perspective])
 @pytest.mark.parametrize("right", "ABCD")
-def test_the_reference_lands_on_its_own_candidate(
+def test_the_reference_point_is_matched_to_its_candidate(
     transfer: Any, warp: Any, wrong: int, right: str
 ) -> None:
-    stage = MatchedPoint(Given(moved(warp, wrong=wrong)), transfer=transfer)
-    state = run_stage(stage, corresponding(spread(warp(np.array([50.0, 50.0])), right)))
+    stage = MatchedPoint(FixedMatcher(moved(warp, wrong=wrong)), transfer=transfer)
+    state = run_stage(stage, corresponding(place_candidates(warp(np.array([50.0, 50.0])), right)))
     assert state.answer == right
     assert 0.5 < (state.confidence or 0) <= 1
 
 
-SPOTS = spread((60, 45))
+SPOTS = place_candidates((60, 45))
 
 
 GOOD = moved(shift)
@@ -244,9 +263,9 @@ HEAP = Matches(np.full((20, 2), 30.0), np.full((20, 2), 40.0), np.ones(20))
         (GOOD, {**SPOTS, "A": (60, 45)}, "from (60.0, 45.0)"),
     ],
 )
-def test_too_little_to_go_by_is_no_answer(matches: Matches, spots: Any, fact: str) -> None:
+def test_insufficient_evidence_gives_no_answer(matches: Matches, spots: Any, fact: str) -> None:
     for transfer in ("homography", "affine"):
-        stage = MatchedPoint(Given(matches), transfer=transfer)
+        stage = MatchedPoint(FixedMatcher(matches), transfer=transfer)
         state = run_stage(stage, corresponding(spots))
         assert state.answer is None
         assert state.reason.startswith("abstained: ") and fact in state.reason
@@ -264,8 +283,8 @@ def test_too_little_to_go_by_is_no_answer(matches: Matches, spots: Any, fact: st
         ),
     ],
 )
-def test_a_sample_of_another_kind_is_no_answer(asked: Sample, reason: str) -> None:
-    state = run_stage(MatchedPoint(Given(GOOD)), asked)
+def test_an_unsupported_sample_gives_no_answer(asked: Sample, reason: str) -> None:
+    state = run_stage(MatchedPoint(FixedMatcher(GOOD)), asked)
     assert (state.answer, state.reason.startswith(f"abstained: {reason}")) == (None, True)
 
 
@@ -285,7 +304,7 @@ def jigsaw(
 @pytest.mark.parametrize("quadrant", [(0, 0), (0, 1), (1, 0), (1, 1)])
 @pytest.mark.parametrize("size", [(80, 60), (81, 61)])
 @pytest.mark.parametrize("stage", [SeamMatcher(), SeamMatcher(gradient=0), SeamMatcher(color=0)])
-def test_the_piece_that_was_cut_out_fits(
+def test_the_missing_piece_fits(
     stage: SeamMatcher, size: tuple[int, int], quadrant: tuple[int, int]
 ) -> None:
     for seed in range(3):
@@ -296,7 +315,7 @@ def test_the_piece_that_was_cut_out_fits(
         assert 0 < (state.confidence or 0) <= 1
 
 
-def test_a_piece_of_another_size_is_fitted() -> None:
+def test_a_piece_of_another_size_is_resized() -> None:
     board, piece = jigsaw(1, 1)
     large = np.asarray(cv2.resize(piece, None, fx=2, fy=2, interpolation=cv2.INTER_CUBIC), np.uint8)
     other = texture(80, 60, 5, grain=8)
@@ -325,7 +344,7 @@ BOARD, PIECE = jigsaw(1, 1)
         (sample(BOARD[:3, :3], PIECE, PIECE), "the first image is too small to have quadrants"),
     ],
 )
-def test_no_gap_or_no_difference_is_no_answer(asked: Sample, reason: str) -> None:
+def test_a_missing_gap_or_equal_pieces_give_no_answer(asked: Sample, reason: str) -> None:
     state = run_stage(SeamMatcher(), asked)
     assert state.answer is None
     assert state.reason.startswith(f"abstained: {reason}")

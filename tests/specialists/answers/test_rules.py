@@ -48,11 +48,11 @@ from tests.specialists.samples import (
     WHICH,
     Paint,
     Plane,
-    asked,
     check,
-    faces,
-    finds,
-    flow,
+    make_detector,
+    make_face_detector,
+    make_matcher,
+    make_sample,
     numbered_image,
 )
 from tests.specialists.scenes import depths, run_stage
@@ -105,8 +105,12 @@ def likeness(value: Any) -> Any:
 EVIDENCE: dict[str, Any] = {
     "stereo": lambda case: SGBM(),
     "ramp": lambda case: Ramp(**case["ramp"]),
-    "people": lambda case: FaceIdentity(faces(*case["people"]), case.get("faces", "one")),
-    "flow": lambda case: flow(*[shift for shift, count in case["flow"] for _ in range(count)]),
+    "people": lambda case: FaceIdentity(
+        make_face_detector(*case["people"]), case.get("faces", "one")
+    ),
+    "flow": lambda case: make_matcher(
+        *[shift for shift, count in case["flow"] for _ in range(count)]
+    ),
     "paint": lambda case: Paint(*case["paint"]),
     "cells": cells,
     "likeness": lambda case: likeness(case["likeness"]),
@@ -118,7 +122,7 @@ def evidence(case: dict[str, Any]) -> list[Any]:
     if "finds" in case:
         rows = case["finds"]
         rows = [SOME] * rows if isinstance(rows, int) else rows
-        return [finds(*rows, labels=case.get("labels", ()), scores=case.get("scores", ()))]
+        return [make_detector(*rows, labels=case.get("labels", ()), scores=case.get("scores", ()))]
     return [make(case) for kind, make in EVIDENCE.items() if kind in case][:1]
 
 
@@ -126,7 +130,7 @@ def mark(label: str, *place: float) -> Mark:
     return Point(label, *place) if len(place) < 4 else Box(label, *place)  # type: ignore[arg-type]
 
 
-def test_a_rule_answers_or_says_why_it_does_not() -> None:
+def test_a_rule_answers_or_gives_a_reason() -> None:
     check_all((case, partial(check_case, case)) for case in CASES)
 
 
@@ -140,24 +144,24 @@ def check_case(case: dict[str, Any]) -> None:
     rule = getattr(answers, case["rule"])(*evidence(case), **case.get("settings", {}))
     question, choices = case.get("question", "Which?"), case.get("choices", [])
     answer, reason = case.get("answer"), case.get("reason", "")
-    state = check(rule, asked(question, choices, images, marks), answer, reason)
+    state = check(rule, make_sample(question, choices, images, marks), answer, reason)
     assert not case.get("sure") or answer is None or (state.confidence or 0) > 0
     if case.get("turned"):
         turned = {"A": "B", "B": "A", None: None}[answer]
-        check(rule, asked(question, choices[::-1], images, marks), turned, reason[:6])
+        check(rule, make_sample(question, choices[::-1], images, marks), turned, reason[:6])
 
 
 # What choices and questions speak of
 
 
 @pytest.mark.parametrize(("choices", "labels"), TABLES["labels"])
-def test_choices_name_the_marks_that_they_speak_of(choices: list[str], labels: str) -> None:
-    assert "".join(map_letters_to_labels(asked(choices=choices)).values()) == labels
+def test_choices_refer_to_marks(choices: list[str], labels: str) -> None:
+    assert "".join(map_letters_to_labels(make_sample(choices=choices)).values()) == labels
 
 
 @pytest.mark.parametrize(("choices", "images", "places"), TABLES["images"])
-def test_choices_name_images(choices: list[str], images: int, places: list[int] | None) -> None:
-    sample = asked(choices=choices, images=images)
+def test_choices_refer_to_images(choices: list[str], images: int, places: list[int] | None) -> None:
+    sample = make_sample(choices=choices, images=images)
     if places is None:
         with pytest.raises(NoEvidence, match="do not pair up"):
             map_letters_to_images(sample)
@@ -167,28 +171,30 @@ def test_choices_name_images(choices: list[str], images: int, places: list[int] 
 
 
 @pytest.mark.parametrize(("question", "choices", "holds", "answer"), TABLES["truths"])
-def test_yes_and_true_are_found_by_their_words(
+def test_yes_and_true_are_recognised(
     question: str, choices: list[str], holds: bool, answer: str
 ) -> None:
-    assert choose_true_or_false(asked(question, choices), holds) == answer
+    assert choose_true_or_false(make_sample(question, choices), holds) == answer
 
 
 @pytest.mark.parametrize("kind", TABLES["questions"])
-def test_what_a_question_asks_for(kind: str) -> None:
+def test_the_target_of_a_question(kind: str) -> None:
     parse = getattr(choices_of_answers, f"parse_{kind}")
     for question, thing in TABLES["questions"][kind].items():
         if thing is None:
             with pytest.raises(NoEvidence, match=re.escape(repr(question))):
-                parse(asked(question))
+                parse(make_sample(question))
         else:
-            assert parse(asked(question)) == (tuple(thing) if isinstance(thing, list) else thing)
+            assert parse(make_sample(question)) == (
+                tuple(thing) if isinstance(thing, list) else thing
+            )
 
 
-def test_every_wording_of_a_relation_is_read_as_itself() -> None:
+def test_every_wording_of_a_relation_is_parsed_as_that_relation() -> None:
     for kind, wordings in RELATIONS.items():
         for wording in wordings:
             question = f"Is the dining table {wording} the hot dog?"
-            assert parse_relation(asked(question)) == ("dining table", kind, "hot dog")
+            assert parse_relation(make_sample(question)) == ("dining table", kind, "hot dog")
 
 
 # Boxes
@@ -205,22 +211,26 @@ def test_relations_of_two_boxes(kind: str, one: str, two: str, holds: bool) -> N
     assert margin != 0
 
 
-def test_a_detector_is_asked_for_what_the_question_names() -> None:
-    boxes = finds((11, 9, 50, 51))
-    check(FittingBox(boxes), asked(WHICH, ("Box A", "Box B"), marks=BOXES), "A")
-    check(FittingBox(boxes, words=""), asked("Which box?", ("Box A", "Box B"), marks=BOXES), "A")
-    both = finds(PLACES["LEFT"], PLACES["RIGHT"], labels=["cat", "dog"])
-    check(SpatialRelation(both), asked("Is the cat left of the dog?"), "Yes")
+def test_a_detector_is_given_the_phrase_of_the_question() -> None:
+    boxes = make_detector((11, 9, 50, 51))
+    check(FittingBox(boxes), make_sample(WHICH, ("Box A", "Box B"), marks=BOXES), "A")
+    check(
+        FittingBox(boxes, words=""), make_sample("Which box?", ("Box A", "Box B"), marks=BOXES), "A"
+    )
+    both = make_detector(PLACES["LEFT"], PLACES["RIGHT"], labels=["cat", "dog"])
+    check(SpatialRelation(both), make_sample("Is the cat left of the dog?"), "Yes")
     assert (boxes.words, both.words) == ([["cat"], None], [["cat", "dog"]])
     # a count is surer the nearer its choice
-    exact = check(Count(finds(SOME, SOME)), asked("How many cats?", ("2", "9")), "A")
-    off = check(Count(finds(SOME, SOME)), asked("How many cats?", ("3", "9")), "A")
+    exact = check(Count(make_detector(SOME, SOME)), make_sample("How many cats?", ("2", "9")), "A")
+    off = check(Count(make_detector(SOME, SOME)), make_sample("How many cats?", ("3", "9")), "A")
     assert (exact.confidence, off.confidence) == pytest.approx((0.9, 0.45))
 
 
-def test_what_is_behind_is_told_by_depth() -> None:
-    boxes = finds(PLACES["LEFT"], PLACES["RIGHT"], labels=["cat", "dog"])
-    behind, front = (asked(f"Is the cat {place} the dog?") for place in ("behind", "in front of"))
+def test_behind_is_decided_by_depth() -> None:
+    boxes = make_detector(PLACES["LEFT"], PLACES["RIGHT"], labels=["cat", "dog"])
+    behind, front = (
+        make_sample(f"Is the cat {place} the dog?") for place in ("behind", "in front of")
+    )
     check(SpatialRelation(boxes, Plane()), behind, "Yes")  # the plane is nearer at the right
     check(SpatialRelation(boxes, Plane()), front, "No")
     for values, reason in (
@@ -234,44 +244,49 @@ def test_what_is_behind_is_told_by_depth() -> None:
 # Identities and likeness
 
 
-def test_a_rule_that_holds_an_identity_is_no_model() -> None:
-    identity = FaceIdentity(faces([0], [5]))
+def test_a_rule_with_an_identity_is_not_a_model() -> None:
+    identity = FaceIdentity(make_face_detector([0], [5]))
     for rule, question, answer in (
         (SameIdentity, SAME, "F"),
         (CountIdentities, "How many people?", "2"),
     ):
         pipeline = Pipeline({"answer": rule(identity)})
-        assert pipeline(State(asked(question, (), 2))).answer == answer
+        assert pipeline(State(make_sample(question, (), 2))).answer == answer
     nobody = Faces(np.array([[0, 0, 9, 9]], float), np.ones(1), np.empty((1, 0)))
-    check(SameIdentity(FaceIdentity(lambda _: nobody)), asked(SAME, (), 2), None, "function finds")
+    check(
+        SameIdentity(FaceIdentity(lambda _: nobody)),
+        make_sample(SAME, (), 2),
+        None,
+        "function finds",
+    )
 
 
-def test_a_thing_is_cut_out_before_it_is_described() -> None:
+def test_a_thing_is_cropped_before_it_is_described() -> None:
     seen: list[tuple[int, ...]] = []
 
     def extract(pixels: Pixels, prompt: str = "", /) -> FeatureGrid:
         seen.append(pixels.shape[:2])
         return FeatureGrid(np.ones((2, 2, 3)), *pixels.shape[1::-1])
 
-    boxes = finds((0, 0, 99, 99), (10, 20, 40, 60), scores=[0.4, 0.8])
-    bags = asked("The bags in these images are the same bag. T or F?", (), 2)
+    boxes = make_detector((0, 0, 99, 99), (10, 20, 40, 60), scores=[0.4, 0.8])
+    bags = make_sample("The bags in these images are the same bag. T or F?", (), 2)
     bag = ObjectIdentity(extract, boxes)
     check(SameIdentity(bag), bags, "T")
     assert (seen, boxes.words) == ([(40, 30)] * 2, [["bag"]] * 2)
-    check(CountIdentities(bag), asked("How many different bags are there?", (), 2), "1")
-    none = ObjectIdentity(extract, finds())
+    check(CountIdentities(bag), make_sample("How many different bags are there?", (), 2), "1")
+    none = ObjectIdentity(extract, make_detector())
     check(SameIdentity(none), bags, None, "the detector finds no bag")
-    blank = asked(bags.question, (), [BLANK] * 2)
+    blank = make_sample(bags.question, (), [BLANK] * 2)
     check(SameIdentity(bag), blank, None, "an image has a single col")
     zero = ObjectIdentity(lambda *_: FeatureGrid(np.zeros((1, 1, 2)), 9, 9))
     check(SameIdentity(zero), bags, None, "an image has no features")
 
 
-def test_likeness_needs_an_image_to_be_like_and_more_than_one_colour() -> None:
+def test_similarity_needs_a_reference_image_and_more_than_one_colour() -> None:
     pictures = [Picture(numbered_image(number)) for number in (1, 2)]
-    sample = asked(choices=pictures, images=0)
+    sample = make_sample(choices=pictures, images=0)
     check(MostSimilar(likeness(0.5)), sample, None, "there is no image")
-    sample = asked(
+    sample = make_sample(
         "", ("the second image", "the third image"), [*map(numbered_image, (1, 2)), BLANK]
     )
     rule = MostSimilar(lambda one, two: 1.0 * two[0, 0, 0])
@@ -287,18 +302,20 @@ def test_a_map_of_another_size_is_a_fault() -> None:
     with pytest.raises(ValueError, match="the depth map must have the shape"):
         run_stage(NearerPoint(Ramp(width=50)), depths(A, B))
     with pytest.raises(ValueError, match=r"must have the shape \(100, 100, 3\)"):
-        run_stage(DarkerPoint(lambda _: np.ones((100, 100))), asked(choices=DARK, marks=(A, B)))
+        run_stage(
+            DarkerPoint(lambda _: np.ones((100, 100))), make_sample(choices=DARK, marks=(A, B))
+        )
 
 
-def test_the_margin_between_same_and_darker_is_where_it_is_said_to_be() -> None:
+def test_the_margin_between_same_and_darker_is_as_documented() -> None:
     for ratio, answer in ((1.0999, "C"), (1.1001, "A")):
         state = check(
-            DarkerPoint(Paint(0.4, 0.4 * ratio)), asked(choices=DARK, marks=(A, B)), answer
+            DarkerPoint(Paint(0.4, 0.4 * ratio)), make_sample(choices=DARK, marks=(A, B)), answer
         )
         assert state.confidence == pytest.approx(0, abs=0.01)
 
 
-def test_the_confidence_of_the_nearer_point_is_its_lead_over_the_range_of_the_map() -> None:
+def test_the_confidence_of_the_nearer_point_is_its_lead_over_the_depth_range() -> None:
     state = run_stage(NearerPoint(Ramp()), depths(A, B, C))
     # from the 5th to the 95th percentile of 0 .. 99
     assert state.confidence == pytest.approx((90 - 70) / (0.9 * 99))
@@ -307,7 +324,7 @@ def test_the_confidence_of_the_nearer_point_is_its_lead_over_the_range_of_the_ma
     assert run_stage(NearerPoint(lambda *_: DepthMap(flat, True)), depths(A, B)).confidence == 1
 
 
-def test_each_point_counts_with_the_median_of_its_window() -> None:
+def test_each_point_uses_the_median_of_its_window() -> None:
     values = np.zeros((100, 100))
     values[48:53, 18:20] = 9  # two of the five columns around A
     values[48:53, 68:71] = 4  # three of the five columns around B
@@ -320,7 +337,7 @@ def test_each_point_counts_with_the_median_of_its_window() -> None:
 # Colours
 
 
-def test_colors_of_made_things_are_named() -> None:
+def test_colors_of_generated_things_are_named() -> None:
     named: dict[bool, list[bool]] = {True: [], False: []}
     for item in MarkedScenes("color", n=96, controls={"size": 36}):
         x, y = item.sample.marks[0].center
@@ -334,7 +351,7 @@ def test_colors_of_made_things_are_named() -> None:
     assert np.mean(named[True]) < 0.9  # the middle of a crescent lies beside it
     point = [Point("A", 37, 14)]
     sure, unsure = (
-        ColorAtMark().decide(asked("", choices, [square()], point))[1]
+        ColorAtMark().decide(make_sample("", choices, [square()], point))[1]
         for choices in (("red", "blue"), ("red", "tomato"))
     )
     assert 0 < unsure < sure <= 1

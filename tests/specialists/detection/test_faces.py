@@ -40,7 +40,7 @@ def overlap(one: np.ndarray, two: tuple[float, ...]) -> float:
 @pytest.mark.slow
 @pytest.mark.parametrize("scale", [0.5, 1.0, 2.0])
 @pytest.mark.parametrize("mirrored", [False, True])
-def test_the_astronauts_face_is_found_in_its_place(scale: float, mirrored: bool) -> None:
+def test_the_face_of_the_astronaut_is_found(scale: float, mirrored: bool) -> None:
     pixels = photograph("astronaut")
     seen, side = Picture(pixels[:, ::-1].copy() if mirrored else pixels), round(512 * scale)
     view = resize(View.of(seen), side, side)
@@ -53,12 +53,12 @@ def test_the_astronauts_face_is_found_in_its_place(scale: float, mirrored: bool)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", OTHERS)
-def test_no_face_is_invented(name: str) -> None:
+def test_no_face_is_found_where_there_is_none(name: str) -> None:
     assert len(FaceCascade()(photograph(name))) == 0
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (23, 80), (24, 24), (600, 3)])
-def test_pictures_too_small_for_a_face_hold_none(shape: tuple[int, int]) -> None:
+def test_pictures_too_small_for_a_face_have_none(shape: tuple[int, int]) -> None:
     assert len(FaceCascade()(np.zeros((*shape, 3), np.uint8), ("anything",))) == 0
 
 
@@ -88,7 +88,7 @@ def small_faces(count: int) -> list[Pixels]:
 
 @pytest.mark.slow
 @needs_dlib
-def test_face_recognition_finds_and_tells_apart_real_faces() -> None:
+def test_face_recognition_finds_and_distinguishes_real_faces() -> None:
     pixels, faces = photograph("astronaut")[:320, 100:420].copy(), FaceRecognition(threshold=0.5)
     dark = (pixels * 0.5).astype(np.uint8)
     mirrored, half = np.ascontiguousarray(pixels[:, ::-1]), cv2.resize(pixels, (160, 160))
@@ -111,13 +111,13 @@ def test_the_network_finds_the_same_face_as_the_histograms() -> None:
 
 @needs_dlib
 @pytest.mark.parametrize("size", [(1, 1), (5, 3), (40, 300), (120, 120)])
-def test_one_colour_holds_no_face(size: tuple[int, int]) -> None:
+def test_a_uniform_image_has_no_face(size: tuple[int, int]) -> None:
     boxes = FaceRecognition()(np.full((*size, 3), 90, np.uint8))
     assert len(boxes) == 0 and boxes.vectors.shape == (0, 128)
 
 
 @needs_dlib
-def test_a_face_finder_stands_in_for_a_detector() -> None:
+def test_a_face_finder_can_replace_a_detector() -> None:
     pixels = photograph("astronaut")
     detector = FaceBoxes(FaceRecognition(threshold=0.5))
     assert detector(pixels, ["anything"]).labels.tolist() == ["face"]
@@ -127,7 +127,7 @@ def test_a_face_finder_stands_in_for_a_detector() -> None:
 
 
 @needs_dlib
-def test_files_that_are_missing_or_broken_are_told_in_a_sentence(tmp_path: Path) -> None:
+def test_missing_or_broken_files_give_one_sentence(tmp_path: Path) -> None:
     pixels, five = photograph("coffee"), "shape_predictor_5_face_landmarks"
     with pytest.raises(WeightsError, match=f"{five}.dat in "):
         FaceRecognition(models=tmp_path)(pixels)
@@ -141,7 +141,7 @@ def test_files_that_are_missing_or_broken_are_told_in_a_sentence(tmp_path: Path)
         YuNet(tmp_path / "wrong.onnx")(pixels)
 
 
-def test_yunet_finds_what_its_file_finds(tmp_path: Path) -> None:
+def test_yunet_finds_what_its_file_encodes(tmp_path: Path) -> None:
     pixels = np.zeros((100, 130, 3), np.uint8)
     pixels[40:48, 64:72] = 255
     faces = YuNet(yunet(tmp_path / "tiny.onnx"), longest=130)

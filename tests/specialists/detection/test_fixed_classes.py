@@ -68,7 +68,7 @@ def _bilinear(image: NDArray[np.float64], rows: int, columns: int) -> NDArray[np
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-def test_boxes_are_those_of_transformers(name: str, built: Callable[[str], str]) -> None:
+def test_boxes_match_transformers(name: str, built: Callable[[str], str]) -> None:
     """Processor, network and post-processing used bare, image by image."""
     folder, level = built(name), 0.2
     labels = settings()[name]["settings"]["id2label"]
@@ -102,9 +102,7 @@ def test_boxes_are_those_of_transformers(name: str, built: Callable[[str], str])
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-def test_a_batch_of_mixed_sizes_gives_what_single_calls_give(
-    name: str, built: Callable[[str], str]
-) -> None:
+def test_a_batch_of_mixed_sizes_equals_single_calls(name: str, built: Callable[[str], str]) -> None:
     detector = RFDETR(built(name), threshold=0.1, device="cpu")
     words = [["cat"], None, ["people", "sports balls"], ["Knives."], "person"]
     together = detector.many(list(zip(IMAGES, words, strict=True)))
@@ -120,7 +118,7 @@ def test_a_batch_of_mixed_sizes_gives_what_single_calls_give(
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_half_precision_is_near(name: str, dtype: Any, built: Callable[[str], str]) -> None:
+def test_half_precision_is_close(name: str, dtype: Any, built: Callable[[str], str]) -> None:
     whole = RFDETR(built(name), threshold=0.1, device="cpu", dtype="float32", most=3)(IMAGES[2])
     half = RFDETR(built(name), threshold=0.1, device="cpu", dtype=dtype, most=3)(IMAGES[2])
     assert (half.scores != whole.scores).any()
@@ -130,7 +128,7 @@ def test_half_precision_is_near(name: str, dtype: Any, built: Callable[[str], st
         np.testing.assert_allclose(half.xyxy, whole.xyxy, atol=3)
 
 
-def test_words_choose_among_the_labels_of_the_network(
+def test_words_select_among_the_labels_of_the_network(
     built: Callable[[str], str], tmp_path: Path
 ) -> None:
     detector = RFDETR(built("d_fine"), threshold=0.1, device="cpu")
@@ -145,7 +143,7 @@ def test_words_choose_among_the_labels_of_the_network(
         RFDETR(str(tmp_path), device="cpu")(IMAGES[0], "unicorn")
 
 
-def test_what_is_no_detector_fails_and_does_not_abstain(
+def test_a_network_that_is_not_a_detector_fails_instead_of_abstaining(
     built: Callable[[str], str], tmp_path: Path
 ) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert"}))

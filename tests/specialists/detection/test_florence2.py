@@ -53,7 +53,7 @@ def upright(boxes: Any) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-def test_all_things_are_those_of_transformers(folder: str, dtype: Any) -> None:
+def test_all_detections_match_transformers(folder: str, dtype: Any) -> None:
     detector = Florence2(folder, longest=LONGEST, device="cpu", dtype=dtype)
     number = 0
     for image in IMAGES:
@@ -67,7 +67,7 @@ def test_all_things_are_those_of_transformers(folder: str, dtype: Any) -> None:
 
 
 @pytest.mark.slow
-def test_each_word_is_looked_for_by_itself_and_phrases_together(folder: str) -> None:
+def test_words_are_searched_separately_and_phrases_together(folder: str) -> None:
     image = IMAGES[3]
     found = Florence2(folder, longest=LONGEST, device="cpu")(image, ["Cat", "red box."])
     task = "<OPEN_VOCABULARY_DETECTION>"
@@ -107,7 +107,7 @@ def test_lines_of_text_are_the_bounds_of_their_corners(folder: str, tmp_path: Pa
 
 @pytest.mark.slow
 @pytest.mark.parametrize("task", ["things", "phrases", "text"])
-def test_a_batch_of_mixed_sizes_gives_what_single_calls_give(folder: str, task: Any) -> None:
+def test_a_batch_of_mixed_sizes_equals_single_calls(folder: str, task: Any) -> None:
     detector = Florence2(folder, task=task, longest=LONGEST, device="cpu")
     words = [["cat"], ["dog", "cat"], ["cat"], ["dog", "cat"]]
     calls = list(zip(IMAGES, words, strict=True))
@@ -119,7 +119,7 @@ def test_a_batch_of_mixed_sizes_gives_what_single_calls_give(folder: str, task: 
         assert (boxes.xyxy >= 0).all() and (boxes.xyxy <= [width, height, width, height]).all()
 
 
-def test_settings_have_a_meaning(folder: str) -> None:
+def test_settings_have_an_effect(folder: str) -> None:
     detector = Florence2(folder, longest=LONGEST, device="cpu")
     every = detector(IMAGES[0], ["cat", "dog"])
     assert len(replace(detector, most=1)(IMAGES[0], ["cat", "dog"])) == 1 < len(every)

@@ -29,12 +29,12 @@ def astronaut() -> Pixels:
 class TestReal:
     pytestmark = real
 
-    def test_a_face_is_where_upstream_finds_it(self) -> None:
+    def test_a_face_is_found_where_upstream_finds_it(self) -> None:
         boxes = MTCNN()(astronaut())
         np.testing.assert_allclose(boxes.xyxy, [FACE], atol=1.5)
         assert boxes.scores[0] > 0.9999 and boxes.vectors.shape == (1, 0)
 
-    def test_several_faces_are_found_mirrored_and_at_several_sizes(self) -> None:
+    def test_several_faces_are_found_when_mirrored_and_at_several_sizes(self) -> None:
         face = astronaut()[30:220, 140:310]
         canvas = np.full((400, 700, 3), 120, np.uint8)
         places = [(10, 20, 1.0), (250, 180, 0.5), (480, 60, 1.1)]  # x, y, scale
@@ -47,14 +47,14 @@ class TestReal:
         np.testing.assert_allclose(middles, [10 + 83, 250 + 43, 480 + 91], atol=8)
 
     @pytest.mark.parametrize("name", ["coffee", "chelsea", "rocket"])
-    def test_no_face_is_invented(self, name: str) -> None:
+    def test_no_face_is_found_where_there_is_none(self, name: str) -> None:
         assert len(MTCNN()(photograph(name))) == 0
 
     @pytest.mark.parametrize("shape", [(1, 1), (11, 60), (12, 12), (40, 3), (20, 20)])
-    def test_pictures_too_small_for_a_face_hold_none(self, shape: tuple[int, int]) -> None:
+    def test_pictures_too_small_for_a_face_have_none(self, shape: tuple[int, int]) -> None:
         assert len(MTCNN()(np.full((*shape, 3), 90, np.uint8))) == 0
 
-    def test_a_large_picture_is_looked_at_smaller(self) -> None:
+    def test_a_large_picture_is_searched_at_reduced_size(self) -> None:
         large = resized(astronaut(), 2)
         np.testing.assert_allclose(MTCNN(longest=512)(large).xyxy / 2, [FACE], atol=3)
 
@@ -67,7 +67,7 @@ class TestReal:
             MTCNN(models=tmp_path)(astronaut())
 
 
-def test_a_missing_package_or_file_is_told_with_what_to_type(
+def test_a_missing_package_or_file_is_reported_with_what_to_type(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     with pytest.raises(WeightsError, match=r"no weights file .*pnet.onnx"):

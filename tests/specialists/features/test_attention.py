@@ -26,7 +26,7 @@ from looktwice.specialists.features.attention import (
     window_order,
 )
 from tests.optional import optional
-from tests.planted_network import MORE, seeks_ink
+from tests.planted_network import MORE, write_ink_seeker
 from tests.tiny import tiny
 
 torch = optional("torch")
@@ -43,7 +43,7 @@ KEPT = {"square": (2, 2), "picture": (4, 6)}
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_map_adds_up_and_a_batch_equals_single_images(
+def test_a_map_sums_to_one_and_a_batch_equals_single_images(
     family: str, built: Callable[[str], str]
 ) -> None:
     attention = VisionAttention(model=built(family))
@@ -61,7 +61,7 @@ def test_a_map_adds_up_and_a_batch_equals_single_images(
 
 @pytest.mark.parametrize("family", FAMILIES[:4])
 @pytest.mark.parametrize("layer", [None, 0, -1])
-def test_a_map_is_the_mean_of_the_attentions_that_transformers_gives(
+def test_a_map_is_the_mean_attention_of_transformers(
     family: str, layer: int | None, built: Callable[[str], str]
 ) -> None:
     attention = VisionAttention(model=built(family), layer=layer)
@@ -95,7 +95,7 @@ def eager(folder: str) -> Any:
 
 @pytest.mark.parametrize("family", FAMILIES[4:])
 @pytest.mark.parametrize("layer", [None, 0, 1])
-def test_a_map_of_windows_holds_the_weights_of_transformers_own_attention(
+def test_a_windowed_map_holds_the_attention_weights_of_transformers(
     family: str, layer: int | None, built: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """These encoders return no attentions, so their own function is overheard."""
@@ -133,7 +133,7 @@ WINDOWS += [(2, column) for column in range(5)]
 @pytest.mark.parametrize(
     ("rows", "columns", "side"), [(6, 10, 2), (4, 4, 2), (10, 2, 3), (2, 14, 5), (16, 18, 4)]
 )
-def test_the_order_of_windows_is_that_of_transformers(rows: int, columns: int, side: int) -> None:
+def test_the_order_of_windows_matches_transformers(rows: int, columns: int, side: int) -> None:
     vision_utils = pytest.importorskip("transformers.vision_utils")
     grid, wide = torch.tensor([[1, rows, columns]]), columns // 2
     index, _ = vision_utils.get_vision_window_index(grid, 2, side * 28, 14)
@@ -143,7 +143,7 @@ def test_the_order_of_windows_is_that_of_transformers(rows: int, columns: int, s
 
 
 @pytest.mark.parametrize("asking", [None, torch.linspace(-1, 2, 300)])
-def test_attention_is_added_up_block_by_block_without_changing_it(asking: Any) -> None:
+def test_attention_is_accumulated_block_by_block_without_changing_it(asking: Any) -> None:
     """With more queries than a block has, heads that share keys, and a mask."""
     torch.manual_seed(0)
     query, key, value = (torch.randn(2, heads, 300, 8) for heads in (4, 2, 2))
@@ -160,11 +160,11 @@ def test_attention_is_added_up_block_by_block_without_changing_it(asking: Any) -
 
 
 @pytest.mark.parametrize(("down", "right"), [(0, 0), (1, 6), (5, 2), (7, 7)])
-def test_planted_attention_on_a_dark_patch_is_found_where_it_is(
+def test_planted_attention_on_a_dark_patch_is_located(
     down: int, right: int, tmp_path: Path
 ) -> None:
     """Every patch asks for ink: a dark one gets e^3 times what each other patch gets."""
-    attention = VisionAttention(model=str(seeks_ink(tmp_path / "planted")))
+    attention = VisionAttention(model=str(write_ink_seeker(tmp_path / "planted")))
     pixels = np.full((112, 112, 3), 255, np.uint8)
     pixels[14 * down : 14 * down + 14, 14 * right : 14 * right + 14] = 0
     box = Box("star 1", 14 * right, 14 * down, 14 * right + 14, 14 * down + 14)
@@ -180,14 +180,14 @@ def test_planted_attention_on_a_dark_patch_is_found_where_it_is(
     both = AttentionShare(attention)(State.start(sample), NoModel()).measures
     assert expected < float(both["attention_share"]) < expected + 0.02  # type: ignore[arg-type]
     close_networks()
-    seeks_ink(tmp_path / "planted", heads=1)
+    write_ink_seeker(tmp_path / "planted", heads=1)
     last = replace(share, attention=replace(attention, layer=-1))(State.start(sample), NoModel())
     heads = {"attention_share_head_0": in_all, "attention_share_head_1": 1 / 64}
     heads |= {"attention_share": (in_all + 1 / 64) / 2, "marked_area": 1 / 64}
     assert last.measures == pytest.approx(heads, rel=1e-3)
 
 
-def test_an_encoder_without_a_plain_grid_is_refused(built: Callable[[str], str]) -> None:
+def test_an_encoder_without_a_regular_grid_is_refused(built: Callable[[str], str]) -> None:
     far = VisionAttention(model=built("llava"), layer=5)
     with pytest.raises(WeightsError, match="2 layers"):
         far(picture(56, 56))
@@ -197,13 +197,13 @@ def test_an_encoder_without_a_plain_grid_is_refused(built: Callable[[str], str])
         AttentionShare(lambda pixels: np.ones(pixels.shape[:2]), apart=True)
 
 
-def test_marks_are_chosen_by_label_with_or_without_their_number() -> None:
+def test_marks_are_selected_by_label_with_or_without_their_number() -> None:
     marks = [Point(label, 1, 1) for label in ("star 1", "star 12", "red star 1", "A", "2")]
     for labels, kept in (((), 5), (("star",), 2), (("star 1", "A"), 2), (("2",), 1), (("red",), 0)):
         assert len(select_marks(marks, labels)) == kept
 
 
-def test_shares_are_those_of_the_pixels_under_the_marks() -> None:
+def test_shares_are_sums_over_the_pixels_under_the_marks() -> None:
     attention = np.zeros((10, 10))
     attention[2:4, 2:4] = 0.1
     attention[8, 8] = 0.6
@@ -220,7 +220,7 @@ def test_shares_are_those_of_the_pixels_under_the_marks() -> None:
         assert (attention[covered].sum(), covered.mean()) == pytest.approx((share, area))
 
 
-def test_the_stage_notes_the_share_and_an_overlay_draws_the_map(tmp_path: Path) -> None:
+def test_the_stage_records_the_share_and_an_overlay_draws_the_map(tmp_path: Path) -> None:
     attention = VisionAttention(model=str(tiny("llava", tmp_path / "llava")))
     sample = Sample("s", "?", (Picture(picture(60, 80)),), marks=(Box("", 0, 0, 40, 30),))
     draw = ScalarOverlay(attention, layout="blend")

@@ -27,7 +27,7 @@ from looktwice.specialists.features.question_attention import (
     spread_over_pixels,
 )
 from tests.optional import optional
-from tests.planted_network import MORE, seeks_ink
+from tests.planted_network import MORE, write_ink_seeker
 from tests.tables import table
 
 torch = optional("torch")
@@ -67,7 +67,7 @@ def by_hand(family: str, values: Any) -> Any:
 @pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("layer", [None, 0, -1])
-def test_a_map_is_what_transformers_own_attentions_say(
+def test_a_map_matches_the_attentions_of_transformers(
     family: str, layer: int | None, built: Callable[[str], str]
 ) -> None:
     from transformers import AutoModelForImageTextToText
@@ -106,7 +106,7 @@ MIXES = r"vision_tower\..*\.(out_proj|fc2)\.|visual\.blocks\..*\.(out_proj|proj|
 @pytest.mark.parametrize(
     "size", [(60, 80), (100, 30), (56, 56), (31, 67), (84, 196), (100, 190), (190, 100), (20, 100)]
 )
-def test_a_token_lies_where_pixels_change_it(
+def test_a_token_is_located_where_pixels_change_it(
     family: str, size: tuple[int, int], built: Callable[[str], str]
 ) -> None:
     """Without attention in its encoder, only pixels inside of its place change a token."""
@@ -157,7 +157,7 @@ def features(model: LocalVLM, network: Any, own: Any, pixels: Pixels) -> tuple[A
     return inputs, torch.cat(list(seen)).numpy().reshape(-1, 32)
 
 
-def test_a_spread_keeps_what_a_token_has_and_drops_what_lies_in_padding() -> None:
+def test_spreading_keeps_the_attention_of_tokens_and_drops_that_of_padding() -> None:
     places = np.array([[np.nan] * 4, [0, 1, -0.5, 0.25], [0, 1, 0.25, 1], [0, 1, 1, 1.5]])
     found = spread_over_pixels(np.array([9.0, 1.0, 3.0, 9.0]), places, 2, 4)
     assert np.allclose(found, [[0.5, 0.5, 0.5, 0.5]] * 2)
@@ -166,7 +166,7 @@ def test_a_spread_keeps_what_a_token_has_and_drops_what_lies_in_padding() -> Non
 
 
 @table
-def test_words_are_what_the_same_prompt_lacks_without_them(
+def test_question_tokens_are_found_by_comparing_prompts(
     prompt: str, without: str, words: list[int]
 ) -> None:
     assert find_word_tokens(list(map(ord, prompt)), list(map(ord, without))) == words
@@ -176,7 +176,7 @@ def test_words_are_what_the_same_prompt_lacks_without_them(
 @pytest.mark.parametrize("corner", [(0, 0), (0, 1), (1, 0), (1, 1)])
 def test_planted_attention_gives_its_known_share(corner: tuple[int, int], tmp_path: Path) -> None:
     """Of four image tokens the dark one gets e^3 times what another token gets."""
-    model = LocalVLM(str(seeks_ink(tmp_path / "planted")))
+    model = LocalVLM(str(write_ink_seeker(tmp_path / "planted")))
     down, right = (28 * each for each in corner)
     pixels = np.full((56, 56, 3), 255, np.uint8)
     pixels[down : down + 28, right : right + 28] = 0
@@ -198,7 +198,7 @@ def test_planted_attention_gives_its_known_share(corner: tuple[int, int], tmp_pa
     assert measured["image_attention"] == pytest.approx(np.mean(seen[1:]), rel=2e-3)
 
 
-def test_it_asks_what_the_model_was_asked(built: Callable[[str], str]) -> None:
+def test_it_uses_the_prompt_that_the_model_was_sent(built: Callable[[str], str]) -> None:
     model = LocalVLM(built("qwen2_5_vl"), max_tokens=3)
     sample = Sample("s", "how many", (Picture(picture(56, 84)),), marks=(Box("A", 0, 0, 40, 30),))
     look = attention_of(model)
@@ -213,7 +213,7 @@ def test_it_asks_what_the_model_was_asked(built: Callable[[str], str]) -> None:
     assert system.measures["image_attention"] < asked.measures["image_attention"]  # type: ignore[operator]
 
 
-def test_of_several_pictures_the_marks_of_each_count(built: Callable[[str], str]) -> None:
+def test_marks_count_on_their_own_pictures(built: Callable[[str], str]) -> None:
     model = LocalVLM(built("llava_next"))
     pictures = tuple(Picture(picture(40, 60, seed)) for seed in range(2))
     marks = (Box("A", 0, 0, 60, 40, 0), Box("B", 0, 0, 30, 40, 1))
@@ -235,7 +235,7 @@ def asked_of(state: State) -> Messages:
     return [Message("user", (*state.views, state.prompt))]
 
 
-def test_families_whose_tokens_have_no_known_place_are_refused(built: Callable[[str], str]) -> None:
+def test_families_without_known_token_positions_are_refused(built: Callable[[str], str]) -> None:
     messages = [Message("user", (view(picture(56, 56)), "x"))]
     sentence = "known for llava, llava_next, qwen2_vl, qwen2_5_vl, not for 'idefics3'"
     with pytest.raises(WeightsError, match=sentence):

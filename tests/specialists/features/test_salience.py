@@ -38,7 +38,7 @@ def say(messages: Sequence[Message]) -> str:
     return f"grey {view.pixels[0, 0, 0]}"
 
 
-def test_the_score_is_the_mean_log_probability_of_the_words_of_the_edit(
+def test_the_score_is_the_mean_log_probability_of_the_edited_words(
     built: Callable[[str], str],
 ) -> None:
     scorer, words = LocalVLM(built("llava")), "no yes cat"

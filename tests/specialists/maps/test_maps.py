@@ -21,7 +21,14 @@ from looktwice.specialists.protocols import DepthEstimator
 from looktwice.specialists.rules import NoEvidence
 from tests.optional import optional
 from tests.original_files import cat
-from tests.specialists.scenes import Given, depths, run_stage, sample, spread, texture
+from tests.specialists.scenes import (
+    FixedMatcher,
+    depths,
+    place_candidates,
+    run_stage,
+    sample,
+    texture,
+)
 from tests.tiny import tiny
 
 torch = optional("torch")
@@ -84,7 +91,7 @@ def test_a_real_stereo_pair() -> None:
 
     left, right, truth = data.stereo_motorcycle()  # type: ignore[no-untyped-call]
     near, matches = SGBM()(left, right), SIFT()(left, right)
-    depth, match = NearerPoint(lambda *_: near), MatchedPoint(Given(matches))
+    depth, match = NearerPoint(lambda *_: near), MatchedPoint(FixedMatcher(matches))
     rng, right_of = np.random.default_rng(0), {"depth": 0, "match": 0}
     # what the right view can hold
     ys, xs = np.nonzero(np.isfinite(truth) & (np.arange(truth.shape[1]) >= truth))
@@ -95,7 +102,7 @@ def test_a_real_stereo_pair() -> None:
         nearer = "A" if truth[ys[first], xs[first]] > truth[ys[second], xs[second]] else "B"
         right_of["depth"] += run_stage(depth, depths(*marks, images=(left, right))).answer == nearer
         target = (xs[first] - truth[ys[first], xs[first]], ys[first])
-        places = spread(target, "D", 3).items()
+        places = place_candidates(target, "D", 3).items()
         candidates = [Point(label, *xy, image=1) for label, xy in places]
         asked = sample(left, right, choices=4, marks=(Point("REF", *marks[0].center), *candidates))
         right_of["match"] += run_stage(match, asked).answer == "D"
@@ -142,7 +149,7 @@ PICTURES: dict[str, tuple[DepthEstimator, Pixels]] = {
 
 
 @pytest.mark.parametrize("name", sorted(PICTURES))
-def test_a_cue_tells_near_from_far(name: str) -> None:
+def test_a_cue_distinguishes_near_from_far(name: str) -> None:
     """Away from the seam, nearly all on the left is nearer than nearly all on the right."""
     cue, picture = PICTURES[name]
     depth = cue(picture)
@@ -154,7 +161,7 @@ def test_a_cue_tells_near_from_far(name: str) -> None:
     np.testing.assert_allclose(mirrored[:, ::-1], depth.values, rtol=1e-6, atol=1e-6)
 
 
-def test_what_stands_lower_is_nearer() -> None:
+def test_lower_objects_are_nearer() -> None:
     depth = DepthCue("vertical_position")(np.zeros((5, 3, 3), np.uint8))
     assert depth.larger_is_nearer
     assert (np.diff(depth.values, axis=0) > 0).all() and (np.diff(depth.values, axis=1) == 0).all()
@@ -168,14 +175,14 @@ def test_sharpness_is_not_contrast() -> None:
     assert np.median(depth[:, 20:100]) > np.median(depth[:, 140:220])
 
 
-def test_where_there_is_no_texture_there_is_no_size_of_it() -> None:
+def test_without_texture_there_is_no_texture_gradient() -> None:
     flat = np.full((HIGH, WIDE, 3), 128.0)
     depth = DepthCue("texture_size")(beside(grainy(), flat)).values
     assert np.isfinite(depth[:, :80]).all() and np.isnan(depth[:, 200:]).all()
 
 
 @pytest.mark.parametrize("kind", [*get_args(Kind), ""])
-def test_one_colour_tells_nothing(kind: Any) -> None:
+def test_a_uniform_image_gives_no_evidence(kind: Any) -> None:
     if kind == "vertical_position":
         return
     for size in ((1, 1), (40, 30)):
@@ -204,7 +211,7 @@ def error(found: Floats, truth: Floats) -> float:
     return float(np.std(np.log(found.mean(-1) / truth.mean(-1))))
 
 
-def test_retinex_takes_the_light_away_and_in_even_light_changes_the_scale_alone() -> None:
+def test_retinex_removes_illumination_and_only_rescales_even_light() -> None:
     light = np.outer(np.linspace(1, 0.5, HIGH), np.linspace(1, 0.4, WIDE))
     pixels, truth = lit(light)
     constant = error(ConstantShading()(pixels), truth)
@@ -216,13 +223,13 @@ def test_retinex_takes_the_light_away_and_in_even_light_changes_the_scale_alone(
         assert error(kind()(pixels), truth) < 0.02
 
 
-def test_steps_of_a_map_give_the_map_back() -> None:
+def test_the_steps_of_a_map_reconstruct_it() -> None:
     whole = np.random.default_rng(0).normal(size=(9, 14))
     found = integrate_steps(np.diff(whole, axis=1), np.diff(whole, axis=0))
     np.testing.assert_allclose(found, whole - whole.mean(), atol=1e-10)
 
 
-def test_linear_light_is_that_of_the_standard() -> None:
+def test_linear_light_follows_the_srgb_standard() -> None:
     """IEC 61966-2-1: level 0.5 is 21.4 % of the light; the two pieces meet at 0.04045."""
     pixels = np.array([[[0, 255, 128]]], np.uint8)
     assert to_linear(pixels)[0, 0] == pytest.approx([0, 1, 0.2159], abs=1e-3)

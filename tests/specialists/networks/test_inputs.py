@@ -79,14 +79,14 @@ EVERY |= {kind: DepthCue(kind) for kind in get_args(Kind)}
 
 
 @pytest.mark.parametrize("kind", WRONG)
-def test_what_are_no_pixels_is_refused_with_a_sentence(kind: str) -> None:
+def test_invalid_pixels_are_refused_with_a_sentence(kind: str) -> None:
     image, said = WRONG[kind]
     with pytest.raises(ValueError, match=said) as raised:
         require_pixels(image)
     assert "\n" not in str(raised.value)
 
 
-def test_every_specialist_has_the_gate() -> None:
+def test_every_specialist_checks_its_input() -> None:
     def check_gate(name: str) -> None:
         for kind in ("floats", "grey", "a path", "PIL grey"):
             image, said = WRONG[kind]
@@ -103,7 +103,7 @@ def test_a_pil_image_is_its_pixels(built: Callable[[str], str]) -> None:
     np.testing.assert_array_equal(matches.xy0, SIFT()(COLOR, COLOR).xy0)
 
 
-def test_a_word_is_a_word_and_not_its_letters(built: Callable[[str], str]) -> None:
+def test_a_single_string_is_one_word(built: Callable[[str], str]) -> None:
     detector = GroundingDINO(built("grounding_dino"), threshold=0, text_threshold=0, device="cpu")
     one, listed = detector(COLOR, "red box"), detector(COLOR, ["red box"])
     np.testing.assert_array_equal(one.xyxy, listed.xyxy)
@@ -112,7 +112,7 @@ def test_a_word_is_a_word_and_not_its_letters(built: Callable[[str], str]) -> No
     assert grounded(COLOR).labels.tolist() == listed.labels.tolist()
 
 
-def test_many_follows_the_rules_of_a_call(built: Callable[[str], str]) -> None:
+def test_batched_calls_follow_the_rules_of_single_calls(built: Callable[[str], str]) -> None:
     flat = np.full((64, 96, 3), 9, np.uint8)
     depth = DepthAnything(built("depth_anything"), device="cpu")
     matcher = KeypointMatcher(built("efficient_loftr"), device="cpu")

@@ -23,7 +23,7 @@ from looktwice.specialists.segmentation import SAM, SAM3, GroundedSAM, SegmentEv
 from tests.optional import optional
 from tests.original_files import cat
 from tests.paths import ROOT
-from tests.specialists.samples import asked
+from tests.specialists.samples import make_sample
 from tests.tiny import pp_ocr, tiny
 
 torch = optional("torch")
@@ -103,13 +103,13 @@ def listed_names() -> list[str]:
     return sorted({name for row in rows for name in NAME.findall(row)})
 
 
-def test_every_listed_network_is_run() -> None:
+def test_every_listed_network_is_tested() -> None:
     assert listed_names() == sorted(LISTED)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LISTED)
-def test_a_listed_network_runs_or_says_what_it_needs(
+def test_a_listed_network_runs_or_reports_what_it_needs(
     name: str, built: Callable[[str], str], tmp_path: Path
 ) -> None:
     kind, how = LISTED[name]
@@ -142,7 +142,7 @@ def test_the_stages_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         block = block.replace(given, changed)
     monkeypatch.chdir(tmp_path)
     stages = yaml.safe_load(block)
-    state = State.start(asked("How many cats are there?", images=[cat()]))
+    state = State.start(make_sample("How many cats are there?", images=[cat()]))
     zoom, mark, count, read, lines = (
         build({key: value for key, value in node.items() if key != "before"})
         for node in stages.values()
@@ -154,7 +154,7 @@ def test_the_stages_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("name", ["vit", "clip", "siglip"])
-def test_backbones_give_what_transformers_gives(name: str, built: Callable[[str], str]) -> None:
+def test_backbones_match_transformers(name: str, built: Callable[[str], str]) -> None:
     """The last state of the bare network, with the mean and deviation of its processor."""
     import transformers
 
@@ -179,7 +179,7 @@ def test_backbones_give_what_transformers_gives(name: str, built: Callable[[str]
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["grounding_dino", "mm_grounding_dino", "owlv2"])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_detectors_by_words_give_what_transformers_gives(
+def test_detectors_by_words_match_transformers(
     name: str, built: Callable[[str], str], dtype: Any
 ) -> None:
     """Processor, network and post-processing used bare, of wide, high and large images."""
@@ -216,7 +216,7 @@ def test_detectors_by_words_give_what_transformers_gives(
 
 
 @pytest.mark.parametrize("size", [(100, 150), (150, 90)])
-def test_zoedepth_looks_at_images_as_its_own_processor_pads_them(
+def test_zoedepth_pads_images_like_its_own_processor(
     size: tuple[int, int], built: Callable[[str], str]
 ) -> None:
     photo = cat()[: size[0], : size[1]]
@@ -225,7 +225,7 @@ def test_zoedepth_looks_at_images_as_its_own_processor_pads_them(
     assert np.ptp(found.values) > 0
 
 
-def test_a_rim_is_taken_off_each_side_of_a_map() -> None:
+def test_a_border_is_removed_from_each_side_of_a_map() -> None:
     from looktwice.specialists.maps.depth_anything import remove_padding
 
     rim, side = int(np.sqrt(40 / 2) * 3), int(np.sqrt(30 / 2) * 3)
@@ -244,7 +244,7 @@ def test_other_backbones_give_a_vector_for_each_patch(
     assert found.values.shape == (5, 8, 32)
 
 
-def test_naflex_sees_the_patches_that_its_own_processor_cuts(built: Callable[[str], str]) -> None:
+def test_naflex_uses_the_patches_of_its_own_processor(built: Callable[[str], str]) -> None:
     """The processor of transformers keeps an image of this size."""
     from transformers import Siglip2ImageProcessorPil, Siglip2VisionModel
 

@@ -20,7 +20,7 @@ from looktwice.specialists.networks.packages import find_package_file
 from looktwice.specialists.results import Boxes
 from looktwice.specialists.segmentation import SAM
 from tests.optional import optional
-from tests.original_files import BERT, MEAN, STD, cat, expected, write_file
+from tests.original_files import BERT, MEAN, STD, cat, read_expected, write_file
 from tests.original_kinds import NAMED, RIGHT, TAKES, write_kinds
 from tests.original_networks import CPU, OPENED
 from tests.paths import DOCS
@@ -32,10 +32,10 @@ transformers = optional("transformers")
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", OPENED)
-def test_an_original_file_gives_what_its_authors_code_gives(kind: str, tmp_path: Path) -> None:
+def test_an_original_file_matches_the_code_of_its_authors(kind: str, tmp_path: Path) -> None:
     with torch.inference_mode():
         told = OPENED[kind](write_file(kind, tmp_path))
-    for name, theirs in expected(kind).items():
+    for name, theirs in read_expected(kind).items():
         assert list(told[name].shape) == theirs["shape"]
         np.testing.assert_allclose(
             told[name].numpy().ravel()[theirs["at"]], theirs["values"], atol=2e-4, rtol=2e-4
@@ -59,9 +59,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("specialist", TAKES)
-def test_a_file_of_another_network_is_called_what_it_is(
-    specialist: str, files: dict[str, Path]
-) -> None:
+def test_a_file_of_another_network_is_identified(specialist: str, files: dict[str, Path]) -> None:
     for kind, (what, use) in NAMED.items():
         if use == specialist or (kind, specialist) in RIGHT:
             continue
@@ -72,7 +70,7 @@ def test_a_file_of_another_network_is_called_what_it_is(
 
 
 @pytest.mark.parametrize("specialist", SPECIALISTS.values())
-def test_a_file_that_torch_cannot_read_is_called_what_it_is(
+def test_a_file_that_torch_cannot_read_is_reported(
     specialist: Callable[[str], Any], tmp_path: Path
 ) -> None:
     path = tmp_path / "network.pth"
@@ -97,7 +95,7 @@ def test_a_file_that_torch_cannot_read_is_called_what_it_is(
         check(r"2 entries such as 'stem\.weight'")
 
 
-def test_depth_anything_is_told_by_its_file_s_name(tmp_path: Path) -> None:
+def test_depth_anything_is_identified_by_its_file_name(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     torch.save({"backbone.embeddings.cls_token": torch.zeros(1)}, tmp_path / "pytorch_model.bin")
     path = write_file("depth_anything_v2", tmp_path)
@@ -130,7 +128,7 @@ def test_a_file_that_lacks_a_tensor_is_refused(kind: str, tmp_path: Path) -> Non
         OPENED[kind](path)
 
 
-def test_a_network_from_a_file_is_compiled_where_that_is_asked_for(
+def test_a_network_from_a_file_can_be_compiled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compiled: list[Any] = []
@@ -143,7 +141,7 @@ def test_a_network_from_a_file_is_compiled_where_that_is_asked_for(
 
 
 @pytest.mark.parametrize("kind", ["dinov2", "dinov2_registers"])
-def test_dinov2_from_a_file_sees_colours_as_its_authors_do(kind: str, tmp_path: Path) -> None:
+def test_dinov2_from_a_file_normalises_colours_like_its_authors(kind: str, tmp_path: Path) -> None:
     encoder = DINOv2(str(write_file(kind, tmp_path)), longest=98, device="cpu")
     pixels = np.ascontiguousarray(cat()[:70, 100:198])
     seen = (torch.from_numpy(pixels) / 255 - torch.tensor(MEAN)) / torch.tensor(STD)
@@ -182,7 +180,7 @@ def downloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-def test_five_original_files_answer_on_pixels(downloads: None) -> None:
+def test_five_original_files_run_on_pixels(downloads: None) -> None:
     """By the page's own YAML and Python, as they stand there."""
     code, text = (on_page(language) for language in ("python", "yaml"))
     names: dict[str, Any] = {}

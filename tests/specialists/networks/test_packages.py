@@ -53,7 +53,7 @@ def sam(authors: None, tmp_path: Path) -> dict[str, Any]:
     return {"model": str(file), "package": True}
 
 
-def test_sam_by_its_package_gives_a_mask_of_each_box_and_point(sam: dict[str, Any]) -> None:
+def test_sam_from_its_package_gives_a_mask_for_each_box_and_point(sam: dict[str, Any]) -> None:
     for prompts in (1, 32):
         network = build({"use": "specialists.segmentation.SAM", **sam, "prompts": prompts})
         found = network(PHOTO, BOXES)
@@ -65,7 +65,7 @@ def test_sam_by_its_package_gives_a_mask_of_each_box_and_point(sam: dict[str, An
         assert at.masks.sum((1, 2)).tolist() == [121, 121] and at.masks[1, 15:26, 65:76].all()
 
 
-def test_everything_by_the_package_is_its_generators_grid(sam: dict[str, Any]) -> None:
+def test_everything_from_the_package_uses_its_grid_of_points(sam: dict[str, Any]) -> None:
     import segment_anything
 
     kept = MaskFilter(iou=0.55, stability=0.8, overlap=0.6, most=2)
@@ -92,7 +92,7 @@ def dino(authors: None, tmp_path: Path) -> dict[str, Any]:
     return {"model": str(file), "package": True, "tokenizer": str(tmp_path)}
 
 
-def test_grounding_dino_by_its_package_is_given_words_and_gives_pixels(
+def test_grounding_dino_from_its_package_takes_words_and_returns_pixels(
     dino: dict[str, Any],
 ) -> None:
     from groundingdino.util import inference
@@ -112,13 +112,13 @@ def test_grounding_dino_by_its_package_is_given_words_and_gives_pixels(
     assert passes == [63, 37]  # four tokens each, of 254
 
 
-def test_words_that_the_package_cannot_open_are_told_in_a_sentence(dino: dict[str, Any]) -> None:
+def test_a_tokenizer_that_the_package_cannot_open_gives_one_sentence(dino: dict[str, Any]) -> None:
     dino["tokenizer"] = "google-bert/bert-base-uncased"
     with pytest.raises(WeightsError, match=r"bert-base-uncased .*set tokenizer:"):
         GroundingDINO(**dino, device="cpu")(PHOTO, "cat")
 
 
-def test_faces_by_the_package_have_their_sides_in_our_order(authors: None) -> None:
+def test_faces_from_the_package_have_sides_in_our_order(authors: None) -> None:
     boxes = FaceRecognition(package=True)(PHOTO)
     assert boxes.xyxy.tolist() == [[20, 11, 60, 50], [70, 1, 100, 31]]
     assert boxes.scores.tolist() == [1, 1]
@@ -138,7 +138,7 @@ HALF = PHOTO[:30, :50]
 SIGN = "decoder.embedding_decoder.blocks.0.norm1.weight"  # by which RoMa's file is known
 
 
-def test_roma_by_its_package_gives_pixel_centres(roma: dict[str, Any]) -> None:
+def test_roma_from_its_package_returns_pixel_centres(roma: dict[str, Any]) -> None:
     import romatch
 
     found = RoMa(**roma, matches=6, device="cpu")(PHOTO, HALF)
@@ -153,9 +153,7 @@ def test_roma_by_its_package_gives_pixel_centres(roma: dict[str, Any]) -> None:
     assert romatch.told[-1]["trained on"] == "indoor"
 
 
-def test_roma_draws_the_same_matches_each_time_and_leaves_the_dice_alone(
-    roma: dict[str, Any],
-) -> None:
+def test_roma_samples_reproducibly_and_keeps_the_random_state(roma: dict[str, Any]) -> None:
     matcher, found = RoMa(**roma, matches=6, device="cpu"), []
     for seed in (1, 2):
         torch.manual_seed(seed)
@@ -165,7 +163,7 @@ def test_roma_draws_the_same_matches_each_time_and_leaves_the_dice_alone(
     np.testing.assert_array_equal(found[0].xy0, found[1].xy0)
 
 
-def test_roma_finds_no_more_than_is_certain(
+def test_roma_returns_only_confident_matches(
     roma: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import romatch
@@ -177,7 +175,7 @@ def test_roma_finds_no_more_than_is_certain(
     assert len(RoMa(**roma, device="cpu")(PHOTO, np.full((40, 40, 3), 7, np.uint8))) == 0
 
 
-def test_files_that_are_not_romas_are_told_in_a_sentence(roma: dict[str, Any]) -> None:
+def test_files_of_other_networks_for_roma_give_one_sentence(roma: dict[str, Any]) -> None:
     with pytest.raises(WeightsError, match=r"RoMa outdoor .* could not be downloaded"):
         RoMa(roma["model"], device="cpu")(PHOTO, HALF)
     with pytest.raises(WeightsError, match=r"checkpoint of RoMa.*a file of DINOv2"):
@@ -197,7 +195,7 @@ def depth3(authors: None, tmp_path: Path) -> str:
     return str(tmp_path)
 
 
-def test_depth_anything_3_by_its_package_gives_distances_at_the_size_of_the_image(
+def test_depth_anything_3_from_its_package_returns_distances_at_the_size_of_the_image(
     depth3: str,
 ) -> None:
     pixels = PHOTO.copy()
@@ -215,7 +213,7 @@ def test_depth_anything_3_by_its_package_gives_distances_at_the_size_of_the_imag
         depth(np.full((20, 20, 3), 9, np.uint8))
 
 
-def test_files_that_are_not_depth_anything_3s_are_told_in_a_sentence(depth3: str) -> None:
+def test_files_of_other_networks_for_depth_anything_3_give_one_sentence(depth3: str) -> None:
     from safetensors.torch import save_file
 
     save_file({"other": torch.zeros(2)}, Path(depth3) / "model.safetensors")
@@ -238,7 +236,7 @@ BY_PACKAGE: dict[str, Callable[[str], Any]] = {
 
 
 @pytest.mark.parametrize("name", BY_PACKAGE)
-def test_a_package_that_is_not_there_is_asked_for(
+def test_a_missing_package_is_named_with_what_to_type(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     forget()
@@ -271,7 +269,7 @@ NMS = "operator torchvision::nms does not exist"
         (f"raise RuntimeError({NMS!r})", NMS),
     ],
 )
-def test_a_package_that_does_not_import_says_why(
+def test_a_package_that_fails_to_import_gives_the_reason(
     body: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "face_recognition.py").write_text(body)
@@ -284,14 +282,14 @@ def test_a_package_that_does_not_import_says_why(
 @pytest.mark.parametrize(
     ("name", "kind"), [("segment_anything", "dinov2"), ("groundingdino", "sam"), ("romatch", "sam")]
 )
-def test_a_package_is_given_no_file_of_another_network(
+def test_files_of_another_network_never_reach_a_package(
     name: str, kind: str, authors: None, tmp_path: Path
 ) -> None:
     with pytest.raises(WeightsError, match=r"is a checkpoint of (DINOv2|SAM); to open it, use"):
         BY_PACKAGE[name](str(write_file(kind, tmp_path)))
 
 
-def test_a_package_is_given_no_file_that_lacks_a_tensor(
+def test_files_that_lack_a_tensor_never_reach_a_package(
     sam: dict[str, Any], dino: dict[str, Any]
 ) -> None:
     held = torch.load(dino["model"])

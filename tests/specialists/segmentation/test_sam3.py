@@ -38,7 +38,7 @@ def model(request: pytest.FixtureRequest, built: Callable[[str], str]) -> str:
     return built(request.param)
 
 
-def test_images_are_seen_as_by_transformers() -> None:
+def test_images_are_preprocessed_as_by_transformers() -> None:
     """Its processor where torchvision is, else PIL's filter, which is the same but for a step."""
     whole = find_spec("torchvision") is not None
     for image in IMAGES:
@@ -54,7 +54,7 @@ def test_images_are_seen_as_by_transformers() -> None:
 
 
 @pytest.mark.slow
-def test_masks_are_those_of_transformers(model: str) -> None:
+def test_masks_match_transformers(model: str) -> None:
     """Network and post-processing used bare as its documentation shows, a word at a time."""
     network = transformers.Sam3Model.from_pretrained(model).eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(model)
@@ -80,17 +80,17 @@ def test_masks_are_those_of_transformers(model: str) -> None:
                 assert (ours.masks != (large[0] > 0.5).numpy()[order]).mean() < 1e-3
 
 
-def same(one: Masks, two: Masks) -> None:
+def assert_same(one: Masks, two: Masks) -> None:
     np.testing.assert_allclose(one.scores, two.scores, atol=1e-4)
     assert one.labels.tolist() == two.labels.tolist()
     assert one.masks.shape == two.masks.shape and (one.masks != two.masks).mean() < 0.002
 
 
-def test_a_batch_of_mixed_sizes_gives_what_single_calls_give(model: str) -> None:
+def test_a_batch_of_mixed_sizes_equals_single_calls(model: str) -> None:
     sam = SAM3(model, words=("Dog", "cat"), threshold=0, most=8, device="cpu")
     together = sam.many(IMAGES)
     for image, found in zip(IMAGES, together, strict=True):
-        same(found, sam(image))
+        assert_same(found, sam(image))
         assert found.masks.shape == (8, *image.shape[:2])
         assert (np.diff(found.scores) <= 0).all()
         assert set(found.labels) <= {"dog", "cat"}
@@ -98,7 +98,7 @@ def test_a_batch_of_mixed_sizes_gives_what_single_calls_give(model: str) -> None
     assert min(shares) < 0.9 and max(shares) > 0.1
 
 
-def test_words_of_a_question_take_the_place_of_its_own(model: str) -> None:
+def test_words_of_a_call_replace_the_configured_ones(model: str) -> None:
     sam = SAM3(model, words=("cat",), threshold=0, most=5, device="cpu")
     detector = MaskBoxes(sam)
     own, asked = detector(IMAGES[0]), detector(IMAGES[0], ["Red box."])
@@ -115,7 +115,7 @@ def test_results_are_stored_by_word(model: str, tmp_path: Path) -> None:
     with use_result_store(tmp_path / "results"):
         first, again = sam(IMAGES[0]), sam(IMAGES[0])
         other = replace(sam, words=("dog",))(IMAGES[0])
-    same(first, again)
+    assert_same(first, again)
     assert set(other.labels) == {"dog"}
     assert len(list((tmp_path / "results").rglob("*.npz"))) == 2
     # so that words of many threads are one batch
@@ -135,9 +135,7 @@ def stretched(image: Pixels, side: int) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["tracker", "video", "edgetam"])
-def test_other_kinds_of_sam_give_what_transformers_gives(
-    name: str, built: Callable[[str], str]
-) -> None:
+def test_other_kinds_of_sam_match_transformers(name: str, built: Callable[[str], str]) -> None:
     """The network used bare, with the box in pixels of the square that it looks at."""
     folder = built(name)
     kind = transformers.EdgeTamModel if name == "edgetam" else transformers.Sam3TrackerModel
@@ -161,12 +159,12 @@ def test_other_kinds_of_sam_give_what_transformers_gives(
         assert (found.masks != (large > 0).numpy()).mean() < 1e-3
         assert found.labels.tolist() == ["cat", "dog"]
         shares.append(found.masks.mean())
-        same(sam(image, asked), found)
+        assert_same(sam(image, asked), found)
     assert min(shares) < 0.7 and max(shares) > 0.3
 
 
 @pytest.mark.skipif(find_spec("timm") is not None, reason="timm is installed")
-def test_edgetam_without_timm_names_it(tmp_path: Path) -> None:
+def test_edgetam_without_timm_names_the_package(tmp_path: Path) -> None:
     transformers.EdgeTamConfig().save_pretrained(tmp_path)
     box = Boxes(np.array([[0, 0, 9, 9.0]]), np.ones(1), np.array(["a"]))
     with pytest.raises(WeightsError, match="pip install timm"):

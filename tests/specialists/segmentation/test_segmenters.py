@@ -35,7 +35,7 @@ def model(request: pytest.FixtureRequest, built: Callable[[str], str]) -> str:
     return built(request.param)
 
 
-def same(one: Masks, two: Masks) -> None:
+def assert_same(one: Masks, two: Masks) -> None:
     """Equal up to the rounding of sums: scores to 1e-4, masks but for 1 pixel in 500."""
     np.testing.assert_allclose(one.scores, two.scores, atol=1e-4)
     assert one.masks.shape == two.masks.shape
@@ -43,7 +43,7 @@ def same(one: Masks, two: Masks) -> None:
     assert one.labels.tolist() == two.labels.tolist()
 
 
-def test_a_box_gets_one_mask_with_its_label_and_a_batch_is_like_one(model: str) -> None:
+def test_a_box_gets_one_mask_with_its_label_and_a_batch_equals_single_calls(model: str) -> None:
     sam = SAM(model=model, device="cpu")
     images = [noise(size, seed) for seed, size in enumerate(SIZES)]
     alone = [sam(image, BOXES) for image in images]
@@ -51,15 +51,15 @@ def test_a_box_gets_one_mask_with_its_label_and_a_batch_is_like_one(model: str) 
         assert each.masks.shape == (2, *image.shape[:2]) and each.labels.tolist() == ["cat", "dog"]
     together = sam.predict_many([(image, BOXES.xyxy, None) for image in images])
     for one, other in zip(alone, together, strict=True):
-        same(Masks(other.masks, other.scores, BOXES.labels), one)
+        assert_same(Masks(other.masks, other.scores, BOXES.labels), one)
     assert not all((one.masks[0] == one.masks[1]).all() for one in alone)
 
 
-def test_points_too_and_few_prompts_at_once_change_nothing(model: str) -> None:
+def test_points_and_batch_size_do_not_change_results(model: str) -> None:
     image, points = noise((48, 80)), [[x, y] for x in (3, 40, 77) for y in (2, 44)]
     found = SAM(model=model, device="cpu").at(image, points)
     assert len(found) == 6
-    same(SAM(model=model, device="cpu", prompts=4).at(image, points), found)
+    assert_same(SAM(model=model, device="cpu", prompts=4).at(image, points), found)
 
 
 def test_a_prompt_outside_the_image_is_refused() -> None:
@@ -73,13 +73,13 @@ def test_a_prompt_outside_the_image_is_refused() -> None:
             sam.at(noise((48, 80)), [inside, prompt])
 
 
-def test_prompts_at_the_rim_and_beyond_it_are_answered(model: str) -> None:
+def test_prompts_at_and_beyond_the_edge_are_answered(model: str) -> None:
     sam, image = SAM(model=model, device="cpu"), noise((48, 80))
     assert len(sam.at(image, [[-0.5, -0.5], [79.5, 47.5]])) == 2
     assert len(sam.at(image, [[-20, -20, 5, 5], [70, 40, 200, 200]])) == 2
 
 
-def test_everything_holds_what_is_worth_it(model: str) -> None:
+def test_everything_keeps_only_good_masks(model: str) -> None:
     sam, image = SAM(model=model, device="cpu"), noise((48, 80))
     every = SegmentEverything(sam, 4, ANY)(image)
     area = every.masks.mean((1, 2))
@@ -92,7 +92,7 @@ def test_everything_holds_what_is_worth_it(model: str) -> None:
     assert best.scores[0] == pytest.approx(every.scores.max())
 
 
-def test_one_colour_is_no_evidence_and_no_box_no_mask(model: str) -> None:
+def test_a_uniform_image_gives_no_evidence_and_no_box_gives_no_mask(model: str) -> None:
     sam = SAM(model=model, device="cpu")
     for size in ((1, 1), (40, 30)):
         image = np.full((*size, 3), 7, np.uint8)
@@ -107,7 +107,7 @@ def opened(folder: str) -> SamNetwork:
     return open_sam(folder, None, Place("cpu", "float32"))
 
 
-def test_an_original_checkpoint_gives_what_the_network_it_came_from_gives(
+def test_an_original_checkpoint_equals_the_network_it_came_from(
     built: Callable[[str], str],
 ) -> None:
     ours, theirs = built("sam"), built("sam_file")
@@ -122,7 +122,7 @@ def test_an_original_checkpoint_gives_what_the_network_it_came_from_gives(
 
 
 @pytest.mark.parametrize("size", SIZES[:3])
-def test_images_and_masks_go_through_the_network_as_transformers_own_processor_sends_them(
+def test_images_and_masks_are_processed_as_by_transformers(
     size: tuple[int, int], built: Callable[[str], str]
 ) -> None:
     from transformers import SamImageProcessorPil
@@ -141,7 +141,7 @@ def test_images_and_masks_go_through_the_network_as_transformers_own_processor_s
             torch.testing.assert_close(network.upscale(small, size), large)
 
 
-def test_a_box_lies_where_it_lay_on_the_image(tmp_path: Path) -> None:
+def test_a_box_keeps_its_place_on_the_image(tmp_path: Path) -> None:
     """Prompts are brought to the square as the image is, as pixel centres."""
     seen: dict[str, Any] = {}
 
@@ -164,7 +164,7 @@ def test_a_box_lies_where_it_lay_on_the_image(tmp_path: Path) -> None:
 
 
 @dataclass(frozen=True)
-class Found:
+class FixedDetector:
     """A detector that always finds the same."""
 
     boxes: Boxes
@@ -174,14 +174,18 @@ class Found:
         return self.boxes
 
 
-def test_grounded_sam_cuts_out_what_words_name(model: str) -> None:
+def test_grounded_sam_segments_what_words_name(model: str) -> None:
     sam, image = SAM(model=model, device="cpu"), noise((48, 80))
-    found = GroundedSAM(Found(BOXES), sam, ("cat", "dog"))(image)
-    same(found, Masks(sam(image, BOXES).masks, BOXES.scores, BOXES.labels))
-    assert GroundedSAM(Found(BOXES[[]]), sam, ("cat", "dog"))(image).masks.shape == (0, 48, 80)
+    found = GroundedSAM(FixedDetector(BOXES), sam, ("cat", "dog"))(image)
+    assert_same(found, Masks(sam(image, BOXES).masks, BOXES.scores, BOXES.labels))
+    assert GroundedSAM(FixedDetector(BOXES[[]]), sam, ("cat", "dog"))(image).masks.shape == (
+        0,
+        48,
+        80,
+    )
 
 
-def test_what_is_no_segment_anything_is_refused_in_a_sentence(tmp_path: Path) -> None:
+def test_a_network_other_than_segment_anything_is_refused_in_a_sentence(tmp_path: Path) -> None:
     from transformers import CLIPVisionConfig
 
     torch.save({"fc.weight": torch.zeros(2, 2)}, tmp_path / "wrong.pth")

@@ -26,7 +26,7 @@ class TestReal:
 
     @pytest.mark.slow
     @pytest.mark.parametrize("name", UPSTREAM)
-    def test_the_mask_is_upstreams(self, name: str) -> None:
+    def test_the_mask_matches_upstream(self, name: str) -> None:
         found = U2Net()(photograph(name))
         count, box = UPSTREAM[name]
         assert len(found) == 1 and abs(int(found.masks.sum()) - count) <= 2
@@ -34,7 +34,7 @@ class TestReal:
         assert boxes.xyxy.tolist() == [list(box)] and boxes.labels.tolist() == ["salient"]
 
     @pytest.mark.slow
-    def test_things_that_lie_apart_are_masks_of_their_own(self) -> None:
+    def test_separate_things_have_separate_masks(self) -> None:
         pixels = np.full((240, 400, 3), 225, np.uint8)
         truth = np.zeros((240, 400), np.uint8)
         cv2.circle(truth, (110, 120), 60, 1, -1)
@@ -48,7 +48,7 @@ class TestReal:
 
     @pytest.mark.slow
     @pytest.mark.parametrize(("shape", "level"), [((1, 1), 0), ((2, 50), 128), ((64, 64), 128)])
-    def test_one_colour_has_nothing_salient(self, shape: tuple[int, int], level: int) -> None:
+    def test_a_uniform_image_has_nothing_salient(self, shape: tuple[int, int], level: int) -> None:
         found = U2Net()(np.full((*shape, 3), level, np.uint8))
         assert found.masks.shape == (0, *shape)
 
@@ -60,7 +60,7 @@ class TestReal:
             U2Net(model=FILES[0].path(None))(np.zeros((40, 40, 3), np.uint8))
 
 
-def test_boxes_lie_around_masks_and_empty_masks_have_none() -> None:
+def test_boxes_enclose_masks_and_empty_masks_have_none() -> None:
     def segmenter(pixels: Pixels, /) -> Masks:
         masks = np.zeros((2, 8, 9), bool)
         masks[1, 2:5, 3:9] = True
@@ -71,7 +71,7 @@ def test_boxes_lie_around_masks_and_empty_masks_have_none() -> None:
     assert (found.scores.tolist(), found.labels.tolist()) == ([0.7], ["b"])
 
 
-def test_a_missing_package_or_file_is_told_with_what_to_type(
+def test_a_missing_package_or_file_is_reported_with_what_to_type(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     with pytest.raises(WeightsError, match="no weights file"):
