@@ -250,7 +250,7 @@ CHANGES: Columns[FoundRow] = (
 
 
 def changes(task: TaskFinding) -> TextTable:
-    """Return the rows of a task as a table; an arm of which every answer failed has no number."""
+    """Return the rows of a task as a table; an arm whose answers all failed has no number."""
     shown = table(CHANGES, task.rows)
     header = shown.header if task.is_one_change else ("contestant", *shown.header[1:])
     kept = "% right", "difference", "gained", "lost", "significant"
@@ -261,8 +261,8 @@ def changes(task: TaskFinding) -> TextTable:
 
 
 def _sentences(study: OneChange, task: TaskArms) -> Iterator[str]:
-    """Yield the headline, the number of significant changes, interactions, abstentions, and arms of
-    which every answer failed."""
+    """Yield the headline, the number of significant changes, interactions, abstentions, and arms
+    whose answers all failed."""
     rows, level = task.rows, ""
     if task.chance is not None:
         level += f"; chance is {100 * task.chance:.0f} %"

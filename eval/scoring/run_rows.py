@@ -270,7 +270,7 @@ def metric_rows(scores: PointScores, plain: Row, rival: PointScores | None = Non
 
 
 def _total_rows(arms: Sequence[PointScores], rows: Rows) -> Iterator[Row]:
-    """Yield the totals of every benchmark of which each subtask occurs exactly once, for one
+    """Yield the totals of every benchmark whose subtasks each occur exactly once, for one
     contestant or chance level."""
     suites = defaultdict[str, list[tuple[Scorer, str]]](list)
     for scores in arms:
@@ -310,8 +310,8 @@ def circular_rows(run: RunScores) -> Iterator[Row]:
     """Yield circular evaluation: a row for each contestant with rotated choices, in which a sample
     counts only if all its rotations are right.
 
-    Points belong together if they differ only in the `by` of one rotating stage. Only samples of
-    which every rotation was asked count.
+    Points belong together if they differ only in the `by` of one rotating stage. Only samples whose
+    rotations were all asked count.
     """
     families = defaultdict[str, dict[int, PointScores]](dict)
     for scores in run.points:

@@ -136,7 +136,7 @@ class Task(Protocol):
     same order every time.
 
     Images are handles that are read when a stage needs them, so iterating is cheap. Raises
-    TaskError if the data cannot be used at all; an unreadable image fails only its own sample.
+    TaskError if the data cannot be used; an unreadable image fails only its own sample.
     """
 
     @property

@@ -84,8 +84,7 @@ class SentRecord:
 class OnRay(Executor):
     """Runs trials in Ray tasks: `on` is "ray" for this machine, or "ray://HOST:PORT" for a cluster.
 
-    With `gpus`, networks are held by actors that get this share of a GPU each, as many as there is
-    room for.
+    With `gpus`, networks are held by actors that get this share of a GPU each, as many as fit.
     """
 
     wraps_models = True
@@ -300,7 +299,7 @@ def _listen(ask: Ask, drain: threading.Event) -> None:
 
 @dataclass(eq=False)
 class Sink:
-    """Replaces a `RunWriter`: puts what a run writes into a queue, together with the blobs."""
+    """Replaces a `RunWriter`: puts the records of a run into a queue, together with the blobs."""
 
     blobs: Blobs
     outbox: queue.Queue[Any]

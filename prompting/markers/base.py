@@ -1,5 +1,5 @@
-"""What all markers share: the choice of marks, the units, drawing on every part of every view, and
-labels."""
+"""Common base of all markers: the choice of marks, the units, drawing on every part of every view,
+and labels."""
 
 from __future__ import annotations
 

@@ -47,8 +47,8 @@ ARMS: Mapping[str, str] = {
     "oracle": "the relevant region",
     "words": "the results in words",
 }
-"""The roles of the arms with descriptions; roles are the names of contestants unless others are
-given."""
+"""The roles of the arms, with descriptions. A contestant whose name is a role has that role, unless
+the user assigns roles."""
 NEEDS = {
     "black": "need the pixels",
     "random": "need the right region",
@@ -63,7 +63,7 @@ BLIND = ("without", "black", "format")
 
 @dataclass(frozen=True)
 class Certificate:
-    """The arms of one agent on one task by role, on the samples that all have and none failed."""
+    """The arms of one agent on one task by role, on the samples that every arm answered."""
 
     arms: Mapping[str, PointScores]
 

@@ -66,7 +66,7 @@ class SceneScorer(AlongControls):
 
 
 class KindTask(SweptTask):
-    """A swept task of scenes with several kinds of questions, of which it asks one."""
+    """A swept task of scenes that asks one of several kinds of questions."""
 
     kind: str
     _controls: ClassVar[Mapping[str, Controls]]
