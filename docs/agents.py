@@ -117,7 +117,7 @@ task: {use: eval.tasks.Folder, path: my_questions}
 
 The formats are tested with sample conversations and a simulated reader, and no result on these
 models is claimed.
-The texts of system messages and results are ours; `system: {file: ...}` and
+looktwice words the system messages and results itself; `system: {file: ...}` and
 `protocol: {how: "", then: {file: ...}}` take the authors'.
 Stop strings matter: users report a difference of two points on V* with DeepEyes
 ([#60](https://github.com/Visual-Agent/DeepEyes/issues/60)).

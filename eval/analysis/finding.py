@@ -344,7 +344,7 @@ def _headline(task: TaskArms, own: FoundRow, level: str) -> str:
         why = f"every answer failed: {own.failure}" if own.failure else "no answer has a score"
         return f"{beginning}: {why}."
     share, n = _share(own.accuracy), own.accuracy.n
-    level = f", of which {own.failed} failed and score 0{level}" if own.failed else level
+    level = f" ({own.failed} of them failed and score 0){level}" if own.failed else level
     if without is None or without.accuracy is None or without.difference is None:
         return f"{beginning} is right on {share} of {format_count(n, 'sample')}{level}."
     lacking = f"{100 * without.accuracy.value:.0f} %"

@@ -35,7 +35,7 @@ from looktwice.eval.statistics.answers import (
 from looktwice.eval.statistics.intervals import Estimate, bootstrap_mean
 
 DRAW_NOTE = (
-    "Samples with a correct answer of which every draw was asked and none failed; the others are"
+    "Samples with a correct answer whose draws were all asked and did not fail; the others are"
     " left out. The standard error of accuracy is split, by the mean squares of a one-way analysis"
     " of variance, into the error from sampling the questions and the error from the draws. pass@k:"
     " at least one of k draws is right (Chen et al. 2021). Majority: the most frequent answer of a"

@@ -102,7 +102,8 @@ class OnRay(Executor):
             )
         if any(map(is_deferring, run.plan.models)):
             raise RunError(
-                "--on ray: a model that is asked in batches needs no other machines; leave out --on"
+                "--on ray: a model with a batch API gains nothing from more machines; leave out"
+                " --on"
             )
         if run.chooser:
             raise RunError("--on ray asks all questions; leave out --on, or `choose:` of the study")

@@ -205,7 +205,8 @@ class Pending:
         return [r for r in roots if not any(r != o and r.is_relative_to(o) for o in roots)]
 
     def settle(self) -> None:
-        """Ask the user for what is not allowed, and store a positive answer. Raises OutsideError."""
+        """Ask the user for what is not allowed, and store a positive answer. Raises
+        OutsideError."""
         if not (self.outside_paths or (self.outside and self.hosts)):
             return
         source = self.scope.source

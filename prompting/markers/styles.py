@@ -133,7 +133,8 @@ REFERENCE = "REF"
 
 @dataclass(frozen=True)
 class _Drawing:
-    """The drawing of a style. A label's `offset` is from the point to the middle of its upper edge."""
+    """The drawing of a style. A label's `offset` is from the point to the middle of its upper
+    edge."""
 
     shape: str = "circle"  # empty: the label alone
     color: str = "red"

@@ -199,7 +199,8 @@ class RFDETR(WordDetector):
     ranges = ("threshold >= 0", "threshold < 1")
 
     def check(self, words: Words) -> Words:
-        """Return the words unchanged. Raises NoEvidence for one that is not a label of the network."""
+        """Return the words unchanged. Raises NoEvidence for one that is not a label of the
+        network."""
         self._select_labels(words)
         return words
 

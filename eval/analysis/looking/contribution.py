@@ -42,7 +42,7 @@ ARMS: Mapping[str, str] = {
     "full": "tools and their results",
     "black": "black images of the same size",
     "format": "calls without results",
-    "result": "results at once, without a tool turn",
+    "result": "results shown up front, without a tool turn",
     "random": "a random region of the same size",
     "oracle": "the relevant region",
     "words": "the results in words",
@@ -236,8 +236,8 @@ def certificate_page(run: RunScores, found: Sequence[Certificate]) -> str:
         parts.append(f"Points by whether a tool was called: {split}.")
         if (blind := certificate.count_solved_without.get("blind")) is not None:
             parts.append(
-                f"Of what the full agent solves, {100 * blind:.1f} % is also solved by an arm whose"
-                " looks return no picture."
+                f"An arm whose looks return no picture also solves {100 * blind:.1f} % of what"
+                " the full agent solves."
             )
         if count := certificate.excluded:
             parts.append(
