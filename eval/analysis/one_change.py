@@ -203,9 +203,9 @@ class OneChange:
 
     @cached_property
     def short_labels(self) -> Mapping[str, str]:
-        """The short label of each arm by its label in tables: of the baseline's contestant what
-        its sweep changes, such as "radius 9", of another its name before that. Labels that would
-        be the same for two arms stay as they are."""
+        """The short label of each arm by its label in tables: the arm's swept settings, such as
+        "radius 9", preceded by the name of any contestant but the baseline's. Labels that would be
+        the same for two arms stay as they are."""
         short, by_task = dict[str, str](), defaultdict[str, list[PointScores]](list)
         for arm in self.run.points:
             if not arm.older:

@@ -124,8 +124,8 @@ def _slices(scores: PointScores, by: Sequence[str]) -> Iterator[tuple[str, Point
 
 
 def _level_rows(run: RunScores, by: Sequence[str]) -> list[Row]:
-    """Return the majority and chance rows of all tasks with their macro and micro, the totals of
-    the benchmarks, and those of slices."""
+    """Return the rows of the majority and chance levels: of all tasks, their macro and micro means,
+    benchmark totals and slices."""
     tasks = list({scores.point.task_id: scores for scores in run.points}.values())
     levels = defaultdict[str, list[Row]](list)
     rows, own, totals = list[Row](), list[Row](), list[Row]()

@@ -17,7 +17,7 @@ from looktwice.eval.records.records import PointRow, Record, RunFolder, SampleRo
 from looktwice.pipelines.config.build import Binder
 
 UNJUDGED = "unjudged"
-"""Only a judge's grade would be a score, and there is none yet: the reply counts in no accuracy."""
+"""The reply needs a judge's grade and has none yet, so it counts in no accuracy."""
 ABSTAINED = "abstained"
 """A stage gave no answer because it found no evidence for one."""
 LETTERS = frozenset(ascii_uppercase)

@@ -243,7 +243,7 @@ class EndpointGivenUp(RunError):
 def run_block(
     job: Job, block: int, done: set[Key], desk: Any, hosts: Sequence[Any]
 ) -> Iterator[SentRecord]:
-    """Process the samples of a block, and yield each record as soon as it is available."""
+    """Process the samples of a block, and yield each record as soon as it exists."""
     ray, task = _ray_module(), uuid.uuid4().hex
 
     def ask(loads: Mapping[LimitKey, Load]) -> tuple[bool, dict[LimitKey, int]]:

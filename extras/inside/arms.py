@@ -187,7 +187,7 @@ class ArmProbe:
 
     @cached_property
     def is_found(self) -> bool:
-        """Whether the probe at the peak is significantly better than the most common answer."""
+        """True if the probe at the peak is significantly better than the most common answer."""
         test = self.compare(self.peak.right, self.commonest)
         return test.p <= LEVEL and test.value > 0
 

@@ -37,8 +37,8 @@ Done = TypeVar("Done")
 
 @dataclass(frozen=True)
 class ServeOptions:
-    """How a server listens and what it sends. `out` is the folder of all runs, `name` the name of
-    the recorded run."""
+    """Options of a server: its address, access control and responses. `out` is the folder of all
+    runs, `name` the name of the recorded run."""
 
     port: int
     host: str

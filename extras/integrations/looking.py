@@ -196,7 +196,7 @@ class _Scene:
 
     @property
     def apart(self) -> bool:
-        """Whether one of the images is the result of a control."""
+        """True if one of the images is the result of a control."""
         return bool(self.claims)
 
     def mapped(self, view: View) -> View:

@@ -354,8 +354,7 @@ def count_tokens(call: Call, request: Request) -> Request:
 
 
 def describe_undrawn(trial: DryRun, again: Callable[[Arm, Item], DryRun]) -> Iterator[str]:
-    """Yield a note for each mark without which the same would be sent, with the stage that would
-    draw it.
+    """Yield a note for each mark that changes no request, with the stage that would draw it.
 
     `again` tries an arm without the mark.
     """

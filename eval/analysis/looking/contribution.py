@@ -55,7 +55,7 @@ NEEDS = {
     "words": "need more than words",
     "format": "need a result",
 }
-"""What the difference between `full` and an arm needs, for arms that lack just that."""
+"""The phrase for the difference between `full` and an arm, by arm: it names what that arm lacks."""
 LEVEL = 0.05
 BLIND = ("without", "black", "format")
 """The arms in which a look returns no picture."""
