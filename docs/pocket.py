@@ -70,7 +70,7 @@ Its results do not transfer to any other model.
 It has never seen a photographed object, a person, a text, or a word outside its few hundred, and it
 answers anyway.
 
-**Architecture.** A convolutional encoder makes 16 x 16 places of each view (resized to 128 pixels,
+**Architecture.** A convolutional encoder turns each view into 16 x 16 cells (resized to 128 pixels,
 at most four views).
 Five transformer layers, 96 wide, read the last 72 words, and two of them attend to the places.
 It answers in up to seven words of the {words} that it knows.

@@ -30,7 +30,7 @@ REST = """
 HEAD = """\
 # Map of the source
 
-Find the folder and room of a thing in the source; for contributors.
+Find the folder and package of anything in the source; for contributors.
 
 A folder holds rooms, a room holds a few files, and a class is `folder.room.Class` in Python and YAML.
 `python docs/rooms.py` makes this page from the docstrings of the rooms.

@@ -45,7 +45,7 @@ KIND_DESCRIPTIONS: Mapping[str, str] = {
     "models": "models that reply to messages",
     "configs": "studies to start from: `looktwice run NAME`, or `looktwice init NAME` for a copy",
 }
-"""Each kind of entry and its description."""
+"""The description of each kind of entry."""
 FIRST: Mapping[str, str] = {
     "quickstart": "marks, zooms and wordings on the small bundled model; no key, no network",
     "marked_scenes": "the effect of marks and zooms, on drawn scenes with known answers",

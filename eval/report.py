@@ -226,7 +226,7 @@ class Report:
 
     @property
     def method(self) -> list[str]:
-        """How all numbers were computed, one paragraph each."""
+        """The methods by which the numbers were computed, one paragraph each."""
         paragraphs = page_file("method.txt").split("\n\n")
         return [" ".join(paragraph.split()) for paragraph in paragraphs]
 

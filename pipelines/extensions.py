@@ -2,7 +2,7 @@
 
 An extension may bring commands, keys of a study, analyses, executors, log formats, and optional
 parts of core commands. Tasks, stages, models and specialists need no entry, because their path is
-their name. A class of ours that moved into an extension keeps its old path by an entry in
+their name. A class of looktwice that moved into an extension keeps its old path by an entry in
 `classes`. looktwice's own extensions are listed in the table of `extras`. Any other package
 declares an entry point of the group `looktwice.extensions` whose value is such a table;
 docs/howto/extend.md has a complete example.

@@ -71,7 +71,7 @@ class Affine:
 
     @property
     def on_edges(self) -> Affine:
-        """The same map for edge coordinates."""
+        """This map, for edge coordinates."""
         return Affine.shift(0.5, 0.5) @ self @ Affine.shift(-0.5, -0.5)
 
     @property

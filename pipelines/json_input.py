@@ -28,8 +28,8 @@ from looktwice.pipelines.disk import read_unpacked_lines
 MOST_DEPTH = 100
 MAX_VALUES = 8_000_000
 """Limit on the values of one text, counted by its commas and brackets. A reply of 32,768 tokens
-with 20 alternatives each, spelled out in bytes, has six million. This many lists parse in seconds;
-the most that a text of 64 MiB can hold takes minutes."""
+with 20 alternatives each, spelled out in bytes, has six million. This number of lists parses in
+seconds; the most that a text of 64 MiB can hold takes minutes."""
 __all__: list[str] = []
 _dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 

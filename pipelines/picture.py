@@ -152,7 +152,7 @@ class Picture:
         return cls.lazy(read, str(path), Path(path).is_file)
 
     def is_there(self) -> bool:
-        """Return whether there is something to read, as far as can be told without reading it."""
+        """Return whether the picture's source exists, as far as known without reading it."""
         return self._is_there is None or self._is_there()
 
     @property

@@ -17,7 +17,7 @@ from looktwice.specialists.rules import NoEvidence
 __all__: list[str] = []
 
 Missing = Literal["keep", "fail", "abstain"]
-"""What to do if a specialist finds nothing: keep the view as it is, fail the sample, or abstain
+"""The action if a specialist finds nothing: keep the view as it is, fail the sample, or abstain
 from an answer."""
 
 Finding = TypeVar("Finding")

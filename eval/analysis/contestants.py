@@ -74,7 +74,8 @@ PAIR_NOTE = (
     " measured; at most 50 %. Counts, oracle and kappa use the first draw."
 )
 ORACLE_NOTE = (
-    "All contestants on the questions that each was asked and none failed, first draw. The oracle"
+    "All contestants on the questions that every one was asked without failure, first draw. The"
+    " oracle"
     " takes the right answer of any of them, the majority their most frequent answer (the mean of"
     " equally frequent ones). Fleiss' kappa (1971) is over their answers, if these are choices;"
     " unreadable is an answer of its own. Intervals: 95 %, bootstrap over clusters."

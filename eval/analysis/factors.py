@@ -325,8 +325,7 @@ def _describe_levels(lines: Sequence[LevelEffect]) -> Iterator[LevelEffect]:
 
 
 def effect_note(scored: Table) -> str:
-    """Return the explanation of the effects of `sweep:` and of `each:`, as far as the table has
-    them."""
+    """Explain those effects of `sweep:` and `each:` that the table contains."""
     notes = list[str]()
     for run in scored.scores:
         kinds = {line.against == UNCHANGED for line in sweep_effects(run)}

@@ -269,7 +269,7 @@ CHANGES: Columns[FoundRow] = (
 
 
 def changes(task: TaskFinding) -> TextTable:
-    """Return the rows of a task as a table; an arm of which every answer failed has no number."""
+    """Return the rows of a task as a table; an arm whose answers all failed has no number."""
     shown = table(CHANGES, task.rows)
     header = shown.header if task.is_one_change else ("contestant", *shown.header[1:])
     kept = "% right", "difference", "gained", "lost", "significant"
@@ -280,8 +280,8 @@ def changes(task: TaskFinding) -> TextTable:
 
 
 def _sentences(study: OneChange, task: TaskArms) -> Iterator[str]:
-    """Yield the headline, the number of significant changes, interactions, abstentions, and arms of
-    which every answer failed."""
+    """Yield the headline, the number of significant changes, interactions, abstentions, and arms
+    whose answers all failed."""
     rows, level = task.rows, ""
     if task.chance is not None:
         level += f"; chance is {100 * task.chance:.0f} %"
@@ -363,7 +363,7 @@ def _headline(task: TaskArms, own: FoundRow, level: str) -> str:
         why = f"every answer failed: {own.failure}" if own.failure else "no answer has a score"
         return f"{beginning}: {why}."
     share, n = _share(own.accuracy), own.accuracy.n
-    level = f", of which {own.failed} failed and score 0{level}" if own.failed else level
+    level = f" ({own.failed} of them failed and score 0){level}" if own.failed else level
     if without is None or without.accuracy is None or without.difference is None:
         return f"{beginning} is right on {share} of {format_count(n, 'sample')}{level}."
     lacking = f"{100 * without.accuracy.value:.0f} %"

@@ -203,9 +203,9 @@ class OneChange:
 
     @cached_property
     def short_labels(self) -> Mapping[str, str]:
-        """The short label of each arm by its label in tables: of the baseline's contestant what
-        its sweep changes, such as "radius 9", of another its name before that. Labels that would
-        be the same for two arms stay as they are."""
+        """The short label of each arm by its label in tables: the arm's swept settings, such as
+        "radius 9", preceded by the name of any contestant but the baseline's. Labels that would be
+        the same for two arms stay as they are."""
         short, by_task = dict[str, str](), defaultdict[str, list[PointScores]](list)
         for arm in self.run.points:
             if not arm.older:
@@ -224,7 +224,7 @@ class OneChange:
         return {name: label for name, label in short.items() if counts[label] == 1}
 
     def _first_at(self, base: PointScores, arms: Sequence[PointScores]) -> PointScores:
-        """The arm of another contestant at the baseline's settings, as far as both have one."""
+        """Return the first arm that agrees with the baseline in every place that both change."""
         given = contestant_changes(base.point)
         for arm in arms:
             own = contestant_changes(arm.point).items()
@@ -263,7 +263,7 @@ class OneChange:
 
     @cached_property
     def ends(self) -> Counter[str]:
-        """How many of the study's changed places have the same last part."""
+        """The number of the study's changed places by last part."""
         places = {place for arm in self.run.points for place in contestant_changes(arm.point)}
         return Counter(place.rpartition(".")[2] for place in places)
 

@@ -35,7 +35,7 @@ from looktwice.eval.statistics.answers import (
 from looktwice.eval.statistics.intervals import Estimate, bootstrap_mean
 
 DRAW_NOTE = (
-    "Samples with a correct answer of which every draw was asked and none failed; the others are"
+    "Samples with a correct answer whose draws were all asked and did not fail; the others are"
     " left out. The standard error of accuracy is split, by the mean squares of a one-way analysis"
     " of variance, into the error from sampling the questions and the error from the draws. pass@k:"
     " at least one of k draws is right (Chen et al. 2021). Majority: the most frequent answer of a"
@@ -54,8 +54,8 @@ BARS = "▁▂▃▄▅▆▇█"
 
 
 def whole_draws(scores: PointScores) -> dict[str, list[ScoredRecord]]:
-    """Return the samples with a correct answer of which every draw was asked and none failed, cut
-    to the number of draws that all of them have."""
+    """Return the samples that have a correct answer and whose draws were all asked without failure,
+    cut to the number of draws that all of them have."""
     whole = dict[str, list[ScoredRecord]]()
     for name in scores.keyed:
         kept = [draw for draw in scores.draws(name) if draw and draw.verdict is not Verdict.FAILED]
@@ -80,8 +80,8 @@ class Draws:
 
     @property
     def share_any_right(self) -> Estimate:
-        """The share of samples of which at least one draw is right: pass@k, where k is the number
-        of draws."""
+        """The share of samples with at least one right draw: pass@k, where k is the number of
+        draws."""
         right = [{d.verdict for d in draws} >= {Verdict.RIGHT} for draws in self.whole.values()]
         return bootstrap_mean(right, self.scores.clusters_of(self.whole))
 

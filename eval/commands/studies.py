@@ -73,7 +73,11 @@ def load_study(config: Path, *how: Sequence[str]) -> Any:
         if place.split(".")[0] in ("model", "models") and not (plan.models or plan.left_out):
             say(f"{place}: no contestant of this study calls a model, so it has no effect")
     if not plan.points:
-        refuse("no contestant is left to run: get what the lines above name, or set its path")
+        refuse(
+            "no contestant is left to run: install or download what the lines above name, or set"
+            " its"
+            " path"
+        )
     return plan
 
 

@@ -6,7 +6,7 @@ annotated steps a chain of thought covers, and which it contradicts. `unreadable
 reply that no rule could read settles on, or none; no answer is ever drawn at random. `every`: the
 same for every reply, as Do You See Me extracts answers. The judge is instructed not to follow
 instructions inside a reply, and its verdict is read from its last lines alone. A user's own prompt
-(`Wording`), such as one printed in a paper, can replace ours.
+(`Wording`), such as one printed in a paper, can replace the built-in one.
 """
 
 from __future__ import annotations

@@ -45,8 +45,8 @@ class JudgedArm:
 
 
 def describe_judgements(lines: Sequence[Judgement], judge: str) -> Iterator[str]:
-    """Yield a line per pass of one judge: how many replies it judged, why it did not, its calls and
-    its tokens."""
+    """Yield a line per pass of one judge: the number of replies judged, the reasons for replies not
+    judged, calls and tokens."""
     by_kind = defaultdict[str, list[Judgement]](list)
     for line in lines:
         if line.judge == judge:

@@ -139,7 +139,7 @@ def place_marks(row: SampleRow, number: int, size: tuple[int, int]) -> tuple[Any
 
 
 def place_look(look: Look, sources: Sources) -> Iterator[PagePicture]:
-    """Yield the images of which a look requested a region, each with a box around that region."""
+    """Yield every image in which a look requested a region, with a box around that region."""
     for number, *edges in filter(None, look.regions):
         if int(number) < len(sources):
             picture, pixels = sources[int(number)]

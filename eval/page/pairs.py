@@ -235,7 +235,8 @@ class PageNumbers:
 
 
 def _spent(answers: Sequence[PageAnswer]) -> dict[str, float]:
-    """Return the mean resources of an answer, as far as they were counted."""
+    """Return the mean cost, time and tokens of an answer; those that were not counted are left
+    out."""
     sums = {}
     for name in SPENT:
         counts = [count for answer in answers if (count := getattr(answer, name)) is not None]

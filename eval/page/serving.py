@@ -81,7 +81,7 @@ class LocalPage(ABC):
         origin = request.headers.get("Origin", own := f"http://{request.host}")
         if not is_known or get_host(request) not in LOOPBACK or origin != own:
             raise web.HTTPNotFound(
-                text="there is nothing here; use the complete address that `looktwice` printed"
+                text="no page has this address; use the complete one that `looktwice` printed"
             )
         try:
             answer = await handler(request)

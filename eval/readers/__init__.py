@@ -1,9 +1,9 @@
 """Readers: stages that find the answer in a reply, or the reason why there is none, for scoring.
 
 `robust` reads free text by our own rules and says which file holds each kind of rule. `toolkits`
-reads replies in a fixed format, or follows the code of benchmarks and toolkits. `reader` holds what
-all readers share. To add a reader, write a subclass of `reader.Reader` and name it in
-`__init__.pyi`. Not here: whether an answer is right (`scoring`), models that judge replies
+reads replies in a fixed format, or follows the code of benchmarks and toolkits. `reader` holds the
+base class and helpers of all readers. To add a reader, write a subclass of `reader.Reader` and name
+it in `__init__.pyi`. Not here: whether an answer is right (`scoring`), models that judge replies
 (`judging`).
 """
 

@@ -143,7 +143,7 @@ WRONG = pattern(
     r" (\u27e6[A-Z]\u27e7(?:(?:\s|,|and\b|or\b|nor\b|not\b)+\u27e6[A-Z]\u27e7)*)\W*$",
     r"^\W*(?:it|this|that) isn't (\u27e6[A-Z]\u27e7)\W*$",
 )
-"""Choices that are said to be wrong."""
+"""Phrases that call a choice wrong."""
 CONTRASTED_CHOICES = (
     pattern(
         rf"(?:\b(?:not|neither|nor)|n't) (?!only\b|just\b|merely\b){NEAR}{{0,20}}?\u27e6[A-Z]\u27e7"

@@ -191,7 +191,7 @@ def is_own_reader(cls: type) -> bool:
 
 
 def map_readers() -> dict[str, str]:
-    """Return the paths of this room's readers by their names in snake case, as `--reader` takes
+    """Return the paths of the built-in readers by their names in snake case, as `--reader` takes
     them."""
     room = "eval.readers"
     names = import_module(f"looktwice.{room}").__all__

@@ -190,7 +190,7 @@ class Replay(RecordedRun):
 
     @property
     def done(self) -> bool:
-        """Whether every record that did not fail was reproduced."""
+        """True if every record that did not fail was reproduced."""
         return not self.different and not self.left_out.keys() & {DATA_CHANGED, TASK_NOT_BUILT}
 
     def run(self) -> None:

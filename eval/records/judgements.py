@@ -79,7 +79,7 @@ class Judgement:
 
     @property
     def given(self) -> bool:
-        """Whether there is a verdict; "the reply chooses nothing" is one, too."""
+        """True if there is a verdict; "the reply chooses nothing" is one, too."""
         return self.answer is not None or bool(self.scores) or self.none
 
     @property

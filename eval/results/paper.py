@@ -39,8 +39,8 @@ STYLE = {"font.size": 8, "svg.hashsalt": "looktwice", "svg.fonttype": "none", "p
 
 
 def save_figures(table: Table, folder: Path) -> list[Path]:
-    """Write figures of accuracies, differences and curves, as far as the table has data for them;
-    return their paths.
+    """Write figures of accuracies, differences and curves, for which the table has data; return
+    their paths.
 
     The same table gives the same bytes. Raises RunError without matplotlib.
     """

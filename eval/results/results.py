@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 Arm = tuple[RunScores, PointScores]
 MAX_NAMED_ARMS, LONGEST, WORDS = 24, 200, 400
-"""What a notebook shows: the number of samples, the longest side of a thumbnail in pixels, and the
-characters of a reply."""
+"""Limits for display in a notebook: the number of samples, the longest side of a thumbnail in
+pixels, and the characters of a reply."""
 FIELDS: Mapping[str, str] = {
     "task": "task",
     "sample": "sample",
@@ -103,7 +103,7 @@ class Flip:
 
     @property
     def gained(self) -> bool:
-        """Whether the second contestant has it right."""
+        """True if the second contestant has it right."""
         return self.after.scored.verdict is Verdict.RIGHT
 
     @property

@@ -289,8 +289,8 @@ class PlanCheck:
             )
 
     def sample_faults(self) -> Iterator[str]:
-        """Describe the samples that would fail, by task and kind of fault, as far as it can be told
-        without decoding images."""
+        """Describe the samples that would fail, by task and kind of fault, without decoding
+        images."""
         names = {arm.task_id: arm.task_name for arm in self.plan.points}
         for task_id, found in self.found.items():
             yield from (f"{names[task_id]}: {sentence}" for sentence in found.sentences())

@@ -37,7 +37,7 @@ class RunOptions(Ranged):
 
 def default_workers(models: Iterable[Any]) -> int:
     """Return the default number of threads: 16, plus the largest `in_flight` that a model sets, so
-    that stages keep running while that many requests are pending."""
+    that stages keep running while those requests are pending."""
     limits = [model.in_flight for model in models if hasattr(model, "in_flight")]
     if not limits:
         return WORKERS

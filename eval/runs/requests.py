@@ -84,7 +84,7 @@ class Request:
         return state.replace(messages=self.turns[: self.place]).with_notes(NOTE + self.sha)
 
     def stages(self, stages: Mapping[str, Stage]) -> dict[str, Stage]:
-        """Return a contestant's stages, the last of which to call a model uses the client's
+        """Return a contestant's stages; the last one that calls a model uses the client's
         settings."""
         last = [slot for slot, stage in stages.items() if asks_model(stage)][-1:]
         return {s: WithRequest(stage, self) if s in last else stage for s, stage in stages.items()}

@@ -190,7 +190,7 @@ class BenchmarkScorer(Scorer):
         return Score.of(RULES[self.rule](answer, row))
 
     def metrics(self, scores: PointScores) -> Sequence[Metric]:
-        """Return the metrics that the settings name, as far as the samples have their fields."""
+        """Return the metrics that the settings name and whose fields the samples have."""
         metrics = list[Metric]()
         for name, fields in self.all_right.items():
             if groups := group_by(scores.keyed, *fields):

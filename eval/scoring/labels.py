@@ -65,13 +65,13 @@ def _leaves(spec: Any, place: str = "") -> dict[str, Any]:
 
 
 def contestant_changes(point: PointRow) -> dict[str, Any]:
-    """Return the changes that affect who answers: stages, model, draws."""
+    """Return the changes that affect the contestant: stages, model, draws."""
     changes = point.changes.items()
     return {p: value for p, value in changes if p.partition(".")[0] not in ("task", "tasks")}
 
 
 def task_changes(point: PointRow) -> dict[str, Any]:
-    """Return the changes that affect what is asked, without those of other tasks."""
+    """Return the changes that affect the task, without those of other tasks."""
     changes = {}
     for place, value in point.changes.items():
         head, _, rest = place.partition(".")

@@ -3,7 +3,7 @@ of samples that count as one unit, over the levels of a control, of measurements
 (`State.measured`), and of the answer after every turn, scored as if it had been the last.
 
 Stages record which call ended each turn (`turn_call`, and for a vote the majority so far,
-`turn_vote`). Replies are read when a run is scored, so another reader reads the turns anew. In a
+`turn_vote`). Replies are read when a run is scored, so another reader reads the turns again. In a
 chain of thought, a turn is a line of the reply.
 """
 

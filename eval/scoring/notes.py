@@ -345,7 +345,7 @@ def _sentences(slots: str, arms: Arms, classes: Sequence[Arms]) -> Iterator[tupl
 
 
 def _describe_empty_stages(arms: Arms) -> Iterator[str]:
-    """Name the arms of which a stage left most samples of a task unchanged, with its most common
+    """Name the arms in which a stage left most samples of a task unchanged, with the most common
     reason."""
     contestants = defaultdict[tuple[str, str, str], list[str]](list)
     for arm in arms:

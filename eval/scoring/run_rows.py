@@ -124,8 +124,8 @@ def _slices(scores: PointScores, by: Sequence[str]) -> Iterator[tuple[str, Point
 
 
 def _level_rows(run: RunScores, by: Sequence[str]) -> list[Row]:
-    """Return the majority and chance rows of all tasks with their macro and micro, the totals of
-    the benchmarks, and those of slices."""
+    """Return the rows of the majority and chance levels: of all tasks, their macro and micro means,
+    benchmark totals and slices."""
     tasks = list({scores.point.task_id: scores for scores in run.points}.values())
     levels = defaultdict[str, list[Row]](list)
     rows, own, totals = list[Row](), list[Row](), list[Row]()
@@ -270,7 +270,7 @@ def metric_rows(scores: PointScores, plain: Row, rival: PointScores | None = Non
 
 
 def _total_rows(arms: Sequence[PointScores], rows: Rows) -> Iterator[Row]:
-    """Yield the totals of every benchmark of which each subtask occurs exactly once, for one
+    """Yield the totals of every benchmark whose subtasks each occur exactly once, for one
     contestant or chance level."""
     suites = defaultdict[str, list[tuple[Scorer, str]]](list)
     for scores in arms:
@@ -310,8 +310,8 @@ def circular_rows(run: RunScores) -> Iterator[Row]:
     """Yield circular evaluation: a row for each contestant with rotated choices, in which a sample
     counts only if all its rotations are right.
 
-    Points belong together if they differ only in the `by` of one rotating stage. Only samples of
-    which every rotation was asked count.
+    Points belong together if they differ only in the `by` of one rotating stage. Only samples whose
+    rotations were all asked count.
     """
     families = defaultdict[str, dict[int, PointScores]](dict)
     for scores in run.points:

@@ -35,7 +35,8 @@ def is_same_text(answer: str, key: str) -> bool:
 
 
 def _fold(text: str) -> str:
-    """Return the text without what is ignored; a text of such signs alone stays as it is."""
+    """Return the text without ignored characters; a text that consists only of these is returned
+    unchanged."""
     folded = " ".join(unicodedata.normalize("NFKC", text).translate(_QUOTES).casefold().split())
     while (inner := _peel(folded)) != folded:
         folded = inner

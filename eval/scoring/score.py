@@ -239,8 +239,8 @@ def sum_costs(record: Record, prices: Prices) -> float | None:
 
 
 def estimate_price(usage: Usage | UsageCount, prices: Mapping[str, float]) -> float:
-    """Return the list price of these tokens, some of whose input tokens may come from the server's
-    own cache.
+    """Return the list price of these tokens, where some input tokens may come from the server's own
+    cache.
 
     A server that reports more cached than input tokens does not include the cached ones in the
     input.

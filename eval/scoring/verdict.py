@@ -17,7 +17,7 @@ from looktwice.eval.records.records import PointRow, Record, RunFolder, SampleRo
 from looktwice.pipelines.config.build import Binder
 
 UNJUDGED = "unjudged"
-"""Only a judge's grade would be a score, and there is none yet: the reply counts in no accuracy."""
+"""The reply needs a judge's grade and has none yet, so it counts in no accuracy."""
 ABSTAINED = "abstained"
 """A stage gave no answer because it found no evidence for one."""
 LETTERS = frozenset(ascii_uppercase)
@@ -339,8 +339,9 @@ class Total:
 
 
 class Scorer(Protocol):
-    """A frozen dataclass that a task names in its facts; methods that it does not override score as
-    for any task.
+    """The scoring rules of a task: a frozen dataclass that the task names in its facts. Methods
+    that
+    it does not override apply the general rules.
 
     `suite` and `part` name the benchmark and its subtask, for the `totals` over them.
     `key_is_answer` is False if the stored key is not an answer to the question but, for example, a

@@ -251,7 +251,7 @@ def swap_rate_over_halves(gaps: ArrayLike, clusters: Clusters | None = None) -> 
 
 
 class RankChanges(NamedTuple):
-    """How the competition ranks of contestants change from one set of values to another.
+    """The changes of contestants' competition ranks from one set of values to another.
 
     The fields are the pairs that swap, the pairs tied in either set, the contestants whose rank
     changes, the largest change, and Kendall's tau-b.

@@ -330,7 +330,7 @@ def share_interval(
     clusters hold all errors. The number lies between that of clusters, as if all units of a cluster
     were equal (for unequal sizes (sum n)^2 / sum n^2), and that of independent units. So it is
     Wilson's own interval if each unit is right or wrong and its own cluster, and has a positive
-    width if all values are equal. `centre` is what the values vary around, by default their mean.
+    width if all values are equal. Deviations are measured from `centre`, by default the mean.
     Raises ValueError without values and for values outside 0..1.
     """
     data = np.asarray(values, float)

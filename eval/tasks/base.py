@@ -26,7 +26,7 @@ from looktwice.pipelines.config.classes import AbsentPart, suggest_names
 from looktwice.pipelines.sample import Item, describe_item_fault
 
 Fields = Mapping[str, Any]
-"""What is known about a question, by field name."""
+"""The known facts about a question, by field name."""
 
 
 class TaskError(ValueError):
@@ -40,7 +40,8 @@ class AbsentTask(AbsentPart, TaskError):
 
 @dataclass(frozen=True)
 class Facts:
-    """What every table states about a task: split, label version, applicable errata, and a note.
+    """The facts that every table states about a task: split, label version, applicable errata, and
+    a note.
 
     `revision` identifies the files (a hash or a commit); `left_out` says which rows are not asked
     and why, starting with their number; `scorer` is the benchmark's own scorer
@@ -136,7 +137,7 @@ class Task(Protocol):
     same order every time.
 
     Images are handles that are read when a stage needs them, so iterating is cheap. Raises
-    TaskError if the data cannot be used at all; an unreadable image fails only its own sample.
+    TaskError if the data cannot be used; an unreadable image fails only its own sample.
     """
 
     @property
@@ -172,7 +173,7 @@ class MadeTask(ABC):
     @property
     @abstractmethod
     def facts(self) -> Facts:
-        """What a table must state about the task."""
+        """The facts that tables state about the task."""
 
     @abstractmethod
     def _id(self, number: int) -> str: ...

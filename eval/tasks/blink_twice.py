@@ -173,8 +173,8 @@ class BlinkTwice(MappedTask):
 
     @property
     def note(self) -> str:
-        """How the questions are grouped, what identifies an image, and which metrics cannot be
-        computed."""
+        """A note on how the questions are grouped, what identifies an image, and which metrics
+        cannot be computed."""
         images, groups = Counter[str](), Counter[str]()
         for question in self._chosen:
             images[question.meta["image"]] += 1

@@ -136,7 +136,8 @@ COLUMNS: Columns[ArmPrediction] = (
 
 
 def item_values(run: RunScores) -> Values[str, tuple[str, str]]:
-    """Return the score of every contestant on each (task, sample) that all of them answered."""
+    """Return the score of every contestant on every (task, sample) that all contestants
+    answered."""
     arms = dict[str, dict[tuple[str, str], float]]()
     for scores in run.points:
         own = arms.setdefault(scores.contestant, {})

@@ -199,7 +199,7 @@ class RaceResult:
 
     @property
     def is_confirmed(self) -> bool:
-        """Whether the winner is also better on the held-out samples, at the level of the race."""
+        """True if the winner is also better on the held-out samples, at the level of the race."""
         estimate = self.confirmation
         return estimate is not None and estimate.value > 0 and estimate.p <= self.race.level
 

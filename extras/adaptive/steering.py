@@ -55,8 +55,8 @@ class Pool:
 
 @dataclass(eq=False)
 class Steering(Companion, ABC):
-    """A companion that chooses what a run asks, in `rounds`; `answers` are the values so far by
-    (arm id, sample), None for a failure.
+    """A companion that chooses the samples that a run asks, in `rounds`; `answers` are the values
+    so far by (arm id, sample), None for a failure.
 
     `most` is the maximum number of answers, for the display. The run folder records the `kind` of
     choice, because questions chosen in two ways are a sample of neither.

@@ -44,8 +44,8 @@ def turn(bits: int, steps: int) -> int:
 
 
 def spread(bits: int, steps: int) -> int:
-    """Add the next `steps` spokes clockwise to each spoke; if `steps` is negative, remove that many
-    first spokes of each run instead."""
+    """Add the next `steps` spokes clockwise to each spoke; if `steps` is negative, remove the first
+    `-steps` spokes of each run instead."""
     for _ in range(abs(steps)):
         beside = turn(bits, 1)
         bits = bits | beside if steps > 0 else bits & beside

@@ -53,8 +53,8 @@ class ShapeGridReader(AnswerRule):
     You See Me).
 
     Rows, columns and grids count from 1, grids from left to right. Each grid is a frame with black
-    or white squares, circles and triangles in rows and columns. Abstains if the question is a
-    different one, or the cell does not hold what it says.
+    or white squares, circles and triangles in rows and columns. Abstains from other questions, and
+    if the cell does not contain the shape that the question names.
     """
 
     def decide(self, sample: Sample) -> Decision:

@@ -46,7 +46,7 @@ class LimitDesk:
     given: dict[tuple[str, LimitKey], tuple[int, int]] = field(default_factory=dict)
 
     def request_stop(self) -> None:
-        """Tell all tasks, when they next ask, to stop."""
+        """Make every task stop the next time it reports."""
         self.is_stopping = True
 
     def ask(self, task: str, loads: Mapping[LimitKey, Load]) -> tuple[bool, dict[LimitKey, int]]:

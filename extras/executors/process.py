@@ -105,7 +105,7 @@ class Process:
 
     @property
     def has_room(self) -> bool:
-        """Whether the process can be sent another sample."""
+        """True if the process can accept another sample."""
         return len(self.asked) < self.room
 
     def send(self, message: bytes | memoryview, patience: float = -1) -> bool:

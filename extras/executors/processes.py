@@ -59,7 +59,7 @@ SENDABLE_PACKAGES = ("looktwice.prompting.", "looktwice.pipelines.")
 """Packages with the classes of stages and models that other processes may run. Networks stay with
 the run, and only the run has loaded plugins."""
 DRAW = ("markers", "grids", "views", "controls", "burnt_in")
-"""The rooms of `prompting` whose stages make pictures."""
+"""The packages of `prompting` whose stages draw pictures."""
 LOOK = 0.2  # seconds between checks whether the run is being stopped
 STOP_TIMEOUT = 10.0  # seconds for a process to end after the order to stop at once
 LATEST = 120.0  # seconds for a process to become ready once there are samples
@@ -89,7 +89,7 @@ def usable_cores() -> list[int]:
 
 
 def count_processes(run: RunContext, records: int) -> int:
-    """Return the number of processes for a run of this many records; 0 if the run should do without
+    """Return the number of processes for a run of `records` records; 0 if the run should do without
     them."""
     options, plan, given = run.options, run.plan, os.environ.get(SETTING, "")
     stages = [stage for arm in plan.points for stage in arm.stages.values()]
@@ -300,7 +300,7 @@ class Processes(Executor):
                 run.progress.handle_stop(event.error)
 
     def close(self) -> None:
-        """End every process."""
+        """Terminate every process."""
         for process in self.processes:
             process.handle.kill()
         for process in self.processes:

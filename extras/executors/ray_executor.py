@@ -85,8 +85,7 @@ class SentRecord:
 class RayExecutor(Executor):
     """Runs trials in Ray tasks: `on` is "ray" for this machine, or "ray://HOST:PORT" for a cluster.
 
-    With `gpus`, networks are held by actors that get this share of a GPU each, as many as there is
-    room for.
+    With `gpus`, networks are held by actors that get this share of a GPU each, as many as fit.
     """
 
     wraps_models = True
@@ -104,7 +103,8 @@ class RayExecutor(Executor):
             )
         if any(map(is_deferring, run.plan.models)):
             raise RunError(
-                "--on ray: a model that is asked in batches needs no other machines; leave out --on"
+                "--on ray: a model with a batch API gains nothing from more machines; leave out"
+                " --on"
             )
         if run.chooser:
             raise RunError("--on ray asks all questions; leave out --on, or `choose:` of the study")
@@ -244,7 +244,7 @@ class EndpointGivenUp(RunError):
 def run_block(
     job: Job, block: int, done: set[Key], desk: Any, hosts: Sequence[Any]
 ) -> Iterator[SentRecord]:
-    """Process the samples of a block, and yield each record as soon as it is available."""
+    """Process the samples of a block, and yield each record as soon as it exists."""
     ray, task = _ray_module(), uuid.uuid4().hex
 
     def ask(loads: Mapping[LimitKey, Load]) -> tuple[bool, dict[LimitKey, int]]:
@@ -301,7 +301,7 @@ def _listen(ask: Ask, drain: threading.Event) -> None:
 
 @dataclass(eq=False)
 class Sink:
-    """Replaces a `RunWriter`: puts what a run writes into a queue, together with the blobs."""
+    """Replaces a `RunWriter`: puts the records of a run into a queue, together with the blobs."""
 
     blobs: Blobs
     outbox: queue.Queue[Any]

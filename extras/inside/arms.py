@@ -187,14 +187,14 @@ class ArmProbe:
 
     @cached_property
     def is_found(self) -> bool:
-        """Whether the probe at the peak is significantly better than the most common answer."""
+        """True if the probe at the peak is significantly better than the most common answer."""
         test = self.compare(self.peak.right, self.commonest)
         return test.p <= LEVEL and test.value > 0
 
     @cached_property
     def loss(self) -> Loss | None:
-        """Where the answer is lost; None if the model answers as well as the best probe, or no
-        probe finds the answer.
+        """The place at which the answer is lost; None if the model answers as well as the best
+        probe, or no probe finds the answer.
 
         The answer is lost at the first place after the peak that is significantly worse (Holm over
         these places), otherwise between the last place and the model's words.

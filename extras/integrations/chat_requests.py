@@ -264,9 +264,9 @@ class ChatRequest(BaseModel, **OPEN):
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """A client's question: its turns, of which the user's last is the `sample`, the options, and
-    the number of replies (`count`). A `stream` ends with its `usage` if requested; no stage sees
-    the `answer`."""
+    """A client's question: its turns (the user's last one is the `sample`), the options, and the
+    number of replies (`count`). A `stream` ends with its `usage` if requested; no stage sees the
+    `answer`."""
 
     model: str
     turns: tuple[Message, ...]

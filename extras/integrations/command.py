@@ -37,8 +37,8 @@ Done = TypeVar("Done")
 
 @dataclass(frozen=True)
 class ServeOptions:
-    """How a server listens and what it sends. `out` is the folder of all runs, `name` the name of
-    the recorded run."""
+    """Options of a server: its address, access control and responses. `out` is the folder of all
+    runs, `name` the name of the recorded run."""
 
     port: int
     host: str
@@ -80,7 +80,7 @@ def serve_study(plan: Plan, options: ServeOptions, say: Say) -> None:
     arms, name = name_contestants(plan), options.name or plan.name
     folder = find_free_folder(options.out / "serve" / name)
     recorder = Recorder(folder, tuple(arms.values()), name, plan.plugins)
-    names = f"contestants, to be named as the model: {', '.join(arms)}"
+    names = f"contestants; clients name one as the model: {', '.join(arms)}"
     with use_result_store(cache / "findings"), recorder:
         lens = StudyResponder(arms, recorder, cache, say, options.show_looks, options.abstain)
         try:

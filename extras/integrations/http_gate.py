@@ -1,4 +1,5 @@
-"""The HTTP entry of a server: it decides who may ask, and how much is accepted at a time."""
+"""The HTTP entry of a server: it decides which clients may send requests, and how much is accepted
+at a time."""
 
 from __future__ import annotations
 
@@ -71,7 +72,7 @@ class HttpGate(ABC):
     """Accepts requests; subclasses answer them.
 
     Without a `token` only this machine may ask, by a loopback name, so that no web page can. With a
-    token, anybody who sends it may ask.
+    token, any client that sends it may send requests.
     """
 
     workers: int = 64

@@ -130,7 +130,7 @@ class Images:
         return f", and there is no {inside[0]}" if inside else ""
 
     def keep(self, view: View, sources: Sequence[Path], stem: str, apart: bool = False) -> Path:
-        """Write a view to a file, with a note of what it shows. Raises OSError."""
+        """Write a view to a file, with a note of its source region. Raises OSError."""
         sent = view.picture.payload
         origin = asdict(Origin(tuple(map(str, sources)), view.parts, apart))
         name = f"{stem}-{digest([sent.sha, origin])[:8]}"

@@ -197,7 +197,7 @@ class _Scene:
 
     @property
     def apart(self) -> bool:
-        """Whether one of the images is the result of a control."""
+        """True if one of the images is the result of a control."""
         return bool(self.claims)
 
     def mapped(self, view: View) -> View:
@@ -218,8 +218,7 @@ def _image_fields(tool: AgentTool) -> dict[str, int]:
 
 
 def _find_missing(tool: AgentTool) -> str:
-    """Explain what a tool's specialists lack on this machine, as far as that can be found without
-    loading them."""
+    """Explain what a tool's specialists lack on this machine, without loading them."""
     for specialist in find_settings(tool, Checked):
         try:
             if hasattr(specialist, "files"):

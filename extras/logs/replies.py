@@ -376,8 +376,8 @@ def disprove_label(row: Cells, label: str, answer: str) -> str:
     return "" if that is not proved.
 
     Only clear cases count: a letter beyond the choices; a reply that claims one other choice and
-    mentions no further one; a reply that names no choice at all; a reply that is a bare letter but
-    has no label; a reply that plainly claims one other choice and never supports the label's.
+    mentions no further one; a reply that names no choice; a reply that is a bare letter but has no
+    label; a reply that plainly claims one other choice and never supports the label's.
     """
     choices = row["choices"]
     letters = ascii_uppercase[: len(choices)]

@@ -115,7 +115,7 @@ def _index_rows(log: Log) -> dict[tuple[str, ...], Cells]:
 def _is_same(mine: Cells, theirs: Cells, ours: bool) -> bool:
     """Return whether two rows hold the same answer in the same words.
 
-    The same letter may mean another choice if choices were shuffled anew; the scorers' answers or
+    The same letter may mean another choice if choices were shuffled again; the scorers' answers or
     the choices decide.
     """
     if mine["reply"] != theirs["reply"] or not any(mine["reply"]):

@@ -177,8 +177,7 @@ class Correspondence(FileTask):
         return [self._item(number, asked) for number in range(self.n)]
 
     def _item(self, number: int, asked: Spots) -> Item:
-        """Return the question about the scene whose turn it is, or about the next one that gives a
-        question."""
+        """Return the question about the next scene that yields one."""
         rng = seeded_rng("correspondence", self.seed, number)
         rank, letter = self._deal(number, range(4)), self._deal(number, "ABCD")
         words, choices, *_ = KINDS["correspondence"]

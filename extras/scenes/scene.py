@@ -21,9 +21,9 @@ class Scene:
     """A question, its key, and the picture, which is painted when `paint` is called.
 
     `truth` describes the whole picture as plain JSON values; it gives the answer away, as `marks`
-    may. `meta` holds what may be known about the question besides its control parameters. `asked`
-    is the label, without its number, of the marks to be counted; it is empty if the question asks
-    for something else.
+    may. `meta` holds facts about the question besides its control parameters. `asked` is the label,
+    without its number, of the marks to be counted; it is empty if the question asks for something
+    else.
     """
 
     question: str

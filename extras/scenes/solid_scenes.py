@@ -1,5 +1,5 @@
 """Do You See Me's five 3D subtasks: counting solids (two subtasks), letters of solids, pairs of
-groups of which one may be tilted, and grids of solids."""
+groups, one of which may be tilted, and grids of solids."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ SEEN = 0.02  # least share of a tilted solid's coarse pixels that changed
 
 
 def draw_constancy(params: SceneParameters) -> Tries:
-    """Yield two groups of the same solids, of which the right one may be tilted.
+    """Yield two groups of the same solids; the right group may be tilted.
 
     Official: always tilted. Otherwise half of them are; no solid is a sphere, whose rotation is
     invisible, and every tilted solid's outline changes.

@@ -1,5 +1,5 @@
-"""Audit of what a model answers without a benchmark's images: arms, mirage scores, items that need
-no image, and letters.
+"""Audit of what a model answers without a benchmark's images: the arms, mirage scores, items that
+need no image, and letter preferences.
 
 The arms have the names of the contestants in `configs/blindness.yaml`. The method is Mirage's
 (arXiv 2603.21687): its score is accuracy without the image, asked as if it were there, divided by
@@ -150,7 +150,8 @@ class Audit:
         return means[0] / means[1] if means and means[1] > 0 else None
 
     def beyond_chance(self, arm: str) -> float | None:
-        """Return the same ratio of accuracies above chance; None if `seen` is not above chance."""
+        """Return the ratio that `mirage` returns, but of accuracies above chance; None if `seen` is
+        not above chance."""
         mine, seen, chance = self.means(arm) or (0.0, 0.0, 1.0)
         return (mine - chance) / (seen - chance) if seen > chance else None
 

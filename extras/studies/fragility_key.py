@@ -45,7 +45,7 @@ CODEC = re.compile(r"png|(jpeg|webp)([1-9]\d?|100)")
 
 
 ASKING_ROOMS = ("prompting.turns.", "prompting.agent.")
-"""The rooms whose stages ask; pictures are encoded before the first such stage."""
+"""The packages whose stages call the model; pictures are encoded before the first such stage."""
 
 
 def expand_fragility(config: Node, faults: Faults) -> Node:

@@ -49,8 +49,7 @@ ORDER_NOTE = (
 
 @dataclass(frozen=True)
 class Flip:
-    """Two contestants, of which `first` leads by `lead` under the default, and how often the other
-    leads.
+    """Two contestants: `first` leads by `lead` under the default; also how often the other leads.
 
     `styles` counts the variants that reverse them on all samples. `chance` is the share of
     resamples that do under the default alone, `flipped` the share over all variants and resamples;
@@ -173,8 +172,8 @@ class _Swaps:
     def of(
         cls, sides: Sequence[Sequence[Mapping[Question, float]]], clusters: Mapping[Question, str]
     ) -> _Swaps | None:
-        """Build it from the two contestants' values by setting, on the samples that all settings
-        have; None without shared samples or with a single setting."""
+        """Build the swaps from the two contestants' values by setting, on the samples common to all
+        settings; None without shared samples or with a single setting."""
         count = min(map(len, sides))
         kept = [values for side in sides for values in side[:count]]
         every = Values.of(dict(enumerate(kept)), clusters)

@@ -44,7 +44,7 @@ MAX_OFFERS = 100_000  # limit for open questions, each of which offers the keys 
 @dataclass(frozen=True)
 class BlindQuestion:
     """A model's answers to a question without its image: the count of each of `answers` in `draws`
-    draws, of which `right` are right.
+    draws; `right` of the draws are right.
 
     `choices` are those offered, in the sample's own order, and `key` is the right one. An open
     question has no choices and any text as key; `accepts` returns whether an answer is right.
@@ -210,8 +210,8 @@ class Tastes:
 
     @cached_property
     def _means_of_keys(self) -> Floats:
-        """The weights of MEANS for the key of each question: its group's, or those of all groups if
-        its group is unknown."""
+        """The weights of MEANS for the correct answer of each question: the weights of its group,
+        or of all groups if its group is unknown."""
         groups = []
         for number, question in enumerate(self.questions):
             key = Offer(number, question.key, _letters(question).get(question.key, ""), 0)

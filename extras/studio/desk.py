@@ -211,8 +211,8 @@ class Desk:
                     raise ConfigError([f"{place}: the studio may ask only {there}"])
 
     def render(self, draft: Draft, after: int | None = None) -> Node:
-        """Return what would be sent, with the views `after` that many stages, and the fault of any
-        later stage. Raises ConfigError, TaskError, PictureError, ValueError."""
+        """Return the request that would be sent, the views after the first `after` stages, and the
+        fault of any later stage. Raises ConfigError, TaskError, PictureError, ValueError."""
         study, (task, item) = draft.study(self.models), self.item(draft)
         arm = self.arm(draft, task)
         arms = self.plan(draft, task).points if draft.each or draft.sweep else ()
@@ -354,8 +354,7 @@ def count_tokens(call: Call, request: Request) -> Request:
 
 
 def describe_undrawn(trial: DryRun, again: Callable[[Arm, Item], DryRun]) -> Iterator[str]:
-    """Yield a note for each mark without which the same would be sent, with the stage that would
-    draw it.
+    """Yield a note for each mark that changes no request, with the stage that would draw it.
 
     `again` tries an arm without the mark.
     """

@@ -1,5 +1,4 @@
-"""Finds the classes that a configuration names, and says of which kind they are and what settings
-they take.
+"""Finds the classes that a configuration names, and determines their kinds and settings.
 
 `use: prompting.markers.Circles` is the class that `from looktwice.prompting.markers import Circles`
 imports: folder, room and class. A room is a module or a package directly under a folder; which of

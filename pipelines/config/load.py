@@ -249,7 +249,7 @@ def _find_asking(stages: Mapping[str, Any], new: Mapping[str, Any]) -> str:
 
 
 def _asks(node: Any) -> bool:
-    """Return whether the class of a node is one of ours whose stages may call the model."""
+    """Return whether the class of a node belongs to looktwice and its stages may call the model."""
     if not isinstance(node, Mapping) or is_foreign(use := str(node.get("use", ""))):
         return False
     try:

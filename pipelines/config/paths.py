@@ -191,7 +191,7 @@ class OutsidePath(NamedTuple):
 @dataclass
 class Pending:
     """Access that a source needs: paths that are not allowed, and hosts with the place that names
-    them. `outside` is true if it reads outside its own folder at all."""
+    them. `outside` is true if it reads anything outside its own folder."""
 
     scope: Scope
     outside_paths: list[OutsidePath] = field(default_factory=list)
@@ -205,7 +205,8 @@ class Pending:
         return [r for r in roots if not any(r != o and r.is_relative_to(o) for o in roots)]
 
     def settle(self) -> None:
-        """Ask the user for what is not allowed, and store a yes. Raises OutsideError."""
+        """Ask the user for what is not allowed, and store a positive answer. Raises
+        OutsideError."""
         if not (self.outside_paths or (self.outside and self.hosts)):
             return
         source = self.scope.source

@@ -44,8 +44,8 @@ def load_study_plugins(named: Any, scope: Scope) -> tuple[str, ...]:
 
 
 def load_run_plugins(run: Path, loaded: Sequence[str]) -> tuple[str, ...]:
-    """Load the plugins that the user let the run use and that are still there; return the names of
-    their modules without those that are `loaded`. Raises ConfigError where one cannot be loaded."""
+    """Load the existing plugins that the user allowed for the run; return the names of their
+    modules without those that are `loaded`. Raises ConfigError where one cannot be loaded."""
     there = [code for code in read_grant(run).plugins if not _is_file(code) or Path(code).is_file()]
     return _load_new(there, loaded)
 

@@ -137,8 +137,8 @@ def inner_settings(thing: Any) -> Iterable[Any]:
 
 
 def public_path(thing: Any) -> str:
-    """Return `folder.room.Name` for a class or function of ours, whichever file defines it; others
-    keep their module."""
+    """Return `folder.room.Name` for a class or function of looktwice, whichever file defines it;
+    others keep their module."""
     parts = str(thing.__module__).split(".")
     if parts[:2] == ["looktwice", "extras"] and (
         name := get_public_name(thing.__module__, thing.__qualname__)

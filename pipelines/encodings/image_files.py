@@ -233,7 +233,7 @@ def _alpha(image: Image.Image, data: bytes, orientation: int) -> Image.Image | N
 
 
 def _deep_rgb(data: bytes) -> NDArray[np.int64]:
-    """Return the 16-bit RGB values of a PNG, of which Pillow gives only the upper 8 bits."""
+    """Return the 16-bit RGB values of a PNG; Pillow decodes only their upper 8 bits."""
     flags = cv2.IMREAD_UNCHANGED | cv2.IMREAD_IGNORE_ORIENTATION
     bgr = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
     if bgr is None:

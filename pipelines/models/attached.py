@@ -33,15 +33,15 @@ NOT_RETURNED = {
 }
 """Fields of a reply's message that are not sent back as attachments.
 
-`role`, `content` and `tool_calls` are written anew. `refusal` is kept in `Reply.refusal`; servers
+`role`, `content` and `tool_calls` are rewritten. `refusal` is kept in `Reply.refusal`; servers
 other than OpenAI's reject it. `annotations` (citations), `parsed` and `executed_tools` (what Groq
 ran itself) are not in any request schema. `audio` is sent back only as an id, and generated
-`images` and `videos` not at all. A `thought_summary` is returned by Gemini's batches next to the
+`images` and `videos` are dropped. A `thought_summary` is returned by Gemini's batches next to the
 text, and no request accepts it. A `function_call`, the older form of a tool call, is sent back as
 one of `tool_calls`.
 """
 REWRITTEN_CALL_FIELDS = {"id", "index", "function"}
-"""Fields of a tool call that are written anew; `index` repeats the order of the calls."""
+"""Fields of a tool call that are rewritten; `index` repeats the order of the calls."""
 PARTS_NOT_RETURNED = re.compile(r"refusal|tool_|function_|.*(image|audio|video|file)")
 """Types of content parts that are not sent back, for the same reasons."""
 

@@ -127,7 +127,7 @@ class HttpLoop:
             future.cancel()
 
     def close(self) -> None:
-        """Close the connections and end the thread."""
+        """Close the connections and stop the thread."""
         if self.pid != os.getpid() or not self.loop.is_running():
             return
         self.cancel()

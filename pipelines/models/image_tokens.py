@@ -58,8 +58,8 @@ def claude_tokens(size: Size, longest: int = 1568, budget: int = 1568) -> int:
 
 
 def claude_size(size: Size, longest: int = 1568, budget: int = 1568) -> Size:
-    """Return the size at which Claude sees a picture, and in whose pixels it gives coordinates: the
-    largest within both limits."""
+    """Return the size at which Claude sees a picture, the largest within both limits; its
+    coordinates are pixels of that size."""
     long, short = max(size), min(size)
 
     def too_large(side: int) -> bool:

@@ -33,7 +33,7 @@ SHORTEST = 8  # characters; masking a shorter key would mask parts of ordinary w
 
 
 class MissingKeyError(ModelError):
-    """No environment variable holds the key of the model's host."""
+    """Raised if no environment variable holds the key of the model's host."""
 
 
 def key_for(url: str) -> str | None:

@@ -194,8 +194,8 @@ class RateLimiter:
             return Load(self._under_way, self._waiting)
 
     def allot(self, slots: int) -> None:
-        """Use only this many slots, and the same share of the requests per minute; other processes
-        use the rest."""
+        """Limit the process to `slots` slots and a proportional share of the requests per minute;
+        other processes use the rest."""
         with self._freed:
             self._most = slots
             self.pace.rate = self._per_second * max(slots, 1) / self._in_flight

@@ -15,7 +15,7 @@ from looktwice.pipelines.model import ModelError, ModelWrapper, Reply, Stopped
 
 
 class Turn(Protocol):
-    """A permit to work, of which a limited number exists; a thread holds one while it works."""
+    """One of a limited number of permits to work; a thread holds one while it works."""
 
     def release(self) -> None:
         """Give the permit to another thread."""

@@ -67,8 +67,8 @@ def share_heaps() -> None:
 
 
 def keep_memory() -> None:
-    """Keep the memory of a picture for the next one, since allocating it anew takes half as long as
-    drawing."""
+    """Keep the memory of a picture for the next one, because allocating it again takes half as long
+    as drawing."""
     _set_malloc_option(M_MMAP_THRESHOLD, LARGEST)
     _set_malloc_option(M_TRIM_THRESHOLD, LARGEST)
 

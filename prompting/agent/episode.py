@@ -69,8 +69,8 @@ class Bounds(Ranged):
 class Episode:
     """One agent run on one sample; it is mutable.
 
-    `turns` is the conversation. `shown` holds all images in the order of their numbers, of which
-    the first `first` are the sample's own; `withdrawn` holds the numbers of images that were taken
+    `turns` is the conversation. `shown` holds all images in the order of their numbers, and the
+    first `first` are the sample's own; `withdrawn` holds the numbers of images that were taken
     back. `calls` counts the model calls in the record so far, and `probe` is the number of the last
     call that only asked for a preliminary answer. `done` holds the images that each tool call
     returned. `malformed` counts consecutive replies without a valid call. `answer` is the final

@@ -1,4 +1,4 @@
-"""How to write a tool for an agent: a frozen dataclass with a description, its arguments, and
+"""Guide to writing a tool for an agent: a frozen dataclass with a description, its arguments, and
 `__call__`.
 
 A complete tool, in a file `my_tools.py` of your own:

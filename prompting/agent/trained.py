@@ -104,7 +104,7 @@ OPERATIONS: Mapping[str, Callable[[View, float], View]] = {
     "sharpness": partial(_enhance, kind=ImageEnhance.Sharpness),
     "color": partial(_enhance, kind=ImageEnhance.Color),
 }
-"""Functions of a view and an amount: degrees counter-clockwise, or a factor of which 1 changes
+"""Functions of a view and an amount: degrees counter-clockwise, or a factor, where 1 changes
 nothing."""
 STEP = re.compile(r"(\w+)(?: (-?\d{1,4}(?:\.\d+)?))?")
 

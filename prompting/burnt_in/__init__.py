@@ -1,5 +1,5 @@
-"""Marks of images that come without any: markers in the pixels are found, read as marks and erased,
-and known pictures get the marks that a file holds for them.
+"""Marks of images without annotations: markers in the pixels are detected, read and erased, and
+known pictures get their marks from a file.
 
 Not here: drawing markers (`markers`).
 """

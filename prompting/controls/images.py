@@ -283,9 +283,9 @@ class OracleCrop(Ranged, Given):
 
     With `elsewhere` it is its own placebo: a crop of the same size in the same views, at the one of
     `tries` random places (1 to 64) that overlaps least with the true one. `tries: 1` draws
-    uniformly from all places where the crop fits, some of which show a part of the region; with
-    more tries, the place avoids the region. The places are the same in every run with the same
-    seed, sample and draw; another `seed` gives others.
+    uniformly from all places where the crop fits; some show a part of the region; with more tries,
+    the place avoids the region. The places are the same in every run with the same seed, sample and
+    draw; another `seed` gives others.
     """
 
     crop: Crop = field(default_factory=Crop)

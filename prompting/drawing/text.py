@@ -233,7 +233,8 @@ def hershey_strokes(letter: str) -> list[NDArray[np.int64]]:
     """
     if letter not in SIGNS:
         raise ValueError(
-            f"OpenCV 4's letters are kept for A to Z and 0 to 9, found {letter!r}; set letters:"
+            f"OpenCV 4's letters are bundled only for A to Z and 0 to 9, found {letter!r}; set"
+            " letters:"
             " opencv5"
         )
     edges, strokes = SIGNS[letter][:2], SIGNS[letter][2:].split(" ")

@@ -76,7 +76,7 @@ class GridStage(Ranged, WithoutModel):
     font_size: float | None
     halo: int
     where: ClassVar[str]
-    """What the model is to give for an object, in words."""
+    """The phrase that tells the model how to give an object's location."""
     ranges: ClassVar[tuple[str, ...]] = ("font_size > 0",)
 
     def __post_init__(self) -> None:

@@ -1,5 +1,5 @@
-"""What all markers share: the choice of marks, the units, drawing on every part of every view, and
-labels."""
+"""Common base of all markers: the choice of marks, the units, drawing on every part of every view,
+and labels."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ FEW = 100  # up to this many labels, an error names the one without room
 
 @dataclass(frozen=True)
 class Label:
-    """How marks are labelled; lengths are in the units of the marker that holds it.
+    """The label style of marks; lengths are in the units of the marker that holds it.
 
     `text` may contain {label} (the mark's own label), {number} (counted from 1 in the sample's
     order) and {letter} (A for the first). `font_size` is the em; `font` is Pillow's sans serif or

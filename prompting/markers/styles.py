@@ -133,7 +133,8 @@ REFERENCE = "REF"
 
 @dataclass(frozen=True)
 class _Drawing:
-    """What a style draws. A label's `offset` is from the point to the middle of its upper edge."""
+    """The drawing of a style. A label's `offset` is from the point to the middle of its upper
+    edge."""
 
     shape: str = "circle"  # empty: the label alone
     color: str = "red"
@@ -292,11 +293,11 @@ class VPBenchPrompt(Wording):
     ${stages.mark}`. The sentence follows its style: it names shape, colour and labels. If the style
     draws no labels, it distinguishes the points by its `colors`; if it draws only labels, it names
     only these. Choices name the points as they are drawn, "Point 2" for "Point B"; the choices of a
-    correspondence (a mark REF) end with a line break. The sentences are ours, with the structure of
-    the authors'; `text` replaces the prompt with your own words, or with those of a file (`{file:
-    NAME}`), in which `{shape}`, `{color}`, `{labels}`, `{question}` and `{choices}` are filled in.
-    Raises ValueError for a sample without choices or points, and for points that cannot be
-    distinguished.
+    correspondence (a mark REF) end with a line break. The sentences are looktwice's, with the
+    structure of the authors'; `text` replaces the prompt with your own words, or with those of a
+    file (`{file: NAME}`), in which `{shape}`, `{color}`, `{labels}`, `{question}` and `{choices}`
+    are filled in. Raises ValueError for a sample without choices or points, and for points that
+    cannot be distinguished.
     """
 
     marks: VPBenchStyle = field(default_factory=VPBenchStyle)

@@ -39,7 +39,7 @@ NUMBERED = re.compile(r"<image \d+>")
 
 
 def split_at_images(prompt: str, images: int) -> list[str]:
-    """Split a prompt with this many images: text, number of an image, text, and so on.
+    """Split a prompt for `images` images: text, number of an image, text, and so on.
 
     Numbers count from 1, or from 0 if one of them is 0. Placeholders without a number stand for the
     images that no number names, in order, and the last one for all that are left. A placeholder

@@ -108,7 +108,7 @@ class Reorder(WithoutModel):
     position ("the second image", "Image 2"), another order would make the correct answer wrong, so
     such a sample fails unless `words` is "keep". That setting is right if every image shows the
     number that the words refer to: with `tags: "Image {source}:"` in `prompting.turns.Ask`, or
-    `prompting.views.IndexTags`, both of which number the sample's images.
+    `prompting.views.IndexTags`, which both number the sample's images.
     """
 
     order: Literal["shuffled", "reversed", "rotated"] | tuple[int, ...] = "shuffled"

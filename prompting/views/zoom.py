@@ -117,8 +117,8 @@ class Show(Ranged, UsesSource):
     `prompting.markers.Spotlight` dims, blurs or greys everything else, `Rectangles`, `Contours` and
     `Tint` mark boxes and masks, `Circles` and `Dots` points. `where` is the source. The first
     `most` regions of an image are drawn; `missing` is that of `Look`, for a sample without any
-    region. Measures `regions_shown`, the number of regions: for points that a model gave, its
-    count.
+    region. Measures `regions_shown`, the number of regions, which is the model's count
+    if the regions are points that it gave.
     """
 
     where: Where

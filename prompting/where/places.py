@@ -14,7 +14,7 @@ from looktwice.prompting.evidence import collect, shown_sources
 
 @dataclass(frozen=True, eq=False)
 class Places:
-    """Where to look: `regions` of source images in their pixels, by image, the most important
+    """Regions to look at: `regions` of source images in their pixels, by image, the most important
     first.
 
     `sought` describes what they are, `images` lists the images that were searched, `reasons` says

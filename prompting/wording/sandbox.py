@@ -98,7 +98,7 @@ def _size(value: Any) -> int:
 
 @dataclass(frozen=True)
 class Counted:
-    """An iterable of which every item counts as `steps`."""
+    """An iterable that counts every item as `steps` units of work."""
 
     items: Iterable[Any]
     steps: int = 1
@@ -117,7 +117,7 @@ class CountedSized(Counted):
 
 
 def count_items(items: Any, steps: int = 1) -> Counted:
-    """Return the same items, each of which counts as `steps`."""
+    """Return the items, each of which counts as `steps` units of work."""
     return (CountedSized if isinstance(items, Sized) else Counted)(items, steps)
 
 

@@ -114,7 +114,8 @@ class Florence2(WordDetector):
     ranges = ("beams, longest >= 1",)
 
     def check(self, words: Words) -> Words:
-        """Return the words, or none for text. Raises NoEvidence for phrases without words."""
+        """Return the words for the prompt; empty for tasks that take none. Raises NoEvidence for
+        phrases without words."""
         return super().check(words) if self.task == "phrases" else words * (self.task == "things")
 
     def finish(self, given: Inputs, result: Boxes) -> Boxes:
@@ -198,7 +199,8 @@ class RFDETR(WordDetector):
     ranges = ("threshold >= 0", "threshold < 1")
 
     def check(self, words: Words) -> Words:
-        """Return the words. Raises NoEvidence for one that is not a label of the network."""
+        """Return the words unchanged. Raises NoEvidence for one that is not a label of the
+        network."""
         self._select_labels(words)
         return words
 

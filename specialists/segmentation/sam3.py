@@ -51,7 +51,7 @@ class SAM3(HubNetwork[Item, Masks]):
         return self.predict((pixels,))
 
     def prepare(self, given: Inputs) -> Item:
-        """Return the image and the words. Raises NoEvidence without a word."""
+        """Return the image and the words to segment. Raises NoEvidence if there are none."""
         asked = tuple(word.strip().lower() for word in self.words if word.strip())
         if not asked:
             raise NoEvidence("SAM3 needs words to look for, but got none")

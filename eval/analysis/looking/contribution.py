@@ -42,20 +42,20 @@ ARMS: Mapping[str, str] = {
     "full": "tools and their results",
     "black": "black images of the same size",
     "format": "calls without results",
-    "result": "results at once, without a tool turn",
+    "result": "results shown up front, without a tool turn",
     "random": "a random region of the same size",
     "oracle": "the relevant region",
     "words": "the results in words",
 }
-"""The roles of the arms with descriptions; roles are the names of contestants unless others are
-given."""
+"""The roles of the arms, with descriptions. A contestant whose name is a role has that role, unless
+the user assigns roles."""
 NEEDS = {
     "black": "need the pixels",
     "random": "need the right region",
     "words": "need more than words",
     "format": "need a result",
 }
-"""What the difference between `full` and an arm needs, for arms that lack just that."""
+"""The phrase for the difference between `full` and an arm, by arm: it names what that arm lacks."""
 LEVEL = 0.05
 BLIND = ("without", "black", "format")
 """The arms in which a look returns no picture."""
@@ -63,7 +63,7 @@ BLIND = ("without", "black", "format")
 
 @dataclass(frozen=True)
 class Certificate:
-    """The arms of one agent on one task by role, on the samples that all have and none failed."""
+    """The arms of one agent on one task by role, on the samples that every arm answered."""
 
     arms: Mapping[str, PointScores]
 
@@ -236,8 +236,8 @@ def certificate_page(run: RunScores, found: Sequence[Certificate]) -> str:
         parts.append(f"Points by whether a tool was called: {split}.")
         if (blind := certificate.count_solved_without.get("blind")) is not None:
             parts.append(
-                f"Of what the full agent solves, {100 * blind:.1f} % is also solved by an arm whose"
-                " looks return no picture."
+                f"An arm whose looks return no picture also solves {100 * blind:.1f} % of what"
+                " the full agent solves."
             )
         if count := certificate.excluded:
             parts.append(

@@ -40,8 +40,7 @@ from looktwice.pipelines.counted import format_number
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """A measured number for some samples of an arm, or the samples of one category, which have no
-    number.
+    """Samples of an arm with their measured numbers, or, for a category, without numbers.
 
     `right` is the share of right draws of each sample, NaN if it has no correct answer or all draws
     failed.

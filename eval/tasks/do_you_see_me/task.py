@@ -81,7 +81,7 @@ class DoYouSeeMe(TableTask):
 
     @property
     def note(self) -> str:
-        """Whether images are withheld or the question is ours."""
+        """A note if images are withheld or looktwice words the question."""
         notes = ["asked without images"] if self.blind else []
         notes += (
             ["the question is worded by looktwice: the CSV has none"]

@@ -164,8 +164,8 @@ class MarkedSceneParameters(SceneParameters):
         return list(peers.values())
 
     def rest(self, count: int, wrong: Callable[[Thing], bool]) -> list[Thing]:
-        """Return `count` other things, none of them `wrong`, alternately smaller and larger than
-        the level of `size`."""
+        """Return `count` other things, for which `wrong` is false, alternately smaller and larger
+        than the level of `size`."""
         rest: list[Thing] = []
         grows = self.rng.random() < 0.5
         while len(rest) < count:
@@ -223,7 +223,7 @@ def _place_all(
 
 def make_one(name: str, params: MarkedSceneParameters) -> AskedScene:
     """Make a scene that asks about one thing of a given size, among others that have the attributes
-    of the wrong choices, as far as there are enough.
+    of the wrong choices, if there are enough.
 
     The thing is marked and its attribute is asked for, or it is named uniquely and its place is
     asked for. For "cell", each offered cell holds one thing, if there are enough.
@@ -316,9 +316,9 @@ def make_count(params: MarkedSceneParameters) -> AskedScene:
     """Make a scene that asks for the number of things of a colour, a shape or both among `things`,
     which `overlap` in pairs, the smaller in front.
 
-    In every scene one such word applies to one thing, another to two and so on, as far as there are
-    things. Each of these numbers, and zero, is asked for equally often, so that the number of
-    things does not reveal which word is asked.
+    In every scene one such word applies to one thing, another to two and so on, until no things are
+    left. Each of these numbers, and zero, is asked for equally often, so that the number of things
+    does not reveal which word is asked.
     """
     total, overlap = int(params.levels["things"]), float(params.levels["overlap"])
     most = next(n for n in range(MAX_COUNTED, 0, -1) if n * (n + 1) <= 2 * total)

@@ -103,7 +103,7 @@ class MarkQuestions:
 
     @property
     def facts(self) -> Facts:
-        """Facts that say that the truth is known by construction, and which marker draws."""
+        """Facts: that correct answers are known by construction, and which marker draws."""
         return Facts("made", "by construction", note=f"marks by {type(self.mark).__name__}")
 
     def __len__(self) -> int:

@@ -66,7 +66,7 @@ class SceneScorer(AlongControls):
 
 
 class KindTask(SweptTask):
-    """A swept task of scenes with several kinds of questions, of which it asks one."""
+    """A swept task of scenes that asks one of several kinds of questions."""
 
     kind: str
     _controls: ClassVar[Mapping[str, Controls]]
@@ -81,8 +81,7 @@ class KindTask(SweptTask):
 
     @property
     def facts(self) -> Facts:
-        """Facts that say that the truth is known by construction, and which controls slice
-        accuracy."""
+        """Facts: that correct answers are known by construction, and which controls slice accuracy."""
         scorer = SceneScorer(self.kind, tuple(self.levels))
         return Facts("made", "by construction", note=self._note, scorer=scorer)
 

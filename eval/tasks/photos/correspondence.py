@@ -91,7 +91,7 @@ def choose_points(rng: Generator, places: list[XY], size: Size, rank: int) -> li
 
 
 def make_marks(reference: XY, candidates: XY, letter: str) -> Marks:
-    """Return REF on image 0, and the candidates on image 1, of which the first is the true one and
+    """Return REF on image 0, and the candidates on image 1, where the first is the true one and
     gets `letter`."""
     labels = [letter, *LETTERS.replace(letter, "")]
     named = sorted(zip(labels, candidates.round(2).tolist(), strict=True))

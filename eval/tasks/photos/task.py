@@ -122,7 +122,7 @@ class Photos(MadeTask):
 
     @property
     def facts(self) -> Facts:
-        """Facts that say that the truth is known by construction, and how many scenes the questions
+        """Facts: that correct answers are known by construction, and how many scenes the questions
         show."""
         label_version = f"by construction, scikit-image {_installed('scikit-image')}"
         return Facts("made", label_version, note=KINDS[self.kind].note)

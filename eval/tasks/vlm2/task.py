@@ -142,7 +142,7 @@ class Vlm2Bench(TableTask):
 
     @property
     def note(self) -> str:
-        """How videos are sampled, or which pairs do not have exactly two questions."""
+        """A note on how videos are sampled, or on pairs without exactly two questions."""
         if self._sort == "VID":
             frames = f"{self.frames} frames from first to last"
             return f"VID: {frames if self.frames else f'{self.fps:g} frames per second'}"

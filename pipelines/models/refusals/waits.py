@@ -63,8 +63,8 @@ def retry_after(headers: Mapping[str, str], error: Any = None, status: int = 429
     """Return the seconds that a server asks to wait, or None if it does not say.
 
     Explicit requests come first: Retry-After and similar headers, then the fields and sentences of
-    `error`, of which the longest wait counts. Otherwise, the reset time of the exhausted limit
-    counts; for a 429 without a remaining count, any limit may be the exhausted one.
+    `error`; the longest wait counts. Otherwise, the reset time of the exhausted limit counts; for a
+    429 without a remaining count, any limit may be the exhausted one.
     """
     now = time.time()
     facts = [*walk(error)]

@@ -304,7 +304,7 @@ def test_an_arm_with_failures_shows_their_count_next_to_its_accuracy(study: Stud
 def test_the_headline_says_how_many_failures_score_0(study: Study) -> None:
     study.arm("plain", "-" * 30 + "A" * 10)
     assert study.finding().sentences[0] == (
-        "On shape, plain is right on 25 % [14, 40] of 40 samples, of which 30 failed and score 0;"
+        "On shape, plain is right on 25 % [14, 40] of 40 samples (30 of them failed and score 0);"
         " chance is 50 %."
     )
 

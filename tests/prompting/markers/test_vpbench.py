@@ -121,7 +121,9 @@ def test_the_record_names_the_letters_and_the_opencv_version() -> None:
     assert VPBenchStyle()(start(), NoModel()).notes == (
         "VPBenchStyle: no mark to draw; kept as it is",
     )
-    with pytest.raises(ValueError, match="sample s1: OpenCV 4's letters are kept for A to Z"):
+    with pytest.raises(
+        ValueError, match="sample s1: OpenCV 4's letters are bundled only for A to Z"
+    ):
         VPBenchStyle()(start(Point("é", 60, 60)), NoModel())
 
 
