@@ -41,7 +41,7 @@ def axe_script() -> str:
 
 
 def axe_run(part: str, rules: Sequence[str]) -> str:
-    """Return an expression that gives axe's violations in a part of a page and the rules that pass."""
+    """Return an expression that gives axe's violations and passed rules in a part of a page."""
     faults = (
         "violations.flatMap(({ id, nodes }) => nodes.map((node) =>"
         " `${id}: ${node.target.join(' ')}: ${node.failureSummary}`))"

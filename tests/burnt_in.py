@@ -137,7 +137,7 @@ def _draw_with_opencv(
 
 
 def _encode_and_decode(rng: Generator, pixels: Pixels) -> tuple[str, Pixels]:
-    """Encode as PNG, or as JPEG of quality 75 to 95 with full or halved chroma, and decode again."""
+    """Encode as PNG, or as JPEG of quality 75 to 95 with full or halved chroma, and decode."""
     if rng.random() < 0.2:
         return "PNG", pixels
     quality, whole = int(rng.integers(75, 96)), bool(rng.random() < 0.5)

@@ -182,7 +182,7 @@ def _asked(q_id: str, key: Any, images: int = 2, **more: Any) -> dict[str, Any]:
 
 
 def film(path: Path, frames: int = 10, step: int = 20) -> Path:
-    """Write a video of ten frames a second, each `step` grey levels brighter than the previous one."""
+    """Write a video of ten frames a second, each `step` grey levels brighter than the last."""
     path.parent.mkdir(parents=True, exist_ok=True)
     writer = cv2.VideoWriter(str(path), cv2.VideoWriter.fourcc(*"MJPG"), 10.0, (32, 24))
     for number in range(frames):
@@ -227,7 +227,7 @@ def v_star(root: Path) -> None:
 
 
 def hr_bench(root: Path) -> None:
-    """Write two questions in four orders; A is right in one order of the first, two of the second."""
+    """Write two questions in four orders: A is right in one order of one, in two of the other."""
     rows: list[dict[str, Any]] = []
     for cycle, keys in enumerate(("AA", "BA", "CB", "DB")):
         for number, key in enumerate(keys):
@@ -250,7 +250,7 @@ def mmvp(root: Path) -> None:
 
 
 def cv_bench(root: Path) -> None:
-    """Write questions; A is correct for all of ADE20K, one of four of COCO, and one of two in 3D."""
+    """Write questions: A is right for all of ADE20K, one of four of COCO, one of two in 3D."""
     parts = (("2D", "ADE20K", "A"), ("2D", "COCO", "ABBB"), ("3D", "Omni3D", "AB"))
     for kind in ("2D", "3D"):
         rows: list[dict[str, Any]] = []

@@ -101,7 +101,7 @@ def is_type_checking(node: ast.AST) -> bool:
 
 
 def at_import(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes below `node` that run at import: no function bodies, no TYPE_CHECKING blocks."""
+    """Yield the nodes below `node` that run at import, without functions and TYPE_CHECKING."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             continue
@@ -232,7 +232,7 @@ def test_a_door_imports_only_from_its_own_room() -> None:
 
 
 def test_files_have_no_import_cycle() -> None:
-    """Imports inside functions and for type checkers count too: a cycle is hard to read anywhere."""
+    """Imports inside functions and for type checkers count too."""
     graph = {module_name(p): {name for name in ours(p) if name in MODULES} for p in FILES}
     for door in DOORS:
         graph[module_name(door)].update(named_by_door(door))

@@ -1,4 +1,4 @@
-"""What is told before anything is paid: keys, stages, requests, costs, paths, own classes."""
+"""What is reported before anything is paid: keys, stages, requests, costs, paths, own classes."""
 
 import sys
 from collections.abc import Iterator
@@ -75,7 +75,7 @@ stages:
 
 
 class Own:
-    """A folder with a study and a file of own classes, which imports a file beside it."""
+    """A folder with a study and a file of custom classes, which imports another file there."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self.folder, self.module, self.plugin = folder, name, f"{name}.py"
@@ -85,7 +85,7 @@ class Own:
         self.write("http://127.0.0.1:9/v1")
 
     def write(self, url: str, name: str = "study.yaml") -> None:
-        """The study, with this server."""
+        """Write the study with this server."""
         (self.folder / name).write_text(STUDY.format(module=self.module, url=url))
 
     def __call__(self, command: str, *words: str, code: int, study: str = "study.yaml") -> str:

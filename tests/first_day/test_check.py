@@ -1,4 +1,4 @@
-"""`check` before a run that costs money: how much is asked, and which images are broken."""
+"""`check` before a paid run: how many requests, and which images are broken."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""Contestants: stages laid over the file's, and settings of nested parts."""
+"""Contestants: stages that overlay those of the file, and settings of nested parts."""
 
 from pathlib import Path
 
@@ -34,7 +34,7 @@ class Look:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A user's working folder with a study and a stage of their own."""
+    """A user's working folder with a study and a custom stage."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "study.yaml").write_text(STUDY)
     (tmp_path / "silent_looks.py").write_text(LOOKS)
@@ -125,7 +125,7 @@ def test_a_placebo_copies_the_settings_of_the_stage_it_controls_for(
 
 
 def first_zoom(arm: Arm) -> View:
-    """The first crop that the model was shown of the task's only sample."""
+    """Return the first crop that the model was shown of the only sample."""
     (item,) = arm.task
     shown = Pipeline(arm.stages)(State.start(item.sample), arm.model).shown
     return next(view for view in shown if view.size != item.sample.images[0].size)

@@ -1,4 +1,4 @@
-"""What newcomers type first, in the words of other programs, is answered with what to type."""
+"""Commands and names of other programs, typed by new users, are answered with what to type."""
 
 import json
 import shlex

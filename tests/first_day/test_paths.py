@@ -1,4 +1,4 @@
-"""Data beside the study, on another disk, or behind a link; and a file from elsewhere."""
+"""Data outside the study's folder, on another disk, or behind a link; and an untrusted file."""
 
 import json
 import os
@@ -42,7 +42,7 @@ ROW = {"id": "q1", "question": "Which?", "choices": ["a", "b"], "answer": "A"}
 
 @pytest.fixture
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder `study` to work in, and `own` beside it, which holds questions and replies."""
+    """A working folder `study`, and a folder `own` next to it with questions and replies."""
     monkeypatch.delenv("LOOKTWICE_ALLOW", raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "configuration"))
     for folder in ("study/copy", "own/set", "private"):
@@ -55,7 +55,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Somebody sees the question, and their answer is the command's input."""
+    """A user sees the question; their answer is the input of the command."""
     monkeypatch.setattr(options, "is_terminal", lambda: True)
 
 
@@ -86,7 +86,7 @@ def test_data_outside_the_folder_is_allowed_by_the_option_that_the_fault_names(
 
 
 def answered(answer: str, *words: object, code: int = 0) -> str:
-    """What a command prints in a terminal where the one question gets this answer."""
+    """Return the output of a command in a terminal whose single question gets this answer."""
     result = CliRunner().invoke(app, [str(word) for word in words], input=f"{answer}\n")
     assert result.exit_code == code, result.output
     assert result.output.count("[y/N]") == 1, result.output

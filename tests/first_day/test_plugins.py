@@ -1,4 +1,4 @@
-"""Classes of a user's own that a study names under `plugins:`."""
+"""Custom classes that a study names under `plugins:`."""
 
 from pathlib import Path
 
@@ -30,7 +30,7 @@ class Own:
 
 @pytest.fixture
 def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A study of a folder that is not the working folder, with the plugin beside it."""
+    """A study outside the working folder, with the plugin next to it."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "configuration"))
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "studies"

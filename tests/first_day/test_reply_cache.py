@@ -1,4 +1,4 @@
-"""`looktwice cache`: what the reply cache holds, and pruning that leaves what a record names."""
+"""`looktwice cache`: the contents of the reply cache, and pruning that keeps recorded replies."""
 
 import shutil
 import sqlite3

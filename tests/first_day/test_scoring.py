@@ -1,4 +1,4 @@
-"""A user's first tables: own classes, plans that changed, sweeps, specialists."""
+"""A user's first tables: custom classes, changed plans, sweeps, specialists."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.optional import needs_extras
 
 @dataclass(frozen=True)
 class LastLetter(Reader):
-    """As a notebook would define it; its module here is no plugin either."""
+    """A reader as a notebook would define it; this module is not a plugin either."""
 
     def read(self, state: State) -> Reading:
         letters = [letter for letter in state.reply if letter in "AB"]
@@ -48,7 +48,7 @@ class Halved(Scorer):
 
 @dataclass(frozen=True)
 class Greys:
-    """Grey squares; the right answers are A, B, A, B ..."""
+    """Grey squares; the correct answers are A, B, A, B ..."""
 
     n: int = 4
     name: str = "greys"
@@ -75,7 +75,7 @@ class Shout:
 
 @dataclass(frozen=True)
 class Parity:
-    """A specialist that says nowhere that it is one."""
+    """A specialist that does not declare itself as one."""
 
     def __call__(self, state: Any, model: Any) -> Any:
         return state.replace(answer="AB"[int(state.sample.id[1:]) % 2])
@@ -84,7 +84,7 @@ class Parity:
 OWN = (LastLetter, Halved, Greys, Shout, Parity)
 IMPORTS = Path(__file__).read_text().partition("\n\n\n")[0].partition("from __future__")
 MINE = "\n\n".join(["".join(IMPORTS[1:]), *map(inspect.getsource, OWN)])
-"""The classes above in a file of their own."""
+"""The classes above in a separate file."""
 STUDY = """
 task: {use: mine.Greys, name: task, scored: true}
 model: {use: pipelines.models.Scripted, answer: "A is wrong, so B"}
@@ -111,7 +111,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def looktwice(*words: str, code: int = 0) -> str:
-    """What a command prints, in one line, as a process without a loaded plugin."""
+    """Return the output of a command on one line, run in a process without a loaded plugin."""
     sys.modules.pop("mine", None)
     result = CliRunner().invoke(app, list(words), catch_exceptions=False)
     assert result.exit_code == code, result.output

@@ -1,4 +1,4 @@
-"""Servers that are away, refuse, or send too much stop a run and blame no sample; and fleets."""
+"""Servers that are down, refuse or send too much stop a run and fail no sample; and fleets."""
 
 import threading
 from pathlib import Path
@@ -112,7 +112,7 @@ def test_a_request_that_the_server_rejects_fails_only_its_sample(tmp_path: Path)
 
 
 def endpoints(folder: Path) -> set[str]:
-    """The servers that gave the replies of a run."""
+    """Return the servers that gave the replies of a run."""
     return {reply.served_by["endpoint"] for one in records(folder) for reply in one.replies}
 
 

@@ -1,4 +1,4 @@
-"""Configurations that come with the package, and a line for everything that has a name."""
+"""Shipped configurations, and a line for everything that has a name."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""One question of a run: the answer, why it counts as it does, and where an agent looked."""
+"""One question of a run: the answer, the reason for its score, and where an agent looked."""
 
 import json
 import re
@@ -35,7 +35,7 @@ IDS = ("a/b", "a:b", "Con", "con", "plain.", "ends ")
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A finished run over ids that are no file names, with markup in question and reply."""
+    """A finished run with ids that are no file names, and markup in question and reply."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "own").mkdir()
     Image.new("RGB", (60, 40), "red").save(tmp_path / "own" / "x.png")
@@ -109,7 +109,7 @@ def test_the_pages_of_two_samples_have_distinct_valid_file_names(folder: Path) -
 
 
 def look_once(messages: Messages) -> Reply:
-    """Asks for a zoom and then answers."""
+    """Request a zoom and then answer."""
     if any(message.role == "assistant" for message in messages):
         return Reply("(A)")
     call = ToolCall("1", "zoom", '{"image": 1, "box": [0.5, 0, 1, 0.5]}')

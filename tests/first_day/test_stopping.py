@@ -1,4 +1,4 @@
-"""A run that is stopped or killed pays once for what was under way, and goes on later."""
+"""A run that is stopped or killed pays once for requests in flight, and resumes later."""
 
 import json
 import os
@@ -43,7 +43,7 @@ QUESTIONS = 4 * 2 * 3
 
 @pytest.fixture(autouse=True)
 def hang_up() -> Iterator[None]:
-    """What `nohup` starts ignores this signal, and so would the run."""
+    """A process started by `nohup` ignores this signal, and so would the run."""
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
     signal.signal(signal.SIGHUP, before)
@@ -158,7 +158,7 @@ MODEL = ("model.name=tiny", "model.max_tokens=50", "model.detail=low", "--worker
 
 
 def run_and_kill(folder: Path, server: ChatServer, after: int) -> None:
-    """Start the command as a process, and kill it once the server has answered so many requests."""
+    """Start the command as a process, and kill it after the server has answered `n` requests."""
     words = ["run", str(write_study(folder, server.url, N)), "--out", str(folder), *MODEL]
     with subprocess.Popen(
         [sys.executable, "-c", "from looktwice.eval.cli import main; main()", *words],

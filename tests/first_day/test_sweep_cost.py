@@ -1,4 +1,4 @@
-"""What a sweep costs: what its arms share is done once."""
+"""The cost of a sweep: what its arms share is done once."""
 
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -26,12 +26,12 @@ PASSES: Counter[str] = Counter()
 
 @dataclass(frozen=True)
 class Detector:
-    """Marks the middle of each image, and counts how often it was asked to."""
+    """Marks the centre of each image, and counts its calls."""
 
     asks: ClassVar[bool] = False
 
     def __call__(self, state: State, model: Model) -> State:
-        """Put the marks into the sample."""
+        """Add the marks to the sample."""
         PASSES["detector"] += 1
         sizes = [image.size for image in state.sample.images]
         marks = tuple(

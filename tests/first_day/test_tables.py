@@ -23,7 +23,7 @@ def made(tmp_path: Path) -> MadeRun:
 
 
 def facts(made: MadeRun, **more: Any) -> None:
-    """run.yaml, with all points as the present plan."""
+    """Write run.yaml with all points as the present plan."""
     whole = {
         "arms": [point.id for point in made.points],
         "samples": {"id-t": 4},
@@ -68,7 +68,7 @@ EACH: list[dict[str, Any]] = [
 
 
 def ask_each(made: MadeRun, sweep: dict[str, Any]) -> None:
-    """`plain` is right in everything, and for half the samples without its thought."""
+    """`plain` is always right, and for half the samples without its thought."""
     made.answers(made.point("unmarked", "t", baseline=True), "BBBB")
     made.answers(made.point("unmarked", "t", baseline=True, changes={"stages.think": None}), "ABBB")
     for colour in sweep.get("stages.mark.color", [None]):

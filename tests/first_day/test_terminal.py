@@ -1,4 +1,4 @@
-"""The progress line of a terminal, and control characters, which no command obeys."""
+"""The progress line of a terminal, and control characters, which no command outputs."""
 
 import io
 import json
@@ -22,7 +22,7 @@ MANY = Spent(12_345_678, 1_234_567, 123.456)
 
 
 def draw_progress(width: int) -> str:
-    """What a terminal of so many columns gets of a run, whichever one the tests run in."""
+    """Return what a run writes to a terminal with this many columns."""
     screen, terminal = io.StringIO(), {"TERM": "xterm-256color"}
     console = Console(
         file=screen, width=width, force_terminal=True, legacy_windows=False, _environ=terminal
@@ -77,7 +77,7 @@ contestants: {"plain": {}, "loEVILud": {stages: {ask: {system: "EVIL"}}}}
 
 
 def obeyed(text: str) -> str:
-    """The control characters in what was printed, apart from line breaks."""
+    """Return the control characters in an output, except line breaks."""
     return "".join(sorted({c for c in text if printable(c) != c}))
 
 

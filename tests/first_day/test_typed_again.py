@@ -1,4 +1,4 @@
-"""A finished run, typed again, makes no question and draws its page only after a change."""
+"""A repeated finished run generates no question and redraws its page only after a change."""
 
 import os
 import re
@@ -25,7 +25,7 @@ PAGE = RUN / "report.html"
 
 @pytest.fixture(autouse=True)
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The numbers of the questions that are made, in a folder with a study."""
+    """The numbers of the questions that are generated, in a folder with a study."""
     monkeypatch.chdir(tmp_path)
     Path("study.yaml").write_text(STUDY)
     numbers: list[int] = []
@@ -46,7 +46,7 @@ def again(*words: object) -> str:
 
 
 def is_drawn(*words: object) -> bool:
-    """Whether a command draws the page again."""
+    """Return whether a command redraws the page."""
     os.utime(PAGE, (2e9, 2e9))  # seconds; far apart, however coarse the clock of the disk
     again(*words)
     return PAGE.stat().st_mtime != 2e9

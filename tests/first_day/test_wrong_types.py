@@ -1,4 +1,4 @@
-"""A stage that puts into the state what cannot be recorded fails its sample alone."""
+"""A stage that puts unrecordable values into the state fails only its sample."""
 
 import re
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ from looktwice.specialists import Chance
 
 
 class Unspeakable(Exception):
-    """An exception whose text cannot be made."""
+    """An exception whose text cannot be computed."""
 
     def __str__(self) -> str:
         raise RuntimeError("no words")
@@ -47,7 +47,7 @@ WRONG: dict[str, tuple[Any, str]] = {
 
 @dataclass(frozen=True)
 class Answers:
-    """Answers A, but puts something wrong into the state of every second question."""
+    """Answers A, but puts an invalid value into the state of every second question."""
 
     wrong: str = ""
 

@@ -1,4 +1,4 @@
-"""Forms in which servers say the same: tokens, log-probabilities, and errors beside half a text."""
+"""Equivalent formats of servers: tokens, log-probabilities, and errors next to partial text."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What a provider attaches to a turn: it goes back as it came, is part of the record and of the
-cache key, and a turn without it is what it always was."""
+"""Fields that a provider attaches to a turn are returned unchanged and are part of the record and
+of the cache key. A turn without them has the same key as before."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SIGNED = ToolCall("c1", "zoom", "{}", {"extra_content": {"google": {"thought_sig
 
 
 def read(message: Json) -> Reply:
-    """The reply in a body with this message."""
+    """Return the reply in a body with this message."""
     return parse_reply({"choices": [{"message": message}]}, 0.0)
 
 

@@ -1,5 +1,4 @@
-"""Batches, kept findings and opened weights: no stall, nothing computed twice, and a failure that
-stays where it is."""
+"""Batches, stored results and opened weights: no stall, no repeated work, isolated failures."""
 
 from __future__ import annotations
 
@@ -51,7 +50,7 @@ from tests.tables import table
 
 @pytest.fixture(autouse=True)
 def nothing_stays_open() -> Iterator[None]:
-    """Each test begins and ends without networks in memory or results on disk."""
+    """Each test starts and ends without networks in memory or results on disk."""
     close_networks()
     with use_result_store(None):
         yield
@@ -67,7 +66,7 @@ def results(tmp_path: Path) -> Iterator[None]:
 
 @pytest.fixture
 def batchers() -> Iterator[Callable[..., Batcher[Any, Any]]]:
-    """Makes batchers, which are closed at the end."""
+    """A function that makes batchers, which are closed at the end."""
     made: list[Batcher[Any, Any]] = []
 
     def make(*settings: Any, **more: Any) -> Batcher[Any, Any]:
@@ -84,7 +83,7 @@ Make = Callable[..., Batcher[int, int]]
 
 
 def results_of(batcher: Batcher[int, int], items: Sequence[int]) -> list[int | str]:
-    """Every item asked for by a thread of its own, with a limit on how long that may take."""
+    """Request every item in its own thread, with a time limit."""
     results: list[int | str] = []
     with ThreadPoolExecutor(len(items)) as pool:
         for future in [pool.submit(batcher, item) for item in items]:
@@ -234,8 +233,7 @@ FORWARDS: list[int] = []
 
 @dataclass(frozen=True)
 class Bright(Network[tuple[Pixels], DepthMap]):
-    """Brightness as depth; keeps the size of every batch, and says that memory ran out above
-    `room`."""
+    """Brightness as depth; records the size of every batch, and runs out of memory above `room`."""
 
     gain: float = 1.0
     room: int = field(default=99, metadata=NOT_IDENTITY)
@@ -280,7 +278,7 @@ class Greys:
 
 @dataclass(frozen=True)
 class MedianRule:
-    """Answers with the median that a network gives."""
+    """Answers with the median of the map of a network."""
 
     network: Any
     asks: ClassVar[bool] = False
@@ -291,7 +289,7 @@ class MedianRule:
 
 
 def run_study(folder: Path, rule: Stage, workers: int, n: int = 12) -> dict[str, Record]:
-    """A study of one point, run whole as the command line runs it; its records by sample."""
+    """Run a study of one point as the command line does, and return its records by sample."""
     made = Arm("rule", {}, "greys", Greys(n), None, {"answer": rule}, Robust(), 1, 0, True, "", "")
     plan = Plan("study", (add_id(made),))
     Study(plan, folder, RunOptions(workers=workers), cache=folder / "cache")()
@@ -299,7 +297,7 @@ def run_study(folder: Path, rule: Stage, workers: int, n: int = 12) -> dict[str,
 
 
 def plain(records: dict[str, Record]) -> dict[str, Any]:
-    """The records without their times and confidences."""
+    """Return the records without their times and confidences."""
     return {
         name: json.loads(replace(r, timings={}, confidence=None).to_line())
         for name, r in records.items()

@@ -1,5 +1,4 @@
-"""The store of replies: hits, one flight, what survives a kill, several processes, and folders it
-refuses."""
+"""The reply store: hits, shared requests, kills, several processes, and refused folders."""
 
 import gc
 import hashlib
@@ -41,7 +40,7 @@ HELLO = (Message("user", ("hello",)),)
 
 
 def test_the_key_of_a_request_covers_only_what_is_sent() -> None:
-    """What a later version can be asked for changes no key of an earlier one."""
+    """Options that a later version adds change no key of an earlier version."""
     options = '{"stop":["x"],"temperature":0.5,"tools":[{"description":"","name":"zoom"'
     options += ',"parameters":{}}]}'
     written = '{"draw":2,"messages":[{"parts":["hello"],"role":"user"}],"model":"m","options":'
@@ -218,7 +217,7 @@ def test_an_unclosed_store_closes_its_connection(tmp_path: Path) -> None:
 
 
 def test_sql_placeholders_are_literal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Python 3.12 warns of these where values come in a row."""
+    """Python 3.12 warns of named placeholders if values are a sequence."""
     ran = list[str]()
 
     class Watched(sqlite3.Connection):

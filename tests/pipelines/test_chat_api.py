@@ -56,7 +56,7 @@ def openai_request() -> Any:
 
 
 def walked(value: Any) -> Any:
-    """Plain values; pydantic checks the items of an Iterable only when somebody walks over it."""
+    """Return plain values; pydantic checks the items of an Iterable only during iteration."""
     if isinstance(value, Mapping):
         return {name: walked(inner) for name, inner in value.items()}
     is_plain = isinstance(value, str | int | float | None)
@@ -329,8 +329,7 @@ def test_the_identity_covers_whatever_changes_replies(monkeypatch: pytest.Monkey
 
 @pytest.fixture
 def interruptible() -> Iterator[None]:
-    """A shell lets what it starts in the background ignore interrupts, and children inherit
-    that."""
+    """Shells start background processes with interrupts ignored, and children inherit that."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -358,7 +357,7 @@ def test_an_oversized_body_is_not_read(server: ChatServer, monkeypatch: pytest.M
 
 
 def serve_once(body: bytes, status: int = 200, *headers: bytes) -> ChatAPI:
-    """The model of a server that gives this answer to one request."""
+    """Return the model of a server that gives this answer to one request."""
     lines = [f"HTTP/1.1 {status} X".encode(), b"Connection: close", *headers]
     answer = b"\r\n".join([*lines, b"Content-Length: %d" % len(body), b"", body])
     listening = socket.create_server(("127.0.0.1", 0))

@@ -1,5 +1,5 @@
-"""Where time goes: each second is of one kind, threads are summed up, and nothing is counted
-without a clock."""
+"""Time measurement: each second has one kind, threads are summed, and no clock means no
+measurement."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.paths import ROOT
 
 @pytest.fixture
 def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The time of the clock, which goes on only where a test says so."""
+    """The time of the clock, which advances only when a test sets it."""
     now = [0.0]
     monkeypatch.setattr(clock, "time", SimpleNamespace(perf_counter=lambda: now[0]))
     return now

@@ -1,4 +1,4 @@
-"""Size, pixels and bytes of encoded pictures agree, whatever is turned, transparent or deep."""
+"""Size, pixels and bytes of encoded pictures agree for any rotation, transparency or bit depth."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ EXACT: dict[str, dict[str, Any]] = {
 
 
 def turned(kind: str, orientation: int, where: str) -> bytes:
-    """STORED with this orientation in its EXIF or its XMP."""
+    """Return STORED with this orientation in its EXIF or its XMP."""
     options, xmp = dict(EXACT.get(kind, {})), XMP.format(orientation)
     if kind == "TIFF":
         tags = ImageFileDirectory_v2()
@@ -76,7 +76,7 @@ def check_turned(kind: str, where: str, orientation: int) -> None:
 
 
 def profile(space: str) -> bytes:
-    """A profile of linear light: level 55 shows as sRGB 128."""
+    """Return a profile of linear light: level 55 is shown as sRGB 128."""
 
     def xyz(*values: float) -> bytes:
         return b"XYZ \0\0\0\0" + b"".join(struct.pack(">i", round(v * 65536)) for v in values)
@@ -113,8 +113,8 @@ V, DEEP = bytes([55]), struct.pack(">H", 55 * 257)
 
 
 def png(color: int, depth: int, pixels: list[bytes], *parts: bytes) -> bytes:
-    """A PNG of one row whose pixels have these bytes, with a profile, a palette or a transparent
-    colour before them."""
+    """Return a PNG of one row with these pixel bytes, after a profile, palette or transparent
+    colour."""
     width = len(pixels) * 8 // depth if depth < 8 else len(pixels)
     head = chunk(b"IHDR", struct.pack(">IIBBBBB", width, 1, depth, color, 0, 0, 0))
     row = chunk(b"IDAT", zlib.compress(b"\0" + b"".join(pixels)))
@@ -122,7 +122,7 @@ def png(color: int, depth: int, pixels: list[bytes], *parts: bytes) -> bytes:
 
 
 def trns(*values: int) -> bytes:
-    """What is transparent, by its 16 bits."""
+    """Return a transparency chunk from 16-bit values."""
     return chunk(b"tRNS", deep(*values))
 
 

@@ -1,5 +1,4 @@
-"""What a run makes of an endpoint's failures: whose they are, which stand in a row, and when
-nothing more is asked."""
+"""Failures of an endpoint: whether they are its own, how they are counted, and when a run stops."""
 
 from __future__ import annotations
 
@@ -43,7 +42,7 @@ def test_failures_of_the_endpoint_or_of_the_sample() -> None:
 
 
 def watched(times: list[float], monkeypatch: pytest.MonkeyPatch) -> tuple[EndpointWatch, list[str]]:
-    """A watch whose clock gives these times, and what it said when it gave up."""
+    """Return a watch whose clock gives these times, and what it said when it gave up."""
     lines: list[str] = []
     monkeypatch.setattr("time.monotonic", lambda: 1000 + times.pop(0))
     return EndpointWatch(lines.append), lines
@@ -122,7 +121,7 @@ def test_what_ends_a_series_of_failures_and_who_shares_it() -> None:
 
 @dataclass
 class CountingModel:
-    """A model that counts how often it was probed and asked."""
+    """A model that counts its probes and calls."""
 
     identity: str = "asked"
     dead: bool = False
@@ -251,7 +250,7 @@ def test_waiting_ends_when_the_rate_recovers(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_fleet_shares_requests_evenly() -> None:
-    """Each next question begins while those before it are under way."""
+    """Each question starts while the earlier ones are in flight."""
     servers, asked = Servers(), list[str]()
 
     def ask(url: str) -> None:

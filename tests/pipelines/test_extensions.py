@@ -1,5 +1,5 @@
-"""A package of somebody else's attaches by its entry point, as docs/howto/extend.md shows it whole;
-where it cannot be opened, looktwice goes on without it."""
+"""A third-party package registers by its entry point, as docs/howto/extend.md shows; looktwice
+works without one that cannot be imported."""
 
 import json
 import os

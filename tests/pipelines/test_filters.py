@@ -1,5 +1,5 @@
-"""The verdict of a content filter in the form of each provider: one request, and a filtered reply;
-what only looks like one stays what it is."""
+"""Verdicts of content filters in the format of each provider: one request, and a filtered reply.
+Similar replies are left alone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COUNTED = {"usage": {"prompt_tokens": 9, "completion_tokens": 1}}
 
 
 def asked_fast(canned: Canned, store: Store | None = None) -> Model:
-    """The model as a run wraps it, which waits for nothing between attempts."""
+    """Return the model as a run wraps it, without waits between attempts."""
     retried = Retried(canned, initial_delay=1e-6)
     return retried if store is None else Cached(retried, store)
 

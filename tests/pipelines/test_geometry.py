@@ -1,5 +1,4 @@
-"""The geometry law: random chains of changes of frame keep every mark on what it marks; what boxes
-share."""
+"""Geometry: random chains of operations keep every mark on what it marks, and intersections."""
 
 from __future__ import annotations
 
@@ -82,7 +81,7 @@ changes = st.one_of(
 
 
 def blob_at(x: float, y: float) -> Picture:
-    """A bright soft blob on a dark ground, its centre at (x, y) to a fraction of a pixel."""
+    """Return a soft bright blob on a dark ground with its centre at (x, y), subpixel precise."""
     xs, ys = np.meshgrid(np.arange(WIDTH), np.arange(HEIGHT))
     bright = 255 * np.exp(-((xs - x) ** 2 + (ys - y) ** 2) / (2 * (BLOB / 2) ** 2))
     return Picture(np.repeat(bright[:, :, None], 3, axis=2).astype(np.uint8))
@@ -96,8 +95,7 @@ def chained(view: View, chain: list[Change]) -> View:
 
 
 def centroid_near(view: View, x: float, y: float, reach: float) -> tuple[float, float] | None:
-    """The centroid of red light (the padding has none to speak of) in a window, or None where it is
-    cut off."""
+    """Return the centroid of red light in a window, or None if it is clipped."""
     x0, y0, x1, y1 = round(x - reach), round(y - reach), round(x + reach) + 1, round(y + reach) + 1
     if x0 < 0 or y0 < 0 or x1 > view.size[0] or y1 > view.size[1]:
         return None

@@ -1,4 +1,4 @@
-"""What a picture costs, by the rules that providers publish."""
+"""The token count of a picture, by the rules that providers publish."""
 
 from __future__ import annotations
 

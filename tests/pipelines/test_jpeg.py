@@ -1,5 +1,4 @@
-"""A JPEG is refused by its beginning just where it is refused as a whole, whatever is wrong with
-it."""
+"""A JPEG is refused from its first bytes exactly if it is refused as a whole."""
 
 from __future__ import annotations
 
@@ -84,7 +83,7 @@ def refuses(read: Callable[[], object]) -> bool:
 
 
 def written(kind: str) -> bytes:
-    """A photograph's like: noise that changes slowly, so that its scan is some kilobytes long."""
+    """Return a photograph-like JPEG: smooth noise, so that its scan is some kilobytes long."""
     coarse = np.random.default_rng(0).integers(0, 256, (12, 16, 3), np.uint8)
     mode, settings = WRITTEN[kind]
     buffer = io.BytesIO()

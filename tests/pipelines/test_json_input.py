@@ -1,4 +1,4 @@
-"""What a server or a file may hold that could not be written again, and what becomes of it."""
+"""Values from servers or files that could not be written again, and how they are handled."""
 
 import json
 from typing import Any

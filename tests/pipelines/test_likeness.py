@@ -1,5 +1,4 @@
-"""What a picture shows is known again however it was encoded or resized, and no other is taken for
-it."""
+"""Pictures are recognised after encoding and resizing, and not confused with others."""
 
 import io
 

@@ -1,4 +1,4 @@
-"""A person as a model: what is shown, and what is taken for a reply."""
+"""A person as a model: what is shown, and what counts as a reply."""
 
 from __future__ import annotations
 

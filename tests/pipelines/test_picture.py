@@ -1,4 +1,4 @@
-"""Pictures: what a person sees is what the model is sent, and nobody writes into it."""
+"""Pictures: the model is sent what a person sees, and views are read-only."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ WHOLE_JPEG: dict[str, Any] = {"quality": 100, "subsampling": 0}
 
 
 def rotated_jpeg() -> bytes:
-    """RAMP as a camera on its side stores it: turned, with the EXIF word that turns it back."""
+    """Return RAMP as a rotated camera stores it, with the EXIF tag that rotates it back."""
     exif = Image.Exif()
     exif[0x0112] = 6
     return encoded(np.rot90(RAMP), "JPEG", **WHOLE_JPEG, exif=exif)
 
 
 def rgba_png() -> bytes:
-    """RAMP where it is bright; where it is black, transparent with garbage behind."""
+    """Return RAMP, bright parts opaque and black ones transparent with garbage behind."""
     alpha = np.where(RAMP.any(axis=2), 255, 0).astype(np.uint8)
     hidden = np.where(alpha[:, :, None] == 0, (1, 222, 3), RAMP).astype(np.uint8)
     return encoded(np.dstack([hidden, alpha]), "PNG")
@@ -107,7 +107,7 @@ def test_a_png_preserves_every_pixel(shape: tuple[int, int]) -> None:
 
 
 def test_a_png_has_the_same_bytes_on_every_processor() -> None:
-    """They are part of what replies are kept under: these are those of x86 with and without SSE."""
+    """The bytes are part of cache keys; these are those of x86 with and without SSE."""
     data = to_png(DRAWN.astype(np.uint8))
     assert hashlib.sha256(data).hexdigest() == ENCODED
 
@@ -144,12 +144,12 @@ def test_given_pixels_are_copied() -> None:
 
 
 def chunk(kind: bytes, body: bytes) -> bytes:
-    """A part of a PNG with its right checksum."""
+    """Return a chunk of a PNG with its correct checksum."""
     return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
 
 
 def png_of(*chunks: bytes, width: int = 8, height: int = 4) -> bytes:
-    """A PNG of RGB pixels, with these parts between its head and its end."""
+    """Return a PNG of RGB pixels with these chunks between header and end."""
     head = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0))
     return b"\x89PNG\r\n\x1a\n" + head + b"".join(chunks) + chunk(b"IEND", b"")
 
@@ -171,13 +171,13 @@ WHOLE = {
 
 
 def flipped(data: bytes) -> bytes:
-    """A file with one wrong byte in its middle."""
+    """Return a file with one wrong byte in the middle."""
     middle = len(data) // 2
     return data[:middle] + bytes([data[middle] ^ 255]) + data[middle + 1 :]
 
 
 def wide(value: int) -> bytes:
-    """A TIFF of 32 bits that holds this number and zeros."""
+    """Return a TIFF of 32 bits that holds this number and zeros."""
     return encoded(np.array([[value, 0], [0, 0]], np.int32), "TIFF")
 
 

@@ -1,5 +1,4 @@
-"""Pocket: its words, that numpy computes what was trained in torch, its replies, and what it
-refuses."""
+"""Pocket: its words, numpy inference equal to torch, its replies, and what it refuses."""
 
 from __future__ import annotations
 

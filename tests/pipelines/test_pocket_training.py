@@ -1,5 +1,4 @@
-"""The trainer of Pocket: its scenes and batches are true, it learns, it stops and goes on, and two
-workers agree."""
+"""The trainer of Pocket: correct scenes and batches, learning, resuming, two workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a server asks to wait, wherever it says so: headers, fields of the error, sentences."""
+"""Requested waits of a server in headers, error fields and sentences."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def at_seven(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def wait_of(status: int, headers: Mapping[str, str], body: Any) -> float | None:
-    """The wait that a refusal asks for."""
+    """Return the wait that a refusal requests."""
     with pytest.raises(ModelError) as caught:
         read_response(response(status, body, headers), URL, 0.0)
     assert caught.value.retryable

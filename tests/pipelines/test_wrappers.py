@@ -1,4 +1,4 @@
-"""Asking again, holding back, counting, their order, and recorded replies as models."""
+"""Retries, rate limits, counting, the order of wrappers, and recorded replies as models."""
 
 import gzip
 import json
@@ -36,8 +36,7 @@ BUSY = ModelError("busy", status=503, retryable=True)
 
 @dataclass
 class Flaky:
-    """Fails with the given errors in turn, then answers; counts how often it was asked and how many
-    at a time."""
+    """Fails with the given errors in turn, then answers; counts calls and their concurrency."""
 
     errors: list[ModelError] = field(default_factory=list)
     work: Callable[[], object] = lambda: None
@@ -72,7 +71,7 @@ def calls(model: Model, count: int) -> list[Reply]:
 
 
 def number_questions(model: Model, numbers: Sequence[int]) -> list[Reply]:
-    """The replies to these questions, asked by sixteen threads."""
+    """Return the replies to these questions, asked by sixteen threads."""
     asked = [(Message("user", (f"question {number}",)),) for number in numbers]
     with ThreadPoolExecutor(16) as pool:
         return list(pool.map(model, asked))

@@ -1,4 +1,4 @@
-"""A model's coordinates become pixels of the view, through the size at which it was sent."""
+"""Coordinates of a model become pixels of the view, by the size at which it was sent."""
 
 import numpy as np
 import pytest

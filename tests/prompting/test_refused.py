@@ -1,4 +1,4 @@
-"""A setting that makes no sense is refused before anything runs (`refused.yaml`)."""
+"""Invalid settings are refused before anything runs (`refused.yaml`)."""
 
 from collections.abc import Callable
 from functools import partial

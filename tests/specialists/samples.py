@@ -38,7 +38,7 @@ def numbered_image(number: int) -> Pixels:
 
 
 def check(stage: Stage, sample: Sample, answer: str | None, reason: str = "") -> State:
-    """Run a rule; it must give this answer with a confidence in 0..1, or abstain with this reason."""
+    """Run a rule: it must give this answer with a confidence in 0..1, or abstain so."""
     state = stage(State(sample), NoModel())
     assert state.answer == answer, state.reason
     if answer is None:

@@ -1,4 +1,4 @@
-"""Results of specialists: checked, read-only, picked from, and looked up between pixels."""
+"""Results of specialists: validated, read-only, selectable, and interpolated between pixels."""
 
 import sys
 from typing import Any

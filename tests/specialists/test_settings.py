@@ -1,4 +1,4 @@
-"""Settings of specialists that cannot be, each told from its range."""
+"""Invalid settings of specialists are refused with their allowed range."""
 
 import importlib
 import re

@@ -1,4 +1,4 @@
-"""The same pixels are looked at once in a run, and in all commands where a look is costly."""
+"""Equal pixels are analysed once in a run, and once across commands if that is slow."""
 
 import json
 import threading
@@ -62,7 +62,7 @@ contestants:
 
 @dataclass(frozen=True)
 class Slow:
-    """A specialist that takes a while and counts its looks."""
+    """A specialist that takes a while and counts its calls."""
 
     seconds: float = 0.0
     gives: Any = 0.5
@@ -83,14 +83,14 @@ class Slow:
 
 @pytest.fixture(autouse=True)
 def _no_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No look yet, and a clock by which a look takes as long as it says."""
+    """Start without calls, with a clock by which a call takes as long as it says."""
     LOOKS.clear()
     clock = SimpleNamespace(perf_counter=lambda: NOW[0], sleep=pass_time)
     monkeypatch.setattr(sharing, "time", clock)
 
 
 def pass_time(seconds: float) -> None:
-    """Others may look in the meantime, so this takes a while."""
+    """Yield to other threads, so that this takes a while."""
     time.sleep(seconds)
     NOW[0] += seconds
 
@@ -105,7 +105,7 @@ def run(*words: str) -> None:
 
 
 def write_study(detector: str) -> None:
-    """Three arms that ask one detector about three pictures, in the working folder."""
+    """Write three arms that ask one detector about three pictures, in the working folder."""
     Path("study.yaml").write_text(STUDY.replace("DETECTOR", f"{{use: {detector}}}"))
     rows = []
     for number in range(3):
@@ -118,7 +118,7 @@ def write_study(detector: str) -> None:
 def test_a_detector_before_three_arms_runs_once_per_picture_across_commands(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One of a user's own class, which says nothing about being shared."""
+    """With a custom class that does not mention sharing."""
     monkeypatch.chdir(tmp_path)
     Path("counted_looks.py").write_text(DETECTOR)
     write_study("counted_looks.Mine")
@@ -196,7 +196,7 @@ def test_arrays_are_shared_read_only_and_stored(tmp_path: Path) -> None:
 
 @dataclass(frozen=True)
 class NumberedLook:
-    """What it was given, as a text of its own for each look."""
+    """Returns the number of the call."""
 
     weights: tuple[Path, ...] = ()
 
@@ -207,14 +207,14 @@ class NumberedLook:
 
 @dataclass(frozen=True)
 class Same:
-    """Gives the picture as it is."""
+    """Returns the picture unchanged."""
 
     def __call__(self, pixels: Pixels, /) -> Pixels:
         return pixels
 
 
 def test_results_depend_on_lists_of_pictures_defaults_and_paths_in_lists(tmp_path: Path) -> None:
-    """Long arrays in a list were told apart by the beginning and end that is printed of them."""
+    """Regression: long arrays in a list were compared by their printed start and end."""
     plain = np.zeros((100, 100, 3), np.uint8)
     dotted = plain.copy()
     dotted[50, 50] = 9
@@ -251,7 +251,7 @@ def test_a_note_reaches_all_users_of_a_shared_result(tmp_path: Path) -> None:
 
 @dataclass(frozen=True)
 class OneFace:
-    """Finds a face, after a while."""
+    """Finds a face after a while."""
 
     def __call__(self, pixels: Pixels, /) -> Faces:
         pass_time(2 * MIN_STORED_SECONDS)

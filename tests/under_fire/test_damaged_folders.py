@@ -1,4 +1,4 @@
-"""Damaged run folders: named by file and line with what to do, or healed."""
+"""Damaged run folders are reported by file and line with advice, or repaired."""
 
 import json
 import os
@@ -51,7 +51,7 @@ def again(run: Path) -> list[object]:
 
 
 def commands(run: Path, url: str) -> Iterator[list[object]]:
-    """Every command that reads a run folder."""
+    """Return every command that reads a run folder."""
     yield from (
         ["score", run],
         ["score", run, "--report"],
@@ -161,7 +161,7 @@ BLOBS: dict[str, Callable[[bytes], bytes | None]] = {
 
 
 def messages(run: Path) -> set[str]:
-    """The blobs that are messages."""
+    """Return the blobs that are messages."""
     calls = [call for record in lines(run / "records.jsonl") for call in record["calls"]]
     return {sha for call in calls for sha in call["messages"]}
 

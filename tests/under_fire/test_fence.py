@@ -1,4 +1,4 @@
-"""The records of a foreign run folder name files of this machine, and no command reads them."""
+"""Records of an untrusted run folder name files of this machine, and no command reads them."""
 
 import json
 import os
@@ -51,7 +51,7 @@ def run_study(path: str, *words: str) -> Path:
 
 
 def change(run: Path, **parts: Any) -> None:
-    """Write into points.yaml what a stranger may have written there."""
+    """Write into points.yaml what an attacker could write there."""
     (row,) = yaml.safe_load((run / "points.yaml").read_text())
     for part, node in parts.items():
         places = {"scorer": row["facts"], "read": row, "task": row["spec"]}

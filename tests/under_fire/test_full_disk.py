@@ -1,4 +1,4 @@
-"""A disk that fills up: the file is named, nothing half-written stays, and a run goes on."""
+"""A full disk: the file is named, nothing partial stays, and a run can resume."""
 
 import sys
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ FULL = "cannot be written (File too large)"
 
 @contextmanager
 def room(size: int) -> Iterator[None]:
-    """Inside, no file grows beyond so many bytes, which fails as a full disk does."""
+    """Limit the size of files inside the block, which fails like a full disk."""
     import resource
 
     before = resource.getrlimit(resource.RLIMIT_FSIZE)

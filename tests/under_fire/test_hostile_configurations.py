@@ -1,4 +1,4 @@
-"""Hostile configurations and folders of questions are each answered with a sentence."""
+"""Hostile configurations and folders of questions each give one sentence."""
 
 import json
 import re

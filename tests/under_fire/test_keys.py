@@ -1,4 +1,4 @@
-"""Whatever a server or a setting does with a key, it is in no artefact of a run."""
+"""A key is in no artefact of a run, whatever a server or a setting does with it."""
 
 import html
 import json
@@ -47,7 +47,7 @@ SPELLINGS: list[Callable[[str], str]] = [
 
 
 def undone(text: str) -> str:
-    """A text, and what is read where JSON, URLs or pages are."""
+    """Return a text and its decodings from JSON, URLs and HTML."""
     json_read = text.replace('\\"', '"').replace("\\\\", "\\")
     return "\n".join([text, unquote(text), html.unescape(text), json_read, unquote(json_read)])
 

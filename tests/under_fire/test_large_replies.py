@@ -1,4 +1,4 @@
-"""Replies, words and files beyond any use: a stated bound, and nothing that hangs or dies."""
+"""Excessively large replies, texts and files: a documented limit, no hang and no crash."""
 
 import json
 from functools import partial

@@ -1,4 +1,4 @@
-"""Own models, tasks and stages that give what no record can hold end in a sentence."""
+"""Custom models, tasks and stages with unrecordable values end in a sentence."""
 
 import os
 import sys
@@ -45,7 +45,7 @@ class S:
 
 @pytest.fixture
 def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A plugin, beside two questions: this process loads no two of one name."""
+    """Write a plugin with a unique name next to two questions."""
     monkeypatch.chdir(tmp_path)
     write_questions({"question": "first"}, {"question": "second"})
     name = f"odd_{abs(hash(tmp_path))}"

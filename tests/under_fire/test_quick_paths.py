@@ -1,4 +1,4 @@
-"""Large runs: what is parsed, kept and opened for each record is counted."""
+"""Large runs: counts what is parsed, stored and opened for each record."""
 
 import json
 import shutil
@@ -83,7 +83,7 @@ def test_a_record_has_every_field_with_its_default_and_another_version_is_refuse
 
 @dataclass(frozen=True)
 class Own(Reader):
-    """Gives a reading, also one that is none, or fails."""
+    """Gives a reading, an invalid reading, or fails."""
 
     reading: Reading | Exception
 
@@ -94,7 +94,7 @@ class Own(Reader):
 
 
 class Looking(Reader):
-    """Answers by the question that was asked, which lies in the blobs."""
+    """Answers from the question that was asked, which is stored in the blobs."""
 
     def read(self, state: State) -> Reading:
         is_mine = state.messages[0].text.startswith("say3")
@@ -102,7 +102,7 @@ class Looking(Reader):
 
 
 class Calling(Robust):
-    """A stage of its own, of which `read` is only a part."""
+    """A custom stage, of which `read` is only a part."""
 
     def __call__(self, state: State, model: Model) -> State:
         return state.replace(answer="C")
@@ -110,7 +110,7 @@ class Calling(Robust):
 
 @dataclass(frozen=True)
 class Asking(Reader):
-    """Holds a model, which the run would have to know of."""
+    """Holds a model that the run must know of."""
 
     model: Scripted = field(default_factory=Scripted)
 
@@ -120,7 +120,7 @@ class Asking(Reader):
 
 @dataclass
 class Late:
-    """Makes a model of its own when it is first called; `kinds` are those that it was given."""
+    """Creates a model at its first call; `kinds` are the model classes it was given."""
 
     model: Model | None = None
     kinds: list[str] = field(default_factory=list)
@@ -139,7 +139,7 @@ def test_calls_of_a_model_created_later_by_a_stage_are_recorded() -> None:
 
 
 class OwnState(State):
-    """A state of the user's own."""
+    """A custom state."""
 
 
 def test_a_state_is_copied_completely_without_additional_fields() -> None:
@@ -153,7 +153,7 @@ def test_a_state_is_copied_completely_without_additional_fields() -> None:
 
 
 def read_with(run: Path, reader: Reader) -> list[ScoredRecord]:
-    """Every scored record of the run, read by this reader."""
+    """Return every scored record of the run, read by this reader."""
     return [entry for scores in score_run(RunFolder(run), reader).points for entry in scores.all]
 
 

@@ -1,4 +1,4 @@
-"""Texts of servers, data and strangers are text in a report, and no markup and no link."""
+"""Untrusted texts of servers and data are plain text in a report, never markup or a link."""
 
 import csv
 import json

@@ -1,4 +1,4 @@
-"""The reply cache: several processes at once, a killed one, a full disk, damaged rows."""
+"""The reply cache: concurrent processes, a killed one, a full disk, damaged rows."""
 
 import errno
 import os
@@ -49,7 +49,7 @@ with store.turn("k", threading.Event()):
 
 
 def started(code: str, *words: object) -> subprocess.Popen[str]:
-    """Another process that runs this code."""
+    """Start another process that runs this code."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     command, pipe = [sys.executable, "-c", code, *map(str, words)], subprocess.PIPE
     return subprocess.Popen(
@@ -94,7 +94,7 @@ def test_a_killed_process_is_replaced_and_a_living_one_is_waited_for(tmp_path: P
 
 @dataclass
 class CountingModel:
-    """A model that says how often it was asked, and that may fail."""
+    """A model that counts its calls and can fail."""
 
     fails: bool = False
     identity: str = "asked"
@@ -142,7 +142,7 @@ def test_a_stopped_run_waits_for_no_other_process(tmp_path: Path) -> None:
 
 
 class Full(Store):
-    """A store whose disk is full after so many replies."""
+    """A store whose disk is full after this many replies."""
 
     room = 3
     counting = threading.Lock()  # two must not both find room for the last reply

@@ -27,20 +27,20 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _heed_interrupts() -> None:
-    """As a terminal starts a program; in the background they may be ignored."""
+    """Restore interrupts as a terminal sets them; background processes may ignore them."""
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
 
 
 def started(*words: str, heed: Any = _heed_interrupts, **more: str) -> subprocess.Popen[str]:
-    """Another process, whose output and errors are one text."""
+    """Start another process whose output and errors are one text."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     pipe: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     return subprocess.Popen(words, env=environment | more, preexec_fn=heed, **pipe)
 
 
 def shell(line: str) -> tuple[int, str]:
-    """The exit code of LOOKTWICE in a line of a shell, and what else there is to read."""
+    """Return the exit code of LOOKTWICE in a shell line, and the other output."""
     line = f"{{ {line.replace('LOOKTWICE', COMMAND)}; }}; exit ${{PIPESTATUS[0]}}"
     with started("bash", "-c", line) as process:
         said, _ = process.communicate()

@@ -16,7 +16,7 @@ def shown(made: MadeRun, name: str) -> list[dict[str, str]]:
 
 
 def test_draws_by_hand(made: MadeRun) -> None:
-    """Three samples answered twice, right 2, 0 and 1 times; s3 lacks a draw and s4 an answer key."""
+    """Three samples answered twice, right 2, 0 and 1 times; s3 lacks a draw and s4 a key."""
     made.task("t", ["A", "A", "A", "A", None])
     point = made.point("plain", "t", draws=2)
     made.answers(point, "ABAAA")

@@ -170,7 +170,7 @@ def test_a_swept_number_is_drawn(made: MadeRun) -> None:
 
 
 def test_a_single_change_is_drawn_with_the_unchanged_configuration(made: MadeRun) -> None:
-    """`each:` leaves the unchanged point without a change; its number comes from the built object."""
+    """The unchanged point has no change under `each:`; its number is that of the object."""
     made.task("t", "AA")
     spec: dict[str, Any] = {"stages": {"mark": {"radius": 10}}}
     made.answers(made.point("plain", "t", spec=spec), "AA")

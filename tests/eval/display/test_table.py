@@ -291,7 +291,7 @@ def test_samples_without_the_group_field(made: MadeRun, meta: dict[str, str], gr
 
 
 def printed(columns: Mapping[str, str], texts: int, blocks: int, rows: int) -> str:
-    """Print a table of equal rows on a terminal of 80 columns; a slash is a line break in a cell."""
+    """Print a table of equal rows on a terminal of 80 columns; a slash is a line break."""
     header, row = ([c.replace("/", "\n") for c in part] for part in (columns, columns.values()))
     out, grid = io.StringIO(), TextTable(header, [row] * rows, texts)
     Console(width=80, file=out).print(grid.console("a title", blocks=blocks))

@@ -99,7 +99,7 @@ def test_a_judge_with_a_custom_prompt_may_reply_with_the_answer_alone(
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    """Six replies, of which a rule reads five; two of them mean something else than they seem to."""
+    """Six replies, of which a rule reads five; two of them mean the opposite of what they seem."""
     made = MadeRun(tmp_path / "runs" / "made")
     made.task("pick", ["A", "B", "A", "B", "A", "B"])
     point = made.point("one", "pick")

@@ -365,7 +365,7 @@ FRAMED = """[...document.querySelectorAll("#grids rect")].sort((a, b) =>
 
 @pytest.mark.slow
 def test_every_row_is_drawn_and_the_baseline_is_framed(browser: Browser, made: MadeRun) -> None:
-    """Regression: the last two of ten rows were dropped, and a map sorted its levels differently."""
+    """Regression: the last two of ten rows were dropped, and a map had its own order of levels."""
     made.task("shape", "AAAA")
     for radius in (28, 9):
         changes: dict[str, object] = {"stages.mark.radius": radius}

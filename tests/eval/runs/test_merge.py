@@ -23,7 +23,7 @@ from tests.under_fire.scenes import STUDY, run_command, write_questions
 def shard(
     path: Path, answers: dict[str, str], run: dict[str, Any], keys: str = "ABAB", **point: Any
 ) -> Path:
-    """Write a run that asked the samples of `answers`; an answer that starts with ! is a failure."""
+    """Write a run that asked the samples of `answers`; answers that start with ! are failures."""
     made = MadeRun(path)
     made.task("animals", list(keys))
     name = made.point("plain", "animals", **point)

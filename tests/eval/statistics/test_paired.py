@@ -118,7 +118,7 @@ def test_equal_answers_have_an_interval_with_a_positive_width() -> None:
 
 
 def chance_to_hold(n: int, up: float, down: float) -> float:
-    """Return the probability that the interval of n pairs covers the difference, over all outcomes."""
+    """Return the probability that the interval of n pairs covers the difference."""
     held = 0.0
     for gained, lost in ((a, b) for a in range(n + 1) for b in range(n + 1 - a)):
         same, shares = n - gained - lost, [up, down, 1 - up - down]

@@ -49,7 +49,7 @@ def test_a_single_cluster_counts_as_one_unit() -> None:
 
 
 def test_sixty_pictures_with_five_questions_each_match_the_bootstrap() -> None:
-    """Regression: 70.0 [64.6, 74.9] was reported instead of [58.1, 81.3] for correlated questions."""
+    """Regression: correlated questions gave 70.0 [64.6, 74.9] instead of [58.1, 81.3]."""
     values = np.repeat([1.0] * 42 + [0.0] * 18, 5)
     values[::7] = 1 - values[::7]
     clusters = np.repeat(np.arange(60), 5)

@@ -36,7 +36,7 @@ def prompted(root: Path) -> list[str]:
 
 
 def lay(table: dict[str, Any], root: Path) -> list[str]:
-    """Write the files of a benchmark and return the options with which a configuration finds them."""
+    """Write the files of a benchmark and return the options that make a configuration use them."""
     if table["lay"] == "prompted":
         return prompted(root)
     laid = getattr(made, table["lay"])(root)

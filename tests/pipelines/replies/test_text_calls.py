@@ -1,4 +1,4 @@
-"""Calls of tools are found in the words of replies, in the forms of many models."""
+"""Tool calls are found in the text of replies, in the formats of many models."""
 
 from __future__ import annotations
 

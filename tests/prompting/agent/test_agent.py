@@ -79,7 +79,7 @@ FORMS = pytest.mark.parametrize(
 
 
 def pixels(width: int = 80, height: int = 60) -> Pixels:
-    """Every pixel says where it is: red is its column, green its row."""
+    """Return an image whose pixels encode their place: red is the column, green the row."""
     ys, xs = np.mgrid[:height, :width]
     return np.dstack([xs, ys, np.full_like(xs, 200)]).astype(np.uint8)
 
@@ -110,7 +110,7 @@ def scripted(
 
 
 def summarize(messages: Sequence[Message]) -> list[tuple[Any, ...]]:
-    """Messages as tuples: the role, texts, views as (width, height), calls as (name, arguments)."""
+    """Return messages as tuples: role, texts, views as (width, height), calls as (name, arguments)."""
     return [
         (
             m.role,
@@ -280,7 +280,7 @@ def test_places_survive_rotation_and_joined_views_and_a_choice_is_not_a_source()
 
 
 def finds(pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
-    """One box, whatever the word, except "nothing"."""
+    """Find one box for any word except "nothing"."""
     count = 0 if words == ("nothing",) else 1
     return Boxes(np.array([[10, 10, 30, 40]] * count), np.ones(count), np.array(["it"] * count))
 

@@ -1,4 +1,4 @@
-"""Agents that were trained elsewhere are understood, and their code is read and never run."""
+"""Replies of trained agents are understood, and their code is parsed and never run."""
 
 import json
 from dataclasses import dataclass, replace
@@ -119,7 +119,7 @@ def test_images_have_the_names_that_agents_use(given: dict[str, Any], image: int
 
 @dataclass(frozen=True)
 class Trained:
-    """Sees as the model `eyes` does, and asks for its zoom in the form of a trained agent."""
+    """Sees like the model `eyes`, and requests its zoom in the format of a trained agent."""
 
     eyes: Any
     form: str
@@ -164,7 +164,7 @@ CALLED = (
 def test_a_reader_of_known_acuity_succeeds_with_zooms(
     preset: str, coordinates: Any, form: str
 ) -> None:
-    """At 480 pixels it reads hardly a letter, and nearly all with the zooms of any of them."""
+    """At 480 pixels it reads hardly a letter, and nearly all with the zooms of any agent."""
     (arm,) = load_plan(CONFIGS / f"agent_{preset}.yaml").points
     agent, model = arm.stages["agent"], Trained(scenes.NearSighted(coordinates=coordinates), form)
     assert isinstance(agent, Agent)

@@ -1,4 +1,4 @@
-"""Drawn shapes without labels are read as marks at any size; photographs and words have none."""
+"""Drawn shapes without labels become marks at any size; photographs and text have none."""
 
 import io
 from typing import Any
@@ -20,7 +20,7 @@ CASES = table("burnt_in/drawn.yaml")
 
 
 def draw(name: str, shapes: list[list[Any]], codec: str = "png") -> Pixels:
-    """A photograph with shapes on it, encoded and decoded."""
+    """Return a photograph with shapes on it, encoded and decoded."""
     image = Image.fromarray(photograph(name)).convert("RGB")
     for kind, color, *numbers in shapes:
         pen = ImageDraw.Draw(image)
@@ -53,7 +53,7 @@ def draw(name: str, shapes: list[list[Any]], codec: str = "png") -> Pixels:
 
 
 def draw_arrow(pen: ImageDraw.ImageDraw, color: str, tail: Any, tip: Any, width: int) -> None:
-    """A shaft and a filled head, four widths wide and long."""
+    """Draw a shaft and a filled head, four widths wide and long."""
     along = (tip - tail) / np.hypot(*(tip - tail))
     base, across = tip - along * 4 * width, np.array([-along[1], along[0]]) * 2 * width
     pen.line([*tail, *base], fill=color, width=width)
@@ -63,7 +63,7 @@ def draw_arrow(pen: ImageDraw.ImageDraw, color: str, tail: Any, tip: Any, width:
 
 
 def shade(image: Image.Image, color: str, x: int, y: int, radius: int) -> Image.Image:
-    """The image with a ball, which light and shade tell from a drawn dot."""
+    """Return the image with a shaded ball, which differs from a drawn dot."""
     pixels = np.array(image, float)
     ys, xs = np.mgrid[: pixels.shape[0], : pixels.shape[1]]
     away = np.hypot(xs - x, ys - y) / radius
@@ -114,7 +114,7 @@ def test_unmodified_photographs_have_no_marks(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("share", "kind"), [(s, k) for s in (0.01, 0.05, 0.2) for k in "rbd"])
 def test_size_limits_scale_with_the_picture(share: float, kind: str) -> None:
-    """Of the diagonal of a picture of 320 and of one of 1,280 pixels a side."""
+    """Shares of the diagonal of pictures with sides of 320 and 1,280 pixels."""
     for side in (320, 1280):
         ground = Image.fromarray(photograph("coffee")).resize((side, side))
         pen, half = ImageDraw.Draw(ground), max(4, round(share * side * 2**0.5 / 2))

@@ -1,4 +1,4 @@
-"""Marks find their pictures again, however encoded and resized, and no other picture gets them."""
+"""Marks find their pictures after encoding and resizing, and no other picture gets them."""
 
 import io
 import json
@@ -23,7 +23,7 @@ SAMPLES = [item.sample for item in MarkedScenes("symbol", n=12)]
 
 @pytest.fixture
 def known(tmp_path: Path) -> Path:
-    """Every second scene with its mark, and the last of these with another mark too."""
+    """A file with every second scene and its mark; the last one has a second mark."""
     lines: list[dict[str, Any]] = []
     for number, sample in enumerate(SAMPLES[::2]):
         Image.fromarray(sample.images[0].pixels).save(tmp_path / f"{number}.png")

@@ -1,4 +1,4 @@
-"""Reading and removing burnt-in markers: on BLINK, and on photographs whose markers are known."""
+"""Reading and removing burnt-in markers, on BLINK and on photographs with known markers."""
 
 import io
 from collections.abc import Callable, Iterator
@@ -59,7 +59,7 @@ def coffee() -> Pixels:
 
 @pytest.fixture(scope="module")
 def real(shared_data: Path) -> Callable[[int], list[State]]:
-    """Every so many-th sample of the real Relative_Depth with its markers, each read once."""
+    """Return every n-th real Relative_Depth sample with its markers, each read once."""
     if not (shared_data / "blink" / "Relative_Depth").is_dir():
         pytest.skip(f"no BLINK Relative_Depth under {shared_data}")
     samples = [item.sample for item in Blink(shared_data / "blink", "Relative_Depth")]
@@ -180,7 +180,7 @@ def test_missing_markers_are_handled_as_configured(coffee: Pixels) -> None:
 
 
 def boxed(ground: Pixels, seed: int) -> tuple[Pixels, list[Box]]:
-    """A red box A and a green box B, overlapping, as JPEG of quality 90 gives them back."""
+    """Return a red box A and a green box B that overlap, after JPEG of quality 90."""
     rng, pixels = np.random.default_rng(seed), ground.copy()
     boxes: list[Box] = []
     for label, color in (("A", RED), ("B", (0, 255, 0))):
@@ -234,7 +234,7 @@ def test_labels_of_touching_boxes_are_not_swapped() -> None:
 
 
 def markers_of(state: State) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """For every marker: how far each pixel is from the point, and whether its plate is there."""
+    """Yield, for every marker, the distance of each pixel from the point and its plate."""
     height, width = state.sample.images[0].pixels.shape[:2]
     ys, xs = np.mgrid[:height, :width]
     for look in state.sample.meta["burnt_in"]:

@@ -1,4 +1,4 @@
-"""The control arms change what they say alone, and permuted letters are mapped back at scoring."""
+"""Control arms change only what they claim, and scoring maps permuted letters back."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -245,7 +245,7 @@ def test_a_random_crop_has_the_size_of_the_oracle_and_avoids_it(mark: Mark) -> N
 @pytest.mark.slow
 @pytest.mark.parametrize("mark", [Box("E", 60, 30, 110, 70), Box("E", 172, 104, 190, 120)])
 def test_with_one_try_every_possible_place_is_equally_likely(mark: Box) -> None:
-    """Pooled to 5 x 3 cells; also for a region that lies across the view's edge."""
+    """Pooled to 5 x 3 cells, also for a region across the edge of the view."""
     crop = Crop(padding=0, min_px=1, aspect=1.0)
     state, oracle = start(mark), OracleCrop("E", crop=crop, elsewhere=True, tries=1)
     true = apply_stage(replace(oracle, elsewhere=False), state).views[0]
@@ -262,7 +262,7 @@ def test_with_one_try_every_possible_place_is_equally_likely(mark: Box) -> None:
 
 
 def test_the_random_arm_of_certify_samples_uniformly() -> None:
-    """Wherever the agent asks to look, with the settings of the shipped configuration."""
+    """For any requested place, with the settings of the shipped configuration."""
     arms = yaml.safe_load((CONFIGS / "tool_contribution.yaml").read_text())["contestants"]
     settings = arms["random"]["stages"]["agent"]["tools"]["zoom"]
     state, drawn = start(), []
@@ -278,13 +278,13 @@ def test_the_random_arm_of_certify_samples_uniformly() -> None:
 
 
 def corner(view: View) -> tuple[int, int]:
-    """Where in its image a crop begins."""
+    """Return the place in its image where a crop starts."""
     affine = view.parts[0].affine
     return round(-affine.c), round(-affine.f)
 
 
 def expected(count: int, bins: int) -> NDArray[np.float64]:
-    """Of 500 draws, how many of `count` equally likely places fall in each bin."""
+    """Return how many of 500 draws from `count` equally likely places fall in each bin."""
     return np.bincount(np.arange(count) * bins // count, minlength=bins) * 500 / count
 
 
@@ -299,7 +299,7 @@ def test_a_random_crop_of_a_share() -> None:
 
 
 def seen_by(words: Callable[[str], str]) -> Scripted:
-    """A model that answers from what it is told."""
+    """Return a model that answers from the text it is sent."""
 
     def answer(messages: Messages) -> str:
         return words(messages[-1].text)
@@ -308,7 +308,7 @@ def seen_by(words: Callable[[str], str]) -> Scripted:
 
 
 def verdict(folder: Path, before: State, end: State, key: str) -> tuple[str, str | None]:
-    """The verdict and the answer in the letters of the key, through a scored run folder."""
+    """Return the verdict and the answer in the letters of the key, from a scored run folder."""
     from looktwice.eval.records.records import SampleRow
     from looktwice.eval.scoring.score import score_run
 
@@ -329,7 +329,7 @@ def asking(**stages: Stage) -> Pipeline:
 
 
 def make_script(text: str, by_letter: bool = True) -> Scripted:
-    """A model that knows the right text, and says its letter or the text."""
+    """Return a model that knows the right text, and replies with its letter or the text."""
 
     def words(prompt: str) -> str:
         line = next(line for line in prompt.splitlines() if line.endswith(text))

@@ -1,4 +1,4 @@
-"""Dots, lines and ticks are where geometry puts them, and names lead back to the source."""
+"""Dots, lines and ticks are at their computed places, and names map back to the source."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Where labels begin beside a shape, and the least size of scaled shapes, to the pixel."""
+"""Where labels start next to a shape, and the smallest size of scaled shapes, to the pixel."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ from tests.tables import table
 
 
 def plate(pixels: Pixels) -> tuple[int, int, int, int]:
-    """Where the blue plate is."""
+    """Return the pixels of the blue plate."""
     return find_box(is_color(pixels, (0, 0, 255)))
 
 
@@ -93,7 +93,7 @@ def test_a_spotlight_on_a_point_is_centred_on_its_pixel() -> None:
 def test_an_arrow_without_room_rotates_by_the_fewest_quarter_turns(
     x: int, y: int, right: bool, down: bool
 ) -> None:
-    """From above right if it can, else from above left, from below right, from below left."""
+    """From the upper right if possible, else upper left, lower right, lower left."""
     rows, columns = np.nonzero((draw_view(Arrows(label=NONE), Point("A", x, y)) != GREY).any(-1))
     assert (columns.mean() > x, rows.mean() > y) == (right, down)
 

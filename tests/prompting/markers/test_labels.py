@@ -1,4 +1,4 @@
-"""Labels: their text, whether they can be read, where they are placed, and their colours."""
+"""Labels: their text, legibility, placement and colours."""
 
 import io
 import math
@@ -40,7 +40,7 @@ def anchor(
 
 
 def found(pixels: np.ndarray, letter: str, size: float) -> tuple[float, int, int]:
-    """How well, and where, a rendered letter is found: correlation, left, top."""
+    """Return the correlation and the place (left, top) of the best match of a rendered letter."""
     template = cv2.copyMakeBorder(
         np.asarray(render_text(letter, size)), 2, 2, 2, 2, cv2.BORDER_CONSTANT, value=0
     )
@@ -51,7 +51,7 @@ def found(pixels: np.ndarray, letter: str, size: float) -> tuple[float, int, int
 
 
 def labelled(photo: str, text: str, label: Label) -> tuple[Pixels, Pixels, PixelRect]:
-    """A photograph, the same with a label in it, and where the label is."""
+    """Return a photograph, the same with a label, and the pixels of the label."""
     image, x, y = PHOTOS[photo]
     pixels = image.copy()
     height, width = pixels.shape[:2]
@@ -200,7 +200,7 @@ def test_ink_and_distinct_colours() -> None:
 
 @pytest.mark.slow
 def test_drawing_thousands_of_labels_takes_linear_time() -> None:
-    """The nearest free place of each was looked for once for every mark."""
+    """Regression: the nearest free place of each was searched once per mark."""
     rng = np.random.default_rng(0)
     places = rng.uniform((0, 0), (1399, 999), (1000, 2))
 

@@ -1,4 +1,4 @@
-"""Overlays: what a specialist finds in the source stands where the map of each part puts it."""
+"""Overlays: what a specialist finds in the source is drawn where the map of each part puts it."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -28,7 +28,7 @@ GREY = 90
 
 @dataclass(frozen=True)
 class Ramp:
-    """Depth that falls from 1 at the left to 0; unknown in the columns from `unknown` on."""
+    """Depth that falls from 1 at the left to 0; unknown from the column `unknown` on."""
 
     unknown: int = 10_000
     nearer: bool = True
@@ -54,7 +54,7 @@ class Brightness:
 
 @dataclass(frozen=True)
 class Nothing:
-    """Sees nothing in any image."""
+    """Finds nothing in any image."""
 
     def __call__(self, *images: Pixels) -> Any:
         raise NoEvidence("it is too dark")
@@ -62,7 +62,7 @@ class Nothing:
 
 @dataclass(frozen=True)
 class Fixed:
-    """Matches that are always the same."""
+    """A matcher with fixed matches."""
 
     xy0: tuple[tuple[float, float], ...]
     xy1: tuple[tuple[float, float], ...]
@@ -287,7 +287,7 @@ def test_matches_are_selected_over_the_whole_picture() -> None:
 def test_a_bright_spot_of_a_map_keeps_its_place(
     spot: tuple[int, int], degrees: float, stretch: tuple[float, float], mirrored: bool
 ) -> None:
-    """Within half a pixel of where its point is mapped to, in every part."""
+    """Within half a pixel of the mapped point, in every part."""
     ys, xs = np.mgrid[:80, :120]
     values = np.exp(-((xs - spot[0]) ** 2 + (ys - spot[1]) ** 2) / 18)
     view = start().views[0]

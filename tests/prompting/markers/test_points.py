@@ -1,4 +1,4 @@
-"""What a marker draws: the pixels that matter, in the place that the law of geometry names."""
+"""What a marker draws: the decisive pixels, at the place that the geometry gives."""
 
 import math
 from typing import Any
@@ -31,7 +31,7 @@ from tests.tables import table
 
 
 def redness(pixels: Pixels) -> np.ndarray:
-    """How much of each pixel the ring covers, 0..1, on the grey ground."""
+    """Return how much of each pixel the ring covers, 0..1, on the grey ground."""
     return np.asarray((pixels[..., 0].astype(float) - GREY[0]) / (255 - GREY[0])).clip(0, 1)
 
 
@@ -42,7 +42,7 @@ def centroid(pixels: Pixels) -> tuple[float, float]:
 
 
 def plate(pixels: Pixels) -> tuple[int, int, int, int]:
-    """Where it is black."""
+    """Return the black pixels."""
     return find_box(is_color(pixels, BLACK))
 
 

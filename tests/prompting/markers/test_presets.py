@@ -29,7 +29,7 @@ def plain(width: int, height: int) -> View:
 
 
 def box_of(here: np.ndarray) -> tuple[int, int, int, int]:
-    """Left, top, right and bottom, both included."""
+    """Return left, top, right and bottom, both inclusive."""
     ys, xs = np.nonzero(here)
     return int(xs.min()), int(ys.min()), int(xs.max()), int(ys.max())
 
@@ -57,7 +57,7 @@ def test_blink_released_matches_the_sizes_of_the_released_images(
 
 @pytest.mark.slow
 def test_blink_released_has_the_letters_of_the_real_images(shared_data: Path) -> None:
-    """On every second image: label and ring stand as the preset puts them, bar flips at borders."""
+    """On every second image, label and ring are where the preset puts them, except flips at edges."""
     import pyarrow.parquet as pq
 
     path = shared_data / "blink/Relative_Depth/val-00000-of-00001.parquet"
@@ -68,7 +68,7 @@ def test_blink_released_has_the_letters_of_the_real_images(shared_data: Path) ->
 
 
 def _has(pixels: Pixels, letter: str) -> bool:
-    """Whether the preset's plate is in the picture, with an open red ring below it."""
+    """Return whether the picture has the plate of the preset with an open red ring below it."""
     drawn = BlinkReleasedStyle().draw(plain(60, 60), [Point(letter, 30, 40)]).pixels
     grey, template = pixels.max(-1), np.ascontiguousarray(drawn[9:24, 24:38, 1])
     match = cv2.matchTemplate(grey, template, cv2.TM_CCOEFF_NORMED)

@@ -1,4 +1,4 @@
-"""Drawing on boxes and masks: every pixel of the region and no other, in every part of a view."""
+"""Drawing on boxes and masks: every pixel of the region and no other, in all parts of a view."""
 
 from collections.abc import Callable
 

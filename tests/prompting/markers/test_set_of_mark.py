@@ -1,4 +1,4 @@
-"""Set-of-mark: which regions get a number, where it is, and how a reply leads back to one."""
+"""Set-of-mark: which regions get a number, where it is, and how a reply maps back to one."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -52,7 +52,7 @@ class FixedDetector:
 
 @dataclass(frozen=True)
 class Detected:
-    """A detector of these boxes, which has to be asked for cups."""
+    """A detector of these boxes, which expects the word cups."""
 
     xyxy: tuple[tuple[float, float, float, float], ...]
 
@@ -84,7 +84,7 @@ def regions(stage: SetOfMark, state: State | None = None) -> dict[str, tuple[int
 
 
 def plates_of(pixels: Pixels, label: str, size: float = 16) -> list[tuple[int, int]]:
-    """Where the very pixels of a number's plate are: its (left, top)."""
+    """Return the place (left, top) of the plate of each number."""
     wanted = plate(label, size, (255, 255, 255), (0, 0, 0), 2)
     windows = np.lib.stride_tricks.sliding_window_view(pixels, wanted.shape)[:, :, 0]
     return [(int(x), int(y)) for y, x in np.argwhere((windows == wanted).all((2, 3, 4)))]

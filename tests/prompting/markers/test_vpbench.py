@@ -1,4 +1,4 @@
-"""VPBench's styles against the pixels of its own drawing, and the smooth shapes after them."""
+"""VPBench's styles, compared with the pixels of its own drawing code, and smooth shapes."""
 
 import hashlib
 import json

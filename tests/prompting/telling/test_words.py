@@ -1,4 +1,4 @@
-"""Evidence of specialists in words: the sentences, what they gain, and what false ones cost."""
+"""Evidence of specialists as text: the sentences, their gain, and the cost of false ones."""
 
 import re
 from dataclasses import dataclass, replace
@@ -26,7 +26,7 @@ from tests.prompting.scenes import plain, start
 
 @dataclass(frozen=True)
 class Red:
-    """Nearness is how red a pixel is, but for `noise` in the last digits."""
+    """Nearness is the red level of a pixel, with `noise` in the last digits."""
 
     noise: float = 0.0
 
@@ -74,7 +74,7 @@ def test_false_descriptions_reverse_ranks_and_levels() -> None:
 
 @dataclass(frozen=True)
 class Fixed:
-    """Gives always the same."""
+    """Always gives the same."""
 
     result: Any
 
@@ -136,7 +136,7 @@ def test_without_evidence_the_prompt_is_unchanged() -> None:
 
 
 class Reader:
-    """Believes words of ranks, else what is brighter in a second picture, and else guesses."""
+    """Trusts ranks in the text, else the brightness in a second picture, else guesses."""
 
     identity = "reader"
 
@@ -160,7 +160,7 @@ ITEMS = 200
 
 
 def accuracy(*stages: Stage) -> float:
-    """Of pairs of points whose nearness is planted; that the guess is right is as likely as not."""
+    """Return the accuracy on pairs of points with planted nearness; a guess is right half the time."""
     right = 0
     for number in range(ITEMS):
         rng = np.random.default_rng(number)

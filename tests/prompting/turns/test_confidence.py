@@ -1,5 +1,5 @@
 """Confidence from the likelihoods of the choices: a planted calibration is recovered, `When` saves
-the calls that it should, as the server counts them, and votes go over styles."""
+calls as counted by the server, and votes cycle through styles."""
 
 import json
 import math
@@ -32,12 +32,12 @@ from looktwice.prompting.wording import MultipleChoice
 from tests.prompting.scenes import ScriptedReplies, plain, start
 
 LEVELS = (0.4, 0.55, 0.7, 0.85, 0.97)
-"""What the server says of its choice, and how often it is right at that."""
+"""The confidences that the server reports, and the accuracy at each."""
 EACH = 40
 
 
 class Planted(BaseHTTPRequestHandler):
-    """Says A with the confidence that the question names, or all of it where it is asked twice."""
+    """Replies A with the confidence in the question, or with certainty if asked twice."""
 
     requests = 0
 
@@ -59,7 +59,7 @@ class Planted(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def log_message(self, *given: Any) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def model() -> Iterator[ChatAPI]:
 
 @dataclass(frozen=True)
 class Questions:
-    """As often right at each level as it says."""
+    """At each level, as many questions are right as the confidence says."""
 
     @cached_property
     def items(self) -> list[Item]:

@@ -53,8 +53,8 @@ def dysm(root: Path) -> list[str]:
 
 
 Study = tuple[str, Callable[[Path], list[str]], tuple[str, ...], dict[str, int]]
-"""A configuration, its data and overrides, its models' places, and how many calls each contestant
-makes a sample."""
+"""A configuration, its data and overrides, its models, and the calls of each contestant a sample.
+"""
 STUDIES: list[Study] = [
     (
         "blink_blind",
@@ -89,7 +89,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChatServer]:
 
 
 def run_study(study: Study, root: Path, model: str) -> dict[str, list[Record]]:
-    """The records of a run by contestant."""
+    """Return the records of a run by contestant."""
     name, lay, places, _ = study
     words = [
         *lay(root / "data"),
@@ -109,7 +109,7 @@ def run_study(study: Study, root: Path, model: str) -> dict[str, list[Record]]:
 def scripted(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Callable[[Study], tuple[Path, dict[str, list[Record]]]]:
-    """The folder of a study's run with a script, which happens once, and its records."""
+    """A function that runs a study with a script once and returns its folder and records."""
 
     @cache
     def run(name: str) -> tuple[Path, dict[str, list[Record]]]:

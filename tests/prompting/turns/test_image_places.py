@@ -1,4 +1,4 @@
-"""Placeholders of images in a prompt, in the spellings of benchmarks and models."""
+"""Image placeholders in a prompt, in the formats of benchmarks and models."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from tests.under_fire.scenes import write_questions
 
 
 def asked(words: str, images: int, way: str) -> list[str | int]:
-    """The words and the numbers of the images, in the order in which they are sent."""
+    """Return the texts and the numbers of the images in the order in which they are sent."""
     pictures = [Picture(np.full((8, 8 + n, 3), 50, np.uint8)) for n in range(1, images + 1)]
     model = ScriptedReplies()
     ask = Ask(images=way)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Pictures that came between words are sent where they were, however stages changed them."""
+"""Pictures between words are sent at their place, however stages changed them."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ def start(words: str, *choices: str | Picture) -> State:
 
 
 def parts_of(message: Message) -> list[str | int]:
-    """The words, the number of the image that a view shows, and this below 0 for a part of it."""
+    """Return the texts, and for each view the number of its image, negative for a part of it."""
     shown = list[str | int]()
     for part in message.parts:
         if isinstance(part, View):

@@ -1,4 +1,4 @@
-"""SVG from a model: found, sanitized, drawn within bounds, compared, recorded."""
+"""SVG from a model: found, sanitized, rendered within limits, compared, recorded."""
 
 import importlib.util
 
@@ -75,7 +75,7 @@ def test_it_is_drawn_at_the_requested_size(code: str) -> None:
 def test_resource_limits_stop_a_drawing_bomb_and_nothing_else(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A billion rectangles by reference: the process that draws is stopped, ours goes on."""
+    """A billion rectangles by reference: the rendering process is stopped and ours continues."""
     monkeypatch.setattr(blind, "SECONDS", 2.0)
     uses = [f'<use href="#a{n}"/>' * 10 for n in range(9)]
     groups = "".join(f'<g id="a{n}">{inner}</g>' for n, inner in enumerate(uses, 1))

@@ -1,4 +1,4 @@
-"""Several turns: every kind sends exactly what it should and stays within bounds."""
+"""Several turns: every kind sends exactly what it should and stays within limits."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -55,7 +55,7 @@ def start(images: int = 1, question: str = "Is it?", draw: int = 0, **meta: Any)
 
 
 def transcript(messages: Messages, state: State) -> Turns:
-    """Roles and parts; the sample's own images as I1, I2 ..., any other as its size."""
+    """Return roles and parts; the images of the sample as I1, I2 ..., any other as its size."""
     known = {image.sha: f"I{n}" for n, image in enumerate(state.sample.images, 1)}
 
     def named(part: str | View) -> str:
@@ -248,7 +248,7 @@ def test_a_vote_over_turns_counts_tokens_of_other_models_too() -> None:
 
 
 def test_votes_use_the_original_letters_of_the_task() -> None:
-    """The choices change their order; a model that always says (A) has no majority."""
+    """The choices are permuted; a model that always says (A) has no majority."""
     inner = Pipeline({"permute": PermuteChoices(by=3), "choose": MultipleChoice(), "ask": Ask()})
     sample = Sample("s", "Which?", (picture(),), ("red", "green", "blue"))
 

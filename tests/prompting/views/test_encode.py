@@ -1,4 +1,4 @@
-"""What is sent is exactly what the codec wrote, and the record says how large it was."""
+"""The sent bytes are exactly those of the codec, and the record has their size."""
 
 import hashlib
 import io

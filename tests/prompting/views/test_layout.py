@@ -48,7 +48,7 @@ def joined(stage: Concatenate, *sizes: tuple[int, int]) -> View:
 
 
 def sent(ask: Ask, state: State) -> list[str | int]:
-    """What the model was sent: texts, and views by their place in the state."""
+    """Return what the model was sent: texts, and views by their index in the state."""
     model = Scripted(["A"])
     ask(state, model)
     message: Message = model.asked[0][-1]
@@ -56,7 +56,7 @@ def sent(ask: Ask, state: State) -> list[str | int]:
 
 
 def by_pillow(images: list[Pixels]) -> Pixels:
-    """BLINK's concatenation as its rule says it: black, 10 pixels between, centred vertically."""
+    """Return BLINK's concatenation by its rule: black, 10 pixels between, centred vertically."""
     height = max(image.shape[0] for image in images)
     width = sum(image.shape[1] for image in images) + 10 * (len(images) - 1)
     canvas, left = Image.new("RGB", (width, height), (0, 0, 0)), 0
@@ -192,7 +192,7 @@ places = st.floats(0.15, 0.85)
 def test_a_blob_lies_within_a_pixel_of_its_mark_after_any_chain(
     chain: list[Stage], spots: list[tuple[float, float]]
 ) -> None:
-    """A bright blob in each source is found by its centroid where the map says."""
+    """The centroid of a bright blob in each source is where the map says."""
     images, marks = [], []
     for number, (u, v) in enumerate(spots):
         size = [(140, 100), (100, 140), (120, 120)][number]

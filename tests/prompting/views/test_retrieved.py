@@ -1,4 +1,4 @@
-"""Regions that keep their layout, retrieved cells, and views for a number of tokens."""
+"""Regions that keep their layout, retrieved cells, and views for a token budget."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ scenes = extension("scenes")
 
 
 def numbered(width: int = 40, height: int = 30) -> Picture:
-    """Every pixel says where it is."""
+    """Return an image whose pixels encode their place."""
     ys, xs = np.mgrid[:height, :width]
     return Picture(np.dstack([xs, ys, np.full_like(xs, 200)]).astype(np.uint8))
 
@@ -101,7 +101,7 @@ def test_without_regions_the_view_is_unchanged_and_tries_are_numbers() -> None:
 
 
 def image_tokens(state: State) -> int:
-    """What a stage counted."""
+    """Return the tokens that a stage counted."""
     counted = state.measures["image_tokens"]
     assert isinstance(counted, int)
     return counted
@@ -137,7 +137,7 @@ def test_a_budget_is_used_and_one_below_the_minimum_is_refused() -> None:
 
 
 def test_views_of_all_turns_together_respect_the_budget_of_a_fit() -> None:
-    """The first look costs 1,120 tokens; the first zoom of 900 takes what is left."""
+    """The first look costs 1,120 tokens; the first zoom of 900 takes the rest."""
     budget = TokenBudget(1600, "Qwen2.5-VL-7B-Instruct")
     boxes = ["[0, 0, 300, 300]", "[500, 500, 900, 900]", "[100, 600, 400, 900]"]
 

@@ -32,14 +32,14 @@ SIZES = ((640, 480), (480, 641), (1920, 1080), (333, 500), (96, 71), (1500, 300)
 
 
 def picture(size: Size) -> Picture:
-    """Smooth noise, so that a shift of one pixel or another filter changes it everywhere."""
+    """Return smooth noise, so that a shift by a pixel or another filter changes every pixel."""
     rng = np.random.default_rng(size)
     noise = rng.integers(0, 256, (size[1] // 8 + 1, size[0] // 8 + 1, 3), dtype=np.uint8)
     return Picture(np.asarray(Image.fromarray(noise).resize(size)))
 
 
 def reference(processor: Any, shown: Picture) -> tuple[list[Pixels], Any]:
-    """The pictures that transformers' processor makes, as pixels again, and all that it returns."""
+    """Return the pictures of transformers' processor as pixels, and its whole output."""
     made = processor(images=Image.fromarray(shown.pixels), return_tensors="np")
     values = np.asarray(made["pixel_values"])
     if "image_grid_thw" in made:
@@ -68,7 +68,7 @@ def reference(processor: Any, shown: Picture) -> tuple[list[Pixels], Any]:
 
 
 def reference_tokens(counted: Any, processor: Any, made: Any, tiles: int, size: Size) -> int:
-    """The tokens that transformers puts into the prompt for the picture."""
+    """Return the number of tokens that transformers inserts into the prompt for the picture."""
     import transformers
 
     if isinstance(counted, int):
@@ -124,7 +124,7 @@ def check_layout(model: str, processor: Any, counted: Any, size: Size) -> None:
 def test_pixels_and_tokens_match_transformers(
     model: str, name: str, settings: dict[str, Any], counted: Any
 ) -> None:
-    """The largest difference of a pixel and of a number of tokens is 0, with 27 processors."""
+    """With 27 processors, no pixel and no number of tokens differs."""
     transformers = pytest.importorskip("transformers")
     processor = getattr(transformers, name)(**settings)
     for size in SIZES:
@@ -185,7 +185,7 @@ def state(size: Size, *marks: Box | Point) -> State:
 
 
 def test_every_tile_maps_back_to_the_source() -> None:
-    """A mark is seen in its tile and in the overview, at the same place of the source."""
+    """A mark is visible in its tile and in the overview, at the same place of the source."""
     seen = AsSeen("llava-v1.6-vicuna-7b-hf")(state((1000, 400), Point("A", 900, 100)), NoModel())
     assert [view.size for view in seen.views] == [(336, 336)] * 4
     shown = [number for number, view in enumerate(seen.views) if view.to_view(seen.sample.marks[0])]
@@ -231,7 +231,7 @@ def test_marks_that_cannot_be_seen_are_reported() -> None:
 
 @pytest.mark.parametrize("model", ["llava-1.5-7b-hf", "llava-v1.6-vicuna-7b-hf", "gemma-3-4b-it"])
 def test_a_reader_of_known_acuity_reads_what_the_processor_preserves(model: str) -> None:
-    """Letters are read exactly where `mark_patches` says that they are 12 pixels high or more."""
+    """Letters are read exactly where `mark_patches` reports a height of at least 12 pixels."""
     read = []
     for item in islice(check_items(scenes.LettersAndShapes(n=16)), 0, 16, 2):
         seen = AsSeen(model)(State.start(item.sample), NoModel())

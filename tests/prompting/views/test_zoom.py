@@ -1,4 +1,4 @@
-"""Zooms: what is cut out, where it is shown and recorded, and that marks stay under their map."""
+"""Zooms: what is cropped, where it is shown and recorded, and that marks follow their map."""
 
 import json
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ MASKED[30:50, 20:60] = True
 
 
 def numbered(width: int = WIDTH, height: int = HEIGHT, blue: int = 0) -> Picture:
-    """Every pixel says where it is: red its column, green its row."""
+    """Return an image whose pixels encode their place: red is the column, green the row."""
     ys, xs = np.mgrid[:height, :width]
     return Picture(np.stack((xs, ys, np.full_like(xs, blue)), -1).astype(np.uint8))
 
@@ -56,14 +56,14 @@ def zoomed(state: State, crop: Crop = TIGHT, **settings: Any) -> State:
 
 
 def area(view: View) -> tuple[int, ...]:
-    """Left, top, right and bottom of what an unscaled crop of `numbered` shows."""
+    """Return left, top, right and bottom of what an unscaled crop of `numbered` shows."""
     (left, top), (right, bottom) = view.pixels[0, 0, :2].tolist(), view.pixels[-1, -1, :2].tolist()
     assert view.size == (right - left + 1, bottom - top + 1)
     return left, top, right + 1, bottom + 1
 
 
 def finds(*boxes: tuple[float, float, float, float, float, str]) -> Detector:
-    """A detector with fixed boxes, each with its score and word."""
+    """Return a detector with fixed boxes, each with its score and word."""
 
     def find(pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
         if words == ("nonsense",):
@@ -244,7 +244,7 @@ def test_an_inset_with_its_rim_fills_its_share_of_the_view(
 def test_an_outline_contrasts_with_its_surroundings(
     monkeypatch: pytest.MonkeyPatch, area: Any, place: tuple[float, float], reach: float
 ) -> None:
-    """The middle in pixel centres, and half the longer side with the stroke of 3 pixels."""
+    """Computed from pixel centres and half the longer side, with the stroke of 3 pixels."""
     looked: list[Any] = []
 
     def resolve(color: str, pixels: Pixels, *where: float) -> tuple[int, int, int]:
@@ -337,7 +337,7 @@ def test_a_mark_is_visible_where_the_map_says_in_every_part(
 
 
 def off_the_map(view: View, mark: Point) -> list[float]:
-    """By how many pixels of the source, or of the view where those are larger, a mark is off."""
+    """Return how far a mark is off, in pixels of the source, or of the view if those are larger."""
     found = []
     for place in view.to_view(mark):
         assert np.allclose(view.to_source(*place.center) or (), (0, mark.x, mark.y))

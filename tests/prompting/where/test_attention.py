@@ -1,7 +1,4 @@
-"""Methods that look into a network: ViCrop's windows and tiles, and contrast, equal the reference's
-(`local.json`, `vicrop_maps.npz`: saccharomycetes/mllms_know a64c5d5 when it was run), and so do the
-masks and dimmed pictures of yu-rp/apiprompting eed9978; a planted network is found to look at ink,
-and its attention and likelihoods are those of transformers."""
+"""Methods that look into a network."""
 
 import json
 from collections.abc import Mapping
@@ -79,7 +76,7 @@ def test_masks_and_dimmed_pictures_match_the_reference() -> None:
 
 
 def scene(left: int, top: int, choices: tuple[str, ...] = ()) -> State:
-    """A white picture with ink in one place."""
+    """Return a white picture with ink in one place."""
     pixels = np.full((224, 224, 3), 255, np.uint8)
     pixels[top : top + 28, left : left + 28] = 0
     mark = Box("ink", left, top, left + 28, top + 28)
@@ -88,7 +85,7 @@ def scene(left: int, top: int, choices: tuple[str, ...] = ()) -> State:
 
 @dataclass(frozen=True)
 class Dark:
-    """How dark a picture is; or of what is not known."""
+    """The darkness of a picture, or a map of unknown values."""
 
     known: bool = True
 
@@ -115,7 +112,7 @@ def test_any_informative_map_dims_and_a_uniform_one_does_not() -> None:
 
 
 def test_a_map_of_pixels_counts_where_the_picture_is_detailed() -> None:
-    """Against the definition, place by place."""
+    """Compared with the definition, place by place."""
     rng = np.random.default_rng(0)
     values, pixels = rng.random((28, 42)), rng.integers(0, 256, (28, 42, 3), np.uint8)
     side = np.exp(-1 / (2 * 0.8**2))
@@ -205,7 +202,7 @@ def test_a_gradient_map_keeps_what_supports_the_most_likely_token(llava: str) ->
 
 
 def test_the_pure_gradient_is_the_derivative_by_the_pixels(llava: str) -> None:
-    """Against what happens when single pixels of what the network is given are changed."""
+    """Compared with the change when single input pixels are changed."""
     import torch
 
     model, state = LocalVLM(llava), scene(84, 84)

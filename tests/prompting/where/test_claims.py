@@ -1,4 +1,4 @@
-"""The places that replies name are read in the forms in which model families write them."""
+"""Places that replies name are parsed in the formats of many model families."""
 
 from typing import Any
 

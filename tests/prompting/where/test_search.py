@@ -57,7 +57,7 @@ def test_weights_views_and_unions_match_the_reference() -> None:
 
 
 def scripted(seed: int) -> Callable[[Asked, Node], float]:
-    """The confidence of the vectors, by their formula."""
+    """Return the confidence of the reference vectors, by their formula."""
 
     def ask(asked: Asked, node: Node) -> float:
         number = KINDS[asked] * 433494437 ^ seed * 514229
@@ -114,7 +114,7 @@ def test_yes_and_no_are_parsed(reply: Reply, sure: float) -> None:
 
 
 class Counted:
-    """A near-sighted model that keeps the sizes of the pictures that it was sent in each call."""
+    """A near-sighted model that records the sizes of the pictures in each call."""
 
     identity = "counted"
 

@@ -37,7 +37,7 @@ from tests.prompting.scenes import ScriptedReplies
 
 SIZE = (200, 100)
 BRIGHT = (150, 20, 170, 40)
-"""Left, top, right, bottom of the one bright patch of the picture."""
+"""Left, top, right and bottom of the only bright patch of the picture."""
 
 
 def picture() -> Picture:
@@ -49,7 +49,7 @@ def picture() -> Picture:
 
 @dataclass(frozen=True)
 class Bright:
-    """What is bright, as boxes, masks, or a map."""
+    """Finds what is bright, as boxes, masks, or a map."""
 
     kind: str = "map"
 

@@ -1,4 +1,4 @@
-"""Choices are read back from the recorded words of other programs, and from nothing else."""
+"""Choices are read from the recorded texts of other programs, and from nothing else."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Every template ends: what it does is counted in operations, the same on every machine."""
+"""Every template ends: its operations are counted, the same on every machine."""
 
 import threading
 
@@ -43,7 +43,7 @@ def test_the_work_of_a_template_is_counted(text: str, least: int, most: int) -> 
 
 @pytest.mark.slow
 def test_renderings_in_several_threads_are_counted_separately() -> None:
-    """Each has the whole amount, and none ends another."""
+    """Each has the whole allowance, and none ends another."""
     half = Template(
         "{% for a in range(30000) %}{% for b in range(5) %}{% endfor %}{% endfor %}done"
     )

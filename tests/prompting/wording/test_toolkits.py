@@ -214,7 +214,7 @@ def test_contestants_that_differ_only_in_their_reader_are_asked_once(tmp_path: P
 
 @pytest.fixture
 def gap_run(tmp_path: Path) -> Path:
-    """A gap in which the reader is everything: the model always says the same."""
+    """Run a gap study in which only the reader matters: the model always replies the same."""
     return Run(planned(tmp_path, **GAP), tmp_path / "runs" / "gap")().folder
 
 
@@ -255,7 +255,7 @@ def test_custom_metrics_and_several_tasks_have_contributions(tmp_path: Path) -> 
 
 @needs_extras
 def test_a_gap_counts_a_group_as_one_unit(tmp_path: Path) -> None:
-    """Twenty samples of four groups on each of two tasks, whose groups are not the same ones."""
+    """Twenty samples in four groups on each of two tasks with different groups."""
     made = MadeRun(tmp_path / "run")
     for task in ("t", "u"):
         made.task(task, ["A"] * 20, meta=[{"group": number // 5} for number in range(20)])

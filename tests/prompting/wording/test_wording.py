@@ -1,4 +1,4 @@
-"""What the model is told beside the images, and the turn in which it is sent."""
+"""The text sent with the images, and the turn in which it is sent."""
 
 import json
 from dataclasses import replace

@@ -111,7 +111,7 @@ def test_a_stage_that_asks_a_model_cannot_be_guessed_for() -> None:
 
 
 def read_and(rule: Stage, sample: Sample, **settings: Any) -> State:
-    """The sample's marks read from its pixels and painted over, then the rule."""
+    """Return the rule after reading the marks from the pixels and painting over them."""
     recover = RecoverMarks(**settings)
     pipeline = Pipeline({"recover": recover, "erase": EraseMarks(), "answer": rule})
     return pipeline(State.start(replace(sample, marks=())))
@@ -206,7 +206,7 @@ def test_left_and_right_on_two_real_stereo_pairs(shared_data: Path, network: str
 
 
 def moved(warp: Callable[[Any], Any], count: int = 40, wrong: int = 0) -> Matches:
-    """Matches on a grid of image 0 carried by `warp`, of which the last `wrong` are nonsense."""
+    """Return matches on a grid of image 0 mapped by `warp`; the last `wrong` are random."""
     rng = np.random.default_rng(3)
     xy0 = rng.uniform(5, 95, (count, 2))
     xy1 = np.array([warp(xy) for xy in xy0])

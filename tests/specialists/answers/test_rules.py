@@ -1,4 +1,4 @@
-"""What the rules answer on known evidence (`rules.yaml`), and what a scene does not tell."""
+"""Answers of the rules on known evidence (`rules.yaml`), and evidence that decides nothing."""
 
 import re
 from dataclasses import dataclass
@@ -64,7 +64,7 @@ CASES = [group | case for group in TABLES["rules"] for case in group["cases"]]
 
 @dataclass(frozen=True)
 class Ramp:
-    """A map whose value is the column; `hole` columns from the left are unknown."""
+    """A map whose value is the column; the first `hole` columns are unknown."""
 
     larger_is_nearer: bool = True
     hole: int = 0
@@ -84,7 +84,7 @@ def square() -> Pixels:
 
 
 def cells(case: dict[str, Any]) -> Any:
-    """A similarity by features that give image number n (its corner pixel) these cells, a row."""
+    """Return a similarity whose features give image n (its corner pixel) these cells, a row."""
 
     def extract(pixels: Pixels, prompt: str = "", /) -> FeatureGrid:
         row = case["cells"][int(pixels[0, 0, 0])]

@@ -1,4 +1,4 @@
-"""Faces of real photographs in their place and told apart, and none where there is none."""
+"""Faces of real photographs are found and distinguished, and none is invented."""
 
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
@@ -77,7 +77,7 @@ def test_threads_find_the_same(faces: Any) -> None:
 
 
 def small_faces(count: int) -> list[Pixels]:
-    """Other people: scikit-image's grey faces of 25 pixels, ten times as large and with a rim."""
+    """Return other people: scikit-image's 25-pixel grey faces, enlarged ten times, with a border."""
     found = []
     for face in data.lfw_subset()[:count]:  # type: ignore[no-untyped-call]
         large = cv2.resize((face * 255).astype(np.uint8), (250, 250), interpolation=cv2.INTER_CUBIC)

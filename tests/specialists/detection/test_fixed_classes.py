@@ -1,4 +1,4 @@
-"""Detectors of fixed classes against transformers' own steps on the same tiny networks."""
+"""Detectors of fixed classes compared with the steps of transformers on the same networks."""
 
 import json
 from collections.abc import Callable
@@ -31,7 +31,7 @@ IMAGES = [noise(size, seed) for seed, size in enumerate(SIZES)]
 
 
 def rf_detr_of_transformers(folder: str, image: Pixels) -> tuple[Any, Any]:
-    """RF-DETR's processor where torchvision is, else its formulas in numpy."""
+    """Return RF-DETR's processor with torchvision, else its formulas in numpy."""
     if find_spec("torchvision") is not None:
         processor = transformers.RfDetrImageProcessor.from_pretrained(folder)
         seen = processor(images=image, return_tensors="pt")["pixel_values"]
@@ -55,7 +55,7 @@ def rf_detr_of_transformers(folder: str, image: Pixels) -> tuple[Any, Any]:
 
 
 def _bilinear(image: NDArray[np.float64], rows: int, columns: int) -> NDArray[np.float64]:
-    """An image between its four nearest pixels, without smoothing."""
+    """Interpolate an image between the four nearest pixels, without smoothing."""
     for axis, goal in ((0, rows), (1, columns)):
         size = image.shape[axis]
         at = ((np.arange(goal) + 0.5) * size / goal - 0.5).clip(0, size - 1)
@@ -69,7 +69,7 @@ def _bilinear(image: NDArray[np.float64], rows: int, columns: int) -> NDArray[np
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_boxes_match_transformers(name: str, built: Callable[[str], str]) -> None:
-    """Processor, network and post-processing used bare, image by image."""
+    """Uses processor, network and post-processing directly, image by image."""
     folder, level = built(name), 0.2
     labels = settings()[name]["settings"]["id2label"]
     network = transformers.AutoModelForObjectDetection.from_pretrained(folder).eval()

@@ -1,4 +1,4 @@
-"""Florence-2 against transformers' own steps on the same tensors, with a tiny network."""
+"""Florence-2 compared with the steps of transformers on the same tiny network."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -32,7 +32,7 @@ IMAGES = [noise(size, seed) for seed, size in enumerate(SIZES)]
 
 
 def bare(folder: str, image: Pixels, task: str, words: str = "", dtype: str = "float32") -> Any:
-    """Processor, network and post-processing of transformers used as its documentation shows."""
+    """Run processor, network and post-processing of transformers as documented."""
     processor = transformers.AutoProcessor.from_pretrained(folder, backend="pil")
     number = getattr(torch, dtype)
     kind = transformers.Florence2ForConditionalGeneration
@@ -46,7 +46,7 @@ def bare(folder: str, image: Pixels, task: str, words: str = "", dtype: str = "f
 
 
 def upright(boxes: Any) -> Any:
-    """Those that have an area, for a network of random weights writes some from right to left."""
+    """Return the boxes with an area, as a random network writes some from right to left."""
     boxes = np.reshape(np.asarray(boxes, float), (-1, 4))
     return (boxes[:, 2:] > boxes[:, :2]).all(1), boxes
 

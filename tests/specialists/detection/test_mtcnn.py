@@ -1,4 +1,4 @@
-"""The cascade finds real faces where its authors' code finds them, and serves zooms."""
+"""The cascade finds real faces where its authors' code does, and works in zooms."""
 
 from importlib.util import find_spec
 from pathlib import Path

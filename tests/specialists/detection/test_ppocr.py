@@ -1,4 +1,4 @@
-"""Words in drawn and photographed pictures are found and read, and serve zooms and answers."""
+"""Words in drawn and photographed pictures are found and read, also in zooms and answers."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -29,7 +29,7 @@ SIGNS = {"EXIT": (30, 40), "Platform 9": (330, 44), "Tickets": (36, 300), "Way o
 def written(
     signs: dict[str, tuple[int, int]], size: tuple[int, int] = (640, 420), high: int = 36
 ) -> Pixels:
-    """A grey picture of this width and height, with dark words of `high` pixels."""
+    """Return a grey picture of this width and height, with dark words of `high` pixels."""
     canvas = Image.new("RGB", size, (205, 205, 200))
     draw = ImageDraw.Draw(canvas)
     for text, place in signs.items():
@@ -39,7 +39,7 @@ def written(
 
 @pytest.fixture(scope="module", autouse=True)
 def _kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What is read once is stored, so that a second test of the same picture costs nothing."""
+    """Store results, so that a second test of the same picture costs nothing."""
     with use_result_store(tmp_path_factory.mktemp("results")):
         yield
 
@@ -70,7 +70,7 @@ class TestReal:
 
     @pytest.mark.slow
     def test_a_photographed_page_is_read_as_by_upstream(self) -> None:
-        """Text and boxes of rapidocr 3.10 itself, one line at a time, over onnxruntime."""
+        """Text and boxes of rapidocr 3.10 over onnxruntime, one line at a time."""
         page = photograph("page")
         first, second, *_, last_but_one, last = lines = PPOCR()(page).labels.tolist()
         assert first == "Region-based segmentation"

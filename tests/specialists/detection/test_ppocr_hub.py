@@ -1,4 +1,4 @@
-"""PP-OCR's networks within `PPOCR` against transformers' own steps on the same tensors."""
+"""PP-OCR's networks within `PPOCR` compared with the steps of transformers."""
 
 import json
 import math
@@ -29,7 +29,7 @@ READERS = ["PPOCRV6SmallRec", "PPOCRV5ServerRec"]
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Path]]:
-    """The folder of a network of random weights, built when first asked for."""
+    """The folder of a network with random weights, built on first use."""
     place = tmp_path_factory.mktemp("ocr")
 
     def build(kind: str, **more: Any) -> Path:
@@ -45,7 +45,7 @@ IMAGES = [noise(size, seed) for seed, size in enumerate(SIZES)]
 
 
 def theirs(folder: Path, image: Pixels) -> Any:
-    """The tensor of transformers' own processor: itself where torchvision is, else its formulas."""
+    """Return the tensor of transformers' processor: itself with torchvision, else its formulas."""
     message = json.loads((folder / "preprocessor_config.json").read_text())
     kind = str(message["image_processor_type"])
     if find_spec("torchvision") is not None:

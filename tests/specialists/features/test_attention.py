@@ -1,4 +1,4 @@
-"""Attention of a vision encoder: maps, shares on marks, and what other encoders are told."""
+"""Attention of a vision encoder: maps, shares on marks, and refusals of other encoders."""
 
 import importlib
 from collections.abc import Callable
@@ -86,7 +86,7 @@ def test_a_map_is_the_mean_attention_of_transformers(
 
 
 def eager(folder: str) -> Any:
-    """The network without its language head, as transformers opens it with plain attention."""
+    """Return the network without its language head, opened with eager attention."""
     from transformers import AutoModelForMultimodalLM
 
     kind = AutoModelForMultimodalLM
@@ -98,7 +98,7 @@ def eager(folder: str) -> Any:
 def test_a_windowed_map_holds_the_attention_weights_of_transformers(
     family: str, layer: int | None, built: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """These encoders return no attentions, so their own function is overheard."""
+    """These encoders return no attentions, so their attention function is recorded."""
     module = importlib.import_module(f"transformers.models.{family}.modeling_{family}")
     heard: dict[Any, list[Any]] = {}
     function: Any = module.eager_attention_forward
@@ -144,7 +144,7 @@ def test_the_order_of_windows_matches_transformers(rows: int, columns: int, side
 
 @pytest.mark.parametrize("asking", [None, torch.linspace(-1, 2, 300)])
 def test_attention_is_accumulated_block_by_block_without_changing_it(asking: Any) -> None:
-    """With more queries than a block has, heads that share keys, and a mask."""
+    """With more queries than a block, heads that share keys, and a mask."""
     torch.manual_seed(0)
     query, key, value = (torch.randn(2, heads, 300, 8) for heads in (4, 2, 2))
     mask = torch.full((300, 300), -torch.inf).triu(1)[None, None]
@@ -163,7 +163,7 @@ def test_attention_is_accumulated_block_by_block_without_changing_it(asking: Any
 def test_planted_attention_on_a_dark_patch_is_located(
     down: int, right: int, tmp_path: Path
 ) -> None:
-    """Every patch asks for ink: a dark one gets e^3 times what each other patch gets."""
+    """Every patch attends to ink: a dark one gets e^3 times what another patch gets."""
     attention = VisionAttention(model=str(write_ink_seeker(tmp_path / "planted")))
     pixels = np.full((112, 112, 3), 255, np.uint8)
     pixels[14 * down : 14 * down + 14, 14 * right : 14 * right + 14] = 0

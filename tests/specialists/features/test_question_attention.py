@@ -1,4 +1,4 @@
-"""Attention of question tokens over image tokens: against transformers, and planted."""
+"""Attention of question tokens to image tokens: compared with transformers, and planted."""
 
 import re
 from collections.abc import Callable
@@ -50,12 +50,12 @@ def attention_of(model: LocalVLM, **settings: Any) -> QuestionAttention:
 
 
 def tiles(values: Any, rows: int, columns: int) -> Any:
-    """Values (r, c), each spread evenly over a tile of so many pixels."""
+    """Spread each value (r, c) evenly over a tile of this many pixels."""
     return np.kron(values, np.full((rows, columns), 1 / (rows * columns)))
 
 
 def by_hand(family: str, values: Any) -> Any:
-    """The map of a picture of 28 x 56 pixels from the values of its image tokens in order."""
+    """Return the map of a picture of 28 x 56 pixels from its image tokens in order."""
     if family == "llava":  # of the square in its middle four tokens
         return np.pad(tiles(values.reshape(2, 2), 14, 14), ((0, 0), (14, 14)))
     if family == "llava_next":  # four of the whole, then two rows of four, each with a newline
@@ -109,7 +109,7 @@ MIXES = r"vision_tower\..*\.(out_proj|fc2)\.|visual\.blocks\..*\.(out_proj|proj|
 def test_a_token_is_located_where_pixels_change_it(
     family: str, size: tuple[int, int], built: Callable[[str], str]
 ) -> None:
-    """Without attention in its encoder, only pixels inside of its place change a token."""
+    """Without attention in the encoder, only pixels inside its place change a token."""
     model = LocalVLM(built(family))
     network, own = model.network(), model.network().model.model
     kept = {name: tensor.clone() for name, tensor in own.state_dict().items()}
@@ -139,7 +139,7 @@ def check_places(model: LocalVLM, network: Any, own: Any, size: tuple[int, int])
 
 
 def over(places: Any, size: tuple[int, int], at: tuple[int, int], reach: int) -> Any:
-    """Which tokens hold a pixel for certain (0), or may know of it through resampling (1)."""
+    """Return which tokens certainly hold a pixel (0), or may through resampling (1)."""
     found = np.ones(len(places), bool)
     for low, high, pixels, where in ((0, 1, size[0], at[0]), (2, 3, size[1], at[1])):
         edges = places[:, (low, high)] * pixels

@@ -1,4 +1,4 @@
-"""How plain an edit is: against transformers, planted, and from VLM2-Bench's own files."""
+"""How salient an edit is: compared with transformers, planted, and from VLM2-Bench's files."""
 
 import json
 import math
@@ -32,7 +32,7 @@ def edit(words: str, images: int = 2) -> State:
 
 
 def say(messages: Sequence[Message]) -> str:
-    """Describes a picture by its grey; never asked of two at once."""
+    """Describe a picture by its grey level; expects one picture."""
     ((view,), words) = messages[-1].views, messages[-1].text
     assert words == "say it"
     return f"grey {view.pixels[0, 0, 0]}"
@@ -67,7 +67,7 @@ From image 1 to image 2, what changed is in short:"""
 
 
 def knows_nothing(folder: Path) -> Path:
-    """A network to which every token of 116 is as likely."""
+    """Write a network to which each of 116 tokens is equally likely."""
     from safetensors.torch import load_file, save_file
 
     tiny("llava", folder)
@@ -79,7 +79,7 @@ def knows_nothing(folder: Path) -> Path:
 
 
 def test_the_configuration_scores_the_edits_of_the_official_files(tmp_path: Path) -> None:
-    """Each edit once; of a network that knows nothing the score is that of any token."""
+    """Each edit once; a network that knows nothing gives the score of any token."""
     table, media = tmp_path / "jsonl/gc/vanilla/gc_mat.jsonl", tmp_path / "data/gc/processed"
     media.mkdir(parents=True)
     table.parent.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Maps: Marigold's albedo, disparity of stereo pairs, pictorial cues of depth, and reflectance."""
+"""Maps: Marigold's albedo, stereo disparity, pictorial depth cues, and reflectance."""
 
 import json
 from pathlib import Path
@@ -86,7 +86,7 @@ def test_sgbm_measures_a_shift(mode: Any, disparity: int) -> None:
 
 @pytest.mark.slow
 def test_a_real_stereo_pair() -> None:
-    """Against the true disparity of Middlebury's motorcycle (in skimage inf is unknown)."""
+    """Compared with the true disparity of Middlebury's motorcycle (inf is unknown in skimage)."""
     from skimage import data
 
     left, right, truth = data.stereo_motorcycle()  # type: ignore[no-untyped-call]
@@ -116,14 +116,14 @@ AIR = np.array([200, 205, 215.0])
 
 
 def grainy(grain: float = 0.7, seed: int = 0) -> Floats:
-    """Colourful noise with detail of this size, levels 0..255."""
+    """Return colourful noise with detail of this size, levels 0..255."""
     rough = np.random.default_rng(seed).uniform(0, 255, (HIGH, WIDE, 3))
     smooth = np.asarray(cv2.GaussianBlur(rough, (0, 0), grain), np.float64)
     return np.asarray((smooth - smooth.mean()) / smooth.std() * 50 + 128)
 
 
 def beside(near: Floats, far: Floats) -> Pixels:
-    """Near on the left, far on the right."""
+    """Join two images: near on the left, far on the right."""
     return np.hstack([near[:, : WIDE // 2], far[:, WIDE // 2 :]]).clip(0, 255).astype(np.uint8)
 
 
@@ -150,7 +150,7 @@ PICTURES: dict[str, tuple[DepthEstimator, Pixels]] = {
 
 @pytest.mark.parametrize("name", sorted(PICTURES))
 def test_a_cue_distinguishes_near_from_far(name: str) -> None:
-    """Away from the seam, nearly all on the left is nearer than nearly all on the right."""
+    """Away from the seam, nearly all pixels on the left are nearer than on the right."""
     cue, picture = PICTURES[name]
     depth = cue(picture)
     assert depth.larger_is_nearer
@@ -194,7 +194,7 @@ def test_a_uniform_image_gives_no_evidence(kind: Any) -> None:
 
 
 def lit(light: Floats) -> tuple[Pixels, Floats]:
-    """Grey and coloured patches in a light that falls off, as sRGB; and what they reflect."""
+    """Return patches under uneven light as sRGB, and their reflectance."""
     rng = np.random.default_rng(4)
     colors = rng.uniform(0.15, 0.6, (4, 6, 3))
     colors[::2] = colors[::2].mean(-1, keepdims=True)
@@ -207,7 +207,7 @@ def lit(light: Floats) -> tuple[Pixels, Floats]:
 
 
 def error(found: Floats, truth: Floats) -> float:
-    """The spread of the logarithm of their quotient, which no overall factor changes."""
+    """Return the spread of the log ratio, which no overall factor changes."""
     return float(np.std(np.log(found.mean(-1) / truth.mean(-1))))
 
 

@@ -1,4 +1,4 @@
-"""Matchers and dense features: tiny networks, and real weights that packages bring."""
+"""Matchers and dense features: tiny networks, and real weights that packages contain."""
 
 import math
 import re
@@ -61,7 +61,7 @@ IMAGES = [pair[0] for pair in PAIRS]
 
 
 def matcher_of(name: str, built: Callable[..., str], longest: int | None = None) -> Any:
-    """A wrapper over a tiny network on the CPU, which keeps every match."""
+    """Return a wrapper of a tiny network on the CPU that keeps every match."""
     cpu: dict[str, Any] = {"device": "cpu", "threshold": 0.0}
     size: dict[str, Any] = {"longest": longest} if longest else {}
     if name == "loftr":
@@ -203,7 +203,7 @@ def test_xfeat_finds_peaks_up_to_the_edge_as_its_authors_do() -> None:
 def test_points_are_pixel_centers_in_every_convention(
     name: str, factor: int, built: Callable[..., str]
 ) -> None:
-    """From what a network gives at 128 x 96 pixels to points of an image of that size or twice."""
+    """From network output at 128 x 96 pixels to points of images of that size and twice that."""
     matcher, calls = matcher_of(name, built, 128), list[Any]()
     image = np.ascontiguousarray(cat()[: 96 * factor, 90 : 90 + 128 * factor])
     network = matcher.network()
@@ -244,7 +244,7 @@ def test_xfeat_in_half_precision_deviates_slightly(dtype: str) -> None:
 def test_a_lower_precision_is_used_and_keeps_coordinates_exact(
     name: str, built: Callable[..., str]
 ) -> None:
-    """Scores differ by rounding; but points of image 0 still lie on the network's grid."""
+    """Scores differ by rounding, but points of image 0 stay on the grid of the network."""
     matcher = matcher_of(name, built, 128)
     half = run(matcher, "bfloat16")
     assert len(half) and not np.array_equal(half.confidence, run(matcher, "float32").confidence)
@@ -254,7 +254,7 @@ def test_a_lower_precision_is_used_and_keeps_coordinates_exact(
 
 
 def features_of(name: str, built: Callable[..., str]) -> Network[Any, FeatureGrid]:
-    """A wrapper over a tiny network on the CPU."""
+    """Return a wrapper of a tiny network on the CPU."""
     if name == "dift":
         return DIFT(built("stable_diffusion"), size=128, ensemble=2, device="cpu", batch=4)
     model, _, rest = name.partition(" ")
@@ -312,7 +312,7 @@ def test_dift_reads_one_up_block_and_skips_the_later_ones(built: Callable[..., s
 
 
 def test_the_noise_of_dift_does_not_depend_on_the_position(built: Callable[..., str]) -> None:
-    """Of two unrelated images, few cells match their own place."""
+    """In two unrelated images, few cells match their own place."""
     dift = DIFT(built("stable_diffusion"), size=512, ensemble=1, device="cpu", up_block=1)
     first, second = (dift(texture(256, 256, seed)).values for seed in (1, 2))
     rows = [grid.reshape(-1, grid.shape[-1]) for grid in (first, second)]
@@ -478,7 +478,7 @@ def test_uniform_images_give_no_match_and_no_answer() -> None:
 @pytest.mark.weights
 @pytest.mark.parametrize("block", [2, 4, 10])
 def test_cells_of_efficientnet_have_the_documented_positions(block: int) -> None:
-    """In a mirrored image the features are mirrored too, and not moved by a part of a cell."""
+    """In a mirrored image the features are mirrored too, without a shift by part of a cell."""
     image = np.ascontiguousarray(photograph("astronaut")[:320, 60:380])
     network = EfficientNet(block=block, longest=320, device="cpu")
     plain, mirrored = network(image), network(image[:, ::-1].copy())
@@ -497,7 +497,7 @@ def test_cells_of_efficientnet_have_the_documented_positions(block: int) -> None
 
 @dataclass(frozen=True)
 class Drawn:
-    """Features that are the colour of each pixel; keeps the prompts that it was given."""
+    """Features that are the colour of each pixel; records the prompts."""
 
     prompts: list[str]
 
@@ -515,7 +515,7 @@ def asked(*images: Pixels, marks: Sequence[Point] | None = None) -> Sample:
 
 
 def colored(**spots: tuple[int, int, int]) -> Pixels:
-    """Grey of 8 x 8 pixels with colours at REF, A, B, C and at `far` (6, 6)."""
+    """Return grey of 8 x 8 pixels with colours at REF, A, B, C and at `far` (6, 6)."""
     at = {"ref": (2, 2), "a": (1, 1), "b": (5, 1), "c": (1, 5), "far": (6, 6)}
     image = np.full((8, 8, 3), 40, np.uint8)
     for name, color in spots.items():

@@ -1,4 +1,4 @@
-"""SIFT, and a matcher that is led around the turns of an image."""
+"""SIFT, and a matcher that is applied to rotations of an image."""
 
 import math
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ DOTS = {(255, 0, 0): (60, 50), (0, 255, 0): (150, 60), (0, 0, 255): (110, 130)}
 
 @dataclass(frozen=True)
 class Upright:
-    """Finds the coloured dots again in views that are turned by less than `most` degrees."""
+    """Matches the coloured dots in views that are rotated by less than `most` degrees."""
 
     most: float = 12.0
 
@@ -51,7 +51,7 @@ class Upright:
 
 
 def places(pixels: Pixels) -> dict[tuple[int, int, int], tuple[float, float]]:
-    """The middle of each colour's dot."""
+    """Return the centre of the dot of each colour."""
     found = {}
     for color in DOTS:
         rows, columns = np.nonzero(np.abs(pixels.astype(int) - color).sum(-1) < 120)
@@ -84,7 +84,7 @@ def test_a_rotated_view_is_matched_in_its_frame(turn: float) -> None:
 
 
 def test_matches_outside_the_image_are_dropped() -> None:
-    """Turned by a quarter, the middle of the left rim lies in the image."""
+    """After a quarter turn, the middle of the left edge is inside the image."""
 
     def rim(pixels0: Pixels, pixels1: Pixels, /) -> Matches:
         high, wide = pixels1.shape[:2]
@@ -101,7 +101,7 @@ def test_the_first_of_equally_good_rotations_is_used() -> None:
 
 
 def test_a_uniform_image_is_not_rotated() -> None:
-    """Its corners would be of another, and no longer of one."""
+    """Its corners would have another colour, so it would no longer be uniform."""
     asked: list[Pixels] = []
 
     def matcher(pixels0: Pixels, pixels1: Pixels, /) -> Matches:

@@ -1,4 +1,4 @@
-"""Depth, words to boxes, and real or generated: tiny networks on the paths of the real ones."""
+"""Depth, open-vocabulary boxes, and generated-image detection: tiny networks on real code paths."""
 
 import re
 import shutil
@@ -65,7 +65,7 @@ def test_depth_of_a_batch_of_mixed_sizes_equals_single_images(
 def test_depth_matches_the_code_of_the_authors(
     name: str, corners: bool, built: Callable[[str], str]
 ) -> None:
-    """Their `infer_image` of version 2 and `run.py` of version 1 over the same network."""
+    """`infer_image` of version 2 and `run.py` of version 1 over the same network."""
     network = transformers.AutoModelForDepthEstimation.from_pretrained(built(name)).eval()
     sizes = {(784, 518): IMAGES[0], (1890, 518): IMAGES[3], (518, 602): noise((700, 600))}
     for size, image in sizes.items():
@@ -78,7 +78,7 @@ def test_depth_matches_the_code_of_the_authors(
 
 
 def enlarged(network: Any, image: Pixels, mode: str, corners: bool, **inputs: Any) -> Any:
-    """The depth of a bare network at the size of the image."""
+    """Return the depth of the network alone at the size of the image."""
     with torch.no_grad():
         bare = network(**inputs).predicted_depth[:, None]
     resize = torch.nn.functional.interpolate
@@ -187,7 +187,7 @@ def test_the_most_likely_phrase_contains_the_highest_token() -> None:
 
 
 def labels_of(found: list[str], words: list[str]) -> list[str]:
-    """The labels that a package's detections get where these words were asked for."""
+    """Return the labels of a package's detections if these words were requested."""
     boxes = torch.tensor([[0.0, 0.0, 9.0, 9.0]] * len(found))
     detection = {"scores": torch.ones(len(found)), "boxes": boxes, "text_labels": found}
     return list(GroundingDINO()._boxes(detection, IMAGES[0], words).labels)
@@ -261,7 +261,7 @@ def test_nan_scores_are_not_treated_as_no_detection(
 def test_dire_is_the_resnet_of_transformers_with_renamed_weights(
     built: Callable[[str], str],
 ) -> None:
-    """The same weights give the same probability, whatever the batch."""
+    """Equal weights give equal probabilities in any batch."""
     images = [noise((300, 260), 7), noise((256, 400), 8) // 4, noise((40, 50), 9) // 2 + 120]
     dire = DIRE(built("dire"), device="cpu")
     together = [each.value for each in dire.predict_many([(image,) for image in images])]
@@ -287,7 +287,7 @@ def test_dire_is_the_resnet_of_transformers_with_renamed_weights(
 
 @pytest.mark.parametrize("turned", [False, True])
 def test_dire_crops_the_centre_and_keeps_proportions(turned: bool) -> None:
-    """The longer side of 195 x 130 pixels becomes 384, of which 80 are cut at either end."""
+    """The longer side of 195 x 130 pixels becomes 384, of which 80 are cropped at either end."""
     ramp = np.repeat(np.arange(195, dtype=np.uint8)[:, None, None], 130, 1).repeat(3, 2)
     seen = crop_center(ramp.transpose(1, 0, 2) if turned else ramp)[..., 0]
     along = seen[112] if turned else seen[:, 112]
@@ -336,7 +336,7 @@ sys.exit("; ".join(said) or 0)
 def changed(
     folder: str, to: Path, less: str = "nothing", more: dict[str, Any] | None = None
 ) -> str:
-    """A copy of a network's folder without tensors with a part in their names, and with others."""
+    """Copy the folder of a network with some tensors removed and others added."""
     from safetensors.torch import load_file, save_file
 
     shutil.copytree(folder, to)
@@ -347,7 +347,7 @@ def changed(
 
 
 def ask(name: str, folder: str) -> Any:
-    """What the specialist for a network gives for the first image."""
+    """Return the result of the specialist of a network for the first image."""
     if name in ("grounding_dino", "owlv2"):
         return GroundingDINO(folder, device="cpu")(IMAGES[0], ["cat"])
     if name in ("efficient_loftr", "super_glue"):

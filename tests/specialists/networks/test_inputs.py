@@ -1,4 +1,4 @@
-"""What a specialist takes: pixels through one gate, a word as a word, and several inputs."""
+"""Inputs of specialists: checked pixels, a string as one word, and several inputs."""
 
 from collections.abc import Callable
 from functools import partial

@@ -1,4 +1,4 @@
-"""The networks that the documents list work, or say what they need."""
+"""The documented networks work, or say what they need."""
 
 import re
 from collections.abc import Callable
@@ -155,7 +155,7 @@ def test_the_stages_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("name", ["vit", "clip", "siglip"])
 def test_backbones_match_transformers(name: str, built: Callable[[str], str]) -> None:
-    """The last state of the bare network, with the mean and deviation of its processor."""
+    """The last state of the network alone, with mean and deviation of its processor."""
     import transformers
 
     folder, photo = built(name), cat()[:64, :64]
@@ -182,7 +182,7 @@ def test_backbones_match_transformers(name: str, built: Callable[[str], str]) ->
 def test_detectors_by_words_match_transformers(
     name: str, built: Callable[[str], str], dtype: Any
 ) -> None:
-    """Processor, network and post-processing used bare, of wide, high and large images."""
+    """Uses processor, network and post-processing directly on wide, high and large images."""
     import transformers
 
     folder, level = built(name), 0.001

@@ -1,4 +1,4 @@
-"""The authors' files, made tiny, give what the authors' code gives; others are recognised."""
+"""Tiny versions of the authors' files match the authors' code; other files are recognised."""
 
 import re
 from collections.abc import Callable
@@ -151,7 +151,7 @@ def test_dinov2_from_a_file_normalises_colours_like_its_authors(kind: str, tmp_p
 
 
 def on_page(language: str) -> str:
-    """The block of the page of specialists that names original files."""
+    """Return the block of the page of specialists that names original files."""
     page = (DOCS / "specialists.md").read_text(encoding="utf-8")
     blocks = re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)
     (block,) = [block for block in blocks if "models/outdoor_ds" in block]
@@ -160,7 +160,7 @@ def on_page(language: str) -> str:
 
 @pytest.fixture
 def downloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The folder `models` that the page of specialists speaks of, in the folder of the test."""
+    """The folder `models` of the page of specialists, in the folder of the test."""
     monkeypatch.chdir(tmp_path)
     place = tmp_path / "models"
     for folder in ("dlib", "bert-base-uncased"):
@@ -181,7 +181,7 @@ def downloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 def test_five_original_files_run_on_pixels(downloads: None) -> None:
-    """By the page's own YAML and Python, as they stand there."""
+    """Runs the YAML and Python of the page unchanged."""
     code, text = (on_page(language) for language in ("python", "yaml"))
     names: dict[str, Any] = {}
     exec(code, names)

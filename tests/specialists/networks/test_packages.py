@@ -1,4 +1,4 @@
-"""The authors' packages (as in `tests/authors`): what they are given, and what is made of it."""
+"""Stand-ins for the authors' packages (`tests/authors`): their inputs, and use of their outputs."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -45,7 +45,7 @@ def forget() -> None:
 
 @pytest.fixture
 def sam(authors: None, tmp_path: Path) -> dict[str, Any]:
-    """The settings of SAM by its package."""
+    """The settings of SAM from its package."""
     import segment_anything
 
     file = tmp_path / "sam_vit_b_01ec64.pth"
@@ -82,7 +82,7 @@ def test_everything_from_the_package_uses_its_grid_of_points(sam: dict[str, Any]
 
 @pytest.fixture
 def dino(authors: None, tmp_path: Path) -> dict[str, Any]:
-    """The settings of Grounding DINO by its package."""
+    """The settings of Grounding DINO from its package."""
     from groundingdino.util.inference import GroundingDINO as Network
 
     tensors = {f"module.{name}": each for name, each in Network().state_dict().items()}
@@ -128,7 +128,7 @@ def test_faces_from_the_package_have_sides_in_our_order(authors: None) -> None:
 
 @pytest.fixture
 def roma(authors: None, tmp_path: Path) -> dict[str, Any]:
-    """The settings of RoMa by its package."""
+    """The settings of RoMa from its package."""
     file = tmp_path / "roma_outdoor.pth"
     torch.save(dict.fromkeys((SIGN, "decoder.scale"), torch.zeros(1)), file)
     return {"model": str(file), "dinov2": str(write_file("dinov2", tmp_path))}
@@ -247,7 +247,7 @@ def test_a_missing_package_is_named_with_what_to_type(
 
 
 class Absent:
-    """Finds no module of a package."""
+    """An import finder that hides a package."""
 
     def __init__(self, package: str) -> None:
         self.package = package

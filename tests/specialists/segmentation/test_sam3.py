@@ -1,4 +1,4 @@
-"""SAM 3 and EdgeTAM against transformers' own steps on the same tensors, with tiny networks."""
+"""SAM 3 and EdgeTAM compared with the steps of transformers, with tiny networks."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -39,7 +39,7 @@ def model(request: pytest.FixtureRequest, built: Callable[[str], str]) -> str:
 
 
 def test_images_are_preprocessed_as_by_transformers() -> None:
-    """Its processor where torchvision is, else PIL's filter, which is the same but for a step."""
+    """With its processor, or PIL's filter, which differs by at most one level."""
     whole = find_spec("torchvision") is not None
     for image in IMAGES:
         if whole:
@@ -55,7 +55,7 @@ def test_images_are_preprocessed_as_by_transformers() -> None:
 
 @pytest.mark.slow
 def test_masks_match_transformers(model: str) -> None:
-    """Network and post-processing used bare as its documentation shows, a word at a time."""
+    """Uses network and post-processing directly as documented, a word at a time."""
     network = transformers.Sam3Model.from_pretrained(model).eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(model)
     words = ("cat", "red box")
@@ -126,7 +126,7 @@ def test_results_are_stored_by_word(model: str, tmp_path: Path) -> None:
 
 
 def stretched(image: Pixels, side: int) -> Any:
-    """An image as SAM 2 and EdgeTAM see it: stretched and normalized."""
+    """Return an image as SAM 2 and EdgeTAM see it: stretched and normalized."""
     pixels = torch.from_numpy(image.copy()).permute(2, 0, 1)[None] / 255
     small = torch.nn.functional.interpolate(pixels, (side, side), mode="bilinear", antialias=True)
     mean, std = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
@@ -136,7 +136,7 @@ def stretched(image: Pixels, side: int) -> Any:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["tracker", "video", "edgetam"])
 def test_other_kinds_of_sam_match_transformers(name: str, built: Callable[[str], str]) -> None:
-    """The network used bare, with the box in pixels of the square that it looks at."""
+    """Uses the network directly, with the box in pixels of its square input."""
     folder = built(name)
     kind = transformers.EdgeTamModel if name == "edgetam" else transformers.Sam3TrackerModel
     network = kind.from_pretrained(folder).eval()

@@ -1,4 +1,4 @@
-"""Segment Anything in both versions, its original files, and what is composed of it."""
+"""Both versions of Segment Anything, their original files, and compositions of them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ def model(request: pytest.FixtureRequest, built: Callable[[str], str]) -> str:
 
 
 def assert_same(one: Masks, two: Masks) -> None:
-    """Equal up to the rounding of sums: scores to 1e-4, masks but for 1 pixel in 500."""
+    """Equal up to rounding: scores within 1e-4, masks except for 1 pixel in 500."""
     np.testing.assert_allclose(one.scores, two.scores, atol=1e-4)
     assert one.masks.shape == two.masks.shape
     assert (one.masks != two.masks).mean() < 0.002
@@ -142,7 +142,7 @@ def test_images_and_masks_are_processed_as_by_transformers(
 
 
 def test_a_box_keeps_its_place_on_the_image(tmp_path: Path) -> None:
-    """Prompts are brought to the square as the image is, as pixel centres."""
+    """Prompts are mapped to the square like the image, as pixel centres."""
     seen: dict[str, Any] = {}
 
     class Spy:
@@ -165,7 +165,7 @@ def test_a_box_keeps_its_place_on_the_image(tmp_path: Path) -> None:
 
 @dataclass(frozen=True)
 class FixedDetector:
-    """A detector that always finds the same."""
+    """A detector with fixed boxes."""
 
     boxes: Boxes
 

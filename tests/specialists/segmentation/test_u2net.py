@@ -1,4 +1,4 @@
-"""What stands out is cut out as upstream cuts it out, and a zoom goes there."""
+"""Salient objects are segmented as by upstream, and can be zoomed on."""
 
 from importlib.util import find_spec
 from pathlib import Path
