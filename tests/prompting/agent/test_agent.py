@@ -110,7 +110,8 @@ def scripted(
 
 
 def summarize(messages: Sequence[Message]) -> list[tuple[Any, ...]]:
-    """Return messages as tuples: role, texts, views as (width, height), calls as (name, arguments)."""
+    """Return messages as tuples: role, texts, views as (width, height), calls as (name,
+    arguments)."""
     return [
         (
             m.role,

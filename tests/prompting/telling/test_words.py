@@ -160,7 +160,8 @@ ITEMS = 200
 
 
 def accuracy(*stages: Stage) -> float:
-    """Return the accuracy on pairs of points with planted nearness; a guess is right half the time."""
+    """Return the accuracy on pairs of points with planted nearness; a guess is right
+    half the time."""
     right = 0
     for number in range(ITEMS):
         rng = np.random.default_rng(number)
