@@ -10,8 +10,10 @@ import inspect
 import re
 import sys
 import tempfile
+import textwrap
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -275,8 +277,9 @@ def forms() -> str:
         PlainCalls: 'CALL zoom {"image": 1, "box": [114, 144, 330, 306]}',
         CodeCalls: "<code>\npart = image.crop((114, 144, 330, 306)).rotate(90)\n</code>",
     }
+    fill = partial(textwrap.fill, width=100, break_on_hyphens=False)
     parts = [
-        f"`prompting.agent.{form.__name__}`: {summary(form)}\n\n```\n{words}\n```\n"
+        f"{fill(f'`prompting.agent.{form.__name__}`: {summary(form)}')}\n\n```\n{words}\n```\n"
         for form, words in shown.items()
     ]
     return FORMS + "\n" + "\n".join(parts)

@@ -42,7 +42,7 @@ KINDS = {
     "where": "where a named thing lies, x and y in percent",
 }
 EASY = {"larger": "ratio 2", "higher": "drop 120 pixels", "count": "3 things"}
-STYLES = ("blue", "magenta, held out", "crosshairs, held out", "radius 7, held out", "unmarked")
+STYLES = ("magenta, held out", "crosshairs, held out", "radius 7, held out", "unmarked")
 BLIND = ("no image", "blank image", "another image")
 NOISE = """\
 The shipped weights are from 16,500 steps with seed 0 on version 2 of the task, in which the marked
@@ -84,7 +84,7 @@ and black; a third of the marked scenes were zoomed, and a quarter were JPEG.
 Held out, to measure fragility: magenta and cyan, crosshairs, arrows, spotlights, contours, and
 smaller and larger rings.
 
-    python -m bench.pocket.train FOLDER     # an hour and a half on two cores; continues where it was stopped
+    python -m bench.pocket.train FOLDER     # 90 minutes on two cores; continues where it stopped
     python -m bench.pocket.export FOLDER    # the weights
 
 {NOISE}
