@@ -305,9 +305,10 @@ def build_judge_model(
     node = resolve({**node, "models": node.get("models") or {}}, faults)
     models = {key: value for key, value in (node.get("models") or {}).items() if value is not None}
     if name not in models:
+        unknown = f"--model {name}: there is no such model under"
         faults.append(
-            f"--model {name}: there is no such model under `models:`"
-            f" ({', '.join(models) or 'none'}){suggest_names(name, models)}; name one, add one with"
+            f"{unknown if name else 'name a judge with --model, one of'} `models:`"
+            f" ({', '.join(models) or 'none'}){suggest_names(name, models)}; add one with"
             f" 'models.{name or 'judge'}={{use: pipelines.models.ChatAPI, model: ...}}', or give"
             " --config FILE"
         )

@@ -40,6 +40,7 @@ from looktwice.pipelines.disk import write_file
 from looktwice.pipelines.model import ModelError, close_model, get_model_name
 from looktwice.pipelines.models.image_tokens import image_rule
 from looktwice.pipelines.models.keys import MissingKeyError
+from looktwice.pipelines.models.offline import Replay
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.pipeline import RecordingModel, StageFailed, step
 from looktwice.pipelines.sample import Item, describe_key_fault
@@ -266,11 +267,12 @@ class PlanCheck:
     def _describe_estimates(self, samples: Mapping[str, int]) -> Iterator[str]:
         """Yield a line for each count of requests or tokens that is only an estimate."""
         rough, failed, most = set[str](), dict[str, None](), Counter[str]()
+        recorded = dict[str, None]()
         for trial in self.trials:
             arm = trial.arm
-            pictured = {
-                get_model_name(request.model) for request in trial.requests if request.pictures
-            }
+            sent = [r for r in trial.requests if not isinstance(r.model, Replay)]
+            recorded |= {arm.contestant: None} if len(sent) < len(trial.requests) else {}
+            pictured = {get_model_name(request.model) for request in sent if request.pictures}
             rough |= {name for name in pictured if not image_rule(name).published}
             failed |= {arm.contestant: None} if trial.error else {}
             for agent in find_settings(arm.stages, Agent):
@@ -280,6 +282,8 @@ class PlanCheck:
             yield (
                 f"picture tokens of {', '.join(sorted(rough))} are a guess: one per 28 x 28 pixels"
             )
+        if recorded:
+            yield f"{', '.join(recorded)}: recorded replies, so nothing is sent"
         for name in failed:
             yield f"{name}: a stage failed, so its later requests are not counted"
         for name, calls in most.items():

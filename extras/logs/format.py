@@ -187,6 +187,8 @@ def export_logs(logs: Sequence[Log], form: str, out: Path, dataset: str = "") ->
     formats = {entry.name: entry for entry in all_formats() if entry.write or entry.write_file}
     if form not in formats:
         names = [*formats, *RUN_FORMATS]
+        if not form:
+            raise TaskError(f"name the format with --to: {', '.join(names)}")
         raise TaskError(f"--to {form}: there is no such format{suggest_among(form, names)}")
     _, _, _, write, write_one, endings = formats[form]
     named = make_names_unique([log.whole for log in logs])
