@@ -243,7 +243,8 @@ class Studio {
       faults = error.faults || [String(error)];
     }
     const tell = (place, words) => place.replaceChildren(...breakable(words));
-    tell(this.$("wrong"), faults.slice(0, 1).join("") + (faults.length > 1 ? ` (and ${faults.length - 1} more)` : ""));
+    const rest = faults.length > 1 ? ` (and ${faults.length - 1} more)` : "";
+    tell(this.$("wrong"), faults.slice(0, 1).join("") + rest);
     for (const place of this.root.querySelectorAll("[data-fault]")) {
       const own = where ? faults.filter(() => place.dataset.fault === where) : faults.filter((fault) => `${/^(?:`|the )?(question|choices|answer|draws)\b/.exec(fault)?.[1] ?? fault.split(":")[0]}.`.startsWith(`${place.dataset.fault}.`));
       tell(place, own.join("\n"));
@@ -257,7 +258,8 @@ class Studio {
   async show(shown, since) {
     const { stages } = this.draft;
     const figures = shown.views.map((view, number) => {
-      const image = el("img", { src: this.talk.picture(view.sha), alt: `view ${number + 1}`, ...sized(view) });
+      const src = this.talk.picture(view.sha);
+      const image = el("img", { src, alt: `view ${number + 1}`, ...sized(view) });
       const told = `view ${number + 1}: ${view.width} x ${view.height} px, ${view.bytes.toLocaleString("en")} bytes ${view.kind}, sha256 `;
       const name = el("a", { href: this.talk.picture(view.sha), download: `${view.sha.slice(0, 12)}.${view.kind}`, title: view.sha }, view.sha.slice(0, 12));
       return el("figure", { "data-sha": view.sha }, image, el("figcaption", {}, told, name, view.note ? `, ${view.note}` : ", the original bytes"));

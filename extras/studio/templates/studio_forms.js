@@ -15,8 +15,9 @@ const PAINT = document.createElement("canvas").getContext("2d"); // knows colour
 const TYPED = "textarea, input:not([type=checkbox], [type=radio], [type=range], [type=file], [type=color])"; // fields with an undo of their own
 const ASKING = /\.(turns|agent)\./; // rooms of stages that ask the model
 const last = (path) => path.split(".").pop();
-/** A text whose names, such as `stages.mark_box`, break between their words rather than inside one. */
-const breakable = (text) => text.split(/(?=_)|(?<=\w\.)(?=\w)/).flatMap((part, n) => (n ? [el("wbr"), part] : [part]));
+/** A text whose names, such as `stages.mark_box`, break between words only. */
+const breakable = (text) => text.split(/(?=_)|(?<=[a-z]\.)(?=[a-z])/i)
+  .flatMap((part, n) => (n ? [el("wbr"), part] : [part]));
 const prose = (text) => text.split("`").map((part, n) => (n % 2 ? el("code", {}, ...breakable(part)) : part));
 /** As JSON with sorted keys, because the server may return another order. */
 const sorted = (value) => JSON.stringify(value, (_, part) => (part?.constructor === Object ? Object.fromEntries(Object.entries(part).sort()) : part));
@@ -138,13 +139,14 @@ const CONTROLS = {
   },
 };
 
-/** The rows of a stage: the `open` settings, and the others folded under "more" unless one of them is changed. */
+/** The `open` settings of a stage, and the others folded under "more" unless one is changed. */
 function foldRows(rows, open, place, studio) {
   const isOpen = ({ dataset }) => open.includes(dataset.place.slice(place.length + 1));
   const others = rows.filter((row) => !isOpen(row)), id = `more-${place}`;
   if (!others.length) return rows;
   if (others.some((row) => row.classList.contains("changed"))) studio.unfolded.add(id);
-  const more = el("details", { class: "more", open: studio.unfolded.has(id), toggle: () => studio.unfolded[more.open ? "add" : "delete"](id) },
+  const toggle = () => studio.unfolded[more.open ? "add" : "delete"](id);
+  const more = el("details", { class: "more", open: studio.unfolded.has(id), toggle },
     el("summary", { id }, `more (${others.length})`), ...others);
   return [...rows.filter(isOpen), more];
 }

@@ -131,7 +131,8 @@ function markList(studio) {
     const label = el("input", { size: 4, "aria-label": `label of mark ${number + 1}`, input: () => { mark.label = label.value; studio.canvases.forEach((c) => c.draw()); studio.changed(); } });
     label.value = mark.label ?? "";
     const at = (...names) => `(${names.map((name) => Math.round(mark[name] * 10) / 10).join(", ")})`;
-    const where = "x" in mark ? `point ${at("x", "y")}` : "x0" in mark ? `box ${at("x0", "y0", "x1", "y1")}` : "region";
+    const where = "x" in mark ? `point ${at("x", "y")}`
+      : "x0" in mark ? `box ${at("x0", "y0", "x1", "y1")}` : "region";
     const on = studio.draft.images.length > 1 ? `on picture ${(mark.image || 0) + 1} ` : "";
     return el("li", {}, label, ` ${where} ${on}`, el("button", { type: "button", "aria-label": `remove mark ${number + 1}`, click: () => studio.removeMark(number) }, "×"));
   });
