@@ -26,7 +26,7 @@ def studio(
         list[Path],
         Argument(
             metavar="[IMAGE ... | RUN SAMPLE | STUDY]",
-            help="What to open; by default, drop a picture on the page.",
+            help="What to open. Default: a page that takes a dropped picture or shows an example.",
             autocompletion=complete_config,
         ),
     ] = NO_PATHS,

@@ -30,7 +30,7 @@ from looktwice.eval.runs.dry_run import DryRun, Request, count_requests, try_arm
 from looktwice.eval.runs.study import Study
 from looktwice.eval.scoring.score import ScoringTools
 from looktwice.eval.tasks.own_questions import Folder
-from looktwice.extras.studio.draft import FILE, FOLDER, MODELS, Draft, Node
+from looktwice.extras.studio.draft import FILE, FOLDER, MODELS, Draft, Node, make_example
 from looktwice.extras.studio.forms import Catalog
 from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.config.classes import ConfigError
@@ -96,11 +96,12 @@ class Desk:
         return Catalog(self.plugins).to_dict()
 
     def start(self, draft: Draft) -> Node:
-        """Return what the page needs first: forms, the models that it may ask, a draft and its
-        pictures."""
-        images = [self.image(name) for name in draft.images]
-        begun = {"draft": draft.to_dict(), "images": images, "models": [*self.models]}
-        return self._catalog | begun
+        """Return what the page needs first: forms, the models that it may ask, a draft, an example
+        for a page without pictures, and the pictures of both."""
+        example = make_example(self.save_picture)
+        images = [self.image(name) for name in (*draft.images, *example.images)]
+        begun = {"draft": draft.to_dict(), "example": example.to_dict(), "images": images}
+        return self._catalog | begun | {"models": [*self.models]}
 
     def allow_model(self, model: Any) -> str:
         """Allow a model to be asked, and return its name."""

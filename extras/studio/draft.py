@@ -15,6 +15,7 @@ from pydantic import Field, with_config
 from typing_extensions import TypedDict
 
 from looktwice.eval.listing import simplify_default
+from looktwice.eval.tasks import MarkedScenes
 from looktwice.pipelines.config.classes import ConfigError, Faults
 from looktwice.pipelines.config.load import load, resolve
 from looktwice.pipelines.disk import write_file
@@ -23,6 +24,7 @@ from looktwice.pipelines.marks import Mark, Mask
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Item
 from looktwice.pipelines.state import Stage
+from looktwice.prompting import Ask, Circles, MultipleChoice
 
 Node = dict[str, Any]
 FOLDER: Mapping[str, Any] = {"use": "eval.tasks.Folder", "path": "."}
@@ -168,6 +170,13 @@ class Draft:
                 study[name] = node[name]
         draft: Draft = read_as(Draft, json.dumps(self.to_dict() | study))
         return draft
+
+
+def make_example(keep: Callable[[Picture], str]) -> Draft:
+    """Return a question on a marked picture that Pocket can answer; `keep` is as in `Draft.of`."""
+    item = next(iter(MarkedScenes(kind="shape")))
+    choose: dict[str, Stage] = {"multiple_choice": MultipleChoice()}
+    return Draft.of(item, {"mark": Circles(radius=28), **choose, "ask": Ask()}, keep)
 
 
 def to_page_mark(mark: Mark) -> Node:

@@ -34,6 +34,8 @@ LONG = 48  # characters from which a text gets a text area
 BOUND = 1000  # limits from here on are ignored by sliders
 COLOR = re.compile("colou?r$|^fill$|^plate$")
 RULE = re.compile(r"(?P<names>.+?) (?P<sign>[<>])=? (?P<bound>-?[\d.]+)")
+OPEN = 5  # settings of a stage that the page shows at once
+PLAIN = {"whole", "number", "text", "words", "color", "flag", "choice"}
 KINDS = {Model: "model", bool: "flag", int: "whole", float: "number"}
 Form = dict[str, Any]
 
@@ -70,6 +72,7 @@ class Catalog:
                 is_needed = "default" not in setting and setting["kind"] == "part"
                 if is_needed and setting["of"] != "stages":
                     form["weights"] |= all(self.forms[p]["weights"] for p in setting["of"])
+        form["open"] = list_open(cls, form["settings"])
 
     def _setting(self, f: dataclasses.Field[Any], hint: Any) -> Form:
         """Describe a setting without its range: its kind, choices and default."""
@@ -115,6 +118,16 @@ class Catalog:
         for path, cls in fitting.items():
             self._add(path, cls)
         return [*fitting]
+
+
+def list_open(cls: type, settings: Sequence[Form]) -> list[str]:
+    """Return the names of the settings that the page shows at once: those without a default, then
+    plain values, the class's own before inherited ones."""
+    own = [name for base in cls.__mro__ for name in inspect.get_annotations(base)]
+    ordered = sorted(settings, key=lambda setting: own.index(setting["name"]))
+    needed = [setting["name"] for setting in ordered if "default" not in setting]
+    plain = [setting["name"] for setting in ordered if setting["kind"] in PLAIN]
+    return [*dict.fromkeys([*needed, *plain])][:OPEN]
 
 
 def get_ranges(cls: type) -> dict[str, dict[str, float]]:

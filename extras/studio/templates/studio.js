@@ -4,7 +4,7 @@
 
 class Studio {
   constructor(root, talk) {
-    Object.assign(this, { root, talk, after: null, isOnItsWay: false, isWanted: false, atWork: 0, moved: 0, rows: [], canvases: [], kept: {}, folded: new Set() });
+    Object.assign(this, { root, talk, after: null, isOnItsWay: false, isWanted: false, atWork: 0, moved: 0, rows: [], canvases: [], kept: {}, folded: new Set(), unfolded: new Set() });
     Object.assign(this, { undone: [], redone: [], present: "", isNewStep: true, field: null });
     root.tabIndex = -1; // takes the focus of elements that are removed while they have it
   }
@@ -19,6 +19,7 @@ class Studio {
     this.$("new").replaceChildren(...classOptions(this));
     this.$("new").value = "prompting.markers.Circles";
     this.$("colors").replaceChildren(...this.colors.map((value) => el("option", { value })));
+    this.$("example-picture").src = this.talk.picture(this.images[this.example.images[0]].sha);
     this.$("model").replaceChildren(...this.models.map((name) => el("option", {}, name)));
     this.listen();
     this.foldMany();
@@ -52,8 +53,8 @@ class Studio {
       this.redraw();
     });
     on("file", "change", () => { this.upload([...this.$("file").files]); this.$("file").value = ""; });
-    this.root.addEventListener("dragover", (event) => event.preventDefault()); // otherwise the browser would open the picture instead of the page
-    this.root.addEventListener("drop", (event) => { event.preventDefault(); this.upload([...event.dataTransfer.files]); });
+    on("example", "click", () => this.showExample());
+    listenToDrops(this);
     on("undo", "click", () => this.undo());
     this.root.addEventListener("keydown", (event) => {
       if (event.key.toLowerCase() !== "z" || !(event.ctrlKey || event.metaKey) || event.target.matches(TYPED)) return;
@@ -77,6 +78,14 @@ class Studio {
     on("pack", "click", () => this.pack());
     on("yaml", "input", () => this.read());
     on("rows", "click", ({ target }) => { if (!getSelection().toString()) target.closest("li")?.classList.toggle("large"); });
+  }
+
+  /** Load the example, and move the focus from its button, which disappears, to the picture. */
+  showExample() {
+    this.draft = { ...structuredClone(this.example), model: this.draft.model };
+    this.after = null;
+    this.redrawAll();
+    this.canvases[0].svg.focus({ preventScroll: true });
   }
 
   addStage(use) {
@@ -159,7 +168,10 @@ class Studio {
   // ---- the page's content
 
   redrawAll() {
-    const { draft } = this;
+    const { draft } = this, isEmpty = !draft.images.length;
+    this.$("empty").hidden = !isEmpty;
+    if (isEmpty) this.$("time").textContent = "";
+    for (const id of ["tools", "sent", "marks"]) this.$(id).hidden = isEmpty;
     if (!same(this.canvases.map(({ image }) => image.name), draft.images)) {
       this.canvases = draft.images.map((name, number) => (this.kept[`${number} ${name}`] ??= new Canvas(this.images[name], number, this)));
       this.$("canvases").replaceChildren(...this.canvases.map(({ box }) => box));
@@ -230,13 +242,15 @@ class Studio {
     } catch (error) {
       faults = error.faults || [String(error)];
     }
-    this.$("wrong").textContent = faults.slice(0, 1).join("") + (faults.length > 1 ? ` (and ${faults.length - 1} more)` : "");
+    const tell = (place, words) => place.replaceChildren(...breakable(words));
+    const rest = faults.length > 1 ? ` (and ${faults.length - 1} more)` : "";
+    tell(this.$("wrong"), faults.slice(0, 1).join("") + rest);
     for (const place of this.root.querySelectorAll("[data-fault]")) {
       const own = where ? faults.filter(() => place.dataset.fault === where) : faults.filter((fault) => `${/^(?:`|the )?(question|choices|answer|draws)\b/.exec(fault)?.[1] ?? fault.split(":")[0]}.`.startsWith(`${place.dataset.fault}.`));
-      place.textContent = own.join("\n");
+      tell(place, own.join("\n"));
       faults = faults.filter((fault) => !own.includes(fault));
     }
-    this.$("faults").textContent = faults.join("\n");
+    tell(this.$("faults"), faults.join("\n"));
     this.count(-1);
     return made;
   }
@@ -244,7 +258,8 @@ class Studio {
   async show(shown, since) {
     const { stages } = this.draft;
     const figures = shown.views.map((view, number) => {
-      const image = el("img", { src: this.talk.picture(view.sha), alt: `view ${number + 1}`, width: view.width, height: view.height });
+      const src = this.talk.picture(view.sha);
+      const image = el("img", { src, alt: `view ${number + 1}`, ...sized(view) });
       const told = `view ${number + 1}: ${view.width} x ${view.height} px, ${view.bytes.toLocaleString("en")} bytes ${view.kind}, sha256 `;
       const name = el("a", { href: this.talk.picture(view.sha), download: `${view.sha.slice(0, 12)}.${view.kind}`, title: view.sha }, view.sha.slice(0, 12));
       return el("figure", { "data-sha": view.sha }, image, el("figcaption", {}, told, name, view.note ? `, ${view.note}` : ", the original bytes"));

@@ -15,10 +15,16 @@ const PAINT = document.createElement("canvas").getContext("2d"); // knows colour
 const TYPED = "textarea, input:not([type=checkbox], [type=radio], [type=range], [type=file], [type=color])"; // fields with an undo of their own
 const ASKING = /\.(turns|agent)\./; // rooms of stages that ask the model
 const last = (path) => path.split(".").pop();
-const prose = (text) => text.split("`").map((part, n) => (n % 2 ? el("code", {}, part) : part));
+/** A text whose names, such as `stages.mark_box`, break between words only. */
+const breakable = (text) => text.split(/(?=_)|(?<=[a-z]\.)(?=[a-z])/i)
+  .flatMap((part, n) => (n ? [el("wbr"), part] : [part]));
+const prose = (text) => text.split("`").map((part, n) => (n % 2 ? el("code", {}, ...breakable(part)) : part));
 /** As JSON with sorted keys, because the server may return another order. */
 const sorted = (value) => JSON.stringify(value, (_, part) => (part?.constructor === Object ? Object.fromEntries(Object.entries(part).sort()) : part));
 const same = (a, b) => sorted(a) === sorted(b);
+
+/** The size of a picture, from which the style sheet computes how large it is shown. */
+const sized = ({ width, height }) => ({ style: `--width: ${width}; --height: ${height}` });
 
 function select(options, value, put, attributes = {}) {
   const box = el("select", { ...attributes, change: () => put(box.value) }, ...options);
@@ -41,9 +47,8 @@ function settingRows(path, node, place, studio, defaults = {}, then = () => {}) 
       studio.changed();
     };
     const reset = () => { put(undefined); studio.redraw(); };
-    const words = setting.name.split("_").flatMap((word, n) => (n ? [el("wbr"), `_${word}`] : [word])); // a long name breaks between words
     const help = sentences.filter((sentence) => sentence.includes(`\`${setting.name}\``)).join(" ");
-    const name = el("label", { for: here, title: help.replaceAll("`", "") || setting.words, dblclick: reset }, ...words);
+    const name = el("label", { for: here, title: help.replaceAll("`", "") || setting.words, dblclick: reset }, ...breakable(setting.name));
     const row = el("div", { class: set === undefined ? "setting" : "setting changed", "data-place": here }, name);
     row.append(...CONTROLS[setting.kind](setting, set === undefined ? setting.default : set, put, here, studio));
     return row;
@@ -134,6 +139,18 @@ const CONTROLS = {
   },
 };
 
+/** The `open` settings of a stage, and the others folded under "more" unless one is changed. */
+function foldRows(rows, open, place, studio) {
+  const isOpen = ({ dataset }) => open.includes(dataset.place.slice(place.length + 1));
+  const others = rows.filter((row) => !isOpen(row)), id = `more-${place}`;
+  if (!others.length) return rows;
+  if (others.some((row) => row.classList.contains("changed"))) studio.unfolded.add(id);
+  const toggle = () => studio.unfolded[more.open ? "add" : "delete"](id);
+  const more = el("details", { class: "more", open: studio.unfolded.has(id), toggle },
+    el("summary", { id }, `more (${others.length})`), ...others);
+  return [...rows.filter(isOpen), more];
+}
+
 /** A card for each stage: its class, switch, position, settings, and faults. */
 function stageCards(studio) {
   const { stages } = studio.draft;
@@ -149,14 +166,14 @@ function stageCards(studio) {
     on.checked = stage.on;
     const button = (sign, says, click) => el("button", { type: "button", "aria-label": `${stage.slot}: ${says}`, title: says, click }, sign);
     const head = el("header", { draggable: "true", dragstart: (event) => event.dataTransfer.setData("stage", number) },
-      on, el("b", {}, stage.slot), select(classOptions(studio, stage.node.use), stage.node.use, choose, { "aria-label": `${stage.slot}: class` }),
+      on, el("b", {}, ...breakable(stage.slot)), select(classOptions(studio, stage.node.use), stage.node.use, choose, { "aria-label": `${stage.slot}: class` }),
       button("↑", "move up", () => move(number, number - 1)), button("↓", "move down", () => move(number, number + 1)),
       button("×", "remove", () => { stages.splice(number, 1); studio.restage(); }));
     const [first, ...more] = form ? form.says.split(/(?<=\.)\s+/) : [""];
     const says = more.length ? el("details", { class: "soft" }, el("summary", {}, ...prose(first)), el("p", { class: "says" }, ...prose(more.join(" ")))) : el("p", { class: "soft" }, ...prose(first));
     const rows = form ? settingRows(stage.node.use, stage.node, place, studio) : [];
     const settings = el("details", { open: !studio.folded.has(stage.slot), toggle: () => studio.folded[settings.open ? "delete" : "add"](stage.slot) },
-      el("summary", {}, "settings"), ...rows);
+      el("summary", {}, "settings"), ...foldRows(rows, form?.open, place, studio));
     return el("article", { class: "card", "data-slot": stage.slot, drop: (event) => move(parseInt(event.dataTransfer.getData("stage")), number) },
     head, says, rows.length ? settings : null, el("p", { class: "fault", role: "alert", "data-fault": place }));
   });

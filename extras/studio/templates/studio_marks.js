@@ -33,7 +33,7 @@ class Canvas {
       "aria-label": `picture ${number + 1}, ${image.width} x ${image.height} pixels: arrow keys move the cross, Enter places a point there,`
         + " which the arrow keys then move; Escape deselects it, Delete removes it" });
     const remove = el("button", { type: "button", "aria-label": `remove picture ${number + 1}`, click: () => studio.removePicture(number) }, "×");
-    this.box = el("div", {}, el("p", { class: "soft" }, `picture ${number + 1} `, remove), el("div", { class: "canvas" }, el("img", { src: studio.talk.picture(image.sha), alt: "" }), this.svg));
+    this.box = el("div", {}, el("p", { class: "soft" }, `picture ${number + 1} `, remove), el("div", { class: "canvas", ...sized(image) }, el("img", { src: studio.talk.picture(image.sha), alt: "" }), this.svg));
     for (const kind of ["pointerdown", "pointermove", "pointerup", "keydown"]) this.svg.addEventListener(kind, (event) => this[kind](event));
     this.draw();
   }
@@ -130,8 +130,28 @@ function markList(studio) {
   return studio.draft.marks.map((mark, number) => {
     const label = el("input", { size: 4, "aria-label": `label of mark ${number + 1}`, input: () => { mark.label = label.value; studio.canvases.forEach((c) => c.draw()); studio.changed(); } });
     label.value = mark.label ?? "";
-    const where = "x" in mark ? `point (${mark.x}, ${mark.y})` : "x0" in mark ? `box (${mark.x0}, ${mark.y0}, ${mark.x1}, ${mark.y1})` : "region";
+    const at = (...names) => `(${names.map((name) => Math.round(mark[name] * 10) / 10).join(", ")})`;
+    const where = "x" in mark ? `point ${at("x", "y")}`
+      : "x0" in mark ? `box ${at("x0", "y0", "x1", "y1")}` : "region";
     const on = studio.draft.images.length > 1 ? `on picture ${(mark.image || 0) + 1} ` : "";
     return el("li", {}, label, ` ${where} ${on}`, el("button", { type: "button", "aria-label": `remove mark ${number + 1}`, click: () => studio.removeMark(number) }, "×"));
+  });
+}
+
+/** Take pictures dropped anywhere on the page, which is outlined while they are dragged over it. */
+function listenToDrops(studio) {
+  const { root } = studio, has = (event, kind) => event.dataTransfer.types.includes(kind);
+  const outline = (isDragged) => { root.dataset.dragged = isDragged ? "1" : ""; };
+  root.addEventListener("dragover", (event) => {
+    outline(has(event, "Files"));
+    if (has(event, "Files") || has(event, "stage")) event.preventDefault(); // allows the drop
+  });
+  root.addEventListener("dragleave", ({ relatedTarget }) => {
+    if (!root.contains(relatedTarget)) outline(false);
+  });
+  root.addEventListener("drop", (event) => {
+    outline(false);
+    if (has(event, "Files") || has(event, "stage")) event.preventDefault();
+    studio.upload([...event.dataTransfer.files]);
   });
 }
