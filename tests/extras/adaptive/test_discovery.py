@@ -1,5 +1,4 @@
-"""The search for the best arm: how near it ends, what it claims, what it may ask, and as a
-command."""
+"""The search for the best arm: its accuracy, its claims, its limits, and the command."""
 
 from __future__ import annotations
 
@@ -175,7 +174,7 @@ def test_invalid_styles_are_refused_before_anything_is_asked(styles: Any) -> Non
 
 
 def failing(*names: str) -> Discovery:
-    """A search among three arms, of which these fail always; of the others c is the best."""
+    """Return a search among arms of which these always fail; c is the best of the others."""
     steering = Discovery(styles=(), share=0.5)
     arms = [
         SimpleNamespace(id=n, contestant=n, changes={}, task_name="t", baseline=n == "a")

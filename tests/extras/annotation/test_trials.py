@@ -1,5 +1,5 @@
-"""Trials in headless Chromium: a picture for its time and a mask after it, keys as answers, and
-what is saved and read again. Skipped where none is."""
+"""Trials in headless Chromium: a timed picture and a mask, keys as answers, and saved results.
+Skipped without Chromium."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def wait_for(browser: Browser, words: str) -> None:
 
 
 def look(browser: Browser) -> list[str]:
-    """Begin a trial, and give what is seen in turn until the question after it."""
+    """Start a trial, and return what is seen in turn until the next question."""
     wait_for(browser, "Look at the centre")
     browser.run(
         f"seen = ['']; times = []; watch = (time) => {{ const now = {SEEN};"

@@ -1,4 +1,4 @@
-"""A study that is asked in batches: rounds, kills, expired and failed requests."""
+"""A study asked in batches: rounds, kills, expired and failed requests."""
 
 import json
 import os
@@ -34,7 +34,7 @@ BATCHED = (
 
 
 def model(url: str, dialect: str = "openai") -> str:
-    """The override that asks in batches of this dialect."""
+    """Return the override that asks in batches of this dialect."""
     if dialect == "openai":
         return f"model={BATCHED.format(url=url)}"
     path, more = NATIVE[dialect]
@@ -52,7 +52,7 @@ def ask(
 
 
 def batches(server: ChatServer) -> tuple[int, int]:
-    """How many batches were handed in, with how many requests in all."""
+    """Return the number of submitted batches and of requests in all of them."""
     return server.stats["batches"], server.stats["batched"]
 
 

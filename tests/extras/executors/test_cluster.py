@@ -1,5 +1,4 @@
-"""What tasks on several machines share: an endpoint's places, never more than it has, and networks
-of others."""
+"""What tasks on several machines share: the concurrency limit of an endpoint, and networks."""
 
 from __future__ import annotations
 

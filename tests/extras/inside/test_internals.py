@@ -1,4 +1,4 @@
-"""The states of layers: those that the networks themselves tell, in four families, and Pocket's."""
+"""Hidden states of layers match those of the networks, for four families and Pocket."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Requests of the chat-completions protocol as questions, replies as its completions and chunks,
-and refusals said."""
+"""Chat-completion requests become questions, replies become completions and chunks, and refusals
+are explained."""
 
 from __future__ import annotations
 

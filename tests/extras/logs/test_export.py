@@ -1,5 +1,4 @@
-"""Logs written for other programs: what comes back is what went out, and inspect_ai reads it where
-it is there."""
+"""Logs exported for other programs can be read back, and inspect_ai reads them if installed."""
 
 from __future__ import annotations
 
@@ -49,7 +48,7 @@ def plain(log: Log, columns: list[str] = SAME) -> list[dict[str, Any]]:
 
 
 def exported(logs: Path, form: str, out: Path, ending: str) -> Path:
-    """The only file with this ending that an export writes."""
+    """Return the only file with this extension that an export writes."""
     list(export_logs(read_logs(logs), form, out))
     (file,) = out.rglob(f"*{ending}")
     return file
@@ -150,7 +149,7 @@ def test_results_for_the_hub(tmp_path: Path) -> None:
 
 
 def test_an_excel_table_has_the_columns_that_vlmevalkit_reads(tmp_path: Path) -> None:
-    """Its scorer asserts that every index is one of its own table, where they are numbers."""
+    """Its scorer asserts that every index is in its own table, if indexes are numbers."""
     pytest.importorskip("openpyxl")
     made = MadeRun(tmp_path / "run")
     made.task("depth", ["A", "B"], meta=[{"category": "depth"}] * 2)

@@ -1,5 +1,4 @@
-"""Marker fragility: R and spreads by known vectors, planted flips, and the published table
-recomputed."""
+"""Marker fragility: R and spreads of known vectors, planted flips, and the published table."""
 
 from __future__ import annotations
 
@@ -104,8 +103,8 @@ def test_resamples_are_paired_and_reproducible() -> None:
 
 
 def test_samples_of_one_picture_are_resampled_together() -> None:
-    """Every sample four times over, as one cluster: the intervals of the samples themselves, not
-    half as wide."""
+    """Every sample four times as one cluster has the intervals of the samples, not half as wide
+    ones."""
     table = np.random.default_rng(5).integers(0, 2, (3, 50))
     fourfold, clusters = np.repeat(table, 4, axis=1), [f"picture {n // 4}" for n in range(200)]
     one, four = variants("a", *table), variants("a", *fourfold, clusters=clusters)
@@ -154,8 +153,8 @@ def test_draws_count_like_separate_samples() -> None:
 
 @pytest.mark.slow
 def test_sixteen_identical_styles_do_not_differ() -> None:
-    """Uncorrected, some style differed in every fifth study; of 200 studies 5 % may, and by luck 8
-    % do."""
+    """Uncorrected, a style differed in every fifth study; of 200 studies 5 % may, and by chance 8 %
+    do."""
     plain, wrong, reached = 0, 0, []
     for seed in range(200):
         fragility = draw_study(np.random.default_rng(seed), 0.0, 1, styles=17, n=150)
@@ -174,8 +173,8 @@ def test_sixteen_identical_styles_do_not_differ() -> None:
 
 
 def test_the_spread_of_identical_styles_by_hand() -> None:
-    """Two samples that one of two styles answers: right for the same one half of the time, a spread
-    of 1, else 0."""
+    """Two samples, each right in one of two styles: spread 0 if it is the same style, which has
+    probability 1/2, else 1."""
     chance = permute_spread(np.array([[1.0, 1.0], [0.0, 0.0]]))
     assert chance.mean == pytest.approx(0.5, abs=0.05) and chance.p == pytest.approx(0.5, abs=0.05)
     shared = permute_spread(np.array([[1.0, 1.0], [0.0, 0.0]]), ("picture", "picture"))
@@ -249,8 +248,8 @@ def test_a_constant_baseline_has_no_ratio_and_this_is_reported() -> None:
 
 
 def test_a_failed_draw_is_not_a_second_answer(tmp_path: Path) -> None:
-    """Of four samples right, right, wrong and wrong twice, a fifth failed its second draw: nothing
-    turned round."""
+    """Four samples are right, right, wrong and wrong in both draws; a fifth failed its second draw:
+    nothing flipped."""
     run = MadeRun(tmp_path / "run")
     run.task("depth", ["A"] * 5)
     for style in ("default", "radius 3"):
@@ -264,8 +263,7 @@ def test_a_failed_draw_is_not_a_second_answer(tmp_path: Path) -> None:
 
 
 def test_the_shipped_study_reports_the_published_spreads(tmp_path: Path) -> None:
-    """BLINK depth: on average 7.7 points between the best and the worst of six styles, 15.3 at
-    most."""
+    """BLINK depth: 7.7 points on average between the best and worst of six styles, at most 15.3."""
     published = read_yaml(CONFIGS / "marker_fragility.yaml")["published"]
     (tmp_path / "f.yaml").write_text(f"{STUDY}\npublished: {json.dumps(published)}\n")
     scored = score_table([Study(load_plan(tmp_path / "f.yaml"), tmp_path)().folder])

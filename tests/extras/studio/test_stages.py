@@ -1,5 +1,5 @@
-"""Every public stage in the studio: its form, and the picture of the gallery rendered from it; or
-why not."""
+"""Every public stage in the studio: its form, and its rendered gallery picture or the reason for
+having none."""
 
 from __future__ import annotations
 

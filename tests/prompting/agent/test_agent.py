@@ -110,7 +110,7 @@ def scripted(
 
 
 def summarize(messages: Sequence[Message]) -> list[tuple[Any, ...]]:
-    """Return messages as tuples: role, texts, views as (width, height), calls as (name, arguments)."""
+    """Return messages as tuples: role, texts, views as (width, height), calls as (name, text)."""
     return [
         (
             m.role,

@@ -57,7 +57,7 @@ def test_blink_released_matches_the_sizes_of_the_released_images(
 
 @pytest.mark.slow
 def test_blink_released_has_the_letters_of_the_real_images(shared_data: Path) -> None:
-    """On every second image, label and ring are where the preset puts them, except flips at edges."""
+    """On every second image, label and ring are where the preset puts them, except for flips."""
     import pyarrow.parquet as pq
 
     path = shared_data / "blink/Relative_Depth/val-00000-of-00001.parquet"

@@ -160,7 +160,7 @@ ITEMS = 200
 
 
 def accuracy(*stages: Stage) -> float:
-    """Return the accuracy on pairs of points with planted nearness; a guess is right half the time."""
+    """Return the accuracy on pairs of points with planted nearness; half of guesses are right."""
     right = 0
     for number in range(ITEMS):
         rng = np.random.default_rng(number)

@@ -77,7 +77,7 @@ def test_threads_find_the_same(faces: Any) -> None:
 
 
 def small_faces(count: int) -> list[Pixels]:
-    """Return other people: scikit-image's 25-pixel grey faces, enlarged ten times, with a border."""
+    """Return other people: scikit-image's 25-pixel grey faces, ten times larger, with a border."""
     found = []
     for face in data.lfw_subset()[:count]:  # type: ignore[no-untyped-call]
         large = cv2.resize((face * 255).astype(np.uint8), (250, 250), interpolation=cv2.INTER_CUBIC)
