@@ -45,7 +45,7 @@ def toss(chances: Sequence[float], seed: int) -> list[float]:
 
 
 def test_intervals_have_about_nominal_coverage() -> None:
-    """Bounds that 95 % coverage meets almost certainly; bench/bench_thresholds.py has the numbers."""
+    """Bounds that 95 % coverage almost certainly meets; bench/bench_thresholds.py has numbers."""
     rng, held = np.random.default_rng(1), 0
     for number in range(80):
         guess, truth = (0.0, 0.25, 0.5)[number % 3], rng.uniform(8, 34)

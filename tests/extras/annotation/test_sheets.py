@@ -127,7 +127,7 @@ def test_human_difficulty_slices_the_accuracy_of_models() -> None:
 
 
 def test_times_are_reported_for_correct_and_wrong_answers() -> None:
-    """The key is A; the median of 300 and 500 ms is 400, and one picture was shown 30 ms too long."""
+    """The key is A; the median of 300 and 500 ms is 400; one picture was shown 30 ms too long."""
     ratings = rated("answers", "1111", "human_answer", anna="AAB", ben="A")
     times = {"1": ("300", "210"), "2": ("500", "230"), "3": ("900", "199.9")}
     timed = {

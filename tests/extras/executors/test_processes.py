@@ -118,7 +118,7 @@ def run(
     executor: Processes | None = None,
     **settings: Any,
 ) -> tuple[RunSummary, list[dict[str, Any]], str]:
-    """Return how a run with this many processes ends, its records without times, and its messages."""
+    """Return how a run with this many processes ends, its records without times, and messages."""
     monkeypatch.setenv(SETTING, str(processes))
     monkeypatch.delitem(sys.modules, "opentelemetry.trace", raising=False)  # by another test
     text, model = StringIO(), ChatAPI("tiny", url, **{"in_flight": 8, **settings})

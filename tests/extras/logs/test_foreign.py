@@ -197,7 +197,7 @@ def test_logs_with_other_scorers_are_named_or_refused(tmp_path: Path) -> None:
 def test_identical_replies_allow_no_claim_about_models(
     first: dict[str, Any], second: dict[str, Any], harness: str, claims: bool
 ) -> None:
-    """If choices were permuted, the same letter may name another choice; then answers are compared."""
+    """After permuted choices a letter can name different choices; then answers are compared."""
     logs = []
     for name, cells, value in (("a", first, 1.0), ("b", second, 0.0)):
         rows = [{"sample": f"s{n}", "value": value, "reply": "", **cells} for n in range(12)]

@@ -326,7 +326,7 @@ def test_a_score_of_zero_is_explained(tmp_path: Path, name: str, text: str, says
 def test_a_correct_answer_that_is_not_a_letter(
     tmp_path: Path, answer: str, scored: bool, warned: str
 ) -> None:
-    """Regression: the choices of Counting are empty texts, and a hidden key was read as the first."""
+    """Regression: Counting's choices are empty texts, and a hidden key was read as the first."""
     line = {"idx": "val_Counting_1", "reply": "(A) 1", "answer": answer}
     file, out = write(tmp_path / "c.jsonl", [line]), tmp_path / "c.tsv"
     lines = list(report_replies([file], exports=[out]))

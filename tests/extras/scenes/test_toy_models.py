@@ -1,4 +1,4 @@
-"""Letters and shapes, and their toy models: one reads only what is large enough, one never looks."""
+"""Letters and shapes, and two toy models: one reads only large letters, one never looks."""
 
 from __future__ import annotations
 

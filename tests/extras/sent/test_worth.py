@@ -92,7 +92,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_effect_of_a_factor_is_measured_by_disturbing_it(
     folders: Path, tmp_path: Path, labels: str | None
 ) -> None:
-    """About a quarter of the keys is A; without keys, the answer of the first side counts as right."""
+    """A quarter of the keys is A; without keys, the answer of the first side counts as right."""
     place = folders / labels if labels else None
     sides = TwoSides(folders / "one", folders / "two", ("one", "two"), place)
     worth = measure_effects(sides, Scripted(disturbed), tmp_path / "asked", ("one", "two"))

@@ -173,8 +173,8 @@ def test_sixteen_identical_styles_do_not_differ() -> None:
 
 
 def test_the_spread_of_identical_styles_by_hand() -> None:
-    """Two samples, each right in one of two styles: spread 0 if it is the same style, which has
-    probability 1/2, else 1."""
+    """Each of two samples is right in one of two styles: in the same one with probability 1/2 (a
+    spread of 1), else a spread of 0."""
     chance = permute_spread(np.array([[1.0, 1.0], [0.0, 0.0]]))
     assert chance.mean == pytest.approx(0.5, abs=0.05) and chance.p == pytest.approx(0.5, abs=0.05)
     shared = permute_spread(np.array([[1.0, 1.0], [0.0, 0.0]]), ("picture", "picture"))

@@ -69,7 +69,7 @@ def test_a_number_with_an_n_is_a_fraction_of_n() -> None:
 
 @pytest.mark.parametrize(("n", "m"), [(12, 30), (24, 40)])
 def test_the_interval_of_two_samples_has_nominal_coverage(n: int, m: int) -> None:
-    """The probability that it covers the true difference, over all outcomes and a grid of shares."""
+    """The coverage of the true difference, over all outcomes and a grid of shares."""
     ends = np.array([
         [(gap.low, gap.high) for gap in (compare_shares(k, n, o, m) for o in range(m + 1))]
         for k in range(n + 1)
