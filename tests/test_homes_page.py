@@ -46,7 +46,7 @@ def test_the_commands_of_the_page_are_those_that_run(client: Client, tmp_path: P
     told = next(shlex.split(code) for code in line.split("`")[1::2] if " " in code)
     own = {"TASK.py", "TASKSET", "blink", "BLINK", "-m", "python"}  # for what is the reader's own
     assert [word for word in told if word not in typed | own] == []
-    unsaid = {"LMUData", "HF_HOME", "PYTHONPATH"}  # where these questions lie
+    unsaid = {"LMUData", "HF_HOME", "PYTHONPATH"}  # the place of these questions
     assert all(name in line for name in command.variables.keys() - unsaid)
 
 

@@ -109,7 +109,7 @@ LEFT = "plain: {}, b: {needs: {env: NOT_SET_HERE}, stages: {ask: {system: TEXT}}
 SETTINGS = {
     WORDED % "TEXT": "stages.words.text",
     WORDED % "{file: words.txt}": "contestants.plain.spec.stages.words.text",
-    ASKS % LEFT: "contestants.b.stages.ask.system",  # it is not asked
+    ASKS % LEFT: "contestants.b.stages.ask.system",  # no request is sent to it
     ASKS % "TEXT: {}": "contestants holds a key",
 }
 

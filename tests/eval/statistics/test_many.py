@@ -36,7 +36,7 @@ def test_the_weights_of_an_interaction_by_hand() -> None:
     ring, zoom = {0: ("ring", "-")}, {1: ("zoom", "-")}
     assert contrast(cells, ring | zoom).tolist() == [1, -1, -1, 0, 1]
     assert contrast(cells, ring).tolist() == [-0.5, 0.5, -0.5, 0, 0.5]
-    # then no square is whole, and one pair of cells is left
+    # then no square is complete, and one pair of cells is left
     assert not contrast(cells[1:], ring | zoom).any()
     assert contrast(cells[1:], ring).tolist() == [0, -1, 0, 1]
 

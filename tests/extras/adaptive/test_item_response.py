@@ -43,7 +43,7 @@ def test_simulated_abilities_and_difficulties_are_recovered() -> None:
     assert np.corrcoef(items.difficulty, difficulties)[0, 1] > 0.95
     outside = np.abs(items.difficulty - difficulties) > 1.96 * items.error
     assert 0.02 < outside.mean() < 0.09
-    values[:, ::7] = np.nan  # items that nobody was asked are of any difficulty
+    values[:, ::7] = np.nan  # unasked items have an arbitrary difficulty
     assert fit_items(values).error[0] == pytest.approx(1.5, rel=0.1)
 
 

@@ -137,7 +137,7 @@ def test_pictures_stay_until_an_answer_is_typed(tmp_path: Path, browser: Browser
     assert browser.run(SEEN) == ""
     browser.press("3")
     wait_for(browser, "2. ")
-    # a page that another process of the browser opens may be earlier than what this one kept
+    # a page opened by another browser process may lack what this one saved
     browser.run("window.isOld = true; location.reload()")
     browser.wait("!window.isOld && !!document.querySelector('.stage > .mask')")
     wait_for(browser, "2. ")

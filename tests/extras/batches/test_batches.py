@@ -225,7 +225,7 @@ def test_collected_requests_of_a_dead_run_are_dropped_and_those_of_a_live_one_st
     with pytest.raises(Deferred):
         living(words)
     (gathered,) = living.folder.glob("gathering-*")
-    # as it was when it ended: its lock is there, and nobody holds it
+    # as when it ended: its lock file exists, and nobody holds the lock
     dead = living.folder / "gathering-dead"
     for path in (dead, living.folder / "dead.here"):
         path.write_bytes(b"")

@@ -148,7 +148,7 @@ def test_requested_shapes_are_marked_like_the_ground_truth(name: str) -> None:
         marked += 1
         truth = {mark.label.rpartition(" ")[0]: mark for mark in item.sample.marks}
         assert {mark.label.rpartition(" ")[0] for mark in after.sample.marks} == truth.keys()
-        for mark in item.sample.marks:  # rings have boxes of their own, within that of the shape
+        for mark in item.sample.marks:  # rings have separate boxes inside that of the shape
             assert min(_off(mark, each) for each in after.sample.marks) < 2
         if name == "joint_shape_color":
             assert len(after.sample.marks) == int(item.answer or 0)

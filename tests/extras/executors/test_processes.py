@@ -120,7 +120,7 @@ def run(
 ) -> tuple[RunSummary, list[dict[str, Any]], str]:
     """Return how a run with this many processes ends, its records without times, and messages."""
     monkeypatch.setenv(SETTING, str(processes))
-    monkeypatch.delitem(sys.modules, "opentelemetry.trace", raising=False)  # by another test
+    monkeypatch.delitem(sys.modules, "opentelemetry.trace", raising=False)  # tested elsewhere
     text, model = StringIO(), ChatAPI("tiny", url, **{"in_flight": 8, **settings})
     options, console = RunOptions(workers=8), Console(file=text, width=200)
     summary = Study(
@@ -188,7 +188,7 @@ def test_records_equal_those_without_processes(
         seen = server.stats
     assert rows == expected and len(rows) == RECORDS and blobs(beside) == blobs(alone)
     assert (summary.written, summary.failed, summary.stopped) == (RECORDS, FAILED, False)
-    # a request that was under way in it is sent again, and no other
+    # only a request that was in flight in it is sent again
     assert 0 <= seen["requests"] - 2 * ASKED <= 4 * was_killed
     assert ("a worker process has ended (exit status -9)" in said) == was_killed
     assert seen["most_in_flight"] <= 8
@@ -262,9 +262,9 @@ def test_a_dead_server_is_reported_once(tmp_path: Path, monkeypatch: pytest.Monk
     url, task = "http://127.0.0.1:9/v1", Noise(4000)
     summary, rows, _ = run(tmp_path, url, 2, monkeypatch, task)
     begun = (tmp_path / "asked" / "samples.jsonl").read_bytes().count(b"\n")
-    assert begun < 100  # nor are the questions made that nobody asks any more
+    assert begun < 100  # questions that are no longer asked are not generated either
     assert summary.stopped and "cannot be reached" in summary.why
-    assert {row["sample"] for row in rows} <= {"n3", "n4"}  # of which nothing can be asked
+    assert {row["sample"] for row in rows} <= {"n3", "n4"}  # nothing can be asked about it
 
 
 @pytest.mark.slow
@@ -298,7 +298,7 @@ def test_ctrl_c_ends_in_order_and_a_killed_run_leaves_no_process(tmp_path: Path)
                 assert "Traceback" not in output + errors
                 recorded = RunFolder(tmp_path / "runs" / "s").records()
                 assert len(recorded) == server.stats["replies"] == server.stats["requests"]
-        for _ in range(50):  # they notice that the run is gone
+        for _ in range(50):  # they notice that the run has ended
             if not (left := _in_folder(tmp_path)):
                 break
             time.sleep(0.1)

@@ -18,7 +18,7 @@ from tests.paths import ROOT
 
 ray = optional("ray")
 
-pytestmark = pytest.mark.slow  # Ray alone takes seconds to begin
+pytestmark = pytest.mark.slow  # starting Ray takes seconds
 MORE = (
     "contestants: {plain: {}, thought: {stages: {think: {use: prompting.wording.ChainOfThought,"
     " before: ask}}}}\n"

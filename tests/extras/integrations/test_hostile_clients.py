@@ -69,7 +69,7 @@ def connect(served: Served, **headers: str) -> http.client.HTTPConnection:
 def wait_until_free(served: Served) -> None:
     until = time.monotonic() + 100
     while served.door.held and time.monotonic() < until:
-        time.sleep(0.01)  # others may still be leaving
+        time.sleep(0.01)  # other connections may still be closing
     assert served.door.held == 0
 
 
@@ -122,7 +122,7 @@ def test_large_bodies_are_freed(form: str, pocket: Served, monkeypatch: pytest.M
                     assert (answer.status, answer.read()[:9]) == (status, b'{"error":')
             client.close()
         wait_until_free(pocket)
-        time.sleep(0.1)  # the handlers end behind what they held
+        time.sleep(0.1)  # the handlers end after releasing their memory
         assert tracemalloc.get_traced_memory()[0] - before < len(body)
     finally:
         tracemalloc.stop()

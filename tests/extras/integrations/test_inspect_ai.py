@@ -37,7 +37,7 @@ from inspect_ai.tool import ToolCall
 
 from looktwice.extras.integrations.inspect_ai import answer_reader, look_tools, looktwice, questions
 
-# inspect_ai and what it builds on warn, and leave streams and loops of their own open
+# inspect_ai and its dependencies warn, and leave streams and event loops open
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 STUDY = """

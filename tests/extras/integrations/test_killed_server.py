@@ -79,7 +79,7 @@ def test_a_killed_server_loses_no_answer_and_pays_for_none_twice(tmp_path: Path)
                         time.sleep(0.01)
                     process.send_signal(signal.SIGKILL)
                     process.wait()
-                    time.sleep(0.3)  # until the other end has noticed
+                    time.sleep(0.3)  # until the other side has noticed
                     lost = upstream.stats["requests"] - stored(tmp_path / "runs")
                     before = set(answered.values())
                     assert before <= names(tmp_path), "a client has an answer without a record"

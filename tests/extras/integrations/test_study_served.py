@@ -136,7 +136,7 @@ def test_the_answers_are_those_of_the_stages_and_replay_exactly(tmp_path: Path) 
                 assert counts == [str(len(state.sample.marks)), str(len(state.views))]
                 pieces = ["", ""]
                 for chunk in client.chat.completions.create(**asked, stream=True):
-                    choice = chunk.choices[0]  # also of the last, where no usage was asked for
+                    choice = chunk.choices[0]  # also for the last one, where no usage was requested
                     pieces[choice.index] += choice.delta.content or ""
                 assert pieces == said
                 counted = {"stream": True, "stream_options": {"include_usage": True}}

@@ -58,13 +58,13 @@ def test_an_exported_log_of_inspect_is_read_back_with_pictures(run: Path, tmp_pa
     file = exported(run, "inspect", tmp_path, ".eval")
     (log,), (back,) = read_logs(run), read_logs(file)
     assert back.name == "marked"
-    columns = [name for name in SAME if name != "question"]  # inspect_ai holds the words as sent
+    columns = [name for name in SAME if name != "question"]  # inspect_ai stores the text as sent
     assert plain(back, columns) == plain(log, columns)
     assert back.rows["verdict"].tolist()[1:] == ["unreadable", "unreadable"]
     assert log.rows["seconds"].min() > 0
     assert back.rows["seconds"].tolist() == log.rows["seconds"].tolist()
     assert compare_logs([log, back]).contrasts[0].paired.n == 3
-    for row in plain(back)[:2]:  # of an empty reply no turn is kept
+    for row in plain(back)[:2]:  # no turn is stored for an empty reply
         sent, kept = log.messages(row), back.messages(row)
         assert [turn.role for turn in kept] == ["user", "assistant"]
         assert [turn.text for turn in kept] == [turn.text for turn in sent]

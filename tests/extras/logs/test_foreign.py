@@ -61,7 +61,7 @@ def scored_log(folder: Path, kind: str, name: str, scorers: Sequence[str]) -> Pa
             more = {"filtered_resps": [scorer], "exact_match": right[scorer]}
             named = {"filter": scorer, "metrics": ["exact_match"]} if kind == "lm_eval" else {}
             lines.append(line | named | more)
-    if kind != "lmms_eval":  # one filter after the other, as they write them
+    if kind != "lmms_eval":  # one filter after the other, as the harness writes them
         lines = [line for start in range(len(scorers)) for line in lines[start :: len(scorers)]]
     return write_lines(folder / f"{name}_samples_depth.jsonl", lines)
 

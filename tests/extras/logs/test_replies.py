@@ -226,7 +226,7 @@ def test_more_unusable_input_is_refused(tmp_path: Path) -> None:
             list(report_replies([path], **options))
 
 
-# ---- exported and read again
+# ---- exported and read back
 
 
 @pytest.fixture(scope="module")

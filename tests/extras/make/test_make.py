@@ -54,7 +54,7 @@ from looktwice.specialists.results import FeatureGrid, Matches
 from tests.paths import CONFIGS
 
 SCENES = ("astronaut", "coffee", "chelsea")
-TURNED = {  # the maps from the first view, mild enough that most of it stays in sight
+TURNED = {  # the homographies from the first view, mild enough to keep most of it visible
     2: np.array([[0.95, -0.08, 20.0], [0.06, 0.97, -8.0], [1e-4, -5e-5, 1.0]]),
     3: np.array([[1.1, 0.1, -40.0], [-0.12, 1.08, 10.0], [-1e-4, 8e-5, 1.0]]),
 }

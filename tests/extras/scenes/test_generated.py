@@ -38,7 +38,7 @@ from tests.paths import DOCS
 from tests.tables import table
 
 SEVEN = sorted(SUBTASKS["2D"])
-# the target's and the four options' frames
+# the frames of the target and of the four options
 PANELS = ((200, 100), (100, 400), (350, 400), (100, 650), (350, 650))
 FOLDERS = {name: subtask.folders[0] for name, subtask in SUBTASKS["2D"].items()}
 
@@ -81,7 +81,7 @@ def share(right: Sequence[bool]) -> float:
     return sum(right) / len(right)
 
 
-# ---------------------------------------------------------------- what every subtask promises
+# ---------------------------------------------------------------- all subtasks
 
 
 @pytest.mark.slow
@@ -249,7 +249,7 @@ def test_a_line_has_the_requested_width() -> None:
         assert area == pytest.approx(2 * np.pi * 30 * width, rel=0.02)
 
 
-# ---------------------------------------------------------------- the seven, told from pixels
+# ---------------------------------------------------------------- the seven, from their pixels
 
 
 def corners_of(mask: Any, share: float) -> int:
@@ -405,7 +405,7 @@ def test_the_noisy_options_show_the_same_elements(official: bool) -> None:
         options = item.truth["options"]
         assert options[int(item.answer or 0) - 1] == item.truth["target"]
         target, *others = panels(item, 200)
-        if official:  # the target alone is free of noise, so its ink shows in the right option
+        if official:  # only the target has no noise, so its ink is visible in the right option
             assert (others[int(item.answer or 0) - 1][target > 0.99] > 0.99).all()
 
 

@@ -78,7 +78,7 @@ def test_exhaustive_search_finds_one_solution_of_every_puzzle() -> None:
 
 
 def test_options_allowed_by_two_rules_are_both_reported() -> None:
-    pictures = [1, 2, 3, 4, 8, 12, 6, 12]  # either, or not both: the first two rows do not tell
+    pictures = [1, 2, 3, 4, 8, 12, 6, 12]  # "or" and "xor": the first two rows do not decide
     assert solve(pictures, [1, 14, 10, 6]) == [1, 2]
     assert solve(pictures, [1, 4, 10, 6]) == [2]
 

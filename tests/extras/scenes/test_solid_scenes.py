@@ -200,7 +200,7 @@ def view_of(scene: Scene) -> View:
     return View(small_view(*solids).world, camera)
 
 
-COARSE = 0.06  # a share of few pixels differs so much between sizes, at most
+COARSE = 0.06  # the largest difference of a share of few pixels between sizes
 
 
 @pytest.mark.slow
@@ -302,7 +302,7 @@ def asked(kind: str, n: int) -> tuple[tuple[Item, ...], Truth]:
     with pytest.MonkeyPatch.context() as patch:
         if small:
             patch.setattr(rendered_scenes, "SIZE", (240, 180))
-        # no other test is given the small pictures of this seed
+        # no other test uses the small pictures of this seed
         task = RenderedScenes(kind, n=n, seed=83 if small else 0)
         drawn = [task.asked(number) for number in range(n)]
         patch.setattr(RenderedScenes, "asked", lambda self, number: drawn[number])

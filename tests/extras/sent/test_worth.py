@@ -47,7 +47,7 @@ def test_pixels_are_those_of_the_other_side_where_possible() -> None:
     the lossless side."""
     whole = FIRST.requests("b", 1).requests[0]
     small = replace(FIRST, codec=JPEG, height=240).requests("b", 1).requests[0]
-    file = BytesIO()  # other bytes than ours
+    file = BytesIO()  # differs from our bytes
     Image.fromarray(whole.pictures[0].pixels).save(file, "JPEG", quality=75, optimize=True)
     lossy = Message("user", (View.of(Picture.encoded(file.getvalue())), whole.asked.text))
     bare = Message("user", (View.of(whole.pictures[0]), whole.asked.text))

@@ -40,7 +40,7 @@ from tests.questions_in_memory import Questions
 
 N = 200
 KEYS = tuple("ABCD"[(7 * number) % 4] for number in range(N))
-# planted: the model knows these by their words
+# planted: the model knows these from their text
 LEAKY = {f"q{number:04}" for number in range(N) if number % 4 == 1}
 
 
@@ -134,7 +134,7 @@ def test_the_numbers_by_hand(tmp_path: Path) -> None:
     taste = audit.items[0].p
     assert 0.9 < taste < 1 and [item.p for item in audit.items] == [taste, 1.0] * 2
     assert needs_no_image([audit]) == [] and len(needs_no_image([audit], "any")) == 2
-    never = float(audit.tastes.tails(1)[1, 1])  # of B nothing was said where it is wrong
+    never = float(audit.tastes.tails(1)[1, 1])  # no B was said where it is wrong
     assert count_expected_by_luck([audit], "any") == pytest.approx(2 * taste + 2 * never)
     seen, blind = letter_table(scored, [audit]).rows
     assert seen[3:5] == ("A 75 B 25", "A 100 B 50") and blind[3:5] == ("A 100 B 0", "A 100 B 0")

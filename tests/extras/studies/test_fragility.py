@@ -97,7 +97,7 @@ def test_differences_and_spread_by_hand() -> None:
 
 def test_resamples_are_paired_and_reproducible() -> None:
     spread = (variants("a", "10" * 20, "10" * 20)).spread
-    assert spread == Estimate(0.0, 0.0, 0.0, 40, 40)  # unpaired resamples would make one
+    assert spread == Estimate(0.0, 0.0, 0.0, 40, 40)  # unpaired resamples would create a difference
     ratios = {variants("a", "10" * 20, "1100" * 10).ratio for _ in range(2)}
     assert len(ratios) == 1
 
@@ -126,7 +126,7 @@ def test_a_planted_flip_is_found_and_sampling_noise_alone_is_not() -> None:
     (flip,) = rank_flips([other, leader])
     assert (flip.first, flip.second, flip.styles, flip.of) == ("leader", "other", 1, 2)
     assert (flip.lead, flip.chance, flip.flipped) == pytest.approx((0.2, 0, 0.5))
-    assert not list(rank_flips([leader, leader]))  # tied: nobody leads
+    assert not list(rank_flips([leader, leader]))  # tied: no winner
 
 
 @pytest.mark.parametrize("draws", [2, 8])
@@ -178,7 +178,7 @@ def test_the_spread_of_identical_styles_by_hand() -> None:
     chance = permute_spread(np.array([[1.0, 1.0], [0.0, 0.0]]))
     assert chance.mean == pytest.approx(0.5, abs=0.05) and chance.p == pytest.approx(0.5, abs=0.05)
     shared = permute_spread(np.array([[1.0, 1.0], [0.0, 0.0]]), ("picture", "picture"))
-    assert shared == (1.0, 1.0)  # of one cluster both samples move together
+    assert shared == (1.0, 1.0)  # within one cluster both samples move together
     assert permute_spread(np.ones((3, 5))) == (0.0, 1.0)
 
 

@@ -48,7 +48,7 @@ def check_row(config: str, name: str) -> None:
     text = next(SEEDS.glob(f"{seed}_*.txt")).read_text(encoding="utf-8")
     row = read_yaml(CONFIGS / f"{stem}.yaml")["published"][name]
     printed = set(re.findall(r"(?<![\d.])\d+(?:\.\d+)?", text))
-    # a total on these keys is counted, and the mean of eight is the camera-ready's
+    # the total is computed from these keys; the mean of eight is that of the camera-ready
     counted = {"blink_macro_without_reflectance", "overall_8"}
     for task, value in row["accuracy"].items():
         forms = {f"{value:.2f}", f"{value:g}", f"{value:.1f}", f"{value / 100:.3f}"}
