@@ -156,7 +156,7 @@ def test_the_password_of_a_proxy_is_in_no_message(
     key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", key)
-    with hostile_server(lambda body, before: Answer(b"")) as server:  # knows no CONNECT
+    with hostile_server(lambda body, before: Answer(b"")) as server:  # CONNECT is unsupported
         place = server.url.removeprefix("http://").removesuffix("/v1")
         monkeypatch.setenv("https_proxy", f"http://user:hunter2@{place}")
         with pytest.raises(ModelError) as raised:

@@ -326,4 +326,4 @@ def test_a_judge_gives_the_official_verdicts(shared_data: Path, tmp_path: Path, 
     assert max(kappas["liar and solomon+fig8"], kappas["liar and the reader"]) < 0.05
     rows = score_table(run, judge="solomon+fig8").where(metric="accuracy", slice="").rows
     right = sum(row.right or 0 for row in rows if row.point)
-    assert 0 <= right - official <= len(beyond)  # what the judge cannot say is left to the reader
+    assert 0 <= right - official <= len(beyond)  # the reader reads what the judge cannot

@@ -264,7 +264,7 @@ def test_a_dead_server_is_reported_once(tmp_path: Path, monkeypatch: pytest.Monk
     begun = (tmp_path / "asked" / "samples.jsonl").read_bytes().count(b"\n")
     assert begun < 100  # questions that are no longer asked are not generated either
     assert summary.stopped and "cannot be reached" in summary.why
-    assert {row["sample"] for row in rows} <= {"n3", "n4"}  # nothing can be asked about it
+    assert {row["sample"] for row in rows} <= {"n3", "n4"}  # these cannot be asked
 
 
 @pytest.mark.slow

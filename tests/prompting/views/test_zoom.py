@@ -129,7 +129,7 @@ CORNERED = transforms.crop(View.of(numbered()), 0, 0, 50, 40)
         (View(numbered()), (0, 0, 10, 12), 0, (0, 0, 10, 12)),  # no part: the whole view
         (CORNERED, (45, 35, 60, 60), 0, (35, 15, 50, 40)),  # pushed in
         (ROUNDED, (30, 35, 50, 45), 1000, (20, 30, 60, 50)),  # a rounding error costs no pixel
-        (CORNER, (40, 40, 50, 50), 100, (0, 0, 60, 60)),  # beside a turned part, in its box
+        (CORNER, (40, 40, 50, 50), 100, (0, 0, 60, 60)),  # in the box of a rotated part only
     ],
 )
 def test_an_area_never_leaves_the_part_that_shows_its_region(

@@ -86,7 +86,7 @@ def dino(authors: None, tmp_path: Path) -> dict[str, Any]:
     from groundingdino.util.inference import GroundingDINO as Network
 
     tensors = {f"module.{name}": each for name, each in Network().state_dict().items()}
-    tensors["module.label_enc.weight"] = torch.zeros(2)  # which the release has, and no network
+    tensors["module.label_enc.weight"] = torch.zeros(2)  # in the release, not in the network
     file = tmp_path / "groundingdino_swint_ogc.pth"
     torch.save({"model": tensors}, file)
     return {"model": str(file), "package": True, "tokenizer": str(tmp_path)}
