@@ -91,7 +91,7 @@ def _draw_markers(rng: Generator, ground: Pixels, points: tuple[Point, ...]) -> 
     try:
         stage = stages[hand]
         state = stage(State.start(Sample("s", "?", (Picture(ground),), marks=points)), NoModel())
-    except (KeyError, ValueError):  # labels without room inside, where BLINK's own are cut off
+    except (KeyError, ValueError):  # labels that do not fit inside, where BLINK's own are clipped
         return f"as released, {color}", draw_as_released(ground, points, COLORS[color])
     sizes = f"radius {stage.radius:.1f}, stroke {stage.thickness:.1f}"
     font = f"font {stage.lettering.font_size:.0f}"

@@ -192,7 +192,7 @@ class Server:
         try:
             body = json.loads(raw)
             failure = self.choose_failure(body)
-            if failure != "429":  # who refuses does so at once
+            if failure != "429":  # refusals are immediate
                 await asyncio.sleep(self.args.delay)
             return await self.fail(request, failure) if failure else self.reply(body)
         finally:

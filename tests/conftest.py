@@ -16,7 +16,7 @@ from typer.main import get_command
 
 from tests.paths import DATA
 
-# A model hub that is asked by name would only meet the closed network below, after its own retries.
+# A model hub that is contacted would only hit the closed network below, after its own retries.
 os.environ["HF_HUB_OFFLINE"] = "1"
 gc.disable()  # until all tests are collected, see `pytest_collection_finish`
 

@@ -24,7 +24,7 @@ def copy_core(target: Path) -> None:
         return LEFT_OUT.get(Path(folder), set()) & set(names)
 
     shutil.copytree(ROOT, target, symlinks=True, ignore=ignore)
-    # an editable install of the checkout would find its extensions all the same
+    # an editable install of the checkout would still find its extensions
     (target / "typings" / "sitecustomize.py").write_text(
         'import sys\n\nsys.modules["looktwice.extras"] = None\n', encoding="utf-8"
     )

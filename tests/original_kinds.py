@@ -44,7 +44,7 @@ TAKES: dict[str, Callable[[str], Any]] = {
     "SAM": lambda file: SAM(file, device="cpu")(PIXELS, BOX),
 }
 
-NAMED: dict[str, tuple[str, str]] = {  # what each file is called, and what opens it
+NAMED: dict[str, tuple[str, str]] = {  # the name of each file, and what opens it
     "depth_anything_v1": ("a checkpoint of Depth Anything", "DepthAnything"),
     "depth_anything_v2": ("a checkpoint of Depth Anything", "DepthAnything"),
     "dinov2": ("a checkpoint of DINOv2", "DINOv2"),
@@ -67,7 +67,7 @@ NAMED: dict[str, tuple[str, str]] = {  # what each file is called, and what open
     "yunet": ("an ONNX file", "YuNet"),
     "dlib": ("a dlib file", "FaceRecognition"),
 }
-RIGHT = {  # beside those that `NAMED` says
+RIGHT = {  # in addition to those in `NAMED`
     ("aliked", "LightGlue"),
     ("lightglue", "LightGlue"),
     ("lighterglue", "XFeat"),

@@ -23,7 +23,7 @@ def write_ink_seeker(folder: Path, heads: int = 2) -> Path:
     # of two heads of 16; products of keys and questions are divided by 16 ** 0.5
     least, sharp = ([7, 23], MORE * 16**0.5)
     planted: list[tuple[str, Any, float]] = [
-        ("patch_embed.proj.weight", 0, -1),  # white is 0 behind the processor below
+        ("patch_embed.proj.weight", 0, -1),  # white is 0 after the processor below
         ("attn.qkv.bias", [3, 19][:heads], sharp / 32**0.5),
         ("attn.qkv.weight", ([35, 51], [0, 0]), 1),
         ("merger.mlp.0.weight", (0, [0, 32, 64, 96]), 1),

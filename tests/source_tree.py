@@ -27,7 +27,7 @@ def copy_source(target: Path, link: Callable[[Path], object]) -> Path:
     """Copy the checkout without builds, caches and results; `link` replaces each link."""
     for name in source_files() - LINKS:
         (target / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(ROOT / name, target / name)  # with its time: compiled files of it stay good
+        shutil.copy2(ROOT / name, target / name)  # its time keeps compiled files valid
     for name in LINKS:
         link(target / name)
     return target

@@ -18,7 +18,7 @@ import pytest
 
 from tests.paths import ROOT
 
-# each may import those before it
+# each may import the ones before it
 FLOORS = ("pipelines", "specialists", "prompting", "eval", "extras", "configs")
 HEAVY = {
     "torch",
@@ -176,7 +176,7 @@ def too_long(path: Path) -> list[str]:
     found = [f"file: {lines} lines"] if lines > MAX_FILE else []
     for node in nodes(path):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            # a command's options stand in its signature, which is a list
+            # the options of a command are its signature, which does not count
             length = (node.end_lineno or node.lineno) - node.body[0].lineno + 1
             found += [f"{node.name}: {length} lines"] if length > MAX_FUNCTION else []
     return found

@@ -61,7 +61,7 @@ class Reader:
 
     def follow(self, block: Block) -> None:
         text = block.text.replace(URL, self.server.url)
-        # what stands before the first command is a folder, no output
+        # text before the first command is a folder, not output
         if block.language == "text" and self.said:
             assert find_missing(block.text, self.said) == [], self.said
         elif block.file:

@@ -44,9 +44,9 @@ def test_the_commands_of_the_page_are_those_that_run(client: Client, tmp_path: P
     start = rf"`(python -m )?{program or command.words[0]} "
     (line,) = (row for row in PAGE.splitlines() if re.search(start, row))
     told = next(shlex.split(code) for code in line.split("`")[1::2] if " " in code)
-    own = {"TASK.py", "TASKSET", "blink", "BLINK", "-m", "python"}  # for what is the reader's own
+    own = {"TASK.py", "TASKSET", "blink", "BLINK", "-m", "python"}  # placeholders of the reader
     assert [word for word in told if word not in typed | own] == []
-    unsaid = {"LMUData", "HF_HOME", "PYTHONPATH"}  # where these questions lie
+    unsaid = {"LMUData", "HF_HOME", "PYTHONPATH"}  # the place of these questions
     assert all(name in line for name in command.variables.keys() - unsaid)
 
 

@@ -29,7 +29,7 @@ PARTS = "**Paper", "**Reproduced**", "**Different**", "**Costs**", "](gallery/"
 def test_every_method_has_a_page_with_all_sections() -> None:
     assert len(METHODS) == 13 and [name for name in METHODS if not COSTS[name]] == LOCAL
     whole = [name for name in METHODS if all(part in SECTIONS[name] for part in PARTS)]
-    # two are none of a paper's
+    # two belong to no paper
     lacking = ["Confidence", "A budget of tokens"]
     assert [name for name in METHODS if name not in whole] == lacking
 
@@ -44,7 +44,7 @@ def test_the_study_costs_what_check_reports(method: str, tmp_path: Path) -> None
         require_extras()
     plan = load_plan(tmp_path / "study.yaml")
     if method in LOCAL:
-        return  # it is built; their forward passes are no requests, and take weights
+        return  # it is built; its forward passes are no requests and need weights
     (cost,) = COSTS[method]
     lines = [*check(plan)]
     assert "no faults" in lines[0]

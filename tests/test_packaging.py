@@ -30,7 +30,7 @@ SOURCE = source_files()
 BUILD = """
 import sys
 from setuptools import build_meta
-out = sys.argv[1]  # a build writes its own arguments there
+out = sys.argv[1]  # a build writes its own arguments to it
 build_meta.build_wheel(out)
 build_meta.build_sdist(out)
 """
@@ -64,7 +64,7 @@ def test_the_wheel_holds_only_the_folders(built: Path) -> None:
         names = [name for name in archive.namelist() if ".dist-info/" not in name]
     in_folders = {name for name in SOURCE if name.partition("/")[0] in FOLDERS}
     expected = [f"looktwice/{name.removeprefix('typings/looktwice/')}" for name in in_folders | OWN]
-    assert sorted(names) == sorted(expected)  # lists, not sets: a name that stands twice is a fault
+    assert sorted(names) == sorted(expected)  # lists, not sets: a duplicated name is a fault
 
 
 def test_the_wheel_holds_the_command_and_the_licence(built: Path) -> None:

@@ -179,7 +179,7 @@ def test_moving_files_inside_their_rooms_keeps_runs_and_cached_replies_valid(
 ) -> None:
     tree = copy_source(tmp_path / "tree", nothing)
     for cache in (cache for folder in FOLDERS for cache in (ROOT / folder).rglob("__pycache__")):
-        # to compile all files takes as long as the rest
+        # compiling all files takes as long as the rest
         shutil.copytree(cache, tree / cache.relative_to(ROOT))
     run_it = "run study.yaml --out out"
     with chat_server() as server:

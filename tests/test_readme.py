@@ -81,7 +81,7 @@ def test_the_study_has_no_faults_and_its_questions_are_read(tmp_path: Path) -> N
 def test_the_page_of_specialists_lists_exactly_the_specialists() -> None:
     text = SPECIALISTS.read_text().partition("## Specialists by protocol")[2]
     named = set(re.findall(r"`([A-Z]\w+)`", text))
-    # they say where a model looks or is to look, and answer nothing
+    # they say where a model looks or should look, and answer nothing
     apart = {"AttentionShare", "VisionAttention", "MarkAskedShapes"}
     public = set(import_module("looktwice.specialists").__dict__["__all__"])
     moved = (
@@ -99,7 +99,7 @@ def test_the_page_of_specialists_runs(tmp_path: Path, monkeypatch: pytest.Monkey
         row for row in names["table"].rows if row.metric == "accuracy" and row.contestant == "sift"
     ]
     assert rows[0].n == 8 and rows[0].value > 0.5
-    # which are looked for when they are bound
+    # these are looked up when they are bound
     for folder in ("dlib", "PP-OCRv5_mobile_det", "PP-OCRv6_small_rec"):
         (tmp_path / "models" / folder).mkdir(parents=True)
     stages = (

@@ -28,7 +28,7 @@ python_page = import_module(load_plugin(str(DOCS / "python_page.py")))  # the ne
 reference = import_module(load_plugin(str(DOCS / "reference.py")))
 PAGES: dict[str, str] = reference.pages()
 CLASSES: dict[str, type] = reference.CLASSES
-NOT_NAMED = {  # they make or wrap what a run needs, and no configuration has a place for them
+NOT_NAMED = {  # they make or wrap what a run needs, and no configuration key takes them
     "eval.homes.Requests",
     "eval.runs.Forward",
     "eval.runs.Study",

@@ -38,7 +38,7 @@ def tiny(name: str, place: Path, *more: str) -> Path:
             build_node(settings_of_part).save_pretrained(place / part)
         return place
     network = open_tiny(name)
-    if name == "video":  # its own way of saving would give the tracker other names than the release
+    if name == "video":  # saving it normally would give the tracker other names
         from safetensors.torch import save_file
 
         network.config.save_pretrained(place)
@@ -97,7 +97,7 @@ def spread_weights(network: Any) -> None:
 
     with torch.no_grad():
         for name, weight in (*network.named_parameters(), *network.named_buffers()):
-            if weight.ndim > 1 and weight.is_floating_point():  # some begin as zeros
+            if weight.ndim > 1 and weight.is_floating_point():  # some are initialised with zeros
                 weight.copy_(torch.randn(weight.shape) * (2 * len(weight) / weight.numel()) ** 0.5)
             elif name.endswith("bias"):
                 weight.copy_(torch.randn(weight.shape) / 4)
@@ -194,7 +194,7 @@ PARTS: dict[str, Callable[..., Any]] = {
     "pyramid": pyramid,
 }
 
-# Networks that settings alone do not make
+# Networks that need more than settings
 
 
 def florence2(folder: Path) -> None:
@@ -212,7 +212,7 @@ def florence2(folder: Path) -> None:
     extra = {"image_token": "<image>"}
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner, extra_special_tokens=extra, **names)
     network = open_tiny("florence2")
-    network.generation_config.no_repeat_ngram_size = 1  # or it would write one letter for ever
+    network.generation_config.no_repeat_ngram_size = 1  # or it would write one letter forever
     network.save_pretrained(folder)
     size = {"height": 64, "width": 64}
     images = CLIPImageProcessorPil(size=size, crop_size=size, do_center_crop=False, resample=3)
@@ -355,11 +355,11 @@ def dire_network() -> Any:
     )
     network = ResNetForImageClassification(config).eval()
     with torch.no_grad():
-        for name, tensor in network.named_buffers():  # statistics that a trained network would have
+        for name, tensor in network.named_buffers():  # statistics of a trained network
             if "running" in name:
                 tensor.uniform_(*((-0.2, 0.2) if "mean" in name else (0.5, 1.5)))
         for name, tensor in network.named_parameters():
-            # or sixteen blocks would add up to numbers of thousands
+            # otherwise sixteen blocks would sum to values in the thousands
             if name.endswith("layer.2.normalization.weight"):
                 tensor.mul_(0.2)
         network.classifier[1].weight.mul_(2)

@@ -13,7 +13,7 @@ told: list[dict[str, Any]] = []
 
 
 class RegressionMatcher:
-    certain = 0.5  # of the upper half of the image; of the lower one nothing is
+    certain = 0.5  # of the upper half of the image; the lower half has none
 
     def match(
         self,

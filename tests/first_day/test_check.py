@@ -64,7 +64,7 @@ def test_check_reports_requests_and_cost(study: Path) -> None:
     amount = "6 requests, 6 pictures, about 1,590 tokens in (60 of text + 1,530 of pictures), out"
     assert f" plain: {amount} at most 600; cost about 0.01 with the longest replies" in output
     assert " chance: no requests " in output and " total: 12 requests, 12 pictures, " in output
-    # a request that two arms make is counted once; there is no mark
+    # a request made by two arms is counted once; there is no mark
     again = "contestants.again.stages.mark={use: prompting.markers.Circles, before: ask}"
     output = check(again, "--all", code=2)
     assert " again: 6 requests, " in output and " total: 6 requests, " in output
@@ -84,7 +84,7 @@ def test_check_all_names_every_unreadable_image(study: Path) -> None:
     assert "1 fault in the samples and their 3 images" in output
     Image.new("RGB", (512, 512), "red").save("own/1.png")
     assert "3 images opened, no faults" in check("--all")
-    output = check("--out", "pages")  # whose names every system takes
+    output = check("--out", "pages")  # names that are valid on every system
     (page,) = Path("pages").iterdir()
     assert f"views: pages/{page.name}" in output
     assert page.name.startswith("q_0-") and page.suffix == ".html"

@@ -16,7 +16,7 @@ PRICED = (
     'models: {tiny: {use: pipelines.models.ChatAPI, model: tiny, url: "%s", prices: {in: 2.5, out:'
     " 10}}}\nmodel: tiny\n"
 )
-EACH = (100 * 2.5 + 7 * 10) / 1e6  # of a question of the test server
+EACH = (100 * 2.5 + 7 * 10) / 1e6  # for a question of the test server
 WORKERS = 4
 
 
@@ -37,7 +37,7 @@ def test_no_more_requests_are_sent_than_allowed(tmp_path: Path) -> None:
         assert "(7 new" in first and "resumes" in first
         second = run_study(tmp_path, server.url, "--max-requests", "20", n=20)
         assert "(13 new, 7 existing" in second and server.stats["requests"] == 20
-    with chat_server(None, "--first", "500") as server:  # attempts that fail are requests too
+    with chat_server(None, "--first", "500") as server:  # failed attempts are requests too
         words = ("--max-requests", "3", "--workers", "1")
         assert "(2 new" in run_study(tmp_path / "failed", server.url, *words, code=1)
         assert server.stats["requests"] == 3
@@ -53,9 +53,9 @@ def test_a_run_keeps_its_budget_and_resumes_with_a_larger_one(tmp_path: Path) ->
         assert "raise it to go on" in first and "command resumes\n" not in first
         unfinished = "the same command resumes the run, with a larger --budget if it is used up"
         assert unfinished in " ".join(first.split())
-        get_output(*words, 10 * EACH, code=1)  # what the first run paid counts
+        get_output(*words, 10 * EACH, code=1)  # the cost of the first run counts
         assert server.stats["requests"] == 10
-        # which a twelfth would exceed: what one costs is remembered
+        # a twelfth would exceed it: the cost of one request is remembered
         sentence = "0.00352 spent of a --budget of 0.00368, and a request may cost 0.00032"
         assert (
             sentence in get_output(*words, 11.5 * EACH, code=1) and server.stats["requests"] == 11
@@ -137,7 +137,7 @@ def test_every_table_shows_the_cost(tmp_path: Path) -> None:
         config.write_text("\n".join(lines) + BOTH % {"url": server.url})
         first = get_output("run", config, "--out", tmp_path, "--table", "full")
         again = get_output("run", config, "--out", tmp_path, "--again=all", "--table", "full")
-    # replies from the cache are not paid again
+    # cached replies are not paid again
     assert "| cost 0.00" in first and "| cost" not in again
     for output in (first, again):
         assert "plain: 400 tokens in, 28 out, cost 0.00128 (list price)" in output

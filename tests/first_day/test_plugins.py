@@ -65,7 +65,7 @@ def test_a_terminal_asks_once_before_code_of_a_study_runs(
     assert result.exit_code == code and result.output.count("[y/N]") == 1
     assert "studies/own.yaml runs the Python code of studies/stage_of_study.py" in result.output
     assert Path("ran").exists() == (code == 0)
-    get_output("check", study, code=code)  # nobody is asked here
+    get_output("check", study, code=code)  # no question is asked here
 
 
 def test_a_notebook_names_the_plugin_once_and_wrong_entries_are_faults(study: Path) -> None:

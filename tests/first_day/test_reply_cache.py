@@ -62,7 +62,7 @@ def test_a_run_prunes_a_cache_that_exceeds_its_size(tmp_path: Path) -> None:
         beyond = looktwice(
             "run", config, "--out", tmp_path, "name=new", "model.model=huge", "--cache-size", "1 kB"
         )
-        # all are named by records
+        # records name all of them
         assert "cache: removed 0 replies" in beyond.output, beyond.output
         shutil.rmtree(tmp_path / "other")
         beyond = looktwice(

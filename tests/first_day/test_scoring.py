@@ -150,7 +150,7 @@ def test_every_scoring_command_accepts_the_plugin_and_says_what_to_type_without_
     folder: Path,
 ) -> None:
     looktwice(*RUN)
-    shutil.copytree("runs/own", "runs/sent")  # a run of somebody else may load no code
+    shutil.copytree("runs/own", "runs/sent")  # an untrusted run must not load code
     for command in ("score", "score --report", "export --to trajectories --out t.jsonl"):
         name, *options = command.split()
         without = looktwice(name, "runs/sent", *options, code=2)
@@ -162,7 +162,7 @@ def test_every_scoring_command_accepts_the_plugin_and_says_what_to_type_without_
 
 def test_a_plugin_can_be_given_twice_and_can_have_changed(folder: Path) -> None:
     looktwice(*RUN)
-    table = score_table("runs/own", plugins=["mine.py"])  # as behind --plugin
+    table = score_table("runs/own", plugins=["mine.py"])  # as with --plugin
     assert table.csv == score_table("runs/own", plugins=["mine"]).csv
     (folder / "mine.py").write_text(MINE.replace('in "AB"', 'in "A"'))
     names = " ".join(f"--plugin {path}" for path in ("mine.py", "./mine.py", folder / "mine.py"))
@@ -289,7 +289,7 @@ def test_a_mean_over_some_of_the_tasks_is_marked(folder: Path) -> None:
     output = looktwice("run", "part.yaml", "--table", "full")
     assert output.count("part (2 of 3 tasks)") == 2
     assert "plain (1 of 3" not in output and "plain (3 of 3" not in output
-    # the mean of one task is its accuracy, which stands above
+    # the mean of one task is its accuracy, which is shown above
     table = output.partition("task and contestant")[2].partition("split: ")[0]
     assert table.count(" lone ") == 1
     scored = score_table("runs/part")

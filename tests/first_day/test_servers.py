@@ -95,7 +95,7 @@ def test_refusals_do_not_stop_a_model_whose_replies_are_cached(
     errors = [record.error for record in records(tmp_path / "two")]
     assert (len(errors), errors.count("")) == (kept, cached), output
     assert ("stopped: " in output) == (cached == 0)
-    if cached:  # nobody is asked where all is cached
+    if cached:  # nothing is sent if everything is cached
         run_study(tmp_path / "three", server.url, *cache, n=cached)
 
 
@@ -107,7 +107,7 @@ def test_a_request_that_the_server_rejects_fails_only_its_sample(tmp_path: Path)
     errors = [bool(record.error) for record in records(tmp_path)]
     assert sorted(errors) == [False] * 2 + [True] * 4
     with chat_server(None, "--first", "404,404,404,404") as server:
-        # it has answered the others before
+        # it answered the others before
         assert "4 samples FAILED" in run_study(tmp_path, server.url, *words, n=6, code=1)
 
 
@@ -210,11 +210,11 @@ CHOOSE = "stages.choose={use: prompting.wording.Template, text: '{{ question }} 
 
 
 TOLD: dict[str, tuple[tuple[str, ...], tuple[object, ...], int, int, str]] = {
-    # what was refused is asked again, and counted
+    # a refused request is sent again, and counted
     "wait": (("--first", "429,500,429", "--retry-after", "0.1"), (), 0, 7, "2 times (429)"),
-    # no number among the log-probabilities is none and no failure
+    # a null log-probability is skipped and is no failure
     "null": ((), (CHOOSE % "null", "model.logprobs=2"), 0, 4, "4 new"),
-    # half an answer that a network broke off is none
+    # a response cut off by the network is no reply
     "network": ((), (CHOOSE % "network", "--max-requests", 4), 1, 4, "(0 new"),
     "novel": ((), (CHOOSE % "novel",), 0, 4, "'ran_dry'"),
 }

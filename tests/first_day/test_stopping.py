@@ -193,7 +193,7 @@ def test_a_killed_run_resumes_seamlessly(tmp_path: Path) -> None:
     killed, calm = tmp_path / "killed", tmp_path / "calm"
     with chat_server(tmp_path / "killed.log", "--delay", "0.1") as server:
         run_and_kill(killed, server, after=N // 3)
-        time.sleep(0.3)  # what was in flight reaches the server's counter
+        time.sleep(0.3)  # requests in flight reach the counter of the server
         kept, asked = stored(killed), server.stats["requests"]
         assert 0 < kept < N
         assert asked - kept <= WORKERS

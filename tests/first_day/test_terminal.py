@@ -42,7 +42,7 @@ def test_progress_is_one_line_on_a_terminal(terminal: str, monkeypatch: pytest.M
         lines = [re.sub(r"\x1b\[[\d;?]*\w", "", line) for line in re.split(r"[\r\n]+", shown)]
         last[width] = lines[-2]
         if (
-            "\x1b[1A" in shown  # it goes up a line, so there was more than one
+            "\x1b[1A" in shown  # it moves up a line, so there was more than one
             or max(map(len, lines)) > width
             or not re.search(r"━━━━ +2000/24000 .* [\d:]+ left$", last[width])
         ):

@@ -47,7 +47,7 @@ def again(*words: object) -> str:
 
 def is_drawn(*words: object) -> bool:
     """Return whether a command redraws the page."""
-    os.utime(PAGE, (2e9, 2e9))  # seconds; far apart, however coarse the clock of the disk
+    os.utime(PAGE, (2e9, 2e9))  # seconds, far enough apart for any resolution of file times
     again(*words)
     return PAGE.stat().st_mtime != 2e9
 

@@ -100,7 +100,7 @@ def test_many_threads_get_their_own_results_and_share_batches(batchers: Make) ->
 
     def forward(items: Sequence[int]) -> list[int]:
         sizes.append(len(items))
-        first.wait(0.2)  # the others come in the meantime
+        first.wait(0.2)  # the others arrive meanwhile
         return [item * item for item in items]
 
     assert results_of(batchers(forward, 8), range(33)) == [item * item for item in range(33)]
@@ -175,7 +175,7 @@ def test_a_failing_item_fails_alone(batchers: Make) -> None:
 
 
 def test_a_wrong_number_of_results_is_an_error(batchers: Make) -> None:
-    # run again one by one, each has its own
+    # run again one by one, each gets its own
     assert batchers(lambda items: [0], 4).many([1, 2]) == [0, 0]
     with pytest.raises(RuntimeError, match=r"Short returned 0 .* 1 "):
         batchers(lambda items: [], 4, name="Short").many([1])
@@ -381,7 +381,7 @@ def test_eight_workers_and_one_write_the_same_records_without_a_stall(tmp_path: 
     )
     assert [record.error for record in many.values()] == [""] * 8
     assert plain(many) == plain(one)
-    # a batch is rounded otherwise
+    # a batch is rounded differently
     for name, record in one.items():
         assert many[name].confidence == pytest.approx(record.confidence, abs=1e-5)
     assert len({record.answer for record in one.values()}) > 1

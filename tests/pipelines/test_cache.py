@@ -98,7 +98,7 @@ def test_replies_are_read_back_complete_from_another_store(tmp_path: Path) -> No
     call, usage = ToolCall("1", "t", "{}"), Usage(1, 2, 3, 4)
     replies = [
         Reply("a\U0001f600", "tool", "why", (call,), "no", usage, 1.5, logprobs),
-        Reply("", usage=Usage(7, 1)),  # a blank one, without a token, is not kept
+        Reply("", usage=Usage(7, 1)),  # a blank reply, without a token, is not stored
         Reply("x" * INLINE),
         Reply("é" * INLINE, served_by={"model": "m"}),
     ]

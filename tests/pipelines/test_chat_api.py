@@ -93,7 +93,7 @@ def test_the_wire_agrees_with_openai(server: ChatServer) -> None:
         ChatAPI("m", server.url, **settings)(messages, 2, options)
         sent = server.bodies[-1]
         official = {key: value for key, value in sent.items() if key not in BEYOND}
-        # openai's types drop what they do not know
+        # openai's types drop unknown fields
         assert walked(openai_request().validate_python(official)) == official
         assert sent.keys() & BEYOND == (BEYOND if settings is EXTRA else set())
 
@@ -107,7 +107,7 @@ TEXTS = [{"type": "text", "text": "Left?"}, {"type": "text", "text": "Right?"}]
 
 def test_the_format_of_a_turn() -> None:
     turns: dict[Message, dict[str, Any]] = {
-        Message("user", ("Left?",)): {"content": "Left?"},  # a single text is no list
+        Message("user", ("Left?",)): {"content": "Left?"},  # a single text is not a list
         Message("user", ("Left?", "Right?")): {"content": TEXTS},
         LOOK[2]: {"content": "I look closer.", "tool_calls": CALLS},
         # servers refuse an empty text there
@@ -379,7 +379,7 @@ def test_an_echoed_key_is_masked(monkeypatch: pytest.MonkeyPatch) -> None:
     for status, answer in (
         (200, '{"choices": [{"message": {"content": "your key is %s"}}], "model": "%s"}'),
         (401, '{"error": {"message": "Incorrect key: %s"}}'),
-        # cut in the middle of the key when it is shortened
+        # truncated in the middle of the key
         (400, '{"error": {"message": "' + "x" * 285 + ' %s"}}'),
         (500, "%s %s"),
         (307, ""),

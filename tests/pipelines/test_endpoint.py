@@ -152,7 +152,7 @@ def test_the_endpoint_is_probed_once_and_not_for_cached_replies(tmp_path: Path) 
     with pytest.raises(Stopped):
         wrap(dead, None, watch=EndpointWatch(lines.append))(HELLO)
     assert (len(dead.probes), dead.calls, lines) == (1, [], ["nobody there"])
-    stop.set()  # nobody is probed any more
+    stop.set()  # no probe is sent any more
     with pytest.raises(Stopped):
         Watched(model, model, EndpointWatch(lines.append), stop)(HELLO)
     assert len(model.probes) == 1
@@ -199,7 +199,7 @@ def test_refusals_are_counted_by_message() -> None:
 
 def test_the_concurrency_adapts_to_a_server_that_refuses_many() -> None:
     pace, now = Pace(), 0.0
-    for number in range(200):  # 100 a second, of which every second one is refused
+    for number in range(200):  # 100 a second, every second one refused
         now = number / 100
         pace.note(number % 2 == 0, now)
     slow = pace.rate
@@ -216,7 +216,7 @@ def test_a_few_refusals_do_not_slow_requests_and_are_forgotten() -> None:
     for number in range(1000):
         pace.note(number % 25 == 0, number / 100)
     slow.note(False, 100.0)
-    # of a server that was not asked for a minute nothing is known
+    # after a minute without requests, nothing is known about a server
     assert pace.rate == slow.rate == math.inf
 
 

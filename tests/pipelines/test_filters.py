@@ -87,7 +87,7 @@ def test_a_blank_reply_is_not_cached_and_an_old_one_is_requested_again(tmp_path:
     canned = Canned(responses=(response(200, BLANK), response(200, full)))
     assert asked_fast(canned, store)(HELLO).text == "(A)"
     assert len(canned.asked) == 2 and len(store) == 1
-    store._run("UPDATE replies SET reply = ?", json.dumps(Reply("").to_dict()))  # as it was kept
+    store._run("UPDATE replies SET reply = ?", json.dumps(Reply("").to_dict()))  # as it was stored
     again = Canned(responses=(response(200, full),))
     assert asked_fast(again, store)(HELLO).text == "(A)" and len(again.asked) == 1
     assert asked_fast(again, store)(HELLO).cached and len(again.asked) == 1

@@ -116,7 +116,7 @@ def test_a_blob_is_found_where_the_map_says(chain: list[Change], u: float, v: fl
         reach = 2.2 * BLOB * max(1.0, float(np.linalg.norm(part.affine.matrix[:, :2], 2)))
         window = rectangle(px - reach + 0.5, py - reach + 0.5, px + reach + 0.5, py + reach + 0.5)
         if not all(contains(part.clip, cx, cy) for cx, cy in window):
-            continue  # the blob itself is cut by this part's rim, so its centroid says nothing
+            continue  # the edge of this part clips the blob, so its centroid is not comparable
         found = centroid_near(view, px, py, reach)
         assert found == pytest.approx((px, py), abs=0.5)
 
@@ -313,7 +313,7 @@ PLACES = [
     *((FLAT, 7, 5, False), (FLAT, -1, 1, False), ((FLAT[0], *FLAT), 8, 3.01, False)),
     *((area, 0, 0, False) for area in ((), ((0.0, 0.0), (4.0, 4.0)))),  # less than a triangle
     (rectangle(0, 0, 1, 1), 0.5, -TOLERANCE, True),
-    # the rim is as wide as the tolerance wherever the area lies
+    # the margin is as wide as the tolerance wherever the area is
     *(
         (FAR, x + dx * share * TOLERANCE, y + dy * share * TOLERANCE, share < 1)
         for x, y, dx, dy in ((1015, 400, 0, -1), (1030, 420, 1, 0), (1015, 440, 0, 1))

@@ -30,7 +30,7 @@ def test_padding_bytes_in_a_header_are_skipped() -> None:
         file, "JPEG"
     )
     data, comment = file.getvalue(), bytearray(65533)
-    # where who takes the second byte for a marker would go on
+    # a decoder that takes the second byte for a marker would continue here
     comment[65276:65286] = b"\xff\xc0\x00\x02\xff\xda\x00\x02\xff\xd9"
     filled = data[:2] + b"\xff\xff\xfe\xff\xff" + comment + data[2:]
     picture = Picture.encoded(filled)

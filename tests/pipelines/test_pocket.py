@@ -167,4 +167,4 @@ def test_it_works_in_votes_and_turns_and_learns_nothing_from_a_caption() -> None
     assert right(Ask()) >= 7
     assert right(Vote(Robust(), n=3), temperature=0.5) >= 7
     assert right(Reperceive()) >= 7
-    assert right(CaptionThenAnswer()) <= 5  # its words for an image say nothing
+    assert right(CaptionThenAnswer()) <= 5  # its replies about an image carry no information

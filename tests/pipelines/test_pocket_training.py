@@ -62,7 +62,7 @@ def test_the_encoder_is_trained_on_the_places_of_things() -> None:
                 for other in example.things
                 if other is not thing
             ):
-                continue  # another hides it
+                continue  # another one covers it
             assert middle == 1 and list(COLORS)[color - 1] == thing.color and 1 <= size <= SIZES
             if thing.symbol:
                 assert SYMBOLS[symbol - 1] == thing.symbol

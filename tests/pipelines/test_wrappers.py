@@ -193,7 +193,7 @@ def test_budget_is_reserved_per_model_and_a_free_model_never_waits() -> None:
     for model in (cheap, free):
         ration.take(model, never)
         with pytest.raises(Stopped, match="waiting"):
-            ration.take(model, stop)  # its price is not known before the first has ended
+            ration.take(model, stop)  # its price is unknown until the first has ended
         ration.settle(model, Usage(1, 1))
     ration.take(costly, never)
     for _ in range(5):

@@ -31,4 +31,4 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
 def _free_networks() -> Iterator[None]:
     yield
     close_networks()
-    gc.freeze()  # the libraries that they opened stay, as in `tests/conftest.py`
+    gc.freeze()  # the libraries that they imported stay, as in `tests/conftest.py`

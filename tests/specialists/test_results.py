@@ -86,7 +86,7 @@ def test_boxes_convert_to_supervision_and_back(monkeypatch: pytest.MonkeyPatch) 
     bare = Boxes.from_supervision(one)
     assert (bare.scores.tolist(), bare.labels.tolist()) == ([1.0], ["7"])
     assert len(Boxes.from_supervision(boxes[slice(0, 0)].to_supervision())) == 0
-    # boxes that supervision makes of masks lack their last row and column
+    # supervision's boxes of masks lack their last row and column
     masks = np.zeros((3, 20, 30), bool)
     masks[0, 2:5, 3:8] = masks[1, 0:1, 0:1] = masks[2] = True
     own = np.array([[2.5, 1.5, 8.5, 5.5]] * 3)
@@ -113,7 +113,7 @@ COUNTING = np.array([[0.0, 1, 2, 3], [10, 11, 12, 13]])[..., None]
         ((8, 4), (1.5, 0.5), 0.5),  # half-way to the next column
         ((8, 4), (0.5, 1.0), 2.5),  # a quarter of the way to the next row
         ((8, 4), (5.0, 2.0), 9.75),
-        ((8, 4), (-0.5, -0.5), 0),  # the rim is repeated
+        ((8, 4), (-0.5, -0.5), 0),  # the edge is repeated
         ((8, 4), (7.5, 3.5), 13),
         ((6, 3), (0.25, 0.25), 0),  # cells of 1.5 pixels
         ((6, 3), (4.75, 1.75), 13),

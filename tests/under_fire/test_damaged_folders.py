@@ -182,7 +182,7 @@ def test_missing_or_truncated_messages_are_restored_from_the_cache(
     damage_blobs(list(whole), damage)
     assert "is gone or damaged" in run_command(2, "replay", run)
     run_command(2, "view", run, "--sample", SAMPLE)
-    # nothing looks into every message; the sentence says to remove it
+    # nothing reads every message; the sentence says to remove it
     if damage not in ("gone", "empty"):
         assert "3 existing" in run_command(0, *again(run))
         assert "remove its file" in " ".join(run_command(2, "replay", run).split())
@@ -238,7 +238,7 @@ def test_an_invalid_picture_hash_in_a_message_counts_as_damage(run: Path) -> Non
     run_command(2, "export", run, "--to", "trajectories", "--out", run / "out.jsonl")
 
 
-# ---- edited by hand: `replay` notices what it can compare, and says what it cannot
+# ---- edited by hand: `replay` notices what it can compare, and reports what it cannot
 
 
 def edit(path: Path, place: str, value: str) -> None:

@@ -46,7 +46,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_run_names_the_file_and_resumes_when_there_is_space(
     folder: Path, size: int, file: str
 ) -> None:
-    # the one that grows fastest where questions are long and pictures small
+    # the file that grows fastest with long questions and small pictures
     if file == "samples.jsonl":
         write_questions(*[{"images": ["x.png"], "question": "Which? " * 300}] * SAMPLES)
     with room(size):

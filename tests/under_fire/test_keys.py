@@ -109,7 +109,7 @@ LEFT = "plain: {}, b: {needs: {env: NOT_SET_HERE}, stages: {ask: {system: TEXT}}
 SETTINGS = {
     WORDED % "TEXT": "stages.words.text",
     WORDED % "{file: words.txt}": "contestants.plain.spec.stages.words.text",
-    ASKS % LEFT: "contestants.b.stages.ask.system",  # it is not asked
+    ASKS % LEFT: "contestants.b.stages.ask.system",  # no request is sent to it
     ASKS % "TEXT: {}": "contestants holds a key",
 }
 
@@ -156,7 +156,7 @@ def test_the_password_of_a_proxy_is_in_no_message(
     key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", key)
-    with hostile_server(lambda body, before: Answer(b"")) as server:  # knows no CONNECT
+    with hostile_server(lambda body, before: Answer(b"")) as server:  # CONNECT is unsupported
         place = server.url.removeprefix("http://").removesuffix("/v1")
         monkeypatch.setenv("https_proxy", f"http://user:hunter2@{place}")
         with pytest.raises(ModelError) as raised:

@@ -81,7 +81,7 @@ def test_a_picture_that_is_too_large_fails_its_own_sample() -> None:
     write_questions(*({"images": [f"{number}.png"]} for number in range(3)))
     Path("study.yaml").write_text(STUDY)
     with Path("own/1.png").open("ab") as file:
-        file.truncate(20 << 30)  # which take no room on the disk
+        file.truncate(20 << 30)  # sparse: it takes no space on the disk
     run_command(1, "run", "study.yaml")
     (failed,) = (record for record in records().values() if record.error)
     assert (

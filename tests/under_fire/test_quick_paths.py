@@ -194,7 +194,7 @@ def test_a_resume_reads_no_message(run: Path, monkeypatch: pytest.MonkeyPatch) -
         return Study(load_plan(run.parent.parent / "large.yaml"), run.parent)().written
 
     assert again() == 0 and not opened
-    blobs[0].write_bytes(b"")  # nothing is left of it
+    blobs[0].write_bytes(b"")  # truncated to nothing
     blobs[1].unlink()
     assert (again(), again()) == (2, 0)
 

@@ -145,7 +145,7 @@ class Full(Store):
     """A store whose disk is full after this many replies."""
 
     room = 3
-    counting = threading.Lock()  # two must not both find room for the last reply
+    counting = threading.Lock()  # two must not both get the space for the last reply
 
     def put(self, key: str, model: str, reply: Reply) -> Reply:
         with self.counting, self._named():
@@ -159,7 +159,7 @@ def fill_run_folder(path: Path, lines: bytes) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", "records.jsonl")
 
 
-# with the run folder full the first answers, and what had left until they were written
+# with the run folder full, the first answers, and requests sent before they were written
 @pytest.mark.parametrize(
     ("place", "full", "most", "words", "kept"),
     [

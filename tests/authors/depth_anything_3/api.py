@@ -17,7 +17,7 @@ class DepthAnything3(torch.nn.Module):  # type: ignore[misc]
         if model_name != "da3mono-large":
             raise KeyError(model_name)
         self.scale = torch.nn.Parameter(torch.ones(2))
-        self.again = self.scale  # one tensor under two names, which safetensors keeps once
+        self.again = self.scale  # one tensor under two names, which safetensors stores once
 
     def inference(
         self,

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 LONGEST = 1024  # pixels of the longer side that the network sees
-# of the three masks of a point: half their sides, and the predicted IoU
+# of the three masks of a point: half of their side, and the predicted IoU
 SIZES, SCORES = ((2, 5, 9), (0.5, 0.9, 0.7))
 
 

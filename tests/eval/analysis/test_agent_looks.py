@@ -77,7 +77,7 @@ def made(path: Path) -> RunScores:
         reply(run, base, f"s{number}", ["(B)"])
     # flips to right, looks at the mark
     reply(run, agent, "s0", ["(B)", "(A)", "(A)"], region=(0, 0, 10, 10))
-    # flips to wrong, shows twice the mark
+    # flips to wrong, shows twice the area of the mark
     reply(run, agent, "s1", ["(A)", "hm", "(B)"], region=(0, 0, 20, 10))
     # found by a look; the hint is a box
     reply(run, agent, "s2", ["hm", "(A)"], region=(0, 0, 20, 10))
@@ -140,7 +140,7 @@ def test_each_table_holds_what_its_run_has(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    require_extras()  # the questions and the model of the configuration
+    require_extras()  # the questions and the model of the configuration are extensions
     plan, out = load_plan(CONFIG, SMALL), tmp_path_factory.mktemp("runs")
     outcome = Study(plan, out, RunOptions(workers=2), console=Console(quiet=True))()
     assert outcome.failed == 0
@@ -256,7 +256,7 @@ def test_trajectories_hold_the_conversation_and_its_images(run: Path, tmp_path: 
 def test_a_replay_reports_what_differs_from_the_record(run: Path, tmp_path: Path) -> None:
     """A changed reply, a changed note and a failed record."""
     several = [each for each in RunFolder(run).records().values() if len(each.calls) == 3]
-    # records stand as they ended, a replay goes as the task does
+    # records have the order in which they ended, a replay that of the task
     first, second, *_ = sorted(several, key=lambda record: record.sample)
     call = dict(second.calls[0])
     call["reply"] = {**call["reply"], "text": "Something else."}

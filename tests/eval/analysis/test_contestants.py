@@ -39,7 +39,7 @@ def test_two_contestants_by_hand(made: MadeRun) -> None:
     assert has(second, n="6", **{"left\nout": "2"}) and has(third, n="6")
     (oracle,) = lines_of(analyse("oracle", run))
     assert has(oracle, n="6", **{"left\nout": "2", "all\nright": "2", "none\nright": "0"})
-    # of s1 to s6 the zoom and base outvote the ring on s4 and s5
+    # on s1 to s6 the zoom and base outvote the ring on s4 and s5
     assert oracle["best %"] == "100.0" and oracle["majority %"].startswith("66.7\n")
 
 
@@ -52,7 +52,7 @@ def test_each_arm_against_its_baseline(made: MadeRun, meta: Any, test: str, clus
     (shown,) = analysis("baseline").tables(score_table(made.write().path))
     in_common = {"metric": "accuracy", "baseline": "base", "unit": "sample", "test": test}
     assert dict(shown.facts) == in_common and not in_common.keys() & {*shown.table.header}
-    ring, zoom = lines_of(shown.table)  # a mean over one task says nothing new
+    ring, zoom = lines_of(shown.table)  # a mean over one task adds nothing
     assert has(ring, task="t", n="8", clusters=clusters)
     assert has(ring, better="2", worse="1", **{"left\nout": ""})
     assert has(zoom, n="6", **{"left\nout": "2"})

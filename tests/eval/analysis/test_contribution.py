@@ -37,7 +37,7 @@ CHEATER = "models.eyes={use: eval.tasks.NeverLooks, careless: true}"
 
 
 def run_arms(out: Path, *overrides: str) -> RunScores:
-    require_extras()  # the questions and the models of the configuration
+    require_extras()  # the questions and models of the configuration are extensions
     plan = load_plan(CONFIGS / "tool_contribution.yaml", [*SMALL, *overrides])
     outcome = Study(plan, out, RunOptions(workers=2), console=Console(quiet=True))()
     return score_run(RunFolder(outcome.folder))

@@ -21,7 +21,7 @@ def test_draws_by_hand(made: MadeRun) -> None:
     point = made.point("plain", "t", draws=2)
     made.answers(point, "ABAAA")
     made.answers(point, ["A", "B", "B", None, "A"], draw=1)
-    made.answers(point, ["B"], draw=2)  # of an older plan, and of one sample alone
+    made.answers(point, ["B"], draw=2)  # of an older plan, and for one sample only
     (line,) = shown(made, "draws")
     names = ("n", "left\nout", "draws", "accuracy %")
     assert [line[name] for name in names] == ["3", "1", "2", "50.0"]
@@ -29,7 +29,7 @@ def test_draws_by_hand(made: MadeRun) -> None:
     assert (line["error from\nsamples"], line["error from\ndraws"]) == ("23.6", "16.7")
     assert line["variance from\ndraws %"] == "50.0"
     assert line["pass@k %\n(k = draws)"].startswith("66.7\n")
-    assert line["majority %"].startswith("50.0\n")  # of s2 the two answers are as frequent
+    assert line["majority %"].startswith("50.0\n")  # the two answers to s2 are equally frequent
 
 
 @needs_extras

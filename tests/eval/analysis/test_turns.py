@@ -148,7 +148,7 @@ def test_each_draw_of_a_vote_is_a_turn(tmp_path: Path) -> None:
     table = evaluate(Questions(("A",) * 4), {"vote": stages}, Draws(), out=tmp_path / "run")
     arm = only_arm(table)
     answers = [[each.at(turn).answer for turn in range(3)] for each in arm.records]
-    assert answers == [["B", "B", "A"]] * 4  # on a tie the answer that was given first
+    assert answers == [["B", "B", "A"]] * 4  # on a tie, the answer that was given first
     assert sum(TurnChange(arm, 0, 2).count_changes(True)) == 4
     shares = measurements(table.scores[0].points[0])["vote_share"]
     assert list(shares.values()) == pytest.approx([2 / 3] * 4)

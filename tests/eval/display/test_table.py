@@ -284,7 +284,7 @@ def test_samples_without_the_group_field(made: MadeRun, meta: dict[str, str], gr
     made.answers(made.point("plain", "t", facts=facts), "AAA")
     made.record(made.point("silent", "t", facts=facts), "s0", reason="abstained: no idea")
     table = score_table(made.write().path).where(metric="circular_accuracy")
-    # of the silent one's group two samples were not asked, so that there is no group to count
+    # two samples of the silent contestant's group were not asked, so no group counts
     silent, plain = (table.where(contestant=name) for name in ("silent", "plain"))
     assert [(each.value, each.n) for each in silent] == [(None, 0)] * groups
     assert [(each.value, each.n, each.unit) for each in plain] == [(1.0, 1, "circle")] * groups

@@ -130,7 +130,7 @@ def test_only_changed_replies_are_judged_again(made: MadeRun, run: Path) -> None
     assert (failed, model.asked, lines[0]) == (0, [], "nothing is left to judge")
     made.reply("p0", "s0", "Hmm, the latter.")
     made.write()
-    assert accuracy(run, "unreadable wrong") == [2, 1]  # the old verdict was of other words
+    assert accuracy(run, "unreadable wrong") == [2, 1]  # the old verdict was on other text
     _, _, model = judged(run, "Answer: A")
     assert ["the latter" in messages[-1].text for messages in model.asked] == [True]
     assert accuracy(run, "unreadable") == [1]
@@ -353,7 +353,7 @@ def test_the_command_asks_once_and_counts_verdicts_separately(
         (run / "judged.jsonl").unlink()
         again = looktwice("judge", run, "--model", "solomon", "--only-cached")
         assert server.stats["replies"] == 1
-    # the server says "(B)" and the like, which is no answer line; all four replies are alike
+    # the server says "(B)" and the like, not an answer line; all four replies are equal
     for result, calls in ((first, "1 call and 3"), (again, "0 calls and 4")):
         assert result.exit_code == 0, result.output
         shown = " ".join(result.output.split())

@@ -60,7 +60,7 @@ def values(run: Path, judge: str = "") -> dict[str, Any]:
     return {row.metric: round(row.value, 4) for row in rows if row.point and row.value is not None}
 
 
-# ---- words from a file
+# ---- a prompt from a file
 
 
 def case(text: str, **solution: str) -> JudgeCase:
@@ -236,7 +236,7 @@ def test_chains_of_thought_are_scored_per_step(
     assert (means["steps_seen"], means["step_3"], means["step_5"]) == (0.6, 0.5, 0.75)
     assert means["steps_before_error"] == 0.85 and "cot_score" not in means
     judged(run, "Clues: 1\nTruth: 0.5", "solomon2", "cot")
-    assert values(run)["cot_score"] == 0.75  # that of steps leaves it alone
+    assert values(run)["cot_score"] == 0.75  # the judge of steps leaves it unchanged
     judged(run, "Seen: 1, 2, 3, 4, 5\nWrong: NONE", "yea-sayer", "steps")
     lines = judged(run, check_steps, "daniel", "steps")
     pairs = {line.split(":")[0]: line for line in lines if line.startswith("agreement on steps")}
@@ -265,7 +265,7 @@ def test_steps_come_from_a_list_or_columns_or_clues_and_truth(
     assert line.scores["steps_seen"] == round(1 / steps, 9)
 
 
-# ---- what was recorded of eight models
+# ---- recorded replies of eight models
 
 
 def recorded(folder: Path, source: Path, step: int) -> tuple[Path, dict[tuple[str, str], str], int]:
@@ -326,4 +326,4 @@ def test_a_judge_gives_the_official_verdicts(shared_data: Path, tmp_path: Path, 
     assert max(kappas["liar and solomon+fig8"], kappas["liar and the reader"]) < 0.05
     rows = score_table(run, judge="solomon+fig8").where(metric="accuracy", slice="").rows
     right = sum(row.right or 0 for row in rows if row.point)
-    assert 0 <= right - official <= len(beyond)  # what the judge cannot say is left to the reader
+    assert 0 <= right - official <= len(beyond)  # the reader reads what the judge cannot

@@ -199,7 +199,7 @@ def test_keys_step_through_samples_and_set_filters(browser: Browser, page: str) 
     browser.press("d")
     browser.wait("document.querySelector('#count').innerText.startsWith('4 ')")
     browser.press("/")
-    browser.press("2")  # goes into the search, and is no key
+    browser.press("2")  # typed into the search, so it is no shortcut
     browser.wait("document.querySelector('#count').innerText.startsWith('1 ')")
     browser.press("Escape")
     browser.press("x")
@@ -303,7 +303,7 @@ def test_the_first_screen_shows_the_findings(browser: Browser, study: str) -> No
         assert "95 %" in lead and "radius 9 \u221260" in lead
         labels = "[...document.querySelectorAll('#found tbody th')].map((it) => it.innerText)"
         assert browser.run(labels) == ["agent", "marked", "radius 18", "radius 9"]
-        browser.wait(f"{SEEN} === 8")  # four flips, each beside its baseline
+        browser.wait(f"{SEEN} === 8")  # four flips, each next to its baseline
         assert "samples of shape that radius 9 loses" in browser.text("#evidence")
         assert browser.run(SMALL) == 0, "what is clicked is 24 pixels wide and high"
         browser.click("#evidence a")

@@ -174,7 +174,7 @@ def test_a_full_file_stops_reading_images(made: MadeRun, monkeypatch: pytest.Mon
         read.append(sample)
         return (pictures[int(sample[1:])],)
 
-    # one has room beside words
+    # there is room for one in addition to texts
     monkeypatch.setattr(of_runs, "MOST_PICTURE_CHARACTERS", 4 * 120 + 1)
     monkeypatch.setattr(of_runs, "AHEAD", 1)
     data = page_of(table, images)

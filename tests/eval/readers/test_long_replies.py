@@ -19,7 +19,7 @@ TRIED = (
     "`¦```\n¦*¦_¦#¦$¦\\¦\\boxed{¦=¦- ¦. ¦|¦✅¦❌¦⟦A⟧¦<think>¦</think>¦<think></thought>¦<answer>¦"
     "</answer>¦<br>¦&lt;¦Image 1 ¦the image ¦\uff5c<\uff5c¦<|a¦https://¦(https://¦True "
 )
-# what our own rules look for, and every sign
+# what our rules look for, and every symbol
 OURS = (
     "\n:¦\n: ¦is\n¦not ¦A or ¦not A but ¦neither A nor ¦Wait. ¦looking again ¦3 dogs ¦no dog ¦"
     "A is closer. ¦A is closer than B, ¦(A) no ¦(A): yes\n¦the second and third ¦comparing ¦"

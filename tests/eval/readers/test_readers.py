@@ -101,7 +101,7 @@ def test_readers_have_names() -> None:
         match=r"no reader 'robsut'; did you mean 'robust'\? There are blink_official, lmms_eval",
     ):
         build_reader("robsut")
-    # it said "node.use"
+    # regression: it said "node.use"
     with pytest.raises(ConfigError, match=r"reader\.use: 'mine\.Last' is refused"):
         build_reader("mine.Last")
 

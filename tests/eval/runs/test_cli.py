@@ -187,9 +187,9 @@ def check_config(config: Path, shared_data: Path, tmp_path: Path) -> None:
         folder = shared_data / name if (shared_data / name).exists() else tmp_path / name
         folder.mkdir(parents=True, exist_ok=True)
         given.append(f"{place}={folder}")
-    if config.stem == "dysm_joint":  # whose questions are the user's own
+    if config.stem == "dysm_joint":  # the questions are the user's
         given.append(f"task.path={joint(tmp_path)}")
-    if config.stem == "vlm2_curation":  # whose pictures lie below the data
+    if config.stem == "vlm2_curation":  # the pictures are below the data
         given.append(f"tasks.edits.images={tmp_path}")
     try:
         plan = load_plan(config, given)
@@ -197,7 +197,7 @@ def check_config(config: Path, shared_data: Path, tmp_path: Path) -> None:
         words = ("is missing. It has", "; `path` must be the", "; set `path` to the folder")
         assert all(any(word in fault for word in words) for fault in exc.faults), exc.faults
         absent = [f"{fault.partition(':')[0]}=null" for fault in exc.faults]
-        with suppress(ConfigError):  # nothing is left of a study of one benchmark
+        with suppress(ConfigError):  # nothing remains of a study of one benchmark
             load_plan(config, [*given, *absent])
     else:
         assert plan.points or plan.left_out

@@ -88,7 +88,7 @@ def test_the_plan_of_the_shards_is_the_plan_of_the_merged_run(tmp_path: Path) ->
     whole = RunFolder(tmp_path / "whole").facts
     assert {name: whole[name] for name in plan} == plan
     assert whole["planned"] == {"id-animals": 4}
-    merge([first, second], tmp_path / "whole")  # again, after a shard has gone on
+    merge([first, second], tmp_path / "whole")  # again, after a shard has continued
     whole = RunFolder(tmp_path / "whole").facts
     assert (whole["planned"], whole["records"]) == ({"id-animals": 4}, 2)
 
@@ -244,7 +244,7 @@ def test_shards_of_changed_data_are_refused(part: str, change: dict[str, str], d
     asked = {key[1] for key in RunFolder(run_shard(1)).records()}
     assert asked and len(asked) < 8
     rows = [json.loads(line) for line in (data / "samples.jsonl").read_text().splitlines()]
-    # of a sample that the second shard does not hold
+    # for a sample that the second shard lacks
     row = next(row for row in rows if row["id"] == min(asked))
     row |= change
     (data / "samples.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

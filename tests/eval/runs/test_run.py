@@ -245,7 +245,7 @@ def test_limit_and_shards(tmp_path: Path) -> None:
     assert sorted(key[1] for key in records(tmp_path / "limit")) == ["grey_0", "grey_1"]
     made = iter(Greys(6))
     assert len([*run(one, tmp_path / "made", limit=2).questions.items(made)]) == 2
-    assert next(made).sample.id == "grey_2"  # none is made beyond, which may take long
+    assert next(made).sample.id == "grey_2"  # no further one is generated, which may take long
     names = []
     for number in (1, 2, 3):
         run(one, tmp_path / str(number), shard=(number, 3))()

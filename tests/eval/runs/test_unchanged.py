@@ -88,7 +88,7 @@ def test_check_run_and_report_name_changes_that_alter_no_request(planted: str) -
         assert f"warning: {sentence}" in checked and sentence in output
         assert sentence.partition(":")[0] in Path("runs/planted/report.md").read_text()
     assert "tried on at most the first 6 samples of each task" in checked
-    for name in ("report.md", "report.html"):  # at the top, and beside the zeros
+    for name in ("report.md", "report.html"):  # at the top, and next to the zeros
         text = Path("runs/planted", name).read_text()
         assert text.count(sentences[0].partition(" on ")[0][-20:]) >= 2
 
@@ -143,7 +143,7 @@ def test_some_equal_values_several_slots_and_another_model() -> None:
     alike = "mark: 3 values, 2 requests on all 3 samples of t: a, b sent the same"
     assert describe_unchanged(three) == [f"changed nothing: {alike}"]
     four = [*three, arm("d", dict.fromkeys(SAME, b"own"), mark=4)]
-    assert describe_unchanged(four) == []  # half of them may be alike on purpose
+    assert describe_unchanged(four) == []  # half of them may be equal on purpose
     (several,) = describe_unchanged(
         [arm("a", SAME, mark=1), arm("b", SAME, rival="a", mark=2, zoom=1)]
     )

@@ -79,7 +79,7 @@ def test_a_row_that_no_metric_filled_counts_nothing(made: MadeRun, more: Any) ->
     assert join_attributes(chance, "n value right missing hidden") == (2, 0.5, None, 0, 0)
 
 
-# ---- a benchmark's own metrics
+# ---- metrics of a benchmark
 
 
 @dataclass(frozen=True)
@@ -272,7 +272,7 @@ ALL = {"a": 1.0, "b": 1.0, "c": 0.0}
     ("mine", "other", "found"),
     [
         (metric(ALL), metric({**ALL, "b": 0.0}), (1 / 3, 0, 1)),
-        (metric(ALL), metric({"a": 0.0, "b": 1.0}), (0.5, 1, 1)),  # a unit that one side lacks
+        (metric(ALL), metric({"a": 0.0, "b": 1.0}), (0.5, 1, 1)),  # a unit missing on one side
         (metric({"a": 0.0}), metric(ALL), (-1.0, 2, 1)),
         (metric(ALL, "b"), metric({**ALL, "a": 0.0}, "c"), (1.0, 2, 1)),  # failed on either side
         (metric(ALL, "a b"), metric(ALL, "c"), (None, 3, None)),

@@ -128,7 +128,7 @@ def test_a_lost_conversation_fails_for_a_reader_that_needs_it(made: MadeRun) -> 
     made.task("t", "B")
     call = {"messages": ["00" * 32], "reply": {"text": "(B)"}}
     made.record(made.point("plain", "t"), "s0", calls=(call,))
-    assert scored(made)["s0"].verdict is Verdict.RIGHT  # the reply itself stands in the record
+    assert scored(made)["s0"].verdict is Verdict.RIGHT  # the record holds the reply itself
     got = scored(made, reader=Says("B"))["s0"]
     assert got.verdict is Verdict.FAILED and "holds nothing under" in got.detail
 
@@ -197,7 +197,7 @@ def test_invalid_shares_and_folders_without_a_run_are_refused(tmp_path: Path) ->
         score_run(RunFolder(tmp_path))
 
 
-# ---- whose reader and scorer
+# ---- readers and scorers of the plan
 
 
 @table

@@ -36,7 +36,7 @@ def test_the_weights_of_an_interaction_by_hand() -> None:
     ring, zoom = {0: ("ring", "-")}, {1: ("zoom", "-")}
     assert contrast(cells, ring | zoom).tolist() == [1, -1, -1, 0, 1]
     assert contrast(cells, ring).tolist() == [-0.5, 0.5, -0.5, 0, 0.5]
-    # then no square is whole, and one pair of cells is left
+    # then no square is complete, and one pair of cells is left
     assert not contrast(cells[1:], ring | zoom).any()
     assert contrast(cells[1:], ring).tolist() == [0, -1, 0, 1]
 
@@ -52,7 +52,7 @@ def test_effects_are_the_coefficients_of_statsmodels() -> None:
     fitted = regression.OLS(values.ravel(), np.repeat(design, n, axis=0)).fit()
     groups = np.tile(np.arange(n), 8)
     clustered = fitted.get_robustcov_results("cluster", groups=groups, df_correction=True)
-    scale = sqrt((8 * n - 8) / (8 * n - 1))  # theirs corrects for the parameters too
+    scale = sqrt((8 * n - 8) / (8 * n - 1))  # it corrects for parameters as well
     for code, times, changes in ((1, 2, {0: "ba"}), (2, 2, {1: "dc"}), (3, 4, {0: "ba", 1: "dc"})):
         weights = contrast(names, {i: (pair[0], pair[1]) for i, pair in changes.items()})
         estimate = mean_difference(weights @ values)

@@ -111,7 +111,7 @@ def test_equal_answers_have_an_interval_with_a_positive_width() -> None:
     assert (comparison.value, comparison.p, comparison.better, comparison.worse) == (0.0, 1.0, 0, 0)
     assert comparison.high == -comparison.low == pytest.approx(wilson(0, 60)[1])
     same, names = [1, 0, 1, 1] * 15, np.repeat(np.arange(12), 5).tolist()
-    # twelve pictures are no more than twelve samples
+    # twelve pictures are no more certain than twelve samples
     assert compare_paired(same, same, names).high == pytest.approx(wilson(0, 12)[1])
     all_right = bootstrap_mean([1.0] * 20)
     assert (all_right.low, all_right.high) == pytest.approx(wilson(20, 20))
@@ -182,7 +182,7 @@ def covered(n: int, up: float, down: float, size: int = 1, times: int = 300) -> 
     for seed in range(times):
         random = np.random.default_rng(seed)
         own = random.choice(kinds, p=shares, size=(n // size, size))
-        # half of the units of a cluster do as its first does
+        # half of the units of a cluster are equal to its first
         gaps = np.where(random.random(own.shape) < 0.5, own[:, :1], own).ravel()
         estimate = bootstrap_mean(gaps, names, floor=-1.0, resamples=800)
         hits += estimate.low <= up - down <= estimate.high

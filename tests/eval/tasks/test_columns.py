@@ -345,7 +345,7 @@ import sys
 from pathlib import Path
 import cv2, numpy, pyarrow.parquet
 from looktwice.eval.tasks import Columns
-# not ru_maxrss: a process starts with that of its parent, and the parent has just made the file
+# not ru_maxrss: a process inherits that of its parent, which has just written the file
 peak = lambda: next(int(line.split()[1]) for line in open("/proc/self/status") if \
 line.startswith("VmHWM")) / 1024
 before = peak()

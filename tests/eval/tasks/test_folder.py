@@ -86,7 +86,7 @@ def test_a_faulty_row_is_named(folder: Path, changes: dict[str, Any], said: str)
 def test_a_line_must_be_an_object(folder: Path, line: str, said: str) -> None:
     with pytest.raises(TaskError, match=said):
         len(write(folder, line))
-    # it said "`__len__` gives no number of samples"
+    # regression: it said "`__len__` gives no number of samples"
     with pytest.raises(TaskError, match="^" + re.escape(str(folder))):
         count_items(Folder(folder))
 

@@ -82,7 +82,7 @@ def drawn(item: Item) -> Pixels:
     return image.pixels
 
 
-# ---- the truth
+# ---- correct answers
 
 
 MARKERS: list[tuple[Any, str, str, str]] = [
@@ -213,7 +213,7 @@ def test_a_model_blind_to_magenta_is_detected(tmp_path: Path) -> None:
         assert {line.task for line in lines.values()} == {"halves"}
         present, both = lines["present"], lines["all of these"]
         assert (present.share.value, present.share.n) == (share, 24)  # the others have no mark
-        # color alone is guessed on a quarter
+        # color alone is guessed in a quarter of the cases
         assert both.share.value == 1 if share else 0 < both.share.value <= 1 / 6
         assert present.errors_unseen == (None if share else 1.0)
         assert both.errors_unseen is None if share else 0.7 < (both.errors_unseen or 0) < 1

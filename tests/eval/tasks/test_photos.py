@@ -68,7 +68,7 @@ def from_reference(item: Item, point: Point) -> float:
     return math.hypot(point.x - reference.x, point.y - reference.y)
 
 
-# ---------------------------------------------------------------- what every kind promises
+# ---------------------------------------------------------------- all kinds
 
 
 @pytest.mark.slow

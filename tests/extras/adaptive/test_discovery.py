@@ -1,5 +1,4 @@
-"""The search for the best arm: how near it ends, what it claims, what it may ask, and as a
-command."""
+"""The search for the best arm: its accuracy, its claims, its limits, and the command."""
 
 from __future__ import annotations
 
@@ -54,7 +53,7 @@ contestants:
 def test_rounds_cost_the_same_and_the_remainder_goes_to_the_first() -> None:
     assert first_round(8, 1000, 8 * 3 * 10) == 10
     assert first_round(8, 1000, 8 * 3 * 10 - 1) == 9
-    assert first_round(8, 30, 8 * 29 + 4) == 29  # of the next round one sample is left
+    assert first_round(8, 30, 8 * 29 + 4) == 29  # one sample is left for the next round
     assert first_round(8, 30, 10_000) == 30 and first_round(8, 30, 7) == 0
     firsts = [first_round(48, 700, answers) for answers in range(2000, 20_000, 500)]
     assert all(early <= late for early, late in pairwise(firsts))
@@ -99,7 +98,7 @@ def test_the_command_confirms_tries_styles_and_writes_the_winner(study: Path) ->
     assert 60 < number <= 150
     held_out = {record.sample for record in styled.records().values()}
     arms = {record.point for record in searched.records().values() if record.sample in held_out}
-    assert len(arms) == 2  # winner and baseline alone were asked what was held out
+    assert len(arms) == 2  # only winner and baseline were asked the held-out samples
     (arm,) = load_plan(Path("s-winner.yaml")).points
     assert arm.id in arms and yaml.safe_load(Path("s-winner.yaml").read_text())["name"]
     again = get_output("discover", study, "--budget", 150, "choose.styles=[default, radius 3]")
@@ -175,7 +174,7 @@ def test_invalid_styles_are_refused_before_anything_is_asked(styles: Any) -> Non
 
 
 def failing(*names: str) -> Discovery:
-    """A search among three arms, of which these fail always; of the others c is the best."""
+    """Return a search among arms of which these always fail; c is the best of the others."""
     steering = Discovery(styles=(), share=0.5)
     arms = [
         SimpleNamespace(id=n, contestant=n, changes={}, task_name="t", baseline=n == "a")

@@ -1,5 +1,5 @@
-"""Item response: simulated arms and items come back, a few items tell the total as often as the
-interval says, and so they do for eight recorded models."""
+"""Item response theory: simulated arms and items are recovered, and a few items predict the total
+with the stated coverage, also for eight recorded models."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.made_run import MadeRun
 
 
 def simulated(seed: int, arms: int, items: int) -> tuple[Floats, Floats, Floats]:
-    """Abilities, difficulties and the answers (arms, items) that they give."""
+    """Return abilities, difficulties and simulated answers (arms, items)."""
     rng = np.random.default_rng(seed)
     abilities, difficulties = rng.normal(0, 1, arms), rng.normal(0, 1.5, items)
     right = rng.random((arms, items)) < expit(abilities[:, None] - difficulties)
@@ -43,13 +43,13 @@ def test_simulated_abilities_and_difficulties_are_recovered() -> None:
     assert np.corrcoef(items.difficulty, difficulties)[0, 1] > 0.95
     outside = np.abs(items.difficulty - difficulties) > 1.96 * items.error
     assert 0.02 < outside.mean() < 0.09
-    values[:, ::7] = np.nan  # items that nobody was asked are of any difficulty
+    values[:, ::7] = np.nan  # unasked items have an arbitrary difficulty
     assert fit_items(values).error[0] == pytest.approx(1.5, rel=0.1)
 
 
 @pytest.mark.parametrize("n", [30, 150])
 def test_the_interval_has_nominal_coverage_of_the_total(n: int) -> None:
-    """Arms that were not there when difficulties were told, by n of 300 items each."""
+    """New arms that were not used to estimate difficulties, with n of 300 items each."""
     held = []
     _, difficulties, values = simulated(2, 12, 300)
     items, rng = fit_items(values), np.random.default_rng(3)
@@ -79,8 +79,8 @@ def test_items_are_picked_in_every_group_along_the_difficulty() -> None:
 def test_eight_recorded_models_lie_in_the_intervals_from_a_tenth_of_the_items(
     shared_data: Path,
 ) -> None:
-    """The items and difficulties are told from the other seven, and the tenth is also drawn at
-    random, by task or not: 19 of 20 intervals hold."""
+    """Items and difficulties come from the other seven models. The tenth is also drawn at random,
+    by task or not: 19 of 20 intervals cover the total."""
     source = shared_data / "blink_replies"
     key, arms = load_key(source / "val_answers.json"), {}
     for file in sorted(source.glob("*.jsonl.gz")):

@@ -1,4 +1,4 @@
-"""Races: bets that stay fair under the null, arms that fall out, and the winner on held-out
+"""Races: bets that stay fair under the null hypothesis, dropped arms, and the winner on held-out
 samples."""
 
 from __future__ import annotations

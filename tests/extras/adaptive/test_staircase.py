@@ -1,4 +1,4 @@
-"""A staircase: asks where it matters, with far fewer questions than a grid."""
+"""A staircase asks near the threshold, with far fewer questions than a grid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Staircases and races as runs: what is asked, resumed and told on the command line."""
+"""Staircases and races as runs: what is asked, resumed and reported on the command line."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ def test_a_race_asks_the_loser_less_and_confirms_the_winner(study: Path) -> None
 
 
 def race_of_groups(seed: int, copies: int, told: bool = True, better: int = 2) -> Races:
-    """A race of two arms on forty groups of questions that an arm gets right or wrong together.
+    """Run a race of two arms on forty groups of questions that are right or wrong together.
 
-    Both are right on half of the groups; with `better` 1, the first one on all.
+    Both arms are right on half of the groups; with `better` 1, the first one is right on all.
     """
     rng, races = np.random.default_rng(seed), Races(held_out=0.28, seed=seed)
     meta = [{"group": number // copies} if told else {} for number in range(40 * copies)]

@@ -1,5 +1,5 @@
-"""Thresholds: recovered from simulated observers, by hand at the ends, and told of a run; and two
-control parameters crossed."""
+"""Thresholds: recovered from simulated observers, computed by hand at the extremes, and reported
+for a run; and two crossed control parameters."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def logistic(x: float, threshold: float, slope: float, guess: float) -> float:
 
 
 def toss(chances: Sequence[float], seed: int) -> list[float]:
-    """Right or wrong with each of these chances."""
+    """Draw right or wrong with each of these probabilities."""
     return [float(drawn) for drawn in np.random.default_rng(seed).random(len(chances)) < chances]
 
 
 def test_intervals_have_about_nominal_coverage() -> None:
-    """Bounds that 19 of 20 meet with near certainty; bench/bench_thresholds.py has the figures."""
+    """Bounds that 95 % coverage almost certainly meets; bench/bench_thresholds.py has numbers."""
     rng, held = np.random.default_rng(1), 0
     for number in range(80):
         guess, truth = (0.0, 0.25, 0.5)[number % 3], rng.uniform(8, 34)
@@ -60,8 +60,8 @@ def test_intervals_have_about_nominal_coverage() -> None:
 
 
 def test_the_interval_is_that_of_the_integrated_likelihood() -> None:
-    """By another way: every function's likelihood one by one, summed by threshold, against the F
-    distribution's bar."""
+    """Computed differently: the likelihood of every function, summed by threshold and compared with
+    the F distribution."""
     model = Psychometric((10.0, 20.0, 30.0), 0.25)
     asked, right = np.array([8.0, 9.0, 7.0]), np.array([2.0, 6.0, 7.0])
     by_threshold = []
@@ -175,7 +175,7 @@ def test_falling_accuracy_is_reported_wherever_its_threshold_is(tmp_path: Path) 
 
 @pytest.mark.parametrize("said", ["rising", "falling"])
 def test_a_staircase_is_fitted_in_the_direction_it_used(tmp_path: Path, said: str) -> None:
-    """Its answers fall with the level, which alone would be fitted as falling."""
+    """Its answers fall with the level, and alone would be fitted as falling."""
     made, sizes = MadeRun(tmp_path / "run"), [10, 20, 30, 40] * 5
     made.task("t", ["A"] * 20, choices=4, meta=[{"size": size} for size in sizes])
     made.answers(made.point("one", "t"), ["A" if size == 10 else "B" for size in sizes])
@@ -188,8 +188,8 @@ def test_a_staircase_is_fitted_in_the_direction_it_used(tmp_path: Path, said: st
 
 
 def test_monotone_fits_by_hand() -> None:
-    """Of 1, 0 and 2 of 2 the first two are one level; to pass 0.9 before them they must lie at 0.9
-    or above."""
+    """With 1, 0 and 2 of 2 right, the first two form one level; to pass 0.9 earlier, they must be
+    at 0.9 or above."""
     asked, right = np.full(3, 2.0), np.array([[1.0, 0.0, 2.0], [0.0, 2.0, 1.0]])
     assert _rising_fit(asked, right, 0.9, None) == pytest.approx(
         np.array([[0.25, 0.25, 1], [0, 0.75, 0.75]])
@@ -200,7 +200,7 @@ def test_monotone_fits_by_hand() -> None:
 
 @pytest.mark.slow
 def test_a_misfitting_curve_is_reported_and_the_curve_free_interval_covers_it() -> None:
-    """Half of the questions are easy: the logistic's intervals hold the threshold in about half of
+    """Half of the questions are easy: the logistic intervals cover the threshold in about half of
     such runs."""
     rng, kinds = np.random.default_rng(2), product((0.0, 0.25), (0.3, 0.5), range(2))
     found = [check(Crowd(guess, 8.0, easy, 3.5), 40, rng) for guess, easy, _ in kinds]
@@ -234,7 +234,7 @@ def test_repeated_answers_count_once() -> None:
 
 
 def test_draws_show_whether_questions_are_equally_hard(tmp_path: Path) -> None:
-    """Four draws: of one arm all the same, of the other a coin's."""
+    """Four draws: one arm always repeats itself, the other tosses a coin."""
     made, rng = MadeRun(tmp_path / "run"), np.random.default_rng(0)
     made.task("t", ["A"] * 40, choices=2, meta=[{"size": 1 + number % 4} for number in range(40)])
     stubborn, coin = (made.point(name, "t", draws=4) for name in ("stubborn", "coin"))
@@ -250,7 +250,7 @@ def test_draws_show_whether_questions_are_equally_hard(tmp_path: Path) -> None:
 
 
 def test_the_monotone_interval_covers_every_place_that_the_answers_allow() -> None:
-    """Of 12 answers 8 and 10 are right at two levels: the target of 0.75 may be passed before or
+    """Of 12 answers, 8 and 10 are right at two levels: the target of 0.75 may be passed before or
     after each."""
     levels = [level for level in (10.0, 20.0, 30.0, 40.0) for _ in range(12)]
     values = [float(n < right) for right in (0, 8, 10, 12) for n in range(12)]

@@ -1,5 +1,4 @@
-"""Sheets for people: what is drawn, what is hidden, and the numbers that come back, computed by
-hand."""
+"""Annotation sheets: what is sampled, what is hidden, and the results, computed by hand."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ from tests.tables import table
 
 
 def make_log(**wrong: int) -> Log:
-    """A log of tasks with so many wrong answers, and five right ones each."""
+    """Return a log of tasks with this many wrong answers, and five right ones each."""
     rows = [
         {"sample": f"{task}{i}", "task": task, "value": float(i >= count)}
         for task, count in wrong.items()
@@ -40,7 +39,7 @@ def make_log(**wrong: int) -> Log:
 
 
 def rated(ask: str, weights: str, column: str = "category", **said: str) -> Ratings:
-    """Letters that raters say of items in strata with these weights in tenths."""
+    """Return the letters that raters give to items in strata with these weights in tenths."""
     items = tuple(
         SheetItem(str(n), "m", "x", f"s{n}", "Q?", (), "A", "", "", tenths, int(tenths) / 10)
         for n, tenths in enumerate(weights, 1)
@@ -70,10 +69,11 @@ def test_sheets_that_cannot_be_drawn_are_refused(settings: dict[str, Any], said:
 
 
 def test_shares_are_weighted_by_strata_and_kappas_are_correct() -> None:
-    """Of the stratum of 80 % two of four are `a`, of the other one of two: 0.8 / 2 + 0.2 / 2 = 50
-    %; of 3 of 4 in a stratum of 90 % and 0 of 2 in the other it is 67.5.
+    """Computed by hand.
 
-    The two raters agree on 4 of 6; both say a three times: kappa = (4/6 - 1/2) / (1 - 1/2).
+    In the stratum of 80 % two of four are `a`, in the other one of two: 0.8 / 2 + 0.2 / 2 = 50 %.
+    With 3 of 4 in a stratum of 90 % and 0 of 2 in the other it is 67.5. The two raters agree on 4
+    of 6, and each says a three times: kappa = (4/6 - 1/2) / (1 - 1/2).
     """
     ratings = rated("errors", "888822", anna="aabbab", ben="abbaab")
     rows = {name: cells for name, *cells in share_table(ratings).rows}
@@ -127,7 +127,7 @@ def test_human_difficulty_slices_the_accuracy_of_models() -> None:
 
 
 def test_times_are_reported_for_correct_and_wrong_answers() -> None:
-    """The key is A; of 300 and 500 ms the median is 400, and one picture was 30 ms too long."""
+    """The key is A; the median of 300 and 500 ms is 400; one picture was shown 30 ms too long."""
     ratings = rated("answers", "1111", "human_answer", anna="AAB", ben="A")
     times = {"1": ("300", "210"), "2": ("500", "230"), "3": ("900", "199.9")}
     timed = {
@@ -157,7 +157,7 @@ def test_practice_items_come_first_and_never_count(tmp_path: Path) -> None:
 
 
 def test_practice_items_cover_all_difficulties() -> None:
-    """Right in so many of four logs that item 0 is the easiest and item 8 the hardest; item 9 has
+    """Of four logs, so many are right that item 0 is the easiest and item 8 the hardest; item 9
     failed everywhere."""
     logs = []
     for number in range(4):
@@ -185,7 +185,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def fill(folder: Path, rater: str, cells: dict[str, list[str]]) -> Path:
-    """The sheet with these columns filled in, as a rater saves it."""
+    """Fill in these columns of the sheet, as a rater would."""
     import pandas
 
     frame = pandas.read_csv(folder / "sheet.csv", dtype=str).assign(**cells)

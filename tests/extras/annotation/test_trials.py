@@ -1,5 +1,5 @@
-"""Trials in headless Chromium: a picture for its time and a mask after it, keys as answers, and
-what is saved and read again. Skipped where none is."""
+"""Trials in headless Chromium: a timed picture and a mask, keys as answers, and saved results.
+Skipped without Chromium."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def wait_for(browser: Browser, words: str) -> None:
 
 
 def look(browser: Browser) -> list[str]:
-    """Begin a trial, and give what is seen in turn until the question after it."""
+    """Start a trial, and return what is seen in turn until the next question."""
     wait_for(browser, "Look at the centre")
     browser.run(
         f"seen = ['']; times = []; watch = (time) => {{ const now = {SEEN};"
@@ -137,7 +137,7 @@ def test_pictures_stay_until_an_answer_is_typed(tmp_path: Path, browser: Browser
     assert browser.run(SEEN) == ""
     browser.press("3")
     wait_for(browser, "2. ")
-    # a page that another process of the browser opens may be earlier than what this one kept
+    # a page opened by another browser process may lack what this one saved
     browser.run("window.isOld = true; location.reload()")
     browser.wait("!window.isOld && !!document.querySelector('.stage > .mask')")
     wait_for(browser, "2. ")

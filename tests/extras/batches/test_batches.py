@@ -1,4 +1,4 @@
-"""A study that is asked in batches: rounds, kills, expired and failed requests."""
+"""A study asked in batches: rounds, kills, expired and failed requests."""
 
 import json
 import os
@@ -34,7 +34,7 @@ BATCHED = (
 
 
 def model(url: str, dialect: str = "openai") -> str:
-    """The override that asks in batches of this dialect."""
+    """Return the override that asks in batches of this dialect."""
     if dialect == "openai":
         return f"model={BATCHED.format(url=url)}"
     path, more = NATIVE[dialect]
@@ -52,7 +52,7 @@ def ask(
 
 
 def batches(server: ChatServer) -> tuple[int, int]:
-    """How many batches were handed in, with how many requests in all."""
+    """Return the number of submitted batches and of requests in all of them."""
     return server.stats["batches"], server.stats["batched"]
 
 
@@ -225,7 +225,7 @@ def test_collected_requests_of_a_dead_run_are_dropped_and_those_of_a_live_one_st
     with pytest.raises(Deferred):
         living(words)
     (gathered,) = living.folder.glob("gathering-*")
-    # as it was when it ended: its lock is there, and nobody holds it
+    # as when it ended: its lock file exists, and nobody holds the lock
     dead = living.folder / "gathering-dead"
     for path in (dead, living.folder / "dead.here"):
         path.write_bytes(b"")

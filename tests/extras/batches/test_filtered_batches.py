@@ -1,4 +1,4 @@
-"""The verdict of a content filter in the batches of each provider: a filtered reply."""
+"""Verdicts of content filters in the batches of each provider give filtered replies."""
 
 from __future__ import annotations
 

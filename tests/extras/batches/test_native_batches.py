@@ -1,5 +1,4 @@
-"""Requests and replies of Anthropic's and Gemini's own protocols, from and to those of chat
-completions."""
+"""Conversion between chat completions and the protocols of Anthropic and Gemini."""
 
 from __future__ import annotations
 

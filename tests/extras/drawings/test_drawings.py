@@ -1,5 +1,5 @@
-"""Classical readers of Do You See Me's flat drawings: right on made and official ones, silent where
-they must be."""
+"""Classical readers of Do You See Me's flat drawings: correct on generated and official ones,
+abstaining otherwise."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -58,7 +58,7 @@ def asked(pixels: Pixels, question: str) -> State:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(READERS))
 def test_generated_drawings_are_read(name: str) -> None:
-    """What is run_stage is right; only outlines that cross one another may stay unanswered."""
+    """Every answer is right; only outlines that cross each other may stay unanswered."""
     items = GeneratedDoYouSeeMe(name, n=14, seed=5)
     found = [(run_reader(name, item.sample), item.answer) for item in items]
     assert [(said, key) for said, key in found if said not in (None, key)] == []
@@ -68,8 +68,8 @@ def test_generated_drawings_are_read(name: str) -> None:
 
 @pytest.mark.slow
 def test_official_samples_are_read(shared_data: Path) -> None:
-    """All whose file belongs to its row. The sample letters 1.png are row 0's, a T where the key of
-    row 1 says D."""
+    """All whose file belongs to its row. The sample letters 1.png are those of row 0, a T where the
+    key of row 1 says D."""
     found = []
     for name in sorted(set(READERS) - {"shape_discrimination"}):
         items = filter(_there, DoYouSeeMe(name, shared_data / "dysm"))
@@ -148,7 +148,7 @@ def test_requested_shapes_are_marked_like_the_ground_truth(name: str) -> None:
         marked += 1
         truth = {mark.label.rpartition(" ")[0]: mark for mark in item.sample.marks}
         assert {mark.label.rpartition(" ")[0] for mark in after.sample.marks} == truth.keys()
-        for mark in item.sample.marks:  # rings have boxes of their own, within that of the shape
+        for mark in item.sample.marks:  # rings have separate boxes inside that of the shape
             assert min(_off(mark, each) for each in after.sample.marks) < 2
         if name == "joint_shape_color":
             assert len(after.sample.marks) == int(item.answer or 0)
@@ -243,7 +243,7 @@ def test_a_cell_that_differs_from_the_request_is_reported() -> None:
 
 
 def test_equal_options_give_no_answer() -> None:
-    """A sheet whose five panels are the same has no option that is nearer."""
+    """If the five panels of a sheet are equal, no option is nearer."""
     pixels = np.full((1000, 600, 3), 255, np.uint8)
     for x, y in ((190, 86), (90, 386), (340, 386), (90, 636), (340, 636)):
         cv2.line(pixels, (x + 40, y + 40), (x + 160, y + 120), (0, 0, 0), 3)

@@ -1,5 +1,4 @@
-"""What tasks on several machines share: an endpoint's places, never more than it has, and networks
-of others."""
+"""What tasks on several machines share: the concurrency limit of an endpoint, and networks."""
 
 from __future__ import annotations
 
@@ -47,11 +46,11 @@ def test_slots_are_shared_fairly(wanted: dict[str, int], most: int, shares: obje
 def test_a_single_task_uses_all_slots_and_releases_them_gradually() -> None:
     desk = cluster.LimitDesk(tasks=2)
     for name, used, waiting, places in (
-        ("a", 0, 0, 5),  # half of it at first: another may come
+        ("a", 0, 0, 5),  # half of the slots at first, as another task may come
         ("a", 5, 30, 10),
-        ("b", 0, 30, 0),  # all are in use
+        ("b", 0, 30, 0),  # all slots are in use
         ("a", 10, 30, 5),
-        ("b", 0, 30, 0),  # those under way end first
+        ("b", 0, 30, 0),  # requests in flight end first
         ("a", 6, 30, 5),
         ("b", 0, 30, 4),
     ):
@@ -86,11 +85,11 @@ def test_the_tasks_together_never_exceed_the_limit(steps: list[tuple[str, int, i
         dict.fromkeys("abcd", 0),
     )
     for task, goes_to, waiting in steps:
-        # begins no more than it may, ends what it likes
+        # starts at most what is allowed, ends any number
         used[task] = min(goes_to, max(used[task], slots[task]))
         before, slots[task] = slots[task], desk.ask(task, {KEY: Load(used[task], waiting)})[1][KEY]
-        used[task] = max(used[task], before)  # what it began before it heard the answer
-        for name in used:  # at worst all begin what they may
+        used[task] = max(used[task], before)  # started before it got the answer
+        for name in used:  # in the worst case all start as many as allowed
             used[name] = max(used[name], slots[name])
         assert sum(used.values()) <= KEY.in_flight, (used, slots)
 

@@ -1,5 +1,5 @@
-"""Processes that ask for a run: the records, requests and sentences are as without them, also where
-one is killed, the run is stopped or the server refuses."""
+"""Runs with worker processes: records, requests and messages equal those without them, also if one
+is killed, the run is stopped or the server refuses."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ from tests.tables import table
 
 @dataclass(frozen=True)
 class Noise:
-    """Pictures of noise, some as pixels and some encoded, with a point; one of them cannot be read,
-    and of one the point is so close to the rim that its label has no room."""
+    """Pictures of noise with a point, some as pixels and some encoded. One cannot be read, and one
+    has its point so close to the edge that its label does not fit."""
 
     n: int = 20
 
@@ -82,7 +82,7 @@ class Noise:
 
 @dataclass(frozen=True)
 class Own(WithoutModel):
-    """A stage of a user's."""
+    """A custom stage."""
 
     def __call__(self, state: State, model: Model) -> State:
         return state
@@ -95,13 +95,13 @@ ARMS: dict[str, dict[str, Any]] = {
     "plain": {},
 }
 RECORDS, FAILED, ASKED = 80, 7, 62
-"""What comes of them: where the two choices stay in their order, two arms ask the same."""
+"""The expected counts: if the two choices stay in order, two arms ask the same."""
 
 
 def plan_of(
     model: Any, stages: Mapping[str, Mapping[str, Any]] = ARMS, task: Any = Noise()
 ) -> Plan:
-    """A study of these arms."""
+    """Return a study of these arms."""
     arms = []
     for name, first in stages.items():
         whole = {**first, "choose": MultipleChoice(), "ask": Ask()}
@@ -118,10 +118,9 @@ def run(
     executor: Processes | None = None,
     **settings: Any,
 ) -> tuple[RunSummary, list[dict[str, Any]], str]:
-    """How a run with so many processes ends, its records without times in a fixed order, and what
-    was said."""
+    """Return how a run with this many processes ends, its records without times, and messages."""
     monkeypatch.setenv(SETTING, str(processes))
-    monkeypatch.delitem(sys.modules, "opentelemetry.trace", raising=False)  # by another test
+    monkeypatch.delitem(sys.modules, "opentelemetry.trace", raising=False)  # tested elsewhere
     text, model = StringIO(), ChatAPI("tiny", url, **{"in_flight": 8, **settings})
     options, console = RunOptions(workers=8), Console(file=text, width=200)
     summary = Study(
@@ -138,12 +137,12 @@ def run(
 
 
 def blobs(folder: Path) -> set[str]:
-    """The pictures and messages that are kept."""
+    """Return the stored pictures and messages."""
     return {path.name for path in (folder / "asked" / "blobs").glob("*/*")}
 
 
 class Killing(Processes):
-    """Kills the first process of which a record comes."""
+    """Kills the first process that sends a record."""
 
     killed: tuple[Process, ...] = ()
 
@@ -155,7 +154,7 @@ class Killing(Processes):
 
 
 class Stopping(Processes):
-    """Stops the run at the tenth record, as a Ctrl-C does."""
+    """Stops the run at the tenth record, as Ctrl-C does."""
 
     def _take(self, process: Process, event: Any, writer: Any) -> None:
         super()._take(process, event, writer)
@@ -164,7 +163,7 @@ class Stopping(Processes):
 
 
 class Hanging(Processes):
-    """One process hangs, and the run is stopped at once, as by two Ctrl-C."""
+    """One process hangs, and the run is aborted, as by pressing Ctrl-C twice."""
 
     def _take(self, process: Process, event: Any, writer: Any) -> None:
         super()._take(process, event, writer)
@@ -189,7 +188,7 @@ def test_records_equal_those_without_processes(
         seen = server.stats
     assert rows == expected and len(rows) == RECORDS and blobs(beside) == blobs(alone)
     assert (summary.written, summary.failed, summary.stopped) == (RECORDS, FAILED, False)
-    # a request that was under way in it is sent again, and no other
+    # only a request that was in flight in it is sent again
     assert 0 <= seen["requests"] - 2 * ASKED <= 4 * was_killed
     assert ("a worker process has ended (exit status -9)" in said) == was_killed
     assert seen["most_in_flight"] <= 8
@@ -263,9 +262,9 @@ def test_a_dead_server_is_reported_once(tmp_path: Path, monkeypatch: pytest.Monk
     url, task = "http://127.0.0.1:9/v1", Noise(4000)
     summary, rows, _ = run(tmp_path, url, 2, monkeypatch, task)
     begun = (tmp_path / "asked" / "samples.jsonl").read_bytes().count(b"\n")
-    assert begun < 100  # nor are the questions made that nobody asks any more
+    assert begun < 100  # questions that are no longer asked are not generated either
     assert summary.stopped and "cannot be reached" in summary.why
-    assert {row["sample"] for row in rows} <= {"n3", "n4"}  # of which nothing can be asked
+    assert {row["sample"] for row in rows} <= {"n3", "n4"}  # these cannot be asked
 
 
 @pytest.mark.slow
@@ -299,7 +298,7 @@ def test_ctrl_c_ends_in_order_and_a_killed_run_leaves_no_process(tmp_path: Path)
                 assert "Traceback" not in output + errors
                 recorded = RunFolder(tmp_path / "runs" / "s").records()
                 assert len(recorded) == server.stats["replies"] == server.stats["requests"]
-        for _ in range(50):  # they notice that the run is gone
+        for _ in range(50):  # they notice that the run has ended
             if not (left := _in_folder(tmp_path)):
                 break
             time.sleep(0.1)
@@ -307,14 +306,14 @@ def test_ctrl_c_ends_in_order_and_a_killed_run_leaves_no_process(tmp_path: Path)
 
 
 class Letter(StrEnum):
-    """The key of a question, in a class of a user's script."""
+    """The answer key of a question, in a class of a user's script."""
 
     A = "A"
 
 
 @dataclass(frozen=True)
 class Keyed(Noise):
-    """Questions whose key is of a class that another process does not have."""
+    """Questions whose key has a class that other processes do not know."""
 
     def __iter__(self) -> Iterator[Item]:
         for item in super().__iter__():
@@ -368,7 +367,7 @@ def test_a_forked_process_is_waited_for_if_its_status_is_lost() -> None:
 
 
 def _in_folder(folder: Path) -> list[str]:
-    """The processes that work in this folder."""
+    """Return the processes that work in this folder."""
     numbers = []
     for path in Path("/proc").glob("[0-9]*/cwd"):
         with suppress(OSError):

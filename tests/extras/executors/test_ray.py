@@ -1,5 +1,4 @@
-"""A run by tasks of Ray gives the records of a run on one machine; `bench/bench_ray.py` loses
-nodes."""
+"""A run with Ray gives the records of a run on one machine; `bench/bench_ray.py` loses nodes."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ from tests.paths import ROOT
 
 ray = optional("ray")
 
-pytestmark = pytest.mark.slow  # Ray alone takes seconds to begin
+pytestmark = pytest.mark.slow  # starting Ray takes seconds
 MORE = (
     "contestants: {plain: {}, thought: {stages: {think: {use: prompting.wording.ChainOfThought,"
     " before: ask}}}}\n"
@@ -29,7 +28,7 @@ QUESTION = {"id": "q", "question": "Which?", "image": "a.png", "choices": ["a", 
 
 @pytest.fixture(scope="module", autouse=True)
 def connected() -> Iterator[None]:
-    """Ray on this machine, begun once."""
+    """Ray on this machine, started once."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", f"{ROOT / 'typings'}:{ROOT}")
         ray.init(
@@ -45,7 +44,7 @@ def connected() -> Iterator[None]:
 
 
 def answers(folder: Path) -> dict[tuple[str, str, int], tuple[str, tuple[str, ...], str]]:
-    """What a run's records say, without times."""
+    """Return the content of a run's records without times."""
     run = RunFolder(folder / "study")
     return {
         key: (record.replies[-1].text, record.pictures, run.messages(record)[0].text)

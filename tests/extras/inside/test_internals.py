@@ -1,4 +1,4 @@
-"""The states of layers: those that the networks themselves tell, in four families, and Pocket's."""
+"""Hidden states of layers match those of the networks, for four families and Pocket."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_states_are_those_of_the_network(family: str, tmp_path: Path, torch: Any
     np.testing.assert_allclose(
         states[Layer("decoder", 1, "image")], first[image].mean(0), atol=1e-4
     )
-    if family != "llava_next":  # which adds line ends to what its projector gives
+    if family != "llava_next":  # it adds newline tokens to the output of its projector
         projected = torch.cat(list(seen.pooler_output)).numpy()
         np.testing.assert_allclose(states[Layer("projector", 1)], projected.mean(0), atol=1e-4)
     if "llava" in family:

@@ -50,8 +50,7 @@ def known() -> dict[str, States]:
 
 @pytest.fixture
 def states_once(known: dict[str, States], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each question is shown to the model in one of the tests alone that ask for this: they are
-    about what follows."""
+    """Show each question to the model only once for all tests that request this."""
 
     def once(model: Model, messages: Sequence[StoredMessage]) -> States:
         name = " ".join(message._stored[1] for message in messages)
@@ -63,7 +62,7 @@ def states_once(known: dict[str, States], monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def run_probe(code: int, *words: object) -> str:
-    """What the command prints that ends with this code."""
+    """Run the command, check its exit code, and return its output."""
     result = looktwice("analyse", words[0], "probe", *words[1:])
     assert result.exit_code == code, result.output
     return result.output
@@ -80,7 +79,7 @@ def asked_pocket(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def run(asked_pocket: Path, tmp_path: Path) -> Path:
-    """The same, to be changed."""
+    """A copy of this run that can be changed."""
     return Path(shutil.copytree(asked_pocket, tmp_path / "run"))
 
 
@@ -88,15 +87,15 @@ Labels = np.ndarray[Any, Any]
 
 
 def question(number: int, label: object, **more: Any) -> Question:
-    """A question on a picture of its own, unless `cluster` says another."""
+    """Return a question on its own picture, unless `cluster` names another."""
     plain: dict[str, Any] = {"cluster": f"picture {number}", "right": 0.0, "sent": ()}
     plain["words"] = "how many?"
     return Question(f"q{number}", label=str(label), **(plain | more))
 
 
 def planted(strength: Sequence[float]) -> ArmProbe:
-    """The probes of an arm whose layers hold the label this strongly, and whose model always says
-    the first."""
+    """Return the probes of an arm with this label strength per layer, whose model always picks the
+    first choice."""
     random, width = np.random.default_rng(1), 12
     signs = random.normal(size=(KINDS, width))
     states: list[States] = []
@@ -113,7 +112,7 @@ def labels(n: int = 600) -> Labels:
 
 
 def describe(arm: ArmProbe, **changed: Any) -> str:
-    """What is said of an arm, some of which is otherwise, and that it has lost nothing."""
+    """Return the description of an arm after these changes; it has lost nothing."""
     arm = replace(arm, **changed)
     assert arm.loss is None
     return " ".join(describe_probe(arm))

@@ -1,5 +1,5 @@
-"""What a provider attaches to a turn, on its way through `serve` and the tap: to the client and
-back, whole and in pieces."""
+"""Fields that a provider attaches to a turn pass through `serve` and the tap in both directions,
+whole and in chunks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FINAL = {"content": "(A)", "reasoning": "it is A"}
 
 
 def looped(create: Any, stream: bool) -> list[Json]:
-    """The turns of a client that calls a tool once and then gets the answer."""
+    """Return the turns of a client that calls a tool once and then gets the answer."""
     turns: list[Json] = [turn("What?")]
     for _ in range(2):
         if stream:

@@ -1,5 +1,5 @@
-"""Requests of the chat-completions protocol as questions, replies as its completions and chunks,
-and refusals said."""
+"""Chat-completion requests become questions, replies become completions and chunks, and refusals
+are explained."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_options_are_those_of_the_protocol() -> None:
     for choice, called in ((bare, "zoom"), ("required", "required"), ("none", "none")):
         asked = read_question(plain | {"tool_choice": choice}).options
         assert asked == CallOptions(tools=options.tools, tool_choice=called)
-    # what a server does anyway is no option
+    # defaults of a server are not options
     usual = {"top_k": -1, "tool_choice": "auto", "response_format": {"type": "text"}}
     tools = CallOptions(tools=(Tool("zoom", ""),))
     assert read_question(usual | {"tools": [bare]}).options == tools
@@ -149,4 +149,4 @@ def test_invalid_requests_are_refused() -> None:
     for body in (b"{", b"[1]", b"\xff", b""):
         with pytest.raises(ValueError, match=r"\S"):
             read_raw(body)
-    assert read_question({"n": 0}).count == 1  # none said, so one reply
+    assert read_question({"n": 0}).count == 1  # no number given, so one reply

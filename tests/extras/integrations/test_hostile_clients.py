@@ -1,4 +1,4 @@
-"""Who may come in, and what becomes of those who may not, or who send what nobody should."""
+"""Access control, and the handling of unauthorised clients and invalid requests."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_invalid_requests_get_one_sentence(
 
 
 def connect(served: Served, **headers: str) -> http.client.HTTPConnection:
-    """A connection of one's own, on which a question with these headers has begun."""
+    """Open a separate connection and start a request with these headers."""
     client = http.client.HTTPConnection(served.url.split("/")[2], timeout=30)
     if headers:
         client.putrequest("POST", "/v1/chat/completions")
@@ -69,7 +69,7 @@ def connect(served: Served, **headers: str) -> http.client.HTTPConnection:
 def wait_until_free(served: Served) -> None:
     until = time.monotonic() + 100
     while served.door.held and time.monotonic() < until:
-        time.sleep(0.01)  # others may still be leaving
+        time.sleep(0.01)  # other connections may still be closing
     assert served.door.held == 0
 
 
@@ -105,7 +105,7 @@ LARGE_BODIES = {
 @pytest.mark.slow
 @pytest.mark.parametrize("form", LARGE_BODIES)
 def test_large_bodies_are_freed(form: str, pocket: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a look for what cycles keep, which a server makes seldom."""
+    """Without garbage collection of cycles, which a server rarely runs."""
     body, status = LARGE_BODIES[form]
     if status == 408:
         monkeypatch.setattr(http_gate, "READ_SECONDS", 0.5)
@@ -122,7 +122,7 @@ def test_large_bodies_are_freed(form: str, pocket: Served, monkeypatch: pytest.M
                     assert (answer.status, answer.read()[:9]) == (status, b'{"error":')
             client.close()
         wait_until_free(pocket)
-        time.sleep(0.1)  # the handlers end behind what they held
+        time.sleep(0.1)  # the handlers end after releasing their memory
         assert tracemalloc.get_traced_memory()[0] - before < len(body)
     finally:
         tracemalloc.stop()

@@ -1,5 +1,5 @@
-"""Studies inside of inspect_ai: its own model is asked, its logs and limits count the calls, our
-tools show pictures in its agents, and an unreadable reply is no wrong one."""
+"""Studies inside inspect_ai: its own model is asked, its logs and limits count the calls, our tools
+show pictures to its agents, and an unreadable reply is not wrong."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from inspect_ai.tool import ToolCall
 
 from looktwice.extras.integrations.inspect_ai import answer_reader, look_tools, looktwice, questions
 
-# inspect_ai and what it builds on warn, and leave streams and loops of their own open
+# inspect_ai and its dependencies warn, and leave streams and event loops open
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 STUDY = """
@@ -62,8 +62,7 @@ stages: {agent: {use: prompting.agent.Agent, tools: {zoom: {use: prompting.agent
 
 @pytest.fixture(autouse=True)
 def _collected() -> Iterator[None]:
-    """What inspect_ai leaves open warns within its test, where that is ignored, and not at the
-    end."""
+    """Collect what inspect_ai leaves open within its test, where the warning is ignored."""
     yield
     gc.collect()
 
@@ -93,7 +92,7 @@ def output(content: Any, *calls: ToolCall) -> ModelOutput:
 
 
 def task_of(folder: Path, contestant: str = "", study: str = "study.yaml") -> Task:
-    """The questions of the folder, answered by a contestant of a study."""
+    """Return the questions of the folder, answered by a contestant of a study."""
     more = {"study": str(folder / study), "contestant": contestant} if contestant else {}
     return questions("Folder", path=str(folder / "questions"), **more)
 

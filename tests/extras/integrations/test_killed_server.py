@@ -1,5 +1,4 @@
-"""A served study that is killed under 64 clients: what was answered is kept, and nothing that was
-stored is paid again."""
+"""A served study that is killed under 64 clients keeps its answers and pays for none twice."""
 
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ contestants: {{plain: {{}}}}
 
 @contextmanager
 def command(folder: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """`looktwice serve` of the study, and its address."""
+    """Run `looktwice serve` on the study and yield its address."""
     words = ["-c", "from looktwice.eval.cli import main; main()", "serve", "study.yaml"]
     env = os.environ | {"PYTHONPATH": str(ROOT / "typings"), "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(
@@ -80,7 +79,7 @@ def test_a_killed_server_loses_no_answer_and_pays_for_none_twice(tmp_path: Path)
                         time.sleep(0.01)
                     process.send_signal(signal.SIGKILL)
                     process.wait()
-                    time.sleep(0.3)  # until the other end has noticed
+                    time.sleep(0.3)  # until the other side has noticed
                     lost = upstream.stats["requests"] - stored(tmp_path / "runs")
                     before = set(answered.values())
                     assert before <= names(tmp_path), "a client has an answer without a record"
@@ -95,6 +94,6 @@ def test_a_killed_server_loses_no_answer_and_pays_for_none_twice(tmp_path: Path)
 
 
 def names(folder: Path) -> set[str]:
-    """What was recorded, as the header of an answer names it."""
+    """Return the records, named as in the header of an answer."""
     run = RunFolder(folder / "runs" / "serve" / "study")
     return {f"{r.point}/{r.sample}/{r.draw}" for r in run.last_records()}

@@ -1,5 +1,5 @@
-"""Where marks come from in a served request that brings a picture and words alone, and what is said
-where none do."""
+"""Sources of marks in a served request with only a picture and text, and the message if there are
+none."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CROP = Crop(padding=0, min_px=60, show="both")
 
 @dataclass(frozen=True)
 class FindsWords:
-    """A detector that knows one word, and where it is."""
+    """A detector that knows one word and its place."""
 
     def __call__(self, pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
         seen = "point" in (words or ())
@@ -64,7 +64,7 @@ def as_jpeg(picture: Picture) -> str:
 
 
 def stages(source: str, folder: Path) -> dict[str, Stage]:
-    """A pipeline that takes its marks from one source."""
+    """Return a pipeline that takes its marks from one source."""
     ask = Ask(images="placed")
     zoom: dict[str, Stage] = {"zoom": ZoomOnMarks(missing="keep", crop=CROP), "ask": ask}
     if source == "burnt in":

@@ -1,5 +1,5 @@
-"""Our image tools over the Model Context Protocol: what clients are offered, see and are told, also
-where each call finds a new server, and what hostile ones get."""
+"""Our image tools over the Model Context Protocol: what clients are offered and shown, also with a
+new server for each call, and what hostile clients get."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SIZE = (240, 160)
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with a photograph-like picture, of which every place looks different."""
+    """A folder with a photograph-like picture whose places all look different."""
     pixels = np.random.default_rng(0).integers(0, 255, (*SIZE[::-1], 3), np.uint8)
     pixels[40:80, 60:120] = (200, 30, 30)
     place = tmp_path.resolve() / "photos"
@@ -58,7 +58,7 @@ def tools_of(folder: Path, study: str = "look", **controls: Sequence[str]) -> Lo
 
 
 def call(looks: LookTools, *calls: Call) -> list[CallToolResult]:
-    """What one client gets for some calls, in this process."""
+    """Return what one client gets for some calls, in this process."""
 
     async def ask() -> list[CallToolResult]:
         async with mcp.Client(served.make_server(looks)) as client:
@@ -189,7 +189,7 @@ def test_invalid_arguments_are_named(folder: Path, arguments: dict[str, Any], sa
 
 
 def test_a_path_from_another_folder_is_found(folder: Path) -> None:
-    """A client that names photo.png where /photos is allowed and its server was started above."""
+    """A client names photo.png while /photos is allowed and its server runs in a parent folder."""
     looks = tools_of(folder)
     looks.images.folder = folder.parent
     for name, told in (("photo.png", "did you mean {}?"), ("nosuch.png", "no {}; ")):
@@ -246,7 +246,7 @@ def test_no_other_tool_reveals_the_picture_behind_a_control(folder: Path) -> Non
 
 
 def test_a_study_sets_sizes_and_contestants(folder: Path) -> None:
-    """`fit` shows every image at 480 pixels; the zoom cuts from the whole file."""
+    """`fit` shows every image at 480 pixels; the zoom crops from the full file."""
     with pytest.raises(ConfigError, match="the agents of full, black, format, result"):
         find_agent("tool_contribution")
     with pytest.raises(ConfigError, match="no contestant has an agent"):
@@ -269,7 +269,7 @@ def test_a_study_sets_sizes_and_contestants(folder: Path) -> None:
 
 
 def test_depth_text_and_colour_are_described_in_words(folder: Path) -> None:
-    """By the cue of height the lower point is nearer; the red box is compared with the noise."""
+    """By the height cue the lower point is nearer; the red box is compared with the noise."""
     cue = "{use: specialists.maps.DepthCue, kind: vertical_position}"
     tool = f"{{use: prompting.agent.TellNearer, depth: {cue}}}"
     agent = find_agent("look", "", [f"stages.agent.tools.nearer={tool}"])
@@ -286,7 +286,7 @@ def test_depth_text_and_colour_are_described_in_words(folder: Path) -> None:
 
 
 def has_ipv6() -> bool:
-    """Whether this machine has the address ::1; containers may not."""
+    """Return whether this machine has the address ::1; containers may not."""
     with suppress(OSError), socket.create_server(("::1", 0), family=socket.AF_INET6):
         return True
     return False

@@ -1,5 +1,4 @@
-"""What the zoom of an agent behind the Model Context Protocol is worth, as its page tells to find
-out."""
+"""The effect of an agent's zoom over the Model Context Protocol, measured as its page describes."""
 
 from __future__ import annotations
 
@@ -25,8 +24,8 @@ optional("mcp")
 
 
 def last_reply(looks: LookTools | None, sample: Sample, picture: Path) -> str:
-    """What a near-sighted agent answers, which sees a smaller picture than the file that it may
-    look at; None for one without tools."""
+    """Return the answer of a near-sighted agent that sees a smaller picture than the file; None
+    without tools."""
     small = Pipeline({"fit": LongestSide(pixels=320)})(State.start(sample)).views[0]
     files, turns = {1: str(picture)}, [Message("user", ("Image 1:", small, sample.question))]
     offered = CallOptions(tools=(Tool("zoom", ""),) if looks else None)

@@ -1,5 +1,5 @@
-"""`looktwice serve pocket` as other programs meet it: openai's client, our own, and the model in
-this process agree."""
+"""`looktwice serve pocket` as other programs use it: OpenAI's client, ours, and the local model
+agree."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def url() -> Iterator[str]:
 
 
 def prompts() -> list[tuple[View, str]]:
-    """Marked images with the words of the question."""
+    """Return marked images with the text of the question."""
     shown = Pipeline({"mark": Circles(radius=28), "choose": MultipleChoice()})
     items = [item for kind in ("shape", "larger") for item in MarkedScenes(kind, n=4)]
     states = [shown(State.start(item.sample)) for item in items]

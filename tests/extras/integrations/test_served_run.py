@@ -1,4 +1,4 @@
-"""The folder that a served study grows, as the other commands read it while the server runs."""
+"""The growing run folder of a served study, read by other commands while the server runs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ITEMS = [*LettersAndShapes(n=10)]
 
 
 def ask(served: Served, numbers: slice) -> None:
-    """Ask three arms of the certificate, and the last of them the last question once more."""
+    """Ask three arms of the certificate, and the last of them the last question again."""
     for item in ITEMS[numbers]:
         shown = turn(item.sample.images[0].payload.data_url, item.sample.question)
         known = {"id": item.sample.id, "answer": item.answer}
@@ -40,7 +40,7 @@ def ask(served: Served, numbers: slice) -> None:
 
 
 def get_output(*words: str) -> str:
-    """What a command says."""
+    """Return the output of a command."""
     result = looktwice(*words)
     assert not result.exception, result.output
     return result.output

@@ -1,5 +1,5 @@
-"""A study behind the chat-completions protocol, as OpenAI's client meets it: what it answers, what
-it refuses, and what it records."""
+"""A study behind the chat-completions protocol, used with OpenAI's client: what it answers, refuses
+and records."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ QUESTIONS = questions(3)
 
 @dataclass(frozen=True)
 class Halve(WithoutModel):
-    """Puts the left half of the first view behind it."""
+    """Adds the left half of the first view after it."""
 
     def __call__(self, state: State, model: Model) -> State:
         pixels = state.views[0].pixels
@@ -54,7 +54,7 @@ class Halve(WithoutModel):
 
 @dataclass(frozen=True)
 class Nothing(WithoutModel):
-    """Changes nothing, and says why."""
+    """Changes nothing, and gives a reason."""
 
     def __call__(self, state: State, model: Model) -> State:
         return state.with_notes("there was nothing to see")
@@ -62,7 +62,7 @@ class Nothing(WithoutModel):
 
 @dataclass(frozen=True)
 class Breaks(WithoutModel):
-    """Fails, or gives the sample up."""
+    """Fails, or abstains."""
 
     how: str
 
@@ -74,7 +74,7 @@ class Breaks(WithoutModel):
 
 @dataclass(frozen=True)
 class Counts(WithoutModel):
-    """A specialist that answers by itself."""
+    """A specialist that answers without a model."""
 
     def __call__(self, state: State, model: Model) -> State:
         return state.replace(answer=str(len(state.views)))
@@ -91,7 +91,7 @@ class Twice:
 
 @dataclass
 class Watched:
-    """A model that keeps what it was asked, and says its draw."""
+    """A model that records its questions, and replies with its draw."""
 
     identity = "watched"
 
@@ -136,7 +136,7 @@ def test_the_answers_are_those_of_the_stages_and_replay_exactly(tmp_path: Path) 
                 assert counts == [str(len(state.sample.marks)), str(len(state.views))]
                 pieces = ["", ""]
                 for chunk in client.chat.completions.create(**asked, stream=True):
-                    choice = chunk.choices[0]  # also of the last, where no usage was asked for
+                    choice = chunk.choices[0]  # also for the last one, where no usage was requested
                     pieces[choice.index] += choice.delta.content or ""
                 assert pieces == said
                 counted = {"stream": True, "stream_options": {"include_usage": True}}

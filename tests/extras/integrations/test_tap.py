@@ -1,4 +1,4 @@
-"""A tap between a client and a server: nothing is changed, everything is recorded."""
+"""A tap between a client and a server changes nothing and records everything."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_every_body_is_parsed_or_forwarded_whole(body: bytes, content: str | Non
 
 @contextmanager
 def breaking(head: bytes) -> Iterator[str]:
-    """A server that sends this and leaves."""
+    """Run a server that sends this and disconnects."""
 
     def serve() -> None:
         client, _ = server.accept()

@@ -1,4 +1,4 @@
-"""What matches what, and numbers that were computed by hand."""
+"""How samples are matched, and numbers that were computed by hand."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def make_log(name: str, values: Sequence[float], **columns: Sequence[Any]) -> Lo
 
 
 def test_the_numbers_match_those_computed_by_hand() -> None:
-    """Of 10 shared samples 6 flip, 5 up and 1 down: p = 2 (1 + 6) / 2^6; one more failed."""
+    """Of 10 shared samples 6 flip, 5 up and 1 down: p = 2 (1 + 6) / 2^6; another failed."""
     first = make_log("one", [1, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 0])
     second = make_log("two", [0, 1, 1, 1, 1, 1, 1, 1, 1, 1, NAN])
     compared = compare_logs([first, second])
@@ -88,7 +88,7 @@ def test_groups_and_pictures_are_clusters_and_ids_those_of_a_task() -> None:
 
 
 def keyed(name: str, *rows: str) -> Log:
-    """A log of rows "id question / pictures / key"."""
+    """Return a log of rows "id question / pictures / key"."""
     parts = [[part.strip() for part in row.split("/")] for row in rows]
     about, pictures, keys = ([*column] for column in zip(*parts, strict=True))
     ids, questions = zip(*(text.split(" ", 1) for text in about), strict=True)
@@ -222,8 +222,8 @@ def test_ranks_of_vpbench_where_only_ranks_are_published(shared_data: Path) -> N
 
 
 def test_a_published_table_by_hand(tmp_path: Path) -> None:
-    """x is first and y second; under `b` they change places: one pair of one flips, both move by
-    one."""
+    """x is first and y second; under `b` they swap: one pair of one flips, and both move by one
+    rank."""
     path = tmp_path / "table.csv"
     path.write_text("model,variant,accuracy\nx,a,90\ny,a,80\nx,b,70\ny,b,75\n")
     out = tmp_path / "out"

@@ -1,5 +1,4 @@
-"""Logs written for other programs: what comes back is what went out, and inspect_ai reads it where
-it is there."""
+"""Logs exported for other programs can be read back, and inspect_ai reads them if installed."""
 
 from __future__ import annotations
 
@@ -49,7 +48,7 @@ def plain(log: Log, columns: list[str] = SAME) -> list[dict[str, Any]]:
 
 
 def exported(logs: Path, form: str, out: Path, ending: str) -> Path:
-    """The only file with this ending that an export writes."""
+    """Return the only file with this extension that an export writes."""
     list(export_logs(read_logs(logs), form, out))
     (file,) = out.rglob(f"*{ending}")
     return file
@@ -59,13 +58,13 @@ def test_an_exported_log_of_inspect_is_read_back_with_pictures(run: Path, tmp_pa
     file = exported(run, "inspect", tmp_path, ".eval")
     (log,), (back,) = read_logs(run), read_logs(file)
     assert back.name == "marked"
-    columns = [name for name in SAME if name != "question"]  # inspect_ai holds the words as sent
+    columns = [name for name in SAME if name != "question"]  # inspect_ai stores the text as sent
     assert plain(back, columns) == plain(log, columns)
     assert back.rows["verdict"].tolist()[1:] == ["unreadable", "unreadable"]
     assert log.rows["seconds"].min() > 0
     assert back.rows["seconds"].tolist() == log.rows["seconds"].tolist()
     assert compare_logs([log, back]).contrasts[0].paired.n == 3
-    for row in plain(back)[:2]:  # of an empty reply no turn is kept
+    for row in plain(back)[:2]:  # no turn is stored for an empty reply
         sent, kept = log.messages(row), back.messages(row)
         assert [turn.role for turn in kept] == ["user", "assistant"]
         assert [turn.text for turn in kept] == [turn.text for turn in sent]
@@ -150,7 +149,7 @@ def test_results_for_the_hub(tmp_path: Path) -> None:
 
 
 def test_an_excel_table_has_the_columns_that_vlmevalkit_reads(tmp_path: Path) -> None:
-    """Its scorer asserts that every index is one of its own table, where they are numbers."""
+    """Its scorer asserts that every index is in its own table, if indexes are numbers."""
     pytest.importorskip("openpyxl")
     made = MadeRun(tmp_path / "run")
     made.task("depth", ["A", "B"], meta=[{"category": "depth"}] * 2)

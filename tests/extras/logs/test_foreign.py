@@ -1,4 +1,4 @@
-"""Logs of other harnesses: samples that failed there, scorers that differ, filters and epochs."""
+"""Logs of other harnesses: failed samples, differing scorers, filters and epochs."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from tests.tables import table
 
 FAILED = "Failed to obtain answer via API."
 RIGHT = {"choice": 3, "match": 9, "other": 6, "strict": 3, "relaxed": 9}
-"""How many of twelve samples a scorer calls right."""
+"""How many of twelve samples a scorer counts as right."""
 
 
 def inspect_log(path: Path, scores: Sequence[Mapping[str, Any]], epochs: int = 1) -> Path:
-    """A log with a sample for each of `scores`, epoch by epoch."""
+    """Write a log with a sample for each of `scores`, epoch by epoch."""
     sample = {"choices": ["near", "far"], "target": "A", "output": {"completion": "I cannot say"}}
     samples = []
     for number, score in enumerate(scores):
@@ -45,7 +45,7 @@ def write_lines(path: Path, lines: Sequence[Mapping[str, Any]]) -> Path:
 
 
 def scored_log(folder: Path, kind: str, name: str, scorers: Sequence[str]) -> Path:
-    """A log of twelve samples with one and the same reply, as the harness writes it."""
+    """Write a log of twelve samples with the same reply, in the format of the harness."""
     if kind.startswith("inspect"):
         scores = []
         for number in range(12):
@@ -62,7 +62,7 @@ def scored_log(folder: Path, kind: str, name: str, scorers: Sequence[str]) -> Pa
             more = {"filtered_resps": [scorer], "exact_match": right[scorer]}
             named = {"filter": scorer, "metrics": ["exact_match"]} if kind == "lm_eval" else {}
             lines.append(line | named | more)
-    if kind != "lmms_eval":  # one filter after the other, as they write them
+    if kind != "lmms_eval":  # one filter after the other, as the harness writes them
         lines = [line for start in range(len(scorers)) for line in lines[start :: len(scorers)]]
     return write_lines(folder / f"{name}_samples_depth.jsonl", lines)
 
@@ -198,7 +198,7 @@ def test_logs_with_other_scorers_are_named_or_refused(tmp_path: Path) -> None:
 def test_identical_replies_allow_no_claim_about_models(
     first: dict[str, Any], second: dict[str, Any], harness: str, claims: bool
 ) -> None:
-    """The same letter may name another choice, where these were dealt anew: then answers tell."""
+    """After permuted choices a letter can name different choices; then answers are compared."""
     logs = []
     for name, cells, value in (("a", first, 1.0), ("b", second, 0.0)):
         rows = [{"sample": f"s{n}", "value": value, "reply": "", **cells} for n in range(12)]

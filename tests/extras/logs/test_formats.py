@@ -1,4 +1,4 @@
-"""Logs of every program, made small here as these programs write them, and what is read in them."""
+"""Small logs in the format of every program, and what is read from them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ UNSCORED = [*read_yaml(DATA)["unscored"], "inspect.json"]
 
 
 def inspect_sample(number: int, value: Any, **more: Any) -> dict[str, Any]:
-    """A sample as inspect_ai writes it: a picture as an attachment, a long text too."""
+    """Return a sample as inspect_ai writes it: pictures and long texts are attachments."""
     sample: dict[str, Any] = json.loads(json.dumps(read_yaml(DATA)["inspect sample"]))
     sample["id"], sample["attachments"]["p"] = f"s{number}", ADDRESS
     sample["input"][0]["content"][1]["text"] = f"Which, {number}?"
@@ -40,7 +40,7 @@ def inspect_sample(number: int, value: Any, **more: Any) -> dict[str, Any]:
 def write_eval(
     path: Path, samples: list[dict[str, Any]], summaries: bool = True, zstd: bool = False
 ) -> Path:
-    """A `.eval` file; with `zstd` its members are packed as inspect_ai packs them, which zipfile
+    """Write a `.eval` file; with `zstd` its members are compressed as by inspect_ai, which zipfile
     cannot do."""
     members: dict[str, Any] = {f"samples/{s['id']}_epoch_{s['epoch']}.json": s for s in samples}
     if summaries:
@@ -58,7 +58,7 @@ def write_eval(
 
 
 def _with_zstd(path: Path, texts: Mapping[str, bytes]) -> Path:
-    """The archive once more, each member packed by Zstandard (method 93) under its own checksum."""
+    """Rewrite the archive with each member compressed by Zstandard (method 93)."""
     import pyarrow
 
     with ZipFile(path) as source:
@@ -82,13 +82,13 @@ def only(path: Path, **columns: str) -> Log:
 
 
 def cells(log: Log, names: str, row: int | None = 0) -> list[Any]:
-    """The columns of a row; of `None` those of all rows, one after another."""
+    """Return the columns of a row, or with `None` those of all rows."""
     columns = log.whole.rows[names.split()]
     return list(columns.iloc[row] if row is not None else columns.T.to_numpy().ravel())
 
 
 def write(path: Path, *lines: Any) -> Path:
-    """A file of lines: texts as they are, other values as JSON."""
+    """Write a file of lines: texts as they are, other values as JSON."""
     path.parent.mkdir(exist_ok=True)
     texts = (line if isinstance(line, str) else json.dumps(line) for line in lines)
     path.write_text("\n".join(texts) + "\n")
@@ -119,8 +119,8 @@ def test_a_log_of_inspect_in_json_is_the_same(tmp_path: Path) -> None:
 
 
 def test_a_reader_reads_other_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """inspect_ai called it right; the reply says (B) and the key is A. A link in the folder where
-    somebody works is no link of a run."""
+    """inspect_ai scored it as right, but the reply says (B) and the key is A. A link in the user's
+    working folder is not a link in a run folder."""
     monkeypatch.chdir(tmp_path)
     Path("link").symlink_to("elsewhere")
     path = write_eval(tmp_path / "a.eval", [inspect_sample(0, "C")])
@@ -166,7 +166,7 @@ def test_samples_of_lmms_eval(
 
 
 def unscored(folder: Path, name: str) -> Path:
-    """A file with two rows: one is right by the log, one by its reply."""
+    """Write a file with two rows: one is right by the log, one by its reply."""
     others = inspect_sample(0, "C"), inspect_sample(1, "", scores={}, target="B")
     lines = read_yaml(DATA)["unscored"].get(name) or [HEADER | {"samples": others}]
     return write(folder / name, *lines)

@@ -1,5 +1,5 @@
-"""Recorded replies: the published figures of BLINK, files that cannot be used, and what is read in
-replies and runs, exported for others and imported again."""
+"""Recorded replies: the published results of BLINK, unusable files, and replies and runs that are
+exported and read back."""
 
 from __future__ import annotations
 
@@ -226,12 +226,12 @@ def test_more_unusable_input_is_refused(tmp_path: Path) -> None:
             list(report_replies([path], **options))
 
 
-# ---- exported and read again
+# ---- exported and read back
 
 
 @pytest.fixture(scope="module")
 def some_replies(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Every ninth recorded reply of one model, of all subtasks, with both splits."""
+    """Return every ninth recorded reply of one model, of all subtasks, with both splits."""
     out = tmp_path_factory.mktemp("replies") / "model.jsonl"
     with gzip.open(shared_data / "blink_replies/GPT4V.jsonl.gz", "rt", encoding="utf-8") as lines:
         out.write_text("".join(list(lines)[::9]), encoding="utf-8")
@@ -326,7 +326,7 @@ def test_a_score_of_zero_is_explained(tmp_path: Path, name: str, text: str, says
 def test_a_correct_answer_that_is_not_a_letter(
     tmp_path: Path, answer: str, scored: bool, warned: str
 ) -> None:
-    """Counting's choices are empty texts, of which a hidden key was the first."""
+    """Regression: Counting's choices are empty texts, and a hidden key was read as the first."""
     line = {"idx": "val_Counting_1", "reply": "(A) 1", "answer": answer}
     file, out = write(tmp_path / "c.jsonl", [line]), tmp_path / "c.tsv"
     lines = list(report_replies([file], exports=[out]))

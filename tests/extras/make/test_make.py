@@ -1,4 +1,4 @@
-"""Questions made from a user's own files: true by construction, solvable, fair, and the same in
+"""Questions made from a user's files: correct by construction, solvable, balanced, and equal in
 both formats."""
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from looktwice.specialists.results import FeatureGrid, Matches
 from tests.paths import CONFIGS
 
 SCENES = ("astronaut", "coffee", "chelsea")
-TURNED = {  # the maps from the first view, mild enough that most of it stays in sight
+TURNED = {  # the homographies from the first view, mild enough to keep most of it visible
     2: np.array([[0.95, -0.08, 20.0], [0.06, 0.97, -8.0], [1e-4, -5e-5, 1.0]]),
     3: np.array([[1.1, 0.1, -40.0], [-0.12, 1.08, 10.0], [-1e-4, 8e-5, 1.0]]),
 }
@@ -83,7 +83,7 @@ def hpatches(root: Path) -> Path:
 
 
 def rgbd(root: Path, scale: float = 1.0) -> Path:
-    """The stereo pair's left view with its depth, 1 over disparity, in 16 bit."""
+    """The left view of the stereo pair with its depth, 1 over disparity, in 16 bits."""
     left, _, disparity = load_stereo_pair()
     depth = np.where(np.isfinite(disparity), 4e4 * scale / np.maximum(disparity, 1), 0)
     write(root / "images" / "motorcycle.png", left)
@@ -138,7 +138,7 @@ MAKERS: Mapping[str, tuple[Layer, Callable[[Path], Task]]] = {
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory: pytest.TempPathFactory) -> Sources:
-    """One source of each sort, which no test changes."""
+    """One source of each kind, which no test changes."""
     root = tmp_path_factory.mktemp("sources")
     return {lay: lay(root / lay.__name__) for lay in (hpatches, rgbd, photos, coco, objects)}
 
@@ -153,14 +153,14 @@ def points(item: Item, image: int) -> dict[str, Point]:
 
 
 def answered(stage: Stage, task: Task) -> float:
-    """The share of questions that a specialist answers right."""
+    """Return the share of questions that a specialist answers correctly."""
     found = [stage(State.start(item.sample), NoModel()).answer == item.answer for item in task]
     return sum(found) / len(found)
 
 
 @dataclass(frozen=True)
 class Once:
-    """Matches two images once, however many questions there are about them."""
+    """Matches two images once, for any number of questions about them."""
 
     matcher: SIFT
     held: dict[tuple[int, int], Matches] = field(default_factory=dict)
@@ -349,7 +349,7 @@ def test_the_nearer_point_is_nearer_and_its_place_reveals_nothing(sources: Sourc
 
 @pytest.mark.slow
 def test_the_aloe(shared_data: Path) -> None:
-    """An independent measurement agrees: disparity by block matching of the two views."""
+    """Agrees with an independent measurement: disparity by block matching of the two views."""
     pair = {"image": "aloeL.jpg", "map": "aloeGT.png"}
     task = RelativeDepth(shared_data / "pairs", "nearer", n=20, pairs=(pair,))
     left, right = (Picture.open(shared_data / "pairs" / f"aloe{side}.jpg").pixels for side in "LR")
@@ -596,7 +596,7 @@ def _coco(**changes: Any) -> Callable[[Path], Task]:
 
 
 def _twins(root: Path) -> Path:
-    """Two equal views without room for many questions."""
+    """Write two equal views without room for many questions."""
     for name in ("1.png", "2.png"):
         write(root / name, photograph("coffee")[:90, :120])
     (root / "H_1_2").write_text("1 0 0 0 1 0 0 0 1")

@@ -1,5 +1,5 @@
-"""What two programs sent for the same questions: planted differences are named and no others, and
-what has no partner says why."""
+"""Requests of two programs for the same questions: exactly the planted differences are named, and
+unmatched requests have a reason."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def samples(kind: str = "symbol", seed: int = 0) -> tuple[Sample, ...]:
 
 @dataclass(frozen=True)
 class Program:
-    """How a harness asks: a setting for each factor."""
+    """How a harness asks, with a setting for each factor."""
 
     codec: Encode | None = None
     height: int = 320
@@ -93,7 +93,7 @@ class Program:
 
 
 def as_turn(message: Message) -> dict[str, Any]:
-    """A turn as clients of the OpenAI API write it."""
+    """Return a turn as clients of the OpenAI API write it."""
     content = list[dict[str, Any]]()
     for part in message.parts:
         if isinstance(part, str):
@@ -109,7 +109,7 @@ JPEG = Encode("jpeg", 75, "4:2:0")
 
 
 def frozen(value: Any) -> Any:
-    """A setting of a program as it is written in a file."""
+    """Return a setting of a program as a file contains it."""
     if isinstance(value, dict):
         return tuple(value.items())
     return JPEG if value == "jpeg" else tuple(value) if isinstance(value, list) else value
@@ -160,8 +160,8 @@ def test_both_sides_are_quoted_unchanged() -> None:
 
 
 def test_unmatched_requests_have_a_reason() -> None:
-    """Other scenes; half of the same ones; the same picture with another question; and twice the
-    same request, of which either could be meant."""
+    """Other scenes, half of the same ones, the same picture with another question, and a duplicated
+    request, which is ambiguous."""
     scenes = [Message("user", (View.of(s.images[0]), s.question)) for s in samples("color", 7)]
     alien = Requests("alien", tuple(Request(str(n), (m,)) for n, m in enumerate(scenes)))
     compared = compare(alien)
@@ -188,7 +188,7 @@ def test_unmatched_requests_have_a_reason() -> None:
 
 @dataclass(frozen=True)
 class Keyless:
-    """The questions without their keys, as a server gets them."""
+    """The questions without their answer keys, as a server gets them."""
 
     facts = Facts("keyless", "made")
 

@@ -1,5 +1,5 @@
-"""A user's fine-tuning data: conversations of an agent, some with malformed calls, read back by
-what loaders use."""
+"""Fine-tuning data: conversations of an agent, some with malformed calls, read back by common
+loaders."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CALLS = (
 
 
 def answer(messages: Messages) -> Reply:
-    """Asks for a zoom in each of these ways, in turn, then for another tool, and answers."""
+    """Request a zoom in each of these ways in turn, then another tool, and answer."""
     turn = sum(message.role == "assistant" for message in messages)
     if messages[0].role != "system" or turn > len(CALLS):
         return Reply("3")
@@ -46,7 +46,7 @@ def answer(messages: Messages) -> Reply:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A plain question beside an agent whose model makes malformed calls."""
+    """A plain question next to an agent whose model makes malformed calls."""
     folder = tmp_path_factory.mktemp("runs") / "mixed"
     agent = Agent({"zoom": Zoom(), "magnify": Magnify()}, corrections=9)
     arms = {"plain": Pipeline({"ask": Ask()}), "agent": Pipeline({"agent": agent})}

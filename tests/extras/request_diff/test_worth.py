@@ -1,4 +1,5 @@
-"""What differences are worth: to a model that some of them disturb, by swapping one at a time."""
+"""The effect of each difference between requests on a model that reacts to some of them, by
+swapping one at a time."""
 
 from __future__ import annotations
 
@@ -26,8 +27,8 @@ ALONE = sorted({*PLANTED} - {"nothing", "fewer choices", "warmer"})
 
 @pytest.mark.parametrize("name", [*ALONE, "back"])
 def test_only_the_named_factor_is_swapped(name: str) -> None:
-    """The request with one factor of the other differs from it in the others, and in nothing else;
-    also from the encoded side back to the lossless one."""
+    """A request with one factor of the other differs from it in exactly the other factors, also
+    from the encoded side back to the lossless one."""
     programs = FIRST, replace(FIRST, **PLANTED.get(name, PLANTED["four at once"])[0])
     mine, theirs = (p.requests("b", 3) for p in (programs if name != "back" else programs[::-1]))
     factors = {difference.factor for difference in compare_requests(mine, theirs).differences}
@@ -46,7 +47,7 @@ def test_pixels_are_those_of_the_other_side_where_possible() -> None:
     the lossless side."""
     whole = FIRST.requests("b", 1).requests[0]
     small = replace(FIRST, codec=JPEG, height=240).requests("b", 1).requests[0]
-    file = BytesIO()  # other bytes than ours
+    file = BytesIO()  # differs from our bytes
     Image.fromarray(whole.pictures[0].pixels).save(file, "JPEG", quality=75, optimize=True)
     lossy = Message("user", (View.of(Picture.encoded(file.getvalue())), whole.asked.text))
     bare = Message("user", (View.of(whole.pictures[0]), whole.asked.text))
@@ -60,8 +61,8 @@ def test_pixels_are_those_of_the_other_side_where_possible() -> None:
 
 
 def disturbed(messages: Messages) -> str:
-    """A for a lossless picture with choices in brackets, else B: sizes and the system's words
-    change nothing."""
+    """Reply A to a lossless picture with choices in brackets, else B, whatever the size and system
+    message."""
     text = messages[-1].text
     (view,) = messages[-1].views
     bare = "\nA. " in text
@@ -91,7 +92,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_effect_of_a_factor_is_measured_by_disturbing_it(
     folders: Path, tmp_path: Path, labels: str | None
 ) -> None:
-    """A fourth of the keys is A, about; without keys, right is the answer of the first side."""
+    """A quarter of the keys is A; without keys, the answer of the first side counts as right."""
     place = folders / labels if labels else None
     sides = TwoSides(folders / "one", folders / "two", ("one", "two"), place)
     worth = measure_effects(sides, Scripted(disturbed), tmp_path / "asked", ("one", "two"))
@@ -107,7 +108,7 @@ def test_the_effect_of_a_factor_is_measured_by_disturbing_it(
 
 @dataclass
 class Warm:
-    """Keeps how warm it was asked."""
+    """Records the temperature of its calls."""
 
     identity = "warm"
 
@@ -125,7 +126,7 @@ class Warm:
 def test_changed_requests_are_asked_again(
     kind: Literal["color"], warmth: float, tmp_path: Path
 ) -> None:
-    """The same folder of what was asked, for other taps: other questions, or another setting."""
+    """The same folder of replies for other taps: other questions, or another setting."""
     for place, shown, heat in (("old", "symbol", 0.5), ("new", kind, warmth)):
         taps = tmp_path / place / "a" / "tap", tmp_path / place / "b" / "tap"
         for tap, options in zip(taps, (CallOptions(), CallOptions(heat)), strict=True):

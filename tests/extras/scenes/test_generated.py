@@ -1,5 +1,5 @@
-"""Do You See Me, generated: keys told from the pixels again, the authors' shortcuts present only
-where asked for."""
+"""Do You See Me, generated: answer keys recomputed from the pixels, and the authors' shortcuts only
+if requested."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from tests.paths import DOCS
 from tests.tables import table
 
 SEVEN = sorted(SUBTASKS["2D"])
-# the target's and the four options' frames
+# the frames of the target and of the four options
 PANELS = ((200, 100), (100, 400), (350, 400), (100, 650), (350, 650))
 FOLDERS = {name: subtask.folders[0] for name, subtask in SUBTASKS["2D"].items()}
 
@@ -49,7 +49,7 @@ def made(name: str, n: int, official: bool = False, **controls: Any) -> tuple[It
 
 
 def scenes(name: str, n: int, official: bool = False, **controls: Any) -> list[Scene]:
-    """As `made`, but nothing is painted."""
+    """Like `made`, but without drawing."""
     task = GeneratedDoYouSeeMe(name, n=n, official=official, controls=controls)
     return [task.scene(number) for number in range(n)]
 
@@ -59,14 +59,14 @@ def gray(item: Item) -> Any:
 
 
 def parts(ink: Any) -> tuple[int, Any, Any]:
-    """How many connected pieces of ink, their labels, and (left, top, width, height, area) of
-    each."""
+    """Return the number of connected components of ink, their labels, and (left, top, width,
+    height, area) of each."""
     count, labels, stats, _ = cv2.connectedComponentsWithStats(ink.astype(np.uint8), connectivity=8)
     return count - 1, labels, stats[1:]
 
 
 def panels(item: Item, size: int = 160, before: int = 0) -> list[Any]:
-    """Target and options of a sheet of patterns, as ink in 0..1."""
+    """Return target and options of a sheet of patterns, as ink in 0..1."""
     ink = 1 - gray(item) / 255
     return [ink[y - before : y + size, x - before : x + size] for x, y in PANELS]
 
@@ -81,7 +81,7 @@ def share(right: Sequence[bool]) -> float:
     return sum(right) / len(right)
 
 
-# ---------------------------------------------------------------- what every subtask promises
+# ---------------------------------------------------------------- all subtasks
 
 
 @pytest.mark.slow
@@ -184,8 +184,7 @@ def test_every_combination_of_levels_occurs_once_and_is_scored(name: str) -> Non
 
 @pytest.mark.parametrize("name", SEVEN)
 def test_levels_and_names_match_the_official_files(shared_data: Path, name: str) -> None:
-    """`max_instances` and the like by the loader's names, in its order, at the levels that the CSV
-    has."""
+    """`max_instances` and the like have the loader's names and order, at the levels of the CSV."""
     path = shared_data / "dysm" / "2D_DoYouSeeMe" / FOLDERS[name] / "dataset_info.csv"
     with path.open(encoding="utf-8") as file:
         sweeps = [ast.literal_eval(row["sweep"]) for row in csv.DictReader(file)]
@@ -250,11 +249,11 @@ def test_a_line_has_the_requested_width() -> None:
         assert area == pytest.approx(2 * np.pi * 30 * width, rel=0.02)
 
 
-# ---------------------------------------------------------------- the seven, told from pixels
+# ---------------------------------------------------------------- the seven, from their pixels
 
 
 def corners_of(mask: Any, share: float) -> int:
-    """The corners of the largest piece, straightened by a share of its girth."""
+    """Return the corners of the largest component, simplified by a share of its perimeter."""
     contours, _ = cv2.findContours(mask.astype(np.uint8), cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
     whole = max(contours, key=cv2.contourArea)
     return len(cv2.approxPolyDP(whole, share * cv2.arcLength(whole, True), True))
@@ -273,7 +272,7 @@ CORNERS = {
 def test_kinds_of_shapes_can_be_told_from_their_corners(
     name: str, large: float, share: float
 ) -> None:
-    """Of large shapes: the corners of the filled outline; circles have many."""
+    """For large shapes: the corners of the filled outline; circles have many."""
     checked = 0
     for item in made(name, 24, **({"min_distance": 10} if name == SHAPES else {})):
         _, labels, _ = parts(gray(item) < 200)
@@ -335,7 +334,7 @@ def test_letters_are_the_standard_ones() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("spacing", [0.04, 0.08, 0.1])
 def test_letters_can_be_read_from_their_dots(spacing: float) -> None:
-    """Pieces of ink on the ground, put on the grid of 7 x 5 whose pitch is a seventh of 320 px."""
+    """Components of ink are assigned to the grid of 7 x 5 whose pitch is a seventh of 320 px."""
     pitch = 320 / 7
     for item in made("letter_disambiguation", 3, num_letters=5, contrast="2:1", spacing=spacing):
         pixels = item.sample.images[0].pixels.astype(int)
@@ -357,8 +356,8 @@ def test_letters_can_be_read_from_their_dots(spacing: float) -> None:
 def grid_in(
     ink: Any, number: int, rows: int, columns: int
 ) -> dict[tuple[int, int], tuple[str, str]]:
-    """What the pixels show in a grid: the right side of a square is black high up, that of a circle
-    half-way."""
+    """Read a grid from the pixels: the right side of a square is black near its top, that of a
+    circle half-way."""
     found = {}
     for row, column in product(range(rows), range(columns)):
         x, y = 20 + number * (columns * 55 + 50) + column * 55, row * 55
@@ -383,7 +382,7 @@ GROUND = "figure_ground"
 
 
 def same_as_target(frames: Sequence[Any]) -> list[float]:
-    """How much ink each option has more or less than the target, in black pixels' worth."""
+    """Return how much more or less ink each option has than the target, in black pixels."""
     return [float(np.abs(frame - frames[0]).sum()) for frame in frames[1:]]
 
 
@@ -406,7 +405,7 @@ def test_the_noisy_options_show_the_same_elements(official: bool) -> None:
         options = item.truth["options"]
         assert options[int(item.answer or 0) - 1] == item.truth["target"]
         target, *others = panels(item, 200)
-        if official:  # the target alone is free of noise, so its ink shows in the right option
+        if official:  # only the target has no noise, so its ink is visible in the right option
             assert (others[int(item.answer or 0) - 1][target > 0.99] > 0.99).all()
 
 
@@ -415,7 +414,7 @@ def test_the_noisy_options_show_the_same_elements(official: bool) -> None:
     "name", CLOSED := ["capsule", "star", "hexagon", "circle", "pentagon", "rectangle", "triangle"]
 )
 def test_the_correct_closure_matches_the_target(name: str) -> None:
-    """The drawn parts of the right option are the target's; every other option strays from it."""
+    """The drawn parts of the correct option match the target; every other option deviates."""
     for item in made("visual_closure", 4, shape=name):
         target, *others = closure_panels(item)
         strays = [float(np.clip(other - target, 0, None).sum()) for other in others]
@@ -453,7 +452,7 @@ def test_half_of_the_squares_are_not_rotated() -> None:
 
 
 def away(frames: Sequence[Any]) -> list[float]:
-    """How much each option differs from the others; the target is not looked at."""
+    """Return how much each option differs from the others, ignoring the target."""
     return [sum(float(np.abs(a - b).sum()) for b in frames[1:]) for a in frames[1:]]
 
 
@@ -549,7 +548,7 @@ def test_contrast_follows_its_level_unless_official() -> None:
     theirs = {level: [contrast(foreground(g, level, True), g) for g in GROUNDS] for level in RATIOS}
     for level, wanted in RATIOS.items():
         assert ours[level] == pytest.approx([wanted] * 5, abs=0.02)
-    assert min(theirs[1]) < max(theirs[2])  # their easy is harder than their medium on some ground
+    assert min(theirs[1]) < max(theirs[2])  # for some background easy is harder than medium
     assert contrast((255, 255, 255), (0, 0, 0)) == pytest.approx(21)
 
 
@@ -569,7 +568,7 @@ PINNED = {
 
 @pytest.fixture(scope="module")
 def script() -> Any:
-    """The script, loaded as a plugin is: it lies in no package."""
+    """The script, loaded like a plugin because it is in no package."""
     return importlib.import_module(load_plugin(str(DOCS / "dysm.py")))
 
 

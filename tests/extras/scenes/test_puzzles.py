@@ -1,5 +1,5 @@
-"""Made puzzles: one solution each by rules that are written anew here, no option that stands out,
-and planted models that only see, only reason, or only guess."""
+"""Generated puzzles: one solution each by independently written rules, no conspicuous option, and
+planted models that only see, only reason, or only guess."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def spread_twice(a: Spokes, b: Spokes, times: int) -> Spokes | None:
 
 
 def lasts(a: Spokes, b: Spokes) -> dict[str, Spokes | None]:
-    """The third picture of a row by every rule."""
+    """Return the third picture of a row by every rule."""
     turned = {f"turn by {n}": shifted(b, n) if shifted(a, n) == b else None for n in range(1, 8)}
     spread = {f"spread by {n}": spread_twice(a, b, n) for n in (1, 2, -1, -2)}
     overlay = {"either": a | b, "both": a & b, "not both": a ^ b, "first alone": a - b}
@@ -78,7 +78,7 @@ def test_exhaustive_search_finds_one_solution_of_every_puzzle() -> None:
 
 
 def test_options_allowed_by_two_rules_are_both_reported() -> None:
-    pictures = [1, 2, 3, 4, 8, 12, 6, 12]  # either, or not both: the first two rows do not tell
+    pictures = [1, 2, 3, 4, 8, 12, 6, 12]  # "or" and "xor": the first two rows do not decide
     assert solve(pictures, [1, 14, 10, 6]) == [1, 2]
     assert solve(pictures, [1, 4, 10, 6]) == [2]
 
@@ -115,8 +115,8 @@ def test_a_picture_without_panels_is_skipped() -> None:
 
 
 def page(figures: Sequence[Pixels], columns: int) -> Sample:
-    """Figures of 40 pixels row by row, and the last four, each above a small letter, in a row of
-    their own."""
+    """Draw figures of 40 pixels row by row, and the last four in their own row, each above a small
+    letter."""
     pixels = np.full((400, 400, 3), 255, np.uint8)
     given = len(figures) - 4
     for number, figure in enumerate(figures):
@@ -128,7 +128,7 @@ def page(figures: Sequence[Pixels], columns: int) -> Sample:
 
 
 def flag(*parts: int) -> Pixels:
-    """A cross whose arms, clockwise from the top, are full where they are named."""
+    """Return a cross whose named arms, clockwise from the top, are filled."""
     pixels = np.full((40, 40, 3), 255, np.uint8)
     pixels[18:22, :] = pixels[:, 18:22] = 0
     corners = ((0, 0), (0, 22), (22, 22), (22, 0))
@@ -174,8 +174,7 @@ def test_analogies_of_figures_solve_puzzles_and_abstain_where_they_cannot() -> N
 
 @dataclass(frozen=True)
 class Planted(WithoutModel):
-    """Sees what it is asked to see, or thinks rightly about what it is asked to conclude; the rest
-    it guesses."""
+    """Either sees correctly or reasons correctly, and guesses the rest."""
 
     able: frozenset[str]
 

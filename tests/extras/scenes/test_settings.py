@@ -1,4 +1,4 @@
-"""What the tasks of drawn questions refuse at once."""
+"""Settings that tasks with drawn questions refuse at once."""
 
 from __future__ import annotations
 

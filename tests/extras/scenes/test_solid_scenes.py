@@ -1,5 +1,5 @@
-"""The renderer against geometry that is worked out here, Do You See Me's 3D subtasks against the
-published rows and sidecars, and what specialists answer who are given the truth of every pixel."""
+"""The renderer compared with independent geometry, Do You See Me's 3D subtasks with the published
+rows and sidecars, and the answers of specialists that are given the ground truth of every pixel."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def scenes(name: str, official: bool = False) -> tuple[Scene, ...]:
 
 
 def published(data: Path, name: str) -> tuple[list[dict[str, str]], str, dict[str, Any]]:
-    """The rows of a subtask, the stem of its sample and its sidecar."""
+    """Return the rows of a subtask, the stem of its sample and its sidecar."""
     folder = data / "dysm" / "3D_DoYouSeeMe" / SUBTASKS["3D"][name].folders[0]
     with (folder / "dataset_info.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
@@ -187,7 +187,7 @@ def test_correct_answers_follow_from_the_sidecar(name: str, official: bool) -> N
 
 
 def view_of(scene: Scene) -> View:
-    """The scene at half its size, made again from its truth."""
+    """Render the scene at half its size from its truth."""
     solids = []
     for part in scene.truth["objects"]:
         color, shape = part["name"].split()
@@ -200,7 +200,7 @@ def view_of(scene: Scene) -> View:
     return View(small_view(*solids).world, camera)
 
 
-COARSE = 0.06  # a share of few pixels differs so much between sizes, at most
+COARSE = 0.06  # the largest difference of a share of few pixels between sizes
 
 
 @pytest.mark.slow
@@ -263,7 +263,7 @@ def test_the_number_of_marked_things_is_the_correct_answer(name: str) -> None:
 
 @dataclass(frozen=True)
 class Truth:
-    """Every specialist at once, which is given the truth of the views that it knows by their
+    """Every specialist at once, given the ground truth of the views that it recognises by their
     pixels."""
 
     views: Mapping[bytes, View]
@@ -296,13 +296,13 @@ class Truth:
 
 @cache
 def asked(kind: str, n: int) -> tuple[tuple[Item, ...], Truth]:
-    """Questions, and who knows their views, which are rendered once for both; in half the size, but
-    for a correspondence, whose points have to be apart."""
+    """Return questions and the ground truth of their views, rendered once for both at half size;
+    correspondence is at full size, since its points must be apart."""
     small = kind != "correspondence"
     with pytest.MonkeyPatch.context() as patch:
         if small:
             patch.setattr(rendered_scenes, "SIZE", (240, 180))
-        # no other test is given the small pictures of this seed
+        # no other test uses the small pictures of this seed
         task = RenderedScenes(kind, n=n, seed=83 if small else 0)
         drawn = [task.asked(number) for number in range(n)]
         patch.setattr(RenderedScenes, "asked", lambda self, number: drawn[number])
@@ -311,7 +311,7 @@ def asked(kind: str, n: int) -> tuple[tuple[Item, ...], Truth]:
 
 
 def test_a_question_is_generated_once_for_all_views(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run and its page have a task each."""
+    """A run and its page each have their own task object."""
     monkeypatch.setattr(rendered_scenes, "SIZE", (96, 72))
     (item,) = RenderedScenes("motion", n=1, seed=78)
     again, milder = (

@@ -1,5 +1,4 @@
-"""Letters and shapes, and the toy models that answer them: one that reads only what is large
-enough, and one that never looks."""
+"""Letters and shapes, and two toy models: one reads only large letters, one never looks."""
 
 from __future__ import annotations
 
@@ -85,7 +84,7 @@ def test_what_the_two_models_say_about_an_image() -> None:
 
 
 def letter(high: int, size: tuple[int, int] = (200, 150)) -> Pixels:
-    """A red K of a height on white."""
+    """Return a red K of this height on white."""
     from PIL import Image, ImageDraw, ImageFont
 
     image, font = Image.new("RGB", size, "white"), ImageFont.load_default(high / 0.7)

@@ -1,5 +1,5 @@
-"""The audit: planted items that need no image are found, mirage scores and letters by hand, the
-cleaned set runs."""
+"""The audit: planted items that need no image are found, mirage scores and letters match those by
+hand, and the cleaned set runs."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ from tests.questions_in_memory import Questions
 
 N = 200
 KEYS = tuple("ABCD"[(7 * number) % 4] for number in range(N))
-# planted: the model knows these by their words
+# planted: the model knows these from their text
 LEAKY = {f"q{number:04}" for number in range(N) if number % 4 == 1}
 
 
 @dataclass(frozen=True)
 class TextReader:
-    """Knows the leaky questions by heart, sees what has an image, and else guesses anew for every
-    wording."""
+    """Knows the leaked questions by heart, sees what has an image, and otherwise guesses anew for
+    every wording."""
 
     identity: ClassVar[str] = "text reader"
 
@@ -76,7 +76,7 @@ def ask_all(path: Path, draws: int, model: Model, n: int = N) -> Table:
 
 
 def both_said(folder: Path, keys: list[str], said: list[str], draws: int, **more: int) -> RunScores:
-    """A run in which both arms, with the image and without, say the same in every draw."""
+    """Write a run in which the arms with and without the image say the same in every draw."""
     run = MadeRun(folder / "run")
     run.task("depth", keys, **more)
     for arm in (run.point(name, "depth", draws=draws) for name in ("seen", "no-image")):
@@ -116,9 +116,8 @@ def test_planted_leaks_are_found_with_precision_and_recall(tmp_path: Path) -> No
 
 
 def test_the_numbers_by_hand(tmp_path: Path) -> None:
-    """Seen 3 of 4, without image 2 of 4: mirage 2/3; chance 1/2, so nothing lies above it.
-
-    It says A to both questions whose key is B, so it will have said A to the others by taste too.
+    """Right on 3 of 4 with the image and 2 of 4 without: mirage 2/3; chance is 1/2, so nothing is
+    above it. It says A to both questions with key B, so it may say A to the others by preference.
     """
     run = MadeRun(tmp_path / "run")
     run.task("depth", ["A", "B", "A", "B"])
@@ -135,18 +134,15 @@ def test_the_numbers_by_hand(tmp_path: Path) -> None:
     taste = audit.items[0].p
     assert 0.9 < taste < 1 and [item.p for item in audit.items] == [taste, 1.0] * 2
     assert needs_no_image([audit]) == [] and len(needs_no_image([audit], "any")) == 2
-    never = float(audit.tastes.tails(1)[1, 1])  # of B nothing was said where it is wrong
+    never = float(audit.tastes.tails(1)[1, 1])  # no B was said where it is wrong
     assert count_expected_by_luck([audit], "any") == pytest.approx(2 * taste + 2 * never)
     seen, blind = letter_table(scored, [audit]).rows
     assert seen[3:5] == ("A 75 B 25", "A 100 B 50") and blind[3:5] == ("A 100 B 0", "A 100 B 0")
 
 
 def test_chance_levels_refer_to_the_compared_samples(tmp_path: Path) -> None:
-    """All open questions failed without their image, so chance is one half; each of three models
-    adds false finds.
-
-    Of forty questions it knows thirty; between the choices of the others it draws lots.
-    """
+    """All open questions failed without their image, so chance is one half, and each of three
+    models adds false finds. It knows thirty of forty questions and guesses on the others."""
     run = MadeRun(tmp_path / "run")
     run.task("depth", ["A", "B"] * 20)
     run.task("depth", ["1"] * 10, choices=0)
@@ -170,7 +166,7 @@ def test_chance_levels_refer_to_the_compared_samples(tmp_path: Path) -> None:
 
 
 def test_samples_that_cannot_be_listed_are_reported(tmp_path: Path) -> None:
-    """A model that always says the first choice's words knows nothing: 45 of 90 questions are right
+    """A model that always picks the first choice knows nothing, though 45 of 90 questions are right
     in every draw."""
     scored = both_said(tmp_path, ["A", "B"] * 45, ["A"] * 90, 6)
     audited = find_audits(scored)
@@ -180,8 +176,8 @@ def test_samples_that_cannot_be_listed_are_reported(tmp_path: Path) -> None:
 
 
 def test_open_answers_are_compared_with_the_keys_of_other_questions(tmp_path: Path) -> None:
-    """It says 3 to every count: right for twelve, and no find; the six keys of its own that it says
-    are finds."""
+    """It says 3 to every count, which is right for twelve and no find; the six specific keys that
+    it says are finds."""
     keys = ["3", "4", "5"] * 12 + [f"1{number}" for number in range(6)]
     scored = both_said(tmp_path, keys, ["3"] * 36 + keys[36:], 8, choices=0)
     found = {item.sample for item in needs_no_image(find_audits(scored))}
@@ -189,7 +185,7 @@ def test_open_answers_are_compared_with_the_keys_of_other_questions(tmp_path: Pa
 
 
 def test_letters_are_counted_as_shown(tmp_path: Path) -> None:
-    """A model that always says A is a quarter right, and all of it where the key stands first."""
+    """A model that always says A is right on a quarter, and on all if the key comes first."""
     scored = ask_all(tmp_path, 2, Scripted("(A)"), 40).scores[0]
     rows = letter_table(scored, find_audits(scored)).rows
     assert [row[3] for row in rows] == ["A 100 B 0 C 0 D 0"] * 2 and rows[0][4] == rows[0][3]
@@ -224,7 +220,7 @@ def test_a_subset_by_ids() -> None:
 
 
 def make_run(folder: Path, answers: str) -> Path:
-    """A run of one arm with images, whose keys are A and B."""
+    """Write a run of one arm with images, whose keys are A and B."""
     run = MadeRun(folder / "run")
     run.task("depth", [*"AB"[: len(answers)]])
     run.answers(run.point("seen", "depth"), answers)

@@ -1,5 +1,4 @@
-"""Marker fragility: R and spreads by known vectors, planted flips, and the published table
-recomputed."""
+"""Marker fragility: R and spreads of known vectors, planted flips, and the published table."""
 
 from __future__ import annotations
 
@@ -98,14 +97,14 @@ def test_differences_and_spread_by_hand() -> None:
 
 def test_resamples_are_paired_and_reproducible() -> None:
     spread = (variants("a", "10" * 20, "10" * 20)).spread
-    assert spread == Estimate(0.0, 0.0, 0.0, 40, 40)  # unpaired resamples would make one
+    assert spread == Estimate(0.0, 0.0, 0.0, 40, 40)  # unpaired resamples would create a difference
     ratios = {variants("a", "10" * 20, "1100" * 10).ratio for _ in range(2)}
     assert len(ratios) == 1
 
 
 def test_samples_of_one_picture_are_resampled_together() -> None:
-    """Every sample four times over, as one cluster: the intervals of the samples themselves, not
-    half as wide."""
+    """Every sample four times as one cluster has the intervals of the samples, not half as wide
+    ones."""
     table = np.random.default_rng(5).integers(0, 2, (3, 50))
     fourfold, clusters = np.repeat(table, 4, axis=1), [f"picture {n // 4}" for n in range(200)]
     one, four = variants("a", *table), variants("a", *fourfold, clusters=clusters)
@@ -127,7 +126,7 @@ def test_a_planted_flip_is_found_and_sampling_noise_alone_is_not() -> None:
     (flip,) = rank_flips([other, leader])
     assert (flip.first, flip.second, flip.styles, flip.of) == ("leader", "other", 1, 2)
     assert (flip.lead, flip.chance, flip.flipped) == pytest.approx((0.2, 0, 0.5))
-    assert not list(rank_flips([leader, leader]))  # tied: nobody leads
+    assert not list(rank_flips([leader, leader]))  # tied: no winner
 
 
 @pytest.mark.parametrize("draws", [2, 8])
@@ -154,8 +153,8 @@ def test_draws_count_like_separate_samples() -> None:
 
 @pytest.mark.slow
 def test_sixteen_identical_styles_do_not_differ() -> None:
-    """Uncorrected, some style differed in every fifth study; of 200 studies 5 % may, and by luck 8
-    % do."""
+    """Uncorrected, a style differed in every fifth study; of 200 studies 5 % may, and by chance 8 %
+    do."""
     plain, wrong, reached = 0, 0, []
     for seed in range(200):
         fragility = draw_study(np.random.default_rng(seed), 0.0, 1, styles=17, n=150)
@@ -174,12 +173,12 @@ def test_sixteen_identical_styles_do_not_differ() -> None:
 
 
 def test_the_spread_of_identical_styles_by_hand() -> None:
-    """Two samples that one of two styles answers: right for the same one half of the time, a spread
-    of 1, else 0."""
+    """Each of two samples is right in one of two styles: in the same one with probability 1/2 (a
+    spread of 1), else a spread of 0."""
     chance = permute_spread(np.array([[1.0, 1.0], [0.0, 0.0]]))
     assert chance.mean == pytest.approx(0.5, abs=0.05) and chance.p == pytest.approx(0.5, abs=0.05)
     shared = permute_spread(np.array([[1.0, 1.0], [0.0, 0.0]]), ("picture", "picture"))
-    assert shared == (1.0, 1.0)  # of one cluster both samples move together
+    assert shared == (1.0, 1.0)  # within one cluster both samples move together
     assert permute_spread(np.ones((3, 5))) == (0.0, 1.0)
 
 
@@ -249,8 +248,8 @@ def test_a_constant_baseline_has_no_ratio_and_this_is_reported() -> None:
 
 
 def test_a_failed_draw_is_not_a_second_answer(tmp_path: Path) -> None:
-    """Of four samples right, right, wrong and wrong twice, a fifth failed its second draw: nothing
-    turned round."""
+    """Four samples are right, right, wrong and wrong in both draws; a fifth failed its second draw:
+    nothing flipped."""
     run = MadeRun(tmp_path / "run")
     run.task("depth", ["A"] * 5)
     for style in ("default", "radius 3"):
@@ -264,8 +263,7 @@ def test_a_failed_draw_is_not_a_second_answer(tmp_path: Path) -> None:
 
 
 def test_the_shipped_study_reports_the_published_spreads(tmp_path: Path) -> None:
-    """BLINK depth: on average 7.7 points between the best and the worst of six styles, 15.3 at
-    most."""
+    """BLINK depth: 7.7 points on average between the best and worst of six styles, at most 15.3."""
     published = read_yaml(CONFIGS / "marker_fragility.yaml")["published"]
     (tmp_path / "f.yaml").write_text(f"{STUDY}\npublished: {json.dumps(published)}\n")
     scored = score_table([Study(load_plan(tmp_path / "f.yaml"), tmp_path)().folder])

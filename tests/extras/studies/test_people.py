@@ -1,5 +1,4 @@
-"""How far every table is from what people reach, where a published row of the configuration says
-it."""
+"""The gap of every table to human accuracy, if a published row of the configuration gives it."""
 
 from __future__ import annotations
 
@@ -31,8 +30,8 @@ def write_run(made: MadeRun, published: dict[str, Any]) -> RunFolder:
 
 
 def run(root: Path, right: int, published: dict[str, Any] = PEOPLE, split: str = "") -> RunFolder:
-    """`right` of ten cups, of which people reach 90 %, and five of ten balls, of which people reach
-    70 %."""
+    """`right` of ten cups, with human accuracy 90 %, and five of ten balls, with human accuracy 70
+    %."""
     made = MadeRun(root / f"run{right}")
     for name, count in (("cups", right), ("balls", 5)):
         made.task(name, ["A"] * 10)

@@ -1,5 +1,4 @@
-"""Published rows: how far a run is from them, and that each number stands in the text of its
-paper."""
+"""Published rows: the difference of a run to them, and each number occurs in its paper."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ PAPERS = {"blink_twice": "003", "blink": "000", "vlm2": "002", "dysm": "004"}
 ELSEWHERE = re.compile(
     "counted in the answers|counted again|camera-ready|repository's page|on two questions of every"
 )
-"""Sources beside the papers, whose numbers their text need not hold."""
+"""Sources other than the papers; their numbers need not occur in the papers."""
 
 
 def rows() -> Iterator[tuple[str, str]]:
@@ -39,8 +38,8 @@ def rows() -> Iterator[tuple[str, str]]:
 
 @pytest.mark.skipif(not SEEDS.is_dir(), reason="needs the text of the papers")
 def test_every_number_of_a_row_occurs_in_its_paper() -> None:
-    """As printed, or with the last digit lost where a column of the text ran into the next; means
-    that are counted here are left out."""
+    """As printed, or without the last digit where columns of the text run together. Means that are
+    computed here are excluded."""
     check_all((row, partial(check_row, *row)) for row in rows())
 
 
@@ -49,7 +48,7 @@ def check_row(config: str, name: str) -> None:
     text = next(SEEDS.glob(f"{seed}_*.txt")).read_text(encoding="utf-8")
     row = read_yaml(CONFIGS / f"{stem}.yaml")["published"][name]
     printed = set(re.findall(r"(?<![\d.])\d+(?:\.\d+)?", text))
-    # a total on these keys is counted, and the mean of eight is the camera-ready's
+    # the total is computed from these keys; the mean of eight is that of the camera-ready
     counted = {"blink_macro_without_reflectance", "overall_8"}
     for task, value in row["accuracy"].items():
         forms = {f"{value:.2f}", f"{value:g}", f"{value:.1f}", f"{value / 100:.3f}"}
@@ -70,7 +69,7 @@ def test_a_number_with_an_n_is_a_fraction_of_n() -> None:
 
 @pytest.mark.parametrize(("n", "m"), [(12, 30), (24, 40)])
 def test_the_interval_of_two_samples_has_nominal_coverage(n: int, m: int) -> None:
-    """The chance that it holds the true difference, from every outcome, over a grid of shares."""
+    """The coverage of the true difference, over all outcomes and a grid of shares."""
     ends = np.array([
         [(gap.low, gap.high) for gap in (compare_shares(k, n, o, m) for o in range(m + 1))]
         for k in range(n + 1)
@@ -95,8 +94,8 @@ def test_p_is_that_of_fisher(k: int, n: int, other: int, of: int) -> None:
 
 
 def test_a_run_is_compared_with_rows_that_give_their_n(tmp_path: Path) -> None:
-    """Nine of ten cups against 20 of 100; a mean that is no share of its n, a row of another split
-    and one without n are compared with nothing."""
+    """Nine of ten cups against 20 of 100. A mean that is no share of its n, a row of another split
+    and one without n are not compared."""
     counts = {"cups": 100, "balls": 7}
     published = {
         "weak": {"source": "x", "n": counts, "accuracy": {"cups": 20, "balls": 50}},
@@ -111,8 +110,8 @@ def test_a_run_is_compared_with_rows_that_give_their_n(tmp_path: Path) -> None:
 
 
 def test_a_star_is_corrected_over_the_table(tmp_path: Path) -> None:
-    """Nine of ten against 6 of 12 is p = 0.07, against 4 of 12 p = 0.01: of one row a star, of
-    twenty none, where one in three tables without any difference had one."""
+    """Nine of ten against 6 of 12 has p = 0.07, against 4 of 12 p = 0.01: a star in a table of one
+    row, none in one of twenty. Uncorrected, one in three tables without a difference had a star."""
     of = {"source": "x", "n": {"cups": 12}, "accuracy": {"cups": 100 / 3}}
     stars = []
     for count in (1, 20):

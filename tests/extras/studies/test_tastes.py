@@ -1,5 +1,5 @@
-"""Tastes of models that do not look: by hand, false finds bounded, planted leaks found, and the
-power that is told."""
+"""Guessing preferences of blind models: by hand, bounded false finds, planted leaks, and the
+reported power."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ TASTED = (
 @pytest.mark.slow
 @pytest.mark.parametrize("draws", [6, 10, 20])
 def test_guessing_preferences_are_not_leaks(draws: int) -> None:
-    """24 blind models: a bound that 1 % of false finds passes with near certainty."""
+    """24 blind models: a bound that 1 % of false finds meets almost certainly."""
     any_find, false, _ = np.mean([audit(model, 60, 4, draws, 4) for model in TASTED], axis=0)
     assert any_find <= 1 / 24 and false <= 0.02
 
 
 @pytest.mark.slow
 def test_planted_leaks_are_found_at_the_reported_rate() -> None:
-    """At the shipped number of draws, beside a model that guesses anew and one with mild tastes for
-    words."""
+    """At the shipped number of draws, for a model that guesses anew and one with mild word
+    preferences."""
     for model in (BlindModel("guesses"), BlindModel("words", word=5.0)):
         _, false, power = audit(model, 100, 4, 16, 6)
         told = find_tastes(model.answer(np.random.default_rng(50), 100, 4, 16, 0.1)[0]).power(16)
@@ -48,13 +48,13 @@ def test_more_draws_do_not_help_against_a_model_with_constant_guesses() -> None:
 
 
 def make_question(key: str, word: str) -> BlindQuestion:
-    """A question of three colours, of which one was said in all ten draws."""
+    """Return a question with three colours, of which one was said in all ten draws."""
     right, colors = 10 * (word == key), ("red", "blue", "green")
     return BlindQuestion("", "What color?", colors, key, {word: 10}, 10, right)
 
 
 def test_a_preferred_word_is_distinguished_from_a_known_answer() -> None:
-    """Red is said to all questions but five whose key is blue; those are known."""
+    """Red is said to all questions except five with the key blue, which are known."""
     questions = (
         [make_question("red", "red")] * 30
         + [make_question("blue", "red")] * 15

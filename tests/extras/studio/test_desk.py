@@ -1,5 +1,5 @@
-"""What the studio renders and asks beneath its page: which models it may ask, what it refuses and
-keeps."""
+"""What the studio renders and asks behind its page: which models it may ask, what it refuses and
+stores."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The studio in headless Chromium, from a dropped photograph to the study that the command line
-runs. Skipped where none is."""
+"""The studio in headless Chromium, from a dropped photograph to a study for the command line.
+Skipped without Chromium."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def studio(browser: Browser, tmp_path: Path) -> Iterator[OpenStudio]:
 
 @pytest.fixture
 def scene(tmp_path: Path) -> Path:
-    """A picture of a scene that Pocket knows, under a hostile name."""
+    """Write a picture of a scene that Pocket knows, with a hostile file name."""
     picture = next(iter(MarkedScenes(kind="shape"))).sample.images[0]
     Image.fromarray(picture.pixels).save(file := tmp_path / f"{HOSTILE}.png")
     return file

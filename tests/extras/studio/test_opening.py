@@ -1,4 +1,4 @@
-"""A studio that begins with a sample of a run, or with a study, sends what the run sent."""
+"""A studio that starts with a sample of a run, or with a study, sends what the run sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures of docs/studio.md are of the page as it is: made anew, they have the same words."""
+"""Pictures of docs/studio.md show the current page: regenerated, they have the same text."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Every public stage in the studio: its form, and the picture of the gallery rendered from it; or
-why not."""
+"""Every public stage in the studio: its form, and its rendered gallery picture or the reason for
+having none."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def slow(name: str) -> list[pytest.MarkDecorator]:
 def test_it_renders_the_picture_of_the_gallery(desk: Desk, entry: Any) -> None:
     slots = tuple(Slot(f"s{number}", node) for number, node in enumerate(entry.nodes))
     shown = render(desk, gallery.SAMPLES[entry.sample](), slots)
-    if entry.model:  # where it looks, a model decides, for which a stand-in says "(A)" until asked
+    if entry.model:  # a model decides where it looks; its stand-in says "(A)" until asked
         assert shown["views"]
     else:
         state = entry.run()
@@ -99,6 +99,6 @@ def test_every_setting_of_every_class_has_a_form() -> None:
         assert {setting["kind"] for setting in form["settings"]} <= kinds
         typed |= {setting["words"] for setting in form["settings"] if setting["kind"] == "json"}
     parts = {words for words in typed if not re.search(r"list|mapping|^\[", words)}
-    # what says not of which class it gives
+    # those that do not name the class they return
     nodes = {"Iterable", "Grid or null", "ScalarMap", "IdentityEmbedder", "ReflectanceEstimator"}
     assert parts == nodes

@@ -1,5 +1,5 @@
-"""The studio as a widget: its module in Chromium with a kernel of this process, and in a notebook
-that nbconvert runs, where anywidget is installed."""
+"""The studio as a widget: its module in Chromium with a kernel in this process, and in a notebook
+executed by nbconvert, if anywidget is installed."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ CELLS = (
 
 
 class Kernel:
-    """Keeps what a widget sends."""
+    """Records what a widget sends."""
 
     def send(self, reply: dict[str, Any], buffers: list[bytes]) -> None:
         self.reply, self.files = reply, [b64encode(data).decode() for data in buffers]

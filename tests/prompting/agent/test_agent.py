@@ -271,7 +271,7 @@ def test_places_survive_rotation_and_joined_views_and_a_choice_is_not_a_source()
     joined = Pipeline({"join": Concatenate(margin=10), "agent": agent})
     state = joined(State.start(two), Scripted([first, call("turn", degrees=180), last, "x"]))
     regions = [look.regions for look in read_looks(state.notes)]
-    # turned, it shows the same
+    # rotated, it shows the same
     assert regions == [((1, 10, 10, 40, 50),), ((),), ((1, 30, 30, 40, 50),)]
     state = State.start(sample())
     state = state.replace(views=(*state.views, replace(state.views[0], parts=())))

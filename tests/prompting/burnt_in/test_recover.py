@@ -70,7 +70,7 @@ def real(shared_data: Path) -> Callable[[int], list[State]]:
 @pytest.mark.slow
 def test_photographs_with_markers() -> None:
     wrong, total, invented = [], 0, 0
-    for seed in range(16):  # two thousand are `make bench`
+    for seed in range(16):  # `make bench` tests two thousand
         burnt = make_picture(seed)
         marks = points(recovered(State.start(burnt.sample)))
         invented += len(marks.keys() - {point.label for point in burnt.points})
@@ -144,7 +144,7 @@ def test_a_label_clipped_at_the_edge_is_recognised(coffee: Pixels, label_height:
 
 
 def test_reference_and_candidates_are_found_on_their_own_images(coffee: Pixels) -> None:
-    first = draw_as_released(coffee, [Point("REF", 200, 10)], RED)  # its label is out of sight
+    first = draw_as_released(coffee, [Point("REF", 200, 10)], RED)  # its label is not visible
     spots = [Point(letter, 80 + 120 * n, 150 + 20 * n, 1) for n, letter in enumerate("ABCD")]
     choices = tuple(f"Point {letter}" for letter in "ABCD")
     second = draw_as_released(coffee, spots, RED)

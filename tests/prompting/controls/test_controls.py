@@ -115,7 +115,7 @@ def test_how_another_image_is_fitted() -> None:
     task = others(noise(), noise(), tall)[2:]
     cover = apply_stage(OtherImage(task), state).views[0].pixels
     assert cover.shape == (100, 180, 3)
-    # the middle of the other stays in the middle, at its own proportions
+    # the centre of the other stays central, at its own proportions
     assert abs(int(cover[50, 0, 0]) - 100) <= 2
     assert int(cover[-1, 0, 0]) - int(cover[0, 0, 0]) < 55
     stretch = apply_stage(OtherImage(task, fit="stretch"), state).views[0].pixels
@@ -345,7 +345,7 @@ def test_permuted_choices_are_mapped_back(stage: Any, tmp_path: Path) -> None:
         end = asking(permute=PermuteChoices(*stage))(before, make_script("a fig", by_letter))
         assert end.sample.choices != before.sample.choices
         assert verdict(tmp_path / str(by_letter), before, end, "C") == ("right", "C")
-        assert Robust()(end, NoModel()).answer != "C"  # a reader speaks of the letters as asked
+        assert Robust()(end, NoModel()).answer != "C"  # a reader refers to the letters as asked
 
 
 def test_a_preferred_letter_is_spread_over_the_choices_and_permutations_add_up(
@@ -375,7 +375,7 @@ def test_permuted_labels_are_mapped_back(order: str, tmp_path: Path) -> None:
     stage = PermuteLabels(order)  # type: ignore[arg-type]
     end = asking(permute=stage, marks=MarksAsText())(before, seen_by(words))
     assert verdict(tmp_path, before, end, "C") == ("right", "C")
-    assert end.sample.marks[3:] == before.sample.marks[3:]  # D and REF are no choices' names
+    assert end.sample.marks[3:] == before.sample.marks[3:]  # D and REF are not names of choices
     assert end.letters["D"] == "D"
     kept = record_state(end, tmp_path, before.sample)
     assert kept.letters == dict(end.letters)
@@ -388,7 +388,7 @@ def test_rotated_labels_shift_and_answers_of_specialists_are_mapped_too(tmp_path
     before = start(*POINTS, choices=NAMES)
     relabelled = apply_stage(PermuteLabels("rotated"), before)
     assert [mark.label for mark in relabelled.sample.marks] == ["B", "C", "D", "A"]
-    closer = ("A is closer", "B is closer")  # the article is no label
+    closer = ("A is closer", "B is closer")  # the article is not a label
     state = start(*POINTS[:2], choices=closer, question="A photo has two points. Which?")
     assert [m.label for m in apply_stage(PermuteLabels("rotated"), state).sample.marks] == [
         "B",

@@ -149,7 +149,7 @@ def test_label_texts() -> None:
     assert Label().label_text("REF", 3) == "REF"
     assert Label(text="Point {label} ({number})").label_text("A", 0) == "Point A (1)"
     assert [Label(text="{letter}").label_text("x", n) for n in (0, 25, 26)] == ["A", "Z", "AA"]
-    assert Label().label_text("{number}", 0) == "{number}"  # a mark's own label is no template
+    assert Label().label_text("{number}", 0) == "{number}"  # the label of a mark is not a template
 
 
 def test_a_letter_missing_from_the_font_is_named_and_fonts_can_be_files(tmp_path: Path) -> None:

@@ -158,7 +158,7 @@ def test_only_named_and_shown_pictures_are_analysed() -> None:
     state = start(plain(), plain(), plain())
     after = shown(DepthOverlay(depth=depth, images=(1,), layout="only"), state)
     assert [a is b for a, b in zip(after, state.views, strict=True)] == [True, False, True]
-    assert depth.seen == [1]  # and it is handed the pictures behind it, for stereo
+    assert depth.seen == [1]  # and it is given the following pictures, for stereo
     joined = state.replace(views=(join_side_by_side(state.views[:2]),))
     (view,) = shown(DepthOverlay(depth=Ramp(), images=(1,), layout="blend"), joined)
     assert (view.pixels[:, :120] == GREY).all()

@@ -100,13 +100,13 @@ def test_a_label_is_above_its_point_and_flips_at_the_edge(x: float, y: float, si
 
 def test_a_label_avoids_the_edge_and_other_marks_and_labels() -> None:
     left, top, _, bottom = plate(draw_view(Circles(), Point("A", 30, 15), image=plain(100, 30)))
-    assert left > 30 + 11 and (top, bottom) != (0, 30)  # in a low image it stands aside
+    assert left > 30 + 11 and (top, bottom) != (0, 30)  # in a low image it is at the side
     assert plate(draw_view(Circles(), Point("A", 80, 15), image=plain(100, 30)))[2] < 80 - 11
     pixels = draw_view(Circles(), Point("A", 60, 60), Point("B", 60, 36))
     assert tuple(pixels[36, 60]) == GREY
     assert plate(draw_view(Circles(), Point("A", 60, 60)))[3] <= 49
     black = (pixels == BLACK).all(-1)
-    assert not black[24:49, 48:73].any()  # nothing lies on the upper ring
+    assert not black[24:49, 48:73].any()  # nothing covers the upper ring
     assert black[73:].any()
 
 
@@ -318,6 +318,6 @@ def test_no_label_covers_a_point_or_another_label(
         alone = draw_view(Dots(radius=0.5, label=blue), letter, image=plain(160, 120))
         sizes.append(int((alone == (0, 0, 255)).all(-1).sum()))
     pixels = draw_view(Dots(radius=0.5, label=blue), *marks, image=plain(160, 120))
-    assert (pixels == (0, 0, 255)).all(-1).sum() == sum(sizes)  # none lies on another
+    assert (pixels == (0, 0, 255)).all(-1).sum() == sum(sizes)  # none covers another
     for mark in marks:
         assert tuple(pixels[math.floor(mark.y + 0.5), math.floor(mark.x + 0.5)]) != (0, 0, 255)

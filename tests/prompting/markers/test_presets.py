@@ -65,7 +65,7 @@ def test_blink_released_has_the_letters_of_the_real_images(shared_data: Path) ->
     images = pq.read_table(path, columns=["image_1"])["image_1"].to_pylist()[1::2]
     real = [np.array(Image.open(io.BytesIO(image["bytes"])).convert("RGB")) for image in images]
     found = [_has(pixels, letter) for pixels in real for letter in "AB"]
-    assert np.mean(found) >= 0.85  # of all markers, 87 in 100 stand above their ring
+    assert np.mean(found) >= 0.85  # of all markers, 87 in 100 have their label above the ring
 
 
 def _has(pixels: Pixels, letter: str) -> bool:

@@ -103,7 +103,7 @@ def test_a_region_is_tinted_outlined_and_numbered_at_its_centre() -> None:
     assert tuple(pixels[50, 9]) == tuple(pixels[50, 110]) == tuple(pixels[5, 5]) == (GREY,) * 3
     ((left, top),) = plates_of(pixels, "1")
     assert abs(top + plate("1", 16).shape[0] / 2 - 50) <= 1
-    assert 50 - 1 <= left + plate("1", 16).shape[1] / 2 <= 70 + 1  # anywhere as deep as the middle
+    assert 50 - 1 <= left + plate("1", 16).shape[1] / 2 <= 70 + 1  # any place as deep as the centre
     assert plates_of(pixels, "2")
     assert [mark.label for mark in state.sample.marks] == ["1", "2"]
 

@@ -183,7 +183,7 @@ def test_the_majority_is_the_answer(
     state = voting(*replies, **settings)
     assert (state.answer, state.reason, state.notes) == (answer, "", (note,))
     assert state.confidence == pytest.approx(confidence)
-    # the conversation is one of the winner's
+    # the conversation is that of a winning draw
     assert READ(state.replace(answer=None), NoModel()).answer == answer
 
 
@@ -394,7 +394,7 @@ def test_oracle_and_placebo_zooms_are_control_arms(elsewhere: bool) -> None:
     Verify(zoom=zoom)(start(region=region), model)
     (shown,) = model.calls[1][0][-1].views
     assert shown.size == (20, 20)
-    Verify(zoom=ZoomOnClaim(frame="pixels"))(start(), model)  # whose unit is said as it is read
+    Verify(zoom=ZoomOnClaim(frame="pixels"))(start(), model)  # in the unit in which it is read
     assert "in pixels of the image." in model.calls[2][0][0].text
 
 

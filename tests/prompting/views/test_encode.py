@@ -76,7 +76,7 @@ def test_colours_are_not_swapped_and_thin_red_survives_full_chroma() -> None:
 )
 @pytest.mark.parametrize("thickness", [1, 6])
 def test_a_record_notes_a_mark_that_lost_its_colour(encode: Encode, thickness: int) -> None:
-    marks = (Box("A", 12, 12, 44, 44),)  # on the grid of 2 x 2 pixels, where a thin line loses most
+    marks = (Box("A", 12, 12, 44, 44),)  # on the grid of 2 x 2, where a thin line loses most
     sample = Sample("s1", "?", (Picture(np.full((64, 64, 3), 120, np.uint8)),), (), marks)
     mark = Rectangles(color="red", thickness=thickness, label=None)
     stages: dict[str, Stage | None] = {"mark": mark, "encode": encode}

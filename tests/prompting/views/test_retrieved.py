@@ -31,7 +31,7 @@ CORNERS = Box("a", 0, 0, 10, 10), Box("b", 20, 0, 30, 10), Box("c", 20, 20, 30, 
 def test_rows_and_columns_without_a_region_are_removed_and_gaps_are_black() -> None:
     view = keep_layout(View.of(numbered(), 0), CORNERS)
     assert view.size == (20, 20)
-    assert (view.pixels[10:, :10] == 0).all()  # of the four cells the one that is no region
+    assert (view.pixels[10:, :10] == 0).all()  # the one of the four cells that is no region
     for left, top, region in zip((0, 10, 10), (0, 0, 10), CORNERS, strict=True):
         corner = view.pixels[top, left].tolist()
         assert corner == [*map(int, bounding_box(region)[:2]), 200]
@@ -120,7 +120,7 @@ def test_the_views_together_respect_the_budget(model: str, tokens: int) -> None:
     assert sum(costs) == image_tokens(after) <= tokens
     before = [image_rule(model).tokens(view.size) for view in state.views]
     assert (sum(before) > tokens) == (after.views != state.views)
-    # the large ones shrink, and the small one keeps its pixels as long as they cost more
+    # large ones are reduced; the small one keeps its pixels while they cost more
     if costs[1] < max(costs):
         assert after.views[1].size == (300, 200)
     assert any("an estimate" in note for note in after.notes) == (not image_rule(model).published)

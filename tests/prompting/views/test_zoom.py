@@ -129,7 +129,7 @@ CORNERED = transforms.crop(View.of(numbered()), 0, 0, 50, 40)
         (View(numbered()), (0, 0, 10, 12), 0, (0, 0, 10, 12)),  # no part: the whole view
         (CORNERED, (45, 35, 60, 60), 0, (35, 15, 50, 40)),  # pushed in
         (ROUNDED, (30, 35, 50, 45), 1000, (20, 30, 60, 50)),  # a rounding error costs no pixel
-        (CORNER, (40, 40, 50, 50), 100, (0, 0, 60, 60)),  # beside a turned part, in its box
+        (CORNER, (40, 40, 50, 50), 100, (0, 0, 60, 60)),  # in the box of a rotated part only
     ],
 )
 def test_an_area_never_leaves_the_part_that_shows_its_region(
@@ -168,7 +168,7 @@ def test_a_crop_is_enlarged_but_never_reduced(filter: Any) -> None:
     inside = view.pixels[20:-20, 20:-20].astype(float)
     ramp = np.stack(((xs + 0.5) / 10 - 0.5 + 40, (ys + 0.5) / 10 - 0.5 + 60), -1)
     expected = ramp[20:-20, 20:-20]
-    assert np.abs(inside[..., :2] - expected).max() < 1.1  # the ramp lies where the map says
+    assert np.abs(inside[..., :2] - expected).max() < 1.1  # the ramp is where the map says
     assert (len(np.unique(view.pixels[..., 0])) == 60) or filter != "nearest"
     assert zoomed(state, replace(TIGHT, upscale=50)).views[0].size == (60, 20)
 
@@ -346,7 +346,7 @@ def off_the_map(view: View, mark: Point) -> list[float]:
         part = next(part for part in reversed(view.parts) if contains(part.clip, *at))
         # else it is resampled with the rim
         if contains(part.clip, [x - 3, x + 4], [y - 3, y + 4]).all():
-            # The pixel itself says which place of the source it shows.
+            # The pixel value encodes which place of the source it shows.
             aim = part.affine.inverse((x, y))
             off = float(np.abs(view.pixels[y, x, :2] - aim).max() * min(1.0, part.affine.scale))
             assert off <= 1.2  # a pixel holds a rounded number, and Lanczos may overshoot

@@ -1,4 +1,7 @@
-"""Methods that look into a network."""
+"""Methods that look into a network. ViCrop's windows and tiles, and contrast, equal the reference
+outputs (`local.json`, `vicrop_maps.npz`, from saccharomycetes/mllms_know a64c5d5), and the masks
+and dimmed pictures those of yu-rp/apiprompting eed9978. A planted network is found to look at ink,
+and its attention and likelihoods match transformers."""
 
 import json
 from collections.abc import Mapping

@@ -1,6 +1,5 @@
-"""ZoomEye: trees, weights, views, unions and searches equal the reference's (`zoomeye.json`, which
-om-ai-lab/ZoomEye 6762d79 gave when it was run); and a model of known acuity is led to what it is
-asked for."""
+"""ZoomEye: trees, weights, views, unions and searches equal the reference outputs (`zoomeye.json`,
+from om-ai-lab/ZoomEye 6762d79), and a model of known acuity is led to what it is asked about."""
 
 import json
 import math

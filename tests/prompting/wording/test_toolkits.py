@@ -146,7 +146,7 @@ def test_the_presets_differ_as_the_toolkits_do() -> None:
     assert codec == {"official": "jpeg", "vlmevalkit": "jpeg", "lmms_eval": "png"}
     assert len({node["read"]["use"] for node in held.values()}) == 3
     for name in ("official", "vlmevalkit"):
-        assert "detail" not in str(held[name])  # a setting of the model, and said in the comment
+        assert "detail" not in str(held[name])  # a setting of the model, which the comment mentions
 
 
 FIRST: dict[str, dict[str, Any]] = {

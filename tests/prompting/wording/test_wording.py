@@ -65,7 +65,7 @@ def test_choices_that_are_pictures_are_shown_and_named() -> None:
     state = MultipleChoice(instruction="")(start((first, "neither", second)), NoModel())
     assert state.prompt == "Is it?\n(A) image 2\n(B) neither\n(C) image 3"
     assert [view.picture for view in state.views[1:]] == [first, second]
-    # no source image of the sample: marks do not show there
+    # no source image of the sample, so marks are not visible on it
     assert state.views[1].to_view(Point("A", 1, 1)) == ()
 
 

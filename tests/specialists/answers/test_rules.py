@@ -79,7 +79,7 @@ class Ramp:
 def square() -> Pixels:
     pixels = np.full((40, 60, 3), 128, np.uint8)
     pixels[10:20, 30:45] = (250, 5, 10)
-    pixels[14, 37] = (0, 0, 255)  # a speck that the median passes over
+    pixels[14, 37] = (0, 0, 255)  # a speck that the median ignores
     return pixels
 
 
@@ -151,7 +151,7 @@ def check_case(case: dict[str, Any]) -> None:
         check(rule, make_sample(question, choices[::-1], images, marks), turned, reason[:6])
 
 
-# What choices and questions speak of
+# What choices and questions refer to
 
 
 @pytest.mark.parametrize(("choices", "labels"), TABLES["labels"])
@@ -220,7 +220,7 @@ def test_a_detector_is_given_the_phrase_of_the_question() -> None:
     both = make_detector(PLACES["LEFT"], PLACES["RIGHT"], labels=["cat", "dog"])
     check(SpatialRelation(both), make_sample("Is the cat left of the dog?"), "Yes")
     assert (boxes.words, both.words) == ([["cat"], None], [["cat", "dog"]])
-    # a count is surer the nearer its choice
+    # a count is more certain the nearer its choice is
     exact = check(Count(make_detector(SOME, SOME)), make_sample("How many cats?", ("2", "9")), "A")
     off = check(Count(make_detector(SOME, SOME)), make_sample("How many cats?", ("3", "9")), "A")
     assert (exact.confidence, off.confidence) == pytest.approx((0.9, 0.45))
@@ -328,7 +328,7 @@ def test_each_point_uses_the_median_of_its_window() -> None:
     values = np.zeros((100, 100))
     values[48:53, 18:20] = 9  # two of the five columns around A
     values[48:53, 68:71] = 4  # three of the five columns around B
-    values[50, 20] = 100  # one wild pixel does not decide
+    values[50, 20] = 100  # one outlier does not decide
     near = NearerPoint(lambda *_: DepthMap(values, True))
     assert run_stage(near, depths(A, B)).answer == "B"
     assert run_stage(NearerPoint(near.depth, window=1), depths(Point("A", 19, 50), B)).answer == "A"
@@ -348,7 +348,7 @@ def test_colors_of_generated_things_are_named() -> None:
             things.append((away, "crescent" in thing["name"]))
         named[min(things)[1]].append(ColorAtMark().decide(item.sample)[0] == item.answer)
     assert np.mean(named[False]) >= 0.97
-    assert np.mean(named[True]) < 0.9  # the middle of a crescent lies beside it
+    assert np.mean(named[True]) < 0.9  # the centre of a crescent is outside it
     point = [Point("A", 37, 14)]
     sure, unsure = (
         ColorAtMark().decide(make_sample("", choices, [square()], point))[1]

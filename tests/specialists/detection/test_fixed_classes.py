@@ -23,7 +23,7 @@ torch = optional("torch")
 transformers = optional("transformers")
 
 NAMES = ["rf_detr", "detr", "rt_detr", "d_fine", "yolos"]
-# higher than wide, and larger than the networks look
+# higher than wide, and larger than the input of the networks
 SIZES = [(60, 90), (90, 60), (150, 200), (33, 120), (60, 90)]
 
 
@@ -42,7 +42,7 @@ def rf_detr_of_transformers(folder: str, image: Pixels) -> tuple[Any, Any]:
     def boxes(outputs: Any, threshold: float, target_sizes: Any) -> Any:
         ((height, width),) = target_sizes
         scores = 1 / (1 + np.exp(-outputs.logits[0].double().numpy()))
-        # of all queries and classes, as many as there are queries
+        # the best of all queries and classes, as many as there are queries
         best = np.argsort(-scores.ravel())[: len(scores)]
         rows, labels = best // scores.shape[1], best % scores.shape[1]
         x, y, w, h = outputs.pred_boxes[0].double().numpy()[rows].T
@@ -90,7 +90,7 @@ def test_boxes_match_transformers(name: str, built: Callable[[str], str]) -> Non
         height, width = image.shape[:2]
         xyxy = np.asarray(expected["boxes"]).clip(0, [width, height, width, height])
         order = np.argsort(-np.asarray(expected["scores"]), kind="stable")
-        order = order[(xyxy[order, 2:] > xyxy[order, :2]).all(1)]  # some lie outside of the image
+        order = order[(xyxy[order, 2:] > xyxy[order, :2]).all(1)]  # some are outside of the image
         assert len(boxes) == len(order) > 3
         wanted = [labels[label] for label in np.asarray(expected["labels"])[order].tolist()]
         scores = np.asarray(expected["scores"])[order]
@@ -123,7 +123,7 @@ def test_half_precision_is_close(name: str, dtype: Any, built: Callable[[str], s
     half = RFDETR(built(name), threshold=0.1, device="cpu", dtype=dtype, most=3)(IMAGES[2])
     assert (half.scores != whole.scores).any()
     np.testing.assert_allclose(half.scores, whole.scores, atol=0.03)
-    # the others begin at the surest places, of which two may be equally sure
+    # the others start at the most confident places, of which two may be equal
     if name in ("detr", "yolos"):
         np.testing.assert_allclose(half.xyxy, whole.xyxy, atol=3)
 
@@ -139,7 +139,7 @@ def test_words_select_among_the_labels_of_the_network(
     with pytest.raises(NoEvidence, match=r"no label 'unicorn' or 'lamp'.* person, sports ball, "):
         detector.many([(IMAGES[0], ["cat"]), (IMAGES[0], ["unicorn", "cat", "lamp"])])
     copy(Path(built("d_fine")) / "config.json", tmp_path)
-    with pytest.raises(NoEvidence, match="no label 'unicorn'"):  # before any weights are opened
+    with pytest.raises(NoEvidence, match="no label 'unicorn'"):  # before any weights are loaded
         RFDETR(str(tmp_path), device="cpu")(IMAGES[0], "unicorn")
 
 

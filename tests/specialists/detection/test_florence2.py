@@ -18,7 +18,7 @@ from tests.specialists.scenes import noise
 torch = optional("torch")
 transformers = optional("transformers")
 
-# wide, high, the network's own, and larger than it looks
+# wide, high, the network's own size, and larger than its input
 SIZES = [(48, 80), (100, 30), (64, 64), (200, 300)]
 LONGEST = 60
 
@@ -102,7 +102,7 @@ def test_lines_of_text_are_the_bounds_of_their_corners(folder: str, tmp_path: Pa
     assert set(chosen.labels) == {letter.upper()} and 0 < len(chosen) <= len(reader(IMAGES[0]))
     with use_result_store(tmp_path):
         assert len(reader(IMAGES[0], ["no such word"])) == 0 < len(reader(IMAGES[0]))
-    assert len(list(tmp_path.rglob("*.npz"))) == 1  # an image is read once, whatever is looked for
+    assert len(list(tmp_path.rglob("*.npz"))) == 1  # an image is encoded once for any request
 
 
 @pytest.mark.slow

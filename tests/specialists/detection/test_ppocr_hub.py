@@ -23,7 +23,7 @@ torch = optional("torch")
 transformers = optional("transformers")
 
 LETTERS = "_abcdefghijklmnopqrstuvwxyz0123456789 "  # the first stands for none
-SIZES = [(60, 90), (90, 60), (200, 300), (33, 400)]  # wide, high, larger than it looks, slim
+SIZES = [(60, 90), (90, 60), (200, 300), (33, 400)]  # wide, high, larger than the input, slim
 READERS = ["PPOCRV6SmallRec", "PPOCRV5ServerRec"]
 
 

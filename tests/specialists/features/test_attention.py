@@ -125,7 +125,7 @@ def test_a_windowed_map_holds_the_attention_weights_of_transformers(
     assert np.allclose(attention.predict((image,)).values, expected / expected.sum(), atol=1e-6)
 
 
-# (row, column) of tokens of 2 x 2 patches, three rows of five, in the order in which they stand
+# (row, column) of tokens of 2 x 2 patches, three rows of five, in their order
 WINDOWS = [(0, 0), (0, 1), (1, 0), (1, 1), (0, 2), (0, 3), (1, 2), (1, 3), (0, 4), (1, 4)]
 WINDOWS += [(2, column) for column in range(5)]
 

@@ -56,7 +56,7 @@ def tiles(values: Any, rows: int, columns: int) -> Any:
 
 def by_hand(family: str, values: Any) -> Any:
     """Return the map of a picture of 28 x 56 pixels from its image tokens in order."""
-    if family == "llava":  # of the square in its middle four tokens
+    if family == "llava":  # four tokens of the square in its centre
         return np.pad(tiles(values.reshape(2, 2), 14, 14), ((0, 0), (14, 14)))
     if family == "llava_next":  # four of the whole, then two rows of four, each with a newline
         fine = values[4:].reshape(2, 5)[:, :4]
@@ -161,7 +161,7 @@ def test_spreading_keeps_the_attention_of_tokens_and_drops_that_of_padding() -> 
     places = np.array([[np.nan] * 4, [0, 1, -0.5, 0.25], [0, 1, 0.25, 1], [0, 1, 1, 1.5]])
     found = spread_over_pixels(np.array([9.0, 1.0, 3.0, 9.0]), places, 2, 4)
     assert np.allclose(found, [[0.5, 0.5, 0.5, 0.5]] * 2)
-    # tokens that are less than a pixel
+    # tokens smaller than a pixel
     assert np.allclose(spread_over_pixels(np.array([9.0, 1.0, 3.0, 9.0]), places, 1, 1), 4)
 
 
@@ -193,7 +193,7 @@ def test_planted_attention_gives_its_known_share(corner: tuple[int, int], tmp_pa
     tokens = inputs["input_ids"][0].tolist()
     first, words = tokens.index(6) + 5, model.network().tokenizer(" how many")["input_ids"]
     assert tokens[first : first + len(words)] == words
-    # of so many other tokens
+    # of this many other tokens
     seen = [(np.exp(MORE) + 3) / (np.exp(MORE) + n) for n in range(first, first + len(words))]
     assert measured["image_attention"] == pytest.approx(np.mean(seen[1:]), rel=2e-3)
 
@@ -204,7 +204,7 @@ def test_it_uses_the_prompt_that_the_model_was_sent(built: Callable[[str], str])
     look = attention_of(model)
     asked = Pipeline({"ask": Ask(), "look": look})(State.start(sample), model)
     assert asked.messages[-1].role == "assistant"
-    # the reply is not among the words
+    # the reply is not among the question tokens
     assert asked.measures == look(State.start(sample), NoModel()).measures
     other = Pipeline({"ask": Ask(images="after"), "look": look})(State.start(sample), model)
     assert other.notes[-1] == "question attention: no word of the question follows a picture"

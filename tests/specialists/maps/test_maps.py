@@ -93,7 +93,7 @@ def test_a_real_stereo_pair() -> None:
     near, matches = SGBM()(left, right), SIFT()(left, right)
     depth, match = NearerPoint(lambda *_: near), MatchedPoint(FixedMatcher(matches))
     rng, right_of = np.random.default_rng(0), {"depth": 0, "match": 0}
-    # what the right view can hold
+    # the part that the right view can contain
     ys, xs = np.nonzero(np.isfinite(truth) & (np.arange(truth.shape[1]) >= truth))
     for _ in range(150):
         first, second = rng.integers(0, len(xs), 2)

@@ -122,7 +122,7 @@ def test_efficient_loftr_matches_mutually_nearest_cells() -> None:
     scores = torch.zeros(2, 4, 4, 4, 4)
     cells = scores.flatten(3).flatten(1, 2)  # a view: (pairs, cells of image 0, cells of image 1)
     cells[0, 5, 10], cells[0, 6, 5], cells[0, 9, 6] = 0.9, 0.8, 0.7
-    cells[1, 10, 5], cells[1, 9, 5], cells[1, 0, 9] = 0.6, 0.3, 0.9  # cell 0 lies on the rim
+    cells[1, 10, 5], cells[1, 9, 5], cells[1, 0, 9] = 0.6, 0.3, 0.9  # cell 0 is on the edge
     config = SimpleNamespace(coarse_matching_threshold=0.2, coarse_matching_border_removal=1)
     joined, sure = (tensor.transpose(1, 2).tolist() for tensor in match_cells(scores, config))
     for number, expected in enumerate(({(5, 10): 0.9, (6, 5): 0.8, (9, 6): 0.7}, {(10, 5): 0.6})):
@@ -535,7 +535,7 @@ def angle(first: Sequence[int], second: Sequence[int]) -> float:
     [
         ("candidates", colored(a=BLUE, b=RED, c=GREEN), "B", 1.0),
         ("candidates", colored(a=ORANGE, b=BLUE, c=GREEN), "A", 1 - angle(RED, ORANGE)),
-        # B and C are as far from (6, 6)
+        # B and C are equally far from (6, 6)
         ("everywhere", colored(a=ORANGE, b=BLUE, far=RED), None, "candidates B and C are equal"),
         ("everywhere", colored(a=BLUE, b=ORANGE, c=GREEN), "B", 1.0),
         ("candidates", colored(a=RED, b=RED, c=BLUE), None, "candidates A and B are equal"),

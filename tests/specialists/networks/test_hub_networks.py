@@ -47,7 +47,7 @@ def test_depth_of_a_batch_of_mixed_sizes_equals_single_images(
     name: str, built: Callable[[str], str]
 ) -> None:
     depth = DepthAnything(built(name), device="cpu")
-    images = [*IMAGES[:3], IMAGES[4]]  # the sliver stands in the next test: it is half of the time
+    images = [*IMAGES[:3], IMAGES[4]]  # the next test has the sliver, which takes half of the time
     together = depth.predict_many([(image,) for image in images])
     for image, found in zip(images, together, strict=True):
         alone = depth(image)
@@ -280,7 +280,7 @@ def test_dire_is_the_resnet_of_transformers_with_renamed_weights(
             seen = to_batch([crop_center(image)], Place("cpu", "float32"))
             exact = network(normalize(seen / 255)).logits.sigmoid().item()
         assert found == pytest.approx(exact, abs=1e-5)
-        # its crop may lie a pixel aside
+        # its crop may be off by a pixel
         assert found == pytest.approx(1 / (1 + np.exp(-logit)), abs=0.03)
     assert np.diff(np.sort(together)).min() > 0.015
 

@@ -55,7 +55,7 @@ RUN: dict[str, Callable[[str], Any]] = {
     "matches": lambda model: KeypointMatcher(model)(PHOTO, PHOTO[:, ::-1].copy()).xy0,
     "lines": lambda model: PPOCR(0, 0, 2000, Path(model), Path(model).with_name("reader"))(PHOTO),
 }
-LISTED = {  # by what name a tiny network is built, and how it is run
+LISTED = {  # the name under which a tiny network is built, and how it is run
     **dict.fromkeys(("PPOCR", "PP-OCRv5", "PP-OCRv6"), ("", "lines")),
     **dict.fromkeys(("KeypointMatcher", "EfficientLoFTR"), ("efficient_loftr", "matches")),
     "SuperGlue": ("super_glue", "matches"),

@@ -170,7 +170,7 @@ def downloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     held = torch.load(tiny("loftr", place / "outdoor_ds.ckpt"))
     for name, tensor in held["state_dict"].items():
         if "loftr_coarse" in name and "norm2.weight" in name:
-            tensor *= 10  # features so far apart that some places are sure of each other
+            tensor *= 10  # features so distinct that some places match with certainty
     torch.save(held, place / "outdoor_ds.ckpt")
     numbers = {word: number for number, word in enumerate(BERT)}
     transformers.BertTokenizer(vocab=numbers).save_pretrained(place / "bert-base-uncased")
@@ -196,7 +196,7 @@ def test_five_original_files_run_on_pixels(downloads: None) -> None:
     assert names["depth"].values.shape == (192, 208) and np.ptp(names["depth"].values) > 0
     assert names["depth"].larger_is_nearer
     left, top, right, bottom = names["faces"].xyxy[0]
-    assert left < 90 < right and top < 90 < bottom  # the middle of her face
+    assert left < 90 < right and top < 90 < bottom  # the centre of her face
     built = {name: build(node) for name, node in yaml.safe_load(text).items()}
     written = re.findall(r"^(\w+) = (\w+\(.*\))\(photo", code, re.MULTILINE)
     names["Path"] = Path.cwd().joinpath  # a path of a study is absolute

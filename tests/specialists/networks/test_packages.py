@@ -70,7 +70,7 @@ def test_everything_from_the_package_uses_its_grid_of_points(sam: dict[str, Any]
 
     kept = MaskFilter(iou=0.55, stability=0.8, overlap=0.6, most=2)
     found = SegmentEverything(SAM(**sam, prompts=5, device="cpu"), 2, kept)(PHOTO)
-    # the surest two of the three above `iou`
+    # the two most confident of the three above `iou`
     assert found.scores.tolist() == [0.8, pytest.approx(0.7)]
     told = segment_anything.Told[-1]
     assert (told.stability, told.overlap, told.batch) == (0.8, 0.6, 5)
@@ -86,7 +86,7 @@ def dino(authors: None, tmp_path: Path) -> dict[str, Any]:
     from groundingdino.util.inference import GroundingDINO as Network
 
     tensors = {f"module.{name}": each for name, each in Network().state_dict().items()}
-    tensors["module.label_enc.weight"] = torch.zeros(2)  # which the release has, and no network
+    tensors["module.label_enc.weight"] = torch.zeros(2)  # in the release, not in the network
     file = tmp_path / "groundingdino_swint_ogc.pth"
     torch.save({"model": tensors}, file)
     return {"model": str(file), "package": True, "tokenizer": str(tmp_path)}
@@ -101,7 +101,7 @@ def test_grounding_dino_from_its_package_takes_words_and_returns_pixels(
     pixels[12:40, 25:65] = (255, 0, 0)
     found = GroundingDINO(**dino, device="cpu")(pixels, ["Cat", "red mug.", "dog"])
     assert inference.captions == ["cat . red mug . dog ."]
-    # the surest first; the cat is under the threshold
+    # the most confident first; the cat is below the threshold
     assert found.labels.tolist() == ["dog", "red mug"]
     np.testing.assert_allclose(found.xyxy, [[25, 12, 65, 40]] * 2, atol=1e-4)
     np.testing.assert_allclose(found.scores, [0.7, 0.5])
@@ -135,7 +135,7 @@ def roma(authors: None, tmp_path: Path) -> dict[str, Any]:
 
 
 HALF = PHOTO[:30, :50]
-SIGN = "decoder.embedding_decoder.blocks.0.norm1.weight"  # by which RoMa's file is known
+SIGN = "decoder.embedding_decoder.blocks.0.norm1.weight"  # this identifies RoMa's file
 
 
 def test_roma_from_its_package_returns_pixel_centres(roma: dict[str, Any]) -> None:
@@ -145,7 +145,7 @@ def test_roma_from_its_package_returns_pixel_centres(roma: dict[str, Any]) -> No
     assert len(found) == 6 and (found.confidence == 1).all()
     # the middles of its cells of 12.5 x 10 pixels, whose edges lie half a pixel before our centres
     np.testing.assert_allclose(found.xy0 % [12.5, 10], [[5.75, 4.5]] * 6, atol=1e-5)
-    assert found.xy0[:, 1].max() < 30  # where it is certain
+    assert found.xy0[:, 1].max() < 30  # where its certainty is high
     np.testing.assert_allclose(found.xy1, (found.xy0 + 0.5) / 2 - 0.5, atol=1e-5)
     given = {"device": "cpu", "dtype": torch.float32, "fused": False, "trained on": "outdoor"}
     assert romatch.told == [given]
@@ -168,7 +168,7 @@ def test_roma_returns_only_confident_matches(
 ) -> None:
     import romatch
 
-    # a quarter of the 48 places of any certainty
+    # a quarter of the 48 places with any certainty
     assert len(RoMa(**roma, device="cpu")(PHOTO, HALF)) == 12
     monkeypatch.setattr(romatch.RegressionMatcher, "certain", 0.0)
     assert len(RoMa(**roma, device="cpu")(PHOTO, HALF)) == 0
@@ -199,7 +199,7 @@ def test_depth_anything_3_from_its_package_returns_distances_at_the_size_of_the_
     depth3: str,
 ) -> None:
     pixels = PHOTO.copy()
-    pixels[:, 50:, 0] = 255  # far, in the tests' package
+    pixels[:, 50:, 0] = 255  # far, in the stand-in package
     depth = DepthAnything3(depth3, device="cpu")
     found = depth(pixels, HALF)
     assert found.values.shape == (60, 100) and not found.larger_is_nearer
@@ -207,7 +207,7 @@ def test_depth_anything_3_from_its_package_returns_distances_at_the_size_of_the_
     assert near > far
     torch.manual_seed(7)
     for one, alone in zip(depth.many([pixels, PHOTO]), (found, depth(PHOTO)), strict=True):
-        # each is looked at alone, with the same draws
+        # each is processed alone, with the same draws
         np.testing.assert_array_equal(one.values, alone.values)
     with pytest.raises(NoEvidence, match="single colour"):
         depth(np.full((20, 20, 3), 9, np.uint8))

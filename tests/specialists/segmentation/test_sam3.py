@@ -24,7 +24,7 @@ from tests.specialists.scenes import noise
 torch = optional("torch")
 transformers = optional("transformers")
 
-# wide, high, the network's own, and larger than it looks
+# wide, high, the network's own size, and larger than its input
 SIZES = [(48, 80), (100, 30), (56, 56), (200, 300)]
 LEVEL = 0.03
 

@@ -46,7 +46,7 @@ def predict(
     """The red pixels as a box of the middle and the sides, parts of the image, once for each
     phrase."""
     captions.append(caption)
-    # all words of the likeliest phrase
+    # all words of the most likely phrase
     assert device == "cpu" and remove_combined and text_threshold == 0
     phrases = [each.strip() for each in caption.split(".") if each.strip()]
     rows, columns = torch.nonzero((image[0] > 0.9) & (image[2] < 0.1), as_tuple=True)
