@@ -81,7 +81,7 @@ class KindTask(SweptTask):
 
     @property
     def facts(self) -> Facts:
-        """Facts: that correct answers are known by construction, and which controls slice accuracy."""
+        """Facts: correct answers are known by construction; which controls slice accuracy."""
         scorer = SceneScorer(self.kind, tuple(self.levels))
         return Facts("made", "by construction", note=self._note, scorer=scorer)
 
