@@ -232,8 +232,8 @@ def find_classes(kind: str, plugins: Sequence[str]) -> dict[str, type]:
 
 
 def get_listed_kind(cls: type) -> str | None:
-    """Return the kind under which a class is listed; None if it is only a setting of another class
-    or is set by the run itself."""
+    """Return the kind under which a class is listed; None for a class that is only a setting of
+    another class or is set by the run."""
     made = get_kind(cls)
     if made == "task":
         return "tasks"

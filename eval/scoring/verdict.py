@@ -174,7 +174,7 @@ class PointScores:
         }
 
     def result_of(self, record: Record) -> ScoredRecord | None:
-        """Return the scored form of a record, or None if this arm has none for it."""
+        """Return the scored record, or None if this arm has no such record."""
         return self.scored.get(record.sample, {}).get(record.draw)
 
     def asked(self, sample: str) -> Sequence[ScoredRecord]:

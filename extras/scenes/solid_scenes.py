@@ -307,7 +307,7 @@ GRIDS = (
     IntegerControl("max_row", (1, 2, 3, 4), 1, 4),
     IntegerControl("max_column", (1, 2, 3, 4), 1, 4),
 )
-FAINT = "the dots' colour is chosen without regard to the ground, so some are hardly visible"
+FAINT = "the dots' colour is chosen without regard to the ground, so some are barely visible"
 SOLID_SCENES: dict[str, SceneType] = {
     f"{kind.name}_3d": kind
     for kind in (

@@ -93,8 +93,8 @@ def use_fence(allow: Sequence[str], ask: Ask | None = None) -> Iterator[None]:
 
 
 def read_allowed(texts: Sequence[str] = ()) -> Allowed:
-    """Return the folders and hosts in `texts`, those of the command and those of LOOKTWICE_ALLOW.
-    Raises FileNotFoundError."""
+    """Return the folders and hosts in `texts` (from the command) and in LOOKTWICE_ALLOW. Raises
+    FileNotFoundError."""
     folders, hosts = list[Path](), set[str]()
     usual = list(filter(None, os.environ.get(ALLOW, "").split(os.pathsep)))
     for text in (*texts, *_session.allow, *usual):

@@ -79,7 +79,8 @@ class LightGlue(KeypointNetwork):
         return torch.nn.ModuleDict({"detector": detector, "glue": glue}).to(place.device)
 
     def files(self) -> WeightFiles:
-        """Return the files, with the names of kornia's downloads for those that are empty."""
+        """Return the files, each with the name of kornia's download, which is used if the file is
+        empty."""
         return [(self.model, OWN[self.features]), (self.matcher, self.features)]
 
     def size(self, pixels: Pixels) -> InputSize:

@@ -50,7 +50,7 @@ def test_a_budget_is_kept_and_a_larger_one_goes_on(tmp_path: Path) -> None:
         words = "run", config, "--out", tmp_path, "--workers", WORKERS, "--budget"
         first = said(*words, 10 * EACH, code=1)
         assert re.search(r"0\.00[34]\S* spent of a --budget of 0\.0032", first)
-        assert "raise it to go on" in first and "command resumes\n" not in first
+        assert "raise it to continue" in first and "command resumes\n" not in first
         unfinished = "the same command resumes the run, with a larger --budget if it is used up"
         assert unfinished in " ".join(first.split())
         said(*words, 10 * EACH, code=1)  # what the first run paid counts
