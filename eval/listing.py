@@ -67,8 +67,8 @@ ROOMS: Mapping[str, tuple[str, ...]] = {
     "readers": ("eval.readers", "eval.replies"),
     "models": ("pipelines.models", "eval.tasks"),
 }
-"""Path prefixes of the classes of each kind: a folder, or a room that may hold classes of
-extensions alone. Only these are imported, because importing takes time."""
+"""Path prefixes of the classes of each kind: a folder, or a package that may hold only classes of
+extensions. Only these are imported, because importing takes time."""
 CORE = (
     "looktwice.pipelines",
     "looktwice.eval.scoring",

@@ -184,7 +184,7 @@ TURNS: Columns[TurnLine] = (
 
 
 def turn_counts(run: RunScores) -> list[TurnLine]:
-    """Return each arm with each number of turns with looks."""
+    """Return a line for each arm and number of turns with looks."""
     return [TurnLine(arm, turn) for arm in summarize_looks(run) for turn in arm.by_turns]
 
 

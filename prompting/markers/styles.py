@@ -289,7 +289,7 @@ class VPBenchPrompt(Wording):
     """Words a question as VPBench does: one sentence on how the points are marked, the question,
     and its choices.
 
-    `marks` is the stage that draws them, preferably by reference, so that both always agree: `marks:
+    `marks` is the stage that draws them, ideally by reference, so that both always agree: `marks:
     ${stages.mark}`. The sentence follows its style: it names shape, colour and labels. If the style
     draws no labels, it distinguishes the points by its `colors`; if it draws only labels, it names
     only these. Choices name the points as they are drawn, "Point 2" for "Point B"; the choices of a

@@ -333,7 +333,7 @@ class JsonAnswer(Wording):
     it.
 
     To let the server enforce the schema, name this stage as the `output` of the stage that asks,
-    preferably by reference: `output: ${stages.SLOT}`. Samples with choices are answered by a letter.
+    ideally by reference: `output: ${stages.SLOT}`. Samples with choices are answered by a letter.
     `{form}` in `words` becomes a description of the object.
     """
 
