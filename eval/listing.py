@@ -67,8 +67,8 @@ ROOMS: Mapping[str, tuple[str, ...]] = {
     "readers": ("eval.readers", "eval.replies"),
     "models": ("pipelines.models", "eval.tasks"),
 }
-"""Path prefixes of the classes of each kind: a folder, or a room that may hold classes of
-extensions alone. Only these are imported, because importing takes time."""
+"""Path prefixes of the classes of each kind: a folder, or a package that may hold only classes of
+extensions. Only these are imported, because importing takes time."""
 CORE_MODULES = (
     "looktwice.pipelines",
     "looktwice.eval.scoring",
@@ -232,8 +232,8 @@ def find_classes(kind: str, plugins: Sequence[str]) -> dict[str, type]:
 
 
 def get_listed_kind(cls: type) -> str | None:
-    """Return the kind under which a class is listed; None if it is only a setting of another class
-    or is set by the run itself."""
+    """Return the kind under which a class is listed; None for a class that is only a setting of
+    another class or is set by the run."""
     made = get_kind(cls)
     if made == "task":
         return "tasks"

@@ -85,7 +85,7 @@ class RecordingModel:
         return self.ask(self.model, messages, draw, options)
 
     def asking(self, asked: CallOptions, later: tuple[Message, ...]) -> RecordingModel:
-        """Return a copy of this recorder that asks with these settings and further turns."""
+        """Return a copy of this recorder that sends these settings and further turns."""
         recorder = copy(self)
         recorder.asked, recorder.later = asked, later
         return recorder

@@ -177,7 +177,7 @@ def find_new_regions(views: Sequence[View], first: int) -> tuple[tuple[float, ..
     top, right, bottom).
 
     It is empty for a view that shows no source image, or the same region as an earlier view. For a
-    view of several images it is the region of the one that fills most of it.
+    view of several images it is the region of the image that fills most of the view.
     """
     regions: list[tuple[float, ...]] = []
     new: list[tuple[float, ...]] = []

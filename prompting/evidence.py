@@ -62,8 +62,8 @@ def handle_missing(state: State, missing: Missing, reasons: Iterable[str]) -> St
     """Apply `missing` to the state: add notes or abstain. Raises ValueError for "fail"."""
     if missing == "fail":
         raise ValueError(
-            f"sample {state.sample.id}: {'; '.join(reasons)}; set missing: keep or abstain to go on"
-            " without"
+            f"sample {state.sample.id}: {'; '.join(reasons)}; set missing: keep or abstain to"
+            " continue without it"
         )
     if missing == "abstain":
         return state.abstain("; ".join(reasons))

@@ -184,7 +184,7 @@ TURNS: Columns[TurnLine] = (
 
 
 def turn_counts(run: RunScores) -> list[TurnLine]:
-    """Return each arm with each number of turns with looks."""
+    """Return a line for each arm and number of turns with looks."""
     return [TurnLine(arm, turn) for arm in summarize_looks(run) for turn in arm.by_turns]
 
 
@@ -247,7 +247,7 @@ def _spent_and_gained(scores: PointScores, baseline: PointScores) -> tuple[float
 
 
 def _targets(record: Record, row: SampleRow) -> list[Mark]:
-    """Return the relevant regions: the one that the sample's meta field names, otherwise all its
+    """Return the relevant regions: the target that the sample's meta field names, otherwise all its
     boxes and masks."""
     from looktwice.prompting.controls import OracleCrop  # imports all drawing code
 

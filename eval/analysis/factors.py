@@ -70,7 +70,7 @@ EFFECT_COLUMNS = (
 
 Changes = Mapping[str, Any]
 Levels = tuple[str, str]
-"""A level, and the one that it is compared with."""
+"""A level and its reference level."""
 Sweep = Mapping[str, Sequence[Any]]
 Cells = Sequence[Cell | None]
 """The level of every factor by arm; None for an arm that the sweep did not make."""

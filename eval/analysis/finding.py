@@ -56,10 +56,10 @@ SHOWN_NOTE_PREFIXES = (
 class TaskFinding:
     """One task of a run: `rows` by accuracy, the best first.
 
-    `task` is "all tasks" for those that the baseline shares with others, if there are several.
-    `baseline` names the baseline with its swept settings; `chance` is the chance level in 0..1.
-    `is_one_change` is True if every row differs from the baseline only in its model or in one
-    stage.
+    `task` is "all tasks" for the tasks that the baseline shares with other contestants, if there
+    are several. `baseline` names the baseline with its swept settings; `chance` is the chance level
+    in 0..1. `is_one_change` is True if every row differs from the baseline only in its model or in
+    one stage.
     """
 
     run: str

@@ -116,7 +116,7 @@ class OneChange:
 
     @cached_property
     def tables(self) -> list[TaskArms]:
-        """The arms of all tasks together, if there are several, and those of each task."""
+        """The arms of all tasks together, if there are several, and of each task."""
         every, by_task = self.asked_on_every_task, defaultdict[str, list[PointScores]](list)
         for arm in self.run.points:
             if arm.all and not arm.older:

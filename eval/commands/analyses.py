@@ -1,5 +1,5 @@
-"""The command that runs one analysis of finished runs: any table of the report, or one with a page
-of its own."""
+"""The command that runs one analysis of finished runs: any table of the report, or an analysis with
+its own page."""
 
 from __future__ import annotations
 

@@ -35,8 +35,8 @@ class Shown:
     """One arm on the sample: its label, its state after the stages, the error of a stage that
     failed, and the outcome of its answer.
 
-    `stages` are those that the state went through, which define the coordinates of an agent's
-    looks; `system` is the system message of its model.
+    `stages` are the stages that the state passed through, which define the coordinates of an
+    agent's looks; `system` is the system message of its model.
     """
 
     label: str

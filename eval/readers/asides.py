@@ -155,7 +155,7 @@ _CORRECTING = (
 
 
 def find_second_thoughts(text: str) -> str:
-    """Return what follows the last phrase that takes back what precedes it ("No, wait. Looking
+    """Return the text after the last phrase that retracts what precedes it ("No, wait. Looking
     again, "), or ""."""
     return _get_tail(text, _TAKES_BACK)
 

@@ -150,8 +150,8 @@ def _strip_percents(text: str, question: str) -> str:
 
 
 def _strip_places(text: str, question: str) -> str:
-    """Remove the numbers of places, and those that enumerate what is asked for: "cup 1: red, cup 2:
-    blue"."""
+    """Remove numbers of places, and numbers that enumerate the things asked for: "cup 1: red, cup
+    2: blue"."""
     if not (asked := COUNTED_THINGS.search(question)):
         return text
     text = re.sub(rf"\b({_PLACE})\s+#?\d{{1,2}}\b(?!\s*[./]\d)", r"\1", text, flags=re.I)

@@ -170,8 +170,8 @@ def find_asked_number(text: str, question: str) -> str | None:
 
 
 def _read_two_words(words: Mapping[str, str], text: str, question: str) -> Reading:
-    """Read one of two words: the one declared last, the one that the reply begins with, or the only
-    one that it contains."""
+    """Read one of two words: the word declared last, the word that begins the reply, or the only
+    one of them that it contains."""
     first, second = words
     words_of_both = "|".join(words.values())
     both = rf"(?P<word>{words_of_both})"

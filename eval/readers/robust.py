@@ -51,7 +51,7 @@ Kind = Literal["auto", "choice", "yes_no", "true_false", "integer", "letters", "
 
 @dataclass(frozen=True)
 class Robust(Reader):
-    """Our own rules for free text: finds the choice that a reply claims, in whatever wording.
+    """looktwice's own rules for free text: finds the choice that a reply claims, in any wording.
 
     Questions with choices are read with the choices' texts and the words of the subtask
     (`meta["subtask"]`), in this order: a reply that is a bare choice; "MY_ANSWER: X"; what is

@@ -398,5 +398,5 @@ def get_answer_words(subtask: str) -> AnswerWords:
 
 
 def has_words(subtask: str) -> bool:
-    """Return whether a subtask has answer words of its own."""
+    """Return whether a subtask has its own answer words."""
     return get_answer_words(subtask) is not _GENERAL

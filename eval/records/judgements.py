@@ -95,7 +95,7 @@ class Judgements:
     """All judgements of a run and, by pass, the judge whose verdicts scoring uses (`counting`,
     without entries if no judge counts).
 
-    `named` means that the user named this judge; otherwise it is the one that read most replies.
+    `named` means that the user named this judge; otherwise it is the judge of most replies.
     """
 
     lines: tuple[Judgement, ...] = ()

@@ -182,8 +182,8 @@ class AllRight(Scorer):
 
 
 def chance_levels(samples: Samples, scorer: Scorer | None) -> Levels:
-    """Return the chance levels by metric: for accuracy 1 / (number of choices), and those of the
-    benchmark's scorer."""
+    """Return the chance levels by metric: for accuracy 1 / (number of choices), and the levels of
+    the benchmark's scorer."""
     levels = dict(scorer.chance(samples)) if scorer is not None else {}
     choices = [row.n_choices for row in samples.values()]
     return levels | {"accuracy": fmean(1 / n for n in choices)} if all(choices) else levels

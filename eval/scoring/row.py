@@ -101,7 +101,7 @@ class Row:
 
     @property
     def worse(self) -> int | None:
-        """The number of discordant units on which it does worse than the baseline."""
+        """The number of discordant units on which the arm does worse than the baseline."""
         if self.better is None or self.discordant is None:
             return None
         return self.discordant - self.better

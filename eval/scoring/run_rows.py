@@ -181,7 +181,7 @@ def published_people(run: RunScores) -> Mapping[str, float]:
     """Return human accuracies in percent, by task, `task.metric` or total: the rows of `published:`
     that are marked `people`.
 
-    Rows of another split than the task's (for a total, than any task's) are left out. If several
+    Rows of a split that is not the task's (for a total: not any task's) are left out. If several
     rows have the same name, the first counts.
     """
     levels = dict[str, float]()
@@ -225,8 +225,8 @@ def own_metrics(scores: PointScores) -> list[Metric]:
 
 
 def _judge_metrics(scores: PointScores) -> Iterator[Metric]:
-    """Yield `cot_score` and its criteria, and those of steps: means over the replies that a judge
-    graded."""
+    """Yield `cot_score` and its criteria, and the metrics of steps: means over the replies that a
+    judge graded."""
     criteria = dict.fromkeys(name for entry in scores.all for name in entry.judged)
 
     def of_criterion(name: str) -> dict[str, float]:

@@ -203,7 +203,7 @@ def price_lines(arms: Iterable[PointRow | Arm]) -> list[str]:
 
 
 def _priced_nodes(point: PointRow | Arm) -> Iterator[tuple[bool, Mapping[str, Any]]]:
-    """Yield the node of the point's own model, if it has prices, and those of models inside its
+    """Yield the nodes of the point's own model, if it has prices, and of the models inside its
     stages."""
     model = point.spec.get("model")
     if isinstance(model, Mapping) and model.get("prices"):

@@ -174,7 +174,7 @@ class PointScores:
         }
 
     def result_of(self, record: Record) -> ScoredRecord | None:
-        """Return the scored form of a record, or None if this arm has none for it."""
+        """Return the scored record, or None if this arm has no such record."""
         return self.scored.get(record.sample, {}).get(record.draw)
 
     def asked(self, sample: str) -> Sequence[ScoredRecord]:
@@ -340,8 +340,7 @@ class Total:
 
 class Scorer(Protocol):
     """The scoring rules of a task: a frozen dataclass that the task names in its facts. Methods
-    that
-    it does not override apply the general rules.
+    that it does not override apply the general rules.
 
     `suite` and `part` name the benchmark and its subtask, for the `totals` over them.
     `key_is_answer` is False if the stored key is not an answer to the question but, for example, a

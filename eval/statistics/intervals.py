@@ -257,7 +257,7 @@ class Stratum(NamedTuple):
 
     Clusters of the same name are the same in all strata: a picture that two tasks ask about, or a
     question asked twice. `centre` is what each value varies around, if that is not their mean: for
-    variants of a task the mean of its own.
+    variants of a task, the variant's own mean.
     """
 
     values: Floats

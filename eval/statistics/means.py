@@ -55,9 +55,9 @@ def compare_means(values: Floats, others: Floats, clusters: Clusters) -> Estimat
     """Compute the difference of the means of two groups with its 95 % t interval and p.
 
     Returns None for fewer than two values in a group, without any spread, and if a limit exceeds
-    the range of floats. `clusters` are those of the values and then of the others. For independent
-    units this is Welch's test (1947); otherwise the variance is that between clusters, which may
-    contain units of both groups.
+    the range of floats. `clusters` holds the clusters of the first group, then of the second. For
+    independent units this is Welch's test (1947); otherwise the variance is that between clusters,
+    which may contain units of both groups.
     """
     scale = find_scale([*values, *others])
     sides = np.asarray(values, float) / scale, np.asarray(others, float) / scale

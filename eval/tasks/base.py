@@ -267,7 +267,7 @@ class RowErrors:
         return self.units.removesuffix("s")
 
     def clear(self) -> None:
-        """Discard what was collected in a reading that stopped half-way."""
+        """Discard the errors of a reading that stopped half-way."""
         self.found, self.ids = [], {}
 
     def add(self, where: int | str, why: object) -> None:

@@ -185,7 +185,7 @@ class MappedTask(TableTask):
         return mapping
 
     def _complete(self, mapping: dict[str, tuple[str, ...]]) -> None:
-        """Add columns that are found by other means than their usual names."""
+        """Add columns that cannot be found by their usual names."""
 
 
 def guess_column(guesses: str, available: Sequence[str]) -> str | None:

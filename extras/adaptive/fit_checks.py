@@ -99,7 +99,7 @@ def _likelihood_ratios(asked: Floats, right: Floats, target: float, place: int) 
 
 def _rising_fit(asked: Floats, right: Floats, target: float, place: int | None) -> Floats:
     """Return the most likely rising accuracies of each data set, (sets, levels); with a `place`,
-    those that pass the target there.
+    only curves that pass the target there.
 
     This is isotonic regression: the maximum over all first levels of the minimum over all last
     levels of the mean between them.

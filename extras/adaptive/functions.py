@@ -53,13 +53,13 @@ class Psychometric:
     """A grid of candidate functions: p(x) = guess + (1 - guess - lapse) logistic(slope (x -
     threshold) + c).
 
-    The constant c makes the accuracy at the threshold equal the `target`. `levels` are those that
-    can be asked; with `log`, their logarithms are used. Thresholds range from half a range below
-    the levels to half a range above, with equal prior weights. Slopes range from one that spans the
-    whole range to a step; their prior weight on the log scale is the inverse square root of the
-    slope, halfway between equal weights on that scale and equal weights for equal widths of the
-    rise. Lapse rates have a Beta(1, 20) prior. Raises ValueError for fewer than two levels, a level
-    without a logarithm, and a target that no function reaches.
+    The constant c makes the accuracy at the threshold equal the `target`. `levels` are the levels
+    that can be asked; with `log`, their logarithms are used. Thresholds range from half a range
+    below the levels to half a range above, with equal prior weights. Slopes range from one that
+    spans the whole range to a step; their prior weight on the log scale is the inverse square root
+    of the slope, halfway between equal weights on that scale and equal weights for equal widths of
+    the rise. Lapse rates have a Beta(1, 20) prior. Raises ValueError for fewer than two levels, a
+    level without a logarithm, and a target that no function reaches.
     """
 
     levels: tuple[float, ...]
@@ -248,8 +248,8 @@ def fit_threshold(
     direction: Direction | None = None,
     clusters: Sequence[Hashable] | None = None,
 ) -> Threshold:
-    """Fit a threshold to answers, each a level and a value in 0..1. Without a direction, the one
-    that fits at least ten times as well as the other is taken.
+    """Fit a threshold to answers, each a level and a value in 0..1. Without a direction, one is
+    chosen if it fits at least ten times as well as the other.
 
     The fit uses a grid of psychometric functions, as Kuss, Jaekel and Wichmann (2005) and psignifit
     4 do. `clusters` names what answers share: if such answers err together, the interval is wider.

@@ -149,8 +149,8 @@ def draw_sheet(
 
 
 def _pick_spread(rows: list[dict[str, Any]], logs: Sequence[Log], n: int) -> list[dict[str, Any]]:
-    """Remove up to n rows and return them, evenly spaced from the one that is most often right in
-    the logs to the one that is least often right."""
+    """Remove up to n rows and return them, evenly spaced from the most often right in the logs to
+    the least often right."""
     import pandas
 
     if not n:

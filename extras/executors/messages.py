@@ -105,16 +105,16 @@ def dump(value: Any) -> memoryview:
 
 
 def send(pipe: IO[bytes], message: bytes | memoryview) -> None:
-    """Write a message preceded by its length. Raises OSError if the other side has ended."""
+    """Write a message preceded by its length. Raises OSError if the other process has ended."""
     pipe.write(len(message).to_bytes(8, "big"))
     pipe.write(message)
     pipe.flush()
 
 
 def receive(pipe: IO[bytes]) -> Any:
-    """Wait for the next message. Raises EOFError if the other side has ended."""
+    """Wait for the next message. Raises EOFError if the other process has ended."""
     length = pipe.read(8)
     message = pipe.read(int.from_bytes(length, "big"))
     if len(length) < 8 or len(message) < int.from_bytes(length, "big"):
-        raise EOFError("the other side has ended")
+        raise EOFError("the other process has ended")
     return pickle.loads(message)

@@ -170,7 +170,7 @@ class Processes(Executor):
                 return
 
     def execute(self, run: RunContext, work: Work, trials: Iterator[Trial]) -> Iterator[Trial]:
-        """Process all samples; return those that the run itself has to process. Raises what a
+        """Process all samples; return the samples that the run itself has to process. Raises what a
         Ctrl-C raises."""
         writer = work.writer
         first: Trial | None = next(trials, None)

@@ -317,7 +317,7 @@ class Sink:
         return record
 
     def send(self, row: SampleRow, record: Record) -> None:
-        """Queue a record with those of its blobs that were not sent before."""
+        """Queue a record with its blobs that were not sent before."""
         named = {*record.pictures, *(sha for call in record.calls for sha in call["messages"])}
         with self.lock:  # keeps a record behind the one that its pictures were sent with
             new, self.sent = named - self.sent, self.sent | named

@@ -213,7 +213,7 @@ class ArmProbe:
 
 
 class ProbedRun(NamedTuple):
-    """The probes of a run's arms, and the reasons why other arms have none, by contestant and
+    """The probes of a run's arms, and the reasons why other arms have no probe, by contestant and
     task."""
 
     arms: Sequence[ArmProbe]

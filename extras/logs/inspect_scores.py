@@ -41,8 +41,8 @@ def scorer_labels(data: Cells) -> dict[str, str]:
 def read_grades(
     scores: Mapping[str, Cells], scorer: str, labels: Mapping[str, str]
 ) -> dict[str, Grade]:
-    """Return the grade of each scorer in the order of the log, or of those that match the user's
-    name.
+    """Return the grade of each scorer that matches the user's name, or of all, in the order of the
+    log.
 
     A scorer with several values gives `scorer/name`. Raises TaskError for an unknown name.
     """

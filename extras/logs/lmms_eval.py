@@ -68,7 +68,7 @@ def read_lmms_eval(path: Path, named: Named) -> list[Log]:
     """Read the log from a file of samples, or from a folder with a file for each task.
 
     The folder's name is the model's. lm-eval writes a line for each filter of a sample, and each
-    `metric,filter` is a scorer of its own; the empty filter "none" is left out of the name. `value`
+    `metric,filter` is a separate scorer; the empty filter "none" is left out of the name. `value`
     names the metric or scorer that counts; the default is the first that tells right from wrong.
     Raises TaskError.
     """

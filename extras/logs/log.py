@@ -1,4 +1,4 @@
-"""A log in columns: a row per sample and draw, whichever program wrote it."""
+"""A log in columns: a row per sample and draw, in the same form for every program."""
 
 from __future__ import annotations
 

@@ -150,8 +150,8 @@ def read_replies(path: Path, named: Named) -> list[Log]:
 
 
 def add_choices(path: Path, rows: Sequence[Cells]) -> Iterator[Fields]:
-    """Yield the rows of recorded replies with BLINK's choices where they have none of their own,
-    and with BLINK's idx where a toolkit numbers the questions of a subtask.
+    """Yield the rows of recorded replies with BLINK's choices where a row has none, and with
+    BLINK's idx where a toolkit numbers the questions of a subtask.
 
     Raises TaskError for an idx that occurs twice in one draw, and for a reply that cannot be scored
     because it has no key, no value and no choices.
@@ -190,7 +190,7 @@ def _describe_unscorable(idx: str, subtask: str) -> str:
 
 
 def add_known_choices(rows: Iterable[Cells]) -> Iterator[Fields]:
-    """Yield the rows, adding choices where they have none but a letter as key.
+    """Yield the rows, adding choices to rows that have a letter as key but no choices.
 
     The choices are BLINK's own, or those listed in the question, or else as many empty ones as the
     keys of the task need. A key that is the text of a choice, or its letter in lower case, becomes

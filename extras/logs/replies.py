@@ -360,7 +360,7 @@ def list_disagreements(files: Sequence[ScoredReplies]) -> tuple[str, int]:
             elif label:
                 kind = "two different letters"
             else:
-                kind = "the reader finds a letter, the label is none"
+                kind = "the reader finds a letter, the label has none"
             shown = bracket_letter(answer) if answer else f"nothing ({reason})"
             key = f", key {bracket_letter(row['key'])}" if row["key"] else ""
             about = f"{scored.name} {row['sample']}: label {row['label']}, reader {shown}{key}"

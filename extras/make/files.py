@@ -131,8 +131,8 @@ class FileTask(ABC):
         return RowErrors(units=self.units)
 
     def _take_turns(self, number: int, sources: Sequence[T], word: str) -> Iterator[T]:
-        """Yield the candidate sources of question `number`: the source whose turn it is, several
-        times, then the following ones."""
+        """Yield the candidate sources of question `number`: the next source several times, then the
+        following ones."""
         turn = deal_evenly(number, range(len(sources)), word, self.seed)
         for source in (*sources[turn:], *sources[:turn]):
             yield from repeat(source, MOST_TRIES)

@@ -115,9 +115,9 @@ def save(task: Task, name: str, out: Path, split: str = "val") -> SavedQuestions
 
     Questions are numbered `SPLIT_NAME_1` as in BLINK. Nothing is drawn into images, and bytes that
     a model would receive unchanged are saved unchanged; marks are in the JSON lines, and as text in
-    a column `marks`, which BLINK does not have. Questions without choices get those that their keys
-    imply (T and F; 1 to the number of images). If there are none, or if a question has more than
-    four images, no parquet file is written. Raises TaskError if the folder exists.
+    a column `marks`, which BLINK does not have. Questions without choices get the choices that
+    their keys imply (T and F; 1 to the number of images). If there are none, or if a question has
+    more than four images, no parquet file is written. Raises TaskError if the folder exists.
     """
     if not re.fullmatch(r"[\w-][\w.-]*", name):
         raise TaskError(

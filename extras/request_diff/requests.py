@@ -174,8 +174,8 @@ def _read_run(folder: RunFolder) -> Iterator[Requests]:
 
 
 def _settings(point: PointRow, record: Record) -> dict[str, Any]:
-    """Return the settings of a request: those of the study's model, of the call, and further ones
-    that a server was sent, without those that are None."""
+    """Return the settings of a request: the settings of the study's model and of the call, and
+    further ones that a server was sent, without None values."""
     node = point.spec.get("model") or {}
     settings = {name: node[name] for name in ("model", *OPTIONS) if node.get(name) is not None}
     settings |= record.calls[0].get("options") or {}
@@ -252,7 +252,7 @@ def _find_mutual_nearest(apart: Matrix) -> list[tuple[int, int]]:
 def _explain_unpaired(apart: Matrix, left: Matrix, taken: set[int]) -> Iterator[tuple[int, str]]:
     for row in sorted({*range(len(apart))} - taken):
         if np.isfinite(left[row]).any():
-            yield row, "two requests of the other side are equally likely"
+            yield row, "two requests of the other side are equally likely matches"
         elif np.isfinite(apart[row]).any():
             yield row, "its most likely partner is nearer to another request"
         else:

@@ -204,10 +204,10 @@ def published_table(scored: Table) -> TextTable:
     """Build a table with a line for each row of `published:` in the runs' configurations, in
     percent as published, with its source.
 
-    A published row is `name: {source: its source, accuracy: {task: percent}}`. The columns are
-    the tasks of the runs that some row has, then any further entry: a total such as `macro` or
-    `blink_macro`, or `task.metric`. A task with errata is flagged in its header, a row of another
-    split than the run's in its name. Below are the runs' contestants, and the points by which each
+    A published row is `name: {source: its source, accuracy: {task: percent}}`. The columns are the
+    tasks of the runs that some row has, then any further entry: a total such as `macro` or
+    `blink_macro`, or `task.metric`. A task with errata is flagged in its header, a row whose split
+    is not the run's in its name. Below are the runs' contestants, and the points by which each
     differs from people, if a row has `people: true`.
     """
     published: dict[tuple[str, str], Mapping[str, Any]] = {}

@@ -87,8 +87,8 @@ def _factors(a: Arm, b: Arm) -> Iterator[str]:
 
 
 def _slots(a: Arm, b: Arm) -> list[str]:
-    """Return the slots of both: those of `a`, with each further slot after the one that it follows
-    in `b`."""
+    """Return the slots of both arms: of `a`, with each further slot after its predecessor in
+    `b`."""
     order = list(a.stages)
     place = 0
     for slot in b.stages:

@@ -93,8 +93,8 @@ GROUPINGS = tuple(
 
 
 class FittedTastes(NamedTuple):
-    """The fitted weights of each of MEANS and of FIRMNESS, those of MEANS in each group (groups,
-    means), and the log-likelihood."""
+    """The fitted weights of each of MEANS and of FIRMNESS, the weights of MEANS in each group
+    (groups, means), and the log-likelihood."""
 
     means: Floats
     firmness: Floats

@@ -1,4 +1,4 @@
-"""Renders and asks the studio's drafts in a folder of its own, as a run would, for a server or a
+"""Renders and asks the studio's drafts in a separate folder, as a run would, for a server or a
 notebook.
 
 It also describes what the page shows with the pictures: every word, the amount that Ask sends,

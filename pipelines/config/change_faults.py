@@ -1,4 +1,4 @@
-"""Faults in the changes of a study, under `sweep` and `each`: those that would change nothing."""
+"""Faults in the changes of a study, under `sweep` and `each`: changes that would have no effect."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class ConfigError(ValueError):
 
 class AbsentPart(ValueError):
     """A part of a suite, such as one task of a benchmark, whose files are not there; `found` are
-    the names of those that are, of `total`."""
+    the names of the parts that exist, of `total`."""
 
     def __init__(self, message: str, suite: str, found: Sequence[str], total: int) -> None:
         super().__init__(message)

@@ -93,8 +93,8 @@ def use_fence(allow: Sequence[str], ask: Ask | None = None) -> Iterator[None]:
 
 
 def read_allowed(texts: Sequence[str] = ()) -> Allowed:
-    """Return the folders and hosts in `texts`, those of the command and those of LOOKTWICE_ALLOW.
-    Raises FileNotFoundError."""
+    """Return the folders and hosts in `texts` (from the command) and in LOOKTWICE_ALLOW. Raises
+    FileNotFoundError."""
     folders, hosts = list[Path](), set[str]()
     usual = list(filter(None, os.environ.get(ALLOW, "").split(os.pathsep)))
     for text in (*texts, *_session.allow, *usual):
@@ -366,8 +366,8 @@ class Scope:
         return real
 
     def host(self, text: str, place: str = "") -> str:
-        """Return the host of a setting that is a URL, and note it for the question; "" for any
-        other text, for this machine, and for URLs given on the command line."""
+        """Return the host of a setting that is a URL, and record it so that the user can be asked;
+        "" for any other text, for this machine, and for URLs given on the command line."""
         if not URL.fullmatch(text) or text in self.given or _is_loopback(_host(text)):
             return ""
         host, noted = _host(text), _pending.get()

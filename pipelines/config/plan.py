@@ -92,8 +92,8 @@ def load_plan(
 
 
 def _leave_out_absent(arms: Sequence[Arm], faults: Faults) -> tuple[list[Arm], dict[str, str]]:
-    """Return the arms whose tasks have their files, and the reason for each task without, where
-    other tasks of its suite are there; where none is, that is a fault."""
+    """Return the arms whose tasks have their files, and the reason for each task left out. It is a
+    fault if no task of a suite has its files."""
     absent: dict[str, AbsentPart] = {}
     for name, task in {arm.task_name: arm.task for arm in arms}.items():
         try:

@@ -203,7 +203,7 @@ def _node(thing: Any, whole: bool) -> dict[str, Any]:
 
 
 def _affects_identity(f: Any, value: Any) -> bool:
-    """Return whether the value of a field is part of the identity, that is, differs from the
+    """Return whether the value of a field is part of the identity, that is, it differs from the
     default. A tuple equals a list, and a whole number equals the float."""
     default = get_default(f)
     if isinstance(value, list | tuple) and isinstance(default, list | tuple):

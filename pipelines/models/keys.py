@@ -101,7 +101,7 @@ def _own_table() -> list[tuple[str, str]]:
 
 
 def key_variables(at: URL) -> list[str]:
-    """Return the variables that hold a host's key, those of LOOKTWICE_KEYS first.
+    """Return the variables that hold a host's key; variables in LOOKTWICE_KEYS come first.
 
     Raises ModelError if an entry is not a variable name, without repeating it: it may be a key.
     """

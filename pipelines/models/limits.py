@@ -308,7 +308,8 @@ class Ration:
             return ""
         more = f", and a request may cost {price or 0.0:,.4g}" if is_left else ""
         return (
-            f"{self.spent:,.4g} spent of a --budget of {self.money:,.4g}{more}; raise it to go on"
+            f"{self.spent:,.4g} spent of a --budget of {self.money:,.4g}{more};"
+            " raise it to continue"
         )
 
 

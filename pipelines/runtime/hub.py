@@ -146,8 +146,8 @@ def _name_some(names: Sequence[str]) -> str:
 
 
 def explain_unreachable_hub(model: str, revision: str | None) -> str:
-    """Return why the model hub cannot be reached, as its library says it; "" if it answers,
-    whatever it says."""
+    """Return why the model hub cannot be reached, as its library says it; "" if it sends any
+    response."""
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError
 

@@ -107,8 +107,8 @@ _failed: dict[Hashable, tuple[float, FetchError]] = {}
 
 
 def open_shared(key: Hashable, open_: Callable[[], Thing]) -> Thing:
-    """Return the resource that this process shares under `key`: the first thread that asks opens it
-    while the others wait. Raises WeightsError.
+    """Return the resource that this process shares under `key`: the first thread that needs it
+    opens it while the others wait. Raises WeightsError.
 
     A failure is forgotten, since the file may be fixed at any time, but a failed download is
     remembered for `RETRY_SECONDS`, so that not every sample of a run waits for the same timeout.
@@ -345,7 +345,7 @@ class Batcher(Generic[Item, Found]):
         if out_of_memory(exc):
             size = self.max_batch = max(1, len(batch) // 2)
             self.remarks = (
-                f"out of memory with {len(batch)} at once: {self.name} goes on with {size}"
+                f"out of memory with {len(batch)} at once: {self.name} continues with {size}"
             )
             free_memory()
         for start in range(0, len(batch), size):

@@ -96,9 +96,9 @@ class Zoom:
     """`prompting.views.ZoomOnMarks` on the box that the model names; `crop` sets how it is cropped.
 
     With `elsewhere` the tool is its own placebo, like `prompting.controls.OracleCrop` with
-    `elsewhere` on that box: a crop of the same size at the one of `tries` random places that
-    overlaps the box least. `tries: 1` draws uniformly from all places where it fits. The model gets
-    the same `description`; another `seed` draws other places.
+    `elsewhere` on that box: a crop of the same size, at whichever of `tries` random places overlaps
+    the box least. `tries: 1` draws uniformly from all places where it fits. The model gets the same
+    `description`; another `seed` draws other places.
     """
 
     description: str = "Shows a part of an image larger, as an image of its own."

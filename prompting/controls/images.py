@@ -69,7 +69,7 @@ class BlankImage(WithoutModel):
 
 @dataclass(frozen=True)
 class OtherImage(WithoutModel):
-    """Replaces the images with those of another sample; question, choices and marks stay.
+    """Replaces the images with another sample's; question, choices and marks stay.
 
     `task` provides the samples to choose from, usually the task itself (`task: ${task}`). The
     choice is the same for every run with one seed, sample and draw; another `seed` makes another
@@ -281,11 +281,11 @@ class OracleCrop(Ranged, Given):
     `label` or `hint` gives the region, as in `prompting.where.Given`. `crop` sets how it is
     cropped, as in every zoom. Views that do not show the region stay unchanged.
 
-    With `elsewhere` it is its own placebo: a crop of the same size in the same views, at the one of
-    `tries` random places (1 to 64) that overlaps least with the true one. `tries: 1` draws
-    uniformly from all places where the crop fits; some show a part of the region; with more tries,
-    the place avoids the region. The places are the same in every run with the same seed, sample and
-    draw; another `seed` gives others.
+    With `elsewhere` it is its own placebo: a crop of the same size in the same views, at whichever
+    of `tries` random places (1 to 64) overlaps least with the true one. `tries: 1` draws uniformly
+    from all places where the crop fits; some show a part of the region; with more tries, the place
+    avoids the region. The places are the same in every run with the same seed, sample and draw;
+    another `seed` gives others.
     """
 
     crop: Crop = field(default_factory=Crop)

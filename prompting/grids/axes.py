@@ -240,13 +240,13 @@ class GridWords(Wording):
     """Adds lines below the question that explain the grid on the views and how to use it. Put it
     after the grid's stage.
 
-    `grid` is that stage, best by reference, so that both always agree: `grid: ${stages.grid}`; if
-    it is null, as in a sweep without the grid, nothing is added. `guide` "steps" adds the four
+    `grid` is that stage, ideally by reference, so that both always agree: `grid: ${stages.grid}`;
+    if it is null, as in a sweep without the grid, nothing is added. `guide` "steps" adds the four
     steps of VLM2-Bench's VP-grid (understand, perceive, connect, conclude), "guidelines" the four
     rules of Scaffold (Lei et al. 2024), in our words. `header` is a line before these. `final` is
     the last line, which tells the model how to give its answer; null uses the guide's own (a line
     "MY_ANSWER: ..." or "[[...]]"), and "" adds none. `text` replaces all of them with your own
-    words, or with those of a file (`{file: NAME}`); `{rows}`, `{columns}` and `{images}` in it
+    text, or with the text of a file (`{file: NAME}`); `{rows}`, `{columns}` and `{images}` in it
     become the grid's numbers and the number of images.
     """
 

@@ -241,12 +241,12 @@ class MatchOverlay(WithoutModel):
 
     `images` are the numbers of the two source pictures. The lines are drawn on a view that shows
     both. If there is none, the first view of each picture is placed side by side with the other,
-    `margin` pixels apart, in place of the first of them. If there are more than `most` matches,
-    those that spread over the first picture are chosen, and among neighbours the most certain;
-    matches below `min_confidence` are dropped. Lines run between the dots, both in `color`:
-    "position" gives each height in the first picture a hue, "confidence" runs from red (0) to green
-    (1), anything else is a CSS name or "#rrggbb". `thickness` and `radius` are in pixels of the
-    view. A pair with fewer than `min_matches` counts as missing, and `missing` decides what
+    `margin` pixels apart, in place of the first of them. If there are more than `most` matches, a
+    subset that spreads over the first picture is chosen, with the most certain match among
+    neighbours; matches below `min_confidence` are dropped. Lines run between the dots, both in
+    `color`: "position" gives each height in the first picture a hue, "confidence" runs from red (0)
+    to green (1), anything else is a CSS name or "#rrggbb". `thickness` and `radius` are in pixels
+    of the view. A pair with fewer than `min_matches` counts as missing, and `missing` decides what
     happens. `words` is a sentence for the prompt.
     """
 

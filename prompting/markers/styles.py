@@ -289,12 +289,12 @@ class VPBenchPrompt(Wording):
     """Words a question as VPBench does: one sentence on how the points are marked, the question,
     and its choices.
 
-    `marks` is the stage that draws them, best by reference, so that both always agree: `marks:
+    `marks` is the stage that draws them, ideally by reference, so that both always agree: `marks:
     ${stages.mark}`. The sentence follows its style: it names shape, colour and labels. If the style
     draws no labels, it distinguishes the points by its `colors`; if it draws only labels, it names
     only these. Choices name the points as they are drawn, "Point 2" for "Point B"; the choices of a
     correspondence (a mark REF) end with a line break. The sentences are looktwice's, with the
-    structure of the authors'; `text` replaces the prompt with your own words, or with those of a
+    structure of the authors'; `text` replaces the prompt with your own text, or with the text of a
     file (`{file: NAME}`), in which `{shape}`, `{color}`, `{labels}`, `{question}` and `{choices}`
     are filled in. Raises ValueError for a sample without choices or points, and for points that
     cannot be distinguished.

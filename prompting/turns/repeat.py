@@ -175,10 +175,10 @@ class Vote(Ranged):
     `stage: {options: {temperature: 1}}` requests). `stage` may be any stage that asks, also one
     with several turns, or a whole pipeline in which `prompting.controls.PermuteChoices` gives each
     draw another order of the choices: votes count for the task's own letters. `read` reads the
-    answers, best by reference, `read: ${read}`. Draw k of the run uses the draws k * n, k * n + 1
-    ..., so no two draws share a call; the first n draws of an arm without votes are the same calls
-    as draw 0. With `styles` the vote is over these: draw k first runs the k-th of them, starting
-    over after the last: markers of other styles, other views, other wordings.
+    answers, ideally by reference, `read: ${read}`. Draw k of the run uses the draws k * n, k * n +
+    1 ..., so no two draws share a call; the first n draws of an arm without votes are the same
+    calls as draw 0. With `styles` the vote is over these: draw k first runs the k-th of them,
+    starting over after the last: markers of other styles, other views, other wordings.
 
     On a tie, `tie` "first" takes the answer that was given first, "random" a random one, and
     "abstain" none. The confidence is the winner's share of all draws, including unreadable ones. If

@@ -36,8 +36,8 @@ GENERAL = "Write a general description of the image."
 
 def sharpest_window(values: Floats, size: Size, base: int) -> Rect:
     """Return ViCrop's box in a picture of this (width, height). For each window size from 1 to 2
-    times `base` pixels the window with the largest sum over the map (rows, columns) is taken; of
-    these, the box is the one that stands out most.
+    times `base` pixels the window with the largest sum over the map (rows, columns) is taken; the
+    box is the one of them that stands out most.
 
     A window stands out by how much its sum exceeds that of its neighbours, per block of the map.
     Windows smaller than a block, which occur in large pictures, come first, in the upper left

@@ -156,9 +156,9 @@ class InCells(Where):
 
     `grid` repeats the settings of that stage, as a reference `${stages.SLOT}`. `cells` are names as
     the grid writes them: "B2", "(2,3)", or with the number of the image "(1,2,3)". Without `cells`,
-    those that the model's last reply names are used. The views must be those on which the grid was
-    drawn. For a RuledGrid a region is the cell; for a DotGrid it extends `around` spacings to each
-    side of the dot (2 in Scaffold). `images` are counted from 0; None means all.
+    the cells that the model's last reply names are used. The views must be those on which the grid
+    was drawn. For a RuledGrid a region is the cell; for a DotGrid it extends `around` spacings to
+    each side of the dot (2 in Scaffold). `images` are counted from 0; None means all.
     """
 
     grid: DotGrid | RuledGrid
@@ -222,7 +222,7 @@ class Claimed(Where):
     Boxes and points are also read in the forms that model families write: JSON with `bbox_2d`,
     `box_2d` (top first), `x1` or `left`, tags such as `<box>`, pairs of corners, bins and
     percentages. If any lines begin with LOOK, only those are read. A place is on the image that its
-    object or line names ("image 2", "the second image"), else on the one that the line above
+    object or line names ("image 2", "the second image"), else on the image that the line above
     introduces, else on the first. `frame` is the unit that the prompt asked for: pixels of the
     view, or coordinates normalised to 0-1 or 0-1000. A box outside its view, without an area, with
     swapped corners or in another unit is skipped with a note; a box that is clipped gets a note

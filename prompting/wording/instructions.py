@@ -193,7 +193,7 @@ class MarksAsText(WithoutModel):
 class Verbatim(WithoutModel):
     """Uses the benchmark's own prompt, word for word, from the sample's field `prompt`.
 
-    Raises ValueError for a sample that has none.
+    Raises ValueError for a sample without a prompt.
     """
 
     def __call__(self, state: State, model: Model) -> State:
@@ -291,7 +291,7 @@ class ChainOfThought(Wording):
 
     `form` "plain" is one sentence, like VLM2-Bench's CoT-normal; "steps" are the four steps of its
     CoT-special (understand, perceive, connect, conclude) in our words. `text` replaces both with
-    your own words, or with those of a file (`{file: NAME}`). For images with a grid,
+    your own text, or with the text of a file (`{file: NAME}`). For images with a grid,
     `prompting.grids.GridWords` has steps that use it.
     """
 
@@ -333,7 +333,7 @@ class JsonAnswer(Wording):
     it.
 
     To let the server enforce the schema, name this stage as the `output` of the stage that asks,
-    best by reference: `output: ${stages.SLOT}`. Samples with choices are answered by a letter.
+    ideally by reference: `output: ${stages.SLOT}`. Samples with choices are answered by a letter.
     `{form}` in `words` becomes a description of the object.
     """
 

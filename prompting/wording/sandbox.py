@@ -136,7 +136,7 @@ BRACES = re.compile(r"\{[^{}:]*:((?:[^{}]|\{[^{}]*\})*)\}")
 
 
 def _check_format(text: Any, values: Iterable[Any]) -> None:
-    """Check the widths in a text for `%` or `str.format`, and those that it takes from its
+    """Check the widths in a text for `%` or `str.format`, and the widths that it takes from its
     values."""
     if not isinstance(text, str):
         return

@@ -94,8 +94,8 @@ class MTCNN:
         return _suppress(np.concatenate(windows), 0.7)
 
     def _refine(self, image: Pixels, rows: Rows, file: Path, step: int) -> Rows:
-        """Run a later network on squares around the windows' centres and return those that it
-        accepts, with its scores and shifts."""
+        """Run a later network on squares around the windows' centres and return the accepted
+        windows, with their scores and shifts."""
         if not len(rows):
             return rows
         center, sides = (rows[:, :2] + rows[:, 2:4]) / 2, rows[:, 2:4] - rows[:, :2]

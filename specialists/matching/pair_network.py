@@ -1,4 +1,4 @@
-"""Networks that match two images: their common base, and those that run with kornia."""
+"""Networks that match two images: their common base class, and matchers that run with kornia."""
 
 from __future__ import annotations
 

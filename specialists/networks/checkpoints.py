@@ -79,7 +79,7 @@ def find_kind(tensors: Tensors) -> dict[str, Any] | None:
 
 def open_tensors(path: str | Path, *names: str) -> Tensors:
     """Read the tensors of a file of one of these networks. Raises WeightsError, with a description
-    of the file, if it is of another."""
+    of the file, if it belongs to another network."""
     tensors = read_tensors(path)
     kind = find_kind(tensors)
     if kind is not None and kind["name"] in names:

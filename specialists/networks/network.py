@@ -65,9 +65,8 @@ class Network(Checked, ABC, Generic[Item, Result]):
     all; their sides have at least `min_side` pixels, and with `needs_colors` none may have a single
     colour. A network that resizes images to `squares` takes images of all sizes in one batch.
     Wrappers of one class share a network in memory if the settings named in `opens` are equal.
-    `ranges`
-    are the valid ranges of its settings; `extra` is the extra of looktwice that installs its
-    packages.
+    `ranges` are the valid ranges of its settings; `extra` is the extra of looktwice that installs
+    its packages.
     """
 
     model: str = ""

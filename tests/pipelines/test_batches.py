@@ -143,7 +143,7 @@ def test_out_of_memory_halves_the_batch(batchers: Make, trouble: Exception) -> N
     with collect_remarks() as heard:
         assert batcher.many(list(range(16))) == list(range(16))
     assert sizes in ([16, 8, 4, 4, 8, 4, 4], [16, 8, 4, 4, 4, 4])
-    assert set(heard) == {"out of memory with 8 at once: Tiny goes on with 4"}
+    assert set(heard) == {"out of memory with 8 at once: Tiny continues with 4"}
     sizes.clear()
     batcher.many(list(range(16)))
     assert sizes == [4, 4, 4, 4] and batcher.max_batch == 4
@@ -360,7 +360,7 @@ def test_the_record_notes_that_memory_ran_out(tmp_path: Path, weights: str) -> N
     records = run_study(tmp_path / "run", MedianRule(Slow(weights, room=1)), 8)
     assert [record.error for record in records.values()] == [""] * 12
     notes = "\n".join({note for record in records.values() for note in record.notes})
-    assert re.fullmatch(r"(out of memory with \d at once: Slow goes on with \d\n?)+", notes)
+    assert re.fullmatch(r"(out of memory with \d at once: Slow continues with \d\n?)+", notes)
     assert max(FORWARDS) > 1 and FORWARDS[-1] == 1
 
 

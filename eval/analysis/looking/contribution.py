@@ -271,7 +271,7 @@ TOOL_ANALYSIS = Analysis("tool", "What the tool contributes", _contribution)
 
 
 def report_certificates(asked: AnalysisRequest) -> None:
-    """Print and write what a tool contributes, by the arms of tool_contribution or those that
+    """Print and write what a tool contributes, by the arms of tool_contribution or the arms that
     `role` names."""
     roles = asked.settings.get("role", {})
     if unknown := set(roles) - set(ARMS):

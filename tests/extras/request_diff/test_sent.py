@@ -182,7 +182,7 @@ def test_unmatched_requests_have_a_reason() -> None:
     assert compare_requests(*swapped).pairing.pairs == [(0, 1), (1, 0)]
 
     twice = compare(Requests("twice", (*mine, mine[3])))
-    assert twice.pairing.left == [(3, "two requests of the other side are equally likely")]
+    assert twice.pairing.left == [(3, "two requests of the other side are equally likely matches")]
     assert [place for place, _ in twice.pairing.right] == [3, N]
 
 
