@@ -77,6 +77,12 @@ def test_limits_and_draws_change_the_number_of_requests(
     assert amount in check(word)
 
 
+def test_recorded_replies_are_not_sent(study: Path) -> None:
+    (study.parent / "replies.jsonl").write_text('{"idx": "q/0", "reply": "A"}\n')
+    output = check("model={use: pipelines.models.Replay, path: replies.jsonl}")
+    assert "plain, again: recorded replies, so nothing is sent" in output and "guess" not in output
+
+
 def test_check_all_names_every_unreadable_image(study: Path) -> None:
     check()
     output = check("--all", code=2)
