@@ -27,7 +27,7 @@ def check_verdict(status: int, body: Any) -> None:
 
 def test_a_filter_verdict_is_the_same_in_a_batch() -> None:
     direct = read_yaml(ROOT / "tests" / "pipelines" / "test_filters.yaml")
-    _, *rows = direct["test_a_filters_verdict_is_a_filtered_reply"]
+    _, *rows = direct["test_a_filter_verdict_makes_a_reply_filtered"]
     check_all((form, partial(check_verdict, status, body)) for form, status, body in rows)
 
 
