@@ -117,25 +117,25 @@ def names_at_import(path: Path) -> list[str]:
 
 
 @cache
-def ours(path: Path) -> list[str]:
+def list_own_imports(path: Path) -> list[str]:
     """Return every import of ours in a file: at import, inside functions, and for type checkers
     only."""
     found = [name for node in nodes(path) for name in targets(node)]
     return [name for name in found if name.startswith("looktwice.")]
 
 
-def climbs(path: Path) -> list[str]:
+def list_parent_imports(path: Path) -> list[str]:
     """Return imports from a higher room."""
     floor = FLOORS.index(path.relative_to(ROOT).parts[0])
     below = FLOORS[: floor + 1] if floor < len(FLOORS) - 1 else ()
-    return [name for name in ours(path) if name.split(".")[1] not in below]
+    return [name for name in list_own_imports(path) if name.split(".")[1] not in below]
 
 
-def heavy(path: Path) -> list[str]:
+def list_heavy_imports(path: Path) -> list[str]:
     return [name for name in names_at_import(path) if name.partition(".")[0] in HEAVY]
 
 
-def relative(path: Path) -> list[int]:
+def list_relative_imports(path: Path) -> list[int]:
     return [node.lineno for node in nodes(path) if isinstance(node, ast.ImportFrom) and node.level]
 
 
@@ -166,12 +166,12 @@ def no_docstring(path: Path) -> list[str]:
     )
 
 
-def bad_name(path: Path) -> list[str]:
+def find_bad_names(path: Path) -> list[str]:
     shadows = path.stem in sys.stdlib_module_names
     return [path.name] if path.name in NAMELESS or shadows else []
 
 
-def too_long(path: Path) -> list[str]:
+def find_too_long(path: Path) -> list[str]:
     lines = len(path.read_text(encoding="utf-8").splitlines())
     found = [f"file: {lines} lines"] if lines > MAX_FILE else []
     for node in nodes(path):
@@ -183,15 +183,15 @@ def too_long(path: Path) -> list[str]:
 
 
 RULES: list[Rule] = [
-    climbs,
-    heavy,
-    relative,
+    list_parent_imports,
+    list_heavy_imports,
+    list_relative_imports,
     asserts,
     bare_excepts,
     prints,
     no_docstring,
-    bad_name,
-    too_long,
+    find_bad_names,
+    find_too_long,
 ]
 
 
@@ -233,7 +233,9 @@ def test_a_door_imports_only_from_its_own_room() -> None:
 
 def test_files_have_no_import_cycle() -> None:
     """Imports inside functions and for type checkers count too."""
-    graph = {module_name(p): {name for name in ours(p) if name in MODULES} for p in FILES}
+    graph = {
+        module_name(p): {name for name in list_own_imports(p) if name in MODULES} for p in FILES
+    }
     for door in DOORS:
         graph[module_name(door)].update(named_by_door(door))
     try:
@@ -252,7 +254,7 @@ def test_rooms_import_each_other_in_one_order() -> None:
         if path.name != "__init__.py":
             own = room(module_name(path))
             graph.setdefault(own, set()).update(
-                other for name in ours(path) if (other := room(name)) != own
+                other for name in list_own_imports(path) if (other := room(name)) != own
             )
     try:
         TopologicalSorter(graph).prepare()

@@ -72,7 +72,7 @@ def test_stages_without_a_model_say_so() -> None:
     }
 
 
-def used(entries: Mapping[str, Any]) -> set[str]:
+def list_used(entries: Mapping[str, Any]) -> set[str]:
     return {node["use"] for entry in entries.values() for node in entry.nodes}
 
 
@@ -80,7 +80,7 @@ def test_every_stage_that_changes_views_has_a_picture(entries: dict[str, Any]) -
     known = set(stages())
     assert len(known) > 40
     assert known >= WORDS
-    missing = known - WORDS - used(entries)
+    missing = known - WORDS - list_used(entries)
     assert not missing, f"add these to docs/gallery.yaml and run `make format`: {sorted(missing)}"
 
 

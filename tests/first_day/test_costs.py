@@ -20,7 +20,7 @@ EACH = (100 * 2.5 + 7 * 10) / 1e6  # for a question of the test server
 WORKERS = 4
 
 
-def priced(folder: Path, url: str, n: int) -> Path:
+def write_priced_study(folder: Path, url: str, n: int) -> Path:
     """A study whose model has prices."""
     path = write_study(folder, url, n)
     lines = [line for line in path.read_text().splitlines() if not line.startswith("model:")]
@@ -46,7 +46,7 @@ def test_no_more_requests_are_sent_than_allowed(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_run_keeps_its_budget_and_resumes_with_a_larger_one(tmp_path: Path) -> None:
     with chat_server(None, "--delay", "0.02") as server:
-        config = priced(tmp_path, server.url, n=40)
+        config = write_priced_study(tmp_path, server.url, n=40)
         words = "run", config, "--out", tmp_path, "--workers", WORKERS, "--budget"
         first = get_output(*words, 10 * EACH, code=1)
         assert re.search(r"0\.00[34]\S* spent of a --budget of 0\.0032", first)
@@ -77,7 +77,7 @@ contestants:
 
 def test_the_cost_includes_samples_without_a_record_and_shared_stages(tmp_path: Path) -> None:
     with chat_server() as server:
-        config = priced(tmp_path, server.url, n=6)
+        config = write_priced_study(tmp_path, server.url, n=6)
         head = config.read_text().split("stages:")[0]
         config.write_text(head + PRICED % server.url + TWICE.replace("YesNo", "System, text: Look"))
         for most in (5, 4):
@@ -93,7 +93,7 @@ def test_cached_replies_cost_nothing_and_replies_without_token_counts_stop_a_bud
     tmp_path: Path,
 ) -> None:
     with chat_server() as server:
-        config = priced(tmp_path, server.url, n=8)
+        config = write_priced_study(tmp_path, server.url, n=8)
         get_output("run", config, "--out", tmp_path)
         assert "(8 new" in get_output(
             "run", config, "--out", tmp_path, "--again=all", "--budget", EACH / 2
@@ -103,7 +103,7 @@ def test_cached_replies_cost_nothing_and_replies_without_token_counts_stop_a_bud
         assert sentence in run_study(tmp_path / "new", server.url, "--budget", "1", code=2)
         assert server.stats["requests"] == 8
     with chat_server(None, "--no-usage") as server:
-        config = priced(tmp_path, server.url, n=20)
+        config = write_priced_study(tmp_path, server.url, n=20)
         words = ("--again=all", "--budget", "1", "--workers", WORKERS)
         output = get_output("run", config, "--out", tmp_path / "uncounted", *words, code=1)
         assert "reports no token counts" in output and "use --max-requests" in output

@@ -63,7 +63,7 @@ def write(path: object, more: str = "", file: str = "study.yaml") -> None:
     Path(file).write_text(STUDY.replace("PATH", str(path)) + more)
 
 
-def refused(*words: object) -> str:
+def get_refusal(*words: object) -> str:
     output = get_output(*words, code=2)
     assert "lies outside" in output
     return output
@@ -75,7 +75,7 @@ def test_data_outside_the_folder_is_allowed_by_the_option_that_the_fault_names(
 ) -> None:
     (lab / "study" / "linked").symlink_to(lab / "own")
     write(path.replace("ABSOLUTE", str(lab)))
-    output = refused("check", "study.yaml")
+    output = get_refusal("check", "study.yaml")
     assert output.startswith("task.path: ") and f"at {lab / 'own' / 'set'}; " in output
     assert "add --allow ../own/set (or set LOOKTWICE_ALLOW)" in output
     get_output("check", "study.yaml", "--allow", "../own/set")
@@ -85,7 +85,7 @@ def test_data_outside_the_folder_is_allowed_by_the_option_that_the_fault_names(
     get_output("check", "study.yaml")
 
 
-def answered(answer: str, *words: object, code: int = 0) -> str:
+def get_answered_output(answer: str, *words: object, code: int = 0) -> str:
     """Return the output of a command in a terminal whose single question gets this answer."""
     result = CliRunner().invoke(app, [str(word) for word in words], input=f"{answer}\n")
     assert result.exit_code == code, result.output
@@ -97,27 +97,29 @@ def answered(answer: str, *words: object, code: int = 0) -> str:
 def test_one_confirmation_survives_edits_but_not_another_folder(lab: Path) -> None:
     write(lab / "own" / "set")
     question = "study.yaml reads ../own/set, outside its own folder. Do you trust it?"
-    assert question in answered("n", "check", "study.yaml", code=2)
-    assert question in answered("y", "check", "study.yaml")
+    assert question in get_answered_output("n", "check", "study.yaml", code=2)
+    assert question in get_answered_output("y", "check", "study.yaml")
     for line in ("check study.yaml", "run study.yaml", "view runs/study --sample q1"):
         assert "[y/N]" not in get_output(*line.split())
     write(lab / "own" / "set", "# edited")
     for line in ("run study.yaml", "score runs/study --report"):
         assert "[y/N]" not in get_output(*line.split())
     write(lab / "own" / "set", file="copy/study.yaml")
-    assert "copy/study.yaml reads ../own/set" in answered("n", "check", "copy/study.yaml", code=2)
+    assert "copy/study.yaml reads ../own/set" in get_answered_output(
+        "n", "check", "copy/study.yaml", code=2
+    )
     more = f"contestants: {{a: {{stages: {{ask: {{system: {{file: {lab / 'private' / 'a'}}}}}}}}}}}"
     (lab / "private" / "a").write_text("Look.")
     write(lab / "own" / "set", more)
-    assert "study.yaml reads ../private, outside" in answered("y", "check", "study.yaml")
+    assert "study.yaml reads ../private, outside" in get_answered_output("y", "check", "study.yaml")
     get_output("check", "study.yaml")
 
 
 def test_without_a_terminal_nothing_is_asked_and_an_allowed_run_needs_no_option(lab: Path) -> None:
     write(lab / "own" / "set")
-    assert "[y/N]" not in refused("check", "study.yaml")
+    assert "[y/N]" not in get_refusal("check", "study.yaml")
     get_output("run", "study.yaml", "--allow", "../own")
-    refused("check", "study.yaml")
+    get_refusal("check", "study.yaml")
     for words in (["score"], ["replay"], ["view", "--sample", "q1"]):
         assert "outside" not in get_output(words[0], "runs/study", *words[1:])
 
@@ -151,9 +153,11 @@ def test_a_study_that_reads_outside_also_asks_about_its_hosts(
 
     both = "study.yaml reads ../own/set, outside its own folder, and sends to one.example.org."
     write_for("../own/set", "one.example.org")
-    assert both in answered("y", "check", "study.yaml")
+    assert both in get_answered_output("y", "check", "study.yaml")
     write_for("../own/set", "two.example.org")
-    assert "and sends to two.example.org. Do" in answered("n", "check", "study.yaml", code=2)
+    assert "and sends to two.example.org. Do" in get_answered_output(
+        "n", "check", "study.yaml", code=2
+    )
     write_for("../own/set", "127.0.0.1:8000")
     get_output("check", "study.yaml")
     (lab / "own" / "set").rename(lab / "study" / "set")
@@ -178,26 +182,28 @@ def test_the_question_covers_the_included_files(lab: Path) -> None:
     write(lab / "own" / "set", file="../own/base.yaml")
     Path("study.yaml").write_text("include: ../own/base.yaml\n")
     get_output("check", "study.yaml", "--allow", "../own")
-    assert "study.yaml reads ../own, outside its own" in answered("y", "check", "study.yaml")
+    assert "study.yaml reads ../own, outside its own" in get_answered_output(
+        "y", "check", "study.yaml"
+    )
     get_output("check", "study.yaml")
     write(lab / "private", file="../own/base.yaml")
-    assert "reads ../private, outside" in answered("n", "check", "study.yaml", code=2)
+    assert "reads ../private, outside" in get_answered_output("n", "check", "study.yaml", code=2)
 
 
 @pytest.mark.usefixtures("terminal")
 def test_the_question_is_repeated_for_another_link_and_for_a_damaged_note(lab: Path) -> None:
     (lab / "study" / "linked").symlink_to(lab / "own" / "set")
     write("linked")
-    answered("y", "check", "study.yaml")
+    get_answered_output("y", "check", "study.yaml")
     (lab / "study" / "linked").unlink()
     (lab / "study" / "linked").symlink_to(lab / "private")
-    assert "reads ../private, outside" in answered("n", "check", "study.yaml", code=2)
+    assert "reads ../private, outside" in get_answered_output("n", "check", "study.yaml", code=2)
     (lab / "study" / "linked").unlink()
     (lab / "study" / "linked").symlink_to(lab / "own" / "set")
     get_output("check", "study.yaml")
     (note,) = (lab / "configuration").rglob("*.json")
     note.write_text("{")
-    answered("n", "check", "study.yaml", code=2)
+    get_answered_output("n", "check", "study.yaml", code=2)
 
 
 @pytest.mark.usefixtures("terminal")
@@ -205,7 +211,7 @@ def test_file_names_cannot_change_the_look_of_the_question(lab: Path) -> None:
     (lab / "own" / "set").rename(lab / "own" / "a\x1b[2J\nb")
     write(r'"../own/a\e[2J\nb"')
     question = "study.yaml reads ../own/a\\x1b[2J b, outside its own folder. Do you trust it?"
-    assert question in answered("n", "check", "study.yaml", code=2)
+    assert question in get_answered_output("n", "check", "study.yaml", code=2)
 
 
 @pytest.mark.usefixtures("terminal")
@@ -221,7 +227,7 @@ def test_the_home_folder_is_never_suggested_for_a_single_file(
     monkeypatch.setenv("HOME", str(lab / "own"))
     write("set", "read: {use: prompting.wording.System, text: {file: ../own/replies.jsonl}}\n")
     (lab / "study" / "set").symlink_to(lab / "own" / "set")
-    output = refused("check", "study.yaml")
+    output = get_refusal("check", "study.yaml")
     assert "--allow ../own/set --allow ../own/replies.jsonl (" in output
 
 
@@ -231,7 +237,7 @@ def test_the_fault_names_the_place_of_the_setting_and_each_root_once(lab: Path) 
     write("set")
     text = Path("study.yaml").read_text()
     Path("study.yaml").write_text(text.replace("Scripted}", f"Replay, path: {replies}}}"))
-    assert f"; models.gpt4v.path: '{replies}' lies outside" in refused("check", "study.yaml")
+    assert f"; models.gpt4v.path: '{replies}' lies outside" in get_refusal("check", "study.yaml")
     get_output("check", "study.yaml", f"models.gpt4v.path={replies}", "--allow", "../own")
     write("set", f"contestants: {{words: {{stages: {{ask: {{system: {{file: {replies}}}}}}}}}}}")
     assert "contestants.words.stages.ask.system" in get_output("check", "study.yaml", code=2)
@@ -259,7 +265,7 @@ def test_images_can_lie_on_another_allowed_disk(
         patch.setenv("LOOKTWICE_ALLOW", str(lab / "disk"))
         get_output(*check)
     monkeypatch.setattr(options, "is_terminal", lambda: True)
-    assert "../own/set reads ../disk, outside its own folder" in answered("y", *check)
+    assert "../own/set reads ../disk, outside its own folder" in get_answered_output("y", *check)
     get_output(*check)
 
 
@@ -269,14 +275,14 @@ def test_a_study_with_a_custom_reader_is_scored_from_any_folder(
     plugin = lab / "study" / "word_lists.py"
     plugin.write_text(READER)
     write("../own/set", "read: {use: word_lists.WordList, words: ../own/replies.jsonl}\n")
-    refused("check", "study.yaml", "--plugin", "word_lists.py")
+    get_refusal("check", "study.yaml", "--plugin", "word_lists.py")
     get_output("run", "study.yaml", "--allow", "../own", "--plugin", "word_lists.py")
     monkeypatch.chdir(lab / "own" / "set")
     runs = lab / "study" / "runs"
     assert "100.0" in get_output("score", runs / "study", "--plugin", plugin)
     shutil.copytree(runs / "study", runs / "copy")
     score = ("score", runs / "copy", "--plugin", plugin)
-    assert "the run's folder" in refused(*score)
+    assert "the run's folder" in get_refusal(*score)
     assert "100.0" in get_output(*score, "--allow", lab / "own")
 
 

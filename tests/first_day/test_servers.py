@@ -18,7 +18,7 @@ from looktwice.pipelines.models.http_client import HttpResponse
 from looktwice.prompting import Ask, MultipleChoice
 from tests.chat_server import ChatServer, chat_server
 from tests.first_day.studies import do_when, get_output, records, run_study, write_study
-from tests.first_day.test_costs import EACH, priced
+from tests.first_day.test_costs import EACH, write_priced_study
 
 CLOSED = "http://127.0.0.1:9/v1"
 GOES_ON = "answers so far are kept, and the same command resumes"
@@ -233,7 +233,13 @@ def test_the_behaviour_of_a_server_is_reported_once(tmp_path: Path, what: str) -
 
 def test_billed_responses_without_a_reply_are_counted(tmp_path: Path) -> None:
     with chat_server() as server:
-        run = ("run", priced(tmp_path, server.url, 4), CHOOSE % "torn", "--out", tmp_path)
+        run = (
+            "run",
+            write_priced_study(tmp_path, server.url, 4),
+            CHOOSE % "torn",
+            "--out",
+            tmp_path,
+        )
         output = get_output(*run, "--budget", 2.5 * EACH, code=1)
         assert server.stats["requests"] == 2
         assert "0.00064 spent of a --budget of 0.0008" in output
@@ -245,7 +251,7 @@ def test_billed_responses_without_a_reply_are_counted(tmp_path: Path) -> None:
 
 def test_check_asks_once_and_reports_the_cost(tmp_path: Path) -> None:
     with chat_server() as server:
-        config = priced(tmp_path, server.url, 4)
+        config = write_priced_study(tmp_path, server.url, 4)
         get_output("check", config)
         assert server.stats["requests"] == 0
         output = get_output("check", config, "--ask")

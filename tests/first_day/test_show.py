@@ -48,12 +48,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "runs" / "study"
 
 
-def shown(*words: object) -> list[str]:
+def show_lines(*words: object) -> list[str]:
     return looktwice("view", words[0], "--sample", *words[1:]).output.splitlines()
 
 
 def test_show_prints_verdict_answer_and_reason_under_the_labels_of_the_table(folder: Path) -> None:
-    lines = shown(folder, "a/b")
+    lines = show_lines(folder, "a/b")
     labels = [line for line in lines if not line.startswith(" ") and ": " not in line]
     rows = score_table([folder]).rows
     assert labels == list(dict.fromkeys(row.contestant for row in rows if row.point))
@@ -77,7 +77,7 @@ def test_show_reports_a_scoring_failure_and_an_unasked_arm(folder: Path) -> None
     lines = path.read_text().splitlines(keepends=True)
     answered = next(line for line in lines if '"answer":"' in line and '"sample":"a/b"' in line)
     path.write_text("".join(line for line in lines if line != answered))
-    assert "not asked yet: chance" in shown(folder, "a/b")
+    assert "not asked yet: chance" in show_lines(folder, "a/b")
     path = folder / "samples.jsonl"
     path.write_text(re.sub(r'"answer": ?"B"', '"answer":"E"', path.read_text()))
     assert "FAILED: the correct answer 'E' is none of A, B" in get_output(
@@ -88,9 +88,9 @@ def test_show_reports_a_scoring_failure_and_an_unasked_arm(folder: Path) -> None
 
 
 def test_show_prints_the_requested_arms(folder: Path) -> None:
-    labels = shown(folder, "a/b", "--arm", "whole")
+    labels = show_lines(folder, "a/b", "--arm", "whole")
     assert [line for line in labels if line.startswith("whole [")] and "chance" not in labels
-    one = shown(folder, "a/b", "--arm", "chance", "--arm", "plain [mark.radius=9]")
+    one = show_lines(folder, "a/b", "--arm", "chance", "--arm", "plain [mark.radius=9]")
     assert [line for line in one if line in ("chance", "plain [mark.radius=9]")]
     assert not any(line.startswith("whole") for line in one)
     near = "--arm wholes does not exist; did you mean 'whole'?"
@@ -122,7 +122,7 @@ def test_tool_calls_of_an_agent_are_shown_in_order_with_their_box(
     agent = Pipeline({"agent": Agent({"zoom": Zoom()}, coordinates="0-1")})
     arms, out = {"agent": agent, "ask": Pipeline({"ask": Ask()})}, tmp_path / "runs" / "agents"
     evaluate(Folder(tmp_path / "own"), arms, Scripted(look_once), out=out)
-    lines = [line.strip() for line in shown(out, "a/b", "--out", "one.html")]
+    lines = [line.strip() for line in show_lines(out, "a/b", "--out", "one.html")]
     look = lines.index('look 1: zoom {"box":[0.5,0.0,1.0,0.5],"image":1} -> shown: image 2')
     assert lines.index("reply: 'Closer.'") + 1 == look == lines.index("reply: '(A)'") - 3
     text = Path("one.html").read_text()

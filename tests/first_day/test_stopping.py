@@ -30,7 +30,7 @@ from looktwice.specialists import Chance
 from tests.chat_server import ChatServer, chat_server
 from tests.first_day.studies import do_when, get_output, records, run_study, send, write_study
 from tests.paths import ROOT
-from tests.pipelines.test_chat_api import openai_request, walked
+from tests.pipelines.test_chat_api import openai_request, to_plain
 
 VARIANTS = """
 each: [{stages.choose: null}, {model.temperature: 1}]
@@ -174,7 +174,7 @@ def run_and_kill(folder: Path, server: ChatServer, after: int) -> None:
         process.kill()
 
 
-def stored(folder: Path) -> int:
+def count_stored(folder: Path) -> int:
     with closing(sqlite3.connect(folder / ".cache" / "replies.sqlite")) as connection:
         return int(connection.execute("SELECT COUNT(*) FROM replies").fetchone()[0])
 
@@ -194,16 +194,16 @@ def test_a_killed_run_resumes_seamlessly(tmp_path: Path) -> None:
     with chat_server(tmp_path / "killed.log", "--delay", "0.1") as server:
         run_and_kill(killed, server, after=N // 3)
         time.sleep(0.3)  # requests in flight reach the counter of the server
-        kept, asked = stored(killed), server.stats["requests"]
+        kept, asked = count_stored(killed), server.stats["requests"]
         assert 0 < kept < N
         assert asked - kept <= WORKERS
         run_study(killed, server.url, *MODEL, n=N)
         assert server.stats["requests"] - asked == N - kept
-        assert stored(killed) == N
+        assert count_stored(killed) == N
         bodies = server.bodies
     assert len(bodies) == asked + N - kept
     for body in bodies:
-        assert walked(openai_request().validate_python(body)) == body
+        assert to_plain(openai_request().validate_python(body)) == body
     with chat_server() as server:
         run_study(calm, server.url, *MODEL, n=N)
         assert server.stats["requests"] == N

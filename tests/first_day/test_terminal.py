@@ -76,7 +76,7 @@ contestants: {"plain": {}, "loEVILud": {stages: {ask: {system: "EVIL"}}}}
 """
 
 
-def obeyed(text: str) -> str:
+def find_control_characters(text: str) -> str:
     """Return the control characters in an output, except line breaks."""
     return "".join(sorted({c for c in text if printable(c) != c}))
 
@@ -115,7 +115,10 @@ def test_no_command_obeys_escape_sequences_of_files_or_servers(study: Path, tmp_
             "fault": call("check", study, f"stages.ask.{EVIL}=1"),
         }
     for name, result in printed.items():
-        assert (obeyed(result.output), "Traceback" in result.output) == ("", False), name
+        assert (find_control_characters(result.output), "Traceback" in result.output) == (
+            "",
+            False,
+        ), name
     assert "\\x1b]0;owned" in printed["show"].output, printed["run"].output
 
 

@@ -39,7 +39,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return numbers
 
 
-def again(*words: object) -> str:
+def run_again(*words: object) -> str:
     result = looktwice(*(words or ("run", "study.yaml", "--table", "full")))
     assert result.exit_code == 0, result.output
     return result.output
@@ -48,17 +48,17 @@ def again(*words: object) -> str:
 def is_drawn(*words: object) -> bool:
     """Return whether a command redraws the page."""
     os.utime(PAGE, (2e9, 2e9))  # seconds, far enough apart for any resolution of file times
-    again(*words)
+    run_again(*words)
     return PAGE.stat().st_mtime != 2e9
 
 
 @pytest.mark.slow
 def test_an_unchanged_run_generates_no_question_and_draws_no_page(made: list[int]) -> None:
-    first = again()
+    first = run_again()
     os.utime(RUN / "records.jsonl", (1e9, 1e9))
     os.utime(PAGE, (2e9, 2e9))
     made.clear()
-    second = again()
+    second = run_again()
     assert PAGE.stat().st_mtime == 2e9 and made == []
     assert "0 new, 8 existing" in second
     tables = [re.findall(r"(?s)task and contestant.*?records: ", text) for text in (first, second)]
@@ -69,7 +69,7 @@ def test_an_unchanged_run_generates_no_question_and_draws_no_page(made: list[int
     os.utime(RUN / "judged.jsonl", (3e9, 3e9))
     assert is_drawn() and is_drawn("score", RUN, "--report")
     PAGE.unlink()
-    again()
+    run_again()
     assert PAGE.exists()
 
 

@@ -64,7 +64,7 @@ def slow(failing: int = 0) -> Scripted:
     return Scripted(answer)
 
 
-def together(call: Callable[[], Reply], callers: int) -> list[Reply | ModelError]:
+def run_together(call: Callable[[], Reply], callers: int) -> list[Reply | ModelError]:
     start = threading.Barrier(callers)
 
     def one(_: int) -> Reply | ModelError:
@@ -140,7 +140,7 @@ def test_another_thread_takes_over_from_a_failed_one_and_failures_are_not_stored
 ) -> None:
     inner = slow(failing=2)
     model = Cached(inner, Store(tmp_path))
-    replies = together(lambda: model(HELLO), 5)
+    replies = run_together(lambda: model(HELLO), 5)
     assert len(inner.asked) == 3
     assert sum(isinstance(reply, ModelError) for reply in replies) == 2
     assert {reply.text for reply in replies if isinstance(reply, Reply)} == {"reply 3"}

@@ -55,12 +55,12 @@ def openai_request() -> Any:
     return TypeAdapter(CompletionCreateParamsNonStreaming)
 
 
-def walked(value: Any) -> Any:
+def to_plain(value: Any) -> Any:
     """Return plain values; pydantic checks the items of an Iterable only during iteration."""
     if isinstance(value, Mapping):
-        return {name: walked(inner) for name, inner in value.items()}
+        return {name: to_plain(inner) for name, inner in value.items()}
     is_plain = isinstance(value, str | int | float | None)
-    return value if is_plain else [walked(inner) for inner in value]
+    return value if is_plain else [to_plain(inner) for inner in value]
 
 
 TWO_CALLS = (ToolCall("c1", "zoom", '{"x": 1}'), ToolCall("c2", "zoom", "{}"))
@@ -94,7 +94,7 @@ def test_the_wire_agrees_with_openai(server: ChatServer) -> None:
         sent = server.bodies[-1]
         official = {key: value for key, value in sent.items() if key not in BEYOND}
         # openai's types drop unknown fields
-        assert walked(openai_request().validate_python(official)) == official
+        assert to_plain(openai_request().validate_python(official)) == official
         assert sent.keys() & BEYOND == (BEYOND if settings is EXTRA else set())
 
 

@@ -33,7 +33,7 @@ EXACT: dict[str, dict[str, Any]] = {
 }
 
 
-def turned(kind: str, orientation: int, where: str) -> bytes:
+def rotate_stored(kind: str, orientation: int, where: str) -> bytes:
     """Return STORED with this orientation in its EXIF or its XMP."""
     options, xmp = dict(EXACT.get(kind, {})), XMP.format(orientation)
     if kind == "TIFF":
@@ -64,7 +64,7 @@ def test_a_rotated_picture_is_decoded_in_one_way() -> None:
 def check_turned(kind: str, where: str, orientation: int) -> None:
     image = Image.fromarray(STORED)
     upright = image.transpose(TRANSPOSED[orientation]) if orientation in TRANSPOSED else image
-    picture = Picture.encoded(turned(kind, orientation, where))
+    picture = Picture.encoded(rotate_stored(kind, orientation, where))
     assert picture.size == upright.size  # before the pixels are read
     payload = picture.payload
     sent = Image.open(io.BytesIO(payload.data)).convert("RGB")

@@ -41,7 +41,9 @@ def test_failures_of_the_endpoint_or_of_the_sample() -> None:
     assert not any(map(is_endpoint_fault, [ModelError("a picture in a system's turn"), *errors]))
 
 
-def watched(times: list[float], monkeypatch: pytest.MonkeyPatch) -> tuple[EndpointWatch, list[str]]:
+def make_watch(
+    times: list[float], monkeypatch: pytest.MonkeyPatch
+) -> tuple[EndpointWatch, list[str]]:
     """Return a watch whose clock gives these times, and what it said when it gave up."""
     lines: list[str] = []
     monkeypatch.setattr("time.monotonic", lambda: 1000 + times.pop(0))
@@ -56,7 +58,7 @@ def test_three_unreachable_attempts_in_five_seconds_stop(
     times: list[float], stops: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     number = len(times)
-    watch, lines = watched(times, monkeypatch)
+    watch, lines = make_watch(times, monkeypatch)
     for _ in range(number):
         watch.note_attempt(GONE)
     assert lines == (["nobody there"] if stops else [])
@@ -71,7 +73,7 @@ def test_any_response_restarts_the_count_of_failures(monkeypatch: pytest.MonkeyP
     }
     for happens, stops in between.items():
         with monkeypatch.context() as patch:
-            watch, lines = watched([0, 1, 6, 8, 11], patch)
+            watch, lines = make_watch([0, 1, 6, 8, 11], patch)
             watch.note_attempt(GONE)
             watch.note_attempt(GONE)
             happens(watch)

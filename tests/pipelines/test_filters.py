@@ -21,7 +21,7 @@ BLANK = {"choices": [{"message": {"content": ""}, "finish_reason": "stop"}]}
 COUNTED = {"usage": {"prompt_tokens": 9, "completion_tokens": 1}}
 
 
-def asked_fast(canned: Canned, store: Store | None = None) -> Model:
+def wrap_without_waits(canned: Canned, store: Store | None = None) -> Model:
     """Return the model as a run wraps it, without waits between attempts."""
     retried = Retried(canned, initial_delay=1e-6)
     return retried if store is None else Cached(retried, store)
@@ -30,7 +30,7 @@ def asked_fast(canned: Canned, store: Store | None = None) -> Model:
 @table
 def test_a_filter_verdict_makes_a_reply_filtered(form: str, status: int, body: Any) -> None:
     canned = Canned(responses=(response(status, body),))
-    assert asked_fast(canned)(HELLO).finish == "filter"
+    assert wrap_without_waits(canned)(HELLO).finish == "filter"
     assert len(canned.asked) == 1
 
 
@@ -70,7 +70,7 @@ def test_an_unbilled_empty_reply_is_retried(form: str, message: Any, more: Any) 
     choice = {"message": message, "finish_reason": "stop"} | more.pop("choice", {})
     canned = Canned(responses=(response(200, {"choices": [choice], **more}),))
     with pytest.raises(ModelError, match="empty reply"):
-        asked_fast(canned)(HELLO)
+        wrap_without_waits(canned)(HELLO)
     assert len(canned.asked) == 6
 
 
@@ -85,11 +85,13 @@ def test_a_blank_reply_is_not_cached_and_an_old_one_is_requested_again(tmp_path:
     store, counted = Store(tmp_path), Canned(responses=(response(200, BLANK | COUNTED),))
     full = {"choices": [{"message": {"content": "(A)"}, "finish_reason": "stop"}], **COUNTED}
     canned = Canned(responses=(response(200, BLANK), response(200, full)))
-    assert asked_fast(canned, store)(HELLO).text == "(A)"
+    assert wrap_without_waits(canned, store)(HELLO).text == "(A)"
     assert len(canned.asked) == 2 and len(store) == 1
     store._run("UPDATE replies SET reply = ?", json.dumps(Reply("").to_dict()))  # as it was stored
     again = Canned(responses=(response(200, full),))
-    assert asked_fast(again, store)(HELLO).text == "(A)" and len(again.asked) == 1
-    assert asked_fast(again, store)(HELLO).cached and len(again.asked) == 1
-    model = asked_fast(counted, Store(tmp_path / "counted"))  # an empty one with tokens is cached
+    assert wrap_without_waits(again, store)(HELLO).text == "(A)" and len(again.asked) == 1
+    assert wrap_without_waits(again, store)(HELLO).cached and len(again.asked) == 1
+    model = wrap_without_waits(
+        counted, Store(tmp_path / "counted")
+    )  # an empty one with tokens is cached
     assert [model(HELLO).cached for _ in range(2)] == [False, True] and len(counted.asked) == 1

@@ -40,13 +40,13 @@ def blank(width: int, height: int, source: int = 0) -> View:
     return View.of(Picture(np.zeros((height, width, 3), np.uint8)), source)
 
 
-def resized(sx: float, sy: float) -> Change:
+def resize_view(sx: float, sy: float) -> Change:
     return lambda v: transforms.resize(
         v, max(60, round(v.size[0] * sx)), max(60, round(v.size[1] * sy))
     )
 
 
-def cropped(left: float, top: float, share: float) -> Change:
+def crop_view(left: float, top: float, share: float) -> Change:
     def change(view: View) -> View:
         width, height = view.size
         x0, y0 = left * (1 - share) * width, top * (1 - share) * height
@@ -55,11 +55,11 @@ def cropped(left: float, top: float, share: float) -> Change:
     return change
 
 
-def padded(left: int, top: int, right: int, bottom: int) -> Change:
+def pad_view(left: int, top: int, right: int, bottom: int) -> Change:
     return lambda view: transforms.pad(view, left, top, right, bottom, (10, 60, 10))
 
 
-def beside_itself(margin: int, first: bool) -> Change:
+def join_with_itself(margin: int, first: bool) -> Change:
     def change(view: View) -> View:
         pair = [view, transforms.flip(view)]
         return transforms.join_side_by_side(pair if first else pair[::-1], margin, (10, 60, 10))
@@ -68,15 +68,15 @@ def beside_itself(margin: int, first: bool) -> Change:
 
 
 changes = st.one_of(
-    st.builds(resized, st.floats(0.7, 1.6), st.floats(0.7, 1.6)),
-    st.builds(cropped, fractions, fractions, st.floats(0.6, 1.0)),
-    st.builds(padded, *[st.integers(0, 40)] * 4),
+    st.builds(resize_view, st.floats(0.7, 1.6), st.floats(0.7, 1.6)),
+    st.builds(crop_view, fractions, fractions, st.floats(0.6, 1.0)),
+    st.builds(pad_view, *[st.integers(0, 40)] * 4),
     st.builds(
         lambda degrees: lambda view: transforms.rotate(view, degrees),
         st.sampled_from([90, 180, 270, -33, 12.5]),
     ),
     st.just(transforms.flip),
-    st.builds(beside_itself, st.integers(0, 20), st.booleans()),
+    st.builds(join_with_itself, st.integers(0, 20), st.booleans()),
 )
 
 
@@ -87,7 +87,7 @@ def blob_at(x: float, y: float) -> Picture:
     return Picture(np.repeat(bright[:, :, None], 3, axis=2).astype(np.uint8))
 
 
-def chained(view: View, chain: list[Change]) -> View:
+def chain_changes(view: View, chain: list[Change]) -> View:
     for change in chain:
         if max(view.size) < 900:
             view = change(view)
@@ -110,7 +110,7 @@ def centroid_near(view: View, x: float, y: float, reach: float) -> tuple[float, 
 )
 def test_a_blob_is_found_where_the_map_says(chain: list[Change], u: float, v: float) -> None:
     x, y = u * (WIDTH - 1), v * (HEIGHT - 1)
-    view = chained(View.of(blob_at(x, y)), chain)
+    view = chain_changes(View.of(blob_at(x, y)), chain)
     for part in view.parts:
         px, py = part.affine((x, y))
         reach = 2.2 * BLOB * max(1.0, float(np.linalg.norm(part.affine.matrix[:, :2], 2)))
@@ -125,7 +125,7 @@ def test_a_blob_is_found_where_the_map_says(chain: list[Change], u: float, v: fl
 @given(chain=st.lists(changes, min_size=1, max_size=6), u=fractions, v=fractions)
 def test_a_map_and_its_inverse_agree(chain: list[Change], u: float, v: float) -> None:
     x, y = u * (WIDTH - 1), v * (HEIGHT - 1)
-    view = chained(blank(WIDTH, HEIGHT), chain)
+    view = chain_changes(blank(WIDTH, HEIGHT), chain)
     for place in view.to_view(Point("A", x, y)):
         back = view.to_source(*place.center)
         assert back is not None and back[0] == 0

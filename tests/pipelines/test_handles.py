@@ -18,7 +18,7 @@ from tests.tables import check_all, table
 STUDIES = [path for path in sorted(CONFIGS.glob("*.yaml")) if not path.stem.startswith("as_")]
 
 
-def studied(path: Path, *overrides: str) -> dict[str, Any]:
+def find_studies(path: Path, *overrides: str) -> dict[str, Any]:
     config = read_config(path, overrides)
     parts = ("tasks", "task", "models", "model", "stages")  # tasks may refer to stages
     node = resolve({key: config.node[key] for key in parts if key in config.node}, config.faults)
@@ -55,7 +55,7 @@ def check_config(path: Path) -> None:
         assert not any("model" in model for model in other)
     except ConfigError as exc:
         assert not has_names and "type contestants.mine=" in str(exc)
-    node = studied(path, *given)
+    node = find_studies(path, *given)
     for task in tasks_of(node):
         if "path" in task:
             assert (task["path"], task["split"]) == ("elsewhere", "test")

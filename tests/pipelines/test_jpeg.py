@@ -51,7 +51,7 @@ def zeros(data: bytes, rng: random.Random, scan: int) -> bytes:
     return data[:place] + bytes(200) + data[place + 200 :]
 
 
-def flipped(data: bytes, rng: random.Random, scan: int) -> bytes:
+def flip_byte(data: bytes, rng: random.Random, scan: int) -> bytes:
     changed = bytearray(data)
     for _ in range(rng.choice((1, 100))):
         changed[rng.randrange(scan + 14, len(data) - 2)] = rng.randrange(256)
@@ -65,13 +65,13 @@ def flipped_header(data: bytes, rng: random.Random, scan: int) -> bytes:
     return bytes(changed)
 
 
-def inserted(data: bytes, rng: random.Random, scan: int) -> bytes:
+def insert_bytes(data: bytes, rng: random.Random, scan: int) -> bytes:
     place = rng.randrange(scan + 14, len(data) - 2)
     marker = rng.choice((0xD9, 0xDA, 0xC4, 0xC0, 0xDB, 0xD8, 0xE0, 0x01, 0xFF, 0xD0, 0xD7))
     return data[:place] + bytes((0xFF, marker)) + data[place:]
 
 
-DAMAGES = [cut, cut_and_ended, zeros, flipped, flipped_header, inserted]
+DAMAGES = [cut, cut_and_ended, zeros, flip_byte, flipped_header, insert_bytes]
 
 
 def refuses(read: Callable[[], object]) -> bool:
@@ -82,7 +82,7 @@ def refuses(read: Callable[[], object]) -> bool:
     return False
 
 
-def written(kind: str) -> bytes:
+def write_jpeg(kind: str) -> bytes:
     """Return a photograph-like JPEG: smooth noise, so that its scan is some kilobytes long."""
     coarse = np.random.default_rng(0).integers(0, 256, (12, 16, 3), np.uint8)
     mode, settings = WRITTEN[kind]
@@ -95,13 +95,13 @@ def written(kind: str) -> bytes:
 @pytest.mark.parametrize("kind", WRITTEN)
 @pytest.mark.parametrize(
     "damage",
-    [cut, cut_and_ended, zeros, flipped, flipped_header, inserted],
+    [cut, cut_and_ended, zeros, flip_byte, flipped_header, insert_bytes],
     ids=lambda d: d.__name__,
 )
 def test_damaged_files_are_refused(
     kind: str, damage: Damage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    data, rng, refused = written(kind), random.Random(kind + damage.__name__), 0
+    data, rng, refused = write_jpeg(kind), random.Random(kind + damage.__name__), 0
     for _ in range(40):
         monkeypatch.setattr(module, "_readable", set())
         torn = damage(data, rng, data.index(b"\xff\xda"))
@@ -113,7 +113,7 @@ def test_damaged_files_are_refused(
 
 @pytest.mark.parametrize("kind", WRITTEN)
 def test_only_a_few_bytes_of_a_baseline_scan_are_read(kind: str) -> None:
-    data = written(kind)
+    data = write_jpeg(kind)
     short = truncate_scan(data)
     if kind == "progressive":
         assert short is None

@@ -14,7 +14,7 @@ SCENES = [item.sample.images[0] for item in MarkedScenes("symbol", n=12)]
 HASHES = [perceptual_hash(scene) for scene in SCENES]
 
 
-def encoded(image: Image.Image, kind: str, **settings: int) -> Picture:
+def encode(image: Image.Image, kind: str, **settings: int) -> Picture:
     buffer = io.BytesIO()
     image.save(buffer, kind, **settings)
     return Picture.encoded(buffer.getvalue())
@@ -30,7 +30,7 @@ def test_a_picture_is_recognised(kind: str, quality: int, scale: float) -> None:
         image = Image.fromarray(scene.pixels)
         size = (round(image.width * scale), round(image.height * scale))
         settings = {"quality": quality} if quality else {}
-        again = perceptual_hash(encoded(image.resize(size), kind, **settings))
+        again = perceptual_hash(encode(image.resize(size), kind, **settings))
         distances = [hash_distance(again, known) for known in HASHES]
         assert distances[number] <= 8
         assert sorted(range(len(SCENES)), key=distances.__getitem__)[0] == number

@@ -30,7 +30,7 @@ RAMP[:5, :5] = 255
 NOISE = np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8)
 
 
-def encoded(pixels: np.ndarray[Any, Any] | Image.Image, kind: str, **options: Any) -> bytes:
+def encode(pixels: np.ndarray[Any, Any] | Image.Image, kind: str, **options: Any) -> bytes:
     out = io.BytesIO()
     image = pixels if isinstance(pixels, Image.Image) else Image.fromarray(pixels)
     image.save(out, kind, **options)
@@ -44,14 +44,14 @@ def rotated_jpeg() -> bytes:
     """Return RAMP as a rotated camera stores it, with the EXIF tag that rotates it back."""
     exif = Image.Exif()
     exif[0x0112] = 6
-    return encoded(np.rot90(RAMP), "JPEG", **WHOLE_JPEG, exif=exif)
+    return encode(np.rot90(RAMP), "JPEG", **WHOLE_JPEG, exif=exif)
 
 
 def rgba_png() -> bytes:
     """Return RAMP, bright parts opaque and black ones transparent with garbage behind."""
     alpha = np.where(RAMP.any(axis=2), 255, 0).astype(np.uint8)
     hidden = np.where(alpha[:, :, None] == 0, (1, 222, 3), RAMP).astype(np.uint8)
-    return encoded(np.dstack([hidden, alpha]), "PNG")
+    return encode(np.dstack([hidden, alpha]), "PNG")
 
 
 def deep_png(pixels: np.ndarray[Any, Any]) -> bytes:
@@ -64,17 +64,17 @@ ON_WHITE = np.where(RAMP.any(axis=2, keepdims=True), RAMP, 255).astype(np.uint8)
 
 
 SEEN: dict[str, tuple[bytes, np.ndarray[Any, Any], str]] = {
-    "png": (encoded(RAMP, "PNG"), RAMP, ""),
-    "jpeg": (encoded(RAMP, "JPEG", **WHOLE_JPEG), RAMP, ""),
-    "webp": (encoded(RAMP, "WEBP", lossless=True), RAMP, ""),
-    "grey": (encoded(RAMP[:, :, 0], "PNG"), GREY, ""),
+    "png": (encode(RAMP, "PNG"), RAMP, ""),
+    "jpeg": (encode(RAMP, "JPEG", **WHOLE_JPEG), RAMP, ""),
+    "webp": (encode(RAMP, "WEBP", lossless=True), RAMP, ""),
+    "grey": (encode(RAMP[:, :, 0], "PNG"), GREY, ""),
     "exif": (rotated_jpeg(), RAMP, "EXIF"),
     "rgba": (rgba_png(), ON_WHITE, "white"),
     "16bit": (deep_png(RAMP[:, :, 0] * np.uint16(257)), GREY, "16 bit"),
     "16bit-rgb": (deep_png(RAMP[:, :, ::-1] * np.uint16(257)), RAMP, "16 bit"),
-    "cmyk": (encoded(Image.fromarray(RAMP).convert("CMYK"), "JPEG", **WHOLE_JPEG), RAMP, "CMYK"),
-    "palette": (encoded(Image.fromarray(RAMP).quantize(16), "PNG"), RAMP, "P converted"),
-    **{kind: (encoded(RAMP, kind), RAMP, kind) for kind in ("BMP", "TIFF", "GIF")},
+    "cmyk": (encode(Image.fromarray(RAMP).convert("CMYK"), "JPEG", **WHOLE_JPEG), RAMP, "CMYK"),
+    "palette": (encode(Image.fromarray(RAMP).quantize(16), "PNG"), RAMP, "P converted"),
+    **{kind: (encode(RAMP, kind), RAMP, kind) for kind in ("BMP", "TIFF", "GIF")},
 }
 
 
@@ -114,10 +114,10 @@ def test_a_png_has_the_same_bytes_on_every_processor() -> None:
 
 def test_a_colour_profile_is_converted() -> None:
     lab = ImageCms.ImageCmsProfile(ImageCms.createProfile("LAB"))
-    data = encoded(RAMP, "PNG", icc_profile=lab.tobytes())
+    data = encode(RAMP, "PNG", icc_profile=lab.tobytes())
     assert "profile" in Picture.encoded(data).payload.note
     srgb = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB"))
-    data = encoded(RAMP, "PNG", icc_profile=srgb.tobytes())
+    data = encode(RAMP, "PNG", icc_profile=srgb.tobytes())
     assert Picture.encoded(data).payload.data == data
 
 
@@ -125,7 +125,7 @@ def test_writing_into_a_view_is_refused() -> None:
     view = State.start(Sample("s", "?", (Picture(np.zeros((20, 20, 3), np.uint8)),))).views[0]
     with pytest.raises(cv2.error):
         cv2.circle(view.pixels, (5, 5), 3, (255, 0, 0))
-    for pixels in (view.pixels, Picture.encoded(encoded(RAMP, "PNG")).pixels):
+    for pixels in (view.pixels, Picture.encoded(encode(RAMP, "PNG")).pixels):
         with pytest.raises(ValueError, match="read-only"):
             pixels[0, 0] = 1
 
@@ -158,27 +158,27 @@ def idat(rows: bytes) -> bytes:
     return chunk(b"IDAT", zlib.compress(rows))
 
 
-SPEAKS = encoded(NOISE, "PNG").replace(
+SPEAKS = encode(NOISE, "PNG").replace(
     b"\0\0\0\0IEND", chunk(b"tEXt", b"exif:Make\0someone") + b"\0\0\0\0IEND"
 )
 WHOLE = {
-    "jpeg": encoded(NOISE, "JPEG"),
-    "progressive": encoded(NOISE, "JPEG", progressive=True),
-    "png": encoded(NOISE, "PNG"),
+    "jpeg": encode(NOISE, "JPEG"),
+    "progressive": encode(NOISE, "JPEG", progressive=True),
+    "png": encode(NOISE, "PNG"),
     "png that speaks of exif": SPEAKS,
-    "webp": encoded(NOISE, "WEBP"),
+    "webp": encode(NOISE, "WEBP"),
 }
 
 
-def flipped(data: bytes) -> bytes:
+def flip_byte(data: bytes) -> bytes:
     """Return a file with one wrong byte in the middle."""
     middle = len(data) // 2
     return data[:middle] + bytes([data[middle] ^ 255]) + data[middle + 1 :]
 
 
-def wide(value: int) -> bytes:
+def make_wide_tiff(value: int) -> bytes:
     """Return a TIFF of 32 bits that holds this number and zeros."""
-    return encoded(np.array([[value, 0], [0, 0]], np.int32), "TIFF")
+    return encode(np.array([[value, 0], [0, 0]], np.int32), "TIFF")
 
 
 def test_bad_images_are_named(tmp_path: Path) -> None:
@@ -188,10 +188,10 @@ def test_bad_images_are_named(tmp_path: Path) -> None:
         "words.jpg": (b"not an image at all", "not a readable image"),
         "empty.jpg": (b"", "not a readable image"),
         "cut.jpg": (WHOLE["jpeg"][:-2000], "truncated"),
-        "flipped.png": (flipped(WHOLE["png"]), "truncated or corrupt"),
+        "flipped.png": (flip_byte(WHOLE["png"]), "truncated or corrupt"),
         "bomb.png": (bomb, "too many pixels"),
-        "negative.tif": (wide(-1), "values -1"),
-        "wide.tif": (wide(70_000), r"values 0 \.\. 70000"),
+        "negative.tif": (make_wide_tiff(-1), "values -1"),
+        "wide.tif": (make_wide_tiff(70_000), r"values 0 \.\. 70000"),
     }
     made = [(Picture.encoded(data, name), f"{name}.*{says}") for name, (data, says) in bad.items()]
     made += [(Picture.open(tmp_path / "none.png"), "none.png.*cannot be read")]
@@ -207,7 +207,7 @@ def test_bad_images_are_named(tmp_path: Path) -> None:
 
 def test_nothing_is_decoded_before_it_is_needed() -> None:
     fetched = list[int]()
-    picture = Picture.lazy(lambda: fetched.append(1) or encoded(RAMP, "PNG"), "lazy")  # type: ignore[func-returns-value]
+    picture = Picture.lazy(lambda: fetched.append(1) or encode(RAMP, "PNG"), "lazy")  # type: ignore[func-returns-value]
     Sample("s", "?", (picture,))
     assert fetched == []
     assert picture.size == (40, 20) and "not decoded" in repr(picture)
@@ -216,7 +216,7 @@ def test_nothing_is_decoded_before_it_is_needed() -> None:
 
 
 def test_equal_content_has_equal_hashes() -> None:
-    data = encoded(RAMP, "PNG")
+    data = encode(RAMP, "PNG")
     assert Picture.encoded(data).sha == Picture.encoded(data).sha
     assert Picture(RAMP).sha == Picture(RAMP.copy()).sha
     assert Picture(RAMP).sha != Picture(RAMP[:, ::-1]).sha
@@ -233,7 +233,7 @@ def test_a_file_with_a_misleading_extension_is_not_opened(tmp_path: Path) -> Non
 
 def test_too_many_pixels_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOOKTWICE_MAX_PIXELS", "47")
-    data = encoded(np.zeros((6, 8, 3), np.uint8), "PNG")
+    data = encode(np.zeros((6, 8, 3), np.uint8), "PNG")
     with pytest.raises(PictureError, match=r"8 x 6 .* 47; .* LOOKTWICE_MAX_PIXELS"):
         _ = Picture.encoded(data, "huge").size
     monkeypatch.setenv("LOOKTWICE_MAX_PIXELS", "48")
@@ -303,7 +303,7 @@ def test_a_thumbnail_decodes_only_part(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(PictureError):
         thumbnail(Picture.encoded(Picture(NOISE[:40, :40]).payload.data[:-900]))
     monkeypatch.setattr(module, "decode", lambda data, name: pytest.fail("decoded"))
-    whole = Picture.encoded(encoded(pixels, "JPEG", quality=95))
+    whole = Picture.encoded(encode(pixels, "JPEG", quality=95))
     for small in (whole.small(160), made):
         assert small.size == (160, 80)
         assert np.abs(np.asarray(small).astype(int) - sized).mean() < 6
@@ -313,7 +313,7 @@ def test_a_thumbnail_decodes_only_part(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("progressive", [False, True])
 def test_a_truncated_jpeg_is_refused_on_every_path(progressive: bool) -> None:
     photograph = np.kron(NOISE, np.ones((4, 4, 1), np.uint8))
-    whole = encoded(photograph, "JPEG", quality=92, progressive=progressive)
+    whole = encode(photograph, "JPEG", quality=92, progressive=progressive)
     looks: list[Callable[[Picture], object]] = [lambda p: p.pixels, lambda p: p.payload]
     looks.append(lambda p: p.small(16))
     for cut in (-1, -2, -100, 700):

@@ -37,7 +37,7 @@ def noise(seed: int = 0, width: int = 200, height: int = 120) -> Pixels:
     return np.random.default_rng(seed).integers(0, 256, (height, width, 3), np.uint8)
 
 
-def asked(*seeds: int, text: str = PROMPT) -> list[Message]:
+def make_messages(*seeds: int, text: str = PROMPT) -> list[Message]:
     views = tuple(View.of(Picture(noise(seed), "noise")) for seed in seeds)
     return [Message("user", (*views, text))]
 
@@ -97,7 +97,7 @@ def test_numpy_and_torch_compute_the_same(tmp_path: Path) -> None:
 
 def test_a_reply_does_not_depend_on_its_batch() -> None:
     model = Pocket()
-    requests = [asked(seed) for seed in range(8)]
+    requests = [make_messages(seed) for seed in range(8)]
     options = CallOptions(logprobs=3)
     alone = [model(each, options=options) for each in requests]
     shipped_weights().seen = Memory()
@@ -108,7 +108,7 @@ def test_a_reply_does_not_depend_on_its_batch() -> None:
 
 
 def test_choices_are_scored_as_continuations() -> None:
-    reply = Pocket()(asked(1), options=CallOptions(choices=("red star", "A", "37")))
+    reply = Pocket()(make_messages(1), options=CallOptions(choices=("red star", "A", "37")))
     scored = reply.logprobs[0]
     assert set(scored) == {"red star", "A", "37"}
     assert reply.text == max(scored, key=lambda text: scored[text])
@@ -117,7 +117,7 @@ def test_choices_are_scored_as_continuations() -> None:
     tokens = [network.ANSWER, WORD_NUMBERS["red"], WORD_NUMBERS["star"], network.END]
     total = sum(float(talk.write(before)[token]) for before, token in pairwise(tokens))
     assert scored["red star"] == pytest.approx(total, abs=2e-5)
-    told = Pocket()(asked(1), options=CallOptions(logprobs=382))
+    told = Pocket()(make_messages(1), options=CallOptions(logprobs=382))
     for step in told.logprobs:
         assert sum(map(math.exp, set(step.values()))) == pytest.approx(1, abs=0.05)
     assert len(told.logprobs) == told.usage.tokens_out
@@ -126,29 +126,31 @@ def test_choices_are_scored_as_continuations() -> None:
 def test_sampling_depends_only_on_seed_and_draw() -> None:
     model, weights = Pocket(temperature=3.0), shipped_weights().sha
     assert weights in Pocket().identity != model.identity and len(weights) == 64
-    first = [model(asked(1), draw).text for draw in range(12)]
-    assert first == [model(asked(1), draw).text for draw in range(12)]
+    first = [model(make_messages(1), draw).text for draw in range(12)]
+    assert first == [model(make_messages(1), draw).text for draw in range(12)]
     assert len(set(first)) > 1
-    assert first != [Pocket(temperature=3.0, seed=1)(asked(1), draw).text for draw in range(12)]
+    assert first != [
+        Pocket(temperature=3.0, seed=1)(make_messages(1), draw).text for draw in range(12)
+    ]
     for surest in (CallOptions(top_p=1e-6), CallOptions(top_k=1)):
-        texts = {model(asked(1), draw, surest).text for draw in range(6)}
-        assert texts == {Pocket()(asked(1)).text}
+        texts = {model(make_messages(1), draw, surest).text for draw in range(6)}
+        assert texts == {Pocket()(make_messages(1)).text}
 
 
 def test_equal_pictures_are_encoded_once() -> None:
     model = Pocket()
-    assert model(asked(1, 1, 1)).text == model(asked(1)).text
-    assert model(asked(1, 1)).usage == model(asked(1)).usage
+    assert model(make_messages(1, 1, 1)).text == model(make_messages(1)).text
+    assert model(make_messages(1, 1)).usage == model(make_messages(1)).usage
 
 
 def test_unknown_words_are_refused() -> None:
-    five = asked(1, 2, 3, 4, 5)
+    five = make_messages(1, 2, 3, 4, 5)
     for messages, options, words in (
         (five, CallOptions(), "4 different .* 5"),
-        (asked(1, text="?!"), CallOptions(), "got no text"),
-        (asked(1), CallOptions(tools=(Tool("zoom", "zooms"),)), "not support tools"),
-        (asked(1), CallOptions(schema={}, effort="low"), "schema or effort"),
-        (asked(1), CallOptions(choices=("zebra",)), "'zebra'"),
+        (make_messages(1, text="?!"), CallOptions(), "got no text"),
+        (make_messages(1), CallOptions(tools=(Tool("zoom", "zooms"),)), "not support tools"),
+        (make_messages(1), CallOptions(schema={}, effort="low"), "schema or effort"),
+        (make_messages(1), CallOptions(choices=("zebra",)), "'zebra'"),
     ):
         with pytest.raises(ModelError, match=words):
             Pocket()(messages, options=options)

@@ -21,7 +21,7 @@ def start(width: int = 200, height: int = 100) -> State:
     return State.start(Sample("s", "?", (Picture(np.zeros((height, width, 3), np.uint8)),)))
 
 
-def shown(longest: int = 200) -> ShownImage:
+def show(longest: int = 200) -> ShownImage:
     state = start()
     return ShownImage.from_view(state.views[0], LongestSide(longest), state)
 
@@ -30,18 +30,18 @@ def shown(longest: int = 200) -> ShownImage:
 def test_places_are_mapped_into_the_view(
     longest: int, frame: Frame, numbers: tuple[float, ...], expected: tuple[float, ...]
 ) -> None:
-    assert shown(longest).place(numbers, frame, "image 1") == pytest.approx(expected)
+    assert show(longest).place(numbers, frame, "image 1") == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(("frame", "numbers", "message"), CASES["refused"])
 def test_invalid_places_are_refused(frame: Frame, numbers: tuple[float, ...], message: str) -> None:
     with pytest.raises(ToolError, match=message):
-        shown().place(numbers, frame, "image 1")
+        show().place(numbers, frame, "image 1")
 
 
 @pytest.mark.parametrize(("frame", "numbers", "sentence"), CASES["cut"])
 def test_a_clipped_box_is_reported(frame: Frame, numbers: tuple[float, ...], sentence: str) -> None:
-    described = shown().describe_cut(numbers, frame, "image 1")
+    described = show().describe_cut(numbers, frame, "image 1")
     assert sentence in described
     assert bool(sentence) == bool(described)
 

@@ -46,7 +46,7 @@ def lines(path: Path) -> list[Any]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def again(run: Path) -> list[object]:
+def run_again(run: Path) -> list[object]:
     return ["run", run.parents[1] / "study.yaml", "--out", run.parent]
 
 
@@ -57,7 +57,7 @@ def commands(run: Path, url: str) -> Iterator[list[object]]:
         ["score", run, "--report"],
         ["view", run, "--sample", SAMPLE],
         ["replay", run],
-        again(run),
+        run_again(run),
     )
     yield ["export", run, "--to", "trajectories", "--out", run / "out.jsonl"]
     yield ["merge", run, "--out", run.parent / "merged"]
@@ -184,14 +184,14 @@ def test_missing_or_truncated_messages_are_restored_from_the_cache(
     run_command(2, "view", run, "--sample", SAMPLE)
     # nothing reads every message; the sentence says to remove it
     if damage not in ("gone", "empty"):
-        assert "3 existing" in run_command(0, *again(run))
+        assert "3 existing" in run_command(0, *run_again(run))
         assert "remove its file" in " ".join(run_command(2, "replay", run).split())
         damage_blobs(list(whole), "gone")
-    assert "3 new, 0 existing" in run_command(0, *again(run))
+    assert "3 new, 0 existing" in run_command(0, *run_again(run))
     assert {path: path.read_bytes() for path in whole} == whole
     assert made[1].stats["requests"] == asked, "the cache has every reply"
     run_command(0, "replay", run)
-    assert "0 new, 3 existing" in run_command(0, *again(run))
+    assert "0 new, 3 existing" in run_command(0, *run_again(run))
 
 
 @pytest.mark.parametrize("damage", ["gone", "empty"])
@@ -202,7 +202,7 @@ def test_missing_or_empty_pictures_are_restored(run: Path, damage: str) -> None:
     damage_blobs(blobs, damage)
     for command in (["score", run], ["score", run, "--report"], ["view", run, "--sample", SAMPLE]):
         run_command(0, *command)
-    assert "3 new, 0 existing" in run_command(0, *again(run))
+    assert "3 new, 0 existing" in run_command(0, *run_again(run))
     assert whole and {path: path.read_bytes() for path in blobs} == whole
 
 

@@ -17,7 +17,7 @@ FULL = "cannot be written (File too large)"
 
 
 @contextmanager
-def room(size: int) -> Iterator[None]:
+def limit_file_size(size: int) -> Iterator[None]:
     """Limit the size of files inside the block, which fails like a full disk."""
     import resource
 
@@ -49,7 +49,7 @@ def test_a_run_names_the_file_and_resumes_when_there_is_space(
     # the file that grows fastest with long questions and small pictures
     if file == "samples.jsonl":
         write_questions(*[{"images": ["x.png"], "question": "Which? " * 300}] * SAMPLES)
-    with room(size):
+    with limit_file_size(size):
         said = run_command(2, "run", "study.yaml")
     assert f"runs/study/{file}" in said
     assert f"{FULL}; free some space and run the same command again" in said
@@ -78,7 +78,7 @@ def test_exports_of_a_run_are_complete_or_missing(folder: Path) -> None:
         report.unlink()
     before = {path for path in folder.rglob("*") if path.is_file()}
     for words, file in WRITTEN.items():
-        with room(400):
+        with limit_file_size(400):
             said = run_command(2, *words.split())
         assert file in said and FULL in said
         assert {path for path in folder.rglob("*") if path.is_file()} == before

@@ -46,7 +46,7 @@ SPELLINGS: list[Callable[[str], str]] = [
 ]
 
 
-def undone(text: str) -> str:
+def decode_all(text: str) -> str:
     """Return a text and its decodings from JSON, URLs and HTML."""
     json_read = text.replace('\\"', '"').replace("\\\\", "\\")
     return "\n".join([text, unquote(text), html.unescape(text), json_read, unquote(json_read)])
@@ -100,7 +100,7 @@ def test_a_key_occurs_in_no_artefact_however_a_server_spells_it(key: str) -> Non
         said.append(run_command(0, *command.replace("RUN", str(RUN)).split()))
     Path("terminal").write_text("\n".join(said))
     for path in (path for path in Path().rglob("*") if path.is_file()):
-        assert key not in undone(path.read_text(errors="replace")), path
+        assert key not in decode_all(path.read_text(errors="replace")), path
 
 
 WORDED = "{words: {use: prompting.wording.Template, text: %s}, ask: {use: prompting.turns.Ask}}"
@@ -122,8 +122,10 @@ def test_a_key_in_any_setting_is_refused_with_its_place(key: str, stages: str) -
     Path("study.yaml").write_text(study.replace("TEXT", json.dumps(f"Use {key} now.")))
     for command in ("check", "run"):
         said = run_command(2, command, "study.yaml")
-        assert SETTINGS[stages] in said and "holds a key" in said and key not in undone(said)
-    assert not [path for path in Path("runs").rglob("*.yaml") if key in undone(path.read_text())]
+        assert SETTINGS[stages] in said and "holds a key" in said and key not in decode_all(said)
+    assert not [
+        path for path in Path("runs").rglob("*.yaml") if key in decode_all(path.read_text())
+    ]
 
 
 @pytest.mark.parametrize(
@@ -131,7 +133,9 @@ def test_a_key_in_any_setting_is_refused_with_its_place(key: str, stages: str) -
 )
 def test_a_fault_never_repeats_a_key(key: str, setting: str) -> None:
     Path("study.yaml").write_text(STUDY.format(url="http://127.0.0.1:9/v1"))
-    assert key not in undone(run_command(2, "check", "study.yaml", f"{setting}={json.dumps(key)}"))
+    assert key not in decode_all(
+        run_command(2, "check", "study.yaml", f"{setting}={json.dumps(key)}")
+    )
 
 
 def test_an_impossible_key_gives_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,7 +153,7 @@ def test_a_key_in_malformed_http_is_in_no_record(key: str) -> None:
         model = ChatAPI("tiny", url=server.url)
         with pytest.raises(ModelError, match=r"Bad status line|broke the connection") as raised:
             model(ASKED)
-    assert key not in undone(f"{raised.value}\n{describe_failure(raised.value)}")
+    assert key not in decode_all(f"{raised.value}\n{describe_failure(raised.value)}")
 
 
 def test_the_password_of_a_proxy_is_in_no_message(
@@ -185,7 +189,7 @@ def test_a_key_added_by_a_stage_is_in_no_record(key: str, tmp_path: Path) -> Non
     with RunWriter(tmp_path / "run") as writer:
         written = writer.record(record)
     text = (tmp_path / "run" / "records.jsonl").read_text()
-    assert key not in undone(text) and Record.from_line(text) == written
+    assert key not in decode_all(text) and Record.from_line(text) == written
     assert (written.answer, written.notes) == ("***", ("found ***",))
     assert written.last_reply is not None and written.last_reply["text"] == "it is ***"
 

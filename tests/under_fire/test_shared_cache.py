@@ -48,7 +48,7 @@ with store.turn("k", threading.Event()):
 """
 
 
-def started(code: str, *words: object) -> subprocess.Popen[str]:
+def start_process(code: str, *words: object) -> subprocess.Popen[str]:
     """Start another process that runs this code."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     command, pipe = [sys.executable, "-c", code, *map(str, words)], subprocess.PIPE
@@ -62,7 +62,7 @@ def test_two_runs_that_share_a_cache_ask_every_question_once(tmp_path: Path) -> 
     with chat_server(None, "--delay", "0.05") as server:
         study = write_study(tmp_path, server.url, n=24)
         words = ["run", study, "--cache", tmp_path / "cache", "--workers", 4, "--out"]
-        running = [started(LOOKTWICE, *words, tmp_path / name) for name in ("one", "other")]
+        running = [start_process(LOOKTWICE, *words, tmp_path / name) for name in ("one", "other")]
         for process in running:
             output, _ = process.communicate(timeout=120)
             assert process.returncode == 0, output
@@ -80,7 +80,7 @@ def test_a_killed_process_is_replaced_and_a_living_one_is_waited_for(tmp_path: P
         with store.turn("k", threading.Event()):
             gone.set()
 
-    with started(OWNER, tmp_path) as process:
+    with start_process(OWNER, tmp_path) as process:
         assert process.stdout is not None and process.stdout.readline() == "asking\n"
         waiting = threading.Thread(target=take_turn)
         waiting.start()

@@ -32,7 +32,7 @@ def _heed_interrupts() -> None:
         signal.signal(number, signal.SIG_DFL)
 
 
-def started(*words: str, heed: Any = _heed_interrupts, **more: str) -> subprocess.Popen[str]:
+def start_process(*words: str, heed: Any = _heed_interrupts, **more: str) -> subprocess.Popen[str]:
     """Start another process whose output and errors are one text."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     pipe: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
@@ -42,7 +42,7 @@ def started(*words: str, heed: Any = _heed_interrupts, **more: str) -> subproces
 def shell(line: str) -> tuple[int, str]:
     """Return the exit code of LOOKTWICE in a shell line, and the other output."""
     line = f"{{ {line.replace('LOOKTWICE', COMMAND)}; }}; exit ${{PIPESTATUS[0]}}"
-    with started("bash", "-c", line) as process:
+    with start_process("bash", "-c", line) as process:
         said, _ = process.communicate()
     assert "Traceback" not in said and "Exception" not in said, said
     return process.returncode, said
@@ -81,7 +81,7 @@ def test_a_server_ends_by_ctrl_c_as_announced_and_names_any_other_signal(
     command: str, number: int, code: int
 ) -> None:
     main = "from looktwice.eval.cli import main; main()"
-    with started(sys.executable, "-uc", main, *command.split()) as server:
+    with start_process(sys.executable, "-uc", main, *command.split()) as server:
         assert server.stdout is not None
         said = server.stdout.readline()
         server.send_signal(number)
@@ -114,6 +114,6 @@ def test_threads_share_four_heaps_or_the_configured_number(
     told: dict[str, str], heaps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("MALLOC_ARENA_MAX", raising=False)
-    with started(sys.executable, "-c", HEAPS, **told) as process:
+    with start_process(sys.executable, "-c", HEAPS, **told) as process:
         said, _ = process.communicate()
     assert process.returncode == 0 and said.count("<heap nr=") == heaps, said

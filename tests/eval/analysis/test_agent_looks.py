@@ -64,7 +64,7 @@ def test_looks_survive_writing_and_reading_a_record() -> None:
 # Numbers by hand
 
 
-def made(path: Path) -> RunScores:
+def write_run(path: Path) -> RunScores:
     """A baseline and an agent on three samples with the key A, two looks each."""
     run = MadeRun(path)
     box = {"label": "t", "x0": 0, "y0": 0, "x1": 10, "y1": 10, "image": 0}
@@ -74,18 +74,18 @@ def made(path: Path) -> RunScores:
     base = run.point("plain", "t", baseline=True)
     agent = run.point("agent", "t")
     for number in range(3):
-        reply(run, base, f"s{number}", ["(B)"])
+        add_reply(run, base, f"s{number}", ["(B)"])
     # flips to right, looks at the mark
-    reply(run, agent, "s0", ["(B)", "(A)", "(A)"], region=(0, 0, 10, 10))
+    add_reply(run, agent, "s0", ["(B)", "(A)", "(A)"], region=(0, 0, 10, 10))
     # flips to wrong, shows twice the area of the mark
-    reply(run, agent, "s1", ["(A)", "hm", "(B)"], region=(0, 0, 20, 10))
+    add_reply(run, agent, "s1", ["(A)", "hm", "(B)"], region=(0, 0, 20, 10))
     # found by a look; the hint is a box
-    reply(run, agent, "s2", ["hm", "(A)"], region=(0, 0, 20, 10))
+    add_reply(run, agent, "s2", ["hm", "(A)"], region=(0, 0, 20, 10))
     assert task
     return score_run(run.write())
 
 
-def reply(
+def add_reply(
     run: MadeRun, point: str, sample: str, texts: list[str], region: tuple[float, ...] = ()
 ) -> None:
     """Add a record with these replies: a look after each but the last, ten tokens each."""
@@ -101,7 +101,7 @@ def reply(
 
 
 def test_the_effect_of_looks_is_counted_from_the_records(tmp_path: Path) -> None:
-    scored = made(tmp_path)
+    scored = write_run(tmp_path)
     (summary,) = summarize_looks(scored)
     assert (summary.contestant, summary.n, summary.looks) == ("agent", 3, 5 / 3)
     assert (summary.tools, summary.outcomes) == ({"zoom": 5}, {"shown": 5})
@@ -121,7 +121,7 @@ def test_the_effect_of_looks_is_counted_from_the_records(tmp_path: Path) -> None
 def test_a_probe_gives_the_answer_before_a_look(tmp_path: Path) -> None:
     run = MadeRun(tmp_path)
     run.task("t", ["A"])
-    reply(run, run.point("agent", "t"), "s0", ["(B)", "hm", "(A)"], region=(0, 0, 5, 5))
+    add_reply(run, run.point("agent", "t"), "s0", ["(B)", "hm", "(A)"], region=(0, 0, 5, 5))
     notes = (Look(1, 1, "zoom", "said", probe=0).note, EpisodeEnd("reply", 1).note)
     run.records[0] = replace(run.records[0], notes=notes)
     (summary,) = summarize_looks(score_run(run.write()))
@@ -129,7 +129,7 @@ def test_a_probe_gives_the_answer_before_a_look(tmp_path: Path) -> None:
 
 
 def test_each_table_holds_what_its_run_has(tmp_path: Path) -> None:
-    run = made(tmp_path)
+    run = write_run(tmp_path)
     assert "| agent | zoom 5 | reply 3 | 3 | 1.67 |" in analyse("looks", run).markdown
     assert "| agent | 2 | 2 | 50.0 |" in analyse("look_turns", run).markdown
 
@@ -279,7 +279,7 @@ def test_the_trajectory_of_a_vote_is_a_draw_with_the_winning_answer(tmp_path: Pa
     run = MadeRun(tmp_path)
     run.task("t", ["A", "A"])
     point = run.point("vote", "t")
-    reply(run, point, "s0", ["(B)", "(A)", "(A)", "(C)"])
+    add_reply(run, point, "s0", ["(B)", "(A)", "(A)", "(C)"])
     # draw 0 says (B) and then (A), draw 1 (A), draw 2 (C)
     calls = run.records.pop().calls
     drawn = tuple({**call, "draw": draw} for call, draw in zip(calls, (0, 0, 1, 2), strict=True))

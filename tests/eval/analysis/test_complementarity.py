@@ -35,7 +35,7 @@ SIFT, GUESS, CHANCE = (
 MLLM = {"model": {"use": "Replay"}, "stages": {"ask": {"use": "prompting.turns.Ask"}}}
 
 
-def made(folder: Path, **answers: tuple[Mapping[str, Any], str]) -> RunScores:
+def score_answers(folder: Path, **answers: tuple[Mapping[str, Any], str]) -> RunScores:
     """A run with the keys AABBA: "-" abstains, "!" fails, " " is not asked."""
     run = MadeRun(folder)
     run.task("t", "AABBA")
@@ -52,7 +52,7 @@ def made(folder: Path, **answers: tuple[Mapping[str, Any], str]) -> RunScores:
 
 
 def test_the_four_counts_and_the_oracle(tmp_path: Path) -> None:
-    run = made(tmp_path, sift=(SIFT, "AABAB"), mllm=(MLLM, "ABBBB"))
+    run = score_answers(tmp_path, sift=(SIFT, "AABAB"), mllm=(MLLM, "ABBBB"))
     (pair,) = specialist_pairs(run)
     assert pair.both.shares == [0.6, 0.6, 0.8]
     (line,) = analyse("specialists", run).rows
@@ -61,25 +61,25 @@ def test_the_four_counts_and_the_oracle(tmp_path: Path) -> None:
 
 
 def test_abstentions_count_as_wrong_and_failures_are_excluded(tmp_path: Path) -> None:
-    run = made(tmp_path, sift=(SIFT, "-A!B "), mllm=(MLLM, "AABBA"))
+    run = score_answers(tmp_path, sift=(SIFT, "-A!B "), mllm=(MLLM, "AABBA"))
     (pair,) = specialist_pairs(run)
     assert (pair.both.n, pair.excluded, pair.both.count(False, True)) == (3, 2, 1)
     assert analyse("specialists", run).rows[0][-1] == "2"
-    alone = made(tmp_path / "alone", one=(SIFT, "AAAAA"), lot=(CHANCE, "AAAAA"))
+    alone = score_answers(tmp_path / "alone", one=(SIFT, "AAAAA"), lot=(CHANCE, "AAAAA"))
     assert not analyse("specialists", alone).rows
 
 
 def test_only_specialists_are_paired_and_only_with_models(tmp_path: Path) -> None:
     luck, models = {"lot": (CHANCE, "AAAAA"), "guess": (GUESS, "AAAAA")}, ("ABABA", "A    ")
     x, y = ((MLLM, said) for said in models)
-    run = made(tmp_path, one=(SIFT, "AAAAA"), **luck, two=(SIFT, "BBBBB"), x=x, y=y)
+    run = score_answers(tmp_path, one=(SIFT, "AAAAA"), **luck, two=(SIFT, "BBBBB"), x=x, y=y)
     pairs = specialist_pairs(run)
     names = [(p.specialist.contestant, p.mllm.contestant, p.both.n) for p in pairs]
     assert names == [("one", "x", 5), ("one", "y", 1), ("two", "x", 5), ("two", "y", 1)]
 
 
 def test_complementarity_has_a_section_in_the_report(tmp_path: Path) -> None:
-    run = made(tmp_path, **{"<sift>": (SIFT, "AABAB")}, mllm=(MLLM, "ABBBB"))
+    run = score_answers(tmp_path, **{"<sift>": (SIFT, "AABAB")}, mllm=(MLLM, "ABBBB"))
     page = write_report([run.folder.path], tmp_path / "out").read_text()
     assert "&lt;sift&gt;" in page and "<sift>" not in page
     assert "80.0 <small>37.6–96.4</small>" in page
@@ -96,7 +96,7 @@ published:
 def test_published_rows_are_shown_next_to_the_run(tmp_path: Path) -> None:
     (tmp_path / "study.yaml").write_text(CONFIG)
     plan, folder = load_plan(tmp_path / "study.yaml"), tmp_path / "run"
-    made(folder, lot=(CHANCE, "AAAAA"))
+    score_answers(folder, lot=(CHANCE, "AAAAA"))
     (folder / "run.yaml").write_text(yaml.safe_dump({"config": plan.config}, sort_keys=False))
     run = score_run(RunFolder(folder))
     grid = gap.published_table(make_table([run]))
@@ -107,7 +107,7 @@ def test_published_rows_are_shown_next_to_the_run(tmp_path: Path) -> None:
     flagged = replace(run, points=(replace(scores, point=point),))
     header = gap.published_table(make_table([flagged])).header
     assert header[2:] == ("jigsaw\nsee its errata", "other", "macro")
-    assert not analyse("published", made(tmp_path / "bare", lot=(CHANCE, "AAAAA"))).rows
+    assert not analyse("published", score_answers(tmp_path / "bare", lot=(CHANCE, "AAAAA"))).rows
 
 
 def test_a_published_row_names_its_source(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ def test_the_near_sighted_model_gets_its_true_gain(tmp_path: Path) -> None:
     assert result.exit_code == 0 and (run.folder.path / "certificate.md").read_text() == page
 
 
-def made(
+def write_arms(
     path: Path, arms: Sequence[str], answers: Sequence[str], *, other: str = ""
 ) -> Certificate:
     """Arms with their answers to five questions with the key A."""
@@ -105,7 +105,7 @@ def made(
 
 def test_the_numbers_by_hand(tmp_path: Path) -> None:
     """Full is right on 4 of 5, without on 1, black on 3, three of them also solved by full."""
-    certificate = made(
+    certificate = write_arms(
         tmp_path / "run", ("without", "full", "black"), ("ABBBB", "AAAAB", "AAABB"), other="black"
     )
     assert (certificate.gain.value, certificate.difference("full", "black").value) == pytest.approx(

@@ -344,7 +344,7 @@ def specialists(study: Study) -> Study:
     return study
 
 
-def ended(finding: Finding, width: int = 80) -> list[str]:
+def print_ending(finding: Finding, width: int = 80) -> list[str]:
     console = Console(width=width, file=StringIO())
     console.print(Ending(finding))
     return console.file.getvalue().splitlines()  # type: ignore[attr-defined, no-any-return]
@@ -361,7 +361,7 @@ def test_every_contestant_of_its_own_task_is_shown_at_the_end(
         ("color", ["plain", "exact"]),
         ("count", ["plain", "rs.Guess"]),
     ]
-    lines = ended(finding, width)
+    lines = print_ending(finding, width)
     assert max(map(len, lines)) <= width
     rows = [line.split() for line in lines if "\u25cf" in line]
     assert [row[: 2 + (row[0] == "\u25b8")] for row in rows] == [

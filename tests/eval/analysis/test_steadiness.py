@@ -11,7 +11,7 @@ from tests.made_run import MadeRun, analyse, join_attributes, lines_of
 from tests.optional import needs_extras
 
 
-def shown(made: MadeRun, name: str) -> list[dict[str, str]]:
+def get_lines(made: MadeRun, name: str) -> list[dict[str, str]]:
     return lines_of(analyse(name, score_run(made.write())))
 
 
@@ -22,7 +22,7 @@ def test_draws_by_hand(made: MadeRun) -> None:
     made.answers(point, "ABAAA")
     made.answers(point, ["A", "B", "B", None, "A"], draw=1)
     made.answers(point, ["B"], draw=2)  # of an older plan, and for one sample only
-    (line,) = shown(made, "draws")
+    (line,) = get_lines(made, "draws")
     names = ("n", "left\nout", "draws", "accuracy %")
     assert [line[name] for name in names] == ["3", "1", "2", "50.0"]
     # sqrt(1/18), sqrt(1/36)
@@ -36,7 +36,7 @@ def test_draws_by_hand(made: MadeRun) -> None:
 def test_a_single_draw_has_no_table(made: MadeRun) -> None:
     made.task("t", ["A", "B"])
     made.answers(made.point("plain", "t"), ["A", "B"])
-    assert not shown(made, "draws") and not shown(made, "order")
+    assert not get_lines(made, "draws") and not get_lines(made, "order")
 
 
 def test_letters_are_those_shown_to_the_model(made: MadeRun) -> None:
@@ -47,11 +47,11 @@ def test_letters_are_those_shown_to_the_model(made: MadeRun) -> None:
     made.record(point, "s1", answer="A", letters={"A": "B", "B": "A"})
     made.record(point, "s2", reason="abstained: nothing")
     made.record(point, "s3", answer="B")
-    (line,) = shown(made, "letters")
+    (line,) = get_lines(made, "letters")
     assert (line["A %\n(key)"], line["n"], line["choices"]) == ("100.0\n(100.0)", "2", "2")
     made.record(point, "s2", answer="B")  # two of three are A, and A is the key of all three
     made.record(point, "s3", answer="A")
-    (line,) = shown(made, "letters")
+    (line,) = get_lines(made, "letters")
     assert line["bars\n(key)"] == "▆▃\n█▁"
 
 
@@ -64,7 +64,7 @@ def test_the_ranking_of_two_contestants_over_settings_and_draws(made: MadeRun) -
         point = made.point(name, "t", draws=2, changes={"stages.mark.radius": radius})
         made.answers(point, said)
         made.answers(point, "BABB" if name == "base" else "BBBB", draw=1)
-    (line,) = shown(made, "order")
+    (line,) = get_lines(made, "order")
     names = ("contestant", "other", "settings", "leads in", "draws", "n")
     assert [line[name] for name in names] == ["base", "ring", "2", "1 of 2", "2", "4"]
     assert line["swap between\nsettings %"].startswith("100.0\n")

@@ -54,7 +54,7 @@ def looktwice(command: str, *words: str) -> str:
     return result.output
 
 
-def measured(runs: Path) -> dict[str, list[dict[str, Any]]]:
+def run_and_measure(runs: Path) -> dict[str, list[dict[str, Any]]]:
     """Return the measurements of the samples of each task; checks that report.csv has them."""
     run, found = RunFolder(runs / "dysm_attention"), dict[str, list[dict[str, Any]]]()
     for record in run.records().values():
@@ -117,7 +117,7 @@ def test_it_runs_on_generated_pictures(
     words = [f"models.eyes.model={folder(family)}", "tasks.outlines.n=2", "tasks.filled.n=2"]
     assert "no faults" in looktwice("check", *words)
     looktwice("run", *words, "--out", str(tmp_path))
-    assert {task: len(samples) for task, samples in measured(tmp_path).items()} == {
+    assert {task: len(samples) for task, samples in run_and_measure(tmp_path).items()} == {
         "outlines": 2,
         "filled": 2,
     }
@@ -145,7 +145,7 @@ def test_it_runs_on_files_in_the_official_layout(
         FOUND,
     ]
     looktwice("run", *words, "--out", str(tmp_path))
-    found = [sample["marked_area"] for sample in measured(tmp_path)["filled"] if sample]
+    found = [sample["marked_area"] for sample in run_and_measure(tmp_path)["filled"] if sample]
     assert len(found) == len(areas) >= 2 and sorted(found) == pytest.approx(sorted(areas), rel=0.15)
 
 
@@ -160,7 +160,7 @@ def test_it_runs_on_real_pictures(
         FOUND,
     ]
     looktwice("run", *words, "--out", str(tmp_path))
-    assert [len(sample) for sample in measured(tmp_path)["filled"]] == [4] * 14
+    assert [len(sample) for sample in run_and_measure(tmp_path)["filled"]] == [4] * 14
 
 
 @pytest.mark.slow
@@ -175,7 +175,10 @@ def test_the_page_has_the_figures_of_a_network_whose_attention_is_known(tmp_path
         assert bool(found) == (item.answer != "0")
         if found:
             apart.append(
-                [found["attention_share"], by_hand(item.sample.images[0].pixels, item.sample.marks)]
+                [
+                    found["attention_share"],
+                    compute_shares(item.sample.images[0].pixels, item.sample.marks),
+                ]
             )
     shares, expected = np.transpose(apart)
     assert (
@@ -186,7 +189,7 @@ def test_the_page_has_the_figures_of_a_network_whose_attention_is_known(tmp_path
     )
 
 
-def by_hand(pixels: Any, marks: Any) -> float:
+def compute_shares(pixels: Any, marks: Any) -> float:
     """Compute the share of ink for each of 16 x 16 patches, in windows of 4 x 4 and overall."""
     ink = (
         np.asarray(Image.fromarray(pixels).resize((224, 224), Image.Resampling.BICUBIC)) < 255

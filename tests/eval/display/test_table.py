@@ -37,7 +37,7 @@ def row(found: Table, **fields: Any) -> Row:
     return only
 
 
-def of(found: Table, names: str, **fields: Any) -> list[Any]:
+def get_values(found: Table, names: str, **fields: Any) -> list[Any]:
     """Return these columns of the only row with these fields."""
     return [getattr(row(found, contestant="plain", **fields), name) for name in names.split()]
 
@@ -47,10 +47,10 @@ def test_a_hidden_answer_key_has_no_accuracy(made: MadeRun) -> None:
     made.answers(made.point("plain", "t"), ["A", "B", None])
     made.record("p0", "s2", reason="abstained: too dark")
     table = score_table(made.write().path)
-    assert of(table, "value low n hidden unreadable", task="t") == [None, None, 0, 2, 1]
-    assert of(table, "value", metric="coverage", task="t") == [pytest.approx(2 / 3)]
+    assert get_values(table, "value low n hidden unreadable", task="t") == [None, None, 0, 2, 1]
+    assert get_values(table, "value", metric="coverage", task="t") == [pytest.approx(2 / 3)]
     assert not [line for line in table if line.contestant == "majority (key)"]
-    assert of(table, "value", task="macro") == [None]
+    assert get_values(table, "value", task="macro") == [None]
 
 
 def test_the_four_counts_and_the_three_metrics(made: MadeRun) -> None:
@@ -62,10 +62,10 @@ def test_the_four_counts_and_the_three_metrics(made: MadeRun) -> None:
     made.answers(point, [None] * 7 + ["B"])
     table = score_table(made.write().path)
     names = "right wrong unreadable failed n n_groups value"
-    assert of(table, names, task="t") == [4, 2, 1, 1, 8, 4, 0.5]
+    assert get_values(table, names, task="t") == [4, 2, 1, 1, 8, 4, 0.5]
     values = {"accuracy_answered": pytest.approx(4 / 6), "coverage": 0.75}
     for name, value in values.items():
-        assert of(table, "value", metric=name, task="t") == [value]
+        assert get_values(table, "value", metric=name, task="t") == [value]
     assert row(table, contestant="majority (key)", task="t").value == 0.75
     assert row(table, contestant="chance (level)", task="t").value == 0.5
 
@@ -76,14 +76,20 @@ def test_draws_are_averaged_within_a_sample(made: MadeRun) -> None:
     made.answers(point, "AA", draw=0)
     made.answers(point, "AB", draw=1)
     table = score_table(made.write().path)
-    assert of(table, "value n right wrong low high", task="t") == [0.75, 2, 3, 1, *wilson(1.5, 2)]
+    assert get_values(table, "value n right wrong low high", task="t") == [
+        0.75,
+        2,
+        3,
+        1,
+        *wilson(1.5, 2),
+    ]
 
 
 def test_macro_is_over_tasks_and_micro_over_samples(made: MadeRun) -> None:
     score_arms(made, "big", "A" * 8, plain="A" * 8)
     table = score_arms(made, "small", "AA", plain="BB")
-    assert of(table, "value n n_tasks", task="macro") == [0.5, 10, 2]
-    assert of(table, "value n right low high", task="micro") == [0.8, 10, 8, *wilson(8, 10)]
+    assert get_values(table, "value n n_tasks", task="macro") == [0.5, 10, 2]
+    assert get_values(table, "value n right low high", task="micro") == [0.8, 10, 8, *wilson(8, 10)]
 
 
 def test_a_swept_task_counts_once_in_macro(made: MadeRun) -> None:
@@ -96,7 +102,7 @@ def test_a_swept_task_counts_once_in_macro(made: MadeRun) -> None:
     shown = table.where(metric="accuracy", contestant="plain")
     tasks = ["a [strength=0]", "a [strength=1]", "b", "macro", "micro"]
     assert [line.task for line in shown] == tasks
-    assert of(table, "value", task="macro") == [pytest.approx((0.5 + 1.0) / 2)]
+    assert get_values(table, "value", task="macro") == [pytest.approx((0.5 + 1.0) / 2)]
 
 
 def test_the_paired_test_excludes_samples_that_failed_on_either_side(made: MadeRun) -> None:
@@ -290,7 +296,7 @@ def test_samples_without_the_group_field(made: MadeRun, meta: dict[str, str], gr
     assert [(each.value, each.n, each.unit) for each in plain] == [(1.0, 1, "circle")] * groups
 
 
-def printed(columns: Mapping[str, str], texts: int, blocks: int, rows: int) -> str:
+def print_rows(columns: Mapping[str, str], texts: int, blocks: int, rows: int) -> str:
     """Print a table of equal rows on a terminal of 80 columns; a slash is a line break."""
     header, row = ([c.replace("/", "\n") for c in part] for part in (columns, columns.values()))
     out, grid = io.StringIO(), TextTable(header, [row] * rows, texts)
@@ -304,14 +310,14 @@ def test_a_wide_table_keeps_all_digits_in_a_narrow_terminal() -> None:
     columns |= {"R": "1.98/1.01 to 3.58", "best minus/worst": "41.7/25.0 to 83.3"}
     columns |= {"worst": "default", "best": "blue, jpeg80"}
     words = {"16.7", "1.98", "3.58]", "41.7", "83.3]", "jpeg80"}
-    assert words <= set(printed(columns, 1, 0, 1).split())
+    assert words <= set(print_rows(columns, 1, 0, 1).split())
 
 
 def test_a_long_heading_does_not_truncate_numbers() -> None:
     """Regression: under `shape, unmarked` the table of a race ended in "p 0.0"."""
     columns = {"task": "shape", "arm": "unmarked", "asked": "72", "mean %": "41.7"}
     columns |= {"to the leader": "\u221219.4 [\u221239.6 to +1.2]", "ended": "after 72"}
-    shown = printed(columns | {"held out": "+13.3 [+0.0 to +26.1, p 0.058]"}, 2, 2, 2)
+    shown = print_rows(columns | {"held out": "+13.3 [+0.0 to +26.1, p 0.058]"}, 2, 2, 2)
     assert {"+1.2]", "0.058]"} <= set(shown.split()), "no figure is cut"
     assert shown.count("shape, unmarked") == 2, "the heading stands once in each block of columns"
     assert max(map(len, shown.splitlines())) <= 80
@@ -323,7 +329,7 @@ def test_a_long_name_is_not_truncated_in_a_wide_terminal() -> None:
     columns = {"task": "shape", "MLLM": name, "n": "60", "both/right": "57/48.0 to 59.1"}
     columns |= {"only/specialist": "2", "only/MLLM": "1", "specialist %": "98.3/94.0–100.0"}
     for blocks in (0, 1):
-        shown = printed(columns, 2, blocks, 2)
+        shown = print_rows(columns, 2, blocks, 2)
         assert name in shown.split() and max(map(len, shown.splitlines())) <= 80
         assert {"57", "[48.0", "98.3", "[94.0–100.0]"} <= set(shown.split())
 

@@ -54,7 +54,7 @@ def run(made: MadeRun) -> Path:
     return made.write().path
 
 
-def judged(
+def run_judge(
     run: Path, answer: Any, name: str = "solomon", **more: Any
 ) -> tuple[int, list[str], Scripted]:
     model, lines = answer if isinstance(answer, Scripted) else Scripted(answer), list[str]()
@@ -115,7 +115,7 @@ COUNTS = "right wrong unreadable reader"
 
 def test_stored_verdicts_count_without_another_call(run: Path) -> None:
     assert accuracy(run, COUNTS) == [1, 0, 3, "robust"]
-    failed, (line,), model = judged(run, "The first.\nAnswer: A")
+    failed, (line,), model = run_judge(run, "The first.\nAnswer: A")
     assert (failed, len(model.asked)) == (0, 4)
     assert "4 of 4 replies judged; 4 calls and 0 from the cache" in line
     assert accuracy(run, COUNTS) == [2, 1, 1, "robust + judge solomon"]
@@ -125,13 +125,13 @@ def test_stored_verdicts_count_without_another_call(run: Path) -> None:
 
 
 def test_only_changed_replies_are_judged_again(made: MadeRun, run: Path) -> None:
-    judged(run, "Answer: A")
-    failed, lines, model = judged(run, "Answer: A")
+    run_judge(run, "Answer: A")
+    failed, lines, model = run_judge(run, "Answer: A")
     assert (failed, model.asked, lines[0]) == (0, [], "nothing is left to judge")
     made.reply("p0", "s0", "Hmm, the latter.")
     made.write()
     assert accuracy(run, "unreadable wrong") == [2, 1]  # the old verdict was on other text
-    _, _, model = judged(run, "Answer: A")
+    _, _, model = run_judge(run, "Answer: A")
     assert ["the latter" in messages[-1].text for messages in model.asked] == [True]
     assert accuracy(run, "unreadable") == [1]
 
@@ -141,50 +141,50 @@ def test_replies_without_a_verdict_stay_unreadable(run: Path) -> None:
         return "Answer: NONE" if len(model.asked) % 2 else "I cannot say."
 
     model = Scripted(answer)
-    failed, (line, *_), _ = judged(run, model)
+    failed, (line, *_), _ = run_judge(run, model)
     assert failed == 0 and "2 of 4 replies judged, 2 of them" in line
     assert "2 without a verdict" in line and accuracy(run, "right unreadable") == [1, 3]
     reasons = {line.reason for line in judgements(run).lines}
     assert reasons == {"", "no answer line in the judge's words"}
-    assert judged(run, Scripted(answer))[1][0] == "nothing is left to judge"
+    assert run_judge(run, Scripted(answer))[1][0] == "nothing is left to judge"
 
 
 def test_a_judge_s_thinking_is_not_a_verdict(run: Path) -> None:
-    _, lines, _ = judged(run, "<think>\nAnswer: B\nBut wait</think>\nAnswer: A")
+    _, lines, _ = run_judge(run, "<think>\nAnswer: B\nBut wait</think>\nAnswer: A")
     assert "4 of 4 replies judged" in lines[0]
-    judged(run, "<think>\nAnswer: B\nBut", name="cut off")
+    run_judge(run, "<think>\nAnswer: B\nBut", name="cut off")
     answers = {(line.judge, line.answer) for line in judgements(run).lines}
     assert answers == {("solomon", "A"), ("cut off", None)}
 
 
 def test_a_failed_call_is_repeated(run: Path) -> None:
-    failed, lines, _ = judged(run, Scripted(["Answer: A"]))
+    failed, lines, _ = run_judge(run, Scripted(["Answer: A"]))
     assert failed == sum(bool(line.error) for line in judgements(run).lines) == 3
     assert "3 failed, such as: ModelError: the script has 1 answers" in lines[0]
 
     class Same(Scripted):
         identity = Scripted(["Answer: A"]).identity
 
-    failed, lines, model = judged(run, Same("Answer: A"))
+    failed, lines, model = run_judge(run, Same("Answer: A"))
     assert (failed, len(model.asked)) == (0, 3) and "4 of 4 replies judged" in lines[0]
 
 
 def test_a_second_judge_is_compared_and_may_count(run: Path) -> None:
-    judged(run, "Answer: A")
-    _, (*_, line), _ = judged(run, "The first.\nAnswer: A", name="daniel")
+    run_judge(run, "Answer: A")
+    _, (*_, line), _ = run_judge(run, "The first.\nAnswer: A", name="daniel")
     assert "solomon and daniel: 4 of 4 the same (100.0 %), kappa 1.000" in line
     assert accuracy(run, judge="daniel") == ["robust + judge daniel"]
     with pytest.raises(RunError, match="bob"):
         score_table(run, judge="bob")
     with pytest.raises(RunError, match="daniel"):
-        judged(run, "Answer: B", name="daniel")
+        run_judge(run, "Answer: B", name="daniel")
 
 
 def test_the_judge_with_the_most_verdicts_counts_regardless_of_order(
     run: Path, tmp_path: Path
 ) -> None:
-    judged(run, "I cannot say.")
-    _, lines, _ = judged(run, "Answer: A", name="daniel")
+    run_judge(run, "I cannot say.")
+    _, lines, _ = run_judge(run, "Answer: A", name="daniel")
     (sentence,) = [line for line in lines if line.startswith("judge daniel counts")]
     assert "4 of 4 replies (solomon 0 of 4); --judge" in sentence
     assert accuracy(run) == ["robust + judge daniel"]
@@ -213,8 +213,8 @@ def test_only_what_the_reader_leaves_unread_is_judged(made: MadeRun) -> None:
     point = made.point("one", "pick")
     made.reply(point, "s0", "The answer is A.")
     run = made.write().path
-    assert judged(run, "Answer: A")[1] == ["nothing is left to judge"]
-    _, _, model = judged(run, "Answer: A", reader=BlinkOfficial())
+    assert run_judge(run, "Answer: A")[1] == ["nothing is left to judge"]
+    _, _, model = run_judge(run, "Answer: A", reader=BlinkOfficial())
     assert len(model.asked) == 1
     assert accuracy(run, reader=BlinkOfficial()) == ["judge solomon"]
     assert accuracy(run) == ["robust"]
@@ -227,7 +227,7 @@ def test_a_judge_reads_the_letters_as_they_were_asked(made: MadeRun) -> None:
     letters = {"A": "B", "B": "A"}
     made.records[-1] = replace(made.records[-1], letters=letters, choices=("choice 1", "choice 0"))
     run = made.write().path
-    _, _, model = judged(run, "Answer: B")
+    _, _, model = run_judge(run, "Answer: B")
     assert "(A) choice 1\n(B) choice 0" in model.asked[0][-1].text
     assert accuracy(run, "right") == [1]
 
@@ -246,7 +246,7 @@ def test_videos_are_graded(made: MadeRun) -> None:
         asked = messages[-1].text
         return f"Score: {0 if texts[1] in asked else 2 if texts[2] in asked else 1}"
 
-    _, lines, _ = judged(run, grade)
+    _, lines, _ = run_judge(run, grade)
     assert lines[0].startswith("judge solomon, vid: 4 of 4 replies judged")
     rows = {row.metric: row for row in score_table(run).where(contestant="one", task="vid")}
     values = [rows[name].value for name in ("vid_ab", "vid_aba", "vid")]
@@ -256,7 +256,7 @@ def test_videos_are_graded(made: MadeRun) -> None:
 # ---- BLINK-Twice's chains of thought
 
 
-def twice(root: Path, **columns: str) -> Path:
+def write_twice(root: Path, **columns: str) -> Path:
     (root / "1.png").write_bytes(bytes(cv2.imencode(".png", np.zeros((4, 6, 3), np.uint8))[1]))
     row = {"question": "Is it 1?", "image": "1.png", "answer": "B) No"}
     row[columns.get("clues", "Detailed Visual Clues")] = "a mirror"
@@ -277,10 +277,10 @@ def test_chains_of_thought_get_marks_and_the_judge_sees_the_image_and_the_soluti
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    run = twice(tmp_path)
+    run = write_twice(tmp_path)
     assert "mirror" not in (run / "samples.jsonl").read_text()
     assert "mirror" not in str([item.sample for item in BlinkTwice(tmp_path / "twice.jsonl")])
-    _, lines, model = judged(run, "Clues: 0.5\nTruth: 1")
+    _, lines, model = run_judge(run, "Clues: 0.5\nTruth: 1")
     assert lines[0].startswith("judge solomon, cot: 2 of 2 replies judged")
     (message,) = model.asked[0]
     assert [view.size for view in message.views] == [(6, 4)]
@@ -295,23 +295,23 @@ def test_missing_columns_of_the_solution_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    run = twice(tmp_path, clues="Hinweise")
-    _, lines, model = judged(run, "Clues: 1\nTruth: 1")
+    run = write_twice(tmp_path, clues="Hinweise")
+    _, lines, model = run_judge(run, "Clues: 1\nTruth: 1")
     assert not model.asked and lines[0].startswith("cot and steps: ")
     assert "clues: none found; the columns are" in lines[0]
-    _, lines, _ = judged(run, "Clues: 1\nTruth: 1", columns={"clues": "Hinweise"})
+    _, lines, _ = run_judge(run, "Clues: 1\nTruth: 1", columns={"clues": "Hinweise"})
     assert lines[0].endswith("0 tokens in, 0 out")
     with pytest.raises(
         RunError, match="--column clue does not exist; the columns are clues, truth, steps"
     ):
-        judged(run, "", columns={"clue": "Hinweise"}, name="daniel")
+        run_judge(run, "", columns={"clue": "Hinweise"}, name="daniel")
 
 
 # ---- the file
 
 
 def test_a_truncated_line_is_cut_and_a_damaged_one_is_named(run: Path) -> None:
-    judged(run, "Answer: A")
+    run_judge(run, "Answer: A")
     with (run / "judged.jsonl").open("ab") as file:
         file.write(b'{"kind": "unrea')
     assert len(judgements(run).lines) == 4
@@ -324,8 +324,8 @@ def test_a_truncated_line_is_cut_and_a_damaged_one_is_named(run: Path) -> None:
 
 
 def test_the_report_says_which_judge_judged_what(run: Path, tmp_path: Path) -> None:
-    judged(run, "Answer: A")
-    judged(run, "Answer: NONE", name="daniel")
+    run_judge(run, "Answer: A")
+    run_judge(run, "Answer: NONE", name="daniel")
     page = write_report([run], tmp_path / "out")
     text = page.with_suffix(".md").read_text(encoding="utf-8")
     assert "| solomon (counts) | unreadable | one | pick | 2 | 0 | 0 | 0 | 2 | 0 | 0 | 0 |" in text
@@ -338,7 +338,7 @@ def test_the_report_says_which_judge_judged_what(run: Path, tmp_path: Path) -> N
 # ---- from the command line, over a real server
 
 
-def configured(run: Path, url: str) -> None:
+def write_config(run: Path, url: str) -> None:
     judge = f"{{use: pipelines.models.ChatAPI, model: judge-of-test, url: '{url}'}}"
     (run / "run.yaml").write_text(f"config: {{models: {{solomon: {judge}}}}}\n")
 
@@ -348,7 +348,7 @@ def test_the_command_asks_once_and_counts_verdicts_separately(
 ) -> None:
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     with chat_server() as server:
-        configured(run, server.url)
+        write_config(run, server.url)
         first = looktwice("judge", run, "--model", "solomon")
         (run / "judged.jsonl").unlink()
         again = looktwice("judge", run, "--model", "solomon", "--only-cached")
@@ -363,7 +363,7 @@ def test_the_command_asks_once_and_counts_verdicts_separately(
 
 def test_an_unreachable_judge_fails_no_reply(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    configured(run, "http://127.0.0.1:9/v1")
+    write_config(run, "http://127.0.0.1:9/v1")
     result = looktwice("judge", run, "--model", "solomon")
     assert result.exit_code == 2 and "127.0.0.1:9 cannot be reached" in result.output
     assert "the same command continues later" in result.output
@@ -371,7 +371,7 @@ def test_an_unreachable_judge_fails_no_reply(run: Path, monkeypatch: pytest.Monk
 
 
 def test_failed_calls_and_unknown_names_are_reported(run: Path) -> None:
-    configured(run, "http://127.0.0.1:9/v1")
+    write_config(run, "http://127.0.0.1:9/v1")
     (run / "cache").mkdir()
     other = "models.other={use: pipelines.models.Scripted, answer: 'Answer: A'}"
     for words, code, sentence in (

@@ -47,7 +47,7 @@ class NamedScript(Scripted):
         return self.name
 
 
-def judged(run: Path, answer: Any, name: str, *passes: str, **more: Any) -> list[str]:
+def run_judge(run: Path, answer: Any, name: str, *passes: str, **more: Any) -> list[str]:
     lines = list[str]()
     model = NamedScript(answer, name=name)
     judge = RunJudge(run, name, model, passes, console=QUIET, workers=1, **more)
@@ -108,7 +108,7 @@ def run(tmp_path: Path) -> Path:
     return made.write().path
 
 
-def said_of(labels: dict[str, str]) -> Any:
+def make_knowing_judge(labels: dict[str, str]) -> Any:
     """Return a judge that knows the label of every reply, which follows "Reply:"."""
     return lambda messages: labels[messages[-1].text.partition("Reply: ")[2]]
 
@@ -119,7 +119,9 @@ MINE = Wording("mine", "Reply: {reply}")
 
 def test_a_pass_over_every_reply_replaces_the_reader(run: Path) -> None:
     assert values(run)["accuracy"] == round(2 / 6, 4)
-    first, *_, last = judged(run, said_of(TRUTH), "solomon+mine", "every", wording=MINE)
+    first, *_, last = run_judge(
+        run, make_knowing_judge(TRUTH), "solomon+mine", "every", wording=MINE
+    )
     assert "every: 6 of 6 replies judged, 1 of them" in first
     assert "and the reader: 3 of 5 the same (60.0 %), kappa 0.286" in last and "annotate" in last
     (row,) = score_table(run).where(metric="accuracy", task="pick", contestant="one").rows
@@ -128,15 +130,15 @@ def test_a_pass_over_every_reply_replaces_the_reader(run: Path) -> None:
     assert values(run, judge="none")["accuracy"] == round(2 / 6, 4)
     with pytest.raises(RunError, match="'solomon"):
         changed = Wording("mine", "Reply: {reply} ")
-        judged(run, said_of(TRUTH), "solomon+mine", "every", wording=changed)
+        run_judge(run, make_knowing_judge(TRUTH), "solomon+mine", "every", wording=changed)
     with pytest.raises(RunError, match="--prompt"):
-        judged(run, "A", "other", wording=MINE)
+        run_judge(run, "A", "other", wording=MINE)
 
 
 def test_each_pass_uses_the_judge_with_the_most_verdicts(run: Path) -> None:
-    judged(run, "Answer: A", "reads little", "unreadable")
-    judged(run, "nothing at all", "reads nothing", "every")
-    lines = judged(run, said_of(TRUTH), "reads all", "every", wording=MINE)
+    run_judge(run, "Answer: A", "reads little", "unreadable")
+    run_judge(run, "nothing at all", "reads nothing", "every")
+    lines = run_judge(run, make_knowing_judge(TRUTH), "reads all", "every", wording=MINE)
     (told,) = [line for line in lines if line.startswith("judge reads all counts for every")]
     assert "6 of 6 replies (reads nothing 0 of 6)" in told
     counting = judgements(run).counting
@@ -161,7 +163,7 @@ def test_a_lying_judge_is_detected_against_people_and_honest_judges(
     lies = {text: "B" if label == "A" else "A" for text, label in TRUTH.items()}
     lies["(B)"] = "well"
     for name, labels in (("honest", TRUTH), ("liar", lies)):
-        judged(run, said_of(labels), name, "every", wording=MINE)
+        run_judge(run, make_knowing_judge(labels), name, "every", wording=MINE)
     out, anna = tmp_path / "sheet", tmp_path / "sheet" / "anna.csv"
     words = ("annotate", run, "--ask", "replies", "--verdict", "any", "--out", out)
     assert CliRunner().invoke(app, [*map(str, words)]).exit_code == 0
@@ -185,7 +187,7 @@ def test_a_lying_judge_is_detected_against_people_and_honest_judges(
 STEPS = ("a girl stands", "her legs look thin", "a dark seam", "the trousers are painted", "no")
 
 
-def chains(root: Path, spoken: dict[str, list[int]], **columns: Any) -> Path:
+def write_chains(root: Path, spoken: dict[str, list[int]], **columns: Any) -> Path:
     """Write a BLINK-Twice run whose replies name the steps with these numbers."""
     image = bytes(cv2.imencode(".png", np.zeros((4, 6, 3), np.uint8))[1])
     (root / "1.png").write_bytes(image)
@@ -222,9 +224,9 @@ def test_chains_of_thought_are_scored_per_step(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     spoken = {"whole": [1, 2, 3, 4, 5], "errs": [1, 2, -3, 5, -4], "back": [3, 2, 1], "short": [5]}
-    run = chains(tmp_path, spoken)
+    run = write_chains(tmp_path, spoken)
     assert "seam" not in (run / "samples.jsonl").read_text("utf-8")
-    lines = judged(run, check_steps, "solomon", "steps")
+    lines = run_judge(run, check_steps, "solomon", "steps")
     assert lines[0].startswith("judge solomon, steps: 4 of 4 replies judged")
     marks = {line.sample: dict(line.scores) for line in judgements(run).lines}
     for name, numbers in spoken.items():
@@ -235,10 +237,10 @@ def test_chains_of_thought_are_scored_per_step(
     means = values(run)
     assert (means["steps_seen"], means["step_3"], means["step_5"]) == (0.6, 0.5, 0.75)
     assert means["steps_before_error"] == 0.85 and "cot_score" not in means
-    judged(run, "Clues: 1\nTruth: 0.5", "solomon2", "cot")
+    run_judge(run, "Clues: 1\nTruth: 0.5", "solomon2", "cot")
     assert values(run)["cot_score"] == 0.75  # the judge of steps leaves it unchanged
-    judged(run, "Seen: 1, 2, 3, 4, 5\nWrong: NONE", "yea-sayer", "steps")
-    lines = judged(run, check_steps, "daniel", "steps")
+    run_judge(run, "Seen: 1, 2, 3, 4, 5\nWrong: NONE", "yea-sayer", "steps")
+    lines = run_judge(run, check_steps, "daniel", "steps")
     pairs = {line.split(":")[0]: line for line in lines if line.startswith("agreement on steps")}
     assert "4 of 4 the same" in pairs["agreement on steps, solomon and daniel"]
     assert "1 of 4 the same" in pairs["agreement on steps, solomon and yea-sayer"]
@@ -258,9 +260,9 @@ def test_steps_come_from_a_list_or_columns_or_clues_and_truth(
     tmp_path: Path, columns: dict[str, Any], steps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    run = chains(tmp_path, {"one": [1]}, **columns)
+    run = write_chains(tmp_path, {"one": [1]}, **columns)
     named = {"steps": "first,second"} if "first" in columns else {}
-    judged(run, "Seen: 1\nWrong: NONE", "solomon", "steps", columns=named)
+    run_judge(run, "Seen: 1\nWrong: NONE", "solomon", "steps", columns=named)
     (line,) = judgements(run).lines
     assert line.scores["steps_seen"] == round(1 / steps, 9)
 
@@ -268,7 +270,9 @@ def test_steps_come_from_a_list_or_columns_or_clues_and_truth(
 # ---- recorded replies of eight models
 
 
-def recorded(folder: Path, source: Path, step: int) -> tuple[Path, dict[tuple[str, str], str], int]:
+def read_recorded(
+    folder: Path, source: Path, step: int
+) -> tuple[Path, dict[tuple[str, str], str], int]:
     """Return every `step`-th recorded BLINK reply, the official labels, and the number right."""
     made, labels = MadeRun(folder / "runs" / "recorded"), dict[tuple[str, str], str]()
     right = 0
@@ -298,7 +302,7 @@ def recorded(folder: Path, source: Path, step: int) -> tuple[Path, dict[tuple[st
 @pytest.mark.parametrize("step", [40, pytest.param(1, marks=pytest.mark.nightly)])
 def test_a_judge_gives_the_official_verdicts(shared_data: Path, tmp_path: Path, step: int) -> None:
     """One judge gives the recorded label, another the next letter."""
-    run, labels, official = recorded(tmp_path, shared_data / "blink_replies", step)
+    run, labels, official = read_recorded(tmp_path, shared_data / "blink_replies", step)
     wording = Wording("fig8", "{question}\n{reply}")
     total = len((run / "records.jsonl").read_text("utf-8").splitlines())
     assert total == 30_456 if step == 1 else total > 30_456 / step
@@ -310,8 +314,8 @@ def test_a_judge_gives_the_official_verdicts(shared_data: Path, tmp_path: Path, 
     def next_letter(messages: Messages) -> str:
         return "BCDAA"["ABCD".find(label(messages))]
 
-    judged(run, next_letter, "liar", "every", wording=wording)
-    lines = judged(run, label, "solomon+fig8", "every", wording=wording)
+    run_judge(run, next_letter, "liar", "every", wording=wording)
+    lines = run_judge(run, label, "solomon+fig8", "every", wording=wording)
     verdicts = [line for line in judgements(run).lines if line.judge == "solomon+fig8"]
     beyond = [line for line in verdicts if not line.given]
     assert len(verdicts) == total and {line.said for line in beyond} <= {"C", "D", "E", "F"}

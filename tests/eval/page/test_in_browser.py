@@ -96,11 +96,11 @@ def page(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReques
         yield address
 
 
-def shown(browser: Browser) -> str:
+def count_shown(browser: Browser) -> str:
     return browser.text("#count").partition(" ")[0]
 
 
-def go(browser: Browser, link: str) -> None:
+def open_hash(browser: Browser, link: str) -> None:
     browser.run(f"location.hash = {link!r}; null")
 
 
@@ -113,7 +113,7 @@ def test_it_opens_without_requests_or_complaints(browser: Browser, page: str) ->
     assert browser.complaints == []
     assert "None of 2 contestants differs significantly" in browser.text("#summary .lead")
     assert browser.run("document.querySelectorAll('#found tbody tr').length") == 3
-    assert shown(browser) == "6"
+    assert count_shown(browser) == "6"
 
 
 @pytest.mark.slow
@@ -122,7 +122,7 @@ def test_it_opens_at_the_top_or_at_the_samples(browser: Browser, made: MadeRun, 
     said = {"plain": "A" * 80, "other": "AB" * 40, "long" * 50: "BA" * 40}
     with address_of(made.arms("pick", "A" * 80, "plain", **said), way) as page:
         for size in SIZES:
-            with resized(browser, *size):
+            with resize(browser, *size):
                 browser.open(f"{page}#who=other&flip=lost")
                 samples = "document.getElementById('samples').getBoundingClientRect()"
                 assert abs(browser.run(f"{samples}.top")) < 10
@@ -130,7 +130,7 @@ def test_it_opens_at_the_top_or_at_the_samples(browser: Browser, made: MadeRun, 
                 browser.open(page)
                 assert browser.run("document.body.scrollHeight > window.innerHeight")
                 assert browser.run("window.scrollY") == 0
-                go(browser, "base=other")
+                open_hash(browser, "base=other")
                 browser.wait("document.querySelector('#base').value === 'other'")
                 assert browser.run("window.scrollY") == 0, "another rival moves nothing"
 
@@ -156,14 +156,14 @@ def test_flipped_samples_are_found_in_three_clicks(browser: Browser, page: str) 
 @table
 def test_a_link_sets_the_filters(browser: Browser, page: str, link: str, count: int) -> None:
     browser.open(f"{page}#{link}")
-    assert shown(browser) == str(count)
+    assert count_shown(browser) == str(count)
     assert browser.complaints == []
 
 
 def test_the_prompts_of_a_file_can_be_searched(browser: Browser, page: str) -> None:
     """A server searches questions, answers and replies only, as it keeps no prompts in memory."""
     browser.open(f"{page}#q=which+of+2")
-    assert shown(browser) == ("0" if page.startswith("http") else "1")
+    assert count_shown(browser) == ("0" if page.startswith("http") else "1")
 
 
 FIRST = """document.addEventListener("DOMContentLoaded", () => {
@@ -281,7 +281,7 @@ def _send(
 
 
 @contextmanager
-def resized(browser: Browser, width: int, height: int) -> Iterator[None]:
+def resize(browser: Browser, width: int, height: int) -> Iterator[None]:
     size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
     browser.send("Emulation.setDeviceMetricsOverride", **size)
     try:
@@ -290,14 +290,14 @@ def resized(browser: Browser, width: int, height: int) -> Iterator[None]:
         browser.send("Emulation.clearDeviceMetricsOverride")
 
 
-def written(made: MadeRun) -> str:
+def write_page(made: MadeRun) -> str:
     """Write the page of a run to a file and return its address."""
     return write_report([made.write().path], made.path).resolve().as_uri()
 
 
 @pytest.mark.slow
 def test_the_first_screen_shows_the_findings(browser: Browser, study: str) -> None:
-    with resized(browser, 1440, 900):
+    with resize(browser, 1440, 900):
         browser.open(study)
         lead = browser.text("#summary .lead")
         assert "95 %" in lead and "radius 9 \u221260" in lead
@@ -317,7 +317,7 @@ def test_the_number_of_failures_is_shown_next_to_an_accuracy(
 ) -> None:
     made.arms("shape", "AAAA", "plain", plain="AABA", torn="AAA")
     made.record(made.points[1].id, "s3", error="OSError: no picture")
-    browser.open(written(made))
+    browser.open(write_page(made))
     for part in ("found", "matrix"):
         rows = f"[...document.querySelectorAll('#{part} tbody tr')].map((row) => row.innerText)"
         assert ["1 failed" in row for row in sorted(browser.run(rows))] == [False, True], part
@@ -328,14 +328,14 @@ def test_the_number_of_failures_is_shown_next_to_an_accuracy(
 def test_axe_finds_no_violation(browser: Browser, study: str, theme: str) -> None:
     """Every theme at every width, from a file and served."""
     axe, wide = axe_script(), (theme == "light") == study.startswith("file")
-    with resized(browser, *((1440, 900) if wide else (390, 844))):
+    with resize(browser, *((1440, 900) if wide else (390, 844))):
         browser.open(f"{study}#theme={theme}&sample=shape/s0")
         browser.run("document.querySelectorAll('section details').forEach((it) => it.open = true)")
         browser.run(f"{axe}; null")
         checked = browser.run(axe_run("document", AXE_RULES))
         assert checked["faults"] == []
         assert {"color-contrast", "target-size"} <= set(checked["passed"])
-        go(browser, f"theme={theme}&sheet=1&q=s1")
+        open_hash(browser, f"theme={theme}&sheet=1&q=s1")
         browser.wait("document.querySelectorAll('#contacts tbody tr').length === 11")
         browser.click("#contacts button[title=agent]")
         browser.wait("document.querySelector('.diff') !== null")
@@ -345,7 +345,7 @@ def test_axe_finds_no_violation(browser: Browser, study: str, theme: str) -> Non
 
 
 def test_charts_and_tables_are_readable_on_a_phone(browser: Browser, study: str) -> None:
-    with resized(browser, 390, 844):
+    with resize(browser, 390, 844):
         browser.open(study)
         assert browser.run("document.querySelectorAll('#lines svg').length") > 0
         assert browser.run(SMALLEST) >= 10, "of text, in pixels as they are shown"
@@ -374,7 +374,7 @@ def test_every_row_is_drawn_and_the_baseline_is_framed(browser: Browser, made: M
             made.answers(made.point("marked", "shape", baseline=True, changes=both), "AAAA")
         for number in range(8):
             made.answers(made.point(f"arm {number}", "shape", changes=changes), "AAAA")
-    browser.open(written(made))
+    browser.open(write_page(made))
     charts = "[...document.querySelectorAll('#lines > figure')]"
     titles = browser.run(f"{charts}.map((chart) => chart.querySelector('figcaption').innerText)")
     assert [re.findall(r"\((\d) of 2\)", title) for title in titles] == [["1"], ["2"]]
@@ -394,7 +394,7 @@ def test_contestants_are_shown_next_to_human_accuracy(browser: Browser, made: Ma
     people = {"people": True, "source": "s", "accuracy": {"cups": 90, "balls": 70}}
     config = {"config": {"published": {"people": people}}}
     (made.path / "run.yaml").write_text(yaml.safe_dump(config))
-    browser.open(written(made))
+    browser.open(write_page(made))
     chart = "document.querySelector('#people svg')"
     told = browser.run(f"{chart}.getAttribute('aria-label')")
     assert "people on cups: 90.0 %; people on balls: 70.0 %; plain on cups: 75.0 %" in told
@@ -479,7 +479,7 @@ def test_it_prints_on_a_few_pages(browser: Browser, study: str) -> None:
 
 def test_a_sample_excluded_by_the_filters_is_not_shown(browser: Browser, study: str) -> None:
     browser.open(f"{study}#q=nowhere&sample=shape/s0")
-    assert shown(browser) == "0"
+    assert count_shown(browser) == "0"
     assert browser.text("#sample") == "No sample matches these filters."
 
 
@@ -489,7 +489,7 @@ def test_a_rival_without_an_interval_in_the_file_is_counted(
     monkeypatch.setattr(pairs, "MOST_INTERVALS", 0)
     one, two = "AAABBBBBBBBB", "B" * 11 + "A"
     made.arms("pick", "A" * 12, "plain", plain="A" * 12, one=one, two=two)
-    browser.open(f"{written(made)}#base=two")
+    browser.open(f"{write_page(made)}#base=two")
     paired = compare_paired(*([letter == "A" for letter in said] for said in (one, two)))
     told = browser.run("document.querySelector('.matrix tbody tr:nth-child(2) td').title")
     assert f"+{100 * paired.value:.1f} points" in told and "n = 12" in told
@@ -511,7 +511,7 @@ def test_every_star_is_corrected_for_multiple_tests(
     base, better, worse = ("A" * n + "B" * (40 - n) for n in (20, 23, 17))
     said = {"plain": base, "better": better, "worse": worse, "third": base, "all": "A" * 40}
     made.arms("pick", "A" * 40, "plain", **said)
-    page = written(made)
+    page = write_page(made)
     others = ["plain", "better", "worse", "third"]
     for link, starred in (("", ["all"]), ("#base=better", ["all"]), ("#base=all", others)):
         browser.open(f"{page}{link}")
@@ -522,7 +522,7 @@ def test_every_star_is_corrected_for_multiple_tests(
 def test_better_is_blue_and_worse_is_orange(browser: Browser, made: MadeRun) -> None:
     said = {"plain": "A" * 20 + "B" * 20, "better": "A" * 40, "worse": "B" * 40}
     made.arms("pick", "A" * 40, "plain", **said)
-    browser.open(f"{written(made)}#theme=light")
+    browser.open(f"{write_page(made)}#theme=light")
     colors = {"better": ("0, 114, 178", "124, 199, 232"), "worse": ("213, 94, 0", "242, 166, 108")}
     for kind, (bar, cell) in colors.items():
         for part, wanted in (("value').color", bar), ("points').backgroundColor", cell)):
@@ -541,7 +541,7 @@ def test_abstentions_are_shown_next_to_the_accuracy_of_a_specialist(
     for number in range(8):
         given = {"answer": "A" if number else "B"} if number < 6 else {"reason": "abstained: few"}
         made.record(point, f"s{number}", **given)
-    browser.open(written(made))
+    browser.open(write_page(made))
     rows = "[...document.querySelectorAll('#summary .changes tbody tr')].map((r) => r.innerText)"
     (told,) = [row for row in browser.run(rows) if row.startswith("lines")]
     assert "62.5" in told and "83 % of 75 % answered" in told

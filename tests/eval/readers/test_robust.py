@@ -23,7 +23,7 @@ HELD_OUT = {"OPUS": 96.5, "GeminiProVision": 99.5, "cogvlm-chat": 99.5, "llava_v
 DEVELOPED_ON = {"GPT4V": 98.5, "MiniGPT-4-v2": 93.0, "QwenVLMax": 98.0, "llava_v1.5_7b": 99.0}
 
 
-def opened(reply: str, question: str, kind: str = "auto", subtask: str = "") -> State:
+def open_replies(reply: str, question: str, kind: str = "auto", subtask: str = "") -> State:
     sample = Sample("s", question, meta={"subtask": subtask} if subtask else {})
     state = State(sample, messages=(Message("assistant", (reply,)),))
     return Robust(kind)(state, NoModel())  # type: ignore[arg-type]
@@ -53,9 +53,9 @@ def test_the_kind_of_question(question: str, subtask: str, kind: str) -> None:
 
 
 def test_the_reader_detects_the_kind_of_question() -> None:
-    assert opened("There are three.", "How many bags are there?").answer == "3"
-    assert opened("It reads A X Q", "Look.", subtask="letter_disambiguation").answer == "AXQ"
-    assert opened("B", "Which one?", "choice").reason == "unread: the sample has no choices"
+    assert open_replies("There are three.", "How many bags are there?").answer == "3"
+    assert open_replies("It reads A X Q", "Look.", subtask="letter_disambiguation").answer == "AXQ"
+    assert open_replies("B", "Which one?", "choice").reason == "unread: the sample has no choices"
 
 
 @table
@@ -67,7 +67,7 @@ def test_official_labels_that_the_reply_contradicts(
     assert extras_replies.disprove_label(row, label, answer) == proof
 
 
-def every(step: int, source: Path, folder: Path) -> Path:
+def write_every(step: int, source: Path, folder: Path) -> Path:
     """Return a file with every `step`-th reply of a file."""
     kept = folder / source.name
     kept.write_bytes(
@@ -81,7 +81,7 @@ def every(step: int, source: Path, folder: Path) -> Path:
 def test_agreement_with_official_labels(shared_data: Path, tmp_path: Path, step: int) -> None:
     """At least 98 % overall, and on the four models that no rule was derived from."""
     files = [
-        every(step, file, tmp_path)
+        write_every(step, file, tmp_path)
         for file in sorted((shared_data / "blink_replies").glob("*.jsonl.gz"))
     ]
     listing = tmp_path / "differ.txt"

@@ -101,7 +101,7 @@ def records(folder: Path) -> dict[tuple[str, str, int], Record]:
     return RunFolder(folder).records()
 
 
-def plain(folder: Path) -> list[dict[str, Any]]:
+def strip_times(folder: Path) -> list[dict[str, Any]]:
     """The records without times, in a fixed order."""
     rows = [json.loads(record.to_line()) for record in records(folder).values()]
     for row in rows:
@@ -123,7 +123,7 @@ def test_every_sample_has_a_record_with_any_number_of_workers(workers: int, tmp_
     outcome = run(points(), tmp_path / "many", workers=workers)()
     assert (outcome.written, outcome.kept, outcome.failed, outcome.stopped) == (12, 0, 0, False)
     run(points(), tmp_path / "one", workers=1)()
-    assert plain(tmp_path / "many") == plain(tmp_path / "one")
+    assert strip_times(tmp_path / "many") == strip_times(tmp_path / "one")
     assert {key[:2] for key in records(tmp_path / "many")} == {
         (arm.id, f"grey_{i}") for arm in points() for i in range(6)
     }
@@ -220,11 +220,11 @@ def test_changed_questions_are_refused_and_a_corrected_answer_key_is_applied(
 ) -> None:
     one = point(Greys(3), model=(model := Scripted("(A)")))
     run(one, tmp_path)()
-    before = plain(tmp_path)
+    before = strip_times(tmp_path)
     for task, says in ((Greys(3, seed=5), "3 samples changed"), (Greys(2), "for example grey_2")):
         with pytest.raises(RunError, match=says):
             run(replace(one, task=task), tmp_path)()
-    assert plain(tmp_path) == before
+    assert strip_times(tmp_path) == before
     run(replace(one, task=Greys(3, keys="AA")), tmp_path)()
     assert len(model.asked) == 3 and verdicts(tmp_path) == [Verdict.RIGHT] * 3
 

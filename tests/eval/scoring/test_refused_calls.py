@@ -38,7 +38,7 @@ def test_arms_with_only_refused_calls_are_named(
     assert len(found) == bool(said) and all(words in found[0] for words in said)
 
 
-def refusing(messages: Messages) -> str | Reply:
+def make_refused_model(messages: Messages) -> str | Reply:
     """A model that names the wrong argument for as long as it is offered tools."""
     if any(message.role == "tool" for message in messages):
         return "(A)"
@@ -47,7 +47,7 @@ def refusing(messages: Messages) -> str | Reply:
 
 def test_the_table_of_a_run_ends_with_this_note(tmp_path: Path) -> None:
     agents = {"zoomer": Agent({"zoom": Zoom()}), "plain": Agent({"zoom": Zoom()}, corrections=0)}
-    model = Scripted(refusing)
+    model = Scripted(make_refused_model)
     table = evaluate(MarkedScenes("symbol", n=2), agents, model, out=tmp_path / "run")
     for shown in (table, find(table)):
         words = re.sub(r"\s+", " ", str(shown))

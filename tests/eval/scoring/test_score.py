@@ -24,7 +24,7 @@ from tests.made_run import MadeRun
 from tests.tables import table
 
 
-def scored(made: MadeRun, point: str = "p0", **options: Any) -> dict[str, ScoredRecord]:
+def score_replies(made: MadeRun, point: str = "p0", **options: Any) -> dict[str, ScoredRecord]:
     run = score_run(made.write(), **options)
     found = next(scores for scores in run.points if scores.point.id == point)
     return {name: draws[0] for name, draws in found.scored.items() if draws}
@@ -37,7 +37,7 @@ def test_how_an_answer_is_scored(
     made.task("t", ["B"])
     put = made.reply if "text" in fields else made.record
     put(made.point("plain", "t"), "s0", **fields)
-    entry = scored(made)["s0"]
+    entry = score_replies(made)["s0"]
     assert (entry.verdict.value, entry.reason) == (verdict, reason)
     assert entry.score.value == float(verdict == "right")
 
@@ -49,8 +49,12 @@ def test_texts_may_differ_in_case_and_space_and_false_is_a_valid_correct_answer(
     made.answers(made.point("plain", "t"), [" axq ", "AXQ", "AX Q"])
     made.task("u", ["(B)"])
     made.answers(made.point("plain", "u"), "B")
-    assert [entry.verdict.value for entry in scored(made).values()] == ["right", "right", "wrong"]
-    (entry,) = scored(made, "p1").values()
+    assert [entry.verdict.value for entry in score_replies(made).values()] == [
+        "right",
+        "right",
+        "wrong",
+    ]
+    (entry,) = score_replies(made, "p1").values()
     assert (
         entry.verdict is Verdict.FAILED
         and "the correct answer '(B)' is none of A, B" in entry.detail
@@ -77,7 +81,7 @@ def test_a_reader_that_raises_or_calls_a_model_fails_one_record(made: MadeRun) -
     point = made.point("plain", "t")
     for number, text in enumerate(("bad", "ask", "fine")):
         made.reply(point, f"s{number}", text)
-    bad, asking, fine = scored(made, reader=Stumbles()).values()
+    bad, asking, fine = score_replies(made, reader=Stumbles()).values()
     assert (bad.verdict.value, asking.verdict.value, fine.verdict.value) == FAILED_FIRST
     assert bad.detail.startswith("RuntimeError: stumbled\nTraceback")
     assert "may not call a model" in asking.detail
@@ -98,10 +102,10 @@ def test_a_reader_that_returns_no_letter_gives_no_answer(made: MadeRun, answer: 
     """Regression: the text of a choice instead of its letter was wrong on every sample."""
     made.task("t", ["B"])
     made.reply(made.point("plain", "t"), "s0", "The answer is (B)")
-    entry = scored(made, reader=Says(answer))["s0"]
+    entry = score_replies(made, reader=Says(answer))["s0"]
     assert (entry.verdict, entry.answer) == (Verdict.UNREADABLE, answer)
     assert entry.detail == f"the reader answered {answer!r}, which is not one of A, B"
-    assert scored(made, reader=Says("E"))["s0"].verdict is Verdict.WRONG
+    assert score_replies(made, reader=Says("E"))["s0"].verdict is Verdict.WRONG
 
 
 @table
@@ -128,8 +132,8 @@ def test_a_lost_conversation_fails_for_a_reader_that_needs_it(made: MadeRun) -> 
     made.task("t", "B")
     call = {"messages": ["00" * 32], "reply": {"text": "(B)"}}
     made.record(made.point("plain", "t"), "s0", calls=(call,))
-    assert scored(made)["s0"].verdict is Verdict.RIGHT  # the record holds the reply itself
-    got = scored(made, reader=Says("B"))["s0"]
+    assert score_replies(made)["s0"].verdict is Verdict.RIGHT  # the record holds the reply itself
+    got = score_replies(made, reader=Says("B"))["s0"]
     assert got.verdict is Verdict.FAILED and "holds nothing under" in got.detail
 
 

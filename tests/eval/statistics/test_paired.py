@@ -117,7 +117,7 @@ def test_equal_answers_have_an_interval_with_a_positive_width() -> None:
     assert (all_right.low, all_right.high) == pytest.approx(wilson(20, 20))
 
 
-def chance_to_hold(n: int, up: float, down: float) -> float:
+def compute_coverage(n: int, up: float, down: float) -> float:
     """Return the probability that the interval of n pairs covers the difference."""
     held = 0.0
     for gained, lost in ((a, b) for a in range(n + 1) for b in range(n + 1 - a)):
@@ -135,7 +135,7 @@ def chance_to_hold(n: int, up: float, down: float) -> float:
 )
 def test_intervals_of_few_items_that_differ_do_not_collapse(n: int, up: float, down: float) -> None:
     """Most resamples contain hardly any difference."""
-    assert chance_to_hold(n, up, down) > 0.94
+    assert compute_coverage(n, up, down) > 0.94
 
 
 @pytest.mark.parametrize("given", [([], [], None), ([1], [1, 0], None), ([1, 0], [1, 1], ["a"])])
@@ -175,7 +175,7 @@ def test_at_least_six_units_must_differ() -> None:
     assert minimum_detectable([1.0, 0.0]) == 1.0
 
 
-def covered(n: int, up: float, down: float, size: int = 1, times: int = 300) -> float:
+def measure_coverage(n: int, up: float, down: float, size: int = 1, times: int = 300) -> float:
     """Return the share of intervals that cover the true difference."""
     kinds, shares = [1.0, -1.0, 0.0], [up, down, 1 - up - down]
     names, hits = np.repeat(np.arange(n // size), size).tolist(), 0
@@ -193,7 +193,7 @@ def covered(n: int, up: float, down: float, size: int = 1, times: int = 300) -> 
     ("n", "up", "down", "size"), [(150, 0.1, 0.1, 1), (150, 0.3, 0.1, 1), (400, 0.15, 0.05, 4)]
 )
 def test_intervals_have_nominal_coverage(n: int, up: float, down: float, size: int) -> None:
-    assert 0.93 <= covered(n, up, down, size) <= 0.97
+    assert 0.93 <= measure_coverage(n, up, down, size) <= 0.97
 
 
 @pytest.mark.slow
@@ -202,7 +202,7 @@ def test_intervals_of_few_differing_clusters(
     n: int, up: float, down: float, size: int, least: float, most: float
 ) -> None:
     """Clusters that only gain or only lose."""
-    assert least <= covered(n, up, down, size, 1000) <= most
+    assert least <= measure_coverage(n, up, down, size, 1000) <= most
 
 
 @table

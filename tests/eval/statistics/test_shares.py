@@ -96,7 +96,7 @@ def abilities(random: np.random.Generator, n: int, share: float, alike: float) -
     return random.beta(share * (1 / alike - 1), (1 - share) * (1 / alike - 1), n)
 
 
-def held(
+def measure_coverage(
     truth: float, draw: Callable[[np.random.Generator], tuple[float, float]], times: int = 400
 ) -> float:
     ends = [draw(np.random.default_rng(seed)) for seed in range(times)]
@@ -114,7 +114,7 @@ def test_clustered_intervals_have_nominal_coverage(size: int, alike: float, grad
         )
         return estimate.low, estimate.high
 
-    assert 0.925 <= held(0.6, draw) <= 0.98
+    assert 0.925 <= measure_coverage(0.6, draw) <= 0.98
 
 
 @pytest.mark.parametrize("variants", [3, 10])
@@ -127,7 +127,7 @@ def test_a_mean_over_variants_has_nominal_coverage(variants: int) -> None:
         estimate = share_interval(values, np.tile(np.arange(60), variants))
         return estimate.low, estimate.high
 
-    assert 0.925 <= held(0.6, draw) <= 0.98
+    assert 0.925 <= measure_coverage(0.6, draw) <= 0.98
 
 
 def test_a_mean_over_tasks_with_shared_pictures_has_nominal_coverage() -> None:
@@ -139,7 +139,7 @@ def test_a_mean_over_tasks_with_shared_pictures_has_nominal_coverage() -> None:
         )
         return estimate.low, estimate.high
 
-    assert 0.925 <= held(0.5, draw) <= 0.98
+    assert 0.925 <= measure_coverage(0.5, draw) <= 0.98
 
 
 @pytest.mark.parametrize("values", [[], [1.2], [0.5, -0.1]])

@@ -64,7 +64,7 @@ def test_columns_can_be_given_and_cells_can_be_lists(tmp_path: Path) -> None:
     assert {i.sample.meta["image"] for i in items} == {"1_1.png"}
 
 
-def embedded(value: int, ending: str = ".png") -> str:
+def embed(value: int, ending: str = ".png") -> str:
     pixels = np.full((4, 6, 3), value, np.uint8)
     return base64.b64encode(cv2.imencode(ending, pixels)[1].tobytes()).decode()
 
@@ -78,7 +78,7 @@ def figures(made: MadeRun, keys: Any, meta: Any, answers: str) -> dict[str, Any]
 
 
 def test_embedded_images_are_distinguished_by_their_pixels(tmp_path: Path, made: MadeRun) -> None:
-    images = [embedded(0), embedded(0, ".bmp"), embedded(9), embedded(9), "%%%" * 200, "%%%" * 200]
+    images = [embed(0), embed(0, ".bmp"), embed(9), embed(9), "%%%" * 200, "%%%" * 200]
     items = list(BlinkTwice(write(tmp_path, [row(image) for image in images])))
     meta = [item.sample.meta for item in items]
     names = [fields["image"] for fields in meta]
@@ -88,7 +88,7 @@ def test_embedded_images_are_distinguished_by_their_pixels(tmp_path: Path, made:
     assert figures(made, [item.answer for item in items], meta, "BBBABB")["i_acc"] == (0.5, 2)
 
 
-TWO = [row(embedded(0)), row(embedded(0))]
+TWO = [row(embed(0)), row(embed(0))]
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ def jsonl(root: Path, rows: Sequence[Any]) -> Path:
     return root / "set.jsonl"
 
 
-def asked(number: int, **more: Any) -> dict[str, Any]:
+def make_row(number: int, **more: Any) -> dict[str, Any]:
     fields = {"question": "Which?", "image": "a.jpg", "choices": ["cat", "dog"], "answer": "B"}
     return {"id": f"q{number}", **fields, **more}
 
@@ -137,7 +137,7 @@ def test_choices_in_the_question_and_fields_with_row_numbers(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("cell", [CODE, f"data:image/jpeg;base64,{CODE}", "a.jpg", [CODE, "a.jpg"]])
 def test_images_in_cells(tmp_path: Path, cell: Any) -> None:
-    (item,) = Columns(jsonl(tmp_path, [asked(0, image=cell)]))
+    (item,) = Columns(jsonl(tmp_path, [make_row(0, image=cell)]))
     count = len(cell) if isinstance(cell, list) else 1
     assert [image.payload.data for image in item.sample.images] == [jpeg()] * count
 
@@ -212,7 +212,7 @@ def test_a_path_is_recognised_whatever_its_extension(
     (tmp_path / "sub").mkdir()
     forms = {"jfif": "jpeg", "jpe": "jpeg", "jpg": "jpeg", "jp2": "jpeg2000", "pgm": "ppm"}
     image.save(tmp_path / f"sub/a.{kind}", forms.get(kind, kind))
-    path, table = jsonl(tmp_path, [asked(0, image=cell)]), tmp_path / "set.tsv"
+    path, table = jsonl(tmp_path, [make_row(0, image=cell)]), tmp_path / "set.tsv"
     table.write_text(f"index\tquestion\tanswer\timage\n1\tWhich?\tcat\t{cell}\n")
     own = {"id": "q", "question": "Which?", "image": cell}
     (tmp_path / "samples.jsonl").write_text(json.dumps(own))
@@ -234,7 +234,7 @@ def test_numbered_options_are_choices_in_order(tmp_path: Path) -> None:
 
 @table
 def test_an_invalid_image_fails_its_own_sample(tmp_path: Path, cell: Any, words: str) -> None:
-    good, bad = Columns(jsonl(tmp_path, [asked(0), asked(1, image=cell)]))
+    good, bad = Columns(jsonl(tmp_path, [make_row(0), make_row(1, image=cell)]))
     assert good.sample.images[0].size == (10, 8)
     with pytest.raises(PictureError, match=words):
         bad.sample.images[0].size  # noqa: B018
@@ -260,7 +260,7 @@ def test_wrong_columns_and_settings_are_refused(
     tmp_path: Path, settings: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(TaskError, match=words):
-        len(Columns(**{"path": jsonl(tmp_path, [asked(0)]), **settings}))
+        len(Columns(**{"path": jsonl(tmp_path, [make_row(0)]), **settings}))
 
 
 def test_only_a_hub_id_contacts_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -272,14 +272,14 @@ def test_only_a_hub_id_contacts_the_hub(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.parametrize(
     ("row", "words"),
     [
-        (asked(0), "row 20: row 0 already has the id 'q0'"),
-        (asked(20, answer="E"), "row 20: the answer 'E' is neither one of the letters A, B nor"),
-        (asked(20, question=" "), "row 20: the question is empty"),
-        (asked(20, choices=["cat", "cat"]), "choices must be two or more different texts"),
+        (make_row(0), "row 20: row 0 already has the id 'q0'"),
+        (make_row(20, answer="E"), "row 20: the answer 'E' is neither one of the letters A, B nor"),
+        (make_row(20, question=" "), "row 20: the question is empty"),
+        (make_row(20, choices=["cat", "cat"]), "choices must be two or more different texts"),
     ],
 )
 def test_one_bad_row_is_skipped_and_counted(tmp_path: Path, row: Any, words: str) -> None:
-    task = Columns(jsonl(tmp_path, [*(asked(n) for n in range(20)), row]))
+    task = Columns(jsonl(tmp_path, [*(make_row(n) for n in range(20)), row]))
     assert len(list(task)) == len(task) == 20
     count, reason = task.facts.left_out
     assert count == "1 rows of set.jsonl left out"
@@ -289,10 +289,13 @@ def test_one_bad_row_is_skipped_and_counted(tmp_path: Path, row: Any, words: str
 @pytest.mark.parametrize(
     ("rows", "words"),
     [
-        ([asked(0), "{broken"], "line 2: not a JSON object"),
-        ([asked(0), "[1]"], "line 2: expected a JSON object"),
-        ([asked(n, answer="E") for n in range(3)], "3 of 3 rows cannot be used .*first is row 0"),
-        ([asked(n, answer=1) for n in range(3)], "set `answers_from` to 0 or 1"),
+        ([make_row(0), "{broken"], "line 2: not a JSON object"),
+        ([make_row(0), "[1]"], "line 2: expected a JSON object"),
+        (
+            [make_row(n, answer="E") for n in range(3)],
+            "3 of 3 rows cannot be used .*first is row 0",
+        ),
+        ([make_row(n, answer=1) for n in range(3)], "set `answers_from` to 0 or 1"),
         ([], "set.jsonl is empty: it has no columns"),
     ],
 )

@@ -67,7 +67,9 @@ def rows_of(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def dumped(shared_data: Path, folder: str, column: str) -> tuple[list[Any], list[dict[str, str]]]:
+def read_dump(
+    shared_data: Path, folder: str, column: str
+) -> tuple[list[Any], list[dict[str, str]]]:
     """What the authors' generator recorded of each image, and the official rows."""
     place = shared_data / "dysm/2D_DoYouSeeMe" / folder
     dump = [(row, ast.literal_eval(row[column])) for row in rows_of(place / "dataset_dump.csv")]
@@ -75,7 +77,7 @@ def dumped(shared_data: Path, folder: str, column: str) -> tuple[list[Any], list
 
 
 def test_the_shape_file_is_reproduced(shared_data: Path) -> None:
-    dump, official = dumped(shared_data, "geometric_dataset", "shape_dictionary")
+    dump, official = read_dump(shared_data, "geometric_dataset", "shape_dictionary")
     ours = shape_rows([(row["filename"], shapes) for row, shapes in dump])
     assert len(ours) == len(official) == 240
     for (filename, shape, answer), row in zip(ours, official, strict=True):
@@ -84,7 +86,7 @@ def test_the_shape_file_is_reproduced(shared_data: Path) -> None:
 
 
 def test_the_colour_file_is_reproduced(shared_data: Path) -> None:
-    dump, official = dumped(shared_data, "color_and_shape_disambiguation", "color_dictionary")
+    dump, official = read_dump(shared_data, "color_and_shape_disambiguation", "color_dictionary")
     ours = color_rows([(row["filename"], colors) for row, colors in dump])
     assert len(ours) == len(official) == 408
     for (filename, shape, color, number), row in zip(ours, official, strict=True):
@@ -94,7 +96,7 @@ def test_the_colour_file_is_reproduced(shared_data: Path) -> None:
 
 
 def test_spatial_answers_are_recomputed(shared_data: Path) -> None:
-    dump, official = dumped(shared_data, "visual_spatial", "spatial_dict")
+    dump, official = read_dump(shared_data, "visual_spatial", "spatial_dict")
     grids = {row["name"]: grid for row, grid in dump}
     assert len(official) == 806
     for row in official:
@@ -122,7 +124,7 @@ def png(path: Path) -> None:
     path.write_bytes(bytes(cv2.imencode(".png", np.zeros((6, 9, 3), np.uint8))[1]))
 
 
-def lay(root: Path, lines: Sequence[str], folder: str = "", images: int = 3) -> Path:
+def write_layout(root: Path, lines: Sequence[str], folder: str = "", images: int = 3) -> Path:
     path = root / (folder or "2D_DoYouSeeMe/visual_figure_ground")
     path.mkdir(parents=True, exist_ok=True)
     (path / "dataset_info.csv").write_text("\n".join(lines), encoding="utf-8")
@@ -139,7 +141,7 @@ GROUND = [
 
 @pytest.mark.parametrize("place", [".", "2D_DoYouSeeMe", "2D_DoYouSeeMe/visual_figure_ground"])
 def test_the_whole_tree_half_of_it_and_a_single_folder(tmp_path: Path, place: str) -> None:
-    lay(tmp_path, GROUND)
+    write_layout(tmp_path, GROUND)
     items = list(DoYouSeeMe("figure_ground", tmp_path / place))
     assert len(items) == 12
     assert items[0].sample.images[0].size == (9, 6)
@@ -149,9 +151,9 @@ def test_the_whole_tree_half_of_it_and_a_single_folder(tmp_path: Path, place: st
 
 def test_the_readme_s_folder_name_and_a_zip(tmp_path: Path) -> None:
     lines = ["filename,question,answer,sweep", '0.svg,How many?,3,"(3, 3, 10)"']
-    lay(tmp_path / "a", lines, "2D_DoYouSeeMe/shape_disambiguation")
+    write_layout(tmp_path / "a", lines, "2D_DoYouSeeMe/shape_disambiguation")
     assert len(DoYouSeeMe("shape_discrimination", tmp_path / "a")) == 1
-    lay(tmp_path / "b", GROUND)
+    write_layout(tmp_path / "b", GROUND)
     with zipfile.ZipFile(tmp_path / "2D.zip", "w") as out:
         for file in sorted((tmp_path / "b").rglob("*.*")):
             out.write(file, file.relative_to(tmp_path / "b"))
@@ -163,7 +165,7 @@ def test_the_readme_s_folder_name_and_a_zip(tmp_path: Path) -> None:
 
 @table
 def test_one_bad_line_is_skipped_and_counted(tmp_path: Path, line: str, words: str) -> None:
-    task = DoYouSeeMe("figure_ground", lay(tmp_path, [*GROUND, line]))
+    task = DoYouSeeMe("figure_ground", write_layout(tmp_path, [*GROUND, line]))
     assert len(list(task)) == 12
     assert task.facts.left_out[0].startswith("1 lines of")
     assert words in task.facts.left_out[1]
@@ -185,11 +187,15 @@ def test_unusable_folders_are_refused(
     tmp_path: Path, lines: list[str], settings: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(TaskError, match=words):
-        len(DoYouSeeMe(**{"name": "figure_ground", "path": lay(tmp_path, lines), **settings}))
+        len(
+            DoYouSeeMe(
+                **{"name": "figure_ground", "path": write_layout(tmp_path, lines), **settings}
+            )
+        )
 
 
 def test_a_folder_without_images_has_nothing_to_ask(tmp_path: Path) -> None:
-    lay(tmp_path, GROUND, images=0)
+    write_layout(tmp_path, GROUND, images=0)
     with pytest.raises(TaskError, match="none of the 12 images"):
         len(DoYouSeeMe("figure_ground", tmp_path, missing="leave_out"))
     assert all(not item.sample.images for item in DoYouSeeMe("figure_ground", tmp_path, blind=True))
@@ -197,7 +203,7 @@ def test_a_folder_without_images_has_nothing_to_ask(tmp_path: Path) -> None:
 
 def test_coordinates_of_3d_scenes_can_be_explained(tmp_path: Path) -> None:
     lines = ["filename,question,answer,sweep", 'grid_0.png,"In grid 0, how many?",1,"[1, 1]"']
-    lay(tmp_path, lines, "3D_DoYouSeeMe/3D_visual_spatial")
+    write_layout(tmp_path, lines, "3D_DoYouSeeMe/3D_visual_spatial")
     (plain,) = DoYouSeeMe("visual_spatial", tmp_path, "3D")
     (said,) = DoYouSeeMe("visual_spatial", tmp_path, "3D", coordinates="said")
     assert said.sample.question == f"{plain.sample.question} Rows and columns are counted from 0."

@@ -22,7 +22,7 @@ from tests.tiny import tiny
 TABLES: dict[str, dict[str, Any]] = read_yaml(Path(__file__).with_suffix(".yaml"))
 
 
-def prompted(root: Path) -> list[str]:
+def read_prompts(root: Path) -> list[str]:
     """The few questions, and detectors for the arms that crop."""
     pytest.importorskip("transformers")
     made.vlm2(root, few=True)
@@ -35,10 +35,10 @@ def prompted(root: Path) -> list[str]:
     return [*words, f"{faces}={{use: specialists.detection.FaceCascade}}"]
 
 
-def lay(table: dict[str, Any], root: Path) -> list[str]:
+def write_layout(table: dict[str, Any], root: Path) -> list[str]:
     """Write the files of a benchmark and return the options that make a configuration use them."""
     if table["lay"] == "prompted":
-        return prompted(root)
+        return read_prompts(root)
     laid = getattr(made, table["lay"])(root)
     words = [f"{table['place']}={laid if isinstance(laid, Path) else root}"]
     if isinstance(laid, dict):  # a reply for each question
@@ -51,7 +51,7 @@ def lay(table: dict[str, Any], root: Path) -> list[str]:
 @pytest.mark.parametrize("config", TABLES)
 def test_a_main_table_runs_from_start_to_end(config: str, tmp_path: Path) -> None:
     table = TABLES[config]
-    words = lay(table, tmp_path / "set")
+    words = write_layout(table, tmp_path / "set")
     if table["said"]:
         scripted = f"{{use: pipelines.models.Scripted, answer: {json.dumps(table['said'])}}}"
         words.append(f"{table.get('model', 'models.chat')}={scripted}")

@@ -77,7 +77,7 @@ class Halves:
             )
 
 
-def drawn(item: Item) -> Pixels:
+def draw_item(item: Item) -> Pixels:
     (image,) = item.sample.images
     return image.pixels
 
@@ -125,15 +125,15 @@ def test_present_where_and_label_questions_match_what_is_drawn() -> None:
     there = list(MarkQuestions(Halves(), Dots(), "present"))
     assert Counter(item.answer for item in there) == {"A": 12, "B": 12}
     for item, before in zip(there, plain, strict=True):
-        assert bool((drawn(item) != drawn(before)).any()) == (item.answer == "A")
+        assert bool((draw_item(item) != draw_item(before)).any()) == (item.answer == "A")
         assert item.sample.meta == {"aspect": "present", "of": before.sample.id}
     for item, before in zip(MarkQuestions(Halves(), Dots(label=None), "where"), plain, strict=True):
-        down, across = np.argwhere((drawn(item) != drawn(before)).any(axis=2)).mean(axis=0)
+        down, across = np.argwhere((draw_item(item) != draw_item(before)).any(axis=2)).mean(axis=0)
         place = f"{'top' if down < 120 else 'bottom'} {'left' if across < 160 else 'right'}"
         assert item.truth["answer"] == place
     letters = list(MarkQuestions(Halves(), Dots(), "label"))
     assert Counter(item.truth["answer"] for item in letters) == dict.fromkeys("KMPRTXYZ", 3)
-    assert len({drawn(item).tobytes() for item in letters}) == 24
+    assert len({draw_item(item).tobytes() for item in letters}) == 24
 
 
 @pytest.mark.parametrize("kind", ["point", "box"])
@@ -141,7 +141,7 @@ def test_the_number_of_drawn_marks_is_the_correct_answer(kind: str) -> None:
     marker: Any = Dots(label=None) if kind == "point" else Tint(label=None, alpha=1)
     plain, counts = list(Halves(kind=kind)), Counter[int]()
     for item, before in zip(MarkQuestions(Halves(kind=kind), marker, "count"), plain, strict=True):
-        differs = (drawn(item) != drawn(before)).any(axis=2).astype(np.uint8)
+        differs = (draw_item(item) != draw_item(before)).any(axis=2).astype(np.uint8)
         assert str(cv2.connectedComponents(differs)[0] - 1) == item.truth["answer"]
         counts[int(item.truth["answer"])] += 1
     assert counts == dict.fromkeys((1, 2, 3, 4), 6)

@@ -101,7 +101,7 @@ or asked for."""
 Look = Callable[[Thing, AskedScene, Mapping[str, Any]], float]
 
 
-def like(word: str) -> Look:
+def count_like(word: str) -> Look:
     """Count the things of the scene with the same word."""
     of = attrgetter(word)
     return lambda thing, scene, levels: [*map(of, scene.things)].count(of(thing))
@@ -119,8 +119,8 @@ LOOKS: tuple[Look, ...] = (
     lambda thing, scene, levels: np.hypot(thing.x - SIDE / 2, thing.y - SIDE / 2),
     alone,
     lambda thing, scene, levels: scene.things.index(thing),
-    like("color"),
-    like("shape"),
+    count_like("color"),
+    count_like("shape"),
     lambda thing, scene, levels: bool(thing.symbol),
 )
 """Properties by which a guesser may pick the thing with the largest or smallest value."""

@@ -23,7 +23,9 @@ KINDS = ["jigsaw", "correspondence", "depth"]
 
 
 @cache
-def made(kind: Any, strength: float | None = None, source: Any = "both", n: int = 24) -> list[Item]:
+def make_items(
+    kind: Any, strength: float | None = None, source: Any = "both", n: int = 24
+) -> list[Item]:
     """Return the first questions of a kind, cached for several tests."""
     return list(Photos(kind, n=n, strength=strength, source=source))
 
@@ -54,7 +56,7 @@ def shipped(name: str) -> Any:
     return Picture.encoded(files("skimage").joinpath("data", name).read_bytes()).pixels
 
 
-def guessed(items: list[Item], best: Any) -> float:
+def guess_share(items: list[Item], best: Any) -> float:
     """Return how often the candidate with the smallest value is the correct one."""
     right = 0
     for item in items:
@@ -74,7 +76,7 @@ def from_reference(item: Item, point: Point) -> float:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_items_depend_only_on_their_number_and_the_seed(kind: Any) -> None:
-    few, many, other = list(Photos(kind, n=3)), made(kind), Photos(kind, n=3, seed=1)
+    few, many, other = list(Photos(kind, n=3)), make_items(kind), Photos(kind, n=3, seed=1)
     shas = [item.sample.sha for item in few]
     assert shas == [item.sample.sha for item in many[:3]]
     assert [item.sample.id for item in few] == [f"{kind}_{number:04}" for number in range(3)]
@@ -90,7 +92,7 @@ def test_items_depend_only_on_their_number_and_the_seed(kind: Any) -> None:
 
 def test_the_first_questions_never_change() -> None:
     """A change here is a change of behaviour: raise Photos.version with it."""
-    items = made("correspondence")
+    items = make_items("correspondence")
     assert "".join(item.answer or "" for item in items[:6]) == "CBADAB"
     scenes = [item.sample.meta["photo"] for item in items[:4]]
     assert scenes == ["astronaut", "coffee", "ihc", "chelsea"]
@@ -135,7 +137,7 @@ def test_a_wheel_without_its_photographs_is_reported(monkeypatch: pytest.MonkeyP
 
 
 def test_the_correct_piece_completes_the_photograph() -> None:
-    for item in made("jigsaw"):
+    for item in make_items("jigsaw"):
         photo = shipped(photographs.FILES[item.sample.meta["photo"]])
         left, top, right, bottom = item.sample.meta["crop"]
         board, *pieces = (image.pixels for image in item.sample.images)
@@ -157,7 +159,7 @@ def test_the_correct_piece_completes_the_photograph() -> None:
 
 def test_lighting_changes_only_the_pieces() -> None:
     changed = next(iter(Photos("jigsaw", n=1, strength=0.8))).sample
-    pairs = zip(made("jigsaw")[0].sample.images, changed.images, strict=True)
+    pairs = zip(make_items("jigsaw")[0].sample.images, changed.images, strict=True)
     assert [plain.sha == lit.sha for plain, lit in pairs] == [True, False, False]
     assert changed.meta["noise"] == 16.0
 
@@ -170,15 +172,15 @@ def test_lighting_changes_only_the_pieces() -> None:
 @pytest.mark.parametrize("source", ["photos", "stereo"])
 def test_candidates_are_apart_and_their_places_reveal_nothing(strength: float, source: Any) -> None:
     """A guess by the distance to REF is right for one in four."""
-    items = made("correspondence", strength, source)
+    items = make_items("correspondence", strength, source)
     for item in items:
         width, height = item.sample.images[1].size
         assert [mark.image for mark in item.sample.marks] == [0, 1, 1, 1, 1]
         places = [point.center for point in candidates(item).values()]
         assert all(8 <= x <= width - 9 and 8 <= y <= height - 9 for x, y in places)
         assert min(math.dist(p, q) for p, q in combinations(places, 2)) > APART - 2
-    assert guessed(items, from_reference) == 0.25
-    assert guessed(items, lambda item, point: -from_reference(item, point)) == 0.25
+    assert guess_share(items, from_reference) == 0.25
+    assert guess_share(items, lambda item, point: -from_reference(item, point)) == 0.25
 
 
 @pytest.mark.parametrize(
@@ -188,7 +190,7 @@ def test_without_changes_the_correct_point_looks_the_same(
     source: Any, alike: float, right: float
 ) -> None:
     true, best = [], []
-    for item in made("correspondence", 0.0, source):
+    for item in make_items("correspondence", 0.0, source):
         same = {letter: likeness(item, letter) for letter in "ABCD"}
         true.append(same[item.answer or ""])
         best.append(max(same, key=lambda letter: same[letter]) == item.answer)
@@ -200,7 +202,7 @@ def test_without_changes_the_correct_point_looks_the_same(
 def test_an_independent_matcher_finds_the_correct_point() -> None:
     """SIFT and RANSAC do not know how the second view was made."""
     sift, landed = cv2.SIFT.create(), []
-    for item in made("correspondence", 0.5, "photos")[:10]:
+    for item in make_items("correspondence", 0.5, "photos")[:10]:
         (keys0, words0), (keys1, words1) = (
             sift.detectAndCompute(cv2.cvtColor(image.pixels, cv2.COLOR_RGB2GRAY), None)
             for image in item.sample.images
@@ -243,7 +245,7 @@ def test_a_second_view_is_rotated_as_requested(turn: float, strength: float) -> 
 
 
 def test_strength_changes_only_the_second_view() -> None:
-    series = [made("correspondence", strength, n=10) for strength in (0.0, 0.4, 1.0)]
+    series = [make_items("correspondence", strength, n=10) for strength in (0.0, 0.4, 1.0)]
     for versions in zip(*series, strict=True):
         shas = ([image.sha for image in item.sample.images] for item in versions)
         assert [len({*view}) for view in zip(*shas, strict=True)] == [1, 3]
@@ -258,7 +260,7 @@ def test_the_nearer_point_has_the_larger_disparity_and_its_place_reveals_nothing
     data = files("skimage").joinpath("data", "motorcycle_disp.npz").read_bytes()
     disparity = np.load(io.BytesIO(data))["arr_0"]
     views = [shipped(f"motorcycle_{side}.png") for side in ("left", "right")]
-    items = made("depth")
+    items = make_items("depth")
     for item in items:
         left, top = item.sample.meta["window"]
         for image, view in zip(item.sample.images, views, strict=True):
@@ -271,12 +273,15 @@ def test_the_nearer_point_has_the_larger_disparity_and_its_place_reveals_nothing
         assert near == max(value.values())
         assert near / far == pytest.approx(item.sample.meta["ratio"], abs=1e-3)
         assert near / far >= RATIO
-    assert guessed(items, lambda _, point: -point.y) == 0.5
-    assert guessed(items, lambda _, point: math.dist(point.center, (280, 200))) == 0.5
+    assert guess_share(items, lambda _, point: -point.y) == 0.5
+    assert guess_share(items, lambda _, point: math.dist(point.center, (280, 200))) == 0.5
 
 
 def test_a_single_view_if_no_pair_is_requested() -> None:
-    pair, single = made("depth")[0].sample, next(iter(Photos("depth", n=1, pair=False))).sample
+    pair, single = (
+        make_items("depth")[0].sample,
+        next(iter(Photos("depth", n=1, pair=False))).sample,
+    )
     assert (len(pair.images), len(single.images)) == (2, 1)
     assert (pair.images[0].sha, pair.marks) == (single.images[0].sha, single.marks)
     assert "second image" in pair.question and "second image" not in single.question

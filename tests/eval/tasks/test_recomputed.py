@@ -42,7 +42,7 @@ CHANCE, UNITS, PRINTED = (FIGURES[name] for name in ("chance", "units", "printed
 PUBLISHED_AS = FIGURES["published_as"]
 
 
-def scored(plan: Plan, out: Path) -> RunScores:
+def score_recorded(plan: Plan, out: Path) -> RunScores:
     """Score a run of recorded replies without the runner."""
     folder, rows, points = RunFolder(out), dict[str, dict[str, SampleRow]](), []
     for point in plan.points:
@@ -85,7 +85,7 @@ def planned(config: str, task: str, path: Path) -> Plan:
 @pytest.fixture(scope="module")
 def blink_val(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> RunScores:
     plan = planned("blink_val", "Art_Style", shared_data / "blink_replies")
-    return scored(plan, tmp_path_factory.mktemp("blink_val"))
+    return score_recorded(plan, tmp_path_factory.mktemp("blink_val"))
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +126,7 @@ def test_the_overlap_of_errors(blink_val: RunScores) -> None:
 
 def test_the_effect_of_concatenation(shared_data: Path, tmp_path: Path) -> None:
     plan = planned("blink_concatenation_recorded", "Jigsaw", shared_data)
-    table = make_table([scored(plan, tmp_path)])
+    table = make_table([score_recorded(plan, tmp_path)])
     for model, totals in CONCATENATED.items():
         for task, total in zip(("macro", "micro"), totals, strict=True):
             assert percent(table, "accuracy", f"concatenated {model}", task=task) == total
@@ -189,7 +189,7 @@ def test_a_letter_outside_the_choices_and_a_missing_reply_are_wrong(
 
 def test_the_baselines_of_do_you_see_me(shared_data: Path, tmp_path: Path) -> None:
     plan = planned("dysm_baselines", "figure_ground", shared_data / "dysm")
-    table = make_table([scored(plan, tmp_path)])
+    table = make_table([score_recorded(plan, tmp_path)])
     rows = table.where(metric="accuracy", contestant="chance (level)", slice="").rows
     assert {r.task: round(100 * (r.value or 0), 2) for r in rows if r.task_name} == CHANCE
     assert percent(table, "mean_2d", "majority (key)") == 35.05

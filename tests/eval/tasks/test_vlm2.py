@@ -37,7 +37,7 @@ def test_the_score_of_a_wrong_count(images: int, truth: int, count: int, percent
 # ---- metrics in the table
 
 
-def asked(
+def add_point(
     made: MadeRun, name: str, scorer: Any, keys: str, meta: Sequence[Any], **more: Any
 ) -> str:
     made.task(name, list(keys), choices=0, meta=list(meta))
@@ -58,7 +58,7 @@ def value(table: Table, metric: str, contestant: str = "plain", **fields: Any) -
 def test_pairs(
     made: MadeRun, name: str, keys: str, ids: str, answers: str, figures: dict[str, float]
 ) -> None:
-    made.answers(asked(made, "pairs", PairScorer(name), keys, pairs(ids)), list(answers))
+    made.answers(add_point(made, "pairs", PairScorer(name), keys, pairs(ids)), list(answers))
     table = score_table(made.write().path)
     assert {m: value(table, m).value for m in figures} == pytest.approx(figures)
     official = value(table, "pair_accuracy")
@@ -70,7 +70,7 @@ def test_pairs(
 def test_the_sides_of_a_comparison_follow_its_ids(made: MadeRun) -> None:
     ids = ("1_p", "1_n", "2_p", "2_n", "3_p", "4_n")
     meta = [{"pair": name[0], "q_id": name} for name in ids]
-    made.answers(asked(made, "cpr", PairScorer("OC-Cpr"), "FTFFTT", meta), "FTTFTT")
+    made.answers(add_point(made, "cpr", PairScorer("OC-Cpr"), "FTFFTT", meta), "FTTFTT")
     table = score_table(made.write().path)
     official, sides = value(table, "pair_accuracy"), ("positive_accuracy", "negative_accuracy")
     assert (official.value, official.n) == (0.5, 2)
@@ -80,14 +80,14 @@ def test_the_sides_of_a_comparison_follow_its_ids(made: MadeRun) -> None:
 @pytest.mark.parametrize("keys", ["TF", "FT", "FF", "TT"])
 def test_a_comparison_is_read_with_either_kind_of_key(tmp_path: Path, keys: str) -> None:
     rows = [gc(f"{n}_{side}", key) for n in range(9) for side, key in zip("pn", keys, strict=True)]
-    lay(tmp_path, OC_FILE, rows, OC_MEDIA, "1.jpg", "2.jpg")
+    write_layout(tmp_path, OC_FILE, rows, OC_MEDIA, "1.jpg", "2.jpg")
     task = Vlm2Bench("OC-Cpr", tmp_path)
     assert "".join(item.answer or "" for item in task) == keys * 9
     assert not task.facts.left_out and task.facts.note == "9 pair ids"
 
 
 def test_pairs_are_tested_as_pairs_and_failures_are_excluded(made: MadeRun) -> None:
-    plain = asked(made, "cpr", PairScorer("OC-Cpr"), "TFTFTF", pairs("aabbcc"))
+    plain = add_point(made, "cpr", PairScorer("OC-Cpr"), "TFTFTF", pairs("aabbcc"))
     other = made.point("other", "cpr", facts={"scorer": spec(PairScorer("OC-Cpr"))}, read=VERBATIM)
     made.answers(plain, list("TTTTTF"))
     made.answers(other, list("TFTFT"))
@@ -98,7 +98,7 @@ def test_pairs_are_tested_as_pairs_and_failures_are_excluded(made: MadeRun) -> N
 
 
 def test_both_questions_of_a_pair_must_be_correct_in_the_same_draw(made: MadeRun) -> None:
-    point = asked(made, "cpr", PairScorer("OC-Cpr"), "TF", pairs("aa"), draws=2, baseline=False)
+    point = add_point(made, "cpr", PairScorer("OC-Cpr"), "TF", pairs("aa"), draws=2, baseline=False)
     made.answers(point, ["T", "T"], draw=0)
     made.answers(point, ["F", "F"], draw=1)
     table = score_table(made.write().path)
@@ -108,7 +108,7 @@ def test_both_questions_of_a_pair_must_be_correct_in_the_same_draw(made: MadeRun
 
 def test_both_denominators_of_the_numeric_score(made: MadeRun) -> None:
     meta = [{"image_len": length} for length in (2, 4, 4, 4)]
-    point = asked(made, "cnt", CountScorer("OC-Cnt"), "2134", meta)
+    point = add_point(made, "cnt", CountScorer("OC-Cnt"), "2134", meta)
     made.answers(point, ["2", "2", "five or so"])
     made.answers(point, [None, None, None, "5"])
     table = score_table(made.write().path)
@@ -131,7 +131,7 @@ def test_superscript_digits_are_not_a_count(scorer: CountScorer | VideoScorer) -
 
 def test_videos_are_graded_and_an_unjudged_description_is_not_an_answer(made: MadeRun) -> None:
     meta = [{"type": "AB"}] * 4 + [{"type": "ABA"}] * 5
-    point = asked(made, "vid", VideoScorer(), "111122222", meta)
+    point = add_point(made, "vid", VideoScorer(), "111122222", meta)
     for number in range(9):
         made.reply(point, f"s{number}", f"Two people walk by, says description {number}.")
     run = made.write()
@@ -149,7 +149,7 @@ def test_videos_are_graded_and_an_unjudged_description_is_not_an_answer(made: Ma
 @pytest.mark.parametrize("words", ["1", "2", "Score: 1", "Score: 2"])
 def test_numbers_that_a_model_gives_itself_are_not_its_score(made: MadeRun, words: str) -> None:
     """Regression: the scripted answer "1" was right for every AB video."""
-    point = asked(made, "vid", VideoScorer(), "12", [{"type": "AB"}, {"type": "ABA"}])
+    point = add_point(made, "vid", VideoScorer(), "12", [{"type": "AB"}, {"type": "ABA"}])
     made.reply(point, "s0", words)
     made.record(point, "s1", answer=words)
     table = score_table(made.write().path)
@@ -170,7 +170,7 @@ JPEG = bytes(cv2.imencode(".jpg", np.full((8, 10, 3), 90, np.uint8))[1])
 VID_FILE, VID_MEDIA = "jsonl/pc/vallina/pc_v_open-ended.jsonl", "data/pc/video/UNI"
 
 
-def lay(root: Path, file: str, rows: Sequence[Any], media: str, *names: str) -> None:
+def write_layout(root: Path, file: str, rows: Sequence[Any], media: str, *names: str) -> None:
     """Write one subtask in the official layout."""
     lines = (row if isinstance(row, str) else json.dumps(row) for row in rows)
     write(root / file, "\n".join(lines))
@@ -185,7 +185,7 @@ def gc(q_id: str, key: str, **more: Any) -> dict[str, Any]:
 
 def test_gc_items(tmp_path: Path) -> None:
     rows = [gc("7", "T"), gc("7", "F"), gc("7", "T"), gc("9", "T")]
-    lay(tmp_path, GC_FILE, rows, GC_MEDIA, "1.jpg", "2.jpg")
+    write_layout(tmp_path, GC_FILE, rows, GC_MEDIA, "1.jpg", "2.jpg")
     task = Vlm2Bench("GC-Mat", tmp_path)
     items = list(task)
     assert [item.sample.id for item in items] == ["7_p", "7_n", "7_p2", "9_p"]
@@ -207,7 +207,7 @@ def test_oc_items(
 ) -> None:
     images = ["bag/1.jpg", f"{OC_MEDIA}/bag/2.jpg"]
     row = {"q_id": "17_p", "type": "bag", "images": images, **more}
-    lay(tmp_path, SUBTASKS[name][0][0], [row], OC_MEDIA, "bag/1.jpg", "bag/2.jpg")
+    write_layout(tmp_path, SUBTASKS[name][0][0], [row], OC_MEDIA, "bag/1.jpg", "bag/2.jpg")
     (item,) = Vlm2Bench(name, tmp_path)
     sample = item.sample
     assert [image.size for image in sample.images] == [(10, 8), (10, 8)]
@@ -221,7 +221,7 @@ def test_oc_items(
 @table
 def test_one_bad_line_is_skipped_and_counted(tmp_path: Path, row: Any, words: str) -> None:
     good = [gc(f"{n // 2}_{'pn'[n % 2]}", "TF"[n % 2]) for n in range(11)]
-    lay(tmp_path, OC_FILE, [*good, row], OC_MEDIA, "1.jpg", "2.jpg")
+    write_layout(tmp_path, OC_FILE, [*good, row], OC_MEDIA, "1.jpg", "2.jpg")
     task = Vlm2Bench("OC-Cpr", tmp_path)
     assert len(list(task)) == len(task) == 11
     count, reason = task.facts.left_out
@@ -230,7 +230,7 @@ def test_one_bad_line_is_skipped_and_counted(tmp_path: Path, row: Any, words: st
 
 
 def test_a_file_with_other_rows_is_refused(tmp_path: Path) -> None:
-    lay(tmp_path, OC_FILE, [{"id": 1}, {"id": 2}], OC_MEDIA)
+    write_layout(tmp_path, OC_FILE, [{"id": 1}, {"id": 2}], OC_MEDIA)
     with pytest.raises(TaskError, match="2 of 2 lines cannot be used\n  line 1: it lacks q_id"):
         len(Vlm2Bench("OC-Cpr", tmp_path))
 
@@ -242,7 +242,7 @@ def test_a_file_with_other_rows_is_refused(tmp_path: Path) -> None:
 def test_a_missing_image_fails_its_own_sample(tmp_path: Path, image: str, words: str) -> None:
     write(tmp_path / "secret.jpg", JPEG)
     rows = [gc("7", "T"), gc("7", "F", images=[image])]
-    lay(tmp_path / "set", GC_FILE, rows, GC_MEDIA, "1.jpg", "2.jpg")
+    write_layout(tmp_path / "set", GC_FILE, rows, GC_MEDIA, "1.jpg", "2.jpg")
     first, second = Vlm2Bench("GC-Mat", tmp_path / "set")
     assert first.sample.images[0].size == (10, 8)
     with pytest.raises(PictureError, match=words):
@@ -324,7 +324,7 @@ def test_the_object_type_is_read_from_the_question_if_the_field_is_missing(
     side = "_p" if key == "T" else ""
     line = {"question": question, "gt_answer": key, "images": ["1.png"]}
     rows = [line | {"q_id": f"1{side}"}, line | {"q_id": f"2{side}", "type": "given"}]
-    lay(tmp_path, SUBTASKS[name][0][0], rows, OC_MEDIA)
+    write_layout(tmp_path, SUBTASKS[name][0][0], rows, OC_MEDIA)
     read, given = Vlm2Bench(name, tmp_path)
     assert (read.sample.meta.get("type"), given.sample.meta.get("type")) == (kind, "given")
 
@@ -348,7 +348,7 @@ def test_frames_of_a_film(tmp_path: Path) -> None:
 
 def vid(root: Path, *names: str) -> Vlm2Bench:
     rows = [{"vid": name, "question": "Describe it."} for name in names]
-    lay(root, VID_FILE, rows, VID_MEDIA)
+    write_layout(root, VID_FILE, rows, VID_MEDIA)
     return Vlm2Bench("PC-VID", root, frames=4)
 
 

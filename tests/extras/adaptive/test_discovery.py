@@ -173,7 +173,7 @@ def test_invalid_styles_are_refused_before_anything_is_asked(styles: Any) -> Non
         make_steering({"choose": {"by": "discovery", "styles": styles}})
 
 
-def failing(*names: str) -> Discovery:
+def make_search(*names: str) -> Discovery:
     """Return a search among arms of which these always fail; c is the best of the others."""
     steering = Discovery(styles=(), share=0.5)
     arms = [
@@ -190,8 +190,8 @@ def failing(*names: str) -> Discovery:
 
 
 def test_an_arm_that_always_fails_does_not_stop_the_search() -> None:
-    (winner,) = failing("b").winners
+    (winner,) = make_search("b").winners
     assert winner.arm.id == "c" and winner.result.is_confirmed
     assert winner.result.race.dropped["b"][1] == "a failure"
     with pytest.raises(RunError, match="all 3 arms failed on all of"):
-        failing("a", "b", "c")
+        make_search("a", "b", "c")

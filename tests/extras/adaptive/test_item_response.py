@@ -27,7 +27,7 @@ from tests.first_day.studies import looktwice
 from tests.made_run import MadeRun
 
 
-def simulated(seed: int, arms: int, items: int) -> tuple[Floats, Floats, Floats]:
+def simulate(seed: int, arms: int, items: int) -> tuple[Floats, Floats, Floats]:
     """Return abilities, difficulties and simulated answers (arms, items)."""
     rng = np.random.default_rng(seed)
     abilities, difficulties = rng.normal(0, 1, arms), rng.normal(0, 1.5, items)
@@ -36,7 +36,7 @@ def simulated(seed: int, arms: int, items: int) -> tuple[Floats, Floats, Floats]
 
 
 def test_simulated_abilities_and_difficulties_are_recovered() -> None:
-    abilities, difficulties, values = simulated(1, 40, 600)
+    abilities, difficulties, values = simulate(1, 40, 600)
     items = fit_items(values)
     assert np.abs(items.abilities - abilities).max() < 0.35
     assert items.spread == pytest.approx(1.5, rel=0.1)
@@ -51,7 +51,7 @@ def test_simulated_abilities_and_difficulties_are_recovered() -> None:
 def test_the_interval_has_nominal_coverage_of_the_total(n: int) -> None:
     """New arms that were not used to estimate difficulties, with n of 300 items each."""
     held = []
-    _, difficulties, values = simulated(2, 12, 300)
+    _, difficulties, values = simulate(2, 12, 300)
     items, rng = fit_items(values), np.random.default_rng(3)
     for ability in np.linspace(-2, 2, 160):
         right = (rng.random(300) < expit(ability - difficulties)).astype(float)
@@ -67,7 +67,7 @@ def test_the_interval_has_nominal_coverage_of_the_total(n: int) -> None:
 
 
 def test_items_are_picked_in_every_group_along_the_difficulty() -> None:
-    _, _, values = simulated(4, 20, 120)
+    _, _, values = simulate(4, 20, 120)
     items, groups = fit_items(values), ["easy", "hard"] * 60
     picked = pick_items(items, groups, 12)
     assert len({*picked.tolist()}) == 12 and [groups[place] for place in picked].count("easy") == 6
@@ -113,7 +113,7 @@ def test_the_command_writes_items_and_a_subset_of_them(tmp_path: Path) -> None:
     def analyse(run: Path, *words: str) -> Result:
         return looktwice("analyse", run, *words)
 
-    made, (_, _, values) = MadeRun(tmp_path / "runs" / "made"), simulated(5, 4, 60)
+    made, (_, _, values) = MadeRun(tmp_path / "runs" / "made"), simulate(5, 4, 60)
     made.task("pick", ["A"] * 60)
     for number, right in enumerate(values):
         made.answers(made.point(f"arm {number}", "pick"), ["BA"[int(value)] for value in right])

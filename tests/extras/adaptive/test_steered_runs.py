@@ -37,13 +37,13 @@ def study(tmp_path: Path) -> Path:
     return path
 
 
-def steered(study: Path, steering: Any, *overrides: str, out: str = "") -> RunSummary:
+def run_steered(study: Path, steering: Any, *overrides: str, out: str = "") -> RunSummary:
     return Study(load_plan(study, overrides), study.parent / out, companions=[steering])()
 
 
 def test_a_race_asks_the_loser_less_and_confirms_the_winner(study: Path) -> None:
     races = Races(held_out=0.5)
-    summary = steered(study, races)
+    summary = run_steered(study, races)
     (result,) = races.results
     assert result.race.winner == "sees" and result.confirmation is not None
     assert result.confirmation.n == 45 and result.is_confirmed
@@ -51,12 +51,12 @@ def test_a_race_asks_the_loser_less_and_confirms_the_winner(study: Path) -> None
     asked = {record.sample for record in RunFolder(summary.folder).records().values()}
     assert len(asked) == 45 + len(result.race.values)
     again = Races(held_out=0.5)
-    assert steered(study, again).written == 0
+    assert run_steered(study, again).written == 0
     assert again.results[0].calls == result.calls
     assert again.results[0].race.dropped == result.race.dropped
 
 
-def race_of_groups(seed: int, copies: int, told: bool = True, better: int = 2) -> Races:
+def run_race_of_groups(seed: int, copies: int, told: bool = True, better: int = 2) -> Races:
     """Run a race of two arms on forty groups of questions that are right or wrong together.
 
     Both arms are right on half of the groups; with `better` 1, the first one is right on all.
@@ -83,14 +83,14 @@ def race_of_groups(seed: int, copies: int, told: bool = True, better: int = 2) -
 
 def test_questions_of_one_picture_are_not_independent() -> None:
     def won(told: bool, seeds: int) -> int:
-        results = [race_of_groups(seed, 10, told).results[0] for seed in range(seeds)]
+        results = [run_race_of_groups(seed, 10, told).results[0] for seed in range(seeds)]
         return sum(bool(result.race.winner) for result in results)
 
     assert won(False, 40) > 10 and won(True, 60) <= 3
 
 
 def test_samples_of_one_group_are_on_the_same_side_of_the_split() -> None:
-    races = race_of_groups(1, 7, better=1)
+    races = run_race_of_groups(1, 7, better=1)
     (result,) = races.results
     gap = result.confirmation
     assert result.race.winner == "a" and gap is not None and gap.n == 84
@@ -100,13 +100,13 @@ def test_samples_of_one_group_are_on_the_same_side_of_the_split() -> None:
 
 
 def test_a_staircase_asks_each_question_once_and_stops_at_its_precision(study: Path) -> None:
-    summary = steered(study, Staircases(Along("size"), questions=12))
+    summary = run_steered(study, Staircases(Along("size"), questions=12))
     assert summary.written == 24 == len(RunFolder(summary.folder).records())
     assert not find(score_table([summary.folder])).tasks  # its arms share no samples
     wide = Staircases(Along("size"), questions=40, width=1000.0)
-    assert steered(study, wide, out="wide").written == 20
+    assert run_steered(study, wide, out="wide").written == 20
     with pytest.raises(RunError, match="a staircase chose, and a race chooses differently"):
-        steered(study, Races())
+        run_steered(study, Races())
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_unusable_steering_settings_are_reported(
     study: Path, steering: Any, change: str, says: str
 ) -> None:
     with pytest.raises(RunError, match=says):
-        steered(study, steering, change)
+        run_steered(study, steering, change)
 
 
 @pytest.mark.slow

@@ -156,7 +156,7 @@ def test_an_undecided_direction_is_left_empty(right: int) -> None:
     assert rising.outside == ("below" if right == 20 else "above")
 
 
-def configured(made: MadeRun, config: Mapping[str, Any]) -> RunScores:
+def write_config(made: MadeRun, config: Mapping[str, Any]) -> RunScores:
     folder = made.write()
     (folder.path / "run.yaml").write_text(yaml.safe_dump({"config": config}))
     return score_run(folder)
@@ -166,7 +166,7 @@ def test_falling_accuracy_is_reported_wherever_its_threshold_is(tmp_path: Path) 
     made, sizes = MadeRun(tmp_path / "run"), [10, 20, 30, 40] * 10
     made.task("t", ["A"] * 40, choices=4, meta=[{"size": size} for size in sizes])
     made.answers(made.point("one", "t"), ["A" if size <= 20 else "B" for size in sizes])
-    run = configured(made, {"thresholds": {"along": "size"}})
+    run = write_config(made, {"thresholds": {"along": "size"}})
     (arm,) = find_thresholds(run)
     assert arm.passes.endswith(", falling") and arm.passes[:2].isdigit()
     (chart,) = threshold_lines(run, "t")
@@ -180,7 +180,7 @@ def test_a_staircase_is_fitted_in_the_direction_it_used(tmp_path: Path, said: st
     made.task("t", ["A"] * 20, choices=4, meta=[{"size": size} for size in sizes])
     made.answers(made.point("one", "t"), ["A" if size == 10 else "B" for size in sizes])
     along = {"along": "size"} | ({"direction": said} if said == "falling" else {})
-    run = configured(made, {"thresholds": along, "choose": {"by": "staircase"}})
+    run = write_config(made, {"thresholds": along, "choose": {"by": "staircase"}})
     for arm in (*find_thresholds(run), *find_thresholds(run, Along("size"))):
         assert arm.threshold is not None and arm.threshold.model.direction == said
     (asked,) = find_thresholds(run, Along("size", direction="falling"))

@@ -38,7 +38,7 @@ def make_log(**wrong: int) -> Log:
     return Log("m", make_rows(rows))
 
 
-def rated(ask: str, weights: str, column: str = "category", **said: str) -> Ratings:
+def make_ratings(ask: str, weights: str, column: str = "category", **said: str) -> Ratings:
     """Return the letters that raters give to items in strata with these weights in tenths."""
     items = tuple(
         SheetItem(str(n), "m", "x", f"s{n}", "Q?", (), "A", "", "", tenths, int(tenths) / 10)
@@ -75,27 +75,27 @@ def test_shares_are_weighted_by_strata_and_kappas_are_correct() -> None:
     With 3 of 4 in a stratum of 90 % and 0 of 2 in the other it is 67.5. The two raters agree on 4
     of 6, and each says a three times: kappa = (4/6 - 1/2) / (1 - 1/2).
     """
-    ratings = rated("errors", "888822", anna="aabbab", ben="abbaab")
+    ratings = make_ratings("errors", "888822", anna="aabbab", ben="abbaab")
     rows = {name: cells for name, *cells in share_table(ratings).rows}
     assert rows["a"][0].startswith("50.0 [") and rows["c"][0].startswith("0.0 [")
     assert rows["items"] == ["6", "6"]
     (line,) = agreement_lines(ratings)
     assert line.startswith("anna and ben: 66.7 % agreement on 6 items, Cohen's kappa 0.33 [")
-    ((_, share), *_) = share_table(rated("errors", "999911", anna="aaabbb")).rows
+    ((_, share), *_) = share_table(make_ratings("errors", "999911", anna="aaabbb")).rows
     assert share.startswith("67.5 [")
 
 
 def test_three_raters_have_a_majority_and_fleiss_kappa() -> None:
-    ratings = rated("errors", "1111", anna="aabb", ben="aabb", cleo="abab")
+    ratings = make_ratings("errors", "1111", anna="aabb", ben="aabb", cleo="abab")
     assert ratings.column("majority", "category") == dict(zip("1234", "aabb", strict=True))
-    tie = rated("errors", "1", anna="a", ben="b", cleo="a", dora="b")
+    tie = make_ratings("errors", "1", anna="a", ben="b", cleo="a", dora="b")
     assert not tie.column("majority", "category")
     *_, line = agreement_lines(ratings)
     assert line.startswith("all 3 raters: Fleiss' kappa 0.33 [")
 
 
 def test_human_answers_have_scores_by_task() -> None:
-    ratings = rated("answers", "111")
+    ratings = make_ratings("answers", "111")
     first, second, third = ratings.key.items
     choices = ("near", "far")
     items = replace(first, choices=choices), replace(second, choices=choices, key="B")
@@ -110,7 +110,7 @@ def test_human_answers_have_scores_by_task() -> None:
 
 
 def test_human_difficulty_slices_the_accuracy_of_models() -> None:
-    ratings = rated("answers", "1111", "human_answer", anna="AABA", ben="ABBA")
+    ratings = make_ratings("answers", "1111", "human_answer", anna="AABA", ben="ABBA")
     said = {"anna": "easy easy hard hard", "ben": "easy hard hard hard", "cleo": "easy easy - hard"}
     filled: dict[str, dict[str, dict[str, str]]] = {}
     for who, words in said.items():
@@ -123,12 +123,12 @@ def test_human_difficulty_slices_the_accuracy_of_models() -> None:
         ["easy", "2", "100.0", "50.0", "", "100.0"],
         ["hard", "2", "50.0", "50.0", "", "0.0"],
     ]
-    assert not difficulty_table(rated("answers", "11", "human_answer", anna="AB")).rows
+    assert not difficulty_table(make_ratings("answers", "11", "human_answer", anna="AB")).rows
 
 
 def test_times_are_reported_for_correct_and_wrong_answers() -> None:
     """The key is A; the median of 300 and 500 ms is 400; one picture was shown 30 ms too long."""
-    ratings = rated("answers", "1111", "human_answer", anna="AAB", ben="A")
+    ratings = make_ratings("answers", "1111", "human_answer", anna="AAB", ben="A")
     times = {"1": ("300", "210"), "2": ("500", "230"), "3": ("900", "199.9")}
     timed = {
         item: {**cells, "response_ms": times[item][0], "exposure_ms": times[item][1]}

@@ -51,7 +51,7 @@ def run_reader(name: str, sample: Sample) -> str | None:
     return after.answer
 
 
-def asked(pixels: Pixels, question: str) -> State:
+def make_state(pixels: Pixels, question: str) -> State:
     return State(Sample("1", question, images=(Picture(pixels),)))
 
 
@@ -133,7 +133,7 @@ def test_nested_rings_are_counted_separately() -> None:
         cv2.circle(pixels, center, radius, (0, 0, 0), 2, cv2.LINE_AA)
     cv2.rectangle(pixels, (200, 150), (250, 190), (0, 0, 0), 2)
     for question, number in (("How many circles?", "4"), ("How many stars?", "0")):
-        assert OutlineCounter()(asked(pixels, question), NoModel()).answer == number
+        assert OutlineCounter()(make_state(pixels, question), NoModel()).answer == number
 
 
 @pytest.mark.parametrize("name", ["shape_discrimination", "joint_shape_color"])
@@ -165,7 +165,7 @@ def test_unrecognisable_shapes_are_not_marked() -> None:
         "How many red stars?": "a single colour",
     }
     for question, reason in reasons.items():
-        after = MarkAskedShapes()(asked(WHITE, question), NoModel())
+        after = MarkAskedShapes()(make_state(WHITE, question), NoModel())
         assert after.sample.marks == () and reason in after.notes[0]
 
 
@@ -181,7 +181,7 @@ def test_crossing_outlines_are_not_read() -> None:
     pixels = WHITE.copy()
     for x in (100, 140):
         cv2.circle(pixels, (x, 100), 40, (0, 0, 0), 2, cv2.LINE_AA)
-    after = OutlineCounter()(asked(pixels, "How many circles?"), NoModel())
+    after = OutlineCounter()(make_state(pixels, "How many circles?"), NoModel())
     assert after.answer is None
     assert "cross at 1 places" in str(after.reason)
 
@@ -192,9 +192,9 @@ def test_colors_have_the_names_that_the_question_uses() -> None:
     cv2.circle(pixels, (160, 60), 25, (0, 0, 255), -1)
     cv2.rectangle(pixels, (200, 110), (270, 180), (250, 10, 10), -1)
     for things, number in (("circle's are red", "1"), ("square's are red", "1")):
-        question = asked(pixels, f"How many {things}?")
+        question = make_state(pixels, f"How many {things}?")
         assert ColoredShapeCounter()(question, NoModel()).answer == number
-    purple = asked(pixels, "How many circle's are purple?")
+    purple = make_state(pixels, "How many circle's are purple?")
     assert ColoredShapeCounter()(purple, NoModel()).answer == "0"
 
 
@@ -218,7 +218,7 @@ SPATIAL = (
     ],
 )
 def test_an_empty_drawing_gives_no_answer(name: str, question: str, reason: str) -> None:
-    after = READERS[name](asked(WHITE, question), NoModel())
+    after = READERS[name](make_state(WHITE, question), NoModel())
     assert after.answer is None
     assert reason in str(after.reason)
 
@@ -238,7 +238,7 @@ def test_a_cell_that_differs_from_the_request_is_reported() -> None:
     other = "white" if fill == "black" else "black"
     for number, reason in ((1, f"is {fill} {shape}, not {other} {shape}"), (9, "is nothing")):
         question = SPATIAL.format(grid=number, thing=f"{other} {shape}")
-        after = ShapeGridReader()(asked(pixels, question), NoModel())
+        after = ShapeGridReader()(make_state(pixels, question), NoModel())
         assert reason in str(after.reason)
 
 
@@ -248,7 +248,7 @@ def test_equal_options_give_no_answer() -> None:
     for x, y in ((190, 86), (90, 386), (340, 386), (90, 636), (340, 636)):
         cv2.line(pixels, (x + 40, y + 40), (x + 160, y + 120), (0, 0, 0), 3)
     matcher = PatternMatcher("form_constancy")
-    after = matcher(asked(pixels, "Which option?"), NoModel())
+    after = matcher(make_state(pixels, "Which option?"), NoModel())
     assert "options 1 and 2 are equal" in str(after.reason)
     pixels[636:866, 340:585] = 255
     with pytest.raises(NoEvidence, match="nothing is drawn at"):

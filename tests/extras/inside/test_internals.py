@@ -21,7 +21,7 @@ DECODER = [Layer("decoder", number, over) for number in (1, 2) for over in ("ima
 WHOLE = [Layer("tower", 1), Layer("tower", 2), Layer("projector", 1), *DECODER]
 
 
-def asked(*shapes: tuple[int, int]) -> Messages:
+def make_messages(*shapes: tuple[int, int]) -> Messages:
     random = np.random.default_rng(0)
     pictures = [Picture(random.integers(0, 255, (*s, 3), dtype=np.uint8)) for s in shapes]
     views = [View.of(picture) for picture in pictures]
@@ -38,7 +38,10 @@ def torch() -> Any:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_states_are_those_of_the_network(family: str, tmp_path: Path, torch: Any) -> None:
     model = LocalVLM(str(tiny(family, tmp_path / family)))
-    said, question = model(asked((60, 80), (50, 40))).text, asked((60, 80), (50, 40))
+    said, question = (
+        model(make_messages((60, 80), (50, 40))).text,
+        make_messages((60, 80), (50, 40)),
+    )
     network = model.network()
     states = read_states(model, question)
     assert list(states) == WHOLE
@@ -70,20 +73,24 @@ def test_only_the_layers_used_by_the_projector_are_read_from_a_tower(
 ) -> None:
     model = LocalVLM(str(tiny("llava", tmp_path / "llava")))
     model.network().model.config.vision_feature_layer = -2
-    layers = [layer for layer in read_states(model, asked((60, 80))) if layer.part == "tower"]
+    layers = [
+        layer for layer in read_states(model, make_messages((60, 80))) if layer.part == "tower"
+    ]
     assert layers == [Layer("tower", 1)]
-    assert list(read_states(model, asked())) == [Layer("decoder", n, "last") for n in (1, 2)]
+    assert list(read_states(model, make_messages())) == [
+        Layer("decoder", n, "last") for n in (1, 2)
+    ]
 
 
 def test_layers_that_cannot_be_read_are_reported(tmp_path: Path, torch: Any) -> None:
     other = LocalVLM(str(tiny("idefics3", tmp_path / "idefics3")))
     for model, words in ((other, "qwen3_vl.*idefics3"), (Scripted("A"), "Scripted")):
         with pytest.raises(ModelError, match=words):
-            read_states(model, asked((60, 80)))
+            read_states(model, make_messages((60, 80)))
 
 
 def test_the_reply_of_pocket_follows_from_its_last_state() -> None:
-    question, weights = asked((60, 80), (50, 40)), shipped_weights()
+    question, weights = make_messages((60, 80), (50, 40)), shipped_weights()
     states = read_states(Pocket(), question)
     parts = [layer.part for layer in states]
     decoders = [layer for layer in states if layer.part == "decoder"]

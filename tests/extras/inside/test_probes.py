@@ -93,7 +93,7 @@ def question(number: int, label: object, **more: Any) -> Question:
     return Question(f"q{number}", label=str(label), **(plain | more))
 
 
-def planted(strength: Sequence[float]) -> ArmProbe:
+def make_planted_arm(strength: Sequence[float]) -> ArmProbe:
     """Return the probes of an arm with this label strength per layer, whose model always picks the
     first choice."""
     random, width = np.random.default_rng(1), 12
@@ -119,7 +119,7 @@ def describe(arm: ArmProbe, **changed: Any) -> str:
 
 
 def test_a_planted_label_is_decodable_from_its_layer_on() -> None:
-    arm = planted((0, 0, 4, 4))
+    arm = make_planted_arm((0, 0, 4, 4))
     for probe, right in zip(arm.layers, (0.25, 0.25, 1, 1), strict=True):
         assert probe.right.mean() == pytest.approx(right, abs=0.08 if right < 1 else 0.02)
         assert probe.shuffled == pytest.approx(0.25, abs=0.04)
@@ -137,20 +137,20 @@ def test_a_planted_label_is_decodable_from_its_layer_on() -> None:
     ],
 )
 def test_the_layer_of_the_loss_is_named(strength: Sequence[float], loss: Loss | None) -> None:
-    arm = planted(strength)
+    arm = make_planted_arm(strength)
     words = f"lost between {loss.last} and {loss.first}" if loss else "No answer is found"
     assert arm.loss == loss and words in " ".join(describe_probe(arm))
 
 
 def test_a_model_that_says_what_is_decodable_has_lost_nothing() -> None:
-    arm = planted((0, 0, 0, 1.2))
+    arm = make_planted_arm((0, 0, 0, 1.2))
     best = arm.layers[-1].right
     same = describe(arm, answered=best, wordings=3)
     assert "No loss is found" in same and "+0.0 points" in same and "there are 3" in same
     more = describe(arm, answered=np.ones(len(best)))
     assert "uses more than a linear probe" in more
     assert "not read the question" not in more, "one wording"
-    none = planted((0, 0, 0, 0))
+    none = make_planted_arm((0, 0, 0, 0))
     assert "No answer is found" in describe(none, answered=0 * none.answered), "what nobody read"
 
 

@@ -29,7 +29,7 @@ SAID: dict[str, Json] = read_yaml(Path(__file__).with_suffix(".yaml"))["said"]
 FINAL = {"content": "(A)", "reasoning": "it is A"}
 
 
-def looped(create: Any, stream: bool) -> list[Json]:
+def make_loop(create: Any, stream: bool) -> list[Json]:
     """Return the turns of a client that calls a tool once and then gets the answer."""
     turns: list[Json] = [turn("What?")]
     for _ in range(2):
@@ -55,7 +55,9 @@ def test_serve_returns_attached_fields(name: str, stream: bool, tmp_path: Path) 
         for _ in range(2):
             with serving(plan, tmp_path) as served:
                 create = served.client.chat.completions.create
-                turns = looped(lambda create=create, **more: create(model="plain", **more), stream)
+                turns = make_loop(
+                    lambda create=create, **more: create(model="plain", **more), stream
+                )
                 assert turns[-1]["content"] == "(A)"
         assert upstream.refused == [] and len(upstream.bodies) == 2, "asked once, then cached"
     assert [record.error for record in served.records] == [""] * 4

@@ -19,7 +19,7 @@ from looktwice.eval.recorded.replay import replay
 from looktwice.eval.records import RunFolder
 from tests.chat_server import chat_server
 from tests.extras.integrations.served import post, turn
-from tests.first_day.test_stopping import stored
+from tests.first_day.test_stopping import count_stored
 from tests.paths import ROOT
 
 CLIENTS, QUESTIONS = 64, 256
@@ -32,7 +32,7 @@ contestants: {{plain: {{}}}}
 
 
 @contextmanager
-def command(folder: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def start_server(folder: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """Run `looktwice serve` on the study and yield its address."""
     words = ["-c", "from looktwice.eval.cli import main; main()", "serve", "study.yaml"]
     env = os.environ | {"PYTHONPATH": str(ROOT / "typings"), "PYTHONUNBUFFERED": "1"}
@@ -69,7 +69,7 @@ def test_a_killed_server_loses_no_answer_and_pays_for_none_twice(tmp_path: Path)
                     answered[number] = answer.headers["x-looktwice-record"]
 
         for kill in (True, False):
-            with command(tmp_path) as (process, url), ThreadPoolExecutor(CLIENTS) as pool:
+            with start_server(tmp_path) as (process, url), ThreadPoolExecutor(CLIENTS) as pool:
                 missing = [n for n in range(QUESTIONS) if n not in answered]
                 for number in missing:
                     pool.submit(ask, url, number)
@@ -80,7 +80,7 @@ def test_a_killed_server_loses_no_answer_and_pays_for_none_twice(tmp_path: Path)
                     process.send_signal(signal.SIGKILL)
                     process.wait()
                     time.sleep(0.3)  # until the other side has noticed
-                    lost = upstream.stats["requests"] - stored(tmp_path / "runs")
+                    lost = upstream.stats["requests"] - count_stored(tmp_path / "runs")
                     before = set(answered.values())
                     assert before <= names(tmp_path), "a client has an answer without a record"
                     assert 0 < len(before) < QUESTIONS and 0 < lost <= CLIENTS

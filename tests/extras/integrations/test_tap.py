@@ -137,7 +137,7 @@ def test_every_body_is_parsed_or_forwarded_whole(body: bytes, content: str | Non
 
 
 @contextmanager
-def breaking(head: bytes) -> Iterator[str]:
+def serve_and_break(head: bytes) -> Iterator[str]:
     """Run a server that sends this and disconnects."""
 
     def serve() -> None:
@@ -157,7 +157,7 @@ def test_a_broken_stream_breaks_for_the_client_and_gives_no_answer(tmp_path: Pat
     kind = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
     size = b"%x\r\n" % len(CHUNK)
     head = kind + b"Transfer-Encoding: chunked\r\n\r\n" + size + CHUNK + b"\r\n"
-    with breaking(head) as url, tapping(url, tmp_path) as served:
+    with serve_and_break(head) as url, tapping(url, tmp_path) as served:
         body = {"model": "tiny", "messages": [turn(WORDS)], "stream": True}
         host, port = served.url.split("/")[2].split(":")
         with socket.create_connection((host, int(port)), timeout=5) as client:

@@ -87,7 +87,7 @@ def test_groups_and_pictures_are_clusters_and_ids_those_of_a_task() -> None:
     assert compare_logs(logs).contrasts[0].paired.n == 4
 
 
-def keyed(name: str, *rows: str) -> Log:
+def make_keyed_log(name: str, *rows: str) -> Log:
     """Return a log of rows "id question / pictures / key"."""
     parts = [[part.strip() for part in row.split("/")] for row in rows]
     about, pictures, keys = ([*column] for column in zip(*parts, strict=True))
@@ -98,7 +98,7 @@ def keyed(name: str, *rows: str) -> Log:
 
 @table
 def test_matching(mine: list[str], theirs: list[str], expected: list[list[str]], by: str) -> None:
-    logs = keyed("a", *mine), keyed("b", *theirs)
+    logs = make_keyed_log("a", *mine), make_keyed_log("b", *theirs)
     (compared,) = compare_logs(logs).matchings
     first, second = (log.units["sample"].tolist() for log in logs)
     assert [[first[place], second[other]] for place, other in compared.places.items()] == expected
@@ -109,8 +109,8 @@ def test_matching(mine: list[str], theirs: list[str], expected: list[list[str]],
 def test_duplicated_sample_content_is_reported() -> None:
     for picture, words in (("p1", "pictures and question"), ("", "question")):
         twice, rest = f"Same? / {picture} / A", f"Else? / {picture and 'p2'} / A"
-        mine = keyed("a", f"k5 {twice}", f"k8 {twice}", f"x {rest}")
-        theirs = keyed("b", f"6 {twice}", f"9 {twice}", f"7 {rest}")
+        mine = make_keyed_log("a", f"k5 {twice}", f"k8 {twice}", f"x {rest}")
+        theirs = make_keyed_log("b", f"6 {twice}", f"9 {twice}", f"7 {rest}")
         (why,) = set(compare_logs([mine, theirs]).unmatched["why"])
         assert words in why and "twice" in why
         assert len(compare_logs([mine, theirs]).unmatched) == 4

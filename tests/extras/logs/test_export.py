@@ -47,7 +47,7 @@ def plain(log: Log, columns: list[str] = SAME) -> list[dict[str, Any]]:
     return rows
 
 
-def exported(logs: Path, form: str, out: Path, ending: str) -> Path:
+def find_export(logs: Path, form: str, out: Path, ending: str) -> Path:
     """Return the only file with this extension that an export writes."""
     list(export_logs(read_logs(logs), form, out))
     (file,) = out.rglob(f"*{ending}")
@@ -55,7 +55,7 @@ def exported(logs: Path, form: str, out: Path, ending: str) -> Path:
 
 
 def test_an_exported_log_of_inspect_is_read_back_with_pictures(run: Path, tmp_path: Path) -> None:
-    file = exported(run, "inspect", tmp_path, ".eval")
+    file = find_export(run, "inspect", tmp_path, ".eval")
     (log,), (back,) = read_logs(run), read_logs(file)
     assert back.name == "marked"
     columns = [name for name in SAME if name != "question"]  # inspect_ai stores the text as sent
@@ -99,7 +99,7 @@ def test_the_page_of_a_comparison_shows_the_requests_of_a_run(run: Path, tmp_pat
 
 def test_inspect_reads_an_export_and_its_own_log_is_read(run: Path, tmp_path: Path) -> None:
     inspect_log = pytest.importorskip("inspect_ai.log")
-    file = exported(run, "inspect", tmp_path, ".eval")
+    file = find_export(run, "inspect", tmp_path, ".eval")
     held = inspect_log.read_eval_log(str(file), resolve_attachments=True)
     (log,) = read_logs(run)
     assert [sample.id for sample in held.samples] == log.rows["sample"].tolist()
@@ -112,7 +112,7 @@ def test_inspect_reads_an_export_and_its_own_log_is_read(run: Path, tmp_path: Pa
 
 
 def test_an_export_of_every_eval_ever_is_read_back_with_hashes(run: Path, tmp_path: Path) -> None:
-    file = exported(run, "every-eval-ever", tmp_path, ".json")
+    file = find_export(run, "every-eval-ever", tmp_path, ".json")
     details = json.loads(file.read_text())["detailed_evaluation_results"]
     lines = (file.parent / details["file_path"]).read_bytes()
     assert hashlib.sha256(lines).hexdigest() == details["checksum"]
@@ -127,7 +127,7 @@ def test_an_export_of_every_eval_ever_is_read_back_with_hashes(run: Path, tmp_pa
 @pytest.mark.parametrize(("form", "ending"), [("inspect", ".eval"), ("every-eval-ever", ".json")])
 def test_a_failed_draw_stays_failed(tmp_path: Path, form: str, ending: str) -> None:
     (tmp_path / "a.csv").write_text("id,draw,correct\nq1,0,1\nq1,1,\n")
-    file = exported(tmp_path / "a.csv", form, tmp_path / "out", ending)
+    file = find_export(tmp_path / "a.csv", form, tmp_path / "out", ending)
     rows = read_logs(file)[0].rows
     assert rows[["draw", "verdict"]].to_numpy().tolist() == [[0, "right"], [1, "failed"]]
 

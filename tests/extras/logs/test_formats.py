@@ -165,7 +165,7 @@ def test_samples_of_lmms_eval(
     assert cells(log, "sample value reply task") == [sample, value, "A", task]
 
 
-def unscored(folder: Path, name: str) -> Path:
+def write_unscored(folder: Path, name: str) -> Path:
     """Write a file with two rows: one is right by the log, one by its reply."""
     others = inspect_sample(0, "C"), inspect_sample(1, "", scores={}, target="B")
     lines = read_yaml(DATA)["unscored"].get(name) or [HEADER | {"samples": others}]
@@ -174,7 +174,7 @@ def unscored(folder: Path, name: str) -> Path:
 
 @pytest.mark.parametrize("name", UNSCORED)
 def test_unscored_rows_are_read(tmp_path: Path, name: str) -> None:
-    path = unscored(tmp_path, name)
+    path = write_unscored(tmp_path, name)
     log = only(path)
     assert cells(log, "value verdict", None) == [1, 1, "right", "right"]
     assert log.read_by == "the log, and 1 of 2 rows by Robust"

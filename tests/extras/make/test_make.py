@@ -152,7 +152,7 @@ def points(item: Item, image: int) -> dict[str, Point]:
     return {mark.label: mark for mark in item.sample.on(image) if isinstance(mark, Point)}
 
 
-def answered(stage: Stage, task: Task) -> float:
+def compute_accuracy(stage: Stage, task: Task) -> float:
     """Return the share of questions that a specialist answers correctly."""
     found = [stage(State.start(item.sample), NoModel()).answer == item.answer for item in task]
     return sum(found) / len(found)
@@ -296,7 +296,7 @@ def test_candidates_lie_where_the_homography_says_and_their_places_reveal_nothin
 def test_sift_solves_the_generated_questions(tmp_path: Path, sources: Sources) -> None:
     save(Correspondence(sources[hpatches], n=8), "Visual_Correspondence", tmp_path)
     task = Folder(tmp_path / "Visual_Correspondence")
-    assert answered(MatchedPoint(Once(SIFT()), transfer="homography"), task) > 0.8
+    assert compute_accuracy(MatchedPoint(Once(SIFT()), transfer="homography"), task) > 0.8
 
 
 @pytest.mark.slow
@@ -305,8 +305,8 @@ def test_the_graffiti_wall(shared_data: Path) -> None:
     task = Correspondence(shared_data / "pairs", n=10, pairs=(pair,))
     assert {item.sample.meta["source"] for item in task} == {"graf1-graf3"}
     matcher = Once(SIFT())
-    assert answered(MatchedPoint(matcher, transfer="homography"), task) >= 0.9
-    assert answered(MatchedPoint(matcher, transfer="affine"), task) > 0.5
+    assert compute_accuracy(MatchedPoint(matcher, transfer="homography"), task) >= 0.9
+    assert compute_accuracy(MatchedPoint(matcher, transfer="affine"), task) > 0.5
 
 
 def test_a_homography_as_text_and_as_xml(tmp_path: Path) -> None:
@@ -390,7 +390,7 @@ def test_maps_in_other_formats(tmp_path: Path, ending: str) -> None:
 def test_the_seam_matcher_solves_the_jigsaws(sources: Sources, whole: bool) -> None:
     task = Jigsaw(sources[photos], n=None if whole else 12, whole=whole)
     assert len(task) == len(list(task)) == (5 if whole else 12)
-    assert answered(SeamMatcher(), task) > 0.8
+    assert compute_accuracy(SeamMatcher(), task) > 0.8
     for item in task:
         board, *pieces = (picture.pixels for picture in item.sample.images)
         height = pieces[0].shape[0]

@@ -108,7 +108,7 @@ FIRST = Program()
 JPEG = Encode("jpeg", 75, "4:2:0")
 
 
-def frozen(value: Any) -> Any:
+def freeze(value: Any) -> Any:
     """Return a setting of a program as a file contains it."""
     if isinstance(value, dict):
         return tuple(value.items())
@@ -116,7 +116,7 @@ def frozen(value: Any) -> Any:
 
 
 PLANTED: dict[str, tuple[dict[str, Any], set[str]]] = {
-    name: (dict(zip(settings, map(frozen, settings.values()), strict=True)), {*factors})
+    name: (dict(zip(settings, map(freeze, settings.values()), strict=True)), {*factors})
     for name, (settings, factors) in read_yaml(Path(__file__).with_suffix(".yaml")).items()
 }
 

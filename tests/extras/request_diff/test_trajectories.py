@@ -56,7 +56,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def written(run: Path, out: Path) -> Path:
+def write_trajectories(run: Path, out: Path) -> Path:
     words = ["export", str(run), "--to", "trajectories", "--out", str(out)]
     result = looktwice(*words)
     assert result.exit_code == 0 and result.output.startswith("4 conversations"), result.output
@@ -68,7 +68,7 @@ def lines_of(out: Path) -> list[dict[str, Any]]:
 
 
 def test_loaders_read_malformed_calls(run: Path, tmp_path: Path) -> None:
-    out = written(run, tmp_path / "t.jsonl")
+    out = write_trajectories(run, tmp_path / "t.jsonl")
     table = arrow_json.read_json(out, arrow_json.ReadOptions(block_size=1 << 12))
     lines = lines_of(out)
     assert table.to_pylist() == lines
@@ -85,10 +85,10 @@ def test_loaders_read_malformed_calls(run: Path, tmp_path: Path) -> None:
 
 
 def test_parquet_holds_the_same_rows_with_their_images(run: Path, tmp_path: Path) -> None:
-    table = read_table(written(run, tmp_path / "t.parquet"))
+    table = read_table(write_trajectories(run, tmp_path / "t.parquet"))
     assert not (tmp_path / "t.parquet_images").exists()
     rows: dict[str, dict[str, Any]] = {row["id"]: row for row in table.to_pylist()}
-    for line in lines_of(written(run, tmp_path / "t.jsonl")):
+    for line in lines_of(write_trajectories(run, tmp_path / "t.jsonl")):
         row = rows[line["id"]]
         assert row | {"images": line["images"]} == line
         names = [Path(path).name for path in line["images"]]

@@ -60,7 +60,7 @@ def test_pixels_are_those_of_the_other_side_where_possible() -> None:
         assert (view.pixels == picture.pixels).all()
 
 
-def disturbed(messages: Messages) -> str:
+def reply_if_disturbed(messages: Messages) -> str:
     """Reply A to a lossless picture with choices in brackets, else B, whatever the size and system
     message."""
     text = messages[-1].text
@@ -81,7 +81,9 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "ask": Ask(system="You are careful."),
     }
     for name, stages in (("one", plain), ("two", other)):
-        evaluate(Keyless(), {name: Pipeline(stages)}, Scripted(disturbed), out=folder / name)
+        evaluate(
+            Keyless(), {name: Pipeline(stages)}, Scripted(reply_if_disturbed), out=folder / name
+        )
     keyed = MarkedScenes("symbol", n=60)
     evaluate(keyed, {"keys": Pipeline({"ask": Ask()})}, Scripted("(A)"), out=folder / "keys")
     return folder
@@ -95,7 +97,7 @@ def test_the_effect_of_a_factor_is_measured_by_disturbing_it(
     """A quarter of the keys is A; without keys, the answer of the first side counts as right."""
     place = folders / labels if labels else None
     sides = TwoSides(folders / "one", folders / "two", ("one", "two"), place)
-    worth = measure_effects(sides, Scripted(disturbed), tmp_path / "asked", ("one", "two"))
+    worth = measure_effects(sides, Scripted(reply_if_disturbed), tmp_path / "asked", ("one", "two"))
     assert (worth.keyed, worth.questions, worth.left_out) == (bool(labels), 60, {})
     keys = [item.answer for item in MarkedScenes("symbol", n=60)] if labels else ["A"] * 60
     drop = pytest.approx((keys.count("B") - keys.count("A")) / 60)

@@ -44,7 +44,7 @@ FOLDERS = {name: subtask.folders[0] for name, subtask in SUBTASKS["2D"].items()}
 
 
 @cache
-def made(name: str, n: int, official: bool = False, **controls: Any) -> tuple[Item, ...]:
+def make_items(name: str, n: int, official: bool = False, **controls: Any) -> tuple[Item, ...]:
     return tuple(GeneratedDoYouSeeMe(name, n=n, official=official, controls=controls))
 
 
@@ -87,8 +87,8 @@ def share(right: Sequence[bool]) -> float:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
 def test_items_do_not_depend_on_how_many_there_are(name: str) -> None:
-    first, *rest = (item.sample.sha for item in made(name, 2))
-    (alone,), (reseeded,) = made(name, 1), GeneratedDoYouSeeMe(name, n=1, seed=1)
+    first, *rest = (item.sample.sha for item in make_items(name, 2))
+    (alone,), (reseeded,) = make_items(name, 1), GeneratedDoYouSeeMe(name, n=1, seed=1)
     assert alone.sample.sha == first
     assert len({first, *rest, reseeded.sample.sha}) == 3
 
@@ -102,7 +102,10 @@ def test_another_process_makes_the_same_samples() -> None:
         "    print(name, item.sample.sha, item.answer)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    here = [f"{name} {made(name, 1)[0].sample.sha} {made(name, 1)[0].answer}" for name in KINDS]
+    here = [
+        f"{name} {make_items(name, 1)[0].sample.sha} {make_items(name, 1)[0].answer}"
+        for name in KINDS
+    ]
     assert done.stdout.splitlines() == here
 
 
@@ -114,7 +117,7 @@ def test_stages_do_not_see_the_ground_truth(name: str) -> None:
     controls = {control.name for control in KINDS[name].controls}
     more = {"dot", "contrast_ratio", "direction", "coordinates", "patches", "num_shapes"}
     more |= {"image", "subtask", "kind", "prompt", "official"}
-    for number, item in enumerate(made(name, n)):
+    for number, item in enumerate(make_items(name, n)):
         sample, scene = item.sample.to_dict(), task.scene(number)
         assert sample["marks"] == []
         assert controls <= sample["meta"].keys() <= controls | more
@@ -129,7 +132,7 @@ def test_stages_do_not_see_the_ground_truth(name: str) -> None:
 def test_marks_of_requested_things_lie_in_the_picture(name: str) -> None:
     task = GeneratedDoYouSeeMe(name, n=1, marks=True)
     (marked,) = task
-    assert made(name, 1)[0].sample.images[0].sha == marked.sample.images[0].sha
+    assert make_items(name, 1)[0].sample.images[0].sha == marked.sample.images[0].sha
     width, height = marked.sample.images[0].size
     shades = gray(marked)
     labels = {mark.label for mark in marked.sample.marks}
@@ -197,12 +200,12 @@ def test_levels_and_names_match_the_official_files(shared_data: Path, name: str)
 @table
 def test_canvases_have_the_sizes_of_the_authors(name: str, size: list[int]) -> None:
     most = {control: max(levels) for control, levels in GeneratedDoYouSeeMe(name).levels.items()}
-    assert made(name, 1, **most)[0].sample.images[0].size == tuple(size)
+    assert make_items(name, 1, **most)[0].sample.images[0].size == tuple(size)
 
 
 def test_the_first_questions_never_change() -> None:
     """A change here is a change of behaviour: raise the version with it."""
-    answers = {name: " ".join(item.answer or "" for item in made(name, 4)) for name in SEVEN}
+    answers = {name: " ".join(item.answer or "" for item in make_items(name, 4)) for name in SEVEN}
     assert answers == PINNED
     assert getattr(GeneratedDoYouSeeMe, "version", 1) == 1
 
@@ -225,7 +228,7 @@ def test_impossible_levels_are_named(name: str, controls: dict[str, Any]) -> Non
 @pytest.mark.slow
 @table
 def test_levels_that_differ_from_the_paper(name: str, controls: dict[str, Any]) -> None:
-    for item in made(name, 3, **controls):
+    for item in make_items(name, 3, **controls):
         assert controls.items() <= item.sample.meta.items()
 
 
@@ -274,7 +277,7 @@ def test_kinds_of_shapes_can_be_told_from_their_corners(
 ) -> None:
     """For large shapes: the corners of the filled outline; circles have many."""
     checked = 0
-    for item in made(name, 24, **({"min_distance": 10} if name == SHAPES else {})):
+    for item in make_items(name, 24, **({"min_distance": 10} if name == SHAPES else {})):
         _, labels, _ = parts(gray(item) < 200)
         for thing in item.truth["objects"]:
             x0, y0, x1, y1 = (round(edge) for edge in thing["box"])
@@ -288,7 +291,7 @@ def test_kinds_of_shapes_can_be_told_from_their_corners(
 
 
 def test_every_separate_ring_is_a_connected_component() -> None:
-    for item in made(SHAPES, 18, min_distance=10):
+    for item in make_items(SHAPES, 18, min_distance=10):
         counts = item.truth["counts"]
         assert parts(gray(item) < 250)[0] == sum(counts.values())
         assert item.answer == str(counts[item.truth["asked"]])
@@ -306,7 +309,7 @@ def test_colours_and_counts_match_the_pixels() -> None:
         "gray": (128, 128, 128),
         "yellow": (255, 255, 0),
     }
-    for item in made(COLORED, 27):
+    for item in make_items(COLORED, 27):
         pixels, (shape, color) = item.sample.images[0].pixels, item.truth["asked"]
         seen = Counter((t["shape"], t["color"]) for t in item.truth["objects"])
         assert str(seen[shape, color]) == item.answer
@@ -336,7 +339,9 @@ def test_letters_are_the_standard_ones() -> None:
 def test_letters_can_be_read_from_their_dots(spacing: float) -> None:
     """Components of ink are assigned to the grid of 7 x 5 whose pitch is a seventh of 320 px."""
     pitch = 320 / 7
-    for item in made("letter_disambiguation", 3, num_letters=5, contrast="2:1", spacing=spacing):
+    for item in make_items(
+        "letter_disambiguation", 3, num_letters=5, contrast="2:1", spacing=spacing
+    ):
         pixels = item.sample.images[0].pixels.astype(int)
         ink = np.abs(pixels - pixels[200, 2]).sum(axis=2) > 60
         ink[:, :30] = ink[:, -30:] = False  # the rounded corners of the ground
@@ -370,7 +375,7 @@ def grid_in(
 @pytest.mark.slow
 @pytest.mark.parametrize("official", [False, True])
 def test_spatial_answers_match_the_pixels(official: bool) -> None:
-    for item in made("visual_spatial", 12, official):
+    for item in make_items("visual_spatial", 12, official):
         rows, columns, grids = (item.sample.meta[name] for name in ("rows", "columns", "grids"))
         seen = [grid_in(gray(item) < 100, number, rows, columns) for number in range(grids)]
         told = [np.reshape(grid, (-1, 2)).tolist() for grid in item.truth["grids"]]
@@ -392,7 +397,7 @@ def same_as_target(frames: Sequence[Any]) -> list[float]:
 def test_the_correct_pattern_equals_the_target_in_every_pixel(
     name: str, controls: dict[str, Any], official: bool
 ) -> None:
-    for item in made(name, 12, official, **controls):
+    for item in make_items(name, 12, official, **controls):
         away = same_as_target(panels(item, 200))
         assert away[int(item.answer or 0) - 1] < 1
         assert name == GROUND or sorted(away)[1] > (1 if official else 15)
@@ -401,7 +406,7 @@ def test_the_correct_pattern_equals_the_target_in_every_pixel(
 @pytest.mark.slow
 @pytest.mark.parametrize("official", [False, True])
 def test_the_noisy_options_show_the_same_elements(official: bool) -> None:
-    for item in made("figure_ground", 9, official):
+    for item in make_items("figure_ground", 9, official):
         options = item.truth["options"]
         assert options[int(item.answer or 0) - 1] == item.truth["target"]
         target, *others = panels(item, 200)
@@ -415,7 +420,7 @@ def test_the_noisy_options_show_the_same_elements(official: bool) -> None:
 )
 def test_the_correct_closure_matches_the_target(name: str) -> None:
     """The drawn parts of the correct option match the target; every other option deviates."""
-    for item in made("visual_closure", 4, shape=name):
+    for item in make_items("visual_closure", 4, shape=name):
         target, *others = closure_panels(item)
         strays = [float(np.clip(other - target, 0, None).sum()) for other in others]
         right = int(item.answer or 0) - 1
@@ -425,14 +430,14 @@ def test_the_correct_closure_matches_the_target(name: str) -> None:
 
 
 def test_rectangles_are_counted() -> None:
-    for item in made("patch_counting", 35):
+    for item in make_items("patch_counting", 35):
         count, _, found = parts(gray(item) < 200)
         assert str(count) == item.answer == str(item.sample.meta["instances"])
         assert np.ptp(found[:, 4]) <= 0.35 * found[:, 4].max() + 3
 
 
 def test_the_correct_square_is_rotated_by_the_angle() -> None:
-    for item in made("patch_rotation", 48, size=(28, 42, 56, 70)):
+    for item in make_items("patch_rotation", 48, size=(28, 42, 56, 70)):
         ink = (gray(item) < 128).astype(np.uint8)
         angles = []
         for half in (ink[:, :196], ink[:, 196:]):
@@ -445,20 +450,23 @@ def test_the_correct_square_is_rotated_by_the_angle() -> None:
 
 
 def test_half_of_the_squares_are_not_rotated() -> None:
-    assert Counter(item.answer for item in made("patch_rotation", 48)) == {"Yes": 24, "No": 24}
+    assert Counter(item.answer for item in make_items("patch_rotation", 48)) == {
+        "Yes": 24,
+        "No": 24,
+    }
 
 
 # ---------------------------------------------------------------- the authors' shortcuts
 
 
-def away(frames: Sequence[Any]) -> list[float]:
+def measure_differences(frames: Sequence[Any]) -> list[float]:
     """Return how much each option differs from the others, ignoring the target."""
     return [sum(float(np.abs(a - b).sum()) for b in frames[1:]) for a in frames[1:]]
 
 
 SHORTCUTS: list[tuple[str, Callable[[Item], int]]] = [
-    ("form_constancy", lambda item: int(np.argmax(away(panels(item, 230, 20))))),
-    ("visual_closure", lambda item: int(np.argmin(away(closure_panels(item))))),
+    ("form_constancy", lambda item: int(np.argmax(measure_differences(panels(item, 230, 20))))),
+    ("visual_closure", lambda item: int(np.argmin(measure_differences(closure_panels(item))))),
 ]
 
 
@@ -467,8 +475,10 @@ SHORTCUTS: list[tuple[str, Callable[[Item], int]]] = [
 def test_a_guesser_that_ignores_the_target_scores_at_chance(
     name: str, guess: Callable[[Item], int]
 ) -> None:
-    official = share([guess(item) + 1 == int(item.answer or 0) for item in made(name, 12, True)])
-    ours = share([guess(item) + 1 == int(item.answer or 0) for item in made(name, 36)])
+    official = share(
+        [guess(item) + 1 == int(item.answer or 0) for item in make_items(name, 12, True)]
+    )
+    ours = share([guess(item) + 1 == int(item.answer or 0) for item in make_items(name, 36)])
     assert official > 0.6
     assert 0.1 < ours < 0.4
 
@@ -488,7 +498,7 @@ def test_only_official_options_lose_their_circles(official: bool) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("official", [False, True])
 def test_noise_covers_the_target_too_unless_official(official: bool) -> None:
-    for item in made("figure_ground", 9, official):
+    for item in make_items("figure_ground", 9, official):
         expected = int(400 * item.sample.meta["density"])
         assert item.truth["noise"] == [0 if official else expected, *[expected] * 4]
         specks = [parts(frame > 0.2)[0] for frame in panels(item, 200)]
@@ -500,14 +510,14 @@ def test_noise_covers_the_target_too_unless_official(official: bool) -> None:
 
 @pytest.mark.parametrize("official", [False, True])
 def test_options_are_equal_only_if_official(official: bool) -> None:
-    items = made("figure_ground", 12, official, num_shapes=1, density=0)
+    items = make_items("figure_ground", 12, official, num_shapes=1, density=0)
     alike = [sum(d < 1 for d in same_as_target(panels(item, 200, 12))) > 1 for item in items]
     assert sum(alike) > 1 if official else not any(alike)
 
 
 @pytest.mark.parametrize("official", [False, True])
 def test_an_invisible_bend_occurs_only_if_official(official: bool) -> None:
-    items = made("visual_closure", 12, official, shape="rectangle", edges_distorted=1)
+    items = make_items("visual_closure", 12, official, shape="rectangle", edges_distorted=1)
     alike = 0
     for _, *options in map(closure_panels, items):
         alike += any(float(np.abs(a - b).sum()) < 2 for a, b in combinations(options, 2))

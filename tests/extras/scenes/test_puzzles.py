@@ -37,13 +37,13 @@ def spokes(bits: int) -> Spokes:
     return frozenset(n for n in range(8) if bits >> n & 1)
 
 
-def shifted(picture: Spokes, steps: int) -> Spokes:
+def shift(picture: Spokes, steps: int) -> Spokes:
     return frozenset((n + steps) % 8 for n in picture)
 
 
 def spread_twice(a: Spokes, b: Spokes, times: int) -> Spokes | None:
     def once(picture: Spokes) -> Spokes:
-        moved = shifted(picture, 1)
+        moved = shift(picture, 1)
         return picture | moved if times > 0 else picture & moved
 
     for _ in range(abs(times)):
@@ -55,9 +55,9 @@ def spread_twice(a: Spokes, b: Spokes, times: int) -> Spokes | None:
     return b
 
 
-def lasts(a: Spokes, b: Spokes) -> dict[str, Spokes | None]:
+def list_last_panels(a: Spokes, b: Spokes) -> dict[str, Spokes | None]:
     """Return the third picture of a row by every rule."""
-    turned = {f"turn by {n}": shifted(b, n) if shifted(a, n) == b else None for n in range(1, 8)}
+    turned = {f"turn by {n}": shift(b, n) if shift(a, n) == b else None for n in range(1, 8)}
     spread = {f"spread by {n}": spread_twice(a, b, n) for n in (1, 2, -1, -2)}
     overlay = {"either": a | b, "both": a & b, "not both": a ^ b, "first alone": a - b}
     return {**turned, **spread, **overlay}
@@ -67,7 +67,7 @@ def test_exhaustive_search_finds_one_solution_of_every_puzzle() -> None:
     task, used = Puzzles(n=900), set()
     for puzzle in map(task.puzzle, range(900)):
         rows = np.reshape([spokes(bits) for bits in puzzle.pictures], (3, 3)).tolist()
-        rules = [lasts(first, second) for first, second, _ in rows]
+        rules = [list_last_panels(first, second) for first, second, _ in rows]
         holding = [n for n in rules[0] if rules[0][n] == rows[0][2] and rules[1][n] == rows[1][2]]
         options = [spokes(bits) for bits in puzzle.options]
         followed = {rules[2][name] for name in holding}

@@ -141,7 +141,7 @@ def scenes(name: str, official: bool = False) -> tuple[Scene, ...]:
     return tuple(map(task.scene, range(MANY)))
 
 
-def published(data: Path, name: str) -> tuple[list[dict[str, str]], str, dict[str, Any]]:
+def read_published(data: Path, name: str) -> tuple[list[dict[str, str]], str, dict[str, Any]]:
     """Return the rows of a subtask, the stem of its sample and its sidecar."""
     folder = data / "dysm" / "3D_DoYouSeeMe" / SUBTASKS["3D"][name].folders[0]
     with (folder / "dataset_info.csv").open(encoding="utf-8") as file:
@@ -158,7 +158,7 @@ def test_published_rows_and_sidecars_follow_from_our_renderer(
     shared_data: Path, named: str
 ) -> None:
     kind = SOLID_SCENES[named]
-    rows, stem, sidecar = published(shared_data, kind.name)
+    rows, stem, sidecar = read_published(shared_data, kind.name)
     keys = {row["filename"]: row for row in rows}
     row = keys[f"{stem}.png"]
     assert sidecar_answer(kind.name, row["question"], sidecar) == row["answer"]
@@ -295,7 +295,7 @@ class Truth:
 
 
 @cache
-def asked(kind: str, n: int) -> tuple[tuple[Item, ...], Truth]:
+def make_questions(kind: str, n: int) -> tuple[tuple[Item, ...], Truth]:
     """Return questions and the ground truth of their views, rendered once for both at half size;
     correspondence is at full size, since its points must be apart."""
     small = kind != "correspondence"
@@ -354,7 +354,7 @@ SPECIALISTS: dict[str, tuple[int, Callable[[Truth], Stage]]] = {
 )
 def test_a_specialist_given_the_ground_truth_is_always_correct(kind: str) -> None:
     n, stage = SPECIALISTS[kind]
-    items, truth = asked(kind, n)
+    items, truth = make_questions(kind, n)
     assert share_right(stage(truth), items) == 1
     assert {item.answer for item in items} == {*items[0].sample.letters}
 
@@ -369,12 +369,12 @@ CUES: dict[str, tuple[Stage, float]] = {
 @pytest.mark.parametrize("kind", CUES)
 def test_a_cue_of_the_picture_scores_at_chance(kind: str) -> None:
     cue, chance = CUES[kind]
-    assert share_right(cue, asked(kind, SPECIALISTS[kind][0])[0]) == pytest.approx(chance)
+    assert share_right(cue, make_questions(kind, SPECIALISTS[kind][0])[0]) == pytest.approx(chance)
 
 
 @pytest.mark.slow
 def test_wrong_points_nearer_to_the_place_of_the_reference_are_balanced() -> None:
-    items, _ = asked("correspondence", 8)
+    items, _ = make_questions("correspondence", 8)
     ranks = []
     for item in items:
         reference, *points = item.sample.marks

@@ -92,21 +92,21 @@ def letter(high: int, size: tuple[int, int] = (200, 150)) -> Pixels:
     return np.asarray(image)
 
 
-def asked(picture: Pixels, question: str = "Which letter is red?", **settings: Any) -> Reply:
+def ask(picture: Pixels, question: str = "Which letter is red?", **settings: Any) -> Reply:
     seen = Message("user", ("Image 1:", View(Picture(picture)), question))
     return NearSighted(**settings)([seen])
 
 
 def test_the_near_sighted_model_reads_only_large_enough_letters() -> None:
-    assert asked(letter(30)).text.endswith("ANSWER: K")
-    assert "too small for me" in asked(letter(12)).text
-    assert asked(letter(12), min_height=10).text.endswith("ANSWER: K")
-    assert asked(letter(30), "Which letter is blue?").text == "I see nothing blue."
-    assert asked(letter(30), "Who are you?").text == "I do not understand the question."
+    assert ask(letter(30)).text.endswith("ANSWER: K")
+    assert "too small for me" in ask(letter(12)).text
+    assert ask(letter(12), min_height=10).text.endswith("ANSWER: K")
+    assert ask(letter(30), "Which letter is blue?").text == "I see nothing blue."
+    assert ask(letter(30), "Who are you?").text == "I do not understand the question."
 
 
 def test_the_near_sighted_model_counts_tokens_of_the_images_sent_to_it() -> None:
-    small, large = asked(letter(12)).usage, asked(letter(12, (400, 300))).usage
+    small, large = ask(letter(12)).usage, ask(letter(12, (400, 300))).usage
     assert large.tokens_in - small.tokens_in == math.ceil(400 / 28) * math.ceil(300 / 28) - 8 * 6
     assert small.tokens_out > 0
 

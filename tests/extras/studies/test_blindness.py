@@ -75,7 +75,9 @@ def ask_all(path: Path, draws: int, model: Model, n: int = N) -> Table:
     return evaluate(Questions(KEYS[:n], 4), arms, model, out=path / "run", draws=draws)
 
 
-def both_said(folder: Path, keys: list[str], said: list[str], draws: int, **more: int) -> RunScores:
+def write_equal_arms(
+    folder: Path, keys: list[str], said: list[str], draws: int, **more: int
+) -> RunScores:
     """Write a run in which the arms with and without the image say the same in every draw."""
     run = MadeRun(folder / "run")
     run.task("depth", keys, **more)
@@ -168,7 +170,7 @@ def test_chance_levels_refer_to_the_compared_samples(tmp_path: Path) -> None:
 def test_samples_that_cannot_be_listed_are_reported(tmp_path: Path) -> None:
     """A model that always picks the first choice knows nothing, though 45 of 90 questions are right
     in every draw."""
-    scored = both_said(tmp_path, ["A", "B"] * 45, ["A"] * 90, 6)
+    scored = write_equal_arms(tmp_path, ["A", "B"] * 45, ["A"] * 90, 6)
     audited = find_audits(scored)
     assert needs_no_image(audited) == [] and audit_page(scored, audited).endswith("none\n")
     words = " ".join(report(tmp_path / "run").output.split())
@@ -179,7 +181,7 @@ def test_open_answers_are_compared_with_the_keys_of_other_questions(tmp_path: Pa
     """It says 3 to every count, which is right for twelve and no find; the six specific keys that
     it says are finds."""
     keys = ["3", "4", "5"] * 12 + [f"1{number}" for number in range(6)]
-    scored = both_said(tmp_path, keys, ["3"] * 36 + keys[36:], 8, choices=0)
+    scored = write_equal_arms(tmp_path, keys, ["3"] * 36 + keys[36:], 8, choices=0)
     found = {item.sample for item in needs_no_image(find_audits(scored))}
     assert found == {f"s{number}" for number in range(36, 42)}
 

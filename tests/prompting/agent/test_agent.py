@@ -280,7 +280,7 @@ def test_places_survive_rotation_and_joined_views_and_a_choice_is_not_a_source()
     assert after.views[2].size == (9, 9) and read_looks(after.notes)[0].regions == ((),)
 
 
-def finds(pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
+def find_box(pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
     """Find one box for any word except "nothing"."""
     count = 0 if words == ("nothing",) else 1
     return Boxes(np.array([[10, 10, 30, 40]] * count), np.ones(count), np.array(["it"] * count))
@@ -298,7 +298,7 @@ def unopened(image: Pixels, /, *others: Pixels) -> DepthMap:
     raise WeightsError("there is no folder 'depth'")
 
 
-def halves(pixels: Pixels, /) -> Masks:
+def split_halves(pixels: Pixels, /) -> Masks:
     left = np.zeros(pixels.shape[:2], bool)
     left[:, : pixels.shape[1] // 2] = True
     return Masks(np.array([left, ~left]), np.ones(2), np.array(["", ""]))
@@ -317,10 +317,10 @@ TOOLS: dict[str, tuple[Any, dict[str, Any], tuple[int, int], str]] = {
     "grid": (ShowGrid(), {}, (80, 60), ""),
     "rotate": (Rotate(), {"degrees": 90}, (60, 80), "turned by 90"),
     "contrast": (Contrast(), {}, (80, 60), ""),
-    "word": (CropByWord(finds, crop=Crop(padding=0, min_px=1)), {"word": "dog"}, (20, 30), ""),
-    "faces": (ZoomOnFaces(finds, crop=Crop(padding=0, min_px=1)), {}, (20, 30), ""),
+    "word": (CropByWord(find_box, crop=Crop(padding=0, min_px=1)), {"word": "dog"}, (20, 30), ""),
+    "faces": (ZoomOnFaces(find_box, crop=Crop(padding=0, min_px=1)), {}, (20, 30), ""),
     "depth": (ShowDepth(ramp), {}, (80, 60), ""),
-    "segment": (ShowSegments(halves), {}, (80, 60), ""),
+    "segment": (ShowSegments(split_halves), {}, (80, 60), ""),
     "match": (ShowMatches(same), {}, (170, 60), ""),
     "apply": (ApplyStage(LongestSide(40), "Shows it smaller."), {}, (40, 30), ""),
 }
@@ -530,7 +530,7 @@ def test_text_of_the_question_calls_no_tool() -> None:
 
 
 def test_tool_errors_are_reported_and_missing_weights_fail_the_sample() -> None:
-    agent = Agent({"word": CropByWord(finds), "depth": ShowDepth(empty)})
+    agent = Agent({"word": CropByWord(find_box), "depth": ShowDepth(empty)})
     state, asked = scripted(agent, call("word", word="nothing"), call("depth", image=1), "A cat.")
     assert outcomes(state) == ["failed", "failed"] and state.reply == "A cat."
     assert "nothing in image 0" in asked[1][-1].text

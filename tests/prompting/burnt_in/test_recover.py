@@ -40,7 +40,7 @@ def state_of(
     return State.start(Sample("s1", "Which point?", pictures, choices, meta={"prompt": prompt}))
 
 
-def recovered(state: State, **settings: Any) -> State:
+def recover(state: State, **settings: Any) -> State:
     return RecoverMarks(**settings)(state, NoModel())
 
 
@@ -63,7 +63,7 @@ def real(shared_data: Path) -> Callable[[int], list[State]]:
     if not (shared_data / "blink" / "Relative_Depth").is_dir():
         pytest.skip(f"no BLINK Relative_Depth under {shared_data}")
     samples = [item.sample for item in Blink(shared_data / "blink", "Relative_Depth")]
-    read = cache(lambda number: recovered(State.start(samples[number])))
+    read = cache(lambda number: recover(State.start(samples[number])))
     return lambda step: [read(number) for number in range(0, len(samples), step)]
 
 
@@ -72,7 +72,7 @@ def test_photographs_with_markers() -> None:
     wrong, total, invented = [], 0, 0
     for seed in range(16):  # `make bench` tests two thousand
         burnt = make_picture(seed)
-        marks = points(recovered(State.start(burnt.sample)))
+        marks = points(recover(State.start(burnt.sample)))
         invented += len(marks.keys() - {point.label for point in burnt.points})
         total += len(burnt.points)
         lost = [
@@ -86,7 +86,7 @@ def test_photographs_with_markers() -> None:
 @pytest.mark.slow
 def test_photographs_without_markers_have_none() -> None:
     burnt = [make_picture(seed, marked=False) for seed in range(8)]
-    found = {b.how: recovered(state_of(b.pixels)).sample.marks for b in burnt}
+    found = {b.how: recover(state_of(b.pixels)).sample.marks for b in burnt}
     assert not {how: marks for how, marks in found.items() if marks}
 
 
@@ -116,9 +116,7 @@ def test_real_images_without_circles_have_no_marks(shared_data: Path) -> None:
         pytest.skip(f"no BLINK Spatial_Relation under {shared_data}")
     samples = [item.sample for item in Blink(shared_data / "blink", "Spatial_Relation")][::12]
     for letters in (("A", "B"), ("REF",)):
-        assert not [
-            s.id for s in samples if recovered(State.start(s), letters=letters).sample.marks
-        ]
+        assert not [s.id for s in samples if recover(State.start(s), letters=letters).sample.marks]
 
 
 @pytest.mark.slow
@@ -128,8 +126,8 @@ def test_existing_marks_are_kept_on_request_if_none_is_in_the_pixels(coffee: Pix
     for pixels, ours in ((plain, ()), (burnt, ("A",))):
         state = state_of(pixels)
         state = state.replace(sample=replace(state.sample, marks=given))
-        assert recovered(state).sample.marks == recovered(state_of(pixels)).sample.marks
-        kept = recovered(state, given="keep", on_missing="fail")
+        assert recover(state).sample.marks == recover(state_of(pixels)).sample.marks
+        kept = recover(state, given="keep", on_missing="fail")
         assert [*points(kept)] == ["A", "B"] and points(kept)["B"] == given[1]
         assert (points(kept)["A"] == given[0]) == (not ours), "the pixels come first"
         assert [look["label"] for look in kept.sample.meta["burnt_in"]] == [*ours]
@@ -138,7 +136,7 @@ def test_existing_marks_are_kept_on_request_if_none_is_in_the_pixels(coffee: Pix
 @pytest.mark.parametrize("label_height", [2, 6, 12, 30])
 def test_a_label_clipped_at_the_edge_is_recognised(coffee: Pixels, label_height: int) -> None:
     cut = Point("B", 300, 16 + label_height)
-    marks = points(recovered(state_of(draw_as_released(coffee, [TWO[0], cut], RED))))
+    marks = points(recover(state_of(draw_as_released(coffee, [TWO[0], cut], RED))))
     assert marks.keys() == {"A", "B"}
     assert away(marks["B"], cut) < 1.5
 
@@ -148,7 +146,7 @@ def test_reference_and_candidates_are_found_on_their_own_images(coffee: Pixels) 
     spots = [Point(letter, 80 + 120 * n, 150 + 20 * n, 1) for n, letter in enumerate("ABCD")]
     choices = tuple(f"Point {letter}" for letter in "ABCD")
     second = draw_as_released(coffee, spots, RED)
-    state = recovered(state_of(first, second, choices=choices, prompt="labeled with REF."))
+    state = recover(state_of(first, second, choices=choices, prompt="labeled with REF."))
     marks = points(state)
     assert [point.image for point in marks.values()] == [0, 1, 1, 1, 1]
     assert max(away(marks[spot.label], spot) for spot in spots) < 1.5
@@ -158,7 +156,7 @@ def test_reference_and_candidates_are_found_on_their_own_images(coffee: Pixels) 
 def test_a_white_ring_on_white_is_inferred_from_the_other_markers() -> None:
     ground = np.full((300, 400, 3), 90, np.uint8)
     ground[:, 200:] = 246
-    marks = points(recovered(state_of(draw_as_released(ground, TWO, (255, 255, 255)))))
+    marks = points(recover(state_of(draw_as_released(ground, TWO, (255, 255, 255)))))
     assert marks.keys() == {"A", "B"}
     assert max(away(marks[mark.label], mark) for mark in TWO) < 2
 
@@ -173,13 +171,13 @@ def test_the_question_determines_the_labels_to_find(
 
 def test_missing_markers_are_handled_as_configured(coffee: Pixels) -> None:
     bare = state_of(coffee)
-    assert recovered(bare).sample.marks == ()
-    assert recovered(bare, on_missing="abstain").reason == "abstained: no marker A, B was found"
+    assert recover(bare).sample.marks == ()
+    assert recover(bare, on_missing="abstain").reason == "abstained: no marker A, B was found"
     with pytest.raises(ValueError, match="sample s1: no marker A, B was found"):
-        recovered(bare, on_missing="fail")
+        recover(bare, on_missing="fail")
 
 
-def boxed(ground: Pixels, seed: int) -> tuple[Pixels, list[Box]]:
+def draw_boxes(ground: Pixels, seed: int) -> tuple[Pixels, list[Box]]:
     """Return a red box A and a green box B that overlap, after JPEG of quality 90."""
     rng, pixels = np.random.default_rng(seed), ground.copy()
     boxes: list[Box] = []
@@ -206,8 +204,8 @@ def test_red_and_green_boxes_are_read_with_their_labels() -> None:
     names = ("coffee", "astronaut", "chelsea", "motorcycle", "rocket")
     right = 0
     for seed in range(15):
-        pixels, boxes = boxed(photograph(names[seed % 5])[:420], seed)
-        marks = recovered(state_of(pixels), kinds=("boxes",)).sample.marks
+        pixels, boxes = draw_boxes(photograph(names[seed % 5])[:420], seed)
+        marks = recover(state_of(pixels), kinds=("boxes",)).sample.marks
         found = {mark.label: mark.xyxy for mark in marks if isinstance(mark, Box)}
         assert found.keys() <= {"A", "B", "red", "lime"}
         off = [np.subtract(found.get(box.label, (99,) * 4), box.xyxy) for box in boxes]
@@ -215,7 +213,7 @@ def test_red_and_green_boxes_are_read_with_their_labels() -> None:
     assert right >= 0.9 * 30
     for seed in range(6):
         bare = state_of(make_picture(seed, marked=False).pixels)
-        assert not recovered(bare, kinds=("boxes",)).sample.marks
+        assert not recover(bare, kinds=("boxes",)).sample.marks
 
 
 def test_labels_of_touching_boxes_are_not_swapped() -> None:
@@ -244,7 +242,7 @@ def markers_of(state: State) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 
 
 def test_erasing_changes_only_the_marker(coffee: Pixels) -> None:
-    read = recovered(state_of(draw_as_released(coffee, TWO, RED)))
+    read = recover(state_of(draw_as_released(coffee, TWO, RED)))
     clean = EraseMarks()(read, NoModel())
     before, after = read.views[0].pixels, clean.views[0].pixels
     changed = (before != after).any(-1)
@@ -256,7 +254,7 @@ def test_erasing_changes_only_the_marker(coffee: Pixels) -> None:
     assert not changed[spared].any()
     assert clean.sample.marks == read.sample.marks
     assert clean.views[0].picture is clean.sample.images[0]
-    assert not recovered(clean).sample.marks
+    assert not recover(clean).sample.marks
     error = np.abs(after.astype(float) - coffee)[changed].mean()
     assert error < np.abs(before.astype(float) - coffee)[changed].mean() / 4
 
@@ -264,15 +262,15 @@ def test_erasing_changes_only_the_marker(coffee: Pixels) -> None:
 def test_views_in_other_frames_are_cleaned_and_untouched_ones_kept(coffee: Pixels) -> None:
     state = state_of(draw_as_released(coffee, TWO, RED), coffee)
     large = resize(state.views[0], 900, 600)
-    clean = EraseMarks()(recovered(state.replace(views=(large, *state.views))), NoModel())
+    clean = EraseMarks()(recover(state.replace(views=(large, *state.views))), NoModel())
     assert clean.views[2] is state.views[1]
     assert clean.sample.images[1] is state.sample.images[1]
-    assert not recovered(state_of(clean.views[0].pixels)).sample.marks
+    assert not recover(state_of(clean.views[0].pixels)).sample.marks
 
 
 def test_recoloured_holes_lose_the_colour_bleeding_of_jpeg() -> None:
     grey = np.full((300, 400, 3), 120, np.uint8)
-    read = recovered(state_of(as_jpeg(draw_as_released(grey, TWO, RED), 80)))
+    read = recover(state_of(as_jpeg(draw_as_released(grey, TWO, RED), 80)))
     tints = []
     for hole in ("keep", "recolor"):
         after = EraseMarks(hole=hole)(read, NoModel()).views[0].pixels.astype(int)
@@ -291,8 +289,8 @@ def test_real_items_are_erased_and_marked_anew(real: Callable[[int], list[State]
     stage = Circles(radius=9, thickness=2, color="white", label=Label(font_size=14))
     for read in real(16):
         clean = EraseMarks()(read, NoModel())
-        assert not recovered(clean, colors=("red",)).sample.marks
-        anew = recovered(state_of(stage(clean, NoModel()).views[0].pixels), colors=("white",))
+        assert not recover(clean, colors=("red",)).sample.marks
+        anew = recover(state_of(stage(clean, NoModel()).views[0].pixels), colors=("white",))
         old, new = points(read), points(anew)
         assert new.keys() == {"A", "B"}
         assert max(away(old[label], new[label]) for label in "AB") < 1

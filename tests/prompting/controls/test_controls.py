@@ -298,7 +298,7 @@ def test_a_random_crop_of_a_share() -> None:
     assert apply_stage(OracleCrop("E", elsewhere=True), whole).views[0].size == (180, 110)
 
 
-def seen_by(words: Callable[[str], str]) -> Scripted:
+def make_reader(words: Callable[[str], str]) -> Scripted:
     """Return a model that answers from the text it is sent."""
 
     def answer(messages: Messages) -> str:
@@ -324,7 +324,7 @@ def verdict(folder: Path, before: State, end: State, key: str) -> tuple[str, str
 ANIMALS = ("a dog", "a cat", "a fig", "an owl")
 
 
-def asking(**stages: Stage) -> Pipeline:
+def build_asking(**stages: Stage) -> Pipeline:
     return Pipeline({**stages, "say": MultipleChoice(), "ask": Ask()})
 
 
@@ -335,14 +335,14 @@ def make_script(text: str, by_letter: bool = True) -> Scripted:
         line = next(line for line in prompt.splitlines() if line.endswith(text))
         return line[1] if by_letter else f"I see {text}"
 
-    return seen_by(words)
+    return make_reader(words)
 
 
 @pytest.mark.parametrize("stage", [("rotated",), ("rotated", 2), ("reversed",), ("shuffled", 4)])
 def test_permuted_choices_are_mapped_back(stage: Any, tmp_path: Path) -> None:
     before = start(choices=ANIMALS)
     for by_letter in (True, False):
-        end = asking(permute=PermuteChoices(*stage))(before, make_script("a fig", by_letter))
+        end = build_asking(permute=PermuteChoices(*stage))(before, make_script("a fig", by_letter))
         assert end.sample.choices != before.sample.choices
         assert verdict(tmp_path / str(by_letter), before, end, "C") == ("right", "C")
         assert Robust()(end, NoModel()).answer != "C"  # a reader refers to the letters as asked
@@ -354,10 +354,10 @@ def test_a_preferred_letter_is_spread_over_the_choices_and_permutations_add_up(
     before = start(choices=ANIMALS)
     answers = []
     for by in range(4):
-        end = asking(permute=PermuteChoices("rotated", by))(before, Scripted("(A)"))
+        end = build_asking(permute=PermuteChoices("rotated", by))(before, Scripted("(A)"))
         answers.append(verdict(tmp_path / str(by), before, end, "C")[1])
     assert sorted(filter(None, answers)) == ["A", "B", "C", "D"]
-    twice = asking(one=PermuteChoices("rotated"), two=PermuteChoices("shuffled", by=3))
+    twice = build_asking(one=PermuteChoices("rotated"), two=PermuteChoices("shuffled", by=3))
     end = twice(before, make_script("a cat"))
     assert end.sample.choices != before.sample.choices
     assert verdict(tmp_path, before, end, "B") == ("right", "B")
@@ -373,7 +373,7 @@ def test_permuted_labels_are_mapped_back(order: str, tmp_path: Path) -> None:
 
     before = start(*POINTS, Point("REF", 10, 100), choices=(*NAMES[:3], "none of them"))
     stage = PermuteLabels(order)  # type: ignore[arg-type]
-    end = asking(permute=stage, marks=MarksAsText())(before, seen_by(words))
+    end = build_asking(permute=stage, marks=MarksAsText())(before, make_reader(words))
     assert verdict(tmp_path, before, end, "C") == ("right", "C")
     assert end.sample.marks[3:] == before.sample.marks[3:]  # D and REF are not names of choices
     assert end.letters["D"] == "D"
@@ -432,7 +432,7 @@ def test_choices_that_cannot_be_permuted() -> None:
 def test_choices_that_are_pictures_are_recorded_by_hash(tmp_path: Path) -> None:
     pictures: tuple[Picture, ...] = (noise(20, 20, 5), noise(20, 20, 6))
     before = start(choices=pictures)
-    end = asking(permute=PermuteChoices("reversed"))(before, Scripted("B"))
+    end = build_asking(permute=PermuteChoices("reversed"))(before, Scripted("B"))
     hashes = tuple({"picture": picture.sha} for picture in pictures[::-1])
     assert record_state(end, tmp_path, before.sample).choices == hashes
     assert verdict(tmp_path, before, end, "A") == ("right", "A")

@@ -33,7 +33,7 @@ def start(*images: Picture) -> State:
     return State.start(Sample("s1", "Which?", images or (plain(),)))
 
 
-def drawn(stage: Stage, *images: Picture) -> Pixels:
+def draw_grid(stage: Stage, *images: Picture) -> Pixels:
     return stage(start(*images), NoModel()).views[0].pixels
 
 
@@ -43,7 +43,7 @@ def changed(pixels: Pixels, grey: int = 90) -> np.ndarray:
 
 def test_the_dots_are_placed_as_by_the_code_of_scaffold() -> None:
     """Spacing width / 7 and height / 7 in whole pixels, radius width // 240, white on dark."""
-    pixels = drawn(DotGrid(labels=False), plain(481, 360))
+    pixels = draw_grid(DotGrid(labels=False), plain(481, 360))
     seen = changed(pixels)
     for row in range(1, 7):
         for column in range(1, 7):
@@ -57,7 +57,7 @@ def test_the_dots_are_placed_as_by_the_code_of_scaffold() -> None:
 
 @pytest.mark.parametrize(("grey", "color"), [(127, WHITE), (128, BLACK), (255, BLACK), (0, WHITE)])
 def test_a_dot_is_black_above_half_brightness(grey: int, color: tuple[int, int, int]) -> None:
-    pixels = drawn(DotGrid(), plain(grey=grey))
+    pixels = draw_grid(DotGrid(), plain(grey=grey))
     x, y = DotGrid().dot((480, 360), 3, 4)
     assert tuple(pixels[y, x]) == color
 
@@ -65,7 +65,7 @@ def test_a_dot_is_black_above_half_brightness(grey: int, color: tuple[int, int, 
 def test_a_label_starts_three_pixels_right_of_its_dot_in_its_colour() -> None:
     half = np.full((360, 480, 3), 20, np.uint8)
     half[:, 240:] = 230
-    pixels = drawn(DotGrid(radius=0), Picture(half))
+    pixels = draw_grid(DotGrid(radius=0), Picture(half))
     for column, text, ground, color in [(1, "(2,1)", 20, 255), (6, "(2,6)", 230, 0)]:
         x, y = DotGrid().dot((480, 360), 2, column)
         ink = render_text(text, 12) / 255
@@ -77,13 +77,13 @@ def test_a_label_starts_three_pixels_right_of_its_dot_in_its_colour() -> None:
 
 
 def test_labels_name_the_image_only_if_there_are_several() -> None:
-    first, second = drawn(DotGrid()), DotGrid()(start(plain(), plain()), NoModel()).views
+    first, second = draw_grid(DotGrid()), DotGrid()(start(plain(), plain()), NoModel()).views
     assert changed(second[0].pixels).sum() > 1.15 * changed(first).sum()
     assert (second[0].pixels != second[1].pixels).any()
     short = DotGrid(coordinates="row-column")(start(plain(), plain()), NoModel()).views
     assert (short[0].pixels == short[1].pixels).all()
     assert (short[0].pixels == first).all()
-    assert (drawn(DotGrid(coordinates="image-row-column")) == second[0].pixels).all()
+    assert (draw_grid(DotGrid(coordinates="image-row-column")) == second[0].pixels).all()
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_a_grid_finer_than_the_image_is_reported(
     stage: dict[str, Any], size: tuple[int, int], message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
-        drawn(build_stage(stage), plain(*size))
+        draw_grid(build_stage(stage), plain(*size))
 
 
 TEXT = render_text("(1,1)", 8).shape
@@ -146,19 +146,21 @@ NAME = render_text("A1", 8).shape
 )
 def test_the_finest_grid_that_fits(stage: Stage, size: tuple[int, int]) -> None:
     """A pixel less in its narrow direction is refused."""
-    drawn(stage, plain(*size))
+    draw_grid(stage, plain(*size))
     narrow = min(range(2), key=lambda side: size[side])
     with pytest.raises(ValueError, match=r"too fine|no room"):
-        drawn(stage, plain(*(length - (side == narrow) for side, length in enumerate(size))))
+        draw_grid(stage, plain(*(length - (side == narrow) for side, length in enumerate(size))))
 
 
 @pytest.mark.parametrize(("thickness", "halo"), [(1, 0), (1, 1), (3, 0)])
 def test_cell_names_avoid_the_lines(thickness: int, halo: int) -> None:
     grid = RuledGrid(rows=1, columns=1, font_size=8, color="red", thickness=thickness, halo=halo)
-    rows, columns = np.nonzero(changed(drawn(grid, plain(99, 80))))
+    rows, columns = np.nonzero(changed(draw_grid(grid, plain(99, 80))))
     assert (columns.min(), rows.min()) == (thickness + 2, thickness + 2)
     assert rows.max() == thickness + 1 + 2 * halo + NAME[0]
-    rows, columns = np.nonzero(changed(drawn(replace(grid, at="center", halo=0), plain(99, 81))))
+    rows, columns = np.nonzero(
+        changed(draw_grid(replace(grid, at="center", halo=0), plain(99, 81)))
+    )
     assert columns.min() == round((99 - NAME[1]) / 2)
     assert rows.min() == round((81 - NAME[0]) / 2)
 
@@ -166,7 +168,7 @@ def test_cell_names_avoid_the_lines(thickness: int, halo: int) -> None:
 @pytest.mark.parametrize(("radius", "across"), [(0, 1), (1, 3), (2.5, 7), (4, 9)])
 def test_dots_have_the_configured_width(radius: float, across: int) -> None:
     grid = DotGrid(rows=1, columns=1, radius=radius, labels=False, color="red")
-    seen = changed(drawn(grid, plain(40, 40)))
+    seen = changed(draw_grid(grid, plain(40, 40)))
     assert seen[20].sum() == seen[:, 20].sum() == across
     assert seen[20, 20 - across // 2] == seen[20, 20 + across // 2] == 1
     assert (seen == seen.T).all()
@@ -174,7 +176,7 @@ def test_dots_have_the_configured_width(radius: float, across: int) -> None:
 
 def test_lines_divide_the_view_and_do_not_touch_its_edge() -> None:
     grid = RuledGrid(rows=3, columns=4, names="none", color="red", alpha=1, thickness=2)
-    seen = (drawn(grid, plain(402, 300)) == RED).all(-1)
+    seen = (draw_grid(grid, plain(402, 300)) == RED).all(-1)
     columns, rows = np.flatnonzero(seen.all(0)), np.flatnonzero(seen.all(1))
     assert list(columns) == [100, 101, 200, 201, 301, 302]
     assert list(rows) == [99, 100, 199, 200]
@@ -184,7 +186,7 @@ def test_lines_divide_the_view_and_do_not_touch_its_edge() -> None:
 def test_translucent_lines_contrast_with_what_is_below() -> None:
     half = np.full((300, 400, 3), 0, np.uint8)
     half[:150] = 200
-    pixels = drawn(RuledGrid(rows=2, columns=2, names="none", alpha=0.5), Picture(half))
+    pixels = draw_grid(RuledGrid(rows=2, columns=2, names="none", alpha=0.5), Picture(half))
     assert tuple(pixels[50, 200]) == (100, 100, 100)
     assert tuple(pixels[250, 200]) == (128, 128, 128)
 
@@ -248,9 +250,9 @@ def test_axes_in_thousandths_of_joined_and_rotated_images() -> None:
     with pytest.raises(ValueError, match=r"image 0 lies turned .*frame: 0-1000"):
         Axes().draw(turned)
     assert Axes(frame="0-1000").draw(turned).size > turned.size
-    assert Axes().draw(other) is other and drawn(Axes(), plain(1, 1)).shape[0] > 1
-    assert changed(drawn(DotGrid(columns=16, crowded="draw"))).any()
-    assert changed(drawn(RuledGrid(columns=40, crowded="draw"))).any()
+    assert Axes().draw(other) is other and draw_grid(Axes(), plain(1, 1)).shape[0] > 1
+    assert changed(draw_grid(DotGrid(columns=16, crowded="draw"))).any()
+    assert changed(draw_grid(RuledGrid(columns=40, crowded="draw"))).any()
 
 
 def test_the_text_depends_on_the_grid_and_the_number_of_images() -> None:

@@ -39,7 +39,7 @@ def anchor(
     return Anchor(text, x, y, box, (0, 0, *size), RED)
 
 
-def found(pixels: np.ndarray, letter: str, size: float) -> tuple[float, int, int]:
+def match_letter(pixels: np.ndarray, letter: str, size: float) -> tuple[float, int, int]:
     """Return the correlation and the place (left, top) of the best match of a rendered letter."""
     template = cv2.copyMakeBorder(
         np.asarray(render_text(letter, size)), 2, 2, 2, 2, cv2.BORDER_CONSTANT, value=0
@@ -50,7 +50,7 @@ def found(pixels: np.ndarray, letter: str, size: float) -> tuple[float, int, int
     return best, left, top
 
 
-def labelled(photo: str, text: str, label: Label) -> tuple[Pixels, Pixels, PixelRect]:
+def draw_label(photo: str, text: str, label: Label) -> tuple[Pixels, Pixels, PixelRect]:
     """Return a photograph, the same with a label, and the pixels of the label."""
     image, x, y = PHOTOS[photo]
     pixels = image.copy()
@@ -62,22 +62,22 @@ def labelled(photo: str, text: str, label: Label) -> tuple[Pixels, Pixels, Pixel
 @pytest.mark.parametrize("photo", PHOTOS)
 @pytest.mark.parametrize("letter", ["A", "B", "REF", "12"])
 def test_a_label_is_recognised_by_its_letter_even_after_jpeg(photo: str, letter: str) -> None:
-    _, pixels, (left, top, right, bottom) = labelled(photo, letter, Label())
+    _, pixels, (left, top, right, bottom) = draw_label(photo, letter, Label())
     packed = io.BytesIO()
     Image.fromarray(pixels).save(packed, "JPEG", quality=75)
     for seen in (pixels, np.array(Image.open(packed))):
-        score, at_left, at_top = found(seen, letter, 15)
+        score, at_left, at_top = match_letter(seen, letter, 15)
         assert score > 0.9
         assert (left, top) == (at_left, at_top)
     if letter in "AB":
         area = pixels[top:bottom, left:right].copy()
-        assert max(found(area, other, 15)[0] for other in "ABCD" if other != letter) < 0.9
+        assert max(match_letter(area, other, 15)[0] for other in "ABCD" if other != letter) < 0.9
 
 
 @pytest.mark.parametrize("photo", PHOTOS)
 def test_letters_without_a_plate_are_legible(photo: str) -> None:
     label = Label(plate="none", color="contrast", font_size=20, halo=2)
-    image, pixels, (left, top, right, bottom) = labelled(photo, "B", label)
+    image, pixels, (left, top, right, bottom) = draw_label(photo, "B", label)
     patch = pixels[top:bottom, left:right].reshape(-1, 3)
     assert (patch == 0).all(-1).any()
     assert (patch == 255).all(-1).any()

@@ -94,23 +94,29 @@ def start(*images: Picture) -> State:
     return State.start(Sample("s1", "Which?", images or (plain(),)))
 
 
-def shown(stage: Stage, state: State | None = None) -> tuple[View, ...]:
+def draw_overlay(stage: Stage, state: State | None = None) -> tuple[View, ...]:
     return stage(state or start(), NoModel()).views
 
 
 def test_near_depth_is_bright() -> None:
-    (view,) = shown(DepthOverlay(depth=Ramp(), layout="only", colormap="gray", low=0, high=100))
+    (view,) = draw_overlay(
+        DepthOverlay(depth=Ramp(), layout="only", colormap="gray", low=0, high=100)
+    )
     assert [int(view.pixels[40, x, 0]) for x in (0, 119)] == [255, 0]
     assert (np.diff(view.pixels[40, :, 0].astype(int)) <= 0).all()
-    far = shown(DepthOverlay(depth=Ramp(nearer=False), layout="only", colormap="gray"))[0]
-    inverted = shown(DepthOverlay(depth=Ramp(), layout="only", colormap="gray", invert=True))[0]
+    far = draw_overlay(DepthOverlay(depth=Ramp(nearer=False), layout="only", colormap="gray"))[0]
+    inverted = draw_overlay(
+        DepthOverlay(depth=Ramp(), layout="only", colormap="gray", invert=True)
+    )[0]
     assert (far.pixels == inverted.pixels).all()
     assert far.pixels[40, 0, 0] == 0
 
 
 @pytest.mark.parametrize("name", ["inferno", "turbo", "viridis", "jet"])
 def test_colours_are_those_of_the_colormap_in_rgb(name: Any) -> None:
-    (view,) = shown(DepthOverlay(depth=Ramp(), layout="only", colormap=name, low=0, high=100))
+    (view,) = draw_overlay(
+        DepthOverlay(depth=Ramp(), layout="only", colormap=name, low=0, high=100)
+    )
     colormap = getattr(cv2, f"COLORMAP_{name.upper()}")
     (ends,) = cv2.applyColorMap(np.array([[0, 255]], np.uint8), colormap)[..., ::-1]
     assert (view.pixels[40, [119, 0]] == ends).all()
@@ -118,14 +124,14 @@ def test_colours_are_those_of_the_colormap_in_rgb(name: Any) -> None:
 
 def test_layouts() -> None:
     settings: dict[str, Any] = {"depth": Ramp(), "colormap": "gray", "low": 0, "high": 100}
-    (blend,) = shown(DepthOverlay(layout="blend", alpha=0.25, **settings))
+    (blend,) = draw_overlay(DepthOverlay(layout="blend", alpha=0.25, **settings))
     assert tuple(blend.pixels[40, 0]) == (round(0.75 * GREY + 0.25 * 255),) * 3
     assert tuple(blend.pixels[40, 119]) == (round(0.75 * GREY),) * 3
     state = start()
-    first, second = shown(DepthOverlay(layout="extra", **settings), state)
+    first, second = draw_overlay(DepthOverlay(layout="extra", **settings), state)
     assert first is state.views[0]
     assert second.pixels[40, 0, 0] == 255
-    (pair,) = shown(DepthOverlay(layout="beside", margin=4, **settings))
+    (pair,) = draw_overlay(DepthOverlay(layout="beside", margin=4, **settings))
     assert pair.size == (244, 80)
     assert (pair.pixels[:, :120] == GREY).all()
     assert (pair.pixels[:, 124:] == second.pixels).all()
@@ -133,38 +139,38 @@ def test_layouts() -> None:
 
 
 def test_unknown_depth_keeps_the_view_or_has_its_own_colour() -> None:
-    (blend,) = shown(DepthOverlay(depth=Ramp(unknown=60), layout="blend"))
+    (blend,) = draw_overlay(DepthOverlay(depth=Ramp(unknown=60), layout="blend"))
     assert (blend.pixels[:, 60:] == GREY).all()
     assert (blend.pixels[:, :60] != GREY).any(-1).all()
-    (only,) = shown(DepthOverlay(depth=Ramp(unknown=60), layout="only", unknown="#010203"))
+    (only,) = draw_overlay(DepthOverlay(depth=Ramp(unknown=60), layout="only", unknown="#010203"))
     assert (only.pixels[:, 60:] == (1, 2, 3)).all()
     flat = ScalarOverlay(scalar=Brightness(), layout="only", colormap="gray")
-    (view,) = shown(flat, start(plain(1, 1)))
+    (view,) = draw_overlay(flat, start(plain(1, 1)))
     assert tuple(view.pixels[0, 0]) == (128, 128, 128)
 
 
 def test_a_crop_is_coloured_like_the_whole_picture() -> None:
     state = start()
     stage = DepthOverlay(depth=Ramp(), layout="only", colormap="gray")
-    whole = shown(stage, state)[0]
-    part = shown(stage, state.replace(views=(crop(state.views[0], 30, 10, 90, 60),)))[0]
+    whole = draw_overlay(stage, state)[0]
+    part = draw_overlay(stage, state.replace(views=(crop(state.views[0], 30, 10, 90, 60),)))[0]
     assert (part.pixels == whole.pixels[10:60, 30:90]).all()
-    mirrored = shown(stage, state.replace(views=(flip(state.views[0]),)))[0]
+    mirrored = draw_overlay(stage, state.replace(views=(flip(state.views[0]),)))[0]
     assert (mirrored.pixels == whole.pixels[:, ::-1]).all()
 
 
 def test_only_named_and_shown_pictures_are_analysed() -> None:
     depth = Ramp()
     state = start(plain(), plain(), plain())
-    after = shown(DepthOverlay(depth=depth, images=(1,), layout="only"), state)
+    after = draw_overlay(DepthOverlay(depth=depth, images=(1,), layout="only"), state)
     assert [a is b for a, b in zip(after, state.views, strict=True)] == [True, False, True]
     assert depth.seen == [1]  # and it is given the following pictures, for stereo
     joined = state.replace(views=(join_side_by_side(state.views[:2]),))
-    (view,) = shown(DepthOverlay(depth=Ramp(), images=(1,), layout="blend"), joined)
+    (view,) = draw_overlay(DepthOverlay(depth=Ramp(), images=(1,), layout="blend"), joined)
     assert (view.pixels[:, :120] == GREY).all()
     assert (view.pixels[:, 120:] != GREY).any()
     choice = state.replace(views=(View(plain()),))
-    assert shown(DepthOverlay(depth=Nothing()), choice) == choice.views
+    assert draw_overlay(DepthOverlay(depth=Nothing()), choice) == choice.views
 
 
 def test_later_layers_cover_the_map() -> None:
@@ -211,11 +217,11 @@ def test_without_a_result_the_setting_decides(stage: Any, why: str) -> None:
 )
 def test_mismatched_results_are_named(stage: Stage, fact: str) -> None:
     with pytest.raises(ValueError, match=fact):
-        shown(stage)
+        draw_overlay(stage)
 
 
 def test_segments_are_tinted_in_distinct_colours() -> None:
-    (view,) = shown(SegmentTint(segmenter=Halves(), alpha=0.5, contour=1))
+    (view,) = draw_overlay(SegmentTint(segmenter=Halves(), alpha=0.5, contour=1))
     for x, color in [(20, golden_hue(0)), (90, golden_hue(1))]:
         assert tuple(view.pixels[40, x]) == tuple(np.rint(np.add(color, GREY) / 2).astype(int))
     assert tuple(view.pixels[40, 59]) == golden_hue(0)
@@ -228,7 +234,7 @@ PAIRS = Fixed(((20, 30), (100, 60)), ((40, 30), (80, 10)), (0.2, 0.9))
 
 def test_links_join_the_dots_of_two_pictures_in_one_view() -> None:
     state = start(plain(), plain(100, 60), plain(grey=10))
-    pair, rest = shown(
+    pair, rest = draw_overlay(
         MatchOverlay(matcher=PAIRS, color="red", thickness=1, radius=2, margin=10), state
     )
     assert pair.size == (230, 80)
@@ -246,26 +252,26 @@ def test_links_join_the_dots_of_two_pictures_in_one_view() -> None:
 def test_a_view_that_already_shows_both_pictures_is_reused() -> None:
     state = start(plain(), plain())
     pair = join_side_by_side([flip(state.views[0]), resize(state.views[1], 240, 160)])
-    (view,) = shown(MatchOverlay(matcher=PAIRS, color="red"), state.replace(views=(pair,)))
+    (view,) = draw_overlay(MatchOverlay(matcher=PAIRS, color="red"), state.replace(views=(pair,)))
     assert view.size == pair.size
     red = (view.pixels == (255, 0, 0)).all(-1)
     assert red[30 + 40, 119 - 20]
     assert red[60, 120 + 81]
     alone = state.replace(views=state.views[:1])
     with pytest.raises(ValueError, match=r"the views do not show both images \(0, 1\)"):
-        shown(MatchOverlay(matcher=PAIRS), alone)
+        draw_overlay(MatchOverlay(matcher=PAIRS), alone)
 
 
 def test_links_are_coloured_and_selected_by_confidence() -> None:
     state = start(plain(), plain())
-    (view,) = shown(
+    (view,) = draw_overlay(
         MatchOverlay(matcher=PAIRS, color="confidence", margin=0, min_confidence=0.5), state
     )
     assert (view.pixels[30, 20] == GREY).all()
     red, green, blue = (int(value) for value in view.pixels[60, 100])
     assert (green, blue) == (255, 0)
     assert red < 60
-    both = shown(MatchOverlay(matcher=PAIRS, color="confidence"), state)[0].pixels[30, 20]
+    both = draw_overlay(MatchOverlay(matcher=PAIRS, color="confidence"), state)[0].pixels[30, 20]
     assert (int(both[0]), int(both[2])) == (255, 0)
 
 

@@ -71,13 +71,13 @@ def start(*marks: Mark, images: tuple[Picture, ...] = (), choices: tuple[str, ..
     return State.start(Sample("s1", "Which?", images or (plain(),), choices, marks))
 
 
-def marked(stage: SetOfMark, state: State | None = None) -> State:
+def apply_marks(stage: SetOfMark, state: State | None = None) -> State:
     return stage(state or start(), NoModel())
 
 
 def regions(stage: SetOfMark, state: State | None = None) -> dict[str, tuple[int, int, int, int]]:
     found = {}
-    for mark in marked(stage, state).sample.marks:
+    for mark in apply_marks(stage, state).sample.marks:
         region = rasterize(mark, (200, 150)) if not isinstance(mark, Point) else None
         found[mark.label] = region.box if region else (0, 0, 0, 0)
     return found
@@ -95,7 +95,7 @@ TWO = FixedDetector(((10, 10, 110, 90), (120, 20, 180, 80)))
 
 def test_a_region_is_tinted_outlined_and_numbered_at_its_centre() -> None:
     stage = SetOfMark(segmenter=TWO, alpha=0.5, contour=3, color="red")
-    state = marked(stage)
+    state = apply_marks(stage)
     pixels = state.views[0].pixels
     assert tuple(pixels[50, 20]) == (172, 45, 45)
     assert all(tuple(pixels[50, x]) == (255, 0, 0) for x in (10, 11, 12, 107, 108, 109))
@@ -135,7 +135,7 @@ def test_the_number_is_in_the_largest_inscribed_circle() -> None:
 )
 def test_pixels_of_two_masks_belong_to_one(overlap: Any, big: int, small: int) -> None:
     source = FixedDetector(((10, 10, 110, 90), (40, 40, 70, 70)), (0.5, 0.9))
-    marks = marked(SetOfMark(segmenter=source, overlap=overlap)).sample.marks
+    marks = apply_marks(SetOfMark(segmenter=source, overlap=overlap)).sample.marks
     areas = [int(mark.pixels.sum()) for mark in marks if isinstance(mark, Mask)]
     assert areas == [area for area in (big, small) if area]
 
@@ -143,7 +143,7 @@ def test_pixels_of_two_masks_belong_to_one(overlap: Any, big: int, small: int) -
 @pytest.mark.parametrize("overlap", ["smaller", "keep"])
 def test_a_number_avoids_a_smaller_region_inside(overlap: Any) -> None:
     source = FixedDetector(((10, 10, 110, 130), (35, 35, 85, 105)))
-    pixels = marked(SetOfMark(segmenter=source, overlap=overlap)).views[0].pixels
+    pixels = apply_marks(SetOfMark(segmenter=source, overlap=overlap)).views[0].pixels
     ((left, top),) = plates_of(pixels, "1")
     height, width = plate("1", 16).shape[:2]
     assert left + width <= 35 or left >= 85 or top + height <= 35 or top >= 105
@@ -173,7 +173,7 @@ def test_filters_and_order(settings: dict[str, Any], kept: list[tuple[int, int, 
 def test_a_small_region_has_its_number_next_to_it_with_a_line() -> None:
     source = FixedDetector(((100, 70, 108, 78), (112, 70, 120, 78), (124, 70, 132, 78)))
     stage = SetOfMark(segmenter=source, color="#00ff00")
-    pixels = marked(stage).views[0].pixels
+    pixels = apply_marks(stage).views[0].pixels
     height, width = plate("1", 16).shape[:2]
     spots = [plates_of(pixels, label)[0] for label in "123"]
     for i, (x, y) in enumerate(spots):
@@ -187,7 +187,7 @@ def test_a_small_region_has_its_number_next_to_it_with_a_line() -> None:
 def test_boxes_of_a_detector_stay_whole_and_are_clipped_at_the_edge() -> None:
     nothing = (20, 20, 20, 60), (220, 10, 230, 20)
     detector = Detected(((-5, 10.5, 100, 80), (50, 40, 300, 140), *nothing))
-    state = marked(SetOfMark(detector=detector, words=("cup",)))
+    state = apply_marks(SetOfMark(detector=detector, words=("cup",)))
     boxes = [mark.xyxy for mark in state.sample.marks if isinstance(mark, Box)]
     assert boxes == [(50, 40, 200, 140), (0, 10.5, 100, 80)]
 
@@ -199,28 +199,28 @@ def test_boxes_and_masks_of_the_sample_can_be_numbered() -> None:
     first, second = (10, 10, 60, 60), (100, 100, 150, 140)
     numbered = {"A": first, "B": second, "C": (0, 0, 0, 0), "1": first, "2": second}
     assert regions(SetOfMark(), state) == numbered
-    boxes = marked(SetOfMark(keep="boxes"), state).sample.marks[-1]
+    boxes = apply_marks(SetOfMark(keep="boxes"), state).sample.marks[-1]
     assert isinstance(boxes, Box)
     assert boxes.xyxy == (100, 100, 150, 140)
 
 
 def test_numbers_continue_over_images_and_letters_continue_after_z() -> None:
-    state = marked(SetOfMark(segmenter=TWO), start(images=(plain(), plain())))
+    state = apply_marks(SetOfMark(segmenter=TWO), start(images=(plain(), plain())))
     assert [m.label for m in state.sample.marks] == ["1", "2", "3", "4"]
     assert [m.image for m in state.sample.marks] == [0, 0, 1, 1]
     corners = [(x * 20, y * 20) for y in range(4) for x in range(7)]
     many = FixedDetector(tuple((x, y, x + 20, y + 20) for x, y in corners))
-    labels = [m.label for m in marked(SetOfMark(segmenter=many, text="letters")).sample.marks]
+    labels = [m.label for m in apply_marks(SetOfMark(segmenter=many, text="letters")).sample.marks]
     assert labels[:2] == ["A", "B"]
     assert labels[-2:] == ["AA", "AB"]
     with pytest.raises(ValueError, match="labels 1, 2, 3, 4 already; set text: letters"):
-        marked(SetOfMark(segmenter=TWO), state)
+        apply_marks(SetOfMark(segmenter=TWO), state)
 
 
 def test_only_views_that_show_a_region_are_changed() -> None:
     state = start(images=(plain(), plain(100, 100)))
     state = state.replace(views=(*state.views, crop(state.views[0], 0, 100, 200, 150)))
-    after = marked(SetOfMark(segmenter=TWO, images=(0,), say="Mind the numbers."), state)
+    after = apply_marks(SetOfMark(segmenter=TWO, images=(0,), say="Mind the numbers."), state)
     assert after.views[0] is not state.views[0]
     assert after.views[1:] == state.views[1:]
     assert after.prompt == "Which?\nMind the numbers."
@@ -238,11 +238,11 @@ def test_only_views_that_show_a_region_are_changed() -> None:
 def test_without_a_region_the_setting_decides(stage: SetOfMark) -> None:
     why = "no region of 30 to 30000 pixels was found in image 0"
     with pytest.raises(ValueError, match=f"sample s1: {why}; set missing"):
-        marked(stage)
+        apply_marks(stage)
     state = start()
-    kept = marked(replace(stage, missing="keep"), state)
+    kept = apply_marks(replace(stage, missing="keep"), state)
     assert kept.views == state.views and kept.notes == (f"{why}; kept as it is",)
-    assert marked(replace(stage, missing="abstain")).reason.startswith("abstained: no region")
+    assert apply_marks(replace(stage, missing="abstain")).reason.startswith("abstained: no region")
 
 
 @pytest.mark.parametrize(
@@ -261,7 +261,7 @@ def test_without_a_region_the_setting_decides(stage: SetOfMark) -> None:
 )
 def test_a_mismatched_source_is_named(stage: SetOfMark, image: Picture, fact: str) -> None:
     with pytest.raises(ValueError, match=fact):
-        marked(stage, start(images=(image,)))
+        apply_marks(stage, start(images=(image,)))
 
 
 @pytest.mark.parametrize(("reply", "label"), CASES["replies"])
@@ -281,7 +281,7 @@ def reply_with(state: State, reply: str) -> State:
 @tables.table
 def test_a_reply_is_mapped_back_to_its_region(gives: Any, reply: str, answer: str | None) -> None:
     own = Point("B", 30, 30), Box("A", 121, 20, 182, 79)
-    state = marked(SetOfMark(segmenter=TWO), start(*own, choices=("left", "right")))
+    state = apply_marks(SetOfMark(segmenter=TWO), start(*own, choices=("left", "right")))
     after = ChosenMark(gives)(reply_with(state, reply), NoModel())
     assert after.answer == answer
     assert after.reason.startswith("unread: the reply names no region" if answer is None else "")
@@ -289,7 +289,7 @@ def test_a_reply_is_mapped_back_to_its_region(gives: Any, reply: str, answer: st
 
 def test_two_letters_are_no_answer_and_a_point_lies_in_its_region() -> None:
     both = start(Point("A", 30, 30), Point("B", 60, 60), choices=("left", "right"))
-    state = reply_with(marked(SetOfMark(segmenter=TWO), both), "1")
+    state = reply_with(apply_marks(SetOfMark(segmenter=TWO), both), "1")
     after = ChosenMark("letter")(state, NoModel())
     assert (after.answer, after.reason.split(",")[0]) == (None, "unread: the reply names region 1")
     x, y = map(float, str(ChosenMark("point")(state, NoModel()).answer).split(", "))
@@ -337,7 +337,7 @@ def test_the_drawing_covers_the_mapped_region(
     pair = join_side_by_side([view, flip(view)], 7)
     source = FixedDetector(((x, y, x + width, y + height),))
     stage = SetOfMark(segmenter=source, color="red", alpha=1, contour=0, font_size=8, padding=1)
-    pixels = marked(stage, state.replace(views=(pair,))).views[0].pixels
+    pixels = apply_marks(stage, state.replace(views=(pair,))).views[0].pixels
     half = (pair.size[0] - 7) // 2
     for part, left in zip(pair.parts, (0, half + 7), strict=True):
         piece = pixels[:, left : left + half]
@@ -382,13 +382,13 @@ def test_only_visible_regions_are_numbered() -> None:
     stage = SetOfMark(FixedDetector(((0, 0, 40, 40), (100, 10, 180, 90))), font_size=8, min_area=0)
     state = start()
     cut = state.replace(views=(crop(state.views[0], 90, 0, 200, 150),))
-    shown = marked(stage, cut)
+    shown = apply_marks(stage, cut)
     assert [mark.label for mark in shown.sample.marks] == ["1"]
     away = state.replace(views=(crop(state.views[0], 0, 100, 50, 150),))
-    kept = marked(replace(stage, missing="keep"), away)
+    kept = apply_marks(replace(stage, missing="keep"), away)
     assert not kept.sample.marks and "no view shows one of 2 regions" in kept.notes[0]
     with pytest.raises(ValueError, match="no view shows one of 2 regions"):
-        marked(stage, away)
+        apply_marks(stage, away)
 
 
 @pytest.mark.parametrize("thin", [Box("", 50.6, 20, 51.2, 90), Box("", 20, 50.6, 90, 51.2)])
@@ -400,7 +400,7 @@ def test_a_thin_region_is_drawn_and_numbered_in_a_small_view(thin: Box) -> None:
         state = start(mark)
         for side in (20, 33, 47):
             small = state.replace(views=(resize(state.views[0], side * 2, side),))
-            after = marked(SetOfMark(font_size=6, padding=0, min_area=0, color="red"), small)
+            after = apply_marks(SetOfMark(font_size=6, padding=0, min_area=0, color="red"), small)
             assert [own.label for own in after.sample.marks] == ["", "1"]
             red = after.views[0].pixels.astype(int)
             assert ((red[..., 0] - red[..., 1]) > 100).any()

@@ -36,7 +36,7 @@ LEVELS = (0.4, 0.55, 0.7, 0.85, 0.97)
 EACH = 40
 
 
-class Planted(BaseHTTPRequestHandler):
+class CalibratedModel(BaseHTTPRequestHandler):
     """Replies A with the confidence in the question, or with certainty if asked twice."""
 
     requests = 0
@@ -64,8 +64,8 @@ class Planted(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def model() -> Iterator[ChatAPI]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Planted)
-    Planted.requests = 0
+    server = ThreadingHTTPServer(("127.0.0.1", 0), CalibratedModel)
+    CalibratedModel.requests = 0
     Thread(target=server.serve_forever, daemon=True).start()
     yield ChatAPI("p", f"http://127.0.0.1:{server.server_port}/v1")
     server.shutdown()
@@ -127,7 +127,7 @@ def test_when_asks_again_only_if_confidence_is_low(
     ask = Ask(confidence="choices")
     stages = Pipeline({"ask": ask, "again": When(ask, below)})
     (run,) = evaluate(Questions(), {"arm": stages}, model, out=tmp_path / "run").scores
-    assert Planted.requests == len(LEVELS) * EACH + more
+    assert CalibratedModel.requests == len(LEVELS) * EACH + more
     measured = measurements(run.points[0])
     again, sure = measured["looked_again"], measured["confidence"]
     assert sum(map(float, again.values())) == more

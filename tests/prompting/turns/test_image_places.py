@@ -17,7 +17,7 @@ from tests.tables import table
 from tests.under_fire.scenes import write_questions
 
 
-def asked(words: str, images: int, way: str) -> list[str | int]:
+def send(words: str, images: int, way: str) -> list[str | int]:
     """Return the texts and the numbers of the images in the order in which they are sent."""
     pictures = [Picture(np.full((8, 8 + n, 3), 50, np.uint8)) for n in range(1, images + 1)]
     model = ScriptedReplies()
@@ -31,13 +31,13 @@ def asked(words: str, images: int, way: str) -> list[str | int]:
 def test_an_image_is_sent_at_its_placeholder(
     words: str, images: int, sent: list[str | int]
 ) -> None:
-    assert asked(words, images, "inline") == sent
+    assert send(words, images, "inline") == sent
     placed = [
-        part.strip() if isinstance(part, str) else part for part in asked(words, images, "placed")
+        part.strip() if isinstance(part, str) else part for part in send(words, images, "placed")
     ]
     assert [part for part in placed if part != ""] == sent
     if words and images:
-        before = asked(words, images, "before")
+        before = send(words, images, "before")
         assert before == [*range(1, images + 1), words], "no other request changes"
 
 

@@ -55,7 +55,7 @@ def test_unsafe_drawings_are_refused_before_rendering(code: str, reason: str) ->
 
 def test_a_missing_renderer_is_reported_with_what_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    state = asked(RED)
+    state = ask(RED)
     (note,) = state.notes
     assert state.reply == "(A)" and "image 1" in note and "pip install -e '.[svg]'" in note
 
@@ -97,7 +97,7 @@ def test_similarity_is_one_for_equal_images_and_unknown_for_specks() -> None:
     assert similarity(large, large) == pytest.approx(1.0)
 
 
-def asked(reply: str, *more: str, images: int = 1) -> State:
+def ask(reply: str, *more: str, images: int = 1) -> State:
     sample = Sample("s1", "How many?", tuple(Picture(HALF) for _ in range(images)))
     return Pipeline({"redraw": RedrawThenAnswer()})(
         State.start(sample), Scripted([reply, *more, "(A)"])
@@ -105,7 +105,7 @@ def asked(reply: str, *more: str, images: int = 1) -> State:
 
 
 def test_the_record_holds_the_similarity_and_the_trace_holds_the_drawing() -> None:
-    state = asked(f"```\n{RED}\n```", OPEN + "</svg>", images=2)
+    state = ask(f"```\n{RED}\n```", OPEN + "</svg>", images=2)
     first, second = state.notes
     assert "image 1" in first and "1.000" in first and "0.640" in first
     assert second.count("0.640") == 2
@@ -119,8 +119,8 @@ def test_the_record_holds_the_similarity_and_the_trace_holds_the_drawing() -> No
 def test_a_failed_drawing_is_recorded_and_the_text_is_used() -> None:
     for inner in ("<script>fetch('http://127.0.0.1')</script>", "<rect>"):
         code = f"{OPEN}{inner}</svg>"
-        state = asked(code)
+        state = ask(code)
         assert state.notes[0].startswith("image 1: ")
         assert code in state.messages[0].text and state.reply == "(A)"
-    unfinished = asked("<svg><rect/>")
+    unfinished = ask("<svg><rect/>")
     assert unfinished.reason.startswith("abstained: ") and "image 1" in unfinished.reason

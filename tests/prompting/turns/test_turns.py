@@ -163,7 +163,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChatServer]:
 SETTLED = "ended after 3 draws: no other answer could win"
 
 
-def voting(*replies: str, **settings: Any) -> State:
+def make_vote(*replies: str, **settings: Any) -> State:
     return Vote(READ, **{"n": len(replies), **settings})(start(), Scripted(list(replies)))
 
 
@@ -180,7 +180,7 @@ def voting(*replies: str, **settings: Any) -> State:
 def test_the_majority_is_the_answer(
     replies: list[str], settings: Any, answer: str, confidence: float, note: str
 ) -> None:
-    state = voting(*replies, **settings)
+    state = make_vote(*replies, **settings)
     assert (state.answer, state.reason, state.notes) == (answer, "", (note,))
     assert state.confidence == pytest.approx(confidence)
     # the conversation is that of a winning draw
@@ -188,7 +188,7 @@ def test_the_majority_is_the_answer(
 
 
 def test_ties_unreadable_replies_and_open_answers() -> None:
-    state = voting("(A)", "(B)", tie="abstain")
+    state = make_vote("(A)", "(B)", tie="abstain")
     assert state.answer is None and state.reason.startswith("abstained: ")
     vote = Vote(READ, n=2, tie="random")
 
@@ -200,7 +200,7 @@ def test_ties_unreadable_replies_and_open_answers() -> None:
 
     assert 8 < drawn().count("A") < 32 and drawn() == drawn()
     sorry = "I'm sorry, but I can't help with that."
-    state = voting(sorry, "", sorry)
+    state = make_vote(sorry, "", sorry)
     assert state.answer is None and not state.ended and state.reason.startswith("refused: ")
     open_question = State.start(Sample("s", "Which letters?"))
     state = Vote(WholeReply(), n=3)(open_question, Scripted(["ab  c", "AB C", "x"]))

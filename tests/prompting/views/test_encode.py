@@ -37,7 +37,7 @@ def start(picture: Picture | None = None) -> State:
     return State.start(Sample("s1", "What is this?", (picture or Picture(PHOTO),)))
 
 
-def coded(stage: Encode, picture: Picture | None = None) -> State:
+def encode(stage: Encode, picture: Picture | None = None) -> State:
     return stage(start(picture), NoModel())
 
 
@@ -46,7 +46,7 @@ def coded(stage: Encode, picture: Picture | None = None) -> State:
 def test_jpeg_has_the_configured_quality_and_chroma(
     quality: int, chroma: str, sampling: int
 ) -> None:
-    view = coded(Encode("jpeg", quality, chroma)).views[0]  # type: ignore[arg-type]
+    view = encode(Encode("jpeg", quality, chroma)).views[0]  # type: ignore[arg-type]
     payload = view.picture.payload
     with Image.open(io.BytesIO(payload.data)) as image:
         assert image.format == "JPEG"
@@ -63,7 +63,7 @@ def test_colours_are_not_swapped_and_thin_red_survives_full_chroma() -> None:
     pixels[:, 31] = (255, 0, 0)
     chromas: tuple[Chroma, ...] = ("4:4:4", "4:2:0")
     line = {
-        c: coded(Encode("jpeg", 90, c), Picture(pixels)).views[0].pixels[:, 31].mean(0)
+        c: encode(Encode("jpeg", 90, c), Picture(pixels)).views[0].pixels[:, 31].mean(0)
         for c in chromas
     }
     assert line["4:4:4"][0] > 235
@@ -89,7 +89,7 @@ def test_a_record_notes_a_mark_that_lost_its_colour(encode: Encode, thickness: i
 
 
 def test_webp_lossy_and_lossless() -> None:
-    lossy, lossless = (coded(Encode("webp", lossless=flag)).views[0] for flag in (False, True))
+    lossy, lossless = (encode(Encode("webp", lossless=flag)).views[0] for flag in (False, True))
     for view in (lossy, lossless):
         assert view.picture.payload.media_type == "image/webp"
         assert view.picture.payload.note == ""
@@ -108,18 +108,18 @@ def test_png_is_lossless_keep_changes_nothing_and_a_jpeg_is_encoded_again() -> N
     made = start()
     # it would be sent as PNG anyway
     assert Encode("png")(made, NoModel()).views[0] is made.views[0]
-    again = coded(Encode("jpeg", 80, "4:2:0"), source).views[0]
+    again = encode(Encode("jpeg", 80, "4:2:0"), source).views[0]
     assert again.picture.payload.data != source.payload.data
     assert again.parts == png.parts == kept.views[0].parts and again.size == source.size
     for codec in ("png", "jpeg", "webp"):
-        one = coded(Encode(codec), Picture(np.full((1, 1, 3), 200, np.uint8))).views[0]
+        one = encode(Encode(codec), Picture(np.full((1, 1, 3), 200, np.uint8))).views[0]
         assert one.size == (1, 1) and one.picture.payload.data
 
 
 def test_limits_of_a_format_are_reported_with_the_sample() -> None:
     wide = Picture(np.zeros((1, 17_000, 3), np.uint8))
     with pytest.raises(ValueError, match=r"sample s1: webp .*16383 .*17000 x 1"):
-        coded(Encode("webp"), wide)
+        encode(Encode("webp"), wide)
 
 
 def test_the_record_names_the_sent_bytes(tmp_path: Path) -> None:

@@ -42,12 +42,12 @@ def start(*sizes: tuple[int, int], question: str = "Which?", **more: object) -> 
     return State.start(Sample("s1", question, images, **more))  # type: ignore[arg-type]
 
 
-def joined(stage: Concatenate, *sizes: tuple[int, int]) -> View:
+def join(stage: Concatenate, *sizes: tuple[int, int]) -> View:
     (view,) = stage(start(*sizes), NoModel()).views
     return view
 
 
-def sent(ask: Ask, state: State) -> list[str | int]:
+def send(ask: Ask, state: State) -> list[str | int]:
     """Return what the model was sent: texts, and views by their index in the state."""
     model = Scripted(["A"])
     ask(state, model)
@@ -55,7 +55,7 @@ def sent(ask: Ask, state: State) -> list[str | int]:
     return [part if isinstance(part, str) else state.views.index(part) for part in message.parts]
 
 
-def by_pillow(images: list[Pixels]) -> Pixels:
+def join_with_pillow(images: list[Pixels]) -> Pixels:
     """Return BLINK's concatenation by its rule: black, 10 pixels between, centred vertically."""
     height = max(image.shape[0] for image in images)
     width = sum(image.shape[1] for image in images) + 10 * (len(images) - 1)
@@ -70,30 +70,30 @@ def by_pillow(images: list[Pixels]) -> Pixels:
     "sizes", [[(40, 30), (20, 55)], [(31, 30), (20, 17), (50, 44)], [(9, 8)] * 4]
 )
 def test_the_default_is_the_concatenation_of_blink(sizes: list[tuple[int, int]]) -> None:
-    view = joined(Concatenate(), *sizes)
-    expected = by_pillow([plain(*size, n).pixels for n, size in enumerate(sizes)])
+    view = join(Concatenate(), *sizes)
+    expected = join_with_pillow([plain(*size, n).pixels for n, size in enumerate(sizes)])
     assert (view.pixels == expected).all()
     assert [part.source for part in view.parts] == list(range(len(sizes)))
 
 
 def test_vertical_grid_and_alignment() -> None:
     white = Concatenate("vertical", margin=4, color="white", align="start")
-    view = joined(white, (40, 30), (20, 10))
+    view = join(white, (40, 30), (20, 10))
     assert view.size == (40, 44)
     assert tuple(view.pixels[32, 5]) == (255, 255, 255)
     assert tuple(view.pixels[40, 19]) == COLORS[1]
     assert tuple(view.pixels[40, 20]) == (255, 255, 255)
-    right = joined(Concatenate("vertical", margin=4, align="end"), (40, 30), (20, 10))
+    right = join(Concatenate("vertical", margin=4, align="end"), (40, 30), (20, 10))
     assert tuple(right.pixels[40, 20]) == COLORS[1]
-    grid = joined(Concatenate("grid", margin=2), (10, 10), (20, 6), (8, 8), (4, 12), (10, 10))
+    grid = join(Concatenate("grid", margin=2), (10, 10), (20, 6), (8, 8), (4, 12), (10, 10))
     assert grid.size == (10 + 20 + 8 + 2 * 2, 10 + 12 + 2)  # three columns and two rows
-    assert joined(Concatenate("grid", columns=2), *[(10, 10)] * 4).size == (30, 30)
-    assert joined(Concatenate("grid", columns=9), *[(10, 10)] * 2).size == (30, 10)
+    assert join(Concatenate("grid", columns=2), *[(10, 10)] * 4).size == (30, 30)
+    assert join(Concatenate("grid", columns=9), *[(10, 10)] * 2).size == (30, 10)
 
 
 def test_equal_heights_and_widths_enlarge_the_smaller_and_keep_a_single_view() -> None:
-    assert joined(Concatenate(equal="heights"), (40, 30), (20, 60)).size == (80 + 10 + 20, 60)
-    wide = joined(Concatenate("vertical", equal="widths"), (40, 30), (20, 60))
+    assert join(Concatenate(equal="heights"), (40, 30), (20, 60)).size == (80 + 10 + 20, 60)
+    wide = join(Concatenate("vertical", equal="widths"), (40, 30), (20, 60))
     assert wide.size == (40, 30 + 10 + 120)
     for state in (start((5, 5)), start()):
         for stage in (Concatenate(), Reorder()):
@@ -124,30 +124,30 @@ def test_text_that_names_images_by_place_prevents_reordering(
     with pytest.raises(ValueError, match=f"s1: the text names an image by its position .'{named}'"):
         Reorder("reversed")(state, NoModel())
     kept = Reorder("reversed", words="keep")(state, NoModel())
-    assert sent(Ask(tags="Image {source}:"), kept)[:4] == ["Image 2:", 0, "Image 1:", 1]
+    assert send(Ask(tags="Image {source}:"), kept)[:4] == ["Image 2:", 0, "Image 1:", 1]
 
 
 def test_tags_precede_their_images() -> None:
     state = start((8, 8), (9, 9))
-    assert sent(Ask(tags="Image {n}:"), state) == ["Image 1:", 0, "Image 2:", 1, "Which?"]
-    after = sent(Ask(tags="Image {n}:", images="after"), state)
+    assert send(Ask(tags="Image {n}:"), state) == ["Image 1:", 0, "Image 2:", 1, "Which?"]
+    after = send(Ask(tags="Image {n}:", images="after"), state)
     assert after == ["Which?", "Image 1:", 0, "Image 2:", 1]
     pair = Concatenate()(state, NoModel())
-    assert sent(Ask(tags="Images {source}:"), pair) == ["Images 1 and 2:", 0, "Which?"]
+    assert send(Ask(tags="Images {source}:"), pair) == ["Images 1 and 2:", 0, "Which?"]
     choice = state.replace(views=(*state.views, View(plain(7, 7))))
     with pytest.raises(ValueError, match="s1: view 3"):
-        sent(Ask(tags="{source}"), choice)
+        send(Ask(tags="{source}"), choice)
     asked = Ask()(start((8, 8)), Scripted(["go on"]))
     asked = asked.replace(views=(*asked.views, View.of(plain(9, 9, 1))), prompt="And?")
-    assert sent(Ask(attach="new", tags="Image {n}:"), asked) == ["Image 2:", 1, "And?"]
+    assert send(Ask(attach="new", tags="Image {n}:"), asked) == ["Image 2:", 1, "And?"]
 
 
 @pytest.mark.parametrize(("prompt", "expected"), CASES["inline"])
 def test_images_inline(prompt: str, expected: list[str | int]) -> None:
     state = start((8, 8), (9, 9)).replace(prompt=prompt)
-    assert sent(Ask(images="inline"), state) == expected
+    assert send(Ask(images="inline"), state) == expected
     with pytest.raises(ValueError, match=r"s1: .*<image 3>"):
-        sent(Ask(images="inline"), state.replace(prompt="<image 3>"))
+        send(Ask(images="inline"), state.replace(prompt="<image 3>"))
 
 
 def test_drawn_tags_cover_no_pixel_and_differ() -> None:

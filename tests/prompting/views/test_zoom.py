@@ -51,7 +51,7 @@ def start(*marks: Mark, images: Sequence[Picture] = (), **more: Any) -> State:
     )
 
 
-def zoomed(state: State, crop: Crop = TIGHT, **settings: Any) -> State:
+def zoom_view(state: State, crop: Crop = TIGHT, **settings: Any) -> State:
     return ZoomOnMarks(crop=crop, **settings)(state, NoModel())
 
 
@@ -62,7 +62,7 @@ def area(view: View) -> tuple[int, ...]:
     return left, top, right + 1, bottom + 1
 
 
-def finds(*boxes: tuple[float, float, float, float, float, str]) -> Detector:
+def make_detector(*boxes: tuple[float, float, float, float, float, str]) -> Detector:
     """Return a detector with fixed boxes, each with its score and word."""
 
     def find(pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
@@ -76,29 +76,29 @@ def finds(*boxes: tuple[float, float, float, float, float, str]) -> Detector:
 
 
 CAT, DOG = (20, 30, 60, 50, 0.9, "cat"), (100, 100, 180, 160, 0.6, "dog")
-FINDS = finds(DOG, CAT)
+FINDS = make_detector(DOG, CAT)
 
 
 @pytest.mark.parametrize(("crop", "mark", "expected"), CASES["areas"])
 def test_the_area_follows_the_settings(
     crop: dict[str, Any], mark: dict[str, Any], expected: list[int]
 ) -> None:
-    (view,) = zoomed(start(mark_from_dict(mark)), build_stage(crop)).views
+    (view,) = zoom_view(start(mark_from_dict(mark)), build_stage(crop)).views
     assert list(area(view)) == expected
 
 
 def test_several_regions_give_several_crops_or_one_union() -> None:
-    assert [area(v) for v in zoomed(start(Mask("m", MASKED))).views] == [(20, 30, 60, 50)]
+    assert [area(v) for v in zoom_view(start(Mask("m", MASKED))).views] == [(20, 30, 60, 50)]
     places = (10, 10, 30, 30), (100, 90, 120, 100), (10, 10, 30, 30)
     state = start(*(Box(name, *place) for name, place in zip("abc", places, strict=True)))
 
     def areas(crop: Crop = TIGHT, **settings: Any) -> list[tuple[int, ...]]:
-        return [area(view) for view in zoomed(state, crop, **settings).views]
+        return [area(view) for view in zoom_view(state, crop, **settings).views]
 
     assert areas() == [*places[:2]]
     assert areas(replace(TIGHT, merge="union")) == [(10, 10, 120, 100)]
     assert areas(replace(TIGHT, most=1)) == [(10, 10, 30, 30)]
-    (note,) = zoomed(state, replace(TIGHT, most=1)).notes
+    (note,) = zoom_view(state, replace(TIGHT, most=1)).notes
     assert "view 1" in note and "3 regions" in note
     assert areas(labels=("b",)) == [(100, 90, 120, 100)]
 
@@ -108,7 +108,7 @@ def test_a_crop_does_not_extend_into_the_neighbouring_image() -> None:
     state = start(*marks, images=(numbered(), numbered(blue=200)))
     joined = state.replace(views=(transforms.join_side_by_side(state.views, margin=10),))
     for merge in ("each", "union"):
-        views = zoomed(joined, Crop(padding=0, min_px=60, merge=merge)).views
+        views = zoom_view(joined, Crop(padding=0, min_px=60, merge=merge)).views
         assert [area(view) for view in views] == [(180, 60, 240, 120), (0, 60, 60, 120)]
         assert (views[1].pixels[..., 2] == 200).all()
 
@@ -141,9 +141,9 @@ def test_an_area_never_leaves_the_part_that_shows_its_region(
 def test_views_without_a_mark_or_without_margin_are_unchanged() -> None:
     state = start(Box("all", 0, 0, WIDTH, HEIGHT))
     state = state.replace(views=(*state.views, View(numbered(20, 20))))
-    assert all(a is b for a, b in zip(zoomed(state).views, state.views, strict=True))
+    assert all(a is b for a, b in zip(zoom_view(state).views, state.views, strict=True))
     state = start(Box("b", 20, 30, 60, 50, image=1), images=(numbered(), numbered()))
-    after = zoomed(state)
+    after = zoom_view(state)
     assert after.views[0] is state.views[0] and after.notes == ()
     assert area(after.views[1]) == (20, 30, 60, 50)
     elsewhere = transforms.crop(state.views[1], 100, 100, 200, 150)
@@ -153,16 +153,16 @@ def test_views_without_a_mark_or_without_margin_are_unchanged() -> None:
         (start(), {"labels": ("A", "B")}, 1),
     ):
         with pytest.raises(ValueError, match=f"sample s1: view {view}: no mark"):
-            zoomed(hidden, **more)
-    assert zoomed(State.start(Sample("s1", "Hm?"))).views == ()
+            zoom_view(hidden, **more)
+    assert zoom_view(State.start(Sample("s1", "Hm?"))).views == ()
     with pytest.raises(ValueError, match="images names 2"):
-        zoomed(start(Point("p", 1, 1)), images=(2,))
+        zoom_view(start(Point("p", 1, 1)), images=(2,))
 
 
 @pytest.mark.parametrize("filter", ["nearest", "linear", "cubic", "lanczos", "area"])
 def test_a_crop_is_enlarged_but_never_reduced(filter: Any) -> None:
     state = start(Box("b", 40, 60, 100, 80))
-    (view,) = zoomed(state, replace(TIGHT, upscale=600, filter=filter)).views
+    (view,) = zoom_view(state, replace(TIGHT, upscale=600, filter=filter)).views
     assert view.size == (600, 200)
     xs, ys = np.meshgrid(np.arange(600), np.arange(200))
     inside = view.pixels[20:-20, 20:-20].astype(float)
@@ -170,32 +170,32 @@ def test_a_crop_is_enlarged_but_never_reduced(filter: Any) -> None:
     expected = ramp[20:-20, 20:-20]
     assert np.abs(inside[..., :2] - expected).max() < 1.1  # the ramp is where the map says
     assert (len(np.unique(view.pixels[..., 0])) == 60) or filter != "nearest"
-    assert zoomed(state, replace(TIGHT, upscale=50)).views[0].size == (60, 20)
+    assert zoom_view(state, replace(TIGHT, upscale=50)).views[0].size == (60, 20)
 
 
 def test_both_shows_the_whole_with_the_area_outlined() -> None:
     state = start(Box("b", 40, 60, 100, 80))
-    whole, piece = zoomed(state, replace(TIGHT, show="both", thickness=2)).views
+    whole, piece = zoom_view(state, replace(TIGHT, show="both", thickness=2)).views
     assert area(piece) == (40, 60, 100, 80)
     expected = np.zeros((HEIGHT, WIDTH), bool)
     expected[58:82, 38:102] = True
     expected[60:80, 40:100] = False
     np.testing.assert_array_equal((whole.pixels == RED).all(-1), expected)
     np.testing.assert_array_equal(whole.pixels[~expected], state.views[0].pixels[~expected])
-    assert zoomed(state, replace(TIGHT, show="both", thickness=0)).views[0] is state.views[0]
+    assert zoom_view(state, replace(TIGHT, show="both", thickness=0)).views[0] is state.views[0]
     for width, height in [(1, 1), (2, 5), (6, 6), (240, 180)]:  # all of it: it moves inwards
         state = start(Box("b", 0, 0, width, height), images=(numbered(width, height),))
-        whole, _ = zoomed(state, replace(TIGHT, show="both")).views
+        whole, _ = zoom_view(state, replace(TIGHT, show="both")).views
         assert (whole.pixels[0] == RED).all() and (whole.pixels[:, -1] == RED).all()
         assert whole.size == (width, height)
 
 
 def test_beside_fills_the_same_space_as_the_whole() -> None:
     state = start(Box("b", 40, 60, 100, 80))
-    (view,) = zoomed(state, replace(TIGHT, show="beside", margin=10)).views
+    (view,) = zoom_view(state, replace(TIGHT, show="beside", margin=10)).views
     assert view.size == (240 + 10 + 240, 180)
     assert (view.pixels[:, 240:250] == 0).all()
-    (view,) = zoomed(state, replace(TIGHT, show="beside", upscale=120)).views
+    (view,) = zoom_view(state, replace(TIGHT, show="beside", upscale=120)).views
     assert view.size == (240 + 10 + 120, 180)
     assert len(view.to_view(Point("p", 50, 70))) == 2
 
@@ -204,7 +204,7 @@ def test_beside_fills_the_same_space_as_the_whole() -> None:
 def test_an_inset_lies_in_a_corner_away_from_the_mark(x: float, y: float, corner: str) -> None:
     state = start(Point("p", x, y))
     crop = Crop(padding=0, min_px=40, show="inset", inset=0.4)
-    after = zoomed(state, crop)
+    after = zoom_view(state, crop)
     (view,) = after.views
     assert (view.size, after.notes) == ((WIDTH, HEIGHT), ())
     places = view.to_view(state.sample.marks[0])
@@ -233,7 +233,7 @@ def test_an_inset_with_its_rim_fills_its_share_of_the_view(
     place: Any, thickness: int, shown: tuple[int, ...]
 ) -> None:
     crop = replace(TIGHT, show="inset", inset=0.4, thickness=thickness)
-    (view,) = zoomed(start(Box("b", *place)), crop).views
+    (view,) = zoom_view(start(Box("b", *place)), crop).views
     assert bounds(view.parts[-1].clip) == shown
 
 
@@ -252,7 +252,7 @@ def test_an_outline_contrasts_with_its_surroundings(
         return RED
 
     monkeypatch.setattr("looktwice.prompting.drawing.colors.resolve_color", resolve)
-    zoomed(start(Box("b", *area)), replace(TIGHT, show="both", outline="contrast"))
+    zoom_view(start(Box("b", *area)), replace(TIGHT, show="both", outline="contrast"))
     assert looked == [("contrast", *place, reach, 0)]
 
 
@@ -260,16 +260,16 @@ def test_insets_cover_no_other_mark_if_there_is_room_and_say_so_otherwise() -> N
     places = [("a", 20, 20), ("b", 220, 20), ("c", 20, 160), ("d", 220, 160)]
     corners = [Point(name, x, y) for name, x, y in places]
     crop = Crop(padding=0, min_px=30, show="inset")
-    after = zoomed(start(*corners), crop, labels=("a",))
+    after = zoom_view(start(*corners), crop, labels=("a",))
     assert after.notes == ()
     assert [len(after.views[0].to_view(mark)) for mark in corners] == [2, 1, 1, 1]
     crowd = [Point(f"{x},{y}", x, y) for x in range(10, 240, 20) for y in range(10, 180, 20)]
-    after = zoomed(start(*crowd), crop, labels=("10,10",))
+    after = zoom_view(start(*crowd), crop, labels=("10,10",))
     hidden = [mark for mark in crowd if mark.label != "10,10" and not after.views[0].to_view(mark)]
     assert hidden
     assert all(any(repr(mark.label) in note for note in after.notes) for mark in hidden)
     marks = [Point(str(n), 100 + 12 * n, 90) for n in range(4)]
-    (view,) = zoomed(start(*marks), Crop(padding=0, min_px=8, show="inset")).views
+    (view,) = zoom_view(start(*marks), Crop(padding=0, min_px=8, show="inset")).views
     clips = [bounds(part.clip) for part in view.parts[1:]]
     assert len(clips) == 4
     assert not any(overlaps(*pair) for pair in combinations(clips, 2))
@@ -277,21 +277,21 @@ def test_insets_cover_no_other_mark_if_there_is_room_and_say_so_otherwise() -> N
 
 def test_an_inset_without_magnification_is_noted() -> None:
     inset = replace(TIGHT, show="inset")
-    over, less = zoomed(start(Box("b", 10, 10, 200, 150)), inset).notes
+    over, less = zoom_view(start(Box("b", 10, 10, 200, 150)), inset).notes
     assert "'b'" in over and "0.47" in less
     # 90 x 66, as large as the inset
-    (same,) = zoomed(start(Box("b", 10, 10, 100, 76)), inset).notes
+    (same,) = zoom_view(start(Box("b", 10, 10, 100, 76)), inset).notes
     assert "1.00" in same
 
 
 def test_outlines_of_different_colours_distinguish_insets() -> None:
     state = start(Point("a", 30, 60), Point("b", 200, 60))
     crop = Crop(padding=0, min_px=30, show="inset", outline="distinct", inset=0.3)
-    view = zoomed(state, crop).views[0]
+    view = zoom_view(state, crop).views[0]
     left, top, _, _ = bounds(view.parts[2].clip)
     framed, outlined = view.pixels[round(top) - 1, round(left)], view.pixels[45 - 1, 190]
     assert tuple(framed) == tuple(outlined) == (60, 180, 75)
-    contrast = zoomed(state, replace(crop, outline="contrast", show="both")).views[0]
+    contrast = zoom_view(state, replace(crop, outline="contrast", show="both")).views[0]
     assert tuple(contrast.pixels[45 - 1, 190]) in {(0, 255, 255), (0, 0, 255)}  # on red and green
 
 
@@ -331,12 +331,12 @@ def test_a_mark_is_visible_where_the_map_says_in_every_part(
     marks = [Point(str(n), x, y) for n, (x, y) in enumerate(points)]
     state = start(*marks)
     state = state.replace(views=tuple(before(view, change) for view in state.views))
-    for view in zoomed(state, replace(crop, thickness=0)).views:
+    for view in zoom_view(state, replace(crop, thickness=0)).views:
         for mark in marks:
-            off_the_map(view, mark)
+            measure_error(view, mark)
 
 
-def off_the_map(view: View, mark: Point) -> list[float]:
+def measure_error(view: View, mark: Point) -> list[float]:
     """Return how far a mark is off, in pixels of the source, or of the view if those are larger."""
     found = []
     for place in view.to_view(mark):
@@ -356,18 +356,18 @@ def off_the_map(view: View, mark: Point) -> list[float]:
 
 def test_this_test_would_detect_a_shifted_map() -> None:
     mark, crop = Point("p", 70, 60), Crop(upscale=300, thickness=0)
-    (view,) = zoomed(start(mark), crop).views
-    assert len(off_the_map(view, mark)) == 1
+    (view,) = zoom_view(start(mark), crop).views
+    assert len(measure_error(view, mark)) == 1
     moved = view.transform(view.picture, Affine.shift(3 * view.parts[-1].affine.scale, 0))
     with pytest.raises(AssertionError):
-        off_the_map(moved, mark)
+        measure_error(moved, mark)
 
 
 @settings(max_examples=80, deadline=None)
 @given(crop=crops, point=within)
 def test_a_zoomed_region_is_in_every_zoom(crop: Crop, point: tuple[float, float]) -> None:
     mark = Point("p", *point)
-    views = zoomed(start(mark), crop).views
+    views = zoom_view(start(mark), crop).views
     places = [len(view.to_view(mark)) for view in views]
     assert places == {"crop": [1], "both": [1, 1], "beside": [2], "inset": [2]}[crop.show]
 
@@ -419,8 +419,8 @@ def test_a_detector_sees_the_source_and_its_boxes_are_mapped() -> None:
         ({"words": ("nonsense",)}, "nonsense"),
         ({"words_pattern": "the (dogs)"}, "no words"),
         ({"words_field": "empty"}, "no words"),
-        ({"detector": finds((5, 5, 5, 9, 1, "flat"))}, "no box in image 0"),
-        ({"detector": finds((500, 5, 600, 9, 1, "out"))}, "no box is seen"),
+        ({"detector": make_detector((5, 5, 5, 9, 1, "flat"))}, "no box in image 0"),
+        ({"detector": make_detector((500, 5, 600, 9, 1, "out"))}, "no box is seen"),
     ],
 )
 def test_missing_detections_are_handled_as_configured(settings: dict[str, Any], fact: str) -> None:
@@ -439,7 +439,7 @@ def test_missing_detections_are_handled_as_configured(settings: dict[str, Any], 
 
 def test_a_view_without_a_detection_is_kept_and_recorded(tmp_path: Path) -> None:
     def second(pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
-        return (FINDS if pixels[0, 0, 2] else finds())(pixels, ("cat",))
+        return (FINDS if pixels[0, 0, 2] else make_detector())(pixels, ("cat",))
 
     state = start(images=(numbered(), numbered(blue=9)))
     after = detect(state, detector=second)
@@ -456,7 +456,7 @@ def test_a_view_without_a_detection_is_kept_and_recorded(tmp_path: Path) -> None
 
 def test_hundreds_of_detections_are_reduced_and_noted() -> None:
     places = ((n % 200, n % 150, n % 200 + 9, n % 150 + 9, n / 500, "bug") for n in range(400))
-    many = finds(*places)
+    many = make_detector(*places)
     after = detect(start(), detector=many, crop=replace(TIGHT, most=3))
     assert len(after.views) == 3
     assert area(after.views[0])[:2] == (399 % 200, 399 % 150)
@@ -523,18 +523,18 @@ def test_a_dot_is_cropped_with_its_surroundings() -> None:
 )
 def test_a_mark_outside_its_image_fails_with_the_name_of_the_sample(mark: Mark, fact: str) -> None:
     with pytest.raises(ValueError, match=f"sample s1: .*{fact}"):
-        zoomed(start(mark))
+        zoom_view(start(mark))
 
 
 def test_one_pixel_can_be_zoomed_on() -> None:
     state = start(Point("p", 0, 0), images=(numbered(1, 1),))
     sizes = {"crop": (32, 32), "both": (32, 32), "beside": (43, 32)}
     for show, size in sizes.items():
-        views = zoomed(state, Crop(show=show, upscale=32)).views  # type: ignore[arg-type]
+        views = zoom_view(state, Crop(show=show, upscale=32)).views  # type: ignore[arg-type]
         assert all(view.to_view(state.sample.marks[0]) for view in views)
         assert views[-1].size == size
     with pytest.raises(ValueError, match=r"inset 1 of 1 .* 1 x 1"):
-        zoomed(state, Crop(show="inset"))
+        zoom_view(state, Crop(show="inset"))
 
 
 def test_a_crop_is_limited_to_100_megapixels(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -545,10 +545,10 @@ def test_a_crop_is_limited_to_100_megapixels(monkeypatch: pytest.MonkeyPatch) ->
         return view
 
     monkeypatch.setattr(transforms, "resize", resize)
-    zoomed(start(Point("p", 5, 5)), replace(TIGHT, upscale=10_000))
+    zoom_view(start(Point("p", 5, 5)), replace(TIGHT, upscale=10_000))
     assert sizes == [(10_000, 10_000)]
     with pytest.raises(ValueError, match=r"sample s1: .* 4804 x 20816"):  # 64 pixels more
-        zoomed(start(Box("b", 10, 10, 13, 23)), replace(TIGHT, upscale=20_816))
+        zoom_view(start(Box("b", 10, 10, 13, 23)), replace(TIGHT, upscale=20_816))
 
 
 def test_a_zoom_survives_a_configuration_round_trip() -> None:

@@ -38,7 +38,7 @@ PROMPT = (
 NO_MODEL = NoModel("these stages ask nobody")
 
 
-def asked(subtask: str = "Relative_Depth", prompt: str = PROMPT, **meta: Any) -> State:
+def make_state(subtask: str = "Relative_Depth", prompt: str = PROMPT, **meta: Any) -> State:
     said = {"subtask": subtask, "prompt": prompt, **meta}
     return State.start(
         Sample("s", "Which is closer?", (), ("A is closer", "B is closer"), meta=said)
@@ -55,18 +55,18 @@ ALONE, ONLY = VlmevalkitPrompt(options=False), LmmsEvalPrompt(note="Only {letter
 @pytest.mark.parametrize(
     ("stage", "state", "prompt"),
     [
-        (OfficialPrompt(), asked(), PROMPT),
-        (FAIR, asked("Forensic Detection"), f"Be fair.\n\n{PROMPT}"),
-        (FAIR, asked("Jigsaw"), f"Be fair.\n\n{PROMPT}"),
-        (FAIR, asked("Art_Style"), f"Be fair.\n\n{PROMPT}"),
-        (PICK, asked(), f"{CIRCLED}\n{OPTIONS}"),
-        (PICK, asked(hint="Look left."), f"Hint: Look left.\n{CIRCLED}\n{OPTIONS}"),
-        (PICK, asked(prompt=LETTERED), f"Question: Which?\n{OPTIONS}"),
-        (PICK, asked(prompt="Which?\n(A) x\n(B) y"), f"Question: Which?\n{OPTIONS}"),
+        (OfficialPrompt(), make_state(), PROMPT),
+        (FAIR, make_state("Forensic Detection"), f"Be fair.\n\n{PROMPT}"),
+        (FAIR, make_state("Jigsaw"), f"Be fair.\n\n{PROMPT}"),
+        (FAIR, make_state("Art_Style"), f"Be fair.\n\n{PROMPT}"),
+        (PICK, make_state(), f"{CIRCLED}\n{OPTIONS}"),
+        (PICK, make_state(hint="Look left."), f"Hint: Look left.\n{CIRCLED}\n{OPTIONS}"),
+        (PICK, make_state(prompt=LETTERED), f"Question: Which?\n{OPTIONS}"),
+        (PICK, make_state(prompt="Which?\n(A) x\n(B) y"), f"Question: Which?\n{OPTIONS}"),
         (PICK, State.start(Sample("s", "How many?")), "Question: How many?"),
         # VLM2-Bench: the question alone
-        (ALONE, asked("GC-Mat", "\nIs it so? T or F"), "Question: Is it so? T or F\n"),
-        (ONLY, asked(), f"Only A, B!\n{PROMPT}"),
+        (ALONE, make_state("GC-Mat", "\nIs it so? T or F"), "Question: Is it so? T or F\n"),
+        (ONLY, make_state(), f"Only A, B!\n{PROMPT}"),
     ],
 )
 def test_the_prompts_of_the_blink_runner_and_of_two_toolkits(
@@ -78,7 +78,7 @@ def test_the_prompts_of_the_blink_runner_and_of_two_toolkits(
 def test_a_sample_without_its_own_prompt_has_no_official_one() -> None:
     with pytest.raises(ValueError, match="sample s has no prompt of its own"):
         OfficialPrompt()(State.start(Sample("s", "Which?")), NO_MODEL)
-    assert "A, B" in LmmsEvalPrompt()(asked(), NO_MODEL).prompt
+    assert "A, B" in LmmsEvalPrompt()(make_state(), NO_MODEL).prompt
 
 
 @pytest.mark.parametrize(("name", "temperature", "top_p", "max_tokens"), CASES["decoding"])

@@ -48,7 +48,7 @@ def start(
     return State.start(Sample("s1", "Is it?", (picture(),), choices, marks, meta))
 
 
-def worded(stage: Any, *choices: str | Picture, **more: Any) -> str:
+def write_prompt(stage: Any, *choices: str | Picture, **more: Any) -> str:
     return str(stage(start(choices or ("yes", "no"), **more), NoModel()).prompt)
 
 
@@ -57,7 +57,7 @@ ANSWER = "Answer with the letter of one choice:"
 
 @pytest.mark.parametrize(("stage", "choices", "lines"), CASES["choices"])
 def test_choices_are_lettered_lines(stage: dict[str, Any], choices: list[str], lines: str) -> None:
-    assert worded(build_stage(stage), *choices) == f"Is it?\n{lines}"
+    assert write_prompt(build_stage(stage), *choices) == f"Is it?\n{lines}"
 
 
 def test_choices_that_are_pictures_are_shown_and_named() -> None:
@@ -109,14 +109,14 @@ def test_marks_are_described_where_they_are_shown() -> None:
 
 def test_given_text_is_unchanged() -> None:
     text = "Look at it.\n\n(A) yes\n(B) no\n"
-    assert worded(Verbatim(), prompt=text) == text
-    assert worded(MarksAsText()) == "Is it?"
+    assert write_prompt(Verbatim(), prompt=text) == text
+    assert write_prompt(MarksAsText()) == "Is it?"
     block = np.zeros((50, 100), bool)
     block[10:20, 30:50] = True
-    mask = worded(MarksAsText(), marks=(Mask("M", block),))
+    mask = write_prompt(MarksAsText(), marks=(Mask("M", block),))
     assert mask.endswith("\nM: x from 30 to 50, y from 10 to 20 in image 1")
-    assert worded(ChainOfThought("Reason first.")) == "Is it?\nReason first."
-    assert "step by step" in worded(ChainOfThought())
+    assert write_prompt(ChainOfThought("Reason first.")) == "Is it?\nReason first."
+    assert "step by step" in write_prompt(ChainOfThought())
     both = MultipleChoice()(ChainOfThought("Think.")(start(), NoModel()), NoModel())
     assert both.prompt.startswith("Is it?\nThink.\n(A) yes")
 
@@ -174,11 +174,11 @@ def test_one_call_with_the_draw_of_the_state_and_the_options_of_the_stage() -> N
 
 @pytest.mark.parametrize(("stage", "last"), CASES["forms"])
 def test_answer_formats(stage: dict[str, Any], last: str) -> None:
-    assert worded(build_stage(stage)) == f"Is it?\n{last}"
+    assert write_prompt(build_stage(stage)) == f"Is it?\n{last}"
 
 
 def test_the_four_steps_without_mentioning_the_grid() -> None:
-    _, first, *steps = worded(ChainOfThought(form="steps")).splitlines()
+    _, first, *steps = write_prompt(ChainOfThought(form="steps")).splitlines()
     heads = [step.partition(":")[0] for step in steps]
     assert heads == ["1. Understand", "2. Perceive", "3. Connect", "4. Conclude"]
     assert "grid" not in " ".join([first, *steps])

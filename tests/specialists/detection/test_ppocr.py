@@ -26,7 +26,7 @@ real = [pytest.mark.weights, pytest.mark.skipif(find_spec("rapidocr") is None, r
 SIGNS = {"EXIT": (30, 40), "Platform 9": (330, 44), "Tickets": (36, 300), "Way out": (340, 310)}
 
 
-def written(
+def write_words(
     signs: dict[str, tuple[int, int]], size: tuple[int, int] = (640, 420), high: int = 36
 ) -> Pixels:
     """Return a grey picture of this width and height, with dark words of `high` pixels."""
@@ -46,7 +46,7 @@ def _kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def found(_kept: None) -> Boxes:
-    return PPOCR()(written(SIGNS))
+    return PPOCR()(write_words(SIGNS))
 
 
 class TestReal:
@@ -65,7 +65,7 @@ class TestReal:
         ("words", "labels"), [(("exit",), ["exit"]), (("t", "9"), [*"tttt", "9"]), (("no",), [])]
     )
     def test_words_select_among_the_lines(self, words: tuple[str, ...], labels: list[str]) -> None:
-        chosen = PPOCR()(written(SIGNS), words)
+        chosen = PPOCR()(write_words(SIGNS), words)
         assert chosen.labels.tolist() == labels and chosen.xyxy.shape == (len(labels), 4)
 
     @pytest.mark.slow
@@ -83,7 +83,7 @@ class TestReal:
     @pytest.mark.parametrize("turns", [1, 3])
     @pytest.mark.parametrize("text", ["Platform", "EXIT 24", "no smoking", "2026"])
     def test_vertical_text_is_read_in_both_directions(self, text: str, turns: int) -> None:
-        boxes = PPOCR()(np.rot90(written({text: (20, 80)}, (240, 300)), turns).copy())
+        boxes = PPOCR()(np.rot90(write_words({text: (20, 80)}, (240, 300)), turns).copy())
         assert [label.replace(" ", "") for label in boxes.labels] == [text.replace(" ", "")]
         assert boxes.scores[0] > 0.9
 
@@ -96,13 +96,13 @@ class TestReal:
     def test_a_large_picture_is_searched_at_reduced_size_and_read_at_full_size(
         self, found: Boxes
     ) -> None:
-        large = PPOCR(longest=640)(np.kron(written(SIGNS), np.ones((2, 2, 1), np.uint8)))
+        large = PPOCR(longest=640)(np.kron(write_words(SIGNS), np.ones((2, 2, 1), np.uint8)))
         assert large.labels.tolist() == list(SIGNS)
         np.testing.assert_allclose(large.xyxy / 2, found.xyxy, atol=3)
 
     @pytest.mark.slow
     def test_threads_give_the_same_text(self, found: Boxes) -> None:
-        pictures = [written(SIGNS), written({"Stop": (20, 20)}, (160, 90))]
+        pictures = [write_words(SIGNS), write_words({"Stop": (20, 20)}, (160, 90))]
         with ThreadPoolExecutor(2) as pool:
             first, second = pool.map(PPOCR(), pictures)
         np.testing.assert_array_equal(first.xyxy, found.xyxy)
@@ -119,7 +119,7 @@ class TestReal:
             (PPOCR(detector=empty), "not an ONNX network"),
         ):
             with pytest.raises(WeightsError, match=fact):
-                reader(written(SIGNS))
+                reader(write_words(SIGNS))
 
 
 def test_the_networks_are_given_bgr_from_minus_one_to_one() -> None:

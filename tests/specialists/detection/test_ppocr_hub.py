@@ -44,7 +44,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Pa
 IMAGES = [noise(size, seed) for seed, size in enumerate(SIZES)]
 
 
-def theirs(folder: Path, image: Pixels) -> Any:
+def preprocess_like_theirs(folder: Path, image: Pixels) -> Any:
     """Return the tensor of transformers' processor: itself with torchvision, else its formulas."""
     message = json.loads((folder / "preprocessor_config.json").read_text())
     kind = str(message["image_processor_type"])
@@ -92,7 +92,7 @@ def test_the_text_map_matches_transformers(
     network = transformers.PPOCRV5MobileDetForObjectDetection.from_pretrained(folder).eval()
     for image in IMAGES:
         with torch.no_grad():
-            expected = network(theirs(folder, image)).last_hidden_state.numpy()
+            expected = network(preprocess_like_theirs(folder, image)).last_hidden_state.numpy()
         lines = find_text(folder, image)
         assert np.ptp(expected) > 0.1
         np.testing.assert_allclose(lines, expected, atol=1e-4)
@@ -107,7 +107,7 @@ def test_letters_match_transformers(built: Callable[..., Path], kind: str, width
     lines = list[str]()
     for line in (noise((20, 90), 1), noise((60, 90), 2), noise((48, 300), 3), noise((16, 200), 4)):
         with torch.no_grad():
-            expected = network(theirs(folder, line)).last_hidden_state.numpy()
+            expected = network(preprocess_like_theirs(folder, line)).last_hidden_state.numpy()
         found, letters = read_line(folder, line)
         np.testing.assert_allclose(found, expected, atol=1e-4)
         best = expected[0].argmax(1)

@@ -70,7 +70,7 @@ def test_a_map_is_the_mean_attention_of_transformers(
     mean, std = np.array(processor.image_mean), np.array(processor.image_std)
     planes = torch.from_numpy((image / 255 - mean) / std).permute(2, 0, 1)[None].float()
     name = "vision_model" if family == "idefics3" else "vision_tower"
-    inner = eager(built(family))
+    inner = open_eager(built(family))
     if family == "phi4":
         inner, name = inner.embed_tokens_extend.image_embed, "img_processor"
     tower = getattr(inner, name)
@@ -85,7 +85,7 @@ def test_a_map_is_the_mean_attention_of_transformers(
     assert np.allclose(result.parts.reshape(2, 4) / chosen.shape[-1], apart[:, -4:], atol=1e-6)
 
 
-def eager(folder: str) -> Any:
+def open_eager(folder: str) -> Any:
     """Return the network without its language head, opened with eager attention."""
     from transformers import AutoModelForMultimodalLM
 
@@ -113,7 +113,7 @@ def test_a_windowed_map_holds_the_attention_weights_of_transformers(
     inputs = attention.network().processor(images=[image], return_tensors="pt")
     assert inputs["image_grid_thw"].tolist() == [[1, 6, 10]]
     with torch.inference_mode():
-        eager(built(family)).visual(inputs["pixel_values"], grid_thw=inputs["image_grid_thw"])
+        open_eager(built(family)).visual(inputs["pixel_values"], grid_thw=inputs["image_grid_thw"])
     layers = [torch.cat([each.mean(1).sum(1)[0] for each in calls]) for calls in heard.values()]
     windowed = family == "qwen2_5_vl"
     assert [len(calls) for calls in heard.values()] == ([6, 1] if windowed else [1, 1])

@@ -54,7 +54,7 @@ def tiles(values: Any, rows: int, columns: int) -> Any:
     return np.kron(values, np.full((rows, columns), 1 / (rows * columns)))
 
 
-def by_hand(family: str, values: Any) -> Any:
+def build_map(family: str, values: Any) -> Any:
     """Return the map of a picture of 28 x 56 pixels from its image tokens in order."""
     if family == "llava":  # four tokens of the square in its centre
         return np.pad(tiles(values.reshape(2, 2), 14, 14), ((0, 0), (14, 14)))
@@ -90,7 +90,9 @@ def test_a_map_matches_the_attentions_of_transformers(
     seen = [n for n, token in enumerate(tokens) if token == eager.config.image_token_id]
     rows = parts[:, start : start + len(said)].mean(1).numpy()[:, seen]
     values = rows.mean(0)
-    expected = tiles(values.reshape(2, 4), 28, 28) if "qwen" in family else by_hand(family, values)
+    expected = (
+        tiles(values.reshape(2, 4), 28, 28) if "qwen" in family else build_map(family, values)
+    )
     looks = attention_of(model, layer=layer).predict((messages,))
     assert np.allclose(looks.map(0, *size), expected, atol=1e-7)
     assert np.allclose(looks.parts, rows, atol=1e-6)
@@ -133,12 +135,14 @@ def check_places(model: LocalVLM, network: Any, own: Any, size: tuple[int, int])
         spotted = plain.copy()
         spotted[y, x] = (255, 0, 0)
         changed = np.abs(features(model, network, own, spotted)[1] - before).max(1) > 1e-5
-        certain, possible = (over(places, size, (y, x), n) for n in (0, 1))
+        certain, possible = (find_covering_tokens(places, size, (y, x), n) for n in (0, 1))
         assert not (changed & ~possible).any(), (size, y, x)
         assert changed[certain].all(), (size, y, x)
 
 
-def over(places: Any, size: tuple[int, int], at: tuple[int, int], reach: int) -> Any:
+def find_covering_tokens(
+    places: Any, size: tuple[int, int], at: tuple[int, int], reach: int
+) -> Any:
     """Return which tokens certainly hold a pixel (0), or may through resampling (1)."""
     found = np.ones(len(places), bool)
     for low, high, pixels, where in ((0, 1, size[0], at[0]), (2, 3, size[1], at[1])):

@@ -66,7 +66,7 @@ From image 1 to image 2, what changed is in short:"""
         salience(edit(words, images=3), Scripted(say))
 
 
-def knows_nothing(folder: Path) -> Path:
+def write_uniform_network(folder: Path) -> Path:
     """Write a network to which each of 116 tokens is equally likely."""
     from safetensors.torch import load_file, save_file
 
@@ -93,7 +93,7 @@ def test_the_configuration_scores_the_edits_of_the_official_files(tmp_path: Path
             row = {"q_id": str(number), "task": "mat", "question": "Is it?", "gt_answer": key}
             lines.append(json.dumps(row | {"edited_prompt": words, "images": images}))
     table.write_text("\n".join(lines) + "\n")
-    network = knows_nothing(tmp_path / "network")
+    network = write_uniform_network(tmp_path / "network")
     changes = [f"data={tmp_path}", f"models.eyes.model={network}", "models.eyes.max_tokens=3"]
     result = CliRunner().invoke(app, ["run", "vlm2_curation", *changes, "--out", str(tmp_path)])
     close_networks()

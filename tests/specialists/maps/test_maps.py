@@ -122,7 +122,7 @@ def grainy(grain: float = 0.7, seed: int = 0) -> Floats:
     return np.asarray((smooth - smooth.mean()) / smooth.std() * 50 + 128)
 
 
-def beside(near: Floats, far: Floats) -> Pixels:
+def join(near: Floats, far: Floats) -> Pixels:
     """Join two images: near on the left, far on the right."""
     return np.hstack([near[:, : WIDE // 2], far[:, WIDE // 2 :]]).clip(0, 255).astype(np.uint8)
 
@@ -136,15 +136,15 @@ def gray(values: Floats) -> Floats:
 
 
 PICTURES: dict[str, tuple[DepthEstimator, Pixels]] = {
-    "haze": (DepthCue("haze"), beside(hazy(0.9), hazy(0.4))),
-    "contrast": (DepthCue("local_contrast"), beside(hazy(0.9), hazy(0.4))),
-    "saturation": (DepthCue("saturation"), beside(grainy(), gray(grainy()))),
-    "brightness": (DepthCue("brightness"), beside(grainy() + 40, grainy() - 40)),
+    "haze": (DepthCue("haze"), join(hazy(0.9), hazy(0.4))),
+    "contrast": (DepthCue("local_contrast"), join(hazy(0.9), hazy(0.4))),
+    "saturation": (DepthCue("saturation"), join(grainy(), gray(grainy()))),
+    "brightness": (DepthCue("brightness"), join(grainy() + 40, grainy() - 40)),
     "sharpness": (
         DepthCue("sharpness"),
-        beside(grainy(), np.asarray(cv2.GaussianBlur(grainy(), (0, 0), 2.0))),
+        join(grainy(), np.asarray(cv2.GaussianBlur(grainy(), (0, 0), 2.0))),
     ),
-    "texture": (DepthCue("texture_size"), beside(grainy(4.0), grainy(1.0))),
+    "texture": (DepthCue("texture_size"), join(grainy(4.0), grainy(1.0))),
 }
 
 
@@ -171,13 +171,13 @@ def test_sharpness_is_not_contrast() -> None:
     """Pale but sharp is nearer than strong but blurred."""
     pale: Floats = 128 + 0.3 * (grainy() - 128)
     strong = 128 + 2 * (np.asarray(cv2.GaussianBlur(grainy(), (0, 0), 2.5), np.float64) - 128)
-    depth = DepthCue("sharpness")(beside(pale, strong)).values
+    depth = DepthCue("sharpness")(join(pale, strong)).values
     assert np.median(depth[:, 20:100]) > np.median(depth[:, 140:220])
 
 
 def test_without_texture_there_is_no_texture_gradient() -> None:
     flat = np.full((HIGH, WIDE, 3), 128.0)
-    depth = DepthCue("texture_size")(beside(grainy(), flat)).values
+    depth = DepthCue("texture_size")(join(grainy(), flat)).values
     assert np.isfinite(depth[:, :80]).all() and np.isnan(depth[:, 200:]).all()
 
 
@@ -193,7 +193,7 @@ def test_a_uniform_image_gives_no_evidence(kind: Any) -> None:
 # Reflectance
 
 
-def lit(light: Floats) -> tuple[Pixels, Floats]:
+def light_scene(light: Floats) -> tuple[Pixels, Floats]:
     """Return patches under uneven light as sRGB, and their reflectance."""
     rng = np.random.default_rng(4)
     colors = rng.uniform(0.15, 0.6, (4, 6, 3))
@@ -213,12 +213,12 @@ def error(found: Floats, truth: Floats) -> float:
 
 def test_retinex_removes_illumination_and_only_rescales_even_light() -> None:
     light = np.outer(np.linspace(1, 0.5, HIGH), np.linspace(1, 0.4, WIDE))
-    pixels, truth = lit(light)
+    pixels, truth = light_scene(light)
     constant = error(ConstantShading()(pixels), truth)
     assert error(ColorRetinex()(pixels), truth) < 0.25 * constant
     smaller = ColorRetinex(longest=120)(pixels)
     assert smaller.shape == truth.shape and error(smaller, truth) < 0.5 * constant
-    pixels, truth = lit(np.ones((HIGH, WIDE)))
+    pixels, truth = light_scene(np.ones((HIGH, WIDE)))
     for kind in (ColorRetinex, ConstantShading):
         assert error(kind()(pixels), truth) < 0.02
 

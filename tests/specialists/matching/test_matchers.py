@@ -468,7 +468,7 @@ def test_xfeat_returns_pixel_centers_at_any_size(factor: float) -> None:
 def test_uniform_images_give_no_match_and_no_answer() -> None:
     flat = np.full((96, 96, 3), 90, np.uint8)
     assert len(XFeat(device="cpu")(flat, flat)) == 0
-    sample = asked(flat, flat)
+    sample = make_question(flat, flat)
     matched = run_stage(MatchedPoint(XFeat(device="cpu")), sample)
     assert matched.reason.startswith("abstained: 0 matches")
     nearest = run_stage(NearestFeature(EfficientNet(device="cpu")), sample)
@@ -506,7 +506,7 @@ class Drawn:
         return FeatureGrid(pixels.astype(float), pixels.shape[1], pixels.shape[0])
 
 
-def asked(*images: Pixels, marks: Sequence[Point] | None = None) -> Sample:
+def make_question(*images: Pixels, marks: Sequence[Point] | None = None) -> Sample:
     """REF at (2, 2) of image 0, A at (1, 1), B at (5, 1) and C at (1, 5) of image 1."""
     spots = {"A": (1, 1), "B": (5, 1), "C": (1, 5)}
     points = [Point("REF", 2, 2), *(Point(label, *at, image=1) for label, at in spots.items())]
@@ -514,7 +514,7 @@ def asked(*images: Pixels, marks: Sequence[Point] | None = None) -> Sample:
     return Sample("s", "Which?", tuple(map(Picture, images)), choices, named)
 
 
-def colored(**spots: tuple[int, int, int]) -> Pixels:
+def draw_colors(**spots: tuple[int, int, int]) -> Pixels:
     """Return grey of 8 x 8 pixels with colours at REF, A, B, C and at `far` (6, 6)."""
     at = {"ref": (2, 2), "a": (1, 1), "b": (5, 1), "c": (1, 5), "far": (6, 6)}
     image = np.full((8, 8, 3), 40, np.uint8)
@@ -533,19 +533,24 @@ def angle(first: Sequence[int], second: Sequence[int]) -> float:
 @pytest.mark.parametrize(
     ("search", "other", "answer", "confidence"),
     [
-        ("candidates", colored(a=BLUE, b=RED, c=GREEN), "B", 1.0),
-        ("candidates", colored(a=ORANGE, b=BLUE, c=GREEN), "A", 1 - angle(RED, ORANGE)),
+        ("candidates", draw_colors(a=BLUE, b=RED, c=GREEN), "B", 1.0),
+        ("candidates", draw_colors(a=ORANGE, b=BLUE, c=GREEN), "A", 1 - angle(RED, ORANGE)),
         # B and C are equally far from (6, 6)
-        ("everywhere", colored(a=ORANGE, b=BLUE, far=RED), None, "candidates B and C are equal"),
-        ("everywhere", colored(a=BLUE, b=ORANGE, c=GREEN), "B", 1.0),
-        ("candidates", colored(a=RED, b=RED, c=BLUE), None, "candidates A and B are equal"),
+        (
+            "everywhere",
+            draw_colors(a=ORANGE, b=BLUE, far=RED),
+            None,
+            "candidates B and C are equal",
+        ),
+        ("everywhere", draw_colors(a=BLUE, b=ORANGE, c=GREEN), "B", 1.0),
+        ("candidates", draw_colors(a=RED, b=RED, c=BLUE), None, "candidates A and B are equal"),
         ("candidates", np.full((8, 8, 3), 7, np.uint8), None, "image 1 has a single colour"),
     ],
 )
 def test_the_nearest_feature_is_the_answer(
     search: Any, other: Pixels, answer: str | None, confidence: Any
 ) -> None:
-    state = run_stage(NearestFeature(Drawn([]), search), asked(colored(ref=RED), other))
+    state = run_stage(NearestFeature(Drawn([]), search), make_question(draw_colors(ref=RED), other))
     assert state.answer == answer
     if answer is None:
         assert state.reason.startswith("abstained: ") and confidence in state.reason
@@ -554,20 +559,26 @@ def test_the_nearest_feature_is_the_answer(
 
 
 def test_the_nearest_feature_uses_a_word_and_needs_its_points() -> None:
-    features, images = Drawn([]), (colored(ref=RED), colored(b=RED))
-    assert run_stage(NearestFeature(features, prompt="cat"), asked(*images)).answer == "B"
+    features, images = Drawn([]), (draw_colors(ref=RED), draw_colors(b=RED))
+    assert run_stage(NearestFeature(features, prompt="cat"), make_question(*images)).answer == "B"
     assert features.prompts == ["cat", "cat"]
     for marks, reason in (
         ([Point("A", 1, 1, image=1)], "no points 'REF'"),
         ([Point("REF", 1, 1)], "no point A, B, C"),
     ):
-        assert reason in run_stage(NearestFeature(features), asked(*images, marks=marks)).reason
-    assert "1 images and 3 choices" in run_stage(NearestFeature(features), asked(images[0])).reason
+        assert (
+            reason
+            in run_stage(NearestFeature(features), make_question(*images, marks=marks)).reason
+        )
+    assert (
+        "1 images and 3 choices"
+        in run_stage(NearestFeature(features), make_question(images[0])).reason
+    )
 
 
 def test_style_similarity_ignores_the_places_of_things() -> None:
     features = Drawn([])
-    image, other = colored(a=RED, b=BLUE, far=GREEN), colored(a=GREEN, b=GREEN, c=GREEN)
+    image, other = draw_colors(a=RED, b=BLUE, far=GREEN), draw_colors(a=GREEN, b=GREEN, c=GREEN)
     moved = np.roll(image, (3, 2), axis=(0, 1))
     kinds = (GramSimilarity, GlobalSimilarity, DenseSimilarity)
     gram, whole, dense = (kind(features) for kind in kinds)

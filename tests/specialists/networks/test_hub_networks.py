@@ -72,12 +72,12 @@ def test_depth_matches_the_code_of_the_authors(
         seen = cv2.resize(image / 255.0, size, interpolation=cv2.INTER_CUBIC)
         seen = ((seen - [0.485, 0.456, 0.406]) / [0.229, 0.224, 0.225]).transpose(2, 0, 1)
         pixels = torch.tensor(seen[None], dtype=torch.float32)
-        expected = enlarged(network, image, "bilinear", corners, pixel_values=pixels)
+        expected = run_enlarged(network, image, "bilinear", corners, pixel_values=pixels)
         found = DepthAnything(built(name), device="cpu")(image).values
         np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
-def enlarged(network: Any, image: Pixels, mode: str, corners: bool, **inputs: Any) -> Any:
+def run_enlarged(network: Any, image: Pixels, mode: str, corners: bool, **inputs: Any) -> Any:
     """Return the depth of the network alone at the size of the image."""
     with torch.no_grad():
         bare = network(**inputs).predicted_depth[:, None]
@@ -90,7 +90,7 @@ def test_depth_from_the_hub_matches_transformers(built: Callable[[str], str]) ->
     network = transformers.AutoModelForDepthEstimation.from_pretrained(folder).eval()
     processor = transformers.AutoImageProcessor.from_pretrained(folder, backend="pil")
     inputs = processor(images=image, return_tensors="pt")
-    expected = enlarged(network, image, "bicubic", False, **inputs)
+    expected = run_enlarged(network, image, "bicubic", False, **inputs)
     found = DepthAnything(folder, device="cpu", resize="hub")(image).values
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
@@ -253,7 +253,7 @@ def test_nan_scores_are_not_treated_as_no_detection(
     built: Callable[[str], str], tmp_path: Path
 ) -> None:
     more = {"class_head.logit_shift.bias": torch.full((1,), torch.nan)}
-    odd = changed(built("owlv2"), tmp_path / "odd", more=more)
+    odd = copy_changed(built("owlv2"), tmp_path / "odd", more=more)
     with pytest.raises(ValueError, match="returns NaN scores in float32"):
         GroundingDINO(odd, device="cpu")(IMAGES[0], ["cat"])
 
@@ -333,7 +333,7 @@ sys.exit("; ".join(said) or 0)
 """
 
 
-def changed(
+def copy_changed(
     folder: str, to: Path, less: str = "nothing", more: dict[str, Any] | None = None
 ) -> str:
     """Copy the folder of a network with some tensors removed and others added."""
@@ -371,7 +371,7 @@ def test_a_file_with_missing_or_additional_tensors_is_refused(
     name: str, less: str, more: str, built: Callable[[str], str], tmp_path: Path
 ) -> None:
     added = {more: torch.zeros(2)} if more else {}
-    other = changed(built(name), tmp_path / "other", less or "nothing", added)
+    other = copy_changed(built(name), tmp_path / "other", less or "nothing", added)
     fact = rf"lack \d+ of the \d+ .*{re.escape(less)}" if less else rf"1 tensors .*\({more}\)"
     with pytest.raises(WeightsError, match=f"other: .*{fact}"):
         ask(name, other)
@@ -390,7 +390,7 @@ def test_a_tensor_without_influence_on_results_is_optional(
         ]
     ):
         added = {more: torch.zeros(2)} if more else {}
-        other = changed(whole, tmp_path / str(n), less, added)
+        other = copy_changed(whole, tmp_path / str(n), less, added)
         found = ask("depth_anything", other).values
         np.testing.assert_array_equal(found, ask("depth_anything", whole).values)
 

@@ -125,7 +125,7 @@ def test_results_are_stored_by_word(model: str, tmp_path: Path) -> None:
 # The tracker and EdgeTAM, as kinds of SAM
 
 
-def stretched(image: Pixels, side: int) -> Any:
+def stretch(image: Pixels, side: int) -> Any:
     """Return an image as SAM 2 and EdgeTAM see it: stretched and normalized."""
     pixels = torch.from_numpy(image.copy()).permute(2, 0, 1)[None] / 255
     small = torch.nn.functional.interpolate(pixels, (side, side), mode="bilinear", antialias=True)
@@ -150,7 +150,7 @@ def test_other_kinds_of_sam_match_transformers(name: str, built: Callable[[str],
         scale = np.array([side / width, side / height] * 2)
         # the processor's boxes are pixel centres of the square, ours edges
         given = torch.from_numpy(boxes * scale - 0.5).float()[None]
-        seen = stretched(image, 64) if name == "edgetam" else resize_to_square(image, 56)
+        seen = stretch(image, 64) if name == "edgetam" else resize_to_square(image, 56)
         with torch.no_grad():
             out = network(pixel_values=seen, input_boxes=given, multimask_output=False)
             resize = torch.nn.functional.interpolate
