@@ -29,7 +29,7 @@ records takes a sixth less CPU time."""
 ROOM = "looktwice.eval.commands"
 ALLOW_OPTIONS = ("--allow",)
 """Options that a command needs if it reads studies or runs."""
-FIRST = ("init", "check", "run", "view", "score", "compare", "studio", "list")
+FIRST_COMMANDS = ("init", "check", "run", "view", "score", "compare", "studio", "list")
 """The commands of the first section of `looktwice --help`, in this order."""
 COMMANDS: Mapping[str, Extension] = {
     "init": Extension(f"{ROOM}.studies:init", "Write a commented study to begin with."),
@@ -80,7 +80,7 @@ POSITIONAL_SETTINGS = (
 def commands() -> Mapping[str, Mapping[str, Extension]]:
     """Return the commands by section and name, without importing their modules."""
     known = {**COMMANDS, **list_extensions("commands")}
-    first = {name: known.pop(name) for name in FIRST if name in known}
+    first = {name: known.pop(name) for name in FIRST_COMMANDS if name in known}
     return {"Commands": first, "More": known}
 
 

@@ -46,7 +46,7 @@ KIND_DESCRIPTIONS: Mapping[str, str] = {
     "configs": "studies to start from: `looktwice run NAME`, or `looktwice init NAME` for a copy",
 }
 """The description of each kind of entry."""
-FIRST: Mapping[str, str] = {
+STARTER_CONFIGS: Mapping[str, str] = {
     "quickstart": "marks, zooms and wordings on the small bundled model; no key, no network",
     "marked_scenes": "the effect of marks and zooms, on drawn scenes with known answers",
     "marker_styles": "how much results depend on the style of a marker",
@@ -90,8 +90,8 @@ SIMPLE_TYPES = {
 def list_first() -> Iterator[str]:
     """Yield the configurations to start from, and what to type to list everything else."""
     yield "Studies to start from: looktwice run NAME, or looktwice init NAME for a copy"
-    width = max(map(len, FIRST))
-    for name, text in FIRST.items():
+    width = max(map(len, STARTER_CONFIGS))
+    for name, text in STARTER_CONFIGS.items():
         yield f"  {name:{width}}  {text}"
     yield f"looktwice list --all lists all {len(list_shipped())}, and looktwice list KIND more:"
     for kind in KIND_DESCRIPTIONS:

@@ -11,111 +11,117 @@ GATED_OPTIONS = ("--allow",)
 FRAGILITY = ("key:fragility",)
 
 
-def _at(place: str, help: str = "", needs: tuple[str, ...] = ()) -> Extension:
+def _make_entry(place: str, help: str = "", needs: tuple[str, ...] = ()) -> Extension:
     return Extension(f"looktwice.extras.{place}", help, needs)
 
 
 COMMANDS = {
-    "compare": _at(
+    "compare": _make_entry(
         "request_diff.commands:compare",
         "Compare logs of any harness, sample by sample.",
         GATED_OPTIONS,
     ),
-    "studio": _at(
+    "studio": _make_entry(
         "studio.commands:studio",
         "Put marks and stages on your own picture in a browser.",
         GATED_OPTIONS,
     ),
-    "discover": _at(
+    "discover": _make_entry(
         "adaptive.commands:discover",
         "Find the best arm of a sweep with a fraction of its answers.",
         GATED_OPTIONS,
     ),
-    "make": _at("make.commands:make", "Make questions from your own files.", GATED_OPTIONS),
-    "annotate": _at(
+    "make": _make_entry("make.commands:make", "Make questions from your own files.", GATED_OPTIONS),
+    "annotate": _make_entry(
         "annotation.commands:annotate",
         "Create an annotation sheet for people, or evaluate filled-in ones.",
         GATED_OPTIONS,
     ),
-    "export": _at(
+    "export": _make_entry(
         "request_diff.commands:export",
         "Export runs and logs to the formats of other tools.",
         GATED_OPTIONS,
     ),
-    "serve": _at(
+    "serve": _make_entry(
         "integrations.commands:serve",
         "Serve a study's contestants to any OpenAI-compatible client.",
         GATED_OPTIONS,
     ),
-    "mcp": _at(
+    "mcp": _make_entry(
         "integrations.commands:mcp", "Serve image tools to any agent client.", GATED_OPTIONS
     ),
 }
 KEYS = {
-    "choose": _at("adaptive.keys:Choose"),
-    "thresholds": _at("adaptive.keys:Thresholds"),
-    "fragility": _at("studies.fragility_key:Fragility"),
-    "gap": _at("studies.gap_key:Gap"),
+    "choose": _make_entry("adaptive.keys:Choose"),
+    "thresholds": _make_entry("adaptive.keys:Thresholds"),
+    "fragility": _make_entry("studies.fragility_key:Fragility"),
+    "gap": _make_entry("studies.gap_key:Gap"),
 }
 ANALYSES = {
-    "gap": _at("studies.gap:FACTORS_ANALYSIS", "Why the numbers differ", ("key:gap",)),
-    "fragility": _at(
+    "gap": _make_entry("studies.gap:FACTORS_ANALYSIS", "Why the numbers differ", ("key:gap",)),
+    "fragility": _make_entry(
         "studies.fragility:FRAGILITY_ANALYSIS", "Fragility under marker styles", FRAGILITY
     ),
-    "flips": _at(
+    "flips": _make_entry(
         "studies.ranks:FLIPS_ANALYSIS", "Changes of the lead under other styles", FRAGILITY
     ),
-    "ranks": _at("studies.ranks:RANK_MOVES_ANALYSIS", "Ranks under other styles", FRAGILITY),
-    "styles": _at("studies.fragility:EVERY_STYLE_ANALYSIS", "Every style and codec", FRAGILITY),
-    "order": _at(
+    "ranks": _make_entry(
+        "studies.ranks:RANK_MOVES_ANALYSIS", "Ranks under other styles", FRAGILITY
+    ),
+    "styles": _make_entry(
+        "studies.fragility:EVERY_STYLE_ANALYSIS", "Every style and codec", FRAGILITY
+    ),
+    "order": _make_entry(
         "studies.ranks:ORDER_ANALYSIS", "Stability of the order", ("key:sweep|key:each|draws",)
     ),
-    "race": _at("adaptive.race:RACE_ANALYSIS", "The race", ("file:race.json",)),
-    "thresholds": _at(
+    "race": _make_entry("adaptive.race:RACE_ANALYSIS", "The race", ("file:race.json",)),
+    "thresholds": _make_entry(
         "adaptive.thresholds:THRESHOLDS_ANALYSIS", "Thresholds", ("key:thresholds|by",)
     ),
-    "crossed": _at(
+    "crossed": _make_entry(
         "adaptive.thresholds:CROSSED_ANALYSIS", "Two fields crossed (--by A,B)", ("by",)
     ),
-    "people": _at(
+    "people": _make_entry(
         "studies.gap:PEOPLE_ANALYSIS", "People on the same items", ("file:*/humans/humans.csv",)
     ),
-    "published": _at("studies.gap:PUBLISHED_ANALYSIS", "Published results", ("key:published",)),
-    "published-gaps": _at(
+    "published": _make_entry(
+        "studies.gap:PUBLISHED_ANALYSIS", "Published results", ("key:published",)
+    ),
+    "published-gaps": _make_entry(
         "studies.gap:PUBLISHED_GAPS_ANALYSIS",
         "Difference from published results, points",
         ("key:published",),
     ),
-    "audit": _at("studies.audit:AUDIT", "Answers without the images", ("asked",)),
-    "probe": _at("inside.arms:PROBE", "Where in a model the answer is lost", ("asked",)),
-    "items": _at(
+    "audit": _make_entry("studies.audit:AUDIT", "Answers without the images", ("asked",)),
+    "probe": _make_entry("inside.arms:PROBE", "Where in a model the answer is lost", ("asked",)),
+    "items": _make_entry(
         "adaptive.questions:ITEMS",
         "Item difficulties, and totals predicted from a few items",
         ("asked",),
     ),
 }
 CLASSES = {
-    "eval.homes.Requests": _at("integrations.recorded:Requests"),
-    "eval.make.Correspondence": _at("make.points:Correspondence"),
-    "eval.make.Jigsaw": _at("make.files:Jigsaw"),
-    "eval.make.Localization": _at("make.localization:Localization"),
-    "eval.make.RelativeDepth": _at("make.relative_depth:RelativeDepth"),
-    "eval.make.Sequences": _at("make.sequences:Sequences"),
-    "eval.tasks.GeneratedDoYouSeeMe": _at("scenes.generated:GeneratedDoYouSeeMe"),
-    "eval.tasks.LettersAndShapes": _at("scenes.letters_and_shapes:LettersAndShapes"),
-    "eval.tasks.NearSighted": _at("scenes.toy_models:NearSighted"),
-    "eval.tasks.NeverLooks": _at("scenes.toy_models:NeverLooks"),
-    "eval.tasks.Puzzles": _at("scenes.puzzles:Puzzles"),
-    "eval.tasks.RenderedScenes": _at("scenes.rendered_scenes:RenderedScenes"),
-    "pipelines.models.Batched": _at("batches.model:Batched"),
-    "specialists.answers.FigureAnalogy": _at("drawings.matrices:FigureAnalogy"),
-    "specialists.answers.MatrixSolver": _at("drawings.matrices:MatrixSolver"),
-    "specialists.drawings.ColoredShapeCounter": _at("drawings.shapes:ColoredShapeCounter"),
-    "specialists.drawings.DotLetterReader": _at("drawings.sheets:DotLetterReader"),
-    "specialists.drawings.MarkAskedShapes": _at("drawings.shapes:MarkAskedShapes"),
-    "specialists.drawings.OutlineCounter": _at("drawings.shapes:OutlineCounter"),
-    "specialists.drawings.PatternMatcher": _at("drawings.sheets:PatternMatcher"),
-    "specialists.drawings.ShapeGridReader": _at("drawings.sheets:ShapeGridReader"),
+    "eval.homes.Requests": _make_entry("integrations.recorded:Requests"),
+    "eval.make.Correspondence": _make_entry("make.points:Correspondence"),
+    "eval.make.Jigsaw": _make_entry("make.files:Jigsaw"),
+    "eval.make.Localization": _make_entry("make.localization:Localization"),
+    "eval.make.RelativeDepth": _make_entry("make.relative_depth:RelativeDepth"),
+    "eval.make.Sequences": _make_entry("make.sequences:Sequences"),
+    "eval.tasks.GeneratedDoYouSeeMe": _make_entry("scenes.generated:GeneratedDoYouSeeMe"),
+    "eval.tasks.LettersAndShapes": _make_entry("scenes.letters_and_shapes:LettersAndShapes"),
+    "eval.tasks.NearSighted": _make_entry("scenes.toy_models:NearSighted"),
+    "eval.tasks.NeverLooks": _make_entry("scenes.toy_models:NeverLooks"),
+    "eval.tasks.Puzzles": _make_entry("scenes.puzzles:Puzzles"),
+    "eval.tasks.RenderedScenes": _make_entry("scenes.rendered_scenes:RenderedScenes"),
+    "pipelines.models.Batched": _make_entry("batches.model:Batched"),
+    "specialists.answers.FigureAnalogy": _make_entry("drawings.matrices:FigureAnalogy"),
+    "specialists.answers.MatrixSolver": _make_entry("drawings.matrices:MatrixSolver"),
+    "specialists.drawings.ColoredShapeCounter": _make_entry("drawings.shapes:ColoredShapeCounter"),
+    "specialists.drawings.DotLetterReader": _make_entry("drawings.sheets:DotLetterReader"),
+    "specialists.drawings.MarkAskedShapes": _make_entry("drawings.shapes:MarkAskedShapes"),
+    "specialists.drawings.OutlineCounter": _make_entry("drawings.shapes:OutlineCounter"),
+    "specialists.drawings.PatternMatcher": _make_entry("drawings.sheets:PatternMatcher"),
+    "specialists.drawings.ShapeGridReader": _make_entry("drawings.sheets:ShapeGridReader"),
 }
 """Classes that studies and records still name by their former path in the core."""
 EXTENSIONS: Mapping[str, Mapping[str, Extension]] = {
@@ -123,12 +129,12 @@ EXTENSIONS: Mapping[str, Mapping[str, Extension]] = {
     "keys": KEYS,
     "analyses": ANALYSES,
     "executors": {
-        "processes": _at("executors.processes:Processes"),
-        "ray": _at("executors.ray_executor:RayExecutor"),
+        "processes": _make_entry("executors.processes:Processes"),
+        "ray": _make_entry("executors.ray_executor:RayExecutor"),
     },
     "classes": CLASSES,
     "parts": {
-        "replies": _at("logs.replies:report_replies"),
-        "studio": _at("studio.server:make_page_studio"),
+        "replies": _make_entry("logs.replies:report_replies"),
+        "studio": _make_entry("studio.server:make_page_studio"),
     },
 }

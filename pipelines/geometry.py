@@ -176,7 +176,7 @@ def intersect(area: Polygon, other: Polygon) -> Polygon:
         return ()
     sign = 1.0 if _signed_area(other) >= 0 else -1.0
     for p, q in _edges(other):
-        area = _keep_inner(area, p, q, sign)
+        area = _clip_half_plane(area, p, q, sign)
     return area if abs(_signed_area(area)) > TOLERANCE else ()
 
 
@@ -195,7 +195,7 @@ def _edges(area: Polygon) -> Iterable[tuple[XY, XY]]:
     return zip(area, area[1:] + area[:1], strict=True)
 
 
-def _keep_inner(area: Polygon, p: XY, q: XY, sign: float) -> Polygon:
+def _clip_half_plane(area: Polygon, p: XY, q: XY, sign: float) -> Polygon:
     kept: list[XY] = []
     for start, end in _edges(area):
         here, there = sign * _side(p, q, *start), sign * _side(p, q, *end)

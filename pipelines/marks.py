@@ -32,7 +32,7 @@ NEAR, FAR = np.ones((3, 3), np.uint8), np.ones((7, 7), np.uint8)
 DOWNSAMPLING_PARTS = (
     16  # parts of a view's pixel, to which a mask that shrinks further is downsampled first
 )
-BROAD = 32  # pixels; a larger square takes longer to look for than it saves
+MAX_SEARCH_SIDE = 32  # pixels; a larger square takes longer to look for than it saves
 
 
 @dataclass(frozen=True)
@@ -186,7 +186,7 @@ def _downsample(pixels: NDArray[np.bool_], step: int) -> NDArray[np.bool_]:
 def _find_thin_parts(pixels: NDArray[np.bool_], side: int) -> NDArray[np.bool_]:
     """Return the pixels of a mask that lie in no full square of this side; all of them if the
     square is too large to look for."""
-    if side > BROAD:
+    if side > MAX_SEARCH_SIDE:
         return pixels
     framed = np.pad(pixels, side).astype(np.uint8)
     broad = cv2.morphologyEx(framed, cv2.MORPH_OPEN, np.ones((side, side), np.uint8))

@@ -29,7 +29,7 @@ MIN_INSIDE_SHARE = 0.25  # minimum share of a box inside its image; less suggest
 MAX_FRAME_EXCESS = (
     1.1  # times the largest coordinate of a normalised frame; more suggests another unit
 )
-CUT = 0.5  # pixels by which a box may extend beyond the image without a remark
+OVERHANG_TOLERANCE = 0.5  # pixels by which a box may extend beyond the image without a remark
 NO_MODEL = NoModel("a tool of an agent may not call the model; only the agent does")
 
 
@@ -111,7 +111,10 @@ class ShownImage:
         width, height = self.sent.size
         left, top, right, bottom = (*self._convert_to_pixels(numbers, frame), 0.0, 0.0)[:4]
         if len(numbers) == 2 or (
-            left >= -CUT and top >= -CUT and right <= width + CUT and bottom <= height + CUT
+            left >= -OVERHANG_TOLERANCE
+            and top >= -OVERHANG_TOLERANCE
+            and right <= width + OVERHANG_TOLERANCE
+            and bottom <= height + OVERHANG_TOLERANCE
         ):
             return ""
         return (

@@ -13,7 +13,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from looktwice.eval import Folder
-from looktwice.eval.cli import FIRST, app
+from looktwice.eval.cli import FIRST_COMMANDS, app
 from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.config.classes import load_plugin
 from looktwice.pipelines.config.expand import Expansion
@@ -119,7 +119,7 @@ def test_the_page_of_specialists_runs(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_the_commands_exist() -> None:
     named = set(re.findall(r"\blooktwice (\w+)", "".join(blocks("sh"))))
-    assert {"init", "check", "run", "view"} == named <= set(FIRST)
+    assert {"init", "check", "run", "view"} == named <= set(FIRST_COMMANDS)
 
 
 def test_the_readme_is_short_enough() -> None:

@@ -16,7 +16,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from looktwice.eval.analysis.analyses import Analysis, lines
-from looktwice.eval.display.table import once
+from looktwice.eval.display.table import cache_measure
 from looktwice.eval.display.text_tables import Column, Columns, names, percent, some, text
 from looktwice.eval.records.records import Record, SampleRow
 from looktwice.eval.scoring.labels import baselines
@@ -101,7 +101,7 @@ class LookSummary:
     by_turns: tuple[TurnCount, ...]
 
 
-@once
+@cache_measure
 def summarize_looks(run: RunScores) -> list[LookSummary]:
     """Return the looks of every arm of a run that has an agent."""
     episodes = defaultdict[str, list[AgentRecord]](list)

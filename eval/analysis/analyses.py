@@ -19,7 +19,7 @@ from looktwice.eval.display.score_tables import (
     task_table,
     token_table,
 )
-from looktwice.eval.display.table import Table, once
+from looktwice.eval.display.table import Table, cache_measure
 from looktwice.eval.display.text_tables import Columns, TextTable, table
 from looktwice.eval.page.data import PageGrid, PageLines
 from looktwice.eval.records.schema import RunError
@@ -135,63 +135,73 @@ def curves_by_task(*draws: Callable[[RunScores, str], Iterable[PageLines]]) -> A
     return draw_all
 
 
-def _of(place: str, title: str, *needs: str) -> Extension:
+def _make_entry(place: str, title: str, *needs: str) -> Extension:
     return Extension(f"looktwice.eval.analysis.{place}", title, needs)
 
 
-FIRST = {
-    "baseline": _of("contestants:BASELINE_ANALYSIS", "Against the baseline"),
-    "effects": _of("factors:EFFECTS_ANALYSIS", "Effect of each factor", "key:sweep|key:each"),
+FIRST_ANALYSES = {
+    "baseline": _make_entry("contestants:BASELINE_ANALYSIS", "Against the baseline"),
+    "effects": _make_entry(
+        "factors:EFFECTS_ANALYSIS", "Effect of each factor", "key:sweep|key:each"
+    ),
 }
 """Analyses before those of extensions."""
 
 FURTHER_ANALYSES = {
-    "metrics": _of("analyses:METRICS_ANALYSIS", "The benchmark's own metrics"),
-    "looks": _of("agent_looks:LOOKS_CHANGED_ANALYSIS", "What an agent's looks changed", AGENT),
-    "certify": _of(
+    "metrics": _make_entry("analyses:METRICS_ANALYSIS", "The benchmark's own metrics"),
+    "looks": _make_entry(
+        "agent_looks:LOOKS_CHANGED_ANALYSIS", "What an agent's looks changed", AGENT
+    ),
+    "certify": _make_entry(
         "looking.contribution:CERTIFY", "What a tool contributes, part by part", ON_REQUEST
     ),
-    "tool": _of("looking.contribution:TOOL_ANALYSIS", "What the tool contributes", AGENT),
-    "look_turns": _of("agent_looks:LOOK_TURNS_ANALYSIS", "Accuracy by turns with looks", AGENT),
-    "turns": _of("looking.turns:FURTHER_TURNS_ANALYSIS", "What further turns changed", "turns"),
-    "stopping": _of("looking.turns:STOPPING_ANALYSIS", "When to stop", "turns"),
-    "risk": _of("looking.measured:RISK_ANALYSIS", "Risk and coverage", MEASURED),
-    "routing": _of("looking.measured:ROUTING_ANALYSIS", "Routing by confidence", MEASURED),
-    "measured": _of("looking.measured:MEASURED_ANALYSIS", "Measurements and accuracy", MEASURED),
-    "seen": _of(
+    "tool": _make_entry("looking.contribution:TOOL_ANALYSIS", "What the tool contributes", AGENT),
+    "look_turns": _make_entry(
+        "agent_looks:LOOK_TURNS_ANALYSIS", "Accuracy by turns with looks", AGENT
+    ),
+    "turns": _make_entry(
+        "looking.turns:FURTHER_TURNS_ANALYSIS", "What further turns changed", "turns"
+    ),
+    "stopping": _make_entry("looking.turns:STOPPING_ANALYSIS", "When to stop", "turns"),
+    "risk": _make_entry("looking.measured:RISK_ANALYSIS", "Risk and coverage", MEASURED),
+    "routing": _make_entry("looking.measured:ROUTING_ANALYSIS", "Routing by confidence", MEASURED),
+    "measured": _make_entry(
+        "looking.measured:MEASURED_ANALYSIS", "Measurements and accuracy", MEASURED
+    ),
+    "seen": _make_entry(
         "looking.turns:SEEN_ANALYSIS",
         "Was the mark seen?",
         "class:prompting.controls.MarkQuestions",
     ),
-    "spread": _of("steadiness:SPREAD_ANALYSIS", "Spread over variants"),
-    "pairs": _of("contestants:PAIRS_ANALYSIS", "Pairs of contestants"),
-    "oracle": _of("contestants:ORACLE_ANALYSIS", "All contestants together"),
-    "draws": _of("steadiness:SEVERAL_DRAWS_ANALYSIS", "Draws", "draws"),
-    "letters": _of("steadiness:LETTERS_ANALYSIS", "Letters chosen"),
-    "slices": _of("analyses:SLICES_ANALYSIS", "Slices"),
-    "unreadable": _of("analyses:UNREADABLE_ANALYSIS", "Why answers are unreadable"),
-    "failures": _of("analyses:FAILURES_ANALYSIS", "What failed"),
-    "guesses": _of("contestants:GUESSED_ANALYSIS", "Guesses"),
-    "judges": _of("analyses:JUDGES_ANALYSIS", "Verdicts of judges", "judges"),
-    "specialists": _of("contestants:AGAINST_SPECIALISTS_ANALYSIS", "Specialists and MLLMs"),
-    "cost": _of("analyses:COST_ANALYSIS", "Tokens and cost"),
+    "spread": _make_entry("steadiness:SPREAD_ANALYSIS", "Spread over variants"),
+    "pairs": _make_entry("contestants:PAIRS_ANALYSIS", "Pairs of contestants"),
+    "oracle": _make_entry("contestants:ORACLE_ANALYSIS", "All contestants together"),
+    "draws": _make_entry("steadiness:SEVERAL_DRAWS_ANALYSIS", "Draws", "draws"),
+    "letters": _make_entry("steadiness:LETTERS_ANALYSIS", "Letters chosen"),
+    "slices": _make_entry("analyses:SLICES_ANALYSIS", "Slices"),
+    "unreadable": _make_entry("analyses:UNREADABLE_ANALYSIS", "Why answers are unreadable"),
+    "failures": _make_entry("analyses:FAILURES_ANALYSIS", "What failed"),
+    "guesses": _make_entry("contestants:GUESSED_ANALYSIS", "Guesses"),
+    "judges": _make_entry("analyses:JUDGES_ANALYSIS", "Verdicts of judges", "judges"),
+    "specialists": _make_entry("contestants:AGAINST_SPECIALISTS_ANALYSIS", "Specialists and MLLMs"),
+    "cost": _make_entry("analyses:COST_ANALYSIS", "Tokens and cost"),
 }
 
 
 def all_analyses() -> dict[str, Extension]:
     """Return every analysis by name, in the order of the report."""
-    return FIRST | list_extensions("analyses") | FURTHER_ANALYSES
+    return FIRST_ANALYSES | list_extensions("analyses") | FURTHER_ANALYSES
 
 
 def find_traits(scored: Table) -> set[str]:
     """Return what the runs offer to analyse: "key:K" for each key of the studies, "class:C" and
     "room:R" for each class of a task or stage and its room, "turns", "measured", "draws", "judges"
     and "by"."""
-    return set[str]({"by"} if scored.by else ()).union(*map(_traits_of, scored.scores))
+    return set[str]({"by"} if scored.by else ()).union(*map(_collect_traits, scored.scores))
 
 
-@once
-def _traits_of(run: RunScores) -> set[str]:
+@cache_measure
+def _collect_traits(run: RunScores) -> set[str]:
     traits = {f"key:{key}" for key, value in run.config.items() if value is not None}
     traits |= {"judges"} if run.judged.lines else set()
     traits |= {MEASURED} if _is_measured(run) else set()

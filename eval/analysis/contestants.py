@@ -18,7 +18,7 @@ from looktwice.eval.display.score_tables import drop_means_of_one, format_contes
 from looktwice.eval.display.table import Table
 from looktwice.eval.display.text_tables import (
     COLUMNS_OF_ARM,
-    CORRECTED,
+    CORRECTED_COLUMNS,
     Column,
     Columns,
     TextTable,
@@ -89,7 +89,7 @@ COMPARISON: Columns[Row] = (
     *names("unit", "test"),
     Column("difference", format_delta),
     Column("p", "p", format_p),
-    *CORRECTED,
+    *CORRECTED_COLUMNS,
     Column("detectable", "detectable", percent),
     Column("n", "compared"),
     Column("clusters", "n_clusters"),
@@ -221,7 +221,7 @@ PAIRS: Columns[RivalPair] = (
     Column("other", lambda pair: pair.both.values.arms[1], text),
     Column("difference", "paired", change_cell),
     Column("p", "paired.p", format_p),
-    *CORRECTED,
+    *CORRECTED_COLUMNS,
     Column("n", "both.n"),
     Column("left\nout", "both.left_out", some),
     Column("both\nright", lambda pair: pair.both.count(True, True)),
@@ -234,7 +234,7 @@ PAIRS: Columns[RivalPair] = (
 )
 
 
-def _arms_of(scored: Table, task: str = "") -> dict[str, list[PointScores]]:
+def _collect_arms(scored: Table, task: str = "") -> dict[str, list[PointScores]]:
     """Return the arms of each contestant of a single run, on all tasks or one, if they have
     something to compare."""
     arms = defaultdict[str, list[PointScores]](list)
@@ -247,7 +247,7 @@ def _arms_of(scored: Table, task: str = "") -> dict[str, list[PointScores]]:
 def pair_table(scored: Table) -> TextTable:
     """Return a line for each pair of contestants; only for a single run, and for no more
     contestants than a table can hold."""
-    arms, pairs = _arms_of(scored), list[RivalPair]()
+    arms, pairs = _collect_arms(scored), list[RivalPair]()
     for first, rival in combinations(arms, 2) if len(arms) <= MAX_CONTESTANTS else ():
         both = SharedSamples.of({first: arms[first], rival: arms[rival]})
         if paired := both.values.compare_arms(first, rival):
@@ -275,10 +275,10 @@ def oracle_table(scored: Table) -> TextTable:
 
     Only for a single run with three or more contestants; `pair_table` covers two.
     """
-    tasks = dict.fromkeys(arm.task for arms in _arms_of(scored).values() for arm in arms)
+    tasks = dict.fromkeys(arm.task for arms in _collect_arms(scored).values() for arm in arms)
     lines = []
     for task in (*tasks, *([""] if len(tasks) > 1 else [])):
-        arms = _arms_of(scored, task)
+        arms = _collect_arms(scored, task)
         together = SharedSamples.of(arms, task or "all tasks")
         if len(arms) > 2 and together.n:
             lines.append(together)

@@ -41,9 +41,9 @@ class Ending:
         """Yield the lines; called by rich."""
         room = options.max_width - 1
         if not self.finding.tasks:
-            yield from (line for note in self.finding.notes for line in _folded(note, room))
+            yield from (line for note in self.finding.notes for line in _wrap_text(note, room))
             return
-        folded = [_folded(sentence, room) for sentence in self.sentences]
+        folded = [_wrap_text(sentence, room) for sentence in self.sentences]
         leading = len(self.finding.left_out) + 1
         headline, others = [*chain.from_iterable(folded[:leading])], folded[leading:]
         first, *more = _tables(self.finding.shown, room)
@@ -66,7 +66,7 @@ class Ending:
         return (*left_out, *first[:3], *notes, *first[3:], *rest)
 
 
-def _folded(text: str, room: int) -> list[Text]:
+def _wrap_text(text: str, room: int) -> list[Text]:
     lines = wrap(printable(text), room, break_long_words=False, break_on_hyphens=False)
     return [Text(f" {line}", no_wrap=True) for line in lines]
 
@@ -74,7 +74,7 @@ def _folded(text: str, room: int) -> list[Text]:
 def _tables(tasks: Sequence[TaskFinding], room: int) -> Iterator[list[Text]]:
     """Yield the rows of each task, with its name above if there are several, and the legend below
     the last."""
-    chosen = [_chosen(task) for task in tasks]
+    chosen = [_choose_rows(task) for task in tasks]
     many, left_out = len(tasks) > 1, 0
     lengths = [len(rows) + many for rows in chosen]
     for number in range(1, len(tasks)):
@@ -92,7 +92,7 @@ def _tables(tasks: Sequence[TaskFinding], room: int) -> Iterator[list[Text]]:
         yield lines
 
 
-def _chosen(task: TaskFinding) -> Sequence[FoundRow]:
+def _choose_rows(task: TaskFinding) -> Sequence[FoundRow]:
     """Return the rows of a task; if there are more than ten, the significant ones first."""
     wanted = sorted(task.rows, key=lambda row: (not row.is_baseline, not row.sure))[:ROWS]
     return [row for row in task.rows if row in wanted]
@@ -125,7 +125,7 @@ class _Layout:
         signs = []
         if self.compares:
             signs.append("* significant at 5 % (Holm)")
-        if any(map(_failed, self.rows)):
+        if any(map(_format_failed, self.rows)):
             signs.append("failed: 0 in the %, not in differences")
         levels = sorted({round(100 * task.chance) for task in tasks if task.chance is not None})
         if levels:
@@ -166,10 +166,10 @@ class _Layout:
 def _note(row: FoundRow) -> str:
     """Return how many answers failed, and the accuracy of those answered if some abstained."""
     if row.answered is None:
-        return _failed(row)
+        return _format_failed(row)
     answered = f"{100 * row.answered.value:.0f} % of {100 * (1 - row.abstained):.0f} % answered"
-    return f"{_failed(row)}  {answered}"
+    return f"{_format_failed(row)}  {answered}"
 
 
-def _failed(row: FoundRow) -> str:
+def _format_failed(row: FoundRow) -> str:
     return f"  {row.failed} failed" if row.failed and row.accuracy else ""

@@ -16,9 +16,9 @@ import numpy as np
 from looktwice.eval.analysis.analyses import Analysis
 from looktwice.eval.analysis.contestants import Question
 from looktwice.eval.display.printable import csv_text
-from looktwice.eval.display.table import Table, once
+from looktwice.eval.display.table import Table, cache_measure
 from looktwice.eval.display.text_tables import (
-    CORRECTED,
+    CORRECTED_COLUMNS,
     Column,
     Columns,
     TextTable,
@@ -107,7 +107,7 @@ class LevelEffect:
         return self.p_holm is not None and self.p_holm < ALPHA
 
 
-@once
+@cache_measure
 def sweep_effects(run: RunScores) -> list[LevelEffect]:
     """Return the effects of every change of `each`, and of every level of a sweep that has several
     factors or is combined with `each`.
@@ -258,7 +258,7 @@ EFFECTS: Columns[LevelEffect] = (
     *names("contestant", "task", "factor", "level", "against", "where"),
     Column("effect", "effect", change_cell),
     Column("p", lambda line: None if line.where else line.effect.p, format_p),
-    *CORRECTED,
+    *CORRECTED_COLUMNS,
     Column("n", "effect.n"),
 )
 

@@ -91,7 +91,7 @@ class FragmentNode(TypedDict, total=False):
 Measured = TypeVar("Measured")
 
 
-def once(measure: Callable[[RunScores], Measured]) -> Callable[[RunScores], Measured]:
+def cache_measure(measure: Callable[[RunScores], Measured]) -> Callable[[RunScores], Measured]:
     """Cache a function of a run together with the run's scores, because several tables show its
     result."""
 

@@ -382,7 +382,7 @@ def escape_markdown(cell: str) -> str:
     return "<br>".join(plain.split("\n"))
 
 
-CORRECTED: Columns[Any] = (
+CORRECTED_COLUMNS: Columns[Any] = (
     Column("p\n(Holm)", "p_holm", format_p),
     Column("p\n(BH)", "p_bh", format_p),
 )

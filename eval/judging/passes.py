@@ -75,7 +75,7 @@ class JudgeVerdict:
     reason: str = ""
 
 
-SCENES = {
+SCENE_NOTES = {
     "AB": (
         "The video has two scenes: one person is seen in the first, a different person in the"
         " second."
@@ -108,7 +108,7 @@ def ask_video(case: JudgeCase) -> Message:
     """Build the prompt from the scenes, the scale and the description. Raises KeyError for a video
     that is neither AB nor ABA."""
     kind = str(case.sample.meta["type"])
-    lines = ["You grade the description of a short video.", SCENES[kind], *SCALES[kind]]
+    lines = ["You grade the description of a short video.", SCENE_NOTES[kind], *SCALES[kind]]
     lines.append(
         "Nothing else about the description counts: neither its style nor its other details."
     )

@@ -145,7 +145,7 @@ class RunPage:
 
     def number_of(self, scores: PointScores, sample: str) -> int:
         """Return the number of a sample of an arm."""
-        return self._numbers[_key(scores.task, scores.samples[sample])]
+        return self._numbers[_make_key(scores.task, scores.samples[sample])]
 
     def stored(self, sha: str) -> Picture:
         """Return a picture that one of the runs stored; reading it raises PictureError if it is
@@ -183,7 +183,7 @@ class RunPage:
         task = list(self.tasks).index(scores.task)
         self._arms[run, scores.point.records_id].append((who, scores))
         for row in scores.samples.values():
-            key = _key(scores.task, row)
+            key = _make_key(scores.task, row)
             if key not in self._numbers:
                 self._numbers[key] = len(self.samples)
                 texts = (c if isinstance(c, str) else "(a picture)" for c in row.sample["choices"])
@@ -201,7 +201,7 @@ class RunPage:
         for who, scores in self._arms.get((run, record.point), ()):
             draws, row = scores.scored.get(record.sample, {}), scores.samples.get(record.sample)
             if row is not None and record.draw in draws:
-                number = self._numbers[_key(scores.task, row)]
+                number = self._numbers[_make_key(scores.task, row)]
                 yield who, number, sorted(draws).index(record.draw)
 
     def _fill_file(self, wanted: Sequence[int]) -> dict[str, str]:
@@ -294,7 +294,7 @@ class RunPage:
         return made
 
 
-def _key(task: str, row: SampleRow) -> bytes:
+def _make_key(task: str, row: SampleRow) -> bytes:
     """Return a short unique key of a sample, a fifth of the size of its task, id and hash, because
     there may be very many."""
     return hashlib.blake2b(

@@ -86,36 +86,41 @@ class PageNumbers:
         """Each contestant on each of its tasks, then on ALL."""
         asked = defaultdict[tuple[int, int], list[PageAnswer]](list)
         for (who, sample), draws in self.data.answers.items():
-            asked[who, self._task_of(sample)] += draws
+            asked[who, self._get_task(sample)] += draws
         whole, arms = self._values(), list[ContestantScore]()
         tasks = self._by_task(whole)
         for who in range(len(self.data.contestants)):
             mine = list[ContestantScore]()
             for task in sorted(task for arm, task in asked if arm == who):
                 accuracy = tasks[task].mean(who) if task in tasks else None
-                mine.append(ContestantScore(who, task, accuracy, _spent(asked[who, task])))
+                mine.append(
+                    ContestantScore(who, task, accuracy, _average_resources(asked[who, task]))
+                )
             if mine:
                 spent = [draw for arm in mine for draw in asked[who, arm.task]]
-                arms += [*mine, ContestantScore(who, ALL, whole.mean(who), _spent(spent))]
+                arms += [
+                    *mine,
+                    ContestantScore(who, ALL, whole.mean(who), _average_resources(spent)),
+                ]
         return arms
 
-    def _task_of(self, sample: int) -> int:
+    def _get_task(self, sample: int) -> int:
         return self.data.samples[sample].task
 
     def _values(self, *without: str) -> Values[int, int]:
         """Return the value of each contestant on each sample with a correct answer: the mean of its
         draws, without those with these verdicts."""
         arms: dict[int, dict[int, float]] = {n: {} for n in range(len(self.data.contestants))}
-        asked = sorted(self.data.answers, key=lambda place: (self._task_of(place[1]), place[1]))
+        asked = sorted(self.data.answers, key=lambda place: (self._get_task(place[1]), place[1]))
         for who, sample in asked:
             draws = self.data.answers[who, sample]
             if values := [a.value for a in draws if a.verdict not in (*without, "hidden")]:
                 arms[who][sample] = fmean(values)
         groups = {number: s.group or number for number, s in enumerate(self.data.samples)}
-        return Values.of(arms, groups, self._task_of)
+        return Values.of(arms, groups, self._get_task)
 
     def _by_task(self, values: Values[int, int]) -> dict[int, Values[int, int]]:
-        return dict(sorted(values.by(self._task_of).items()))
+        return dict(sorted(values.by(self._get_task).items()))
 
     @cached_property
     def pairs(self) -> list[ContestantPair]:
@@ -136,7 +141,7 @@ class PageNumbers:
             chosen += rest
         for who, rival in chosen:
             shared = {task: by_task[task] for task in tasks_of[who, rival]}
-            of_both = [self._task_of(sample) in shared for sample in whole.units]
+            of_both = [self._get_task(sample) in shared for sample in whole.units]
             for task, values in (*shared.items(), (ALL, whole.where(np.array(of_both, bool)))):
                 if paired := values.compare_arms(who, rival):
                     out = values.count_unpaired(who, rival)
@@ -174,7 +179,7 @@ class PageNumbers:
         on the same ones."""
         tasks = defaultdict[int, set[int]](set)
         for who, sample in self.data.answers:
-            tasks[who].add(self._task_of(sample))
+            tasks[who].add(self._get_task(sample))
         families = 0
         for base in {rival for who, rival in enumerate(self.baselines) if who != rival}:
             own = (tasks[who] for who, rival in enumerate(self.baselines) if rival == base != who)
@@ -185,7 +190,7 @@ class PageNumbers:
     def comparisons(self) -> int:
         """The number of pairs of contestants on single tasks, and on all tasks, that a reader can
         choose."""
-        asked = {(who, self._task_of(sample)) for who, sample in self.data.answers}
+        asked = {(who, self._get_task(sample)) for who, sample in self.data.answers}
         counts = Counter(task for _, task in asked)
         asked_on_all = len({who for who, _ in asked}) if len(self.data.tasks) > 1 else 0
         return sum(count * (count - 1) // 2 for count in (*counts.values(), asked_on_all))
@@ -234,7 +239,7 @@ class PageNumbers:
         return f"{sentence} {best} has the highest accuracy{who}, {100 * most:.1f} %{where}."
 
 
-def _spent(answers: Sequence[PageAnswer]) -> dict[str, float]:
+def _average_resources(answers: Sequence[PageAnswer]) -> dict[str, float]:
     """Return the mean cost, time and tokens of an answer; those that were not counted are left
     out."""
     sums = {}

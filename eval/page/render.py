@@ -21,7 +21,7 @@ from looktwice.pipelines.models.keys import known_keys, mask_keys
 
 __all__ = ["render_page"]
 
-VENDORED = ("vendored/d3.min.js", "vendored/plot.umd.min.js")
+VENDORED_SCRIPTS = ("vendored/d3.min.js", "vendored/plot.umd.min.js")
 PAGE_SCRIPTS = ("page_state.js", "page_charts.js", "page_pictures.js", "page_samples.js", "page.js")
 NONE = " 'none'"
 WORDS = {"question", "choices", "reply", "served_by", "parts"}
@@ -42,7 +42,7 @@ def page_pieces(data: PageData, *, served: bool = False, **context: Any) -> Iter
     Content-Security-Policy names its scripts by sha256 and allows no connection except, if it is
     served, to its server.
     """
-    scripts = [page_file(name) for name in (*VENDORED, *PAGE_SCRIPTS)]
+    scripts = [page_file(name) for name in (*VENDORED_SCRIPTS, *PAGE_SCRIPTS)]
     numbers = PageNumbers(data)
     shown = {
         "title": data.title,

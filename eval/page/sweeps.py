@@ -55,7 +55,7 @@ def _curves_along(
     for scores, row in arms:
         point = scores.point
         value = factor_value(point, place)
-        if value is not None and row.value is not None and _concerns(place, point):
+        if value is not None and row.value is not None and _belongs_to(place, point):
             edition = scores.contestant.removeprefix(contestant_label(point))
             lines[task_label(point, place)][contestant_label(point, place) + edition][value] = row
     for task, by_contestant in lines.items():
@@ -72,7 +72,7 @@ def _curves_along(
             yield PageLines(_short(place, task), task, points, level)
 
 
-def _concerns(place: str, point: PointRow) -> bool:
+def _belongs_to(place: str, point: PointRow) -> bool:
     """Return whether the place belongs to this point, rather than to the same setting of another
     task or stage."""
     if place.startswith("tasks."):
@@ -96,11 +96,11 @@ def grids(runs: Sequence[RunScores], rows: Rows) -> list[PageGrid]:
             if row.value is not None and len(scores.point.changes) > 1:
                 arms[scores.point.contestant, scores.point.task].append((scores.point, row))
         for place, mine in arms.items():
-            drawn += _grids_of(*place, mine)
+            drawn += _make_grids(*place, mine)
     return drawn[:MAX_GRIDS]
 
 
-def _grids_of(
+def _make_grids(
     contestant: str, task: str, arms: Sequence[tuple[PointRow, Row]]
 ) -> Iterator[PageGrid]:
     first, _ = arms[0]

@@ -125,7 +125,7 @@ def _claims_by_phrase(text: str, wording: Pattern, weight: Weight) -> Claims:
         phrase, first = match[0].replace("not only", ""), match.start("letter") - 1 == match.start()
         if first and phrases.LINK_BREAKERS.search(phrase):
             continue
-        joined = phrases.JOINED.search(text[: match.start()]) if first else None
+        joined = phrases.FIRST_OF_PAIR.search(text[: match.start()]) if first else None
         several = (joined is not None and joined[1] != match["letter"]) or _names_another(
             text, match.end("letter") + 1, match["letter"]
         )
@@ -203,7 +203,7 @@ def _claim_before(text: str, match: Match, weight: Weight, equal: bool = False) 
         or phrases.LINK_BREAKERS.search(between)
     ):
         return None
-    joined = phrases.JOINED.search(before)
+    joined = phrases.FIRST_OF_PAIR.search(before)
     if joined and joined[1] != subject[1] and not phrases.OBJECT.search(before[: joined.start()]):
         return None if NEGATED.search(between) or _BETWEEN.search(before) else Claim(weight, "")
     plain = phrases.DIRECT.fullmatch(between) and not (equal and phrases.LOOKS.search(between))

@@ -158,7 +158,7 @@ _BY_LETTER = (
     re.compile(_ALONE.format("A") + f"(?:{_VERB}|{_ACTS})"),  # otherwise it is the article
 )
 _ANSWER = pattern(r"ans(?:wers?)?\b\.?(?:\s*(?:is\b|[:=]))?\s*|choice\s*[:=]\s*")
-_IDLE = (
+_NOT_AFTER_NO = (
     r"(?<!\bno(?=\s+(?:idea|clue|doubt|information|way|images?|pictures?|photos?|question|answer"
     r"|choice)\b))"
 )
@@ -310,7 +310,7 @@ def _find_required_words(choices: Texts) -> Texts | None:
     """
     if any(map(_STARTS_ORDINAL.match, choices)):
         return None
-    words = [longest_word(_plain(_fold(choice))) for choice in choices]
+    words = [longest_word(_strip_article(_fold(choice))) for choice in choices]
     return tuple([word if word.isascii() else "" for word in words])
 
 
@@ -318,7 +318,7 @@ def _fold(text: str) -> str:
     return " ".join(text.casefold().split()).strip(" .")
 
 
-def _plain(folded: str) -> str:
+def _strip_article(folded: str) -> str:
     """Return the text that names a choice, without its article; empty if the choice has patterns of
     its own."""
     if folded in _SPECIAL or _ONE_OF_A_KIND.fullmatch(folded):
@@ -345,7 +345,7 @@ def _make_text_patterns(text: str) -> Iterator[TextPattern]:
     """Yield the patterns by which a reply may name a choice by this text."""
     folded = _fold(text)
     ordinal = _ORDINAL_CHOICE.fullmatch(folded)
-    if bare := _plain(folded):
+    if bare := _strip_article(folded):
         source = rf"(?<!\w)(?:(?:the|an?)\s+)?{re.escape(bare)}(?!\w)".replace(r"\ ", r"\s+")
         if re.search("[\u3040-\ud7af]", bare):  # Asian scripts have no spaces between words
             source = re.escape(bare)
@@ -356,7 +356,7 @@ def _make_text_patterns(text: str) -> Iterator[TextPattern]:
         word, first = (any_word(YES), AGREEMENTS) if folded == "yes" else (any_word(NO), DENIALS)
         yield TextPattern(rf"\A\W*{any_word(first)}(?=\s*(?:[.,;!\n]|$))")
         yield TextPattern(
-            rf"\A\W*{word}(?![\w']){_IDLE}|{word}(?=\s*(?:[.,;:!\")\n]|'(?!\w)|$|but\b))"
+            rf"\A\W*{word}(?![\w']){_NOT_AFTER_NO}|{word}(?=\s*(?:[.,;:!\")\n]|'(?!\w)|$|but\b))"
         )
     elif folded in ("left", "right"):
         here, there = (LEFT, RIGHT) if folded == "left" else (RIGHT, LEFT)

@@ -250,7 +250,7 @@ UNDECIDED = pattern(
 _AND = r"\s*(?:,|/|&|and/or|or|and|nor|as well as|,\s*(?:or|and)|)\s*"
 SECOND_CHOICE = pattern(rf"^{_AND}(?:either |also |possibly )?\s*\u27e6([A-Z])\u27e7")
 """A second choice right after a choice, so that several are named."""
-JOINED = pattern(rf"\u27e6([A-Z])\u27e7{_AND}(?:the )?$")
+FIRST_OF_PAIR = pattern(rf"\u27e6([A-Z])\u27e7{_AND}(?:the )?$")
 """A first choice right before a choice."""
 OBJECT = pattern(
     r"\b(?:than|unlike|compared to|compared with|rather than|instead of|not)\s*(?:with |of |for"

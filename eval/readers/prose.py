@@ -142,11 +142,11 @@ def _read_declared(tagged: str, asked: AskedQuestion) -> Reading | None:
         return Reading.from_letter("", asked.letters)
     if alone := ONLY_CHOICES.fullmatch(first) or _ALONE_IN_FRONT.search(first):
         return Reading.from_letter(alone[alone.lastindex or 1], asked.letters)
-    plain = _plain(_collect_claims(tagged, tagged, asked))
+    plain = _select_statements(_collect_claims(tagged, tagged, asked))
     return _decide(plain, tagged, asked.letters) if plain else None
 
 
-def _plain(claims: Iterable[Claim]) -> list[Claim]:
+def _select_statements(claims: Iterable[Claim]) -> list[Claim]:
     return [claim for claim in claims if claim.weight >= Weight.STATED and not claim.against]
 
 

@@ -25,7 +25,7 @@ from looktwice.pipelines.state import Stage, State
 
 NOTE = "request "
 """Prefix of a record's note that holds the sha256 of its request."""
-SENT = "sent."
+SENT_PREFIX = "sent."
 """Prefix, among a record's measurements, of settings that `CallOptions` does not have."""
 
 
@@ -80,7 +80,7 @@ class Request:
     def begin(self, state: State) -> State:
         """Return the initial state of its sample."""
         for name, value in self.sent.items():
-            state = state.measured(f"{SENT}{name}", value)
+            state = state.measured(f"{SENT_PREFIX}{name}", value)
         return state.replace(messages=self.turns[: self.place]).with_notes(NOTE + self.sha)
 
     def stages(self, stages: Mapping[str, Stage]) -> dict[str, Stage]:

@@ -35,7 +35,7 @@ from looktwice.pipelines.runtime.stores import use_result_store
 SIGNAL_INTERVAL = 0.5  # seconds within which signals count as one
 PROCESSES = "LOOKTWICE_PROCESSES"
 """The environment variable for the number of processes; if it is not set, the run decides."""
-LONG = 500  # records from which starting other processes may pay off
+MIN_PARALLEL_RECORDS = 500  # records from which starting other processes may pay off
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class Study:
         """Return the default executor, or, in a long run whose models other processes may call, the
         extension's executor `processes`."""
         asked = self.plan.models
-        is_long = PROCESSES in os.environ or run.questions.total() >= LONG
+        is_long = PROCESSES in os.environ or run.questions.total() >= MIN_PARALLEL_RECORDS
         may_go = asked and not run.chooser and all(getattr(m, "apart", False) for m in asked)
         extension = find_extension("executors", "processes") if is_long and may_go else None
         if extension is None:

@@ -33,7 +33,7 @@ ANSWER_PREFIXES = (
     "The best option is",
     "The correct option is",
 )
-BRACED = frozenset(
+BRACED_TASKS = frozenset(
     ("Subway Connections", "Nested Squares", "Line Plot Intersections", "Circled Letter")
 )
 MAX_LETTER_WORDS = 10  # a longer reply (in words) without a capital A to E has no letter
@@ -125,7 +125,7 @@ def _score_vlms_are_blind(reply: str, row: SampleRow) -> bool:
     task, key = str(row.meta.get("task", "")), row.answer or ""
     if task.startswith("Counting Grid"):
         return read_rows_and_columns(reply) == tuple(map(int, re.findall(r"\d+", key)))
-    return read_braces(reply) == key if task in BRACED else key.lower() in reply.lower()
+    return read_braces(reply) == key if task in BRACED_TASKS else key.lower() in reply.lower()
 
 
 def _score_vp_bench(reply: str, row: SampleRow) -> bool:

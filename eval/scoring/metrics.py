@@ -43,7 +43,7 @@ TURNS = "turn."
 """Prefix of the metrics of single turns in report.csv."""
 TURN = "turn_"
 """Prefix of the measurements that say where turns end."""
-FEW = 8
+MAX_DISTINCT_NUMBERS = 8
 """The most distinct numbers that each become a part; with more, the samples are split into
 quarters."""
 MOST_TURNS = 12
@@ -277,7 +277,7 @@ def measured_parts(scores: PointScores, name: str) -> Mapping[str, str]:
     """
     values = measurements(scores).get(name, {})
     numbers = select_numbers(values)
-    if len(numbers) < len(values) or len(set(numbers.values())) <= FEW:
+    if len(numbers) < len(values) or len(set(numbers.values())) <= MAX_DISTINCT_NUMBERS:
         return {n: v if isinstance(v, str) else f"{v:g}" for n, v in values.items()}
     scale = find_scale([*numbers.values()])
     scaled = [number / scale for number in numbers.values()]

@@ -265,7 +265,7 @@ def describe_unchanged(arms: Arms) -> list[str]:
     that mostly found nothing."""
     tasks, ends = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
     explained = set[str]()
-    for slots, variants in (*_by_slot(arms), *_compare_with_rivals(arms)):
+    for slots, variants in (*_group_by_slot(arms), *_compare_with_rivals(arms)):
         if SLOT_SEPARATOR in slots and variants[1].point.id in explained:
             continue
         classes = _group_by_requests(variants)
@@ -284,7 +284,7 @@ def describe_unchanged(arms: Arms) -> list[str]:
     return [*sentences, *_describe_empty_stages(arms)]
 
 
-def _by_slot(arms: Arms) -> Iterator[tuple[str, Arms]]:
+def _group_by_slot(arms: Arms) -> Iterator[tuple[str, Arms]]:
     """Yield, for every slot, the arms that differ in nothing else."""
     alike = defaultdict[tuple[str, str, frozenset[tuple[str, str]]], list[ArmRequests]](list)
     every = dict.fromkeys(slot for arm in arms for slot in arm.stages)

@@ -221,7 +221,7 @@ def macro_row(rows: Rows) -> Row:
     (first, *more), *others = variants.values()
     if not more and not others:
         return replace(_with_interval(total, first), value=value)
-    strata = [_pooled(mine, 1 / len(variants)) for mine in variants.values()]
+    strata = [_pool_units(mine, 1 / len(variants)) for mine in variants.values()]
     if not all(strata):
         return total
     mean = mean_of_shares([stratum for stratum in strata if stratum])
@@ -246,7 +246,7 @@ def micro_row(rows: Rows) -> Row:
     if not n:
         return total
     value = sum((row.value or 0.0) * row.n for row in valued) / n
-    units = _pooled(valued)
+    units = _pool_units(valued)
     if len(valued) == 1:
         total = _with_interval(total, valued[0])
     elif units is not None:
@@ -254,7 +254,7 @@ def micro_row(rows: Rows) -> Row:
     return replace(total, value=value)
 
 
-def _pooled(rows: Rows, weight: float = 1.0) -> Stratum | None:
+def _pool_units(rows: Rows, weight: float = 1.0) -> Stratum | None:
     """Return the units behind several rows as one set, each varying around the mean of its row;
     None for levels."""
     values, clusters, centres = list[Floats](), list[Hashable](), list[Floats]()

@@ -34,7 +34,7 @@ from looktwice.eval.statistics.intervals import (
 
 MCNEMAR, FLIP = "exact McNemar", "sign flips of clusters"
 ALPHA, POWER = 1 - LEVEL, 0.8
-NORMAL = 1000  # with more differences, the normal approximation is accurate
+MIN_NORMAL_COUNT = 1000  # with more differences, the normal approximation is accurate
 
 Line = TypeVar("Line")
 Arm = TypeVar("Arm", bound=Hashable)
@@ -308,7 +308,7 @@ def minimum_detectable(gaps: ArrayLike) -> float:
     za, zb = NormalDist().inv_cdf(1 - ALPHA / 2), NormalDist().inv_cdf(POWER)
     root = n * za**2 - (n + zb**2) * (za**2 - zb**2)
     normal = sqrt(differing / n) * (sqrt(n) * za + sqrt(max(0.0, root))) / (n + zb**2)
-    if differing > NORMAL:
+    if differing > MIN_NORMAL_COUNT:
         return min(1.0, size * normal)
     low, high = 0.0, min(1.0, 2 * normal + 16 / n)
     while high - low > 1e-3 * high:

@@ -136,7 +136,9 @@ class Columns(MappedTask):
 
 IMAGES = ("image", "image_path")
 RESERVED_COLUMNS = ("index", "question", "answer", "hint", *IMAGES, *ascii_uppercase)
-SHORT = 64  # characters; an image cell up to this length names the row whose image it shares
+MAX_REFERENCE_LENGTH = (
+    64  # characters; an image cell up to this length names the row whose image it shares
+)
 CIRCLE = 1_000_000  # a circular file numbers rotation r of question i as r * CIRCLE + i
 
 
@@ -181,7 +183,7 @@ class Tsv(TableTask):
 
     def _pictures(self, question: RowQuestion, cells: Row) -> Pictures:
         shared = as_text(cells.get("image")).strip()
-        if shared in self._by_index and len(shared) <= SHORT:
+        if shared in self._by_index and len(shared) <= MAX_REFERENCE_LENGTH:
             cells = self.table.read_row_at(self._by_index[shared])
         filled = [name for name in self._numbered_images if as_text(cells[name])]
         filled = filled or [name for name in self._image_columns if as_text(cells[name])][:1]

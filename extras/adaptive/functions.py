@@ -19,7 +19,7 @@ STEPS = 241  # of the threshold grid; half of them lie outside the levels
 SLOPES = np.geomspace(4, 100, 16)
 LAPSE_RATES = np.array([0, 0.01, 0.02, 0.03, 0.05, 0.08, 0.12])
 RANGE = 0.5  # how far beyond the levels a threshold may lie, as a share of their range
-DECIDED = np.log(10)  # one direction explains the answers ten times as well as the other
+MIN_LOG_RATIO = np.log(10)  # one direction explains the answers ten times as well as the other
 COARSE = 2  # every second step, slope and lapse rate suffice to choose the next question
 
 
@@ -262,7 +262,7 @@ def fit_threshold(
     ways: tuple[Direction, ...] = ("rising", "falling") if direction is None else (direction,)
     models = [Psychometric(tuple(map(float, places)), guess, target, log, way) for way in ways]
     fits = [model.weigh(asked, right)[1] for model in models]
-    if max(fits) - min(fits) < DECIDED and direction is None:
+    if max(fits) - min(fits) < MIN_LOG_RATIO and direction is None:
         raise ValueError("rising or falling is unclear; set direction")
     model = models[int(np.argmax(fits))]
     plain = model.summarize(asked, right)

@@ -39,7 +39,7 @@ NOTE = (
     " mean; `asked` and `after` count bets."
 )
 FILE = "race.json"
-FEW = 8  # arms shown at the end of a run
+MAX_SHOWN_ARMS = 8  # arms shown at the end of a run
 
 
 def _log_mean(logs: Floats) -> Floats:
@@ -298,8 +298,10 @@ def tabulate_last_arms(scored: Table) -> Iterator[ReportTable]:
     for lines in by_task.values():
         fell = [line[place].removeprefix("after ") for line in lines]
         last = [-int(text) if text.isdecimal() else -math.inf for text in fell]
-        order = sorted(range(len(lines)), key=last.__getitem__) if len(lines) > FEW else None
-        rows += [lines[number] for number in order[:FEW]] if order else lines
+        order = (
+            sorted(range(len(lines)), key=last.__getitem__) if len(lines) > MAX_SHOWN_ARMS else None
+        )
+        rows += [lines[number] for number in order[:MAX_SHOWN_ARMS]] if order else lines
     yield ReportTable("the race", TextTable(HEADER, rows, text_columns=2), note=NOTE)
 
 

@@ -25,7 +25,7 @@ SPOKES = 8
 ALL_SPOKES = (1 << SPOKES) - 1
 PANELS = 13  # nine of the matrix, the last of them empty, and four options
 SPOKE_RANGE = (0.45, 0.75)  # where spokes are sampled, as shares of half a panel
-DARK = 110  # grey level; ink is darker
+INK_LEVEL = 110  # grey level; ink is darker
 INK = 40  # minimum difference of ink from the paper, in grey levels
 MAX_PART_DISTANCE = 0.01  # of the longer side: parts at most this far apart belong to one figure
 SIDE = 48  # pixels; figures are scaled to this side to be compared
@@ -115,7 +115,7 @@ def read_panels(pixels: Pixels) -> list[int]:
             angle = 2 * np.pi * number / SPOKES
             way = half * np.array([np.sin(angle), -np.cos(angle)])
             xs, ys = np.rint(middle + np.linspace(*SPOKE_RANGE, 5)[:, None] * way).astype(int).T
-            seen |= int(np.median(gray[ys, xs]) < DARK) << number
+            seen |= int(np.median(gray[ys, xs]) < INK_LEVEL) << number
         bits.append(seen)
     return bits
 
@@ -143,7 +143,7 @@ class MatrixSolver(AnswerRule):
         return sample.letters[fitting[0]], 1.0
 
 
-def _ink(pixels: Pixels) -> Ink:
+def _extract_ink(pixels: Pixels) -> Ink:
     small = cv2.resize(pixels, (SIDE, SIDE), interpolation=cv2.INTER_AREA)
     return cv2.GaussianBlur(255.0 - cv2.cvtColor(small, cv2.COLOR_RGB2GRAY), (0, 0), 1.5)
 
@@ -184,7 +184,9 @@ class FigureAnalogy(AnswerRule):
         boxes, wide = find_boxes(pixels)
         if len(boxes) < 7 or len(sample.letters) != 4:
             raise NoEvidence(f"found {len(boxes)} figures, and {len(sample.letters)} choices")
-        figures = [_ink(pixels[y : y + height, x : x + width]) for x, y, width, height in boxes]
+        figures = [
+            _extract_ink(pixels[y : y + height, x : x + width]) for x, y, width, height in boxes
+        ]
         shared = np.min(figures, axis=0)
         *given, _, _, _, _ = figures = [figure - shared for figure in figures]
         if len(given) % wide == 0 and len(given) > wide:

@@ -140,7 +140,7 @@ Panel = tuple[float, float, float, float]
 """Left, top, right, bottom as shares of the sheet."""
 Sheet = tuple[Panel, ...]
 """The target's panel, then those of the options."""
-FAR = 4.0  # pixels; larger distances count as this one
+MAX_DISTANCE = 4.0  # pixels; larger distances count as this one
 ROUNDS = 20  # of aligning one pattern with the other
 
 
@@ -206,11 +206,12 @@ def _points(ink: Ink, panel: Panel) -> Floats:
 
 
 def _chamfer_distance(points: Floats, others: Floats) -> float:
-    """Return the mean distance from each point to the nearest of the others, each at most `FAR`."""
+    """Return the mean distance from each point to the nearest of the others, each at most"
+    " `MAX_DISTANCE`."""
     from scipy.spatial import cKDTree
 
-    away, _ = cKDTree(others).query(points, distance_upper_bound=FAR)
-    return float(np.minimum(away, FAR).mean())
+    away, _ = cKDTree(others).query(points, distance_upper_bound=MAX_DISTANCE)
+    return float(np.minimum(away, MAX_DISTANCE).mean())
 
 
 def _fit(points: Floats, target: Floats) -> Floats:

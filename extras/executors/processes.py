@@ -184,7 +184,7 @@ class Processes(Executor):
         self.begun = self.stopped = time.monotonic()
         with ThreadPoolExecutor(len(self.processes), "looktwice-process") as pool:
             tasks = [
-                pool.submit(self._keep_asking, process, trials, writer)
+                pool.submit(self._serve_process, process, trials, writer)
                 for process in self.processes
             ]
             try:
@@ -220,7 +220,7 @@ class Processes(Executor):
             if is_late or now - self.stopped > STOP_TIMEOUT:
                 process.handle.kill()
 
-    def _keep_asking(self, process: Process, trials: Iterator[Trial], writer: RunWriter) -> None:
+    def _serve_process(self, process: Process, trials: Iterator[Trial], writer: RunWriter) -> None:
         """Send samples to a process and handle its events until it has ended."""
         was_last_sent = False
         try:

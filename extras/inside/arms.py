@@ -69,7 +69,7 @@ def collect_questions(run: RunScores) -> Mapping[str, Sequence[Question]]:
     by_arm: dict[str, dict[str, Question]] = {scores.point.id: {} for scores in run.points}
     for scores, record in run.records():
         row, scored = scores.samples.get(record.sample), scores.result_of(record)
-        sent = _answered(record)
+        sent = _find_answered_messages(record)
         if row is None or row.answer is None or scored is None or sent is None or record.draw > 0:
             continue
         if scored.verdict is not Verdict.FAILED:
@@ -89,7 +89,11 @@ def choice_texts(row: SampleRow) -> tuple[str, ...]:
     """Return the choices of a question as texts; empty if there are no choices, or some are
     pictures."""
     choices = row.sample["choices"]
-    return tuple(map(_plain, choices)) if all(isinstance(choice, str) for choice in choices) else ()
+    return (
+        tuple(map(_normalize_text, choices))
+        if all(isinstance(choice, str) for choice in choices)
+        else ()
+    )
 
 
 def true_answer(row: SampleRow) -> str:
@@ -97,10 +101,10 @@ def true_answer(row: SampleRow) -> str:
     the letter or text of the correct answer."""
     key, texts = (row.answer or "").strip(), choice_texts(row)
     number = ord(key) - ord("A") if len(key) == 1 else -1
-    return texts[number] if 0 <= number < len(texts) else _plain(key)
+    return texts[number] if 0 <= number < len(texts) else _normalize_text(key)
 
 
-def _plain(text: str) -> str:
+def _normalize_text(text: str) -> str:
     return " ".join(text.casefold().split())
 
 
@@ -111,7 +115,7 @@ def is_held_out(cluster: str, share: float) -> bool:
     return drawn < share * 2**64
 
 
-def _answered(record: Record) -> Sequence[str] | None:
+def _find_answered_messages(record: Record) -> Sequence[str] | None:
     """Return the messages of the last request that the arm's own model answered with words."""
     for call in reversed(record.calls):
         offers_tools = (call.get("options") or {}).get("tools")

@@ -321,7 +321,7 @@ class LogComparison:
             values = self._matrix.where(part)
             if (paired := values.compare_arms(who, against)) is not None:
                 both = values.has(who, against)
-                level = float(self._people[part][both].mean())
+                level = float(self._human_accuracies[part][both].mean())
                 mine, theirs = (float(values[name][both].mean()) for name in (who, against))
                 fell_out = int((matched[part]).sum() - both.sum())
                 people = None if np.isnan(level) else level
@@ -347,7 +347,7 @@ class LogComparison:
         return Values(self.values.T, names, tuple(range(len(codes))), codes, tasks)
 
     @cached_property
-    def _people(self) -> NDArray[np.float64]:
+    def _human_accuracies(self) -> NDArray[np.float64]:
         """The accuracy of people on the task of each sample, (n,); NaN if nothing is published."""
         levels = {task: level for log in reversed(self.logs) for task, level in log.people.items()}
         return np.array([levels.get(task, np.nan) for task in self.logs[0].units["task"]])

@@ -24,10 +24,12 @@ FAILED = (
     r"\$ERROR\$$",  # FastChat
 )
 """Patterns of the beginning of a reply that stands for a failed request."""
-FILTERED = (r"\[SAFETY_BLOCKED\b[^\]]*\]?", r"error:unsafe$")
+FILTERED_PATTERNS = (r"\[SAFETY_BLOCKED\b[^\]]*\]?", r"error:unsafe$")
 """Patterns of the beginning of a reply that a filter withheld: the model was asked, but gave no
 answer."""
-_REPLACED = re.compile(f"(?P<failed>{'|'.join(FAILED)})|(?P<filtered>{'|'.join(FILTERED)})", re.I)
+_REPLACED = re.compile(
+    f"(?P<failed>{'|'.join(FAILED)})|(?P<filtered>{'|'.join(FILTERED_PATTERNS)})", re.I
+)
 
 
 def classify_replacement(reply: str) -> str:

@@ -19,7 +19,7 @@ model's."""
 DEFAULTS: Cells = {"location": "end", "ignore_case": True, "numeric": False, "match_all": False}
 """Defaults of inspect_ai's own scorers, which a log may state or omit."""
 SETTINGS = re.compile(r"\(.*\)(?=/|$)")
-SHORT = 40  # longest setting, in characters, that is written into a scorer's name
+MAX_SETTING_LENGTH = 40  # longest setting, in characters, that is written into a scorer's name
 
 
 def scorer_labels(data: Cells) -> dict[str, str]:
@@ -32,7 +32,7 @@ def scorer_labels(data: Cells) -> dict[str, str]:
             if name not in DEFAULTS or DEFAULTS[name] != value:
                 text = str(value)
                 digest = hashlib.sha256(text.encode(errors="replace")).hexdigest()[:8]
-                settings.append(f"{name}={text if len(text) <= SHORT else digest}")
+                settings.append(f"{name}={text if len(text) <= MAX_SETTING_LENGTH else digest}")
         if settings:
             labels[str(entry["name"])] = f"{entry['name']}({', '.join(sorted(settings))})"
     return labels

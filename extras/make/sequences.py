@@ -112,7 +112,7 @@ def draw_sequence(
 
 
 PATTERNS = ("AA", "AB", "AAA", "AAB", "ABC", "AAAA", "AAAB", "AABC", "ABCD")
-GROUPED = ("AAB", "ABC", "AAAB", "AABC", "ABCD")
+GROUP_PATTERNS = ("AAB", "ABC", "AAAB", "AABC", "ABCD")
 SUBTASKS: Mapping[str, tuple[str, Callable[[str], Scorer]]] = {
     "compare": ("OC-Cpr", PairScorer),
     "count": ("OC-Cnt", CountScorer),
@@ -207,7 +207,7 @@ class Sequences(FileTask):
     @cached_property
     def _items(self) -> list[Item]:
         usual = self.each if isinstance(self.each, Mapping) else PATTERNS
-        patterns = self.patterns or (GROUPED if self.ask == "group" else usual)
+        patterns = self.patterns or (GROUP_PATTERNS if self.ask == "group" else usual)
         if isinstance(self.each, Mapping):
             counts = [(p, self.each[p]) for p in patterns if p in self.each]
             if not counts:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from looktwice.eval.records.records import PointRow, RunFolder, is_run
 from looktwice.eval.records.schema import Record
-from looktwice.eval.runs.requests import SENT, read_options
+from looktwice.eval.runs.requests import SENT_PREFIX, read_options
 from looktwice.eval.tasks.base import TaskError
 from looktwice.extras.logs.compare import find_places
 from looktwice.extras.logs.format import read_logs
@@ -36,7 +36,7 @@ FAR, UNLIKE, DOUBT = 7.0, 8.0, 0.25
 """Pictures farther apart than FAR, or texts farther than UNLIKE, ask something else; partners whose
 distances differ by at most DOUBT are equally likely."""
 MAX_THUMBNAIL_DIFFERENCE = 16.0  # largest difference of thumbnails that counts, in levels of 0..255
-COMMON = 0.5  # weight of all words that most questions have
+COMMON_WORDS_WEIGHT = 0.5  # weight of all words that most questions have
 OPTIONS = tuple(option.name for option in fields(CallOptions))
 WORD = re.compile(r"\w+")
 Matrix = NDArray[np.float64]
@@ -180,10 +180,10 @@ def _settings(point: PointRow, record: Record) -> dict[str, Any]:
     settings = {name: node[name] for name in ("model", *OPTIONS) if node.get(name) is not None}
     settings |= record.calls[0].get("options") or {}
     for name, value in (record.measured or {}).items():
-        if name.startswith(SENT):
+        if name.startswith(SENT_PREFIX):
             with suppress(TypeError, ValueError):
                 value = json.loads(value)
-            settings[name.removeprefix(SENT)] = value
+            settings[name.removeprefix(SENT_PREFIX)] = value
     return settings
 
 
@@ -293,7 +293,7 @@ def _measure_similarity(mine: Sequence[set[str]], theirs: Sequence[set[str]]) ->
     here, there = np.split(present * np.minimum(*rarities), [len(mine)])
     shared = (here @ present[len(mine) :].T).astype(float)
     either = here.sum(axis=1)[:, np.newaxis] + there.sum(axis=1) - shared
-    alike: Matrix = (shared + COMMON) / (either + COMMON)
+    alike: Matrix = (shared + COMMON_WORDS_WEIGHT) / (either + COMMON_WORDS_WEIGHT)
     return alike
 
 

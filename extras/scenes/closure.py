@@ -25,7 +25,7 @@ PANELS = dict(zip(NAMES, [(COLUMNS[0], ROWS[0]), *product(COLUMNS, ROWS[1:])], s
 TITLES = (28, 171)  # baselines
 HEIGHT = 95.7  # pixels from the top to the bottom of a shape
 LINE, FONT = 100 / 72 * 1.5, 100 / 72 * 12  # pixels: 1.5 and 12 points at 100 dpi
-VISIBLE = 8.0  # smallest difference between two options, in black pixels
+MIN_DIFFERENCE = 8.0  # smallest difference between two options, in black pixels
 
 
 def outline(shape: str, official: bool = False) -> XY:
@@ -154,7 +154,7 @@ def _all_differ(choices: Sequence[XY], gaps: Gaps, shape: str) -> bool:
 
     inks = [(ink(_segments(points, gaps)), ink(_segments(points))) for points in choices]
     pairs = permutations(inks, 2)
-    return all(np.clip(a[0] - b[1], 0, None).sum() >= VISIBLE for a, b in pairs)
+    return all(np.clip(a[0] - b[1], 0, None).sum() >= MIN_DIFFERENCE for a, b in pairs)
 
 
 def _make_scene(params: SceneParameters, choices: Sequence[XY], place: int, gaps: Gaps) -> Scene:

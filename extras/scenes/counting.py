@@ -27,16 +27,16 @@ from looktwice.pipelines.picture import Pixels
 SIDE = 400  # pixels of the picture
 PLACES = 50  # places tried for a figure
 # pixels from the centre of an outline of scale 1 to the side of its square
-HALF = 30.0
+HALF_SIDE = 30.0
 RINGS = (1.0, 0.7, 0.4)
 OUTLINES: dict[str, XY] = {
-    "circle": circle(HALF),
+    "circle": circle(HALF_SIDE),
     "rectangle": np.array([[-30, -20], [30, -20], [30, 20], [-30, 20]], np.float64),
     "triangle": np.array([[0, -30], [30, 30], [-30, 30]], np.float64),
-    "hexagon": regular_polygon(6, HALF, 0),
-    "star": star(5, HALF, HALF / 2),
-    "pentagon": regular_polygon(5, HALF),
-    "octagon": regular_polygon(8, HALF, -22.5),
+    "hexagon": regular_polygon(6, HALF_SIDE, 0),
+    "star": star(5, HALF_SIDE, HALF_SIDE / 2),
+    "pentagon": regular_polygon(5, HALF_SIDE),
+    "octagon": regular_polygon(8, HALF_SIDE, -22.5),
 }
 COLORS: dict[str, RGB] = {
     "red": (255, 0, 0),
@@ -143,7 +143,7 @@ def _scene(
 
 # ---- shape discrimination
 
-CONCENTRIC = 0.4  # share of shapes with rings
+RINGED_SHARE = 0.4  # share of shapes with rings
 QUESTION = (
     "Count the total number of {0}s in the image, including each concentric {0} separately. For"
     " example, if there is one {0} with 2 inner concentric rings, that counts as 3 {0}s. Respond"
@@ -163,7 +163,7 @@ def are_separated(first: Figure, second: Figure, distance: float) -> bool:
         between = abs((first.x - second.x) * cos + (first.y - second.y) * sin)
         for figure in (first, second):
             turn = math.radians(figure.rotation - axis)
-            between -= HALF * figure.scale * (abs(math.cos(turn)) + abs(math.sin(turn)))
+            between -= HALF_SIDE * figure.scale * (abs(math.cos(turn)) + abs(math.sin(turn)))
         if between > distance:
             return True
     return False
@@ -196,13 +196,13 @@ def _place_outlines(params: SceneParameters) -> list[Figure]:
     for number, kind in order:
         for _ in range(PLACES):
             scale, rotation = rng.uniform(0.8, 2.0), rng.uniform(0, 360)
-            rim = 1.2 * 2 * HALF * scale
+            rim = 1.2 * 2 * HALF_SIDE * scale
             x, y = rng.uniform(rim, SIDE - rim, 2).tolist()
             figure = Figure(kind, x, y, scale, rotation)
             if all(
                 are_separated(figure, neighbour, levels["min_distance"]) for neighbour in placed
             ):
-                rings = params.whole(2, 3) if rng.random() < CONCENTRIC else 1
+                rings = params.whole(2, 3) if rng.random() < RINGED_SHARE else 1
                 placed.append(replace(figure, rings=rings))
                 break
         else:

@@ -28,9 +28,9 @@ from looktwice.eval.tasks.swept import Control, IntegerControl, Level, ScenePara
 from looktwice.extras.scenes.scene import find_valid_try
 from looktwice.extras.scenes.scenes3d import (
     COLORS,
+    MIN_CENTRE_DISTANCE,
     SHAPES,
     SKY,
-    SPREAD,
     XYZ,
     Camera,
     Floats,
@@ -47,7 +47,7 @@ from looktwice.pipelines.sample import Item, Sample
 SIZE = (480, 360)  # pixels
 MAX_COORDINATE = 4.5  # largest coordinates of solids, in units
 CAMERA_DISTANCE = 15.0  # horizontal distance of cameras from the centre, in units
-LOW = 2.6  # height, in units, below which a camera is low
+LOW_CAMERA_HEIGHT = 2.6  # height, in units, below which a camera is low
 SMOOTH_NEIGHBOURHOOD = np.ones(
     (9, 9), np.uint8
 )  # neighbourhood of a marked point that shows a single surface
@@ -68,7 +68,7 @@ class AskedViews:
 def place_camera(degrees: float, height: float) -> Camera:
     """Return a camera directed at the centre, `degrees` to the right of the front; a low one sees
     more of the background."""
-    turn, over = math.radians(degrees), 1.8 if height < LOW else 0.8
+    turn, over = math.radians(degrees), 1.8 if height < LOW_CAMERA_HEIGHT else 0.8
     return Camera(
         (CAMERA_DISTANCE * math.sin(turn), -CAMERA_DISTANCE * math.cos(turn), height),
         (0.0, 0.0, over),
@@ -91,7 +91,7 @@ def draw_view(
                 (-MAX_COORDINATE, -MAX_COORDINATE, 0.5), (MAX_COORDINATE, MAX_COORDINATE, 1.1)
             ).tolist()
             solid = Solid.on_ground(shape, color, x, y, size)
-            if solid.is_separated(solids, SPREAD):
+            if solid.is_separated(solids, MIN_CENTRE_DISTANCE):
                 solids.append(solid)
                 break
     tint = rng.uniform(70, 190) + rng.uniform(-20, 20, 3)
@@ -128,7 +128,9 @@ def draw_depth(params: SceneParameters) -> AskedViews | None:
     """
     letter, lower, outer = params.deal(list(product("AB", (False, True), (False, True))))
     ratio = float(params.levels["ratio"])
-    view = draw_view(params, draw_appearances(params, 8), float(params.rng.uniform(LOW, 5)))
+    view = draw_view(
+        params, draw_appearances(params, 8), float(params.rng.uniform(LOW_CAMERA_HEIGHT, 5))
+    )
     points = find_smooth_points(view)
     near = np.asarray(1 / view.hits.distance[points[:, 1], points[:, 0]], np.float64)
     for _ in range(20):

@@ -27,8 +27,10 @@ XYZ = tuple[float, float, float]
 
 SOLID_RADIUS = 3**0.5  # from the centre of a solid of size 1 to its farthest corner
 STEPS = 80  # most steps along a ray to a surface
-NEAR = 2e-4  # distance at which a ray has hit, relative to the solid's size
-SPREAD = 1.45  # least distance of two centres, in sums of sizes, so that solids do not touch
+HIT_TOLERANCE = 2e-4  # distance at which a ray has hit, relative to the solid's size
+MIN_CENTRE_DISTANCE = (
+    1.45  # least distance of two centres, in sums of sizes, so that solids do not touch
+)
 TUBE = 0.25  # radius of the torus' tube, relative to its size
 PLANES = {"x": (1, 2), "y": (2, 0), "z": (0, 1)}  # the plane of a rotation about each axis
 
@@ -138,7 +140,7 @@ class Solid:
         for _ in range(STEPS):
             gaps = measure(start + along[left, None] * own[left])
             along[left] += gaps
-            hit = gaps < NEAR
+            hit = gaps < HIT_TOLERANCE
             far[rays[left[hit]]] = self.size * along[left[hit]]
             left = left[~hit & (along[left] < ends[left])]
             if not len(left):

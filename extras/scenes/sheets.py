@@ -30,7 +30,7 @@ NAMES = ("Target", "Option 1", "Option 2", "Option 3", "Option 4")
 CORNERS = ((0, 0), (1, 0), (0, 1), (1, 1))
 """The combinations of two changes that make four options: none of them stands out, whichever is the
 target."""
-VISIBLE = 25.0  # smallest difference between two options, in black pixels
+MIN_DIFFERENCE = 25.0  # smallest difference between two options, in black pixels
 
 
 CORNERS_OF: Mapping[str, XY] = {
@@ -97,7 +97,7 @@ def all_differ(patterns: Sequence[Pattern]) -> bool:
         for element in pattern:
             element.draw(pixels, 60, 60)
         inks.append(pixels[:, :, 0] / 255)
-    return all(np.abs(a - b).sum() >= VISIBLE for a, b in combinations(inks, 2))
+    return all(np.abs(a - b).sum() >= MIN_DIFFERENCE for a, b in combinations(inks, 2))
 
 
 def draw_sheet(

@@ -19,8 +19,8 @@ from looktwice.extras.scenes.grids import DOTS, STEPS, Asked, Place, contrast
 from looktwice.extras.scenes.scene import Scene, SceneType, Tries, number_labels
 from looktwice.extras.scenes.scenes3d import (
     COLORS,
+    MIN_CENTRE_DISTANCE,
     SHAPES,
-    SPREAD,
     Camera,
     Floats,
     Solid,
@@ -46,7 +46,9 @@ def _place(params: SceneParameters, stage: Stage, names: Sequence[tuple[str, str
         for _ in range(PLACES):
             x, y, size = params.rng.uniform((-7, -5, 0.6), (7, 9, 1.2)).tolist()
             solid = Solid.on_ground(shape, color, x, y, size)
-            if not solid.is_separated(placed, 0 if params.official else SPREAD, MIN_SOLID_DISTANCE):
+            if not solid.is_separated(
+                placed, 0 if params.official else MIN_CENTRE_DISTANCE, MIN_SOLID_DISTANCE
+            ):
                 continue
             reach = stage.distances(solid)
             shares = visible_shares([*reaches, reach])
@@ -117,7 +119,7 @@ def _ask_count(
     return stage.scene(solids, question, str(of_shape[shape]), sidecar, labels, asked=shape)
 
 
-COUNTED = (
+COUNTING_CONTROLS = (
     IntegerControl("num_shapes", (1, 2, 3, 4, 5), 1, 5),
     IntegerControl("max_instances", (1, 2, 3), 1, 6),
     Control("min_visibility", (0.7, 0.8, 0.9, 0.99), 0, 1),
@@ -128,7 +130,7 @@ COUNTED = (
 
 DOT_SHAPES = ("sphere", "cube", "cylinder")
 SLANT = -10.0  # degrees, away from the camera
-VISIBLE = 2.0  # least contrast ratio with the ground (WCAG 2)
+MIN_CONTRAST = 2.0  # least contrast ratio with the ground (WCAG 2)
 LEVEL = Camera((0.0, -8.5, 5.5), (0.0, 0.3, 1.5), SIZE)
 
 
@@ -140,7 +142,7 @@ def draw_letters(params: SceneParameters) -> Tries:
     ground = GROUNDS[stage.ground]
     colors = [name for name in COLORS if name != "white"]
     if not params.official:
-        colors = [name for name in colors if contrast(COLORS[name], ground) >= VISIBLE]
+        colors = [name for name in colors if contrast(COLORS[name], ground) >= MIN_CONTRAST]
     color, step = params.pick(colors), levels["spacing"]
     lean = math.tan(math.radians(-SLANT))
     solids, labels = list[Solid](), list[str]()
@@ -318,9 +320,17 @@ FAINT_DOTS_NOTE = (
 SOLID_SCENES: dict[str, SceneType] = {
     f"{kind.name}_3d": kind
     for kind in (
-        _kind("shape_discrimination", "integer", partial(draw_counted, False), COUNTED, HIDDEN),
+        _kind(
+            "shape_discrimination",
+            "integer",
+            partial(draw_counted, False),
+            COUNTING_CONTROLS,
+            HIDDEN,
+        ),
         _kind("letter_disambiguation", "letters", draw_letters, LETTERS, FAINT_DOTS_NOTE),
-        _kind("joint_shape_color", "integer", partial(draw_counted, True), COUNTED, HIDDEN),
+        _kind(
+            "joint_shape_color", "integer", partial(draw_counted, True), COUNTING_CONTROLS, HIDDEN
+        ),
         _kind("form_constancy", "yes_no", draw_constancy, CONSTANCY),
         _kind("visual_spatial", "integer", draw_grids, GRIDS),
     )

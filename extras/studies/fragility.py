@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from looktwice.eval.analysis.analyses import Analysis, lines
-from looktwice.eval.display.table import Table, once
+from looktwice.eval.display.table import Table, cache_measure
 from looktwice.eval.display.text_tables import (
     Column,
     Columns,
@@ -259,7 +259,7 @@ def resample_means(rows: Floats, clusters: Clusters, resamples: int) -> Floats:
     return resampled_means(sums, sizes, resamples=resamples)
 
 
-@once
+@cache_measure
 def measure_fragilities(run: RunScores) -> list[Fragility]:
     """Return the fragility of each contestant with the marker of `fragility:`, on every task, with
     styles and codecs in order, on the samples that every arm has."""

@@ -30,7 +30,7 @@ from looktwice.pipelines.model import Model
 from looktwice.pipelines.state import Stage
 from looktwice.specialists.networks.network import Network
 
-LONG = 48  # characters from which a text gets a text area
+TEXT_AREA_LENGTH = 48  # characters from which a text gets a text area
 BOUND = 1000  # limits from here on are ignored by sliders
 COLOR = re.compile("colou?r$|^fill$|^plate$")
 RULE = re.compile(r"(?P<names>.+?) (?P<sign>[<>])=? (?P<bound>-?[\d.]+)")
@@ -93,7 +93,7 @@ class Catalog:
         if get_origin(first) is Literal and len(inner) == 1:
             return setting | {"kind": "choice", "of": [*get_args(first)]}
         if first in (str, Path):
-            is_long = isinstance(default, str) and len(default) > LONG
+            is_long = isinstance(default, str) and len(default) > TEXT_AREA_LENGTH
             kind = "color" if COLOR.search(f.name) else "words" if is_long else "text"
             return setting | {"kind": kind}
         if paths := self._list_fitting(inner):

@@ -42,7 +42,7 @@ __all__ = ["studio_widget"]
 
 ROOM = "looktwice.extras.studio"
 SCRIPTS = ("studio_forms.js", "studio_marks.js", "studio.js")
-FIRST = (
+FIRST_SLOTS = (
     Slot("mark", {"use": "prompting.markers.Circles"}),
     Slot("ask", {"use": "prompting.turns.Ask"}),
 )
@@ -142,7 +142,7 @@ def studio_widget(
     folder = tempfile.TemporaryDirectory(prefix="looktwice-studio-", ignore_cleanup_errors=True)
     desk, item = Desk(Path(folder.name).resolve(), {**models}), Item(sample, None)
     draft = Draft.of(item, stages or {}, desk.save_picture, model=next(iter(models)))
-    start = desk.start(draft if stages else replace(draft, stages=FIRST))
+    start = desk.start(draft if stages else replace(draft, stages=FIRST_SLOTS))
     traits = {"_esm": widget_script(), "_css": page_file("studio.css", ROOM), "folder": folder}
     traits["yaml"] = traitlets.Unicode().tag(sync=True)
     for name in ("marks", "stages"):
@@ -199,7 +199,7 @@ def open_draft(desk: Desk, what: Sequence[Path], models: Sequence[str] = ()) -> 
             example = "'{use: pipelines.models.Pocket}'"
             raise ConfigError([f"--model {text}: expected a node, such as {example}"])
         desk.allow_model(build(node, place="--model"))
-    start = Draft(stages=FIRST)
+    start = Draft(stages=FIRST_SLOTS)
     if not what:
         return start
     first, *more = what

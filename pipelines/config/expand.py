@@ -84,7 +84,9 @@ class Expansion:
             if not self._needs_are_met(name, overlay, merged):
                 continue
             for changes in self._changes(f"contestants.{name}."):
-                applied = {k: v for k, (v, _) in changes.items() if _applies(k, merged, overlay)}
+                applied = {
+                    k: v for k, (v, _) in changes.items() if _is_applicable(k, merged, overlay)
+                }
                 changed_at = {key: entry for key, (_, entry) in changes.items()}
                 for node in self._expand_tasks(name, merged, overlay, applied, place):
                     arm = replace(node.arm, baseline=name == first)
@@ -100,7 +102,7 @@ class Expansion:
         layer, plans = Overlay(alone=REPLACE_HINT), ("sweep", "each", "contestants")
         node = {key: value for key, value in self.config.items() if key not in plans}
         own = {k: v for k, v in overlay.items() if k in OVERLAY_KEYS}
-        if _stands_alone(overlay):
+        if _replaces_stages(overlay):
             node["stages"] = {}
         if isinstance(own.get("model"), str):
             node["model"] = None
@@ -251,12 +253,12 @@ class Expansion:
         return not missing
 
 
-def _applies(key: str, merged: Node, overlay: Mapping[str, Any]) -> bool:
+def _is_applicable(key: str, merged: Node, overlay: Mapping[str, Any]) -> bool:
     """Return whether a change affects a contestant, rather than a missing or dropped slot."""
     first, slot = [*key.split("."), ""][:2]
     if first == "stages":
         dropped = (overlay.get("stages") or {}).get(slot, slot) is None
-        return not dropped and (not _stands_alone(overlay) or slot in merged["stages"])
+        return not dropped and (not _replaces_stages(overlay) or slot in merged["stages"])
     return first != "model" or "model" not in overlay
 
 
@@ -309,7 +311,7 @@ def _as_list(value: Any) -> list[str]:
     return [] if value is None else [value] if isinstance(value, str) else list(value)
 
 
-def _stands_alone(overlay: Mapping[str, Any]) -> bool:
+def _replaces_stages(overlay: Mapping[str, Any]) -> bool:
     return "stages" in overlay and bool(overlay.get("replace"))
 
 

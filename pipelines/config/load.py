@@ -214,7 +214,7 @@ class Overlay:
             anchors = {side: node[side] for side in ("before", "after") if node.get(side)}
             merged[slot] = self(base.get(slot), value, here) if is_there else value
             is_new = base and not is_there and value is not None
-            if is_new and not anchors and (asking := _find_asking(base, node)):
+            if is_new and not anchors and (asking := _find_calling_slot(base, node)):
                 anchors = {"before": asking}
             if anchors:
                 merged = self._insert_stages(merged, slot, anchors, here)
@@ -239,16 +239,16 @@ class Overlay:
         return {name: stages[name] for name in order}
 
 
-def _find_asking(stages: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+def _find_calling_slot(stages: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     """Return the first slot whose stage calls the model, which is where a new stage goes that only
     prepares the question; empty if there is no such slot, or if the new stage asks or answers."""
     use = str(new.get("use", "")).removeprefix("looktwice.")
-    if not use or not (is_foreign(use) or (use.startswith("prompting.") and not _asks(new))):
+    if not use or not (is_foreign(use) or (use.startswith("prompting.") and not _calls_model(new))):
         return ""
-    return next((slot for slot, node in stages.items() if slot == "ask" or _asks(node)), "")
+    return next((slot for slot, node in stages.items() if slot == "ask" or _calls_model(node)), "")
 
 
-def _asks(node: Any) -> bool:
+def _calls_model(node: Any) -> bool:
     """Return whether the class of a node belongs to looktwice and its stages may call the model."""
     if not isinstance(node, Mapping) or is_foreign(use := str(node.get("use", ""))):
         return False

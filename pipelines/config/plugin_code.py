@@ -79,17 +79,17 @@ def _find_code(text: str, scope: Scope) -> str:
 
 def _question(codes: Sequence[str], scope: Scope) -> str:
     source = shorten_path(scope.source or scope.folder)
-    names = ", ".join(map(_shown, codes))
+    names = ", ".join(map(_format_code, codes))
     return f"{source} runs the Python code of {names}. Do you trust it? A yes is remembered"
 
 
 def _refusal(code: str) -> str:
-    option = f"--plugin {quote_for_shell(_shown(code))}"
+    option = f"--plugin {quote_for_shell(_format_code(code))}"
     return (
-        f"plugins: {_shown(code)} is Python code, which runs only after you allowed it; type"
+        f"plugins: {_format_code(code)} is Python code, which runs only after you allowed it; type"
         f" {option} once, which is remembered for this study (in Python: plugins=[...])"
     )
 
 
-def _shown(code: str) -> str:
+def _format_code(code: str) -> str:
     return shorten_path(Path(code)) if _is_file(code) else code

@@ -48,10 +48,10 @@ NETPBM = re.compile(rb"P[0-6Ffy]")
 NETPBM_HEADER = re.compile(rb"P\w+(?:(?:\s|#[^\r\n]*[\r\n])+[\w.+-]+){2,3}\s")
 BASELINE, SCAN, END = {0xC0, 0xC1}, 0xDA, b"\xff\xd9"
 MARKERS_WITHOUT_LENGTH = {0x01, *range(0xD0, 0xD8)}  # markers without a length
-FILL = 0xFF  # any number of these may precede a marker
+FILL_BYTE = 0xFF  # any number of these may precede a marker
 SCAN_END = re.compile(rb"\xff[^\x00\xd0-\xd7]")
 """Bytes that no scan contains: their first occurrence after the start of a scan ends it."""
-FEW = 256  # bytes of a scan, enough for the decoder to use each of its tables
+MIN_SCAN_BYTES = 256  # bytes of a scan, enough for the decoder to use each of its tables
 
 
 class PictureError(ValueError):
@@ -299,7 +299,7 @@ def truncate_scan(data: bytes) -> bytes | None:
         if marker in MARKERS_WITHOUT_LENGTH:
             place += 2
             continue
-        if marker == FILL:
+        if marker == FILL_BYTE:
             place += 1
             continue
         is_baseline = is_baseline or marker in BASELINE
@@ -307,7 +307,7 @@ def truncate_scan(data: bytes) -> bytes | None:
         if marker == SCAN:
             end = SCAN_END.search(data, place)
             if is_baseline and end and end[0] == END:
-                return data[: min(place + FEW, end.start())] + END
+                return data[: min(place + MIN_SCAN_BYTES, end.start())] + END
             return None
     return None
 

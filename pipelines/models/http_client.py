@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # saves a tenth of a second in a run without a server
 Result = TypeVar("Result")
 
 CONNECT_SECONDS = 10.0
-LARGE = 1 << 20  # bytes; a larger request is sent in pieces
+CHUNKED_BYTES = 1 << 20  # bytes; a larger request is sent in pieces
 # of a decompressed body: 8,000 tokens with 20 alternatives; parsing it takes 20 times as many
 MOST_BYTES = 16 << 20
 
@@ -95,7 +95,7 @@ class HttpLoop:
 
         stopping, most = STOPPING.get(), most or MOST_BYTES
         # in one piece, a large body would block the loop
-        data = body if body is None or len(body) < LARGE else io.BytesIO(body)
+        data = body if body is None or len(body) < CHUNKED_BYTES else io.BytesIO(body)
         limit = aiohttp.ClientTimeout(total=timeout, sock_connect=min(timeout, CONNECT_SECONDS))
 
         async def exchange() -> HttpResponse:

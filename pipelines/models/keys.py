@@ -28,7 +28,7 @@ LOOKTWICE_KEYS="host=VARIABLE,host:port=VARIABLE" adds more."""
 VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
 PROXIES = ("https_proxy", "HTTPS_PROXY")
 LOOPBACK = re.compile(r"127(\.\d{1,3}){3}")
-VISIBLE = re.compile(r"[!-~]+")
+VISIBLE_ASCII = re.compile(r"[!-~]+")
 SHORTEST = 8  # characters; masking a shorter key would mask parts of ordinary words
 
 
@@ -54,7 +54,7 @@ def key_for(url: str) -> str | None:
             raise ModelError(
                 f"a key would be sent unencrypted to {at.origin()}; use https in `url`"
             )
-        if not VISIBLE.fullmatch(key):
+        if not VISIBLE_ASCII.fullmatch(key):
             raise ModelError(
                 f"the key in {variable} contains a line break, a space or another character that"
                 " keys never contain; set it again"

@@ -29,7 +29,7 @@ ENDS = "end_of_thought|end_thinking|thought_end|think[_:]end|inner_suffix"
 SUMMARY = r"<summary>[^<]{0,40}(?:think|thought|reason)[^<]{0,80}</summary>"
 TITLE = r"\A[\s*_#]*(?:Here(?: is|'s) my thought process:|Thinking\.\.\.)"
 RESPONSE = r"Here(?: is|'s) my response:"
-DONE = r"\.\.\.\s?done thinking\.?[*_]*"
+DONE_THINKING = r"\.\.\.\s?done thinking\.?[*_]*"
 EOM = r"(?:<\|eo[mt]\|>\s*)?"
 START = r"(?:<\|(?:end|return|call)\|>\s*)?(?:<\|start\|>\s*assistant\s*)?"
 CHANNEL_TARGET = r"[^<]{0,200}(?:<\|constrain\|>[^<]{0,50})?"
@@ -47,8 +47,8 @@ MARKERS = tuple(
         (r"\A\s*```(?:think(?:ing)?|thoughts?|reasoning)\s*\n.*?\n```", "\n", True),
         (r"\A\s*```(?:think(?:ing)?|thoughts?|reasoning)\s*\n", OPEN, True),
         # in words, if words introduce the text after the thoughts, too: Granite, Ollama
-        (rf"{TITLE}(?=.*(?:{RESPONSE}|{DONE}))", OPEN, False),
-        (rf"{RESPONSE}|{DONE}", CLOSE, False),
+        (rf"{TITLE}(?=.*(?:{RESPONSE}|{DONE_THINKING}))", OPEN, False),
+        (rf"{RESPONSE}|{DONE_THINKING}", CLOSE, False),
         # Apriel, Pangu
         (r"\[BEGIN FINAL RESPONSE\]", CLOSE, False),
         (r"\[unused16\]", OPEN, False),
@@ -88,7 +88,7 @@ MARKERS = tuple(
 """Other markers, and their replacements."""
 MARKED = re.compile(
     r"[<\[\u25c1]|&lt;|\Aanalysis|assistant(?:final|analysis|commentary)|\A\s*```"
-    rf"|{TITLE}|{RESPONSE}|{DONE}"
+    rf"|{TITLE}|{RESPONSE}|{DONE_THINKING}"
 )
 """A cheap test: every marker begins with one of these."""
 

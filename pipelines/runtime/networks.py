@@ -25,7 +25,7 @@ from looktwice.pipelines.state import collect_remarks, remark
 
 RETRY_SECONDS = 60.0  # seconds before a failed download is retried
 
-LARGE = 8 << 20  # bytes; the digest of a larger file is cached
+CACHED_DIGEST_BYTES = 8 << 20  # bytes; the digest of a larger file is cached
 
 # transformers is not thread-safe: a second thread may find it half imported
 OPENING = threading.RLock()
@@ -203,14 +203,14 @@ def _file_digest(file: Path, size: int, changed: int) -> bytes:
     )
     note = folder / hashlib.sha256(str(file).encode()).hexdigest()[:32]
     version = f"{size} {changed} "
-    if size >= LARGE:
+    if size >= CACHED_DIGEST_BYTES:
         with suppress(OSError, ValueError):
             noted = note.read_text(encoding="ascii")
             if noted.startswith(version):
                 return bytes.fromhex(noted.removeprefix(version))
     with file.open("rb") as opened:
         digest = hashlib.file_digest(opened, "sha256").digest()
-    if size >= LARGE:
+    if size >= CACHED_DIGEST_BYTES:
         with suppress(OSError):  # then it is computed each time
             folder.mkdir(parents=True, exist_ok=True)
             write_file(note, version + digest.hex())

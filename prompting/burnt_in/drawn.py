@@ -24,9 +24,9 @@ SIZES = (0.008, 0.7)  # size of a shape, as shares of the picture's diagonal
 SMALLEST = 5.0  # minimum size of a shape in pixels
 PATCH_MARGIN = 8  # pixels of surroundings in a patch
 MAX_REGIONS = 300  # maximum number of regions per colour and level, the purest first
-WEAK = 0.7  # correlation below which a first guess is not refined
+MIN_REFINED_SCORE = 0.7  # correlation below which a first guess is not refined
 PATTERN_COUNT = 8  # number of shapes of one kind and colour that count as a pattern in the scene
-FAR = 60.0  # length of a tint below which a colour counts as grey
+GREY_TINT_LENGTH = 60.0  # length of a tint below which a colour counts as grey
 GREY = (0.94, 4.0, 0.88)  # stricter requirements for greys: score, luma, purity
 
 
@@ -47,7 +47,7 @@ THRESHOLDS: dict[Kind, Threshold] = {
 # a drawn shape has its colour throughout its core, a photographed one has light and shade. Luma is
 # the reliable sign, since JPEG stores colour at half the resolution
 OFF = 7.0  # maximum difference between the median luma of a core and that of the colour
-SPREAD = 18.0  # maximum luma range from the 15th to the 85th percentile of a core
+MAX_LUMA_RANGE = 18.0  # maximum luma range from the 15th to the 85th percentile of a core
 MIN_CLOSENESS = 0.55  # minimum median closeness of a core to the colour
 SMALL, ROUGH = 60, 0.7  # cores of at least this many pixels need a higher closeness
 
@@ -151,7 +151,7 @@ def _find_regions(near: Map, luma: Map, level: float) -> Iterator[tuple[PixelRec
 def _match_shape(patch: Patch, area: PixelRect, kind: Kind, color: str) -> Iterator[Drawn]:
     """Yield the shape of this kind that matches a region, if there is one."""
     wanted = np.asarray(rgb(color), np.float64)
-    is_grey = float(np.linalg.norm(wanted - wanted.mean())) < FAR
+    is_grey = float(np.linalg.norm(wanted - wanted.mean())) < GREY_TINT_LENGTH
     if is_grey and kind in ("dots", "arrows"):
         return
     demand, best = THRESHOLDS[kind], None
@@ -159,7 +159,7 @@ def _match_shape(patch: Patch, area: PixelRect, kind: Kind, color: str) -> Itera
     if is_grey:
         least, off, pure = GREY
     for guess in demand.fit.propose(patch):
-        if guess.score(patch) < WEAK:
+        if guess.score(patch) < MIN_REFINED_SCORE:
             continue
         fit, score = guess.refine(patch)
         if score >= least and _is_plain(patch, fit, float(wanted @ LUMA), off, pure):
@@ -177,7 +177,9 @@ def _is_plain(patch: Patch, fit: Fit, luma: float, off: float, pure: float) -> b
     bright, near = patch.luma[core], float(np.median(patch.near[core]))
     dark, light = np.percentile(bright, (15, 85))
     enough = max(pure, MIN_CLOSENESS if core.sum() < SMALL else ROUGH)
-    return bool(abs(np.median(bright) - luma) <= off and light - dark <= SPREAD and near >= enough)
+    return bool(
+        abs(np.median(bright) - luma) <= off and light - dark <= MAX_LUMA_RANGE and near >= enough
+    )
 
 
 def _is_letter(drawn: Drawn, patches: Sequence[tuple[PixelRect, Patch]]) -> bool:

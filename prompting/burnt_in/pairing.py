@@ -233,12 +233,12 @@ def _search_by_arrangement(scene: MarkerScene, label: ReadLabel, pairs: Sequence
 
 MIN_UNLABELLED_SCORE = 0.72  # minimum correlation of a ring without a readable label
 MIN_ODD_STYLE_SCORE = 0.85  # the same, if no other marker shows the style
-EXPECTED = 5.0  # radius, +-1, without another marker: that of BLINK's released pictures
+EXPECTED_RADIUS = 5.0  # radius, +-1, without another marker: that of BLINK's released pictures
 MAX_RIM_RINGS = 40  # maximum number of rings to examine
 SEEN = 0.6  # minimum correlation of a letter's visible part
 MIN_LETTER_LEAD = 0.05  # minimum lead in correlation over any other letter
 LETTER = 10  # pixels from one letter of a word to the next
-HIGH = 29  # pixels from the point up to the top of its glyphs, in BLINK's released pictures
+LABEL_HEIGHT = 29  # pixels from the point up to the top of its glyphs, in BLINK's released pictures
 
 
 @dataclass(frozen=True)
@@ -246,8 +246,8 @@ class LabelLayout:
     """The position of glyphs and plate relative to a point. The default is that of BLINK's released
     pictures, for pictures without a readable marker."""
 
-    glyphs: PixelRect = (-4, -HIGH, 5, -HIGH + 11)
-    plate: PixelRect = (-7, -HIGH - 2, 7, -HIGH + 13)
+    glyphs: PixelRect = (-4, -LABEL_HEIGHT, 5, -LABEL_HEIGHT + 11)
+    plate: PixelRect = (-7, -LABEL_HEIGHT - 2, 7, -LABEL_HEIGHT + 13)
 
     @classmethod
     def of(cls, markers: Sequence[Marker]) -> LabelLayout:
@@ -275,8 +275,10 @@ def find_clipped_markers(
     one left.
     """
     pattern = next((marker.ring for marker in (*markers, *like)), None)
-    style = pattern or Ring(0, 0, EXPECTED, COARSE, color, 0)
-    radii = [style.radius] if pattern else [EXPECTED - 1, EXPECTED, EXPECTED + 1]
+    style = pattern or Ring(0, 0, EXPECTED_RADIUS, COARSE, color, 0)
+    radii = (
+        [style.radius] if pattern else [EXPECTED_RADIUS - 1, EXPECTED_RADIUS, EXPECTED_RADIUS + 1]
+    )
     near = blank_out(scene, [m.glyphs for m in markers if m.glyphs]).near[style.color]
     layout, rings = LabelLayout.of([*markers, *like]), [marker.ring for marker in markers]
     height, width = scene.gray.shape

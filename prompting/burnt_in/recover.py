@@ -30,7 +30,7 @@ from looktwice.prompting.burnt_in.rings import Map
 from looktwice.prompting.drawing.colors import rgb
 from looktwice.prompting.evidence import Missing
 
-CLOSE = 0.25  # minimum closeness to the colour of a pixel in a line
+MIN_LINE_CLOSENESS = 0.25  # minimum closeness to the colour of a pixel in a line
 # margin by which a line is closer to the colour than its background, which may be similar
 CLOSER = 0.15
 SHORTEST = 16  # minimum side in pixels
@@ -74,7 +74,7 @@ class Line:
 def find_rectangles(near: Map, color: str) -> list[FoundRectangle]:
     """Return the most complete rectangle in a map of closeness HxW, if there is any."""
     ground = cv2.morphologyEx(near, cv2.MORPH_OPEN, np.ones((THICKEST + 1, THICKEST + 1), np.uint8))
-    thin = ((near >= CLOSE) & (near - ground >= CLOSER)).astype(np.uint8)
+    thin = ((near >= MIN_LINE_CLOSENESS) & (near - ground >= CLOSER)).astype(np.uint8)
     level, upright = _find_lines(thin), _find_lines(np.ascontiguousarray(thin.T))
     pairs = itertools.product(itertools.combinations(level, 2), itertools.combinations(upright, 2))
     outlines = [outline for pair in pairs if (outline := _build_rectangle(*pair, color))]
@@ -130,13 +130,13 @@ WORD = re.compile(r"(?<![\w'])(?:[A-H]|REF)(?![\w'])")
 CLAUSE = re.compile(r"label?led (?:by|with|as)\b([^.?\n]*)")
 Recovered = tuple[Mark, dict[str, Any]]
 """A mark, and the appearance of its marker for the record."""
-FAR = 1e9  # cost of pairing a box with a label that is not next to it
+UNPAIRED_COST = 1e9  # cost of pairing a box with a label that is not next to it
 PLAIN = (
     *("red", "lime", "green", "blue", "yellow", "cyan", "magenta", "orange"),
     *("white", "black"),
 )
 """The colours in which shapes are commonly drawn."""
-NEAR = 2  # maximum distance between a box and its label, in steps of 8 pixels
+MAX_LABEL_DISTANCE = 2  # maximum distance between a box and its label, in steps of 8 pixels
 
 
 @dataclass(frozen=True)
@@ -352,15 +352,15 @@ def _match_labels(
     """
     from scipy.optimize import linear_sum_assignment
 
-    cost = np.full((len(outlines), len(read)), FAR)
+    cost = np.full((len(outlines), len(read)), UNPAIRED_COST)
     for place, column in np.ndindex(cost.shape):
         distance, corner = _label_distance(outlines[place], read[column])
-        if distance <= NEAR:
+        if distance <= MAX_LABEL_DISTANCE:
             cost[place, column] = distance * 10_000 + corner
     pairs = np.transpose(linear_sum_assignment(cost)).tolist()
     given: dict[str, tuple[int, ReadLabel]] = {}
     for place, column in sorted(pairs, key=lambda pair: cost[tuple(pair)]):
-        if cost[place, column] < FAR:
+        if cost[place, column] < UNPAIRED_COST:
             given.setdefault(read[column].text, (place, read[column]))
     return dict(given.values())
 

@@ -20,8 +20,8 @@ TEMPLATE_MARGIN = (
 )
 MIN_RING_DISTANCE = 3  # minimum distance between two rings in pixels
 FLAT = 0.02  # standard deviation of closeness below which a neighbourhood is flat
-CLEAR = 0.75  # minimum absolute correlation with luma for measuring the stroke
-THICK = 0.7  # maximum stroke, as a share of the radius, in the first search
+MIN_LUMA_SCORE = 0.75  # minimum absolute correlation with luma for measuring the stroke
+MAX_STROKE_SHARE = 0.7  # maximum stroke, as a share of the radius, in the first search
 MIN_STROKE_SHARE = 0.45  # minimum share of a ring's stroke inside the image
 LUMA = (0.299, 0.587, 0.114)
 Map = NDArray[np.float32]
@@ -135,7 +135,7 @@ def sharpen_rings(gray: NDArray[np.uint8], rings: Sequence[Ring]) -> list[Ring]:
     JPEG smears colour over twice the distance, so strokes look too thick in colour. If no ring
     stands out in luma, all stay unchanged.
     """
-    luma, clear, best = gray.astype(np.float32) / np.float32(255), CLEAR, None
+    luma, clear, best = gray.astype(np.float32) / np.float32(255), MIN_LUMA_SCORE, None
     for ring in rings:
         for radius in ring.radius + np.arange(-0.5, 0.75, 0.25):
             for stroke in np.arange(1.5, ring.stroke + 0.5, 0.5):
@@ -172,7 +172,7 @@ def _ring_weights(distance: Map, radius: float, stroke: float) -> tuple[Map, NDA
 
 def _score_map(near: Map, radius: float, stroke: float) -> Map:
     """Return the score of a ring centred at each pixel, HxW."""
-    stroke = min(stroke, THICK * radius)
+    stroke = min(stroke, MAX_STROKE_SHARE * radius)
     covered, band = _render_template(radius, stroke)
     total, share, square = _sum_inside(radius, stroke, near.shape)
     mean = _sum_under_kernel(near, band) / total

@@ -18,7 +18,7 @@ from looktwice.prompting.burnt_in.rings import Map
 SAMPLES_PER_PIXEL = 4  # samples per pixel and axis for polygons
 SHAPE_MARGIN = 4  # pixels of surroundings from which a shape must stand out
 THINNEST = 0.8  # minimum line width in pixels
-VISIBLE = 0.5  # minimum share of a ring inside the picture
+MIN_VISIBLE_SHARE = 0.5  # minimum share of a ring inside the picture
 ROUNDS = 6  # per step size of the search
 Points = tuple[NDArray[np.float64], NDArray[np.float64]]
 
@@ -120,7 +120,7 @@ class RingFit(Fit):
         inside = (across >= -0.5) & (across < patch.limits[1] - 0.5)
         inside &= (down >= -0.5) & (down < patch.limits[0] - 0.5)
         seen = float(inside.mean())
-        if seen < VISIBLE:
+        if seen < MIN_VISIBLE_SHARE:
             return
         fit = cls(x, y, radius, len(xs) / (2 * np.pi * radius * seen))
         away = np.abs(np.hypot(xs - x, ys - y) - radius).max()

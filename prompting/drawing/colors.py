@@ -20,7 +20,7 @@ from looktwice.pipelines.picture import Pixels
 RGB = tuple[int, int, int]
 
 GOLDEN = (math.sqrt(5) - 1) / 2
-BRIGHT = 382.5  # half of the largest R + G + B
+HALF_BRIGHTNESS = 382.5  # half of the largest R + G + B
 BLACK_WHITE: tuple[RGB, ...] = ((0, 0, 0), (255, 255, 255))
 VIVID: tuple[RGB, ...] = (
     (255, 0, 0),
@@ -118,7 +118,7 @@ def hue_color(hue: float, saturation: float = 1.0) -> RGB:
     return round(red * 255), round(green * 255), round(blue * 255)
 
 
-def black_or_white(pixels: Pixels, threshold: float = BRIGHT) -> RGB:
+def black_or_white(pixels: Pixels, threshold: float = HALF_BRIGHTNESS) -> RGB:
     """Return black for bright pixels, white for dark ones or for none. Pixels are bright if their
     mean R + G + B is at least `threshold`."""
     bright = pixels.size > 0 and pixels.reshape(-1, 3).sum(1, dtype=np.int64).mean() >= threshold

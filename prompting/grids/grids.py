@@ -16,7 +16,13 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.ranges import Ranged
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
-from looktwice.prompting.drawing.colors import BRIGHT, RGB, black_or_white, check_color, rgb
+from looktwice.prompting.drawing.colors import (
+    HALF_BRIGHTNESS,
+    RGB,
+    black_or_white,
+    check_color,
+    rgb,
+)
 from looktwice.prompting.drawing.text import SMALLEST, draw_text, render_text
 
 Layout = Literal["overlay", "original_plus_overlay"]
@@ -170,7 +176,7 @@ class DotGrid(GridStage):
     radius: float | None = None
     font_size: float | None = None
     color: str = "contrast"
-    threshold: float = BRIGHT
+    threshold: float = HALF_BRIGHTNESS
     halo: int = 0
     labels: bool = True
     coordinates: Literal["auto", "row-column", "image-row-column"] = "auto"

@@ -41,7 +41,7 @@ from looktwice.prompting.drawing.text import (
     render_text,
 )
 
-FEW = 100  # up to this many labels, an error names the one without room
+MAX_NAMED_LABELS = 100  # up to this many labels, an error names the one without room
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def draw_labels(
         sizes.append((width, height))
         crowds.setdefault(anchor.frame, []).append(width * height)
     for (left, top, right, bottom), crowd in crowds.items():
-        if len(crowd) > FEW and sum(crowd) > (right - left) * (bottom - top):
+        if len(crowd) > MAX_NAMED_LABELS and sum(crowd) > (right - left) * (bottom - top):
             raise ValueError(
                 f"{len(crowd):,} labels are larger together than the view of {right - left} x"
                 f" {bottom - top} pixels; set label.placement: none, less label.font_size, or"

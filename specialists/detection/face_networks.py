@@ -32,7 +32,7 @@ SIDES = (WINDOW, 24, 48)  # pixels of the networks' inputs
 # OpenCV 5.0 pads a SAME_UPPER pool at its start, while the format requires its end, so that boxes
 # are off by several percent. Rounding the size up, without padding, is equivalent for these
 # pools, whose stride is 2.
-POOL = b"\x0a\x08auto_pad\x22\x0aSAME_UPPER", b"\x0a\x08auto_end\x22\x0aSAME_UPPER"
+POOLING_EDIT = b"\x0a\x08auto_pad\x22\x0aSAME_UPPER", b"\x0a\x08auto_end\x22\x0aSAME_UPPER"
 ROUND = b"\x0a\x09ceil_mode\x18\x00", b"\x0a\x09ceil_mode\x18\x01"
 
 
@@ -126,7 +126,7 @@ def _run(file: Path, images: NDArray[np.float32]) -> tuple[Rows, Rows]:
 
 def fix_pooling(content: bytes) -> bytes:
     """Return the bytes of a network whose pooling layers round up instead of padding."""
-    return content.replace(*POOL).replace(*ROUND)
+    return content.replace(*POOLING_EDIT).replace(*ROUND)
 
 
 def _crop_window(picture: Image.Image, edges: Rows, side: int) -> NDArray[np.float32]:

@@ -132,7 +132,7 @@ Places = NDArray[np.int64]
 TOWERS = ("vision_tower", "vision_model", "visual", "vision_encoder", "img_processor")
 NUMBERED = re.compile(r" \d+$")
 # families whose encoder takes pictures of any size as a sequence of patches
-WINDOWED = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl")
+WINDOWED_FAMILIES = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl")
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,7 +201,7 @@ class VisionAttention(HubNetwork[tuple[Pixels], AttentionMap]):
         modules = whole.named_modules()
         tower = next((module for name, module in modules if name.endswith(TOWERS)), None)
         grid = hasattr(getattr(tower, "config", None), "image_size")
-        if tower is None or not (grid or whole.config.model_type in WINDOWED):
+        if tower is None or not (grid or whole.config.model_type in WINDOWED_FAMILIES):
             raise WeightsError(
                 f"{self.model}: its vision encoder has no plain grid of patches, which an"
                 " attention map needs"

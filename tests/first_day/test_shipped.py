@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from looktwice.eval.listing import FIRST, KIND_DESCRIPTIONS
+from looktwice.eval.listing import KIND_DESCRIPTIONS, STARTER_CONFIGS
 from looktwice.pipelines.config import load_plan
 from looktwice.pipelines.config.classes import locate
 from looktwice.pipelines.config.shipped import list_shipped
@@ -107,7 +107,7 @@ def test_list_shows_ten_configurations_and_all_with_an_option() -> None:
     first = looktwice("list").output
     assert all(f"\n  {kind} " in first for kind in KIND_DESCRIPTIONS) and "\ndocuments: " in first
     names = [line.split()[0] for line in first.splitlines()[1:11]]
-    assert names == [*FIRST] and len(names) == 10 and names[0] == "quickstart"
+    assert names == [*STARTER_CONFIGS] and len(names) == 10 and names[0] == "quickstart"
     every = [line.split()[0] for line in looktwice("list", "--all").output.splitlines()]
     assert every == [*list_shipped()] and set(names) < set(every)
 

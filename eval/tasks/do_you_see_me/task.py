@@ -27,7 +27,7 @@ from looktwice.eval.tasks.table_files import TextTable, require_columns
 from looktwice.eval.tasks.table_task import MappedTask, TableTask
 
 FILE = "dataset_info.csv"
-COUNTED = "Rows and columns are counted from 0."
+COUNTING_NOTE = "Rows and columns are counted from 0."
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ class DoYouSeeMe(TableTask):
             raise ValueError(f"{filename} has no question")
         spatial = self.name == "visual_spatial"
         if spatial and self.kind == "3D" and self.coordinates == "said":
-            question = f"{question} {COUNTED}"
+            question = f"{question} {COUNTING_NOTE}"
         stem = PurePosixPath(filename).stem
         self._repeat_counts[stem] += 1
         identifier = f"{self.kind}_{self.name}_{stem}"

@@ -18,7 +18,7 @@ import yaml
 from PIL import Image
 from typer.testing import CliRunner
 
-from looktwice.eval.cli import FIRST, app, commands
+from looktwice.eval.cli import FIRST_COMMANDS, app, commands
 from looktwice.eval.commands.options import (
     complete_config,
     complete_name,
@@ -222,7 +222,7 @@ def test_check_finds_what_can_be_known_without_a_server(tmp_path: Path) -> None:
 @needs_extras
 def test_help_lists_every_command_with_the_first_sentence_of_its_docstring() -> None:
     listed = looktwice("--help")
-    assert (*commands()["Commands"],) == FIRST
+    assert (*commands()["Commands"],) == FIRST_COMMANDS
     for group, entries in commands().items():
         assert f"\n{group}:" in listed
         for name, entry in entries.items():

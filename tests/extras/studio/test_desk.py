@@ -21,7 +21,7 @@ import pytest
 from looktwice.eval import Folder, RunFolder, TaskError
 from looktwice.extras.studio.desk import FAULTS, Desk
 from looktwice.extras.studio.draft import MODELS, Draft, Slot
-from looktwice.extras.studio.server import FIRST, StudioServer
+from looktwice.extras.studio.server import FIRST_SLOTS, StudioServer
 from looktwice.pipelines import ConfigError, Mask, Picture
 from tests.chat_server import ChatServer, chat_server
 from tests.served_page import serve
@@ -41,7 +41,7 @@ def draft_of(desk: Desk, **more: Any) -> Draft:
     pixels = np.random.default_rng(0).integers(0, 256, (60, 80, 3), np.uint8)
     name = desk.save_bytes(Picture(pixels).payload.data)
     marks = ({"label": "A", "x": 30, "y": 20},)
-    return Draft(**{"images": (name,), "marks": marks, "stages": FIRST, **more})
+    return Draft(**{"images": (name,), "marks": marks, "stages": FIRST_SLOTS, **more})
 
 
 def read(desk: Desk, text: str) -> Draft:
@@ -69,7 +69,7 @@ def test_only_the_named_model_is_asked_and_only_once(desk: Desk, server: ChatSer
     with pytest.raises(ConfigError, match=r"stages.look: the studio may ask only \{ref: Pocket\}"):
         desk.ask(replace(draft, stages=(Slot("look", caption), *draft.stages)))
     own = Slot("look", {**caption, "captioner": {"ref": "tiny"}})
-    named = replace(draft, stages=(FIRST[0], own), draws=1)
+    named = replace(draft, stages=(FIRST_SLOTS[0], own), draws=1)
     assert "ref: tiny" in (shown := desk.render(named))["yaml"] and "2 requests" in shown["amount"]
     assert len(desk.ask(named)) == 1 and "models:" in shown["yaml"]
     with pytest.raises(ConfigError, match="model: there is no 'big'; use one of Pocket, tiny"):
@@ -86,7 +86,7 @@ def test_invalid_requests_are_refused(desk: Desk, changes: dict[str, Any], sente
 
 def test_a_pasted_study_contacts_no_server(desk: Desk, server: ChatServer) -> None:
     model = {**ELSEWHERE, "url": server.url}
-    text = json.dumps({"stages": {"ask": FIRST[1].node}, "each": [{"model": model}]})
+    text = json.dumps({"stages": {"ask": FIRST_SLOTS[1].node}, "each": [{"model": model}]})
     asked = server.stats["replies"]
     with pytest.raises(ConfigError, match=STRANGER):
         desk.ask(read(desk, text))
@@ -95,7 +95,7 @@ def test_a_pasted_study_contacts_no_server(desk: Desk, server: ChatServer) -> No
 
 def test_the_cost_of_a_request_is_reported(desk: Desk) -> None:
     marks = ({"label": "A", "x": 30, "y": 20}, {"label": "B", "x": 60, "y": 40})
-    draft = draft_of(desk, marks=marks, stages=(FIRST[0], ZOOM, FIRST[1]))
+    draft = draft_of(desk, marks=marks, stages=(FIRST_SLOTS[0], ZOOM, FIRST_SLOTS[1]))
     amount = desk.render(draft)["amount"]
     desk.ask(draft)
     (run,) = (desk.folder / "runs").glob("asked-*")
@@ -109,7 +109,7 @@ def test_the_cost_of_a_request_is_reported(desk: Desk) -> None:
     chat = replace(draft, model="far")
     desk.models = {**MODELS, "far": ELSEWHERE}
     assert desk.render(chat)["amount"].endswith("tokens estimated")
-    assert desk.render(replace(draft, stages=FIRST[:1]))["amount"] == "no stage asks a model"
+    assert desk.render(replace(draft, stages=FIRST_SLOTS[:1]))["amount"] == "no stage asks a model"
 
 
 def test_the_cost_of_a_study_covers_all_its_arms(desk: Desk) -> None:
@@ -123,32 +123,32 @@ def test_a_mark_that_no_stage_draws_is_reported(desk: Desk) -> None:
     box, point = {"x0": 5, "y0": 5, "x1": 30, "y1": 30}, {"x": 40, "y": 30}
     lasso = {"lasso": [[3, 3], [20, 3], [9, 20]]}
     cases: list[tuple[dict[str, Any], tuple[Slot, ...], str]] = [
-        (box, (FIRST[0],), "no stage draws the box L; add Rect"),
+        (box, (FIRST_SLOTS[0],), "no stage draws the box L; add Rect"),
         (point, (), "no stage draws the point L; add Circles"),
-        (lasso, (FIRST[0],), "no stage draws the region L; add Cont"),
+        (lasso, (FIRST_SLOTS[0],), "no stage draws the region L; add Cont"),
         (box, (ZOOM,), ""),
-        (point, (FIRST[0],), ""),
+        (point, (FIRST_SLOTS[0],), ""),
     ]
     for mark, stages, note in cases:
-        draft = draft_of(desk, marks=({"label": "L", **mark},), stages=(*stages, FIRST[1]))
+        draft = draft_of(desk, marks=({"label": "L", **mark},), stages=(*stages, FIRST_SLOTS[1]))
         notes = [text for text in desk.render(draft)["notes"] if "draws" in text]
         assert bool(notes) == bool(note) and all(text.startswith(note) for text in notes)
 
 
 def test_a_drawing_cut_by_a_crop_is_reported(desk: Desk) -> None:
     large, small = (
-        Slot("mark", {**FIRST[0].node, "radius": radius, "label": None}) for radius in (12, 5)
+        Slot("mark", {**FIRST_SLOTS[0].node, "radius": radius, "label": None}) for radius in (12, 5)
     )
     zoom = Slot("zoom", {**ZOOM.node, "crop": {"min_px": 16, "padding": 0}})
-    cut = replace(draft_of(desk), stages=(large, zoom, FIRST[1]))
+    cut = replace(draft_of(desk), stages=(large, zoom, FIRST_SLOTS[1]))
     assert "view 1 cuts off a part of what stage 'mark' draws" in desk.render(cut)["notes"]
-    for stages in ((small, zoom, FIRST[1]), (large, FIRST[1])):
+    for stages in ((small, zoom, FIRST_SLOTS[1]), (large, FIRST_SLOTS[1])):
         assert desk.render(replace(cut, stages=stages))["notes"] == []
 
 
 def test_views_before_a_failing_stage_are_shown(desk: Desk) -> None:
     missing = Slot("zoom", {**ZOOM.node, "labels": ["Z"]})
-    draft = draft_of(desk, stages=(FIRST[0], missing, FIRST[1]))
+    draft = draft_of(desk, stages=(FIRST_SLOTS[0], missing, FIRST_SLOTS[1]))
     with pytest.raises(ConfigError, match=r"stages\.zoom: .*Z"):
         desk.render(draft)
     shown = desk.render(draft, 1)
@@ -172,8 +172,8 @@ def test_results_of_stages_are_reused_unless_a_setting_changed(desk: Desk) -> No
     draft = draft_of(desk)
     first = desk.render(draft)["views"]
     assert len(desk.states.kept) == 1 and desk.render(draft)["views"] == first
-    larger = Slot("mark", {**FIRST[0].node, "radius": 20})
-    assert desk.render(replace(draft, stages=(larger, FIRST[1])))["views"] != first
+    larger = Slot("mark", {**FIRST_SLOTS[0].node, "radius": 20})
+    assert desk.render(replace(draft, stages=(larger, FIRST_SLOTS[1])))["views"] != first
     assert desk.render(replace(draft, marks=({"label": "B", "x": 9, "y": 9},)))["views"] != first
     assert len(desk.states.kept) == 3
 
@@ -194,8 +194,8 @@ def test_a_fault_names_only_files_of_the_user(desk: Desk) -> None:
 def test_an_invalid_study_is_not_exported(desk: Desk) -> None:
     far = Slot("zoom", {"use": "prompting.views.LongestSide", "pixels": 0})
     for stages, sentence in (
-        ((far, *FIRST), r"stages\.zoom"),
-        (FIRST[:1], "these stages cannot answer"),
+        ((far, *FIRST_SLOTS), r"stages\.zoom"),
+        (FIRST_SLOTS[:1], "these stages cannot answer"),
     ):
         with pytest.raises(ConfigError, match=sentence):
             desk.pack(draft_of(desk, stages=stages))

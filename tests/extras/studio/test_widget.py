@@ -14,7 +14,7 @@ from aiohttp import web
 from looktwice.eval.tasks import MarkedScenes
 from looktwice.extras.studio.desk import Desk
 from looktwice.extras.studio.draft import Draft
-from looktwice.extras.studio.server import FIRST, WidgetChannel, widget_script
+from looktwice.extras.studio.server import FIRST_SLOTS, WidgetChannel, widget_script
 from tests.browser import CHROMIUM, open_browser
 from tests.extras.studio.opened import IDLE, SHAS
 from tests.served_page import serve
@@ -61,7 +61,7 @@ class Kernel:
 def make_desk(folder: Path) -> tuple[Desk, Draft]:
     desk = Desk(folder)
     picture = next(iter(MarkedScenes(kind="shape"))).sample.images[0]
-    return desk, Draft(images=(desk.save_bytes(picture.payload.data),), stages=FIRST)
+    return desk, Draft(images=(desk.save_bytes(picture.payload.data),), stages=FIRST_SLOTS)
 
 
 def test_every_message_of_the_page_is_answered(
