@@ -25,7 +25,7 @@ from pydantic_core import CoreSchema
 
 from looktwice.pipelines.disk import read_unpacked_lines
 
-MOST_DEPTH = 100
+MAX_DEPTH = 100
 MAX_VALUES = 8_000_000
 """Limit on the values of one text, counted by its commas and brackets. A reply of 32,768 tokens
 with 20 alternatives each, spelled out in bytes, has six million. This number of lists parses in
@@ -50,8 +50,8 @@ def read_json(data: bytes | str, most: int | None = MAX_VALUES, **settings: Any)
     try:
         value = json.loads(repair_text(text), **settings)
     except RecursionError:
-        raise ValueError(f"nested more than {MOST_DEPTH} levels deep") from None
-    if brackets > MOST_DEPTH:
+        raise ValueError(f"nested more than {MAX_DEPTH} levels deep") from None
+    if brackets > MAX_DEPTH:
         _require_shallow(value)
     escaped = "\\ud" in text or "\\uD" in text  # a surrogate pair, or a lone surrogate
     return map_texts(value, repair_text) if escaped else value
@@ -141,12 +141,12 @@ Finite = Annotated[dict[str, Any], AfterValidator(_require_finite)]
 def _require_shallow(value: Any) -> None:
     """Raise ValueError for more than 100 levels of nesting."""
     level = [value]
-    for _ in range(MOST_DEPTH):  # level by level takes a tenth of the time of a call per value
+    for _ in range(MAX_DEPTH):  # level by level takes a tenth of the time of a call per value
         groups = (group.values() if isinstance(group, dict) else group for group in level)
         level = [inner for group in groups for inner in group if isinstance(inner, list | dict)]
         if not level:
             return
-    raise ValueError(f"nested more than {MOST_DEPTH} levels deep")
+    raise ValueError(f"nested more than {MAX_DEPTH} levels deep")
 
 
 def repair_text(text: str) -> str:

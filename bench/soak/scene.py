@@ -17,7 +17,7 @@ from looktwice.eval.display.printable import printable
 from tests.paths import ROOT
 
 SECRET = "sk-soak-7Hq2mVx9Zt41Wb8Q"
-MOST_MEMORY = 6 << 30  # bytes of address space; more means that a bomb went off
+MAX_MEMORY = 6 << 30  # bytes of address space; more means that a bomb went off
 MAIN = [sys.executable, "-c", "from looktwice.eval.cli import main; main()"]
 
 STUDY = """
@@ -64,7 +64,7 @@ def bound(file_bytes: int | None = None) -> Callable[[], None]:
     """Limit the memory of a child process and the size of its files."""
 
     def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
+        resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))
         if file_bytes is not None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
 

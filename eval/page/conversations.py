@@ -32,7 +32,7 @@ THUMBNAIL = 256, 75
 """The longest side of a thumbnail in pixels, and its quality."""
 
 REASONING = "(reasoning) "  # before the reasoning of a model
-MOST_PICTURE_CHARACTERS, MOST_THUMBNAIL_CHARACTERS = 9_000_000, 4_000_000
+MAX_PICTURE_CHARACTERS, MAX_THUMBNAIL_CHARACTERS = 9_000_000, 4_000_000
 """The most characters of a page's texts and thumbnails together, and of its thumbnails alone,
 enough for some 300 photographs."""
 

@@ -16,8 +16,8 @@ from statistics import fmean
 from typing import Any
 
 from looktwice.eval.page.conversations import (
-    MOST_PICTURE_CHARACTERS,
-    MOST_THUMBNAIL_CHARACTERS,
+    MAX_PICTURE_CHARACTERS,
+    MAX_THUMBNAIL_CHARACTERS,
     THUMBNAIL,
     Conversations,
     place_marks,
@@ -40,7 +40,7 @@ from looktwice.pipelines.picture import Picture, PictureError, thumbnail
 Images = Callable[[str, str], tuple[Picture, ...]]
 """A function (task id, sample id) -> the sample's own images, empty if they are not available."""
 
-MOST_ANSWERS, MOST_CHARACTERS = 16_000, 7_400_000
+MAX_ANSWERS, MAX_CHARACTERS = 16_000, 7_400_000
 """The most answers whose texts a file holds, and the most characters of these texts; samples on
 which contestants disagree come first."""
 
@@ -208,7 +208,7 @@ class RunPage:
         """Add texts to as many answers as a file holds, and return the thumbnails for which there
         is still room."""
         first = list(dict.fromkeys([*wanted, *self._sort_by_interest()]))
-        room, chosen = MOST_ANSWERS, list[int]()
+        room, chosen = MAX_ANSWERS, list[int]()
         counts = Counter(sample for _, sample in self.answers)
         for number in first:
             room -= counts[number]
@@ -222,7 +222,7 @@ class RunPage:
             sizes[sample] += 120 + sum(map(len, texts - seen))
             seen |= texts
         for number in chosen:
-            if length + sizes[number] <= MOST_CHARACTERS or number in wanted:
+            if length + sizes[number] <= MAX_CHARACTERS or number in wanted:
                 length += sizes[number]
                 self._worded.add(number)
         sent = defaultdict[int, list[str]](list)
@@ -260,7 +260,7 @@ class RunPage:
         each sample's conversations."""
         made, making = dict[str, str](), dict[str, Future[str]]()
         begun, rest = deque[tuple[list[PagePicture], list[str]]](), iter(sent)
-        most = min(MOST_PICTURE_CHARACTERS, length + MOST_THUMBNAIL_CHARACTERS)
+        most = min(MAX_PICTURE_CHARACTERS, length + MAX_THUMBNAIL_CHARACTERS)
         # Pillow releases the interpreter's lock
         with ThreadPoolExecutor(os.cpu_count(), "looktwice-thumbnails") as pool:
 

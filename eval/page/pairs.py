@@ -19,7 +19,7 @@ from looktwice.eval.statistics.means import finite_mean
 from looktwice.eval.statistics.paired import ALPHA, Values, correct
 from looktwice.pipelines.counted import format_count
 
-MOST_COMPARED, MOST_INTERVALS = 400_000, 400
+MAX_COMPARED, MAX_INTERVALS = 400_000, 400
 """Limits below which any two contestants are compared: pairs times samples, and the number of tasks
 that pairs share. Beyond them each contestant is compared only with its baseline, and the page
 counts the flips of other pairs without an interval. A bootstrap takes some milliseconds."""
@@ -136,8 +136,8 @@ class PageNumbers:
             for pair in (*chosen, *rest)
         }
         rest = [pair for pair in rest if tasks_of[pair]]
-        is_small = len(rest) * len(self.data.samples) <= MOST_COMPARED
-        if is_small and sum(len(tasks_of[pair]) for pair in rest) <= MOST_INTERVALS:
+        is_small = len(rest) * len(self.data.samples) <= MAX_COMPARED
+        if is_small and sum(len(tasks_of[pair]) for pair in rest) <= MAX_INTERVALS:
             chosen += rest
         for who, rival in chosen:
             shared = {task: by_task[task] for task in tasks_of[who, rival]}

@@ -35,7 +35,7 @@ HEADERS = {
 }
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-MOST_BYTES = 32 << 20  # the most that a page may send
+MAX_BYTES = 32 << 20  # the most that a page may send
 Shows = Callable[[web.Request], web.Response]
 StagePage = Callable[[Path, str, str], str]
 """A function (run folder, task id, sample id) -> a page with the views after every stage."""
@@ -67,7 +67,7 @@ class LocalPage(ABC):
     def application(self, guest: LocalPage | None = None) -> web.Application:
         """Return an application for the page and what it fetches, with a guest below `studio/`
         under the same guard."""
-        app = web.Application(middlewares=[self.guard], client_max_size=MOST_BYTES)
+        app = web.Application(middlewares=[self.guard], client_max_size=MAX_BYTES)
         self.add_routes(app)
         if guest is not None:
             guest.add_routes(app, "studio/")

@@ -46,7 +46,7 @@ TURN = "turn_"
 MAX_DISTINCT_NUMBERS = 8
 """The most distinct numbers that each become a part; with more, the samples are split into
 quarters."""
-MOST_TURNS = 12
+MAX_TURNS = 12
 """The most turns that are shown, as later ones come from a few long records; the last turn is
 always shown."""
 CHAIN = public_path(ChainOfThought)
@@ -334,9 +334,9 @@ class TurnsOfArm:
 
     @property
     def shown(self) -> list[int]:
-        """The turns to show: the first `MOST_TURNS`, with the last one instead of the twelfth if
+        """The turns to show: the first `MAX_TURNS`, with the last one instead of the twelfth if
         there are more."""
-        return [*range(min(MOST_TURNS - 1, self.last)), self.last]
+        return [*range(min(MAX_TURNS - 1, self.last)), self.last]
 
     @property
     def clusters(self) -> list[str]:
@@ -427,6 +427,6 @@ def _cut(record: Record, chain: bool) -> Iterator[Record]:
         return
     lines = reply["text"].splitlines()
     ends = [n for n, line in enumerate(lines, 1) if line.strip()][:-1]
-    for end in ends[: MOST_TURNS - 1]:
+    for end in ends[: MAX_TURNS - 1]:
         cut = {**reply, "text": "\n".join(lines[:end]), "finish": "stop"}
         yield replace(record, calls=({**record.calls[0], "reply": cut},))

@@ -24,10 +24,10 @@ Text = Annotated[str, Field(min_length=1)]
 Tokens = Annotated[int, Field(ge=1, le=10**9)]
 EXTENSION_FIELD = "looktwice"  # the field for data of clients and `serve` that the protocol lacks
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-MOST_BYTES = 64 << 20  # of a request
-MOST_REPLIES = 128  # to one request, which sets `n`
-MOST_PICTURES = 256
-MOST_VALUES = 1_000_000  # in the JSON of a request
+MAX_BYTES = 64 << 20  # of a request
+MAX_REPLIES = 128  # to one request, which sets `n`
+MAX_PICTURES = 256
+MAX_VALUES = 1_000_000  # in the JSON of a request
 IGNORED_FIELDS = {
     "user",
     "store",
@@ -206,7 +206,7 @@ class ChatRequest(BaseModel, **OPEN):
     model: str = ""
     stream: bool | None = None
     stream_options: StreamOptions | None = None
-    n: int | None = Field(None, ge=0, le=MOST_REPLIES)
+    n: int | None = Field(None, ge=0, le=MAX_REPLIES)
     temperature: float | None = Field(None, ge=0, le=1e3)
     top_p: float | None = Field(None, gt=0, le=1)
     max_tokens: Tokens | None = None
@@ -285,8 +285,8 @@ def read_question(raw: bytes) -> Question:
 
     Pictures must be data URLs; nothing is fetched.
     """
-    if sum(map(raw.count, (b",", b"[", b"{"))) > MOST_VALUES:
-        raise ValueError(f"more than {MOST_VALUES:,} values")
+    if sum(map(raw.count, (b",", b"[", b"{"))) > MAX_VALUES:
+        raise ValueError(f"more than {MAX_VALUES:,} values")
     request: ChatRequest = read_as(ChatRequest, raw)
     if strange := request.strange:
         raise ValueError(f"{' and '.join(strange)}: not supported here; leave it out")
@@ -322,8 +322,8 @@ def make_sample(turns: Sequence[Message], known: ClientFacts) -> Sample:
         else:
             pictures.append(part.picture)
             words += f"<image {len(pictures)}>"
-    if len(pictures) > MOST_PICTURES:
-        raise ValueError(f"{len(pictures)} images in one turn; the maximum is {MOST_PICTURES}")
+    if len(pictures) > MAX_PICTURES:
+        raise ValueError(f"{len(pictures)} images in one turn; the maximum is {MAX_PICTURES}")
     marks = tuple(map(mark_from_dict, known.marks))
     meta = {**known.meta, PLACED: True} if pictures else known.meta
     sample = Sample("", words, tuple(pictures), tuple(known.choices), marks, meta)
@@ -337,7 +337,7 @@ SETTINGS = set(ChatRequest.model_fields) - HANDLED_FIELDS
 def read_foreign_question(raw: bytes) -> Question:
     """Parse a request to another server, which may support more: unknown parts become their JSON as
     a text, and unknown fields are stored in `sent`. Raises ValueError."""
-    body = read_json(raw, MOST_VALUES)
+    body = read_json(raw, MAX_VALUES)
     if not (isinstance(body, dict) and isinstance(body.get("messages"), list)):
         raise ValueError("a request must be a JSON object with messages")
     turns = tuple(map(_read_turn, body["messages"]))

@@ -16,7 +16,7 @@ from typing import Any
 from aiohttp import web
 
 from looktwice.eval.page.hosting import get_host, make_runner
-from looktwice.extras.integrations.chat_requests import LOOPBACK, MOST_BYTES
+from looktwice.extras.integrations.chat_requests import LOOPBACK, MAX_BYTES
 from looktwice.pipelines.config.classes import ConfigError
 from looktwice.pipelines.models.http_client import http_loop
 
@@ -126,16 +126,16 @@ class HttpGate(ABC):
     async def read_body(self, request: web.Request) -> bytes:
         """Read the body of a request, and add its size to `held`. Raises Refusal if it is too large
         or too slow, or too many bytes are held."""
-        if (length := request.content_length or 0) > MOST_BYTES:
-            raise Refusal(413, f"the request has {length:,} bytes; the maximum is {MOST_BYTES:,}")
+        if (length := request.content_length or 0) > MAX_BYTES:
+            raise Refusal(413, f"the request has {length:,} bytes; the maximum is {MAX_BYTES:,}")
         body = bytearray()
         try:
             async with asyncio.timeout(READ_SECONDS):
                 async for piece in request.content.iter_any():
                     body += piece
                     self.held += len(piece)
-                    if len(body) > MOST_BYTES:
-                        raise Refusal(413, f"a request has at most {MOST_BYTES:,} bytes")
+                    if len(body) > MAX_BYTES:
+                        raise Refusal(413, f"a request has at most {MAX_BYTES:,} bytes")
                     if self.held > MAX_HELD_BYTES:
                         busy = f"{self.held >> 20} MiB of requests are being answered"
                         raise Refusal(503, f"{busy}; try again", "server_error", 1.0)

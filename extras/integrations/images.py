@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from looktwice.extras.integrations.chat_requests import MOST_BYTES, read_data_url
+from looktwice.extras.integrations.chat_requests import MAX_BYTES, read_data_url
 from looktwice.pipelines.config.paths import OutsideError, Scope, pass_fence
 from looktwice.pipelines.config.spec import digest
 from looktwice.pipelines.disk import read_file, write_file
@@ -141,8 +141,8 @@ class Images:
 
     def _write_url(self, url: str) -> Path:
         """Write a picture from a data URL to a file. Raises ToolError and PictureError."""
-        if len(url) > MOST_BYTES:
-            raise ToolError(f"a data URL has at most {MOST_BYTES:,} characters, found {len(url):,}")
+        if len(url) > MAX_BYTES:
+            raise ToolError(f"a data URL has at most {MAX_BYTES:,} characters, found {len(url):,}")
         sent = read_data_url(url).payload
         file = self.out / f"sent-{sent.sha[:8]}.{sent.media_type.removeprefix('image/')}"
         write_file(file, sent.data)

@@ -17,7 +17,7 @@ from mcp.server.transport_security import TransportSecuritySettings
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 
-from looktwice.extras.integrations.chat_requests import LOOPBACK, MOST_BYTES
+from looktwice.extras.integrations.chat_requests import LOOPBACK, MAX_BYTES
 from looktwice.extras.integrations.looking import REPORTED, LookTools
 from looktwice.pipelines.config.classes import ConfigError
 from looktwice.prompting.coordinates import UNITS
@@ -107,7 +107,7 @@ async def serve_http(
     shown = f"[{host}]" if ":" in host else host
     hosts = [f"{name}:*" for name in dict.fromkeys((*LOOPBACK, "[::1]", shown))]
     app = server.streamable_http_app(
-        max_request_body_size=MOST_BYTES,
+        max_request_body_size=MAX_BYTES,
         transport_security=TransportSecuritySettings(
             enable_dns_rebinding_protection=not token,  # web pages do not have the token
             allowed_hosts=hosts,

@@ -40,7 +40,7 @@ HOP_HEADERS = {
 }
 """Headers that concern only a single connection."""
 MAX_RECORDED_BYTES = 64 << 20  # bytes of an answer that are recorded
-MOST_MODELS = 1000
+MAX_MODELS = 1000
 SECONDS = 3600.0
 
 
@@ -180,8 +180,8 @@ class RecordingProxy(HttpGate):
         """Return the contestant for a model's name. Raises ValueError if there are too many."""
         with self.lock:
             if name not in self.arms:
-                if len(self.arms) >= MOST_MODELS:
-                    raise ValueError(f"at most {MOST_MODELS} models can be recorded")
+                if len(self.arms) >= MAX_MODELS:
+                    raise ValueError(f"at most {MAX_MODELS} models can be recorded")
                 model, stages = ChatAPI(name, self.url), {"ask": Forward()}
                 arm = Arm(name, {}, "requests", Requests(), model, stages, Robust(), 1, 0)
                 arm = add_id(replace(arm, baseline=not self.arms))

@@ -25,7 +25,7 @@ from looktwice.pipelines.sample import Item, Sample
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".ppm", ".pgm", ".tif", ".tiff")
 T = TypeVar("T")
-MOST_TRIES = 20  # draws from one image or pair before trying the next one
+MAX_TRIES = 20  # draws from one image or pair before trying the next one
 
 
 def require_folder(path: Path, holds: str) -> Path:
@@ -135,7 +135,7 @@ class FileTask(ABC):
         following ones."""
         turn = deal_evenly(number, range(len(sources)), word, self.seed)
         for source in (*sources[turn:], *sources[:turn]):
-            yield from repeat(source, MOST_TRIES)
+            yield from repeat(source, MAX_TRIES)
 
     def _deal(self, number: int, cards: Sequence[T]) -> T:
         """Deal a card such that all cards are equally frequent."""

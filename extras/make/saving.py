@@ -29,7 +29,7 @@ from looktwice.pipelines.sample import Item
 
 FILE_EXTENSIONS = {"image/jpeg": "jpg", "image/png": "png", "image/webp": "webp"}
 GROUP = 64  # questions in a row group, which a reader loads at once
-MOST_IMAGES = 4  # BLINK has image_1 to image_4
+MAX_IMAGES = 4  # BLINK has image_1 to image_4
 
 
 @dataclass
@@ -55,7 +55,7 @@ class SavedQuestions:
 
         text, image = pa.string(), pa.struct([("bytes", pa.binary()), ("path", pa.string())])
         columns = dict.fromkeys(("idx", "question", "sub_task"), text)
-        columns |= dict.fromkeys((f"image_{n}" for n in range(1, MOST_IMAGES + 1)), image)
+        columns |= dict.fromkeys((f"image_{n}" for n in range(1, MAX_IMAGES + 1)), image)
         columns["choices"] = pa.list_(text)
         columns |= dict.fromkeys(("answer", "prompt", "explanation", "marks"), text)
         schema = pa.schema(list(columns.items()))
@@ -146,9 +146,9 @@ def _blink_row(
 ) -> dict[str, Any]:
     """Format one question as a BLINK row. Raises ValueError if it does not fit."""
     sample = item.sample
-    if not 1 <= len(images) <= MOST_IMAGES:
+    if not 1 <= len(images) <= MAX_IMAGES:
         raise ValueError(
-            f"{sample.id} has {len(images)} images, but BLINK's columns hold one to {MOST_IMAGES}"
+            f"{sample.id} has {len(images)} images, but BLINK's columns hold one to {MAX_IMAGES}"
         )
     choices, answer = _make_closed_question(item)
     prompt = lettered_prompt(sample.question, choices)

@@ -13,7 +13,7 @@ from looktwice.extras.request_diff.factors import FACTORS, Difference, RequestCo
 from looktwice.pipelines.counted import format_count, shorten
 from looktwice.pipelines.disk import write_file
 
-MOST_WORDS, MOST_CHANGES, COMMON = 60, 6, 0.5
+MAX_WORDS, MAX_CHANGES, COMMON = 60, 6, 0.5
 METHOD = (
     "Requests are paired by what their pictures show (perceptual hash and thumbnail) and by the"
     " words that distinguish the questions of one side; a request that is equally near to two is"
@@ -29,8 +29,8 @@ def request_table(comparison: RequestComparison) -> TextTable:
     base, rival = comparison.base.name, comparison.rival.name
     columns: Columns[Difference] = (
         Column("what differs", "factor", text),
-        Column(base, lambda d: shorten(d.most_frequent[0][0], MOST_WORDS), text),
-        Column(rival, lambda d: shorten(d.most_frequent[0][1], MOST_WORDS), text),
+        Column(base, lambda d: shorten(d.most_frequent[0][0], MAX_WORDS), text),
+        Column(rival, lambda d: shorten(d.most_frequent[0][1], MAX_WORDS), text),
         Column("pairs", lambda d: f"{len(d.examples)} of {d.pairs}"),
         Column(
             "with these",
@@ -66,9 +66,9 @@ def describe_requests(comparison: RequestComparison) -> Iterator[str]:
         yield f"  the same in all pairs: {', '.join(alike)}"
     constant, rare = 0, 0
     for (here, there), count in comparison.changed_words:
-        if constant < MOST_CHANGES and count >= COMMON * pairs:
+        if constant < MAX_CHANGES and count >= COMMON * pairs:
             constant += 1
-            gone, new = (repr(shorten(words, 4 * MOST_WORDS)) for words in (here, there))
+            gone, new = (repr(shorten(words, 4 * MAX_WORDS)) for words in (here, there))
             change = f"{gone} became {new}" if there else f"{gone} is missing"
             change = f"in {rival.name}, {change if here else f'{new} was added'}"
             yield f"  template, in {count} of {pairs}: {change}"

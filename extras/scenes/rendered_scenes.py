@@ -244,12 +244,12 @@ def draw_relation(params: SceneParameters) -> AskedViews | None:
     return None
 
 
-MOST_COUNTED = 6
+MAX_COUNTED = 6
 
 
 def draw_counting(params: SceneParameters) -> AskedViews | None:
     """Ask how many of the solids have a colour; most of each solid is visible."""
-    place, key = params.deal(list(product(range(4), range(1, MOST_COUNTED + 1))))
+    place, key = params.deal(list(product(range(4), range(1, MAX_COUNTED + 1))))
     low = max(0, key - place)
     asked, *others = params.shuffled(COLORS)
     count = max(params.levels["objects"], key)

@@ -29,7 +29,7 @@ Result = TypeVar("Result")
 CONNECT_SECONDS = 10.0
 CHUNKED_BYTES = 1 << 20  # bytes; a larger request is sent in pieces
 # of a decompressed body: 8,000 tokens with 20 alternatives; parsing it takes 20 times as many
-MOST_BYTES = 16 << 20
+MAX_BYTES = 16 << 20
 
 
 class HttpResponse(NamedTuple):
@@ -93,7 +93,7 @@ class HttpLoop:
         """
         import aiohttp
 
-        stopping, most = STOPPING.get(), most or MOST_BYTES
+        stopping, most = STOPPING.get(), most or MAX_BYTES
         # in one piece, a large body would block the loop
         data = body if body is None or len(body) < CHUNKED_BYTES else io.BytesIO(body)
         limit = aiohttp.ClientTimeout(total=timeout, sock_connect=min(timeout, CONNECT_SECONDS))

@@ -17,7 +17,7 @@ UNPARSED_CALL = (
     "the reply is a tool call that the server left as text; start the server with this model's"
     " tool call parser, or set `protocol: {use: prompting.agent.TaggedCalls}` of the agent"
 )
-MOST_CALLS = 128
+MAX_CALLS = 128
 MAX_FAILED_READS = 32  # objects in the text that look like calls but are not
 NAME = r"[\w.-]{1,64}"
 BAR, GAP = "[|\uff5c]", "[_\u2581]"
@@ -122,7 +122,7 @@ def read_text_calls(text: str) -> list[TextCall]:
     for _, start, end, found in _sections(text.replace(MINIMAX, "")):
         for name, arguments in found:
             calls.append(TextCall(ToolCall(f"call_{len(calls)}", name, arguments), start, end))
-            if len(calls) == MOST_CALLS:
+            if len(calls) == MAX_CALLS:
                 return calls
     return calls
 

@@ -24,7 +24,7 @@ from looktwice.prompting.evidence import Missing, handle_missing
 from looktwice.prompting.question_lines import check_sha, parse_sample, read_lines
 
 SIDE = 32  # side of a thumbnail in pixels
-MOST_BITS = 12  # maximum difference of two hashes; such pictures are compared more closely
+MAX_BITS = 12  # maximum difference of two hashes; such pictures are compared more closely
 CLEARER = 0.7  # maximum ratio of the difference to the nearest picture and that to the next
 
 
@@ -120,7 +120,7 @@ class MarksFrom(WithoutModel):
         look, small, matches = perceptual_hash(image), make_thumbnail(image), list[Match]()
         for line, number, hashed, thumbnail in self._known_pictures:
             bits = hash_distance(look, hashed)
-            if bits <= MOST_BITS:
+            if bits <= MAX_BITS:
                 difference = float(cv2.absdiff(small, thumbnail).mean())
                 matches.append(Match(line, number, bits, difference))
         matches.sort(key=lambda match: match.difference)

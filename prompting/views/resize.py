@@ -31,7 +31,7 @@ from looktwice.pipelines.sample import name_in_errors
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 
-MOST_PIXELS = (
+MAX_PIXELS = (
     100_000_000  # in a resized view; a larger one is a mistake that would exhaust the memory
 )
 QWEN_RATIO = (
@@ -241,10 +241,10 @@ def resize_view(view: View, size: Size, filter: Filter | None = None) -> View:
     is resampled as the libraries of image processors do. Raises ValueError above 100 megapixels."""
     if size == view.size:
         return view
-    if size[0] * size[1] > MOST_PIXELS:
+    if size[0] * size[1] > MAX_PIXELS:
         raise ValueError(
             f"a picture of {view.size[0]} x {view.size[1]} pixels would become {size[0]} x"
-            f" {size[1]}, more than {MOST_PIXELS // 1_000_000} megapixels; crop it first or ask for"
+            f" {size[1]}, more than {MAX_PIXELS // 1_000_000} megapixels; crop it first or ask for"
             " less"
         )
     if filter is None:

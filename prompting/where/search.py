@@ -27,7 +27,7 @@ from looktwice.prompting.wording.instructions import Text, fill_in, read_texts
 Asked = Literal["existence", "latent", "answering"]
 GRIDS = {4: ((1, 4), (4, 1), (2, 2)), 9: ((2, 4), (4, 2), (3, 3)), 16: ((2, 8), (8, 2), (4, 4))}
 """Columns and rows of the children of a tall node, a wide node, and any other."""
-MOST_DEPTH = 5
+MAX_DEPTH = 5
 MERGE_MARGIN = 50  # pixels by which boxes grow before overlapping ones are merged
 
 
@@ -126,7 +126,7 @@ class Rules(Ranged):
         `ask` returns confidences from -1 to 1. With `bottom` the search must reach a leaf before it
         ends; with `no_root` the whole picture does not count.
         """
-        root, deepest = Node((0, 0, *size)), min(tree_depth(size, self.patch), MOST_DEPTH)
+        root, deepest = Node((0, 0, *size)), min(tree_depth(size, self.patch), MAX_DEPTH)
         falls = chain(self.steps, iter(lambda: self.steps[-1], None))
         queue, up, limit, at_bottom = [(0.0, root)], self.up, 3 * deepest, not bottom
         seen, enough = list[tuple[float, Node]](), list[Node]()

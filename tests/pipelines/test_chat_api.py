@@ -350,7 +350,7 @@ def test_an_interrupt_or_a_cancel_ends_the_wait_at_once() -> None:
 
 
 def test_an_oversized_body_is_not_read(server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("looktwice.pipelines.models.http_client.MOST_BYTES", 100)
+    monkeypatch.setattr("looktwice.pipelines.models.http_client.MAX_BYTES", 100)
     with pytest.raises(ModelError, match="too much for a reply") as raised:
         ChatAPI("m", url=server.url)(user("hello"))
     assert not raised.value.retryable, "it was billed, and would be as large again"

@@ -188,7 +188,7 @@ def test_axe_finds_nothing(browser: Browser, page: str, width: int, theme: str) 
 def test_a_file_has_all_of_the_finding_and_says_once_what_it_leaves_out(
     browser: Browser, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for most in ("MOST_ANSWERS", "MOST_CHARACTERS", "MOST_PICTURE_CHARACTERS"):
+    for most in ("MAX_ANSWERS", "MAX_CHARACTERS", "MAX_PICTURE_CHARACTERS"):
         monkeypatch.setattr(of_runs, most, 0)
     browser.open(write_report([run], tmp_path / "report"))
     browser.wait(LOADED % (7, "#evidence"))

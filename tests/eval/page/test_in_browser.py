@@ -486,7 +486,7 @@ def test_a_sample_excluded_by_the_filters_is_not_shown(browser: Browser, study: 
 def test_a_rival_without_an_interval_in_the_file_is_counted(
     browser: Browser, made: MadeRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pairs, "MOST_INTERVALS", 0)
+    monkeypatch.setattr(pairs, "MAX_INTERVALS", 0)
     one, two = "AAABBBBBBBBB", "B" * 11 + "A"
     made.arms("pick", "A" * 12, "plain", plain="A" * 12, one=one, two=two)
     browser.open(f"{write_page(made)}#base=two")
@@ -507,7 +507,7 @@ def test_every_star_is_corrected_for_multiple_tests(
     browser: Browser, made: MadeRun, monkeypatch: pytest.MonkeyPatch, most: int, how: str
 ) -> None:
     """`worse` differs from `better` with p = 0.03: a star among two arms, none among six."""
-    monkeypatch.setattr(pairs, "MOST_INTERVALS", most)
+    monkeypatch.setattr(pairs, "MAX_INTERVALS", most)
     base, better, worse = ("A" * n + "B" * (40 - n) for n in (20, 23, 17))
     said = {"plain": base, "better": better, "worse": worse, "third": base, "all": "A" * 40}
     made.arms("pick", "A" * 40, "plain", **said)

@@ -138,9 +138,9 @@ def test_a_file_holds_first_the_samples_on_which_contestants_differ(
     table = score_table(made.write().path)
     whole = page_of(table)
     assert whole.detailed is None and whole.answers[0, 4][0].turns[-1].parts == ("Answer: B",)
-    monkeypatch.setattr(of_runs, "MOST_ANSWERS", 4)
+    monkeypatch.setattr(of_runs, "MAX_ANSWERS", 4)
     assert page_of(table).detailed == frozenset({4, 0})
-    monkeypatch.setattr(of_runs, "MOST_CHARACTERS", 1300)
+    monkeypatch.setattr(of_runs, "MAX_CHARACTERS", 1300)
     cut = page_of(table)
     assert cut.detailed == frozenset({4})
     assert cut.answers[0, 0][0].verdict == "right" and not cut.answers[0, 0][0].turns
@@ -175,7 +175,7 @@ def test_a_full_file_stops_reading_images(made: MadeRun, monkeypatch: pytest.Mon
         return (pictures[int(sample[1:])],)
 
     # there is room for one in addition to texts
-    monkeypatch.setattr(of_runs, "MOST_PICTURE_CHARACTERS", 4 * 120 + 1)
+    monkeypatch.setattr(of_runs, "MAX_PICTURE_CHARACTERS", 4 * 120 + 1)
     monkeypatch.setattr(of_runs, "PREFETCHED_THUMBNAILS", 1)
     data = page_of(table, images)
     assert (read, list(data.thumbnails)) == (["s0", "s2"], [pictures[0].sha])

@@ -208,7 +208,7 @@ def test_a_text_without_stages_removes_none(desk: Desk) -> None:
 
 
 def test_uploads_are_limited_in_size(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("looktwice.eval.page.serving.MOST_BYTES", 1000)
+    monkeypatch.setattr("looktwice.eval.page.serving.MAX_BYTES", 1000)
     with serve(StudioServer(desk, lambda _: Draft(), token="known").application()) as address:
         connection = http.client.HTTPConnection(urlsplit(address).netloc)
         connection.putrequest("POST", "/known/upload")
