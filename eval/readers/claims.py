@@ -111,7 +111,7 @@ def _collect_sentence_claims(sentence: str, letters: str, words: AnswerWords) ->
     yield from _claims_by_phrase(text, phrases.MARKED, Weight.MARKED)
     settled = chain.from_iterable(wording.finditer(text) for wording in phrases.CONTRASTED_CHOICES)
     yield from (Claim(Weight.DECLARED, match["letter"]) for match in settled)
-    for match in phrases.WRONG.finditer(text):
+    for match in phrases.WRONG_CHOICE.finditer(text):
         yield from (
             Claim(Weight.NAMED, letter, against=True) for letter in find_tagged_letters(match[0])
         )

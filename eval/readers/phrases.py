@@ -136,7 +136,7 @@ SAY = pattern(
     rf"\s*(?:that\s+|:\s*)*(?:it is |it's )?{CHOICE}"
 )
 """ "I would say X"."""
-WRONG = pattern(
+WRONG_CHOICE = pattern(
     r"((?:\u27e6[A-Z]\u27e7(?:\s|,|and\b|or\b|nor\b)*)+) (?:is|are|was|were) (?:\w+ly )?"
     r"(?:wrong|incorrect|(?:not|n't) (?:correct|right))\b",
     r"^\W*(?:(?:it|this|that)(?:'s| is) )?not"

@@ -51,8 +51,8 @@ class SceneParameters:
 
 @dataclass(frozen=True)
 class Control:
-    """A control parameter: the levels of the paper, and the bounds of other numbers; other words
-    are not allowed."""
+    """A control parameter: the levels of the paper, and the range in which other numbers are valid.
+    Other texts are not valid."""
 
     name: str
     levels: tuple[Level, ...]

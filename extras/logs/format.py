@@ -41,7 +41,7 @@ class Format(NamedTuple):
     `suits` returns whether a path has this format, given the fields of its first object if it is
     JSON. `read` returns a log for each contestant, using the column names that the user gave.
     `write` writes a log into a folder, for the data set of this name, and yields each file;
-    `write_file` writes it into a file with one of the `endings` and returns the number of samples.
+    `write_file` writes it into a file with one of the `suffixes` and returns the number of samples.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Format(NamedTuple):
     read: Callable[[Path, Named], list[Log]] | None = None
     write: Callable[[Log, Path, str], Iterator[str]] | None = None
     write_file: Callable[[Log, Path], int] | None = None
-    endings: tuple[str, ...] = ()
+    suffixes: tuple[str, ...] = ()
 
 
 def write_evalai(log: Log, file: Path) -> int:
@@ -79,21 +79,21 @@ FORMATS = (
         lambda log, out, dataset: write_every_eval_ever(log, out),
     ),
     Format("eval-results", write=write_eval_results),
-    Format("evalai", write_file=write_evalai, endings=(".json",)),
+    Format("evalai", write_file=write_evalai, suffixes=(".json",)),
     Format("replies", lambda path, fields: "idx" in fields, read_replies),
     Format(
         "lmms-eval",
         lambda path, fields: any(path.glob(SAMPLES)) or "doc" in fields or "doc_id" in fields,
         read_lmms_eval,
         write_file=write_lmms_eval,
-        endings=(".jsonl",),
+        suffixes=(".jsonl",),
     ),
     Format(
         "vlmevalkit",
         lambda path, fields: get_ending(path) in ENDINGS,
         read_table,
         write_file=write_vlmevalkit,
-        endings=(".tsv", ".xlsx"),
+        suffixes=(".tsv", ".xlsx"),
     ),
 )
 """The formats of logs; the first that suits a path is used. VLMEvalKit's accepts any table."""
@@ -153,10 +153,10 @@ def load_log(path: Path, columns: Named) -> list[Log]:
             f"{path} is not a run folder and holds no {SAMPLES} of lmms-eval; name the log files"
             " instead"
         )
-    endings = ", ".join((".eval", ".json", *ENDINGS))
+    suffixes = ", ".join((".eval", ".json", *ENDINGS))
     raise TaskError(
         f"{path}: expected a run folder, a log of inspect_ai or Every Eval Ever, or a file that"
-        f" ends with one of {endings} (text files also with .gz)"
+        f" ends with one of {suffixes} (text files also with .gz)"
     )
 
 
@@ -190,13 +190,13 @@ def export_logs(logs: Sequence[Log], form: str, out: Path, dataset: str = "") ->
         if not form:
             raise TaskError(f"name the format with --to: {', '.join(names)}")
         raise TaskError(f"--to {form}: there is no such format{suggest_among(form, names)}")
-    _, _, _, write, write_one, endings = formats[form]
+    _, _, _, write, write_one, suffixes = formats[form]
     named = make_names_unique([log.whole for log in logs])
     files = file_names([log.name for log in named])
     out.mkdir(parents=True, exist_ok=True)
     for log in named:
         if write_one is not None:
-            file = out / f"{files[log.name]}{endings[0]}"
+            file = out / f"{files[log.name]}{suffixes[0]}"
             yield f"written: {file} ({format_count(write_one(log, file), 'sample')})"
         elif write is not None:
             for line in write(log, out, dataset):
@@ -208,8 +208,8 @@ def export_file(log: Log, file: Path) -> int:
     TaskError, RunError and OSError."""
     refuse_run_file(file)
     for form in all_formats():
-        if file.suffix in form.endings and form.write_file is not None:
+        if file.suffix in form.suffixes and form.write_file is not None:
             return form.write_file(log, file)
-    formats = [form for form in FORMATS if form.endings]
-    choices = "; ".join(f"{' or '.join(form.endings)} for {form.name}" for form in formats)
+    formats = [form for form in FORMATS if form.suffixes]
+    choices = "; ".join(f"{' or '.join(form.suffixes)} for {form.name}" for form in formats)
     raise TaskError(f"--export {file}: the ending must be one of: {choices}")

@@ -255,7 +255,7 @@ def report_replies(
     tables, as for `read_logs`. `key` maps idx to "(X)"; without it, the keys in the files count,
     unless they are hidden. A run folder counts as one file for each of its contestants, read with
     the reader or else as its configuration says. `exports` are files to write the answers to, in
-    the format of their endings (see `format.FORMATS`); with several files of replies, their names
+    the format of their suffixes (see `format.FORMATS`); with several files of replies, their names
     hold `{name}`. Raises TaskError, RunError and ConfigError.
     """
     stage = build_reader(reader, plugins) if reader else Robust() if disagreements else None

@@ -92,7 +92,7 @@ class RelativeDepth(FileTask):
         self._skipped.clear()
         named = [require_pair(root, pair, "image", "map") for pair in self.pairs]
         usable = []
-        for image, file in named or self._in_folders(root):
+        for image, file in named or self._find_pairs_in_folders(root):
             try:
                 _check_sizes(image, file)
             except (TaskError, PictureError) as exc:
@@ -107,7 +107,7 @@ class RelativeDepth(FileTask):
             )
         return usable
 
-    def _in_folders(self, root: Path) -> Iterator[tuple[Path, Path]]:
+    def _find_pairs_in_folders(self, root: Path) -> Iterator[tuple[Path, Path]]:
         for place in (root / self.images, root / self.maps):
             if not place.is_dir():
                 raise TaskError(

@@ -88,11 +88,8 @@ class StudioServer(LocalPage):
         return web.Response(body=payload.data, content_type=payload.media_type)
 
     async def work(self, request: web.Request) -> web.Response:
-        """Answer a request of the page with JSON or a file, or with its faults as `refused`.
-
-        Faults are not HTTP errors, so that half-typed input leaves the browser's console clear.
-        Requests without the page's header are forbidden.
-        """
+        """Respond to a request from the page with JSON or a file, or list its errors under
+        `refused`."""
         if request.headers.get(HEADER) != "studio":
             raise web.HTTPForbidden(text=f"only the studio's own page may send this ({HEADER})")
         data = await request.read()

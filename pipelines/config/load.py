@@ -33,7 +33,7 @@ from looktwice.pipelines.json_input import iterate_leaves
 Node = dict[str, Any]
 REFERENCE = re.compile(r"\$\{([A-Za-z_][\w-]*(?:\.[\w-]+)*)\}")
 MISSING = object()
-NOT_YAML = (OSError, yaml.YAMLError, OmegaConfBaseException, ValueError)
+YAML_ERRORS = (OSError, yaml.YAMLError, OmegaConfBaseException, ValueError)
 
 
 class Config(NamedTuple):
@@ -170,7 +170,7 @@ def _read(path: Path) -> Node:
         fault = f"no such configuration file{near} (bundled ones: `looktwice list configs`)"
     except IsADirectoryError:
         fault = "this is a folder; name the YAML file of a study"
-    except NOT_YAML as exc:
+    except YAML_ERRORS as exc:
         why = re.sub(r'\s*in "<\w+ string>"', "", str(exc).strip())
         why = re.sub(r"\s*\n\s*", "; ", why)
         fault = f"not a YAML mapping ({why})"
@@ -287,7 +287,7 @@ def parse_override(text: str) -> tuple[str, Any]:
     try:
         check_yaml(value)
         read = OmegaConf.to_container(OmegaConf.from_dotlist([f"value={value}"]), resolve=False)
-    except NOT_YAML as exc:
+    except YAML_ERRORS as exc:
         raise ConfigError([f"{text!r:.200}: the value is not YAML ({exc})"]) from exc
     return place.strip(), cast(Node, read)["value"]
 

@@ -1,4 +1,5 @@
 """Parts of a reply other than its answer: thoughts, further turns, tool calls left as text.
-Not here: what answers a question, which readers of `eval.readers` find."""
+
+Not here: the answer itself, which `eval.readers` finds."""
 
 __all__: list[str] = []

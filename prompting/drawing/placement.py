@@ -34,7 +34,7 @@ SIDES: dict[str, tuple[str, ...]] = {
 """The sides of a mark in the order in which they are tried. The default is above, below, right,
 left. Corners are tried last."""
 RING = ("above", "below", "right", "left", "above-right", "above-left", "below-right", "below-left")
-"""The places around a region in the order in which a number tries them."""
+"""The positions around a region that are tried in turn for its number."""
 INSETS = ((2, 2), (2, 0), (0, 2), (0, 0), (2, 1), (0, 1), (1, 2), (1, 0))
 """Possible positions of an inset, in halves of the free room across and down."""
 

@@ -97,7 +97,8 @@ class PointMarking(ColoredMarking):
         return anchors
 
     def anchors(self, spot: Spot, shape: Shape, color: RGB, grow: float) -> list[Anchor]:
-        """Return the anchors of a spot's label: the shape with its halo of `grow` pixels."""
+        """Return the outline next to which a spot's label is placed: its shape, enlarged by `grow`
+        pixels."""
         x, y = spot.place.center
         left, top, right, bottom = shape.box
         box = (

@@ -89,7 +89,8 @@ class GroundingDINO(WordDetector):
         return open_grounding_dino(path, self.tokenizer)
 
     def open_network(self, place: Place) -> Any:
-        """Open the network and its processor, or the package's network. Raises WeightsError."""
+        """Open the network and its processor, or the network of the authors' package. Raises
+        WeightsError."""
         if self.package:
             return open_grounding_dino_package(self.model, self.tokenizer, place)
         return super().open_network(place)

@@ -95,7 +95,7 @@ class DINOv2(HubNetwork[Item, FeatureGrid]):
         patch = int(getattr(config, "patch_size", 32))
         if getattr(config, "hidden_sizes", None):
             patch = 32
-        sized = [InputSize.of(image, self.longest, patch, enlarge=True) for (image,) in items]
+        sized = [InputSize.fit(image, self.longest, patch, enlarge=True) for (image,) in items]
         images = [size.resized(image) for size, (image,) in zip(sized, items, strict=True)]
         processor, batch = network.processor, to_batch(images, place) / 255
         seen = normalize(batch, processor.image_mean, processor.image_std).to(place.torch_dtype)
@@ -121,7 +121,7 @@ class DINOv2(HubNetwork[Item, FeatureGrid]):
 
     def batch_key(self, item: Item) -> Hashable:
         """Return the size of the resized image, which depends on its aspect ratio."""
-        return InputSize.of(item[0], self.longest, 1, enlarge=True).shape
+        return InputSize.fit(item[0], self.longest, 1, enlarge=True).shape
 
     def _compute_tokens(self, model: Any, images: Any, patch: int) -> Any:
         """Compute the selected hidden state: (n, tokens, d), or (n, d, rows, columns) for a
@@ -269,7 +269,7 @@ class EfficientNet(TensorNetwork[FeatureGrid]):
         return super().file() if self.model else find_package_file(*PACKAGE, *FILE)
 
     def _size(self, pixels: Pixels) -> InputSize:
-        return InputSize.of(pixels, self.longest, 32, enlarge=True)
+        return InputSize.fit(pixels, self.longest, 32, enlarge=True)
 
 
 def run_blocks(tensors: Tensors, images: Any, block: int) -> Any:

@@ -192,7 +192,7 @@ FAMILIES = ("llava", "llava_next", "qwen2_vl", "qwen2_5_vl")
 
 
 def locate_tokens(network: Any, inputs: Any, sizes: Sequence[tuple[int, int]]) -> list[Floats]:
-    """Return, for each picture of a prompt, the places of its tokens (tokens, 4), in prompt order.
+    """Return the place of each token in its picture, (tokens, 4) for each picture of the prompt.
 
     A place is the top, bottom, left and right edge as fractions of the picture's height and width;
     values below 0 or above 1 are padding, and NaN is a token without a place. `sizes` are the

@@ -48,7 +48,7 @@ class ColorRetinex(Checked):
         """Return linear RGB (height, width, 3) on an unknown scale. Raises NoEvidence for
         single-coloured images."""
         pixels = require_pixels(pixels, colors=True)
-        size = InputSize.of(pixels, self.longest, 1)
+        size = InputSize.fit(pixels, self.longest, 1)
         seen = np.maximum(to_linear(size.resized(pixels)), DARKEST)
         # the logarithm of the light on each pixel, with the mean 0
         small = integrate_steps(self._light_steps(seen, 1), self._light_steps(seen, 0))

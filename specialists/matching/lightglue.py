@@ -84,7 +84,7 @@ class LightGlue(KeypointNetwork):
 
     def size(self, pixels: Pixels) -> InputSize:
         """Return an image's input size. Raises NoEvidence if a side is under 32 pixels."""
-        return InputSize.of(pixels, self.longest, MULTIPLES[self.features], least=32)
+        return InputSize.fit(pixels, self.longest, MULTIPLES[self.features], least=32)
 
     def detect(self, detector: Any, batch: Any) -> list[Keypoints]:
         """Detect the strongest keypoints in a batch of images (n, 3, height, width) in 0..1."""
@@ -207,7 +207,7 @@ class XFeat(KeypointNetwork):
 
     def size(self, pixels: Pixels) -> InputSize:
         """Return an image's input size. Raises NoEvidence if a side is under 32 pixels."""
-        return InputSize.of(pixels, self.longest, 32, least=32)
+        return InputSize.fit(pixels, self.longest, 32, least=32)
 
     def detect(self, detector: Any, batch: Any) -> list[Keypoints]:
         """Detect the strongest keypoints in a batch of images (n, 3, height, width) in 0..1."""

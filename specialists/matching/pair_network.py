@@ -156,7 +156,7 @@ class LoFTR(PairNetwork):
     def size(self, pixels: Pixels) -> InputSize:
         """Return an image's input size. Raises NoEvidence if a side is under 48 pixels."""
         # leaves at least five cells without the border
-        return InputSize.of(pixels, self.longest, 8, least=48)
+        return InputSize.fit(pixels, self.longest, 8, least=48)
 
 
 SIDE = 560  # pixels of the network's first square input

@@ -86,7 +86,7 @@ class InputSize:
     rows: int
 
     @classmethod
-    def of(
+    def fit(
         cls,
         pixels: Pixels,
         longest: int | None,

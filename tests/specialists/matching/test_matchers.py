@@ -434,7 +434,7 @@ def test_working_sizes(
     shape: Any, longest: int | None, multiple: int, enlarge: bool, expected: Any
 ) -> None:
     image = texture(shape[1], shape[0])
-    size = InputSize.of(image, longest, multiple, enlarge=enlarge)
+    size = InputSize.fit(image, longest, multiple, enlarge=enlarge)
     assert [size.columns, size.rows] == expected == [*size.resized(image).shape[1::-1]]
     corners = size.to_image([(-0.5, -0.5), (size.columns - 0.5, size.rows - 0.5)])
     np.testing.assert_allclose(corners, [(-0.5, -0.5), (shape[1] - 0.5, shape[0] - 0.5)])
