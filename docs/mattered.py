@@ -259,9 +259,9 @@ def count_small(messages: Messages) -> Reply:
 def looks(out: Path) -> str:
     """The shares of a planted network's attention, beside being right."""
     sys.path.append(str(HERE.parent))
-    from tests.planted_network import seeks_ink
+    from tests.planted_network import write_ink_seeker
 
-    network = str(seeks_ink(out / "network"))
+    network = str(write_ink_seeker(out / "network"))
     stages = {
         "say": Verbatim(),
         "ask": Ask(),

@@ -219,7 +219,7 @@ class Part(Run):
 
     sink: Any = None
 
-    def tell(self, arm: Arm, row: SampleRow, record: Record) -> None:
+    def notify_companions(self, arm: Arm, row: SampleRow, record: Record) -> None:
         """Send a record."""
         self.sink.send(row, record)
 

@@ -180,7 +180,7 @@ def test_missing_or_truncated_messages_are_restored_from_the_cache(
     asked = made[1].stats["requests"]
     whole = {path: path.read_bytes() for path in map(Blobs(run / "blobs").path, messages(run))}
     damage_blobs(list(whole), damage)
-    assert "is gone or damaged" in run_command(2, "replay", run)
+    assert "is missing or damaged" in run_command(2, "replay", run)
     run_command(2, "view", run, "--sample", SAMPLE)
     # nothing reads every message; the sentence says to remove it
     if damage not in ("gone", "empty"):

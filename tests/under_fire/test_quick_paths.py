@@ -211,8 +211,8 @@ show("run")
 from looktwice.eval.display.table import score_table
 score_table(run)
 show("score")
-from looktwice.eval.listing import SAYS, list_kind
-for kind in SAYS: list(list_kind(kind, ()))
+from looktwice.eval.listing import KIND_DESCRIPTIONS, list_kind
+for kind in KIND_DESCRIPTIONS: list(list_kind(kind, ()))
 show("list")
 """
 SLOW = {"aiohttp", "pandas", "statsmodels", "torch", "transformers", "kornia", "skimage"}

@@ -232,7 +232,7 @@ def test_a_stopped_run_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.slow
 def test_a_hanging_process_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("looktwice.extras.executors.processes.PATIENCE", 0.5)
+    monkeypatch.setattr("looktwice.extras.executors.processes.STOP_TIMEOUT", 0.5)
     monkeypatch.setenv(SETTING, "2")
     monkeypatch.delitem(sys.modules, "opentelemetry.trace", raising=False)
     plan, console = plan_of(Pocket(), {"plain": {}}, Noise(400)), Console(file=StringIO())

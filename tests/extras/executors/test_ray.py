@@ -139,7 +139,7 @@ BATCHED = (
 @pytest.mark.parametrize(
     ("words", "fault"),
     [
-        (("ray", BATCHED), "asked in batches"),
+        (("ray", BATCHED), "batch API"),
         (("ray", "--gpus", "9"), "the nodes of Ray have 1 GPU;"),
         (("rays",), "write `ray`"),
         (("ray", "--shard", "1/2"), "its own shards"),

@@ -319,11 +319,11 @@ def test_dire_refuses_pictures_without_traces_and_other_files(
 
 TOGETHER = """
 import sys, threading
-from looktwice.pipelines.runtime.hub import from_hub
+from looktwice.pipelines.runtime.hub import load_from_hub
 jobs, said = list(zip(sys.argv[1::2], sys.argv[2::2])) * 4, []
 def job(kind, folder):
     try:
-        from_hub(kind, folder, None).to("cpu")
+        load_from_hub(kind, folder, None).to("cpu")
     except Exception as exc:
         said.append(repr(exc))
 threads = [threading.Thread(target=job, args=each) for each in jobs]
