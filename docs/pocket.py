@@ -281,7 +281,7 @@ def demo(folder: Path) -> str:
     n = vars(rows["marked"].accuracy)["n"]
     chance = f"{100 * (task.chance or 0):.0f} %"
     lines = [
-        f"One of its tasks: which shape is marked? ({n} questions, guessing is right on {chance})",
+        f"One of the demo's tasks: which shape is marked? ({n} questions; chance is {chance})",
         "",
         "| what the model is sent | right, % [95 % interval] | difference from the first row, points |",
         "|---|---|---|",
