@@ -131,7 +131,8 @@ def render_report_page(report: Report, page: RunPage, *, served: bool = False) -
 
 
 def _short_labels(scored: Table, page: RunPage) -> list[PageContestant]:
-    """The page's contestants, named as in the finding: "radius 9" for "marked [mark.radius=9]"."""
+    """Return the page's contestants, named as in the finding: "radius 9" instead of
+    "marked [mark.radius=9]"."""
     labels = dict[tuple[int, str], str]()
     for number, run in enumerate(page.runs):
         for name, label in OneChange(scored, run).short_labels.items():

@@ -197,8 +197,10 @@ def describe_left_out(reasons: Mapping[str, str]) -> Iterator[str]:
     `reasons` are by contestant or, for a task, by `tasks.NAME`."""
     for why in dict.fromkeys(reasons.values()):
         names = [name for name, reason in reasons.items() if reason == why]
-        tasks = sum(name.startswith("tasks.") for name in names)
-        yield f"{format_count(tasks, 'task') if tasks else ', '.join(names)} ({why})"
+        listed = [name for name in names if not name.startswith("tasks.")]
+        if tasks := len(names) - len(listed):
+            listed.insert(0, format_count(tasks, "task"))
+        yield f"{', '.join(listed)} ({why})"
 
 
 def _count_levels(scored: Table) -> Iterator[str]:

@@ -81,6 +81,13 @@ class TaskArms:
         return tuple(row for _, row in self.lines)
 
 
+def _select_agreeing(arms: Sequence[PointScores], base: PointScores) -> list[PointScores]:
+    """Return the arms that agree with the baseline in every place that both change."""
+    given = contestant_changes(base.point)
+    changed = ((arm, contestant_changes(arm.point).items()) for arm in arms)
+    return [arm for arm, own in changed if all(given.get(p, v) == v for p, v in own)]
+
+
 @dataclass(frozen=True, eq=False)
 class OneChange:
     """The arms of a run that differ in one thing from the baseline of their task."""
@@ -187,8 +194,7 @@ class OneChange:
         for name, mine in own.items():
             is_base = name == base.point.contestant
             if not is_base:  # the arms at the baseline's settings, as far as both have them
-                changed = ((arm, contestant_changes(arm.point).items()) for arm in mine)
-                mine = [arm for arm, own in changed if all(given.get(p, v) == v for p, v in own)]
+                mine = _select_agreeing(mine, base)
             first = base if is_base else next(iter(mine), None)
             if first is None or (not is_base and _is_guess(first)):
                 continue
@@ -215,22 +221,13 @@ class OneChange:
             for name in dict.fromkeys(arm.point.contestant for arm in arms):
                 mine = [arm for arm in arms if arm.point.contestant == name]
                 is_base = name == base.point.contestant
-                first = base if is_base else self._first_at(base, mine)
+                first = base if is_base else next(iter(_select_agreeing(mine, base)), mine[0])
                 for arm in mine:
                     changes = ", ".join(self.changes(arm, first))
                     label = changes if is_base and changes else f"{name}, {changes}"
                     short.setdefault(arm.contestant, label if changes else name)
         counts = Counter(short.values())
         return {name: label for name, label in short.items() if counts[label] == 1}
-
-    def _first_at(self, base: PointScores, arms: Sequence[PointScores]) -> PointScores:
-        """Return the first arm that agrees with the baseline in every place that both change."""
-        given = contestant_changes(base.point)
-        for arm in arms:
-            own = contestant_changes(arm.point).items()
-            if all(given.get(place, value) == value for place, value in own):
-                return arm
-        return arms[0]
 
     def changes(self, arm: PointScores, base: PointScores) -> list[str]:
         """Return the changes that turn the baseline into an arm, a text for each change that the

@@ -29,7 +29,7 @@ DRAIN, STOP, END = "drain", "stop", "end"
 
 class Setup(NamedTuple):
     """The first message to a process: the plan without its tasks, the options, and the folders. The
-    process is one of `processes`, and stays on the CPU core `core` unless that is None."""
+    process is one of `processes`, and stays on the CPU core `core` if one is given."""
 
     plan: Plan
     options: RunOptions

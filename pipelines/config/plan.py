@@ -111,7 +111,10 @@ def _leave_out_absent(arms: Sequence[Arm], faults: Faults) -> tuple[list[Arm], d
             faults.note(f"tasks.{arm.task_name}: {lacks}")
             continue
         count = f"{len(lacks.found)} of {lacks.total} found"
-        reasons[f"tasks.{arm.task_name}"] = f"{lacks.suite}: {count}: {', '.join(lacks.found)}"
+        reason = f"{lacks.suite}: {count}: {', '.join(lacks.found)}"
+        reasons[f"tasks.{arm.task_name}"] = reason
+        if all(other.contestant != arm.contestant for other in there):
+            reasons[arm.contestant] = reason
     return there, reasons
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,8 @@ def load_study_plugins(named: Any, scope: Scope) -> tuple[str, ...]:
     if asked and (scope.source is None or not is_confirmed(_question(asked, scope))):
         raise ConfigError([_refusal(code) for code in asked])
     if scope.source is not None and not {*codes.values()} <= {*trusted}:
-        save_grant(scope.source, plugins=codes.values())
+        with suppress(OSError):  # the next command asks again
+            save_grant(scope.source, plugins=codes.values())
     return (*scope.plugins, *_load_new(codes.values(), scope.plugins))
 
 

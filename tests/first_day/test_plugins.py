@@ -53,6 +53,17 @@ def test_a_plugin_is_allowed_once_for_a_study_and_its_runs(study: Path) -> None:
     assert "is Python code" in get_output("check", copy, code=2)
 
 
+def test_a_configuration_folder_that_cannot_be_written_stops_no_run(
+    study: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (study.parent / "file").touch()
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(study.parent / "file"))
+    words = ("check", study, "--plugin", "studies/stage_of_study.py")
+    get_output(*words)
+    get_output(*words)
+    assert "is Python code" in get_output("check", study, code=2)
+
+
 @pytest.mark.parametrize(("answer", "code"), [("n", 2), ("y", 0)])
 def test_a_terminal_asks_once_before_code_of_a_study_runs(
     study: Path, monkeypatch: pytest.MonkeyPatch, answer: str, code: int

@@ -197,6 +197,9 @@ def test_a_study_skips_tasks_whose_files_are_missing(tmp_path: Path) -> None:
     assert "left out: 2 tasks (BLINK: 1 of 14 found: Jigsaw)" in get_output("check", study)
     with pytest.raises(ConfigError, match=r"^tasks\.b: .*IQ_Test is missing"):
         load_plan(study, ["tasks.a=null"])
+    study.write_text(study.read_text() + "contestants: {all: {}, few: {only: [b, c]}}")
+    assert {*load_plan(study).left_out} == {"tasks.b", "tasks.c", "few"}
+    assert "left out: 2 tasks, few (BLINK: 1 of 14" in get_output("check", study)
 
 
 def test_facts_name_the_revision_and_the_errata(tmp_path: Path) -> None:
