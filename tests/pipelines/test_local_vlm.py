@@ -73,6 +73,7 @@ def test_batched_replies_equal_single_ones(family: str, folder: Callable[[str], 
     assert len(said) > 1, "pictures are looked at"
 
 
+@pytest.mark.slow
 def test_a_missing_video_processor_is_noted(folder: Callable[[str], str]) -> None:
     said = LocalVLM(folder("qwen2_5_vl"), max_tokens=2)(QUESTIONS[1]).served_by
     assert "no videos" in said["processor"]

@@ -142,13 +142,12 @@ def test_flipped_samples_are_found_in_three_clicks(browser: Browser, page: str) 
     browser.wait("document.querySelector('#count').innerText.startsWith('1 ')")
     browser.click("#list a")
     browser.wait("location.hash.includes('sample=pick%2Fs1')")
-    browser.wait("document.querySelector('#sample .card img').naturalWidth > 0")
+    browser.wait(f"Math.abs(({SHADE})() - 121) <= 3")  # this contestant's picture of this sample
     browser.click("#sample summary")
     card = browser.text("#sample .card")
     assert "other" in card and "lost" in card and "wrong" in card and "Which of 1?" in card
     assert HOSTILE in card
     assert browser.run("window.evil") is None
-    assert abs(browser.run(f"({SHADE})()") - 121) <= 3  # the picture of this contestant and sample
     assert browser.complaints == []
 
 

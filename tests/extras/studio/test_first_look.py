@@ -177,8 +177,15 @@ def test_a_picture_dropped_anywhere_is_taken(
 
 
 @needs_browser
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize(
+    ("size", "theme"),
+    [
+        (SIZES[0], "light"),
+        pytest.param(SIZES[0], "dark", marks=pytest.mark.slow),
+        pytest.param(SIZES[1], "light", marks=pytest.mark.slow),
+        pytest.param(SIZES[1], "dark", marks=pytest.mark.slow),
+    ],
+)
 def test_axe_finds_no_fault_and_no_word_is_broken(
     studio: OpenStudio, size: tuple[int, int], theme: str
 ) -> None:
