@@ -168,6 +168,7 @@ class OfficialLabel(Reader):
     """
 
     accepts_only_letters: ClassVar[bool] = True
+    reads_only_reply: ClassVar[bool] = True
     part: ClassVar[Literal["answer", "turn", "reply"]] = "reply"
 
     def read(self, state: State) -> Reading:

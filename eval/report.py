@@ -255,7 +255,7 @@ class Report:
         for run in self.scored.scores:
             for name, why in (run.folder.facts.get("left_out") or {}).items():
                 pairs.append((str(name), str(why)))
-            asked = {scores.point.contestant for scores in run.points if scores.all}
+            asked = {scores.point.contestant for scores in run.points if len(scores.columns)}
             for name in dict.fromkeys(scores.point.contestant for scores in run.points):
                 if name not in asked:
                     pairs.append((name, "planned, but no sample was asked yet"))

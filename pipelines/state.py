@@ -212,6 +212,8 @@ class State:
     @property
     def reply(self) -> str:
         """The text of the model's last turn; empty if it has not replied."""
+        if self.messages and self.messages[-1].role == "assistant":
+            return self.messages[-1].text
         # from the end, because messages of a recorded run are loaded one by one as they are read
         turns = (message.text for message in reversed(self.messages) if message.role == "assistant")
         return next(turns, "")

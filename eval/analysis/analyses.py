@@ -23,6 +23,7 @@ from looktwice.eval.display.table import Table, cache_measure
 from looktwice.eval.display.text_tables import Columns, TextTable, table
 from looktwice.eval.page.data import PageGrid, PageLines
 from looktwice.eval.records.schema import RunError
+from looktwice.eval.scoring.columns import read_values
 from looktwice.eval.scoring.verdict import RunScores
 from looktwice.pipelines.config.classes import suggest_names
 from looktwice.pipelines.extensions import Extension, list_extensions
@@ -207,7 +208,7 @@ def _collect_traits(run: RunScores) -> set[str]:
     traits |= {MEASURED} if _is_measured(run) else set()
     for arm in run.points:
         traits |= {"draws"} if arm.point.draws > 1 else set()
-        traits |= {"turns"} if any(entry.calls > 1 for entry in arm.all) else set()
+        traits |= {"turns"} if (arm.columns["calls"] > 1).any() else set()
         for use in _classes(arm.point.spec):
             traits |= {f"class:{use}", f"room:{use.rpartition('.')[0]}"}
     return traits
@@ -215,8 +216,9 @@ def _collect_traits(run: RunScores) -> set[str]:
 
 def _is_measured(run: RunScores) -> bool:
     """Return whether any measurement differs between the answers of the run."""
-    first, answers = dict[str, Any](), (entry for arm in run.points for entry in arm.all)
-    measured = (pair for entry in answers for pair in entry.measured.items())
+    first = dict[str, Any]()
+    texts = (text for arm in run.points for text in arm.columns.count_measured())
+    measured = (pair for text in texts for pair in read_values(text).items())
     return any(first.setdefault(name, value) != value for name, value in measured)
 
 

@@ -316,7 +316,7 @@ class SpecialistPair:
 
 def specialist_pairs(run: RunScores) -> Iterator[SpecialistPair]:
     """Yield every pair of a specialist and an MLLM on the same task."""
-    callers = [arm for arm in run.points if any(entry.calls for entry in arm.all)]
+    callers = [arm for arm in run.points if arm.columns["calls"].any()]
     for specialist in filter(is_specialist, run.points):
         for mllm in callers:
             if mllm.point.task_id == specialist.point.task_id:
@@ -328,11 +328,10 @@ def specialist_pairs(run: RunScores) -> Iterator[SpecialistPair]:
 def is_specialist(scores: PointScores) -> bool:
     """Return whether the arm answered without any model call and never at random, judged by what it
     did rather than what it declares."""
-    answered = False
-    for entry in scores.all:
-        if entry.calls:
-            return False
-        answered |= entry.answer is not None or entry.reason == ABSTAINED
+    if scores.columns["calls"].any():
+        return False
+    given = scores.columns.count_words()
+    answered = any(words.answer is not None or words.reason == ABSTAINED for words in given)
     stages = canonical(scores.point.spec.get("stages"))
     random = any(canonical({"use": public_path(kind)})[1:-1] in stages for kind in (Chance, Guess))
     return answered and not random
@@ -386,7 +385,7 @@ def find_guesses(run: RunScores) -> Iterator[Guesses]:
     for record in run.folder.last_records(holding=f'"{Guess.NOTE}'):
         if any(note.startswith(Guess.NOTE) for note in record.notes):
             guessed.add(record.key)
-    for scores in run.points:
+    for scores in run.points if guessed else ():
         line = Guesses(scores, [], [])
         for entry in scores.all:
             is_guess = (scores.point.records_id, entry.sample, entry.draw) in guessed

@@ -12,7 +12,7 @@ claim anything.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
@@ -35,6 +35,7 @@ from looktwice.eval.display.text_tables import (
     table,
     text,
 )
+from looktwice.eval.scoring.columns import Words
 from looktwice.eval.scoring.labels import ALL_TASKS
 from looktwice.eval.scoring.notes import find_commonest_reason
 from looktwice.eval.scoring.run_rows import headline_rows
@@ -206,10 +207,13 @@ def describe_left_out(reasons: Mapping[str, str]) -> Iterator[str]:
 def _count_levels(scored: Table) -> Iterator[str]:
     """Yield what failed or is unreadable, with the most common reason, and the notes that explain a
     difference or its absence."""
-    answers = [entry for run in scored.scores for arm in run.points for entry in arm.all]
-    if unreadable := [entry for entry in answers if entry.verdict is Verdict.UNREADABLE]:
-        why = find_commonest_reason(unreadable)
-        yield f"Unreadable: {len(unreadable):,} of {len(answers):,} answers, {why}."
+    arms = [arm for run in scored.scores for arm in run.points]
+    unreadable = Counter[Words]()
+    for arm in arms:
+        unreadable.update(arm.count_words(Verdict.UNREADABLE))
+    if unreadable:
+        why, answers = find_commonest_reason(unreadable), sum(len(arm.columns) for arm in arms)
+        yield f"Unreadable: {unreadable.total():,} of {answers:,} answers, {why}."
     runs = (f"{run.name}: {kind}" for run in scored.scores for kind in SHOWN_NOTE_PREFIXES)
     beginnings = (*SHOWN_NOTE_PREFIXES, *runs)
     yield from (note for note in scored.notes if note.startswith(beginnings))

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from looktwice.eval.analysis.contestants import is_specialist
 from looktwice.eval.display.table import Table
 from looktwice.eval.scoring.labels import ALL_TASKS, baselines, contestant_changes, get_setting
@@ -126,7 +128,7 @@ class OneChange:
         """The arms of all tasks together, if there are several, and of each task."""
         every, by_task = self.asked_on_every_task, defaultdict[str, list[PointScores]](list)
         for arm in self.run.points:
-            if arm.all and not arm.older:
+            if len(arm.columns) and not arm.older:
                 by_task[arm.point.task_id].append(arm)
         shared = [arm for arm in every if not _is_guess(arm)]
         tables = [self.table(shared, ALL_TASKS)] if len(shared) > 1 else []
@@ -138,7 +140,7 @@ class OneChange:
         tasks; empty if it has one task or no other contestant has them all."""
         tasks = defaultdict[str, dict[str, PointScores]](dict)
         for arm in self.run.points:
-            if arm.all and not arm.older:
+            if len(arm.columns) and not arm.older:
                 tasks[arm.contestant][arm.point.task_id] = arm
         whole = {t for mine in tasks.values() for t, arm in mine.items() if arm.point.baseline}
         arms = [next(iter(mine.values())) for mine in tasks.values() if mine.keys() == whole]
@@ -305,8 +307,14 @@ class OneChange:
         arms = [arm]
         if not scored.point:
             arms = [one for one in self.run.points if one.contestant == arm.contestant]
-        entries = [entry for one in arms for name in one.keyed for entry in one.asked(name)]
-        return sum(entry.reason == ABSTAINED for entry in entries) / max(1, len(entries))
+        given = count = 0
+        for one in arms:
+            keyed = np.array([name in one.keyed for name in one.columns.ids], bool)
+            rows = np.flatnonzero(keyed[one.columns["sample"]])
+            words = one.columns.count_words(rows).items()
+            given += len(rows)
+            count += sum(number for word, number in words if word.reason == ABSTAINED)
+        return count / max(1, given)
 
     def without(
         self, base: PointScores, lines: Sequence[tuple[PointScores, FoundRow]]
@@ -352,7 +360,7 @@ def _count_changes(base: PointScores, arm: PointScores) -> int:
 def _is_guess(arm: PointScores) -> bool:
     """Return whether an arm only answers at random: it made no call, and no specialist answered,
     not even one that guesses when it abstains."""
-    is_silent = not arm.failure and not any(entry.calls for entry in arm.all)
+    is_silent = not arm.failure and not arm.columns["calls"].any()
     rules = (canonical(node.get("use")) for node in _stages(arm).values() if "use" in node)
     return is_silent and not is_specialist(arm) and canonical(public_path(Guess)) not in rules
 

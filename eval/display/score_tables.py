@@ -8,6 +8,8 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
+import numpy as np
+
 from looktwice.eval.display.text_tables import (
     Column,
     Columns,
@@ -177,7 +179,9 @@ def reason_table(runs: Sequence[RunScores]) -> TextTable:
     """Return the reasons for unreadable answers, a line per arm that has any."""
     lines = []
     for scores in chain(*(run.points for run in runs)):
-        counts = Counter(s.reason for s in scores.all if s.verdict is Verdict.UNREADABLE)
+        counts = Counter[str]()
+        for words, number in scores.count_words(Verdict.UNREADABLE).items():
+            counts[words.reason] += number
         if counts:
             cells = map(some, map(counts.__getitem__, REASONS))
             lines.append((scores.contestant, scores.task, *cells))
@@ -189,10 +193,10 @@ def failure_table(runs: Sequence[RunScores]) -> TextTable:
     first."""
     samples = defaultdict[tuple[str, str, str], list[str]](list)
     for scores in chain(*(run.points for run in runs)):
-        for entry in scores.all:
-            if entry.verdict is Verdict.FAILED:
-                error = (entry.detail.strip().splitlines() or ["no message"])[0][:200]
-                samples[scores.contestant, scores.task, error].append(entry.sample)
+        for row in np.flatnonzero(scores.columns.is_verdict(Verdict.FAILED)).tolist():
+            entry = scores.columns.record(row)
+            error = (entry.detail.strip().splitlines() or ["no message"])[0][:200]
+            samples[scores.contestant, scores.task, error].append(entry.sample)
     frequent = sorted(samples.items(), key=lambda failure: -len(failure[1]))[:FAILURES]
     lines = [(*arm, failed[0], str(len(failed))) for arm, failed in frequent]
     return TextTable(("contestant", "task", "error", "for example", "samples"), lines, 4)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import csv
 import html
 import io
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial, wraps
@@ -52,7 +52,7 @@ from looktwice.eval.scoring.notes import notes, unchanged
 from looktwice.eval.scoring.row import COLUMNS, Row, Rows
 from looktwice.eval.scoring.run_rows import headline_rows, run_rows
 from looktwice.eval.scoring.score import score_run
-from looktwice.eval.scoring.verdict import UNJUDGED, RunScores
+from looktwice.eval.scoring.verdict import RunScores
 from looktwice.pipelines.config.classes import load_plugin
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.counted import format_count, format_list
@@ -399,17 +399,20 @@ def judge_lines(run: RunScores) -> Iterator[str]:
     need one."""
     yield from run.judged.explain_counting
     for scores in run.points:
-        if waiting := sum(entry.reason == UNJUDGED for entry in scores.all):
+        if waiting := int(scores.columns.is_unjudged.sum()):
             replies = format_count(waiting, "reply", "replies")
             yield (
                 f"{scores.task}: {replies} still to be scored by a judge: looktwice judge RUN"
                 " --model NAME"
             )
-    answers = [entry.answer for scores in run.points for entry in scores.all if entry.judge]
-    none = answers.count(None)
-    if answers:
+    given = Counter[bool]()  # whether there is an answer
+    for scores in run.points:
+        for words, number in scores.columns.count_words().items():
+            if words.judge:
+                given[words.answer is not None] += number
+    if given:
         yield (
             f"judge {run.judged.counts}: read"
-            f" {format_count(len(answers) - none, 'reply', 'replies')},"
-            f" and found no answer in {none} more; its tokens are counted separately"
+            f" {format_count(given[True], 'reply', 'replies')},"
+            f" and found no answer in {given[False]} more; its tokens are counted separately"
         )

@@ -177,7 +177,7 @@ def translate_to_english(text: str, choices: Texts = ()) -> tuple[str, Texts]:
 
     A reply that contains common English words counts as English, and nothing changes.
     """
-    if _ENGLISH.search(text):
+    if _is_english(text):
         return text, choices
     if _ASIAN.search(text):
         language = "ja" if _KANA.search(text) else "zh"
@@ -189,6 +189,11 @@ def translate_to_english(text: str, choices: Texts = ()) -> tuple[str, Texts]:
         if not counts[language]:
             return text, choices
     return _translate(text, language), tuple(_translate(choice, language) for choice in choices)
+
+
+@lru_cache(maxsize=8192)
+def _is_english(text: str) -> bool:
+    return _ENGLISH.search(text) is not None
 
 
 def _translate(text: str, language: str) -> str:

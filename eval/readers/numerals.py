@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 
 from looktwice.eval.readers.vocabulary import NUMBERS, Match, pattern
 from looktwice.pipelines.counted import NUMBER_WORDS
@@ -62,6 +63,7 @@ def parse_number_words(words: Iterable[str]) -> int:
     return whole + part
 
 
+@lru_cache(maxsize=8192)  # replies and choices are repeated
 def write_in_digits(text: str) -> str:
     """Return a text with compound number words, and numbers with separators, as digits."""
     text = _HALVES.sub(lambda half: "0.5", text)
@@ -72,6 +74,7 @@ def write_in_digits(text: str) -> str:
     return _SEPARATED.sub(lambda number: re.sub(r"\D", "", number[0]), text)
 
 
+@lru_cache(maxsize=8192)
 def parse_whole_number(choice: str) -> str:
     """Return a choice that is a whole number in digits, or "" for other choices."""
     digits = write_in_digits(choice.strip(" ."))

@@ -7,6 +7,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from importlib import import_module
 from typing import ClassVar, Literal
 
@@ -72,10 +73,13 @@ class Reader(WithoutModel, ABC):
     implements `read`, which gets the `part` of the reply that it asks for: "answer" is the text
     without thoughts, tool calls and what follows the end of the model's turn; "turn" goes on after
     words such as "Human:" that begin another turn, for readers that follow the code of other
-    projects; "reply" is the whole reply.
+    projects; "reply" is the whole reply. A subclass whose result depends only on the reply and on
+    the sample's question, choices and `meta` sets `reads_only_reply`, so that scoring reads equal
+    replies once.
     """
 
     part: ClassVar[Literal["answer", "turn", "reply"]] = "answer"
+    reads_only_reply: ClassVar[bool] = False
 
     @abstractmethod
     def read(self, state: State) -> Reading:
@@ -106,18 +110,25 @@ class Reader(WithoutModel, ABC):
         """Return the result of `read` for its part of the reply."""
         if self.part == "reply":
             return self.read(state)
-        words = strip_thoughts(state.reply)
-        words = cut_at_turn_end(words if self.part == "turn" else drop_beginning(words))
-        beside_calls = _strip_calls(words)
+        words, beside_calls, first = _find_parts(state.reply, self.part)
         if not beside_calls.strip():
             return _strip_textual_calls() if words.strip() else Reading.for_empty_reply(state.reply)
-        first = beside_calls if self.part == "turn" else cut_at_new_turn(beside_calls)
         reading = self.read(_replace_reply(state, first))
         if reading.answer is None and first != beside_calls:
             reading = self.read(_replace_reply(state, beside_calls))
         if reading.answer is None and beside_calls != words:
             return _strip_textual_calls()
         return reading
+
+
+@lru_cache(maxsize=8192)  # models repeat the same reply
+def _find_parts(reply: str, part: str) -> tuple[str, str, str]:
+    """Return the reply without thoughts, the same without tool calls, and what of it precedes
+    another turn."""
+    words = strip_thoughts(reply)
+    words = cut_at_turn_end(words if part == "turn" else drop_beginning(words))
+    beside_calls = _strip_calls(words)
+    return words, beside_calls, beside_calls if part == "turn" else cut_at_new_turn(beside_calls)
 
 
 SIGNS_OF_CALLS = re.compile(r"[<{\[`]|&lt;|\w\(|action|function", re.I)

@@ -69,6 +69,7 @@ class Robust(Reader):
     reply. The contents of <think> and similar tags are not an answer.
     """
 
+    reads_only_reply: ClassVar[bool] = True
     kind: Kind = "auto"
     version: ClassVar[int] = 6
 
@@ -115,8 +116,13 @@ def read_choice(
         filter_nameable(texts, text),
         subtask,
         question if yes_no or counts else None,
-        _WRONG_IS_ASKED.search(question) is not None,
+        _is_wrong_asked(question),
     )
+
+
+@lru_cache(maxsize=8192)
+def _is_wrong_asked(question: str) -> bool:
+    return _WRONG_IS_ASKED.search(question) is not None
 
 
 _clean_text = lru_cache(maxsize=8192)(clean_text)  # models repeat the same reply

@@ -30,6 +30,8 @@ class Strict(Reader):
     Surrounding white space and end tokens are ignored, thoughts are removed.
     """
 
+    reads_only_reply: ClassVar[bool] = True
+
     def read(self, state: State) -> Reading:
         text = clean_text(state.reply)
         if not state.sample.choices:
@@ -57,6 +59,8 @@ class Marked(Reader):
     <think> are not an answer, and without a marker there is none.
     """
 
+    reads_only_reply: ClassVar[bool] = True
+
     def read(self, state: State) -> Reading:
         text = clean_text(state.reply)
         marked: list[str] = [
@@ -76,6 +80,7 @@ class Marked(Reader):
 class WholeReply(Reader):
     """Takes the whole reply, without surrounding white space, as the answer to an open question."""
 
+    reads_only_reply: ClassVar[bool] = True
     part: ClassVar[Literal["answer", "turn", "reply"]] = "reply"
 
     def read(self, state: State) -> Reading:
@@ -93,6 +98,7 @@ class BlinkOfficial(Reader):
     ask GPT-3.5, there is no answer here (reason "unread").
     """
 
+    reads_only_reply: ClassVar[bool] = True
     part: ClassVar[Literal["answer", "turn", "reply"]] = "turn"
 
     def read(self, state: State) -> Reading:
@@ -143,6 +149,7 @@ class Vlmevalkit(Reader):
     among more than three words; and a choice whose text is unknown to them is not a choice there.
     """
 
+    reads_only_reply: ClassVar[bool] = True
     version: ClassVar[int] = 2
     part: ClassVar[Literal["answer", "turn", "reply"]] = "turn"
     form: Literal["2026-06", "2025-08", "2024-02"] = "2026-06"
@@ -188,6 +195,7 @@ class LmmsEval(Reader):
     "The answer is B" gives T, "answer: C" gives A.
     """
 
+    reads_only_reply: ClassVar[bool] = True
     part: ClassVar[Literal["answer", "turn", "reply"]] = "turn"
 
     def read(self, state: State) -> Reading:
@@ -217,6 +225,7 @@ class Vlm2(Reader):
     that "(D)" is not D; no answer if there are several letters in brackets.
     """
 
+    reads_only_reply: ClassVar[bool] = True
     part: ClassVar[Literal["answer", "turn", "reply"]] = "turn"
 
     form: Literal["official", "vlmevalkit", "exact", "true_false", "count", "grouping"] = "official"

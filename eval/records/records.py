@@ -219,7 +219,7 @@ class RunFolder:
         name, piece = "records.jsonl", holding.encode()
         if piece and not any(self._parse_lines(name, bytes, lambda number, line: piece in line)):
             return
-        last = {key: number for number, key in self._parse_lines(name, _parse_key)}
+        last = {key: number for number, key in self._parse_lines(name, parse_key)}
         wanted = {n for key, n in last.items() if samples is None or key[1] in samples}
         for _, record in self._parse_lines(
             name, Record.from_line, lambda number, line: number in wanted and piece in line
@@ -256,14 +256,8 @@ class RunFolder:
                     if line.endswith(b"\n") and wanted(number, line):
                         yield number, parse(line)
                     number += 1
-            except RunError as exc:  # another version
-                raise RunError(f"{path} line {number}: {exc}") from exc
             except ValueError as exc:
-                raise RunError(
-                    f"{path} line {number}: not a {name.removesuffix('s.jsonl')} ({exc}); delete"
-                    " the line and run the configuration again: existing answers come from the"
-                    " cache"
-                ) from exc
+                raise explain_damaged_line(path, number, exc) from exc
 
     def messages(self, record: Record, call: int = -1) -> tuple[Message, ...]:
         """Return the conversation of one call with its reply; messages are read from the blobs on
@@ -279,7 +273,17 @@ class RunFolder:
         return (*sent, Message("assistant", (reply["text"],), tools, attached=attached))
 
 
-def _parse_key(line: bytes) -> Key:
+def explain_damaged_line(path: Path, number: int, fault: ValueError) -> RunError:
+    """Return the error for a line of a run's file that cannot be parsed."""
+    if isinstance(fault, RunError):  # another version
+        return RunError(f"{path} line {number}: {fault}")
+    return RunError(
+        f"{path} line {number}: not a {path.name.removesuffix('s.jsonl')} ({fault}); delete the"
+        " line and run the configuration again: existing answers come from the cache"
+    )
+
+
+def parse_key(line: bytes) -> Key:
     """Parse only the key of a record, which takes half the time."""
     node = read_as(KeyNode, line)
     return node["point"], node["sample"], node.get("draw", 0)

@@ -17,7 +17,7 @@ from looktwice.eval.records.records import Key, Record, SampleRow
 from looktwice.eval.runs.options import Done, RunOptions, RunSummary
 from looktwice.eval.runs.questions import Questions
 from looktwice.eval.runs.trial import Progress, Trial
-from looktwice.eval.scoring.score import RecordScorer
+from looktwice.eval.scoring.record_scorer import RecordScorer
 from looktwice.eval.scoring.verdict import ScoredRecord
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.config.spec import Arm

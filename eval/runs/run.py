@@ -26,7 +26,8 @@ from looktwice.eval.runs.options import RunOptions, RunSummary
 from looktwice.eval.runs.provenance import describe_plugin, hash_files, installed_versions
 from looktwice.eval.runs.questions import Questions
 from looktwice.eval.runs.trial import Progress, Trial, build_tree
-from looktwice.eval.scoring.score import RecordScorer, ScoringTools
+from looktwice.eval.scoring.record_scorer import RecordScorer
+from looktwice.eval.scoring.score import ScoringTools
 from looktwice.eval.tasks.base import count_items
 from looktwice.pipelines.clock import spend
 from looktwice.pipelines.config.plan import Plan

@@ -66,21 +66,21 @@ def accuracy(scores: PointScores) -> dict[str, float]:
     """
     if scores.failure:
         return {}
-    values = scores.means(lambda draw: draw.graded_value)
-    return {name: value for name, value in values.items() if name in scores.keyed}
+    return {name: value for name, value in scores.columns.graded.items() if name in scores.keyed}
 
 
 def accuracy_answered(scores: PointScores) -> dict[str, float]:
     """Return the mean score of each sample over its draws with the verdict RIGHT or WRONG; samples
     without such a draw are left out."""
-    graded = (Verdict.RIGHT, Verdict.WRONG)
-    return scores.means(lambda draw: draw.score.value if draw.verdict in graded else None)
+    columns = scores.columns
+    return columns.means(columns["value"], columns.is_verdict(Verdict.RIGHT, Verdict.WRONG))
 
 
 def coverage(scores: PointScores) -> dict[str, float]:
     """Return, for each asked sample, the share of draws with a readable answer: right, wrong, or
     without a correct answer to compare with."""
-    return scores.means(lambda draw: draw.verdict in ANSWERED)
+    columns = scores.columns
+    return columns.means(columns.is_verdict(*ANSWERED), np.ones(len(columns), bool))
 
 
 METRICS: dict[str, Callable[[PointScores], Mapping[str, float]]] = {
@@ -229,14 +229,13 @@ def measurements(scores: PointScores) -> dict[str, Measured]:
     out.
     """
     draws = defaultdict[str, dict[str, list[float | str]]](lambda: defaultdict(list))
-    for sample, entries in scores.draws_asked.items():
-        for entry in entries:
-            for name, value in entry.measured.items():
-                many = isinstance(value, list | tuple)
-                places = {f"{name}@{n}": at for n, at in enumerate(value, 1)} if many else {}
-                for place, number in (places if many else {name: value}).items():
-                    if is_measure(number) and not name.startswith(TURN):
-                        draws[place][sample].append(number)
+    for sample, values_by_name in scores.columns.iterate_measured():
+        for name, value in values_by_name.items():
+            many = isinstance(value, list | tuple)
+            places = {f"{name}@{n}": at for n, at in enumerate(value, 1)} if many else {}
+            for place, number in (places if many else {name: value}).items():
+                if is_measure(number) and not name.startswith(TURN):
+                    draws[place][sample].append(number)
     measured = dict[str, Measured]()
     for name, by_sample in draws.items():
         is_word = any(isinstance(values[0], str) for values in by_sample.values())

@@ -13,13 +13,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from looktwice.eval.records.records import PointRow, get_looks
+from looktwice.eval.scoring.columns import Words
+from looktwice.eval.scoring.costs import price_lines
 from looktwice.eval.scoring.labels import baselines, contestant_changes
-from looktwice.eval.scoring.score import price_lines
 from looktwice.eval.scoring.verdict import (
     UNJUDGED,
     PointScores,
     RunScores,
-    ScoredRecord,
     Verdict,
     find_commonest_failure,
 )
@@ -68,7 +68,8 @@ def _refused_calls(run: RunScores) -> Iterator[str]:
     """Name the arms whose models called tools but had every call refused, so that no tool ran."""
     idle = dict[str, Counter[str]]()
     for scores in run.points:
-        looks = [entry.measured["looks"] for entry in scores.all if "looks" in entry.measured]
+        measured = (measured for _, measured in scores.columns.iterate_measured())
+        looks = [values["looks"] for values in measured if "looks" in values]
         if looks and not any(looks) and not scores.point.replies_of:
             idle[scores.point.id] = Counter()
     labels, reasons = list[str](), Counter[str]()
@@ -123,14 +124,14 @@ def _select_nearest(names: Sequence[str]) -> str:
 def _describe_left_out(run: RunScores) -> Iterator[str]:
     """Describe missing records, failed and unreadable answers with their most common reason,
     incomplete tasks, and earlier plans."""
-    failed, unreadable, missing, answered = list[str](), list[ScoredRecord](), 0, 0
+    failed, unreadable, missing, answered = Counter[Words](), Counter[Words](), 0, 0
     earlier = list[str]()
     for scores in run.points:
-        failed += [entry.detail for entry in scores.all if entry.verdict is Verdict.FAILED]
-        unreadable += [entry for entry in scores.all if entry.verdict is Verdict.UNREADABLE]
+        failed.update(scores.count_words(Verdict.FAILED))
+        unreadable.update(scores.count_words(Verdict.UNREADABLE))
         if not scores.point.replies_of:
             missing += scores.missing
-            answered += len(scores.all)
+            answered += len(scores.columns)
         if scores.older:
             earlier.append(f"{scores.contestant} on {scores.task}")
     if missing:
@@ -143,14 +144,14 @@ def _describe_left_out(run: RunScores) -> Iterator[str]:
             f" same command resumes the run{larger}"
         )
     if failed:
-        often = "with" if len(failed) == 1 else "most often with"
+        often = "with" if failed.total() == 1 else "most often with"
         yield (
-            f"failed: {format_count(len(failed), 'answer')}, {often}"
+            f"failed: {format_count(failed.total(), 'answer')}, {often}"
             f" {find_commonest_failure(failed)}"
         )
     if unreadable:
         yield (
-            f"unreadable: {format_count(len(unreadable), 'answer')},"
+            f"unreadable: {format_count(unreadable.total(), 'answer')},"
             f" {find_commonest_reason(unreadable)}"
         )
     yield from _parts(run)
@@ -164,13 +165,16 @@ def _describe_left_out(run: RunScores) -> Iterator[str]:
         yield (f"not shown: {'; '.join(older)}; `--all` (in Python `all_arms=True`) shows them")
 
 
-def find_commonest_reason(unreadable: Sequence[ScoredRecord]) -> str:
+def find_commonest_reason(unreadable: Counter[Words]) -> str:
     """Describe the most common reason for unreadable answers, with the first answer's own words."""
-    ((reason, count),) = Counter(entry.reason for entry in unreadable).most_common(1)
-    most = "" if count == len(unreadable) else f"{count} of them "
+    reasons = Counter[str]()
+    for words, number in unreadable.items():
+        reasons[words.reason] += number
+    ((reason, count),) = reasons.most_common(1)
+    most = "" if count == unreadable.total() else f"{count} of them "
     first = next(entry.detail for entry in unreadable if entry.reason == reason)
-    words = first.removeprefix(reason).removeprefix(": ").partition("\n")[0]
-    detail = shorten(words, 300).rstrip(".")  # the sentence continues
+    sentence = first.removeprefix(reason).removeprefix(": ").partition("\n")[0]
+    detail = shorten(sentence, 300).rstrip(".")  # the sentence continues
     example = f", for example: {detail}" if detail else ""
     return f"{most}{WHY_UNREADABLE.get(reason, reason)}{example}"
 
@@ -187,7 +191,7 @@ def _parts(run: RunScores) -> Iterator[str]:
         asked = []
         for arm in arms:
             planned = len(arm.samples) if arm.planned is None else arm.planned
-            asked.append(max(planned, sum(map(bool, arm.scored.values()))))
+            asked.append(max(planned, len(arm.columns.asked)))
         few, most = min(asked), max(asked)
         if few < whole.get(task, few):
             limited = limited or few == limit
@@ -249,11 +253,7 @@ def unchanged(run: RunScores) -> list[str]:
     for scores in run.points:
         if scores.older or scores.point.replies_of:  # another reader is not a stage
             continue
-        requests, kept = dict[str, bytes](), dict[str, Sequence[str]]()
-        for name in scores.scored:
-            if draw := scores.first(name):
-                requests[name] = draw.request
-                kept |= {name: draw.kept} if draw.kept else {}
+        requests, kept = scores.columns.get_requests(), scores.columns.get_kept_notes()
         rival = rivals[scores.point.id]
         names, against = (scores.contestant, scores.task), rival.point.id if rival else ""
         arms.append(ArmRequests(scores.point, *names, requests, kept, against))

@@ -7,7 +7,7 @@ samples, and verdicts are counted per draw.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from math import isfinite, nan
@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from looktwice.eval.scoring.metrics import METRICS
-from looktwice.eval.scoring.verdict import Metric, PointScores, RunScores, Verdict
+from looktwice.eval.scoring.verdict import Metric, PointScores, RunScores
 from looktwice.eval.statistics.intervals import (
     Estimate,
     Floats,
@@ -171,19 +171,17 @@ def measure(scores: PointScores, row: Row) -> list[Row]:
     Samples that were not asked are in none of them. A row "missing", with the missing share of the
     planned draws, is added only if there are such draws.
     """
-    entries, missing = scores.all, scores.missing
-    costs = [entry.cost for entry in entries if entry.cost is not None]
-    verdicts: Any = {verdict.value: 0 for verdict in Verdict}
-    verdicts |= Counter(entry.verdict.value for entry in entries)
+    columns, missing = scores.columns, scores.missing
+    costs, verdicts = columns.get_costs(), columns.count_verdicts()
     row = replace(
         row,
-        **verdicts,
+        **verdicts,  # type: ignore[arg-type]
         missing=missing,
         failure=scores.failure,
-        n_groups=len({entry.score.group for entry in entries} - {""}) or None,
-        tokens_in=sum(entry.tokens_in for entry in entries),
-        tokens_out=sum(entry.tokens_out for entry in entries),
-        cost=sum(costs) if costs and len(costs) == len(entries) else None,
+        n_groups=columns.count_groups() or None,
+        tokens_in=int(columns["tokens_in"].sum()),
+        tokens_out=int(columns["tokens_out"].sum()),
+        cost=sum(costs) if costs and len(costs) == len(columns) else None,
     )
     rows = [
         fill(row, Metric(name, metric(scores), clusters=scores.clusters))
@@ -191,7 +189,7 @@ def measure(scores: PointScores, row: Row) -> list[Row]:
     ]
     if missing:
         n = len(scores.samples) if scores.planned is None else scores.planned
-        share = missing / (missing + len(entries))
+        share = missing / (missing + len(columns))
         rows.append(replace(row, metric="missing", value=share, n=n))
     return rows
 

@@ -10,6 +10,7 @@ from statistics import fmean
 from typing import Any
 
 from looktwice.eval.records.records import PointRow
+from looktwice.eval.scoring.columns import read_values
 from looktwice.eval.scoring.labels import baselines
 from looktwice.eval.scoring.metrics import (
     CIRCULAR,
@@ -227,7 +228,8 @@ def own_metrics(scores: PointScores) -> list[Metric]:
 def _judge_metrics(scores: PointScores) -> Iterator[Metric]:
     """Yield `cot_score` and its criteria, and the metrics of steps: means over the replies that a
     judge graded."""
-    criteria = dict.fromkeys(name for entry in scores.all for name in entry.judged)
+    judged = map(read_values, scores.columns.count_judged())
+    criteria = dict.fromkeys(name for values in judged for name in values)
 
     def of_criterion(name: str) -> dict[str, float]:
         return scores.means(lambda draw: draw.judged.get(name))

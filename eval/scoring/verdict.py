@@ -6,20 +6,26 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from functools import cached_property
 from statistics import fmean
 from string import ascii_uppercase
 from typing import Any, ClassVar, Protocol
 
+import numpy as np
+
 from looktwice.eval.records.judgements import Judgements
 from looktwice.eval.records.records import PointRow, Record, RunFolder, SampleRow
+from looktwice.eval.scoring.columns import ArmColumns, ScoredColumns, Words
+from looktwice.eval.scoring.scored import (
+    ABSTAINED as ABSTAINED,
+    UNJUDGED as UNJUDGED,
+    ReadResult as ReadResult,
+    Score as Score,
+    ScoredRecord as ScoredRecord,
+    Verdict as Verdict,
+)
 from looktwice.pipelines.config.build import Binder
 
-UNJUDGED = "unjudged"
-"""The reply needs a judge's grade and has none yet, so it counts in no accuracy."""
-ABSTAINED = "abstained"
-"""A stage gave no answer because it found no evidence for one."""
 LETTERS = frozenset(ascii_uppercase)
 """Letters that count as answers, including those beyond a question's choices, which are wrong;
 other texts are not answers."""
@@ -29,91 +35,6 @@ Samples = Mapping[str, SampleRow]
 """Samples by id."""
 Levels = Mapping[str, float]
 """Chance levels by metric."""
-
-
-class Verdict(StrEnum):
-    """The outcome of one sample; each kind is counted separately everywhere.
-
-    HIDDEN is the absence of a verdict: there is an answer, but no correct answer to compare it
-    with.
-    """
-
-    RIGHT = "right"
-    WRONG = "wrong"
-    UNREADABLE = "unreadable"
-    FAILED = "failed"
-    HIDDEN = "hidden"
-
-
-@dataclass(frozen=True, slots=True)
-class ReadResult:
-    """The result of extracting an answer, before it is compared; `judge` names the judge that found
-    it."""
-
-    verdict: Verdict | None = None
-    answer: str | None = None
-    reason: str = ""
-    detail: str = ""
-    read: bool = False
-    judge: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Score:
-    """A verdict and a value in 0..1; samples of one `group` count as one unit."""
-
-    verdict: Verdict
-    value: float = 0.0
-    group: str = ""
-
-    @classmethod
-    def of(cls, right: bool, group: str = "") -> Score:
-        """Return the score of an answer that is right or wrong."""
-        return cls(Verdict.RIGHT if right else Verdict.WRONG, float(right), group)
-
-    def __post_init__(self) -> None:
-        if not 0.0 <= self.value <= 1.0:
-            raise ValueError(f"a score must lie in 0..1, got {self.value}")
-
-
-@dataclass(frozen=True, slots=True)
-class ScoredRecord:
-    """The answer extracted from one record, and its score.
-
-    `reason` is one of REASONS for UNREADABLE, `detail` the sentence or traceback behind a reason or
-    a failure. `read` is True if the answer was extracted from a reply (otherwise a stage set it).
-    Tokens and `cost` (by list price) are those of all its `calls`. `judge` names the judge whose
-    verdict this is, `judged` holds its scores by criterion. `measured` are the record's
-    measurements, with its `confidence` if a stage gave one. `request` is the digest of what was
-    sent (`Record.request`), `kept` are the notes of stages that found nothing to do.
-    """
-
-    sample: str
-    draw: int
-    answer: str | None
-    score: Score
-    reason: str = ""
-    detail: str = ""
-    read: bool = False
-    tokens_in: int = 0
-    tokens_out: int = 0
-    cost: float | None = None
-    calls: int = 0
-    judge: str = ""
-    judged: Mapping[str, float] = field(default_factory=dict)
-    measured: Mapping[str, Any] = field(default_factory=dict)
-    request: bytes = b""
-    kept: Sequence[str] = ()
-
-    @property
-    def verdict(self) -> Verdict:
-        """The verdict of the score."""
-        return self.score.verdict
-
-    @property
-    def graded_value(self) -> float | None:
-        """The value of the score; None if only a judge could give one and none has."""
-        return None if self.reason == UNJUDGED else self.score.value
 
 
 @dataclass(frozen=True)
@@ -141,12 +62,25 @@ class PointScores:
     run_clusters: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def __repr__(self) -> str:
-        return f"PointScores({self.contestant!r} on {self.task!r}, {len(self.all)} answers)"
+        return f"PointScores({self.contestant!r} on {self.task!r}, {len(self.columns)} answers)"
+
+    @cached_property
+    def columns(self) -> ArmColumns:
+        """The scored records as columns."""
+        if isinstance(self.scored, ScoredColumns):
+            return self.scored.columns
+        return ArmColumns.from_records(list(self.samples), self.scored)
 
     @cached_property
     def all(self) -> list[ScoredRecord]:
         """Every scored record of the point."""
+        if isinstance(self.scored, ScoredColumns):
+            return [*map(self.columns.record, range(len(self.columns)))]
         return [scored for draws in self.scored.values() for scored in draws.values()]
+
+    def count_words(self, verdict: Verdict) -> dict[Words, int]:
+        """Return how many records with a verdict have each words, in order of appearance."""
+        return self.columns.count_words(np.flatnonzero(self.columns.is_verdict(verdict)))
 
     def draws(self, sample: str) -> list[ScoredRecord | None]:
         """Return one entry for each draw of the point; None for a missing record."""
@@ -212,16 +146,18 @@ class PointScores:
     def comparable(self) -> Mapping[str, float]:
         """The values of the samples for a paired test: those with a correct answer and at least one
         draw that did not fail."""
-        values = self.means(
-            lambda draw: None if draw.verdict is Verdict.FAILED else draw.graded_value
-        )
+        columns = self.columns
+        wanted = ~columns.is_verdict(Verdict.FAILED) & ~columns.is_unjudged
+        values = columns.means(columns["value"], wanted)
         return {name: value for name, value in values.items() if name in self.keyed}
 
     @cached_property
     def failure(self) -> str:
         """The most common failure if every answer failed; otherwise empty."""
-        failed = [entry.detail for entry in self.all if entry.verdict is Verdict.FAILED]
-        return find_commonest_failure(failed) if failed and len(failed) == len(self.all) else ""
+        columns = self.columns
+        if not len(columns) or not columns.is_verdict(Verdict.FAILED).all():
+            return ""
+        return find_commonest_failure(columns.count_words())
 
     @cached_property
     def clusters(self) -> Mapping[str, str]:
@@ -242,16 +178,17 @@ class PointScores:
         If more samples were asked than are planned now, the planned ones are taken to be those with
         the fewest gaps.
         """
-        begun = [draws for name in self.samples if (draws := self.scored.get(name))]
         planned = len(self.samples) if self.planned is None else self.planned
-        whole = max(1, self.point.draws)
-        lacking = sorted(max(whole, 1 + max(draws)) - len(draws) for draws in begun)
-        return sum(lacking[:planned]) + max(0, planned - len(begun)) * whole
+        return self.columns.count_missing(planned, max(1, self.point.draws))
 
     def only(self, samples: set[str]) -> PointScores:
         """Return the scores restricted to some of the samples: a slice."""
         kept = {name: row for name, row in self.samples.items() if name in samples}
-        scored = {name: self.scored[name] for name in self.scored if name in samples}
+        scored: Mapping[str, Mapping[int, ScoredRecord]]
+        if isinstance(self.scored, ScoredColumns):
+            scored = self.scored.only(samples)
+        else:
+            scored = {name: self.scored[name] for name in self.scored if name in samples}
         return replace(self, samples=kept, scored=scored, planned=None)
 
 
@@ -429,9 +366,12 @@ def compare_with_key(
     return Score.of(right, group)
 
 
-def find_commonest_failure(details: Sequence[str]) -> str:
-    """Return the most common failure, by the first lines of the tracebacks."""
-    lines = Counter((text.strip().splitlines() or ["no message"])[0] for text in details)
+def find_commonest_failure(failed: Mapping[Words, int]) -> str:
+    """Return the most common failure, by the first lines of the tracebacks; `failed` counts the
+    words of failed records."""
+    lines = Counter[str]()
+    for words, count in failed.items():
+        lines[(words.detail.strip().splitlines() or ["no message"])[0]] += count
     return lines.most_common(1)[0][0][:500]
 
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from looktwice.eval.records.records import Record, RunError, RunFolder, SampleRow
 from looktwice.eval.runs.companions import Companion, RunContext
 from looktwice.eval.runs.trial import Progress
-from looktwice.eval.scoring.score import RecordScorer
+from looktwice.eval.scoring.record_scorer import RecordScorer
 from looktwice.eval.scoring.verdict import ScoredRecord, Verdict
 from looktwice.eval.tasks.base import MadeTask, find_item
 from looktwice.pipelines.config.spec import Arm

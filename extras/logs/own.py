@@ -15,8 +15,9 @@ from string import ascii_uppercase
 from looktwice.eval.readers.robust import Robust
 from looktwice.eval.records.records import Record, RunFolder, SampleRow
 from looktwice.eval.replies import CHOICES, HIDDEN, OfficialLabel, get_subtask_of_idx
+from looktwice.eval.scoring.record_scorer import RecordScorer
 from looktwice.eval.scoring.run_rows import published_people
-from looktwice.eval.scoring.score import RecordScorer, score_run
+from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import PointScores, ScoredRecord
 from looktwice.eval.tasks.answer_cells import HIDDEN as HIDDEN_CELLS
 from looktwice.eval.tasks.base import TaskError

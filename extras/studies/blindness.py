@@ -161,7 +161,7 @@ def find_audits(run: RunScores) -> list[Audit]:
     `blank`."""
     groups: dict[str, dict[str, PointScores]] = defaultdict(dict)
     for scores in run.points:
-        if scores.point.contestant in ARMS and scores.all:
+        if scores.point.contestant in ARMS and len(scores.columns):
             group = canonical([scores.point.task_id, contestant_changes(scores.point)])
             groups[group][scores.point.contestant] = scores
     audited = []

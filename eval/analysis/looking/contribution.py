@@ -179,7 +179,7 @@ def certificates(run: RunScores, roles: Mapping[str, str] | None = None) -> list
         for role, name in names.items():
             own = [p for p in points if (p.task_id, p.contestant) == (full.task_id, name)]
             point = full if role == "full" else closest(contestant_changes(full), own)
-            if point and run.by_id[point.id].all:  # an arm without records does not count
+            if point and len(run.by_id[point.id].columns):  # an arm without records does not count
                 arms[role] = run.by_id[point.id]
         certificate = Certificate(arms)
         if "without" in arms and len(arms) > 2 and certificate.values.units:

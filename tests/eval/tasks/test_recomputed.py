@@ -18,7 +18,7 @@ from looktwice.eval.readers import Vlm2
 from looktwice.eval.records import Record, RunFolder
 from looktwice.eval.records.records import PointRow, SampleRow
 from looktwice.eval.replies import OfficialLabel, RecordedQuestions
-from looktwice.eval.scoring.score import RecordScorer
+from looktwice.eval.scoring.record_scorer import RecordScorer
 from looktwice.eval.scoring.verdict import PointScores, RunScores, ScoredRecord, build_scorer
 from looktwice.eval.tasks import TaskError
 from looktwice.pipelines.config import Plan, load_plan

@@ -1,0 +1,415 @@
+"""Scored records as columns, one number per record, so that a run of a million records fits into
+memory and its counts and means are computed at once.
+
+`RecordColumns` takes the records of a whole run in the order of its lines. `ArmColumns` are those
+of one arm, by sample; `ScoredColumns` shows them as scored records, which are made when needed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from statistics import fmean
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from looktwice.eval.scoring.scored import UNJUDGED, Score, ScoredRecord, Verdict
+
+VERDICTS = tuple(Verdict)
+CODES = {verdict: code for code, verdict in enumerate(VERDICTS)}
+NOT_SCORED = 255
+"""The code in place of a verdict for a record whose draw the present plan no longer has."""
+DIGEST_BYTES = 16
+NO_DIGEST = bytes(DIGEST_BYTES)
+NOT_KNOWN = float("nan")
+NUMBERS = {
+    "arm": "i",
+    "sample": "i",
+    "draw": "i",
+    "verdict": "B",
+    "value": "d",
+    "tokens_in": "q",
+    "tokens_out": "q",
+    "cost": "d",
+    "calls": "i",
+    "words": "i",
+    "group": "i",
+    "measured": "i",
+    "judged": "i",
+}
+"""The columns and their types in `array`: `arm` is the index of the arm in its run, `sample` that
+of the sample in its task; `cost` is NaN if it is not known. The last four are codes of pools."""
+POOLED = ("words", "group", "measured", "judged")
+Column = NDArray[Any]
+Columns = Mapping[str, Column]
+
+
+class Words(NamedTuple):
+    """The texts of a scored record, which many records share."""
+
+    answer: str | None
+    reason: str
+    detail: str
+    read: bool
+    judge: str
+    kept: tuple[str, ...]
+
+
+class Pool:
+    """Distinct values by code, in the order in which they came; `make` makes a value of what it
+    equals."""
+
+    def __init__(
+        self, values: Iterable[Any] = (), make: Callable[[Any], Any] | None = None
+    ) -> None:
+        self.values = list(values)
+        self._codes = {value: code for code, value in enumerate(self.values)}
+        self._make = make
+
+    def get_code(self, value: Any) -> int:
+        """Return the code of a value, which is added if it is new."""
+        if (code := self._codes.get(value)) is None:
+            value = self._make(value) if self._make else value
+            code = self._codes[value] = len(self.values)
+            self.values.append(value)
+        return code
+
+
+class RecordColumns:
+    """The scored records of a run, in the order of its lines. A later record with the key (arm,
+    sample, draw) of an earlier one replaces it."""
+
+    def __init__(self) -> None:
+        self.columns: dict[str, array[Any]] = {name: array(kind) for name, kind in NUMBERS.items()}
+        self.requests = bytearray()
+        self.pools = {"words": Pool(make=Words._make)}
+        self.pools |= {name: Pool() for name in POOLED if name != "words"}
+        self._appends = [column.append for column in self.columns.values()]
+        self.words, self.groups, self.measured, self.judged = (
+            self.pools[name].get_code for name in POOLED
+        )
+
+    def __len__(self) -> int:
+        return len(self.columns["arm"])
+
+    def add(self, arm: int, sample: int, scored: ScoredRecord) -> None:
+        """Add a scored record of the arm and sample with these indices."""
+        score = scored.score
+        words = scored.answer, scored.reason, scored.detail, scored.read, scored.judge
+        self._append(
+            arm,
+            sample,
+            scored.draw,
+            CODES[score.verdict],
+            score.value,
+            scored.tokens_in,
+            scored.tokens_out,
+            NOT_KNOWN if scored.cost is None else scored.cost,
+            scored.calls,
+            self.words((*words, tuple(scored.kept))),
+            self.groups(score.group),
+            self.measured(write_values(scored.measured)),
+            self.judged(write_values(scored.judged)),
+        )
+        digest = scored.request or NO_DIGEST
+        if len(digest) != DIGEST_BYTES:
+            digest = hashlib.blake2b(digest, digest_size=DIGEST_BYTES).digest()
+        self.requests += digest
+
+    def add_unscored(self, arm: int, sample: int, draw: int) -> None:
+        """Add a record whose draw the present plan no longer has."""
+        self._append(arm, sample, draw, NOT_SCORED, *[0] * (len(NUMBERS) - 4))
+        self.requests += NO_DIGEST
+
+    def _append(self, *values: Any) -> None:
+        for append, value in zip(self._appends, values, strict=True):
+            append(value)
+
+    def finish(self) -> RunColumns:
+        """Return the columns without the records that later ones replace."""
+        whole = {name: np.asarray(column) for name, column in self.columns.items()}
+        requests = np.frombuffer(bytes(self.requests), f"V{DIGEST_BYTES}")
+        whole |= {"request": requests}
+        return RunColumns(_select(whole, _find_last(whole)), self.pools)
+
+
+def _find_last(columns: Columns) -> Column:
+    """Return the rows that no later row with the same arm, sample and draw replaces, in order."""
+    keys = np.stack([columns[name].astype(np.int64) for name in ("arm", "sample", "draw")])
+    if not keys.shape[1]:
+        return np.zeros(0, np.int64)
+    highest = [int(part.max()) + 1 for part in keys]
+    key = (keys[0] * highest[1] + keys[1]) * highest[2] + keys[2]
+    _, from_end = np.unique(key[::-1], return_index=True)
+    return np.sort(len(key) - 1 - from_end)
+
+
+def _select(columns: Columns, rows: Column) -> dict[str, Column]:
+    return {name: column[rows] for name, column in columns.items()}
+
+
+def write_values(values: Mapping[str, Any]) -> str:
+    """Return measurements, or a judge's scores, as JSON; empty if there are none."""
+    return json.dumps(dict(values), ensure_ascii=False) if values else ""
+
+
+@dataclass(frozen=True)
+class RunColumns:
+    """The scored records of a run, by column of `NUMBERS` and "request" (the digest of 16 bytes),
+    with the pools of their codes."""
+
+    columns: Columns
+    pools: Mapping[str, Pool]
+
+    def __len__(self) -> int:
+        return len(self.columns["arm"])
+
+    def select_arm(self, arm: int, ids: Sequence[str]) -> ArmColumns:
+        """Return the scored records of one arm, whose task has samples with these ids."""
+        own = (self.columns["arm"] == arm) & (self.columns["verdict"] != NOT_SCORED)
+        rows = np.flatnonzero(own)
+        rows = rows[np.argsort(self.columns["sample"][rows], kind="stable")]
+        return ArmColumns(ids, _select(self.columns, rows), self.pools)
+
+    def count_unscored(self, arm: int) -> int:
+        """Return the number of records of an arm that were not scored."""
+        own = self.columns["arm"] == arm
+        return int(np.count_nonzero(self.columns["verdict"][own] == NOT_SCORED))
+
+
+@dataclass(frozen=True, eq=False)
+class ArmColumns:
+    """The scored records of one arm, sorted by the sample's place in `ids`, and those of a sample
+    in the order of their lines."""
+
+    ids: Sequence[str]
+    columns: Columns
+    pools: Mapping[str, Pool] = field(repr=False)
+
+    @classmethod
+    def from_records(
+        cls, ids: Sequence[str], scored: Mapping[str, Mapping[int, ScoredRecord]]
+    ) -> ArmColumns:
+        """Return the columns of scored records by sample and draw."""
+        made, places = RecordColumns(), {name: place for place, name in enumerate(ids)}
+        for name, draws in scored.items():
+            for record in draws.values():
+                made.add(0, places[name], record)
+        return made.finish().select_arm(0, ids)
+
+    def __len__(self) -> int:
+        return len(self.columns["sample"])
+
+    def __getitem__(self, name: str) -> Column:
+        return self.columns[name]
+
+    def record(self, row: int) -> ScoredRecord:
+        """Return a row as a scored record."""
+        column = {name: values[row].item() for name, values in self._numbers.items()}
+        pools = {name: self.pools[name].values[column[name]] for name in POOLED}
+        words: Words = pools["words"]
+        request = self.columns["request"][row].tobytes()
+        cost = column["cost"]
+        return ScoredRecord(
+            sample=self.ids[column["sample"]],
+            draw=column["draw"],
+            answer=words.answer,
+            score=Score(VERDICTS[column["verdict"]], column["value"], pools["group"]),
+            reason=words.reason,
+            detail=words.detail,
+            read=words.read,
+            tokens_in=column["tokens_in"],
+            tokens_out=column["tokens_out"],
+            cost=None if cost != cost else cost,
+            calls=column["calls"],
+            judge=words.judge,
+            judged=read_values(pools["judged"]),
+            measured=read_values(pools["measured"]),
+            request=b"" if request == NO_DIGEST else request,
+            kept=words.kept,
+        )
+
+    @cached_property
+    def _numbers(self) -> Columns:
+        return {name: self.columns[name] for name in NUMBERS if name != "arm"}
+
+    @cached_property
+    def starts(self) -> Column:
+        """The first row of each sample that has one, and the number of rows at the end."""
+        sample = self["sample"]
+        new = np.flatnonzero(np.diff(sample, prepend=-1))
+        return np.append(new, len(sample))
+
+    @cached_property
+    def asked(self) -> list[str]:
+        """The ids of the samples that have a record, in order."""
+        return [self.ids[place] for place in self["sample"][self.starts[:-1]].tolist()]
+
+    def is_verdict(self, *verdicts: Verdict) -> Column:
+        """Return, for each row, whether its verdict is one of these."""
+        return np.isin(self["verdict"], [CODES[verdict] for verdict in verdicts])
+
+    def count_verdicts(self) -> dict[str, int]:
+        """Return the number of records with each verdict."""
+        counts = np.bincount(self["verdict"], minlength=len(VERDICTS)).tolist()
+        return {verdict.value: count for verdict, count in zip(VERDICTS, counts, strict=True)}
+
+    def count_groups(self) -> int:
+        """Return the number of groups of samples that have records."""
+        pool = self.pools["group"].values
+        return sum(bool(pool[code]) for code in np.unique(self["group"]).tolist())
+
+    @cached_property
+    def is_unjudged(self) -> Column:
+        """For each row, whether only a judge could score it, and none has."""
+        return self.has_words(lambda words: words.reason == UNJUDGED)
+
+    def has_words(self, holds: Callable[[Words], bool]) -> Column:
+        """Return, for each row, whether `holds` is true of its words."""
+        pool = self.pools["words"].values
+        used = np.unique(self["words"])
+        true = [code for code in used.tolist() if holds(pool[code])]
+        return np.isin(self["words"], true)
+
+    def count_words(self, rows: Column | None = None) -> dict[Words, int]:
+        """Return how many rows (by default of all) have each words, in the order in which they
+        first came."""
+        return self._count("words", rows)
+
+    def count_judged(self) -> dict[str, int]:
+        """Return how many rows have each judge's scores, as JSON, in order of appearance."""
+        return self._count("judged")
+
+    def count_measured(self) -> dict[str, int]:
+        """Return how many rows have each measurements, as JSON, in order of appearance."""
+        return self._count("measured")
+
+    def _count(self, name: str, rows: Column | None = None) -> dict[Any, int]:
+        own = self[name] if rows is None else self[name][rows]
+        codes, first, counts = np.unique(own, return_index=True, return_counts=True)
+        order = np.argsort(first)
+        values = map(self.pools[name].values.__getitem__, codes[order].tolist())
+        return dict(zip(values, counts[order].tolist(), strict=True))
+
+    def iterate_words(self, rows: Column) -> Iterator[Words]:
+        """Yield the words of some rows."""
+        pool = self.pools["words"].values
+        return map(pool.__getitem__, self["words"][rows].tolist())
+
+    def means(self, values: Column, wanted: Column) -> dict[str, float]:
+        """Return the mean of `values` over the wanted draws of each sample that has one."""
+        rows = np.flatnonzero(wanted)
+        places, numbers = self["sample"][rows], values[rows].astype(float).tolist()
+        if len(places) < 2 or bool((np.diff(places) > 0).all()):
+            return dict(zip(map(self.ids.__getitem__, places.tolist()), numbers, strict=True))
+        draws = dict[str, list[float]]()
+        for place, number in zip(places.tolist(), numbers, strict=True):
+            draws.setdefault(self.ids[place], []).append(number)
+        return {name: fmean(own) for name, own in draws.items()}
+
+    @cached_property
+    def graded(self) -> dict[str, float]:
+        """The mean value of each sample over its draws, without those that wait for a judge."""
+        return self.means(self["value"], ~self.is_unjudged)
+
+    def get_costs(self) -> list[float]:
+        """Return the known costs of the records, in order."""
+        cost = self["cost"]
+        return cost[~np.isnan(cost)].tolist()  # type: ignore[no-any-return]
+
+    def iterate_measured(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """Yield (sample, measurements) of each record that has some, by sample and draw."""
+        pool = self.pools["measured"].values
+        empty = [code for code, text in enumerate(pool) if not text]
+        rows = np.flatnonzero(~np.isin(self["measured"], empty))
+        rows = rows[np.lexsort((self["draw"][rows], self["sample"][rows]))]
+        for row in rows.tolist():
+            yield self.ids[self["sample"][row]], read_values(pool[self["measured"][row]])
+
+    @cached_property
+    def first_rows(self) -> Column:
+        """The rows of the first draws, by sample."""
+        return np.flatnonzero(self["draw"] == 0)
+
+    def get_requests(self) -> dict[str, bytes]:
+        """Return the digest of the first draw's request by sample; empty if it is not known."""
+        rows = self.first_rows
+        names = map(self.ids.__getitem__, self["sample"][rows].tolist())
+        digests = self["request"][rows].tolist()
+        return {
+            name: b"" if digest == NO_DIGEST else digest
+            for name, digest in zip(names, digests, strict=True)
+        }
+
+    def get_kept_notes(self) -> dict[str, Sequence[str]]:
+        """Return the notes of stages that found nothing to do in the first draw, by sample."""
+        rows = self.first_rows[self.has_words(lambda words: bool(words.kept))[self.first_rows]]
+        names = map(self.ids.__getitem__, self["sample"][rows].tolist())
+        return {
+            name: words.kept for name, words in zip(names, self.iterate_words(rows), strict=True)
+        }
+
+    def count_missing(self, planned: int, draws: int) -> int:
+        """Return how many draws of the planned samples have no record, if each should have this
+        many, or as many as its highest draw."""
+        starts = self.starts[:-1]
+        if not len(starts):
+            return planned * draws
+        highest = np.maximum.reduceat(self["draw"], starts) + 1
+        lacking = np.maximum(highest, draws) - np.diff(self.starts)
+        begun = np.sort(lacking)[:planned]
+        return int(begun.sum()) + max(0, planned - len(starts)) * draws
+
+    def only(self, names: set[str]) -> ArmColumns:
+        """Return the records of some of the samples."""
+        known = np.array([name in names for name in self.ids], bool)
+        rows = np.flatnonzero(known[self["sample"]]) if len(self) else self["sample"]
+        return ArmColumns(self.ids, _select(self.columns, rows), self.pools)
+
+
+def read_values(text: str) -> Mapping[str, Any]:
+    """Return measurements, or a judge's scores, from their JSON."""
+    return json.loads(text) if text else {}
+
+
+class ScoredColumns(Mapping[str, Mapping[int, ScoredRecord]]):
+    """The scored records of an arm by sample and draw, as their columns hold them; `names` are the
+    samples of the arm, whether they have records or not."""
+
+    def __init__(self, columns: ArmColumns, names: Sequence[str] | Mapping[str, Any]) -> None:
+        self.columns, self._names = columns, names
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def __getitem__(self, name: str) -> Mapping[int, ScoredRecord]:
+        if (rows := self._rows.get(name)) is None:
+            if name not in self._names:
+                raise KeyError(name)
+            return {}
+        return {(scored := self.columns.record(row)).draw: scored for row in range(*rows)}
+
+    @cached_property
+    def _rows(self) -> Mapping[str, tuple[int, int]]:
+        starts = self.columns.starts.tolist()
+        spans = pairwise(starts)
+        return dict(zip(self.columns.asked, spans, strict=True))
+
+    def only(self, names: set[str]) -> ScoredColumns:
+        """Return the records of some of the samples."""
+        return ScoredColumns(
+            self.columns.only(names), {name: None for name in self._names if name in names}
+        )

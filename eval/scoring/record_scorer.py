@@ -1,0 +1,244 @@
+"""Scores one record: reads its reply without any model call, and compares the answer with the
+correct one."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from string import ascii_uppercase
+from typing import Any
+
+from looktwice.eval.readers.reader import Reader
+from looktwice.eval.records.judgements import (
+    DESCRIPTION_PASS,
+    EVERY_PASS,
+    UNREADABLE_PASS,
+    JudgedWords,
+    Judgement,
+    hash_judged_words,
+)
+from looktwice.eval.records.records import Record, RunFolder, SampleRow
+from looktwice.eval.records.writer import describe_failure
+from looktwice.eval.scoring.costs import Prices, sum_costs
+from looktwice.eval.scoring.unreadable import explain_missing_reply, get_reason, unreadable
+from looktwice.eval.scoring.verdict import (
+    UNJUDGED,
+    ReadResult,
+    Score,
+    ScoredRecord,
+    Scorer,
+    Verdict,
+    compare_with_key,
+)
+from looktwice.pipelines.json_input import is_text
+from looktwice.pipelines.marks import mark_from_dict
+from looktwice.pipelines.model import Message
+from looktwice.pipelines.models.keys import known_keys
+from looktwice.pipelines.pipeline import NoModel, RecordingModel, StageFailed, step
+from looktwice.pipelines.sample import Sample, describe_key_fault
+from looktwice.pipelines.state import Stage, State
+
+NO_MODEL = NoModel("a reader may not call a model: scoring only reads what was recorded")
+JudgementsByRecord = Mapping[JudgedWords, Mapping[str, Judgement]]
+"""The judgements of one judge, by record and text, and then by pass."""
+
+
+MAX_REMEMBERED = 50_000
+"""The most samples, and the most replies, that are remembered."""
+
+
+class ReadingMemory:
+    """What readers found in replies, so that equal replies to a question are read once."""
+
+    def __init__(self) -> None:
+        self._results = dict[Any, tuple[SampleRow, ReadResult]]()
+        self._samples = dict[int, tuple[SampleRow, Sample]]()
+
+    def get_result(self, row: SampleRow, place: Hashable) -> ReadResult | None:
+        """Return what was kept for this sample and place, if anything."""
+        found = self._results.get((id(row), place))
+        return found[1] if found and found[0] is row else None
+
+    def keep(self, row: SampleRow, place: Hashable, result: ReadResult) -> None:
+        """Keep what was found; everything is forgotten when it becomes too much."""
+        if len(self._results) >= MAX_REMEMBERED:
+            self._results.clear()
+        self._results[id(row), place] = row, result
+
+    def get_sample(self, row: SampleRow, folder: RunFolder) -> Sample:
+        """Return the sample of a row as a reader sees it, made once. Raises RunError."""
+        found = self._samples.get(id(row))
+        if found is None or found[0] is not row:
+            if len(self._samples) >= MAX_REMEMBERED:
+                self._samples.clear()
+            found = self._samples[id(row)] = row, row.without_pixels(folder.blobs)
+        return found[1]
+
+
+@dataclass(frozen=True)
+class RecordScorer:
+    """Extracts answers from records with one reader, which may not call a model, and compares them
+    with the correct answers.
+
+    `scorer` is the benchmark's own comparison, if it has one. `judgements` are those of one judge:
+    its grade of a description, and its answer in a pass over every reply, replace the reader's
+    answer; its answer in the pass over unreadable replies is used only for a reply that the reader
+    could not read.
+    """
+
+    folder: RunFolder
+    reader: Stage
+    scorer: Scorer | None = None
+    judgements: JudgementsByRecord = field(default_factory=dict)
+    prices: Prices = field(default_factory=dict)
+    memory: ReadingMemory = field(default_factory=ReadingMemory, compare=False, repr=False)
+
+    def __call__(self, record: Record, row: SampleRow) -> ScoredRecord:
+        """Score one record. An error in the reader makes only this record FAILED."""
+        judged: Mapping[str, Judgement] = {}
+        if self.judgements and not record.error:
+            place = record.point, record.sample, record.draw, hash_judged_words(record)
+            judged = self.judgements.get(place, {})
+        # a judge's grade replaces the reader's answer; in the pass over unreadable replies, the
+        # judge's answer counts only for these
+        grade = judged.get(DESCRIPTION_PASS) or judged.get(EVERY_PASS)
+        second = judged.get(UNREADABLE_PASS)
+        result = self._extract_answer(record, row)
+        needs_judge = self.scorer is not None and self.scorer.needs_judge
+        if grade and result.verdict is not Verdict.FAILED:
+            result = ReadResult(answer=grade.answer, read=True, judge=grade.judge)
+            if grade.none:
+                detail = f"{grade.judge} finds no answer"
+                result = replace(unreadable("unread", detail), judge=grade.judge)
+        elif (result.verdict is None or result.reason == "unread") and needs_judge:
+            result = unreadable(UNJUDGED, "no judge has graded it")
+        result, score = self._compare(record, row, result)
+        if second and score.verdict is Verdict.UNREADABLE:
+            if second.none:
+                detail = result.detail or f"{second.judge} finds no answer either"
+                result = replace(result, judge=second.judge, detail=detail)
+            else:
+                result = ReadResult(answer=second.answer, read=True, judge=second.judge)
+                result, score = self._compare(record, row, result)
+        tokens_in = tokens_out = 0
+        for call in record.calls:
+            usage = (call.get("reply") or {}).get("usage") or {}
+            tokens_in += usage.get("tokens_in", 0)
+            tokens_out += usage.get("tokens_out", 0)
+        confidence = {} if record.confidence is None else {"confidence": record.confidence}
+        return ScoredRecord(
+            sample=row.id,  # the one that all arms share
+            draw=record.draw,
+            answer=result.answer,
+            score=score,
+            reason=result.reason,
+            detail=result.detail,
+            read=result.read,
+            tokens_in=tokens_in,
+            tokens_out=tokens_out,
+            cost=sum_costs(record, self.prices),
+            calls=len(record.calls),
+            judge=result.judge,
+            judged={name: mark for line in judged.values() for name, mark in line.scores.items()},
+            measured={**confidence, **(record.measured or {})},
+            request=record.request,
+            kept=record.kept,
+        )
+
+    def _compare(
+        self, record: Record, row: SampleRow, result: ReadResult
+    ) -> tuple[ReadResult, Score]:
+        if record.letters and result.answer is not None:
+            own = record.letters.get(result.answer.strip(), result.answer)
+            result = replace(result, answer=own)
+        texts = getattr(self.reader, "accepts_only_letters", False)
+        score = compare_with_key(result, row, self.scorer, texts)
+        if score.verdict is Verdict.UNREADABLE and not result.reason:
+            detail = f"{result.answer!r} is not an answer to this task"
+            if row.n_choices:
+                letters = ", ".join(ascii_uppercase[: row.n_choices])
+                detail = f"the reader answered {result.answer!r}, which is not one of {letters}"
+            result = replace(result, reason="unread", detail=detail)
+        return result, score
+
+    def _extract_answer(self, record: Record, row: SampleRow) -> ReadResult:
+        letters = [chr(ord("A") + place) for place in range(row.n_choices)]
+        fault = record.error
+        if not fault and record.sample_sha and record.sample_sha != row.sha:
+            fault = "the sample changed since this record was made; run it again"
+        if fault := fault or describe_key_fault(row.answer, len(letters)):
+            return ReadResult(Verdict.FAILED, detail=fault)
+        if record.answer is None:
+            return explain_missing_reply(record) or self._read(record, row)
+        if letters and record.answer.strip() not in letters:  # from a stage: unreadable, not wrong
+            answers = ", ".join(letters)
+            detail = f"the stages answered {record.answer!r}, which is not one of {answers}"
+            return replace(unreadable("unread", detail), answer=record.answer)
+        return ReadResult(answer=record.answer)
+
+    def _read(self, record: Record, row: SampleRow) -> ReadResult:
+        reply = record.calls[-1].get("reply") if record.calls else None
+        if not reply or not self._reads_only_reply:
+            return self._read_as_stage(record, row)
+        changed = record.choices and tuple(
+            choice if isinstance(choice, str) else choice["picture"] for choice in record.choices
+        )
+        place = self.reader, changed, reply["text"], reply.get("finish") == "length"
+        if (result := self.memory.get_result(row, place)) is None or record.marks is not None:
+            result = self._read_reply(record, row) or self._read_as_stage(record, row)
+            self.memory.keep(row, place, result)
+        return result
+
+    def _read_reply(self, record: Record, row: SampleRow) -> ReadResult | None:
+        """Read a reply as `_read_as_stage` does, by a reader that uses nothing else of the record;
+        None if anything is unusual."""
+        try:
+            if record.marks is not None:
+                [*map(mark_from_dict, record.marks)]  # a damaged one is reported
+            if record.choices is None:
+                sample = self.memory.get_sample(row, self.folder)
+            else:
+                sample = row.without_pixels(self.folder.blobs, record.choices)
+            last = Message("assistant", (record.calls[-1]["reply"]["text"],))
+            state = State(sample, prompt=sample.question, messages=(last,), draw=record.draw)
+            reading = self.reader.read_masked(state, self._keys)  # type: ignore[attr-defined]
+        except Exception:
+            return None
+        for text in (reading.answer, reading.reason):
+            if text is not None and not (isinstance(text, str) and is_text(text)):
+                return None
+        return _interpret(record, reading.answer, reading.reason)
+
+    @cached_property
+    def _reads_only_reply(self) -> bool:
+        kind = type(self.reader)
+        is_plain = isinstance(self.reader, Reader) and kind.__call__ is Reader.__call__
+        return is_plain and kind.reads_only_reply
+
+    @cached_property
+    def _keys(self) -> Sequence[str]:
+        return known_keys()
+
+    def _read_as_stage(self, record: Record, row: SampleRow) -> ReadResult:
+        """Run the reader as a stage, with the whole conversation of the record."""
+        try:
+            sample = row.without_pixels(self.folder.blobs, record.choices)
+            if record.marks is not None:
+                sample = replace(sample, marks=tuple(map(mark_from_dict, record.marks)))
+            messages = self.folder.messages(record)
+            state = State(sample, prompt=sample.question, messages=messages, draw=record.draw)
+            after = step("read", self.reader, state, RecordingModel(NO_MODEL, record.sample))
+        except StageFailed as exc:
+            return ReadResult(Verdict.FAILED, detail=describe_failure(exc.__cause__ or exc))
+        except (OSError, ValueError, KeyError, TypeError) as exc:
+            detail = f"the conversation cannot be rebuilt: {type(exc).__name__}: {exc}"
+            return ReadResult(Verdict.FAILED, detail=detail)
+        return _interpret(record, after.answer, after.reason)
+
+
+def _interpret(record: Record, answer: str | None, reason: str) -> ReadResult:
+    if answer is not None:
+        return ReadResult(answer=answer, read=True)
+    cut = record.last_reply is not None and record.last_reply.get("finish") == "length"
+    return unreadable("cut_off" if cut else get_reason(reason), reason)
