@@ -66,12 +66,15 @@ class Pool:
     """Distinct values by code, in the order in which they came; `make` makes a value of what it
     equals."""
 
-    def __init__(
-        self, values: Iterable[Any] = (), make: Callable[[Any], Any] | None = None
-    ) -> None:
-        self.values = list(values)
-        self._codes = {value: code for code, value in enumerate(self.values)}
+    def __init__(self, make: Callable[[Any], Any] | None = None) -> None:
+        self.values, self._codes = list[Any](), dict[Any, int]()
         self._make = make
+
+    def extend(self, values: Iterable[Any]) -> None:
+        """Add distinct new values with the next codes."""
+        for value in values:
+            self._codes[value] = len(self.values)
+            self.values.append(value)
 
     def get_code(self, value: Any) -> int:
         """Return the code of a value, which is added if it is new."""
@@ -95,6 +98,19 @@ class RecordColumns:
         self.words, self.groups, self.measured, self.judged = (
             self.pools[name].get_code for name in POOLED
         )
+
+    @classmethod
+    def restore(
+        cls, numbers: Columns, requests: bytes, pools: Mapping[str, Sequence[Any]]
+    ) -> RecordColumns:
+        """Return columns with these numbers, to which records can be added."""
+        made = cls()
+        for name, column in made.columns.items():
+            column.frombytes(np.ascontiguousarray(numbers[name], column.typecode).tobytes())
+        made.requests += requests
+        for name, values in pools.items():
+            made.pools[name].extend(values)
+        return made
 
     def __len__(self) -> int:
         return len(self.columns["arm"])

@@ -179,7 +179,7 @@ class RecordScorer:
 
     def _read(self, record: Record, row: SampleRow) -> ReadResult:
         reply = record.calls[-1].get("reply") if record.calls else None
-        if not reply or not self._reads_only_reply:
+        if not reply or not self.reads_only_reply:
             return self._read_as_stage(record, row)
         changed = record.choices and tuple(
             choice if isinstance(choice, str) else choice["picture"] for choice in record.choices
@@ -211,7 +211,8 @@ class RecordScorer:
         return _interpret(record, reading.answer, reading.reason)
 
     @cached_property
-    def _reads_only_reply(self) -> bool:
+    def reads_only_reply(self) -> bool:
+        """Whether the reader's result depends only on the reply and the sample's texts."""
         kind = type(self.reader)
         is_plain = isinstance(self.reader, Reader) and kind.__call__ is Reader.__call__
         return is_plain and kind.reads_only_reply

@@ -16,6 +16,7 @@ from looktwice.eval.records.lines import RecordLines
 from looktwice.eval.records.records import PointRow, RunError, RunFolder
 from looktwice.eval.scoring.columns import RecordColumns, RunColumns, ScoredColumns
 from looktwice.eval.scoring.costs import read_prices
+from looktwice.eval.scoring.kept import KeptVerdicts
 from looktwice.eval.scoring.labels import labels
 from looktwice.eval.scoring.record_scorer import JudgementsByRecord, ReadingMemory, RecordScorer
 from looktwice.eval.scoring.verdict import PointScores, RunScores, build_scorer, get_cluster
@@ -52,7 +53,7 @@ def score_run(
     # without a plan, all existing draws count
     whole = all_arms or not folder.facts.get("arms")
     scorers = [tools.record_scorer(point) for point in shown]
-    columns = score_records(folder, shown, scorers, whole=whole)
+    columns = score_records(folder, shown, scorers, whole=whole, keep=reader is None and not judge)
     clusters = _clusters_by_task(folder, shown)
     arms, hidden_draws = list[PointScores](), 0
     for place, (point, scorer) in enumerate(zip(shown, scorers, strict=True)):
@@ -77,29 +78,40 @@ def score_run(
 
 
 def score_records(
-    folder: RunFolder, points: Sequence[PointRow], scorers: Sequence[RecordScorer], *, whole: bool
+    folder: RunFolder,
+    points: Sequence[PointRow],
+    scorers: Sequence[RecordScorer],
+    *,
+    whole: bool,
+    keep: bool = False,
 ) -> RunColumns:
     """Score every record that one of the points reads. Unless `whole`, draws that a point no longer
-    has are not scored."""
-    made = RecordColumns()
+    has are not scored. With `keep`, verdicts are taken from the run's folder, and kept there."""
     places = {
         task: {name: place for place, name in enumerate(rows)}
         for task, rows in folder.samples_by_task.items()
     }
+    kept = KeptVerdicts.of(folder, points, scorers, places, whole) if keep else None
+    loaded = kept.load() if kept else None
+    made, lines = loaded or (RecordColumns(), RecordLines(folder.path / "records.jsonl"))
+    is_complete, before = True, lines.end
     readers = defaultdict[str, list[int]](list)  # the indices of the points that read a record
     for arm, point in enumerate(points):
         readers[point.records_id].append(arm)
-    for record in RecordLines(folder.path / "records.jsonl"):
+    for record in lines:
         for arm in readers.get(record.point, ()):
             point = points[arm]
             place = places.get(point.task_id, {}).get(record.sample)
             if place is None:
+                is_complete = False  # its sample may still come
                 continue
             if not whole and record.draw >= point.draws:
                 made.add_unscored(arm, place, record.draw)
                 continue
             row = folder.samples_by_task[point.task_id][record.sample]
             made.add(arm, place, scorers[arm](record, row))
+    if kept and is_complete and lines.end > before:
+        kept.save(made, lines)
     return made.finish()
 
 

@@ -1,0 +1,267 @@
+"""The verdicts of a run, kept in its folder, so that another look reads a table instead of every
+reply.
+
+The file `verdicts.parquet` holds a row per scored record; its metadata say from which readers,
+scorers, code and lines it was made. It is used only if all of them are still the same, and lines
+that were added since are scored and added. A table that is missing, damaged or of another version
+costs time and nothing else: it is made again. So does one from somebody else, since a table that
+differs from its records could not be told from a right one: `verdicts.seal` is its digest with a
+secret of this user.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from inspect import getfile
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import looktwice
+from looktwice.eval.records.lines import RecordLines
+from looktwice.eval.records.records import PointRow, RunFolder
+from looktwice.eval.scoring.columns import DIGEST_BYTES, NUMBERS, POOLED, RecordColumns, Words
+from looktwice.eval.scoring.record_scorer import RecordScorer
+from looktwice.pipelines.config.spec import settings
+from looktwice.pipelines.disk import open_file, read_file, write_file
+from looktwice.pipelines.model import canonical
+
+FILE, SEAL = "verdicts.parquet", "verdicts.seal"
+MIN_RECORDS = 1000
+"""Fewer records are scored sooner than a table is opened."""
+METADATA = b"looktwice"
+TEXTS = ("arm", "sample", *POOLED)
+"""The columns whose codes stand for texts."""
+OWN_CODE = ("eval/readers", "eval/records", "eval/scoring", "pipelines/replies")
+"""The folders of looktwice whose code decides what a reply is worth."""
+Places = Mapping[str, Mapping[str, int]]
+"""The place of each sample by task and id."""
+
+
+@dataclass(frozen=True)
+class KeptVerdicts:
+    """The kept verdicts of a run's present points, and where to keep them.
+
+    `facts` are what the verdicts depend on besides the records; `places` are the places of the
+    samples of each task.
+    """
+
+    folder: RunFolder
+    points: Sequence[PointRow]
+    facts: Mapping[str, Any]
+    places: Places
+
+    @classmethod
+    def of(
+        cls,
+        folder: RunFolder,
+        points: Sequence[PointRow],
+        scorers: Sequence[RecordScorer],
+        places: Places,
+        whole: bool,
+    ) -> KeptVerdicts | None:
+        """Return the place of the verdicts; None if they depend on code that is not looktwice's, or
+        on more than the records."""
+        parts = [part for scorer in scorers for part in (scorer.reader, scorer.scorer) if part]
+        if not points or not all(scorer.reads_only_reply for scorer in scorers):
+            return None
+        if not all(type(part).__module__.startswith("looktwice.") for part in parts):
+            return None
+        arms = dict[str, Any]()
+        for point, scorer in zip(points, scorers, strict=True):
+            made = [settings(scorer.reader), scorer.scorer and settings(scorer.scorer)]
+            draws = None if whole else point.draws
+            arms[point.id] = [*made, dict(scorer.prices), draws, point.task_id, point.records_id]
+        files = {Path(getfile(type(part))) for part in parts}
+        facts = {"code": _hash_code(frozenset(files)), "arms": json.loads(canonical(arms))}
+        return cls(folder, points, facts | {"judged": _hash_judgements(folder)}, places)
+
+    def load(self) -> tuple[RecordColumns, RecordLines] | None:
+        """Return the kept verdicts and the lines that follow them; None if there are none that
+        still hold."""
+        with suppress(OSError, ValueError, KeyError, TypeError, IndexError):
+            data = read_file(self.folder.path / FILE)
+            seal = read_file(self.folder.path / SEAL).decode()
+            if (own := _seal(data)) and secrets.compare_digest(own, seal):
+                return self._parse(data)
+        return None
+
+    def _parse(self, data: bytes) -> tuple[RecordColumns, RecordLines] | None:
+        import pyarrow
+        from pyarrow import parquet
+
+        table = parquet.read_table(pyarrow.BufferReader(data), use_threads=False)
+        kept = json.loads(table.schema.metadata[METADATA])
+        if kept["facts"] != self.facts or not self._continues(kept):
+            return None
+        columns = {name: _join(table.column(name)) for name in table.column_names}
+        texts = {name: columns[name].dictionary.to_pylist() for name in TEXTS}
+        codes = {name: columns[name].indices.to_numpy(zero_copy_only=False) for name in TEXTS}
+        arms = {point.id: arm for arm, point in enumerate(self.points)}
+        arm = np.array([arms[name] for name in texts["arm"]], np.int64)[codes["arm"]]
+        samples = self._find_places(texts["sample"], arm, codes["sample"])
+        numbers = {
+            name: columns[name].to_numpy(zero_copy_only=False)
+            for name in NUMBERS
+            if name not in TEXTS
+        }
+        numbers |= codes | {"arm": arm, "sample": samples}
+        pools = {name: texts[name] for name in POOLED}
+        pools["words"] = [_read_words(text) for text in pools["words"]]
+        requests = b"".join(columns["request"].to_pylist())
+        lines = RecordLines(self.folder.path / "records.jsonl", kept["end"], kept["lines"])
+        return RecordColumns.restore(numbers, requests, pools), lines
+
+    def _find_places(self, names: Sequence[str], arms: Any, codes: Any) -> Any:
+        """Return the place of each row's sample in its task. Raises KeyError for an unknown one."""
+        places = np.zeros(len(codes), np.int64)
+        by_task = dict[str, Any]()
+        for number, point in enumerate(self.points):
+            rows = np.flatnonzero(arms == number)
+            if point.task_id not in by_task:
+                own = self.places.get(point.task_id, {})
+                by_task[point.task_id] = np.array([own.get(name, -1) for name in names], np.int64)
+            places[rows] = by_task[point.task_id][codes[rows]]
+        if len(places) and places.min() < 0:
+            raise KeyError("a sample that the run does not have")
+        return places
+
+    def _continues(self, kept: Mapping[str, Any]) -> bool:
+        """Return whether the files of the run still begin as they were when the table was made, and
+        no sample was replaced since."""
+        files = kept["files"]
+        for name, (size, changed, end, digest) in files.items():
+            path = self.folder.path / name
+            now = path.stat()
+            if (now.st_size, now.st_mtime_ns) == (size, changed):
+                continue
+            if now.st_size < end or _hash_beginning(path, end) != digest:
+                return False
+        size, *_, end, _ = files["samples.jsonl"]
+        with open_file(self.folder.path / "samples.jsonl") as file:
+            file.seek(end)
+            added = file.read().count(b"\n")
+        return sum(map(len, self.places.values())) == kept["samples"] + added
+
+    def save(self, made: RecordColumns, lines: RecordLines) -> None:
+        """Keep the verdicts; whatever stands in the way, such as a folder that cannot be written,
+        leaves the run without them."""
+        if len(made) < MIN_RECORDS:
+            return
+        with suppress(OSError, ValueError, TypeError):
+            data = self._write(made, lines)
+            if seal := _seal(data):
+                write_file(self.folder.path / FILE, data)
+                write_file(self.folder.path / SEAL, seal)
+
+    def _write(self, made: RecordColumns, lines: RecordLines) -> bytes:
+        import pyarrow
+        from pyarrow import parquet
+
+        names = dict.fromkeys(chain.from_iterable(self.places.values()))
+        numbers = {name: number for number, name in enumerate(names)}
+        codes = {name: np.asarray(column) for name, column in made.columns.items()}
+        by_task = {
+            task: np.array([numbers[name] for name in own], np.int64)
+            for task, own in self.places.items()
+        }
+        samples = np.zeros(len(made), np.int64)
+        for arm, point in enumerate(self.points):
+            rows = np.flatnonzero(codes["arm"] == arm)
+            samples[rows] = by_task[point.task_id][codes["sample"][rows]] if len(rows) else 0
+        pools = {name: made.pools[name].values for name in POOLED}
+        pools["words"] = [json.dumps(words, ensure_ascii=False) for words in pools["words"]]
+        texts = {"arm": [point.id for point in self.points], "sample": [*names], **pools}
+        columns = dict[str, Any]()
+        for name in NUMBERS:
+            own = (samples if name == "sample" else codes[name]).astype(NUMBERS[name])
+            column = pyarrow.array(own)
+            if name in TEXTS:
+                words = pyarrow.array(texts[name], pyarrow.string())
+                column = pyarrow.DictionaryArray.from_arrays(column, words)
+            columns[name] = column
+        kind, digests = pyarrow.binary(DIGEST_BYTES), pyarrow.py_buffer(bytes(made.requests))
+        columns["request"] = pyarrow.Array.from_buffers(kind, len(made), [None, digests])
+        about = {
+            "facts": self.facts,
+            "files": dict(self._describe_files(lines.end)),
+            "samples": sum(map(len, self.places.values())),
+            "end": lines.end,
+            "lines": lines.number,
+        }
+        table = pyarrow.table(columns)
+        table = table.replace_schema_metadata({METADATA: json.dumps(about)})
+        out = pyarrow.BufferOutputStream()
+        parquet.write_table(table, out)
+        return bytes(out.getvalue())
+
+    def _describe_files(self, end: int) -> Iterable[tuple[str, Any]]:
+        """Yield each file with its size, its time of change, and the length and digest of the part
+        that the table was made from."""
+        for name in ("records.jsonl", "samples.jsonl"):
+            path = self.folder.path / name
+            now = path.stat()
+            part = end if name == "records.jsonl" else now.st_size
+            yield name, [now.st_size, now.st_mtime_ns, part, _hash_beginning(path, part)]
+
+
+def _join(column: Any) -> Any:
+    """Return a column of a table in one piece."""
+    joined = column.unify_dictionaries().combine_chunks()
+    return joined.chunk(0) if hasattr(joined, "chunk") else joined
+
+
+def _read_words(text: str) -> Words:
+    answer, reason, detail, read, judge, kept = json.loads(text)
+    return Words(answer, reason, detail, read, judge, tuple(kept))
+
+
+def _hash_beginning(path: Path, length: int) -> str:
+    """Return a digest of the first bytes of a file."""
+    digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
+    with open_file(path) as file:
+        while length > 0 and (part := file.read(min(length, 1 << 20))):
+            digest.update(part)
+            length -= len(part)
+    return digest.hexdigest()
+
+
+def _hash_judgements(folder: RunFolder) -> str:
+    path = folder.path / "judged.jsonl"
+    return _hash_beginning(path, path.stat().st_size) if path.exists() else ""
+
+
+@cache
+def _hash_code(files: frozenset[Path]) -> str:
+    """Return a digest of looktwice's code that reads and scores, and of these files."""
+    root = Path(looktwice.__path__[0])
+    every = {file for folder in OWN_CODE for file in (root / folder).glob("*.py")}
+    digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
+    for file in sorted(every | files):
+        digest.update(file.name.encode() + b"\0" + file.read_bytes())
+    return digest.hexdigest()
+
+
+def _seal(data: bytes) -> str:
+    """Return the digest of data with this user's secret, which is made when first needed; empty if
+    it cannot be kept."""
+    home = Path(os.environ.get("XDG_CONFIG_HOME") or Path("~/.config").expanduser())
+    path = home / "looktwice" / "seal"
+    try:
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_file(path, secrets.token_bytes(32))
+            path.chmod(0o600)
+        key = read_file(path)
+    except OSError:
+        return ""
+    return hashlib.blake2b(data, key=key[:64], digest_size=32).hexdigest()
