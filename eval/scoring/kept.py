@@ -99,25 +99,26 @@ class KeptVerdicts:
         import pyarrow
         from pyarrow import parquet
 
-        table = parquet.read_table(pyarrow.BufferReader(data), use_threads=False)
+        # `read_table` would import pandas
+        table = parquet.ParquetFile(pyarrow.BufferReader(data)).read(use_threads=False)
         kept = json.loads(table.schema.metadata[METADATA])
         if kept["facts"] != self.facts or not self._continues(kept):
             return None
         columns = {name: _join(table.column(name)) for name in table.column_names}
         texts = {name: columns[name].dictionary.to_pylist() for name in TEXTS}
-        codes = {name: columns[name].indices.to_numpy(zero_copy_only=False) for name in TEXTS}
+        codes = {name: _get_numbers(columns[name].indices, "i") for name in TEXTS}
         arms = {point.id: arm for arm, point in enumerate(self.points)}
         arm = np.array([arms[name] for name in texts["arm"]], np.int64)[codes["arm"]]
         samples = self._find_places(texts["sample"], arm, codes["sample"])
         numbers = {
-            name: columns[name].to_numpy(zero_copy_only=False)
-            for name in NUMBERS
+            name: _get_numbers(columns[name], kind)
+            for name, kind in NUMBERS.items()
             if name not in TEXTS
         }
         numbers |= codes | {"arm": arm, "sample": samples}
         pools = {name: texts[name] for name in POOLED}
         pools["words"] = [_read_words(text) for text in pools["words"]]
-        requests = b"".join(columns["request"].to_pylist())
+        requests = columns["request"].buffers()[1].to_pybytes()[: DIGEST_BYTES * len(table)]
         lines = RecordLines(self.folder.path / "records.jsonl", kept["end"], kept["lines"])
         return RecordColumns.restore(numbers, requests, pools), lines
 
@@ -184,10 +185,10 @@ class KeptVerdicts:
         columns = dict[str, Any]()
         for name in NUMBERS:
             own = (samples if name == "sample" else codes[name]).astype(NUMBERS[name])
-            column = pyarrow.array(own)
+            kind, data = pyarrow.type_for_alias(own.dtype.name), pyarrow.py_buffer(own.tobytes())
+            column = pyarrow.Array.from_buffers(kind, len(own), [None, data])
             if name in TEXTS:
-                words = pyarrow.array(texts[name], pyarrow.string())
-                column = pyarrow.DictionaryArray.from_arrays(column, words)
+                column = pyarrow.DictionaryArray.from_arrays(column, _make_texts(texts[name]))
             columns[name] = column
         kind, digests = pyarrow.binary(DIGEST_BYTES), pyarrow.py_buffer(bytes(made.requests))
         columns["request"] = pyarrow.Array.from_buffers(kind, len(made), [None, digests])
@@ -218,6 +219,23 @@ def _join(column: Any) -> Any:
     """Return a column of a table in one piece."""
     joined = column.unify_dictionaries().combine_chunks()
     return joined.chunk(0) if hasattr(joined, "chunk") else joined
+
+
+def _make_texts(texts: Sequence[str]) -> Any:
+    """Return texts as a column; `pyarrow.array` would import pandas. Raises UnicodeEncodeError."""
+    import pyarrow
+
+    encoded = [text.encode() for text in texts]
+    ends = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
+    buffers = [None, pyarrow.py_buffer(ends.tobytes()), pyarrow.py_buffer(b"".join(encoded))]
+    return pyarrow.Array.from_buffers(pyarrow.large_string(), len(texts), buffers)
+
+
+def _get_numbers(column: Any, kind: str) -> Any:
+    """Return a column without gaps as an array; pyarrow's own conversion would import pandas."""
+    return np.frombuffer(
+        column.buffers()[1], kind, len(column), column.offset * np.dtype(kind).itemsize
+    )
 
 
 def _read_words(text: str) -> Words:

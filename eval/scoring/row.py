@@ -22,6 +22,7 @@ from looktwice.eval.statistics.intervals import (
     Estimate,
     Floats,
     Stratum,
+    cluster_codes,
     mean_of_shares,
     share_interval,
 )
@@ -109,6 +110,21 @@ class Row:
 
 Rows = Sequence[Row]
 COUNTS = "n", "n_groups", "right", "wrong", "unreadable", "failed", "missing", "hidden"
+COMPARISON = (
+    "baseline",
+    "excluded",
+    "delta",
+    "delta_low",
+    "delta_high",
+    "p",
+    "test",
+    "discordant",
+    "better",
+    "compared",
+    "n_clusters",
+    "detectable",
+)
+"""The columns that compare a row with the baseline."""
 SUMMED_COLUMNS = (*COUNTS, "tokens_in", "tokens_out", "cost")
 """The columns that are summed over tasks in the rows `macro` and `micro`."""
 COLUMNS = tuple(column.name for column in fields(Row) if column.name != "units")
@@ -293,6 +309,12 @@ def accuracy_to_compare(scores: PointScores) -> Metric:
 def get_units(arms: Mapping[Arm, Sequence[Metric]]) -> Values[Arm, tuple[int, str]]:
     """Return the units of a metric of several arms on the same tasks, in the clusters of the first
     arm; NaN where a unit failed."""
+    first, *others = arms.values()
+    orders = [[*metric.units] for metric in first]
+    if all(
+        [*metric.units] == own for arm in others for metric, own in zip(arm, orders, strict=True)
+    ):
+        return _stack_units(arms, orders)
     values: dict[Arm, dict[tuple[int, str], float]] = {arm: {} for arm in arms}
     for arm, metrics in arms.items():
         for task, metric in enumerate(metrics):
@@ -302,6 +324,31 @@ def get_units(arms: Mapping[Arm, Sequence[Metric]]) -> Values[Arm, tuple[int, st
     for task, metric in enumerate(next(iter(arms.values()))):
         clusters |= {(task, unit): cluster for unit, cluster in metric.clusters.items()}
     return Values.of(values, clusters, lambda unit: unit[0])
+
+
+def _stack_units(
+    arms: Mapping[Arm, Sequence[Metric]], orders: Sequence[Sequence[str]]
+) -> Values[Arm, tuple[int, str]]:
+    """Return what `get_units` does for arms whose metrics have the same units in the same order."""
+    units, names = list[tuple[int, str]](), list[Hashable]()
+    for task, (order, metric) in enumerate(zip(orders, next(iter(arms.values())), strict=True)):
+        own = [(task, unit) for unit in order]
+        units += own
+        clusters = metric.clusters
+        names += [clusters.get(unit, (place,)) for unit, place in zip(order, own, strict=True)]
+    lines = list[Floats]()
+    for metrics in arms.values():
+        parts = list[Floats]()
+        for order, metric in zip(orders, metrics, strict=True):
+            part = np.fromiter(metric.units.values(), float, len(order))
+            if metric.failed:
+                part[[unit in metric.failed for unit in order]] = nan
+            parts.append(part)
+        lines.append(np.concatenate(parts))
+    tasks = np.repeat(np.arange(len(orders)), [*map(len, orders)])
+    codes = cluster_codes(names, len(units)) if units else np.zeros(0, np.int64)
+    strata = cluster_codes(tasks, len(units)) if units else None
+    return Values(np.array(lines), tuple(arms), tuple(units), codes, strata)
 
 
 def compare(row: Row, baseline: str, pairs: Sequence[tuple[Metric, Metric]]) -> Row:

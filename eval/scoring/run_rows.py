@@ -24,6 +24,7 @@ from looktwice.eval.scoring.metrics import (
     turn_metrics,
 )
 from looktwice.eval.scoring.row import (
+    COMPARISON,
     Row,
     Rows,
     accuracy_to_compare,
@@ -99,7 +100,11 @@ def _means(rows: Rows, arms: Sequence[PointScores], rivals: Rivals) -> list[Row]
         means += [macro_row(of_metric), micro_row(of_metric)]
     pairs = [(arm, rival) for arm in arms if (rival := rivals[arm.point.id]) is not None]
     if len(pairs) == len(arms):
-        means[1] = _compare(means[1], pairs)
+        if len(pairs) == 1:  # the mean over one task is that task's own
+            own = next(row for row in rows if row.metric == "accuracy")
+            means[1] = replace(means[1], **{name: getattr(own, name) for name in COMPARISON})
+        else:
+            means[1] = _compare(means[1], pairs)
         means[0] = replace(means[0], baseline=means[1].baseline)
     return means
 
