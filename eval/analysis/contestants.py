@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +35,7 @@ from looktwice.eval.display.text_tables import (
     text,
 )
 from looktwice.eval.scoring.row import Row
-from looktwice.eval.scoring.verdict import ABSTAINED, PointScores, RunScores, Verdict
+from looktwice.eval.scoring.verdict import ABSTAINED, PointScores, RunScores, ScoredRecord, Verdict
 from looktwice.eval.statistics.answers import (
     cohens_kappa,
     fleiss_kappa,
@@ -138,17 +138,19 @@ class SharedSamples:
     def of(cls, sides: Mapping[str, Sequence[PointScores]], task: str = "") -> SharedSamples:
         """Return the comparison of contestants, given the arms of each by name."""
         values: dict[str, dict[Question, float]] = {name: {} for name in sides}
-        firsts, clusters = dict[tuple[str, Question], Any](), dict[Question, str]()
+        firsts = dict[str, dict[Question, ScoredRecord]]()
+        clusters = dict[Question, str]()
         for name, arms in sides.items():
+            firsts[name] = {}
             for arm in arms:
-                for sample, first in arm.firsts.items():
-                    question = arm.point.task_id, sample
-                    values[name][question] = arm.comparable[sample]
-                    clusters[question] = arm.clusters[sample]
-                    firsts[name, question] = first
+                own, shared = arm.comparable, arm.clusters
+                asked = [(arm.point.task_id, sample) for sample in arm.firsts]
+                values[name] |= {question: own[question[1]] for question in asked}
+                clusters |= {question: shared[question[1]] for question in asked}
+                firsts[name] |= zip(asked, arm.firsts.values(), strict=True)
         every = Values.of(values, clusters, lambda question: question[0])
         shared = every.where(every.has())
-        drawn = [[firsts[name, question] for question in shared.units] for name in sides]
+        drawn = [[*map(firsts[name].__getitem__, shared.units)] for name in sides]
         hits = [[first.verdict is Verdict.RIGHT for first in mine] for mine in drawn]
         answers = [[first.answer for first in mine] for mine in drawn]
         left_out = len(every.units) - len(shared.units)

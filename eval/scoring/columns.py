@@ -46,6 +46,7 @@ NUMBERS = {
 }
 """The columns and their types in `array`: `arm` is the index of the arm in its run, `sample` that
 of the sample in its task; `cost` is NaN if it is not known. The last four are codes of pools."""
+RECORD_COLUMNS = tuple(name for name in NUMBERS if name != "arm")
 POOLED = ("words", "group", "measured", "judged")
 Column = NDArray[Any]
 Columns = Mapping[str, Column]
@@ -228,33 +229,39 @@ class ArmColumns:
 
     def record(self, row: int) -> ScoredRecord:
         """Return a row as a scored record."""
-        column = {name: values[row].item() for name, values in self._numbers.items()}
-        pools = {name: self.pools[name].values[column[name]] for name in POOLED}
-        words: Words = pools["words"]
-        request = self.columns["request"][row].tobytes()
-        cost = column["cost"]
-        return ScoredRecord(
-            sample=self.ids[column["sample"]],
-            draw=column["draw"],
-            answer=words.answer,
-            score=Score(VERDICTS[column["verdict"]], column["value"], pools["group"]),
-            reason=words.reason,
-            detail=words.detail,
-            read=words.read,
-            tokens_in=column["tokens_in"],
-            tokens_out=column["tokens_out"],
-            cost=None if cost != cost else cost,
-            calls=column["calls"],
-            judge=words.judge,
-            judged=read_values(pools["judged"]),
-            measured=read_values(pools["measured"]),
-            request=b"" if request == NO_DIGEST else request,
-            kept=words.kept,
-        )
+        (record,) = self.records(slice(row, row + 1))
+        return record
 
-    @cached_property
-    def _numbers(self) -> Columns:
-        return {name: self.columns[name] for name in NUMBERS if name != "arm"}
+    def records(self, rows: slice | Column = slice(None)) -> list[ScoredRecord]:
+        """Return some rows (by default all) as scored records."""
+        words, groups, measured, judged = (self.pools[name].values for name in POOLED)
+        columns = (self.columns[name][rows].tolist() for name in RECORD_COLUMNS)
+        records = list[ScoredRecord]()
+        for place, draw, verdict, value, tokens_in, tokens_out, cost, calls, *codes in zip(
+            *columns, self["request"][rows].tolist(), strict=True
+        ):
+            own: Words = words[codes[0]]
+            records.append(
+                ScoredRecord(
+                    self.ids[place],
+                    draw,
+                    own.answer,
+                    Score(VERDICTS[verdict], value, groups[codes[1]]),
+                    own.reason,
+                    own.detail,
+                    own.read,
+                    tokens_in,
+                    tokens_out,
+                    None if cost != cost else cost,
+                    calls,
+                    own.judge,
+                    read_values(judged[codes[3]]),
+                    read_values(measured[codes[2]]),
+                    b"" if codes[4] == NO_DIGEST else codes[4],
+                    own.kept,
+                )
+            )
+        return records
 
     @cached_property
     def starts(self) -> Column:
@@ -262,6 +269,11 @@ class ArmColumns:
         sample = self["sample"]
         new = np.flatnonzero(np.diff(sample, prepend=-1))
         return np.append(new, len(sample))
+
+    @property
+    def by_draw(self) -> Column:
+        """The rows by sample and draw."""
+        return np.lexsort((self["draw"], self["sample"]))
 
     @cached_property
     def asked(self) -> list[str]:
@@ -416,7 +428,7 @@ class ScoredColumns(Mapping[str, Mapping[int, ScoredRecord]]):
             if name not in self._names:
                 raise KeyError(name)
             return {}
-        return {(scored := self.columns.record(row)).draw: scored for row in range(*rows)}
+        return {scored.draw: scored for scored in self.columns.records(slice(*rows))}
 
     @cached_property
     def _rows(self) -> Mapping[str, tuple[int, int]]:

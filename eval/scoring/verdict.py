@@ -75,8 +75,13 @@ class PointScores:
     def all(self) -> list[ScoredRecord]:
         """Every scored record of the point."""
         if isinstance(self.scored, ScoredColumns):
-            return [*map(self.columns.record, range(len(self.columns)))]
+            return self._records
         return [scored for draws in self.scored.values() for scored in draws.values()]
+
+    @cached_property
+    def _records(self) -> list[ScoredRecord]:
+        """The rows of the columns as scored records."""
+        return self.columns.records()
 
     def count_words(self, verdict: Verdict) -> dict[Words, int]:
         """Return how many records with a verdict have each words, in order of appearance."""
@@ -100,12 +105,10 @@ class PointScores:
     @cached_property
     def firsts(self) -> Mapping[str, ScoredRecord]:
         """The first draw of each sample with a correct answer, unless FAILED or unjudged."""
-        firsts = ((name, self.first(name)) for name in self.keyed)
-        return {
-            name: first
-            for name, first in firsts
-            if first and first.verdict is not Verdict.FAILED and first.reason != UNJUDGED
-        }
+        columns = self.columns
+        wanted = ~columns.is_verdict(Verdict.FAILED) & ~columns.is_unjudged & (columns["draw"] == 0)
+        firsts = map(self._records.__getitem__, np.flatnonzero(wanted).tolist())
+        return {first.sample: first for first in firsts if first.sample in self.keyed}
 
     def result_of(self, record: Record) -> ScoredRecord | None:
         """Return the scored record, or None if this arm has no such record."""
@@ -127,11 +130,11 @@ class PointScores:
     @cached_property
     def draws_asked(self) -> Mapping[str, Sequence[ScoredRecord]]:
         """The draws that have a record, in order, of every sample that has one."""
-        asked = {}
-        for name in self.samples:
-            if by_draw := self.scored.get(name):
-                asked[name] = [by_draw[draw] for draw in sorted(by_draw)]
-        return asked
+        asked = defaultdict[str, list[ScoredRecord]](list)
+        for row in self.columns.by_draw.tolist():
+            record = self._records[row]
+            asked[record.sample].append(record)
+        return dict(asked)
 
     def means(self, value: Callable[[ScoredRecord], float | None]) -> dict[str, float]:
         """Return the mean of `value` over the draws of each asked sample, if it is not None."""

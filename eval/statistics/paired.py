@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain, compress, product
 from math import sqrt
+from operator import eq
 from statistics import NormalDist
 from typing import Any, Generic, TypeVar
 
@@ -241,7 +242,7 @@ class Values(Generic[Arm, Unit]):
         if units of several tasks are pooled.
         """
         units = tuple(dict.fromkeys(chain(*arms.values())))
-        value = np.array([[values.get(unit, np.nan) for unit in units] for values in arms.values()])
+        value = np.array([_in_order(values, units) for values in arms.values()])
         names = [clusters.get(unit, (unit,)) for unit in units]
         codes = cluster_codes(names, len(units)) if units else np.zeros(0, np.int64)
         strata = cluster_codes([*map(task, units)], len(units)) if task and units else None
@@ -288,6 +289,13 @@ class Values(Generic[Arm, Unit]):
     def count_unpaired(self, arm: Arm, other: Arm) -> int:
         """Count the units on which exactly one of the two arms has a value."""
         return int((self.has(arm) ^ self.has(other)).sum())
+
+
+def _in_order(values: Mapping[Unit, float], units: Sequence[Unit]) -> Sequence[float]:
+    """Return the values of the units, NaN for one without."""
+    if len(values) == len(units) and all(map(eq, values, units)):
+        return [*values.values()]
+    return [values.get(unit, np.nan) for unit in units]
 
 
 def minimum_detectable(gaps: ArrayLike) -> float:
