@@ -42,7 +42,14 @@ from looktwice.eval.statistics.answers import (
     majority_value,
     swap_rate_over_halves,
 )
-from looktwice.eval.statistics.intervals import Estimate, bootstrap_mean, share_interval
+from looktwice.eval.statistics.intervals import (
+    Codes,
+    Estimate,
+    Floats,
+    bootstrap_mean,
+    cluster_codes,
+    share_interval,
+)
 from looktwice.eval.statistics.paired import Values, correct
 from looktwice.pipelines.config.spec import public_path
 from looktwice.pipelines.model import canonical
@@ -137,24 +144,7 @@ class SharedSamples:
     @classmethod
     def of(cls, sides: Mapping[str, Sequence[PointScores]], task: str = "") -> SharedSamples:
         """Return the comparison of contestants, given the arms of each by name."""
-        values: dict[str, dict[Question, float]] = {name: {} for name in sides}
-        firsts = dict[str, dict[Question, ScoredRecord]]()
-        clusters = dict[Question, str]()
-        for name, arms in sides.items():
-            firsts[name] = {}
-            for arm in arms:
-                own, shared = arm.comparable, arm.clusters
-                asked = [(arm.point.task_id, sample) for sample in arm.firsts]
-                values[name] |= {question: own[question[1]] for question in asked}
-                clusters |= {question: shared[question[1]] for question in asked}
-                firsts[name] |= zip(asked, arm.firsts.values(), strict=True)
-        every = Values.of(values, clusters, lambda question: question[0])
-        shared = every.where(every.has())
-        drawn = [[*map(firsts[name].__getitem__, shared.units)] for name in sides]
-        hits = [[first.verdict is Verdict.RIGHT for first in mine] for mine in drawn]
-        answers = [[first.answer for first in mine] for mine in drawn]
-        left_out = len(every.units) - len(shared.units)
-        return cls(shared, np.array(hits, bool), answers, left_out, task)
+        return ContestantMatrix.of(sides).compare([*sides], task)
 
     @property
     def n(self) -> int:
@@ -208,6 +198,80 @@ class SharedSamples:
         return swap_rate_over_halves(first - rival, self.values.clusters)
 
 
+@dataclass(frozen=True, eq=False)
+class ContestantMatrix:
+    """The first draws of contestants (rows) on questions (columns), from which any of them can be
+    compared.
+
+    `values` are means over draws, NaN where a contestant was not asked or failed; `clusters` and
+    `strata` number the cluster and the task of each question; `orders` holds, for each contestant,
+    its questions in its own order.
+    """
+
+    names: Sequence[str]
+    questions: Sequence[Question]
+    values: Floats
+    hits: NDArray[np.bool_]
+    answers: NDArray[np.object_]
+    clusters: Codes
+    strata: Codes
+    orders: Sequence[Codes]
+
+    @classmethod
+    def of(cls, sides: Mapping[str, Sequence[PointScores]]) -> ContestantMatrix:
+        """Return the matrix of contestants, given the arms of each by name."""
+        places, clusters = dict[Question, int](), list[str]()
+        firsts, orders = list[dict[int, tuple[float, ScoredRecord]]](), list[Codes]()
+        for arms in sides.values():
+            own = dict[int, tuple[float, ScoredRecord]]()
+            for arm in arms:
+                for sample, first in arm.firsts.items():
+                    place = places.setdefault((arm.point.task_id, sample), len(places))
+                    if place == len(clusters):
+                        clusters.append(arm.clusters[sample])
+                    own[place] = arm.comparable[sample], first
+            firsts.append(own)
+            orders.append(np.fromiter(own, np.int64, len(own)))
+        shape = len(sides), len(places)
+        values, hits = np.full(shape, np.nan), np.zeros(shape, bool)
+        answers = np.empty(shape, object)
+        for row, (own, order) in enumerate(zip(firsts, orders, strict=True)):
+            values[row, order] = [value for value, _ in own.values()]
+            hits[row, order] = [first.verdict is Verdict.RIGHT for _, first in own.values()]
+            answers[row, order] = [first.answer for _, first in own.values()]
+        codes = cluster_codes(clusters, len(places)) if places else np.zeros(0, np.int64)
+        tasks = [task for task, _ in places]
+        strata = cluster_codes(tasks, len(places)) if places else np.zeros(0, np.int64)
+        return cls([*sides], [*places], values, hits, answers, codes, strata, orders)
+
+    def compare(self, names: Sequence[str], task: str = "") -> SharedSamples:
+        """Return the comparison of some of the contestants."""
+        rows = [self.names.index(name) for name in names]
+        union, seen = list[Codes](), np.zeros(len(self.questions), bool)
+        for row in rows:
+            union.append(self.orders[row][~seen[self.orders[row]]])
+            seen[union[-1]] = True
+        every = np.concatenate([np.zeros(0, np.int64), *union])
+        is_shared = ~np.isnan(self.values[np.ix_(rows, every)]).any(axis=0)
+        shared = every[is_shared]
+        values = Values(
+            self.values[np.ix_(rows, shared)],
+            tuple(names),
+            tuple([self.questions[place] for place in shared.tolist()]),
+            _number_in_order(self.clusters[every])[is_shared],
+            _number_in_order(self.strata[every])[is_shared] if len(every) else None,
+        )
+        hits = self.hits[np.ix_(rows, shared)]
+        answers = self.answers[np.ix_(rows, shared)].tolist()
+        return SharedSamples(values, hits, answers, len(every) - len(shared), task)
+
+
+def _number_in_order(codes: Codes) -> Codes:
+    """Return codes numbered 0, 1, 2 ... in the order in which they first appear."""
+    _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[inverse]
+
+
 @dataclass(frozen=True)
 class RivalPair:
     """Two contestants and their difference."""
@@ -250,8 +314,9 @@ def pair_table(scored: Table) -> TextTable:
     """Return a line for each pair of contestants; only for a single run, and for no more
     contestants than a table can hold."""
     arms, pairs = _collect_arms(scored), list[RivalPair]()
-    for first, rival in combinations(arms, 2) if len(arms) <= MAX_CONTESTANTS else ():
-        both = SharedSamples.of({first: arms[first], rival: arms[rival]})
+    matrix = ContestantMatrix.of(arms if len(arms) <= MAX_CONTESTANTS else {})
+    for first, rival in combinations(matrix.names, 2):
+        both = matrix.compare([first, rival])
         if paired := both.values.compare_arms(first, rival):
             pairs.append(RivalPair(both, paired))
     return table(PAIRS, correct(pairs, lambda pair: pair.paired.p, lambda _: "")).without_empty()

@@ -41,8 +41,11 @@ Images = Callable[[str, str], tuple[Picture, ...]]
 """A function (task id, sample id) -> the sample's own images, empty if they are not available."""
 
 MAX_ANSWERS, MAX_CHARACTERS = 16_000, 7_400_000
-"""The most answers whose texts a file holds, and the most characters of these texts; samples on
-which contestants disagree come first."""
+"""The most answers, and the most characters of their texts, of a run whose texts a file holds as a
+whole."""
+SHOWN_ANSWERS = 2_000
+"""The answers whose texts the file of a larger run holds; samples on which contestants disagree
+come first. `view` shows all of them."""
 
 PREFETCHED_THUMBNAILS = 8  # samples whose thumbnails are started before they are needed
 
@@ -105,7 +108,7 @@ class RunPage:
         names = {self.rows[number].id for number in wanted}
         for run, scored in enumerate(self.runs):
             conversations = Conversations(scored.folder)
-            for record in scored.folder.last_records(names):
+            for record in scored.records_of(names):
                 for who, sample, place in self._find(run, record):
                     if sample in wanted:
                         answer = self.answers[who, sample][place]
@@ -208,8 +211,8 @@ class RunPage:
         """Add texts to as many answers as a file holds, and return the thumbnails for which there
         is still room."""
         first = list(dict.fromkeys([*wanted, *self._sort_by_interest()]))
-        room, chosen = MAX_ANSWERS, list[int]()
-        counts = Counter(sample for _, sample in self.answers)
+        counts, chosen = Counter(sample for _, sample in self.answers), list[int]()
+        room = MAX_ANSWERS if counts.total() <= MAX_ANSWERS else SHOWN_ANSWERS
         for number in first:
             room -= counts[number]
             if room < 0 and number not in wanted:

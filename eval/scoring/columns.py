@@ -39,14 +39,16 @@ NUMBERS = {
     "tokens_out": "q",
     "cost": "d",
     "calls": "i",
+    "begin": "q",
     "words": "i",
     "group": "i",
     "measured": "i",
     "judged": "i",
 }
 """The columns and their types in `array`: `arm` is the index of the arm in its run, `sample` that
-of the sample in its task; `cost` is NaN if it is not known. The last four are codes of pools."""
-RECORD_COLUMNS = tuple(name for name in NUMBERS if name != "arm")
+of the sample in its task; `cost` is NaN if it is not known; `begin` is the byte of records.jsonl at
+which the record begins, or -1. The last four are codes of pools."""
+RECORD_COLUMNS = tuple(name for name in NUMBERS if name not in ("arm", "begin"))
 POOLED = ("words", "group", "measured", "judged")
 Column = NDArray[Any]
 Columns = Mapping[str, Column]
@@ -116,8 +118,9 @@ class RecordColumns:
     def __len__(self) -> int:
         return len(self.columns["arm"])
 
-    def add(self, arm: int, sample: int, scored: ScoredRecord) -> None:
-        """Add a scored record of the arm and sample with these indices."""
+    def add(self, arm: int, sample: int, scored: ScoredRecord, begin: int = -1) -> None:
+        """Add a scored record of the arm and sample with these indices, whose line begins at a
+        byte."""
         score = scored.score
         words = scored.answer, scored.reason, scored.detail, scored.read, scored.judge
         self._append(
@@ -130,6 +133,7 @@ class RecordColumns:
             scored.tokens_out,
             NOT_KNOWN if scored.cost is None else scored.cost,
             scored.calls,
+            begin,
             self.words((*words, tuple(scored.kept))),
             self.groups(score.group),
             self.measured(write_values(scored.measured)),

@@ -109,7 +109,7 @@ def score_records(
                 made.add_unscored(arm, place, record.draw)
                 continue
             row = folder.samples_by_task[point.task_id][record.sample]
-            made.add(arm, place, scorers[arm](record, row))
+            made.add(arm, place, scorers[arm](record, row), lines.begin)
     if kept and is_complete and lines.end > before:
         kept.save(made, lines)
     return made.finish()

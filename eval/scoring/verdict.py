@@ -4,7 +4,7 @@ of a run, and the interface through which a benchmark compares answers and adds 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import fmean
@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from looktwice.eval.records.judgements import Judgements
+from looktwice.eval.records.lines import read_records_at
 from looktwice.eval.records.records import PointRow, Record, RunFolder, SampleRow
 from looktwice.eval.scoring.columns import ArmColumns, ScoredColumns, Words
 from looktwice.eval.scoring.scored import (
@@ -227,6 +228,17 @@ class RunScores:
         """The configuration of the run; empty if its folder holds none."""
         config = self.folder.facts.get("config")
         return config if isinstance(config, Mapping) else {}
+
+    def records_of(self, samples: Collection[str]) -> Iterator[Record]:
+        """Yield the scored records of samples with these ids in any task, in the order of the
+        lines; only their lines are read."""
+        begins = set[int]()
+        for scores in self.points:
+            columns = scores.columns
+            wanted = np.array([name in samples for name in columns.ids], bool)
+            if len(columns):
+                begins.update(columns["begin"][wanted[columns["sample"]]].tolist())
+        yield from read_records_at(self.folder.path / "records.jsonl", sorted(begins))
 
     def records(self, holding: str = "") -> Iterator[tuple[PointScores, Record]]:
         """Yield each record whose line contains the text `holding`, with every arm that reads it:
