@@ -142,10 +142,13 @@ class PageNumbers:
         for who, rival in chosen:
             shared = {task: by_task[task] for task in tasks_of[who, rival]}
             of_both = [self._get_task(sample) in shared for sample in whole.units]
-            for task, values in (*shared.items(), (ALL, whole.where(np.array(of_both, bool)))):
+            is_one = len(by_task) == 1  # then all tasks are this one
+            all_tasks = [] if is_one else [(ALL, whole.where(np.array(of_both, bool)))]
+            for task, values in (*shared.items(), *all_tasks):
                 if paired := values.compare_arms(who, rival):
                     out = values.count_unpaired(who, rival)
                     pairs.append(ContestantPair(who, rival, task, paired, out))
+                    pairs += [replace(pairs[-1], task=ALL)] * is_one
         return self._corrected(pairs)
 
     def _corrected(self, pairs: Sequence[ContestantPair]) -> list[ContestantPair]:

@@ -72,6 +72,14 @@ class Pool:
     def __init__(self, make: Callable[[Any], Any] | None = None) -> None:
         self.values, self._codes = list[Any](), dict[Any, int]()
         self._make = make
+        self._parsed = list[Mapping[str, Any]]()
+
+    @property
+    def parsed(self) -> Sequence[Mapping[str, Any]]:
+        """The values, which are JSON, parsed."""
+        for text in self.values[len(self._parsed) :]:
+            self._parsed.append(read_values(text))
+        return self._parsed
 
     def extend(self, values: Iterable[Any]) -> None:
         """Add distinct new values with the next codes."""
@@ -238,7 +246,8 @@ class ArmColumns:
 
     def records(self, rows: slice | Column = slice(None)) -> list[ScoredRecord]:
         """Return some rows (by default all) as scored records."""
-        words, groups, measured, judged = (self.pools[name].values for name in POOLED)
+        words, groups = (self.pools[name].values for name in ("words", "group"))
+        measured, judged = (self.pools[name].parsed for name in ("measured", "judged"))
         columns = (self.columns[name][rows].tolist() for name in RECORD_COLUMNS)
         records = list[ScoredRecord]()
         for place, draw, verdict, value, tokens_in, tokens_out, cost, calls, *codes in zip(
@@ -259,8 +268,8 @@ class ArmColumns:
                     None if cost != cost else cost,
                     calls,
                     own.judge,
-                    read_values(judged[codes[3]]),
-                    read_values(measured[codes[2]]),
+                    judged[codes[3]],
+                    measured[codes[2]],
                     b"" if codes[4] == NO_DIGEST else codes[4],
                     own.kept,
                 )
