@@ -21,7 +21,7 @@ from pydantic import (
     TypeAdapter,
     ValidationError,
 )
-from pydantic_core import CoreSchema
+from pydantic_core import CoreSchema, SchemaValidator
 
 from looktwice.pipelines.disk import read_unpacked_lines
 
@@ -195,13 +195,16 @@ class CheckedAs:
         return handler.generate_schema(self.kind)
 
 
-_adapter = lru_cache(TypeAdapter[Any])
+@lru_cache
+def _get_validator(kind: Any) -> SchemaValidator:
+    validator: Any = TypeAdapter(kind).validator
+    return validator  # type: ignore[no-any-return]
 
 
 def read_as(kind: Any, line: bytes | str) -> Any:
     """Parse a JSON text as a value of this type. Raises ValueError with the first fault."""
     try:
-        return _adapter(kind).validate_json(line)
+        return _get_validator(kind).validate_json(line)
     except ValidationError as exc:
         raise ValueError(_describe_fault(exc)) from exc
 

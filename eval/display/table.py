@@ -54,13 +54,14 @@ from looktwice.eval.scoring.run_rows import headline_rows, run_rows
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import RunScores
 from looktwice.pipelines.config.classes import load_plugin
-from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.counted import format_count, format_list
 from looktwice.pipelines.json_input import OPEN
 from looktwice.pipelines.state import Stage
 
 if TYPE_CHECKING:
     import pandas
+
+    from looktwice.pipelines.config.plan import Plan
 
 MAX_REASON_LENGTH = 160  # characters of a reason
 MAX_NAMED_ARMS = 3  # arms that a line names

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import FrozenInstanceError, asdict
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
 
@@ -25,7 +25,6 @@ from looktwice.eval.records.records import (
     refuse_links,
 )
 from looktwice.pipelines.config.classes import find_plugin_frame, suggest_names
-from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.config.spec import Arm, spec
 from looktwice.pipelines.disk import MAX_LINE_BYTES, append_file, dump_yaml, write_file
 from looktwice.pipelines.json_input import map_texts, read_json, repair_text, write_json
@@ -36,6 +35,9 @@ from looktwice.pipelines.pipeline import describe
 from looktwice.pipelines.runtime.stores import Blobs
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import Call, State
+
+if TYPE_CHECKING:
+    from looktwice.pipelines.config.plan import Plan
 
 PAUSE, MAX_WAITING = 0.05, 4096  # seconds between writes; most queued lines
 

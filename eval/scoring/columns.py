@@ -29,6 +29,7 @@ NOT_SCORED = 255
 DIGEST_BYTES = 16
 NO_DIGEST = bytes(DIGEST_BYTES)
 NOT_KNOWN = float("nan")
+MAX_WAITING = 10_000
 NUMBERS = {
     "arm": "i",
     "sample": "i",
@@ -105,10 +106,8 @@ class RecordColumns:
         self.requests = bytearray()
         self.pools = {"words": Pool(make=Words._make)}
         self.pools |= {name: Pool() for name in POOLED if name != "words"}
-        self._appends = [column.append for column in self.columns.values()]
-        self.words, self.groups, self.measured, self.judged = (
-            self.pools[name].get_code for name in POOLED
-        )
+        self._get_codes = [self.pools[name].get_code for name in POOLED]
+        self._waiting = list[tuple[Any, ...]]()  # rows that are no columns yet
 
     @classmethod
     def restore(
@@ -123,46 +122,53 @@ class RecordColumns:
             made.pools[name].extend(values)
         return made
 
-    def __len__(self) -> int:
-        return len(self.columns["arm"])
-
     def add(self, arm: int, sample: int, scored: ScoredRecord, begin: int = -1) -> None:
         """Add a scored record of the arm and sample with these indices, whose line begins at a
         byte."""
-        score = scored.score
-        words = scored.answer, scored.reason, scored.detail, scored.read, scored.judge
-        self._append(
-            arm,
-            sample,
-            scored.draw,
-            CODES[score.verdict],
-            score.value,
-            scored.tokens_in,
-            scored.tokens_out,
-            NOT_KNOWN if scored.cost is None else scored.cost,
-            scored.calls,
-            begin,
-            self.words((*words, tuple(scored.kept))),
-            self.groups(score.group),
-            self.measured(write_values(scored.measured)),
-            self.judged(write_values(scored.judged)),
-        )
+        score, (words, group, measured, judged) = scored.score, self._get_codes
+        texts = scored.answer, scored.reason, scored.detail, scored.read, scored.judge
         digest = scored.request or NO_DIGEST
         if len(digest) != DIGEST_BYTES:
             digest = hashlib.blake2b(digest, digest_size=DIGEST_BYTES).digest()
-        self.requests += digest
+        self._waiting.append(
+            (
+                arm,
+                sample,
+                scored.draw,
+                CODES[score.verdict],
+                score.value,
+                scored.tokens_in,
+                scored.tokens_out,
+                NOT_KNOWN if scored.cost is None else scored.cost,
+                scored.calls,
+                begin,
+                words((*texts, tuple(scored.kept))),
+                group(score.group),
+                measured(write_values(scored.measured) if scored.measured else ""),
+                judged(write_values(scored.judged) if scored.judged else ""),
+                digest,
+            )
+        )
+        if len(self._waiting) >= MAX_WAITING:
+            self.settle()
 
     def add_unscored(self, arm: int, sample: int, draw: int) -> None:
         """Add a record whose draw the present plan no longer has."""
-        self._append(arm, sample, draw, NOT_SCORED, *[0] * (len(NUMBERS) - 4))
-        self.requests += NO_DIGEST
+        rest = [0] * (len(NUMBERS) - 4)
+        self._waiting.append((arm, sample, draw, NOT_SCORED, *rest, NO_DIGEST))
 
-    def _append(self, *values: Any) -> None:
-        for append, value in zip(self._appends, values, strict=True):
-            append(value)
+    def settle(self) -> None:
+        """Write the rows that wait into the columns."""
+        if self._waiting:
+            *numbers, requests = zip(*self._waiting, strict=True)
+            for column, values in zip(self.columns.values(), numbers, strict=True):
+                column.extend(values)
+            self.requests += b"".join(requests)
+            self._waiting.clear()
 
     def finish(self) -> RunColumns:
         """Return the columns without the records that later ones replace."""
+        self.settle()
         whole = {name: np.asarray(column) for name, column in self.columns.items()}
         requests = np.frombuffer(bytes(self.requests), f"V{DIGEST_BYTES}")
         whole |= {"request": requests}

@@ -156,7 +156,8 @@ class KeptVerdicts:
     def save(self, made: RecordColumns, lines: RecordLines) -> None:
         """Keep the verdicts; whatever stands in the way, such as a folder that cannot be written,
         leaves the run without them."""
-        if len(made) < MIN_RECORDS:
+        made.settle()
+        if len(made.columns["arm"]) < MIN_RECORDS:
             return
         with suppress(OSError, ValueError, TypeError):
             data = self._write(made, lines)
@@ -175,7 +176,7 @@ class KeptVerdicts:
             task: np.array([numbers[name] for name in own], np.int64)
             for task, own in self.places.items()
         }
-        samples = np.zeros(len(made), np.int64)
+        samples = np.zeros(len(made.columns["arm"]), np.int64)
         for arm, point in enumerate(self.points):
             rows = np.flatnonzero(codes["arm"] == arm)
             samples[rows] = by_task[point.task_id][codes["sample"][rows]] if len(rows) else 0
@@ -191,7 +192,9 @@ class KeptVerdicts:
                 column = pyarrow.DictionaryArray.from_arrays(column, _make_texts(texts[name]))
             columns[name] = column
         kind, digests = pyarrow.binary(DIGEST_BYTES), pyarrow.py_buffer(bytes(made.requests))
-        columns["request"] = pyarrow.Array.from_buffers(kind, len(made), [None, digests])
+        columns["request"] = pyarrow.Array.from_buffers(
+            kind, len(made.columns["arm"]), [None, digests]
+        )
         about = {
             "facts": self.facts,
             "files": dict(self._describe_files(lines.end)),
@@ -202,7 +205,7 @@ class KeptVerdicts:
         table = pyarrow.table(columns)
         table = table.replace_schema_metadata({METADATA: json.dumps(about)})
         out = pyarrow.BufferOutputStream()
-        parquet.write_table(table, out)
+        parquet.write_table(table, out, use_dictionary=[*TEXTS], write_statistics=False)
         return bytes(out.getvalue())
 
     def _describe_files(self, end: int) -> Iterable[tuple[str, Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from string import ascii_uppercase
 from typing import Any
 
@@ -52,15 +52,23 @@ class ReadingMemory:
     """What readers found in replies, so that equal replies to a question are read once."""
 
     def __init__(self) -> None:
-        self._results = dict[Any, tuple[SampleRow, ReadResult]]()
+        self._results = dict[Any, tuple[SampleRow, tuple[ReadResult, Score]]]()
+        self._rules = dict[Hashable, int]()
         self._samples = dict[int, tuple[SampleRow, Sample]]()
 
-    def get_result(self, row: SampleRow, place: Hashable) -> ReadResult | None:
+    def name_rules(self, *rules: object) -> object:
+        """Return a number for these objects, the same for equal ones that can be hashed."""
+        try:
+            return self._rules.setdefault(rules, len(self._rules))
+        except TypeError:
+            return object()
+
+    def get_result(self, row: SampleRow, place: Hashable) -> tuple[ReadResult, Score] | None:
         """Return what was kept for this sample and place, if anything."""
         found = self._results.get((id(row), place))
         return found[1] if found and found[0] is row else None
 
-    def keep(self, row: SampleRow, place: Hashable, result: ReadResult) -> None:
+    def keep(self, row: SampleRow, place: Hashable, result: tuple[ReadResult, Score]) -> None:
         """Keep what was found; everything is forgotten when it becomes too much."""
         if len(self._results) >= MAX_REMEMBERED:
             self._results.clear()
@@ -100,19 +108,50 @@ class RecordScorer:
         if self.judgements and not record.error:
             place = record.point, record.sample, record.draw, hash_judged_words(record)
             judged = self.judgements.get(place, {})
+        result, score = self._judge(record, row, judged) if judged else self._score(record, row)
+        tokens_in = tokens_out = 0
+        for call in record.calls:
+            if (reply := call.get("reply")) and (usage := reply.get("usage")):
+                tokens_in += usage.get("tokens_in", 0)
+                tokens_out += usage.get("tokens_out", 0)
+        measured = record.measured or {}
+        if record.confidence is not None:
+            measured = {"confidence": record.confidence, **measured}
+        return ScoredRecord(
+            row.id,  # the one that all arms share
+            record.draw,
+            result.answer,
+            score,
+            result.reason,
+            result.detail,
+            result.read,
+            tokens_in,
+            tokens_out,
+            sum_costs(record, self.prices) if self.prices else None,
+            len(record.calls),
+            result.judge,
+            {name: mark for line in judged.values() for name, mark in line.scores.items()},
+            measured,
+            record.request,
+            record.kept,
+        )
+
+    def _judge(
+        self, record: Record, row: SampleRow, judged: Mapping[str, Judgement]
+    ) -> tuple[ReadResult, Score]:
+        """Return the result and score of a record that a judge was asked about."""
         # a judge's grade replaces the reader's answer; in the pass over unreadable replies, the
         # judge's answer counts only for these
         grade = judged.get(DESCRIPTION_PASS) or judged.get(EVERY_PASS)
         second = judged.get(UNREADABLE_PASS)
         result = self._extract_answer(record, row)
-        needs_judge = self.scorer is not None and self.scorer.needs_judge
         if grade and result.verdict is not Verdict.FAILED:
             result = ReadResult(answer=grade.answer, read=True, judge=grade.judge)
             if grade.none:
                 detail = f"{grade.judge} finds no answer"
                 result = replace(unreadable("unread", detail), judge=grade.judge)
-        elif (result.verdict is None or result.reason == "unread") and needs_judge:
-            result = unreadable(UNJUDGED, "no judge has graded it")
+        else:
+            result = self._wait_for_judge(result)
         result, score = self._compare(record, row, result)
         if second and score.verdict is Verdict.UNREADABLE:
             if second.none:
@@ -121,30 +160,33 @@ class RecordScorer:
             else:
                 result = ReadResult(answer=second.answer, read=True, judge=second.judge)
                 result, score = self._compare(record, row, result)
-        tokens_in = tokens_out = 0
-        for call in record.calls:
-            usage = (call.get("reply") or {}).get("usage") or {}
-            tokens_in += usage.get("tokens_in", 0)
-            tokens_out += usage.get("tokens_out", 0)
-        confidence = {} if record.confidence is None else {"confidence": record.confidence}
-        return ScoredRecord(
-            sample=row.id,  # the one that all arms share
-            draw=record.draw,
-            answer=result.answer,
-            score=score,
-            reason=result.reason,
-            detail=result.detail,
-            read=result.read,
-            tokens_in=tokens_in,
-            tokens_out=tokens_out,
-            cost=sum_costs(record, self.prices),
-            calls=len(record.calls),
-            judge=result.judge,
-            judged={name: mark for line in judged.values() for name, mark in line.scores.items()},
-            measured={**confidence, **(record.measured or {})},
-            request=record.request,
-            kept=record.kept,
-        )
+        return result, score
+
+    def _wait_for_judge(self, result: ReadResult) -> ReadResult:
+        needs_judge = self.scorer is not None and self.scorer.needs_judge
+        if (result.verdict is None or result.reason == "unread") and needs_judge:
+            return unreadable(UNJUDGED, "no judge has graded it")
+        return result
+
+    def _score(self, record: Record, row: SampleRow) -> tuple[ReadResult, Score]:
+        """Return the result and score of a record without judgements. Those of a plain reply are
+        remembered for equal replies to the sample."""
+        calls = record.calls
+        reply = calls[-1].get("reply") if calls and self.reads_only_reply else None
+        place: Hashable = None
+        if reply and record.answer is None and not (record.error or record.letters):
+            changed = record.choices and tuple(map(str, record.choices))
+            finish, refusal = reply.get("finish"), reply.get("refusal")
+            marked, shown = record.marks is not None, (changed, record.sample_sha)
+            known = record.reason, reply["text"], finish, refusal, marked, *shown
+            place = self._rules, known
+            if not marked and (found := self.memory.get_result(row, place)):
+                return found
+        result = self._wait_for_judge(self._extract_answer(record, row))
+        scored = self._compare(record, row, result)
+        if place and not (reply and (reply.get("reasoning") or reply.get("tool_calls"))):
+            self.memory.keep(row, place, scored)
+        return scored
 
     def _compare(
         self, record: Record, row: SampleRow, result: ReadResult
@@ -163,7 +205,7 @@ class RecordScorer:
         return result, score
 
     def _extract_answer(self, record: Record, row: SampleRow) -> ReadResult:
-        letters = [chr(ord("A") + place) for place in range(row.n_choices)]
+        letters = _get_letters(row.n_choices)
         fault = record.error
         if not fault and record.sample_sha and record.sample_sha != row.sha:
             fault = "the sample changed since this record was made; run it again"
@@ -181,14 +223,7 @@ class RecordScorer:
         reply = record.calls[-1].get("reply") if record.calls else None
         if not reply or not self.reads_only_reply:
             return self._read_as_stage(record, row)
-        changed = record.choices and tuple(
-            choice if isinstance(choice, str) else choice["picture"] for choice in record.choices
-        )
-        place = self.reader, changed, reply["text"], reply.get("finish") == "length"
-        if (result := self.memory.get_result(row, place)) is None or record.marks is not None:
-            result = self._read_reply(record, row) or self._read_as_stage(record, row)
-            self.memory.keep(row, place, result)
-        return result
+        return self._read_reply(record, row) or self._read_as_stage(record, row)
 
     def _read_reply(self, record: Record, row: SampleRow) -> ReadResult | None:
         """Read a reply as `_read_as_stage` does, by a reader that uses nothing else of the record;
@@ -218,6 +253,11 @@ class RecordScorer:
         return is_plain and kind.reads_only_reply
 
     @cached_property
+    def _rules(self) -> object:
+        """A short name of the reader and scorer, the same for equal ones."""
+        return self.memory.name_rules(self.reader, self.scorer)
+
+    @cached_property
     def _keys(self) -> Sequence[str]:
         return known_keys()
 
@@ -236,6 +276,11 @@ class RecordScorer:
             detail = f"the conversation cannot be rebuilt: {type(exc).__name__}: {exc}"
             return ReadResult(Verdict.FAILED, detail=detail)
         return _interpret(record, after.answer, after.reason)
+
+
+@lru_cache
+def _get_letters(count: int) -> tuple[str, ...]:
+    return tuple(chr(ord("A") + place) for place in range(count))
 
 
 def _interpret(record: Record, answer: str | None, reason: str) -> ReadResult:

@@ -3,11 +3,14 @@ failed."""
 
 from __future__ import annotations
 
+import gc
 import shlex
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from looktwice.eval.readers.reader import get_reader_name
 from looktwice.eval.readers.robust import Robust
@@ -22,8 +25,10 @@ from looktwice.eval.scoring.record_scorer import JudgementsByRecord, ReadingMemo
 from looktwice.eval.scoring.verdict import PointScores, RunScores, build_scorer, get_cluster
 from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.config.classes import ConfigError, is_foreign
-from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.state import Stage
+
+if TYPE_CHECKING:
+    from looktwice.pipelines.config.plan import Plan
 
 
 def score_run(
@@ -98,21 +103,34 @@ def score_records(
     readers = defaultdict[str, list[int]](list)  # the indices of the points that read a record
     for arm, point in enumerate(points):
         readers[point.records_id].append(arm)
-    for record in lines:
-        for arm in readers.get(record.point, ()):
-            point = points[arm]
-            place = places.get(point.task_id, {}).get(record.sample)
-            if place is None:
-                is_complete = False  # its sample may still come
-                continue
-            if not whole and record.draw >= point.draws:
-                made.add_unscored(arm, place, record.draw)
-                continue
-            row = folder.samples_by_task[point.task_id][record.sample]
-            made.add(arm, place, scorers[arm](record, row), lines.begin)
+    with pause_collection():
+        for record in lines:
+            for arm in readers.get(record.point, ()):
+                point = points[arm]
+                place = places.get(point.task_id, {}).get(record.sample)
+                if place is None:
+                    is_complete = False  # its sample may still come
+                elif not whole and record.draw >= point.draws:
+                    made.add_unscored(arm, place, record.draw)
+                else:
+                    row = folder.samples_by_task[point.task_id][record.sample]
+                    made.add(arm, place, scorers[arm](record, row), lines.begin)
     if kept and is_complete and lines.end > before:
         kept.save(made, lines)
     return made.finish()
+
+
+@contextmanager
+def pause_collection() -> Iterator[None]:
+    """Pause Python's search for reference cycles, which scoring does not make, while it makes
+    millions of objects."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _clusters_by_task(
