@@ -25,6 +25,8 @@ VENDORED_SCRIPTS = ("vendored/d3.min.js", "vendored/plot.umd.min.js")
 PAGE_SCRIPTS = ("page_state.js", "page_charts.js", "page_pictures.js", "page_samples.js", "page.js")
 NONE = " 'none'"
 WORDS = {"question", "choices", "reply", "served_by", "parts"}
+Outcome = tuple[str, float, str, str]
+"""The verdict, value, answer and reason of a draw."""
 LICENSES = ("vendored/d3.LICENSE", "vendored/plot.LICENSE")
 
 
@@ -72,10 +74,11 @@ def page_pieces(data: PageData, *, served: bool = False, **context: Any) -> Iter
 def encode(data: PageData, numbers: PageNumbers, served: bool = False) -> dict[str, Any]:
     """Return the data as the page's scripts read it: numbers for names, and every text once.
 
-    Large parts are generated on demand, in the order of the keys here; the entries of a draw have
-    no names, because there may be a hundred thousand draws.
+    Large parts are generated on demand, in the order of the keys here. The draws of a contestant
+    are pairs of numbers, because there may be a hundred thousand: how many samples further it is
+    than the draw before, and its outcome.
     """
-    texts = Texts()
+    texts, outcomes = Texts(), dict[Outcome, int]()
     worded = (place for place in data.answers if data.detailed is None or place[1] in data.detailed)
     return {
         "served": served,
@@ -85,10 +88,10 @@ def encode(data: PageData, numbers: PageNumbers, served: bool = False) -> dict[s
         "tasks": [task.label for task in data.tasks],
         "people": [task.people for task in data.tasks],
         "samples": (plain(replace(sample, group=""), texts) for sample in data.samples),
-        "draws": (
-            [*place, d.verdict[0], plain(d.value), texts(d.answer), texts(d.reason)]
-            for place, draws in data.answers.items()
-            for d in draws
+        "draws": iter(_encode_draws(data, outcomes)),
+        "outcomes": (
+            [verdict[0], plain(value), texts(answer), texts(reason)]
+            for verdict, value, answer, reason in outcomes
         ),
         "words": ([*place, _encode_replies(data.answers[place], texts)] for place in worded),
         "is_whole": data.detailed is None,
@@ -104,6 +107,18 @@ def encode(data: PageData, numbers: PageNumbers, served: bool = False) -> dict[s
         },
         "texts": (text for whole in (texts,) for text in whole.masked),
     }
+
+
+def _encode_draws(data: PageData, outcomes: dict[Outcome, int]) -> list[list[int]]:
+    """Return for each contestant its draws, as `encode` describes, and number their outcomes."""
+    draws = [list[int]() for _ in data.contestants]
+    last = [0] * len(draws)
+    for (who, sample), given in data.answers.items():
+        for draw in given:
+            outcome = draw.verdict, draw.value, draw.answer, draw.reason
+            draws[who] += sample - last[who], outcomes.setdefault(outcome, len(outcomes))
+            last[who] = sample
+    return draws
 
 
 def _list_first_pictures(data: PageData) -> Iterator[str]:

@@ -12,10 +12,14 @@ const samples = data.samples.map((sample) => ({
   ...sample, question: data.texts[sample.question], choices: sample.choices.map((n) => data.texts[n]),
 }));
 const answers = data.contestants.map(() => new Array(samples.length)); // by contestant, then sample: its draws
-for (const [who, sample, verdict, value, answer, reason] of data.draws) {
-  const draw = { verdict, value, answer: data.texts[answer], reason: data.texts[reason], texts: [answer, reason] };
-  (answers[who][sample] ||= []).push(draw);
-}
+const outcomes = data.outcomes.map(([verdict, value, answer, reason]) => Object.freeze({
+  verdict, value, answer: data.texts[answer], reason: data.texts[reason], texts: [answer, reason] }));
+data.draws.forEach((draws, who) => {
+  for (let n = 0, sample = 0; n < draws.length; n += 2) {
+    sample += draws[n];
+    (answers[who][sample] ||= []).push(outcomes[draws[n + 1]]);
+  }
+});
 const words = new Map(); // by sample: [[contestant, [draw, ...]], ...]
 for (const [who, sample, draws] of data.words) words.set(sample, [...(words.get(sample) || []), [who, draws]]);
 const arms = new Map(data.arms.map(({ accuracy, ...arm }) =>

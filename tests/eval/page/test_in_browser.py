@@ -213,7 +213,8 @@ def test_a_digit_key_selects_a_contestant_and_samples_sort_by_disagreement(
 ) -> None:
     browser.open(page)
     # all are right on the first sample, and one is wrong on the fifth
-    browser.run("answers[2][0][0].verdict = 'r'; answers[0][4][0].verdict = 'w'; null")
+    for place, verdict in (("answers[2][0]", "r"), ("answers[0][4]", "w")):
+        browser.run(f"{place}[0] = {{ ...{place}[0], verdict: '{verdict}' }}; null")
     browser.run("document.getElementById('order').value = 'disagreement'; null")
     browser.run("document.getElementById('order').dispatchEvent(new Event('change')); null")
     browser.wait("location.hash.includes('order=disagreement')")

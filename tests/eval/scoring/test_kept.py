@@ -1,0 +1,215 @@
+"""The verdicts that are kept in a run's folder: whatever happens to the table or the run, scores are
+those of a run without it, and only what is new is scored."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from looktwice.eval.display.table import score_table
+from looktwice.eval.readers.robust import Robust
+from looktwice.eval.records import Record, RunFolder
+from looktwice.eval.records.judgements import UNREADABLE_PASS, Judgement, append, hash_judged_words
+from looktwice.eval.records.records import RunError
+from looktwice.eval.scoring import kept
+from looktwice.eval.scoring.record_scorer import RecordScorer
+from looktwice.eval.scoring.score import score_run
+from looktwice.eval.scoring.verdict import ScoredRecord
+from tests.made_run import MadeRun
+from tests.tables import table
+
+N = 30
+"""The samples of the run; each has three records."""
+
+
+@pytest.fixture
+def run(made: MadeRun, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run of two arms, one with two draws, with a measurement, an unreadable and a failed
+    reply."""
+    monkeypatch.setattr(kept, "MIN_RECORDS", 1)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(made.path.parent / "config"))
+    made.task("t", "AB" * (N // 2), meta=[{"group": f"g{number // 3}"} for number in range(N)])
+    one, two = made.point("one", "t", baseline=True), made.point("two", "t", draws=2)
+    for number in range(N):
+        made.reply(one, f"s{number}", "Answer: A")
+        for draw in (0, 1):
+            usage = {"tokens_in": 10 + draw, "tokens_out": number}
+            text = "I cannot tell." if number == 7 else f"Answer: {'AB'[(number + draw) % 2]}"
+            made.reply(two, f"s{number}", text, draw=draw, usage=usage)
+    made.record(two, "s3", draw=1, error="ValueError: torn")
+    made.record(two, "s4", draw=1, answer="A", confidence=0.25, measured={"overlap": [0.5, None]})
+    path = made.write().path
+    (path / "run.yaml").write_text("arms: [p0, p1]\nfinished: true\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def scored(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The samples whose records are scored, in order."""
+    names, score = list[str](), RecordScorer.__call__
+
+    def count(self: RecordScorer, record: Record, row: object) -> ScoredRecord:
+        names.append(record.sample)
+        return score(self, record, row)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(RecordScorer, "__call__", count)
+    yield names
+
+
+def read(path: Path) -> tuple[str, list[list[ScoredRecord]], tuple[str, ...]]:
+    """Return everything that a table of a run shows."""
+    shown = score_table(path)
+    return shown.csv, [arm.all for arm in shown.scores[0].points], shown.notes
+
+
+def read_anew(path: Path) -> tuple[str, list[list[ScoredRecord]], tuple[str, ...]]:
+    """Return what a run without a kept table shows."""
+    for name in (kept.FILE, kept.SEAL):
+        (path / name).unlink(missing_ok=True)
+    return read(path)
+
+
+def record_of(path: Path, sample: str, text: str) -> bytes:
+    """Return a record of the first arm with another reply."""
+    lines = (path / "records.jsonl").read_bytes().splitlines(keepends=True)
+    line = next(line for line in lines if f'"sample":"{sample}"'.encode() in line)
+    return line.replace(b"Answer: A", text.encode())
+
+
+def rewrite(path: Path, change: Callable[[bytes], bytes]) -> None:
+    path.write_bytes(change(path.read_bytes()))
+
+
+def test_a_second_look_scores_nothing(run: Path, scored: list[str]) -> None:
+    first = read(run)
+    assert len(scored) == 3 * N + 2 and (run / kept.FILE).exists()
+    scored.clear()
+    assert read(run) == first and not scored
+    assert {record.measured["overlap"][0] for record in first[1][1] if record.measured} == {0.5}
+
+
+def add(path: Path, *lines: bytes) -> None:
+    with (path / "records.jsonl").open("ab") as file:
+        file.writelines(lines)
+
+
+@table
+def test_only_what_is_new_is_scored(
+    run: Path, scored: list[str], case: str, new: list[str]
+) -> None:
+    read(run)
+    scored.clear()
+    match case:
+        case "a record of another reply":
+            add(run, record_of(run, "s5", "Answer: B"))
+        case "a torn line":
+            add(run, record_of(run, "s5", "Answer: B")[:-9])
+        case "a copy with other times":
+            os.utime(run / "records.jsonl", (1, 1))
+            os.utime(run / "samples.jsonl", (1, 1))
+        case "a new sample":
+            row = (run / "samples.jsonl").read_bytes().splitlines(keepends=True)[5]
+            with (run / "samples.jsonl").open("ab") as file:
+                file.write(row.replace(b'"s5"', b'"s99"'))
+            add(run, record_of(run, "s5", "Answer: A").replace(b'"s5"', b'"s99"'))
+    shown = read(run)
+    assert scored == new
+    assert shown == read_anew(run)
+
+
+@table
+def test_whatever_differs_is_scored_again(
+    run: Path, scored: list[str], monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    read(run)
+    scored.clear()
+    match case:
+        case "no table":
+            (run / kept.FILE).unlink()
+        case "no seal":
+            (run / kept.SEAL).unlink()
+        case "a truncated table":
+            rewrite(run / kept.FILE, lambda data: data[: len(data) // 2])
+        case "a table of somebody else":
+            monkeypatch.setenv("XDG_CONFIG_HOME", str(run / "other"))
+        case "a changed table":
+            rewrite(run / kept.FILE, lambda data: data.replace(b"p0", b"p1"))
+        case "another version of the reader":
+            monkeypatch.setattr(Robust, "version", 99)
+        case "other code":
+            monkeypatch.setattr(kept, "_hash_code", lambda files: "other")
+        case "a changed reply":
+            rewrite(run / "records.jsonl", lambda data: data.replace(b"Answer: A", b"Answer: B", 1))
+        case "a shorter file":
+            rewrite(run / "records.jsonl", lambda data: data[: data.rindex(b"\n", 0, -1) + 1])
+        case "another correct answer":
+            rewrite(
+                run / "samples.jsonl",
+                lambda data: data.replace(b'"answer":"A"', b'"answer":"B"', 1),
+            )
+        case "a replaced sample":
+            row = (run / "samples.jsonl").read_bytes().splitlines(keepends=True)[4]
+            with (run / "samples.jsonl").open("ab") as file:
+                file.write(row.replace(b'"answer":"A"', b'"answer":"B"'))
+        case "another reader of an arm":
+            rewrite(run / "points.yaml", lambda data: data.replace(b"Robust", b"Strict", 1))
+        case "fewer draws":
+            rewrite(run / "points.yaml", lambda data: data.replace(b"draws: 2", b"draws: 1"))
+        case "a judge":
+            record = Record.from_line(record_of(run, "s7", "I cannot tell."))
+            words = hash_judged_words(record)
+            line = Judgement(UNREADABLE_PASS, "p1", "s7", 0, "judge", "id", words, answer="B")
+            append(run, line)
+    shown = read(run)
+    assert len(scored) >= 2 * N, "everything is scored again"
+    assert shown == read_anew(run)
+    scored.clear()
+    assert read(run) == shown and not scored, "the new table is kept"
+
+
+def test_another_reader_leaves_the_table_alone(run: Path, scored: list[str]) -> None:
+    first = read(run)
+    before = (run / kept.FILE).read_bytes()
+    score_table(run, Robust(kind="text"))
+    assert (run / kept.FILE).read_bytes() == before
+    scored.clear()
+    assert read(run) == first and not scored
+
+
+def test_a_folder_that_cannot_be_written_is_scored(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path, data: object) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(kept, "write_file", refuse)
+    shown = read(run)
+    assert not (run / kept.FILE).exists() and len(shown[1][0]) == N
+
+
+def test_a_record_without_a_sample_keeps_nothing(run: Path) -> None:
+    add(run, record_of(run, "s5", "Answer: A").replace(b'"s5"', b'"s99"'))
+    read(run)
+    assert not (run / kept.FILE).exists()
+
+
+@table
+def test_a_damaged_line_is_reported_unless_it_is_replaced(run: Path, case: str, fault: str) -> None:
+    line = json.loads(record_of(run, "s5", "Answer: B"))
+    broken = json.dumps(line | {"notes": 5}).encode() + b"\n"
+    match case:
+        case "replaced":
+            add(run, broken, record_of(run, "s5", "Answer: B"))
+        case "last of its key":
+            add(run, record_of(run, "s5", "Answer: B"), broken)
+        case "without a key":
+            add(run, b"{}\n", record_of(run, "s5", "Answer: B"))
+    if not fault:
+        assert score_run(RunFolder(run)).points[0].scored["s5"][0].answer == "B"
+        return
+    with pytest.raises(RunError, match=fault):
+        score_run(RunFolder(run))
