@@ -1,5 +1,5 @@
-"""The verdicts that are kept in a run's folder: whatever happens to the table or the run, scores are
-those of a run without it, and only what is new is scored."""
+"""The verdicts that are kept in a run's folder: whatever happens to the table or the run, scores
+are those of a run without it, and only what is new is scored."""
 
 from __future__ import annotations
 
@@ -121,49 +121,51 @@ def test_only_what_is_new_is_scored(
     assert shown == read_anew(run)
 
 
+REPLACED = {
+    "a truncated table": (kept.FILE, lambda data: data[: len(data) // 2]),
+    "a changed table": (kept.FILE, lambda data: data.replace(b"p0", b"p1")),
+    "a changed reply": ("records.jsonl", lambda data: data.replace(b": A", b": B", 1)),
+    "a shorter file": ("records.jsonl", lambda data: data[: data.rindex(b"\n", 0, -1) + 1]),
+    "another correct answer": (
+        "samples.jsonl",
+        lambda data: data.replace(b'"answer":"A"', b'"answer":"B"', 1),
+    ),
+    "a replaced sample": (
+        "samples.jsonl",
+        lambda data: data + data[: data.index(b"\n") + 1].replace(b':"A"', b':"B"'),
+    ),
+    "another reader of an arm": ("points.yaml", lambda data: data.replace(b"Robust", b"Strict", 1)),
+    "fewer draws": ("points.yaml", lambda data: data.replace(b"draws: 2", b"draws: 1")),
+}
+"""Files of a run, and what becomes of their bytes."""
+
+
+def judge(run: Path) -> None:
+    """Add a judgement of an unreadable reply."""
+    words = hash_judged_words(Record.from_line(record_of(run, "s7", "I cannot tell.")))
+    append(run, Judgement(UNREADABLE_PASS, "p1", "s7", 0, "judge", "id", words, answer="B"))
+
+
 @table
 def test_whatever_differs_is_scored_again(
     run: Path, scored: list[str], monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
     read(run)
     scored.clear()
-    match case:
-        case "no table":
-            (run / kept.FILE).unlink()
-        case "no seal":
-            (run / kept.SEAL).unlink()
-        case "a truncated table":
-            rewrite(run / kept.FILE, lambda data: data[: len(data) // 2])
-        case "a table of somebody else":
-            monkeypatch.setenv("XDG_CONFIG_HOME", str(run / "other"))
-        case "a changed table":
-            rewrite(run / kept.FILE, lambda data: data.replace(b"p0", b"p1"))
-        case "another version of the reader":
-            monkeypatch.setattr(Robust, "version", 99)
-        case "other code":
-            monkeypatch.setattr(kept, "_hash_code", lambda files: "other")
-        case "a changed reply":
-            rewrite(run / "records.jsonl", lambda data: data.replace(b"Answer: A", b"Answer: B", 1))
-        case "a shorter file":
-            rewrite(run / "records.jsonl", lambda data: data[: data.rindex(b"\n", 0, -1) + 1])
-        case "another correct answer":
-            rewrite(
-                run / "samples.jsonl",
-                lambda data: data.replace(b'"answer":"A"', b'"answer":"B"', 1),
-            )
-        case "a replaced sample":
-            row = (run / "samples.jsonl").read_bytes().splitlines(keepends=True)[4]
-            with (run / "samples.jsonl").open("ab") as file:
-                file.write(row.replace(b'"answer":"A"', b'"answer":"B"'))
-        case "another reader of an arm":
-            rewrite(run / "points.yaml", lambda data: data.replace(b"Robust", b"Strict", 1))
-        case "fewer draws":
-            rewrite(run / "points.yaml", lambda data: data.replace(b"draws: 2", b"draws: 1"))
-        case "a judge":
-            record = Record.from_line(record_of(run, "s7", "I cannot tell."))
-            words = hash_judged_words(record)
-            line = Judgement(UNREADABLE_PASS, "p1", "s7", 0, "judge", "id", words, answer="B")
-            append(run, line)
+    if case in REPLACED:
+        name, change = REPLACED[case]
+        rewrite(run / name, change)
+    else:
+        {
+            "no table": (run / kept.FILE).unlink,
+            "no seal": (run / kept.SEAL).unlink,
+            "a table of somebody else": lambda: monkeypatch.setenv(
+                "XDG_CONFIG_HOME", str(run / "other")
+            ),
+            "another version of the reader": lambda: monkeypatch.setattr(Robust, "version", 99),
+            "other code": lambda: monkeypatch.setattr(kept, "_hash_code", lambda files: "other"),
+            "a judge": lambda: judge(run),
+        }[case]()
     shown = read(run)
     assert len(scored) >= 2 * N, "everything is scored again"
     assert shown == read_anew(run)
