@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-from looktwice.eval.analysis.contestants import SharedSamples
+from looktwice.eval.analysis.shared_samples import SharedSamples
 from looktwice.eval.records.records import PointRow, SampleRow
 from looktwice.eval.replies import load_key
 from looktwice.eval.scoring.row import Row, fill, macro_row

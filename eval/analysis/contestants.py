@@ -4,16 +4,14 @@ differences, shared errors, and what an oracle would reach."""
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
 from statistics import fmean
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from looktwice.eval.analysis.analyses import Analysis, lines
+from looktwice.eval.analysis.shared_samples import ContestantMatrix, SharedSamples
 from looktwice.eval.display.score_tables import drop_means_of_one, format_contestant, format_delta
 from looktwice.eval.display.table import Table
 from looktwice.eval.display.text_tables import (
@@ -35,31 +33,14 @@ from looktwice.eval.display.text_tables import (
     text,
 )
 from looktwice.eval.scoring.row import Row
-from looktwice.eval.scoring.verdict import ABSTAINED, PointScores, RunScores, ScoredRecord, Verdict
-from looktwice.eval.statistics.answers import (
-    cohens_kappa,
-    fleiss_kappa,
-    majority_value,
-    swap_rate_over_halves,
-)
-from looktwice.eval.statistics.intervals import (
-    Codes,
-    Estimate,
-    Floats,
-    bootstrap_mean,
-    cluster_codes,
-    share_interval,
-)
-from looktwice.eval.statistics.paired import Values, correct
+from looktwice.eval.scoring.verdict import ABSTAINED, PointScores, RunScores, Verdict
+from looktwice.eval.statistics.intervals import Estimate, share_interval
+from looktwice.eval.statistics.paired import correct
 from looktwice.pipelines.config.spec import public_path
 from looktwice.pipelines.model import canonical
 from looktwice.specialists.answers import Chance, Guess
 
 MAX_CONTESTANTS = 12  # more make the table unreadable
-MAX_ANSWERS = 24  # with more distinct answers they are free text, and kappa says little
-
-Question = tuple[str, str]
-"""Task id and sample id."""
 
 COMPARISON_NOTE = (
     "Each arm minus its baseline, on the units that both have and neither failed; `left out` counts"
@@ -122,154 +103,6 @@ def comparison_facts(scored: Table) -> list[tuple[str, str]]:
 def _comparisons(scored: Table) -> TextTable:
     rows = [row for row in scored.where(slice="") if None not in (row.delta, row.n_clusters)]
     return table(COMPARISON, drop_means_of_one(rows)).without_empty()
-
-
-@dataclass(frozen=True, eq=False)
-class SharedSamples:
-    """Contestants on the questions with a correct answer that each of them was asked and none
-    failed.
-
-    `values` are means over draws; everything else uses the first draw, in which unreadable answers
-    count as errors, as in BLINK's own comparison of models (App. C.2). `left_out` counts the
-    questions that only some were asked. A question asked in several variants of a task is one
-    cluster.
-    """
-
-    values: Values[str, Question]
-    hits: NDArray[np.bool_]  # (contestants, questions)
-    answers: Sequence[Sequence[str | None]]
-    left_out: int
-    task: str = ""
-
-    @classmethod
-    def of(cls, sides: Mapping[str, Sequence[PointScores]], task: str = "") -> SharedSamples:
-        """Return the comparison of contestants, given the arms of each by name."""
-        return ContestantMatrix.of(sides).compare([*sides], task)
-
-    @property
-    def n(self) -> int:
-        """The number of questions."""
-        return len(self.values.units)
-
-    def count(self, *right: bool) -> int:
-        """Return the number of questions on which exactly these contestants are right."""
-        return int(np.all(np.array(right) == self.hits.T, axis=1).sum())
-
-    @property
-    def shares(self) -> list[float]:
-        """The accuracy of each contestant, and last the share that any of them has right."""
-        return [*self.hits.mean(axis=1).tolist(), float(self.hits.any(axis=0).mean())]
-
-    @property
-    def mistakes(self) -> str:
-        """The number of mistakes that all share, and the number that each makes."""
-        counts = " and ".join(map(str, (~self.hits).sum(axis=1)))
-        return f"{(~self.hits).all(axis=0).sum()}\nof {counts}"
-
-    @property
-    def kappa(self) -> Estimate:
-        """The agreement of two contestants in right and wrong beyond chance."""
-        mine, theirs = self.hits.tolist()
-        return cohens_kappa(mine, theirs, self.values.clusters)
-
-    @property
-    def agreement(self) -> Estimate | None:
-        """The agreement of all answers beyond chance, if these are choices."""
-        kinds = {answer for answers in self.answers for answer in answers}
-        return (
-            fleiss_kappa(self.answers, self.values.clusters) if len(kinds) <= MAX_ANSWERS else None
-        )
-
-    @property
-    def oracle(self) -> Estimate:
-        """The share of questions on which any contestant is right."""
-        return bootstrap_mean(self.hits.any(axis=0), self.values.clusters)
-
-    @property
-    def majority(self) -> Estimate:
-        """The accuracy of the most frequent answer."""
-        votes = map(majority_value, zip(*self.answers, strict=True), self.hits.T.astype(float))
-        return bootstrap_mean([*votes], self.values.clusters)
-
-    @property
-    def swap(self) -> Estimate:
-        """The probability that two new halves rank two contestants in opposite orders."""
-        first, rival = self.values.value
-        return swap_rate_over_halves(first - rival, self.values.clusters)
-
-
-@dataclass(frozen=True, eq=False)
-class ContestantMatrix:
-    """The first draws of contestants (rows) on questions (columns), from which any of them can be
-    compared.
-
-    `values` are means over draws, NaN where a contestant was not asked or failed; `clusters` and
-    `strata` number the cluster and the task of each question; `orders` holds, for each contestant,
-    its questions in its own order.
-    """
-
-    names: Sequence[str]
-    questions: Sequence[Question]
-    values: Floats
-    hits: NDArray[np.bool_]
-    answers: NDArray[np.object_]
-    clusters: Codes
-    strata: Codes
-    orders: Sequence[Codes]
-
-    @classmethod
-    def of(cls, sides: Mapping[str, Sequence[PointScores]]) -> ContestantMatrix:
-        """Return the matrix of contestants, given the arms of each by name."""
-        places, clusters = dict[Question, int](), list[str]()
-        firsts, orders = list[dict[int, tuple[float, ScoredRecord]]](), list[Codes]()
-        for arms in sides.values():
-            own = dict[int, tuple[float, ScoredRecord]]()
-            for arm in arms:
-                for sample, first in arm.firsts.items():
-                    place = places.setdefault((arm.point.task_id, sample), len(places))
-                    if place == len(clusters):
-                        clusters.append(arm.clusters[sample])
-                    own[place] = arm.comparable[sample], first
-            firsts.append(own)
-            orders.append(np.fromiter(own, np.int64, len(own)))
-        shape = len(sides), len(places)
-        values, hits = np.full(shape, np.nan), np.zeros(shape, bool)
-        answers = np.empty(shape, object)
-        for row, (own, order) in enumerate(zip(firsts, orders, strict=True)):
-            values[row, order] = [value for value, _ in own.values()]
-            hits[row, order] = [first.verdict is Verdict.RIGHT for _, first in own.values()]
-            answers[row, order] = [first.answer for _, first in own.values()]
-        codes = cluster_codes(clusters, len(places)) if places else np.zeros(0, np.int64)
-        tasks = [task for task, _ in places]
-        strata = cluster_codes(tasks, len(places)) if places else np.zeros(0, np.int64)
-        return cls([*sides], [*places], values, hits, answers, codes, strata, orders)
-
-    def compare(self, names: Sequence[str], task: str = "") -> SharedSamples:
-        """Return the comparison of some of the contestants."""
-        rows = [self.names.index(name) for name in names]
-        union, seen = list[Codes](), np.zeros(len(self.questions), bool)
-        for row in rows:
-            union.append(self.orders[row][~seen[self.orders[row]]])
-            seen[union[-1]] = True
-        every = np.concatenate([np.zeros(0, np.int64), *union])
-        is_shared = ~np.isnan(self.values[np.ix_(rows, every)]).any(axis=0)
-        shared = every[is_shared]
-        values = Values(
-            self.values[np.ix_(rows, shared)],
-            tuple(names),
-            tuple([self.questions[place] for place in shared.tolist()]),
-            _number_in_order(self.clusters[every])[is_shared],
-            _number_in_order(self.strata[every])[is_shared] if len(every) else None,
-        )
-        hits = self.hits[np.ix_(rows, shared)]
-        answers = self.answers[np.ix_(rows, shared)].tolist()
-        return SharedSamples(values, hits, answers, len(every) - len(shared), task)
-
-
-def _number_in_order(codes: Codes) -> Codes:
-    """Return codes numbered 0, 1, 2 ... in the order in which they first appear."""
-    _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
-    return np.argsort(np.argsort(first))[inverse]
 
 
 @dataclass(frozen=True)

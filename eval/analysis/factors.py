@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from looktwice.eval.analysis.analyses import Analysis
-from looktwice.eval.analysis.contestants import Question
+from looktwice.eval.analysis.shared_samples import Question
 from looktwice.eval.display.printable import csv_text
 from looktwice.eval.display.table import Table, cache_measure
 from looktwice.eval.display.text_tables import (

@@ -248,9 +248,9 @@ class RecordScorer:
     @cached_property
     def reads_only_reply(self) -> bool:
         """Whether the reader's result depends only on the reply and the sample's texts."""
-        kind = type(self.reader)
-        is_plain = isinstance(self.reader, Reader) and kind.__call__ is Reader.__call__
-        return is_plain and kind.reads_only_reply
+        reader: Any = self.reader
+        is_plain = isinstance(reader, Reader) and type(reader).__call__ is Reader.__call__
+        return is_plain and bool(reader.reads_only_reply)
 
     @cached_property
     def _rules(self) -> object:

@@ -17,12 +17,13 @@ from looktwice.eval.readers.robust import Robust
 from looktwice.eval.records.judgements import judgements
 from looktwice.eval.records.lines import RecordLines
 from looktwice.eval.records.records import PointRow, RunError, RunFolder
-from looktwice.eval.scoring.columns import RecordColumns, RunColumns, ScoredColumns
 from looktwice.eval.scoring.costs import read_prices
-from looktwice.eval.scoring.kept import KeptVerdicts
 from looktwice.eval.scoring.labels import labels
 from looktwice.eval.scoring.record_scorer import JudgementsByRecord, ReadingMemory, RecordScorer
 from looktwice.eval.scoring.verdict import PointScores, RunScores, build_scorer, get_cluster
+from looktwice.eval.verdicts.arm_columns import RunColumns, ScoredColumns
+from looktwice.eval.verdicts.columns import RecordColumns
+from looktwice.eval.verdicts.kept import KeptVerdicts
 from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.config.classes import ConfigError, is_foreign
 from looktwice.pipelines.state import Stage
@@ -117,7 +118,7 @@ def score_records(
                     made.add(arm, place, scorers[arm](record, row), lines.begin)
     if kept and is_complete and lines.end > before:
         kept.save(made, lines)
-    return made.finish()
+    return RunColumns.from_records(made)
 
 
 @contextmanager

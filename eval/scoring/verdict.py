@@ -16,8 +16,9 @@ import numpy as np
 from looktwice.eval.records.judgements import Judgements
 from looktwice.eval.records.lines import read_records_at
 from looktwice.eval.records.records import PointRow, Record, RunFolder, SampleRow
-from looktwice.eval.scoring.columns import ArmColumns, ScoredColumns, Words
-from looktwice.eval.scoring.scored import (
+from looktwice.eval.verdicts.arm_columns import ArmColumns, ScoredColumns
+from looktwice.eval.verdicts.columns import Words
+from looktwice.eval.verdicts.scored import (
     ABSTAINED as ABSTAINED,
     UNJUDGED as UNJUDGED,
     ReadResult as ReadResult,

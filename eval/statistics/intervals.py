@@ -63,7 +63,8 @@ def _number_levels(values: NDArray[Any]) -> Codes:
         if count <= 8 * len(values):
             is_there = np.zeros(count, bool)
             is_there[values] = True
-            return (np.cumsum(is_there) - 1)[values]
+            places: Codes = np.cumsum(is_there) - 1
+            return np.asarray(places[values])
     return np.searchsorted(np.unique(values), values)
 
 

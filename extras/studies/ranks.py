@@ -12,7 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from looktwice.eval.analysis.analyses import Analysis, lines
-from looktwice.eval.analysis.contestants import MAX_CONTESTANTS, Question
+from looktwice.eval.analysis.contestants import MAX_CONTESTANTS
+from looktwice.eval.analysis.shared_samples import Question
 from looktwice.eval.analysis.steadiness import whole_draws
 from looktwice.eval.display.table import Table
 from looktwice.eval.display.text_tables import (

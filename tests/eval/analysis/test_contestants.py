@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from looktwice.eval.analysis.analyses import analysis
-from looktwice.eval.analysis.contestants import SharedSamples
+from looktwice.eval.analysis.shared_samples import SharedSamples
 from looktwice.eval.display.table import score_table
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.statistics.paired import FLIP, MCNEMAR

@@ -15,10 +15,10 @@ from looktwice.eval.readers.robust import Robust
 from looktwice.eval.records import Record, RunFolder
 from looktwice.eval.records.judgements import UNREADABLE_PASS, Judgement, append, hash_judged_words
 from looktwice.eval.records.records import RunError
-from looktwice.eval.scoring import kept
 from looktwice.eval.scoring.record_scorer import RecordScorer
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import ScoredRecord
+from looktwice.eval.verdicts import kept
 from tests.made_run import MadeRun
 from tests.tables import table
 
@@ -121,7 +121,7 @@ def test_only_what_is_new_is_scored(
     assert shown == read_anew(run)
 
 
-REPLACED = {
+REPLACED: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
     "a truncated table": (kept.FILE, lambda data: data[: len(data) // 2]),
     "a changed table": (kept.FILE, lambda data: data.replace(b"p0", b"p1")),
     "a changed reply": ("records.jsonl", lambda data: data.replace(b": A", b": B", 1)),
@@ -156,7 +156,7 @@ def test_whatever_differs_is_scored_again(
         name, change = REPLACED[case]
         rewrite(run / name, change)
     else:
-        {
+        acts: dict[str, Callable[[], object]] = {
             "no table": (run / kept.FILE).unlink,
             "no seal": (run / kept.SEAL).unlink,
             "a table of somebody else": lambda: monkeypatch.setenv(
@@ -165,7 +165,8 @@ def test_whatever_differs_is_scored_again(
             "another version of the reader": lambda: monkeypatch.setattr(Robust, "version", 99),
             "other code": lambda: monkeypatch.setattr(kept, "_hash_code", lambda files: "other"),
             "a judge": lambda: judge(run),
-        }[case]()
+        }
+        acts[case]()
     shown = read(run)
     assert len(scored) >= 2 * N, "everything is scored again"
     assert shown == read_anew(run)

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from looktwice.eval.analysis.contestants import SharedSamples, pair_table
+from looktwice.eval.analysis.contestants import pair_table
+from looktwice.eval.analysis.shared_samples import SharedSamples
 from looktwice.eval.cli import app
 from looktwice.eval.display.table import Table, make_table
 from looktwice.eval.readers import Vlm2

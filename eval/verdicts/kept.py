@@ -22,15 +22,14 @@ from functools import cache
 from inspect import getfile
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 import looktwice
 from looktwice.eval.records.lines import RecordLines
 from looktwice.eval.records.records import PointRow, RunFolder
-from looktwice.eval.scoring.columns import DIGEST_BYTES, NUMBERS, POOLED, RecordColumns, Words
-from looktwice.eval.scoring.record_scorer import RecordScorer
+from looktwice.eval.verdicts.columns import DIGEST_BYTES, NUMBERS, POOLED, RecordColumns, Words
 from looktwice.pipelines.config.spec import settings
 from looktwice.pipelines.disk import open_file, read_file, write_file
 from looktwice.pipelines.model import canonical
@@ -41,10 +40,30 @@ MIN_RECORDS = 1000
 METADATA = b"looktwice"
 TEXTS = ("arm", "sample", *POOLED)
 """The columns whose codes stand for texts."""
-OWN_CODE = ("eval/readers", "eval/records", "eval/scoring", "pipelines/replies")
+OWN_CODE = ("eval/readers", "eval/records", "eval/scoring", "eval/verdicts", "pipelines/replies")
 """The folders of looktwice whose code decides what a reply is worth."""
 Places = Mapping[str, Mapping[str, int]]
 """The place of each sample by task and id."""
+
+
+class RecordRules(Protocol):
+    """What a scorer of records reads and compares with."""
+
+    @property
+    def reader(self) -> Any:
+        """The reader of replies."""
+
+    @property
+    def scorer(self) -> Any:
+        """The benchmark's own comparison, or None."""
+
+    @property
+    def prices(self) -> Mapping[str, Mapping[str, float]]:
+        """The prices of the models."""
+
+    @property
+    def reads_only_reply(self) -> bool:
+        """Whether the reader's result depends only on the reply and the sample's texts."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +84,7 @@ class KeptVerdicts:
         cls,
         folder: RunFolder,
         points: Sequence[PointRow],
-        scorers: Sequence[RecordScorer],
+        scorers: Sequence[RecordRules],
         places: Places,
         whole: bool,
     ) -> KeptVerdicts | None:
@@ -151,7 +170,7 @@ class KeptVerdicts:
         with open_file(self.folder.path / "samples.jsonl") as file:
             file.seek(end)
             added = file.read().count(b"\n")
-        return sum(map(len, self.places.values())) == kept["samples"] + added
+        return sum(map(len, self.places.values())) - added == int(kept["samples"])
 
     def save(self, made: RecordColumns, lines: RecordLines) -> None:
         """Keep the verdicts; whatever stands in the way, such as a folder that cannot be written,

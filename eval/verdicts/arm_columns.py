@@ -1,198 +1,31 @@
-"""Scored records as columns, one number per record, so that a run of a million records fits into
-memory and its counts and means are computed at once.
-
-`RecordColumns` takes the records of a whole run in the order of its lines. `ArmColumns` are those
-of one arm, by sample; `ScoredColumns` shows them as scored records, which are made when needed.
-"""
+"""The scored records of a run and of one of its arms as columns, from which counts and means are
+computed at once, and which become scored records when they are needed."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from looktwice.eval.scoring.scored import UNJUDGED, Score, ScoredRecord, Verdict
-
-VERDICTS = tuple(Verdict)
-CODES = {verdict: code for code, verdict in enumerate(VERDICTS)}
-NOT_SCORED = 255
-"""The code in place of a verdict for a record whose draw the present plan no longer has."""
-DIGEST_BYTES = 16
-NO_DIGEST = bytes(DIGEST_BYTES)
-NOT_KNOWN = float("nan")
-MAX_WAITING = 10_000
-NUMBERS = {
-    "arm": "i",
-    "sample": "i",
-    "draw": "i",
-    "verdict": "B",
-    "value": "d",
-    "tokens_in": "q",
-    "tokens_out": "q",
-    "cost": "d",
-    "calls": "i",
-    "begin": "q",
-    "words": "i",
-    "group": "i",
-    "measured": "i",
-    "judged": "i",
-}
-"""The columns and their types in `array`: `arm` is the index of the arm in its run, `sample` that
-of the sample in its task; `cost` is NaN if it is not known; `begin` is the byte of records.jsonl at
-which the record begins, or -1. The last four are codes of pools."""
-RECORD_COLUMNS = tuple(name for name in NUMBERS if name not in ("arm", "begin"))
-POOLED = ("words", "group", "measured", "judged")
-Column = NDArray[Any]
-Columns = Mapping[str, Column]
-
-
-class Words(NamedTuple):
-    """The texts of a scored record, which many records share."""
-
-    answer: str | None
-    reason: str
-    detail: str
-    read: bool
-    judge: str
-    kept: tuple[str, ...]
-
-
-class Pool:
-    """Distinct values by code, in the order in which they came; `make` makes a value of what it
-    equals."""
-
-    def __init__(self, make: Callable[[Any], Any] | None = None) -> None:
-        self.values, self._codes = list[Any](), dict[Any, int]()
-        self._make = make
-        self._parsed = list[Mapping[str, Any]]()
-
-    @property
-    def parsed(self) -> Sequence[Mapping[str, Any]]:
-        """The values, which are JSON, parsed."""
-        for text in self.values[len(self._parsed) :]:
-            self._parsed.append(read_values(text))
-        return self._parsed
-
-    def extend(self, values: Iterable[Any]) -> None:
-        """Add distinct new values with the next codes."""
-        for value in values:
-            self._codes[value] = len(self.values)
-            self.values.append(value)
-
-    def get_code(self, value: Any) -> int:
-        """Return the code of a value, which is added if it is new."""
-        if (code := self._codes.get(value)) is None:
-            value = self._make(value) if self._make else value
-            code = self._codes[value] = len(self.values)
-            self.values.append(value)
-        return code
-
-
-class RecordColumns:
-    """The scored records of a run, in the order of its lines. A later record with the key (arm,
-    sample, draw) of an earlier one replaces it."""
-
-    def __init__(self) -> None:
-        self.columns: dict[str, array[Any]] = {name: array(kind) for name, kind in NUMBERS.items()}
-        self.requests = bytearray()
-        self.pools = {"words": Pool(make=Words._make)}
-        self.pools |= {name: Pool() for name in POOLED if name != "words"}
-        self._get_codes = [self.pools[name].get_code for name in POOLED]
-        self._waiting = list[tuple[Any, ...]]()  # rows that are no columns yet
-
-    @classmethod
-    def restore(
-        cls, numbers: Columns, requests: bytes, pools: Mapping[str, Sequence[Any]]
-    ) -> RecordColumns:
-        """Return columns with these numbers, to which records can be added."""
-        made = cls()
-        for name, column in made.columns.items():
-            column.frombytes(np.ascontiguousarray(numbers[name], column.typecode).tobytes())
-        made.requests += requests
-        for name, values in pools.items():
-            made.pools[name].extend(values)
-        return made
-
-    def add(self, arm: int, sample: int, scored: ScoredRecord, begin: int = -1) -> None:
-        """Add a scored record of the arm and sample with these indices, whose line begins at a
-        byte."""
-        score, (words, group, measured, judged) = scored.score, self._get_codes
-        texts = scored.answer, scored.reason, scored.detail, scored.read, scored.judge
-        digest = scored.request or NO_DIGEST
-        if len(digest) != DIGEST_BYTES:
-            digest = hashlib.blake2b(digest, digest_size=DIGEST_BYTES).digest()
-        self._waiting.append(
-            (
-                arm,
-                sample,
-                scored.draw,
-                CODES[score.verdict],
-                score.value,
-                scored.tokens_in,
-                scored.tokens_out,
-                NOT_KNOWN if scored.cost is None else scored.cost,
-                scored.calls,
-                begin,
-                words((*texts, tuple(scored.kept))),
-                group(score.group),
-                measured(write_values(scored.measured) if scored.measured else ""),
-                judged(write_values(scored.judged) if scored.judged else ""),
-                digest,
-            )
-        )
-        if len(self._waiting) >= MAX_WAITING:
-            self.settle()
-
-    def add_unscored(self, arm: int, sample: int, draw: int) -> None:
-        """Add a record whose draw the present plan no longer has."""
-        rest = [0] * (len(NUMBERS) - 4)
-        self._waiting.append((arm, sample, draw, NOT_SCORED, *rest, NO_DIGEST))
-
-    def settle(self) -> None:
-        """Write the rows that wait into the columns."""
-        if self._waiting:
-            *numbers, requests = zip(*self._waiting, strict=True)
-            for column, values in zip(self.columns.values(), numbers, strict=True):
-                column.extend(values)
-            self.requests += b"".join(requests)
-            self._waiting.clear()
-
-    def finish(self) -> RunColumns:
-        """Return the columns without the records that later ones replace."""
-        self.settle()
-        whole = {name: np.asarray(column) for name, column in self.columns.items()}
-        requests = np.frombuffer(bytes(self.requests), f"V{DIGEST_BYTES}")
-        whole |= {"request": requests}
-        return RunColumns(_select(whole, _find_last(whole)), self.pools)
-
-
-def _find_last(columns: Columns) -> Column:
-    """Return the rows that no later row with the same arm, sample and draw replaces, in order."""
-    keys = np.stack([columns[name].astype(np.int64) for name in ("arm", "sample", "draw")])
-    if not keys.shape[1]:
-        return np.zeros(0, np.int64)
-    highest = [int(part.max()) + 1 for part in keys]
-    key = (keys[0] * highest[1] + keys[1]) * highest[2] + keys[2]
-    _, from_end = np.unique(key[::-1], return_index=True)
-    return np.sort(len(key) - 1 - from_end)
-
-
-def _select(columns: Columns, rows: Column) -> dict[str, Column]:
-    return {name: column[rows] for name, column in columns.items()}
-
-
-def write_values(values: Mapping[str, Any]) -> str:
-    """Return measurements, or a judge's scores, as JSON; empty if there are none."""
-    return json.dumps(dict(values), ensure_ascii=False) if values else ""
+from looktwice.eval.verdicts.columns import (
+    CODES,
+    DIGEST_BYTES,
+    NO_DIGEST,
+    NOT_SCORED,
+    RECORD_COLUMNS,
+    VERDICTS,
+    Column,
+    Columns,
+    Pool,
+    RecordColumns,
+    Words,
+)
+from looktwice.eval.verdicts.scored import UNJUDGED, Score, ScoredRecord, Verdict
 
 
 @dataclass(frozen=True)
@@ -202,6 +35,14 @@ class RunColumns:
 
     columns: Columns
     pools: Mapping[str, Pool]
+
+    @classmethod
+    def from_records(cls, made: RecordColumns) -> RunColumns:
+        """Return the columns without the records that later ones replace."""
+        made.settle()
+        whole = {name: np.asarray(column) for name, column in made.columns.items()}
+        whole["request"] = np.frombuffer(bytes(made.requests), f"V{DIGEST_BYTES}")
+        return cls(_select(whole, _find_last(whole)), made.pools)
 
     def __len__(self) -> int:
         return len(self.columns["arm"])
@@ -217,6 +58,21 @@ class RunColumns:
         """Return the number of records of an arm that were not scored."""
         own = self.columns["arm"] == arm
         return int(np.count_nonzero(self.columns["verdict"][own] == NOT_SCORED))
+
+
+def _find_last(columns: Columns) -> Column:
+    """Return the rows that no later row with the same arm, sample and draw replaces, in order."""
+    keys = np.stack([columns[name].astype(np.int64) for name in ("arm", "sample", "draw")])
+    if not keys.shape[1]:
+        return np.zeros(0, np.int64)
+    highest = [int(part.max()) + 1 for part in keys]
+    key = (keys[0] * highest[1] + keys[1]) * highest[2] + keys[2]
+    _, from_end = np.unique(key[::-1], return_index=True)
+    return np.sort(len(key) - 1 - from_end)
+
+
+def _select(columns: Columns, rows: Column) -> dict[str, Column]:
+    return {name: column[rows] for name, column in columns.items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,7 +93,7 @@ class ArmColumns:
         for name, draws in scored.items():
             for record in draws.values():
                 made.add(0, places[name], record)
-        return made.finish().select_arm(0, ids)
+        return RunColumns.from_records(made).select_arm(0, ids)
 
     def __len__(self) -> int:
         return len(self.columns["sample"])
@@ -377,8 +233,9 @@ class ArmColumns:
         empty = [code for code, text in enumerate(pool) if not text]
         rows = np.flatnonzero(~np.isin(self["measured"], empty))
         rows = rows[np.lexsort((self["draw"][rows], self["sample"][rows]))]
+        parsed = self.pools["measured"].parsed
         for row in rows.tolist():
-            yield self.ids[self["sample"][row]], read_values(pool[self["measured"][row]])
+            yield self.ids[self["sample"][row]], parsed[self["measured"][row]]
 
     @cached_property
     def first_rows(self) -> Column:
@@ -419,11 +276,6 @@ class ArmColumns:
         known = np.array([name in names for name in self.ids], bool)
         rows = np.flatnonzero(known[self["sample"]]) if len(self) else self["sample"]
         return ArmColumns(self.ids, _select(self.columns, rows), self.pools)
-
-
-def read_values(text: str) -> Mapping[str, Any]:
-    """Return measurements, or a judge's scores, from their JSON."""
-    return json.loads(text) if text else {}
 
 
 class ScoredColumns(Mapping[str, Mapping[int, ScoredRecord]]):

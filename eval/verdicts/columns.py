@@ -1,0 +1,169 @@
+"""Scored records as columns, one number per record, so that a run of a million records fits into
+memory."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from array import array
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from looktwice.eval.verdicts.scored import ScoredRecord, Verdict
+
+VERDICTS = tuple(Verdict)
+CODES = {verdict: code for code, verdict in enumerate(VERDICTS)}
+NOT_SCORED = 255
+"""The code in place of a verdict for a record whose draw the present plan no longer has."""
+DIGEST_BYTES = 16
+NO_DIGEST = bytes(DIGEST_BYTES)
+NOT_KNOWN = float("nan")
+MAX_WAITING = 10_000
+NUMBERS = {
+    "arm": "i",
+    "sample": "i",
+    "draw": "i",
+    "verdict": "B",
+    "value": "d",
+    "tokens_in": "q",
+    "tokens_out": "q",
+    "cost": "d",
+    "calls": "i",
+    "begin": "q",
+    "words": "i",
+    "group": "i",
+    "measured": "i",
+    "judged": "i",
+}
+"""The columns and their types in `array`: `arm` is the index of the arm in its run, `sample` that
+of the sample in its task; `cost` is NaN if it is not known; `begin` is the byte of records.jsonl at
+which the record begins, or -1. The last four are codes of pools."""
+RECORD_COLUMNS = tuple(name for name in NUMBERS if name not in ("arm", "begin"))
+POOLED = ("words", "group", "measured", "judged")
+Column = NDArray[Any]
+Columns = Mapping[str, Column]
+
+
+class Words(NamedTuple):
+    """The texts of a scored record, which many records share."""
+
+    answer: str | None
+    reason: str
+    detail: str
+    read: bool
+    judge: str
+    kept: tuple[str, ...]
+
+
+class Pool:
+    """Distinct values by code, in the order in which they came; `make` makes a value of what it
+    equals."""
+
+    def __init__(self, make: Callable[[Any], Any] | None = None) -> None:
+        self.values, self._codes = list[Any](), dict[Any, int]()
+        self._make = make
+        self._parsed = list[Mapping[str, Any]]()
+
+    @property
+    def parsed(self) -> Sequence[Mapping[str, Any]]:
+        """The values, which are JSON, parsed."""
+        for text in self.values[len(self._parsed) :]:
+            self._parsed.append(read_values(text))
+        return self._parsed
+
+    def extend(self, values: Iterable[Any]) -> None:
+        """Add distinct new values with the next codes."""
+        for value in values:
+            self._codes[value] = len(self.values)
+            self.values.append(value)
+
+    def get_code(self, value: Any) -> int:
+        """Return the code of a value, which is added if it is new."""
+        if (code := self._codes.get(value)) is None:
+            value = self._make(value) if self._make else value
+            code = self._codes[value] = len(self.values)
+            self.values.append(value)
+        return code
+
+
+class RecordColumns:
+    """The scored records of a run, in the order of its lines. A later record with the key (arm,
+    sample, draw) of an earlier one replaces it."""
+
+    def __init__(self) -> None:
+        self.columns: dict[str, array[Any]] = {name: array(kind) for name, kind in NUMBERS.items()}
+        self.requests = bytearray()
+        self.pools = {"words": Pool(make=Words._make)}
+        self.pools |= {name: Pool() for name in POOLED if name != "words"}
+        self._get_codes = [self.pools[name].get_code for name in POOLED]
+        self._waiting = list[tuple[Any, ...]]()  # rows that are no columns yet
+
+    @classmethod
+    def restore(
+        cls, numbers: Columns, requests: bytes, pools: Mapping[str, Sequence[Any]]
+    ) -> RecordColumns:
+        """Return columns with these numbers, to which records can be added."""
+        made = cls()
+        for name, column in made.columns.items():
+            column.frombytes(np.ascontiguousarray(numbers[name], column.typecode).tobytes())
+        made.requests += requests
+        for name, values in pools.items():
+            made.pools[name].extend(values)
+        return made
+
+    def add(self, arm: int, sample: int, scored: ScoredRecord, begin: int = -1) -> None:
+        """Add a scored record of the arm and sample with these indices, whose line begins at a
+        byte."""
+        score, (words, group, measured, judged) = scored.score, self._get_codes
+        texts = scored.answer, scored.reason, scored.detail, scored.read, scored.judge
+        digest = scored.request or NO_DIGEST
+        if len(digest) != DIGEST_BYTES:
+            digest = hashlib.blake2b(digest, digest_size=DIGEST_BYTES).digest()
+        self._waiting.append(
+            (
+                arm,
+                sample,
+                scored.draw,
+                CODES[score.verdict],
+                score.value,
+                scored.tokens_in,
+                scored.tokens_out,
+                NOT_KNOWN if scored.cost is None else scored.cost,
+                scored.calls,
+                begin,
+                words((*texts, tuple(scored.kept))),
+                group(score.group),
+                measured(write_values(scored.measured) if scored.measured else ""),
+                judged(write_values(scored.judged) if scored.judged else ""),
+                digest,
+            )
+        )
+        if len(self._waiting) >= MAX_WAITING:
+            self.settle()
+
+    def add_unscored(self, arm: int, sample: int, draw: int) -> None:
+        """Add a record whose draw the present plan no longer has."""
+        rest = [0] * (len(NUMBERS) - 4)
+        self._waiting.append((arm, sample, draw, NOT_SCORED, *rest, NO_DIGEST))
+
+    def settle(self) -> None:
+        """Write the rows that wait into the columns."""
+        if self._waiting:
+            *numbers, requests = zip(*self._waiting, strict=True)
+            for column, values in zip(self.columns.values(), numbers, strict=True):
+                column.extend(values)
+            self.requests += b"".join(requests)
+            self._waiting.clear()
+
+
+def write_values(values: Mapping[str, Any]) -> str:
+    """Return measurements, or a judge's scores, as JSON; empty if there are none."""
+    return json.dumps(dict(values), ensure_ascii=False) if values else ""
+
+
+def read_values(text: str) -> Mapping[str, Any]:
+    """Return measurements, or a judge's scores, from their JSON."""
+    return json.loads(text) if text else {}
