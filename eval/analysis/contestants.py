@@ -11,6 +11,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from looktwice.eval.analysis.analyses import Analysis, lines
+from looktwice.eval.analysis.one_change import is_specialist
 from looktwice.eval.analysis.shared_samples import ContestantMatrix, SharedSamples
 from looktwice.eval.display.score_tables import drop_means_of_one, format_contestant, format_delta
 from looktwice.eval.display.table import Table
@@ -33,12 +34,10 @@ from looktwice.eval.display.text_tables import (
     text,
 )
 from looktwice.eval.scoring.row import Row
-from looktwice.eval.scoring.verdict import ABSTAINED, PointScores, RunScores, Verdict
+from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict
 from looktwice.eval.statistics.intervals import Estimate, share_interval
 from looktwice.eval.statistics.paired import correct
-from looktwice.pipelines.config.spec import public_path
-from looktwice.pipelines.model import canonical
-from looktwice.specialists.answers import Chance, Guess
+from looktwice.specialists.answers import Guess
 
 MAX_CONTESTANTS = 12  # more make the table unreadable
 
@@ -223,18 +222,6 @@ def specialist_pairs(run: RunScores) -> Iterator[SpecialistPair]:
                 both = SharedSamples.of({"specialist": [specialist], "mllm": [mllm]})
                 if both.n:
                     yield SpecialistPair(specialist, mllm, both)
-
-
-def is_specialist(scores: PointScores) -> bool:
-    """Return whether the arm answered without any model call and never at random, judged by what it
-    did rather than what it declares."""
-    if scores.columns["calls"].any():
-        return False
-    given = scores.columns.count_words()
-    answered = any(words.answer is not None or words.reason == ABSTAINED for words in given)
-    stages = canonical(scores.point.spec.get("stages"))
-    random = any(canonical({"use": public_path(kind)})[1:-1] in stages for kind in (Chance, Guess))
-    return answered and not random
 
 
 SPECIALISTS: Columns[SpecialistPair] = (

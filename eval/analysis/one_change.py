@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from looktwice.eval.analysis.contestants import is_specialist
 from looktwice.eval.display.table import Table
 from looktwice.eval.scoring.labels import ALL_TASKS, baselines, contestant_changes, get_setting
 from looktwice.eval.scoring.row import Row
@@ -22,7 +21,7 @@ from looktwice.eval.statistics.paired import ALPHA
 from looktwice.pipelines.config.expand import flatten_changes, is_within
 from looktwice.pipelines.config.spec import public_path
 from looktwice.pipelines.model import canonical
-from looktwice.specialists.answers import Guess
+from looktwice.specialists.answers import Chance, Guess
 
 
 @dataclass(frozen=True)
@@ -355,6 +354,18 @@ def _count_changes(base: PointScores, arm: PointScores) -> int:
     own, given = (Counter(canonical(node) for node in _stages(one).values()) for one in (arm, base))
     stages = max((own - given).total(), (given - own).total())
     return stages + (arm.point.spec.get("model") != base.point.spec.get("model"))
+
+
+def is_specialist(scores: PointScores) -> bool:
+    """Return whether the arm answered without any model call and never at random, judged by what it
+    did rather than what it declares."""
+    if scores.columns["calls"].any():
+        return False
+    given = scores.columns.count_words()
+    answered = any(words.answer is not None or words.reason == ABSTAINED for words in given)
+    stages = canonical(scores.point.spec.get("stages"))
+    random = any(canonical({"use": public_path(kind)})[1:-1] in stages for kind in (Chance, Guess))
+    return answered and not random
 
 
 def _is_guess(arm: PointScores) -> bool:

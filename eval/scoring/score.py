@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 from looktwice.eval.readers.reader import get_reader_name
 from looktwice.eval.readers.robust import Robust
 from looktwice.eval.records.judgements import judgements
-from looktwice.eval.records.lines import RecordLines
-from looktwice.eval.records.records import PointRow, RunError, RunFolder
+from looktwice.eval.records.records import PointRow, RecordLines, RunError, RunFolder
 from looktwice.eval.scoring.costs import read_prices
 from looktwice.eval.scoring.labels import labels
 from looktwice.eval.scoring.record_scorer import JudgementsByRecord, ReadingMemory, RecordScorer

@@ -14,17 +14,16 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from looktwice.eval.records.judgements import Judgements
-from looktwice.eval.records.lines import read_records_at
-from looktwice.eval.records.records import PointRow, Record, RunFolder, SampleRow
+from looktwice.eval.records.records import PointRow, Record, RunFolder, SampleRow, read_records_at
 from looktwice.eval.verdicts.arm_columns import ArmColumns, ScoredColumns
-from looktwice.eval.verdicts.columns import Words
-from looktwice.eval.verdicts.scored import (
+from looktwice.eval.verdicts.columns import (
     ABSTAINED as ABSTAINED,
     UNJUDGED as UNJUDGED,
     ReadResult as ReadResult,
     Score as Score,
     ScoredRecord as ScoredRecord,
     Verdict as Verdict,
+    Words,
 )
 from looktwice.pipelines.config.build import Binder
 

@@ -18,14 +18,17 @@ from looktwice.eval.verdicts.columns import (
     NO_DIGEST,
     NOT_SCORED,
     RECORD_COLUMNS,
+    UNJUDGED,
     VERDICTS,
     Column,
     Columns,
     Pool,
     RecordColumns,
+    Score,
+    ScoredRecord,
+    Verdict,
     Words,
 )
-from looktwice.eval.verdicts.scored import UNJUDGED, Score, ScoredRecord, Verdict
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,7 @@ from typing import Any, Protocol
 import numpy as np
 
 import looktwice
-from looktwice.eval.records.lines import RecordLines
-from looktwice.eval.records.records import PointRow, RunFolder
+from looktwice.eval.records.records import PointRow, RecordLines, RunFolder
 from looktwice.eval.verdicts.columns import DIGEST_BYTES, NUMBERS, POOLED, RecordColumns, Words
 from looktwice.pipelines.config.spec import settings
 from looktwice.pipelines.disk import open_file, read_file, write_file

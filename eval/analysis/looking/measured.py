@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from looktwice.eval.analysis.analyses import Analysis, curves_by_task, lines
-from looktwice.eval.analysis.contestants import is_specialist
+from looktwice.eval.analysis.one_change import is_specialist
 from looktwice.eval.display.table import Table
 from looktwice.eval.display.text_tables import (
     COLUMNS_OF_ARM,
