@@ -26,9 +26,9 @@ from looktwice.eval.runs.dry_run import (
     warn_of_placeholders,
 )
 from looktwice.eval.runs.sample_faults import find_sample_faults, open_item
-from looktwice.eval.scoring.costs import estimate_price, price_lines
 from looktwice.eval.scoring.labels import find_baseline, labels
 from looktwice.eval.scoring.notes import ArmRequests, describe_unchanged
+from looktwice.eval.scoring.record_scorer import estimate_price, price_lines
 from looktwice.eval.tasks.base import MadeTask, check_items, count_items, prefix_task_errors
 from looktwice.eval.tasks.own_questions import Folder
 from looktwice.pipelines.config.classes import ConfigError

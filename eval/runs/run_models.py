@@ -18,7 +18,7 @@ from looktwice.eval.display.progress import Spent
 from looktwice.eval.records.records import Record, RunError, SampleRow
 from looktwice.eval.runs.companions import Companion, Models
 from looktwice.eval.runs.options import RunOptions
-from looktwice.eval.scoring.costs import estimate_price
+from looktwice.eval.scoring.record_scorer import estimate_price
 from looktwice.eval.scoring.verdict import ScoredRecord
 from looktwice.pipelines.clock import Clock
 from looktwice.pipelines.config.spec import Arm

@@ -13,8 +13,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from looktwice.eval.records.records import PointRow, get_looks
-from looktwice.eval.scoring.costs import price_lines
 from looktwice.eval.scoring.labels import baselines, contestant_changes
+from looktwice.eval.scoring.record_scorer import price_lines
 from looktwice.eval.scoring.verdict import (
     UNJUDGED,
     PointScores,

@@ -15,12 +15,12 @@ from looktwice.eval.scoring.metrics import (
     CIRCULAR,
     MEASURED,
     METRICS,
+    TURN,
     TURNS,
     chance_levels,
     measured_metrics,
     measured_parts,
     right_by_draw,
-    turn_metrics,
 )
 from looktwice.eval.scoring.row import (
     COMPARISON,
@@ -41,6 +41,7 @@ from looktwice.eval.verdicts.columns import read_values
 from looktwice.pipelines.model import canonical
 
 MAJORITY, CHANCE, GUESSER = "majority (key)", "chance (level)", "guesser (level)"
+CHAIN = "prompting.wording.ChainOfThought"
 ROTATE = "prompting.controls.PermuteChoices", "prompting.controls.PermuteLabels"
 Rivals = Mapping[str, PointScores | None]
 """The arm that each point is compared with, by point id."""
@@ -70,8 +71,11 @@ def run_rows(run: RunScores, by: Sequence[str]) -> list[Row]:
                 plain = empty_row(run, arm, part)
                 rows += [*measure(sliced, plain), *metric_rows(sliced, plain)]
     rows = [*correct_p_values(rows), *circular_rows(run)]
-    for arm, metric in turn_metrics(run):
-        rows.append(fill(empty_row(run, arm), metric))
+    if _may_have_turns(run):
+        from looktwice.eval.scoring.turns import turn_metrics
+
+        for arm, metric in turn_metrics(run):
+            rows.append(fill(empty_row(run, arm), metric))
     rows += _level_rows(run, by)
     whole = len({scores.point.task for scores in run.points})
     people = published_people(run)
@@ -82,6 +86,16 @@ def run_rows(run: RunScores, by: Sequence[str]) -> list[Row]:
         is_known = levels and not row.slice
         beside.append(replace(row, people=levels[0] / 100) if is_known else row)
     return beside
+
+
+def _may_have_turns(run: RunScores) -> bool:
+    """Return whether a stage recorded where turns end, or a chain of thought may have some."""
+    for arm in run.points:
+        if CHAIN in repr(arm.point.spec.get("stages")):
+            return True
+        if any(f'"{TURN}call"' in text for text in arm.columns.count_measured()):
+            return True
+    return False
 
 
 def _compare(row: Row, pairs: Sequence[tuple[PointScores, PointScores]]) -> Row:

@@ -16,13 +16,16 @@ from looktwice.eval.readers.reader import get_reader_name
 from looktwice.eval.readers.robust import Robust
 from looktwice.eval.records.judgements import judgements
 from looktwice.eval.records.records import PointRow, RecordLines, RunError, RunFolder
-from looktwice.eval.scoring.costs import read_prices
 from looktwice.eval.scoring.labels import labels
-from looktwice.eval.scoring.record_scorer import JudgementsByRecord, ReadingMemory, RecordScorer
+from looktwice.eval.scoring.record_scorer import (
+    JudgementsByRecord,
+    ReadingMemory,
+    RecordScorer,
+    read_prices,
+)
 from looktwice.eval.scoring.verdict import PointScores, RunScores, build_scorer, get_cluster
 from looktwice.eval.verdicts.arm_columns import RunColumns, ScoredColumns
 from looktwice.eval.verdicts.columns import RecordColumns
-from looktwice.eval.verdicts.kept import KeptVerdicts
 from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.config.classes import ConfigError, is_foreign
 from looktwice.pipelines.state import Stage
@@ -96,8 +99,12 @@ def score_records(
         task: {name: place for place, name in enumerate(rows)}
         for task, rows in folder.samples_by_task.items()
     }
-    kept = KeptVerdicts.of(folder, points, scorers, places, whole) if keep else None
-    loaded = kept.load() if kept else None
+    kept = loaded = None
+    if keep and folder.is_large:
+        from looktwice.eval.verdicts.kept import KeptVerdicts
+
+        kept = KeptVerdicts.of(folder, points, scorers, places, whole)
+        loaded = kept.load() if kept else None
     made, lines = loaded or (RecordColumns(), RecordLines(folder.path / "records.jsonl"))
     is_complete, before = True, lines.end
     readers = defaultdict[str, list[int]](list)  # the indices of the points that read a record

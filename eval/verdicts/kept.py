@@ -34,8 +34,6 @@ from looktwice.pipelines.disk import open_file, read_file, write_file
 from looktwice.pipelines.model import canonical
 
 FILE, SEAL = "verdicts.parquet", "verdicts.seal"
-MIN_RECORDS = 1000
-"""Fewer records are scored sooner than a table is opened."""
 METADATA = b"looktwice"
 TEXTS = ("arm", "sample", *POOLED)
 """The columns whose codes stand for texts."""
@@ -175,8 +173,6 @@ class KeptVerdicts:
         """Keep the verdicts; whatever stands in the way, such as a folder that cannot be written,
         leaves the run without them."""
         made.settle()
-        if len(made.columns["arm"]) < MIN_RECORDS:
-            return
         with suppress(OSError, ValueError, TypeError):
             data = self._write(made, lines)
             if seal := _seal(data):

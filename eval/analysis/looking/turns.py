@@ -23,7 +23,7 @@ from looktwice.eval.display.text_tables import (
     share_cell,
     text,
 )
-from looktwice.eval.scoring.metrics import LOOKING_REASON, Turns, TurnsOfArm, read_turns
+from looktwice.eval.scoring.turns import LOOKING_REASON, Turns, TurnsOfArm, read_turns
 from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict
 from looktwice.eval.statistics.intervals import Estimate, share_interval
 from looktwice.eval.statistics.paired import mean_difference

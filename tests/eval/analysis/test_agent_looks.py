@@ -15,8 +15,8 @@ from looktwice.eval.recorded.replay import describe_replay, replay
 from looktwice.eval.recorded.show import ShownRun, show_sample
 from looktwice.eval.records import RunError, RunFolder
 from looktwice.eval.runs import RunOptions, Study
-from looktwice.eval.scoring.metrics import LOOKING_REASON, read_turns
 from looktwice.eval.scoring.score import score_run
+from looktwice.eval.scoring.turns import LOOKING_REASON, read_turns
 from looktwice.eval.scoring.verdict import RunScores
 from looktwice.eval.tasks.photographs import load_stereo_pair, photograph
 from looktwice.pipelines.config import build, load_plan

@@ -15,7 +15,8 @@ from looktwice.eval.display.table import Table, make_table, score_table
 from looktwice.eval.recorded.replay import replay
 from looktwice.eval.records import RunFolder
 from looktwice.eval.records.records import RunError
-from looktwice.eval.scoring.metrics import TurnsOfArm, measured_parts, measurements, read_turns
+from looktwice.eval.scoring.metrics import measured_parts, measurements
+from looktwice.eval.scoring.turns import TurnsOfArm, read_turns
 from looktwice.eval.statistics import compare_paired
 from looktwice.eval.statistics.intervals import wilson
 from looktwice.pipelines.model import Messages, Model, Reply, Usage

@@ -13,8 +13,8 @@ from looktwice.eval.readers import BlinkOfficial, Robust
 from looktwice.eval.records import RunError, RunFolder
 from looktwice.eval.runs import Study
 from looktwice.eval.scoring import Row, Score, Verdict
-from looktwice.eval.scoring.costs import estimate_price
 from looktwice.eval.scoring.notes import notes
+from looktwice.eval.scoring.record_scorer import estimate_price
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import ScoredRecord
 from looktwice.pipelines.config import load_plan
