@@ -51,7 +51,7 @@ JudgementsByRecord = Mapping[JudgedWords, Mapping[str, Judgement]]
 """The judgements of one judge, by record and text, and then by pass."""
 
 
-MAX_REMEMBERED = 50_000
+MAX_SAMPLES, MAX_REPLIES = 5_000, 20_000
 """The most samples, and the most replies, that are remembered."""
 
 
@@ -77,7 +77,7 @@ class ReadingMemory:
 
     def keep(self, row: SampleRow, place: Hashable, result: tuple[ReadResult, Score]) -> None:
         """Keep what was found; everything is forgotten when it becomes too much."""
-        if len(self._results) >= MAX_REMEMBERED:
+        if len(self._results) >= MAX_REPLIES:
             self._results.clear()
         self._results[id(row), place] = row, result
 
@@ -85,7 +85,7 @@ class ReadingMemory:
         """Return the sample of a row as a reader sees it, made once. Raises RunError."""
         found = self._samples.get(id(row))
         if found is None or found[0] is not row:
-            if len(self._samples) >= MAX_REMEMBERED:
+            if len(self._samples) >= MAX_SAMPLES:
                 self._samples.clear()
             found = self._samples[id(row)] = row, row.without_pixels(folder.blobs)
         return found[1]

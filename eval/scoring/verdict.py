@@ -97,6 +97,8 @@ class PointScores:
     @cached_property
     def keyed(self) -> Samples:
         """The samples that have a correct answer; metrics are computed over these."""
+        if all(row.answer is not None for row in self.samples.values()):
+            return self.samples
         return {name: row for name, row in self.samples.items() if row.answer is not None}
 
     def first(self, sample: str) -> ScoredRecord | None:

@@ -33,29 +33,36 @@ from looktwice.eval.verdicts.columns import (
 
 @dataclass(frozen=True)
 class RunColumns:
-    """The scored records of a run, by column of `NUMBERS` and "request" (the digest of 16 bytes),
-    with the pools of their codes."""
+    """The scored records of a run, by arm, sample and line: a column for each of `NUMBERS` and
+    "request" (the digest of 16 bytes), with the pools of their codes."""
 
     columns: Columns
     pools: Mapping[str, Pool]
 
     @classmethod
     def from_records(cls, made: RecordColumns) -> RunColumns:
-        """Return the columns without the records that later ones replace."""
+        """Return the columns without the records that later ones replace, and empty `made`: a
+        second copy of a large run would need as much memory again."""
         made.settle()
-        whole = {name: np.asarray(column) for name, column in made.columns.items()}
-        whole["request"] = np.frombuffer(bytes(made.requests), f"V{DIGEST_BYTES}")
-        return cls(_select(whole, _find_last(whole)), made.pools)
+        columns = {name: np.asarray(column) for name, column in made.columns.items()}
+        rows = _find_last(columns)
+        rows = rows[np.lexsort((columns["sample"][rows], columns["arm"][rows]))]
+        columns["request"] = np.frombuffer(bytes(made.requests), f"V{DIGEST_BYTES}")
+        made.columns, made.requests = {}, bytearray()
+        for name in [*columns]:
+            columns[name] = columns[name][rows]
+        return cls(columns, made.pools)
 
     def __len__(self) -> int:
         return len(self.columns["arm"])
 
     def select_arm(self, arm: int, ids: Sequence[str]) -> ArmColumns:
         """Return the scored records of one arm, whose task has samples with these ids."""
-        own = (self.columns["arm"] == arm) & (self.columns["verdict"] != NOT_SCORED)
-        rows = np.flatnonzero(own)
-        rows = rows[np.argsort(self.columns["sample"][rows], kind="stable")]
-        return ArmColumns(ids, _select(self.columns, rows), self.pools)
+        begin, end = np.searchsorted(self.columns["arm"], [arm, arm + 1])
+        own = {name: column[begin:end] for name, column in self.columns.items()}
+        if (own["verdict"] == NOT_SCORED).any():
+            own = _select(own, np.flatnonzero(own["verdict"] != NOT_SCORED))
+        return ArmColumns(ids, own, self.pools)
 
     def count_unscored(self, arm: int) -> int:
         """Return the number of records of an arm that were not scored."""
@@ -220,7 +227,7 @@ class ArmColumns:
             draws.setdefault(self.ids[place], []).append(number)
         return {name: fmean(own) for name, own in draws.items()}
 
-    @cached_property
+    @property
     def graded(self) -> dict[str, float]:
         """The mean value of each sample over its draws, without those that wait for a judge."""
         return self.means(self["value"], ~self.is_unjudged)

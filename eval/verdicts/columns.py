@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-import numpy as np
 from numpy.typing import NDArray
 
 UNJUDGED = "unjudged"
@@ -191,19 +190,6 @@ class RecordColumns:
         self.pools |= {name: Pool() for name in POOLED if name != "words"}
         self._get_codes = [self.pools[name].get_code for name in POOLED]
         self._waiting = list[tuple[Any, ...]]()  # rows that are no columns yet
-
-    @classmethod
-    def restore(
-        cls, numbers: Columns, requests: bytes, pools: Mapping[str, Sequence[Any]]
-    ) -> RecordColumns:
-        """Return columns with these numbers, to which records can be added."""
-        made = cls()
-        for name, column in made.columns.items():
-            column.frombytes(np.ascontiguousarray(numbers[name], column.typecode).tobytes())
-        made.requests += requests
-        for name, values in pools.items():
-            made.pools[name].extend(values)
-        return made
 
     def add(self, arm: int, sample: int, scored: ScoredRecord, begin: int = -1) -> None:
         """Add a scored record of the arm and sample with these indices, whose line begins at a

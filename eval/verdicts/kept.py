@@ -35,6 +35,8 @@ from looktwice.pipelines.model import canonical
 
 FILE, SEAL = "verdicts.parquet", "verdicts.seal"
 METADATA = b"looktwice"
+ROWS = 100_000
+"""The rows of a part that is read and written at once."""
 TEXTS = ("arm", "sample", *POOLED)
 """The columns whose codes stand for texts."""
 OWN_CODE = ("eval/readers", "eval/records", "eval/scoring", "eval/verdicts", "pipelines/replies")
@@ -116,27 +118,38 @@ class KeptVerdicts:
         from pyarrow import parquet
 
         # `read_table` would import pandas
-        table = parquet.ParquetFile(pyarrow.BufferReader(data)).read(use_threads=False)
-        kept = json.loads(table.schema.metadata[METADATA])
+        file = parquet.ParquetFile(pyarrow.BufferReader(data))
+        kept = json.loads(file.schema_arrow.metadata[METADATA])
         if kept["facts"] != self.facts or not self._continues(kept):
             return None
-        columns = {name: _join(table.column(name)) for name in table.column_names}
-        texts = {name: columns[name].dictionary.to_pylist() for name in TEXTS}
-        codes = {name: _get_numbers(columns[name].indices, "i") for name in TEXTS}
-        arms = {point.id: arm for arm, point in enumerate(self.points)}
-        arm = np.array([arms[name] for name in texts["arm"]], np.int64)[codes["arm"]]
-        samples = self._find_places(texts["sample"], arm, codes["sample"])
-        numbers = {
-            name: _get_numbers(columns[name], kind)
-            for name, kind in NUMBERS.items()
-            if name not in TEXTS
-        }
-        numbers |= codes | {"arm": arm, "sample": samples}
-        pools = {name: texts[name] for name in POOLED}
-        pools["words"] = [_read_words(text) for text in pools["words"]]
-        requests = columns["request"].buffers()[1].to_pybytes()[: DIGEST_BYTES * len(table)]
+        made = RecordColumns()
+        for group in range(file.num_row_groups):  # a part at a time, for memory
+            self._add(made, file.read_row_group(group, use_threads=False))
+        pyarrow.default_memory_pool().release_unused()
         lines = RecordLines(self.folder.path / "records.jsonl", kept["end"], kept["lines"])
-        return RecordColumns.restore(numbers, requests, pools), lines
+        return made, lines
+
+    def _add(self, made: RecordColumns, table: Any) -> None:
+        """Add a part of the table to the columns. Raises KeyError for a sample or arm that the run
+        does not have."""
+        arms = {point.id: arm for arm, point in enumerate(self.points)}
+        for name, kind in NUMBERS.items():
+            column = _join(table.column(name))
+            if name not in TEXTS:
+                own = _get_numbers(column, kind)
+            else:
+                texts, own = column.dictionary.to_pylist(), _get_numbers(column.indices, "i")
+                if name == "arm":
+                    own = arm = _map_codes([arms[text] for text in texts], own)
+                elif name == "sample":
+                    own = self._find_places(texts, arm, own)
+                else:
+                    words = map(_read_words, texts) if name == "words" else texts
+                    own = _map_codes([*map(made.pools[name].get_code, words)], own)
+            made.columns[name].frombytes(np.ascontiguousarray(own, kind).tobytes())
+        requests = _join(table.column("request"))
+        begin = DIGEST_BYTES * requests.offset
+        made.requests += requests.buffers()[1].to_pybytes()[begin:][: DIGEST_BYTES * len(table)]
 
     def _find_places(self, names: Sequence[str], arms: Any, codes: Any) -> Any:
         """Return the place of each row's sample in its task. Raises KeyError for an unknown one."""
@@ -197,18 +210,6 @@ class KeptVerdicts:
         pools = {name: made.pools[name].values for name in POOLED}
         pools["words"] = [json.dumps(words, ensure_ascii=False) for words in pools["words"]]
         texts = {"arm": [point.id for point in self.points], "sample": [*names], **pools}
-        columns = dict[str, Any]()
-        for name in NUMBERS:
-            own = (samples if name == "sample" else codes[name]).astype(NUMBERS[name])
-            kind, data = pyarrow.type_for_alias(own.dtype.name), pyarrow.py_buffer(own.tobytes())
-            column = pyarrow.Array.from_buffers(kind, len(own), [None, data])
-            if name in TEXTS:
-                column = pyarrow.DictionaryArray.from_arrays(column, _make_texts(texts[name]))
-            columns[name] = column
-        kind, digests = pyarrow.binary(DIGEST_BYTES), pyarrow.py_buffer(bytes(made.requests))
-        columns["request"] = pyarrow.Array.from_buffers(
-            kind, len(made.columns["arm"]), [None, digests]
-        )
         about = {
             "facts": self.facts,
             "files": dict(self._describe_files(lines.end)),
@@ -216,10 +217,15 @@ class KeptVerdicts:
             "end": lines.end,
             "lines": lines.number,
         }
-        table = pyarrow.table(columns)
-        table = table.replace_schema_metadata({METADATA: json.dumps(about)})
-        out = pyarrow.BufferOutputStream()
-        parquet.write_table(table, out, use_dictionary=[*TEXTS], write_statistics=False)
+        out, metadata = pyarrow.BufferOutputStream(), {METADATA: json.dumps(about)}
+        codes["sample"] = samples.astype(NUMBERS["sample"])
+        words = {name: _make_texts(own) for name, own in texts.items()}
+        schema = _make_part(codes, words, made.requests, slice(0, 0)).schema
+        settings = {"use_dictionary": [*TEXTS], "write_statistics": False}
+        with parquet.ParquetWriter(out, schema.with_metadata(metadata), **settings) as writer:
+            for begin in range(0, len(samples), ROWS):
+                part = slice(begin, begin + ROWS)
+                writer.write_table(_make_part(codes, words, made.requests, part))
         return bytes(out.getvalue())
 
     def _describe_files(self, end: int) -> Iterable[tuple[str, Any]]:
@@ -236,6 +242,31 @@ def _join(column: Any) -> Any:
     """Return a column of a table in one piece."""
     joined = column.unify_dictionaries().combine_chunks()
     return joined.chunk(0) if hasattr(joined, "chunk") else joined
+
+
+def _make_part(
+    codes: Mapping[str, Any], words: Mapping[str, Any], requests: bytearray, part: slice
+) -> Any:
+    """Return some rows as a table."""
+    import pyarrow
+
+    columns = dict[str, Any]()
+    for name in NUMBERS:
+        own = codes[name][part]
+        kind, data = pyarrow.type_for_alias(own.dtype.name), pyarrow.py_buffer(own.tobytes())
+        column = pyarrow.Array.from_buffers(kind, len(own), [None, data])
+        if name in TEXTS:
+            column = pyarrow.DictionaryArray.from_arrays(column, words[name])
+        columns[name] = column
+    digests = bytes(requests[part.start * DIGEST_BYTES : part.stop * DIGEST_BYTES])
+    columns["request"] = pyarrow.Array.from_buffers(
+        pyarrow.binary(DIGEST_BYTES), len(own), [None, pyarrow.py_buffer(digests)]
+    )
+    return pyarrow.table(columns)
+
+
+def _map_codes(places: Sequence[int], codes: Any) -> Any:
+    return np.array(places, np.int64)[codes] if len(codes) else np.zeros(0, np.int64)
 
 
 def _make_texts(texts: Sequence[str]) -> Any:
