@@ -135,10 +135,10 @@ def mcp(
     """
     import asyncio
 
-    from looktwice.extras.integrations.chat_requests import LOOPBACK
     from looktwice.extras.integrations.command import ServeOptions
     from looktwice.extras.integrations.images import Images
     from looktwice.extras.integrations.looking import LookTools, find_agent, make_controls
+    from looktwice.extras.integrations.protocols.questions import LOOPBACK
 
     try:
         from looktwice.extras.integrations import mcp as server
