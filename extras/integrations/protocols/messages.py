@@ -155,8 +155,11 @@ class MessagesProtocol(WireProtocol):
         """Return the body of an error in the format of Anthropic's clients."""
         usual = "api_error" if refusal.status >= 500 else "invalid_request_error"
         kind = ERROR_TYPES.get(refusal.status, usual)
-        error = {"type": kind, "message": str(refusal), "code": refusal.kind} | refusal.more
-        return {"type": "error", "error": error}
+        more = {"code": refusal.kind} if refusal.kind != "invalid_request_error" else {}
+        return {
+            "type": "error",
+            "error": {"type": kind, "message": str(refusal)} | more | refusal.more,
+        }
 
     def make_error_event(self, refusal: Refusal) -> bytes:
         """Return an error that ends a stream."""
