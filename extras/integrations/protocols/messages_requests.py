@@ -87,11 +87,11 @@ class MessageBlock(BaseModel, **OPEN):
         """Raise ValueError for a block that lacks fields or has no place in this kind of
         content."""
         if self.type not in ALLOWED_BLOCKS[kind]:
-            there = f"{', '.join(sorted(ALLOWED_BLOCKS[kind]))} only"
-            raise ValueError(f"{place}.type is {self.type!r}: the content of a {kind} has {there}")
+            allowed = ", ".join(sorted(ALLOWED_BLOCKS[kind]))
+            raise ValueError(f"{place}.type is {self.type!r}; here it can be: {allowed}")
         if missing := [name for name in NEEDED.get(self.type, ()) if not getattr(self, name)]:
             raise ValueError(f"{place}: a block of type {self.type} needs {' and '.join(missing)}")
-        for number, inner in enumerate(self.content):
+        for number, inner in enumerate(self.content if self.type == "tool_result" else ()):
             inner.refuse_misplaced(self.type, f"{place}.content[{number}]")
 
     def read(self) -> str | View:

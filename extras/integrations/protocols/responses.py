@@ -61,6 +61,8 @@ class ResponsesExchange(Exchange):
         reply, now = answered.replies[0], int(time.time())
         given = self.request.model_dump(by_alias=True, include={*ECHOED}, exclude_unset=True)
         given = {name: value for name, value in given.items() if value is not None}
+        if (choice := self.request.tool_choice) and choice.type != "function":
+            given["tool_choice"] = choice.type
         reason = INCOMPLETE.get(reply.finish)
         return (
             {

@@ -168,12 +168,25 @@ def read_items(items: Sequence[ResponsesItem]) -> Iterator[Message]:
 
 
 class FunctionTool(BaseModel, **OPEN):
-    """A tool of the client, or the choice of one."""
+    """A tool of the client."""
 
     type: Literal["function"]
     name: str
     description: str | None = None
     parameters: Json | None = None
+
+
+class ResponsesToolChoice(BaseModel, **OPEN):
+    """The choice of a tool: one of three words, or a tool by its name."""
+
+    type: Literal["auto", "none", "required", "function"]
+    name: str = ""
+
+    def read(self) -> str:
+        """Return the choice as `CallOptions` has it. Raises ValueError."""
+        if self.type == "function" and not self.name:
+            raise ValueError("tool_choice of type function needs name")
+        return self.name or self.type
 
 
 class ReplyFormat(BaseModel, **OPEN):
@@ -216,7 +229,10 @@ class ResponsesRequest(BaseModel, **OPEN):
     reasoning: Thinking | None = None
     text: ReplyText | None = None
     tools: list[FunctionTool] | None = None
-    tool_choice: Literal["auto", "none", "required"] | FunctionTool | None = None
+    tool_choice: Annotated[
+        ResponsesToolChoice | None,
+        BeforeValidator(lambda choice: {"type": choice} if isinstance(choice, str) else choice),
+    ] = None
     seed: int | None = Field(None, ge=-(2**63), le=2**64)
     stop: Text | list[Text] | None = None
     top_k: int | None = Field(None, ge=-1, le=10**9)
@@ -224,12 +240,12 @@ class ResponsesRequest(BaseModel, **OPEN):
 
     def options(self) -> CallOptions:
         """Return the sampling options of the request. Raises ValueError."""
-        form, stop, wanted = self.text and self.text.format, self.stop, self.tool_choice
+        form, stop = self.text and self.text.format, self.stop
         tools = tuple(
             Tool(tool.name, tool.description or "", tool.parameters or {})
             for tool in self.tools or ()
         )
-        called = wanted.name if isinstance(wanted, FunctionTool) else wanted
+        called = self.tool_choice.read() if self.tool_choice else None
         likely = bool(self.top_logprobs or LOGPROBS in (self.include or ()))
         schemas = {"json_object": {}, "json_schema": form.schema_ if form else {}}
         return CallOptions(

@@ -9,7 +9,7 @@ import binascii
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from looktwice.extras.integrations.protocols.questions import Json
+from looktwice.extras.integrations.protocols.questions import MAX_VALUES, Json
 from looktwice.pipelines.json_input import read_json, write_json
 from looktwice.pipelines.model import Message, Reply, ToolCall
 from looktwice.pipelines.models.attached import is_not_empty, read_call_fields, read_turn_fields
@@ -40,7 +40,8 @@ def unpack_attached(text: str) -> Json | None:
     if not text.startswith(PREFIX):
         return None
     try:
-        packed = read_json(base64.b64decode(text.removeprefix(PREFIX), b"-_", validate=True))
+        plain = base64.b64decode(text.removeprefix(PREFIX), b"-_", validate=True)
+        packed = read_json(plain, MAX_VALUES)
         return {"turn": dict(packed["turn"]), "calls": dict(packed["calls"])}
     except (binascii.Error, ValueError, LookupError, TypeError) as exc:
         raise ValueError("a thought was changed since it was sent; send it back unchanged") from exc

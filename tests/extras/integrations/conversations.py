@@ -33,7 +33,7 @@ class Conversation(NamedTuple):
 
     def request(self, protocol: str) -> Json:
         """Return the request of a protocol, without its model."""
-        return fill(getattr(self, protocol)["request"])
+        return dict(fill(getattr(self, protocol)["request"]))
 
 
 @dataclass

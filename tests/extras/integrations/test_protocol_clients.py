@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from tests.extras.integrations.conversations import (
     strip,
 )
 from tests.extras.integrations.served import plan_of, serving
-from tests.optional import LazyModule, find_spec
+from tests.optional import LazyModule
 
 Json = dict[str, Any]
 CASES = list_conversations()

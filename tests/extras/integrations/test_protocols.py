@@ -132,10 +132,9 @@ def hand_back(protocol: str, whole: Json) -> list[Json]:
             {"type": "input_text", "text": "seen"},
             {"type": "input_image", "image_url": IMAGE},
         ]
-        results = (("c1", parts), ("c2", "no JSON"))
         outputs = [
             {"type": "function_call_output", "call_id": call, "output": output}
-            for call, output in results
+            for call, output in (("c1", parts), ("c2", "no JSON"))
         ]
         return [*whole["output"], *outputs]
     if protocol == "messages":
