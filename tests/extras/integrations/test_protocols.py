@@ -17,7 +17,15 @@ from looktwice.eval.recorded.replay import replay
 from looktwice.extras.integrations import command
 from looktwice.extras.integrations.protocols.chat_responses import join_chunks
 from looktwice.pipelines import ChatAPI, Pipeline, State
-from looktwice.pipelines.model import CallOptions, Messages, Model, ModelError, Reply, ToolCall
+from looktwice.pipelines.model import (
+    CallOptions,
+    Message,
+    Messages,
+    Model,
+    ModelError,
+    Reply,
+    ToolCall,
+)
 from looktwice.pipelines.state import Stage, WithoutModel
 from looktwice.prompting import Ask, Circles
 from tests.chat_server import chat_server
@@ -177,6 +185,8 @@ def test_a_turn_handed_back_is_the_one_the_model_gave(
     ]
     assert [turn.call_id for turn in results] == ["c1", "c2"]
     if protocol == "messages":
+        kind = "redacted_thinking" if thinking == "disabled" else "thinking"
+        assert first["content"][0]["type"] == kind
         sent = dict(served.records[-1].measured or {})
         assert sent["sent.is_error"] == '["c2"]' and thinking in str(sent["sent.thinking"])
 
@@ -195,6 +205,43 @@ def test_plain_thoughts_of_a_client_reach_the_model(tmp_path: Path) -> None:
             ask(served.url, protocol, [item, {"role": "user", "content": "Which?"}])
     for (said, _), _ in model.asked:
         assert said.attached == {"reasoning_content": "Hm."}
+
+
+def test_fields_without_effect_are_accepted(tmp_path: Path) -> None:
+    block = {"type": "text", "text": "Which?", "content": [{"type": "image"}], "citations": None}
+    neutral: dict[str, Json] = {
+        "messages": {"context_management": {"edits": []}, "mcp_servers": [], "container": None},
+        "responses": {"context_management": [], "background": False, "truncation": "auto"},
+    }
+    contents: dict[str, Any] = {"messages": [block], "responses": "Which?"}
+    model = Told(Reply("Red."))
+    with serving(plan_of({"plain": ASK}, model), tmp_path) as served:
+        for protocol, more in neutral.items():
+            turn = {"role": "user", "content": contents[protocol]}
+            ask(served.url, protocol, [turn], **more)
+    assert [describe_turn(turns[0]) for turns, _ in model.asked] == [["user", "Which?"]] * 2
+
+
+@dataclass(frozen=True)
+class Describe:
+    """Asks for a description first."""
+
+    def __call__(self, state: State, model: Model) -> State:
+        model([Message("user", (*state.views, "Describe it."))])
+        return state
+
+
+def test_looks_of_a_study_are_thoughts(tmp_path: Path) -> None:
+    stages: Mapping[str, Stage] = {"describe": Describe(), **ASK}
+    thoughts = list[str]()
+    plan = plan_of({"plain": stages}, Told(Reply("Red.", reasoning="Hm.")))
+    with serving(plan, tmp_path, looks=True) as served:
+        turns = [{"role": "user", "content": "Which?"}]
+        whole = {name: ask(served.url, name, turns) for name in PATHS}
+    thoughts.append(whole["chat"]["choices"][0]["message"]["reasoning_content"])
+    thoughts.append(whole["responses"]["output"][0]["summary"][0]["text"])
+    thoughts.append(whole["messages"]["content"][0]["thinking"])
+    assert thoughts == ["Red.\n\nHm."] * 3
 
 
 def test_items_of_one_reply_are_one_turn(tmp_path: Path) -> None:
