@@ -77,10 +77,10 @@ def serve(
     workers: Workers = 64,
     plugin: Plugins = NONE,
 ) -> None:
-    """Serve a study's contestants to any OpenAI-compatible client.
+    """Serve a study's contestants to clients of OpenAI and Anthropic.
 
-    Clients ask a contestant by its name as the model, and their requests are recorded as a run in
-    OUT/serve. By default only this machine can ask, and no key is needed. Images must be data URLs.
+    Clients ask a contestant by its name as the model, in chat completions, Responses or Messages,
+    and their requests are recorded as a run in OUT/serve. By default only this machine can ask, and no key is needed. Images must be data URLs.
     """
     from looktwice.extras.integrations.command import (
         ServeOptions,
