@@ -80,7 +80,8 @@ def serve(
     """Serve a study's contestants to clients of OpenAI and Anthropic.
 
     Clients ask a contestant by its name as the model, in chat completions, Responses or Messages,
-    and their requests are recorded as a run in OUT/serve. By default only this machine can ask, and no key is needed. Images must be data URLs.
+    and their requests are recorded as a run in OUT/serve. By default only this machine can ask, and
+    no key is needed. Images must be data URLs.
     """
     from looktwice.extras.integrations.command import (
         ServeOptions,

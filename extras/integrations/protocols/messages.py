@@ -13,7 +13,11 @@ from looktwice.extras.integrations.protocols.exchange import (
     WireProtocol,
     format_event,
 )
-from looktwice.extras.integrations.protocols.messages_requests import INVALID_JSON, MessagesRequest
+from looktwice.extras.integrations.protocols.messages_requests import (
+    INVALID_JSON,
+    MessagesRequest,
+    ThoughtDisplay,
+)
 from looktwice.extras.integrations.protocols.questions import Json, Question, read_request
 from looktwice.extras.integrations.protocols.thoughts import has_attached, pack_attached
 from looktwice.pipelines.json_input import read_json, write_json
@@ -42,10 +46,10 @@ UNSUPPORTED = {
 
 @dataclass(frozen=True)
 class MessagesExchange(Exchange):
-    """A request, and its response."""
+    """A question, and its response, which shows thoughts as the request asks (`thinking`)."""
 
     question: Question
-    request: MessagesRequest
+    thinking: ThoughtDisplay | None
 
     def make_body(self, answered: Answered) -> Json:
         """Return the message."""
@@ -70,7 +74,7 @@ class MessagesExchange(Exchange):
         A client that asked for no thoughts gets none but those that come before calls and that the
         model's server wants back with their results.
         """
-        reply, thinking = answered.replies[0], self.request.thinking
+        reply, thinking = answered.replies[0], self.thinking
         shown = bool(answered.looks[0] or (thinking and thinking.type != "disabled"))
         thought = answered.get_thought() if shown else ""
         if thought:
@@ -149,7 +153,7 @@ class MessagesProtocol(WireProtocol):
     def read(self, raw: bytes) -> MessagesExchange:
         """Parse a request. Raises ValueError."""
         request = read_request(MessagesRequest, raw)
-        return MessagesExchange(request.read(), request)
+        return MessagesExchange(request.read(), request.thinking)
 
     def describe(self, refusal: Refusal) -> Json:
         """Return the body of an error in the format of Anthropic's clients."""

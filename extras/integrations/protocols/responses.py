@@ -16,12 +16,8 @@ from looktwice.extras.integrations.protocols.exchange import (
     format_event,
     list_logprobs,
 )
-from looktwice.extras.integrations.protocols.questions import Json, Question
-from looktwice.extras.integrations.protocols.responses_requests import (
-    STATELESS,
-    ResponsesRequest,
-    read_responses_request,
-)
+from looktwice.extras.integrations.protocols.questions import Json, Question, read_request
+from looktwice.extras.integrations.protocols.responses_requests import STATELESS, ResponsesRequest
 from looktwice.extras.integrations.protocols.thoughts import has_attached, pack_attached
 from looktwice.pipelines.model import Reply, Usage
 
@@ -51,38 +47,31 @@ UNSUPPORTED = {
 
 @dataclass(frozen=True)
 class ResponsesExchange(Exchange):
-    """A request, and its response."""
+    """A question, and its response, which repeats the settings of the request (`echoed`)."""
 
     question: Question
-    request: ResponsesRequest
+    echoed: Json
 
     def make_body(self, answered: Answered) -> Json:
         """Return the response."""
         reply, now = answered.replies[0], int(time.time())
-        given = self.request.model_dump(by_alias=True, include={*ECHOED}, exclude_unset=True)
-        given = {name: value for name, value in given.items() if value is not None}
-        if (choice := self.request.tool_choice) and choice.type != "function":
-            given["tool_choice"] = choice.type
         reason = INCOMPLETE.get(reply.finish)
-        return (
-            {
-                "id": f"resp_{answered.name}",
-                "object": "response",
-                "created_at": now,
-                "completed_at": None if reason else now,
-                "status": "incomplete" if reason else "completed",
-                "background": False,
-                "error": None,
-                "incomplete_details": {"reason": reason} if reason else None,
-                "model": answered.model,
-                "output": list(list_output(answered)),
-                "previous_response_id": None,
-                "store": False,
-                "usage": describe_usage(answered.usage),
-            }
-            | ECHOED
-            | given
-        )
+        return {
+            **self.echoed,
+            "id": f"resp_{answered.name}",
+            "object": "response",
+            "created_at": now,
+            "completed_at": None if reason else now,
+            "status": "incomplete" if reason else "completed",
+            "background": False,
+            "error": None,
+            "incomplete_details": {"reason": reason} if reason else None,
+            "model": answered.model,
+            "output": list(list_output(answered)),
+            "previous_response_id": None,
+            "store": False,
+            "usage": describe_usage(answered.usage),
+        }
 
     def make_events(self, answered: Answered) -> Iterator[bytes]:
         """Yield the events of a stream: the start, each item of the output in pieces, the end."""
@@ -97,6 +86,15 @@ class ResponsesExchange(Exchange):
             name = f"response.{event.name}"
             plain = {"type": name, "sequence_number": next(numbers), **event.fields}
             yield format_event(plain, name)
+
+
+def echo_settings(request: ResponsesRequest) -> Json:
+    """Return the settings that a response repeats, as they were sent."""
+    given = request.model_dump(by_alias=True, include={*ECHOED}, exclude_unset=True)
+    given = {name: value for name, value in given.items() if value is not None}
+    if (choice := request.tool_choice) and choice.type != "function":
+        given["tool_choice"] = choice.type
+    return ECHOED | given
 
 
 def describe_usage(usage: Usage) -> Json:
@@ -213,8 +211,8 @@ class ResponsesProtocol(WireProtocol):
 
     def read(self, raw: bytes) -> ResponsesExchange:
         """Parse a request. Raises ValueError."""
-        request = read_responses_request(raw)
-        return ResponsesExchange(request.read(), request)
+        request = read_request(ResponsesRequest, raw)
+        return ResponsesExchange(request.read(), echo_settings(request))
 
     def make_error_event(self, refusal: Refusal) -> bytes:
         """Return an error that ends a stream. It has the documented fields, and an `error`, which

@@ -17,7 +17,6 @@ from looktwice.extras.integrations.protocols.questions import (
     choose_tool,
     make_question,
     read_data_url,
-    read_request,
     refuse_unknown,
 )
 from looktwice.extras.integrations.protocols.thoughts import make_turn, unpack_attached
@@ -277,8 +276,3 @@ class ResponsesRequest(BaseModel, **OPEN):
             stream=bool(self.stream),
             fields=FIELDS,
         )
-
-
-def read_responses_request(raw: bytes) -> ResponsesRequest:
-    """Parse the body of a request. Raises ValueError."""
-    return read_request(ResponsesRequest, raw)
