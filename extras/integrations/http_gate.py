@@ -64,12 +64,9 @@ class HttpGate(ABC):
     @web.middleware
     async def guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Reject requests without permission, and send errors as JSON."""
-        given = request.headers.get("Authorization", "").removeprefix("Bearer ")
-        given = given or request.headers.get("x-api-key", "")
         try:
             if self.token:
-                raw = given.encode(errors="surrogateescape")
-                if not secrets.compare_digest(raw, self.token.encode()):
+                if not self.has_token(request):
                     raise Refusal(401, "wrong token; send the token of this server")
             elif get_host(request) not in LOOPBACK:
                 raise Refusal(403, "send requests to 127.0.0.1")
@@ -81,6 +78,15 @@ class HttpGate(ABC):
                 exc = self.explain(request, protocol, exc)
             body = protocol.describe(exc)
             return web.json_response(body, status=exc.status, headers=exc.headers)
+
+    def has_token(self, request: web.Request) -> bool:
+        """Return whether a request has the token where OpenAI's or Anthropic's clients put their
+        key."""
+        bearer = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        keys = (bearer, request.headers.get("x-api-key", ""))
+        own = self.token.encode()
+        raw = [key.encode(errors="surrogateescape") for key in keys]
+        return any([secrets.compare_digest(key, own) for key in raw])
 
     def find_protocol(self, request: web.Request) -> WireProtocol:
         """Return the protocol of a request: that of its path, or else of its client."""

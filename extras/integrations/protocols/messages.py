@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from looktwice.extras.integrations.protocols.exchange import (
     Answered,
@@ -107,7 +106,7 @@ class MessagesExchange(Exchange):
 def describe_usage(usage: Usage) -> Json:
     """Return the token counts of a message, whose input tokens exclude cached ones."""
     return {
-        "input_tokens": usage.tokens_in - usage.cached_tokens,
+        "input_tokens": max(0, usage.tokens_in - usage.cached_tokens),
         "cache_creation_input_tokens": 0,
         "cache_read_input_tokens": usage.cached_tokens,
         "output_tokens": usage.tokens_out,
@@ -115,7 +114,7 @@ def describe_usage(usage: Usage) -> Json:
     }
 
 
-def read_arguments(call: ToolCall) -> Any:
+def read_arguments(call: ToolCall) -> Json:
     """Return the arguments of a call as an object; a text that is none is in its one field."""
     try:
         value = read_json(call.arguments or "{}")

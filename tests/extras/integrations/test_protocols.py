@@ -379,6 +379,7 @@ def test_the_token_is_the_key_of_either_client(tmp_path: Path) -> None:
         for headers, status in (
             ({"x-api-key": "a-token"}, 200),
             ({"Authorization": "Bearer a-token"}, 200),
+            ({"x-api-key": "a-token", "Authorization": "Bearer another"}, 200),
             ({"x-api-key": "another"}, 401),
             ({}, 401),
         ):
