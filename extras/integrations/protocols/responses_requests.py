@@ -128,7 +128,7 @@ class AssistantItems:
             self.calls.append(ToolCall(item.call_id, item.name, item.arguments))
         elif item.type == "message":
             self.texts += texts
-        elif item.encrypted_content is None:
+        elif not item.encrypted_content:
             self.thought = "\n\n".join(filter(None, (self.thought, *texts)))
         else:
             packed = unpack_attached(item.encrypted_content)

@@ -194,7 +194,11 @@ def test_a_turn_handed_back_is_the_one_the_model_gave(
 def test_plain_thoughts_of_a_client_reach_the_model(tmp_path: Path) -> None:
     model = Told(Reply("Red."))
     thought: dict[str, Json] = {
-        "responses": {"type": "reasoning", "content": [{"type": "reasoning_text", "text": "Hm."}]},
+        "responses": {
+            "type": "reasoning",
+            "content": [{"type": "reasoning_text", "text": "Hm."}],
+            "encrypted_content": "",
+        },
         "messages": {
             "role": "assistant",
             "content": [{"type": "thinking", "thinking": "Hm.", "signature": ""}],
