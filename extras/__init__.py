@@ -44,7 +44,7 @@ COMMANDS = {
     ),
     "serve": _make_entry(
         "integrations.commands:serve",
-        "Serve a study's contestants to any OpenAI-compatible client.",
+        "Serve a study's contestants to clients of OpenAI and Anthropic.",
         GATED_OPTIONS,
     ),
     "mcp": _make_entry(

@@ -9,17 +9,23 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import ClassVar, Literal, TypeVar
 
 from aiohttp import web
 from filelock import FileLock, Timeout
 
 from looktwice.eval.readers.robust import Robust
 from looktwice.eval.runs.requests import Forward
-from looktwice.extras.integrations.chat_requests import LOOPBACK, read_question
-from looktwice.extras.integrations.chat_responses import ChatResponse, event
-from looktwice.extras.integrations.http_gate import HttpGate, Refusal, Say, serve
+from looktwice.extras.integrations.http_gate import CHAT, MESSAGES, HttpGate, Say, serve
 from looktwice.extras.integrations.lens import StudyResponder, name_contestants
+from looktwice.extras.integrations.protocols.exchange import (
+    Answered,
+    Exchange,
+    Refusal,
+    WireProtocol,
+)
+from looktwice.extras.integrations.protocols.questions import LOOPBACK
+from looktwice.extras.integrations.protocols.responses import ResponsesProtocol
 from looktwice.extras.integrations.recorded import Recorder, Requests
 from looktwice.extras.integrations.tap import RecordingProxy
 from looktwice.pipelines.config.classes import ConfigError
@@ -125,28 +131,46 @@ class StudyGate(HttpGate):
     """Passes requests to the contestants of a study."""
 
     lens: StudyResponder = field(kw_only=True)
+    protocols: ClassVar[tuple[WireProtocol, ...]] = (CHAT, ResponsesProtocol(), MESSAGES)
 
     async def list_models(self, request: web.Request) -> web.StreamResponse:
-        """List the contestants."""
-        models = [
-            {"id": name, "object": "model", "created": 0, "owned_by": "looktwice"}
-            for name in self.lens.arms
-        ]
-        return web.json_response({"object": "list", "data": models})
+        """List the contestants, or describe the one that the path names, with the fields of every
+        protocol. Raises Refusal for an unknown one."""
+        models = {name: describe_model(name) for name in self.lens.arms}
+        if (name := request.match_info.get("name")) is not None:
+            if name not in models:
+                there = ", ".join(models)
+                raise Refusal(404, f"there is no contestant {name!r}; there are {there}")
+            return web.json_response(models[name])
+        ends = {"first_id": next(iter(models)), "last_id": [*models][-1], "has_more": False}
+        return web.json_response({"object": "list", "data": [*models.values()], **ends})
 
     async def respond(self, request: web.Request, raw: bytes) -> web.StreamResponse:
         """Respond with a contestant's answer."""
-        loop = asyncio.get_running_loop()
-        question = await unwrap_answer(loop.run_in_executor(self.pool, read_question, raw))
-        work = loop.run_in_executor(self.pool, self.lens.answer, question)
-        if question.stream:
-            return await stream(request, work, question.usage)
+        loop, protocol = asyncio.get_running_loop(), self.find_protocol(request)
+        exchange = await unwrap_answer(loop.run_in_executor(self.pool, protocol.read, raw))
+        work = loop.run_in_executor(self.pool, self.lens.answer, exchange.question)
+        if exchange.question.stream:
+            return await stream(request, work, exchange, protocol)
         answered = await unwrap_answer(work)
-        return web.json_response(answered.completion(), headers=answered.headers)
+        return web.json_response(exchange.make_body(answered), headers=answered.headers)
 
     async def close(self) -> None:
         """Prevent new calls."""
         self.lens.stop.set()
+
+
+def describe_model(name: str) -> dict[str, str | int]:
+    """Describe a contestant as a model, with the fields of OpenAI and of Anthropic."""
+    return {
+        "id": name,
+        "object": "model",
+        "created": 0,
+        "owned_by": "looktwice",
+        "type": "model",
+        "display_name": name,
+        "created_at": "1970-01-01T00:00:00Z",
+    }
 
 
 async def unwrap_answer(work: asyncio.Future[Done]) -> Done:
@@ -164,11 +188,10 @@ async def unwrap_answer(work: asyncio.Future[Done]) -> Done:
 
 
 async def stream(
-    request: web.Request, work: asyncio.Future[ChatResponse], usage: bool
+    request: web.Request, work: asyncio.Future[Answered], exchange: Exchange, protocol: WireProtocol
 ) -> web.StreamResponse:
-    """Send the answer as events, with its `usage` if requested. Comments keep the connection alive
-    until the answer is there; an error after them is sent as an event. Raises Refusal for an error
-    before them."""
+    """Send the answer as events. Comments keep the connection alive until the answer is there; an
+    error after them is sent as an event. Raises Refusal for an error before them."""
     await asyncio.wait([work], timeout=HEARTBEAT)
     headers = {"Content-Type": "text/event-stream", "Cache-Control": "no-cache"}
     if work.done():
@@ -179,9 +202,9 @@ async def stream(
         await response.write(b": looking\n\n")
         await asyncio.wait([work], timeout=HEARTBEAT)
     try:
-        for chunk in (await unwrap_answer(work)).chunks(usage):
-            await response.write(chunk)
+        for event in exchange.make_events(await unwrap_answer(work)):
+            await response.write(event)
     except Refusal as exc:
-        await response.write(event(exc.body))
+        await response.write(protocol.make_error_event(exc))
     await response.write_eof()
     return response

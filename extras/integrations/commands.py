@@ -77,10 +77,11 @@ def serve(
     workers: Workers = 64,
     plugin: Plugins = NONE,
 ) -> None:
-    """Serve a study's contestants to any OpenAI-compatible client.
+    """Serve a study's contestants to clients of OpenAI and Anthropic.
 
-    Clients ask a contestant by its name as the model, and their requests are recorded as a run in
-    OUT/serve. By default only this machine can ask, and no key is needed. Images must be data URLs.
+    Clients ask a contestant by its name as the model, in chat completions, Responses or Messages,
+    and their requests are recorded as a run in OUT/serve. By default only this machine can ask, and
+    no key is needed. Images must be data URLs.
     """
     from looktwice.extras.integrations.command import (
         ServeOptions,
@@ -135,10 +136,10 @@ def mcp(
     """
     import asyncio
 
-    from looktwice.extras.integrations.chat_requests import LOOPBACK
     from looktwice.extras.integrations.command import ServeOptions
     from looktwice.extras.integrations.images import Images
     from looktwice.extras.integrations.looking import LookTools, find_agent, make_controls
+    from looktwice.extras.integrations.protocols.questions import LOOPBACK
 
     try:
         from looktwice.extras.integrations import mcp as server

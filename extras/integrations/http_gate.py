@@ -11,12 +11,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import ClassVar
 
 from aiohttp import web
 
 from looktwice.eval.page.hosting import get_host, make_runner
-from looktwice.extras.integrations.chat_requests import LOOPBACK, MAX_BYTES
+from looktwice.extras.integrations.protocols.chat_responses import ChatProtocol
+from looktwice.extras.integrations.protocols.exchange import Refusal, WireProtocol
+from looktwice.extras.integrations.protocols.messages import MessagesProtocol
+from looktwice.extras.integrations.protocols.questions import LOOPBACK, MAX_BYTES
 from looktwice.pipelines.config.classes import ConfigError
 from looktwice.pipelines.models.http_client import http_loop
 
@@ -26,34 +29,7 @@ READ_SECONDS = 120.0  # maximum time to receive the body of a request
 Say = Callable[[str], None]
 """A function that receives a line of text, or an address."""
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-
-class Refusal(Exception):
-    """The reason why a request is not answered: an HTTP status, a sentence, and further fields of
-    the error."""
-
-    def __init__(
-        self,
-        status: int,
-        message: str,
-        kind: str = "invalid_request_error",
-        retry_after: float | None = None,
-        **more: str,
-    ) -> None:
-        super().__init__(message)
-        self.status, self.kind, self.more = status, kind, more
-        self.headers = {} if retry_after is None else {"Retry-After": f"{retry_after:g}"}
-
-    @property
-    def body(self) -> dict[str, Any]:
-        """The error in the format of OpenAI's clients."""
-        error = {"message": str(self), "type": self.kind, "param": None, "code": None}
-        return {"error": error | self.more}
-
-
-def respond_with(refusal: Refusal) -> web.Response:
-    """Make the response for a refusal."""
-    return web.json_response(refusal.body, status=refusal.status, headers=refusal.headers)
+CHAT, MESSAGES = ChatProtocol(), MessagesProtocol()
 
 
 def free_tracebacks(exc: BaseException) -> None:
@@ -72,9 +48,11 @@ class HttpGate(ABC):
     """Accepts requests; subclasses answer them.
 
     Without a `token` only this machine may ask, by a loopback name, so that no web page can. With a
-    token, any client that sends it may send requests.
+    token, any client that sends it may send requests. Requests are answered in each of the
+    `protocols`.
     """
 
+    protocols: ClassVar[tuple[WireProtocol, ...]] = (CHAT,)
     workers: int = 64
     token: str = ""
     held: int = 0
@@ -86,20 +64,51 @@ class HttpGate(ABC):
     @web.middleware
     async def guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Reject requests without permission, and send errors as JSON."""
-        given = request.headers.get("Authorization", "").removeprefix("Bearer ")
         try:
             if self.token:
-                raw = given.encode(errors="surrogateescape")
-                if not secrets.compare_digest(raw, self.token.encode()):
+                if not self.has_token(request):
                     raise Refusal(401, "wrong token; send the token of this server")
             elif get_host(request) not in LOOPBACK:
                 raise Refusal(403, "send requests to 127.0.0.1")
             return await handler(request)
         except (Refusal, web.HTTPException) as exc:
             free_tracebacks(exc)
-            return respond_with(
-                exc if isinstance(exc, Refusal) else Refusal(exc.status, exc.reason)
-            )
+            protocol = self.find_protocol(request)
+            if isinstance(exc, web.HTTPException):
+                exc = self.explain(request, protocol, exc)
+            body = protocol.describe(exc)
+            return web.json_response(body, status=exc.status, headers=exc.headers)
+
+    def has_token(self, request: web.Request) -> bool:
+        """Return whether a request has the token where OpenAI's or Anthropic's clients put their
+        key."""
+        bearer = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        keys = (bearer, request.headers.get("x-api-key", ""))
+        own = self.token.encode()
+        raw = [key.encode(errors="surrogateescape") for key in keys]
+        return any([secrets.compare_digest(key, own) for key in raw])
+
+    def find_protocol(self, request: web.Request) -> WireProtocol:
+        """Return the protocol of a request: that of its path, or else of its client."""
+        path = request.path.removeprefix("/v1")
+        for protocol in self.protocols:
+            if path == protocol.path or path.startswith(f"{protocol.path}/"):
+                return protocol
+        return MESSAGES if "anthropic-version" in request.headers else CHAT
+
+    def explain(
+        self, request: web.Request, protocol: WireProtocol, exc: web.HTTPException
+    ) -> Refusal:
+        """Describe the refusal of a request that no route answers."""
+        if exc.status not in (404, 405):
+            return Refusal(exc.status, exc.reason)
+        rest = request.path.removeprefix("/v1").removeprefix(protocol.path)
+        advice = next((words for end, words in protocol.unsupported.items() if end in rest), "")
+        if request.path.startswith("/v1/v1/"):
+            advice = "leave /v1 out of the client's base URL"
+        paths = ", ".join(f"POST /v1{each.path}" for each in self.protocols)
+        answered = advice or f"this server answers {paths} and GET /v1/models"
+        return Refusal(exc.status, f"{request.method} {request.path} is not supported; {answered}")
 
     @abstractmethod
     async def list_models(self, request: web.Request) -> web.StreamResponse:
@@ -153,8 +162,10 @@ class HttpGate(ABC):
         """Return the web application, whose routes exist with and without /v1."""
         app = web.Application(middlewares=[self.guard])
         for base in ("/v1", ""):
-            app.router.add_post(f"{base}/chat/completions", self.chat)
+            for protocol in self.protocols:
+                app.router.add_post(f"{base}{protocol.path}", self.chat)
             app.router.add_get(f"{base}/models", self.list_models)
+            app.router.add_get(f"{base}/models/{{name:.+}}", self.list_models)
         return app
 
 

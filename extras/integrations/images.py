@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from looktwice.extras.integrations.chat_requests import MAX_BYTES, read_data_url
+from looktwice.extras.integrations.protocols.questions import MAX_BYTES, read_data_url
 from looktwice.pipelines.config.paths import OutsideError, Scope, pass_fence
 from looktwice.pipelines.config.spec import digest
 from looktwice.pipelines.disk import read_file, write_file

@@ -45,10 +45,14 @@ from inspect_ai.tool import (
 )
 
 from looktwice.eval.readers.reader import build_reader
-from looktwice.extras.integrations.chat_requests import ClientFacts, make_sample, read_data_url
 from looktwice.extras.integrations.images import Images
 from looktwice.extras.integrations.lens import refuse_permuted
 from looktwice.extras.integrations.looking import REPORTED, STUDY, LookTools, find_agent, find_arms
+from looktwice.extras.integrations.protocols.questions import (
+    ClientFacts,
+    make_sample,
+    read_data_url,
+)
 from looktwice.extras.logs.own import row_reader
 from looktwice.pipelines.config.build import build
 from looktwice.pipelines.model import (

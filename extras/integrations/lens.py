@@ -17,9 +17,9 @@ from looktwice.eval.records.writer import describe_failure
 from looktwice.eval.runs.requests import Forward, Request
 from looktwice.eval.runs.trial import make_no_model
 from looktwice.eval.scoring.labels import label_with_changes
-from looktwice.extras.integrations.chat_requests import Question
-from looktwice.extras.integrations.chat_responses import ChatResponse
-from looktwice.extras.integrations.http_gate import Refusal, Say
+from looktwice.extras.integrations.http_gate import Say
+from looktwice.extras.integrations.protocols.exchange import Answered, Refusal
+from looktwice.extras.integrations.protocols.questions import Question
 from looktwice.extras.integrations.recorded import Recorder, Requests
 from looktwice.pipelines.config.plan import Plan, add_id
 from looktwice.pipelines.config.spec import Arm, asks_model, find_settings, identity
@@ -42,8 +42,6 @@ from looktwice.prompting.controls.choices import PermuteChoices, PermuteLabels
 FIRST, IDLE = 10, 20
 """Number of consecutive requests after which a stage that changes nothing is reported: if it has
 never changed anything, and later."""
-FIELDS = {"schema": "response_format", "effort": "reasoning_effort", "choices": "guided_choice"}
-"""Names of request fields that differ from those of `CallOptions`."""
 
 
 def name_contestants(plan: Plan) -> dict[str, Arm]:
@@ -120,7 +118,7 @@ class StudyResponder:
         for model in self.models.values():
             close_model(model)
 
-    def answer(self, question: Question) -> ChatResponse:
+    def answer(self, question: Question) -> Answered:
         """Answer a question. Raises Refusal."""
         arm = self.arms.get(question.model)
         if arm is None and not question.model and len(self.arms) == 1:
@@ -128,7 +126,7 @@ class StudyResponder:
         if arm is None:
             names = ", ".join(self.arms)
             raise Refusal(404, f"there is no contestant {question.model!r}; there are {names}")
-        refuse_options(arm, question.options)
+        refuse_options(arm, question.options, question.fields)
         sample, row = self.recorder.note(question.sample, arm.task_id, question.answer)
         draws = self.recorder.take(arm, sample.id, question.count)
         is_sampled, blobs = is_random(arm, question.options), self.recorder.writer.blobs
@@ -167,7 +165,7 @@ class StudyResponder:
         why = f" ({after.notes[-1]})" if after.notes[len(before.notes) :] else ""
         self.say(f"{arm.contestant}: {slot!r} changed nothing in the {when} {most} requests{why}")
 
-    def _respond(self, arm: Arm, sample: str, draw: int, states: Sequence[State]) -> ChatResponse:
+    def _respond(self, arm: Arm, sample: str, draw: int, states: Sequence[State]) -> Answered:
         replies, looks, calls = list[Reply](), list[str](), list[list[Reply]]()
         for state in states:
             made = [call.reply for entry in state.trace for call in entry.calls if call.reply]
@@ -184,7 +182,7 @@ class StudyResponder:
         }
         headers = {f"x-looktwice-{name}": value for name, value in counts.items()}
         name = f"{arm.id[:8]}-{sample}-{draw}"
-        return ChatResponse(arm.contestant, replies, looks, calls, name, headers)
+        return Answered(arm.contestant, replies, looks, calls, name, headers)
 
     def _reply(self, state: State, made: Sequence[Reply]) -> Reply:
         """Return the last reply, or the stages' answer if there was no reply. Raises Refusal if
@@ -215,9 +213,10 @@ def is_random(arm: Arm, options: CallOptions) -> bool:
     return bool(full.temperature is None or (full.temperature and full.seed is None))
 
 
-def refuse_options(arm: Arm, options: CallOptions) -> None:
-    """Raise Refusal for options that an arm does not support."""
-    given = _fields(options, "tools", "schema", "choices", "logprobs")
+def refuse_options(arm: Arm, options: CallOptions, fields: Mapping[str, str]) -> None:
+    """Raise Refusal for options that an arm does not support; `fields` are their names in the
+    client's protocol, where these differ."""
+    given = _list_fields(fields, options, "tools", "schema", "choices", "logprobs")
     if options.tools and any(find_settings(arm.stages, Agent)):
         raise Refusal(
             400,
@@ -230,14 +229,15 @@ def refuse_options(arm: Arm, options: CallOptions) -> None:
     try:
         getattr(arm.model, "refuse", lambda options: None)(options.filled_from(arm.model))
     except ModelError as exc:
-        fields = _fields(options, "schema", "effort", "tools", "tool_choice") or "options"
-        raise Refusal(400, f"{fields}: {exc}") from exc
+        names = ("schema", "effort", "tools", "tool_choice")
+        given = _list_fields(fields, options, *names) or "options"
+        raise Refusal(400, f"{given}: {exc}") from exc
 
 
-def _fields(options: CallOptions, *names: str) -> str:
+def _list_fields(fields: Mapping[str, str], options: CallOptions, *names: str) -> str:
     """List the options that are set, by their names in a request."""
     return " and ".join(
-        FIELDS.get(name, name) for name in names if getattr(options, name) is not None
+        fields.get(name, name) for name in names if getattr(options, name) is not None
     )
 
 

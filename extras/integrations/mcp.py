@@ -17,8 +17,8 @@ from mcp.server.transport_security import TransportSecuritySettings
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 
-from looktwice.extras.integrations.chat_requests import LOOPBACK, MAX_BYTES
 from looktwice.extras.integrations.looking import REPORTED, LookTools
+from looktwice.extras.integrations.protocols.questions import LOOPBACK, MAX_BYTES
 from looktwice.pipelines.config.classes import ConfigError
 from looktwice.prompting.coordinates import UNITS
 

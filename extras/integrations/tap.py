@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, NamedTuple
+from urllib.parse import quote
 
 import aiohttp
 from aiohttp import web
@@ -16,9 +17,10 @@ from aiohttp import web
 from looktwice.eval.readers.robust import Robust
 from looktwice.eval.records.records import RunError
 from looktwice.eval.runs.requests import Forward, Request
-from looktwice.extras.integrations.chat_requests import read_foreign_question
-from looktwice.extras.integrations.chat_responses import join_chunks
-from looktwice.extras.integrations.http_gate import HttpGate, Refusal, Say
+from looktwice.extras.integrations.http_gate import HttpGate, Say
+from looktwice.extras.integrations.protocols.chat_requests import read_foreign_question
+from looktwice.extras.integrations.protocols.chat_responses import join_chunks
+from looktwice.extras.integrations.protocols.exchange import Refusal
 from looktwice.extras.integrations.recorded import Recorder, Requests
 from looktwice.pipelines.config.plan import add_id
 from looktwice.pipelines.config.spec import Arm
@@ -74,8 +76,10 @@ class RecordingProxy(HttpGate):
             raise RunError(str(exc)) from exc
 
     async def list_models(self, request: web.Request) -> web.StreamResponse:
-        """Return the models of the other server."""
-        return (await self._send_on(request, "GET", "models", None))[0]
+        """Return the models of the other server, or the one that the path names."""
+        name = request.match_info.get("name")
+        path = "models" if name is None else f"models/{quote(name)}"
+        return (await self._send_on(request, "GET", path, None))[0]
 
     async def respond(self, request: web.Request, raw: bytes) -> web.StreamResponse:
         """Pass on the other server's answer as it arrives; its record is on disk before the

@@ -167,12 +167,12 @@ class Answer(NamedTuple):
 OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
-def post(url: str, body: Json | bytes, **headers: str) -> Answer:
-    """Send a request to chat/completions below `url`."""
+def post(url: str, body: Json | bytes, path: str = "chat/completions", **headers: str) -> Answer:
+    """Send a request to a path below `url`."""
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     named = {name.replace("_", "-"): text for name, text in headers.items()}
     whole = {"Content-Type": "application/json", **named}
-    request = urllib.request.Request(f"{url}/chat/completions", data, whole)
+    request = urllib.request.Request(f"{url}/{path}", data, whole)
     try:
         with OPENER.open(request, timeout=30) as answer:
             return Answer(answer.status, dict(answer.headers), answer.read().decode())

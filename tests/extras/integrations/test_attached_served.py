@@ -10,8 +10,12 @@ from typing import Any
 import pytest
 
 from looktwice.eval.recorded.replay import replay
-from looktwice.extras.integrations.chat_requests import read_foreign_question, read_question
-from looktwice.extras.integrations.chat_responses import ChatResponse, join_chunks
+from looktwice.extras.integrations.protocols.chat_requests import (
+    read_foreign_question,
+    read_question,
+)
+from looktwice.extras.integrations.protocols.chat_responses import ChatResponse, join_chunks
+from looktwice.extras.integrations.protocols.exchange import Answered
 from looktwice.extras.integrations.tap import split_choices
 from looktwice.pipelines.model import Message, ModelError, message_json
 from looktwice.pipelines.models import ChatAPI
@@ -87,7 +91,7 @@ def test_a_tap_records_returned_fields(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", [*SAID, "none"])
 def test_replies_of_serve_are_read_like_those_of_the_model(name: str, looks: str) -> None:
     reply = parse_reply({"choices": [{"message": SAID.get(name, {"content": "(A)"})}]}, 0.0)
-    answered = ChatResponse("m", [reply], [looks], [[reply]], "n", {})
+    answered = ChatResponse(Answered("m", [reply], [looks], [[reply]], "n", {}))
     message = answered.completion()["choices"][0]["message"]
     assert isinstance(message["content"], str | None)
     assert looks in message.get("reasoning_content", "")

@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from looktwice.extras.integrations.chat_requests import Question, read_question as read_raw
-from looktwice.extras.integrations.chat_responses import ChatResponse, join_chunks
+from looktwice.extras.integrations.protocols.chat_requests import read_question as read_raw
+from looktwice.extras.integrations.protocols.chat_responses import ChatResponse, join_chunks
+from looktwice.extras.integrations.protocols.exchange import Answered
+from looktwice.extras.integrations.protocols.questions import Question
 from looktwice.pipelines.encodings.image_files import to_png
 from looktwice.pipelines.model import CallOptions, Reply, Tool, ToolCall, Usage
 from tests.tables import table
@@ -114,7 +116,7 @@ REPLY = Reply("one", usage=Usage(11, 2), logprobs=({"one": -0.1, "two": -2.5},))
 def test_a_stream_gives_the_same_text_in_chunks() -> None:
     called = Reply("", finish="tool", tool_calls=(ToolCall("c1", "zoom", "{}"),), usage=Usage(5, 1))
     looks, replies = ["at first sight", ""], [[REPLY], [called]]
-    answered = ChatResponse("tiny", [REPLY, called], looks, replies, "x", {})
+    answered = ChatResponse(Answered("tiny", [REPLY, called], looks, replies, "x", {}))
     *events, last = b"".join(answered.chunks(usage=True)).decode().strip().split("\n\n")
     chunks = [json.loads(text.removeprefix("data: ")) for text in events]
     assert last == "data: [DONE]"

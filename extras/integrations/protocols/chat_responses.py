@@ -3,16 +3,21 @@ joined into a whole response."""
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
-from looktwice.extras.integrations.chat_requests import EXTENSION_FIELD, Json
+from looktwice.extras.integrations.protocols.chat_requests import read_question
+from looktwice.extras.integrations.protocols.exchange import (
+    Answered,
+    Exchange,
+    WireProtocol,
+    format_event,
+    list_logprobs,
+)
+from looktwice.extras.integrations.protocols.questions import EXTENSION_FIELD, Json, Question
 from looktwice.pipelines.json_input import read_json
-from looktwice.pipelines.model import Reply
 from looktwice.pipelines.models.wire import MAX_CALLS, tool_call_json
 
 
@@ -116,35 +121,27 @@ whole."""
 
 @dataclass(frozen=True)
 class ChatResponse:
-    """The content of a response: a reply for each draw, and the looks before it. `calls` are all
-    replies that each of them needed, and `headers` describe them."""
+    """What was answered, in the form of the protocol."""
 
-    model: str
-    replies: Sequence[Reply]
-    looks: Sequence[str]
-    calls: Sequence[Sequence[Reply]]
-    name: str
-    headers: Mapping[str, str]
+    answered: Answered
 
     @property
     def usage(self) -> Json:
-        """The tokens of all calls; input tokens count once, as in the protocol."""
-        asked, given, thought = sum(reply.usage.tokens_in for reply in self.calls[0]), 0, 0
-        for reply in chain(*self.calls):
-            given += reply.usage.tokens_out
-            thought += reply.usage.reasoning_tokens
-        counts = {"prompt_tokens": asked, "completion_tokens": given, "total_tokens": asked + given}
-        return counts | {"completion_tokens_details": {"reasoning_tokens": thought}}
+        """The tokens of all calls."""
+        usage = self.answered.usage
+        counts = {"prompt_tokens": usage.tokens_in, "completion_tokens": usage.tokens_out}
+        counts["total_tokens"] = usage.tokens_in + usage.tokens_out
+        return counts | {"completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens}}
 
     def _messages(self) -> Iterator[tuple[Json, Json]]:
         """Yield the message of each choice, and the choice's other fields."""
-        for number, (reply, looks) in enumerate(zip(self.replies, self.looks, strict=True)):
+        for number, reply in enumerate(self.answered.replies):
             message: Json = {"role": "assistant", "content": reply.text, "refusal": None}
             if reply.refusal:
                 message["refusal"] = reply.refusal
             own = dict(reply.attached)
             message |= {name: value for name, value in own.items() if name != "content"}
-            if thought := "\n\n".join(filter(None, (looks, reply.reasoning))):
+            if thought := self.answered.get_thought(number):
                 message["reasoning_content"] = thought
             separate = {name: own.get(name) for name in ("content", "reasoning_content")}
             for name, value in separate.items():
@@ -153,13 +150,7 @@ class ChatResponse:
             if reply.tool_calls:
                 message["content"] = reply.text or None
                 message["tool_calls"] = list(map(tool_call_json, reply.tool_calls))
-            tokens = list[Json]()
-            for candidates in filter(None, reply.logprobs):
-                ranked = [
-                    {"token": text, "logprob": value, "bytes": list(text.encode())}
-                    for text, value in candidates.items()
-                ]
-                tokens.append({**ranked[0], "top_logprobs": ranked})
+            tokens = list_logprobs(reply)
             finish = {"tool": "tool_calls", "filter": "content_filter"}
             beside = {
                 "index": number,
@@ -169,12 +160,12 @@ class ChatResponse:
             yield message, beside
 
     def _whole(self, kind: str) -> Json:
-        served = self.replies[0].served_by
+        served = self.answered.replies[0].served_by
         return {
-            "id": f"chatcmpl-{self.name}",
+            "id": f"chatcmpl-{self.answered.name}",
             "object": kind,
             "created": int(time.time()),
-            "model": self.model,
+            "model": self.answered.model,
             "system_fingerprint": served.get("fingerprint") or served.get("version", ""),
         }
 
@@ -193,14 +184,34 @@ class ChatResponse:
             if calls:
                 message["tool_calls"] = [{"index": n, **call} for n, call in enumerate(calls)]
             content = {**beside, "delta": message, "finish_reason": None}
-            yield event(whole | {"choices": [content]})
+            yield format_event(whole | {"choices": [content]})
             end = {"index": beside["index"], "delta": {}, "finish_reason": beside["finish_reason"]}
-            yield event(whole | {"choices": [end]})
+            yield format_event(whole | {"choices": [end]})
         if usage:
-            yield event(whole | {"choices": [], "usage": self.usage})
+            yield format_event(whole | {"choices": [], "usage": self.usage})
         yield b"data: [DONE]\n\n"
 
 
-def event(value: Json) -> bytes:
-    """Format a value as a server-sent event."""
-    return b"data: " + json.dumps(value).encode() + b"\n\n"
+@dataclass(frozen=True)
+class ChatExchange(Exchange):
+    """A chat-completions request, and its response."""
+
+    question: Question
+
+    def make_body(self, answered: Answered) -> Json:
+        """Return the completion."""
+        return ChatResponse(answered).completion()
+
+    def make_events(self, answered: Answered) -> Iterator[bytes]:
+        """Yield the chunks."""
+        return ChatResponse(answered).chunks(self.question.usage)
+
+
+class ChatProtocol(WireProtocol):
+    """Chat completions of OpenAI."""
+
+    path = "/chat/completions"
+
+    def read(self, raw: bytes) -> ChatExchange:
+        """Parse a request. Raises ValueError."""
+        return ChatExchange(read_question(raw))

@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
-from looktwice.pipelines.config.spec import digest
-from looktwice.pipelines.json_input import CLOSED, OPEN, read_as, read_json, write_json
-from looktwice.pipelines.marks import mark_from_dict
+from looktwice.extras.integrations.protocols.questions import (
+    EXTENSION_FIELD,
+    MAX_REPLIES,
+    MAX_VALUES,
+    ClientFacts,
+    Json,
+    Question,
+    Text,
+    Tokens,
+    choose_tool,
+    make_question,
+    make_sample,
+    read_data_url,
+    read_request,
+    refuse_unknown,
+)
+from looktwice.pipelines.json_input import CLOSED, OPEN, read_json, write_json
 from looktwice.pipelines.model import CallOptions, Message, Role, Tool, ToolCall
 from looktwice.pipelines.models.attached import read_call_fields, read_turn_fields
-from looktwice.pipelines.picture import Picture, PictureError
-from looktwice.pipelines.sample import PLACED, Sample, check_marks
 from looktwice.pipelines.view import View
 
-Json = dict[str, Any]
-Text = Annotated[str, Field(min_length=1)]
-Tokens = Annotated[int, Field(ge=1, le=10**9)]
-EXTENSION_FIELD = "looktwice"  # the field for data of clients and `serve` that the protocol lacks
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
-MAX_BYTES = 64 << 20  # of a request
-MAX_REPLIES = 128  # to one request, which sets `n`
-MAX_PICTURES = 256
-MAX_VALUES = 1_000_000  # in the JSON of a request
+FIELDS = {"schema": "response_format", "effort": "reasoning_effort", "choices": "guided_choice"}
+"""Names of request fields that differ from those of `CallOptions`."""
 IGNORED_FIELDS = {
     "user",
     "store",
@@ -47,21 +49,6 @@ NEUTRAL_VALUES: Mapping[str, Any] = {
     "logit_bias": {},
 }
 """Values of other fields that have no effect; false and null never have one."""
-
-
-def read_data_url(url: str) -> Picture:
-    """Decode the picture in a data URL. Raises ValueError; nothing is fetched."""
-    head, _, data = url.partition(",")
-    if not (head.startswith("data:image/") and head.endswith(";base64")):
-        raise ValueError(
-            "an image must be a data URL, data:image/...;base64,...; nothing is fetched"
-        )
-    try:
-        picture = Picture.encoded(base64.b64decode(data, validate=True), "the image")
-        picture.size  # noqa: B018  # raises PictureError here if it is not an image
-        return picture
-    except (binascii.Error, PictureError) as exc:
-        raise ValueError(f"an image cannot be read: {exc}") from exc
 
 
 class Address(BaseModel, **OPEN):
@@ -182,17 +169,6 @@ class Format(BaseModel, **OPEN):
     json_schema: Schema | None = None
 
 
-class ClientFacts(BaseModel, **CLOSED):
-    """Facts about a question that a client sends as `extra_body={"looktwice": {...}}`; only scoring
-    reads the `answer`."""
-
-    id: Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]{1,200}$")] | None = None
-    marks: list[Json] = []
-    choices: list[str] = []
-    answer: Text | None = None
-    meta: Json = {}
-
-
 class StreamOptions(BaseModel, **OPEN):
     """Options of a streamed response."""
 
@@ -224,16 +200,6 @@ class ChatRequest(BaseModel, **OPEN):
     response_format: Format | None = None
     looktwice: ClientFacts = ClientFacts()
 
-    @property
-    def strange(self) -> list[str]:
-        """The unsupported fields that may affect a reply."""
-        given = (self.model_extra or {}).items()
-        return [
-            name
-            for name, value in given
-            if name not in IGNORED_FIELDS and value not in (None, False, NEUTRAL_VALUES.get(name))
-        ]
-
     def options(self) -> CallOptions:
         """Return the sampling options of the request. Raises ValueError if it asks for a tool call
         without tools."""
@@ -241,10 +207,9 @@ class ChatRequest(BaseModel, **OPEN):
         if self.structured_outputs:
             choices = choices or self.structured_outputs.choice
         functions = [tool.function for tool in self.tools or ()]
+        tools = tuple(Tool(f.name, f.description, f.parameters) for f in functions)
         wanted = self.tool_choice
         called = wanted.function.name if isinstance(wanted, ToolEntry) else wanted
-        if called not in (None, "auto", "none") and not functions:
-            raise ValueError(f"tool_choice: {called}, but there are no tools; send `tools`, too")
         schema = form.json_schema.schema_ if form and form.json_schema else None
         return CallOptions(
             temperature=self.temperature,
@@ -252,31 +217,14 @@ class ChatRequest(BaseModel, **OPEN):
             max_tokens=self.max_completion_tokens or self.max_tokens,
             stop=tuple([stop] if isinstance(stop, str) else stop or ()) or None,
             seed=self.seed,
-            tools=tuple(Tool(f.name, f.description, f.parameters) for f in functions) or None,
+            tools=tools or None,
             schema={} if form and form.type == "json_object" else schema,
             choices=tuple(choices or ()) or None,
             logprobs=(self.top_logprobs or 1) if self.logprobs else None,
             effort=self.reasoning_effort,
             top_k=self.top_k if self.top_k and self.top_k > 0 else None,
-            tool_choice=None if called == "auto" or not functions else called,
+            tool_choice=choose_tool(called, tools),
         )
-
-
-@dataclass(frozen=True, eq=False)
-class Question:
-    """A client's question: its turns (the user's last one is the `sample`), the options, and the
-    number of replies (`count`). A `stream` ends with its `usage` if requested; no stage sees the
-    `answer`."""
-
-    model: str
-    turns: tuple[Message, ...]
-    sample: Sample
-    options: CallOptions
-    count: int
-    stream: bool
-    sent: Mapping[str, str] = field(default_factory=dict)
-    usage: bool = False
-    answer: str | None = None
 
 
 def read_question(raw: bytes) -> Question:
@@ -285,49 +233,18 @@ def read_question(raw: bytes) -> Question:
 
     Pictures must be data URLs; nothing is fetched.
     """
-    if sum(map(raw.count, (b",", b"[", b"{"))) > MAX_VALUES:
-        raise ValueError(f"more than {MAX_VALUES:,} values")
-    request: ChatRequest = read_as(ChatRequest, raw)
-    if strange := request.strange:
-        raise ValueError(f"{' and '.join(strange)}: not supported here; leave it out")
-    turns = tuple(turn.read() for turn in request.messages)
-    for view in (view for turn in turns for view in turn.views):
-        view.picture.payload  # noqa: B018  one that cannot be decoded is refused now
-    sample = make_sample(turns, request.looktwice)
-    check_marks(sample)
-    return Question(
+    request = read_request(ChatRequest, raw)
+    refuse_unknown(request, IGNORED_FIELDS, NEUTRAL_VALUES)
+    return make_question(
         request.model,
-        turns,
-        sample,
+        [turn.read() for turn in request.messages],
         request.options(),
-        request.n or 1,
-        bool(request.stream),
+        request.looktwice,
+        count=request.n or 1,
+        stream=bool(request.stream),
         usage=bool(request.stream_options and request.stream_options.include_usage),
-        answer=request.looktwice.answer,
+        fields=FIELDS,
     )
-
-
-def make_sample(turns: Sequence[Message], known: ClientFacts) -> Sample:
-    """Convert the user's last turn to a sample: its text with `<image 1>` and so on in place of
-    pictures, and the known facts. Raises ValueError.
-
-    Without an id, the sample is named by a digest of its content.
-    """
-    asked = next((turn for turn in reversed(turns) if turn.role == "user"), Message("user", ()))
-    words, pictures = "", list[Picture]()
-    for before, part in zip(("", *asked.parts), asked.parts, strict=False):
-        if isinstance(part, str):
-            apart = isinstance(before, str) and bool(words)
-            words += f"\n{part}" if apart else part
-        else:
-            pictures.append(part.picture)
-            words += f"<image {len(pictures)}>"
-    if len(pictures) > MAX_PICTURES:
-        raise ValueError(f"{len(pictures)} images in one turn; the maximum is {MAX_PICTURES}")
-    marks = tuple(map(mark_from_dict, known.marks))
-    meta = {**known.meta, PLACED: True} if pictures else known.meta
-    sample = Sample("", words, tuple(pictures), tuple(known.choices), marks, meta)
-    return replace(sample, id=known.id or digest(sample.to_dict()))
 
 
 HANDLED_FIELDS = {"messages", "model", "stream", "stream_options", "n", "looktwice"}

@@ -1,0 +1,151 @@
+"""The inner form of every protocol's request: a question with its turns, pictures and options, and
+the limits of what clients may send."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, Field
+
+from looktwice.pipelines.config.spec import digest
+from looktwice.pipelines.json_input import CLOSED, read_as
+from looktwice.pipelines.marks import mark_from_dict
+from looktwice.pipelines.model import CallOptions, Message, Tool
+from looktwice.pipelines.picture import Picture, PictureError
+from looktwice.pipelines.sample import PLACED, Sample, check_marks
+
+Json = dict[str, Any]
+Text = Annotated[str, Field(min_length=1)]
+Tokens = Annotated[int, Field(ge=1, le=10**9)]
+EXTENSION_FIELD = "looktwice"  # the field for data of clients and `serve` that the protocol lacks
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+MAX_BYTES = 64 << 20  # of a request
+MAX_PICTURES = 256
+MAX_VALUES = 1_000_000  # in the JSON of a request
+MAX_REPLIES = 128  # to one request, which sets `n`
+Request = TypeVar("Request", bound=BaseModel)
+
+
+def read_data_url(url: str) -> Picture:
+    """Decode the picture in a data URL. Raises ValueError; nothing is fetched."""
+    head, _, data = url.partition(",")
+    if not (head.startswith("data:image/") and head.endswith(";base64")):
+        raise ValueError(
+            "an image must be a data URL, data:image/...;base64,...; nothing is fetched"
+        )
+    try:
+        picture = Picture.encoded(base64.b64decode(data, validate=True), "the image")
+        picture.size  # noqa: B018  # raises PictureError here if it is not an image
+        return picture
+    except (binascii.Error, PictureError) as exc:
+        raise ValueError(f"an image cannot be read: {exc}") from exc
+
+
+class ClientFacts(BaseModel, **CLOSED):
+    """Facts about a question that a client sends as `extra_body={"looktwice": {...}}`; only scoring
+    reads the `answer`."""
+
+    id: Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]{1,200}$")] | None = None
+    marks: list[Json] = []
+    choices: list[str] = []
+    answer: Text | None = None
+    meta: Json = {}
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """A client's question: its turns (the user's last one is the `sample`), the options, and the
+    number of replies (`count`). A `stream` ends with its `usage` if requested; no stage sees the
+    `answer`. `fields` are the protocol's names of options, where they differ from ours."""
+
+    model: str
+    turns: tuple[Message, ...]
+    sample: Sample
+    options: CallOptions
+    count: int
+    stream: bool
+    sent: Mapping[str, str] = field(default_factory=dict)
+    usage: bool = False
+    answer: str | None = None
+    fields: Mapping[str, str] = field(default_factory=dict)
+
+
+def make_question(
+    model: str,
+    turns: Iterable[Message],
+    options: CallOptions,
+    known: ClientFacts,
+    *,
+    count: int = 1,
+    stream: bool = False,
+    sent: Mapping[str, str] | None = None,
+    usage: bool = False,
+    fields: Mapping[str, str] | None = None,
+) -> Question:
+    """Make a question of a client's turns and settings. Raises ValueError for a picture that cannot
+    be decoded, and for marks outside the picture."""
+    turns = tuple(turns)
+    for view in (view for turn in turns for view in turn.views):
+        view.picture.payload  # noqa: B018  one that cannot be decoded is refused now
+    sample = make_sample(turns, known)
+    check_marks(sample)
+    return Question(
+        model, turns, sample, options, count, stream, sent or {}, usage, known.answer, fields or {}
+    )
+
+
+def read_request(kind: type[Request], raw: bytes) -> Request:
+    """Parse the body of a request. Raises ValueError with its first fault."""
+    if sum(map(raw.count, (b",", b"[", b"{"))) > MAX_VALUES:
+        raise ValueError(f"more than {MAX_VALUES:,} values")
+    request: Request = read_as(kind, raw)
+    return request
+
+
+def refuse_unknown(
+    request: BaseModel, ignored: Set[str], neutral: Mapping[str, Any] | None = None
+) -> None:
+    """Raise ValueError for fields that may affect a reply and are not supported. Fields in
+    `ignored` never do, `neutral` values of others neither; false and null never have an effect."""
+    given = (request.model_extra or {}).items()
+    if strange := [
+        name
+        for name, value in given
+        if name not in ignored and value not in (None, False, (neutral or {}).get(name))
+    ]:
+        raise ValueError(f"{' and '.join(strange)}: not supported here; leave it out")
+
+
+def choose_tool(called: str | None, tools: Sequence[Tool]) -> str | None:
+    """Return a request's choice of a tool as `CallOptions` has it: None if it is left to the model.
+    Raises ValueError for a choice without tools."""
+    if called not in (None, "auto", "none") and not tools:
+        raise ValueError(f"tool_choice: {called}, but there are no tools; send `tools`, too")
+    return None if called == "auto" or not tools else called
+
+
+def make_sample(turns: Sequence[Message], known: ClientFacts) -> Sample:
+    """Convert the user's last turn to a sample: its text with `<image 1>` and so on in place of
+    pictures, and the known facts. Raises ValueError.
+
+    Without an id, the sample is named by a digest of its content.
+    """
+    asked = next((turn for turn in reversed(turns) if turn.role == "user"), Message("user", ()))
+    words, pictures = "", list[Picture]()
+    for before, part in zip(("", *asked.parts), asked.parts, strict=False):
+        if isinstance(part, str):
+            apart = isinstance(before, str) and bool(words)
+            words += f"\n{part}" if apart else part
+        else:
+            pictures.append(part.picture)
+            words += f"<image {len(pictures)}>"
+    if len(pictures) > MAX_PICTURES:
+        raise ValueError(f"{len(pictures)} images in one turn; the maximum is {MAX_PICTURES}")
+    marks = tuple(map(mark_from_dict, known.marks))
+    meta = {**known.meta, PLACED: True} if pictures else known.meta
+    sample = Sample("", words, tuple(pictures), tuple(known.choices), marks, meta)
+    return replace(sample, id=known.id or digest(sample.to_dict()))
