@@ -127,7 +127,7 @@ def encode_words(
 
 def _encode_replies(draws: Sequence[PageAnswer], texts: Texts) -> list[dict[str, Any]]:
     """Return for each draw the reply, its resources, the server, and the turns."""
-    names = (*SPENT, "reply", "served_by", "turns")
+    names = (*SPENT, "reply", "served_by", "turns", "places")
     return [{name: plain(getattr(draw, name), texts, name) for name in names} for draw in draws]
 
 

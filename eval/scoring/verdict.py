@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Protocol
 from looktwice.eval.records.judgements import Judgements
 from looktwice.eval.records.records import PointRow, Record, RunFolder, SampleRow
 from looktwice.pipelines.config.build import Binder
+from looktwice.pipelines.marks import Mark
 
 UNJUDGED = "unjudged"
 """The reply needs a judge's grade and has none yet, so it counts in no accuracy."""
@@ -380,6 +381,11 @@ class Scorer(Protocol):
     def chance(self, samples: Samples) -> Levels:
         """Return the chance level on these samples, by metric."""
         return {}
+
+    def marks(self, answer: str | None, row: SampleRow) -> Sequence[Mark]:
+        """Return the places that an answer names in the sample's images, or for None those of the
+        correct answer; a page draws both over the images."""
+        return ()
 
     def guesser(self, samples: Samples) -> float | None:
         """Return the accuracy of the best guesser who sees what these images show, but not what is

@@ -44,6 +44,7 @@ function sentTurns(turns) {
 /** The pictures that an answer is about: those of the last message with any, or the sample's own if none was sent. */
 function picturesOf(who, known) {
   const [said] = known.words.get(who) || [];
+  if (said?.places.length) return said.places;
   return (said && sentTurns(said.turns).at(-1)) || known.pictures;
 }
 
@@ -75,7 +76,7 @@ function drawMarked({ name, marks }, alt) {
 
 function drawMark([kind, left, top, width, height, label]) {
   const mark = make("i", { class: kind, "aria-hidden": "true" }, label ? make("b", {}, label) : "");
-  return placed(mark, kind === "box" ? { left, top, width, height } : { left, top });
+  return placed(mark, kind.startsWith("box") ? { left, top, width, height } : { left, top });
 }
 
 /** An agent's looks, one per frame: the image with the requested box and the text; the last frame is the answer. */
@@ -98,6 +99,11 @@ function filmStrip(turns, draw, known) {
 function tellAnswer(number, draw) {
   const { choices } = samples[number], place = /^[A-Z]$/.test(draw.answer) ? draw.answer.charCodeAt(0) - 65 : -1;
   return choices[place] || draw.answer || VERDICTS[draw.verdict];
+}
+
+/** What the outlines of places mean. */
+function tellPlaces() {
+  return make("p", { class: "note places" }, make("i", { class: "true" }), " correct ", make("i", { class: "found" }), " answered");
 }
 
 /** A contestant's picture of a sample with its verdict; a click shows the pictures of two contestants side by side. */
@@ -172,7 +178,8 @@ async function compareSample(number, before, after) {
   const known = await wordsOf(number), { question, key, id, task } = samples[number];
   const shown = [...new Set([before, after])].flatMap((who) => {
     const [draw] = answers[who][number] || [], pictures = picturesOf(who, known);
-    const below = pictures.length && pictures === known.pictures ? "No picture was sent; this is the sample's own." : "";
+    const isPlaced = pictures.some(({ marks }) => (marks || []).some(([kind]) => kind.includes(" ")));
+    const below = isPlaced ? tellPlaces() : pictures.length && pictures === known.pictures ? "No picture was sent; this is the sample's own." : "";
     return draw ? [{ title: `${data.contestants[who]}: ${SIGNS[draw.verdict]} ${tellAnswer(number, draw)}`, pictures, below }] : [];
   });
   const link = make("a", { href: linkTo({ ...ANYTHING, sheet: "", sample: names[number] }), "data-open": "samples" }, `${data.tasks[task]} / ${id}`);
@@ -235,7 +242,7 @@ function showLarge(figures, about = null, words = null) {
   dialog.dataset.side = "";
   fill("large-about", about);
   fill("large-pictures", ...figures.map(({ title, pictures, below }) => make("figure", {}, make("figcaption", {}, breakable(title)),
-    ...(pictures.length ? pictures.map((picture) => drawMarked(picture, title)) : [leftOut()]), below && make("p", { class: "note" }, below))));
+    ...(pictures.length ? pictures.map((picture) => drawMarked(picture, title)) : [leftOut()]), typeof below === "string" ? below && make("p", { class: "note" }, below) : below)));
   fill("large-words", words);
   document.getElementById("blink").hidden = figures.length < 2;
   if (!dialog.open) dialog.showModal();
