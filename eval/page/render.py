@@ -110,9 +110,11 @@ def _list_first_pictures(data: PageData) -> Iterator[str]:
     """Yield the pictures of the first screen, which is drawn before the page reads all pictures."""
     if evidence := data.evidence:
         for who, number in product((evidence.contestant, evidence.rival), evidence.samples):
-            parts = chain.from_iterable(turn.parts for turn in data.answers[who, number][0].turns)
+            first = data.answers[who, number][0]
+            parts = chain.from_iterable(turn.parts for turn in first.turns)
             sent = [part for part in parts if isinstance(part, PagePicture)]
-            yield from (picture.name for picture in sent or data.samples[number].pictures)
+            shown = first.places or sent or data.samples[number].pictures
+            yield from (picture.name for picture in shown)
 
 
 def encode_words(

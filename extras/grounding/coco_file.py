@@ -93,6 +93,7 @@ class CocoFile(FileTask):
     @cached_property
     def _items(self) -> list[Item]:
         self._skipped.clear()
+        _ = self._names
         by_image = defaultdict[Any, list[Annotation]](list)
         for row in self._json["annotations"]:
             by_image[row.get("image_id")].append(row)

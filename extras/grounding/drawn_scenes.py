@@ -6,18 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-import cv2
 import numpy as np
 from numpy.random import Generator
-from numpy.typing import NDArray
 
 from looktwice.eval.tasks.base import Facts, MadeTask, Subset, require_positive
 from looktwice.eval.tasks.marked_scenes.scene import (
     COLORS,
-    OUTLINES,
-    RIM,
     SHAPES,
-    SHIFT,
     Ground,
     Style,
     Thing,
@@ -25,7 +20,6 @@ from looktwice.eval.tasks.marked_scenes.scene import (
     place,
 )
 from looktwice.eval.tasks.marked_scenes.task import TEST_PHOTOS
-from looktwice.eval.tasks.outlines import rotate, translate
 from looktwice.eval.tasks.photographs import seeded_rng
 from looktwice.extras.grounding.places import Place, format_places
 from looktwice.extras.grounding.scorer import PlacesScorer
@@ -120,16 +114,10 @@ class DrawnScenes(MadeTask):
 
 
 def _locate(thing: Thing, side: int) -> Place:
-    """Return the box and mask of a thing, with its outline."""
-    mask = _fill(thing, side)
+    """Return the box and mask of a thing with its rim: the pixels that it covers by half or
+    more."""
+    on_black, on_white = (np.full((side, side, 3), shade, np.uint8) for shade in (0, 255))
+    for pixels in (on_black, on_white):
+        thing.draw(pixels)
+    mask = (on_white.astype(int) - on_black).max(-1) < 128
     return Place(tuple(map(float, mask_bounds(mask))), mask=mask)
-
-
-def _fill(thing: Thing, side: int) -> NDArray[np.bool_]:
-    turned = rotate(OUTLINES[thing.shape], thing.tilt) * (thing.size / 2)
-    corners = translate(turned, thing.x - 0.5, thing.y - 0.5)
-    whole = [np.rint(corners * 2**SHIFT).astype(np.int32)]
-    filled = np.zeros((side, side), np.uint8)
-    cv2.fillPoly(filled, whole, (1,), cv2.LINE_8, SHIFT)
-    cv2.polylines(filled, whole, True, (1,), max(1, round(RIM * thing.size)), cv2.LINE_8, SHIFT)
-    return filled.astype(bool)

@@ -41,7 +41,7 @@ ARTICLE = re.compile(r"^(?:an?|the|one|this|that)\s+")
 def says_none(text: str) -> bool:
     """Return whether a reply without places says that there is nothing to find: an empty list, the
     word none, a sentence such as "there are no cups", or a tag without content."""
-    bare = TAG.sub(" ", text.replace("```", " "))
+    bare = TAG.sub(" ", REFERENCE.sub(" ", text.replace("```", " ")))
     found = NOTHING.match(bare) or NOTHING_WORDS.search(bare) or EMPTY_LIST.match(text)
     return bool(found) and bool(text.strip())
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
+from looktwice.extras.grounding.library import import_library
 from looktwice.extras.grounding.places import Place, Places
-from looktwice.pipelines.runtime.install import format_install
 
 FIGURES = {
     "ap": "AP_all",
@@ -31,16 +30,6 @@ class Scene:
 
     found: Places
     true: Places
-
-
-def import_library() -> Any:
-    """Return the package. Raises ValueError that says how to install it."""
-    try:
-        return import_module("faster_coco_eval")
-    except ImportError as exc:
-        raise ValueError(
-            f"mean average precision needs the package faster-coco-eval: {format_install('map')}"
-        ) from exc
 
 
 def average_precision(scenes: Iterable[Scene]) -> dict[str, float]:
@@ -71,11 +60,9 @@ def average_precision(scenes: Iterable[Scene]) -> dict[str, float]:
 def _as_coco(scenes: Iterable[Scene]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return the scenes as COCO's annotations and results."""
     images, annotations, results = list[Any](), list[Any](), list[Any]()
-    categories = dict[str, int]()
     scenes = list(scenes)
-    for scene in scenes:
-        for place in scene.true:
-            categories.setdefault(place.label, len(categories) + 1)
+    names = sorted({place.label for scene in scenes for place in scene.true})
+    categories = {name: number for number, name in enumerate(names, 1)}
     for number, scene in enumerate(scenes, 1):
         images.append({"id": number})
         for place in scene.true:

@@ -11,6 +11,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from looktwice.extras.grounding.library import import_library
 from looktwice.pipelines.json_input import read_json
 from looktwice.pipelines.marks import Mark, Mask, Point, mark_from_dict, mask_bounds
 
@@ -134,13 +135,16 @@ def _read_place(value: Any, form: Form) -> Place:
     if not isinstance(image, int) or image < 0:
         raise ValueError(f"the `image` of a place must be a number from 0, got {image!r:.80}")
     mask = _read_mask(value)
-    numbers = value.get("box", value.get("bbox", value.get("point")))
-    if numbers is None and mask is not None:
+    numbers = value.get("box", value.get("bbox"))
+    length = 4 if numbers is not None or mask is not None else 2
+    if numbers is None:
+        numbers = value.get("point")
+    if length == 4 and numbers is None and mask is not None:
         numbers, form = list(map(float, mask_bounds(mask))), "xyxy"
-    if not _is_numbers(numbers):
-        found = ", ".join(map(str, value)) or "nothing"
+    if not _is_numbers(numbers) or len(numbers) != length:
         raise ValueError(
-            f"a place needs a `box`, `point` or `mask` of finite numbers, found {found}"
+            "a place needs a `box` of four finite numbers, a `point` of two, or a `mask`, got"
+            f" {dict(value)!r:.120}"
         )
     numbers = [float(number) for number in numbers]
     if len(numbers) == 4 and form == "xywh":
@@ -185,14 +189,11 @@ def _read_mask(value: Mapping[str, Any]) -> NDArray[np.bool_] | None:
 
 def _decode_runs(segmentation: Mapping[str, Any]) -> NDArray[np.bool_]:
     """Decode COCO's compressed runs. Raises ValueError."""
-    from looktwice.extras.grounding.mean_ap import import_library
-
-    import_library()
-    from faster_coco_eval import mask as coco_mask
-
     counts = segmentation["counts"]
     counts = counts.encode() if isinstance(counts, str) else counts
-    return np.asarray(coco_mask.decode({"size": segmentation["size"], "counts": counts}), bool)
+    return np.asarray(
+        import_library().mask.decode({"size": segmentation["size"], "counts": counts}), bool
+    )
 
 
 def fill_polygons(polygons: Iterable[Any], size: Any = None) -> NDArray[np.bool_]:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from looktwice.eval.records.records import SampleRow
 from looktwice.eval.scoring.verdict import Metric, PointScores, Score, ScoredRecord, Scorer, Verdict
+from looktwice.extras.grounding.library import require_library
 from looktwice.extras.grounding.matching import (
     Matched,
     holds_point,
@@ -16,7 +17,7 @@ from looktwice.extras.grounding.matching import (
     match_places,
     place_iou,
 )
-from looktwice.extras.grounding.mean_ap import Scene, average_precision, import_library
+from looktwice.extras.grounding.mean_ap import Scene, average_precision
 from looktwice.extras.grounding.places import (
     Form,
     Place,
@@ -71,7 +72,14 @@ class PlacesScorer(Scorer):
         if self.mean_ap and self.rule != "boxes":
             raise ValueError(f"mean_ap needs `rule: boxes`, got {self.rule!r}")
         if self.mean_ap:
-            import_library()
+            require_library()
+
+    @property
+    def headlines(self) -> tuple[str, ...]:
+        """The metrics to show first."""
+        if self.rule == "boxes":
+            return ("ap", "ap_50") if self.mean_ap else ("precision", "recall")
+        return {"box": ("mean_iou",), "point": (), "points": ("precision", "recall")}[self.rule]
 
     def compare(self, answer: str, row: SampleRow) -> Score:
         """Return the score of an answer; UNREADABLE if it is not a list of places."""
@@ -91,7 +99,11 @@ class PlacesScorer(Scorer):
         """Return mean IoU, accuracy at other thresholds, precision, recall and average
         precision."""
         found = {id(draw): parse_places(draw.answer or "") for draw in scores.all}
-        return [metric for metric in self._metrics(scores, found) if metric.units or metric.value]
+        return [
+            metric
+            for metric in self._metrics(scores, found)
+            if metric.units or metric.value is not None
+        ]
 
     def marks(self, answer: str | None, row: SampleRow) -> Sequence[Mark]:
         """Return the places of an answer or, for None, the true ones."""
