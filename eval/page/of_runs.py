@@ -34,13 +34,7 @@ from looktwice.eval.page.data import (
 from looktwice.eval.records.records import Record, SampleRow
 from looktwice.eval.scoring.row import Rows
 from looktwice.eval.scoring.run_rows import published_people
-from looktwice.eval.scoring.verdict import (
-    PointScores,
-    RunScores,
-    ScoredRecord,
-    Scorer,
-    Verdict,
-)
+from looktwice.eval.scoring.verdict import PointScores, RunScores, ScoredRecord, Scorer, Verdict
 from looktwice.pipelines.disk import dump_yaml
 from looktwice.pipelines.picture import Picture, PictureError, thumbnail
 

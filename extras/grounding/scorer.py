@@ -55,7 +55,7 @@ class PlacesScorer(Scorer):
     whose label is no category is wrong in F1 and in no category of AP.
 
     The true places are the field `places` of an item's truth, or else its answer, as objects or
-    JSON: see `docs/howto/grounding.md`. `form` is that of boxes there. Places marked `crowd` or
+    JSON. `form` is that of boxes there. Places marked `crowd` or
     `ignore` need not be found, and a box that only fits these counts in nothing.
     """
 
@@ -98,6 +98,8 @@ class PlacesScorer(Scorer):
     def metrics(self, scores: PointScores) -> Sequence[Metric]:
         """Return mean IoU, accuracy at other thresholds, precision, recall and average
         precision."""
+        faulty = {name for name, row in scores.keyed.items() if not self._has_truth(row)}
+        scores = scores.only({*scores.samples} - faulty) if faulty else scores
         found = {id(draw): parse_places(draw.answer or "") for draw in scores.all}
         return [
             metric
@@ -106,9 +108,10 @@ class PlacesScorer(Scorer):
         ]
 
     def marks(self, answer: str | None, row: SampleRow) -> Sequence[Mark]:
-        """Return the places of an answer or, for None, the true ones."""
-        found = self._true(row) if answer is None else parse_places(answer) or ()
-        return tuple(to_marks(found))
+        """Return the places of an answer or, for None, the true ones, if they can be read."""
+        if answer is not None:
+            return tuple(to_marks(parse_places(answer) or ()))
+        return tuple(to_marks(self._true(row))) if self._has_truth(row) else ()
 
     def _metrics(self, scores: PointScores, found: Mapping[int, Places | None]) -> Iterator[Metric]:
         def mean_of(name: str, value: Any) -> Metric:
@@ -161,6 +164,14 @@ class PlacesScorer(Scorer):
                 f"sample {row.id}: its truth `{self.places}`, or else its answer, must hold places"
                 f" ({exc})"
             ) from exc
+
+    def _has_truth(self, row: SampleRow) -> bool:
+        """Return whether the true places of a sample can be read."""
+        try:
+            self._true(row)
+        except ValueError:
+            return False
+        return True
 
     def _names(self, row: SampleRow) -> list[str]:
         """Return the categories that a sample asks for."""
