@@ -60,7 +60,7 @@ def test_the_page_draws_both_in_two_colours_with_a_legend(run: Path, tmp_path: P
         browser.open(run / "report.html")
         browser.wait("document.querySelectorAll('#evidence .pic .true').length === 8")
         browser.run("go({ sample: names[0] }, true)")
-        browser.wait("document.querySelector('#sample .card .pic .found')")
+        browser.wait("document.querySelector('#sample .card .pic .found') !== null")
         assert browser.run(COLOR % "true") != browser.run(COLOR % "found")
         legend = browser.text("#sample .places")
         assert "correct" in legend and "answered" in legend
