@@ -367,11 +367,8 @@ class Scorer(Protocol):
         return str(getattr(self, "name", ""))
 
     def compare(self, answer: str, row: SampleRow) -> Score | None:
-        """Return the score of an answer to a sample with a correct answer; None compares as for any
-        task.
-
-        A score with the verdict UNREADABLE means that the text is not an answer.
-        """
+        """Return the score of an answer to a sample with a correct answer: None compares as for any
+        task, and the verdict UNREADABLE means that the text is not an answer."""
         return None
 
     def metrics(self, scores: PointScores) -> Sequence[Metric]:
@@ -383,16 +380,12 @@ class Scorer(Protocol):
         return {}
 
     def marks(self, answer: str | None, row: SampleRow) -> Sequence[Mark]:
-        """Return the places that an answer names in the sample's images, or for None those of the
-        correct answer; a page draws both over the images."""
+        """Return the places that an answer, or for None the correct one, names in the images."""
         return ()
 
     def guesser(self, samples: Samples) -> float | None:
         """Return the accuracy of the best guesser who sees what these images show, but not what is
-        marked or asked for.
-
-        None if it is not known.
-        """
+        marked or asked for; None if it is not known."""
         return None
 
 

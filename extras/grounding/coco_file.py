@@ -70,7 +70,9 @@ class CocoFile(FileTask):
             data = read_json(read_file(Path(self.path)), most=None)
         except (OSError, ValueError) as exc:
             raise TaskError(f"{self.path} cannot be read as COCO's JSON ({exc})") from exc
-        lists = {name: data.get(name) for name in LISTS} if isinstance(data, dict) else {}
+        lists: dict[str, Any] = {}
+        if isinstance(data, dict):
+            lists = {name: data.get(name) for name in LISTS}
         rows = [*lists.values()]
         if not rows or not all(
             isinstance(r, list) and all(isinstance(e, dict) for e in r) for r in rows

@@ -84,8 +84,9 @@ class DrawnScenes(MadeTask):
         style = Style(ground=self.ground, photos=TEST_PHOTOS)
         things = self._draw_lots(rng, style)
         picture = Picture(draw_things(rng, things, style), self._id(number))
+        names = tuple[str, ...]()
         if self.ask in ("box", "point"):
-            asked, names = things[:1], ()
+            asked = things[:1]
             words = f"Where is the {things[0].name}?"
         else:
             names = tuple(map(str, rng.choice(SHAPES, ASKED_SHAPES, replace=False)))

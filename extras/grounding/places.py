@@ -216,4 +216,5 @@ def to_marks(places: Iterable[Place]) -> Iterator[Mark]:
                 {"label": place.label, "x0": x0, "y0": y0, "x1": x1, "y1": y1, "image": place.image}
             )
         else:
-            yield Point(place.label, *place.numbers[:2], place.image)
+            x, y = place.numbers[:2]
+            yield Point(place.label, x, y, place.image)

@@ -186,8 +186,9 @@ def _place_on_images(line: str, tokens: Sequence[_Token], default: int) -> Itera
             image = token.image
         elif behind:
             image = next(t.image for t in tokens[number:] if t.image is not None)
-        for numbers, frame, own, *about in token.places:
-            yield Claim(image if own is None else own, numbers, frame, *about, span=token.span)
+        for numbers, frame, own, label, score, notation in token.places:
+            on = image if own is None else own
+            yield Claim(on, numbers, frame, label, score, notation, token.span)
 
 
 def _image_number(text: str) -> int:
