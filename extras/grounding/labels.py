@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 
-from looktwice.prompting.where.claims import Claim
+from looktwice.prompting.where.claims import LABEL_KEYS, Claim
 
 REFERENCE = re.compile(
     r"<(?:\|?object_ref_start|\|ref|ref|p|phrase|obj)\|?>\s*([^<]+?)\s*"
@@ -14,7 +14,9 @@ REFERENCE = re.compile(
     re.I,
 )
 TAG = re.compile(r"<[^<>]{0,80}>")
-BULLET = re.compile(r"^[\s,;.&)\]}]*(?:and\b)?[\s>#]*(?:[-*•+]|\(?\d{1,3}[.):](?!\d))?\s*", re.I)
+BULLET = re.compile(r"^[\s,;.&)\]}|]*(?:and\b)?[\s>#]*(?:[-*•+]|\(?\d{1,3}[.):](?!\d))?\s*", re.I)
+QUOTED = re.compile(rf"[\"'](?:{'|'.join(LABEL_KEYS)})[\"']\s*:\s*[\"']([^\"']{{1,200}})[\"']")
+"""The label in an object that is not quite JSON."""
 ENDING = re.compile(
     r"(?:[\s:=\-–—|,*`\"'(\[]|\b(?:is|are|at|located|coordinates?|position|bbox|box|boxes|bounding|"
     r"point|in|of|the)\b)+$",
@@ -63,7 +65,8 @@ def find_labels(reply: str, claims: Sequence[Claim]) -> Iterator[str]:
         elif claim.notation == "loc" and "_" not in reply[start:stop]:
             label = _label_after(reply[stop:])
         elif reply[start : start + 1] == "{" and claim.notation != "percents":
-            label = ""
+            named = QUOTED.search(reply, start, stop)
+            label = named[1] if named else ""
         else:
             label = _label_before(reply[end:start], previous)
         yield label

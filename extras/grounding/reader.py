@@ -68,7 +68,7 @@ class PlacesInReply(Reader):
 
     def read(self, state: State) -> Reading:
         """Read the places of the last reply."""
-        claims = list(islice(read_claims(state.reply, self.points), MOST + 1))
+        claims = list(islice(read_claims(state.reply, self.points, distinct=False), MOST + 1))
         if not claims:
             if says_none(state.reply):
                 return Reading("[]")

@@ -115,8 +115,9 @@ class _Token(NamedTuple):
     span: tuple[int, int] = (0, 0)
 
 
-def read_claims(reply: str, points: bool) -> Iterator[Claim]:
-    """Yield each distinct box of a reply or, with `points`, each point, in order.
+def read_claims(reply: str, points: bool, distinct: bool = True) -> Iterator[Claim]:
+    """Yield each box of a reply or, with `points`, each point, in order; repeated ones once if they
+    are to be `distinct`.
 
     If any lines begin with LOOK, only these are read. With `points` a box counts as the point in
     its middle; without, a point that has a tag or a name is yielded unchanged. An image is named in
@@ -135,8 +136,9 @@ def read_claims(reply: str, points: bool) -> Iterator[Claim]:
             if evidence and not EVIDENCE_LINE.match(line):
                 continue
             for claim in _place_on_images(line, tokens, default):
-                if claim[:4] not in seen:
-                    seen.add(claim[:4])
+                key = claim[:4] if distinct else (*claim[:4], claim.span)
+                if key not in seen:
+                    seen.add(key)
                     yield claim
         elif named and _is_heading(line, tokens):
             heading, introduced = named[-1], None
