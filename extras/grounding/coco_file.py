@@ -53,6 +53,7 @@ class CocoFile(FileTask):
 
     def __post_init__(self) -> None:
         require_positive(self.n)
+        _ = self.scorer
 
     @property
     def scorer(self) -> PlacesScorer:

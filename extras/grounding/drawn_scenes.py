@@ -69,12 +69,16 @@ class DrawnScenes(MadeTask):
     def __post_init__(self) -> None:
         require_positive(self.n)
         require_positive(self.things)
+        _ = self._scorer
 
     @property
     def facts(self) -> Facts:
         """Facts: that correct answers are known by construction, and their scorer."""
-        scorer = PlacesScorer(self.ask, mean_ap=self.mean_ap)
-        return Facts("made", "by construction", note="made images", scorer=scorer)
+        return Facts("made", "by construction", note="made images", scorer=self._scorer)
+
+    @property
+    def _scorer(self) -> PlacesScorer:
+        return PlacesScorer(self.ask, mean_ap=self.mean_ap)
 
     def _id(self, number: int) -> str:
         return f"{self.ask}_{number:04}"

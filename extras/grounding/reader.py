@@ -54,8 +54,8 @@ class PlacesInReply(Reader):
     def __post_init__(self) -> None:
         if self.frame == "native" and find_native(self.model) is None:
             raise ValueError(
-                f"the native frame of {self.model or 'no model'!r} is unknown; give `model`, as in"
-                " 'Qwen3-VL-8B-Instruct', or a frame such as '0-1000'"
+                "`frame: native` needs a `model` whose family documents its frame, such as"
+                f" 'Qwen3-VL-8B-Instruct', got {self.model!r}; or give a frame such as '0-1000'"
             )
         if self._frame.name == "seen":
             require_layout(self.model, (100, 100))

@@ -74,7 +74,7 @@ def test_an_image_that_was_not_shown_is_unreadable() -> None:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"frame": "native"}, "no model.*'0-1000'"),
+        ({"frame": "native"}, "got ''.*'0-1000'"),
         ({"frame": "native", "model": "gpt-5"}, "'gpt-5'"),
         ({"frame": "seen", "model": "moondream3"}, "'moondream3'"),
     ],
