@@ -46,6 +46,14 @@ def holds_point(true: Place, found: Place) -> bool:
     return left <= x + 0.5 <= right and top <= y + 0.5 <= bottom
 
 
+def pick_one(found: Places) -> Places:
+    """Return the first place or, if all have confidences, the most confident one; () if there is
+    none."""
+    if any(place.score is None for place in found):
+        return found[:1]
+    return tuple(sorted(found, key=lambda place: -(place.score or 0.0))[:1])
+
+
 @dataclass(frozen=True)
 class Matched:
     """How many places were found, named wrongly and missed; optional ones count in none."""

@@ -28,9 +28,9 @@ class PlacesInReply(Reader):
     """Reads the boxes or, with `points`, the points that a reply names, in pixels of the source
     image.
 
-    All forms that model families write are read: JSON, tags, tokens, and lists of numbers in text.
-    Labels and confidences come along. The answer is a JSON list such as `[{"label": "cup", "box":
-    [10, 20, 30, 40]}]`, which `PlacesScorer` compares; it is empty if the reply says that there is
+    It knows the forms that model families write, with labels and confidences: JSON, tags, tokens,
+    and lists of numbers in text. The answer is a JSON list such as `[{"label": "cup", "box": [10,
+    20, 30, 40]}]`, which `PlacesScorer` compares; it is empty if the reply says that there is
     nothing.
 
     `frame` is the unit of coordinates that do not show it themselves: "pixels" of the image as it

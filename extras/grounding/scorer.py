@@ -15,6 +15,7 @@ from looktwice.extras.grounding.matching import (
     holds_point,
     label_places,
     match_places,
+    pick_one,
     place_iou,
 )
 from looktwice.extras.grounding.mean_ap import Scene, average_precision
@@ -36,18 +37,19 @@ class PlacesScorer(Scorer):
 
     "box": right if the first box has an IoU of `threshold` or more with one of the true boxes,
     which are alternatives: the accuracy of RefCOCO. "point": right if the first point, or the
-    middle of the first box, lies in one of the true masks, or boxes without a mask. "boxes" and
+    middle of the first box, lies in one of the true masks, or boxes without a mask. If all places
+    of an answer have confidences, the most confident one is taken as the first. "boxes" and
     "points": all places are asked for; found and true ones are paired so that as many as possible
     fit, with equal labels, and the value of a sample is its F1.
 
     `mean_iou` is the mean IoU of the first box with the nearest true one or, of several, of each
     true box with the nearest found one. "box" also reports accuracy at each of `thresholds`,
     "boxes" and "points" precision and recall per sample. With `mean_ap`, "boxes" also reports
-    COCO's average precision and recall (the extra `map`): over all images of the task, categories
-    weighted equally, -1 left out. Few models state confidences. Boxes without one count as equally
-    certain, so that AP depends on the order of the images; `ap_reversed` is AP with the images in
-    reverse order, and `confidence_given` the share of boxes with a confidence. Where they differ,
-    cite F1.
+    COCO's average precision and recall over all images of the task (the extra `map`), without the
+    figures that no true box enters. Few models state confidences. Boxes without one count as
+    equally certain, so that AP depends on the order of the images; `ap_reversed` is AP with the
+    images in reverse order, and `confidence_given` the share of boxes with a confidence. Where the
+    two differ, cite F1.
 
     Labels equal a category if they do so without case, articles, punctuation and a plural s, by
     `synonyms` ({sofa: couch}), or if they contain the name of one only. A box without a label is of
@@ -55,8 +57,8 @@ class PlacesScorer(Scorer):
     whose label is no category is wrong in F1 and in no category of AP.
 
     The true places are the field `places` of an item's truth, or else its answer, as objects or
-    JSON. `form` is that of boxes there. Places marked `crowd` or
-    `ignore` need not be found, and a box that only fits these counts in nothing.
+    JSON; `form` is that of their boxes. Places marked `crowd` or `ignore` need not be found, and a
+    box that only fits these counts in nothing.
     """
 
     rule: Literal["box", "point", "boxes", "points"] = "box"
@@ -91,7 +93,7 @@ class PlacesScorer(Scorer):
             return Score(Verdict.RIGHT if f1 == 1 else Verdict.WRONG, f1)
         if self.rule == "point":
             return Score.of(
-                any(holds_point(true, one) for one in found[:1] for true in self._true(row))
+                any(holds_point(true, one) for one in pick_one(found) for true in self._true(row))
             )
         return Score.of(self._first_iou(found, row) >= self.threshold)
 
@@ -191,7 +193,7 @@ class PlacesScorer(Scorer):
 
     def _first_iou(self, found: Places, row: SampleRow) -> float:
         """Return the IoU of the first box with the nearest true one."""
-        shares = [place_iou(one, true) for one in found[:1] for true in self._true(row)]
+        shares = [place_iou(one, true) for one in pick_one(found) for true in self._true(row)]
         return max(shares, default=0.0)
 
     def _is_accurate(self, least: float, found: Places, row: SampleRow) -> float:
