@@ -13,6 +13,8 @@ from looktwice.extras.grounding.labels import match_label
 from looktwice.extras.grounding.places import Place, Places
 from looktwice.pipelines.geometry import iou, overlap
 
+MASK_SLACK = 2.0  # pixels by which a mask may stick out of its box, as polygons are rounded
+
 
 def place_iou(found: Place, true: Place) -> float:
     """Return the intersection over union of two boxes on one image, 0..1; with a crowd, the share
@@ -36,14 +38,16 @@ def holds_point(true: Place, found: Place) -> bool:
     x, y = found.numbers[:2]
     if found.is_box:
         x, y = ((found.numbers[k] + found.numbers[k + 2]) / 2 - 0.5 for k in (0, 1))
-    if true.mask is not None:
-        row, column = math.floor(y + 0.5), math.floor(x + 0.5)
-        height, width = true.mask.shape
-        return 0 <= row < height and 0 <= column < width and bool(true.mask[row, column])
     if not true.is_box:
         return (x, y) == true.numbers
     left, top, right, bottom = true.numbers
-    return left <= x + 0.5 <= right and top <= y + 0.5 <= bottom
+    slack = 0 if true.source is None and true.mask is None else MASK_SLACK
+    inside = left - slack <= x + 0.5 <= right + slack and top - slack <= y + 0.5 <= bottom + slack
+    if not inside or true.region is None:
+        return inside
+    row, column = math.floor(y + 0.5), math.floor(x + 0.5)
+    height, width = true.region.shape
+    return 0 <= row < height and 0 <= column < width and bool(true.region[row, column])
 
 
 def pick_one(found: Places) -> Places:

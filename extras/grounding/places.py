@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import cv2
@@ -26,8 +27,9 @@ class Place:
     image number `image`, in pixels of that image.
 
     `score` is a confidence in 0..1, None if there is none. A place of a correct answer may have a
-    `mask`, be a `crowd` (a box around many things, in which any number of answers may lie), or be
-    one to `ignore`, which need not be found.
+    `mask`, HxW, or a `source`, the object of a file from which it is decoded when it is needed (see
+    `region`); it lies within the box. A place may be a `crowd` (a box around many things, in which
+    any number of answers may lie), or one to `ignore`, which need not be found.
     """
 
     numbers: tuple[float, ...]
@@ -37,6 +39,12 @@ class Place:
     mask: NDArray[np.bool_] | None = None
     crowd: bool = False
     ignore: bool = False
+    source: Mapping[str, Any] | None = None
+
+    @cached_property
+    def region(self) -> NDArray[np.bool_] | None:
+        """The mask, decoded, or None. Raises ValueError if it cannot be decoded."""
+        return self.mask if self.source is None else _read_mask(self.source)
 
     @property
     def is_box(self) -> bool:
@@ -53,8 +61,8 @@ class Place:
     @property
     def area(self) -> float:
         """The area of its mask or else its box, in square pixels; 0 for a point."""
-        if self.mask is not None:
-            return float(self.mask.sum())
+        if self.region is not None:
+            return float(self.region.sum())
         if not self.has_area:
             return 0.0
         left, top, right, bottom = self.numbers
@@ -77,8 +85,8 @@ class Place:
     def to_truth(self) -> dict[str, Any]:
         """Return the form that the truth of an item has, with mask and flags."""
         plain = self.to_dict()
-        if self.mask is not None:
-            mask = Mask("", self.mask).to_dict()
+        if self.region is not None:
+            mask = Mask("", self.region).to_dict()
             plain["mask"] = {name: mask[name] for name in ("size", "counts")}
         flags = {"crowd": self.crowd, "ignore": self.ignore}
         return plain | {name: True for name, given in flags.items() if given}
@@ -134,12 +142,12 @@ def _read_place(value: Any, form: Form) -> Place:
     image = value.get("image", 0)
     if not isinstance(image, int) or image < 0:
         raise ValueError(f"the `image` of a place must be a number from 0, got {image!r:.80}")
-    mask = _read_mask(value)
     numbers = value.get("box", value.get("bbox"))
-    length = 4 if numbers is not None or mask is not None else 2
+    has_mask = bool(value.get("mask") or value.get("segmentation"))
+    length = 4 if numbers is not None or has_mask else 2
     if numbers is None:
         numbers = value.get("point")
-    if length == 4 and numbers is None and mask is not None:
+    if length == 4 and numbers is None and (mask := _read_mask(value)) is not None:
         numbers, form = list(map(float, mask_bounds(mask))), "xyxy"
     if not _is_numbers(numbers) or len(numbers) != length:
         raise ValueError(
@@ -155,9 +163,10 @@ def _read_place(value: Any, form: Form) -> Place:
         str(value.get("label") or ""),
         float(score) if isinstance(score, int | float) else None,
         image,
-        mask,
+        None,
         bool(value.get("crowd", value.get("iscrowd"))),
         bool(value.get("ignore")),
+        value if has_mask else None,
     )
 
 

@@ -154,9 +154,9 @@ def test_drawn_scenes_know_where_things_are(ask: Any) -> None:
         pixels = item.sample.images[0].pixels.astype(int)
         ground = pixels[0, 0]
         for place in read_places(item.truth["places"]):
-            assert place.mask is not None
+            assert place.region is not None
             differs = (np.abs(pixels - ground).max(-1) > 30).astype(np.uint8)
-            mask, near = place.mask.astype(np.uint8), np.ones((3, 3), np.uint8)
+            mask, near = place.region.astype(np.uint8), np.ones((3, 3), np.uint8)
             rim = cv2.dilate(mask, near, iterations=2) - cv2.dilate(mask, near)
             assert differs[cv2.erode(mask, near) > 0].mean() > 0.2
             assert differs[rim > 0].mean() < 0.05
