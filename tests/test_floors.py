@@ -31,6 +31,7 @@ HEAVY = {
     "dlib",
     "face_recognition",
     "face_recognition_models",
+    "faster_coco_eval",
     "supervision",
     "statsmodels",
     "matplotlib",

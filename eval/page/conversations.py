@@ -18,10 +18,11 @@ from looktwice.eval.records.records import (
     get_looks,
     read_message,
 )
+from looktwice.eval.scoring.verdict import Scorer
 from looktwice.eval.tasks.base import MadeTask, TaskError
 from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.counted import count_common_prefix
-from looktwice.pipelines.marks import Box, mark_from_dict
+from looktwice.pipelines.marks import Box, Mark, mark_from_dict
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Sample
 
@@ -36,6 +37,7 @@ MAX_PICTURE_CHARACTERS, MAX_THUMBNAIL_CHARACTERS = 9_000_000, 4_000_000
 """The most characters of a page's texts and thumbnails together, and of its thumbnails alone,
 enough for some 300 photographs."""
 
+PageMark = tuple[str, float, float, float, float, str]
 Sources = Sequence[tuple[PagePicture, Picture]]
 """A sample's own pictures, with their pixels."""
 
@@ -119,22 +121,44 @@ def _reply(call: Mapping[str, Any]) -> PageTurn:
 def place_marks(row: SampleRow, number: int, size: tuple[int, int]) -> tuple[Any, ...]:
     """Return the marks of image `number` as fractions of its size in pixels; empty if they do not
     fit."""
+    try:
+        marks = [mark_from_dict(mark) for mark in row.sample["marks"]]
+        return tuple(_to_shares(marks, number, size))
+    except (ValueError, TypeError, OverflowError):
+        return ()
+
+
+def _to_shares(
+    marks: Sequence[Mark], number: int, size: tuple[int, int], kind: str = ""
+) -> Iterator[PageMark]:
+    """Yield the marks of image `number` as a page draws them."""
 
     def share(x: float, y: float) -> tuple[float, float]:
         return round(x / size[0], 4), round(y / size[1], 4)
 
-    placed: list[tuple[str, float, float, float, float, str]] = []
-    try:
-        marks = [mark_from_dict(mark) for mark in row.sample["marks"]]
-        for mark in (mark for mark in marks if mark.image == number):
-            if isinstance(mark, Box):
-                sides = share(mark.x1 - mark.x0, mark.y1 - mark.y0)
-                placed.append(("box", *share(mark.x0, mark.y0), *sides, mark.label))
-            else:
-                x, y = mark.center
-                placed.append(("point", *share(x + 0.5, y + 0.5), 0.0, 0.0, mark.label))
-    except (ValueError, TypeError, OverflowError):
+    for mark in (mark for mark in marks if mark.image == number):
+        if isinstance(mark, Box):
+            sides = share(mark.x1 - mark.x0, mark.y1 - mark.y0)
+            yield f"box{kind}", *share(mark.x0, mark.y0), *sides, mark.label
+        else:
+            x, y = mark.center
+            yield f"point{kind}", *share(x + 0.5, y + 0.5), 0.0, 0.0, mark.label
+
+
+def place_answer(
+    scorer: Scorer | None, answer: PageAnswer, row: SampleRow, sources: Callable[[], Sources]
+) -> tuple[PagePicture, ...]:
+    """Return the sample's own pictures with the places of the correct answer and of this one, by
+    `Scorer.marks`; empty if there are none."""
+    found = scorer.marks(answer.answer, row) if scorer and answer.answer else ()
+    true = scorer.marks(None, row) if scorer and row.answer is not None else ()
+    if not found and not true:
         return ()
+    placed = list[PagePicture]()
+    for number, (picture, pixels) in enumerate(sources()):
+        marks = _to_shares(true, number, pixels.size, " true")
+        found_marks = _to_shares(found, number, pixels.size, " found")
+        placed.append(replace(picture, marks=(*marks, *found_marks)))
     return tuple(placed)
 
 

@@ -41,7 +41,8 @@ class PageAnswer:
     an answer is unreadable or what failed. `reply` is the model's last text and `turns` the whole
     conversation, if either is known; the page shows the turns. `seconds`, tokens and `cost` are
     those of all its calls, None if they were not counted; `served_by` is how the server identifies
-    itself.
+    itself. `places` are the sample's own pictures with the places of the correct answer (kinds "box
+    true", "point true") and of this one ("box found", "point found"), if it consists of places.
     """
 
     verdict: str
@@ -55,6 +56,7 @@ class PageAnswer:
     tokens_out: int | None = None
     cost: float | None = None
     served_by: str = ""
+    places: tuple[PagePicture, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

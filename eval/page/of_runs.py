@@ -20,6 +20,7 @@ from looktwice.eval.page.conversations import (
     MAX_THUMBNAIL_CHARACTERS,
     THUMBNAIL,
     Conversations,
+    place_answer,
     place_marks,
 )
 from looktwice.eval.page.data import (
@@ -33,7 +34,7 @@ from looktwice.eval.page.data import (
 from looktwice.eval.records.records import Record, SampleRow
 from looktwice.eval.scoring.row import Rows
 from looktwice.eval.scoring.run_rows import published_people
-from looktwice.eval.scoring.verdict import PointScores, RunScores, ScoredRecord, Verdict
+from looktwice.eval.scoring.verdict import PointScores, RunScores, ScoredRecord, Scorer, Verdict
 from looktwice.pipelines.disk import dump_yaml
 from looktwice.pipelines.picture import Picture, PictureError, thumbnail
 
@@ -66,6 +67,7 @@ class RunPage:
         self.answers = dict[tuple[int, int], list[PageAnswer]]()
         self.rows, self.run_of = list[SampleRow](), list[int]()
         self._arms = defaultdict[tuple[int, str], list[tuple[int, PointScores]]](list)
+        self._scorers = dict[tuple[int, int], Scorer | None]()
         self._numbers, self._worded = dict[bytes, int](), set[int]()
         for run, scored in enumerate(self.runs):
             for scores in scored.points:
@@ -113,7 +115,10 @@ class RunPage:
                     if sample in wanted:
                         answer = self.answers[who, sample][place]
                         sources = partial(self.own_pictures, sample)
-                        yield who, sample, place, conversations.detail(record, answer, sources)
+                        detailed = conversations.detail(record, answer, sources)
+                        scorer = self._scorers[who, self.samples[sample].task]
+                        places = place_answer(scorer, answer, self.rows[sample], sources)
+                        yield who, sample, place, replace(detailed, places=places)
 
     def replies(self) -> Iterator[tuple[int, str]]:
         """Yield (sample, reply) for every call of every record, one record at a time."""
@@ -185,6 +190,7 @@ class RunPage:
         who = self.number_of_contestant(run, scores.contestant)
         task = list(self.tasks).index(scores.task)
         self._arms[run, scores.point.records_id].append((who, scores))
+        self._scorers[who, task] = scores.scorer
         for row in scores.samples.values():
             key = _make_key(scores.task, row)
             if key not in self._numbers:

@@ -125,9 +125,11 @@ def _list_first_pictures(data: PageData) -> Iterator[str]:
     """Yield the pictures of the first screen, which is drawn before the page reads all pictures."""
     if evidence := data.evidence:
         for who, number in product((evidence.contestant, evidence.rival), evidence.samples):
-            parts = chain.from_iterable(turn.parts for turn in data.answers[who, number][0].turns)
+            first = data.answers[who, number][0]
+            parts = chain.from_iterable(turn.parts for turn in first.turns)
             sent = [part for part in parts if isinstance(part, PagePicture)]
-            yield from (picture.name for picture in sent or data.samples[number].pictures)
+            shown = first.places or sent or data.samples[number].pictures
+            yield from (picture.name for picture in shown)
 
 
 def encode_words(
@@ -142,7 +144,7 @@ def encode_words(
 
 def _encode_replies(draws: Sequence[PageAnswer], texts: Texts) -> list[dict[str, Any]]:
     """Return for each draw the reply, its resources, the server, and the turns."""
-    names = (*SPENT, "reply", "served_by", "turns")
+    names = (*SPENT, "reply", "served_by", "turns", "places")
     return [{name: plain(getattr(draw, name), texts, name) for name in names} for draw in draws]
 
 

@@ -110,7 +110,7 @@ class RecordScorer:
     memory: ReadingMemory = field(default_factory=ReadingMemory, compare=False, repr=False)
 
     def __call__(self, record: Record, row: SampleRow) -> ScoredRecord:
-        """Score one record. An error in the reader makes only this record FAILED."""
+        """Score one record. An error in the reader or scorer makes only this record FAILED."""
         judged: Mapping[str, Judgement] = {}
         if self.judgements and not record.error:
             place = record.point, record.sample, record.draw, hash_judged_words(record)
@@ -202,7 +202,11 @@ class RecordScorer:
             own = record.letters.get(result.answer.strip(), result.answer)
             result = replace(result, answer=own)
         texts = getattr(self.reader, "accepts_only_letters", False)
-        score = compare_with_key(result, row, self.scorer, texts)
+        try:
+            score = compare_with_key(result, row, self.scorer, texts)
+        except ValueError as exc:  # the benchmark cannot compare with this correct answer
+            result = ReadResult(Verdict.FAILED, detail=describe_failure(exc))
+            score = compare_with_key(result, row, self.scorer, texts)
         if score.verdict is Verdict.UNREADABLE and not result.reason:
             detail = f"{result.answer!r} is not an answer to this task"
             if row.n_choices:

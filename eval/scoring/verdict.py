@@ -26,6 +26,7 @@ from looktwice.eval.verdicts.columns import (
     Words,
 )
 from looktwice.pipelines.config.build import Binder
+from looktwice.pipelines.marks import Mark
 
 LETTERS = frozenset(ascii_uppercase)
 """Letters that count as answers, including those beyond a question's choices, which are wrong;
@@ -320,11 +321,8 @@ class Scorer(Protocol):
         return str(getattr(self, "name", ""))
 
     def compare(self, answer: str, row: SampleRow) -> Score | None:
-        """Return the score of an answer to a sample with a correct answer; None compares as for any
-        task.
-
-        A score with the verdict UNREADABLE means that the text is not an answer.
-        """
+        """Return the score of an answer to a sample with a correct answer: None compares as for any
+        task, and the verdict UNREADABLE means that the text is not an answer."""
         return None
 
     def metrics(self, scores: PointScores) -> Sequence[Metric]:
@@ -335,12 +333,13 @@ class Scorer(Protocol):
         """Return the chance level on these samples, by metric."""
         return {}
 
+    def marks(self, answer: str | None, row: SampleRow) -> Sequence[Mark]:
+        """Return the places that an answer, or for None the correct one, names in the images."""
+        return ()
+
     def guesser(self, samples: Samples) -> float | None:
         """Return the accuracy of the best guesser who sees what these images show, but not what is
-        marked or asked for.
-
-        None if it is not known.
-        """
+        marked or asked for; None if it is not known."""
         return None
 
 

@@ -2,7 +2,7 @@
 // Pictures: those of a sample, an agent's looks as a film strip, the contact sheet of samples by contestants, and two
 // pictures at their natural size, between which `b` alternates.
 
-const SHEET_STEP = 24, MOST_COLUMNS = 6;
+const SHEET_STEP = 24, MOST_COLUMNS = 6, MOST_LETTERS = 200;
 let sheetRows = SHEET_STEP;
 
 /** The source of a picture: in this file or at the server; undefined if it is in neither. */
@@ -44,6 +44,7 @@ function sentTurns(turns) {
 /** The pictures that an answer is about: those of the last message with any, or the sample's own if none was sent. */
 function picturesOf(who, known) {
   const [said] = known.words.get(who) || [];
+  if (said?.places.length) return said.places;
   return (said && sentTurns(said.turns).at(-1)) || known.pictures;
 }
 
@@ -75,7 +76,7 @@ function drawMarked({ name, marks }, alt) {
 
 function drawMark([kind, left, top, width, height, label]) {
   const mark = make("i", { class: kind, "aria-hidden": "true" }, label ? make("b", {}, label) : "");
-  return placed(mark, kind === "box" ? { left, top, width, height } : { left, top });
+  return placed(mark, kind.startsWith("box") ? { left, top, width, height } : { left, top });
 }
 
 /** An agent's looks, one per frame: the image with the requested box and the text; the last frame is the answer. */
@@ -97,7 +98,21 @@ function filmStrip(turns, draw, known) {
 /** An answer, as the text of its choice if it is a letter. */
 function tellAnswer(number, draw) {
   const { choices } = samples[number], place = /^[A-Z]$/.test(draw.answer) ? draw.answer.charCodeAt(0) - 65 : -1;
-  return choices[place] || draw.answer || VERDICTS[draw.verdict];
+  const told = choices[place] || draw.answer || VERDICTS[draw.verdict];
+  return told.length > MOST_LETTERS ? `${told.slice(0, MOST_LETTERS)}…` : told;
+}
+
+/** Return whether the places of an answer are drawn on pictures. */
+function isPlaced(pictures) {
+  return pictures.some(({ marks }) => (marks || []).some(([kind]) => kind.includes(" ")));
+}
+
+/** What the outlines of places mean, and how many answered ones lie outside the pictures. */
+function tellPlaces(pictures) {
+  const outside = pictures.flatMap(({ marks }) => marks).filter(([kind, left, top, width, height]) =>
+    kind.endsWith("found") && (left > 1 || top > 1 || left + width < 0 || top + height < 0)).length;
+  return make("p", { class: "note places" }, make("i", { class: "true" }), " correct ", make("i", { class: "found" }), " answered",
+    outside ? ` (${outside} outside the picture)` : "");
 }
 
 /** A contestant's picture of a sample with its verdict; a click shows the pictures of two contestants side by side. */
@@ -121,7 +136,9 @@ async function drawEvidence() {
     flip: isGained ? "gained" : "lost", sheet: "1", columns: `${rival},${contestant}` }), "data-open": "samples" }, "see all");
   const shown = await Promise.all(flipped.map(async (number) => make("div", { class: "pair" },
     ...await Promise.all([rival, contestant].map((who) => contact(number, who, rival, contestant))))));
-  fill("evidence", make("figure", { class: "chart" }, make("figcaption", {}, breakable(`${told} (left: the baseline) `), all), make("div", { class: "pairs" }, ...shown)));
+  const pictures = picturesOf(contestant, await wordsOf(flipped[0]));
+  fill("evidence", make("figure", { class: "chart" }, make("figcaption", {}, breakable(`${told} (left: the baseline) `), all),
+    isPlaced(pictures) ? tellPlaces([]) : null, make("div", { class: "pairs" }, ...shown)));
 }
 
 /** The contestants of the contact sheet: those chosen, or else the baseline, the filtered one, and significant changes. */
@@ -172,7 +189,7 @@ async function compareSample(number, before, after) {
   const known = await wordsOf(number), { question, key, id, task } = samples[number];
   const shown = [...new Set([before, after])].flatMap((who) => {
     const [draw] = answers[who][number] || [], pictures = picturesOf(who, known);
-    const below = pictures.length && pictures === known.pictures ? "No picture was sent; this is the sample's own." : "";
+    const below = isPlaced(pictures) ? tellPlaces(pictures) : pictures.length && pictures === known.pictures ? "No picture was sent; this is the sample's own." : "";
     return draw ? [{ title: `${data.contestants[who]}: ${SIGNS[draw.verdict]} ${tellAnswer(number, draw)}`, pictures, below }] : [];
   });
   const link = make("a", { href: linkTo({ ...ANYTHING, sheet: "", sample: names[number] }), "data-open": "samples" }, `${data.tasks[task]} / ${id}`);
@@ -235,7 +252,7 @@ function showLarge(figures, about = null, words = null) {
   dialog.dataset.side = "";
   fill("large-about", about);
   fill("large-pictures", ...figures.map(({ title, pictures, below }) => make("figure", {}, make("figcaption", {}, breakable(title)),
-    ...(pictures.length ? pictures.map((picture) => drawMarked(picture, title)) : [leftOut()]), below && make("p", { class: "note" }, below))));
+    ...(pictures.length ? pictures.map((picture) => drawMarked(picture, title)) : [leftOut()]), typeof below === "string" ? below && make("p", { class: "note" }, below) : below)));
   fill("large-words", words);
   document.getElementById("blink").hidden = figures.length < 2;
   if (!dialog.open) dialog.showModal();

@@ -187,9 +187,10 @@ function drawAnswer(draw, said, known, count) {
     made.push(data.is_whole ? null : leftOut());
     return made.filter(Boolean);
   }
-  const { reply, turns } = said;
+  const { reply, turns, places } = said;
   const sent = turns.flatMap(({ role, parts }, i) => parts.filter(isPicture)
     .map(({ name, caption }) => ({ name, caption: caption || `${role}, turn ${i + 1}`, marks: [] })));
+  if (places.length) made.push(strip(places, known), tellPlaces(places));
   made.push(filmStrip(turns, draw, known) || strip(sent, known));
   if (known.texts[reply]) made.push(make("pre", { class: "reply", tabindex: "0", "aria-label": "reply" }, known.texts[reply]));
   const took = [[said.seconds, "s"], [said.tokens_in, "tokens in"], [said.tokens_out, "tokens out"], [said.cost, "list price"]]

@@ -21,8 +21,10 @@ NOUN = r"(?:image|img|picture|photo|photograph|pic|frame|view|figure|fig)"
 
 NUMBER = r"-?(?:\d{1,6}(?:\.\d{0,20})?|\.\d{1,20})(?:\s?(?:%|px))?"
 COMMA = r"\s{0,20},\s{0,20}"
-PAIR = rf"[\[(]\s{{0,20}}{NUMBER}{COMMA}{NUMBER}\s{{0,20}}[\])]"
+TWO = rf"{NUMBER}{COMMA}{NUMBER}"
+PAIR = rf"[\[(]\s{{0,20}}{TWO}(?:;\s?{TWO}){{0,200}}\s{{0,20}}[\])]"
 FOUR = rf"{NUMBER}(?:{COMMA}{NUMBER}){{3}}"
+FOURS = rf"{FOUR}(?:;\s?{FOUR}){{0,200}}"
 OPENING_TAG = r"<\|?(?:box_start|begin_of_box|box|bbox|det|point_start|point)\|?>"
 CLOSING_TAG = r"<\|?/?(?:box_end|end_of_box|box|bbox|det|point_end|point)\|?>"
 SIDES = (
@@ -34,10 +36,11 @@ TOKEN = re.compile(
         [
             r"(?P<percents>\{(?:<\d{1,3}>){4}\})",
             r"(?P<object>\{(?:[^{}]|\{[^{}]{0,2000}\}){0,2000}\})",
-            rf"(?P<tagged>{OPENING_TAG}[^<]{{1,2000}}{CLOSING_TAG})",
-            r"(?P<points><points?\s[^<>]{1,2000}>)",
-            r"(?P<loc>(?:<loc_?\d{1,4}>){4})",
-            rf"(?P<box>[\[(]\s{{0,20}}{FOUR}\s{{0,20}}[\])]|\[{NUMBER}(?:\s{{1,3}}{NUMBER}){{3}}\])",
+            rf"(?P<tagged>{OPENING_TAG}(?:[^<{{]|<\d{{1,4}}>){{1,2000}}{CLOSING_TAG})",
+            r"(?P<points><points?\s[^<>]{1,20000}>)",
+            r"(?P<loc>(?:<loc_?\d{1,4}>){2,400})",
+            r"(?P<patches><patch_index_\d{4}>\s?<patch_index_\d{4}>)",
+            rf"(?P<box>[\[(]\s{{0,20}}{FOURS}\s{{0,20}}[\])]|\[{NUMBER}(?:\s{{1,3}}{NUMBER}){{3}}\])",
             rf"(?P<pairs>{PAIR}(?:(?:{COMMA}|\s?(?:-|–|to)?\s?){PAIR}){{0,200}})",
             rf"(?P<sides>{SIDE}(?:[,;]?\s{{0,20}}{SIDE}){{1,3}})",
             rf"(?P<nth>\b(?:{'|'.join(ORDINALS)}|last|[1-9]\d?(?:st|nd|rd|th))\s(?:{NOUN})\b)",
@@ -48,6 +51,9 @@ TOKEN = re.compile(
         ]
     ),
     re.I,
+)
+BARE = re.compile(
+    rf"\s{{0,20}}{NUMBER}(?:(?:[,;]\s?|\s){NUMBER}){{1}}(?:(?:(?:[,;]\s?|\s){NUMBER}){{2}})?\.?\s{{0,20}}"
 )
 BOX_KEYS = ("bbox_2d", "bbox", "box", "bounding_box", "boundingbox", "boxes", "bboxes", "region")
 POINT_KEYS = ("point_2d", "point", "points", "center", "centre")
@@ -62,45 +68,67 @@ CORNERS = (
     (("x", "y", "w", "h"), True),
 )
 """Names of the edges of a box, and whether the last two are its width and height."""
-LOC_BINS, PERCENT = 1024, 100
+LABEL_KEYS = ("label", "name", "class", "category", "object", "description", "text_content", "text")
+SCORE_KEYS = ("score", "scores", "confidence", "conf", "probability")
+NO_LABEL = re.compile(
+    r".*(?:box|point|region|coord|loc|image|cent[er]{2}|position).*|"
+    r"(?:objects?|detections?|results?|items?|answers?|targets?|instances?|predictions?)"
+)
+"""Keys that do not name what is there."""
+LOC_BINS, PERCENT, PATCHES = 1024, 100, 32
 
 
 class Claim(NamedTuple):
     """A place that a reply names: the number of its image from 1 (`LAST_IMAGE` for the last), a
     point (x, y) or a box (left, top, right, bottom), and the frame of its coordinates if the
-    notation determines it."""
+    notation determines it.
+
+    `label` and `score` are those of its JSON object. `notation` is the JSON key of the numbers, or
+    else the kind of token; `span` is where the token begins and ends in the reply.
+    """
 
     image: int
     numbers: tuple[float, ...]
     frame: Frame | None = None
+    label: str = ""
+    score: float | None = None
+    notation: str = ""
+    span: tuple[int, int] = (0, 0)
 
 
 class _Place(NamedTuple):
     numbers: tuple[float, ...]
     frame: Frame | None = None
     image: int | None = None
+    label: str = ""
+    score: float | None = None
+    notation: str = ""
 
 
 class _Token(NamedTuple):
-    """Places, or the name of an image, with their position in the line."""
+    """Places, or the name of an image, with their position in the line and in the reply."""
 
     places: tuple[_Place, ...]
     image: int | None
     start: int
     end: int
+    span: tuple[int, int] = (0, 0)
 
 
-def read_claims(reply: str, points: bool) -> Iterator[Claim]:
-    """Yield each distinct box of a reply or, with `points`, each point, in order.
+def read_claims(reply: str, points: bool, distinct: bool = True) -> Iterator[Claim]:
+    """Yield each box of a reply or, with `points`, each point, in order; repeated ones once if they
+    are to be `distinct`.
 
     If any lines begin with LOOK, only these are read. With `points` a box counts as the point in
     its middle; without, a point that has a tag or a name is yielded unchanged. An image is named in
     the same object or line, or by a line above: a heading such as "Image 2:", or the line just
     before.
     """
+    if BARE.fullmatch(reply):  # only the numbers of one place
+        reply = f"[{', '.join(re.findall(NUMBER, reply))}]"
     evidence = bool(EVIDENCE_LINE.search(reply))
     heading, introduced = 1, None
-    seen = set[Claim]()
+    seen = set[tuple[Any, ...]]()
     for line, tokens in _lines(reply, points):
         named = [token.image for token in tokens if token.image is not None]
         if any(token.places for token in tokens):
@@ -108,8 +136,9 @@ def read_claims(reply: str, points: bool) -> Iterator[Claim]:
             if evidence and not EVIDENCE_LINE.match(line):
                 continue
             for claim in _place_on_images(line, tokens, default):
-                if claim not in seen:
-                    seen.add(claim)
+                key = claim[:4] if distinct else (*claim[:4], claim.span)
+                if key not in seen:
+                    seen.add(key)
                     yield claim
         elif named and _is_heading(line, tokens):
             heading, introduced = named[-1], None
@@ -129,10 +158,11 @@ def _lines(reply: str, points: bool) -> Iterator[tuple[str, list[_Token]]]:
             place = match.start() - start
             tokens.append(_Token((), _image_number(match[0]), place, place + len(match[0])))
         else:
-            places = tuple(_read_places(kind, match[0], points))
+            found = _read_places(kind, match[0], points)
+            places = tuple(p._replace(notation=p.notation or kind) for p in found)
             place = match.start() - start
             if places:
-                tokens.append(_Token(places, None, place, place + len(match[0])))
+                tokens.append(_Token(places, None, place, place + len(match[0]), match.span()))
     yield reply[start:], tokens
 
 
@@ -158,8 +188,9 @@ def _place_on_images(line: str, tokens: Sequence[_Token], default: int) -> Itera
             image = token.image
         elif behind:
             image = next(t.image for t in tokens[number:] if t.image is not None)
-        for numbers, frame, own in token.places:
-            yield Claim(image if own is None else own, numbers, frame)
+        for numbers, frame, own, label, score, notation in token.places:
+            on = image if own is None else own
+            yield Claim(on, numbers, frame, label, score, notation, token.span)
 
 
 def _image_number(text: str) -> int:
@@ -184,29 +215,48 @@ def _read_places(kind: str, text: str, points: bool) -> Iterator[_Place]:
     if kind == "points":
         yield from _read_point_attributes(text)
         return
-    numbers, frame = _parse_numbers(text)
-    if kind == "loc":  # PaliGemma counts 1024 bins, the top first; Florence 1000, the left first
-        if "_" in text:
-            frame = "0-1000"
-        else:
-            top, left, bottom, right = (number / LOC_BINS for number in numbers)
-            numbers, frame = [left, top, right, bottom], "0-1"
-    elif kind == "percents":
-        numbers, frame = [number / PERCENT for number in numbers], "0-1"
+    numbers, frame = _convert_bins(kind, text)
     if kind == "sides":
         yield from _read_named_sides(text, points)
     elif kind == "pairs":
         yield from _read_pairs(numbers, points, frame)
-    elif kind == "tagged" and (len(numbers) == 2 or "point" in text.lower()):
+    elif kind in ("tagged", "loc") and (len(numbers) == 2 or "point" in text.lower()):
         pairs = zip(numbers[::2], numbers[1::2], strict=False)
         yield from (_Place(pair, frame) for pair in pairs)
     elif len(numbers) % 4 == 0:
         yield from _make_boxes(numbers, points, frame)
 
 
+def _convert_bins(kind: str, text: str) -> tuple[list[float], Frame | None]:
+    """Return the numbers in a token, left before top, and their frame if the token shows it."""
+    numbers, frame = _parse_numbers(text)
+    if kind == "percents":
+        return [number / PERCENT for number in numbers], "0-1"
+    if kind == "patches":
+        return _read_patches(*map(int, numbers)), "0-1"
+    if kind == "tagged" and re.search(r"<\d", text):
+        return numbers, "0-1000"
+    if kind == "loc" and "_" in text:  # Florence counts 1000 bins, the left first
+        return numbers, "0-1000"
+    if kind == "loc":  # PaliGemma counts 1024 bins, the top first
+        pairs = zip(numbers[1::2], numbers[::2], strict=False)
+        return [number / LOC_BINS for pair in pairs for number in pair], "0-1"
+    return numbers, frame
+
+
+def _read_patches(first: int, last: int) -> list[float]:
+    """Return Kosmos-2's box, in shares, from the first and the last of its 32 x 32 patches: between
+    their centres, or around them if they are in one row or column."""
+    (top, left), (bottom, right) = divmod(first, PATCHES), divmod(last, PATCHES)
+    inset = 0.0 if top == bottom or left == right else 0.5
+    edges = (left + inset, top + inset, right + 1 - inset, bottom + 1 - inset)
+    return [edge / PATCHES for edge in edges]
+
+
 def _parse_numbers(text: str) -> tuple[list[float], Frame | None]:
     """Return the numbers in a text, with percentages as shares."""
-    found = re.findall(rf"(?<![\w.]){NUMBER}" if "<loc" not in text else r"\d+", text)
+    is_token = text.startswith(("<loc", "<patch"))
+    found = re.findall(r"\d+" if is_token else rf"(?<![\w.]){NUMBER}", text)
     numbers = [float(number.rstrip("%px \t\n")) for number in found]
     if found and all(number.endswith("%") for number in found):
         return [number / PERCENT for number in numbers], "0-1"
@@ -234,7 +284,12 @@ def _make_boxes(numbers: Sequence[float], points: bool, frame: Frame | None) -> 
 
 def _read_point_attributes(text: str) -> Iterator[_Place]:
     """Yield Molmo's points, in percent: <point x="1" y="2"> or <points x1="1" y1="2" x2="3"
-    y2="4">."""
+    y2="4">; or Molmo2's, in thousandths, each after its number and a list after that of its image:
+    <points coords="1 1 500 250 2 750 250;2 1 100 100">."""
+    for group in re.split("[;\t]", "".join(re.findall(r"\bcoords=\"([\d\t:;, .]+)\"", text))):
+        image, *numbers = re.findall(r"\d+", group) or [""]
+        for x, y in zip(numbers[1::3], numbers[2::3], strict=False):
+            yield _Place((float(x), float(y)), "0-1000", int(image))
     named = dict(re.findall(rf"\b([xy]\d{{0,3}})\s?=\s?[\"']?({NUMBER})", text))
     for name, x in named.items():
         y = named.get(name.replace("x", "y"))
@@ -293,25 +348,58 @@ def _read_value(value: Any, points: bool, image: int | None) -> Iterator[_Place]
         return
     fields = {str(name).lower(): inner for name, inner in value.items()}
     image = _find_image(fields, image)
+    named = next((fields[name] for name in LABEL_KEYS if fields.get(name)), "")
     for name, inner in fields.items():
-        if "size" in name:
+        if "size" in name or name in SCORE_KEYS:
             continue
         on = _image_number(name) if _names_image(name) else image
-        numbers, places = _flatten(inner), list[_Place]()
-        if name == "box_2d" and len(numbers) == 4:  # Gemini's, the top first
-            top, left, bottom, right = numbers
-            places += _make_boxes([left, top, right, bottom], points, None)
-        elif name in POINT_KEYS and numbers and len(numbers) % 2 == 0:
-            pairs = zip(numbers[::2], numbers[1::2], strict=True)
-            places += [_Place(pair) for pair in pairs]
-        elif numbers and len(numbers) % 4 == 0 and (name in BOX_KEYS or not _is_pairs(inner)):
-            places += _make_boxes(numbers, points, None)
-        elif numbers and len(numbers) % 2 == 0:
-            places += _read_pairs(numbers, points, None)
-        else:
-            places += _read_value(inner, points, on)
-        yield from (place._replace(image=place.image or on) for place in places)
-    yield from (place._replace(image=image) for place in _read_sides(fields, points))
+        places = _read_field(name, inner, points, on)
+        for number, place in enumerate(places):
+            label = place.label or _pick_label(named, fields.get("labels"), name, number)
+            score = _find_score(fields, number) if place.score is None else place.score
+            yield _Place(*place[:2], place.image or on, label, score, place.notation or name)
+    for place in _read_sides(fields, points):
+        label, score = _pick_label(named, None, "", 0), _find_score(fields, 0)
+        yield _Place(*place[:2], image, label, score, "sides")
+
+
+def _read_field(name: str, value: Any, points: bool, image: int | None) -> list[_Place]:
+    """Return the places of one field of an object."""
+    numbers = _flatten(value)
+    if name == "box_2d" and len(numbers) == 4:  # Gemini's, the top first
+        top, left, bottom, right = numbers
+        return [*_make_boxes([left, top, right, bottom], points, None)]
+    if name in POINT_KEYS and numbers and len(numbers) % 2 == 0:
+        return [_Place(pair) for pair in zip(numbers[::2], numbers[1::2], strict=True)]
+    if numbers and len(numbers) % 4 == 0 and (name in BOX_KEYS or not _is_pairs(value)):
+        return [*_make_boxes(numbers, points, None)]
+    if numbers and len(numbers) % 2 == 0:
+        return [*_read_pairs(numbers, points, None)]
+    return [*_read_value(value, points, image)]
+
+
+def _pick_label(named: Any, listed: Any, key: str, number: int) -> str:
+    """Return the label of place `number` under a key: its own in the list of labels, its object's,
+    or a key such as "cup" that is no word for a place."""
+    for labels in (named, listed):
+        if isinstance(labels, list):
+            named = labels[number] if number < len(labels) else ""
+    own = "" if NO_LABEL.fullmatch(key) else key
+    return named if isinstance(named, str) and named else own
+
+
+def _find_score(fields: Mapping[str, Any], number: int) -> float | None:
+    """Return the confidence that an object states for place `number`, as a share ("90%" and 90 are
+    0.9)."""
+    for name in SCORE_KEYS:
+        value = fields.get(name)
+        if isinstance(value, list):
+            value = value[number] if number < len(value) else None
+        if re.fullmatch(r"\d{1,3}(?:\.\d{1,20})?%?", text := str(value)):
+            score = float(text.rstrip("%"))
+            score /= PERCENT if text.endswith("%") or score > 1 else 1
+            return score if score <= 1 else None
+    return None
 
 
 def _find_image(fields: Mapping[str, Any], image: int | None) -> int | None:

@@ -220,7 +220,7 @@ class Claimed(Where):
     [x, y].
 
     Boxes and points are also read in the forms that model families write: JSON with `bbox_2d`,
-    `box_2d` (top first), `x1` or `left`, tags such as `<box>`, pairs of corners, bins and
+    `box_2d` (top first), `x1` or `left`, tags such as `<box>`, pairs of corners, bins, patches and
     percentages. If any lines begin with LOOK, only those are read. A place is on the image that its
     object or line names ("image 2", "the second image"), else on the image that the line above
     introduces, else on the first. `frame` is the unit that the prompt asked for: pixels of the
@@ -232,7 +232,7 @@ class Claimed(Where):
     frame: Frame = "0-1000"
     points: bool = False
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
 
     def places(self, state: State, model: Model) -> Places:
         """Return the claimed boxes by image."""

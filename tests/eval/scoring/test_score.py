@@ -11,10 +11,11 @@ from looktwice.eval.display.score_tables import token_table
 from looktwice.eval.display.table import score_table
 from looktwice.eval.readers import BlinkOfficial, Robust
 from looktwice.eval.records import RunError, RunFolder
+from looktwice.eval.records.records import SampleRow
 from looktwice.eval.runs import Study
-from looktwice.eval.scoring import Row, Score, Verdict
+from looktwice.eval.scoring import Row, Score, Scorer, Verdict
 from looktwice.eval.scoring.notes import notes
-from looktwice.eval.scoring.record_scorer import estimate_price
+from looktwice.eval.scoring.record_scorer import RecordScorer, estimate_price
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import ScoredRecord
 from looktwice.pipelines.config import load_plan
@@ -86,6 +87,27 @@ def test_a_reader_that_raises_or_calls_a_model_fails_one_record(made: MadeRun) -
     assert (bad.verdict.value, asking.verdict.value, fine.verdict.value) == FAILED_FIRST
     assert bad.detail.startswith("RuntimeError: stumbled\nTraceback")
     assert "may not call a model" in asking.detail
+
+
+class Picky(Scorer):
+    """Cannot compare with one of the correct answers."""
+
+    def compare(self, answer: str, row: SampleRow) -> Score:
+        if row.id == "s0":
+            raise ValueError("sample s0: its answer is no list")
+        return Score.of(answer == "B")
+
+
+def test_a_correct_answer_that_a_scorer_refuses_fails_only_its_sample(made: MadeRun) -> None:
+    made.task("t", "BB")
+    point = made.point("plain", "t")
+    for number in range(2):
+        made.reply(point, f"s{number}", "The answer is (B)")
+    folder = made.write()
+    score = RecordScorer(folder, Robust(), Picky())
+    first, second = map(score, made.records, made.samples)
+    assert (first.verdict, second.verdict) == (Verdict.FAILED, Verdict.RIGHT)
+    assert first.detail.startswith("ValueError: sample s0: its answer is no list")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,83 @@
+"""Mean average precision as COCO defines it, by the package faster-coco-eval."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from looktwice.extras.grounding.library import import_library
+from looktwice.extras.grounding.places import Place, Places
+
+FIGURES = {
+    "ap": "AP_all",
+    "ap_50": "AP_50",
+    "ap_75": "AP_75",
+    "ap_small": "AP_small",
+    "ap_medium": "AP_medium",
+    "ap_large": "AP_large",
+    "ar_1": "AR_all",
+    "ar_10": "AR_second",
+    "ar_100": "AR_third",
+}
+"""Our names of the package's figures."""
+BEYOND_ALL = 1e11  # square pixels: more than COCO's range "all", so that the place is ignored
+
+
+@dataclass(frozen=True)
+class Scene:
+    """The places of one image: those found, and the true ones."""
+
+    found: Places
+    true: Places
+
+
+def average_precision(scenes: Iterable[Scene]) -> dict[str, float]:
+    """Return COCO's figures over scenes, by our names; without those that no true box enters.
+
+    Categories are the labels of true boxes. Found boxes with other labels are in no category that
+    is averaged, as in COCO. A box without a confidence counts as 1.0; boxes of equal confidence are
+    ranked in the order of scenes, then of the reply. A crowd is COCO's `iscrowd`. The package
+    overwrites the flag `ignore`, so a place to ignore gets an area beyond every range, which it
+    does ignore.
+    """
+    truth, found = _as_coco(scenes)
+    if not truth["annotations"]:
+        return {}
+    library = import_library()
+    quiet: Any = {"print_function": lambda *_: None}
+    own = library.COCO(truth, **quiet)
+    evaluation = library.COCOeval_faster(own, own.loadRes(found), "bbox", **quiet)
+    evaluation.evaluate()
+    evaluation.accumulate()
+    evaluation.summarize()
+    figures: Mapping[str, float] = evaluation.stats_as_dict
+    return {
+        name: float(figures[theirs]) for name, theirs in FIGURES.items() if figures[theirs] >= 0
+    }
+
+
+def _as_coco(scenes: Iterable[Scene]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return the scenes as COCO's annotations and results."""
+    images, annotations, results = list[Any](), list[Any](), list[Any]()
+    scenes = list(scenes)
+    names = sorted({place.label for scene in scenes for place in scene.true})
+    categories = {name: number for number, name in enumerate(names, 1)}
+    for number, scene in enumerate(scenes, 1):
+        images.append({"id": number})
+        for place in scene.true:
+            area = BEYOND_ALL if place.ignore else place.area
+            about = {"id": len(annotations) + 1, "area": area, "iscrowd": int(place.crowd)}
+            annotations.append(_entry(place, number, categories) | about)
+        for place in scene.found:
+            if place.is_box and place.label in categories:
+                score = 1.0 if place.score is None else place.score
+                results.append(_entry(place, number, categories) | {"score": score})
+    listed = [{"id": number, "name": name} for name, number in categories.items()]
+    return {"images": images, "annotations": annotations, "categories": listed}, results
+
+
+def _entry(place: Place, image: int, categories: Mapping[str, int]) -> dict[str, Any]:
+    left, top, right, bottom = place.numbers
+    box = [left, top, max(0.0, right - left), max(0.0, bottom - top)]
+    return {"image_id": image, "category_id": categories[place.label], "bbox": box}

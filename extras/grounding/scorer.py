@@ -1,0 +1,224 @@
+"""The scorer of points and boxes as answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Literal
+
+from looktwice.eval.records.records import SampleRow
+from looktwice.eval.scoring.verdict import Metric, PointScores, Score, ScoredRecord, Scorer, Verdict
+from looktwice.extras.grounding.library import require_library
+from looktwice.extras.grounding.matching import (
+    Matched,
+    holds_point,
+    label_places,
+    match_places,
+    pick_one,
+    place_iou,
+)
+from looktwice.extras.grounding.mean_ap import Scene, average_precision
+from looktwice.extras.grounding.places import (
+    Form,
+    Place,
+    Places,
+    parse_places,
+    read_places,
+    to_marks,
+)
+from looktwice.pipelines.marks import Mark
+from looktwice.pipelines.ranges import check_ranges
+
+
+@dataclass(frozen=True)
+class PlacesScorer(Scorer):
+    """Scores places that `PlacesInReply` read, by `rule`.
+
+    "box": right if the first box has an IoU of `threshold` or more with one of the true boxes,
+    which are alternatives: the accuracy of RefCOCO. "point": right if the first point, or the
+    middle of the first box, lies in one of the true masks, or boxes without a mask. If all places
+    of an answer have confidences, the most confident one is taken as the first. "boxes" and
+    "points": all places are asked for; found and true ones are paired so that as many as possible
+    fit, with equal labels, and the value of a sample is its F1.
+
+    `mean_iou` is the mean IoU of the first box with the nearest true one or, of several, of each
+    true box with the nearest found one. "box" also reports accuracy at each of `thresholds`,
+    "boxes" and "points" precision and recall per sample. With `mean_ap`, "boxes" also reports
+    COCO's average precision and recall over all images of the task (the extra `map`), without the
+    figures that no true box enters. Few models state confidences. Boxes without one count as
+    equally certain, so that AP depends on the order of the images; `ap_reversed` is AP with the
+    images in reverse order, and `confidence_given` the share of boxes with a confidence. Where the
+    two differ, cite F1.
+
+    Labels equal a category if they do so without case, articles, punctuation and a plural s, by
+    `synonyms` ({sofa: couch}), or if they contain the name of one only. A box without a label is of
+    the category that was asked for, if that was one; the meta field `categories` lists them. A box
+    whose label is no category is wrong in F1 and in no category of AP.
+
+    The true places are the field `places` of an item's truth, or else its answer, as objects or
+    JSON; `form` is that of their boxes. Places marked `crowd` or `ignore` need not be found, and a
+    box that only fits these counts in nothing.
+    """
+
+    rule: Literal["box", "point", "boxes", "points"] = "box"
+    threshold: float = 0.5
+    thresholds: tuple[float, ...] = ()
+    mean_ap: bool = False
+    synonyms: Mapping[str, str] = field(default_factory=dict)
+    places: str = "places"
+    form: Form = "xyxy"
+
+    def __post_init__(self) -> None:
+        check_ranges(self, "threshold > 0", "threshold <= 1")
+        if self.mean_ap and self.rule != "boxes":
+            raise ValueError(f"mean_ap needs `rule: boxes`, got {self.rule!r}")
+        if self.mean_ap:
+            require_library()
+
+    @property
+    def headlines(self) -> tuple[str, ...]:
+        """The metrics to show first."""
+        if self.rule == "boxes":
+            return ("ap", "ap_50") if self.mean_ap else ("precision", "recall")
+        return {"box": ("mean_iou",), "point": (), "points": ("precision", "recall")}[self.rule]
+
+    def compare(self, answer: str, row: SampleRow) -> Score:
+        """Return the score of an answer; UNREADABLE if it is not a list of places."""
+        found = parse_places(answer)
+        if found is None:
+            return Score(Verdict.UNREADABLE)
+        if self.rule in ("boxes", "points"):
+            f1 = self._match(found, row).f1
+            return Score(Verdict.RIGHT if f1 == 1 else Verdict.WRONG, f1)
+        if self.rule == "point":
+            return Score.of(
+                any(holds_point(true, one) for one in pick_one(found) for true in self._true(row))
+            )
+        return Score.of(self._first_iou(found, row) >= self.threshold)
+
+    def metrics(self, scores: PointScores) -> Sequence[Metric]:
+        """Return mean IoU, accuracy at other thresholds, precision, recall and average
+        precision."""
+        faulty = {name for name, row in scores.keyed.items() if not self._has_truth(row)}
+        scores = scores.only({*scores.samples} - faulty) if faulty else scores
+        found = {id(draw): parse_places(draw.answer or "") for draw in scores.all}
+        return [
+            metric
+            for metric in self._metrics(scores, found)
+            if metric.units or metric.value is not None
+        ]
+
+    def marks(self, answer: str | None, row: SampleRow) -> Sequence[Mark]:
+        """Return the places of an answer or, for None, the true ones, if they can be read."""
+        if answer is not None:
+            return tuple(to_marks(parse_places(answer) or ()))
+        return tuple(to_marks(self._true(row))) if self._has_truth(row) else ()
+
+    def _metrics(self, scores: PointScores, found: Mapping[int, Places | None]) -> Iterator[Metric]:
+        def mean_of(name: str, value: Any) -> Metric:
+            units = scores.means(
+                lambda draw: value(found[id(draw)] or (), scores.samples[draw.sample])
+            )
+            keyed = {unit: worth for unit, worth in units.items() if unit in scores.keyed}
+            failed = frozenset(keyed.keys() - scores.comparable.keys())
+            return Metric(name, keyed, failed=failed, clusters=scores.clusters)
+
+        if self.rule == "box":
+            yield mean_of("mean_iou", self._first_iou)
+            for least in self.thresholds:
+                accuracy = partial(self._is_accurate, least)
+                yield mean_of(f"accuracy_iou_{least:g}", accuracy)
+        elif self.rule in ("boxes", "points"):
+            if self.rule == "boxes":
+                yield mean_of("mean_iou", self._mean_iou)
+            yield mean_of("precision", lambda some, row: self._match(some, row).precision)
+            yield mean_of("recall", lambda some, row: self._match(some, row).recall)
+        if self.mean_ap:
+            yield from self._average_precision(scores, found)
+
+    def _average_precision(
+        self, scores: PointScores, found: Mapping[int, Places | None]
+    ) -> Iterator[Metric]:
+        """Yield COCO's figures, and what shows whether they depend on the order of images."""
+        every = {place.label: None for row in scores.keyed.values() for place in self._true(row)}
+        draws: list[ScoredRecord] = [d for name in scores.keyed for d in scores.asked(name)]
+        scenes, given = list[Scene](), list[bool]()
+        for draw in draws:
+            row = scores.samples[draw.sample]
+            own = label_places(found[id(draw)] or (), self._names(row), self.synonyms, [*every])
+            given += [place.score is not None for place in own]
+            scenes += _split_images(own, self._true(row))
+        figures = average_precision(scenes)
+        if figures and given and not all(given):
+            figures["ap_reversed"] = average_precision(scenes[::-1]).get("ap", 0.0)
+            figures["confidence_given"] = sum(given) / len(given)
+        for name, value in figures.items():
+            yield Metric(name, value=value, unit="image", groups=len(scenes))
+
+    def _true(self, row: SampleRow) -> Places:
+        """Return the true places of a sample. Raises ValueError."""
+        value = row.truth.get(self.places, row.answer)
+        try:
+            return read_places(value if value is not None else [], self.form)
+        except ValueError as exc:
+            raise ValueError(
+                f"sample {row.id}: its truth `{self.places}`, or else its answer, must hold places"
+                f" ({exc})"
+            ) from exc
+
+    def _has_truth(self, row: SampleRow) -> bool:
+        """Return whether the true places of a sample can be read."""
+        try:
+            self._true(row)
+        except ValueError:
+            return False
+        return True
+
+    def _names(self, row: SampleRow) -> list[str]:
+        """Return the categories that a sample asks for."""
+        listed = row.meta.get("categories")
+        names = [str(name) for name in listed] if isinstance(listed, list | tuple) else []
+        return [*dict.fromkeys([*names, *filter(None, (p.label for p in self._true(row)))])]
+
+    def _match(self, found: Places, row: SampleRow) -> Matched:
+        """Return how found and true places pair up."""
+        named = label_places(found, self._names(row), self.synonyms)
+        fits = self._box_fits if self.rule == "boxes" else _point_fits
+        return match_places(named, self._true(row), fits)
+
+    def _box_fits(self, found: Place, true: Place) -> float:
+        share = place_iou(found, true)
+        return share if share >= self.threshold else 0.0
+
+    def _first_iou(self, found: Places, row: SampleRow) -> float:
+        """Return the IoU of the first box with the nearest true one."""
+        shares = [place_iou(one, true) for one in pick_one(found) for true in self._true(row)]
+        return max(shares, default=0.0)
+
+    def _is_accurate(self, least: float, found: Places, row: SampleRow) -> float:
+        return float(self._first_iou(found, row) >= least)
+
+    def _mean_iou(self, found: Places, row: SampleRow) -> float | None:
+        """Return the mean over true boxes of the IoU with the nearest found one of its label; None
+        if there is nothing to find."""
+        named = label_places(found, self._names(row), self.synonyms)
+        best = list[float]()
+        for true in self._true(row):
+            alike = (one for one in named if not true.label or one.label == true.label)
+            if not true.optional:
+                best.append(max((place_iou(one, true) for one in alike), default=0.0))
+        return sum(best) / len(best) if best else None
+
+
+def _point_fits(found: Place, true: Place) -> float:
+    return float(holds_point(true, found))
+
+
+def _split_images(found: Places, true: Places) -> Iterator[Scene]:
+    """Yield a scene for each image of a sample."""
+    for image in sorted({0, *(place.image for place in (*found, *true))}):
+        yield Scene(
+            tuple(place for place in found if place.image == image),
+            tuple(place for place in true if place.image == image),
+        )
