@@ -13,7 +13,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-import cv2
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -220,6 +219,8 @@ def warp(
     Interpolates linearly, or takes the nearest pixel; outside the array the channels have the
     values of `ground`.
     """
+    import cv2
+
     width, height = size
     if max(width, height, *array.shape[:2]) <= MAX_WARPED_SIDE:
         flags = cv2.INTER_NEAREST if nearest else cv2.INTER_LINEAR

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
 
@@ -151,6 +150,8 @@ def _find_lost_parts(
 ) -> NDArray[np.bool_]:
     """Find thin parts of a mask that nearest-pixel sampling lost, and return the view pixels that
     they fall on. A part counts as lost if it reaches away from everything in `seen`."""
+    import cv2
+
     linear = affine.matrix[:, :2]
     most, least = map(float, np.linalg.svd(linear, compute_uv=False))  # its two stretch factors
     is_upright = np.count_nonzero(np.abs(linear) > TOLERANCE) <= 2
@@ -186,6 +187,8 @@ def _downsample(pixels: NDArray[np.bool_], step: int) -> NDArray[np.bool_]:
 def _find_thin_parts(pixels: NDArray[np.bool_], side: int) -> NDArray[np.bool_]:
     """Return the pixels of a mask that lie in no full square of this side; all of them if the
     square is too large to look for."""
+    import cv2
+
     if side > MAX_SEARCH_SIDE:
         return pixels
     framed = np.pad(pixels, side).astype(np.uint8)
@@ -194,6 +197,8 @@ def _find_thin_parts(pixels: NDArray[np.bool_], side: int) -> NDArray[np.bool_]:
 
 
 def _dilate(pixels: NDArray[np.bool_], reach: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    import cv2
+
     return np.asarray(cv2.dilate(pixels.astype(np.uint8), reach), np.bool_)
 
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
@@ -261,6 +260,8 @@ class Picture:
 def thumbnail(picture: Picture, longest: int = 320, quality: int = 85) -> str:
     """Return a JPEG data URL of the picture with no side longer than `longest` pixels. Chroma is
     not subsampled, so that thin marks keep their colour."""
+    import cv2
+
     pixels = np.asarray(picture.coarse(longest))
     scale = longest / max(pixels.shape[:2])
     if scale < 1:

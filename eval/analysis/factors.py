@@ -39,7 +39,7 @@ from looktwice.eval.statistics.paired import (
     correct,
     mean_difference,
 )
-from looktwice.pipelines.config.expand import flatten_changes, is_within
+from looktwice.pipelines.config.classes import flatten_changes, is_within
 from looktwice.pipelines.model import canonical
 
 UNCHANGED = "unchanged"

@@ -18,7 +18,7 @@ from looktwice.eval.scoring.run_rows import CHANCE
 from looktwice.eval.scoring.verdict import ABSTAINED, PointScores, RunScores
 from looktwice.eval.statistics.intervals import Estimate
 from looktwice.eval.statistics.paired import ALPHA
-from looktwice.pipelines.config.expand import flatten_changes, is_within
+from looktwice.pipelines.config.classes import flatten_changes, is_within
 from looktwice.pipelines.config.spec import public_path
 from looktwice.pipelines.model import canonical
 from looktwice.specialists.answers import Chance, Guess

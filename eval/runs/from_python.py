@@ -15,8 +15,7 @@ from looktwice.eval.records.records import RunError
 from looktwice.eval.runs.options import RunOptions
 from looktwice.eval.runs.study import Study
 from looktwice.eval.tasks.base import Task
-from looktwice.pipelines.config.classes import suggest_names
-from looktwice.pipelines.config.expand import flatten_changes
+from looktwice.pipelines.config.classes import flatten_changes, suggest_names
 from looktwice.pipelines.config.plan import Plan, add_id
 from looktwice.pipelines.config.spec import Arm, asks_model, digest, public_path, spec
 from looktwice.pipelines.model import Model

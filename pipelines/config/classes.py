@@ -360,3 +360,28 @@ PARTS: Mapping[Kind, Sequence[str]] = {
     "model": ("identity", "__call__(self, messages, draw, options)"),
 }
 """The attributes that a class of each kind must have."""
+
+
+def flatten_changes(changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Flatten changes to single settings; a new node is shown by its class."""
+    flat: dict[str, Any] = {}
+    for key, value in changes.items():
+        if isinstance(value, Mapping):
+            inner = {k: v for k, v in value.items() if k not in ("use", "before", "after")}
+            if "use" not in value:
+                flat |= flatten_changes({f"{key}.{name}": v for name, v in inner.items()})
+                continue
+            shown = ", ".join(f"{name}={v}" for name, v in inner.items())
+            flat[key] = _class_name(value["use"]) + (f"({shown})" if shown else "")
+        else:
+            flat[key] = _class_name(value) if key.endswith(".use") else value
+    return flat
+
+
+def is_within(place: str, outer: str) -> bool:
+    """Return whether a dotted place equals another or lies below it."""
+    return f"{place}.".startswith(f"{outer}.")
+
+
+def _class_name(use: Any) -> str:
+    return str(use).rpartition(".")[2]

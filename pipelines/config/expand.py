@@ -10,7 +10,7 @@ from itertools import product
 from math import prod
 from typing import Any, NamedTuple
 
-from looktwice.pipelines.config.classes import Faults, locate, suggest_names
+from looktwice.pipelines.config.classes import Faults, flatten_changes, locate, suggest_names
 from looktwice.pipelines.config.load import (
     OVERLAY_KEYS,
     Node,
@@ -287,34 +287,9 @@ def _add_prices(node: Any, prices: Mapping[str, Any]) -> Any:
     return priced
 
 
-def flatten_changes(changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Flatten changes to single settings; a new node is shown by its class."""
-    flat: dict[str, Any] = {}
-    for key, value in changes.items():
-        if isinstance(value, Mapping):
-            inner = {k: v for k, v in value.items() if k not in ("use", "before", "after")}
-            if "use" not in value:
-                flat |= flatten_changes({f"{key}.{name}": v for name, v in inner.items()})
-                continue
-            shown = ", ".join(f"{name}={v}" for name, v in inner.items())
-            flat[key] = _class_name(value["use"]) + (f"({shown})" if shown else "")
-        else:
-            flat[key] = _class_name(value) if key.endswith(".use") else value
-    return flat
-
-
-def _class_name(use: Any) -> str:
-    return str(use).rpartition(".")[2]
-
-
 def _as_list(value: Any) -> list[str]:
     return [] if value is None else [value] if isinstance(value, str) else list(value)
 
 
 def _replaces_stages(overlay: Mapping[str, Any]) -> bool:
     return "stages" in overlay and bool(overlay.get("replace"))
-
-
-def is_within(place: str, outer: str) -> bool:
-    """Return whether a dotted place equals another or lies below it."""
-    return f"{place}.".startswith(f"{outer}.")

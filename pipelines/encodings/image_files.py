@@ -10,7 +10,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
-import cv2
 import fpng
 import numpy as np
 from numpy.typing import NDArray
@@ -234,6 +233,8 @@ def _alpha(image: Image.Image, data: bytes, orientation: int) -> Image.Image | N
 
 def _deep_rgb(data: bytes) -> NDArray[np.int64]:
     """Return the 16-bit RGB values of a PNG; Pillow decodes only their upper 8 bits."""
+    import cv2
+
     flags = cv2.IMREAD_UNCHANGED | cv2.IMREAD_IGNORE_ORIENTATION
     bgr = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
     if bgr is None:
