@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
+from looktwice.pipelines.counted import format_times
 from looktwice.pipelines.json_input import is_text
 from looktwice.pipelines.model import CallOptions, Message, Messages, Model, Reply
 from looktwice.pipelines.picture import thumbnail
@@ -112,8 +113,8 @@ class State:
         if not isinstance(sample, Sample):
             kind = type(sample).__name__
             raise TypeError(f"State.start takes a Sample, such as an Item's `sample`, found {kind}")
-        views = tuple(View.of(image, source=number) for number, image in enumerate(sample.images))
-        return cls(sample, views, sample.question, seed=seed, draw=draw)
+        views = (View.of(image, n, image.seconds) for n, image in enumerate(sample.images))
+        return cls(sample, tuple(views), sample.question, seed=seed, draw=draw)
 
     def replace(self, **changes: Any) -> State:
         """Return a copy with these fields changed."""
@@ -232,7 +233,7 @@ def state_html(state: State) -> str:
     """Render the views of a `State` side by side, then its prompt or turns, and the answer."""
     views, turns = "", ""
     for number, view in enumerate(state.views, 1):
-        caption = "view {}, {}x{}".format(number, *view.size)
+        caption = f"view {number}{format_times(view.seconds)}, {view.size[0]}x{view.size[1]}"
         views += (
             '<figure style="margin:0"><img'
             f' src="{thumbnail(view.picture)}"><figcaption>{caption}</figcaption></figure>'

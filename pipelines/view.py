@@ -48,6 +48,11 @@ class View:
         """(width, height) in pixels."""
         return self.picture.size
 
+    @property
+    def seconds(self) -> list[float]:
+        """The times of the video frames that it shows, ascending."""
+        return sorted({part.seconds for part in self.parts if part.seconds is not None})
+
     def with_pixels(self, pixels: Pixels) -> View:
         """Return the same view with other pixels of the same size, as a marker does."""
         if pixels.shape[1::-1] != self.size:

@@ -25,11 +25,13 @@ CALL = re.compile(r"<tool_call>\s*(.*?)\s*</tool_call>", re.DOTALL)
 
 @dataclass(frozen=True)
 class Chat:
-    """Turns as plain values, their pictures in order, and the tools offered."""
+    """Turns as plain values, their pictures in order, the tools offered, and the videos in order,
+    each as its frames and times."""
 
     turns: Sequence[dict[str, Any]]
     images: Sequence[Pixels] = field(default=(), repr=False)
     tools: Sequence[dict[str, Any]] = ()
+    videos: Sequence[tuple[Sequence[Pixels], Sequence[float]]] = field(default=(), repr=False)
 
 
 def build_chat(
@@ -41,16 +43,48 @@ def build_chat(
     """Convert messages to a chat, shrinking pictures above `most` pixels. Raises PictureError."""
     if system and "system" not in {message.role for message in messages}:
         messages = [Message("system", (system,)), *messages]
-    images = [view.picture.pixels for message in messages for view in message.views]
-    for number, pixels in enumerate(images):
-        height, width = pixels.shape[:2]
-        if most is not None and height * width > most:
-            share = (most / (height * width)) ** 0.5
-            size = max(1, int(width * share)), max(1, int(height * share))
-            small = cv2.resize(pixels, size, interpolation=cv2.INTER_AREA)
-            images[number] = np.asarray(small, np.uint8)
+    views = [view for message in messages for view in message.views]
+    images = [_shrink(v.picture.pixels, most) for v in views if not v.picture.frames]
+    videos = [
+        ([_shrink(pixels, most) for pixels in v.picture.frames], v.seconds)
+        for v in views
+        if v.picture.frames
+    ]
     offered = [{"type": "function", "function": asdict(tool)} for tool in tools or ()]
-    return Chat(list(map(_turn, messages)), images, offered)
+    return Chat(list(map(_turn, messages)), images, offered, videos)
+
+
+def _shrink(pixels: Pixels, most: int | None) -> Pixels:
+    height, width = pixels.shape[:2]
+    if most is None or height * width <= most:
+        return pixels
+    share = (most / (height * width)) ** 0.5
+    size = max(1, int(width * share)), max(1, int(height * share))
+    return np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), np.uint8)
+
+
+def describe_videos(
+    processor: Any, videos: Sequence[tuple[Sequence[Pixels], Sequence[float]]]
+) -> dict[str, Any]:
+    """Return the arguments with which a processor takes videos, none without any. Raises
+    ModelError."""
+    if not videos:
+        return {}
+    if getattr(processor, "video_processor", None) is None:
+        raise ModelError(
+            f"{type(processor).__name__} takes no videos here: install torchvision if its family"
+            " has a video processor, or send frames"
+        )
+    facts = []
+    for frames, times in videos:
+        span = times[-1] - times[0]
+        fps = (len(times) - 1) / span if span else 1.0
+        places = [round(time * fps, 6) for time in times]
+        height, width = frames[0].shape[:2]
+        known = {"total_num_frames": len(frames), "fps": fps, "frames_indices": places}
+        facts.append(known | {"height": height, "width": width, "duration": len(times) / fps})
+    clips = [np.stack(frames) for frames, _ in videos]
+    return {"videos": clips, "video_metadata": facts, "do_sample_frames": False}
 
 
 def render_template(processor: Any, chat: Chat) -> str:
@@ -94,7 +128,9 @@ def reply_text(reply: str, offered: bool = True) -> tuple[str, str, tuple[ToolCa
 
 def _turn(message: Message) -> dict[str, Any]:
     content = [
-        {"type": "text", "text": part} if isinstance(part, str) else {"type": "image"}
+        {"type": "text", "text": part}
+        if isinstance(part, str)
+        else {"type": "video" if part.picture.frames else "image"}
         for part in message.parts
     ]
     turn: dict[str, Any] = {"role": message.role, "content": content}

@@ -30,6 +30,7 @@ from looktwice.pipelines.model import (
 from looktwice.pipelines.models.chat_template import (
     Chat,
     build_chat,
+    describe_videos,
     open_processor,
     render_template,
     reply_text,
@@ -278,7 +279,8 @@ class LocalVLM(Ranged):
         def like(asked: _VLMRequest) -> Any:
             """Return the batching key: greedy requests with equal settings, and pictures or none,
             go together."""
-            return asked.seed, bool(asked.chat.images), canonical(asked.options.given())
+            shown = bool(asked.chat.images), bool(asked.chat.videos)
+            return asked.seed, shown, canonical(asked.options.given())
 
         key = ("vlm batcher", self.identity, self.device, self.batch)
         batcher: Batcher[_VLMRequest, Reply] = open_shared(
@@ -376,5 +378,7 @@ class LocalVLM(Ranged):
         ModelError."""
         texts = [render_template(network.processor, chat) for chat in chats]
         images = [list(chat.images) for chat in chats] if chats[0].images else None
-        inputs = network.processor(text=texts, images=images, return_tensors="pt", padding=True)
+        more = describe_videos(network.processor, [v for chat in chats for v in chat.videos])
+        more |= {"return_tensors": "pt", "padding": True}
+        inputs = network.processor(text=texts, images=images, **more)
         return inputs.to(network.model.device, network.model.dtype)
