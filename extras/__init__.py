@@ -139,5 +139,6 @@ EXTENSIONS: Mapping[str, Mapping[str, Extension]] = {
         "replies": _make_entry("logs.replies:report_replies"),
         "still": _make_entry("video.still:show_still"),
         "studio": _make_entry("studio.server:make_page_studio"),
+        "video_inputs": _make_entry("video.inputs:make_inputs"),
     },
 }

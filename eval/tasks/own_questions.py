@@ -139,15 +139,15 @@ def _is_plain(value: Any) -> bool:
 
 
 def _read_images(row: Row, are_videos: bool) -> tuple[str, ...]:
-    if are_videos != ("video" in row) and not row.keys().isdisjoint(("image", "images", "video")):
+    if not are_videos and "video" in row:
         raise ValueError(
-            "the task has `video`, so a line names `video` instead of an image"
-            if are_videos
-            else "`video` needs a setting of the task, such as"
+            "`video` needs a setting of the task, such as"
             " `video: {use: eval.tasks.Video, frames: 8}`"
         )
     if are_videos:
-        row = {"images" if isinstance(row["video"], list) else "image": row["video"]}
+        if "image" in row or "images" in row:
+            raise ValueError("the task has `video`, so a line names `video` instead of an image")
+        row = {"images" if isinstance(row.get("video"), list) else "image": row.get("video")}
     if "image" in row and "images" in row:
         raise ValueError("`image` and `images` are both given; keep one of them")
     images = row.get("images", [row["image"]] if row.get("image") is not None else []) or []

@@ -35,6 +35,8 @@ PACKET = 188  # bytes between the sync bytes of an MPEG transport stream
 HEAD = PACKET + 12  # bytes by which a format is recognised
 FORMATS = "MP4, MOV, MKV, WebM, AVI, MPEG, FLV, Ogg and GIF"
 ROUNDING = Fraction(1, 10**6)  # of times given in decimals, in seconds
+MILLISECOND = Fraction(1, 1000)
+"""The clock of Matroska, to which it rounds the times of frames; coarser clocks are exact."""
 
 
 def find_format(head: bytes) -> str:
@@ -149,7 +151,7 @@ class Film:
         first, last = known[0][0], known[-1][0]
         step = known[-1][2] or (last - first) // max(1, len(known) - 1) or 1
         shots = tuple(Shot(pts, (pts - first) * base, key) for pts, key, _ in known)
-        self._tolerance = base / 2 + ROUNDING
+        self._tolerance = min(base, MILLISECOND) / 2 + ROUNDING
         return shots, (last - first + step) * base
 
     @contextmanager

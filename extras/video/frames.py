@@ -59,7 +59,7 @@ class Frame(Picture):
         return frame
 
     @property
-    def pixels(self) -> Pixels:  # type: ignore[override]
+    def pixels(self) -> Pixels:
         """HxWx3 RGB uint8, read-only."""
         with self._lock:
             if self._pixels is None:
@@ -122,6 +122,8 @@ class Video:
             raise TaskError(f"`fps` must be greater than 0, found {self.fps:g}")
         if wrong := [time for time in self.times if not time >= 0]:
             raise TaskError(f"`times` must be 0 or more seconds, found {wrong[0]:g}")
+        if repeated := [time for time in self.times if self.times.count(time) > 1]:
+            raise TaskError(f"`times` has {repeated[0]:g} twice; keep one of them")
         if max(self.frames or 0, len(self.times)) > self.most:
             raise TaskError(
                 f"{self.frames or len(self.times)} frames are more than `most`, which is"

@@ -58,12 +58,12 @@ class Clip(Picture):
     _video: Payload
 
     @property
-    def payload(self) -> Payload:  # type: ignore[override]
+    def payload(self) -> Payload:
         """The video's bytes."""
         return self._video
 
     @property
-    def sha(self) -> str:  # type: ignore[override]
+    def sha(self) -> str:
         """The sha256 of the video's bytes."""
         return self._video.sha
 
@@ -128,7 +128,8 @@ class SendVideo(Ranged, WithoutModel):
         elif self.form == "jpeg":
             payload = make_list(frames, self.jpeg_quality)
         else:
-            payload = make_payload(encode_mp4(frames, times, self.crf), "video/mp4", "encoded as H.264")
+            data = encode_mp4(frames, times, self.crf)
+            payload = make_payload(data, "video/mp4", "encoded as H.264")
         parts = tuple(part for view in views for part in view.parts)
         return View(Clip.of(frames, payload), parts)
 

@@ -63,30 +63,6 @@ def _shrink(pixels: Pixels, most: int | None) -> Pixels:
     return np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), np.uint8)
 
 
-def describe_videos(
-    processor: Any, videos: Sequence[tuple[Sequence[Pixels], Sequence[float]]]
-) -> dict[str, Any]:
-    """Return the arguments with which a processor takes videos, none without any. Raises
-    ModelError."""
-    if not videos:
-        return {}
-    if getattr(processor, "video_processor", None) is None:
-        raise ModelError(
-            f"{type(processor).__name__} takes no videos here: install torchvision if its family"
-            " has a video processor, or send frames"
-        )
-    facts = []
-    for frames, times in videos:
-        span = times[-1] - times[0]
-        fps = (len(times) - 1) / span if span else 1.0
-        places = [round(time * fps, 6) for time in times]
-        height, width = frames[0].shape[:2]
-        known = {"total_num_frames": len(frames), "fps": fps, "frames_indices": places}
-        facts.append(known | {"height": height, "width": width, "duration": len(times) / fps})
-    clips = [np.stack(frames) for frames, _ in videos]
-    return {"videos": clips, "video_metadata": facts, "do_sample_frames": False}
-
-
 def render_template(processor: Any, chat: Chat) -> str:
     """Render a chat with the processor's chat template. Raises ModelError."""
     template = getattr(processor, "chat_template", None) or getattr(

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from looktwice.pipelines.config.spec import NOT_IDENTITY, settings
+from looktwice.pipelines.extensions import find_extension
 from looktwice.pipelines.model import (
     CallOptions,
     Finish,
@@ -30,7 +31,6 @@ from looktwice.pipelines.model import (
 from looktwice.pipelines.models.chat_template import (
     Chat,
     build_chat,
-    describe_videos,
     open_processor,
     render_template,
     reply_text,
@@ -378,7 +378,9 @@ class LocalVLM(Ranged):
         ModelError."""
         texts = [render_template(network.processor, chat) for chat in chats]
         images = [list(chat.images) for chat in chats] if chats[0].images else None
-        more = describe_videos(network.processor, [v for chat in chats for v in chat.videos])
-        more |= {"return_tensors": "pt", "padding": True}
+        more: dict[str, Any] = {"return_tensors": "pt", "padding": True}
+        if videos := [video for chat in chats for video in chat.videos]:
+            part = find_extension("parts", "video_inputs")
+            more |= part.open()(network.processor, videos) if part else {}
         inputs = network.processor(text=texts, images=images, **more)
         return inputs.to(network.model.device, network.model.dtype)
