@@ -113,8 +113,8 @@ class State:
         if not isinstance(sample, Sample):
             kind = type(sample).__name__
             raise TypeError(f"State.start takes a Sample, such as an Item's `sample`, found {kind}")
-        views = (View.of(image, n, image.seconds) for n, image in enumerate(sample.images))
-        return cls(sample, tuple(views), sample.question, seed=seed, draw=draw)
+        views = tuple(View.of(image, source=number) for number, image in enumerate(sample.images))
+        return cls(sample, views, sample.question, seed=seed, draw=draw)
 
     def replace(self, **changes: Any) -> State:
         """Return a copy with these fields changed."""

@@ -33,10 +33,10 @@ class View:
     parts: tuple[Part, ...] = ()
 
     @classmethod
-    def of(cls, picture: Picture, source: int = 0, seconds: float | None = None) -> View:
+    def of(cls, picture: Picture, source: int = 0) -> View:
         """Return a view of the whole source image number `source`, unchanged."""
-        width, height = picture.size
-        return cls(picture, (Part(source, Affine(), rectangle(0, 0, width, height), seconds),))
+        whole = rectangle(0, 0, *picture.size)
+        return cls(picture, (Part(source, Affine(), whole, picture.seconds),))
 
     @property
     def pixels(self) -> Pixels:

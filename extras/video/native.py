@@ -105,12 +105,12 @@ class SendVideo(Ranged, WithoutModel):
             if scene.footage is None:
                 views += scene.views
             else:
-                views.append(self._join(state, scene))
+                views.append(self._join(state, scene.views, scene.footage.film.source))
         return state.replace(views=tuple(views))
 
-    def _join(self, state: State, scene: Scene) -> View:
-        """Return one view of all frames of a scene. Raises ValueError."""
-        views, who = scene.views, f"sample {state.sample.id}"
+    def _join(self, state: State, views: Sequence[View], source: Picture) -> View:
+        """Return one view of all these frames of a video file. Raises ValueError."""
+        who = f"sample {state.sample.id}"
         if len(sizes := {view.size for view in views}) > 1:
             listed = ", ".join(f"{width} x {height}" for width, height in sorted(sizes))
             raise ValueError(
@@ -124,7 +124,7 @@ class SendVideo(Ranged, WithoutModel):
                     f"{who}: a stage changed the frames, and the file does not show that; use"
                     " `form: mp4`, or leave out the stages that draw, crop or resize"
                 )
-            payload = read_file(scene)
+            payload = read_file(source)
         elif self.form == "jpeg":
             payload = make_list(frames, self.jpeg_quality)
         else:
@@ -154,11 +154,9 @@ def make_payload(data: bytes, media_type: str, note: str) -> Payload:
     return Payload(data, media_type, hashlib.sha256(data).hexdigest(), note)
 
 
-def read_file(scene: Scene) -> Payload:
-    """Return the bytes of the video file of a scene. Raises PictureError, and ValueError for a
+def read_file(source: Picture) -> Payload:
+    """Return the bytes of a video file. Raises PictureError, and ValueError for a
     format that servers do not take."""
-    assert scene.footage is not None
-    source = scene.footage.film.source
     data = source.fetch()
     kind = find_format(data[:HEAD])
     if kind not in MEDIA_TYPES:

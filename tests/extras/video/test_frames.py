@@ -1,6 +1,7 @@
 """Frames of videos in questions: which are shown, their pixels, times and marks."""
 
 import json
+import sys
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -226,3 +227,11 @@ def test_each_shot_is_found_at_its_own_time(films: Path) -> None:
 
 def _is(found: int, wanted: int) -> None:
     assert found == wanted
+
+
+def test_without_pyav_the_command_that_installs_it_is_named(
+    films: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "av", None)
+    with pytest.raises(TaskError, match=r"videos need PyAV; install it with: pip install .*video"):
+        ask(films, Video(frames=1))
