@@ -1,7 +1,7 @@
 """Videos made for tests: a red square that moves to the right, on a ground that brightens from
 frame to frame."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,11 @@ def draw(number: int, count: int) -> NDArray[np.uint8]:
 
 
 def make_film(
-    path: Path, times: Sequence[float], codec: str = "libx264", offset: float = 0.0, **options: str
+    path: Path,
+    times: Sequence[float],
+    codec: str = "libx264",
+    offset: float = 0.0,
+    options: Mapping[str, str] = {},
 ) -> Path:
     """Write a video with frames at these times, with B-frames and a key frame every 15."""
     path.parent.mkdir(parents=True, exist_ok=True)

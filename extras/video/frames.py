@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -32,29 +32,34 @@ class Moment(NamedTuple):
 @dataclass(eq=False)
 class Footage:
     """The frames of one video that a sample shows. They are decoded together when one of them is
-    first read."""
+    first read, and each is given away once, so that its pixels are freed with its picture."""
 
     film: Film
     moments: Sequence[Moment]
+    waiting: dict[int, Pixels] = field(default_factory=dict, repr=False)
+    lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
-    @cached_property
-    def decoded(self) -> Mapping[int, Pixels]:
-        """The frames by number. Raises PictureError."""
-        return self.film.decode(sorted({moment.number for moment in self.moments}))
+    def take(self, place: int) -> Pixels:
+        """Return the pixels of moment number `place`. Raises PictureError."""
+        with self.lock:
+            if place not in self.waiting:
+                frames = self.film.decode(sorted({moment.number for moment in self.moments}))
+                self.waiting = {n: frames[m.number] for n, m in enumerate(self.moments)}
+            return self.waiting.pop(place)
 
 
 class Frame(Picture):
     """A frame of a video, decoded when its pixels are first needed."""
 
     footage: Footage
-    number: int
+    place: int
 
     @classmethod
-    def of(cls, footage: Footage, moment: Moment) -> Frame:
-        """Return the frame of a moment."""
-        seconds = round(moment.time, 3)
+    def of(cls, footage: Footage, place: int) -> Frame:
+        """Return the frame of moment number `place`."""
+        seconds = round(footage.moments[place].time, 3)
         frame = cls(np.zeros((1, 1, 3), np.uint8), f"{footage.film.name} at {seconds:g} s")
-        frame._pixels, frame.footage, frame.number = None, footage, moment.number
+        frame._pixels, frame.footage, frame.place = None, footage, place
         frame.seconds = seconds
         return frame
 
@@ -63,7 +68,7 @@ class Frame(Picture):
         """HxWx3 RGB uint8, read-only."""
         with self._lock:
             if self._pixels is None:
-                pixels = self.footage.decoded[self.number]
+                pixels = self.footage.take(self.place)
                 pixels.flags.writeable = False
                 self._pixels = pixels
             return self._pixels
@@ -170,10 +175,12 @@ class Video:
         except PictureError as exc:
             name, _, why = str(exc).partition(": ")
             return replace(sample, images=(make_broken_picture(name, why),), marks=())
-        pictures = tuple(Frame.of(part, moment) for part in footage for moment in part.moments)
+        pictures = tuple(
+            Frame.of(part, place) for part in footage for place, _ in enumerate(part.moments)
+        )
         facts = {
             "seconds": [picture.seconds for picture in pictures],
-            "frame_numbers": [picture.number for picture in pictures],
+            "frame_numbers": [moment.number for part in footage for moment in part.moments],
         }
         return replace(sample, images=pictures, marks=marks, meta={**sample.meta, **facts})
 

@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Callable
+from copy import copy
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,10 @@ from looktwice.pipelines import Sample, State
 from looktwice.pipelines.picture import PictureError
 from looktwice.pipelines.transforms import crop, resize
 from tests.films import VARIABLE, constant, decode_film, find_square, make_film, place, turn_film
-from tests.tables import check_all, table
+from tests.tables import table
 
 SIX = constant(6.0)
+QUICK = {"bf": "0", "cpu-used": "8", "deadline": "realtime"}
 FILMS: dict[str, Callable[[Path], Path]] = {
     "six.mp4": lambda path: make_film(path, SIX),
     "variable.mkv": lambda path: make_film(path, VARIABLE),
@@ -26,10 +28,8 @@ FILMS: dict[str, Callable[[Path], Path]] = {
     "late.ts": lambda path: make_film(path, constant(2), offset=5.0),
     "late.mkv": lambda path: make_film(path, constant(2), offset=2.0),
     "reordered.avi": lambda path: make_film(path, constant(2), "mpeg4"),
-    "open.ts": lambda path: make_film(path, SIX, **{"x264-params": "open-gop=1:keyint=15"}),
-    "web.webm": lambda path: make_film(
-        path, VARIABLE, "libvpx-vp9", bf="0", **{"cpu-used": "8", "deadline": "realtime"}
-    ),
+    "open.ts": lambda path: make_film(path, SIX, options={"x264-params": "open-gop=1:keyint=15"}),
+    "web.webm": lambda path: make_film(path, VARIABLE, "libvpx-vp9", options=QUICK),
 }
 
 
@@ -94,6 +94,18 @@ def test_a_turned_film_is_shown_upright(films: Path) -> None:
     assert sample.images[0].size == (64, 96)
     stored = decode_film(films / "turned.mp4")[0][1]
     assert np.array_equal(sample.images[0].pixels, np.rot90(stored, -1))
+
+
+def test_repeated_frames_and_copies_are_decoded_again(films: Path) -> None:
+    sample = ask(films, Video(times=(3.1, 3.2, 5.5)), video="variable.mkv")
+    first, second, third = sample.images
+    assert np.array_equal(first.pixels, second.pixels) and sample.meta["frame_numbers"] == [
+        9,
+        9,
+        10,
+    ]
+    other = copy(sample.images[2])
+    assert np.array_equal(other.pixels, third.pixels) and other.pixels is not third.pixels
 
 
 def test_frames_are_sent_without_loss_and_named(films: Path) -> None:
@@ -218,15 +230,8 @@ def test_each_shot_is_found_at_its_own_time(films: Path) -> None:
     from looktwice.pipelines.picture import Picture
 
     film = Film(Picture.open(films / "late.mkv"))
-    check_all(
-        (number, lambda number=number: _is(film.find_shot(number / 30), number))
-        for number in range(60)
-    )
+    assert [film.find_shot(number / 30) for number in range(60)] == [*range(60)]
     assert film.end == pytest.approx(Fraction(2), abs=0.002)
-
-
-def _is(found: int, wanted: int) -> None:
-    assert found == wanted
 
 
 def test_without_pyav_the_command_that_installs_it_is_named(

@@ -5,6 +5,7 @@ import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,17 +13,21 @@ import pytest
 from PIL import Image
 
 from looktwice.eval.tasks import Folder
+from looktwice.extras.batches.bodies import content_request, message_request
 from looktwice.extras.video import SendVideo, Video
 from looktwice.extras.video.inputs import make_inputs
 from looktwice.extras.video.still import show_still
 from looktwice.pipelines import Message, Picture, Sample, State
 from looktwice.pipelines.model import ModelError
+from looktwice.pipelines.models import ChatAPI, LocalVLM
 from looktwice.pipelines.models.chat_template import build_chat
+from looktwice.pipelines.models.wire import request_bytes
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.transforms import crop, resize
 from tests.chat_server import ChatServer, chat_server
 from tests.films import constant, decode_film, find_square, make_film, place
 from tests.first_day.studies import get_output, looktwice, records
+from tests.tiny import tiny
 
 STUDY = """
 tasks: {{clips: {{use: eval.tasks.Folder, path: ., video: {{use: eval.tasks.Video, frames: 4}}}}}}
@@ -191,22 +196,51 @@ def test_a_still_shows_frames_of_a_video_and_leaves_other_bytes(folder: Path) ->
 
 
 class Processor:
-    """A processor with a video processor."""
+    """A processor with a video processor, which keeps what it was given."""
 
-    video_processor = object()
+    video_processor, chat_template = object(), "{messages}"
+
+    def __init__(self) -> None:
+        self.given: dict[str, Any] = {}
+
+    def apply_chat_template(self, turns: list[Any], **more: Any) -> str:
+        return " ".join(part["type"] for part in turns[0]["content"])
+
+    def __call__(self, **given: Any) -> Any:
+        self.given = given
+        return SimpleNamespace(to=lambda device, dtype: "inputs")
 
 
 def test_local_networks_are_given_frames_and_times(folder: Path) -> None:
-    chat = build_chat([Message("user", (send(start(folder)).views[0], "Where?"))], most=600)
-    assert [part["type"] for part in chat.turns[0]["content"]] == ["video", "text"]
-    assert not chat.images and chat.videos[0][0][0].size <= 3 * 600
-    given = make_inputs(Processor(), chat.videos)
-    assert given["videos"][0].shape[0] == 4 and given["do_sample_frames"] is False
+    model, processor = LocalVLM("none", max_pixels=600), Processor()
+    chat = model.chat([Message("user", (send(start(folder)).views[0], "Where?"))])
+    network: Any = SimpleNamespace(processor=processor, model=SimpleNamespace(device=0, dtype=0))
+    assert model.inputs(network, [chat]) == "inputs"
+    given = processor.given
+    assert given["text"] == ["video text"] and given["images"] is None
+    assert given["videos"][0].shape == (4, 20, 30, 3) and given["do_sample_frames"] is False
     (facts,) = given["video_metadata"]
     times = [place / facts["fps"] for place in facts["frames_indices"]]
     assert times == pytest.approx([0, 1.989, 3.978, 5.967], abs=1e-6)
+
+
+@pytest.mark.slow
+def test_a_network_without_a_video_processor_says_so(folder: Path, tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    model = LocalVLM(str(tiny("llava", tmp_path / "llava")), max_tokens=2)
     with pytest.raises(ModelError, match="takes no videos here"):
-        make_inputs(object(), chat.videos)
+        model([Message("user", (send(start(folder)).views[0], "Where?"))])
+
+
+def test_batches_of_other_providers_take_or_refuse_a_video(folder: Path) -> None:
+    view = send(start(folder)).views[0]
+    chat = ChatAPI("tiny", "http://127.0.0.1:1/v1", max_tokens=5)
+    body = json.loads(request_bytes(chat.body([Message("user", (view, "Where?"))])))
+    video, _ = content_request(body)["contents"][0]["parts"]
+    assert video["inlineData"]["mimeType"] == "video/mp4"
+    assert base64.b64decode(video["inlineData"]["data"]) == view.picture.payload.data
+    with pytest.raises(ModelError, match="Anthropic takes no videos"):
+        message_request(body)
 
 
 @pytest.mark.slow
