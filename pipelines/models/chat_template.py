@@ -129,9 +129,9 @@ WITHOUT_VIDEO = (
 def open_processor(model: str, revision: str | None) -> tuple[Any, str]:
     """Open the processor, and return it with a sentence about what it lacks ("" for nothing).
 
-    Families such as Qwen2.5-VL have a video processor that needs torchvision. Without torchvision,
-    the processor is assembled from the image processor (Pillow) and the tokenizer. Raises
-    WeightsError.
+    Families such as Qwen2.5-VL have a video processor that needs torchvision. Their processor is
+    assembled from the image processor (Pillow), the tokenizer and, with torchvision, the video
+    processor. Raises WeightsError.
     """
     transformers, fault = import_transformers(), None
     try:
@@ -164,4 +164,7 @@ def open_processor(model: str, revision: str | None) -> tuple[Any, str]:
     tokenizer = load_from_hub("AutoTokenizer", model, revision)
     template = getattr(tokenizer, "chat_template", None)
     halves = {"image_processor": images, "tokenizer": tokenizer} | dict.fromkeys(spare)
-    return loose(**halves, chat_template=template), WITHOUT_VIDEO
+    with suppress(WeightsError):  # it needs torchvision
+        halves |= {name: load_from_hub("AutoVideoProcessor", model, revision) for name in spare}
+    note = WITHOUT_VIDEO if None in halves.values() else ""
+    return loose(**halves, chat_template=template), note
