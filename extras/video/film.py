@@ -109,8 +109,8 @@ class Film:
                     found |= self._decode_from(container, stream, lost, starts)
         if lost := [number for stamp, number in wanted.items() if stamp not in found]:
             raise PictureError(
-                f"{self.name}: the frame at {float(self.shots[min(lost)].time):g} s cannot be"
-                " decoded; the file may be damaged, fetch it again"
+                f"{self.name}: the frame at {float(round(self.shots[min(lost)].time, 3)):g} s"
+                " cannot be decoded; the file may be damaged, fetch it again"
             )
         return {wanted[timestamp]: pixels for timestamp, pixels in found.items()}
 

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from copy import copy
 from fractions import Fraction
 from pathlib import Path
@@ -13,10 +13,20 @@ import pytest
 
 from looktwice.eval.tasks import Columns, Folder, TaskError, Tsv
 from looktwice.extras.video import Video
-from looktwice.pipelines import Sample, State
+from looktwice.extras.video.film import Film
+from looktwice.pipelines import Picture, Sample, State
 from looktwice.pipelines.picture import PictureError
 from looktwice.pipelines.transforms import crop, resize
-from tests.films import VARIABLE, constant, decode_film, find_square, make_film, place, turn_film
+from tests.films import (
+    VARIABLE,
+    av,
+    constant,
+    decode_film,
+    find_square,
+    make_film,
+    place,
+    turn_film,
+)
 from tests.tables import table
 
 SIX = constant(6.0)
@@ -226,12 +236,47 @@ def test_facts_of_frames_do_not_replace_the_users_own(films: Path) -> None:
 
 def test_each_shot_is_found_at_its_own_time(films: Path) -> None:
     """Times that a container rounds to its clock belong to the frame that they round to."""
-    from looktwice.extras.video.film import Film
-    from looktwice.pipelines.picture import Picture
-
     film = Film(Picture.open(films / "late.mkv"))
     assert [film.find_shot(number / 30) for number in range(60)] == [*range(60)]
     assert film.end == pytest.approx(Fraction(2), abs=0.002)
+
+
+def test_a_damaged_frame_is_not_shown(tmp_path: Path) -> None:
+    """FFmpeg fills damaged areas with something alike, which a model would be asked about."""
+    path = make_film(tmp_path / "six.mp4", SIX)
+    with av.open(str(path)) as container:
+        packets = [p for p in container.demux(video=0) if p.size and p.is_keyframe]
+    data, packet = bytearray(path.read_bytes()), packets[6]
+    data[packet.pos + 10 : packet.pos + packet.size] = b"\xff" * (packet.size - 10)
+    path.write_bytes(data)
+    time = float(packet.pts * packet.time_base)
+    assert "cannot be decoded" in fault(ask(tmp_path, Video(times=(time,))))
+    assert ask(tmp_path, Video(times=(5.0,))).images[0].size == (96, 64)
+
+
+class CountedContainer:
+    """A container that counts the frames that are decoded."""
+
+    def __init__(self, container: Any) -> None:
+        self.container, self.count = container, 0
+
+    def seek(self, *given: Any, **named: Any) -> None:
+        self.container.seek(*given, **named)
+
+    def decode(self, stream: Any) -> Iterator[Any]:
+        for frame in self.container.decode(stream):
+            self.count += 1
+            yield frame
+
+
+def test_late_frames_are_reached_without_decoding_all_before(films: Path) -> None:
+    film = Film(Picture.open(films / "six.mp4"))
+    wanted = [film.shots[number].timestamp for number in (2, 170)]
+    keys = [shot.timestamp for shot in film.shots if shot.is_key]
+    with film._open() as (container, stream):
+        counted = CountedContainer(container)
+        found = dict(film._decode_from(counted, stream, wanted, keys))
+    assert [*found] == wanted and counted.count < 3 + 15
 
 
 def test_without_pyav_the_command_that_installs_it_is_named(

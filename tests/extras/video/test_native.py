@@ -3,6 +3,7 @@
 import base64
 import io
 import json
+import pickle
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ from PIL import Image
 
 from looktwice.eval.tasks import Folder
 from looktwice.extras.batches.bodies import content_request, message_request
+from looktwice.extras.executors.messages import dump
 from looktwice.extras.video import SendVideo, Video
 from looktwice.extras.video.inputs import make_inputs
 from looktwice.extras.video.still import show_still
@@ -119,6 +121,8 @@ def test_the_same_frames_are_sent_as_images_and_as_a_video(
     )
     for (_, pixels), image in zip(frames, shown, strict=True):
         assert np.abs(pixels.astype(int) - image).mean() < 4
+        x, y = map(round, find_square(image))
+        assert np.abs(pixels[y, x].astype(int) - image[y, x]).max() < 8, "colours are kept"
         assert find_square(pixels) == pytest.approx(find_square(image), abs=0.5)
 
 
@@ -230,6 +234,14 @@ def test_a_network_without_a_video_processor_says_so(folder: Path, tmp_path: Pat
     model = LocalVLM(str(tiny("llava", tmp_path / "llava")), max_tokens=2)
     with pytest.raises(ModelError, match="takes no videos here"):
         model([Message("user", (send(start(folder)).views[0], "Where?"))])
+
+
+def test_worker_processes_are_given_the_times_of_frames(folder: Path) -> None:
+    (item,) = Folder(folder, video=Video(frames=4))
+    there = pickle.loads(dump(item.sample))
+    assert [image.seconds for image in there.images] == item.sample.meta["seconds"]
+    assert there.images[1].payload.note == item.sample.images[1].payload.note
+    assert there.sha == item.sample.sha
 
 
 def test_batches_of_other_providers_take_or_refuse_a_video(folder: Path) -> None:
