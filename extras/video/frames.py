@@ -74,6 +74,11 @@ class Frame(Picture):
             return self._pixels
 
     @property
+    def sha(self) -> str:
+        """The sha256 of the PNG that is sent, by which a run that sent it can show it alone."""
+        return self.payload.sha
+
+    @property
     def size(self) -> tuple[int, int]:
         """(width, height) in pixels, upright."""
         height, width = self.pixels.shape[:2]

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from looktwice.eval.records import RunFolder
 from looktwice.eval.tasks import Folder
 from looktwice.extras.batches.bodies import content_request, message_request
 from looktwice.extras.executors.messages import dump
@@ -263,3 +264,11 @@ def test_transformers_reads_the_same_times(folder: Path) -> None:
     (known,) = module.make_batched_metadata(given["videos"], given["video_metadata"])
     assert known.timestamps == pytest.approx([0, 1.989, 3.978, 5.967], abs=1e-6)
     assert known.sampled_fps == pytest.approx(3 / 5.967)
+
+
+def test_a_run_shows_its_frames_without_the_videos(server: ChatServer, folder: Path) -> None:
+    (row,) = RunFolder(folder / "study").samples.values()
+    stored = row.without_pixels(RunFolder(folder / "study").blobs)
+    (item,) = Folder(folder, video=Video(frames=4))
+    for picture, frame in zip(stored.images, item.sample.images, strict=True):
+        assert np.array_equal(picture.pixels, frame.pixels)
