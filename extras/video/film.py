@@ -4,6 +4,7 @@ PyAV."""
 from __future__ import annotations
 
 import io
+import math
 import threading
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -60,11 +61,9 @@ def import_av() -> Any:
 
 
 class Shot(NamedTuple):
-    """One frame: its timestamp in the file, its time in seconds from the first frame, and whether
-    decoding can start there."""
+    """One frame: its timestamp in the file, and whether decoding can start there."""
 
     timestamp: int
-    time: Fraction
     is_key: bool
 
 
@@ -81,7 +80,8 @@ class Film:
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def __post_init__(self) -> None:
-        self.shots, self.end = self._scan()
+        self._base, self.shots, end = self._scan()
+        self.end = float((end - self.shots[0].timestamp) * self._base)
 
     @property
     def name(self) -> str:
@@ -93,10 +93,15 @@ class Film:
         time outside the video."""
         if not 0 <= time < self.end + ROUNDING:
             raise PictureError(
-                f"{self.name}: there is no frame at {time:g} s, the video has {float(self.end):g} s"
+                f"{self.name}: there is no frame at {time:g} s, the video has {self.end:g} s"
             )
-        times = [shot.time for shot in self.shots]
-        return bisect_right(times, Fraction(time) + self._tolerance) - 1
+        tolerance = min(self._base, MILLISECOND) / 2 + ROUNDING
+        ticks = self.shots[0].timestamp + math.floor((Fraction(time) + tolerance) / self._base)
+        return bisect_right(self.shots, ticks, key=lambda shot: shot.timestamp) - 1
+
+    def get_time(self, number: int) -> float:
+        """Return the time of a frame, in seconds from the first."""
+        return float((self.shots[number].timestamp - self.shots[0].timestamp) * self._base)
 
     def decode(self, numbers: Sequence[int]) -> dict[int, Pixels]:
         """Return the frames with these numbers, RGB. Raises PictureError for one that cannot be
@@ -109,8 +114,8 @@ class Film:
                     found |= self._decode_from(container, stream, lost, starts)
         if lost := [number for stamp, number in wanted.items() if stamp not in found]:
             raise PictureError(
-                f"{self.name}: the frame at {float(round(self.shots[min(lost)].time, 3)):g} s"
-                " cannot be decoded; the file may be damaged, fetch it again"
+                f"{self.name}: the frame at {round(self.get_time(min(lost)), 3):g} s cannot be"
+                " decoded; the file may be damaged, fetch it again"
             )
         return {wanted[timestamp]: pixels for timestamp, pixels in found.items()}
 
@@ -136,11 +141,12 @@ class Film:
                 yield at, make_upright(frame)
             rest = [timestamp for timestamp in rest if timestamp > at]
 
-    def _scan(self) -> tuple[tuple[Shot, ...], Fraction]:
-        """Return the frames in the order of their times, and the end of the last one."""
+    def _scan(self) -> tuple[Fraction, tuple[Shot, ...], int]:
+        """Return the seconds of a tick, the frames in the order of their times, and the timestamp
+        at which the last one ends."""
         with self._open() as (container, stream):
             base = stream.time_base
-            packets = [p for p in container.demux(stream) if p.size and not p.is_discard]
+            packets = (p for p in container.demux(stream) if p.size and not p.is_discard)
             stamps = [(p.pts, p.is_keyframe, p.duration or 0) for p in packets]
         if any(pts is None for pts, _, _ in stamps):  # only the decoder knows their order
             with self._open() as (container, stream):
@@ -150,9 +156,7 @@ class Film:
             raise PictureError(f"{self.name}: the video has no frames; fetch the file again")
         first, last = known[0][0], known[-1][0]
         step = known[-1][2] or (last - first) // max(1, len(known) - 1) or 1
-        shots = tuple(Shot(pts, (pts - first) * base, key) for pts, key, _ in known)
-        self._tolerance = min(base, MILLISECOND) / 2 + ROUNDING
-        return shots, (last - first + step) * base
+        return base, tuple(Shot(pts, key) for pts, key, _ in known), last + step
 
     @contextmanager
     def _open(self) -> Iterator[tuple[Any, Any]]:
@@ -175,7 +179,6 @@ class Film:
                 stream = container.streams.best("video")
                 if stream is None:
                     raise PictureError(f"{self.name}: the file has no video stream, only sound")
-                stream.thread_type = "AUTO"
                 yield container, stream
         except (av.FFmpegError, OSError) as exc:
             raise PictureError(

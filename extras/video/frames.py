@@ -106,9 +106,9 @@ class Video:
     `most` the largest number of frames of a video.
 
     The times shown become `meta["seconds"]`, and the numbers of their frames in the file, from 0,
-    `meta["frame_numbers"]`. A video that cannot be read, has no frame
-    at a time or fewer frames than asked for, and a mark at a time of which no frame is shown, fail
-    their own sample. Raises TaskError without PyAV.
+    `meta["frame_numbers"]`. A video that cannot be read, has no frame at a time or fewer frames
+    than asked for, and a mark at a time of which no frame is shown, fail their own sample. Raises
+    TaskError without PyAV.
     """
 
     frames: int | None = None
@@ -215,14 +215,14 @@ class Video:
 
     def choose_times(self, film: Film) -> list[float]:
         """Return the times to show of a video, in seconds from its first frame."""
-        last, end = float(film.shots[-1].time), float(film.end)
+        last = film.get_time(len(film.shots) - 1)
         if self.fps is not None:
             count = int(last * self.fps + 1e-6) + 1
             return [min(number / self.fps, last) for number in range(count)]
         if self.frames is None:
             return list(self.times)
         if self.spread == "middles":
-            return [(number + 0.5) * end / self.frames for number in range(self.frames)]
+            return [(number + 0.5) * film.end / self.frames for number in range(self.frames)]
         return [float(time) for time in np.linspace(0, last, self.frames)]
 
 
