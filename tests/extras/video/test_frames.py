@@ -1,7 +1,9 @@
 """Frames of videos in questions: which are shown, their pixels, times and marks."""
 
+import base64
 import json
 import sys
+import zipfile
 from collections.abc import Callable, Iterator
 from copy import copy
 from pathlib import Path
@@ -222,6 +224,17 @@ def test_tables_hold_paths_or_bytes(films: Path, tmp_path: Path) -> None:
     assert np.array_equal(item.sample.images[3].pixels, decode_film(films / "six.mp4")[179][1])
     with pytest.raises(TaskError, match="no column of videos"):
         len(_without(tmp_path))
+
+
+def test_tables_hold_base64_or_paths_in_a_zip(films: Path, tmp_path: Path) -> None:
+    data = (films / "variable.mp4").read_bytes()
+    with zipfile.ZipFile(tmp_path / "clips.zip", "w") as archive:
+        archive.writestr("deep/a.mp4", data)
+    head = "index\tvideo\tquestion\tA\tB\tanswer\n"
+    for cell in ("deep/a.mp4", base64.b64encode(data).decode()):
+        (tmp_path / "t.tsv").write_text(f"{head}1\t{cell}\tWhere?\tleft\tright\tB\n")
+        (item,) = Tsv(tmp_path / "t.tsv", images=tmp_path / "clips.zip", video=Video(frames=3))
+        assert item.sample.meta["frame_numbers"] == [0, 9, 11]
 
 
 def _without(folder: Path) -> Columns:
