@@ -117,7 +117,9 @@ CLASSES = {
     "eval.tasks.NeverLooks": _make_entry("scenes.toy_models:NeverLooks"),
     "eval.tasks.Puzzles": _make_entry("scenes.puzzles:Puzzles"),
     "eval.tasks.RenderedScenes": _make_entry("scenes.rendered_scenes:RenderedScenes"),
+    "eval.tasks.Video": _make_entry("video.frames:Video"),
     "pipelines.models.Batched": _make_entry("batches.model:Batched"),
+    "prompting.views.SendVideo": _make_entry("video.native:SendVideo"),
     "specialists.answers.FigureAnalogy": _make_entry("drawings.matrices:FigureAnalogy"),
     "specialists.answers.MatrixSolver": _make_entry("drawings.matrices:MatrixSolver"),
     "specialists.drawings.ColoredShapeCounter": _make_entry("drawings.shapes:ColoredShapeCounter"),
@@ -139,6 +141,8 @@ EXTENSIONS: Mapping[str, Mapping[str, Extension]] = {
     "classes": CLASSES,
     "parts": {
         "replies": _make_entry("logs.replies:report_replies"),
+        "still": _make_entry("video.still:show_still"),
         "studio": _make_entry("studio.server:make_page_studio"),
+        "video_inputs": _make_entry("video.inputs:make_inputs"),
     },
 }

@@ -65,3 +65,11 @@ def format_number(value: float, digits: int = 3, sign: str = "") -> str:
     if abs(rounded) >= 10 ** (digits - 1):
         return f"{rounded:{sign}.0f}"
     return f"{rounded:{sign}.12f}".rstrip("0").rstrip(".")
+
+
+def format_times(times: Sequence[float]) -> str:
+    """Format the times of video frames for the end of a caption: " at 2.5 s", " at 0 to 5.9 s (8
+    frames)", or "" for none."""
+    if len(times) < 2:
+        return "".join(f" at {time:g} s" for time in times)
+    return f" at {times[0]:g} to {times[-1]:g} s ({len(times)} frames)"

@@ -6,7 +6,7 @@ import hashlib
 import io
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,6 +87,9 @@ class Picture:
     or a function that fetches the bytes (`Picture.lazy`). `pixels` is HxWx3 RGB uint8 and
     read-only: an in-place drawing call raises, so copy first and make a new Picture. Reading may
     raise PictureError.
+
+    `path` is the file that it is read from, if there is one. `seconds` is the time of a picture
+    that is a frame of a video; `frames` are those of a picture that is sent as a video.
     """
 
     _pixels: Pixels | None = None
@@ -94,6 +97,9 @@ class Picture:
     _is_there: Callable[[], bool] | None = None
     _known_to_decode = False
     _opened: Image.Image | None = None
+    path: Path | None = None
+    seconds: float | None = None
+    frames: Sequence[Pixels] = ()
 
     def __init__(self, pixels: NDArray[np.uint8], name: str = "") -> None:
         if not isinstance(pixels, np.ndarray):
@@ -148,11 +154,17 @@ class Picture:
                 fault = f"{path}: the image file cannot be read ({exc.strerror})"
                 raise PictureError(fault) from exc
 
-        return cls.lazy(read, str(path), Path(path).is_file)
+        picture = cls.lazy(read, str(path), Path(path).is_file)
+        picture.path = Path(path)
+        return picture
 
     def is_there(self) -> bool:
         """Return whether the picture's source exists, as far as known without reading it."""
         return self._is_there is None or self._is_there()
+
+    def fetch(self) -> bytes:
+        """Read the encoded bytes without keeping them. Raises PictureError."""
+        return self.source if self._fetch is None else self._fetch()
 
     @property
     def is_generated(self) -> bool:
@@ -211,7 +223,8 @@ class Picture:
     def payload(self) -> Payload:
         """The bytes to send: the source's own if a model sees the same image, else a lossless
         PNG."""
-        changed = "made or changed by a stage" if self._fetch is None else self._header.changed
+        made = "made or changed by a stage" if self.seconds is None else "a frame of a video"
+        changed = made if self._fetch is None else self._header.changed
         if changed:
             pixels = self.pixels
             with spend("encode"):

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
+from looktwice.pipelines.counted import format_times
 from looktwice.pipelines.json_input import is_text
 from looktwice.pipelines.model import CallOptions, Message, Messages, Model, Reply
 from looktwice.pipelines.picture import thumbnail
@@ -234,7 +235,7 @@ def state_html(state: State) -> str:
     """Render the views of a `State` side by side, then its prompt or turns, and the answer."""
     views, turns = "", ""
     for number, view in enumerate(state.views, 1):
-        caption = "view {}, {}x{}".format(number, *view.size)
+        caption = f"view {number}{format_times(view.seconds)}, {view.size[0]}x{view.size[1]}"
         views += (
             '<figure style="margin:0"><img'
             f' src="{thumbnail(view.picture)}"><figcaption>{caption}</figcaption></figure>'

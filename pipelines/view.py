@@ -33,10 +33,10 @@ class View:
     parts: tuple[Part, ...] = ()
 
     @classmethod
-    def of(cls, picture: Picture, source: int = 0, seconds: float | None = None) -> View:
+    def of(cls, picture: Picture, source: int = 0) -> View:
         """Return a view of the whole source image number `source`, unchanged."""
-        width, height = picture.size
-        return cls(picture, (Part(source, Affine(), rectangle(0, 0, width, height), seconds),))
+        whole = rectangle(0, 0, *picture.size)
+        return cls(picture, (Part(source, Affine(), whole, picture.seconds),))
 
     @property
     def pixels(self) -> Pixels:
@@ -47,6 +47,11 @@ class View:
     def size(self) -> tuple[int, int]:
         """(width, height) in pixels."""
         return self.picture.size
+
+    @property
+    def seconds(self) -> list[float]:
+        """The times of the video frames that it shows, ascending."""
+        return sorted({part.seconds for part in self.parts if part.seconds is not None})
 
     def with_pixels(self, pixels: Pixels) -> View:
         """Return the same view with other pixels of the same size, as a marker does."""

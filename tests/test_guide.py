@@ -170,7 +170,7 @@ def check_frames(names: dict[str, Any]) -> None:
 def test_the_example_row_with_every_field_is_a_valid_question(tmp_path: Path) -> None:
     (shown,) = [block for block in blocks() if block.language == "json"]
     line = json.loads(shown.text)
-    assert set(KEYS) - line.keys() == {"images"}
+    assert set(KEYS) - line.keys() == {"images", "video"}
     Image.new("RGB", (320, 240)).save(tmp_path / line["image"])
     (tmp_path / "samples.jsonl").write_text(json.dumps(line))
     (item,) = Folder(tmp_path)

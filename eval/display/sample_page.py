@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from looktwice.eval.display.printable import template
 from looktwice.pipelines.config.spec import find_settings
-from looktwice.pipelines.counted import count_common_prefix
+from looktwice.pipelines.counted import count_common_prefix, format_times
 from looktwice.pipelines.marks import Box, Mark, Point
 from looktwice.pipelines.model import Message, canonical, message_json
 from looktwice.pipelines.picture import PictureError, thumbnail
@@ -128,7 +128,10 @@ class StepFigures:
         self.earlier.append(turns + ([_fingerprint(call.reply.as_message())] if call.reply else []))
         new = []
         for message in call.messages[repeated:]:
-            parts = [p if isinstance(p, str) else self._figure("image", p) for p in message.parts]
+            parts = [
+                p if isinstance(p, str) else self._figure(f"image{format_times(p.seconds)}", p)
+                for p in message.parts
+            ]
             new.append((message.role, parts))
         return ShownCall(call, repeated, new, looks)
 
@@ -207,7 +210,8 @@ def caption(number: int, view: View) -> str:
     encoding = f", re-encoded: {payload.note}" if payload.note else ", the original bytes"
     kind = payload.media_type.removeprefix("image/")
     return (
-        f"view {number}: {width}x{height} px, {len(payload.data)} bytes {kind}, sha256"
+        f"view {number}{format_times(view.seconds)}: {width}x{height} px,"
+        f" {len(payload.data)} bytes {kind}, sha256"
         f" {payload.sha[:12]}{encoding}"
     )
 

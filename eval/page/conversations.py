@@ -21,7 +21,7 @@ from looktwice.eval.records.records import (
 from looktwice.eval.scoring.verdict import Scorer
 from looktwice.eval.tasks.base import MadeTask, TaskError
 from looktwice.pipelines.config.build import Binder
-from looktwice.pipelines.counted import count_common_prefix
+from looktwice.pipelines.counted import count_common_prefix, format_times
 from looktwice.pipelines.marks import Box, Mark, mark_from_dict
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Sample
@@ -69,10 +69,11 @@ class Conversations:
         """Yield the turns that no earlier call sent, except replies that were shown already."""
         earlier, reply = list[str](), PageTurn("", ())
         looks = get_looks(record)
+        times = {node["sha"]: format_times(node.get("seconds", ())).strip() for node in record.sent}
         for number, call in enumerate(record.calls):
             sent = list(call["messages"])
             for sha in sent[count_common_prefix(sent, earlier) :]:
-                turn = self._message(sha)
+                turn = self._message(sha, times)
                 if turn.role != "assistant" or _spoken(turn) != _spoken(reply):
                     yield turn
             earlier, reply = sent, _reply(call)
@@ -85,13 +86,16 @@ class Conversations:
             if not note.startswith("look {"):
                 yield PageTurn("note", (note,))
 
-    def _message(self, sha: str) -> PageTurn:
+    def _message(self, sha: str, times: Mapping[str, str]) -> PageTurn:
         if sha not in self.messages:
             try:
                 data = read_message(self.folder.blobs, sha)
             except RunError as exc:
                 data = {"role": "user", "parts": [f"({exc})"]}
-            parts = [p if isinstance(p, str) else PagePicture(p["picture"]) for p in data["parts"]]
+            parts = [
+                p if isinstance(p, str) else PagePicture(p["picture"], times.get(p["picture"], ""))
+                for p in data["parts"]
+            ]
             self.messages[sha] = PageTurn(data["role"], (*parts, *_tool_calls(data)))
         return self.messages[sha]
 

@@ -36,6 +36,7 @@ from looktwice.eval.scoring.row import Rows
 from looktwice.eval.scoring.run_rows import published_people
 from looktwice.eval.scoring.verdict import PointScores, RunScores, ScoredRecord, Scorer, Verdict
 from looktwice.pipelines.disk import dump_yaml
+from looktwice.pipelines.extensions import find_extension
 from looktwice.pipelines.picture import Picture, PictureError, thumbnail
 
 Images = Callable[[str, str], tuple[Picture, ...]]
@@ -131,17 +132,26 @@ class RunPage:
         """Return the sample's own pictures with their marks, as stored by the run or from its
         task."""
         row = self.rows[number]
-        named = row.sample["images"]
+        named, captions = row.sample["images"], self._captions(number)
         own = tuple(self.stored(sha) for sha in named)
         if self.images and not all(map(self._is_kept, named)):  # reading a task may take long
             own = self.images(row.task, row.id) or own
         pictures = []
-        for place, (sha, picture) in enumerate(zip(named, own, strict=False)):
+        for place, (sha, picture, caption) in enumerate(zip(named, own, captions, strict=False)):
             with suppress(PictureError):  # never sent unchanged, and the task's data is gone
                 if picture.sha == sha:  # otherwise the data has changed since the run
                     marks = place_marks(row, place, picture.size)
-                    pictures.append((PagePicture(sha, f"source {place + 1}", marks), picture))
+                    pictures.append((PagePicture(sha, caption, marks), picture))
         return pictures
+
+    def _captions(self, number: int) -> list[str]:
+        """Return the captions of a sample's own pictures, with the times of video frames."""
+        sample = self.rows[number].sample
+        times = sample["meta"].get("seconds")
+        names = [f"source {n}" for n, _ in enumerate(sample["images"], 1)]
+        if not isinstance(times, list) or len(times) != len(names):
+            return names
+        return [f"{name} at {time} s" for name, time in zip(names, times, strict=True)]
 
     def number_of_contestant(self, run: int, label: str) -> int:
         """Return the number of a run's contestant by its label in tables."""
@@ -162,7 +172,8 @@ class RunPage:
         def read() -> bytes:
             for run in self.runs:
                 with suppress(OSError, ValueError):  # it is gone, or its name is not a sha256
-                    return run.folder.blobs.get(sha)
+                    data, still = run.folder.blobs.get(sha), find_extension("parts", "still")
+                    return still.open()(data) if still else data
             raise PictureError(f"no run holds the picture {sha[:12]}")
 
         return Picture.lazy(read, f"picture {sha[:12]}")
@@ -287,7 +298,7 @@ class RunPage:
                     begun.extend(map(begin, islice(rest, PREFETCHED_THUMBNAILS - len(begun))))
                     shown, names = begun.popleft()
                 elif made.keys().isdisjoint(sources):  # hidden pictures need not be read
-                    shown = [PagePicture(sha, f"source {n}") for n, sha in enumerate(sources, 1)]
+                    shown = list(map(PagePicture, sources, self._captions(number)))
                 else:
                     shown = [picture for picture, _ in self.own_pictures(number)]
                 self.samples[number] = replace(self.samples[number], pictures=tuple(shown))

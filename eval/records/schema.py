@@ -119,6 +119,7 @@ class SentNode(TypedDict):
     width: NotRequired[Whole]
     height: NotRequired[Whole]
     note: NotRequired[str]
+    seconds: NotRequired[list[Number]]
 
 
 @with_config(CLOSED)
@@ -153,9 +154,10 @@ class Record:
 
     `calls` hold, per call, the messages (sha256 of their JSON in `blobs`), `draw`, `options`, and
     `reply` or `error`. `pictures` are the sha256 of all pictures sent; `sent` adds bytes, media
-    type, width, height and, if they are not the source's own bytes, why. `marks` and `choices` are
-    set if a stage changed them, `letters` (a letter as asked -> the sample's own letter) if a stage
-    permuted them: `answer` and the replies use the letters as asked, and scoring maps them back.
+    type, width, height, the times of video frames, and why they are not the source's own bytes.
+    `marks` and `choices` are set if a stage changed them, `letters` (a letter as asked -> the
+    sample's own letter) if a stage permuted them: `answer` and the replies use the letters as
+    asked, and scoring maps them back.
     `notes` say where stages deviated from their usual work, for example because nothing was found
     to zoom on. `measured` are the numbers and categories that stages measured, by name: one, or a
     list with one for each turn. `timings` hold seconds (total, by stage) and, per call, its seconds

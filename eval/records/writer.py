@@ -301,4 +301,5 @@ def _store_pictures(calls: Iterable[Call], blobs: Blobs) -> Iterable[dict[str, A
                 "width": width,
                 "height": height,
             }
-            yield sent | ({"note": payload.note} if payload.note else {})
+            more = {"note": payload.note, "seconds": view.seconds}
+            yield sent | {name: value for name, value in more.items() if value}

@@ -173,7 +173,9 @@ def open_picture(files: Files, name: str) -> Picture:
         except TaskError:  # `fetch` says why
             return False
 
-    return Picture.lazy(fetch, f"{files.root.name}/{name}", is_there)
+    picture = Picture.lazy(fetch, f"{files.root.name}/{name}", is_there)
+    picture.path = files.root / name if isinstance(files, FolderFiles) else None
+    return picture
 
 
 def _filter_by_suffix(names: Iterable[str], tail: str) -> list[str]:

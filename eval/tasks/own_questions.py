@@ -14,14 +14,14 @@ from looktwice.eval.scoring.verdict import Scorer
 from looktwice.eval.tasks.base import Facts, RowErrors, Subset, TaskError, suggest_name
 from looktwice.eval.tasks.cells import Row, as_options, find_letter
 from looktwice.eval.tasks.files import FolderFiles, resolve_inside
-from looktwice.eval.tasks.row_task import Pictures, Questions, RowQuestion, RowTask
+from looktwice.eval.tasks.row_task import Pictures, Questions, RowQuestion, RowTask, VideoReader
 from looktwice.pipelines.config.spec import NOT_IDENTITY
 from looktwice.pipelines.json_input import json_lines, json_object
 from looktwice.pipelines.marks import Marks, mark_from_dict
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Item
 
-KEYS = ("id", "question", "image", "images", "choices", "answer", "marks", "meta")
+KEYS = ("id", "question", "image", "images", "video", "choices", "answer", "marks", "meta")
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,11 @@ class Folder(RowTask):
     number `image`, from 0) and `meta` (an object with your own fields, by which scores can be
     sliced). `split`, `label_version` and `note` are what tables state about the set; an empty
     `label_version` becomes the sha256 of the file. `scorer` replaces plain accuracy, `subset`
-    selects some of the questions. Raises TaskError that lists every faulty line; an unreadable
-    image, or a mark outside its image, fails only its own sample.
+    selects some of the questions. With `video: {use: eval.tasks.Video, frames: 8}`, a line has
+    `video`, a path or a list of them, instead of images; its marks name their frame by `image`, the
+    number among the frames shown, or by `seconds`, a time in video number `image`. Raises TaskError
+    that lists every faulty line; an unreadable image, or a mark outside its image, fails only its
+    own sample.
     """
 
     path: Path
@@ -47,6 +50,7 @@ class Folder(RowTask):
     note: str = field(default="", metadata=NOT_IDENTITY)
     scorer: Scorer | None = None
     subset: Subset = Subset()
+    video: VideoReader | None = None
 
     units = "lines"
     whole = True
@@ -90,7 +94,7 @@ class Folder(RowTask):
             raise ValueError(f"`meta` must be an object, found {meta!r}")
         if isinstance(identifier, bool | float) or not _is_plain(identifier):
             raise ValueError(f"`id` must be a text or a whole number, found {identifier!r}")
-        images = _read_images(row)
+        images = _read_images(row, self.video is not None)
         for name in images:
             resolve_inside(root, name)
         choices = _read_choices(row.get("choices"), root)
@@ -106,10 +110,11 @@ class Folder(RowTask):
             in_brackets = answer.startswith("(") and answer.endswith(")")
             bare = answer[1:-1] if in_brackets else answer
             answer = find_letter(answer, bare, choices) if choices else answer
-        marks = _read_marks(row.get("marks") or [], len(images))
-        return [
-            RowQuestion(number, str(identifier), question, choices, answer, meta, images, marks)
-        ]
+        listed = row.get("marks") or []
+        marks = _read_marks(listed, len(images) if self.video is None else None)
+        moments = () if self.video is None else self.video.read_moments(listed)
+        asked = str(identifier), question, choices, answer, meta, images, marks, moments
+        return [RowQuestion(number, *asked)]
 
     def __iter__(self) -> Iterator[Item]:
         images = [name for question in self._chosen for name in question.images]
@@ -133,7 +138,16 @@ def _is_plain(value: Any) -> bool:
     return isinstance(value, str | int | float) and not isinstance(value, bool) and value != ""
 
 
-def _read_images(row: Row) -> tuple[str, ...]:
+def _read_images(row: Row, are_videos: bool) -> tuple[str, ...]:
+    if not are_videos and "video" in row:
+        raise ValueError(
+            "`video` needs a setting of the task, such as"
+            " `video: {use: eval.tasks.Video, frames: 8}`"
+        )
+    if are_videos:
+        if "image" in row or "images" in row:
+            raise ValueError("the task has `video`, so a line names `video` instead of an image")
+        row = {"images" if isinstance(row.get("video"), list) else "image": row.get("video")}
     if "image" in row and "images" in row:
         raise ValueError("`image` and `images` are both given; keep one of them")
     images = row.get("images", [row["image"]] if row.get("image") is not None else []) or []
@@ -164,7 +178,7 @@ def _read_choices(listed: Any, root: Path) -> tuple[str | Path, ...]:
     return tuple(choices)
 
 
-def _read_marks(listed: Any, images: int) -> Marks:
+def _read_marks(listed: Any, images: int | None) -> Marks:
     if not isinstance(listed, list) or not all(isinstance(mark, dict) for mark in listed):
         raise ValueError(f"`marks` must be a list of objects, found {listed!r}")
     try:
@@ -172,7 +186,7 @@ def _read_marks(listed: Any, images: int) -> Marks:
     except (TypeError, OverflowError) as exc:
         raise ValueError(f"a mark has a value that is not a number ({exc}): {listed!r}") from exc
     for mark in marks:
-        if not 0 <= mark.image < images:
+        if images is not None and not 0 <= mark.image < images:
             raise ValueError(
                 f"mark {mark.label!r} is on image {mark.image}, but there are {images}, counted"
                 " from 0"

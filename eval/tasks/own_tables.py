@@ -20,7 +20,7 @@ from looktwice.eval.tasks.answer_cells import (
 from looktwice.eval.tasks.base import Subset, TaskError
 from looktwice.eval.tasks.cells import Row, as_text
 from looktwice.eval.tasks.image_cells import find_numbered_columns
-from looktwice.eval.tasks.row_task import Pictures, Questions, RowQuestion
+from looktwice.eval.tasks.row_task import Pictures, Questions, RowQuestion, VideoReader
 from looktwice.eval.tasks.table_files import TextTable, require_columns
 from looktwice.eval.tasks.table_task import MappedTask, TableTask, require_known_columns
 
@@ -54,8 +54,9 @@ class Columns(MappedTask):
     values. `file` is the table's path below a folder `path`, or in the data set `hub` of the
     Hugging Face hub, whose commit is `revision`. `split`, `label_version`, `errata` and `note` are
     what tables state about the set; `scorer` replaces plain accuracy; `subset` selects some of the
-    questions. An unusable row is left out and counted in the facts; more than a tenth of them is an
-    error. Raises TaskError.
+    questions. With `video: {use: eval.tasks.Video, frames: 8}`, a column of videos takes the place
+    of the images. An unusable row is left out and counted in the facts; more than a tenth of them
+    is an error. Raises TaskError.
     """
 
     path: Path | None = None
@@ -76,6 +77,7 @@ class Columns(MappedTask):
     image_name: str = ""
     numbered: Mapping[str, Sequence[int]] = field(default_factory=dict)
     truth: tuple[str, ...] = ()
+    video: VideoReader | None = None
 
     _usual = DEFAULT_COLUMNS
     _needed = ("question", "images")
@@ -95,7 +97,10 @@ class Columns(MappedTask):
         if not mapping["choices"] and "choices" not in self.columns:
             stems = "choice choices option options"
             mapping["choices"] = find_lettered_columns(names) or find_numbered_columns(stems, names)
-        if "images" not in self.columns:
+        if self.video is not None:
+            mapping["images"] = mapping["images"] if "images" in self.columns else ()
+            mapping["images"] = mapping["images"] or self.video.find_columns(names)
+        elif "images" not in self.columns:
             mapping["images"] = (
                 find_numbered_columns(DEFAULT_COLUMNS["images"], names) or mapping["images"]
             )
@@ -152,7 +157,9 @@ class Tsv(TableTask):
     files with rotated choices, `meta["circle"]` is the question that the rotations belong to: with
     `scorer: {use: eval.scoring.AllRight}` all of them must be right. `where` keeps only rows with
     these values, `numbered` makes fields of a row's number, as `{pair: [2]}`, and `truth` names
-    columns for scoring only. Unusable rows are left out and counted in the facts. Raises TaskError.
+    columns for scoring only. With `video: {use: eval.tasks.Video, frames: 8}`, a column of videos
+    takes the place of the images. Unusable rows are left out and counted in the facts. Raises
+    TaskError.
     """
 
     path: Path
@@ -166,6 +173,7 @@ class Tsv(TableTask):
     subset: Subset = Subset()
     numbered: Mapping[str, Sequence[int]] = field(default_factory=dict)
     truth: tuple[str, ...] = ()
+    video: VideoReader | None = None
 
     @property
     def _word_columns(self) -> list[str]:
@@ -173,6 +181,8 @@ class Tsv(TableTask):
 
     @property
     def _image_columns(self) -> tuple[str, ...]:
+        if self.video is not None:
+            return self.video.find_columns(self.table.columns)
         own = [name for name in IMAGES if name in self.table.columns]
         return tuple(dict.fromkeys((*own, *self._numbered_images)))
 
@@ -182,6 +192,8 @@ class Tsv(TableTask):
         return find_numbered_columns(" ".join(IMAGES), self.table.columns)
 
     def _pictures(self, question: RowQuestion, cells: Row) -> Pictures:
+        if self.video is not None:
+            return super()._pictures(question, cells)
         shared = as_text(cells.get("image")).strip()
         if shared in self._by_index and len(shared) <= MAX_REFERENCE_LENGTH:
             cells = self.table.read_row_at(self._by_index[shared])
@@ -198,6 +210,8 @@ class Tsv(TableTask):
         table = TextTable(path, "tsv")
         images = [name for name in IMAGES if name in table.columns]
         images += find_numbered_columns(" ".join(IMAGES), table.columns)
+        if self.video is not None:
+            images = [*self.video.find_columns(table.columns)]
         needed = ["index", "question", *(images[:1] or IMAGES[:1]), *self.where]
         require_columns(path, needed, table.columns)
         return table

@@ -8,12 +8,28 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 from looktwice.eval.tasks.base import RowErrors, Subset
 from looktwice.pipelines.marks import Marks
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Item, Sample
+
+Moments = tuple[float | None, ...]
+
+
+class VideoReader(Protocol):
+    """The setting `video` of a task whose questions show videos, such as `eval.tasks.Video`."""
+
+    def find_columns(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return the columns of a table that hold the videos. Raises TaskError."""
+
+    def read_moments(self, marks: Sequence[Mapping[str, Any]]) -> Moments:
+        """Return the time of each mark, None without one. Raises ValueError."""
+
+    def show_frames(self, sample: Sample, moments: Moments) -> Sample:
+        """Return a sample whose images are video files with frames instead. A video that cannot be
+        read becomes one picture that raises PictureError."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,7 +37,7 @@ class RowQuestion:
     """A question of the row `number`, without its images; `answer` None means that it is hidden.
 
     `images`, and choices that are a Path, name files; if the row's cells hold the images, they are
-    empty.
+    empty. `moments` are the times of the marks in a video, None for a mark without one.
     """
 
     number: int
@@ -32,6 +48,7 @@ class RowQuestion:
     meta: Mapping[str, Any]
     images: tuple[str, ...] = ()
     marks: Marks = ()
+    moments: Moments = ()
 
 
 Questions = list[RowQuestion]
@@ -46,7 +63,7 @@ class RowTask:
     (`_pictures`). Settings that it lacks keep the values below. `numbered` makes meta fields from a
     row's number, for files that show pairs and groups only by order: `[step]` is number // step,
     and `[step, of]` that modulo `of`. `truth` names meta fields for scoring only, such as boxes of
-    the answer.
+    the answer. With `video`, the images are videos, of which questions show frames.
     """
 
     path: Path | None
@@ -54,6 +71,7 @@ class RowTask:
     hub: str = ""
     numbered: Mapping[str, Sequence[int]] = {}
     truth: Sequence[str] = ()
+    video: VideoReader | None = None
     units: ClassVar[str] = "rows"
     whole: ClassVar[bool] = False  # no row may be left out
 
@@ -86,6 +104,8 @@ class RowTask:
             question.marks,
             {name: value for name, value in question.meta.items() if name not in self.truth},
         )
+        if self.video is not None:
+            sample = self.video.show_frames(sample, question.moments)
         truth = {name: question.meta[name] for name in self.truth if name in question.meta}
         return Item(sample, question.answer, truth)
 

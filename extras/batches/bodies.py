@@ -63,6 +63,8 @@ def _blocks(message: Json) -> list[Json]:
         return [part for part in signed if part.get("text") != ""] + _tool_uses(message)
     blocks: list[Json] = []
     for kind, data in _parts(content):
+        if kind.startswith("video/"):
+            raise ModelError("Anthropic takes no videos; send frames (`form: frames`)")
         if kind:
             source = {"type": "base64", "media_type": kind, "data": data}
             blocks.append({"type": "image", "source": source})
@@ -187,15 +189,15 @@ def _refuse(body: Json, provider: str, *names: str) -> None:
 
 
 def _parts(content: Any) -> Iterator[tuple[str, str]]:
-    """Yield ("", text) or (media type, base64 of a picture) for each part of a turn's content."""
+    """Yield ("", text) or (media type, base64 of a picture or video) for each part of a turn."""
     if isinstance(content, str):
         yield "", content
         return
     for part in content or ():
         if part["type"] == "text":
             yield "", part["text"]
-        elif part["type"] == "image_url":
-            kind, _, data = part["image_url"]["url"].removeprefix("data:").partition(";base64,")
+        elif part["type"] in ("image_url", "video_url"):
+            kind, _, data = part[part["type"]]["url"].removeprefix("data:").partition(";base64,")
             yield kind, data
 
 

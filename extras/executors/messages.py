@@ -92,7 +92,11 @@ class PicturePickler(pickle.Pickler):
                 raise pickle.PicklingError(f"another process may not have {named.__qualname__}")
             return NotImplemented
         if value._fetch is None:
-            return Picture, (value.pixels, value.name)
+            return (
+                Picture,
+                (value.pixels, value.name),
+                {"seconds": value.seconds, "_sha": value.sha},
+            )
         arguments = value.source, value.name, value._known_to_decode
         return Picture.encoded, arguments, {"_sha": value.sha}
 

@@ -25,11 +25,13 @@ CALL = re.compile(r"<tool_call>\s*(.*?)\s*</tool_call>", re.DOTALL)
 
 @dataclass(frozen=True)
 class Chat:
-    """Turns as plain values, their pictures in order, and the tools offered."""
+    """Turns as plain values, their pictures in order, the tools offered, and the videos in order,
+    each as its frames and times."""
 
     turns: Sequence[dict[str, Any]]
     images: Sequence[Pixels] = field(default=(), repr=False)
     tools: Sequence[dict[str, Any]] = ()
+    videos: Sequence[tuple[Sequence[Pixels], Sequence[float]]] = field(default=(), repr=False)
 
 
 def build_chat(
@@ -41,16 +43,24 @@ def build_chat(
     """Convert messages to a chat, shrinking pictures above `most` pixels. Raises PictureError."""
     if system and "system" not in {message.role for message in messages}:
         messages = [Message("system", (system,)), *messages]
-    images = [view.picture.pixels for message in messages for view in message.views]
-    for number, pixels in enumerate(images):
-        height, width = pixels.shape[:2]
-        if most is not None and height * width > most:
-            share = (most / (height * width)) ** 0.5
-            size = max(1, int(width * share)), max(1, int(height * share))
-            small = cv2.resize(pixels, size, interpolation=cv2.INTER_AREA)
-            images[number] = np.asarray(small, np.uint8)
+    views = [view for message in messages for view in message.views]
+    images = [_shrink(v.picture.pixels, most) for v in views if not v.picture.frames]
+    videos = [
+        ([_shrink(pixels, most) for pixels in v.picture.frames], v.seconds)
+        for v in views
+        if v.picture.frames
+    ]
     offered = [{"type": "function", "function": asdict(tool)} for tool in tools or ()]
-    return Chat(list(map(_turn, messages)), images, offered)
+    return Chat(list(map(_turn, messages)), images, offered, videos)
+
+
+def _shrink(pixels: Pixels, most: int | None) -> Pixels:
+    height, width = pixels.shape[:2]
+    if most is None or height * width <= most:
+        return pixels
+    share = (most / (height * width)) ** 0.5
+    size = max(1, int(width * share)), max(1, int(height * share))
+    return np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), np.uint8)
 
 
 def render_template(processor: Any, chat: Chat) -> str:
@@ -94,7 +104,9 @@ def reply_text(reply: str, offered: bool = True) -> tuple[str, str, tuple[ToolCa
 
 def _turn(message: Message) -> dict[str, Any]:
     content = [
-        {"type": "text", "text": part} if isinstance(part, str) else {"type": "image"}
+        {"type": "text", "text": part}
+        if isinstance(part, str)
+        else {"type": "video" if part.picture.frames else "image"}
         for part in message.parts
     ]
     turn: dict[str, Any] = {"role": message.role, "content": content}
@@ -117,9 +129,9 @@ WITHOUT_VIDEO = (
 def open_processor(model: str, revision: str | None) -> tuple[Any, str]:
     """Open the processor, and return it with a sentence about what it lacks ("" for nothing).
 
-    Families such as Qwen2.5-VL have a video processor that needs torchvision. Without torchvision,
-    the processor is assembled from the image processor (Pillow) and the tokenizer. Raises
-    WeightsError.
+    Families such as Qwen2.5-VL have a video processor that needs torchvision. Their processor is
+    assembled from the image processor (Pillow), the tokenizer and, with torchvision, the video
+    processor. Raises WeightsError.
     """
     transformers, fault = import_transformers(), None
     try:
@@ -152,4 +164,7 @@ def open_processor(model: str, revision: str | None) -> tuple[Any, str]:
     tokenizer = load_from_hub("AutoTokenizer", model, revision)
     template = getattr(tokenizer, "chat_template", None)
     halves = {"image_processor": images, "tokenizer": tokenizer} | dict.fromkeys(spare)
-    return loose(**halves, chat_template=template), WITHOUT_VIDEO
+    with suppress(WeightsError):  # it needs torchvision
+        halves |= {name: load_from_hub("AutoVideoProcessor", model, revision) for name in spare}
+    note = WITHOUT_VIDEO if None in halves.values() else ""
+    return loose(**halves, chat_template=template), note

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from looktwice.pipelines.config.spec import NOT_IDENTITY, settings
+from looktwice.pipelines.extensions import find_extension
 from looktwice.pipelines.model import (
     CallOptions,
     Finish,
@@ -278,7 +279,8 @@ class LocalVLM(Ranged):
         def like(asked: _VLMRequest) -> Any:
             """Return the batching key: greedy requests with equal settings, and pictures or none,
             go together."""
-            return asked.seed, bool(asked.chat.images), canonical(asked.options.given())
+            shown = bool(asked.chat.images), bool(asked.chat.videos)
+            return asked.seed, shown, canonical(asked.options.given())
 
         key = ("vlm batcher", self.identity, self.device, self.batch)
         batcher: Batcher[_VLMRequest, Reply] = open_shared(
@@ -376,5 +378,9 @@ class LocalVLM(Ranged):
         ModelError."""
         texts = [render_template(network.processor, chat) for chat in chats]
         images = [list(chat.images) for chat in chats] if chats[0].images else None
-        inputs = network.processor(text=texts, images=images, return_tensors="pt", padding=True)
+        more: dict[str, Any] = {"return_tensors": "pt", "padding": True}
+        if videos := [video for chat in chats for video in chat.videos]:
+            part = find_extension("parts", "video_inputs")
+            more |= part.open()(network.processor, videos) if part else {}
+        inputs = network.processor(text=texts, images=images, **more)
         return inputs.to(network.model.device, network.model.dtype)

@@ -135,8 +135,9 @@ def with_text(parts: list[Json], text: str) -> list[Json]:
 def _part(part: str | View, detail: Detail | None) -> Json:
     if isinstance(part, str):
         return {"type": "text", "text": part}
-    image: Json = {"url": part.picture.payload}
-    return {"type": "image_url", "image_url": image | ({"detail": detail} if detail else {})}
+    payload = part.picture.payload
+    kind = f"{payload.media_type.partition('/')[0]}_url"  # image_url or video_url
+    return {"type": kind, kind: {"url": payload} | ({"detail": detail} if detail else {})}
 
 
 def request_bytes(body: Json) -> bytes:

@@ -103,7 +103,8 @@ class Ask:
 
     `attach` selects all views, only those that are "new" to the conversation, or none. `tags` is a
     text before each image, such as "Image {n}:"; `{n}` is the number of the view, `{source}` the
-    number of the sample's image that it shows, both from 1. `options` are passed to the model, such
+    number of the sample's image that it shows, both from 1, `{seconds}` the time of a video frame.
+    `options` are passed to the model, such
     as `{effort: high}` for a reasoning model. `system` is the system message of the conversation.
     `history` sets which parts of earlier turns are sent again, and `output` names the stage whose
     JSON schema the reply must follow. `confidence: choices` also requests the likelihoods of tokens

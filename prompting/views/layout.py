@@ -200,10 +200,18 @@ class IndexTags(WithoutModel):
 
 def write_tag(text: str, number: int, view: View, sample: str) -> str:
     """Return `text` for one view: `{n}` becomes `number`, `{source}` the number of its image in the
-    sample, both from 1.
+    sample, both from 1, and `{seconds}` the time of its video frame.
 
-    Raises ValueError if `text` has `{source}` and the view shows no image of the sample.
+    Raises ValueError if `text` has `{source}` and the view shows no image of the sample, or
+    `{seconds}` and it shows no frame of a video.
     """
+    if "{seconds}" in text:
+        if not view.seconds:
+            raise ValueError(
+                f"sample {sample}: view {number} shows no frame of a video, so leave out"
+                f" {{seconds}} in {text!r}"
+            )
+        text = text.replace("{seconds}", " and ".join(f"{time:g}" for time in view.seconds))
     if "{source}" in text:
         sources = sorted({part.source + 1 for part in view.parts})
         if not sources:
@@ -216,12 +224,12 @@ def write_tag(text: str, number: int, view: View, sample: str) -> str:
 
 
 def check_tag(setting: str, text: str) -> None:
-    """Raise ValueError if `text` has fields other than {n} and {source}."""
-    strange = set(re.findall(r"{.*?}", text)) - {"{n}", "{source}"}
+    """Raise ValueError if `text` has fields other than {n}, {source} and {seconds}."""
+    strange = set(re.findall(r"{.*?}", text)) - {"{n}", "{source}", "{seconds}"}
     if strange:
         raise ValueError(
-            f"{setting} has unknown fields {', '.join(sorted(strange))}; only {{n}}"
-            " and {source} are filled in"
+            f"{setting} has unknown fields {', '.join(sorted(strange))}; only {{n}},"
+            " {source} and {seconds} are filled in"
         )
 
 

@@ -1,0 +1,2 @@
+from .frames import Video as Video
+from .native import SendVideo as SendVideo

@@ -1,0 +1,49 @@
+"""Shows a video as one picture, for pages."""
+
+from __future__ import annotations
+
+import math
+
+import cv2
+import numpy as np
+
+from looktwice.eval.tasks.base import TaskError
+from looktwice.extras.video.film import HEAD, Film, find_format
+from looktwice.pipelines.encodings.image_files import to_png
+from looktwice.pipelines.picture import Picture, PictureError, Pixels
+
+MOST = 9  # frames of a still
+LONGEST = 480  # pixels of a side of a frame in it
+
+
+def show_still(data: bytes) -> bytes:
+    """Return a PNG of up to nine frames of a video, evenly spaced, in rows; other bytes, and those
+    of a video that cannot be read, are returned unchanged."""
+    if not find_format(data[:HEAD]):
+        return data
+    try:
+        film = Film(Picture.lazy(lambda: data, "a video"))
+        numbers = np.linspace(0, len(film.shots) - 1, min(MOST, len(film.shots))).round()
+        frames = film.decode([int(number) for number in numbers])
+    except (PictureError, TaskError):
+        return data
+    return to_png(_tile([_shrink(frames[number]) for number in sorted(frames)]))
+
+
+def _shrink(pixels: Pixels) -> Pixels:
+    height, width = pixels.shape[:2]
+    scale = min(1.0, LONGEST / max(height, width))
+    size = max(1, round(width * scale)), max(1, round(height * scale))
+    return np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), np.uint8)
+
+
+def _tile(frames: list[Pixels]) -> Pixels:
+    """Put frames of one size into rows, with white between them."""
+    columns = math.ceil(math.sqrt(len(frames)))
+    height, width = frames[0].shape[:2]
+    rows = math.ceil(len(frames) / columns)
+    sheet = np.full((rows * (height + 2) - 2, columns * (width + 2) - 2, 3), 255, np.uint8)
+    for number, pixels in enumerate(frames):
+        top, left = number // columns * (height + 2), number % columns * (width + 2)
+        sheet[top : top + height, left : left + width] = pixels
+    return sheet
