@@ -114,6 +114,9 @@ CLASSES = {
     "eval.tasks.Puzzles": _make_entry("scenes.puzzles:Puzzles"),
     "eval.tasks.RenderedScenes": _make_entry("scenes.rendered_scenes:RenderedScenes"),
     "pipelines.models.Batched": _make_entry("batches.model:Batched"),
+    "pipelines.models.GeminiAPI": _make_entry("wires.native:GeminiAPI"),
+    "pipelines.models.MessagesAPI": _make_entry("wires.native:MessagesAPI"),
+    "pipelines.models.ResponsesAPI": _make_entry("wires.native:ResponsesAPI"),
     "specialists.answers.FigureAnalogy": _make_entry("drawings.matrices:FigureAnalogy"),
     "specialists.answers.MatrixSolver": _make_entry("drawings.matrices:MatrixSolver"),
     "specialists.drawings.ColoredShapeCounter": _make_entry("drawings.shapes:ColoredShapeCounter"),
@@ -123,7 +126,7 @@ CLASSES = {
     "specialists.drawings.PatternMatcher": _make_entry("drawings.sheets:PatternMatcher"),
     "specialists.drawings.ShapeGridReader": _make_entry("drawings.sheets:ShapeGridReader"),
 }
-"""Classes that studies and records still name by their former path in the core."""
+"""Classes that studies and records name by a path in the core."""
 EXTENSIONS: Mapping[str, Mapping[str, Extension]] = {
     "commands": COMMANDS,
     "keys": KEYS,
