@@ -90,13 +90,11 @@ def _items(message: Json) -> list[Json]:
         text = read_text(content)
         items = [{"text": text}] if text else []
         items += map(_call_item, message.get("tool_calls") or ())
-    return [
-        _said(item["text"]) if "text" in item and "type" not in item else item for item in items
-    ]
+    return [item if "type" in item else _said(item) for item in items]
 
 
-def _said(text: str) -> Json:
-    return {"role": "assistant", "content": text}
+def _said(item: Json) -> Json:
+    return {"role": "assistant", "content": item["text"]} if "text" in item else item
 
 
 def _call_item(call: Json) -> Json:
