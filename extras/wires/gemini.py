@@ -75,11 +75,11 @@ def content_request(body: Json) -> Json:
     if tools := body.get("tools"):
         request["tools"] = [{"functionDeclarations": list(map(_declaration, tools))}]
     choice = body.get("tool_choice", "auto")
-    if choice != "auto":
-        is_named = isinstance(choice, dict)
+    if isinstance(choice, dict):
         named = {"mode": "ANY", "allowedFunctionNames": [choice["function"]["name"]]}
-        config = named if is_named else {"mode": MODES[choice]}
-        request["toolConfig"] = {"functionCallingConfig": config}
+        request["toolConfig"] = {"functionCallingConfig": named}
+    elif choice != "auto":
+        request["toolConfig"] = {"functionCallingConfig": {"mode": MODES[choice]}}
     system = [turn["content"] for turn in body["messages"] if turn["role"] == "system"]
     if system:
         request["systemInstruction"] = {"parts": [{"text": text} for text in system]}

@@ -39,7 +39,7 @@ class NativeAPI(ChatAPI):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        given = [name for name in self.absent if getattr(self, name) is not None]
+        given = [name for name in self.absent if getattr(self, name, None) is not None]
         given += ["token_field"] if self.token_field != "max_tokens" else []
         if given:
             raise ValueError(

@@ -59,10 +59,10 @@ def response_request(body: Json) -> Json:
     if tools:
         request["tools"] = tools
     choice = body.get("tool_choice", "auto")
-    if choice != "auto":
-        is_named = isinstance(choice, dict)
-        named = {"type": "function", "name": choice["function"]["name"]} if is_named else choice
-        request["tool_choice"] = named
+    if isinstance(choice, dict):
+        request["tool_choice"] = {"type": "function", "name": choice["function"]["name"]}
+    elif choice != "auto":
+        request["tool_choice"] = choice
     system = [turn["content"] for turn in body["messages"] if turn["role"] == "system"]
     if system:
         request["instructions"] = "\n\n".join(system)
