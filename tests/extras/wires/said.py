@@ -88,9 +88,7 @@ def messages(turn: Turn, number: int) -> Json:
         blocks.append({"type": "text", "text": turn.text})
     for index, box in enumerate(turn.boxes):
         identifier = f"toolu_{number}_{index}"
-        blocks.append(
-            {"type": "tool_use", "id": identifier, "name": "zoom", "input": {"box": box}}
-        )
+        blocks.append({"type": "tool_use", "id": identifier, "name": "zoom", "input": {"box": box}})
     usage = {
         "input_tokens": 90,
         "cache_creation_input_tokens": 10,
