@@ -57,6 +57,23 @@ def content_request(body: Json) -> Json:
     """Convert a chat-completions request body to a generateContent body, which has no model's name.
     Raises ModelError."""
     request = {name: value for name, value in body.items() if name not in CONVERTED}
+    if tools := body.get("tools"):
+        request["tools"] = [{"functionDeclarations": list(map(_declaration, tools))}]
+    choice = body.get("tool_choice", "auto")
+    if isinstance(choice, dict):
+        named = {"mode": "ANY", "allowedFunctionNames": [choice["function"]["name"]]}
+        request["toolConfig"] = {"functionCallingConfig": named}
+    elif choice != "auto":
+        request["toolConfig"] = {"functionCallingConfig": {"mode": MODES[choice]}}
+    system = [turn["content"] for turn in body["messages"] if turn["role"] == "system"]
+    if system:
+        request["systemInstruction"] = {"parts": [{"text": text} for text in system]}
+    request["contents"] = _contents(body["messages"])
+    settings = _settings(body)
+    return request | ({"generationConfig": settings} if settings else {})
+
+
+def _settings(body: Json) -> Json:
     settings: Json = {SETTINGS[name]: body[name] for name in SETTINGS if name in body}
     if body.get("logprobs"):
         settings["responseLogprobs"] = True
@@ -71,20 +88,7 @@ def content_request(body: Json) -> Json:
         settings["mediaResolution"] = resolution
     if "original" in details:
         refuse({"detail: original": ""}, "Gemini", "detail: original")
-    settings |= body.get("generationConfig", {})
-    if tools := body.get("tools"):
-        request["tools"] = [{"functionDeclarations": list(map(_declaration, tools))}]
-    choice = body.get("tool_choice", "auto")
-    if isinstance(choice, dict):
-        named = {"mode": "ANY", "allowedFunctionNames": [choice["function"]["name"]]}
-        request["toolConfig"] = {"functionCallingConfig": named}
-    elif choice != "auto":
-        request["toolConfig"] = {"functionCallingConfig": {"mode": MODES[choice]}}
-    system = [turn["content"] for turn in body["messages"] if turn["role"] == "system"]
-    if system:
-        request["systemInstruction"] = {"parts": [{"text": text} for text in system]}
-    request["contents"] = _contents(body["messages"])
-    return request | ({"generationConfig": settings} if settings else {})
+    return settings | body.get("generationConfig", {})
 
 
 def _all_images(body: Json) -> list[Image]:

@@ -42,6 +42,8 @@ def check_responses(body: Json, said: Sequence[Json]) -> int:
         wrong = next(n for n, item in enumerate(kept) if [item] != known[n : n + 1])
         raise Refused(f"Item {wrong} was provided without its required 'reasoning' item.")
     lengths = [sum(len(r["output"]) for r in said[:n]) for n in range(len(said) + 1)]
+    if len(kept) not in lengths:
+        raise Refused("Item was provided without its required following item.")
     return lengths.index(len(kept))
 
 
@@ -82,6 +84,8 @@ def check_contents(body: Json, said: Sequence[Json]) -> int:
         if any("inlineData" in part for part in parts):
             raise Refused("inline_data is not supported in a turn of the model.")
         known = said[number]["candidates"][0]["content"]["parts"]
+        if len(parts) != len(known):
+            raise Refused("a turn of the model has other parts than it had.")
         for part, own in zip(parts, known, strict=True):
             if part.get("thoughtSignature") != own.get("thoughtSignature"):
                 raise Refused("Function call is missing a thought_signature in functionCall parts.")

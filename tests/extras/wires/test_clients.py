@@ -1,4 +1,4 @@
-"""What the providers' own clients send for ten conversations, compared with what looktwice sends."""
+"""What the providers' own clients send for ten conversations, compared with ours."""
 
 from __future__ import annotations
 
