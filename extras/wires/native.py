@@ -149,7 +149,6 @@ class MessagesAPI(NativeAPI):
     absent = ("choices_as", "seed", "logprobs", "detail", "choices")
     reply_fields = ("content",)
     reserved = RESERVED | {"messages", "system", "max_tokens", "stop_sequences", "top_k"}
-    sign = staticmethod(sign_messages)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -165,6 +164,10 @@ class MessagesAPI(NativeAPI):
     def path(self) -> str:
         """The path below the URL that requests are sent to."""
         return "messages"
+
+    def sign(self, key: str | None) -> dict[str, str]:
+        """Return the version of the protocol, and the key if there is one."""
+        return sign_messages(key)
 
     def translate(self, body: Json, options: CallOptions) -> Json:
         """Return a chat-completions body in the Messages protocol."""
@@ -196,7 +199,6 @@ class GeminiAPI(NativeAPI):
     dialect = "gemini"
     reply_fields = ("candidates", "promptFeedback", "usageMetadata")
     reserved = RESERVED | {"contents", "systemInstruction"}
-    sign = staticmethod(sign_contents)
 
     @property
     def default_url(self) -> str:
@@ -207,6 +209,10 @@ class GeminiAPI(NativeAPI):
     def path(self) -> str:
         """The path below the URL that requests are sent to."""
         return f"models/{self.model.removeprefix('models/')}:generateContent"
+
+    def sign(self, key: str | None) -> dict[str, str]:
+        """Return the header that carries the key, if there is one."""
+        return sign_contents(key)
 
     def translate(self, body: Json, options: CallOptions) -> Json:
         """Return a chat-completions body in the generateContent protocol."""

@@ -105,7 +105,6 @@ class ChatAPI(Ranged):
     apart: ClassVar[bool] = True  # several processes of a run may ask it, with a copy each
     ranges = (*SAMPLING, *LIMITS, "timeout > 0")
     reserved: ClassVar[Set[str]] = RESERVED_FIELDS
-    sign: ClassVar[Sign] = staticmethod(bearer_header)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -228,6 +227,10 @@ class ChatAPI(Ranged):
         keys = known_keys()
         named = {name: mask_keys(text, keys) for name, text in response.headers.items()}
         return HttpResponse(response.status, named, response.body)
+
+    def sign(self, key: str | None) -> dict[str, str]:
+        """Return the headers that carry the key, if there is one."""
+        return bearer_header(key)
 
     def read(self, response: HttpResponse, url: str, seconds: float) -> Reply:
         """Read the reply in a response. Raises ModelError."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from looktwice.extras.wires.native import GeminiAPI, MessagesAPI, NativeAPI, ResponsesAPI
 from looktwice.pipelines import Message, Picture, View
-from looktwice.pipelines.model import CallOptions, Messages, Tool
+from looktwice.pipelines.model import CallOptions, Messages, Reply, Tool
 from looktwice.pipelines.models.http_client import HttpResponse
 from tests.extras.wires.said import TURNS, replies
 
@@ -46,7 +46,7 @@ def read_turn(name: str, number: int) -> Message:
     return read(name, body).as_message()
 
 
-def read(name: str, body: bytes, status: int = 200) -> Any:
+def read(name: str, body: bytes, status: int = 200) -> Reply:
     """Return the reply in a response to a model of this class."""
     return make_model(name).read(HttpResponse(status, {}, body), URL, 0.0)
 

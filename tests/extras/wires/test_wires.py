@@ -161,8 +161,8 @@ def test_candidates_of_tokens_are_read() -> None:
 def test_settings_become_fields(
     name: str, settings: Json, options: Json, field: str, value: Any
 ) -> None:
-    made = CallOptions(**{k: tuple(v) if isinstance(v, list) else v for k, v in options.items()})
-    body = make_model(name, **settings).body([Message("user", ("q",))], 2, made)
+    given: Json = {k: tuple(v) if isinstance(v, list) else v for k, v in options.items()}
+    body = make_model(name, **settings).body([Message("user", ("q",))], 2, CallOptions(**given))
     for step in field.split("."):
         body = body[step]
     assert body == value
