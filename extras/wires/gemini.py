@@ -88,7 +88,7 @@ def _settings(body: Json) -> Json:
         settings["mediaResolution"] = resolution
     if "original" in details:
         refuse({"detail: original": ""}, "Gemini", "detail: original")
-    return settings | body.get("generationConfig", {})
+    return {**settings, **body.get("generationConfig", {})}
 
 
 def _all_images(body: Json) -> list[Image]:

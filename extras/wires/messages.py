@@ -68,11 +68,20 @@ def _tools(body: Json) -> Json:
         tools.append(function)
     fields: Json = {"tools": tools} if tools else {}
     choice = body.get("tool_choice", "auto")
+    if not tools and (called := _called_names(body)):
+        # a conversation with calls must define tools: these, which must not be called any more
+        tools = [{"name": name, "input_schema": {"type": "object"}} for name in called]
+        return {"tools": tools, "tool_choice": {"type": "none"}}
     if isinstance(choice, dict):
         fields["tool_choice"] = {"type": "tool", "name": choice["function"]["name"]}
     elif choice != "auto":
         fields["tool_choice"] = {"type": "any" if choice == "required" else choice}
     return fields
+
+
+def _called_names(body: Json) -> list[str]:
+    calls = (call for turn in body["messages"] for call in turn.get("tool_calls") or ())
+    return sorted({call["function"]["name"] for call in calls})
 
 
 def _output_config(body: Json) -> Json:

@@ -141,7 +141,8 @@ class MessagesAPI(NativeAPI):
     thoughts are asked for by `extra: {thinking: {type: adaptive}}`, and the provider's prompt cache
     by `extra: {cache_control: {type: ephemeral}}`. `server_tools` are tools that the provider runs,
     such as `{type: web_search_20250305, name: web_search}`. The other settings are those of
-    `ChatAPI`; the protocol has no `seed`, `logprobs` or `detail`.
+    `ChatAPI`; the protocol has no `seed`, `logprobs` or `detail`, and newer models take no
+    `temperature`, `top_p` or `top_k`, which the provider's own client dropped in its version 1.
     """
 
     protocol = "Messages"

@@ -51,6 +51,8 @@ def check_messages(body: Json, said: Sequence[Json]) -> int:
     """Return how many of the replies `said` a request contains. Raises Refused."""
     turns = body["messages"]
     number = 0
+    if "tool_use" in json.dumps(turns) and not body.get("tools"):
+        raise Refused("Requests which include `tool_use` blocks must define tools.")
     for turn, following in zip(turns, [*turns[1:], None], strict=True):
         blocks = turn["content"]
         if not blocks or any(block.get("text") == "" for block in blocks):

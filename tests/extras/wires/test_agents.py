@@ -4,6 +4,7 @@ as they came, resumed, replayed, and paid for once."""
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,7 @@ def run(folder: Path, name: str, server: NativeServer, *words: object, code: int
     return get_output("run", study, "--out", folder, *words, code=code)
 
 
-def read_reply(call: Json) -> Reply:
+def read_reply(call: Mapping[str, Any]) -> Reply:
     return Reply.from_dict(call["reply"])
 
 
@@ -92,6 +93,17 @@ def test_six_turns_are_asked_stored_and_replayed_bit_for_bit(tmp_path: Path, nam
         assert without_seconds(records(tmp_path)[0]) == without_seconds(record)
         told = get_output("replay", tmp_path / "study")
         assert "6 replies" in told and "1 record the same bit for bit" in told
+
+
+@both
+def test_the_last_question_at_a_bound_comes_without_tools(tmp_path: Path, name: str) -> None:
+    with native_server(replies(name)) as server:
+        run(tmp_path, name, server, "stages.agent.bounds={steps: 1}")
+        assert server.refused == [] and len(server.bodies) == 2
+        last = json.loads(server.bodies[-1])
+    # Anthropic refuses a conversation with calls that defines no tools
+    assert ("tools" in last) is (name == "MessagesAPI")
+    assert name != "MessagesAPI" or last["tool_choice"] == {"type": "none"}
 
 
 @both

@@ -208,6 +208,11 @@ def test_models_at_one_address_have_their_own_cached_replies() -> None:
     assert len(keys) == 3 and URL
 
 
+def test_schemas_of_tools_are_not_strict_unless_a_stage_asks() -> None:
+    (tool,) = make_body("ResponsesAPI", "tools")["tools"]
+    assert (tool["name"], tool["strict"]) == ("zoom", False)
+
+
 def test_server_tools_and_extra_fields_join_those_of_the_agent() -> None:
     messages, options, _ = conversations("MessagesAPI")["tools"]
     search = {"type": "web_search_20250305", "name": "web_search"}
