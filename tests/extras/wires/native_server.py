@@ -94,9 +94,11 @@ def check_contents(body: Json, said: Sequence[Json]) -> int:
         if parts != known:
             raise Refused("Corrupted thought signature.")
         number += 1
-        asked = [part["functionCall"]["name"] for part in parts if "functionCall" in part]
+        calls = [part["functionCall"] for part in parts if "functionCall" in part]
+        asked = [(call["name"], call.get("id")) for call in calls]
         answers = following["parts"] if following else []
-        given = [a["functionResponse"]["name"] for a in answers if "functionResponse" in a]
+        results = [a["functionResponse"] for a in answers if "functionResponse" in a]
+        given = [(result["name"], result.get("id")) for result in results]
         if asked != given:
             raise Refused("the number of function response parts must equal that of the calls.")
     return number

@@ -92,6 +92,23 @@ def test_a_turn_of_calls_that_were_not_all_run_ends_with_the_last_one(name: str)
     assert "[0, 0, 0.5, 0.5]" in json.dumps(parallel) and "[0, 0, 0.5, 0.5]" not in said
 
 
+def test_a_thought_before_a_call_that_was_not_run_is_left_out() -> None:
+    def block(kind: str, number: int) -> Json:
+        return {"type": kind, "id": f"c{number}", "name": "zoom", "input": {}}
+
+    blocks = [block(kind, n) for n in (1, 2) for kind in ("thinking", "tool_use")]
+    reply = read("MessagesAPI", json.dumps({"content": blocks}).encode())
+    kept = replace(reply.as_message(), tool_calls=reply.tool_calls[:1])
+    renamed = replace(kept, tool_calls=(replace(kept.tool_calls[0], id="call_0"),))
+    for turn, sent in (
+        (reply.as_message(), blocks),
+        (kept, blocks[:2]),
+        (renamed, [blocks[0], blocks[1] | {"id": "call_0"}]),
+    ):
+        body = make_model("MessagesAPI").body([Message("user", ("q",)), turn])
+        assert body["messages"][1]["content"] == sent
+
+
 @every
 def test_a_text_that_was_changed_replaces_the_text_and_keeps_the_thoughts(name: str) -> None:
     turn = replace(read_turn(name, 0), parts=("Changed.",))
