@@ -101,8 +101,9 @@ class NativeAPI(ChatAPI):
 class ResponsesAPI(NativeAPI):
     """The model `model` behind `url`/responses, the protocol of OpenAI's reasoning models.
 
-    Results of an agent's tools carry their pictures (`pictures`), and encrypted thoughts go back in
-    later turns; nothing is stored at the server. `server_tools` are tools that the provider runs,
+    Results of tools carry their pictures (`pictures`) if the agent leaves them there (its protocol
+    `NativeCalls` with `pictures: tool`), and encrypted thoughts go back in later turns; nothing is
+    stored at the server. `server_tools` are tools that the provider runs,
     such as `{type: code_interpreter, container: {type: auto}}`. The other settings are those of
     `ChatAPI`; the protocol has no `seed`, `stop` or `top_k`.
     """
@@ -136,8 +137,8 @@ def sign_messages(key: str | None) -> dict[str, str]:
 class MessagesAPI(NativeAPI):
     """The model `model` behind `url`/messages, the protocol of Anthropic's models.
 
-    Results of an agent's tools carry their pictures (`pictures`), and signed thoughts go back in
-    later turns. It needs `max_tokens`. `effort` and a stage's schema are sent as `output_config`;
+    Results of tools carry their pictures (`pictures`) if the agent leaves them there (its protocol
+    `NativeCalls` with `pictures: tool`), and signed thoughts go back in later turns. It needs `max_tokens`. `effort` and a stage's schema are sent as `output_config`;
     thoughts are asked for by `extra: {thinking: {type: adaptive}}`, and the provider's prompt cache
     by `extra: {cache_control: {type: ephemeral}}`. `server_tools` are tools that the provider runs,
     such as `{type: web_search_20250305, name: web_search}`. The other settings are those of
@@ -188,8 +189,9 @@ def sign_contents(key: str | None) -> dict[str, str]:
 class GeminiAPI(NativeAPI):
     """The model `model` behind `url`/models/NAME:generateContent, the protocol of Gemini.
 
-    Results of an agent's tools carry their pictures (`pictures`, which Gemini 3 and later accept),
-    and thought signatures go back in later turns. `detail` low or high is sent as the media
+    Results of tools carry their pictures (`pictures`, which Gemini 3 and later accept) if the agent
+    leaves them there (its protocol `NativeCalls` with `pictures: tool`), and thought signatures go
+    back in later turns. `detail` low or high is sent as the media
     resolution of the request, `effort` as the thinking level. `CallOptions.choices` is sent as an
     enumeration. Further fields belong into `extra: {generationConfig: {...}}`. `server_tools` are
     tools that the provider runs, such as `{codeExecution: {}}`. The other settings are those of
