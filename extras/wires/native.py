@@ -138,9 +138,10 @@ class MessagesAPI(NativeAPI):
     """The model `model` behind `url`/messages, the protocol of Anthropic's models.
 
     Results of tools carry their pictures (`pictures`) if the agent leaves them there (its protocol
-    `NativeCalls` with `pictures: tool`), and signed thoughts go back in later turns. It needs `max_tokens`. `effort` and a stage's schema are sent as `output_config`;
-    thoughts are asked for by `extra: {thinking: {type: adaptive}}`, and the provider's prompt cache
-    by `extra: {cache_control: {type: ephemeral}}`. `server_tools` are tools that the provider runs,
+    `NativeCalls` with `pictures: tool`), and signed thoughts go back in later turns. It needs
+    `max_tokens`. `effort` and a stage's schema are sent as `output_config`; thoughts are asked for
+    by `extra: {thinking: {type: adaptive}}`, and the provider's prompt cache by
+    `extra: {cache_control: {type: ephemeral}}`. `server_tools` are tools that the provider runs,
     such as `{type: web_search_20250305, name: web_search}`. The other settings are those of
     `ChatAPI`; the protocol has no `seed`, `logprobs` or `detail`, and newer models take no
     `temperature`, `top_p` or `top_k`, which the provider's own client dropped in its version 1.
