@@ -180,7 +180,9 @@ def signed_completion(message: Json) -> Json:
     ]
     kept = attach_turn(PROTOCOL, message["content"])
     turn = {"content": "".join(texts), "thought_summary": "\n".join(filter(None, thoughts))}
-    return _completion(message, turn | kept)
+    details = message.get("stop_details") or {}
+    refusal = details.get("explanation") or details.get("category") or ""
+    return _completion(message, turn | kept | {"refusal": refusal})
 
 
 def _completion(message: Json, turn: Json) -> Json:
