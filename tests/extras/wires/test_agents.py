@@ -106,6 +106,7 @@ def test_the_last_question_at_a_bound_comes_without_tools(tmp_path: Path, name: 
     assert name != "MessagesAPI" or last["tool_choice"] == {"type": "none"}
 
 
+@pytest.mark.slow
 @both
 def test_a_run_that_was_stopped_continues_with_the_next_turn(tmp_path: Path, name: str) -> None:
     with native_server(replies(name), statuses=[200, 200, 200, 401]) as server:
