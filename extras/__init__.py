@@ -119,6 +119,9 @@ CLASSES = {
     "eval.tasks.RenderedScenes": _make_entry("scenes.rendered_scenes:RenderedScenes"),
     "eval.tasks.Video": _make_entry("video.frames:Video"),
     "pipelines.models.Batched": _make_entry("batches.model:Batched"),
+    "pipelines.models.GeminiAPI": _make_entry("wires.native:GeminiAPI"),
+    "pipelines.models.MessagesAPI": _make_entry("wires.native:MessagesAPI"),
+    "pipelines.models.ResponsesAPI": _make_entry("wires.native:ResponsesAPI"),
     "prompting.views.SendVideo": _make_entry("video.native:SendVideo"),
     "specialists.answers.FigureAnalogy": _make_entry("drawings.matrices:FigureAnalogy"),
     "specialists.answers.MatrixSolver": _make_entry("drawings.matrices:MatrixSolver"),
@@ -129,7 +132,7 @@ CLASSES = {
     "specialists.drawings.PatternMatcher": _make_entry("drawings.sheets:PatternMatcher"),
     "specialists.drawings.ShapeGridReader": _make_entry("drawings.sheets:ShapeGridReader"),
 }
-"""Classes that studies and records still name by their former path in the core."""
+"""Classes that studies and records name by a path in the core."""
 EXTENSIONS: Mapping[str, Mapping[str, Extension]] = {
     "commands": COMMANDS,
     "keys": KEYS,

@@ -56,9 +56,14 @@ class Payload:
         return b64encode(self.data)
 
     @property
+    def prefix(self) -> str:
+        """What a request has before the base64 of the bytes: `data:image/...;base64,`."""
+        return f"data:{self.media_type};base64,"
+
+    @property
     def data_url(self) -> str:
         """`data:image/...;base64,...`, as OpenAI-compatible servers take it."""
-        return f"data:{self.media_type};base64,{self.text.decode()}"
+        return self.prefix + self.text.decode()
 
 
 Value = TypeVar("Value")

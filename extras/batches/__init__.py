@@ -2,8 +2,8 @@
 each provider's batch protocol.
 
 Here: the queue of waiting requests and submitted batches, and the protocols.
-Not here: the model behind it, which is asked directly (`pipelines.models`), and the rounds of a run
-(`eval.runs`).
+Not here: the model behind it, which is asked directly (`pipelines.models`), the bodies of requests
+in each provider's protocol (`wires`), and the rounds of a run (`eval.runs`).
 """
 
 import lazy_loader

@@ -14,14 +14,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar, NamedTuple
 
-from looktwice.extras.batches.bodies import (
-    Json,
-    content_completion,
-    content_request,
-    message_completion,
-    message_request,
-    parse_count,
-)
+from looktwice.extras.wires.gemini import content_completion, content_request
+from looktwice.extras.wires.messages import message_completion, message_request
+from looktwice.extras.wires.native import sign_contents, sign_messages
+from looktwice.extras.wires.turns import Json, parse_count
 from looktwice.pipelines.json_input import read_json
 from looktwice.pipelines.model import ModelError
 from looktwice.pipelines.models.answers import read_value, refusal
@@ -29,7 +25,8 @@ from looktwice.pipelines.models.chat_api import ChatAPI, bearer_header
 from looktwice.pipelines.models.http_client import HttpResponse
 
 Answer = tuple[str, int, Any]
-"""The key of a request, with the status and body that a chat-completions server would answer."""
+"""The key of a request, with the status and body that the server of a direct request would
+answer."""
 MAX_FILE_BYTES = 1 << 30  # maximum bytes of a batch's answers
 FINAL_STATES = {"completed", "failed", "expired", "cancelled", "succeeded", "partially_succeeded"}
 STATUS = {
@@ -62,7 +59,8 @@ class BatchServer:
 
     `max_bytes` limits the requests of a batch. Paths are relative to the URL: a batch is at
     `place`, and the last hundred batches are in the field `listed` of the response to `latest`.
-    Every method raises ModelError.
+    Bodies are those of `chat`'s direct requests: those of chat completions are converted, those of
+    the provider's own protocol are not. Every method raises ModelError.
     """
 
     chat: ChatAPI
@@ -72,13 +70,18 @@ class BatchServer:
     latest: ClassVar[str] = "batches?limit=100"
     listed: ClassVar[str] = "data"
 
+    @property
+    def is_native(self) -> bool:
+        """True if direct requests are in the provider's own protocol."""
+        return bool(getattr(self.chat, "dialect", ""))
+
     def sign(self, key: str | None) -> dict[str, str]:
         """Return the headers that carry the key, if there is one."""
         return bearer_header(key)
 
     def fields(self, body: Json) -> Json:
-        """Return the fields of a request's line, made from a chat-completions body."""
-        return {"method": "POST", "url": "/v1/chat/completions", "body": body}
+        """Return the fields of a request's line, made from the body of a direct request."""
+        return {"method": "POST", "url": f"/v1/{self.chat.path}", "body": body}
 
     def submit(self, lines: Sequence[bytes], label: str) -> Json:
         """Submit lines under a label; return the server's description of the batch."""
@@ -92,7 +95,7 @@ class BatchServer:
         file = self.post("files", form, f"multipart/form-data; boundary={border}")
         wanted = {
             "input_file_id": str(file.get("id")),
-            "endpoint": "/v1/chat/completions",
+            "endpoint": f"/v1/{self.chat.path}",
             "completion_window": "24h",
             "metadata": {"looktwice": label},
         }
@@ -127,7 +130,7 @@ class BatchServer:
                 yield str(row["custom_id"]), int(response["status_code"]), response.get("body")
 
     def line(self, key: str, body: Json) -> bytes:
-        """Write the line of a request, given as a chat-completions body; its first field is the
+        """Write the line of a request, given as the body of a direct one; its first field is the
         key."""
         row = {"custom_id": key, **self.fields(body)}
         return json.dumps(row, separators=(",", ":")).encode() + b"\n"
@@ -152,7 +155,7 @@ class BatchServer:
         return None
 
     def answers(self, batch: Batch, keys: Sequence[str]) -> Iterator[tuple[str, HttpResponse]]:
-        """Yield each key with its response in the chat-completions protocol; requests without an
+        """Yield each key with its response in the protocol of direct requests; requests without an
         answer are missing."""
         with self._check_shape():
             for key, status, body in self.results(batch, keys):
@@ -213,10 +216,10 @@ class AnthropicBatches(BatchServer):
     latest = "messages/batches?limit=100"
 
     def sign(self, key: str | None) -> dict[str, str]:
-        return {"anthropic-version": "2023-06-01"} | ({"x-api-key": key} if key else {})
+        return sign_messages(key)
 
     def fields(self, body: Json) -> Json:
-        return {"params": message_request(body)}
+        return {"params": body if self.is_native else message_request(body)}
 
     def submit(self, lines: Sequence[bytes], label: str) -> Json:
         rows = b",".join(line.rstrip() for line in lines)
@@ -238,7 +241,8 @@ class AnthropicBatches(BatchServer):
         for row in self.rows(f"messages/batches/{batch.id}/results"):
             key, result = str(row["custom_id"]), row["result"]
             if result["type"] == "succeeded":
-                yield key, 200, message_completion(result["message"])
+                said = result["message"]
+                yield key, 200, said if self.is_native else message_completion(said)
             elif result["type"] == "errored":
                 error = result["error"].get("error") or result["error"]
                 yield key, STATUS.get(str(error.get("type")), 500), {"error": error}
@@ -253,10 +257,11 @@ class GeminiBatches(BatchServer):
     listed = "operations"
 
     def sign(self, key: str | None) -> dict[str, str]:
-        return {"x-goog-api-key": key} if key else {}
+        return sign_contents(key)
 
     def fields(self, body: Json) -> Json:
-        return {"model": body["model"], "request": content_request(body)}
+        request = body if self.is_native else content_request(body)
+        return {"model": self.chat.model, "request": request}
 
     def submit(self, lines: Sequence[bytes], label: str) -> Json:
         rows = [json.loads(line) for line in lines]
@@ -289,7 +294,7 @@ class GeminiBatches(BatchServer):
         for row, key in zip(rows, keys, strict=False):
             name = str((row.get("metadata") or {}).get("key") or key)
             if response := row.get("response"):
-                yield name, 200, content_completion(response)
+                yield name, 200, response if self.is_native else content_completion(response)
                 continue
             error = row.get("error") or {}
             status = 400 if error.get("code") in (3, 400) else 500

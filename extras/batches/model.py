@@ -33,7 +33,6 @@ from looktwice.pipelines.model import (
     price_fault,
     request_key,
 )
-from looktwice.pipelines.models.answers import read_response
 from looktwice.pipelines.models.cache import Store
 from looktwice.pipelines.models.chat_api import ChatAPI
 from looktwice.pipelines.models.wire import request_bytes
@@ -56,9 +55,10 @@ class Batched(Ranged):
     samples that were waiting again. So each turn of a conversation takes one round of batches, and
     so does each draw of `Vote`. A run that is stopped or killed leaves its batches with the server,
     and the same command collects them. Replies to direct requests are cache hits, too. `dialect` is
-    the provider's batch protocol; by default the host decides: Anthropic's and Gemini's hosts speak
-    their own, every other one uses OpenAI's. Anthropic has no seeds, and needs `max_tokens`;
-    Gemini is asked without tools. The URL of `chat` is the one for direct requests, such as
+    the provider's batch protocol; by default it is that of `chat`, if it is a `MessagesAPI`,
+    `ResponsesAPI` or `GeminiAPI`, and otherwise the host decides: Anthropic's and Gemini's hosts
+    speak their own, every other one uses OpenAI's. Anthropic has no seeds, and needs `max_tokens`.
+    The URL of `chat` is the one for direct requests, such as
     https://generativelanguage.googleapis.com/v1beta/openai. `prices` are those of a batch.
     `--budget` and `--max-requests` cannot limit it; `--limit` does.
     """
@@ -88,7 +88,8 @@ class Batched(Ranged):
     @property
     def active_dialect(self) -> str:
         """The dialect in use."""
-        return self.dialect or HOSTS.get(URL(self.chat.urls[0]).host or "", "openai")
+        host = URL(self.chat.urls[0]).host or ""
+        return self.dialect or getattr(self.chat, "dialect", "") or HOSTS.get(host, "openai")
 
     def __getattr__(self, name: str) -> Any:
         """Return any other attribute from `chat`."""
@@ -347,7 +348,7 @@ class BatchQueue:
             return [batch] if batch else []
         for key, response in self.server.answers(batch, _Note.read(note.path).keys):
             try:
-                reply = read_response(response, self.model.chat.endpoint, 0.0)
+                reply = self.model.chat.read(response, self.model.chat.endpoint, 0.0)
                 self.store.put(key, self.identity, reply)
             except ModelError as exc:
                 # a request with neither a reply nor a final error is asked again

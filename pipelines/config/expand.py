@@ -268,7 +268,7 @@ def _drop_nulls(nodes: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _add_prices(node: Any, prices: Mapping[str, Any]) -> Any:
-    """Add prices from the list to every `ChatAPI` node that names a listed model and has no prices.
+    """Add prices from the list to every node of a model that is listed and has no prices.
 
     Deferring models are skipped, because batches have other prices.
     """
@@ -277,12 +277,14 @@ def _add_prices(node: Any, prices: Mapping[str, Any]) -> Any:
     if not isinstance(node, Mapping):
         return node
     use = str(node.get("use", ""))
+    kind: Any = None
     with suppress(ValueError):  # a fault that is reported later, or a class of a plugin
-        if use and is_deferring(locate(use)):
-            return node
+        kind = locate(use) if use else None
+    if kind is not None and is_deferring(kind):
+        return node
     priced = {name: _add_prices(inner, prices) for name, inner in node.items()}
     listed = prices.get(str(priced.get("model")))
-    if listed and use.endswith("pipelines.models.ChatAPI") and priced.get("prices") is None:
+    if listed and hasattr(kind, "prices") and priced.get("prices") is None:
         priced["prices"] = listed
     return priced
 

@@ -145,7 +145,7 @@ class StudyConfig(TypedDict, total=False):
     ]
     prices: Annotated[
         dict[str, dict[str, Any]] | None,
-        "A price list: the `prices` of every `ChatAPI` that has none, by its `model`; studies can"
+        "A price list: the `prices` of every model that has none, by its `model`; studies can"
         " share a list by including its file.",
         "prices: {some-vlm: {in: 2.5, out: 10, currency: USD, date: 2026-08-01, source: its"
         " price page}}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal
@@ -36,6 +36,7 @@ from looktwice.pipelines.models.wire import (
     RESERVED_FIELDS,
     ChoicesField,
     Detail,
+    Pictures,
     request_bytes,
     wire_messages,
     wire_options,
@@ -74,6 +75,10 @@ class ChatAPI(Ranged):
     different, cached, for input that the server had in its own cache; currency, date and source are
     reported with them) give the report's cost. API keys come from the environment and go only to
     the host that they belong to.
+
+    `pictures` is where the pictures of tool results are sent: in a user's turn after the results
+    ("user", accepted everywhere), in the tool's own turn ("tool", for servers that accept pictures
+    there, such as those of Qwen's models), or in both.
     """
 
     model: str
@@ -87,6 +92,7 @@ class ChatAPI(Ranged):
     logprobs: int | None = None
     effort: str | None = None
     detail: Detail | None = None
+    pictures: Pictures = "user"
     system: str = ""
     token_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     choices_as: ChoicesField | None = None
@@ -98,14 +104,15 @@ class ChatAPI(Ranged):
     remote: ClassVar[bool] = True
     apart: ClassVar[bool] = True  # several processes of a run may ask it, with a copy each
     ranges = (*SAMPLING, *LIMITS, "timeout > 0")
+    reserved: ClassVar[Set[str]] = RESERVED_FIELDS
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        taken = sorted(RESERVED_FIELDS & self.extra.keys())
+        taken = sorted(self.reserved & self.extra.keys())
         if taken:
             raise ValueError(
-                f"extra must not hold {', '.join(taken)}; use the settings of ChatAPI or leave"
-                " it out"
+                f"extra must not hold {', '.join(taken)}; use the settings of"
+                f" {type(self).__name__} or leave it out"
             )
         refuse_keys(model=self.model, system=self.system, extra=self.extra)
         if self.prices is not None and (fault := price_fault(self.prices)):
@@ -113,7 +120,7 @@ class ChatAPI(Ranged):
         if len(set(self.urls)) < len(self.urls):
             raise ValueError(f"url names a server twice: {', '.join(self.urls)}")
         # resolved once: a recorded run must not mean another server in another environment
-        object.__setattr__(self, "url", self.url or os.environ.get("OPENAI_BASE_URL") or OPENAI)
+        object.__setattr__(self, "url", self.url or self.default_url)
 
     @cached_property
     def identity(self) -> str:
@@ -121,10 +128,20 @@ class ChatAPI(Ranged):
         return canonical(settings(self) | ({} if self.name else {"endpoint": self.place}))
 
     @property
+    def default_url(self) -> str:
+        """The URL that is used if none is set."""
+        return os.environ.get("OPENAI_BASE_URL") or OPENAI
+
+    @property
+    def path(self) -> str:
+        """The path below the URL that requests are sent to."""
+        return "chat/completions"
+
+    @property
     def urls(self) -> tuple[str, ...]:
         """The URLs in use, without a trailing slash."""
         given = (self.url,) if isinstance(self.url, str) else self.url or ()
-        return tuple(url.rstrip("/").removesuffix("/chat/completions") for url in given)
+        return tuple(url.rstrip("/").removesuffix(f"/{self.path}") for url in given)
 
     @property
     def endpoint(self) -> str:
@@ -179,8 +196,8 @@ class ChatAPI(Ranged):
         def ask(url: str) -> Reply:
             start = time.perf_counter()
             with spend("wait for the server"):
-                response = self.send("POST", url, "chat/completions", body, self.timeout)
-            reply = read_response(response, url, time.perf_counter() - start)
+                response = self.send("POST", url, self.path, body, self.timeout)
+            reply = self.read(response, url, time.perf_counter() - start)
             return replace(reply, served_by={**reply.served_by, "endpoint": url_place(url)})
 
         return SERVERS.ask(self.urls, ask)
@@ -194,7 +211,7 @@ class ChatAPI(Ranged):
         timeout: float,
         kind: str = "application/json",
         most: int | None = None,
-        sign: Sign = bearer_header,
+        sign: Sign | None = None,
     ) -> HttpResponse:
         """Send a request to a path of one server and return the response, of up to `most` bytes (16
         MiB).
@@ -202,7 +219,7 @@ class ChatAPI(Ranged):
         `kind` is the media type of the body; `sign` makes the headers that carry the key. Raises
         ModelError.
         """
-        headers = ({"Content-Type": kind} if kind else {}) | sign(key_for(url))
+        headers = ({"Content-Type": kind} if kind else {}) | (sign or self.sign)(key_for(url))
         try:
             response = http_loop().request(method, f"{url}/{path}", body, headers, timeout, most)
         except ModelError as exc:  # it may quote what the server sent
@@ -210,6 +227,14 @@ class ChatAPI(Ranged):
         keys = known_keys()
         named = {name: mask_keys(text, keys) for name, text in response.headers.items()}
         return HttpResponse(response.status, named, response.body)
+
+    def sign(self, key: str | None) -> dict[str, str]:
+        """Return the headers that carry the key, if there is one."""
+        return bearer_header(key)
+
+    def read(self, response: HttpResponse, url: str, seconds: float) -> Reply:
+        """Read the reply in a response. Raises ModelError."""
+        return read_response(response, url, seconds)
 
     def body(
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
@@ -220,5 +245,5 @@ class ChatAPI(Ranged):
         if full.seed is not None:
             full = replace(full, seed=full.seed + draw)
         asked = wire_options(full, self.token_field, self.choices_as)
-        sent = wire_messages(messages, self.system, self.detail)
+        sent = wire_messages(messages, self.system, self.detail, self.pictures)
         return {"model": self.model, "messages": sent, **asked, **self.extra} | asked

@@ -32,6 +32,7 @@ from looktwice.pipelines.view import View
 
 Detail = Literal["auto", "low", "high", "original"]
 ChoicesField = Literal["structured_outputs", "guided_choice", "regex"]
+Pictures = Literal["user", "tool", "both"]
 Json = dict[str, Any]
 
 REASONS: Mapping[Finish | Literal["failed"], str] = {
@@ -51,6 +52,7 @@ REASONS: Mapping[Finish | Literal["failed"], str] = {
         "error abort aborted cancel cancelled canceled failed timeout network_error server_error"
         " insufficient_system_resource malformed_function_call malformed_tool_call"
         " unexpected_tool_call malformed_response no_image other pause_turn"
+        " missing_thought_signature too_many_tool_calls"
     ),
 }
 """Finish reasons that servers give: complete, truncated, filtered, a tool call, or failed."""
@@ -75,21 +77,27 @@ CHOICES: Mapping[str, Callable[[list[str]], Json]] = {
 }
 
 
-def wire_messages(messages: Messages, system: str = "", detail: Detail | None = None) -> list[Json]:
+def wire_messages(
+    messages: Messages, system: str = "", detail: Detail | None = None, pictures: Pictures = "user"
+) -> list[Json]:
     """Return the `messages` of a request, with payloads for pictures, which `request_bytes` writes
     as data URLs of exactly these bytes.
 
-    Endpoints accept pictures only in a user's turn, so those of tool turns follow in a user's turn
-    after the last tool turn. Raises ModelError for pictures in a system's or an assistant's turn,
-    and PictureError.
+    Most endpoints accept pictures only in a user's turn, so those of tool turns follow in a user's
+    turn after the last tool turn, unless `pictures` leaves them in place ("tool"), or sends them
+    twice ("both"). Raises ModelError for pictures in a system's or an assistant's turn, and
+    PictureError.
     """
     sent: list[Json] = [{"role": "system", "content": system}] if system else []
     shown: list[Json] = []
     for message in messages:
         if message.role == "tool":
-            turn = {"role": "tool", "tool_call_id": message.call_id, "content": message.text}
+            turn: Json = {"role": "tool", "tool_call_id": message.call_id, "content": message.text}
+            if message.views and pictures != "user":
+                turn["content"] = [_part(part, detail) for part in message.parts]
             sent.append(turn)
-            shown += [_part(view, detail) for view in message.views]
+            if pictures != "tool":
+                shown += [_part(view, detail) for view in message.views]
             continue
         if shown:
             sent.append({"role": "user", "content": shown})
@@ -147,7 +155,7 @@ def request_bytes(body: Json) -> bytes:
 
     def put_in(payload: Payload) -> str:
         pictures.append(payload.text)
-        return f"data:{payload.media_type};base64,{place}"
+        return f"{payload.prefix}{place}"
 
     text = json.dumps(body, separators=(",", ":"), default=put_in)
     pieces = text.encode().split(place.encode())

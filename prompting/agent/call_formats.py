@@ -85,13 +85,14 @@ class NativeCalls(CallFormat):
     Calls that a server leaves in the text, in the formats of Qwen, Llama, Mistral and others, are
     run as well.
 
-    Most servers accept images in user turns only. `images_as` "user" puts the images of all results
+    Most servers accept images in user turns only. `pictures` "user" puts the images of all results
     of a reply into one user turn, each after its label. "tool" leaves them in the tool turns, for
-    servers that accept images there (for other servers `pipelines.models.wire` moves them into a
-    user turn, without labels).
+    models that accept images there: `MessagesAPI`, `ResponsesAPI`, `GeminiAPI`, and a `ChatAPI`
+    with the same setting (another one moves them into a user turn, without labels). "both" shows
+    them in both turns.
     """
 
-    images_as: Literal["user", "tool"] = "user"
+    pictures: Literal["user", "tool", "both"] = "user"
 
     def native_tools(self, tools: Sequence[Tool]) -> tuple[Tool, ...] | None:
         """Return all tools, or None if there are none."""
@@ -117,15 +118,16 @@ class NativeCalls(CallFormat):
         return replace(turn, parts=(strip_text_calls(strip_thoughts(reply.text)),))
 
     def result_turns(self, answers: Sequence[tuple[ToolCall, Parts]]) -> tuple[Message, ...]:
-        """Return a tool turn for each call and, if `images_as` is "user", one user turn with the
+        """Return a tool turn for each call and, unless `pictures` is "tool", one user turn with the
         images."""
-        if self.images_as == "tool":
+        if self.pictures == "tool":
             return tuple(Message("tool", parts, call_id=call.id) for call, parts in answers)
         turns: list[Message] = []
         shown: list[str | View] = []
         for call, parts in answers:
             words = tuple(part for part in parts if isinstance(part, str))
-            turns.append(Message("tool", words, call_id=call.id))
+            kept = parts if self.pictures == "both" else words
+            turns.append(Message("tool", kept, call_id=call.id))
             for label, part in pairwise(("", *parts)):
                 if isinstance(part, View):
                     shown += [label, part] if isinstance(label, str) and label else [part]

@@ -119,6 +119,21 @@ def test_the_format_of_a_turn() -> None:
         assert wire_messages((message,)) == [{"role": message.role, **sent}]
 
 
+def test_pictures_of_results_are_sent_where_the_setting_says() -> None:
+    result = Message("tool", ("Image 2:", view(), "Done."), call_id="c1")
+    data = view().picture.payload
+    image = {"type": "image_url", "image_url": {"url": data}}
+    texts = [{"type": "text", "text": text} for text in ("Image 2:", "Done.")]
+    inside = {"role": "tool", "tool_call_id": "c1", "content": [texts[0], image, texts[1]]}
+    plain = inside | {"content": "Image 2:\nDone."}
+    after = {"role": "user", "content": [image]}
+    sent = {"user": [plain, after], "tool": [inside], "both": [inside, after]}
+    for pictures, turns in sent.items():
+        model = ChatAPI("m", pictures=pictures)  # type: ignore[arg-type]
+        assert model.body((result,))["messages"] == turns
+        assert (model.identity == ChatAPI("m").identity) is (pictures == "user")
+
+
 def test_schemas_are_strict_and_tools_can_be_required_or_named() -> None:
     (form,) = wire_options(CallOptions(schema=SCHEMA), "max_tokens", None).values()
     schema = {"name": "reply", "schema": SCHEMA, "strict": True}

@@ -96,8 +96,8 @@ def test_each_dialect_reports_failures_and_unsupported_requests(
 ) -> None:
     fails = "stages.choose={use: prompting.wording.Template, text: '{{ question }} #400'}"
     tells = {fails: "answered 400: Unknown parameter: 'top_k'"}
-    if dialect != "openai":
-        tells["model.chat.logprobs=5"] = "has no logprobs, top_logprobs in batches"
+    if dialect == "anthropic":
+        tells["model.chat.logprobs=5"] = "has no logprobs, top_logprobs; leave it out"
     with chat_server() as server:
         for number, (word, tell) in enumerate(tells.items()):
             folder = tmp_path / str(number)

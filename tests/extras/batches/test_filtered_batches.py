@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from looktwice.extras.batches import bodies
 from looktwice.extras.batches.dialects import DIALECTS, Batch
+from looktwice.extras.wires import gemini
 from looktwice.pipelines.model import ModelError
 from looktwice.pipelines.models.answers import read_response
 from looktwice.pipelines.models.wire import parse_reply
@@ -44,5 +44,5 @@ def test_filter_verdicts_in_the_batches_of_providers(dialect: str, row: Any, sta
 
 def test_a_batch_result_without_candidate_or_verdict_is_repeated() -> None:
     with pytest.raises(ModelError) as caught:
-        parse_reply(bodies.content_completion({"usageMetadata": {"promptTokenCount": 3}}), 0.0)
+        parse_reply(gemini.content_completion({"usageMetadata": {"promptTokenCount": 3}}), 0.0)
     assert caught.value.retryable

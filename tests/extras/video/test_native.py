@@ -15,11 +15,12 @@ from PIL import Image
 
 from looktwice.eval.records import RunFolder
 from looktwice.eval.tasks import Folder
-from looktwice.extras.batches.bodies import content_request, message_request
 from looktwice.extras.executors.messages import dump
 from looktwice.extras.video import SendVideo, Video
 from looktwice.extras.video.inputs import make_inputs
 from looktwice.extras.video.still import show_still
+from looktwice.extras.wires.gemini import content_request
+from looktwice.extras.wires.messages import message_request
 from looktwice.pipelines import Message, Picture, Sample, State
 from looktwice.pipelines.model import ModelError
 from looktwice.pipelines.models import ChatAPI, LocalVLM

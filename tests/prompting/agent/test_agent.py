@@ -151,9 +151,13 @@ def test_native_calls_are_answered_in_a_tool_turn_and_images_in_a_user_turn() ->
     look = Look(1, 0, "zoom", "shown", arguments, (2,), ((0, 10, 20, 30, 50),))
     assert read_looks(state.notes) == [look]
     assert ended(state).by == "reply"
-    agent = Agent({"zoom": PLAIN_ZOOM}, protocol=NativeCalls(images_as="tool"), coordinates="0-1")
+    agent = Agent({"zoom": PLAIN_ZOOM}, protocol=NativeCalls(pictures="tool"), coordinates="0-1")
     _, asked = scripted(agent, call("zoom", box=[0, 0, 0.5, 0.5]), "x")
     assert summarize(asked[1])[-1] == ("tool", "Image 2:", (40, 30))
+    agent = Agent({"zoom": PLAIN_ZOOM}, protocol=NativeCalls(pictures="both"), coordinates="0-1")
+    _, asked = scripted(agent, call("zoom", box=[0, 0, 0.5, 0.5]), "x")
+    shown = ("Image 2:", (40, 30))
+    assert summarize(asked[1])[-2:] == [("tool", *shown), ("user", *shown)]
 
 
 def test_tagged_calls_are_described_and_parsed_in_text() -> None:

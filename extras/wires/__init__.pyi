@@ -1,0 +1,1 @@
+from .native import GeminiAPI as GeminiAPI, MessagesAPI as MessagesAPI, ResponsesAPI as ResponsesAPI

@@ -1,0 +1,248 @@
+"""Conversion between the chat-completions protocol and Gemini's generateContent protocol, v1beta.
+
+A model's turn that Gemini wrote goes back part by part as it came, because thought signatures
+belong to their parts. The results of all calls of a turn form one turn, in their order; pictures
+are parts of the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from looktwice.extras.wires.turns import (
+    Image,
+    Json,
+    attach_turn,
+    iterate_parts,
+    parse_count,
+    read_arguments,
+    read_text,
+    refuse,
+    returned_items,
+    write_call,
+    write_completion,
+    write_usage,
+)
+from looktwice.pipelines.models.refusals.filters import is_prompt_blocked
+
+PROTOCOL = "gemini"
+SETTINGS = {
+    "temperature": "temperature",
+    "top_p": "topP",
+    "top_k": "topK",
+    "max_tokens": "maxOutputTokens",
+    "max_completion_tokens": "maxOutputTokens",
+    "stop": "stopSequences",
+    "seed": "seed",
+    "top_logprobs": "logprobs",
+}
+"""Fields of chat completions -> fields of `generationConfig`."""
+CONVERTED = {
+    *SETTINGS,
+    "model",
+    "messages",
+    "tools",
+    "tool_choice",
+    "response_format",
+    "reasoning_effort",
+    "logprobs",
+    "generationConfig",
+}
+MODES = {"none": "NONE", "required": "ANY"}
+RESOLUTIONS = {"low": "MEDIA_RESOLUTION_LOW", "high": "MEDIA_RESOLUTION_HIGH"}
+
+
+def content_request(body: Json) -> Json:
+    """Convert a chat-completions request body to a generateContent body, which has no model's name.
+    Raises ModelError."""
+    request = {name: value for name, value in body.items() if name not in CONVERTED}
+    if tools := body.get("tools"):
+        request["tools"] = [{"functionDeclarations": list(map(_declaration, tools))}]
+    choice = body.get("tool_choice", "auto")
+    if isinstance(choice, dict):
+        named = {"mode": "ANY", "allowedFunctionNames": [choice["function"]["name"]]}
+        request["toolConfig"] = {"functionCallingConfig": named}
+    elif choice != "auto":
+        request["toolConfig"] = {"functionCallingConfig": {"mode": MODES[choice]}}
+    system = [turn["content"] for turn in body["messages"] if turn["role"] == "system"]
+    if system:
+        request["systemInstruction"] = {"parts": [{"text": text} for text in system]}
+    request["contents"] = _contents(body["messages"])
+    settings = _settings(body)
+    return request | ({"generationConfig": settings} if settings else {})
+
+
+def _settings(body: Json) -> Json:
+    settings: Json = {SETTINGS[name]: body[name] for name in SETTINGS if name in body}
+    if body.get("logprobs"):
+        settings["responseLogprobs"] = True
+    if form := body.get("response_format"):
+        settings["responseMimeType"] = "application/json"
+        if "json_schema" in form:
+            settings["responseJsonSchema"] = form["json_schema"]["schema"]
+    if effort := body.get("reasoning_effort"):
+        settings["thinkingConfig"] = {"thinkingLevel": effort.upper()}
+    details = {image.detail for image in _all_images(body) if image.detail}
+    if resolution := next((RESOLUTIONS[d] for d in sorted(details) if d in RESOLUTIONS), ""):
+        settings["mediaResolution"] = resolution
+    if "original" in details:
+        refuse({"detail: original": ""}, "Gemini", "detail: original")
+    return {**settings, **body.get("generationConfig", {})}
+
+
+def _all_images(body: Json) -> list[Image]:
+    contents = [turn["content"] for turn in body["messages"] if turn["role"] in ("user", "tool")]
+    parts = (part for content in contents for part in iterate_parts(content))
+    return [part for part in parts if isinstance(part, Image)]
+
+
+def _declaration(tool: Json) -> Json:
+    function = dict(tool["function"])
+    function["parametersJsonSchema"] = function.pop("parameters")
+    return function
+
+
+def _contents(messages: Sequence[Json]) -> list[Json]:
+    contents: list[Json] = []
+    calls: dict[str, Json] = {}
+    before = ""
+    for message in messages:
+        role, now = message["role"], list[Json]()
+        if role == "system":
+            continue
+        if role == "tool":
+            now = [_function_response(message, calls.get(message["tool_call_id"]) or {})]
+        elif role == "assistant":
+            now = _model_parts(message)
+            native = [part["functionCall"] for part in now if "functionCall" in part]
+            asked = message.get("tool_calls") or ()
+            calls = {call["id"]: own for call, own in zip(asked, native, strict=False)}
+        else:
+            now = _plain_parts(message["content"])
+        if role == before == "tool":  # the results of all calls belong into one turn
+            contents[-1]["parts"] += now
+        elif now:
+            contents.append({"role": "model" if role == "assistant" else "user", "parts": now})
+        before = role
+    return contents
+
+
+def _model_parts(message: Json) -> list[Json]:
+    items = returned_items(message, PROTOCOL, _own_call, _visible_text, lambda part, _: part)
+    if items is not None:
+        return items
+    text = read_text(message["content"])
+    parts: list[Json] = [{"text": text}] if text else []
+    google = (message.get("extra_content") or {}).get("google") or {}
+    if parts and "thought_signature" in google:
+        parts[-1]["thoughtSignature"] = google["thought_signature"]
+    for call in message.get("tool_calls") or ():
+        name, given = call["function"]["name"], read_arguments(call)
+        part: Json = {"functionCall": {"id": call["id"], "name": name, "args": given}}
+        # in the format of the chat-completions endpoint
+        google = (call.get("extra_content") or {}).get("google") or {}
+        if signature := google.get("thought_signature"):
+            part["thoughtSignature"] = signature
+        parts.append(part)
+    return parts
+
+
+def _plain_parts(content: Any) -> list[Json]:
+    parts = iterate_parts(content)
+    return [_inline(part) if isinstance(part, Image) else {"text": part} for part in parts]
+
+
+def _inline(image: Image) -> Json:
+    return {"inlineData": {"mimeType": image.media_type, "data": image.data}}
+
+
+def _function_response(message: Json, call: Json) -> Json:
+    """Return the part of a result; it has the id of its call if the provider gave one."""
+    parts = list(iterate_parts(message["content"]))
+    text = "\n".join(part for part in parts if isinstance(part, str))
+    response: Json = {"name": call.get("name", ""), "response": {"output": text}}
+    if call.get("id"):
+        response["id"] = call["id"]
+    if images := [_inline(part) for part in parts if isinstance(part, Image)]:
+        response["parts"] = images
+    return {"functionResponse": response}
+
+
+def _own_call(part: Json) -> str | None:
+    return "" if "functionCall" in part else None  # its id may be missing, and is never replaced
+
+
+def _visible_text(part: Json) -> str | None:
+    return None if part.get("thought") or "text" not in part else str(part["text"])
+
+
+def content_completion(response: Json) -> Json:
+    """Convert a generateContent reply to a chat completion, with signatures where the provider's
+    chat-completions endpoint puts them; a blocked prompt becomes a filtered reply."""
+    turn, parts = _read_turn(response)
+    for part in parts:
+        if "functionCall" not in part and (signature := part.get("thoughtSignature")):
+            turn["extra_content"] = _signed(signature)
+    own = [part for part in parts if "functionCall" in part]
+    for call, part in zip(turn["tool_calls"], own, strict=True):
+        if signature := part.get("thoughtSignature"):
+            call["extra_content"] = _signed(signature)
+    return _completion(response, turn)
+
+
+def _signed(signature: str) -> Json:
+    return {"google": {"thought_signature": signature}}
+
+
+def signed_completion(response: Json) -> Json:
+    """Convert a generateContent reply to a chat completion that keeps the turn as it came, so that
+    `content_request` sends it back unchanged; a blocked prompt becomes a filtered reply."""
+    turn, parts = _read_turn(response)
+    return _completion(response, turn | attach_turn(PROTOCOL, parts))
+
+
+def _candidate(response: Json) -> Json:
+    return next(iter(response.get("candidates") or ()), {})
+
+
+def _read_turn(response: Json) -> tuple[Json, Sequence[Json]]:
+    """Return the message of a reply, and its parts as the provider wrote them."""
+    parts = (_candidate(response).get("content") or {}).get("parts") or ()
+    texts, thoughts, calls = list[str](), list[str](), list[Json]()
+    for part in parts:
+        if call := part.get("functionCall"):
+            number = f"call_{len(calls)}"
+            calls.append(write_call(call.get("id") or number, call["name"], call.get("args") or {}))
+        else:
+            (thoughts if part.get("thought") else texts).append(str(part.get("text") or ""))
+    thought = "".join(thoughts)
+    return {"content": "".join(texts), "thought_summary": thought, "tool_calls": calls}, parts
+
+
+def _completion(response: Json, turn: Json) -> Json:
+    usage, candidate = response.get("usageMetadata") or {}, _candidate(response)
+    reason = "content_filter" if is_prompt_blocked(response) else "error"
+    reason = str(candidate.get("finishReason") or reason)
+    thoughts = parse_count(usage, "thoughtsTokenCount")
+    asked = parse_count(usage, "promptTokenCount") + parse_count(usage, "toolUsePromptTokenCount")
+    out = parse_count(usage, "candidatesTokenCount") + thoughts
+    cached = parse_count(usage, "cachedContentTokenCount")
+    counts = write_usage(asked, out, cached, thoughts)
+    tokens = _tokens(candidate.get("logprobsResult") or {})
+    model = response.get("modelVersion")
+    return write_completion(model, reason, turn, counts, logprobs={"content": tokens})
+
+
+def _tokens(result: Mapping[str, Any]) -> list[Json]:
+    """Return the chosen tokens with their alternatives in the form of chat completions."""
+    others = result.get("topCandidates") or ()
+    tokens: list[Json] = []
+    for number, chosen in enumerate(result.get("chosenCandidates") or ()):
+        likely = others[number].get("candidates") or () if number < len(others) else ()
+        tokens.append(_token(chosen) | {"top_logprobs": list(map(_token, likely))})
+    return tokens
+
+
+def _token(candidate: Json) -> Json:
+    return {"token": candidate.get("token"), "logprob": candidate.get("logProbability")}

@@ -1,0 +1,235 @@
+"""The models behind OpenAI's Responses, Anthropic's Messages and Gemini's generateContent, which
+are asked, cached, limited and paid for like `ChatAPI`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from looktwice.extras.wires import gemini, messages, responses
+from looktwice.extras.wires.turns import Json, merge_fields
+from looktwice.pipelines.json_input import read_json
+from looktwice.pipelines.model import CallOptions, Messages, ModelError, Reply
+from looktwice.pipelines.models.answers import read_response
+from looktwice.pipelines.models.chat_api import ChatAPI
+from looktwice.pipelines.models.http_client import HttpResponse
+from looktwice.pipelines.models.wire import Pictures, find_error, wire_messages, wire_options
+
+RESERVED = {"model", "stream", "tools", "seed", "temperature", "top_p"}
+"""Fields of a request that are settings in all three protocols, or would break the reply."""
+
+
+@dataclass(frozen=True)
+class NativeAPI(ChatAPI):
+    """A model behind a provider's own protocol; subclasses are named in studies.
+
+    `server_tools` are tools that the provider runs itself, in its own form; their calls are no
+    calls of an agent.
+    """
+
+    pictures: Pictures = "tool"
+    server_tools: tuple[Mapping[str, Any], ...] = ()
+    protocol: ClassVar[str] = ""
+    dialect: ClassVar[str] = ""
+    absent: ClassVar[tuple[str, ...]] = ("choices_as",)
+    reply_fields: ClassVar[tuple[str, ...]] = ()
+    reserved = RESERVED
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        given = [name for name in self.absent if getattr(self, name, None) is not None]
+        given += ["token_field"] if self.token_field != "max_tokens" else []
+        if given:
+            raise ValueError(
+                f"{type(self).__name__} has no {', '.join(given)}: {self.protocol} requests have no"
+                " such field; leave it out"
+            )
+
+    def body(
+        self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
+    ) -> dict[str, Any]:
+        """Return the request in the provider's protocol, with payloads for pictures. Raises
+        ModelError for options that the protocol does not have."""
+        full = options.filled_from(self)
+        given = [name for name in self.absent if getattr(full, name, None) is not None]
+        if given:
+            raise ModelError(
+                f"{', '.join(given)}: {self.protocol} requests have no such field; leave it out"
+            )
+        if full.seed is not None:
+            full = replace(full, seed=full.seed + draw)
+        asked = wire_options(replace(full, choices=None), "max_tokens", None)
+        turns = wire_messages(messages, self.system, self.detail, self.pictures)
+        own = self.translate({"model": self.model, "messages": turns, **asked}, full)
+        if self.server_tools:
+            own["tools"] = [*own.get("tools", ()), *map(dict, self.server_tools)]
+        return merge_fields(own, self.extra)
+
+    def translate(self, body: Json, options: CallOptions) -> Json:
+        """Return a chat-completions body in the provider's protocol."""
+        raise NotImplementedError
+
+    def complete(self, data: Json) -> Json:
+        """Return a reply of the provider's protocol as a chat completion."""
+        raise NotImplementedError
+
+    def read(self, response: HttpResponse, url: str, seconds: float) -> Reply:
+        """Read the reply in a response. Raises ModelError."""
+        try:
+            data = read_json(response.body)
+        except ValueError:
+            data = None
+        if response.status != 200 or data is None:
+            return read_response(response, url, seconds)
+        try:
+            if any(name in data for name in self.reply_fields):
+                data = self.complete(data)
+            elif find_error(data) is None:
+                raise LookupError(f"none of {', '.join(self.reply_fields)}")
+        except (LookupError, TypeError, AttributeError, ValueError) as exc:
+            raise ModelError(
+                f"{url} did not answer in the {self.protocol} protocol ({exc!r:.200}); check `url`",
+                status=200,
+                retryable=True,
+            ) from exc
+        return read_response(response._replace(body=json.dumps(data).encode()), url, seconds)
+
+
+@dataclass(frozen=True)
+class ResponsesAPI(NativeAPI):
+    """The model `model` behind `url`/responses, the protocol of OpenAI's reasoning models.
+
+    Results of tools carry their pictures (`pictures`) if the agent leaves them there (its protocol
+    `NativeCalls` with `pictures: tool`), and encrypted thoughts go back in later turns; nothing is
+    stored at the server. `server_tools` are tools that the provider runs,
+    such as `{type: code_interpreter, container: {type: auto}}`. The other settings are those of
+    `ChatAPI`; the protocol has no `seed`, `stop` or `top_k`.
+    """
+
+    protocol = "Responses"
+    dialect = "openai"
+    absent = ("choices_as", "seed", "stop", "top_k", "choices")
+    reply_fields = ("output",)
+    reserved = RESERVED | {"input", "instructions", "store", "max_output_tokens", "top_logprobs"}
+
+    @property
+    def path(self) -> str:
+        """The path below the URL that requests are sent to."""
+        return "responses"
+
+    def translate(self, body: Json, options: CallOptions) -> Json:
+        """Return a chat-completions body in the Responses protocol."""
+        return responses.response_request(body)
+
+    def complete(self, data: Json) -> Json:
+        """Return a reply of the Responses protocol as a chat completion."""
+        return responses.response_completion(data)
+
+
+def sign_messages(key: str | None) -> dict[str, str]:
+    """Return the headers of a request to Anthropic."""
+    return {"anthropic-version": "2023-06-01"} | ({"x-api-key": key} if key else {})
+
+
+@dataclass(frozen=True)
+class MessagesAPI(NativeAPI):
+    """The model `model` behind `url`/messages, the protocol of Anthropic's models.
+
+    Results of tools carry their pictures (`pictures`) if the agent leaves them there (its protocol
+    `NativeCalls` with `pictures: tool`), and signed thoughts go back in later turns. It needs
+    `max_tokens`. `effort` and a stage's schema are sent as `output_config`; thoughts are asked for
+    by `extra: {thinking: {type: adaptive}}`, and the provider's prompt cache by
+    `extra: {cache_control: {type: ephemeral}}`. `server_tools` are tools that the provider runs,
+    such as `{type: web_search_20250305, name: web_search}`. The other settings are those of
+    `ChatAPI`; the protocol has no `seed`, `logprobs` or `detail`, and newer models take no
+    `temperature`, `top_p` or `top_k`, which the provider's own client dropped in its version 1.
+    """
+
+    protocol = "Messages"
+    dialect = "anthropic"
+    absent = ("choices_as", "seed", "logprobs", "detail", "choices")
+    reply_fields = ("content",)
+    reserved = RESERVED | {"messages", "system", "max_tokens", "stop_sequences", "top_k"}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.max_tokens is None:
+            raise ValueError("MessagesAPI needs max_tokens; set it, such as max_tokens: 4096")
+
+    @property
+    def default_url(self) -> str:
+        """The URL that is used if none is set."""
+        return "https://api.anthropic.com/v1"
+
+    @property
+    def path(self) -> str:
+        """The path below the URL that requests are sent to."""
+        return "messages"
+
+    def sign(self, key: str | None) -> dict[str, str]:
+        """Return the version of the protocol, and the key if there is one."""
+        return sign_messages(key)
+
+    def translate(self, body: Json, options: CallOptions) -> Json:
+        """Return a chat-completions body in the Messages protocol."""
+        return messages.message_request(body)
+
+    def complete(self, data: Json) -> Json:
+        """Return a reply of the Messages protocol as a chat completion."""
+        return messages.signed_completion(data)
+
+
+def sign_contents(key: str | None) -> dict[str, str]:
+    """Return the header in which Gemini takes a key."""
+    return {"x-goog-api-key": key} if key else {}
+
+
+@dataclass(frozen=True)
+class GeminiAPI(NativeAPI):
+    """The model `model` behind `url`/models/NAME:generateContent, the protocol of Gemini.
+
+    Results of tools carry their pictures (`pictures`, which Gemini 3 and later accept) if the agent
+    leaves them there (its protocol `NativeCalls` with `pictures: tool`), and thought signatures go
+    back in later turns. `detail` low or high is sent as the media
+    resolution of the request, `effort` as the thinking level. `CallOptions.choices` is sent as an
+    enumeration. Further fields belong into `extra: {generationConfig: {...}}`. `server_tools` are
+    tools that the provider runs, such as `{codeExecution: {}}`. The other settings are those of
+    `ChatAPI`.
+    """
+
+    protocol = "generateContent"
+    dialect = "gemini"
+    reply_fields = ("candidates", "promptFeedback", "usageMetadata")
+    reserved = RESERVED | {"contents", "systemInstruction"}
+
+    @property
+    def default_url(self) -> str:
+        """The URL that is used if none is set."""
+        return "https://generativelanguage.googleapis.com/v1beta"
+
+    @property
+    def path(self) -> str:
+        """The path below the URL that requests are sent to."""
+        return f"models/{self.model.removeprefix('models/')}:generateContent"
+
+    def sign(self, key: str | None) -> dict[str, str]:
+        """Return the header that carries the key, if there is one."""
+        return sign_contents(key)
+
+    def translate(self, body: Json, options: CallOptions) -> Json:
+        """Return a chat-completions body in the generateContent protocol."""
+        request = gemini.content_request(body)
+        if options.choices is None:
+            return request
+        choices: Sequence[str] = list(options.choices)
+        form = {
+            "responseMimeType": "text/x.enum",
+            "responseSchema": {"type": "STRING", "enum": choices},
+        }
+        return merge_fields(request, {"generationConfig": form})
+
+    def complete(self, data: Json) -> Json:
+        """Return a reply of the generateContent protocol as a chat completion."""
+        return gemini.signed_completion(data)

@@ -1,0 +1,173 @@
+"""Conversion between the chat-completions protocol and OpenAI's Responses protocol, without state
+at the server.
+
+A reply is a list of items: thoughts, messages, own calls, and calls of tools that the provider ran
+itself. All of them go back as they came, with the encrypted thoughts. Results of own calls carry
+their pictures.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from looktwice.extras.wires.turns import (
+    Image,
+    Json,
+    attach_turn,
+    iterate_parts,
+    parse_count,
+    read_text,
+    refuse,
+    returned_items,
+    write_call,
+    write_completion,
+    write_usage,
+)
+
+PROTOCOL = "responses"
+CONVERTED = {
+    "messages",
+    "tools",
+    "tool_choice",
+    "max_tokens",
+    "max_completion_tokens",
+    "reasoning_effort",
+    "response_format",
+    "logprobs",
+    "top_logprobs",
+}
+THOUGHTS, LOGPROBS = "reasoning.encrypted_content", "message.output_text.logprobs"
+
+
+def response_request(body: Json) -> Json:
+    """Convert a chat-completions request body to a body of the Responses protocol, which asks for
+    encrypted thoughts and stores nothing. Raises ModelError."""
+    refuse(body, "OpenAI's Responses protocol", "seed", "stop", "top_k")
+    request = {name: value for name, value in body.items() if name not in CONVERTED}
+    request |= {"store": False, "include": [THOUGHTS]}
+    if limit := body.get("max_completion_tokens", body.get("max_tokens")):
+        request["max_output_tokens"] = limit
+    if effort := body.get("reasoning_effort"):
+        request["reasoning"] = {"effort": effort}
+    if "response_format" in body:
+        request["text"] = {"format": _format(body["response_format"])}
+    if body.get("top_logprobs") is not None:
+        request["include"] = [THOUGHTS, LOGPROBS]
+        request["top_logprobs"] = body["top_logprobs"]
+    # strict is this protocol's default, and refuses schemas with optional arguments
+    tools = [{"type": "function", "strict": False, **t["function"]} for t in body.get("tools", ())]
+    if tools:
+        request["tools"] = tools
+    choice = body.get("tool_choice", "auto")
+    if isinstance(choice, dict):
+        request["tool_choice"] = {"type": "function", "name": choice["function"]["name"]}
+    elif choice != "auto":
+        request["tool_choice"] = choice
+    system = [turn["content"] for turn in body["messages"] if turn["role"] == "system"]
+    if system:
+        request["instructions"] = "\n\n".join(system)
+    request["input"] = [item for turn in body["messages"] for item in _items(turn)]
+    return request
+
+
+def _format(form: Json) -> Json:
+    schema = form.get("json_schema")
+    return {"type": "json_schema", **schema} if schema else {"type": form["type"]}
+
+
+def _items(message: Json) -> list[Json]:
+    role, content = message["role"], message["content"]
+    if role == "system":
+        return []
+    if role == "tool":
+        output = content if isinstance(content, str) else _parts(content)
+        identifier = message["tool_call_id"]
+        return [{"type": "function_call_output", "call_id": identifier, "output": output}]
+    if role != "assistant":
+        return [{"role": role, "content": content if isinstance(content, str) else _parts(content)}]
+    items = returned_items(message, PROTOCOL, _own_call, _visible_text, _rename)
+    if items is None:
+        text = read_text(content)
+        items = [{"text": text}] if text else []
+        items += map(_call_item, message.get("tool_calls") or ())
+    return [item if "type" in item else _said(item) for item in items]
+
+
+def _said(item: Json) -> Json:
+    return {"role": "assistant", "content": item["text"]} if "text" in item else item
+
+
+def _call_item(call: Json) -> Json:
+    function = call["function"]
+    fields = {"name": function["name"], "arguments": function["arguments"]}
+    return {"type": "function_call", "call_id": call["id"], **fields}
+
+
+def _parts(content: Any) -> list[Json]:
+    parts: list[Json] = []
+    for part in iterate_parts(content):
+        if isinstance(part, Image):
+            part.refuse_video("OpenAI's Responses")
+            detail = part.detail or "auto"
+            parts.append({"type": "input_image", "image_url": part.url, "detail": detail})
+        else:
+            parts.append({"type": "input_text", "text": part})
+    return parts
+
+
+def _own_call(item: Json) -> str | None:
+    return str(item["call_id"]) if item.get("type") == "function_call" else None
+
+
+def _visible_text(item: Json) -> str | None:
+    if item.get("type") != "message":
+        return None
+    return "".join(part["text"] for part in item["content"] if part["type"] == "output_text")
+
+
+def _rename(item: Json, identifier: str) -> Json:
+    return item | {"call_id": identifier}
+
+
+def response_completion(data: Json) -> Json:
+    """Convert a reply of the Responses protocol to a chat completion that keeps the turn as it
+    came, so that `response_request` sends it back unchanged."""
+    texts, thoughts, refusals = list[str](), list[str](), list[str]()
+    calls, tokens = list[Json](), list[Any]()
+    for item in data["output"]:
+        kind = item["type"]
+        if kind == "function_call":
+            calls.append(write_call(item["call_id"], item["name"], item["arguments"]))
+        elif kind == "reasoning":
+            thoughts += [part["text"] for part in item.get("summary") or ()]
+            thoughts += [part["text"] for part in item.get("content") or ()]
+        elif kind == "message":
+            texts.append(_visible_text(item) or "")
+            refusals += [part["refusal"] for part in item["content"] if part["type"] == "refusal"]
+            tokens += [token for part in item["content"] for token in part.get("logprobs") or ()]
+    turn = {
+        "content": "\n".join(filter(None, texts)),
+        "thought_summary": "\n".join(thoughts),
+        "refusal": "".join(refusals),
+        "tool_calls": calls,
+        **attach_turn(PROTOCOL, data["output"]),
+    }
+    usage = data.get("usage") or {}
+    asked, out = (usage.get(f"{side}_tokens_details") or {} for side in ("input", "output"))
+    counts = write_usage(
+        parse_count(usage, "input_tokens"),
+        parse_count(usage, "output_tokens"),
+        parse_count(asked, "cached_tokens"),
+        parse_count(out, "reasoning_tokens"),
+    )
+    completion = write_completion(
+        data.get("model"), _reason(data), turn, counts, logprobs={"content": tokens}
+    )
+    return completion | ({"error": data["error"]} if data.get("error") else {})
+
+
+def _reason(data: Json) -> str:
+    status = data.get("status") or "completed"
+    if status == "incomplete":
+        return str((data.get("incomplete_details") or {}).get("reason") or "length")
+    return "completed" if status == "completed" else "failed"

@@ -1,0 +1,185 @@
+"""What the three protocols share: pictures, tool calls, and an assistant's turn that is sent back
+exactly as the provider wrote it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from looktwice.pipelines.json_input import read_json
+from looktwice.pipelines.model import ModelError
+from looktwice.pipelines.picture import Payload
+
+Json = dict[str, Any]
+TURN = "provider_turn"
+"""The field of an assistant's message that holds its turn in the provider's own protocol, as
+`{"protocol": ..., "items": [...]}`."""
+
+
+class BareData(Payload):
+    """The bytes of a picture, written into a request as base64 without a data URL around it."""
+
+    prefix = ""
+
+
+class Image(NamedTuple):
+    """A picture or video in a chat-completions body: its media type, its base64 (a text, or the payload that
+    is written as one), its data URL in the same form, and the `detail` that was asked for."""
+
+    media_type: str
+    data: str | Payload
+    url: str | Payload
+    detail: str | None
+
+    def refuse_video(self, provider: str) -> None:
+        """Raise ModelError if this is a video."""
+        if self.media_type.startswith("video/"):
+            raise ModelError(f"{provider} takes no videos; send frames (`form: frames`)")
+
+
+def iterate_parts(content: Any) -> Iterator[str | Image]:
+    """Yield the texts and pictures of a chat-completions content, without empty texts. Raises
+    ModelError for any other part, such as a picture that is only linked to."""
+    if isinstance(content, str) or content is None:
+        content = [{"type": "text", "text": content or ""}]
+    for part in content:
+        kind = part.get("type", "text")
+        if kind == "text":
+            if part["text"]:
+                yield part["text"]
+        elif kind in ("image_url", "video_url"):
+            yield _read_image(part[kind])
+        else:
+            raise ModelError(f"a turn holds a part of type {kind!r}; send texts and pictures")
+
+
+def _read_image(node: Json) -> Image:
+    url, detail = node["url"], node.get("detail")
+    if isinstance(url, Payload):
+        bare = BareData(url.data, url.media_type, url.sha, url.note)
+        return Image(url.media_type, bare, url, detail)
+    head, _, data = url.partition(";base64,")
+    if not head.startswith("data:") or not data:
+        raise ModelError(f"a picture must be sent as data:...;base64, found {url[:40]!r}")
+    return Image(head.removeprefix("data:"), data, url, detail)
+
+
+def read_text(content: Any) -> str:
+    """Return the texts of an assistant's content, without its other parts."""
+    parts = content if isinstance(content, list) else [{"type": "text", "text": content or ""}]
+    return "".join(part.get("text") or "" for part in parts if part.get("type", "text") == "text")
+
+
+def parse_count(counts: Mapping[str, Any], name: str) -> int:
+    """Return a count that may be missing, null or written as a text."""
+    return int(counts.get(name) or 0)
+
+
+def read_arguments(call: Json) -> Json:
+    """Return the arguments of a chat-completions tool call as an object: a model may have written
+    anything, and the protocols accept objects only."""
+    written = call["function"].get("arguments") or "{}"
+    try:
+        given = read_json(written)
+    except ValueError:
+        given = None
+    return given if isinstance(given, dict) else {"arguments": written}
+
+
+def write_call(identifier: str, name: str, arguments: Any) -> Json:
+    """Return a tool call in the form of chat completions; arguments that are no text are written as
+    JSON."""
+    if not isinstance(arguments, str):
+        arguments = json.dumps(arguments)
+    return {"id": identifier, "function": {"name": name, "arguments": arguments}}
+
+
+def refuse(body: Json, provider: str, *names: str) -> None:
+    """Raise ModelError if the request uses fields that the provider's protocol lacks."""
+    if refused := [name for name in names if name in body]:
+        raise ModelError(f"{provider} has no {', '.join(refused)}; leave it out")
+
+
+def attach_turn(protocol: str, items: Sequence[Json]) -> Json:
+    """Return the field of a message that keeps a turn as its provider wrote it."""
+    return {TURN: {"protocol": protocol, "items": list(items)}} if items else {}
+
+
+def returned_items(
+    message: Json,
+    protocol: str,
+    find_call: Callable[[Json], str | None],
+    find_text: Callable[[Json], str | None],
+    rename: Callable[[Json, str], Json],
+) -> list[Json] | None:
+    """Return the items of an assistant's turn as this provider wrote them; None if it wrote none.
+
+    Items are unchanged, with three exceptions. Calls that were not run are left out with everything
+    after them, since no result will follow. A call whose id was replaced has the new id (`rename`).
+    If the text of the turn was changed since, its items with text are left out except for the last
+    one, whose place the new text takes as an item {"text": ...} for the caller. `find_call` returns
+    the id of an own call in an item, `find_text` its visible text; both return None for other
+    items.
+    """
+    kept = message.get(TURN) or {}
+    if kept.get("protocol") != protocol:
+        return None
+    calls = list(message.get("tool_calls") or ())
+    items: list[Json] = []
+    is_cut = False
+    for item in kept["items"]:
+        identifier = find_call(item)
+        if identifier is None:
+            items.append(item)
+        elif calls:
+            call = calls.pop(0)
+            items.append(item if identifier in ("", call["id"]) else rename(item, call["id"]))
+        else:
+            is_cut = True
+            break
+    # a thought with nothing after it is refused
+    while is_cut and items and find_call(items[-1]) is None and not find_text(items[-1]):
+        items.pop()
+    return _with_current_text(items, message, find_text)
+
+
+def _with_current_text(
+    items: list[Json], message: Json, find_text: Callable[[Json], str | None]
+) -> list[Json]:
+    texts = [(number, text) for number, item in enumerate(items) if (text := find_text(item))]
+    current = read_text(message.get("content"))
+    if "".join("".join(text for _, text in texts).split()) == "".join(current.split()):
+        return items
+    last = texts[-1][0] if texts else len(items)
+    old = {number for number, _ in texts}
+    new = [{"text": current}] if current else []
+    before = [item for number, item in enumerate(items[:last]) if number not in old]
+    return [*before, *new, *(item for n, item in enumerate(items[last:], last) if n not in old)]
+
+
+def merge_fields(body: Json, extra: Mapping[str, Any]) -> Json:
+    """Return the body with the extra fields; a mapping is merged with the one that it meets."""
+    merged = dict(body)
+    for name, value in extra.items():
+        here = merged.get(name)
+        is_inner = isinstance(here, dict) and isinstance(value, Mapping)
+        merged[name] = merge_fields(here, value) if is_inner and here is not None else value
+    return merged
+
+
+def write_completion(model: Any, reason: Any, message: Json, usage: Json, **fields: Any) -> Json:
+    """Return a chat completion with one choice; `fields` are further fields of the choice."""
+    choice = {"message": {"role": "assistant", **message}, "finish_reason": reason, **fields}
+    return {"model": model, "choices": [choice], "usage": usage}
+
+
+def write_usage(asked: int, out: int, cached: int, thoughts: int) -> Json:
+    """Return token counts in the form of chat completions; cached and thinking tokens are included
+    in the other two."""
+    return {
+        "prompt_tokens": asked,
+        "completion_tokens": out,
+        "prompt_tokens_details": {"cached_tokens": cached},
+        "completion_tokens_details": {"reasoning_tokens": thoughts},
+    }
