@@ -24,8 +24,8 @@ class BareData(Payload):
 
 
 class Image(NamedTuple):
-    """A picture or video in a chat-completions body: its media type, its base64 (a text, or the payload that
-    is written as one), its data URL in the same form, and the `detail` that was asked for."""
+    """A picture or video in a chat-completions body: its media type, its base64 (a text, or the
+    payload that is written as one), its data URL in the same form, and the `detail` asked for."""
 
     media_type: str
     data: str | Payload
