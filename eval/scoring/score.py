@@ -16,6 +16,7 @@ from looktwice.eval.readers.robust import Robust
 from looktwice.eval.records.judgements import (
     DESCRIPTION_PASS,
     EVERY_PASS,
+    MATCH,
     UNREADABLE_PASS,
     JudgedWords,
     Judgement,
@@ -66,9 +67,9 @@ class RecordScorer:
     with the correct answers.
 
     `scorer` is the benchmark's own comparison, if it has one. `judgements` are those of one judge:
-    its grade of a description, and its answer in a pass over every reply, replace the reader's
-    answer; its answer in the pass over unreadable replies is used only for a reply that the reader
-    could not read.
+    its grade of a description, its comparison with the correct answer, and its answer in a pass
+    over every reply, replace the reader's answer; its answer in the pass over unreadable replies is
+    used only for a reply that the reader could not read.
     """
 
     folder: RunFolder
@@ -85,12 +86,16 @@ class RecordScorer:
             judged = self.judgements.get(place, {})
         # a judge's grade replaces the reader's answer; in the pass over unreadable replies, the
         # judge's answer counts only for these
-        grade = judged.get(DESCRIPTION_PASS) or judged.get(EVERY_PASS)
+        matched = next((line for line in judged.values() if MATCH in line.scores), None)
+        grade = judged.get(DESCRIPTION_PASS) or matched or judged.get(EVERY_PASS)
         second = judged.get(UNREADABLE_PASS)
         result = self._extract_answer(record, row)
         needs_judge = self.scorer is not None and self.scorer.needs_judge
         if grade and result.verdict is not Verdict.FAILED:
-            result = ReadResult(answer=grade.answer, read=True, judge=grade.judge)
+            if grade.scores.get(MATCH) == 0:
+                result = ReadResult(Verdict.WRONG, result.answer, read=True, judge=grade.judge)
+            else:
+                result = ReadResult(answer=grade.answer, read=True, judge=grade.judge)
             if grade.none:
                 detail = f"{grade.judge} finds no answer"
                 result = replace(unreadable("unread", detail), judge=grade.judge)
