@@ -57,9 +57,27 @@ def visual_tests() -> Iterator[tuple[str, str, str, str]]:
         "CF1": "T", "P3": "F", "VZ2": "T", "CS1": "cat,kitten", "CS3": "yes",
         "CF3": "(2, 3)", "I3": "7", "MA1": "3", "SS3": "4", "VZ3": "B",
     }  # fmt: skip
-    frames = ('{{"answer": {}}}', '{{"answer": "{}"}}', "{{'answer': {}}}", '{{ "answer" : {} }} ok')
+    frames: tuple[str, ...] = (
+        '{{"answer": {}}}',
+        '{{"answer": "{}"}}',
+        "{{'answer': {}}}",
+        '{{ "answer" : {} }} ok',
+    )
     frames += ('{{"answer": 1}} then {{"answer": "{}"}}', "{}", "The last is {}.", "So {{{}}}")
-    words = (*WORDS, "true", "N", "0", "1", "(2, 3)", "2 3", "KITTEN", "'B'", "Cat", '"', "12 and 7")
+    words = (
+        *WORDS,
+        "true",
+        "N",
+        "0",
+        "1",
+        "(2, 3)",
+        "2 3",
+        "KITTEN",
+        "'B'",
+        "Cat",
+        '"',
+        "12 and 7",
+    )
     for (test, key), frame, word in product(tests.items(), frames, words):
         for additional in ("", "3", "a;b") if test == "VZ3" else ("nan",):
             right = "T" if test == "VZ3" and not additional.isdigit() else key
@@ -106,9 +124,31 @@ def points(seed: int = 0, count: int = 600, whole_boxes: bool = False) -> Iterat
         )
 
 
+def biased() -> Iterator[tuple[str, str, str]]:
+    """Yield replies with a key and the answer of a biased model."""
+    frames = ("{}", "{{{}}}", " {} .", '"{}"', "{}.", "There are {} legs", "{} or 7", "-{}.0", "{}")
+    words = ("3", "4", "Yes", "no", "1,000", "1000", "4.50", "4.5", "", "5 stripes", ".5", "0.5")
+    keys = (
+        ("4", "3"),
+        ("Yes", "No"),
+        ("1000", "1,001"),
+        ("4.5", "45"),
+        ("5", "five"),
+        ("{4}", "4"),
+    )
+    for frame, word, (key, bias) in product(frames, words, keys):
+        yield frame.format(word), key, bias
+
+
 def verdicts() -> Iterator[str]:
     """Yield what judges say."""
-    frames = ("{}", "**{}**", "{}.", "[reason]\nthe same\n[judge]\n{}", "[reason] not true [judge] {}")
+    frames: tuple[str, ...] = (
+        "{}",
+        "**{}**",
+        "{}.",
+        "[reason]\nthe same\n[judge]\n{}",
+        "[reason] not true [judge] {}",
+    )
     frames += ("[judge] {}", "[reason] {}", "The verdict: {}", "[reason]x[judge]False[judge]{}")
     words = ("True", "False", "true", "FALSE", "1", "0", "", "untrue", "True or False")
     yield from (frame.format(word) for frame, word in product(frames, words))

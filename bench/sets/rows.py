@@ -8,6 +8,8 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import chdir
 from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,9 +24,10 @@ from looktwice.eval.judging.passes import JudgeCase
 from looktwice.eval.readers import Robust
 from looktwice.eval.records.records import SampleRow
 from looktwice.eval.scoring.verdict import Scorer, Verdict
-from looktwice.extras.sets import Boxed, PointScorer, SetScorer, VisFactorScorer
+from looktwice.extras.sets import PointScorer, SetScorer, VisFactorScorer
 from looktwice.extras.sets.key_judge import parse_key
 from looktwice.extras.sets.readers import read_boxed
+from looktwice.extras.sets.rules import is_exact_match, score_biased
 from looktwice.pipelines.marks import Mask
 from looktwice.pipelines.model import Message
 from looktwice.pipelines.sample import Sample
@@ -84,8 +87,7 @@ def value_of(scorer: Scorer, reply: str, row: SampleRow) -> float:
 
 
 def boxes(clones: Path) -> Pairs:
-    import regex
-
+    regex = import_module("regex")
     theirs = source.BABY_VISION.run(clones, ["extract_boxed_answer"], regex=regex)
     for reply in replies.texts():
         yield reply, float(read_boxed(reply) == theirs.extract_boxed_answer(reply)), 1.0
@@ -97,7 +99,9 @@ def recorded_boxes(clones: Path) -> Pairs:
         clones, ["compute_avg_subscores_for_Type_and_Subtype", "type_match"], open=open
     )
     for run in (1, 2, 3):
-        text = source.BABY_SCORES.text(clones, f"babyvision_eval/results/model_results_run_{run}.json")
+        text = source.BABY_SCORES.text(
+            clones, f"babyvision_eval/results/model_results_run_{run}.json"
+        )
         with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
             file.write(text)
             file.flush()
@@ -180,7 +184,13 @@ def vis_factor(clones: Path) -> Pairs:
     yield "ALL", float(np.mean([*tests.values()])), float(kept["ALL"])
 
 
-def make_mask(seed: int = 0) -> Any:
+def open_image(path: str | Path) -> Image.Image:
+    """Open an image and close its file, which the authors leave open."""
+    with Image.open(path) as image:
+        return image.copy()
+
+
+def make_mask() -> Any:
     """Return a mask with two parts, in an image of 64 x 48 pixels."""
     mask = np.zeros(SIDES[::-1], bool)
     mask[8:30, 10:40] = True
@@ -245,7 +255,7 @@ def point_arena(clones: Path) -> Pairs:
             base64=base64,
             open=open,
             Path=Path,
-            Image=Image,
+            Image=SimpleNamespace(open=open_image),
             client=SimpleNamespace(chat=chat),
             IMAGES_DIR=Path("images"),
             MASKS_DIR=Path("masks"),
@@ -273,8 +283,6 @@ def point_arena(clones: Path) -> Pairs:
 
 
 def lmms_points(clones: Path) -> Pairs:
-    accuracy = source.ROBO_REFER  # the same formula; taken here from lmms-eval's own file
-    assert accuracy
     theirs = source.LMMS_POINTS.run(clones, ["_text_to_points", "_binary_score"])
     mask = make_mask().astype(np.int32)
     scorer = PointScorer(form="guessed", count="all")
@@ -325,6 +333,31 @@ def erqa(clones: Path) -> Pairs:
         yield (reply, key), value_of(scorer, reply, make_row(key)), float(right)
 
 
+def biased(clones: Path) -> Pairs:
+    theirs = source.BIASED.run(
+        clones, ["vlms_are_biased_process_results"], defaultdict=dict, List=list
+    )
+    for reply, key, bias in replies.biased():
+        doc = {"ground_truth": key, "expected_bias": bias}
+        scores = theirs.vlms_are_biased_process_results(doc, [reply])
+        ours = score_biased(reply, key, bias)
+        yield (reply, key, bias), float(ours[0]), scores["accuracy"]
+        yield (reply, key, bias), float(ours[1]), scores["bias_ratio"]
+
+
+def zero_bench(clones: Path) -> Pairs:
+    names = ["_normalize_text", "_to_decimal", "_is_exact_match"]
+    theirs = source.ZERO_BENCH.run(
+        clones, names, Decimal=Decimal, InvalidOperation=InvalidOperation
+    )
+    for reply, key, _ in replies.biased():
+        yield (
+            (reply, key),
+            float(is_exact_match(reply, key)),
+            float(theirs._is_exact_match(reply, key)),
+        )
+
+
 def robust_letters(clones: Path) -> Pairs:
     """Compare the readings of Robust with those of the toolkit, where the toolkit reads a letter;
     ours differ on purpose where a reply takes an answer back."""
@@ -343,7 +376,6 @@ def robust_letters(clones: Path) -> Pairs:
         yield (reply, key), float(answer == key), float(found == key)
 
 
-assert Boxed
 COMPARISONS = (
     Comparison("BabyVision", source.BABY_VISION, "boxed answers", boxes),
     Comparison("BabyVision", source.BABY_SCORES, "published replies, scores", recorded_boxes),
@@ -352,7 +384,9 @@ COMPARISONS = (
     Comparison("OmniSpatial direct", source.OMNI_SPATIAL, "replies", omni_spatial("direct")),
     Comparison("OmniSpatial json", source.OMNI_SPATIAL, "replies", omni_spatial("json")),
     Comparison("VisFactor", source.VIS_FACTOR, "replies, items, mean", vis_factor),
-    Comparison("RefSpatial tuples", source.ROBO_REFER, "replies", ref_spatial("tuples", ["text2pts"])),
+    Comparison(
+        "RefSpatial tuples", source.ROBO_REFER, "replies", ref_spatial("tuples", ["text2pts"])
+    ),
     Comparison(
         "RefSpatial pixels",
         source.ROBO_REFER,
@@ -360,11 +394,15 @@ COMPARISONS = (
         ref_spatial("pixels", ["text2pts"], is_absolute=True),
     ),
     Comparison("RefSpatial molmo", source.ROBO_REFER, "replies", ref_spatial("molmo", ["xml2pts"])),
-    Comparison("RefSpatial gemini", source.ROBO_REFER, "replies", ref_spatial("gemini", ["json2pts"])),
+    Comparison(
+        "RefSpatial gemini", source.ROBO_REFER, "replies", ref_spatial("gemini", ["json2pts"])
+    ),
     Comparison("RefSpatial thousandths", source.QWEN_POINTS, "replies", qwen_points),
     Comparison("Point-Bench", source.POINT_ARENA, "replies", point_arena),
     Comparison("Point-Bench guessed", source.LMMS_POINTS, "replies", lmms_points),
     Comparison("VisRes", source.VIS_RES, "replies", vis_res),
     Comparison("ERQA", source.ERQA, "replies", erqa),
+    Comparison("VLMs Are Biased", source.BIASED, "replies, both metrics", biased),
+    Comparison("ZeroBench", source.ZERO_BENCH, "replies", zero_bench),
     Comparison("Spatial-DISE", source.LETTERS, "letters that both read", robust_letters),
 )

@@ -71,9 +71,7 @@ def _typing() -> Mapping[str, Any]:
 
 BABY_VISION = Source("UniPat-AI/BabyVision", "7f92fd4", "babyvision_eval/utils.py")
 BABY_SCORES = Source("UniPat-AI/BabyVision", "7f92fd4", "babyvision_eval/compute_score.py")
-PERCEPTION = Source(
-    "open-compass/VLMEvalKit", "e8e78f0", "vlmeval/dataset/perceptionbench.py"
-)
+PERCEPTION = Source("open-compass/VLMEvalKit", "e8e78f0", "vlmeval/dataset/perceptionbench.py")
 OMNI_SPATIAL = Source("qizekun/OmniSpatial", "208bac2", "api_eval.py")
 VIS_FACTOR = Source("CUHK-ARISE/VisFactor", "75036e2", "vlmeval/dataset/visfactor.py")
 ROBO_REFER = Source("Zhoues/RoboRefer", "d97a995", "Evaluation/summarize_acc.py")
@@ -85,7 +83,7 @@ QWEN_POINTS = Source(
 LMMS_POINTS = Source("EvolvingLMMs-Lab/lmms-eval", "75571cf", "lmms_eval/tasks/pointbench/utils.py")
 ERQA = Source("open-compass/VLMEvalKit", "e8e78f0", "vlmeval/dataset/erqa.py")
 LETTERS = Source(
-    "open-compass/VLMEvalKit",
-    "e8e78f0",
-    "vlmeval/dataset/utils/spatial_bench/matching_func.py",
+    "open-compass/VLMEvalKit", "e8e78f0", "vlmeval/dataset/utils/spatial_bench/matching_func.py"
 )
+BIASED = Source("EvolvingLMMs-Lab/lmms-eval", "75571cf", "lmms_eval/tasks/vlms_are_biased/utils.py")
+ZERO_BENCH = Source("EvolvingLMMs-Lab/lmms-eval", "75571cf", "lmms_eval/tasks/zerobench/utils.py")

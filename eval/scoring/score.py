@@ -128,7 +128,12 @@ class RecordScorer:
             cost=sum_costs(record, self.prices),
             calls=len(record.calls),
             judge=result.judge,
-            judged={name: mark for line in judged.values() for name, mark in line.scores.items()},
+            judged={
+                name: mark
+                for line in judged.values()
+                for name, mark in line.scores.items()
+                if name != MATCH
+            },
             measured={**confidence, **(record.measured or {})},
             request=record.request,
             kept=record.kept,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -20,6 +21,8 @@ from looktwice.pipelines.sample import PLACED
 
 IMAGES = "image/encoded"
 LETTERS = ("A", "B", "C", "D")
+FORM = re.compile(r"\s*\bPlease answer\b")
+"""The form of the answer, which follows the choices."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,7 @@ class Erqa(SetTask):
         if not text or not key:
             raise ValueError(f"it has no question or no answer; it has {', '.join(features)}")
         count = len(features.get(IMAGES, ()))
-        _, choices = split_lettered(text)
+        _, choices = split_lettered(FORM.split(text)[0])
         choices = choices if len(choices) > 1 else LETTERS
         prompt = place_images(text, [int(n) for n in features.get("visual_indices", ())], count)
         meta = {"question_type": _get_text(features.get("question_type")) or "Unknown"}

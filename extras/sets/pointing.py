@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from unicodedata import normalize
 
 import numpy as np
@@ -18,7 +18,7 @@ from looktwice.eval.tasks.base import Subset, TaskError
 from looktwice.eval.tasks.files import Files, open_files, open_picture
 from looktwice.eval.tasks.image_cells import read_picture_cell
 from looktwice.eval.tasks.row_task import Pictures, Questions, RowQuestion
-from looktwice.eval.tasks.table_files import open_table, require_columns
+from looktwice.eval.tasks.table_files import TableFile, open_table, require_columns
 from looktwice.extras.sets.point_answers import MaskPixels, PointScorer
 from looktwice.extras.sets.set_task import ListedTask, find_by_name, get_text
 from looktwice.pipelines.json_input import read_json
@@ -34,9 +34,9 @@ WORDS = ("id", "object", "prompt", "suffix", "step")
 
 @dataclass(frozen=True)
 class RefSpatial(ListedTask):
-    """RefSpatial-Bench (arXiv 2506.04308): `path` is one of the hub's parquet files (location,
-    placement, unseen), or the folder of such a task with `question.json`, which the authors' script
-    reads.
+    """RefSpatial-Bench (arXiv 2506.04308): `path` is the hub's folder, of which the task `name` is
+    read: its parquet file, or its folder with `question.json`, which the authors' script reads.
+    `path` may also be that file or that folder.
 
     The question is `prompt`, and `meta` has `object`, `suffix` (the form of the answer) and `step`
     (how many steps of reasoning). The truth is the mask: pixels whose first channel is above 0.
@@ -44,46 +44,56 @@ class RefSpatial(ListedTask):
     """
 
     path: Path
+    name: Literal["location", "placement", "unseen"] = "location"
     scorer: Scorer | None = REF_SPATIAL
     subset: Subset = Subset()
 
     units = "questions"
     note = "unseen is for models that were trained with RefSpatial"
-    _file = "question.json"
+
+    @property
+    def _file(self) -> str:  # type: ignore[override]
+        """The JSON of the task."""
+        folder = self.name.capitalize()
+        return f"{folder}/question.json" if (Path(self.path) / folder).is_dir() else "question.json"
 
     @cached_property
-    def _is_table(self) -> bool:
-        return Path(self.path).suffix == ".parquet"
+    def _table(self) -> TableFile | None:
+        """The parquet file of the task; None if there is none, and its JSON is read."""
+        path = Path(self.path)
+        found = (
+            [path] if path.suffix == ".parquet" else sorted(path.rglob(f"{self.name}-*.parquet"))
+        )
+        return open_table(found[0]) if found else None
 
     @cached_property
     def _sha(self) -> str:
-        return str(open_table(Path(self.path)).sha if self._is_table else super()._sha)
+        return self._table.sha if self._table else str(super()._sha)
 
     def _cells(self) -> Iterator[tuple[int, Any]]:
-        if not self._is_table:
+        if self._table is None:
             yield from super()._cells()
             return
-        table = open_table(Path(self.path))
-        require_columns(self.path, [*WORDS, "image", "mask"], table.columns)
-        yield from enumerate(table.rows(WORDS))
+        require_columns(self.path, [*WORDS, "image", "mask"], self._table.columns)
+        yield from enumerate(self._table.rows(WORDS))
 
     def _questions(self, number: int, cells: Any) -> Questions:
         question = get_text(cells, "prompt")
         meta = {name: str(cells.get(name) or "") for name in ("object", "suffix")}
         meta["step"] = str(cells.get("step"))
         images: tuple[str, ...] = ()
-        if not self._is_table:
+        if self._table is None:
             images = get_text(cells, "rgb_path"), get_text(cells, "mask_path")
         name = str(cells.get("id"))
         return [RowQuestion(number, name, question, (), KEY, meta, images)]
 
     def __iter__(self) -> Iterator[Item]:
         """Yield the items in order."""
-        if not self._is_table:
+        if self._table is None:
             yield from super().__iter__()
             return
         chosen = {question.number: question for question in self._chosen}
-        rows = open_table(Path(self.path)).read_rows_at(sorted(chosen), ("image", "mask"))
+        rows = self._table.read_rows_at(sorted(chosen), ("image", "mask"))
         yield from (self._item(chosen[number], cells) for number, cells in rows)
 
     def _pictures(self, question: RowQuestion, cells: Any) -> Pictures:

@@ -4,16 +4,19 @@ misreadings are part of each rule."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 
 from looktwice.eval.records.records import SampleRow
 from looktwice.eval.scoring.benchmark import BenchmarkScorer
-from looktwice.eval.scoring.verdict import Score
+from looktwice.eval.scoring.verdict import Metric, PointScores, Score, ScoredRecord
 from looktwice.pipelines.json_input import read_json
 
 ANSWER_LINE = re.compile(r"Answer\s*:\s*([A-D])\b", re.I)
-POINT_NAME = re.compile(r"point\s*([12])")
+DECIMAL = re.compile(r"-?(?:\d+\.\d+|\d+|\.\d+)")
+BIAS = "expected_bias"
+"""The truth field with the answer of a biased model."""
 
 
 def read_answer_line(reply: str) -> str:
@@ -51,6 +54,39 @@ def _score_same(reply: str, row: SampleRow) -> bool:
     return reply.strip().lower() == (row.answer or "").strip().lower()
 
 
+def is_biased_match(reply: str, key: str) -> bool:
+    """Return whether reply and key are equal without case and braces, or else all their digits,
+    joined, are (VLMs Are Biased in lmms-eval, 75571cf): "4 or 5" is 45."""
+    texts = [text.strip().lower().strip("{}").strip() for text in (reply, key)]
+    digits = ["".join(filter(str.isdigit, text)) for text in texts]
+    return texts[0] == texts[1] or (digits[0] == digits[1] != "")
+
+
+def score_biased(reply: str, key: str, bias: str) -> tuple[bool, bool]:
+    """Return whether a reply is the key, and whether it is the answer that a biased model gives
+    (VLMs Are Biased in lmms-eval, 75571cf): digits count only if neither text is the reply's."""
+    plain = reply.strip().lower().strip("{}").strip()
+    same = [plain == text.strip().lower().strip("{}").strip() for text in (key, bias)]
+    if any(same):
+        return same[0], same[1]
+    return is_biased_match(reply, key), is_biased_match(reply, bias)
+
+
+def is_exact_match(reply: str, key: str) -> bool:
+    """Return whether reply and key are the same number, or the same text without case, quotes and a
+    full stop (ZeroBench in lmms-eval, 75571cf)."""
+    texts = [re.sub(r"\s+", " ", text.strip().lower().strip("\"'`")) for text in (reply, key)]
+    texts = [text[:-1].rstrip() if text.endswith(".") else text for text in texts]
+    numbers = [text.strip().replace(",", "") for text in texts]
+    if all(map(DECIMAL.fullmatch, numbers)):
+        return Decimal(numbers[0]) == Decimal(numbers[1])
+    return texts[0] == texts[1]
+
+
+def _score_biased(reply: str, row: SampleRow) -> bool:
+    return score_biased(reply, row.answer or "", str(row.truth.get(BIAS, "")))[0]
+
+
 def _by(read: Callable[[str], str]) -> Callable[[str, SampleRow], bool]:
     return lambda reply, row: read(reply) == row.answer
 
@@ -61,6 +97,8 @@ RULES: Mapping[str, Callable[[str, SampleRow], bool]] = {
     "omni_spatial_json": _by(read_json_letter),
     "erqa_vlmevalkit": _score_same,
     "vis_res": _by(read_before_bracket),
+    "vlm_bias": _score_biased,
+    "zero_bench": lambda reply, row: is_exact_match(reply, row.answer or ""),
 }
 """The functions that decide whether a reply is right, by name of the rule."""
 
@@ -71,7 +109,9 @@ class SetScorer(BenchmarkScorer):
 
     `rule` is "omni_spatial" (the last "Answer: X", else A), "omni_spatial_direct" (the first
     character), "omni_spatial_json", "erqa_vlmevalkit" (the whole reply), "vis_res" (what precedes
-    the first closing bracket), or empty: answers are compared as for any task. The other settings
+    the first closing bracket), "vlm_bias", "zero_bench" (the same number or text), or empty:
+    answers are compared as for any task. With "vlm_bias" the truth field `expected_bias` gives
+    `bias_rate`, the share of replies with the answer that a biased model gives. The other settings
     are those of `eval.scoring.BenchmarkScorer`. Raises ValueError for an unknown rule.
     """
 
@@ -84,3 +124,16 @@ class SetScorer(BenchmarkScorer):
     def compare(self, answer: str, row: SampleRow) -> Score | None:
         """Compare by the rule; return None if there is none."""
         return Score.of(RULES[self.rule](answer, row)) if self.rule else None
+
+    def metrics(self, scores: PointScores) -> Sequence[Metric]:
+        """Return the metrics that the settings name, and `bias_rate`."""
+        metrics = [*super().metrics(scores)]
+        if self.rule == "vlm_bias":
+            units = scores.means(lambda draw: self._bias(draw, scores.samples[draw.sample]))
+            metrics += [Metric("bias_rate", units, clusters=scores.clusters)] if units else []
+        return metrics
+
+    def _bias(self, draw: ScoredRecord, row: SampleRow) -> float | None:
+        if draw.answer is None or BIAS not in row.truth:
+            return None
+        return float(score_biased(draw.answer, row.answer or "", str(row.truth[BIAS]))[1])
