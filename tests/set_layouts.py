@@ -263,7 +263,7 @@ def point_bench(root: Path) -> Path:
 
 
 def vis_factor(root: Path) -> Path:
-    """Write items: CF1 with two questions (T, F), I3 with one (7), CS1 with two words."""
+    """Write an item of CF1 with two questions (T, F), two of I3 (7), one of CS1 with two words."""
     image = base64.b64encode(make_image(1)).decode()
     shown = "<IMAGE_0> and <IMAGE_1><br><ADDITIONAL_0>? Output: Respond in JSON."
     rows = [
@@ -271,6 +271,7 @@ def vis_factor(root: Path) -> Path:
         (1, shown, "F", "CF1", 0, "left;right", f"['{image}', '{image}']"),
         (2, "Which? <IMAGE_0>", "7", "I3", 0, "", image),
         (3, "What? <IMAGE_0>", "cat,kitten", "CS1", 5, "", image),
+        (4, "Which? <IMAGE_0>", "7", "I3", 1, "", image),
     ]
     names = ("index", "question", "answer", "category_id", "eval_index", "additional", "image")
     path = root / "VisFactor.tsv"

@@ -19,7 +19,8 @@ CHOICES = ("A is closer", "B is closer")
 
 @dataclass(frozen=True)
 class Da2k(SetTask):
-    """DA-2K (arXiv 2406.09414): `path` is DA-2K.zip or the folder with `annotations.json`.
+    """DA-2K (arXiv 2406.09414): `path` is DA-2K.zip, its folder, or the folder with
+    `annotations.json`; `hub: depth-anything/DA-2K` downloads it.
 
     The file maps each image to pairs `point1` and `point2`, written [row, column], with the closer
     one. In the release this is `point1` everywhere, so the letters A and B are dealt by `seed` and
@@ -27,14 +28,18 @@ class Da2k(SetTask):
     ...) and `image`. Raises TaskError.
     """
 
-    path: Path
+    path: Path | None = None
     seed: int = 0
     scorer: Scorer | None = None
     subset: Subset = Subset()
+    hub: str = ""
+    revision: str = ""
 
     units = "images"
     errata = ("the closer point is always point1 in the file: dealt here to A and B",)
     _file = "annotations.json"
+    _packed = "DA-2K.zip"
+    _patterns = (_packed,)
 
     def _cells(self) -> Iterator[tuple[int, Any]]:
         yield from enumerate(self._read_json(dict).items())

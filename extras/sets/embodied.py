@@ -45,7 +45,7 @@ class Erqa(SetTask):
 
     @cached_property
     def _record_file(self) -> Path:
-        path = Path(self.path)
+        path = self._root
         if path.is_dir():
             path = path / next(self._files.find_by_suffix(self._file), self._file)
         if not path.is_file():

@@ -43,24 +43,27 @@ class RefSpatial(ListedTask):
     Raises TaskError.
     """
 
-    path: Path
+    path: Path | None = None
     name: Literal["location", "placement", "unseen"] = "location"
     scorer: Scorer | None = REF_SPATIAL
     subset: Subset = Subset()
+    hub: str = ""
+    revision: str = ""
 
     units = "questions"
     note = "unseen is for models that were trained with RefSpatial"
+    _patterns = ("data/*.parquet",)
 
     @property
     def _file(self) -> str:  # type: ignore[override]
         """The JSON of the task."""
         folder = self.name.capitalize()
-        return f"{folder}/question.json" if (Path(self.path) / folder).is_dir() else "question.json"
+        return f"{folder}/question.json" if (self._root / folder).is_dir() else "question.json"
 
     @cached_property
     def _table(self) -> TableFile | None:
         """The parquet file of the task; None if there is none, and its JSON is read."""
-        path = Path(self.path)
+        path = self._root
         found = (
             [path] if path.suffix == ".parquet" else sorted(path.rglob(f"{self.name}-*.parquet"))
         )
@@ -74,7 +77,7 @@ class RefSpatial(ListedTask):
         if self._table is None:
             yield from super()._cells()
             return
-        require_columns(self.path, [*WORDS, "image", "mask"], self._table.columns)
+        require_columns(self._root, [*WORDS, "image", "mask"], self._table.columns)
         yield from enumerate(self._table.rows(WORDS))
 
     def _questions(self, number: int, cells: Any) -> Questions:
@@ -127,12 +130,15 @@ class PointBench(ListedTask):
     without a mask are not asked, as in the authors' code. Raises TaskError.
     """
 
-    path: Path
+    path: Path | None = None
     scorer: Scorer | None = POINT_BENCH
     subset: Subset = Subset()
+    hub: str = ""
+    revision: str = ""
 
     units = "questions"
     _file = "data.json"
+    _patterns = ("data.json", "selected_*.zip", "pixmo_metadata.csv")
 
     def _cells(self) -> Iterator[tuple[int, Any]]:
         for number, cells in super()._cells():
@@ -169,7 +175,7 @@ class PointBench(ListedTask):
     @cached_property
     def _folders(self) -> Mapping[str, tuple[Files, Mapping[str, str]]]:
         """The files of images and masks, and their paths by name. Raises TaskError."""
-        root, folders = Path(self.path) / self._place.parent, {}
+        root, folders = self._root / self._place.parent, {}
         for kind in ("images", "masks"):
             place = root / f"selected_{kind}.zip"
             place = place if place.is_file() else root / kind
@@ -184,7 +190,7 @@ class PointBench(ListedTask):
     @cached_property
     def _given(self) -> Mapping[str, Any]:
         """The existing points of steerable questions, in hundredths, by image."""
-        place = Path(self.path) / self._place.parent / "pixmo_metadata.csv"
+        place = self._root / self._place.parent / "pixmo_metadata.csv"
         if not place.is_file():
             return {}
         rows = csv.DictReader(StringIO(place.read_text("utf-8")))

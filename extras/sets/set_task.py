@@ -12,7 +12,14 @@ from typing import Any, ClassVar
 from looktwice.eval.scoring.verdict import Scorer
 from looktwice.eval.tasks.base import Facts, TaskError
 from looktwice.eval.tasks.cells import as_list
-from looktwice.eval.tasks.files import Files, ZipFiles, open_files, open_picture
+from looktwice.eval.tasks.files import (
+    DataLocation,
+    Files,
+    ZipFiles,
+    locate_data,
+    open_files,
+    open_picture,
+)
 from looktwice.eval.tasks.row_task import RowTask
 from looktwice.pipelines.json_input import read_json
 from looktwice.pipelines.picture import Picture
@@ -22,19 +29,24 @@ UTF8_NAMES = 0x800
 
 
 class SetTask(RowTask):
-    """A set whose questions are in one file of the folder or zip `path`.
+    """A set whose questions are in one file of the folder or zip `path`, or of the data set `hub`
+    of the Hugging Face hub, whose commit is `revision`.
 
-    A subclass is a frozen dataclass with its settings as fields. It names the file in `_file` and
-    defines `_cells`, `_questions` and `_pictures`. `errata` are known errors of the release, `note`
-    is what tables state about the set.
+    A subclass is a frozen dataclass with its settings as fields. It names the file in `_file`, the
+    zip that may contain it in `_packed` and the files to download in `_patterns`, and defines
+    `_cells`, `_questions` and `_pictures`. `errata` are known errors of the release, `note` is what
+    tables state about the set.
     """
 
-    path: Path
+    path: Path | None
+    revision: str = ""
     scorer: Scorer | None
     split: ClassVar[str] = "test"
     errata: ClassVar[tuple[str, ...]] = ()
     note: ClassVar[str] = ""
     _file: ClassVar[str] = ""
+    _packed: ClassVar[str] = ""
+    _patterns: ClassVar[tuple[str, ...]] = ("*",)
 
     @property
     def facts(self) -> Facts:
@@ -45,14 +57,24 @@ class SetTask(RowTask):
             f"as in the file, sha256 {self._sha[:12]}",
             self.errata,
             self.note,
-            f"sha256 {self._sha}",
+            self._location[1] or f"sha256 {self._sha}",
             self._left_out.sentences,
             self.scorer or {},
         )
 
     @cached_property
+    def _location(self) -> DataLocation:
+        return locate_data(self.path, self.hub, self.revision, self._patterns)
+
+    @cached_property
+    def _root(self) -> Path:
+        """The folder or zip of the set."""
+        packed = self._location[0] / self._packed
+        return packed if self._packed and packed.is_file() else self._location[0]
+
+    @cached_property
     def _files(self) -> Files:
-        return open_files(Path(self.path))
+        return open_files(self._root)
 
     @cached_property
     def _place(self) -> PurePosixPath:
@@ -60,7 +82,7 @@ class SetTask(RowTask):
         found = next(self._files.find_by_suffix(self._file), None)
         if found is None:
             raise TaskError(
-                f"{self.path} has no file {self._file}; set `path` to the folder or zip of the set"
+                f"{self._root} has no file {self._file}; set `path` to the folder or zip of the set"
             )
         return PurePosixPath(found)
 

@@ -26,18 +26,22 @@ OMNI_SPATIAL = SetScorer(rule="omni_spatial")
 @dataclass(frozen=True)
 class OmniSpatial(ListedTask):
     """OmniSpatial (arXiv 2506.03135): `path` is the folder with `data.json`, or
-    OmniSpatial-test.zip.
+    OmniSpatial-test.zip, or its folder; `hub: qizekun/OmniSpatial` downloads it.
 
     Objects have `id` ("15_1", of the image 15.png in the folder of the task type), `question`,
     `options`, `answer` (a number from 0), `task_type` and `sub_task_type`, which `meta` has. Ids
     repeat between task types, so that of a sample is `task_type/id`. Raises TaskError.
     """
 
-    path: Path
+    path: Path | None = None
     scorer: Scorer | None = OMNI_SPATIAL
     subset: Subset = Subset()
+    hub: str = ""
+    revision: str = ""
 
     _file = "data.json"
+    _packed = "OmniSpatial-test.zip"
+    _patterns = (_packed,)
 
     def _questions(self, number: int, cells: Any) -> Questions:
         name, question, task, part = (
@@ -66,7 +70,8 @@ FIELDS = ("category", "difficulty", "source", "dise_category")
 @dataclass(frozen=True)
 class SpatialDise(SetTask):
     """Spatial-DISE (arXiv 2510.13394): `path` is the folder of the hub's files, with the CSV and
-    the tar files of the folder `image`, which are read without unpacking.
+    the tar files of the folder `image`, which are read without unpacking;
+    `hub: TACPS-liv/Spatial-DISE` downloads them.
 
     `part` is the benchmark of 559 questions, or a split of the larger set. `images` is the picture
     in which question and options are "merged", or the "separate" ones. Options are letters; what
@@ -74,11 +79,15 @@ class SpatialDise(SetTask):
     Raises TaskError.
     """
 
-    path: Path
+    path: Path | None = None
     part: Literal["benchmark", "train", "val", "test"] = "benchmark"
     images: Literal["merged", "separate"] = "merged"
     scorer: Scorer | None = None
     subset: Subset = Subset()
+    hub: str = ""
+    revision: str = ""
+
+    _patterns = ("DISE-bench/*.csv", "dataset/*.csv", "image/*.tar")
 
     @property
     def _file(self) -> str:  # type: ignore[override]
@@ -117,9 +126,9 @@ class SpatialDise(SetTask):
     @cached_property
     def _shards(self) -> Mapping[str, tuple[Path, int, int]]:
         """The tar file, offset and length of every image. Raises TaskError."""
-        shards = sorted((Path(self.path) / "image").glob("*.tar"))
+        shards = sorted((self._root / "image").glob("*.tar"))
         if not shards:
-            raise TaskError(f"{self.path}/image has no tar file; download them from the hub")
+            raise TaskError(f"{self._root}/image has no tar file; download them from the hub")
         members = {}
         for shard in shards:
             try:
@@ -133,7 +142,7 @@ class SpatialDise(SetTask):
 
     def _read(self, name: str) -> bytes:
         if name not in self._shards:
-            raise PictureError(f"no tar file in {self.path}/image has the image {name}")
+            raise PictureError(f"no tar file in {self._root}/image has the image {name}")
         shard, offset, size = self._shards[name]
         with shard.open("rb") as file:
             file.seek(offset)

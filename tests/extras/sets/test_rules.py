@@ -17,7 +17,7 @@ from looktwice.eval.judging.passes import JudgeCase, Wording, list_passes
 from looktwice.eval.scoring.verdict import Score, Verdict
 from looktwice.extras.sets import Boxed, PointScorer, SetScorer, VisFactorScorer
 from looktwice.extras.sets.point_answers import FORMS, UnreadablePoints, share_in_mask
-from looktwice.extras.sets.rules import RULES
+from looktwice.extras.sets.rules import RULES, score_biased
 from looktwice.pipelines.model import Message
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
@@ -41,6 +41,11 @@ def test_every_rule_has_rows_and_unknown_ones_are_refused() -> None:
         SetScorer(rule="omni")
     with pytest.raises(ValueError, match="tuples"):
         PointScorer(form="tuple")
+
+
+@table
+def test_biased_replies(reply: str, key: str, bias: str, scores: list[bool]) -> None:
+    assert [*score_biased(reply, key, bias)] == scores
 
 
 @table

@@ -136,20 +136,38 @@ def test_point_bench_is_paired_by_name(packed: bool, tmp_path: Path) -> None:
     assert items["2/d.jpg"].sample.marks[0].center == (32, 12)
 
 
-def test_names_of_zips_without_utf8_are_found(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["be\u0301.jpg", "bXY.jpg"])
+def test_names_of_zips_are_found_in_other_spellings(name: str, tmp_path: Path) -> None:
     root = made.point_bench(tmp_path)
     path = root / "selected_images.zip"
     with zipfile.ZipFile(path) as packed:
-        files = {name: packed.read(name) for name in packed.namelist()}
-    old = {name.encode().decode("cp437"): data for name, data in files.items()}
-    with zipfile.ZipFile(path, "w") as packed:
-        for name, data in old.items():
-            info = zipfile.ZipInfo(name)
-            packed.writestr(info, data)
-    data = path.read_bytes()
-    for name in old:  # as archivers wrote it that did not know UTF-8
-        data = data.replace(name.encode(), name.encode("cp437").ljust(len(name.encode()), b"_"))
-    assert items_of(sets.PointBench(path=made.point_bench(tmp_path / "again")))
+        files = {entry: packed.read(entry) for entry in packed.namelist()}
+    made.write_zip(path, {key.replace("b\u00e9.jpg", name): data for key, data in files.items()})
+    # as archivers wrote it that did not mark UTF-8
+    path.write_bytes(path.read_bytes().replace(b"bXY.jpg", "b\u00e9.jpg".encode()))
+    assert len(items_of(sets.PointBench(path=root))) == 3
+
+
+HUBS = {"da2k": sets.Da2k, "omni_spatial": sets.OmniSpatial, "point_bench": sets.PointBench}
+HUBS |= {"ref_spatial": sets.RefSpatial, "spatial_dise": sets.SpatialDise}
+
+
+@pytest.mark.parametrize("lay", HUBS)
+def test_files_of_the_hub_are_read(
+    lay: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub = pytest.importorskip("huggingface_hub")
+    getattr(made, lay)(tmp_path)
+    asked = list[str]()
+
+    def download(name: str, allow_patterns: list[str], **more: object) -> str:
+        asked.extend([name, *allow_patterns])
+        return str(tmp_path)
+
+    monkeypatch.setattr(hub, "snapshot_download", download)
+    task = HUBS[lay](hub="owner/set")
+    assert items_of(task) and task.facts.revision == f"owner/set@{tmp_path.name}"
+    assert asked[0] == "owner/set" and "*" not in asked
 
 
 def test_parts_of_vis_factor_are_filled_in(tmp_path: Path) -> None:
