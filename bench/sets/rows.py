@@ -404,5 +404,5 @@ COMPARISONS = (
     Comparison("ERQA", source.ERQA, "replies", erqa),
     Comparison("VLMs Are Biased", source.BIASED, "replies, both metrics", biased),
     Comparison("ZeroBench", source.ZERO_BENCH, "replies", zero_bench),
-    Comparison("Spatial-DISE", source.LETTERS, "letters that both read", robust_letters),
+    Comparison("Spatial-DISE", source.LETTERS, "letters that the code reads", robust_letters),
 )
