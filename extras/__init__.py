@@ -101,6 +101,18 @@ ANALYSES = {
     ),
 }
 CLASSES = {
+    "eval.readers.Boxed": _make_entry("sets.readers:Boxed"),
+    "eval.scoring.PointScorer": _make_entry("sets.point_answers:PointScorer"),
+    "eval.scoring.SetScorer": _make_entry("sets.rules:SetScorer"),
+    "eval.scoring.VisFactorScorer": _make_entry("sets.vis_factor:VisFactorScorer"),
+    "eval.tasks.BabyVision": _make_entry("sets.baby_vision:BabyVision"),
+    "eval.tasks.Da2k": _make_entry("sets.depth_pairs:Da2k"),
+    "eval.tasks.Erqa": _make_entry("sets.embodied:Erqa"),
+    "eval.tasks.OmniSpatial": _make_entry("sets.spatial:OmniSpatial"),
+    "eval.tasks.PointBench": _make_entry("sets.pointing:PointBench"),
+    "eval.tasks.RefSpatial": _make_entry("sets.pointing:RefSpatial"),
+    "eval.tasks.SpatialDise": _make_entry("sets.spatial:SpatialDise"),
+    "eval.tasks.VisFactor": _make_entry("sets.vis_factor:VisFactor"),
     "eval.homes.Requests": _make_entry("integrations.recorded:Requests"),
     "eval.make.Correspondence": _make_entry("make.points:Correspondence"),
     "eval.make.Jigsaw": _make_entry("make.files:Jigsaw"),
@@ -132,7 +144,7 @@ CLASSES = {
     "specialists.drawings.PatternMatcher": _make_entry("drawings.sheets:PatternMatcher"),
     "specialists.drawings.ShapeGridReader": _make_entry("drawings.sheets:ShapeGridReader"),
 }
-"""Classes that studies and records name by a path in the core."""
+"""Classes that studies and records name by a path in the core: most were there once."""
 EXTENSIONS: Mapping[str, Mapping[str, Extension]] = {
     "commands": COMMANDS,
     "keys": KEYS,
@@ -142,6 +154,7 @@ EXTENSIONS: Mapping[str, Mapping[str, Extension]] = {
         "ray": _make_entry("executors.ray_executor:RayExecutor"),
     },
     "classes": CLASSES,
+    "passes": {"key": _make_entry("sets.key_judge:KEY_PASS")},
     "parts": {
         "replies": _make_entry("logs.replies:report_replies"),
         "still": _make_entry("video.still:show_still"),

@@ -1,11 +1,11 @@
 """Extension points: tables of names, each imported when it is first used.
 
-An extension may bring commands, keys of a study, analyses, executors, log formats, and optional
-parts of core commands. Tasks, stages, models and specialists need no entry, because their path is
-their name. A class of looktwice that moved into an extension keeps its old path by an entry in
-`classes`. looktwice's own extensions are listed in the table of `extras`. Any other package
-declares an entry point of the group `looktwice.extensions` whose value is such a table;
-docs/howto/extend.md has a complete example.
+An extension may bring commands, keys of a study, analyses, executors, log formats, passes of
+`judge`, and optional parts of core commands. Tasks, stages, models and specialists need no entry,
+because their path is their name. A class of looktwice that moved into an extension keeps its old
+path by an entry in `classes`. looktwice's own extensions are listed in the table of `extras`. Any
+other package declares an entry point of the group `looktwice.extensions` whose value is such a
+table; docs/howto/extend.md has a complete example.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 __all__ = ["Extension"]
 
-Group = Literal["commands", "keys", "analyses", "executors", "logs", "parts", "classes"]
+Group = Literal["commands", "keys", "analyses", "executors", "logs", "parts", "classes", "passes"]
 GROUPS: tuple[Group, ...] = get_args(Group)
 ENTRY_POINTS = "looktwice.extensions"
 OWN = "looktwice.extras"

@@ -149,7 +149,8 @@ def judge(
         Path | None, Option(help="The configuration with `models:` (default: the run's).")
     ] = None,
     only: Annotated[
-        list[str], Option("--pass", help="vid, cot, unreadable (default: all three), every, steps.")
+        list[str],
+        Option("--pass", help="vid, cot, unreadable (default: all three), every, steps, key."),
     ] = NONE,
     prompt: Annotated[
         Path | None,

@@ -20,7 +20,7 @@ from filelock import FileLock, Timeout
 from rich.console import Console
 
 from looktwice.eval.display.progress import Display, Spent
-from looktwice.eval.judging.passes import PASSES, JudgeCase, JudgePass, JudgeVerdict, Wording
+from looktwice.eval.judging.passes import JudgeCase, JudgePass, JudgeVerdict, Wording, list_passes
 from looktwice.eval.judging.solutions import AnnotatedSolutions
 from looktwice.eval.judging.summary import agreement, describe_judgements
 from looktwice.eval.records.judgements import (
@@ -66,7 +66,7 @@ class _Job:
 class RunJudge:
     """Judges the replies of a run folder with a model that every table shows as `name`.
 
-    `passes` are names of PASSES; if empty, every pass runs for which the run has replies, except
+    `passes` are names of passes; if empty, every pass runs for which the run has replies, except
     those that run only when named. `wording` replaces the prompt by a user's own. `reader` decides
     which replies are unreadable, by default the run's own. `columns` names the columns of
     BLINK-Twice's file that hold the clues and the truth. `cache` is the folder of the reply cache
@@ -97,14 +97,13 @@ class RunJudge:
         folder = RunFolder(self.run)
         # raises RunError if this is not a run folder, before anything is written
         folder.points  # noqa: B018
-        if unknown := [name for name in self.passes if name not in PASSES]:
-            raise RunError(
-                f"--pass {unknown[0]} does not exist; the passes are {', '.join(PASSES)}"
-            )
+        known = list_passes()
+        if unknown := [name for name in self.passes if name not in known]:
+            raise RunError(f"--pass {unknown[0]} does not exist; the passes are {', '.join(known)}")
         if self.wording and len(self.passes) != 1:
             raise RunError(
                 "--prompt replaces the prompt of one pass; add --pass with one of"
-                f" {', '.join(PASSES)}"
+                f" {', '.join(known)}"
             )
         lock = FileLock(self.run / ".lock")
         try:
@@ -151,8 +150,9 @@ class RunJudge:
         """Yield every reply that a pass covers and that this judge has not judged yet."""
         done = {line.key for line in judgements(self.run).lines if not line.error}
         records = folder.records()
-        passes = [PASSES[name] for name in self.passes]
-        passes = passes or [judging for judging in PASSES.values() if not judging.named]
+        known = list_passes()
+        passes = [known[name] for name in self.passes]
+        passes = passes or [judging for judging in known.values() if not judging.named]
         if self.wording:
             passes = [*map(self.wording.word, passes)]
         for scores in arms:

@@ -32,6 +32,7 @@ from looktwice.eval.tasks.blink_twice import TwiceScorer, parse_cot
 from looktwice.eval.tasks.vlm2.metrics import VideoScorer
 from looktwice.pipelines.config.spec import public_path
 from looktwice.pipelines.disk import read_file
+from looktwice.pipelines.extensions import list_extensions
 from looktwice.pipelines.model import Message
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Sample
@@ -320,6 +321,12 @@ which the reader found no answer; if named, all replies with words, or BLINK-Twi
 """
 
 
+def list_passes() -> Mapping[str, JudgePass]:
+    """Return every pass by its name, those of extensions too."""
+    added = {name: entry.open() for name, entry in list_extensions("passes").items()}
+    return {**added, **PASSES}
+
+
 def format_choices(sample: Sample) -> list[str]:
     """Format each choice as a line with its letter."""
     return [
@@ -341,13 +348,14 @@ def _answer_kind(sample: Sample) -> str:
 # ---- prompts of users
 
 FIELD = re.compile(r"\{([a-z]+)\}")
-FIELDS = ("question", "reply", "choices", "clues", "truth", "steps", "key")
+FIELDS = ("question", "reply", "answer", "choices", "clues", "truth", "steps", "key")
 
 
 @dataclass(frozen=True)
 class Wording:
-    """A prompt template with the fields {question}, {reply}, {choices}, {clues}, {truth}, {steps}
-    and {key}; {reply} is required, and other braces are literal.
+    """A prompt template with the fields {question}, {reply}, {answer} (what the reader found, or
+    None), {choices}, {clues}, {truth}, {steps} and {key}; {reply} or {answer} is required, and
+    other braces are literal.
 
     The reply is inserted unchanged, so the template should fence it.
     """
@@ -365,10 +373,10 @@ class Wording:
         named = FIELD.findall(text)
         if unknown := [name for name in named if name not in FIELDS]:
             raise RunError(f"--prompt {path}: {{{unknown[0]}}} is not one of {', '.join(FIELDS)}")
-        if "reply" not in named:
+        if not {"reply", "answer"} & {*named}:
             raise RunError(
                 f"--prompt {path}: the text must contain {{reply}} where the reply is to be"
-                " inserted"
+                " inserted, or {{answer}} for what the reader found in it"
             )
         return cls(path.stem, text)
 
@@ -378,6 +386,7 @@ class Wording:
         def ask(case: JudgeCase) -> Message:
             sample = case.sample
             values = {"question": sample.question, "reply": case.reply, "key": case.key}
+            values["answer"] = case.scored.answer or "None"
             values |= {"choices": "\n".join(format_choices(sample)), **case.solution}
             text = FIELD.sub(lambda field: values.get(field[1], ""), self.text)
             return Message("user", (*judging.ask(case).views, text))

@@ -28,6 +28,9 @@ EVERY_PASS = "every"
 STEPS_PASS = "steps"
 """The judge names the annotated steps that a chain of thought covers, without changing whether the
 answer is right."""
+MATCH = "match"
+"""The criterion of a judge that compares the reply with the correct answer: 1 if it gives that
+answer, else 0. It decides whether the reply is right."""
 NO_JUDGE = "none"
 """The value of `--judge` for using no judge."""
 

@@ -13,6 +13,7 @@ from looktwice.eval.readers.reader import Reader
 from looktwice.eval.records.judgements import (
     DESCRIPTION_PASS,
     EVERY_PASS,
+    MATCH,
     UNREADABLE_PASS,
     JudgedWords,
     Judgement,
@@ -97,9 +98,9 @@ class RecordScorer:
     with the correct answers.
 
     `scorer` is the benchmark's own comparison, if it has one. `judgements` are those of one judge:
-    its grade of a description, and its answer in a pass over every reply, replace the reader's
-    answer; its answer in the pass over unreadable replies is used only for a reply that the reader
-    could not read.
+    its grade of a description, its comparison with the correct answer, and its answer in a pass
+    over every reply, replace the reader's answer; its answer in the pass over unreadable replies is
+    used only for a reply that the reader could not read.
     """
 
     folder: RunFolder
@@ -137,7 +138,7 @@ class RecordScorer:
             sum_costs(record, self.prices) if self.prices else None,
             len(record.calls),
             result.judge,
-            {name: mark for line in judged.values() for name, mark in line.scores.items()},
+            _get_marks(judged),
             measured,
             record.request,
             record.kept,
@@ -149,11 +150,15 @@ class RecordScorer:
         """Return the result and score of a record that a judge was asked about."""
         # a judge's grade replaces the reader's answer; in the pass over unreadable replies, the
         # judge's answer counts only for these
-        grade = judged.get(DESCRIPTION_PASS) or judged.get(EVERY_PASS)
+        matched = next((line for line in judged.values() if MATCH in line.scores), None)
+        grade = judged.get(DESCRIPTION_PASS) or matched or judged.get(EVERY_PASS)
         second = judged.get(UNREADABLE_PASS)
         result = self._extract_answer(record, row)
         if grade and result.verdict is not Verdict.FAILED:
-            result = ReadResult(answer=grade.answer, read=True, judge=grade.judge)
+            if grade.scores.get(MATCH) == 0:
+                result = ReadResult(Verdict.WRONG, result.answer, read=True, judge=grade.judge)
+            else:
+                result = ReadResult(answer=grade.answer, read=True, judge=grade.judge)
             if grade.none:
                 detail = f"{grade.judge} finds no answer"
                 result = replace(unreadable("unread", detail), judge=grade.judge)
@@ -292,6 +297,15 @@ class RecordScorer:
 @lru_cache
 def _get_letters(count: int) -> tuple[str, ...]:
     return tuple(chr(ord("A") + place) for place in range(count))
+
+
+def _get_marks(judged: Mapping[str, Judgement]) -> dict[str, float]:
+    """Return the scores that judges gave, by criterion, without the comparison with the correct
+    answer."""
+    marks = dict[str, float]()
+    for line in judged.values():
+        marks |= {name: mark for name, mark in line.scores.items() if name != MATCH}
+    return marks
 
 
 def _interpret(record: Record, answer: str | None, reason: str) -> ReadResult:

@@ -1,0 +1,114 @@
+"""ERQA: embodied reasoning about one or several pictures, in a TFRecord file."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+from looktwice.eval.scoring.verdict import Scorer
+from looktwice.eval.tasks.answer_cells import read_answer_key, split_lettered
+from looktwice.eval.tasks.base import Subset, TaskError
+from looktwice.eval.tasks.row_task import Pictures, Questions, RowQuestion
+from looktwice.extras.sets.set_task import SetTask
+from looktwice.extras.sets.tfrecord import Values, find_records, parse_example, read_record
+from looktwice.pipelines.picture import Picture, PictureError
+from looktwice.pipelines.sample import PLACED
+
+IMAGES = "image/encoded"
+LETTERS = ("A", "B", "C", "D")
+FORM = re.compile(r"\s*\bPlease answer\b")
+"""The form of the answer, which follows the choices."""
+
+
+@dataclass(frozen=True)
+class Erqa(SetTask):
+    """ERQA (arXiv 2503.20020): `path` is `erqa.tfrecord`, or its folder.
+
+    Records have `question` (which contains its choices and the form of the answer), `answer`,
+    `question_type`, the images and `visual_indices`, the places of the images as numbers of
+    characters of the question. These places become `<image 1>` in the question and in
+    `meta["prompt"]`, so that `prompting.turns.Ask` with `images: inline` sends the images there; if
+    there are not as many places as images, all images come first, as in VLMEvalKit. `meta` has
+    `question_type` and `pictures`, how many there are. Raises TaskError.
+    """
+
+    path: Path
+    scorer: Scorer | None = None
+    subset: Subset = Subset()
+
+    _file = "erqa.tfrecord"
+
+    @cached_property
+    def _record_file(self) -> Path:
+        path = self._root
+        if path.is_dir():
+            path = path / next(self._files.find_by_suffix(self._file), self._file)
+        if not path.is_file():
+            raise TaskError(f"there is no file {path}; set `path` to {self._file}")
+        return path
+
+    @cached_property
+    def _sha(self) -> str:
+        with self._record_file.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+
+    @cached_property
+    def _places(self) -> Sequence[tuple[int, int]]:
+        return [*find_records(self._record_file)]
+
+    def _cells(self) -> Iterator[tuple[int, Any]]:
+        for number, place in enumerate(self._places):
+            yield number, read_record(self._record_file, *place)
+
+    def _questions(self, number: int, cells: bytes) -> Questions:
+        features = parse_example(cells)
+        text, key = (_get_text(features.get(name)) for name in ("question", "answer"))
+        if not text or not key:
+            raise ValueError(f"it has no question or no answer; it has {', '.join(features)}")
+        count = len(features.get(IMAGES, ()))
+        _, choices = split_lettered(FORM.split(text)[0])
+        choices = choices if len(choices) > 1 else LETTERS
+        prompt = place_images(text, [int(n) for n in features.get("visual_indices", ())], count)
+        meta = {"question_type": _get_text(features.get("question_type")) or "Unknown"}
+        more = {"pictures": count, "prompt": prompt, PLACED: True}
+        answer = read_answer_key(key, choices)
+        return [RowQuestion(number, f"ERQA_{number + 1}", prompt, choices, answer, meta | more)]
+
+    def _pictures(self, question: RowQuestion, cells: Any) -> Pictures:
+        place = self._places[question.number]
+
+        def read(number: int) -> bytes:
+            record = parse_example(read_record(self._record_file, *place))
+            image = record[IMAGES][number]
+            if not isinstance(image, bytes):
+                raise PictureError(f"{question.id}: image {number + 1} is not encoded")
+            return image
+
+        names = (f"{question.id} image {n + 1}" for n in range(question.meta["pictures"]))
+        return tuple(Picture.lazy(partial(read, n), name) for n, name in enumerate(names))
+
+
+def place_images(text: str, places: Sequence[int], count: int) -> str:
+    """Return the text with `<image 1>` and so on at these places (numbers of characters); images
+    beyond the end of the text are at its end.
+
+    If there are not `count` places, all images are at the beginning.
+    """
+    if len(places) != count:
+        places = [0] * count
+    pieces, last = list[str](), 0
+    for number, place in sorted(enumerate(places, 1), key=lambda pair: pair[1]):
+        place = min(max(place, last), len(text))
+        pieces += [text[last:place], f"<image {number}>"]
+        last = place
+    return "".join([*pieces, text[last:]])
+
+
+def _get_text(values: Values | None) -> str:
+    first = values[0] if values else b""
+    return first.decode("utf-8", "replace").strip("\n") if isinstance(first, bytes) else ""

@@ -1,0 +1,47 @@
+"""A judge that compares a reply with the correct answer, as BabyVision and PerceptionBench do."""
+
+from __future__ import annotations
+
+import re
+
+from looktwice.eval.judging.passes import FENCE, JudgeCase, JudgePass, JudgeVerdict, format_choices
+from looktwice.eval.records.judgements import MATCH
+from looktwice.pipelines.model import Message
+
+
+def ask_key(case: JudgeCase) -> Message:
+    """Build the prompt from the question, its choices, the correct answer and the reply, without
+    the images."""
+    lines = [
+        "A model was asked a question. Say whether its reply gives the correct answer.",
+        (
+            "Its answer is correct if it says the same as the correct answer, in any form: other"
+            " words, brackets or spaces do not matter. It is not if it differs, lacks a part, or"
+            " adds another answer. The correct answer is beyond doubt; do not answer yourself."
+        ),
+        f"The question was: {case.sample.question}",
+    ]
+    if case.sample.choices:
+        lines += ["Choices:", *format_choices(case.sample)]
+    reply = re.sub(r"</(?=\s*reply)", "</ ", case.reply, flags=re.I)
+    lines += [f"Correct answer: {case.key}", FENCE, f"<reply>\n{reply}\n</reply>"]
+    return Message("user", ("\n".join([*lines, "End with one word: True or False."]),))
+
+
+def parse_key(text: str, case: JudgeCase) -> JudgeVerdict:
+    """Parse "true" or "false" in a judge's words, after the last [judge] if there is one.
+
+    If both occur, it is true, as in the authors' code; if neither does, there is no verdict (they
+    count it as false).
+    """
+    heads = text.lower().rpartition("[judge]")
+    words = heads[2]
+    for word, value in (("true", 1.0), ("false", 0.0)):
+        if word in words:
+            answer = case.key if value else None
+            return JudgeVerdict(answer, {MATCH: value})
+    return JudgeVerdict(reason="neither True nor False in the judge's words")
+
+
+KEY_PASS = JudgePass("key", None, lambda case: bool(case.key), ask_key, parse_key, named=True)
+"""`looktwice judge RUN --pass key`."""

@@ -1,0 +1,54 @@
+"""Readers that follow the code of sets' authors."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from looktwice.eval.readers.reader import Reader, Reading
+from looktwice.pipelines.state import State
+
+BOX = re.compile(r"\\boxed\{")
+TAGGED = re.compile(r"<\|begin_of_box\|>(.*?)<\|end_of_box\|>")
+
+
+def read_boxed(reply: str) -> str | None:
+    r"""Return the content of the last \boxed{...}, with the braces in it, or else of the last
+    <|begin_of_box|>; None if there is neither.
+
+    A box whose braces do not close is none; boxes in boxes are part of the outer one.
+    """
+    found, place = None, 0
+    while box := BOX.search(reply, place):
+        depth, end = 1, box.end()
+        while depth and end < len(reply):
+            depth += {"{": 1, "}": -1}.get(reply[end], 0)
+            end += 1
+        place = box.end()
+        if not depth:
+            found, place = reply[box.end() : end - 1], end
+    if found is not None:
+        return found
+    tagged = TAGGED.findall(reply)
+    return tagged[-1].strip() if tagged else None
+
+
+@dataclass(frozen=True)
+class Boxed(Reader):
+    r"""Reads the last \boxed{...} or, without one, the last <|begin_of_box|>...<|end_of_box|>, as
+    BabyVision's code does (7f92fd4).
+
+    With choices the answer is the letter in the box, alone or in brackets; other texts in a box are
+    not an answer there. Without a box there is none: most models that are not told to think do not
+    write one.
+    """
+
+    def read(self, state: State) -> Reading:
+        text = read_boxed(state.reply)
+        if text is None:
+            return Reading(None, "unread: no box")
+        if not state.sample.choices:
+            return Reading.from_answer(text.strip())
+        bare = re.sub(r"\\text\{(.*?)\}", r"\1", text).strip().strip("().: ")
+        letters = "".join(state.sample.letters)
+        return Reading.from_letter(bare if len(bare) == 1 else "", letters)

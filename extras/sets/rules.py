@@ -1,0 +1,139 @@
+"""The rules by which authors and toolkits read the replies to sets of 2025 and 2026; their
+misreadings are part of each rule."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from looktwice.eval.records.records import SampleRow
+from looktwice.eval.scoring.benchmark import BenchmarkScorer
+from looktwice.eval.scoring.verdict import Metric, PointScores, Score, ScoredRecord
+from looktwice.pipelines.json_input import read_json
+
+ANSWER_LINE = re.compile(r"Answer\s*:\s*([A-D])\b", re.I)
+DECIMAL = re.compile(r"-?(?:\d+\.\d+|\d+|\.\d+)")
+BIAS = "expected_bias"
+"""The truth field with the answer of a biased model."""
+
+
+def read_answer_line(reply: str) -> str:
+    """Return the last letter after "Answer:" as it is written, and A for a reply without one
+    (OmniSpatial, 208bac2): "answer: b" is "b", which is no key."""
+    return next(reversed(ANSWER_LINE.findall(reply)), "A")
+
+
+def read_json_letter(reply: str) -> str:
+    """Return the first capital of "answer" in a JSON reply, and A for anything else (OmniSpatial,
+    208bac2)."""
+    text = reply.strip().removeprefix("```json").removesuffix("```").strip()
+    try:
+        value = read_json(text)
+    except ValueError:
+        return "A"
+    answer = value.get("answer", "A") if isinstance(value, dict) else "A"
+    return answer.strip().upper()[:1] if isinstance(answer, str) else "A"
+
+
+def read_first_character(reply: str) -> str:
+    """Return the first character as a capital (OmniSpatial, 208bac2): "The answer is B" is T."""
+    return reply.strip().upper()[:1]
+
+
+def read_before_bracket(reply: str) -> str:
+    """Return what precedes the first closing bracket (VisRes in lmms-eval, 75571cf): "(B)" is "(B",
+    which is no key."""
+    return reply.partition(")")[0]
+
+
+def _score_same(reply: str, row: SampleRow) -> bool:
+    """Return whether the whole reply is the key, ignoring case (ERQA in VLMEvalKit, e8e78f0): "B."
+    is wrong."""
+    return reply.strip().lower() == (row.answer or "").strip().lower()
+
+
+def is_biased_match(reply: str, key: str) -> bool:
+    """Return whether reply and key are equal without case and braces, or else all their digits,
+    joined, are (VLMs Are Biased in lmms-eval, 75571cf): "4 or 5" is 45."""
+    texts = [text.strip().lower().strip("{}").strip() for text in (reply, key)]
+    digits = ["".join(filter(str.isdigit, text)) for text in texts]
+    return texts[0] == texts[1] or (digits[0] == digits[1] != "")
+
+
+def score_biased(reply: str, key: str, bias: str) -> tuple[bool, bool]:
+    """Return whether a reply is the key, and whether it is the answer that a biased model gives
+    (VLMs Are Biased in lmms-eval, 75571cf): digits count only if neither text is the reply's."""
+    plain = reply.strip().lower().strip("{}").strip()
+    same = [plain == text.strip().lower().strip("{}").strip() for text in (key, bias)]
+    if any(same):
+        return same[0], same[1]
+    return is_biased_match(reply, key), is_biased_match(reply, bias)
+
+
+def is_exact_match(reply: str, key: str) -> bool:
+    """Return whether reply and key are the same number, or the same text without case, quotes and a
+    full stop (ZeroBench in lmms-eval, 75571cf)."""
+    texts = [re.sub(r"\s+", " ", text.strip().lower().strip("\"'`")) for text in (reply, key)]
+    texts = [text[:-1].rstrip() if text.endswith(".") else text for text in texts]
+    numbers = [text.strip().replace(",", "") for text in texts]
+    if all(map(DECIMAL.fullmatch, numbers)):
+        return Decimal(numbers[0]) == Decimal(numbers[1])
+    return texts[0] == texts[1]
+
+
+def _score_biased(reply: str, row: SampleRow) -> bool:
+    return score_biased(reply, row.answer or "", str(row.truth.get(BIAS, "")))[0]
+
+
+def _by(read: Callable[[str], str]) -> Callable[[str, SampleRow], bool]:
+    return lambda reply, row: read(reply) == row.answer
+
+
+RULES: Mapping[str, Callable[[str, SampleRow], bool]] = {
+    "omni_spatial": _by(read_answer_line),
+    "omni_spatial_direct": _by(read_first_character),
+    "omni_spatial_json": _by(read_json_letter),
+    "erqa_vlmevalkit": _score_same,
+    "vis_res": _by(read_before_bracket),
+    "vlm_bias": _score_biased,
+    "zero_bench": lambda reply, row: is_exact_match(reply, row.answer or ""),
+}
+"""The functions that decide whether a reply is right, by name of the rule."""
+
+
+@dataclass(frozen=True)
+class SetScorer(BenchmarkScorer):
+    """`BenchmarkScorer` with the rules of more sets, for `read: {use: eval.readers.WholeReply}`.
+
+    `rule` is "omni_spatial" (the last "Answer: X", else A), "omni_spatial_direct" (the first
+    character), "omni_spatial_json", "erqa_vlmevalkit" (the whole reply), "vis_res" (what precedes
+    the first closing bracket), "vlm_bias", "zero_bench" (the same number or text), or empty:
+    answers are compared as for any task. With "vlm_bias" the truth field `expected_bias` gives
+    `bias_rate`, the share of replies with the answer that a biased model gives. The other settings
+    are those of `eval.scoring.BenchmarkScorer`. Raises ValueError for an unknown rule.
+    """
+
+    def __post_init__(self) -> None:
+        if self.rule and self.rule not in RULES:
+            raise ValueError(
+                f"`rule` must be empty or one of {', '.join(RULES)}, got {self.rule!r}"
+            )
+
+    def compare(self, answer: str, row: SampleRow) -> Score | None:
+        """Compare by the rule; return None if there is none."""
+        return Score.of(RULES[self.rule](answer, row)) if self.rule else None
+
+    def metrics(self, scores: PointScores) -> Sequence[Metric]:
+        """Return the metrics that the settings name, and `bias_rate`."""
+        metrics = [*super().metrics(scores)]
+        if self.rule == "vlm_bias":
+            units = scores.means(lambda draw: self._bias(draw, scores.samples[draw.sample]))
+            metrics += [Metric("bias_rate", units, clusters=scores.clusters)] if units else []
+        return metrics
+
+    def _bias(self, draw: ScoredRecord, row: SampleRow) -> float | None:
+        if draw.answer is None or BIAS not in row.truth:
+            return None
+        return float(score_biased(draw.answer, row.answer or "", str(row.truth[BIAS]))[1])

@@ -1,0 +1,169 @@
+"""The base class of the sets, and the reading of JSON files and images in folders and zips."""
+
+from __future__ import annotations
+
+import hashlib
+import unicodedata
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import Any, ClassVar
+
+from looktwice.eval.scoring.verdict import Scorer
+from looktwice.eval.tasks.base import Facts, TaskError
+from looktwice.eval.tasks.cells import as_list
+from looktwice.eval.tasks.files import (
+    DataLocation,
+    Files,
+    ZipFiles,
+    locate_data,
+    open_files,
+    open_picture,
+)
+from looktwice.eval.tasks.row_task import RowTask
+from looktwice.pipelines.json_input import read_json
+from looktwice.pipelines.picture import Picture
+
+UTF8_NAMES = 0x800
+"""The flag of a zip entry whose name is UTF-8; without it, it is read as code page 437."""
+
+
+class SetTask(RowTask):
+    """A set whose questions are in one file of the folder or zip `path`, or of the data set `hub`
+    of the Hugging Face hub, whose commit is `revision`.
+
+    A subclass is a frozen dataclass with its settings as fields. It names the file in `_file`, the
+    zip that may contain it in `_packed` and the files to download in `_patterns`, and defines
+    `_cells`, `_questions` and `_pictures`. `errata` are known errors of the release, `note` is what
+    tables state about the set.
+    """
+
+    path: Path | None
+    revision: str = ""
+    scorer: Scorer | None
+    split: ClassVar[str] = "test"
+    errata: ClassVar[tuple[str, ...]] = ()
+    note: ClassVar[str] = ""
+    _file: ClassVar[str] = ""
+    _packed: ClassVar[str] = ""
+    _patterns: ClassVar[tuple[str, ...]] = ("*",)
+
+    @property
+    def facts(self) -> Facts:
+        """The statements about the set, the sha256 of its file, and what was left out."""
+        self._rows  # noqa: B018  determines what is left out
+        return Facts(
+            self.split,
+            f"as in the file, sha256 {self._sha[:12]}",
+            self.errata,
+            self.note,
+            self._location[1] or f"sha256 {self._sha}",
+            self._left_out.sentences,
+            self.scorer or {},
+        )
+
+    @cached_property
+    def _location(self) -> DataLocation:
+        return locate_data(self.path, self.hub, self.revision, self._patterns)
+
+    @cached_property
+    def _root(self) -> Path:
+        """The folder or zip of the set."""
+        packed = self._location[0] / self._packed
+        return packed if self._packed and packed.is_file() else self._location[0]
+
+    @cached_property
+    def _files(self) -> Files:
+        return open_files(self._root)
+
+    @cached_property
+    def _place(self) -> PurePosixPath:
+        """The path of the questions' file. Raises TaskError."""
+        found = next(self._files.find_by_suffix(self._file), None)
+        if found is None:
+            raise TaskError(
+                f"{self._root} has no file {self._file}; set `path` to the folder or zip of the set"
+            )
+        return PurePosixPath(found)
+
+    @cached_property
+    def _data(self) -> bytes:
+        """The questions' file."""
+        return self._files.read(str(self._place))
+
+    @cached_property
+    def _sha(self) -> str:
+        return hashlib.sha256(self._data).hexdigest()
+
+    def _open(self, name: str) -> Picture:
+        """Return an image whose path counts from the folder of the questions' file."""
+        return open_picture(self._files, str(self._place.parent / name))
+
+    def _read_json(self, kind: type) -> Any:
+        """Return the value of the JSON file. Raises TaskError if it is not of this kind."""
+        try:
+            value = read_json(self._data, None)
+        except ValueError as exc:
+            raise TaskError(f"{self._place} is not JSON: {exc}") from exc
+        if not isinstance(value, kind):
+            wanted = "a list" if kind is list else "an object"
+            raise TaskError(f"{self._place} must be {wanted}, found {type(value).__name__}")
+        return value
+
+
+class ListedTask(SetTask):
+    """A set whose file is a JSON list of objects, one for each question."""
+
+    def _cells(self) -> Iterator[tuple[int, Any]]:
+        yield from enumerate(self._read_json(list))
+
+
+def get_text(cells: Any, name: str) -> str:
+    """Return a text of an object that must have it. Raises ValueError."""
+    value = cells.get(name) if isinstance(cells, Mapping) else None
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError(f"`{name}` must be a text that is not empty, found {value!r:.80}")
+    return value
+
+
+def get_options(cells: Mapping[str, Any], name: str = "options") -> tuple[str, ...]:
+    """Return the options of an object, two or more. Raises ValueError."""
+    listed = as_list(cells.get(name))
+    if len(listed) < 2:
+        found = cells.get(name)
+        raise ValueError(f"`{name}` must be a list of two or more options, found {found!r:.80}")
+    return tuple(map(str, listed))
+
+
+def get_letter(number: Any, count: int) -> str:
+    """Return the letter of an option's number from 0. Raises ValueError."""
+    place = int(number) if str(number).removesuffix(".0").isdecimal() else -1
+    if not 0 <= place < count:
+        raise ValueError(f"the answer must be a number from 0 to {count - 1}, found {number!r:.80}")
+    return chr(ord("A") + place)
+
+
+def find_by_name(files: Files) -> Mapping[str, str]:
+    """Return the entries of a zip, or the files of a folder, by their names without folders.
+
+    Names are composed (NFC). Those of zips without a mark for UTF-8 are read both ways.
+    """
+    by_name = dict[str, str]()
+    if not isinstance(files, ZipFiles):
+        paths = (path.relative_to(files.root) for path in files.root.rglob("*") if path.is_file())
+        return {unicodedata.normalize("NFC", path.name): path.as_posix() for path in paths}
+    for name, entry in files.names.items():
+        spellings = [name]
+        if not entry.flag_bits & UTF8_NAMES:
+            spellings += _respell(name)
+        for spelling in spellings:
+            key = unicodedata.normalize("NFC", PurePosixPath(spelling).name)
+            by_name.setdefault(key, name)
+    return by_name
+
+
+def _respell(name: str) -> Iterator[str]:
+    try:
+        yield name.encode("cp437").decode("utf-8")
+    except UnicodeError:
+        return

@@ -1,0 +1,169 @@
+"""VisFactor: twenty tests of visual cognition, with several questions to an item."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from looktwice.eval.records.records import SampleRow
+from looktwice.eval.scoring.metrics import group_by, group_metric
+from looktwice.eval.scoring.verdict import Metric, PointScores, Score, Scorer
+from looktwice.eval.tasks.base import Subset, TaskError
+from looktwice.eval.tasks.cells import Row, as_text
+from looktwice.eval.tasks.row_task import Questions, RowQuestion
+from looktwice.eval.tasks.table_files import TextTable, require_columns
+from looktwice.eval.tasks.table_task import TableTask
+from looktwice.pipelines.sample import PLACED
+
+TRUE_OR_FALSE = frozenset(
+    ("CF1", "CF2", "MV1", "MV2", "MV3", "P3", "RL2", "S1", "S2", "SS2", "VZ1", "VZ2")
+)
+SPELLINGS = {"t": "T", "y": "T", "1": "T", "true": "T", "yes": "T"}
+SPELLINGS |= {"f": "F", "n": "F", "0": "F", "false": "F", "no": "F"}
+WORDS, NUMBERS = ("CS1", "CS2", "CS3"), ("I3", "MA1", "SS3")
+ANSWER = re.compile(r'\{\s*"answer"\s*:\s*(.+?)\s*\}')
+COLUMNS = ("index", "question", "answer", "category_id", "eval_index", "additional")
+STEPS = "Output: Reason step by step. At the end, respond"
+
+
+def read_last_answer(reply: str) -> str:
+    """Return the value of the last {"answer": ...} in a reply, without quotes; empty if there is
+    none."""
+    value = next(reversed(ANSWER.findall(reply)), "").strip()
+    quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
+    return value[1:-1] if quoted else value
+
+
+def read_prediction(reply: str, test: str, additional: str) -> str:
+    """Return what VisFactor's code reads in a reply to a question of a test, in the form of the
+    keys.
+
+    T or F for twelve tests, and for VZ3 unless `additional` is a number; the text for CS1 to CS3;
+    the last two numbers as "(3, 4)" for CF3; the last number for I3, MA1 and SS3; the last capital
+    for VZ3. The last three read the whole reply if it has no {"answer": ...}.
+    """
+    value = read_last_answer(reply)
+    if test in TRUE_OR_FALSE or (test == "VZ3" and not additional.isdigit()):
+        return SPELLINGS.get(value.lower(), "")
+    if test in WORDS:
+        return value
+    value = value or reply
+    if test == "VZ3":
+        return next((character for character in reversed(value) if character.isupper()), "")
+    numbers = re.findall(r"\d+", value)
+    if test == "CF3":
+        return "({}, {})".format(*numbers[-2:]) if len(numbers) > 1 else ""
+    return numbers[-1] if test in NUMBERS and numbers else ""
+
+
+@dataclass(frozen=True)
+class VisFactorScorer(Scorer):
+    """VisFactor as its authors score it (75036e2), for `read: {use: eval.readers.WholeReply}`.
+
+    An item (`eval_index` of a test) is right if all its questions are. `item_accuracy` of a test is
+    the share of its items, and `vis_factor`, the number that is quoted, the mean over the tests.
+    """
+
+    @property
+    def headlines(self) -> tuple[str, ...]:
+        """The mean over the tests."""
+        return ("vis_factor",)
+
+    def compare(self, answer: str, row: SampleRow) -> Score:
+        """Compare with the key, or with one of its words for CS1 to CS3, ignoring case there."""
+        test, key = str(row.meta.get("category_id")), row.answer or ""
+        found = read_prediction(answer, test, str(row.meta.get("additional", "")))
+        if test in WORDS:
+            return Score.of(found.lower() in key.lower().split(","))
+        return Score.of(found == key)
+
+    def metrics(self, scores: PointScores) -> Sequence[Metric]:
+        """Return the mean over the tests, and each test's share of right items."""
+        tests = group_by(scores.keyed, "category_id")
+        found, units = list[Metric](), dict[str, float]()
+        for test, members in sorted(tests.items()):
+            rows = {name: scores.keyed[name] for name in members}
+            groups = group_by(rows, "category_id", "eval_index")
+            metric = group_metric("item_accuracy", "item", scores, groups)
+            if metric.units:
+                found.append(Metric(**{**vars(metric), "slice": f"category_id={test}"}))
+                units |= metric.units
+        if not found:
+            return ()
+        failed = frozenset[str]().union(*(metric.failed for metric in found))
+        clusters = {name: of for metric in found for name, of in metric.clusters.items()}
+        mean = fmean(fmean(metric.units.values()) for metric in found)
+        whole = Metric("vis_factor", units, "item", failed, mean, clusters=clusters)
+        return [whole, *found]
+
+
+VIS_FACTOR = VisFactorScorer()
+
+
+@dataclass(frozen=True)
+class VisFactor(TableTask):
+    """VisFactor (arXiv 2502.16435): `path` is VisFactor.tsv, or VisFactor_GE, _GN or _GH.tsv, which
+    are generated.
+
+    `<IMAGE_0>` in a question becomes `<image 1>`, so that `prompting.turns.Ask` with
+    `images: inline` sends the images there; `<ADDITIONAL_0>` becomes a part of `additional`, cut at
+    semicolons, and `<br>` a line break. `steps` asks for reasoning where the authors do. `meta`
+    has `category_id` (the test), `eval_index` (the item) and `additional`. Raises TaskError.
+    """
+
+    path: Path
+    steps: bool = False
+    scorer: Scorer | None = VIS_FACTOR
+    subset: Subset = Subset()
+
+    @property
+    def split(self) -> str:
+        """The name of the split."""
+        return "test"
+
+    @cached_property
+    def table(self) -> TextTable:
+        """The table whose rows are the questions. Raises TaskError."""
+        path = Path(self.path)
+        if path.suffix.lower() != ".tsv" or not path.is_file():
+            raise TaskError(f"{path} is not a .tsv file; set `path` to VisFactor.tsv")
+        table = TextTable(path, "tsv")
+        require_columns(path, [*COLUMNS, "image"], table.columns)
+        return table
+
+    @property
+    def _word_columns(self) -> Sequence[str]:
+        return COLUMNS
+
+    @property
+    def _image_columns(self) -> Sequence[str]:
+        return ("image",)
+
+    def _questions(self, number: int, cells: Row) -> Questions:
+        texts = {name: as_text(cells[name]) for name in COLUMNS}
+        if not texts["index"] or not texts["question"].strip():
+            raise ValueError("index and question must not be empty")
+        prompt = fill_question(texts, self.steps)
+        meta: dict[str, Any] = {name: texts[name] for name in COLUMNS[3:]}
+        meta |= {"prompt": prompt, "row": number, PLACED: True}
+        return [RowQuestion(number, texts["index"], prompt, (), texts["answer"], meta)]
+
+
+def fill_question(texts: Mapping[str, str], steps: bool = False) -> str:
+    """Return the text of a question with its additional parts, and with places of images from 1."""
+    text = texts["question"].replace("<br>", "\n")
+    parts = texts["additional"].replace("<br>", "\n").split(";")
+    if texts["additional"] not in ("", "nan"):
+        text = re.sub(r"<ADDITIONAL_(\d+)>", lambda place: _pick(parts, place), text)
+    text = text.replace("Output: Respond", STEPS) if steps else text
+    return re.sub(r"<IMAGE_(\d+)>", lambda place: f"<image {int(place[1]) + 1}>", text)
+
+
+def _pick(parts: Sequence[str], place: re.Match[str]) -> str:
+    number = int(place[1])
+    return parts[number] if number < len(parts) else place[0]
