@@ -84,11 +84,9 @@ class RunModels(Models):
         self.watches = defaultdict[str, EndpointWatch](watch)
 
     def wrap(self, model: Any) -> Any:
-        """Return the model that the stages call. Raises RunError for a bad URL or what the model
-        lacks, such as an API key, and CacheError."""
+        """Return the model that the stages call. Raises RunError for a bad URL or a missing API
+        key, and CacheError."""
         if not getattr(model, "remote", False):
-            if lacks := getattr(model, "missing", str)():
-                raise RunError(lacks)
             return super().wrap(model)
         try:
             model.check()

@@ -215,7 +215,8 @@ class Session:
             error = error or format_error(exc, name)
         sys.stdout = sys.stderr = io.StringIO()
         gc.collect()
-        return {"output": out.text, "error": error, "pictures": self.shown, "notes": self.notes}
+        result = {"output": out.text, "error": error, "pictures": self.shown, "notes": self.notes}
+        return {**result, "versions": find_versions()}
 
     def _run_statements(self, code: str, name: str) -> None:
         """Run the statements; the value of a last expression is shown or printed."""
@@ -288,7 +289,7 @@ class Session:
         kind.save = save
 
     def _collect_figures(self) -> None:
-        plots = sys.modules.get("matplotlib.pyplot")
+        plots: Any = sys.modules.get("matplotlib.pyplot")
         for number in plots.get_fignums() if plots else ():
             self.show(plots.figure(number))
         if plots:
@@ -345,11 +346,12 @@ def set_limits(memory_mb: int, disk_mb: int) -> None:
 
 
 def find_versions() -> dict[str, str]:
-    """Return the versions of Python and of the image packages that are present."""
+    """Return the versions of Python and of the image packages that were imported."""
     found = {"python": sys.version.split()[0]}
-    for name in ("numpy", "PIL", "cv2"):
-        with suppress(ImportError, AttributeError):
-            found[name] = str(__import__(name).__version__)
+    for name in ("PIL", "numpy", "cv2", "scipy", "skimage", "matplotlib"):
+        version = getattr(sys.modules.get(name), "__version__", None)
+        if isinstance(version, str):
+            found[name] = version[:40]
     return found
 
 
@@ -371,7 +373,7 @@ def main() -> None:
         answers.write(json.dumps(value).encode() + b"\n")
         answers.flush()
 
-    answer({"versions": find_versions()})
+    answer({"python": sys.version.split()[0]})
     for line in requests:
         request = json.loads(line)
         for image in request["images"]:

@@ -18,6 +18,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
+from itertools import islice
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, with_config
@@ -49,7 +50,7 @@ SILENT = "(the code printed nothing)"
 class GuestStarted(TypedDict):
     """The first answer: what runs in the sandbox."""
 
-    versions: dict[str, str]
+    python: str
 
 
 @with_config(CLOSED)
@@ -70,6 +71,7 @@ class CodeResult(TypedDict):
     error: str
     pictures: list[ShownPicture]
     notes: list[str]
+    versions: dict[str, str]
 
 
 @cache
@@ -80,11 +82,11 @@ def read_guest() -> str:
 
 @dataclass(eq=False)
 class LiveSession:
-    """The running sandbox of one sample, and the pieces of code that ran in it."""
+    """The running sandbox of one sample, its identity, and the pieces of code that ran in it."""
 
     running: RunningSandbox | None = None
+    identity: str = ""
     done: list[str] = field(default_factory=list)
-    versions: dict[str, str] = field(default_factory=dict)
 
     def close(self) -> None:
         """End the sandbox, with its variables."""
@@ -179,15 +181,16 @@ class PythonSandbox(Ranged):
         said = [result["output"].rstrip(), result["error"], *result["notes"]]
         text = "\n".join(filter(None, said)) or (SILENT if not result["pictures"] else "(shown)")
         seconds = time.perf_counter() - start
-        return Reply(text, seconds=seconds, served_by=kept.versions, attached=attached)
+        return Reply(text, seconds=seconds, served_by=result["versions"], attached=attached)
 
     def _run(self, session: LiveSession, messages: Messages) -> tuple[CodeResult, bool]:
         """Run what is new in the messages; return the last result, and whether the variables are
         lost."""
         wanted = [canonical(message_json(message)) for message in messages]
-        if session.running is None or session.done != wanted[:-1]:
+        is_same = session.identity == self.identity and session.done == wanted[:-1]
+        if session.running is None or not is_same:
             session.close()
-            session.running = self._open(session)
+            session.running, session.identity = self._open(session), self.identity
         numbers = 1 + sum(len(m.views) for m in messages[: len(session.done)])
         for message, name in list(zip(messages, wanted, strict=True))[len(session.done) :]:
             request = write_request(message, numbers)
@@ -196,7 +199,9 @@ class PythonSandbox(Ranged):
                 result: CodeResult = session.running.ask(request, CodeResult, self.seconds)
             except ExchangeError as exc:
                 session.close()
-                return CodeResult(output="", error=self._explain(exc), pictures=[], notes=[]), True
+                why = self._explain(exc)
+                ended = CodeResult(output="", error=why, pictures=[], notes=[], versions={})
+                return ended, True
             session.done.append(name)
         return self._bound(result), False
 
@@ -207,7 +212,7 @@ class PythonSandbox(Ranged):
             raise ModelError(f"the sandbox does not start: {exc}") from exc
         begin = {name: getattr(self, name) for name in ("folder", "path", *LIMITS)}
         try:
-            session.versions = dict(running.ask(begin, GuestStarted, START_SECONDS)["versions"])
+            running.ask(begin, GuestStarted, START_SECONDS)
         except ExchangeError as exc:
             raise ModelError(f"Python does not start in the sandbox ({exc.reason})") from exc
         return running
@@ -221,6 +226,7 @@ class PythonSandbox(Ranged):
             error=result["error"][:4000],
             pictures=result["pictures"][: self.pictures],
             notes=notes,
+            versions={k[:40]: v[:40] for k, v in islice(result["versions"].items(), 8)},
         )
 
     def _explain(self, exc: ExchangeError) -> str:

@@ -116,4 +116,5 @@ def _place(picture: Picture, shown: Mapping[str, Any], state: State) -> View:
     affine = Affine(*map(float, numbers))
     if not 1e-4 < affine.scale < 1e4:
         return View(picture)
-    return state.views[number - 1].transform(picture, affine)
+    shown_on: View = state.views[number - 1]
+    return shown_on.transform(picture, affine)
