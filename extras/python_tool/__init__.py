@@ -1,8 +1,8 @@
 """Python as a tool of an agent: the model writes code that looks at the images, which runs in a
 sandbox outside this process, without network and files.
 
-Here: the tool, the interface of sandboxes (`PythonSandbox`), bubblewrap and containers, and the
-program that runs inside.
+Here: the tool, the interface of sandboxes, bubblewrap and containers, and the program that runs
+inside.
 Not here: agents and their other tools (`prompting.agent`), and tools that read code but do not run
 it (`prompting.agent.Edit`).
 """

@@ -36,6 +36,7 @@ from looktwice.pipelines.model import (
     canonical,
     message_json,
 )
+from looktwice.pipelines.models.stops import yield_turn
 from looktwice.pipelines.ranges import Ranged
 from looktwice.pipelines.view import View
 
@@ -171,7 +172,7 @@ class PythonSandbox(Ranged):
         session, start = _session.get(), time.perf_counter()
         kept = session or LiveSession()
         try:
-            with _turns:
+            with yield_turn(), _turns:
                 result, restarted = self._run(kept, messages)
         finally:
             if session is None:

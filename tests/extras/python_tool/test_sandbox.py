@@ -63,7 +63,10 @@ def test_a_sandbox_stops(kind: str, code: str, found: str, places: dict[str, obj
         code = code.replace(f"{{{name}}}", str(value))
     before = list_own_processes()
     kinds: list[type[PythonSandbox]] = [StandIn] if kind in ALIKE else []
-    for make in [*kinds, *([Bubblewrap] if HOLDS else [])]:
+    kinds += [Bubblewrap] if HOLDS else []
+    if not kinds:
+        pytest.skip(Bubblewrap().find_fault())
+    for make in kinds:
         text = run_code(make(**LIMITS.get(kind, {"seconds": 60})), code)
         assert found in text and len(text) < 8000, f"{make.__name__}: {text[:300]}"
     assert list_own_processes() == before
