@@ -23,7 +23,8 @@ checked before the tool runs: fields of the types `ImageNumber`, `PointCoordinat
 
 A tool that applies an existing stage to an image needs a single call: `run_stage_on_image` (the
 image counts as the sample's only one, as for markers and zooms) or `run_stage` (the sample's own
-images stay available, as for specialists). Import names that the room does not export from this
+images stay available, as for specialists). A tool that keeps a state for one sample has a method
+`open_session` (see the function of that name). Import names that the room does not export from this
 file.
 """
 
