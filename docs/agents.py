@@ -125,6 +125,25 @@ Stop strings matter: users report a difference of two points on V* with DeepEyes
 then `rotate`, `mirror`, `flip`, `contrast`, `brightness`, `sharpness` and `color`.
 Other operations are ignored; code without these, or with computed places, is refused with a reason.
 The score is therefore a lower bound of the score with a sandbox.
+
+## Python as a tool
+
+`looktwice run agent_python --allow python-code` compares one look, a zoom, and
+`prompting.agent.RunPython`: code that the model writes, with the images as `image_1`, `image_2`.
+Variables stay for a sample; `show(picture)`, saved images and figures come back as images, errors
+as a short traceback.
+A picture made by Pillow's `crop`, `resize` or `transpose` keeps its place in the sample's images.
+`looktwice replay` takes code, output and pictures from the record and runs nothing.
+
+Code runs in a sandbox only: without network, your files or your environment, bounded in time,
+memory and output.
+
+| sandbox | where | Python |
+| --- | --- | --- |
+| `prompting.agent.Bubblewrap` (default) | Linux with `bwrap` | yours |
+| `prompting.agent.Container` | Docker or Podman; `runtime: runsc` for gVisor | that of `image` |
+
+Your own derives from `looktwice.extras.python_tool.PythonSandbox`.
 """
 BOUNDS = """\
 ## Bounds

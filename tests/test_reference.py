@@ -128,8 +128,9 @@ def build_default(cls: type) -> Any:
         return None
 
 
-def test_a_block_of_settings_builds_the_default_object() -> None:
+def test_a_block_of_settings_builds_the_default_object(monkeypatch: pytest.MonkeyPatch) -> None:
     faults = []
+    monkeypatch.setenv("LOOKTWICE_ALLOW", "python-code")
     assert len(CLASSES) > 200
     for path, cls in CLASSES.items():
         node = yaml.safe_load(f"{reference.format_settings(path, cls)}\n")

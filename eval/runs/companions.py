@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 from looktwice.eval.display.progress import Spent
-from looktwice.eval.records.records import Key, Record, SampleRow
+from looktwice.eval.records.records import Key, Record, RunError, SampleRow
 from looktwice.eval.runs.options import Done, RunOptions, RunSummary
 from looktwice.eval.runs.questions import Questions
 from looktwice.eval.runs.trial import Progress, Trial
@@ -53,7 +53,9 @@ class Models:
         return False
 
     def wrap(self, model: Any) -> Any:
-        """Return the model that the stages call. Raises RunError."""
+        """Return the model that the stages call. Raises RunError for what the model lacks."""
+        if lacks := getattr(model, "missing", str)():
+            raise RunError(lacks)
         self.models.append(model)
         return model
 

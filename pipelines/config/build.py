@@ -28,7 +28,7 @@ from looktwice.pipelines.config.classes import (
     type_hints,
     union_members,
 )
-from looktwice.pipelines.config.paths import Scope, read_allowed, read_grant
+from looktwice.pipelines.config.paths import Scope, permit, read_allowed, read_grant
 from looktwice.pipelines.json_input import first_non_finite
 
 # otherwise the text "nan" would become a number
@@ -42,7 +42,8 @@ class Binder:
 
     A fault that several arms share is listed once in `faults`, but counted each time in
     `fault_count`. `files` maps the place of each named file to its path, `reads` holds all files
-    and folders that nodes name, `hosts` the hosts of their URLs. `changed_at` maps the place of a
+    and folders that nodes name, `hosts` the hosts of their URLs, and `permissions` what the user
+    allowed their classes to do. `changed_at` maps the place of a
     changed setting to the place in the study that changes it, such as an entry of `sweep`; faults
     are reported there.
     """
@@ -55,6 +56,7 @@ class Binder:
     files: dict[str, Path] = field(default_factory=dict)
     reads: set[Path] = field(default_factory=set)
     hosts: set[str] = field(default_factory=set)
+    permissions: set[str] = field(default_factory=set)
     changed_at: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -94,6 +96,8 @@ class Binder:
         try:
             cls = locate(node["use"], self.scope.plugins)
             check_kind(cls, kind)
+            if permission := getattr(cls, "permission", None):
+                self.permissions.add(permit(permission, self.scope))
         except ValueError as exc:
             return self.fault(f"{place}.use", str(exc))
         key = repr((node, self.models if "'ref':" in repr(node) else ()))

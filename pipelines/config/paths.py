@@ -301,6 +301,27 @@ def pass_fence(text: str, real: Path, roots: Sequence[Path], scope: Scope, place
         pending.settle()
 
 
+def permit(permission: tuple[str, str], scope: Scope) -> str:
+    """Return the name of a permission that a class needs, such as `("python-code", "runs Python
+    code that a model writes")`, if the user allowed it as a host is allowed, or answers yes.
+
+    Raises ValueError.
+    """
+    name, does = permission
+    allowed = (scope.allowed, read_allowed(), read_grant(scope.source))
+    if any(name in known.hosts for known in allowed):
+        return name
+    source = shorten_path(scope.source or scope.folder)
+    question = f"{source} {does}. Do you trust it? A yes is remembered"
+    if scope.source is None or not _session.is_confirmed(question):
+        raise ValueError(
+            f"it {does}, which you must allow first; add --allow {name} (or set {ALLOW})"
+        )
+    with suppress(OSError):  # the next command asks again
+        save_grant(scope.source, hosts=[name])
+    return name
+
+
 def quote_for_shell(text: str) -> str:
     """Quote a text for the shell."""
     return shlex.quote(text) if os.name == "posix" else f'"{text}"'

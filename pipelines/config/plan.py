@@ -39,7 +39,8 @@ class Plan:
     `readings` are arms that read the replies of another arm with another reader. `plugins` are the
     modules outside looktwice that its classes may come from, as `load_plugin` names them. `files`
     maps the places of named files to their paths, and `source` is the configuration's own file.
-    `reads` holds all files and folders that it names, `hosts` the hosts of its URLs.
+    `reads` holds all files and folders that it names, `hosts` the hosts of its URLs, and
+    `permissions` what the user allowed its classes to do.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Plan:
     source: Path | None = None
     reads: frozenset[Path] = frozenset()
     hosts: frozenset[str] = frozenset()
+    permissions: frozenset[str] = frozenset()
 
     @property
     def models(self) -> list[Any]:
@@ -70,8 +72,8 @@ class Plan:
             from looktwice.pipelines.config.plugin_code import find_code
 
             codes = [find_code(name) for name in self.plugins]
-        if far or codes:
-            save_grant(source, far, self.hosts if far else (), codes)
+        if far or codes or self.permissions:
+            save_grant(source, far, {*(self.hosts if far else ()), *self.permissions}, codes)
 
 
 @ask_once()
@@ -172,6 +174,7 @@ def make_plan(config: Node, scope: Scope, name: str, faults: Sequence[str] = ())
         scope.source,
         frozenset(binder.reads),
         frozenset(binder.hosts),
+        frozenset(binder.permissions),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
@@ -22,6 +23,7 @@ from looktwice.prompting.agent.tool import (
     ResultControl,
     ToolResult,
     describe_tool,
+    open_session,
     parse_arguments,
 )
 from looktwice.prompting.agent.tools import Answer
@@ -128,7 +130,9 @@ class Agent:
     def __call__(self, state: State, model: Model) -> State:
         """Return the state with the conversation, every image shown as a view, and a note for each
         tool call."""
-        looked = self._look(self._open(state, model))
+        with ExitStack() as sessions:
+            tools = {n: open_session(tool, state, sessions) for n, tool in self.tools.items()}
+            looked = replace(self, tools=tools)._look(self._open(state, model))
         if not self.afresh:
             return looked
         # all images at once, in a conversation without tools
@@ -245,7 +249,8 @@ class Agent:
             return (f"error: {exc}",)
         look = episode.start_look(call.name, given)
         key = canonical([call.name, arguments.model_dump(mode="json")])
-        if key in episode.done and episode.withdrawn.isdisjoint(episode.done[key]):
+        repeated = key in episode.done and not getattr(tool, "keeps_state", False)
+        if repeated and episode.withdrawn.isdisjoint(episode.done[key]):
             images = ", ".join(f"image {number}" for number in episode.done[key])
             brought = f"; it brought {images}" if images else ", with the same result"
             words = f"you called this before{brought}"

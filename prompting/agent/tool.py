@@ -23,13 +23,15 @@ checked before the tool runs: fields of the types `ImageNumber`, `PointCoordinat
 
 A tool that applies an existing stage to an image needs a single call: `run_stage_on_image` (the
 image counts as the sample's only one, as for markers and zooms) or `run_stage` (the sample's own
-images stay available, as for specialists). Import names that the room does not export from this
+images stay available, as for specialists). A tool that keeps a state for one sample has a method
+`open_session` (see the function of that name). Import names that the room does not export from this
 file.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, NamedTuple, Protocol
 
@@ -129,6 +131,16 @@ class AgentTool(Protocol):
     def arguments(self) -> type[Arguments]: ...
 
     def __call__(self, state: State, arguments: Any) -> ToolResult: ...
+
+
+def open_session(tool: AgentTool, state: State, sessions: ExitStack) -> AgentTool:
+    """Return the tool that runs the calls of one sample: what the tool's own `open_session(state)`,
+    a context manager, gives, or the tool itself.
+
+    A tool with `keeps_state = True` runs a repeated call again.
+    """
+    begin = getattr(tool, "open_session", None)
+    return sessions.enter_context(begin(state)) if begin is not None else tool
 
 
 def describe_tool(name: str, tool: AgentTool, frame: Frame) -> Tool:

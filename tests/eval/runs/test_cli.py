@@ -192,7 +192,7 @@ def check_config(config: Path, shared_data: Path, tmp_path: Path) -> None:
     if config.stem == "vlm2_curation":  # the pictures are below the data
         given.append(f"tasks.edits.images={tmp_path}")
     try:
-        plan = load_plan(config, given)
+        plan = load_plan(config, given, allow=("python-code",))
     except ConfigError as exc:
         words = ("is missing. It has", "; `path` must be the", "; set `path` to the folder")
         assert all(any(word in fault for word in words) for fault in exc.faults), exc.faults

@@ -1,0 +1,158 @@
+"""A sandbox of Linux namespaces by bubblewrap (`bwrap`), with this environment's own Python."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import ClassVar
+
+from looktwice.extras.python_tool.exchange import ExchangeError, RunningSandbox
+from looktwice.extras.python_tool.packages import find_interpreter, find_package_paths
+from looktwice.extras.python_tool.sandbox import (
+    START_SECONDS,
+    CodeResult,
+    GuestStarted,
+    PythonSandbox,
+    read_guest,
+)
+from looktwice.extras.python_tool.syscalls import make_no_process_filter, open_filter
+
+__all__ = ["Bubblewrap"]
+
+INSTALL = (
+    "Python as a tool needs a sandbox, and code never runs without one: install bubblewrap"
+    " (`apt-get install bubblewrap`, `dnf install bubblewrap`), or name"
+    " `sandbox: {use: prompting.agent.Container, image: ...}` with Docker or Podman"
+)
+LIBRARIES = "/usr/lib", "/usr/lib64", "/lib", "/lib64"
+PACKAGES = "/packages"
+ENVIRONMENT = {
+    "HOME": "/work",
+    "LANG": "C.UTF-8",
+    "MPLBACKEND": "Agg",
+    "MPLCONFIGDIR": "/tmp",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "PYTHONHASHSEED": "0",
+    "TMPDIR": "/tmp",
+}
+"""All that code finds in its environment."""
+
+
+@dataclass(frozen=True)
+class Bubblewrap(PythonSandbox):
+    """Runs the Python of this environment under bubblewrap, on Linux: new namespaces for users,
+    processes, network and files, no capabilities, and a filter that refuses new processes.
+
+    Code reads Python's own library and `packages` with what they require, where installed. It sees
+    no other file, no network and no variable of the environment.
+    """
+
+    packages: tuple[str, ...] = ("numpy", "pillow", "opencv-python-headless", "scipy", "matplotlib")
+
+    path: ClassVar[tuple[str, ...]] = (PACKAGES,)
+
+    def start(self, program: str) -> subprocess.Popen[bytes]:
+        """Start Python under bubblewrap. Raises OSError."""
+        python, _ = find_interpreter()
+        syscalls = open_filter(make_no_process_filter() or b"")
+        try:
+            command = [
+                shutil.which("bwrap") or "bwrap",
+                *self._list_options(),
+                *("--seccomp", str(syscalls)),
+                *("--", str(python), "-I", "-S", "-B", "-c", program),
+            ]
+            return subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                pass_fds=[syscalls],
+                env={},
+                cwd="/",
+            )
+        finally:
+            os.close(syscalls)
+
+    def _list_options(self) -> Iterator[str]:
+        """Yield the options of `bwrap`: a root in memory with read-only Python."""
+        yield from ("--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent")
+        yield from ("--new-session", "--cap-drop", "ALL", "--uid", "65534", "--gid", "65534")
+        yield from ("--hostname", "sandbox", "--clearenv")
+        for name, value in ENVIRONMENT.items():
+            yield from ("--setenv", name, value)
+        yield from ("--proc", "/proc", "--dev", "/dev")
+        for folder in (self.folder, "/tmp"):
+            yield from ("--size", str(self.disk_mb << 20), "--tmpfs", folder)
+        for library in map(Path, LIBRARIES):
+            if library.is_symlink():
+                yield from ("--symlink", os.readlink(library), str(library))
+            elif library.is_dir():
+                yield from ("--ro-bind", str(library), str(library))
+        yield from _bind_python()
+        for name, place in find_package_paths(self.packages).items():
+            yield from ("--ro-bind", str(place), f"{PACKAGES}/{name}")
+        yield from ("--remount-ro", "/dev", "--remount-ro", "/")
+
+    def find_fault(self) -> str:
+        """Return what to install; "" after one start in which the sandbox held."""
+        return _find_fault(self)
+
+
+def _bind_python() -> Iterator[str]:
+    """Yield the options that show Python's executable and standard library, without its
+    site-packages."""
+    python, prefix = find_interpreter()
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    library = prefix / "lib" / version
+    shown = [python, library, *sorted((prefix / "lib").glob("libpython*"))]
+    for place in shown:
+        if not str(place).startswith(tuple(f"{folder}/" for folder in LIBRARIES)):
+            yield from ("--ro-bind", str(place), str(place))
+    if (library / "site-packages").is_dir():
+        yield from ("--tmpfs", str(library / "site-packages"))
+
+
+@cache
+def _find_fault(sandbox: Bubblewrap) -> str:
+    if sys.platform != "linux":
+        return f"bubblewrap exists for Linux only; {INSTALL}"
+    if shutil.which("bwrap") is None:
+        return f"`bwrap` is not on the PATH; {INSTALL}"
+    if make_no_process_filter() is None:
+        return f"bubblewrap's filter is not made for this processor; {INSTALL}"
+    return "" if _holds(sandbox) else f"bubblewrap cannot make a sandbox here; {INSTALL}"
+
+
+def _holds(sandbox: Bubblewrap) -> bool:
+    """Start a sandbox once, and return whether it sees neither a file of this machine nor its
+    environment."""
+    with tempfile.NamedTemporaryFile() as file:
+        code = f"import os; print(os.path.exists({file.name!r}), len(os.listdir('/proc')) < 200)"
+        fields: dict[str, Sequence[str] | float | str] = {
+            "folder": sandbox.folder,
+            "path": sandbox.path,
+            **{name: getattr(sandbox, name) for name in ("memory_mb", "disk_mb")},
+            "characters": 100,
+            "pictures": 0,
+            "megapixels": 1.0,
+        }
+        try:
+            running = RunningSandbox(sandbox.start(read_guest()), sandbox.stop)
+        except OSError:
+            return False
+        try:
+            running.ask(fields, GuestStarted, START_SECONDS)
+            result = running.ask({"images": [], "code": code}, CodeResult, START_SECONDS)
+        except ExchangeError:
+            return False
+        running.close()
+    return bool(result["output"].strip() == "False True")

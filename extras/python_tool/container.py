@@ -1,0 +1,93 @@
+"""A sandbox in a container of Docker or Podman, whose image has the Python that runs."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+from looktwice.extras.python_tool.sandbox import PythonSandbox
+
+__all__ = ["Container"]
+
+NAME = "looktwice-python-"
+CHECK_SECONDS = 30
+
+
+@dataclass(frozen=True)
+class Container(PythonSandbox):
+    """Runs Python in a new container for each sample, on every system with Docker or Podman.
+
+    `image` must be present (`docker pull` it) and have Python 3.11 or later as `python3`, and
+    Pillow and numpy, without which there are no images. `engine` is the program. `runtime` is the
+    engine's runtime, such as "runsc" (gVisor), which separates the sandbox from the kernel.
+    """
+
+    image: str = ""
+    engine: Literal["docker", "podman"] = "docker"
+    runtime: str = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("image", "runtime"):
+            value = getattr(self, name)
+            if value.startswith("-"):
+                raise ValueError(f"{name} is a name, which cannot begin with '-', found {value!r}")
+        if not self.image:
+            raise ValueError("image is needed, such as `image: my-python-with-pillow:1`")
+
+    def start(self, program: str) -> subprocess.Popen[bytes]:
+        """Start a container. Raises OSError."""
+        command = [
+            *(self.engine, "run", "--name", f"{NAME}{uuid.uuid4().hex}"),
+            *self._list_options(),
+            *(self.image, "python3", "-I", "-B", "-c", program),
+        ]
+        pipe = subprocess.PIPE
+        return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
+
+    def _list_options(self) -> Iterator[str]:
+        """Yield the options: no network, no privileges, a read-only root, files in memory."""
+        yield from ("--rm", "--interactive", "--pull", "never", "--network", "none", "--read-only")
+        yield from ("--cap-drop", "ALL", "--security-opt", "no-new-privileges")
+        yield from ("--user", "65534:65534", "--pids-limit", "32", "--entrypoint", "")
+        yield from ("--memory", f"{self.memory_mb}m", "--memory-swap", f"{self.memory_mb}m")
+        yield from ("--cpus", "1", "--workdir", "/", "--hostname", "sandbox")
+        for folder in (self.folder, "/tmp"):
+            yield from ("--tmpfs", f"{folder}:rw,noexec,nosuid,mode=1777,size={self.disk_mb}m")
+        for name in ("OMP_NUM_THREADS=1", "MPLCONFIGDIR=/tmp", "HOME=/work", "PYTHONHASHSEED=0"):
+            yield from ("--env", name)
+        if self.runtime:
+            yield from ("--runtime", self.runtime)
+
+    def stop(self, process: subprocess.Popen[bytes]) -> None:
+        """Remove the container: its client's end alone would leave it running."""
+        arguments = list(process.args) if isinstance(process.args, list) else []
+        name = next((text for text in map(str, arguments) if text.startswith(NAME)), "")
+        if name:
+            subprocess.run([self.engine, "rm", "--force", name], capture_output=True, check=False)
+        super().stop(process)
+
+    def find_fault(self) -> str:
+        """Return what to install, or to start."""
+        return _find_fault(self.engine, self.image)
+
+
+@cache
+def _find_fault(engine: str, image: str) -> str:
+    never = "Python as a tool never runs code without a sandbox"
+    if shutil.which(engine) is None:
+        return f"`{engine}` is not on the PATH; {never}, so install it, or use bubblewrap"
+    command = [engine, "image", "inspect", image]
+    try:
+        found = subprocess.run(command, capture_output=True, check=False, timeout=CHECK_SECONDS)
+    except (OSError, subprocess.TimeoutExpired):
+        return f"`{engine}` does not answer; {never}, so start it, or use bubblewrap"
+    if found.returncode:
+        what = f"has no image {image!r}, or is not running"
+        return f"`{engine}` {what}; {never}, so type `{engine} pull {image}`, or use bubblewrap"
+    return ""

@@ -1,0 +1,254 @@
+"""The interface of a sandbox, as a model that answers with the output of the code that it is sent.
+
+Because it is asked like any model of a stage, the code, the images, the output and the pictures are
+in the record, and a replay answers from there without running anything.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import subprocess
+import threading
+import time
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from itertools import islice
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field, with_config
+from typing_extensions import TypedDict
+
+from looktwice.extras.python_tool.exchange import ExchangeError, RunningSandbox
+from looktwice.pipelines.config.spec import settings
+from looktwice.pipelines.json_input import CLOSED
+from looktwice.pipelines.model import (
+    CallOptions,
+    Message,
+    Messages,
+    ModelError,
+    Reply,
+    canonical,
+    message_json,
+)
+from looktwice.pipelines.models.stops import yield_turn
+from looktwice.pipelines.ranges import Ranged
+from looktwice.pipelines.view import View
+
+__all__ = ["PythonSandbox"]
+
+START_SECONDS = 30.0  # to start a sandbox, and for all pieces of code that ran before in it
+LIMITS = "memory_mb", "disk_mb", "characters", "pictures", "megapixels"
+SILENT = "(the code printed nothing)"
+
+
+@with_config(CLOSED)
+class GuestStarted(TypedDict):
+    """The first answer: what runs in the sandbox."""
+
+    python: str
+
+
+@with_config(CLOSED)
+class ShownPicture(TypedDict, total=False):
+    """A picture as base64 of a PNG; `map` leads from image number `image` to it, in pixel
+    centres."""
+
+    png: str
+    image: int
+    map: Annotated[list[float], Field(min_length=6, max_length=6)]
+
+
+@with_config(CLOSED)
+class CodeResult(TypedDict):
+    """The answer to a piece of code."""
+
+    output: str
+    error: str
+    pictures: list[ShownPicture]
+    notes: list[str]
+    versions: dict[str, str]
+
+
+@cache
+def read_guest() -> str:
+    """Return the program that runs inside."""
+    return (files("looktwice.extras.python_tool") / "guest.py").read_text(encoding="utf-8")
+
+
+@dataclass(eq=False)
+class LiveSession:
+    """The running sandbox of one sample, its identity, and the pieces of code that ran in it."""
+
+    running: RunningSandbox | None = None
+    identity: str = ""
+    done: list[str] = field(default_factory=list)
+
+    def close(self) -> None:
+        """End the sandbox, with its variables."""
+        running, self.running, self.done = self.running, None, []
+        if running is not None:
+            running.close()
+
+
+_session: ContextVar[LiveSession | None] = ContextVar("session", default=None)
+_turns = threading.BoundedSemaphore(os.cpu_count() or 1)  # a full machine would end code too soon
+
+
+@contextmanager
+def open_live_session() -> Iterator[LiveSession]:
+    """Keep the variables of code that runs inside the context, and end the sandbox with it."""
+    session = LiveSession()
+    token = _session.set(session)
+    try:
+        yield session
+    finally:
+        _session.reset(token)
+        session.close()
+
+
+@dataclass(frozen=True)
+class PythonSandbox(Ranged):
+    """Runs Python outside this process, without network and files; one sandbox per sample.
+
+    `seconds` limits the time of each piece of code, `memory_mb` its memory, `disk_mb` the files
+    that it writes (in memory, gone with the sandbox), `characters` its output, and `pictures` and
+    `megapixels` the pictures that it shows.
+
+    A sandbox of your own derives from this class: `start` starts a Python that runs the program it
+    is given, `find_fault` says what must be installed, and `stop` ends everything.
+    """
+
+    seconds: float = 10.0
+    memory_mb: int = 2048
+    disk_mb: int = 64
+    characters: int = 4000
+    pictures: int = 4
+    megapixels: float = 4.0
+
+    ranges = (
+        "seconds, megapixels > 0",
+        "memory_mb >= 256",
+        "disk_mb, characters >= 1",
+        "pictures >= 0",
+    )
+    folder: ClassVar[str] = "/work"
+    path: ClassVar[tuple[str, ...]] = ()
+
+    def start(self, program: str) -> subprocess.Popen[bytes]:
+        """Start a Python that runs the program, with pipes for input and output. Raises OSError."""
+        raise NotImplementedError
+
+    def find_fault(self) -> str:
+        """Return what is missing and what to install, in a sentence; "" if the sandbox works."""
+        raise NotImplementedError
+
+    def stop(self, process: subprocess.Popen[bytes]) -> None:
+        """End the process and everything that it started."""
+        process.kill()
+        process.wait()
+
+    @property
+    def identity(self) -> str:
+        """The kind of sandbox and its limits, without what differs between machines."""
+        return canonical(settings(self))
+
+    def missing(self) -> str:
+        """Return what must be installed before code can run; "" if nothing is missing."""
+        return self.find_fault()
+
+    def __call__(
+        self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
+    ) -> Reply:
+        """Run the code of the last message, after that of the earlier ones where it is not yet done
+        in the sample's sandbox. Raises ModelError if there is no sandbox."""
+        if fault := self.find_fault():
+            raise ModelError(fault)
+        session, start = _session.get(), time.perf_counter()
+        kept = session or LiveSession()
+        try:
+            with yield_turn(), _turns:
+                result, restarted = self._run(kept, messages)
+        finally:
+            if session is None:
+                kept.close()
+        attached: dict[str, Any] = {"pictures": result["pictures"]} if result["pictures"] else {}
+        attached |= {"restarted": True} if restarted else {}
+        said = [result["output"].rstrip(), result["error"], *result["notes"]]
+        text = "\n".join(filter(None, said)) or (SILENT if not result["pictures"] else "(shown)")
+        seconds = time.perf_counter() - start
+        return Reply(text, seconds=seconds, served_by=result["versions"], attached=attached)
+
+    def _run(self, session: LiveSession, messages: Messages) -> tuple[CodeResult, bool]:
+        """Run what is new in the messages; return the last result, and whether the variables are
+        lost."""
+        wanted = [canonical(message_json(message)) for message in messages]
+        is_same = session.identity == self.identity and session.done == wanted[:-1]
+        if session.running is None or not is_same:
+            session.close()
+            session.running, session.identity = self._open(session), self.identity
+        numbers = 1 + sum(len(m.views) for m in messages[: len(session.done)])
+        for message, name in list(zip(messages, wanted, strict=True))[len(session.done) :]:
+            request = write_request(message, numbers)
+            numbers += len(message.views)
+            try:
+                result: CodeResult = session.running.ask(request, CodeResult, self.seconds)
+            except ExchangeError as exc:
+                session.close()
+                why = self._explain(exc)
+                ended = CodeResult(output="", error=why, pictures=[], notes=[], versions={})
+                return ended, True
+            session.done.append(name)
+        return self._bound(result), False
+
+    def _open(self, session: LiveSession) -> RunningSandbox:
+        try:
+            running = RunningSandbox(self.start(read_guest()), self.stop)
+        except OSError as exc:
+            raise ModelError(f"the sandbox does not start: {exc}") from exc
+        begin = {name: getattr(self, name) for name in ("folder", "path", *LIMITS)}
+        try:
+            running.ask(begin, GuestStarted, START_SECONDS)
+        except ExchangeError as exc:
+            raise ModelError(f"Python does not start in the sandbox ({exc.reason})") from exc
+        return running
+
+    def _bound(self, result: CodeResult) -> CodeResult:
+        """Return the result within the limits, which code that takes over the guest may break."""
+        most = self.characters + 100
+        notes = [note[:200] for note in result["notes"][:8]]
+        return CodeResult(
+            output=result["output"][:most],
+            error=result["error"][:4000],
+            pictures=result["pictures"][: self.pictures],
+            notes=notes,
+            versions={k[:40]: v[:40] for k, v in islice(result["versions"].items(), 8)},
+        )
+
+    def _explain(self, exc: ExchangeError) -> str:
+        why = {
+            "time": f"the code was stopped after {self.seconds:g} seconds, which is the limit",
+            "size": "the code was stopped because it returned too much",
+            "ended": "the code ended the interpreter, for example by using more memory than the"
+            f" {self.memory_mb} MB allowed",
+        }[exc.reason]
+        return f"{why}; all variables are lost, and the images are still there"
+
+
+def write_request(message: Message, first: int) -> dict[str, Any]:
+    """Return what the program inside is sent: the new images, numbered from `first`, as raw pixels,
+    and the code."""
+    images = [
+        {"number": first + n, "size": list(view.size), "pixels": _pack(view)}
+        for n, view in enumerate(message.views)
+    ]
+    return {"images": images, "code": message.text}
+
+
+def _pack(view: View) -> str:
+    return base64.b64encode(zlib.compress(view.pixels.tobytes(), 1)).decode()

@@ -1,0 +1,72 @@
+"""A seccomp filter under which a program cannot start processes, but threads."""
+
+from __future__ import annotations
+
+import errno
+import os
+import platform
+import struct
+from typing import NamedTuple
+
+LOAD, EQUAL, AT_LEAST, SET, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+ALLOW, REFUSE, KILL = 0x7FFF0000, 0x00050000, 0x80000000
+CLONE_THREAD = 0x00010000
+NUMBER, ARCHITECTURE, FIRST_ARGUMENT = 0, 4, 16  # offsets in `struct seccomp_data`
+
+
+class Calls(NamedTuple):
+    """What seccomp needs to know of an architecture (include/uapi/linux/audit.h and the tables of
+    system calls): `refused` are calls that start processes, take memory that no limit counts, or
+    serve debuggers and administrators. Calls from `foreign` on belong to another convention."""
+
+    architecture: int
+    clone: int
+    clone3: int
+    refused: tuple[int, ...]
+    foreign: int | None
+
+
+# fork, vfork; memfd_create, shmget, io_uring_setup; ptrace, userfaultfd, bpf, perf_event_open,
+# add_key, keyctl, unshare, setns, mount
+KNOWN = {
+    "x86_64": Calls(
+        0xC000003E,
+        56,
+        435,
+        (57, 58, 319, 29, 425, 101, 323, 321, 298, 248, 250, 272, 308, 165),
+        0x40000000,
+    ),
+    "aarch64": Calls(
+        0xC00000B7, 220, 435, (279, 194, 425, 117, 282, 280, 241, 217, 219, 97, 268, 40), None
+    ),
+}
+
+
+def make_no_process_filter() -> bytes | None:
+    """Return the filter as a BPF program, or None for a processor that is not in `KNOWN`.
+
+    The refused calls, and `clone` without CLONE_THREAD, fail with EPERM; `clone3`, whose flags a
+    filter cannot read, fails with ENOSYS, after which libc takes `clone`.
+    """
+    calls = KNOWN.get(platform.machine())
+    if calls is None:
+        return None
+    forbidden, unknown = REFUSE | errno.EPERM, REFUSE | errno.ENOSYS
+    code = [(LOAD, 0, 0, ARCHITECTURE), (EQUAL, 1, 0, calls.architecture), (RETURN, 0, 0, KILL)]
+    code += [(LOAD, 0, 0, NUMBER)]
+    if calls.foreign is not None:
+        code += [(AT_LEAST, 0, 1, calls.foreign), (RETURN, 0, 0, forbidden)]
+    for number in calls.refused:
+        code += [(EQUAL, 0, 1, number), (RETURN, 0, 0, forbidden)]
+    code += [(EQUAL, 0, 1, calls.clone3), (RETURN, 0, 0, unknown)]
+    code += [(EQUAL, 1, 0, calls.clone), (RETURN, 0, 0, ALLOW), (LOAD, 0, 0, FIRST_ARGUMENT)]
+    code += [(SET, 1, 0, CLONE_THREAD), (RETURN, 0, 0, forbidden), (RETURN, 0, 0, ALLOW)]
+    return b"".join(struct.pack("HBBI", *step) for step in code)
+
+
+def open_filter(program: bytes) -> int:
+    """Return an open file that holds the filter, at its beginning."""
+    number = os.memfd_create("filter", 0)
+    os.write(number, program)
+    os.lseek(number, 0, os.SEEK_SET)
+    return number
