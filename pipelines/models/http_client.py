@@ -147,9 +147,12 @@ class HttpLoop:
 async def _write(pieces: Sequence[bytes | Payload]) -> AsyncIterator[bytes]:
     """Yield a request in parts."""
     for piece in pieces:
-        parts = (piece[at : at + PART] for at in range(0, len(piece), PART))
-        for part in parts if isinstance(piece, bytes) else piece:
-            yield part
+        if isinstance(piece, bytes):
+            for at in range(0, len(piece), PART):
+                yield piece[at : at + PART]
+        else:
+            for part in piece:
+                yield part
 
 
 async def _read(response: aiohttp.ClientResponse, url: str, most: int) -> bytes:
