@@ -5,10 +5,13 @@ from __future__ import annotations
 import hashlib
 import io
 import math
+import os
 import threading
-from collections.abc import Callable, Sequence
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -32,6 +35,7 @@ from looktwice.pipelines.encodings.image_files import (
 
 __all__ = ["Picture", "Pixels"]
 JPEG, MAX_READABLE = "image/jpeg", 100_000
+PART = 3 << 15  # bytes; a multiple of 3, so that the parts of a base64 text join without padding
 
 _readable: set[str] = set()
 """The sha256 of each image that was checked, so that one used in many questions, arms and draws is
@@ -55,6 +59,15 @@ class Payload:
         """The bytes in base64, whose characters need no escaping in JSON."""
         return b64encode(self.data)
 
+    def __len__(self) -> int:
+        """Return the length of `text`."""
+        return -(-len(self.data) // 3) * 4
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Yield `text` in parts, so that a waiting request need not hold all of it."""
+        for start in range(0, len(self.data), PART):
+            yield b64encode(self.data[start : start + PART])
+
     @property
     def prefix(self) -> str:
         """What a request has before the base64 of the bytes: `data:image/...;base64,`."""
@@ -65,6 +78,50 @@ class Payload:
         """`data:image/...;base64,...`, as OpenAI-compatible servers take it."""
         return self.prefix + self.text.decode()
 
+
+def join_pieces(pieces: Iterable[bytes | Payload]) -> bytes:
+    """Join the pieces of a request, with the `text` of its pictures."""
+    return b"".join(piece if isinstance(piece, bytes) else piece.text for piece in pieces)
+
+
+@dataclass(eq=False)
+class PixelMemory:
+    """Bounds the decoded pixels that all pictures of this process keep.
+
+    Beyond `most` bytes, the oldest pixels that can be decoded again, from the source or from the
+    encoded PNG, are dropped. `turns` are the pictures decoded at a time: what is decoded sooner
+    would wait until it is drawn on and encoded.
+    """
+
+    most: int = 24 << 20
+    size: int = 0
+    kept: OrderedDict[weakref.ref[Picture], int] = field(default_factory=OrderedDict)
+    turns: threading.Semaphore = field(
+        default_factory=lambda: threading.Semaphore(os.cpu_count() or 1)
+    )
+    # re-entrant, because a picture may be garbage-collected while it is held
+    lock: Any = field(default_factory=threading.RLock)
+
+    def keep(self, picture: Picture, pixels: Pixels, is_next: bool = False) -> None:
+        """Count the pixels of a picture, which are dropped next or last, and make room for them."""
+        with self.lock:
+            reference = weakref.ref(picture, self.drop)
+            self.size += pixels.nbytes - self.kept.pop(reference, 0)
+            self.kept[reference] = pixels.nbytes
+            self.kept.move_to_end(reference, last=not is_next)
+            while self.size > self.most and len(self.kept) > 1:
+                self.drop(next(iter(self.kept)))
+
+    def drop(self, reference: weakref.ref[Picture]) -> None:
+        """Drop the pixels of a picture."""
+        with self.lock:
+            self.size -= self.kept.pop(reference, 0)
+        if picture := reference():
+            picture._pixels = None
+
+
+PIXELS = PixelMemory()
+"""The pixels of this process."""
 
 Value = TypeVar("Value")
 
@@ -77,9 +134,10 @@ def _cached_property(compute: Callable[[Any], Value]) -> Value:
         value: Value | None = getattr(picture, name, None)
         if value is None:
             with picture._lock:
-                if getattr(picture, name, None) is None:
-                    setattr(picture, name, compute(picture))
-            value = getattr(picture, name)
+                value = getattr(picture, name, None)
+                if value is None:
+                    value = compute(picture)
+                    setattr(picture, name, value)
         return cast(Value, value)
 
     return cast(Value, property(get, doc=compute.__doc__))
@@ -98,6 +156,9 @@ class Picture:
     """
 
     _pixels: Pixels | None = None
+    _size: tuple[int, int] | None = None
+    _payload: Payload | None = None
+    _is_released = False
     _fetch: Callable[[], bytes] | None = None
     _is_there: Callable[[], bool] | None = None
     _known_to_decode = False
@@ -122,6 +183,7 @@ class Picture:
             pixels = np.array(pixels, order="C")
             pixels.flags.writeable = False
         self.name, self._pixels, self._lock = name, pixels, threading.RLock()
+        self._size = pixels.shape[1], pixels.shape[0]
 
     @classmethod
     def lazy(
@@ -178,12 +240,19 @@ class Picture:
 
     @_cached_property
     def pixels(self) -> Pixels:
-        """HxWx3 RGB uint8, read-only; the same array at every call."""
+        """HxWx3 RGB uint8, read-only; they may be dropped (`PIXELS`) and are then decoded again."""
         data = self.payload.data if self._fetch is None else self.source
-        with spend("decode"):
+        with PIXELS.turns, spend("decode"):
             pixels = decode(data, self.name)
         pixels.flags.writeable = False
+        PIXELS.keep(self, pixels)
         return pixels
+
+    def release(self) -> None:
+        """Drop the pixels as soon as they can be decoded again; they are hardly needed any more."""
+        self._is_released = True
+        if self._fetch is not None or self._payload is not None:
+            PIXELS.drop(weakref.ref(self))
 
     def small(self, longest: int) -> Image.Image:
         """Return the picture with no side longer than `longest` pixels; a JPEG is decoded only as
@@ -200,7 +269,7 @@ class Picture:
 
     def _shrink(self, shrink: Callable[[Image.Image], object]) -> Image.Image:
         """Apply `shrink` to the picture, before decoding if possible, and return the result."""
-        if self._pixels is None and not self._header.changed:
+        if self._fetch is not None and self._pixels is None and not self._header.changed:
             image = open_image(self.source, self.name)
             with suppress(*BROKEN):  # a damaged file gets the error of its full decode below
                 shrink(image)
@@ -213,9 +282,7 @@ class Picture:
     @property
     def size(self) -> tuple[int, int]:
         """(width, height) in pixels, as a person sees it; from the header alone if possible."""
-        if self._pixels is not None:
-            return self._pixels.shape[1], self._pixels.shape[0]
-        return self._header.size
+        return self._size or self._header.size
 
     @_cached_property
     def sha(self) -> str:
@@ -234,6 +301,10 @@ class Picture:
             pixels = self.pixels
             with spend("encode"):
                 data = to_png(pixels)
+            if self._is_released:
+                PIXELS.drop(weakref.ref(self))
+            else:
+                PIXELS.keep(self, pixels, is_next=True)
             return Payload(data, "image/png", hashlib.sha256(data).hexdigest(), changed)
         if not self._known_to_decode and self._pixels is None and self.sha not in _readable:
             with spend("decode"):

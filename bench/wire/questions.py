@@ -1,4 +1,5 @@
-"""Questions with marks on a photograph of 640 x 480 pixels each, and the studies that ask them."""
+"""Questions with marks on a photograph each, of 640 x 480 pixels by default, and the studies that
+ask them."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from looktwice.eval.tasks.photographs import PHOTOGRAPHS, photograph
 
-WIDTH, HEIGHT, LETTERS = 640, 480, "ABCD"
+SIZE, LETTERS = (640, 480), "ABCD"
 STUDY = """
 task: {{use: eval.tasks.Folder, path: questions}}
 model: {{use: pipelines.models.ChatAPI, model: wire, url: "{url}", in_flight: {in_flight}}}
@@ -21,27 +22,27 @@ stages:{mark}
 CIRCLES = "\n  mark: {use: prompting.markers.Circles, radius: 20, thickness: 3}"
 
 
-def write_questions(folder: Path, count: int) -> None:
+def write_questions(folder: Path, count: int, size: tuple[int, int] = SIZE) -> None:
     """Write `samples.jsonl` and a different photograph for each question, cut from larger ones, as
     JPEG at quality 90."""
-    rng = np.random.default_rng(0)
+    rng, (width, height) = np.random.default_rng(0), size
+    whole = width * 3 // 2, height * 3 // 2
     (folder / "images").mkdir(parents=True)
     large = [
-        cv2.resize(photograph(name), (960, 720), interpolation=cv2.INTER_AREA)
-        for name in PHOTOGRAPHS
+        cv2.resize(photograph(name), whole, interpolation=cv2.INTER_AREA) for name in PHOTOGRAPHS
     ]
     with (folder / "samples.jsonl").open("w", encoding="utf-8") as file:
         for number in range(count):
-            x, y = int(rng.integers(960 - WIDTH)), int(rng.integers(720 - HEIGHT))
-            pixels = large[number % len(large)][y : y + HEIGHT, x : x + WIDTH, ::-1].copy()
+            x, y = int(rng.integers(whole[0] - width)), int(rng.integers(whole[1] - height))
+            pixels = large[number % len(large)][y : y + height, x : x + width, ::-1].copy()
             pixels[:8, :8] = rng.integers(0, 256, 3)
             name = f"images/{number:05}.jpg"
             cv2.imwrite(str(folder / name), pixels, [cv2.IMWRITE_JPEG_QUALITY, 90])
             points = [
                 {
                     "label": letter,
-                    "x": float(rng.integers(40, WIDTH - 40)),
-                    "y": float(rng.integers(40, HEIGHT - 40)),
+                    "x": float(rng.integers(40, width - 40)),
+                    "y": float(rng.integers(40, height - 40)),
                 }
                 for letter in LETTERS
             ]

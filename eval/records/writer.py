@@ -39,7 +39,7 @@ from looktwice.pipelines.state import Call, State
 if TYPE_CHECKING:
     from looktwice.pipelines.config.plan import Plan
 
-PAUSE, MAX_WAITING = 0.05, 4096  # seconds between writes; most queued lines
+PAUSE, MAX_WAITING = 0.05, 8 << 20  # seconds between writes; most bytes of queued lines
 
 
 class RunWriter:
@@ -55,6 +55,7 @@ class RunWriter:
         self.path, self.blobs, self.on_failure = path, Blobs(path / "blobs"), on_failure
         self._lock = FileLock(path / ".lock")
         self._waiting: deque[tuple[str, bytes]] = deque()
+        self._bytes = 0  # about: threads may add at the same time
         self._writing, self._ended = threading.Lock(), threading.Event()
         self._thread = threading.Thread(target=self._work, name="looktwice-writer", daemon=True)
         self._failure: OSError | None = None
@@ -128,7 +129,8 @@ class RunWriter:
         if self._failure:
             raise self._failure
         self._waiting.append((name, line))
-        if len(self._waiting) > MAX_WAITING:  # the disk is too slow
+        self._bytes += len(line)
+        if self._bytes > MAX_WAITING:  # the disk is too slow
             self.flush()
 
     def _work(self) -> None:
@@ -139,6 +141,7 @@ class RunWriter:
     def flush(self) -> None:
         """Write the queued lines of all threads."""
         with self._writing:
+            self._bytes = 0
             try:
                 batch = [self._waiting.popleft() for _ in range(len(self._waiting))]
                 # samples first, so that no answered sample is missing

@@ -225,6 +225,9 @@ class Trial:
         models, progress = self.models, self.progress
         if progress.drain.is_set() and not any(entry.calls for entry in state.trace):
             raise Stopped
+        if self.pending == 1 and getattr(node.model, "remote", False):  # no other arm draws on them
+            for picture in (*self.sample.images, *(view.picture for view in state.views)):
+                picture.release()
         model = models[id(node.model)] if node.model is not None else make_no_model(node.stage)
         recorder = RecordingModel(
             model, self.sample.id, progress.raise_if_stopped, lambda second: models[id(second)]

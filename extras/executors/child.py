@@ -41,6 +41,7 @@ from looktwice.pipelines.clock import Clock, run_clock
 from looktwice.pipelines.config.spec import Arm
 from looktwice.pipelines.models.http_client import http_loop
 from looktwice.pipelines.models.limits import Ration, limiters
+from looktwice.pipelines.picture import PIXELS
 from looktwice.pipelines.pipeline import describe
 from looktwice.pipelines.runtime.process import keep_memory, share_heaps
 from looktwice.pipelines.runtime.stores import Blobs
@@ -221,11 +222,12 @@ def main() -> None:
     # output of libraries, or buffered before a fork, must not get between the events
     os.dup2(2, 1)
     sys.stdout = sys.stderr
-    share_heaps()
+    share_heaps(1)
     keep_memory()
     setup: Setup = receive(orders)
     if setup.core is not None:
         # threads on one core pass the interpreter on in half the time
         os.sched_setaffinity(0, {setup.core})
+        PIXELS.turns = threading.Semaphore(1)
     send(answers, pickle.dumps([]))  # it is ready
     run_samples(setup, orders, answers)

@@ -47,6 +47,7 @@ from looktwice.pipelines.config.spec import public_path
 from looktwice.pipelines.model import is_deferring
 from looktwice.pipelines.models.limits import IN_FLIGHT
 from looktwice.pipelines.picture import PictureError
+from looktwice.pipelines.runtime.process import share_heaps
 
 SETTING = "LOOKTWICE_PROCESSES"
 """The environment variable that sets the number of processes; if it is not set, the run decides."""
@@ -152,6 +153,7 @@ class Processes(Executor):
         arms = tuple(replace(arm, task=None, read=None) for arm in run.plan.points)
         workers = math.ceil(run.options.workers / number)
         options = replace(run.options, workers=workers, shard=(1, 1))
+        share_heaps(1)  # threads of this process only pass records on
         pinned: list[int | None] = [None] * number
         if number <= len(usable) and hasattr(os, "sched_setaffinity"):
             pinned = [

@@ -50,6 +50,7 @@ MARKERS_WITHOUT_LENGTH = {0x01, *range(0xD0, 0xD8)}  # markers without a length
 FILL_BYTE = 0xFF  # any number of these may precede a marker
 SCAN_END = re.compile(rb"\xff[^\x00\xd0-\xd7]")
 """Bytes that no scan contains: their first occurrence after the start of a scan ends it."""
+BAND = 1 << 15  # pixels copied at a time
 MIN_SCAN_BYTES = 256  # bytes of a scan, enough for the decoder to use each of its tables
 
 
@@ -99,11 +100,21 @@ def decode(data: bytes, name: str) -> NDArray[np.uint8]:
         if alpha:
             image.putalpha(alpha)
             image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
-        return np.asarray(image if image.mode == "RGB" else image.convert("RGB"))
+        return _copy_pixels(image if image.mode == "RGB" else image.convert("RGB"))
     except PictureError as exc:
         raise PictureError(f"{name}: {exc}") from exc
     except BROKEN as exc:
         raise _damage_error(name, exc) from exc
+
+
+def _copy_pixels(image: Image.Image) -> NDArray[np.uint8]:
+    """Return the pixels of an RGB image, copied in bands; Pillow would hold them three times."""
+    width, height = image.size
+    pixels, rows = np.empty((height, width, 3), np.uint8), 1 + BAND // width
+    for top in range(0, height, rows):
+        band = image.crop((0, top, width, min(top + rows, height)))
+        pixels[top : top + rows] = np.asarray(band)
+    return pixels
 
 
 def _damage_error(name: str, exc: BaseException) -> PictureError:

@@ -23,7 +23,7 @@ from looktwice.pipelines.model import (
     url_place,
 )
 from looktwice.pipelines.models.answers import read_response
-from looktwice.pipelines.models.http_client import HttpResponse, http_loop
+from looktwice.pipelines.models.http_client import Body, HttpResponse, http_loop
 from looktwice.pipelines.models.keys import (
     MissingKeyError,
     key_for,
@@ -37,7 +37,7 @@ from looktwice.pipelines.models.wire import (
     ChoicesField,
     Detail,
     Pictures,
-    request_bytes,
+    request_pieces,
     wire_messages,
     wire_options,
 )
@@ -191,7 +191,7 @@ class ChatAPI(Ranged):
     ) -> Reply:
         """Ask once, without retrying. Raises ModelError, PictureError, or Stopped if the run
         cancelled the call."""
-        body = request_bytes(self.body(messages, draw, options))
+        body = request_pieces(self.body(messages, draw, options))
 
         def ask(url: str) -> Reply:
             start = time.perf_counter()
@@ -207,7 +207,7 @@ class ChatAPI(Ranged):
         method: str,
         url: str,
         path: str,
-        body: bytes | None,
+        body: Body | None,
         timeout: float,
         kind: str = "application/json",
         most: int | None = None,

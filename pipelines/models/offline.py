@@ -7,9 +7,10 @@ import hashlib
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import count
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -17,6 +18,8 @@ from looktwice.pipelines.config.spec import function_name
 from looktwice.pipelines.disk import read_unpacked_lines
 from looktwice.pipelines.json_input import read_json_lines
 from looktwice.pipelines.model import CallOptions, Messages, ModelError, Reply, canonical
+
+LAST = 16  # calls whose messages a scripted model keeps
 
 
 class Recording(NamedTuple):
@@ -122,11 +125,13 @@ class Scripted:
     """Answers every call with `answer`: a text, a list of texts in turn, or a function of the
     messages.
 
-    A function may return a text or a whole Reply. An exhausted list raises ModelError.
+    A function may return a text or a whole Reply. An exhausted list raises ModelError. `asked`
+    holds the messages of the last 16 calls: those of a whole run could fill the memory.
     """
 
     answer: str | Sequence[str | Reply] | Callable[[Messages], str | Reply] = "(A)"
     asked: list[Messages] = field(default_factory=list, init=False, repr=False, compare=False)
+    calls: Iterator[int] = field(default_factory=count, init=False, repr=False, compare=False)
     lock: threading.Lock = field(
         default_factory=threading.Lock, init=False, repr=False, compare=False
     )
@@ -142,8 +147,9 @@ class Scripted:
     ) -> Reply:
         """Return the next answer, and record the call in `asked`."""
         with self.lock:
-            number = len(self.asked)
+            number = next(self.calls)
             self.asked.append(messages)
+            del self.asked[:-LAST]
         if callable(self.answer):
             reply = self.answer(messages)
         elif isinstance(self.answer, str):

@@ -27,7 +27,7 @@ from looktwice.pipelines.models.attached import (
     read_parts,
     read_turn_fields,
 )
-from looktwice.pipelines.picture import Payload
+from looktwice.pipelines.picture import Payload, join_pieces
 from looktwice.pipelines.view import View
 
 Detail = Literal["auto", "low", "high", "original"]
@@ -148,18 +148,23 @@ def _part(part: str | View, detail: Detail | None) -> Json:
     return {"type": kind, kind: {"url": payload} | ({"detail": detail} if detail else {})}
 
 
-def request_bytes(body: Json) -> bytes:
-    """Write a request as JSON. Pictures are inserted as they are: searching them for characters to
-    escape takes longer than drawing on them."""
-    pictures, place = list[bytes](), os.urandom(16).hex()
+def request_pieces(body: Json) -> list[bytes | Payload]:
+    """Write a request as JSON, in pieces: texts, and the pictures between them, whose `text`
+    follows. Searching that for characters to escape would take longer than drawing on them."""
+    pictures, place = list[Payload](), os.urandom(16).hex()
 
     def put_in(payload: Payload) -> str:
-        pictures.append(payload.text)
+        pictures.append(payload)
         return f"{payload.prefix}{place}"
 
     text = json.dumps(body, separators=(",", ":"), default=put_in)
     pieces = text.encode().split(place.encode())
-    return b"".join(chain.from_iterable(zip_longest(pieces, pictures, fillvalue=b"")))
+    return [*chain.from_iterable(zip_longest(pieces, pictures, fillvalue=b""))]
+
+
+def request_bytes(body: Json) -> bytes:
+    """Write a request as JSON."""
+    return join_pieces(request_pieces(body))
 
 
 SAMPLING = {

@@ -14,7 +14,8 @@ from contextlib import suppress
 from typing import Any, NoReturn
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8  # from malloc.h
-HEAPS, LARGEST = 4, 1 << 28  # number of heaps, and bytes of the largest array that they keep
+HEAPS, LARGEST = 4, 1 << 28  # number of heaps, and bytes of the largest array in them
+MAX_FREE = 1 << 20  # bytes at the end of a heap that are kept for the next picture
 ENDING = ("SIGTERM", "SIGHUP")  # Windows has no SIGHUP
 
 
@@ -59,18 +60,18 @@ def interrupt_code(exc: KeyboardInterrupt) -> int:
     return exit_code(exc.number if isinstance(exc, Interrupted) else signal.SIGINT)
 
 
-def share_heaps() -> None:
-    """Let all threads share four heaps, as MALLOC_ARENA_MAX=4 does. Each heap keeps freed memory,
+def share_heaps(heaps: int = HEAPS) -> None:
+    """Let all threads share a few heaps, as MALLOC_ARENA_MAX does. Each heap keeps freed memory,
     and with one heap per thread a run that draws pictures held 1.5 GB."""
     if "MALLOC_ARENA_MAX" not in os.environ:
-        _set_malloc_option(M_ARENA_MAX, HEAPS)
+        _set_malloc_option(M_ARENA_MAX, heaps)
 
 
 def keep_memory() -> None:
-    """Keep the memory of a picture for the next one, because allocating it again takes half as long
-    as drawing."""
+    """Keep the memory of most pictures for the next ones, because allocating it again takes half
+    as long as drawing."""
     _set_malloc_option(M_MMAP_THRESHOLD, LARGEST)
-    _set_malloc_option(M_TRIM_THRESHOLD, LARGEST)
+    _set_malloc_option(M_TRIM_THRESHOLD, MAX_FREE)
 
 
 def _set_malloc_option(parameter: int, value: int) -> None:

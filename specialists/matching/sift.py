@@ -8,6 +8,7 @@ import cv2
 import numpy as np
 
 from looktwice.pipelines.picture import Picture, Pixels
+from looktwice.pipelines.runtime.stores import current_store, result_key
 from looktwice.pipelines.transforms import rotate
 from looktwice.pipelines.view import View
 from looktwice.specialists.networks.image_size import is_one_color, require_pixels
@@ -38,24 +39,36 @@ class SIFT(Checked):
         if min(len(xy0), len(xy1)) < 2:
             return Matches.none()
         matcher = cv2.BFMatcher(cv2.NORM_L2)
-        back = {m.queryIdx: m.trainIdx for m in matcher.match(vectors1, vectors0)}
         kept = []
         for best, next_best in matcher.knnMatch(vectors0, vectors1, k=2):
             quotient = best.distance / next_best.distance if next_best.distance > 0 else 1.0
-            is_mutual = not self.mutual or back[best.trainIdx] == best.queryIdx
-            if is_mutual and quotient < self.ratio:
+            if quotient < self.ratio:
                 kept.append((best.queryIdx, best.trainIdx, 1 - quotient))
+        if self.mutual and kept:  # back from the few that are left, since each costs as much
+            there = sorted({row[1] for row in kept})
+            back = {there[m.queryIdx]: m.trainIdx for m in matcher.match(vectors1[there], vectors0)}
+            kept = [row for row in kept if back[row[1]] == row[0]]
         surest = sorted(kept, key=lambda row: -row[2])
         rows0, rows1, confidence = np.reshape(surest, (-1, 3)).T
         return Matches(xy0[rows0.astype(int)], xy1[rows1.astype(int)], confidence)
 
     def detect(self, pixels: Pixels) -> tuple[Floats, Floats]:
-        """Detect keypoints (n, 2) in pixel centres, and their descriptors (n, 128)."""
+        """Detect keypoints (n, 2) in pixel centres, and their descriptors (n, 128). A run detects
+        them once per image, also if it is matched with several others."""
+        store = current_store()
+        if store is None:
+            return self._detect(pixels)[0]
+        key = result_key(f"SIFT {self.features}", pixels)
+        return store.memory.share(key, lambda: self._detect(pixels))
+
+    def _detect(self, pixels: Pixels) -> tuple[tuple[Floats, Floats], int]:
+        """Return the keypoints and descriptors, and their size in bytes."""
         detector = cv2.SIFT.create(nfeatures=self.features, enable_precise_upscale=True)
         gray = cv2.cvtColor(require_pixels(pixels), cv2.COLOR_RGB2GRAY)
         points, vectors = detector.detectAndCompute(gray, None)
         xy = np.reshape([point.pt for point in points], (-1, 2))
-        return xy, np.reshape([] if vectors is None else vectors, (-1, 128)).astype(np.float32)
+        vectors = np.reshape([] if vectors is None else vectors, (-1, 128)).astype(np.float32)
+        return (xy, vectors), xy.nbytes + vectors.nbytes
 
 
 @dataclass(frozen=True)

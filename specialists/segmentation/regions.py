@@ -80,8 +80,8 @@ def largest_regions(labels: NDArray[Any], pixels: Pixels, most: int) -> Masks:
     full = cv2.resize(
         labels.astype(np.int32), (width, height), interpolation=cv2.INTER_NEAREST_EXACT
     )
-    numbers, counts = np.unique(full, return_counts=True)
-    kept = numbers[descending(counts)][:most]
+    counts = np.bincount(full.ravel())  # `np.unique` would sort all pixels
+    kept = descending(counts)[: min(most, np.count_nonzero(counts))]
     masks = full == kept[:, None, None]
     return Masks(masks, np.ones(len(kept)), np.full(len(kept), ""))
 
