@@ -249,13 +249,21 @@ def _find_calling_slot(stages: Mapping[str, Any], new: Mapping[str, Any]) -> str
 
 
 def _calls_model(node: Any) -> bool:
-    """Return whether the class of a node belongs to looktwice and its stages may call the model."""
+    """Return whether the class of a node belongs to looktwice and its stages may call the model; a
+    class that leaves this to the stages or sources in its settings may if one of them may."""
     if not isinstance(node, Mapping) or is_foreign(use := str(node.get("use", ""))):
         return False
     try:
-        return asks_model(locate(use))
+        kind = locate(use)
     except ValueError:  # reported when it is built
         return False
+    if isinstance(getattr(kind, "asks", True), property):
+        return any(_calls_model(inner) for inner in node.values() if _has_class(inner))
+    return asks_model(kind)
+
+
+def _has_class(node: Any) -> bool:
+    return isinstance(node, Mapping) and "use" in node
 
 
 def task_name(task: Any) -> str:

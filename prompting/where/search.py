@@ -180,16 +180,12 @@ class AskedParts(Ranged, InImages):
     existence: Text = field(default="Is there {cue} in the image? Answer Yes or No.", kw_only=True)
     fit: Stage | None = field(default=None, kw_only=True)
     options: CallOptions = field(default_factory=lambda: CallOptions(logprobs=20), kw_only=True)
+    asks: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_words(self)
         read_texts(self)
-
-    @property
-    def asks(self) -> bool:
-        """Return True: the model is always asked."""
-        return True
 
 
 @dataclass(frozen=True)
