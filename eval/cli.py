@@ -132,8 +132,11 @@ class Commands(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if not find_command(args[0]) and not ctx.resilient_parsing:  # not during shell completion
+            from looktwice.pipelines.config.classes import extend_hint
+
             near = suggest_spelling(args[0], [*self.list_commands(ctx), "--help", "--version"])
-            ctx.fail(f"there is no command {args[0]!r}{near}; `looktwice --help` lists them")
+            there = extend_hint(near, "`looktwice --help` lists them")
+            ctx.fail(f"there is no command {args[0]!r}{there}")
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:

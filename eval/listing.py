@@ -23,6 +23,7 @@ from looktwice.eval.readers.reader import Reader, is_own_reader
 from looktwice.pipelines.config.classes import (
     ConfigError,
     dataclass_in,
+    extend_hint,
     get_default,
     get_kind,
     suggest_names,
@@ -143,9 +144,8 @@ def list_class(name: str, plugins: Sequence[str] = ()) -> Iterator[str]:
         if fitting:
             return
         hint = suggest_names(name, [*KIND_DESCRIPTIONS, *short.values(), "Scorer"])
-        raise ConfigError(
-            [f"list {name}: no such kind or class{hint}; there are {', '.join(KIND_DESCRIPTIONS)}"]
-        )
+        there = extend_hint(hint, f"there are {', '.join(KIND_DESCRIPTIONS)}")
+        raise ConfigError([f"list {name}: no such kind or class{there}"])
     for path in fitting:
         for text in describe_class(classes[path]):
             yield f"{text}\n"
@@ -266,7 +266,7 @@ def copy_config(name: str, out: Path | None) -> Path:
     if config is None:
         hint = suggest_names(name, configs) or "; see `looktwice list configs`"
         if name.endswith(".yaml"):
-            hint += f"; to name the new file, type --out {name}"
+            hint = extend_hint(hint, f"to name the new file, type --out {name}")
         raise ConfigError([f"{name}: no shipped configuration of this name{hint}"])
     target = out or Path(config.name)
     if target.exists():

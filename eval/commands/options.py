@@ -91,6 +91,12 @@ Overrides = Annotated[
         autocompletion=complete_setting,
     ),
 ]
+JudgeOverrides = Annotated[
+    list[str],
+    Argument(
+        metavar="[KEY=VALUE]...", help="Settings of the judge, such as models.judge.temperature=0."
+    ),
+]
 Plugins = Annotated[
     list[str], Option("--plugin", help="A package or .py file whose classes `use:` may name.")
 ]

@@ -38,7 +38,7 @@ from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.unreadable import explain_missing_reply
 from looktwice.eval.scoring.verdict import PointScores
 from looktwice.pipelines.config.build import Binder
-from looktwice.pipelines.config.classes import ConfigError, suggest_names
+from looktwice.pipelines.config.classes import ConfigError, extend_hint, suggest_names
 from looktwice.pipelines.config.load import parse_override, read_config, resolve
 from looktwice.pipelines.config.paths import ask_once
 from looktwice.pipelines.model import Model, ModelError, Stopped, close_model
@@ -306,11 +306,13 @@ def build_judge_model(
     models = {key: value for key, value in (node.get("models") or {}).items() if value is not None}
     if name not in models:
         unknown = f"--model {name}: there is no such model under"
+        advice = (
+            f"add one with 'models.{name or 'judge'}={{use: pipelines.models.ChatAPI, model:"
+            " ...}', or give --config FILE"
+        )
         faults.append(
             f"{unknown if name else 'name a judge with --model, one of'} `models:`"
-            f" ({', '.join(models) or 'none'}){suggest_names(name, models)}; add one with"
-            f" 'models.{name or 'judge'}={{use: pipelines.models.ChatAPI, model: ...}}', or give"
-            " --config FILE"
+            f" ({', '.join(models) or 'none'}){extend_hint(suggest_names(name, models), advice)}"
         )
         raise ConfigError(faults)
     binder = Binder(scope, models, faults)

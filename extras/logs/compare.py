@@ -23,7 +23,7 @@ from looktwice.extras.logs.scorers import (
     describe_scorer_mismatch,
     get_scorers,
 )
-from looktwice.pipelines.config.classes import suggest_names
+from looktwice.pipelines.config.classes import extend_hint, suggest_names
 
 if TYPE_CHECKING:
     import pandas
@@ -412,5 +412,6 @@ def find_name(name: str, names: Sequence[str], kind: str) -> int:
         if len(longer) == 1:
             return names.index(longer[0])
         near = f"; did you mean {longer[0]!r}?" if longer else suggest_names(name, names)
-        raise TaskError(f"no {kind} is named {name!r}{near}; there are {', '.join(names)}")
+        there = extend_hint(near, f"there are {', '.join(names)}")
+        raise TaskError(f"no {kind} is named {name!r}{there}")
     return names.index(name)

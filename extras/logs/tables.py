@@ -24,7 +24,7 @@ from looktwice.extras.logs.log import (
     make_rows,
     parse_value,
 )
-from looktwice.pipelines.config.classes import suggest_names
+from looktwice.pipelines.config.classes import extend_hint, suggest_names
 from looktwice.pipelines.disk import open_atomic, open_file, write_file
 from looktwice.pipelines.json_input import read_json, write_json
 
@@ -111,7 +111,8 @@ def find_columns(
             )
         if column not in available:
             near = suggest_names(column, available)
-            raise TaskError(f"{path} has no column {column!r}{near}; it has {', '.join(available)}")
+            there = extend_hint(near, f"it has {', '.join(available)}")
+            raise TaskError(f"{path} has no column {column!r}{there}")
     columns = dict(named)
     for name, guesses in aliases.items():
         column = next((by_case[guess] for guess in guesses if guess in by_case), "")

@@ -9,7 +9,13 @@ from typing import Annotated, Any, get_args
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from looktwice.pipelines.config.classes import Faults, locate, suggest_names, type_hints
+from looktwice.pipelines.config.classes import (
+    Faults,
+    extend_hint,
+    locate,
+    suggest_names,
+    type_hints,
+)
 from looktwice.pipelines.config.keys import CLOSED, Key
 from looktwice.pipelines.config.load import Node
 
@@ -57,10 +63,9 @@ def expand_fragility(config: Node, faults: Faults) -> Node:
     before = len(faults)
     stages, slot = config.get("stages") or {}, wanted.get("slot", "mark")
     if slot not in stages:
-        faults.note(
-            f"fragility.slot: there is no slot {slot!r}{suggest_names(slot, stages)}; name the slot"
-            f" of the marker, one of {', '.join(stages) or 'none'}"
-        )
+        advice = f"name the slot of the marker, one of {', '.join(stages) or 'none'}"
+        near = extend_hint(suggest_names(slot, stages), advice)
+        faults.note(f"fragility.slot: there is no slot {slot!r}{near}")
     if config.get("sweep") or config.get("each"):
         faults.note(
             "fragility: it sweeps styles and codecs itself; remove `sweep` and `each`, or set"

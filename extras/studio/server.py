@@ -29,7 +29,7 @@ from looktwice.eval.tasks.base import check_items
 from looktwice.extras.studio.desk import FAULTS, Desk
 from looktwice.extras.studio.draft import MODELS, POCKET, Draft, Node, Slot
 from looktwice.pipelines.config.build import Binder, build
-from looktwice.pipelines.config.classes import ConfigError, suggest_names
+from looktwice.pipelines.config.classes import ConfigError, extend_hint, suggest_names
 from looktwice.pipelines.config.load import parse_override
 from looktwice.pipelines.config.plan import load_plan
 from looktwice.pipelines.disk import read_file
@@ -256,8 +256,8 @@ def draft_from_run(
     points = shown.points(row)
     name = contestant or next(iter(points))
     if name not in points:
-        near = suggest_names(name, points)
-        raise RunError(f"{run} has no contestant {name!r}{near}; use one of {', '.join(points)}")
+        near = extend_hint(suggest_names(name, points), f"use one of {', '.join(points)}")
+        raise RunError(f"{run} has no contestant {name!r}{near}")
     point = points[name]
     item = Item(shown.sample(point, row), row.answer)
     asked: Node = {"seed": point.seed, "draws": point.draws}

@@ -229,6 +229,12 @@ def suggest_names(word: str, known: Iterable[object], most: int = 1) -> str:
     return f"; did you mean {' or '.join(repr(names[key]) for key in near[:most])}?" if near else ""
 
 
+def extend_hint(hint: str, rest: str) -> str:
+    """Return a hint of `suggest_names`, which may be empty, followed by the rest of the message: a
+    sentence of its own after a question mark, otherwise after a semicolon."""
+    return f"{hint} {rest[:1].upper()}{rest[1:]}" if hint.endswith("?") else f"{hint}; {rest}"
+
+
 Kind = Literal["task", "stage", "model"]
 
 

@@ -18,6 +18,7 @@ from typing_extensions import TypedDict
 from looktwice.pipelines.config.classes import (
     ConfigError,
     Faults,
+    extend_hint,
     is_foreign,
     locate,
     suggest_names,
@@ -391,7 +392,7 @@ def shape_faults(config: Mapping[str, Any]) -> tuple[list[str], list[str]]:
                 from looktwice.pipelines.config.foreign_names import HINTS
 
                 hint = HINTS.get(words[-1], f"there are {', '.join(entries)}")
-                strange.note(f"{'.'.join(words)}: no such entry{near}; {hint}")
+                strange.note(f"{'.'.join(words)}: no such entry{extend_hint(near, hint)}")
             else:
                 # pydantic inserts words into the place that name a member of a union
                 place = ".".join(word for word in words if "[" not in word and word not in UNION)

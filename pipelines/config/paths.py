@@ -243,7 +243,8 @@ class OutsideError(ValueError):
             named.setdefault(wish.root, wish)
         folder = f"lies outside the {scope.what}'s folder {scope.folder}"
         faults = [
-            f"{wish.place}{': ' * bool(wish.place)}{wish.text!r} {folder}, at {wish.real}"
+            f"{wish.place}{': ' * bool(wish.place)}{wish.text!r} {folder}"
+            f"{f', at {wish.real}' * (wish.text != str(wish.real))}"
             for wish in named.values()
         ]
         faults += [
@@ -359,10 +360,11 @@ class Scope:
         real = (base / Path(text).expanduser()).resolve()
         roots = [root.expanduser().resolve() for root in roots]
         if not real.exists():
-            raise ValueError(f"{text!r} does not exist (looked for {real})")
+            looked = f" (looked for {real})" if text != str(real) else ""
+            raise ValueError(f"{text!r} does not exist{looked}")
         pass_fence(text, real, (*roots, *self.own), self, place)
         if not (real.is_file() or real.is_dir()):
-            raise ValueError(f"{text!r} is a pipe or a device ({real}); name a file or a folder")
+            raise ValueError(f"{text!r} is a pipe or a device; name a file or a folder")
         return real
 
     def host(self, text: str, place: str = "") -> str:

@@ -101,7 +101,7 @@ def test_a_new_stage_that_prepares_the_question_precedes_the_asking_stage(folder
         (folder / "study.yaml").write_text(STUDY + f"contestants: {{a: {{stages: {stages}}}}}")
         (arm,) = load_plan(folder / "study.yaml").points
         assert list(arm.stages) == ["say", "mark", "zoom", "small", "ask"], zoom
-    asking = shown.replace("WHERE", "{use: prompting.where.AskedParts, words: [dog]}")
+    asking = shown.replace("WHERE", "{use: prompting.where.TreeSearch, words: [dog]}")
     contestant = f"contestants: {{a: {{stages: {{again: {asking}}}}}}}"
     assert "contestants.a.stages.again: a new slot needs a position" in check(folder, contestant)
     again = "contestants: {a: {stages: {again: {use: prompting.turns.Reperceive}}}}"
