@@ -138,8 +138,8 @@ def console_table(contrasts: Sequence[Contrast]) -> TextTable:
 
 
 def summary_lines(comparison: LogComparison) -> Iterator[str]:
-    """Yield a sentence with the result of each log against the baseline, then how its samples
-    matched and which did not."""
+    """Yield a sentence with the result of each log against the baseline, how its samples matched
+    and which did not, and at the end the number of comparisons that p is corrected over."""
     base = comparison.logs[0]
     for log in comparison.logs:
         if by := log.read_by or name_scorers(log):
@@ -169,6 +169,18 @@ def summary_lines(comparison: LogComparison) -> Iterator[str]:
                 why = Counter(reasons).most_common(1)[0][0]
                 alone_in = f"only in {own.name}, not in {rival.name}"
                 yield f"  {alone_in}: {len(places)} ({names}); most often: {why}"
+    yield from _describe_correction(comparison.contrasts)
+
+
+def _describe_correction(contrasts: Sequence[Contrast]) -> Iterator[str]:
+    """Count the comparisons that Holm's correction covers, which are those in the table."""
+    tested = [contrast for contrast in contrasts if contrast.paired.p is not None]
+    over_all = sum(contrast.task == ALL for contrast in tested)
+    counts = {"over all samples": over_all, "on single tasks": len(tested) - over_all}
+    if len(tested) > 1:
+        kinds = [f"{format_count(n, 'comparison')} {kind}" for kind, n in counts.items() if n]
+        listed = ", and separately over the ".join(kinds)
+        yield f"p (Holm) is corrected over the {listed}; fewer with --only NAME"
 
 
 def _describe_no_contrast(comparison: LogComparison, number: int) -> str:

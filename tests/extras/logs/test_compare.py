@@ -58,12 +58,17 @@ def test_only_named_logs_are_compared_and_each_unmatched_sample_has_a_reason() -
         compare_logs([twice, second], only=["to"])
     with pytest.raises(TaskError, match="--only one: this is the baseline itself; name one of two"):
         compare_logs([first, second], only=["one"])
+    assert not any("corrected" in line for line in summary_lines(compared))
 
 
 def test_tasks_have_their_own_lines() -> None:
     tasks = {"task": ["x"] * 6 + ["y"] * 6}
     first, second = make_log("one", [1] * 12, **tasks), make_log("two", [1] * 6 + [0] * 6, **tasks)
-    compared = compare_logs([first, second, make_log("three", [0] * 12)], pairs=True).contrasts
+    whole = compare_logs([first, second, make_log("three", [0] * 12)], pairs=True)
+    (corrected,) = [line for line in summary_lines(whole) if "corrected" in line]
+    assert "3 comparisons over all samples" in corrected
+    assert "4 comparisons on single tasks" in corrected
+    compared = whole.contrasts
     assert [(c.contestant, c.baseline, c.task, c.paired.value, c.paired.n) for c in compared] == [
         ("two", "one", ALL, -0.5, 12),
         ("two", "one", "x", 0, 6),
