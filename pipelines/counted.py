@@ -57,8 +57,8 @@ def count_common_prefix(turns: Sequence[str], earlier: Sequence[str]) -> int:
 
 
 def format_number(value: float, digits: int = 3, sign: str = "") -> str:
-    """Return a number with so many significant digits, in scientific notation only if it is huge or
-    tiny."""
+    """Format a number with `digits` significant digits, in scientific notation only if it is huge
+    or tiny."""
     rounded = float(f"{value:.{digits}g}")
     if not 1e-9 < abs(rounded) < 1e12:
         return f"{rounded:{sign}.{digits}g}"

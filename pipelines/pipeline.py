@@ -188,7 +188,7 @@ def _change_models(things: Mapping[Any, Any], change: Callable[[Model], Model]) 
 
 
 def reply_fault(reply: object) -> str:
-    """Describe what in a model's reply no record can hold; "" for a Reply of plain values."""
+    """Describe why a model's reply cannot be recorded; "" for a Reply of plain values."""
     if not isinstance(reply, Reply):
         return f"it is {type(reply).__name__}, not a Reply"
     try:
@@ -218,8 +218,8 @@ class StageFailed(Exception):
 
 
 def describe(exc: BaseException) -> str:
-    """Return class name and message of an exception as text that can be recorded, even if making
-    the message fails."""
+    """Return class name and message of an exception as text that can be recorded, even if the
+    exception fails to format its message."""
     try:
         text = repair_text(str(exc))
     except Exception as inner:

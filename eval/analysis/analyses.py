@@ -109,8 +109,9 @@ def lines(
     empty: bool = True,
     same: str = "",
 ) -> Callable[[Table], TextTable]:
-    """Return a function that makes a table of the lines that `measure` finds in each run: without
-    empty columns unless `empty`, and without the column `same` if it is the same in every line."""
+    """Return a function that makes a table with a line for each result of `measure` on each run.
+    Empty columns are left out unless `empty`, and so is the column `same` if all its values are
+    equal."""
 
     def find(scored: Table) -> TextTable:
         shown = table(columns, [line for run in scored.scores for line in measure(run)])

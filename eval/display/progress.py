@@ -87,8 +87,8 @@ class Display:
         self._bar.update(self._task, total=self.total)
 
     def words(self, width: int = 1000) -> str:
-        """Return the state of the run in at most `width` characters; less urgent parts are
-        shortened, then left out."""
+        """Return the state of the run in at most `width` characters; less important parts are
+        shortened first, then left out."""
         spent, rate = self.spent(), f"{self._rate():.1f}/s" if self.done else ""
         names, letters = list[str](), list[str]()
         for name in VERDICTS:

@@ -80,8 +80,8 @@ Columns = Sequence[Column[Line]]
 
 
 def names(*titles: str, of: str = "") -> list[Column[Any]]:
-    """Return text columns titled by the attributes of a line, or of the object in its attribute
-    `of`."""
+    """Return text columns that show attributes of a line, or of the object in its attribute `of`,
+    under the attributes' names."""
     return [Column(title, f"{of}.{title}" if of else title, text) for title in titles]
 
 

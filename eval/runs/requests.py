@@ -1,4 +1,4 @@
-"""Requests of clients of `serve`: the turns and settings that came along with a question. With
+"""Requests of clients of `serve`: the turns and settings that a client sent with a question. With
 these, the stages of a contestant run in a replay as they did for the client."""
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SENT_PREFIX = "sent."
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """A client's request: its `turns` as they came, its settings, and the draw that it asks for.
+    """A client's request: its `turns` as received, its settings, and the draw that it asks for.
 
     `sent` holds settings that `CallOptions` does not have, as JSON. The question is the user's last
     turn.

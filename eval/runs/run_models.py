@@ -49,7 +49,7 @@ def price(model: Any, usage: Usage | UsageCount) -> float:
 
 
 class Tally(NamedTuple):
-    """The usage of one of several processes of a run, so far.
+    """The usage so far of one process of a run that may have several.
 
     `used` has an entry for each model that is called over a network, and `lost` refers to a model
     by its index among these. `refused` holds the counts of an `EndpointWatch`, by endpoint;

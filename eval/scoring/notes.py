@@ -1,6 +1,6 @@
-"""Notes below the table of a run: what it compares with, what was not asked, what it leaves out,
-and which arms sent identical requests, because a stage that changed no request cannot change an
-answer.
+"""Notes below the table of a run: what delta compares with, what was not asked, what the table
+leaves out, and which arms sent identical requests, because a stage that changed no request cannot
+change an answer.
 
 `check`, which tries a few samples, and a finished run use the same rule: the requests of two arms
 that differ in one slot, or of an arm and its baseline, are compared sample by sample.
@@ -90,7 +90,7 @@ def _refused_calls(run: RunScores) -> Iterator[str]:
 
 
 def _describe_comparison(run: RunScores) -> Iterator[str]:
-    """Say what delta compares with: one arm, or for each arm the one at the same setting."""
+    """Explain what delta compares with: one arm, or for each arm the one at the same setting."""
     rivals, alike, rest, own = baselines(run), list[str](), list[str](), list[str]()
     names = {rival.contestant for rival in rivals.values() if rival}
     if len(names) < 2:

@@ -364,8 +364,8 @@ class ScoringTools:
 
     @cached_property
     def of_plan(self) -> Mapping[str, RecordScorer]:
-        """The scorers of the plan's arms by id, with the objects of the plan itself. Raises
-        ConfigError."""
+        """The scorers of the plan's arms by id, built from the plan's own objects rather than from
+        points.yaml. Raises ConfigError."""
         if self.plan is None:
             return {}
         binder = Binder.for_checked_paths(self.plan.plugins)

@@ -1,5 +1,4 @@
-"""Interface of a benchmark: items in a fixed order, and the facts that a table must state about
-them.
+"""Interface of a benchmark: items in a fixed order, and the facts that tables list about them.
 
 To add one without code, describe its files to `Columns` (a parquet, JSONL, CSV or TSV table), `Tsv`
 (VLMEvalKit's) or `Folder` (JSON lines beside images). With code: write a frozen dataclass in a file
@@ -40,8 +39,8 @@ class AbsentTask(AbsentPart, TaskError):
 
 @dataclass(frozen=True)
 class Facts:
-    """The facts that every table states about a task: split, label version, applicable errata, and
-    a note.
+    """The facts about a task that every table lists: split, label version, applicable errata, and a
+    note.
 
     `revision` identifies the files (a hash or a commit); `left_out` says which rows are not asked
     and why, starting with their number; `scorer` is the benchmark's own scorer
@@ -173,7 +172,7 @@ class MadeTask(ABC):
     @property
     @abstractmethod
     def facts(self) -> Facts:
-        """The facts that tables state about the task."""
+        """The split, label version and other facts about the task that tables list."""
 
     @abstractmethod
     def _id(self, number: int) -> str: ...

@@ -33,7 +33,7 @@ def as_text(cell: Any) -> str:
 
 
 LITERALS = ("[", "array(", "np.", "numpy.", "('", '("')
-"""The beginnings of a list that is written as text."""
+"""Prefixes of texts that hold a list."""
 
 
 def as_list(cell: Any) -> list[Any]:

@@ -158,8 +158,8 @@ class ArmThreshold:
 
 
 def describe_missing_levels(rows: Iterable[Mapping[str, Any]], field: Any) -> str:
-    """Explain that none of these samples, given by their meta, has numbers in a field, and list the
-    fields; empty if one has."""
+    """Explain that no sample has a number in the meta field `field`, and list the existing fields;
+    empty if a sample has one. `rows` are the meta fields of each sample."""
     metas = list(rows)
     if any(as_number(meta.get(field)) is not None for meta in metas):
         return ""
@@ -259,8 +259,8 @@ def _fit(scores: PointScores, along: Along) -> ArmThreshold | None:
 
 
 def _test_alike(scores: PointScores, levels: Mapping[str, float]) -> float:
-    """Return how often randomly reassigning draws among the questions of a level makes the
-    questions differ as much or more."""
+    """Return how often randomly reassigning draws among the questions of a level makes these
+    questions differ at least as much."""
     by_level = defaultdict[float, list[list[float]]](list)
     for name, level in levels.items():
         by_level[level].append([draw.score.value for draw in scores.not_failed(name)])

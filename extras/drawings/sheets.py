@@ -206,8 +206,8 @@ def _points(ink: Ink, panel: Panel) -> Floats:
 
 
 def _chamfer_distance(points: Floats, others: Floats) -> float:
-    """Return the mean distance from each point to the nearest of the others, each at most"
-    " `MAX_DISTANCE`."""
+    """Return the mean distance from each point to the nearest of the others; distances are capped
+    at `MAX_DISTANCE`."""
     from scipy.spatial import cKDTree
 
     away, _ = cKDTree(others).query(points, distance_upper_bound=MAX_DISTANCE)

@@ -31,8 +31,8 @@ MAX_SILENCE = (
 
 @dataclass(eq=False)
 class LimitDesk:
-    """The coordinator of a run's tasks, at most `tasks` at a time: once a second each asks how many
-    requests it may have in flight, and whether to stop.
+    """The coordinator of a run's tasks, of which at most `tasks` run at a time. Once a second each
+    task asks it how many requests it may have in flight, and whether to stop.
 
     Together they never use more slots of an endpoint than it has. A task that has to return slots
     still counts with those it had when it asked, since it may start requests until the answer
@@ -80,8 +80,8 @@ class LimitDesk:
 
 
 def divide_slots(wanted: Mapping[str, int], most: int) -> dict[str, int]:
-    """Divide `most` slots so that every task gets what it wants, or as much as any other if that is
-    not enough."""
+    """Divide `most` slots so that every task gets what it asks for or, if there are too few, an
+    equal share at least."""
     shares, left = dict[str, int](), most
     for number, name in enumerate(sorted(wanted, key=lambda name: (wanted[name], name))):
         shares[name] = min(wanted[name], left // (len(wanted) - number))

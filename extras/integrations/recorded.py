@@ -36,7 +36,7 @@ class Requests:
 
     @property
     def facts(self) -> Facts:
-        """The facts that tables state about the questions."""
+        """The split, label version and other facts about the questions that tables list."""
         return Facts(note="asked by clients of looktwice serve, who sent the correct answers")
 
     def __len__(self) -> int:

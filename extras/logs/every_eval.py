@@ -1,5 +1,5 @@
-"""Formats for sharing results: Every Eval Ever, read and written, and Hugging Face's
-`.eval_results`, written."""
+"""Formats for sharing results: reads and writes Every Eval Ever, and writes Hugging Face's
+`.eval_results`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The formats of logs, each in a file of its own: read and written, whichever program wrote them.
+"""The log formats of all programs, each in a file of its own, for reading and writing.
 
 To add one, write a file like `lmms_eval.py` and add a line to `FORMATS`.
 """

@@ -1,4 +1,5 @@
-"""The logs of inspect_ai, read (`.eval` and `.json`) and written (`.eval`) without that package."""
+"""Reads the logs of inspect_ai (`.eval` and `.json`) and writes `.eval`, without importing that
+package."""
 
 from __future__ import annotations
 

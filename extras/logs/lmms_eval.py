@@ -1,5 +1,5 @@
-"""The samples of lmms-eval and lm-evaluation-harness in JSON lines, read, and lmms-eval's,
-written."""
+"""Reads the samples of lmms-eval and lm-evaluation-harness, which are JSON lines, and writes those
+of lmms-eval."""
 
 from __future__ import annotations
 

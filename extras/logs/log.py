@@ -204,7 +204,7 @@ def make_rows(rows: Sequence[Cells]) -> pandas.DataFrame:
 
 
 def told(node: Any, *path: str) -> Any:
-    """Return the value at a path in a JSON value, or an empty string if there is none."""
+    """Return the value at a path within a JSON value, or an empty string if there is none."""
     for name in path:
         node = (node or {}).get(name)
     return node or ""

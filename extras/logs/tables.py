@@ -1,5 +1,4 @@
-"""Logs that are tables: any CSV, TSV, Excel or Parquet file, and VLMEvalKit's tables, which are
-also written."""
+"""Logs that are tables: reads any CSV, TSV, Excel or Parquet file, and writes VLMEvalKit's tables."""
 
 from __future__ import annotations
 

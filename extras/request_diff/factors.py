@@ -23,8 +23,8 @@ from looktwice.prompting.wording.read_choices import ListedChoices, find_choices
 
 Values = tuple[str, str]
 SHOWN, SHRUNK = 40, 70
-"""Largest difference of thumbnails, in levels, that a change of codec can cause, for sizes down to
-half and for smaller ones."""
+"""The largest difference between two thumbnails, in levels of 0..255, that a change of codec can
+cause: SHOWN if the pictures' sizes differ by at most a factor of 2, otherwise SHRUNK."""
 FACTORS = (
     "codec",
     "size",

@@ -75,7 +75,7 @@ class LettersAndShapes(MadeTask):
 
     @property
     def facts(self) -> Facts:
-        """The facts that tables state about the task."""
+        """The split, label version and other facts about the task that tables list."""
         return Facts(
             "made", "by construction", note="made images; measures tools and loops, not perception"
         )

@@ -352,7 +352,7 @@ def _reference_fault(tree: Any, text: str) -> str:
 
 OVERLAY_KEYS = ("model", "stages", "read", "draws")  # laid over the file's by a contestant
 KNOWN: dict[tuple[str, int], type] = {("contestants", 3): Contestant, ("contestants", 4): Needs}
-"""The schema of an entry, by the first word of its place and the number of words in it."""
+"""Schemas of nested entries, by the first word of a dotted place and its number of words."""
 
 
 def study_schema(keys: Mapping[str, Key]) -> Any:

@@ -47,7 +47,8 @@ class Allowed(NamedTuple):
 
 @dataclass
 class Session:
-    """The access rights of one command, how it asks the user, and the questions refused."""
+    """The access rights of one command, the way it asks the user, and the questions that the user
+    refused."""
 
     allow: tuple[str, ...] = ()
     ask: Ask | None = None

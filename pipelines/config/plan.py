@@ -33,8 +33,8 @@ DEFAULT_READER = {"use": "eval.readers.Robust"}
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """All arms of a configuration to run, and in `left_out` the contestants, and the tasks as
-    `tasks.NAME`, that are left out, with the reason.
+    """The arms of a configuration to run. `left_out` maps every contestant that is left out, and
+    every task as `tasks.NAME`, to the reason.
 
     `readings` are arms that read the replies of another arm with another reader. `plugins` are the
     modules outside looktwice that its classes may come from, as `load_plugin` names them. `files`
@@ -92,8 +92,8 @@ def load_plan(
 
 
 def _leave_out_absent(arms: Sequence[Arm], faults: Faults) -> tuple[list[Arm], dict[str, str]]:
-    """Return the arms whose tasks have their files, and the reason for each task left out. It is a
-    fault if no task of a suite has its files."""
+    """Return the arms whose task files exist, and the reason for each task that is left out. It is
+    a fault if a suite has no files at all."""
     absent: dict[str, AbsentPart] = {}
     for name, task in {arm.task_name: arm.task for arm in arms}.items():
         try:

@@ -33,7 +33,7 @@ TRANSPOSED = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-"""The operation that turns pixels stored with an orientation upright."""
+"""Maps a stored orientation to the operation that turns its pixels upright."""
 WITH_ALPHA = ("RGBA", "LA", "PA")
 # offsets in a PNG of the bits per channel and the colour type, and the grey colour types
 PNG_DEPTH, PNG_COLORS, PNG_GREYS = 24, 25, (0, 4)
@@ -142,8 +142,8 @@ def open_image(data: bytes, name: str) -> Image.Image:
 
 @cache
 def _formats() -> tuple[str, ...]:
-    """Return those of FORMATS that the installed Pillow supports. Loading only their plugins is
-    faster than loading all."""
+    """Return the members of FORMATS that the installed Pillow supports. Loading only their plugins
+    is faster than loading all."""
     with suppress(ImportError):  # an older Pillow lacks AVIF
         for name in ("Jpeg", "Png", "WebP", "Gif", "Bmp", "Tiff", "Ppm", "Jpeg2K", "Avif"):
             __import__(f"PIL.{name}ImagePlugin")
@@ -242,7 +242,7 @@ def _deep_rgb(data: bytes) -> NDArray[np.int64]:
 
 
 def _colors(image: Image.Image, data: bytes) -> str:
-    """Return the mode of an image's colours without transparency in 8 bit: L, RGB, CMYK or LAB."""
+    """Return the 8-bit colour mode of an image, ignoring transparency: L, RGB, CMYK or LAB."""
     if image.format == "PNG" and data[PNG_COLORS] in PNG_GREYS:
         return "L"
     if image.mode in ("L", "LA", "1", *SIXTEEN_BIT):

@@ -43,7 +43,7 @@ one of `tool_calls`.
 REWRITTEN_CALL_FIELDS = {"id", "index", "function"}
 """Fields of a tool call that are rewritten; `index` repeats the order of the calls."""
 PARTS_NOT_RETURNED = re.compile(r"refusal|tool_|function_|.*(image|audio|video|file)")
-"""Types of content parts that are not sent back, for the same reasons."""
+"""Types of content parts that are not sent back, for the reasons given at NOT_RETURNED."""
 
 
 def read_turn_fields(message: Mapping[str, Any]) -> Json:

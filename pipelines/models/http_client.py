@@ -86,8 +86,8 @@ class HttpLoop:
         timeout: float,
         most: int | None = None,
     ) -> HttpResponse:
-        """Send one request, without redirects and cookies. `timeout` is in seconds, `most` the
-        largest response in bytes (16 MiB).
+        """Send one request, without redirects and cookies. `timeout` is in seconds; `most` limits
+        the response in bytes (default: 16 MiB).
 
         Raises ModelError if no response came, Stopped if the request was not sent.
         """

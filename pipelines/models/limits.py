@@ -173,7 +173,7 @@ class Load(NamedTuple):
 
     @property
     def wanted(self) -> int:
-        """The number of slots that would be used."""
+        """The number of slots that could be used now: requests in flight and waiting."""
         return self.under_way + self.waiting
 
 

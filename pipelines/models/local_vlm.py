@@ -276,8 +276,8 @@ class LocalVLM(Ranged):
         the network raises."""
 
         def like(asked: _VLMRequest) -> Any:
-            """Return the batching key: greedy requests with equal settings, and pictures or none,
-            go together."""
+            """Return the batching key: greedy requests with equal settings share a batch, those
+            with pictures apart from those without."""
             return asked.seed, bool(asked.chat.images), canonical(asked.options.given())
 
         key = ("vlm batcher", self.identity, self.device, self.batch)

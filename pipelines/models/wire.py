@@ -124,8 +124,8 @@ def tool_call_json(call: ToolCall) -> Json:
 
 
 def with_text(parts: list[Json], text: str) -> list[Json]:
-    """Return the parts of a content; if the turn's text was truncated or cleaned since, with the
-    new text after the other parts."""
+    """Return the parts of a content. If the turn's text was truncated or cleaned since, the new
+    text follows the other parts."""
     if _content(parts)[0] == text:
         return parts
     others = [part for part in parts if part.get("type", "text") != "text"]

@@ -52,8 +52,8 @@ def check_folder(model: str) -> None:
 
 
 def place_of(model: str, device: str, dtype: str, half: str, extra: str = "hf") -> Place:
-    """Return where a network of an id or folder runs, as `Place.of`. If torch is missing, the
-    WeightsError also mentions a missing folder."""
+    """Return the device and dtype of a network, which is given by id or folder, as `Place.of` does.
+    If torch is missing, the WeightsError also mentions a missing folder."""
     try:
         import_torch(extra)
     except WeightsError as exc:

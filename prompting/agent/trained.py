@@ -42,8 +42,8 @@ SOURCE = re.compile(r"original_image|observation_(\d{1,6})")
 
 
 class ZoomInArguments(BoxArguments):
-    """A box as `bbox_2d`, and a label, on the first image, or on the one that `img_idx` numbers
-    from 0 or `source` names as "original_image" or "observation_1"."""
+    """A box as `bbox_2d`, a label, and the image: `img_idx` is its number from 0, or `source` its
+    name, such as "original_image" or "observation_1". The default is the first image."""
 
     image: ImageNumber = Field(
         default_factory=lambda: 1,
@@ -186,8 +186,8 @@ class CodeCalls(TaggedCalls):
 
 
 UNREADABLE = SyntaxError, ValueError, TypeError, OverflowError, RecursionError, MemoryError
-"""The exceptions that `ast` raises for hostile code, such as a hundred thousand signs before a
-number."""
+"""The exceptions that `ast` raises for hostile code, such as 100,000 minus signs before a number.
+"""
 TRANSPOSED = {
     "FLIP_LEFT_RIGHT": "mirror",
     "FLIP_TOP_BOTTOM": "flip",
@@ -226,7 +226,7 @@ def read_code(code: str) -> dict[str, Any]:
 
 
 def _read_assignment(node: ast.Assign, numbers: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the names to which an assignment gives constants, with these constants."""
+    """Return the names to which an assignment binds constants, with these constants."""
     target = node.targets[0]
     with suppress(ValueError, TypeError):
         value = _read_value(node.value, numbers)
@@ -237,8 +237,8 @@ def _read_assignment(node: ast.Assign, numbers: Mapping[str, Any]) -> dict[str, 
 
 
 def _read_value(node: ast.expr | None, numbers: Mapping[str, Any]) -> Any:
-    """Return a constant, or a list of constants. Raises ValueError for what would have to be
-    computed."""
+    """Return a constant, or a list of constants. Raises ValueError for an expression that would
+    have to be evaluated."""
     if isinstance(node, ast.Tuple | ast.List):
         return [_read_value(inner, numbers) for inner in node.elts]
     if isinstance(node, ast.Call) and ast.unparse(node.func) in ("tuple", "list", "int", "float"):

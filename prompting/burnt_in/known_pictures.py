@@ -1,4 +1,4 @@
-"""Marks of known pictures, read from a file, for samples that bring images without marks."""
+"""Marks of known pictures, read from a file, for samples whose images come without marks."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Match(NamedTuple):
 
     @property
     def marks(self) -> list[Mark]:
-        """The marks of this picture, in its pixels."""
+        """The marks of this picture, in its own pixel coordinates."""
         return [mark for mark in self.line.marks if mark.image == self.image]
 
 

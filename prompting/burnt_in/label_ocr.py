@@ -56,7 +56,7 @@ class Glyph:
 
 def read_labels(gray: Gray, words: Sequence[str]) -> list[ReadLabel]:
     """Find every place in the luma (HxW) that reads as one of `words`, which are in capitals; the
-    likeliest first."""
+    most likely first."""
     letters = "".join(sorted(set("".join(words))))
     if not letters:
         return []
@@ -132,7 +132,8 @@ def _count_black_lines(lines: Gray) -> int:
 
 
 def _find_glyphs(gray: Gray, least: int, letters: str) -> list[Glyph]:
-    """Find the connected shapes on black that are brighter than `least` and could be capitals."""
+    """Find the connected components brighter than `least` that lie on a black background and have
+    the size and aspect ratio of a capital letter."""
     bright = (gray > least).astype(np.uint8)
     _, _, stats, _ = cv2.connectedComponentsWithStats(bright, connectivity=8)
     w, h = stats[1:, 2:4].T

@@ -58,8 +58,8 @@ def choose_area(
 def _compute_area_beside(
     side: str, size: Size, before: Size, middle: Size, after: Size
 ) -> PixelRect:
-    """Return the area of this size on a side, given the left and top positions before, in the
-    middle and after."""
+    """Return the area of this size on one side of a mark; (left, top) is taken from `before`,
+    `middle` or `after`, depending on the side."""
     left = before[0] if "left" in side else after[0] if "right" in side else middle[0]
     top = before[1] if "above" in side else after[1] if "below" in side else middle[1]
     return left, top, left + size[0], top + size[1]
@@ -147,8 +147,8 @@ def _nearest_place(rects: Rects, count: int, anchor: Anchor, size: Size) -> Pixe
 def _count_overlaps_at(
     rects: Rects, lefts: NDArray[np.int64], tops: NDArray[np.int64], size: Size
 ) -> NDArray[np.int32]:
-    """Return, as (tops, lefts), how many of the rectangles an area of this size overlaps at each
-    place.
+    """Return an array (tops, lefts) with the number of rectangles that an area of this size
+    overlaps at each position.
 
     For each rectangle these places form a block of the grid, so marking the corners of the blocks
     and taking cumulative sums gives the counts.

@@ -244,8 +244,8 @@ class Region:
         return self.left + int(x), self.top + int(y), float(self.depth[y, x])
 
     def room(self, width: int, height: int) -> tuple[int, int] | None:
-        """Return the deepest (left, top) at which a plate of this size fits completely inside, or
-        None."""
+        """Return the (left, top) at which a plate of this size fits completely inside, as far from
+        the edge as possible, or None."""
         if width > self.pixels.shape[1] or height > self.pixels.shape[0]:
             return None
         anchor = ((width - 1) // 2, (height - 1) // 2)

@@ -241,7 +241,7 @@ class DotGrid(GridStage):
         return Box(f"({row},{column})", left, top, right, bottom)
 
     def has(self, named: Sequence[int]) -> bool:
-        """Return whether a dot has these coordinates in some image."""
+        """Return whether an image has a dot with these coordinates."""
         return min(named) >= 1 and named[-2] <= self.rows and named[-1] <= self.columns
 
     def named(self, views: Sequence[View], reply: str) -> Iterator[tuple[View, tuple[int, ...]]]:

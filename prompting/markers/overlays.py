@@ -303,7 +303,7 @@ class MatchOverlay(WithoutModel):
         return kept[np.argsort(kept.confidence, kind="stable")]
 
     def draw_matches(self, view: View, matches: Matches, sample: Sample) -> View:
-        """Return one view with the matches whose ends it both shows."""
+        """Return one view with the matches whose two ends it shows."""
         pixels, drawn = np.array(view.pixels), False
         height = sample.images[self.images[0]].size[1]
         for pair, confidence in zip(

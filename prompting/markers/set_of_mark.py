@@ -36,8 +36,8 @@ Order = Literal["area", "reading", "score"]
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A region of a source picture, in its pixels, and the confidence of the specialist that found
-    it."""
+    """A region of a source picture, in pixels of that picture, and the confidence of the specialist
+    that found it."""
 
     mark: Box | Mask
     score: float = 1.0
@@ -252,8 +252,8 @@ class SetOfMark(WithoutModel):
         return replace_views(state, views, self.say, lacking.values()).replace(sample=sample)
 
     def regions(self, sample: Sample, number: int) -> list[Box | Mask]:
-        """Return the regions of one source picture, in its pixels, in the order of their numbers.
-        Raises NoEvidence."""
+        """Return the regions of one source picture, in pixels of that picture and in the order of
+        their numbers. Raises NoEvidence."""
         width, height = sample.images[number].size
         low, high = self.min_area * width * height, self.max_area * width * height
         fitting = (c for c in self._find_candidates(sample, number) if low <= c.area <= high)

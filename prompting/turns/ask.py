@@ -26,8 +26,8 @@ ALTERNATIVES = 20  # per token: OpenAI's maximum
 
 @dataclass(frozen=True)
 class History(Ranged):
-    """Which parts of earlier turns are sent with a new one. The state and the record keep the turns
-    unchanged.
+    """The selection of earlier turns' parts that are sent with a new turn. The state and the record
+    keep the turns unchanged.
 
     `images` "all" sends every image again, "latest" those of the newest turn that has any
     (including the new one), "none" only those of the new turn; a short text replaces the others,
@@ -192,8 +192,8 @@ class Ask:
 
 
 def add_confidence(state: State, reply: Reply) -> State:
-    """Return the state with a confidence: the likelihood of the likeliest choice as a share of that
-    of all choices, whose sum is measured as `choice_mass`.
+    """Return the state with a confidence: the likelihood of the most likely choice as a share of
+    that of all choices, whose sum is measured as `choice_mass`.
 
     The likelihoods are those of the first token of the reply that is a choice's letter, or of the
     full choices if the reply had to be one of them. A note says if no likelihood was returned.

@@ -116,7 +116,7 @@ class UsesLocalModel:
     def attention(self, view: View, words: str, layer: int, gradient: bool = False) -> Floats:
         """Return the attention from the last token of a prompt to the image tokens of a picture
         (rows, columns) in one layer. With `gradient` it is weighted by the positive gradient of the
-        likeliest next token."""
+        most likely next token."""
         by: Literal["attention", ""] = "attention" if gradient else ""
         look = self.eyes.look([Message("user", (view, words))], by)
         values = look.attention[layer]
@@ -128,9 +128,9 @@ class UsesLocalModel:
         return np.asarray(values.mean(0)[inside].reshape(-1, columns), np.float64)
 
     def growth(self, view: View, words: str) -> Floats:
-        """Return the norm, over the channels, of the likeliest next token's gradient with respect
-        to each pixel of the network's input, (height, width). Raises WeightsError if this input is
-        not a single plane of pixels."""
+        """Return the norm, over the channels, of the gradient of the most likely next token with
+        respect to each pixel of the network's input, (height, width). Raises WeightsError if this
+        input is not a single plane of pixels."""
         look = self.eyes.look([Message("user", (view, words))], "pixels")
         if look.gradient is None or look.gradient.ndim != 4 or len(look.gradient) != 1:
             raise WeightsError(

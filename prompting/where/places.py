@@ -14,8 +14,8 @@ from looktwice.prompting.evidence import collect, shown_sources
 
 @dataclass(frozen=True, eq=False)
 class Places:
-    """Regions to look at: `regions` of source images in their pixels, by image, the most important
-    first.
+    """Regions to look at: `regions` maps each source image to its regions, in pixels of that image,
+    the most important first.
 
     `sought` describes what they are, `images` lists the images that were searched, `reasons` says
     why an image has none; `notes` are for the record.

@@ -65,8 +65,8 @@ def spend(steps: int) -> None:
 
 
 def weigh(value: Any) -> Any:
-    """Count every character and item inside a value, each time it occurs, and return the value. A
-    list that contains one text ten times counts as much as it prints."""
+    """Count all characters and items inside a value, also nested ones and repeated ones, and return
+    the value."""
     waiting = [value]
     while waiting:
         inner = waiting.pop()
@@ -83,8 +83,7 @@ def weigh(value: Any) -> Any:
 
 
 def touch(value: Any) -> Any:
-    """Count the characters or items of a value, without those inside its items, and return the
-    value."""
+    """Count the characters or top-level items of a value, not nested items, and return the value."""
     spend(_size(value))
     return value
 

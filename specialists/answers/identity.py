@@ -66,7 +66,7 @@ class FaceIdentity:
 
 @dataclass(frozen=True)
 class ObjectIdentity:
-    """The mean feature vector of an image, of length 1; with a `detector`, that of the
+    """The mean feature vector of an image, normalised to length 1; with a `detector`, that of the
     highest-scoring box of the named object.
 
     For vectors of length 1 the Euclidean distance is sqrt(2 - 2 cos): 0.6 corresponds to a cosine

@@ -83,8 +83,7 @@ def measure_points(
     what: str,
     weights: Floats | None = None,
 ) -> dict[str, float]:
-    """Return the median of the known values around each point; with `weights`, the channels are
-    summed with them first.
+    """Return the median of the known values around each point; `weights` sum the channels first.
 
     Raises NoEvidence if no value is known around a point, and ValueError for a map that does not
     have the size of image 0.

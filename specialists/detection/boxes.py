@@ -129,7 +129,7 @@ class Florence2(WordDetector):
         return self._build_queries(item[1])
 
     def forward(self, network: HubModel, place: Place, items: Sequence[Item]) -> list[Boxes]:
-        """Return the boxes of each image, in its own pixels, clipped to it."""
+        """Return the boxes of each image, in pixels of that image and clipped to it."""
         images = [image for image, _ in items]
         edges: list[Any] = [[] for _ in items]
         labels: list[list[str]] = [[] for _ in items]
@@ -220,7 +220,7 @@ class RFDETR(WordDetector):
         return _Processor(settings)
 
     def forward(self, network: Any, place: Place, items: Sequence[Item]) -> list[Boxes]:
-        """Return the boxes of each image, in its own pixels, clipped to it."""
+        """Return the boxes of each image, in pixels of that image and clipped to it."""
         images = [image for image, _ in items]
         outputs = network.model(**network.inputs(place, images=images))
         refuse_nan(outputs.logits, self.model, place.dtype)

@@ -60,7 +60,8 @@ class MTCNN:
         check_ranges(self, f"smallest >= {WINDOW}", "longest >= smallest")
 
     def __call__(self, pixels: Pixels, /) -> Faces:
-        """Detect faces of an HxWx3 RGB image, in its pixels, best first. Raises WeightsError."""
+        """Detect the faces of an HxWx3 RGB image, highest score first; boxes are in pixels of the
+        image. Raises WeightsError."""
         pixels, files = require_pixels(pixels), self.files()
         image = shrink(pixels, self.longest)
         proposed = _shift_edges(self._propose(image, files[0]))
@@ -185,7 +186,8 @@ class YuNet(Checked):
     ranges = ("threshold >= 0", "threshold < 1", "overlap > 0", "overlap <= 1", "longest >= 32")
 
     def __call__(self, pixels: Pixels, /) -> Faces:
-        """Detect faces of an HxWx3 RGB image, in its pixels, best first. Raises WeightsError."""
+        """Detect the faces of an HxWx3 RGB image, highest score first; boxes are in pixels of the
+        image. Raises WeightsError."""
         pixels = require_pixels(pixels)
         small = shrink(pixels, self.longest)
         network = open_shared(("yunet", str(self.model)), lambda: _Detector(self.model))

@@ -162,7 +162,8 @@ class FaceCascade(Checked):
     )
 
     def __call__(self, pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
-        """Detect the faces of an HxWx3 RGB image, in its own pixels, highest score first."""
+        """Detect the faces of an HxWx3 RGB image, highest score first; boxes are in pixels of the
+        image."""
         if words is not None:
             return look_once(self, pixels)
         pixels = require_pixels(pixels)
@@ -241,7 +242,8 @@ class FaceRecognition:
             )
 
     def __call__(self, pixels: Pixels, /) -> Faces:
-        """Detect faces of an HxWx3 RGB image, in its pixels, best first. Raises WeightsError."""
+        """Detect the faces of an HxWx3 RGB image, highest score first; boxes are in pixels of the
+        image. Raises WeightsError."""
         pixels = require_pixels(pixels)
         if self.package:
             return find_with_package(pixels, self.detector, self.upsample)
@@ -265,7 +267,8 @@ class FaceBoxes:
     detector: FaceDetector
 
     def __call__(self, pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
-        """Return the faces of an HxWx3 RGB image, in its pixels, best first; words are ignored."""
+        """Return the faces of an HxWx3 RGB image, highest score first, in pixels of the image;
+        words are ignored."""
         faces = look_once(self.detector, pixels)
         return Boxes(faces.xyxy, faces.scores, np.full(len(faces), "face"))
 

@@ -96,7 +96,8 @@ class GroundingDINO(WordDetector):
         return super().open_network(place)
 
     def forward(self, network: Any, place: Place, items: Sequence[Item]) -> list[Boxes]:
-        """Return the boxes of each image, in its own pixels, clipped to it. Raises NoEvidence."""
+        """Return the boxes of each image, in pixels of that image and clipped to it. Raises
+        NoEvidence."""
         groups = [group_words(network, words) for _, words in items]
         if all(len(group) == 1 for group in groups):
             return self._detect(network, place, items)
@@ -324,8 +325,8 @@ class GroundingDINOPackage:
     lock: Any = field(default_factory=threading.Lock)
 
     def find(self, pixels: Pixels, words: Sequence[str], threshold: float) -> dict[str, Any]:
-        """Return boxes as edges in pixels, with scores and the phrase of each one's likeliest
-        token."""
+        """Return boxes as edges in pixels, their scores, and for each box the phrase that contains
+        its most likely token."""
         image = self.inference.Model.preprocess_image(np.ascontiguousarray(pixels[..., ::-1]))
         with self.lock:
             middles, scores, labels = self.inference.predict(

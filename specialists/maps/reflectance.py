@@ -56,7 +56,8 @@ class ColorRetinex(Checked):
         return to_linear(pixels) / np.exp(np.asarray(light, np.float64))[..., None]
 
     def _light_steps(self, seen: Floats, axis: int) -> Floats:
-        """Return the steps of the logarithm of grey, 0 for those of the surface."""
+        """Return the differences of log grey values between neighbours along `axis`, with those
+        attributed to a change of surface set to 0."""
         steps, gray = np.diff(np.log(seen), axis=axis), np.diff(np.log(seen.mean(-1)), axis=axis)
         mean = steps.mean(-1, keepdims=True)
         tint = np.linalg.norm(steps - mean, axis=-1)
@@ -85,7 +86,8 @@ def levels_to_linear(levels: Floats) -> Floats:
 
 
 def integrate_steps(across: Floats, down: Floats) -> Floats:
-    """Return the map (height, width) of mean 0 whose steps fit these in least squares.
+    """Return the map (height, width) of mean 0 whose differences between neighbours fit the given
+    ones best in least squares.
 
     `across` (height, width - 1) and `down` (height - 1, width) are its differences to the right and
     below. The solution uses the cosine transform, whose waves are the eigenvectors of the Laplacian

@@ -131,7 +131,8 @@ def join_keypoints(
     second: tuple[Keypoints, InputSize],
     threshold: float,
 ) -> Matches:
-    """Match the keypoints of two images, in their own pixels, with scores above the threshold."""
+    """Match the keypoints of two images, each in pixels of its image, and keep matches with scores
+    above the threshold."""
     torch = import_torch()
     (keypoints0, size0), (keypoints1, size1) = first, second
     if not len(keypoints0["keypoints"]) or not len(keypoints1["keypoints"]):

@@ -19,7 +19,8 @@ from looktwice.specialists.sharing import look_once
 
 @dataclass(frozen=True)
 class SIFT(Checked):
-    """Matches clearly nearer than the second nearest descriptor (Lowe, IJCV 2004, section 7.1).
+    """Matches of SIFT descriptors that pass the ratio test against the second nearest one (Lowe,
+    IJCV 2004, section 7.1).
 
     A match is kept if its distance is below `ratio` times that of the second nearest; its
     confidence is one minus the ratio of the two. `mutual` keeps only matches that are each other's
@@ -78,7 +79,8 @@ class RotationSearch:
             )
 
     def __call__(self, pixels0: Pixels, pixels1: Pixels, /) -> Matches:
-        """Match two HxWx3 RGB uint8 images, in their pixels. Raises what the matcher raises."""
+        """Match two HxWx3 RGB uint8 images; points are in pixels of the images as given. Raises the
+        errors of the matcher."""
         pixels0, pixels1 = require_pixels(pixels0), require_pixels(pixels1)
         if is_one_color(pixels1):  # after a rotation its corners would have another colour
             return look_once(self.matcher, pixels0, pixels1)

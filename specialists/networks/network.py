@@ -306,8 +306,8 @@ def refuse_nan(scores: Any, model: str, dtype: str) -> None:
 
 @dataclass(frozen=True)
 class TensorNetwork(Network[tuple[Pixels], Result]):
-    """A network of images that consists of the named tensors of a file, with which `run` computes;
-    `kind` is its name in `originals.yaml`."""
+    """An image network that is given as the named tensors of a file and evaluated by `run`; `kind`
+    is its name in `originals.yaml`."""
 
     kind: ClassVar[str]
 

@@ -58,7 +58,7 @@ def import_package(name: str) -> Any:
 
 
 def require_float32(dtype: str) -> None:
-    """Raise ValueError for a precision in which a package does not compute."""
+    """Raise ValueError for a precision that a package does not support."""
     if dtype not in ("auto", "float32"):
         raise ValueError(f"the package computes in float32, found dtype: {dtype}; leave dtype out")
 

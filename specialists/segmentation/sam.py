@@ -318,7 +318,7 @@ class SegmentEverything(Checked):
 
 def require_inside(prompts: Floats, size: Size) -> None:
     """Raise ValueError for points (n, 2) in pixel centres outside an image of this height and
-    width, and for boxes (n, 4) in edges that contain nothing of it."""
+    width, and for boxes (n, 4) in edges that do not overlap it."""
     edges = (size[1], size[0])
     if prompts.shape[1] == 2:
         inside = (prompts >= -0.5) & (prompts <= np.array(edges) - 0.5)

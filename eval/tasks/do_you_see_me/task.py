@@ -81,7 +81,7 @@ class DoYouSeeMe(TableTask):
 
     @property
     def note(self) -> str:
-        """A note if images are withheld or looktwice words the question."""
+        """A note if images are withheld or the wording of the question is looktwice's."""
         notes = ["asked without images"] if self.blind else []
         notes += (
             ["the question is worded by looktwice: the CSV has none"]

@@ -316,8 +316,8 @@ class Vlm2Bench(TableTask):
         return tuple(open_picture(self._files, self._find(name)) for name in question.images)
 
     def _find(self, name: str) -> str:
-        """Return where an image is: at its path, at this path in the subtask's folder, or there by
-        its name alone."""
+        """Return the place of an image: its path, this path within the subtask's folder, or its
+        file name alone there."""
         media = f"{self._prefix}{SUBTASKS[self.name][1]}"
         places = (f"{self._prefix}{name}", f"{media}/{name}", name, f"{media}/{Path(name).name}")
         return next(filter(self._has, places), places[0])

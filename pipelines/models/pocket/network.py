@@ -113,8 +113,8 @@ Floats = NDArray[np.float32]
 HEADS = 4
 LINES = 8  # of a text that are distinguished, counted from its end
 CLASSES = (10, 9, 17, 4, 13, 2)
-"""Numbers of classes of a place: shape, colour, symbol, mark, size, and whether it is the centre of
-an object; the first class of each means none."""
+"""Number of classes of each attribute of a place: shape, colour, symbol, mark, size, and whether it
+is the centre of an object. The first class of each means none."""
 REPLY = 8  # tokens of the longest reply, including its end
 VIEWS = 4  # that are distinguished
 CACHE_BYTES = 25 << 20  # bytes of encoded views that are cached, about 256 views
@@ -205,8 +205,8 @@ def shipped_weights() -> Weights:
 
 
 def encoder_states(weights: Weights, pixels: Pixels) -> list[Floats]:
-    """Return the output of each encoder layer for a view, (places, channels), and last the places
-    as the decoder attends to them."""
+    """Return the output of each encoder layer for a view, (places, channels), followed by the
+    vectors that the decoder attends to."""
     x = np.asarray(pixels.transpose(2, 0, 1), np.float32) / np.float32(127.5) - np.float32(1)
     states = []
     for layer in range(6):
@@ -224,8 +224,8 @@ def encoder_states(weights: Weights, pixels: Pixels) -> list[Floats]:
 
 
 def _convolve(weights: Weights, name: str, x: Floats, stride: int = 1) -> Floats:
-    """Apply a 3 x 3 convolution with zero padding; the weights are (9 * inside, outside), with the
-    normalisation folded in."""
+    """Apply a 3 x 3 convolution with zero padding; the weights are (9 * input channels, output
+    channels), with the normalisation folded in."""
     padded = np.pad(x, ((0, 0), (1, 1), (1, 1)))
     windows = sliding_window_view(padded, (3, 3), axis=(1, 2))[:, ::stride, ::stride]
     inside, height, width = windows.shape[:3]

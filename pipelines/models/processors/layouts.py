@@ -55,7 +55,7 @@ class Layout:
 
 
 def stretched(size: Size, side: int, patch: int, tokens: int = 0, linear: bool = False) -> Layout:
-    """Stretch to a square, ignoring proportions; one token per patch, or `tokens` in all."""
+    """Stretch to a square, ignoring the aspect ratio; one token per patch, or `tokens` in all."""
     square, count = (side, side), tokens or (side // patch) ** 2
     return Layout(square, square, count, patch, filter="bilinear" if linear else "bicubic")
 
@@ -150,7 +150,7 @@ def patches_within(size: Size, patch: int, tokens: int) -> Layout:
 
 def slices(size: Size, side: int, most: int, patch: int) -> Layout:
     """Stretch to the grid of at most `most` slices of about `side` x `side` pixels with the most
-    similar proportions, and add the whole picture, both in whole patches; a small picture is
+    similar aspect ratio, and add the whole picture, both in whole patches; a small picture is
     enlarged."""
     grid = _slice_grid(size, side, most)
     several = grid != (1, 1)
@@ -167,7 +167,7 @@ def slices(size: Size, side: int, most: int, patch: int) -> Layout:
 
 
 def _slice_grid(size: Size, side: int, most: int) -> Grid:
-    """Return the grid with the most similar proportions whose number of slices about matches the
+    """Return the grid with the most similar aspect ratio whose number of slices about matches the
     picture's area."""
     wanted, many = log(size[0] / size[1]), min(ceil(size[0] * size[1] / side**2), most)
     best, nearest = (1, 1), float("inf")
@@ -199,7 +199,7 @@ def bounded(size: Size, shortest: int, longest: int, tokens: int, patch: int) ->
 
 
 def tiles_by_proportions(size: Size, tile: int, most: int, tokens: int, patch: int) -> Layout:
-    """Stretch to the grid of at most `most` tiles with the most similar proportions, and add the
+    """Stretch to the grid of at most `most` tiles with the most similar aspect ratio, and add the
     whole picture."""
     ratio, best, nearest = size[0] / size[1], (1, 1), float("inf")
     for across, down in sorted(_grids(most), key=lambda grid: grid[0] * grid[1]):
@@ -212,7 +212,7 @@ def tiles_by_proportions(size: Size, tile: int, most: int, tokens: int, patch: i
 def tiles_of_list(
     size: Size, tile: int, patch: int, grids: Iterable[Grid], most: int = 0
 ) -> Layout:
-    """Centre in the listed grid that keeps most of the picture, and add the whole picture.
+    """Centre the picture in the listed grid that keeps most of it, and add the whole picture.
 
     Rows of tokens that show no picture are left out; beyond `most` tiles' worth of tokens, they are
     downsampled.
@@ -255,8 +255,8 @@ def tiles_on_longest(size: Size, longest: int, tile: int, tokens: int, patch: in
 
 
 def tiles_on_canvas(size: Size, tile: int, most: int, tokens: int, patch: int) -> Layout:
-    """Place in the upper left corner of the canvas of at most `most` tiles that enlarges least, or
-    if all shrink it, that shrinks least."""
+    """Place the picture in the upper left corner of a canvas of at most `most` tiles: the canvas on
+    which it is enlarged least or, if it must shrink on every canvas, shrinks least."""
     width, height = size
     scales = {grid: min(tile * grid[0] / width, tile * grid[1] / height) for grid in _grids(most)}
     larger = (scale for scale in scales.values() if scale >= 1)

@@ -1,4 +1,4 @@
-"""Walks over the body of an error; each provider puts its facts in other places."""
+"""Walks over the body of an error, since each provider reports the facts in different places."""
 
 from __future__ import annotations
 
