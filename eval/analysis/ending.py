@@ -126,7 +126,7 @@ class _Layout:
         if self.compares:
             signs.append("* significant at 5 % (Holm)")
         if any(map(_format_failed, self.rows)):
-            signs.append("failed: 0 in the %, not in differences")
+            signs.append("failed: score 0, excluded from differences")
         levels = sorted({round(100 * task.chance) for task in tasks if task.chance is not None})
         if levels:
             ends = dict.fromkeys((levels[0], levels[-1]))

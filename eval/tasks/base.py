@@ -288,7 +288,7 @@ class RowErrors:
         """Raise TaskError with the first errors if no part is usable, or more than a tenth is
         unusable."""
         if total == 0:
-            raise TaskError(f"{self.source} has no {self.units}, or the settings keep none")
+            raise TaskError(f"{self.source} has no {self.units}, or the settings select none")
         if len(self.found) >= total or len(self.found) > max(1, MAX_FAULTY_SHARE * total):
             summary = f"{self.source}: {len(self.found)} of {total} {self.units} cannot be used"
             summary += " (the first is row 0)" * (self.units == "rows")

@@ -99,15 +99,16 @@ def read_ratings(paths: Sequence[Path]) -> Ratings:
     folders = {path.parent for path in paths}
     if len(folders) > 1:
         raise TaskError(
-            f"the sheets are in {len(folders)} folders; put those of one sample next to its"
-            f" {KEY_FILE}"
+            f"the sheets are in {len(folders)} folders; copy those of one sample into the folder of"
+            f" its {KEY_FILE}"
         )
     place = folders.pop() / KEY_FILE
     try:
         key = read_as(SheetKey, read_file(place))
     except (OSError, ValueError) as exc:
         raise TaskError(
-            f"{place} cannot be read ({exc}); put the one written with the sheet next to it"
+            f"{place} cannot be read ({exc}); copy the {KEY_FILE} that was written with the sheet"
+            " into this folder"
         ) from exc
     items, filled = {item.item for item in key.items}, {}
     practice = {item.item for item in key.items if item.practice}

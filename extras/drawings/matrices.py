@@ -106,7 +106,7 @@ def read_panels(pixels: Pixels) -> list[int]:
     gray = cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY)
     boxes, _ = find_boxes(pixels)
     if len(boxes) != PANELS:
-        raise NoEvidence(f"found {len(boxes)} panels, and a matrix with options has {PANELS}")
+        raise NoEvidence(f"found {len(boxes)} panels; a matrix with options has {PANELS}")
     bits = []
     for box in boxes:
         middle, half = box[:2] + (box[2:] - 1) / 2, box[2] / 2
@@ -183,7 +183,9 @@ class FigureAnalogy(AnswerRule):
         pixels = sample.images[0].pixels
         boxes, wide = find_boxes(pixels)
         if len(boxes) < 7 or len(sample.letters) != 4:
-            raise NoEvidence(f"found {len(boxes)} figures, and {len(sample.letters)} choices")
+            raise NoEvidence(
+                f"found {len(boxes)} figures and {len(sample.letters)} choices; 7 and 4 are needed"
+            )
         figures = [
             _extract_ink(pixels[y : y + height, x : x + width]) for x, y, width, height in boxes
         ]

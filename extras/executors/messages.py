@@ -89,7 +89,9 @@ class PicturePickler(pickle.Pickler):
         if not isinstance(value, Picture):
             named = value if hasattr(value, "__qualname__") else type(value)
             if str(named.__module__).partition(".")[0] not in SHARED_PACKAGES:
-                raise pickle.PicklingError(f"another process may not have {named.__qualname__}")
+                raise pickle.PicklingError(
+                    f"another process may lack the class {named.__qualname__}"
+                )
             return NotImplemented
         if value._fetch is None:
             return Picture, (value.pixels, value.name)

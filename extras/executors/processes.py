@@ -136,7 +136,9 @@ class Processes(Executor):
         """Start the processes before the first question, unless an earlier run may have left
         nothing to ask."""
         if run.models is None:
-            raise TypeError("processes share the cache of the models of a run; give it `Models`")
+            raise TypeError(
+                "processes share the reply cache of the run's `Models`; this run has none"
+            )
         self.run, self.models = run, run.models
         self.arms = {arm.id: arm for arm in run.plan.points}
         if not (run.folder / "records.jsonl").exists():

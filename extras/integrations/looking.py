@@ -280,7 +280,7 @@ def make_controls(
                     _crop_elsewhere, replace(zoom, elsewhere=True, tries=tries)
                 )
             else:
-                only = "only Zoom can show another place; --black works for any tool"
+                only = "only a Zoom can crop another place instead; use --black for other tools"
                 faults.append(f"--{option} {name}: {only}")
     if faults:
         raise ConfigError(faults)

@@ -1,4 +1,5 @@
-"""Logs that are tables: reads any CSV, TSV, Excel or Parquet file, and writes VLMEvalKit's tables."""
+"""Logs that are tables: reads any CSV, TSV, Excel or Parquet file, and writes VLMEvalKit's
+tables."""
 
 from __future__ import annotations
 

@@ -195,8 +195,8 @@ class Localization(FileTask):
             if apart and low <= iou(box, true) <= high:
                 return box
         raise TaskError(
-            f"no noisy box with an intersection over union in {self.iou} stays inside; the object"
-            " may fill its image"
+            f"no box with noise on its edges lies inside the image and has an intersection over"
+            f" union with the true box within {self.iou}; the object may fill its image"
         )
 
     def _file(self, row: Mapping[str, Any]) -> Path:

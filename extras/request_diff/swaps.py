@@ -54,7 +54,7 @@ class Swap:
                 return self.swap_order()
             case "place of pictures":
                 return self.swap_placement()
-        raise InseparableFactor("it is not a part of a request that can be changed")
+        raise InseparableFactor("this factor of a request cannot be changed")
 
     @cached_property
     def prompts(self) -> tuple[Prompt, Prompt]:

@@ -313,8 +313,8 @@ TASTE_NOTE = (
     "A model that does not look has an answer bias: for words, for letters, and for repeating a"
     " guess. The bias is estimated from how often the model gives the wrong choices of its other"
     " questions; a question is listed if it is right more often than the bias explains. The power"
-    " is that for questions which the model knows and answers right in"
-    f" {STRENGTH:.0%} of the draws, if {LEAKS:.0%} of all questions are such."
+    " is given for questions that the model knows and answers right in"
+    f" {STRENGTH:.0%} of the draws, if these are {LEAKS:.0%} of all questions."
 )
 
 
@@ -426,7 +426,7 @@ def audit_sentences(audits: Sequence[Audit], blind: Sequence[BlindItem], rule: R
         else "more right answers than answer bias explains"
     )
     bound, count = "about" if rule == "any" else "at most", count_expected_by_luck(audits, rule)
-    luck = f"{bound} {count:.1f} of them are expected by luck"
+    luck = f"{bound} {count:.1f} of them are expected by chance"
     sentences.append(f"{len(blind)} of {asked} items need no image, by {words}; {luck}.")
     return sentences
 

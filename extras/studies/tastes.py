@@ -28,8 +28,8 @@ SURE = 0.8
 """A question is listed only if at least this share of its draws is right; the bias is estimated
 from the other questions."""
 STRENGTH, LEAKS, POWER = 0.9, 0.1, 0.8
-"""The power is computed for questions right in a share STRENGTH of draws, if a share LEAKS of all
-questions are such; POWER is the target."""
+"""The power is computed for questions right in a share STRENGTH of draws, if these
+are a share LEAKS of all questions; POWER is the target."""
 CANDIDATE_DRAWS = (*range(2, 21), 25, 30, 40, 60)
 
 MEANS = np.sin(np.pi / 2 * (np.arange(30) + 0.5) / 30) ** 2  # evenly spaced in the arc sine

@@ -217,7 +217,7 @@ WORDS: Mapping[str, Entry] = {
         "think: {use: prompting.wording.ChainOfThought, after: mark}",
     ),
     "include": (
-        "Configurations, one or a list, over which this file is laid; only at the top level.",
+        "A configuration, or a list of them, that this file extends; only at the top level.",
         "include: quickstart.yaml",
     ),
     "null": ("Drops an entry: a slot, a task, a model, a contestant.", "mark: null"),

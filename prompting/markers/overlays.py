@@ -108,7 +108,7 @@ class _Map(WithoutModel):
             )
         values[~np.isfinite(values)] = np.nan
         if np.isnan(values).all():
-            raise NoEvidence(f"nothing is known anywhere in image {number}")
+            raise NoEvidence(f"the map of image {number} has no known value")
         low, high = np.nanpercentile(values, [self.low, self.high])
         shares = np.clip((values - low) / (high - low), 0, 1) if high > low else values * 0 + 0.5
         return 1 - shares if self.invert else shares

@@ -141,7 +141,7 @@ def get_known_values(scalar: ScalarMap | DepthEstimator, sample: Sample, number:
     given = look_once(look, sample.images[number].pixels)
     values = np.array(given.nearness if isinstance(given, DepthMap) else given, np.float64)
     if not np.isfinite(values).any():
-        raise NoEvidence(f"nothing is known anywhere in image {number}")
+        raise NoEvidence(f"the map of image {number} has no known value")
     return np.nan_to_num(values - np.nanmin(values), nan=0.0)
 
 

@@ -83,7 +83,8 @@ def weigh(value: Any) -> Any:
 
 
 def touch(value: Any) -> Any:
-    """Count the characters or top-level items of a value, not nested items, and return the value."""
+    """Count the characters or top-level items of a value, not nested items, and return the
+    value."""
     spend(_size(value))
     return value
 

@@ -147,7 +147,7 @@ def test_unknown_words_are_refused() -> None:
     five = make_messages(1, 2, 3, 4, 5)
     for messages, options, words in (
         (five, CallOptions(), "4 different .* 5"),
-        (make_messages(1, text="?!"), CallOptions(), "got no text"),
+        (make_messages(1, text="?!"), CallOptions(), "was sent no text"),
         (make_messages(1), CallOptions(tools=(Tool("zoom", "zooms"),)), "not support tools"),
         (make_messages(1), CallOptions(schema={}, effort="low"), "schema or effort"),
         (make_messages(1), CallOptions(choices=("zebra",)), "'zebra'"),

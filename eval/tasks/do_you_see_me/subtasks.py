@@ -110,7 +110,7 @@ _2D = (
         ("visual_spatial",),
         ("rows", "columns", "grids"),
         "integer",
-        errata=('always answering "0" is right for 40.69 %, which is a published score',),
+        errata=('always answering "0" scores 40.69 %, which is a published score',),
     ),
     Subtask(
         "figure_ground",
@@ -149,7 +149,7 @@ _3D = (
         "integer",
         errata=(
             "the paper says eight colours, the generator has five",
-            '"1" is the correct answer to 90.83 %',
+            '"1" is the correct answer to 90.83 % of the questions',
         ),
     ),
     Subtask(

@@ -133,10 +133,10 @@ def network_inputs(messages: Messages) -> tuple[list[int], dict[str, Pixels]]:
         views |= {view.picture.payload.sha: view for view in turn.views}
     tokens = read_words("\n".join(texts))
     if not tokens:
-        raise ModelError("Pocket got no text; send it a question")
+        raise ModelError("Pocket was sent no text; send a question")
     if len(views) > VIEWS:
         raise ModelError(
-            f"Pocket accepts at most {VIEWS} different views, found {len(views)}; send it fewer"
+            f"Pocket accepts at most {VIEWS} different views, found {len(views)}; send fewer"
         )
     return tokens, {sha: fit_pixels(view.pixels)[0] for sha, view in views.items()}
 

@@ -127,7 +127,7 @@ def keep_size(size: Size, patch: int, longest: int, stack: Stack = "transformers
     ratio, refused = max(1.0, max(size) / longest), ""
     if stack == "transformers":
         sides = [floor(side / ratio) for side in size]
-        refused = "its shorter side shrinks to nothing" if not min(sides) else ""
+        refused = "its shorter side would shrink to 0 pixels" if not min(sides) else ""
     else:
         sides = [round(side / ratio) for side in size]
     across, down = (ceil(max(1, side) / patch) for side in sides)

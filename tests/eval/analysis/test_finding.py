@@ -295,7 +295,7 @@ def test_an_arm_with_failures_shows_their_count_next_to_its_accuracy(study: Stud
     console.print(Ending(finding := study.finding()))
     plain, cross, signs, *_ = console.file.getvalue().splitlines()[1:]  # type: ignore[attr-defined]
     assert plain.endswith("baseline") and " 90.0 " in cross and cross.endswith("+0.0  4 failed")
-    assert "failed: 0 in the %, not in differences" in signs and len(signs) <= 80
+    assert "failed: score 0, excluded from differences" in signs and len(signs) <= 80
     assert "| failed |" in changes(finding.tasks[0]).markdown
     whole = replace(finding.tasks[0], rows=finding.rows[:1])
     assert "| significant |" in changes(whole).markdown and "failed" not in changes(whole).markdown

@@ -176,7 +176,7 @@ def test_one_bad_line_is_skipped_and_counted(tmp_path: Path, line: str, words: s
     [
         (["file,answer", "0.svg,1"], {}, "lacks the columns filename, sweep; it has file, answer"),
         ([""], {}, "dataset_info.csv is empty"),
-        (GROUND[:1], {}, "has no lines, or the settings keep none"),
+        (GROUND[:1], {}, "has no lines, or the settings select none"),
         ([GROUND[0], '0.svg,x,0.1,"(2, 0.1)"'], {}, "1 of 1 lines cannot be used"),
         (GROUND, {"name": "figure"}, "did you mean 'figure_ground'"),
         (GROUND, {"kind": "3D"}, "'figure_ground'. There are shape_discrimination"),

@@ -108,7 +108,7 @@ def test_any_informative_map_dims_and_a_uniform_one_does_not() -> None:
         assert abs(after.pixels[:size, :size].astype(int) - 200).max() <= 25
         assert after.parts == before.parts
     kept = Dimmed(scalar=Dark(known=False))(state, NoModel())
-    assert kept.views == state.views and "nothing is known" in kept.notes[0]
+    assert kept.views == state.views and "has no known value" in kept.notes[0]
     for network, map_of in (("", None), ("a", Dark())):
         with pytest.raises(ValueError, match="`model` or `scalar`"):
             Dimmed(model=network, scalar=map_of)
