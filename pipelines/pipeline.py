@@ -144,13 +144,13 @@ class SecondModel(ModelWrapper):
         return self.recorder.ask(self.model, messages, draw, options)
 
 
-PLAIN = (str, int, float, type, RecordingModel, SecondModel)
+PLAIN_TYPES = (str, int, float, type, RecordingModel, SecondModel)
 
 
 def with_models(thing: Any, change: Callable[[Model], Model]) -> Any:
     """Return the stage with `change` applied to every model in its settings, at any depth; the same
     object if it has none."""
-    if thing is None or isinstance(thing, PLAIN):
+    if thing is None or isinstance(thing, PLAIN_TYPES):
         return thing
     # a model is callable and its `identity` is a text; a stage may have a setting of that name
     if callable(thing) and isinstance(getattr(thing, "identity", None), str):

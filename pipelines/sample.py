@@ -17,7 +17,7 @@ from looktwice.pipelines.picture import Picture, PictureError
 
 __all__ = ["Item", "Sample"]
 
-PLACED = "placed"
+PLACED_FIELD = "placed"
 """The field of `meta` that marks a question whose text shows the places of its images as `<image
 1>`, `<image 2>` ..."""
 
@@ -53,7 +53,7 @@ class Sample:
     @property
     def bare_question(self) -> str:
         """The question without its image placeholders."""
-        places = r"<image \d+>" if self.meta.get(PLACED) else r"\Z"
+        places = r"<image \d+>" if self.meta.get(PLACED_FIELD) else r"\Z"
         return re.sub(places, "\n", self.question).strip()
 
     def on(self, image: int) -> tuple[Mark, ...]:

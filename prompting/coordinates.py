@@ -24,7 +24,7 @@ UNITS: dict[Frame, str] = {
     "0-1": "shares of the image's width and height, from 0 to 1",
     "0-1000": "thousandths of the image's width and height, from 0 to 1000",
 }
-FARTHEST = 1e9  # pixels; larger numbers are rejected before they can overflow
+MAX_COORDINATE = 1e9  # pixels; larger numbers are rejected before they can overflow
 MIN_INSIDE_SHARE = 0.25  # minimum share of a box inside its image; less suggests another unit
 MAX_FRAME_EXCESS = (
     1.1  # times the largest coordinate of a normalised frame; more suggests another unit
@@ -76,7 +76,7 @@ class ShownImage:
         width, height = self.sent.size
         scaled = self._convert_to_pixels(numbers, frame)
         where = f"{name}, which is {width} x {height} pixels; give {UNITS[frame]}"
-        if max(map(abs, scaled)) > FARTHEST:
+        if max(map(abs, scaled)) > MAX_COORDINATE:
             raise ToolError(f"{_format_numbers(numbers)} lies outside {where}")
         if other := _guess_frame(numbers, frame):
             kind = "point" if len(numbers) == 2 else "box"

@@ -23,8 +23,8 @@ from looktwice.specialists.results import Boxes, DepthMap, Faces, FeatureGrid, M
 __all__ = ["look_once"]
 
 MIN_STORED_SECONDS = 0.02  # seconds; computing cheaper results again is faster than reading them
-WRITING = 5e-8  # seconds to compress and write a byte
-LIBRARIES = ("looktwice", "numpy", "opencv-python-headless", "scikit-image", "dlib")
+SECONDS_PER_BYTE = 5e-8  # seconds to compress and write a byte
+RESULT_LIBRARIES = ("looktwice", "numpy", "opencv-python-headless", "scikit-image", "dlib")
 Result = TypeVar("Result")
 
 
@@ -36,8 +36,8 @@ class Plain:
     values: Any
 
 
-INPUTS = (np.ndarray, str, list, tuple, type(None), Boxes)
-KINDS = (Boxes, DepthMap, Faces, FeatureGrid, Masks, Matches, Plain)
+INPUT_TYPES = (np.ndarray, str, list, tuple, type(None), Boxes)
+STORED_CLASSES = (Boxes, DepthMap, Faces, FeatureGrid, Masks, Matches, Plain)
 
 
 def look_once(specialist: Callable[..., Result], *inputs: Any) -> Result:
@@ -54,7 +54,7 @@ def look_once(specialist: Callable[..., Result], *inputs: Any) -> Result:
     Raises whatever the specialist raises.
     """
     store = current_store()
-    if store is None or not all(isinstance(given, INPUTS) for given in inputs):
+    if store is None or not all(isinstance(given, INPUT_TYPES) for given in inputs):
         return specialist(*inputs)
     try:
         own = _build_storage_name(specialist)
@@ -75,7 +75,7 @@ def _run_or_load(
 ) -> tuple[Result, int | None]:
     """Load or compute a result. Return it with its size in bytes, or None instead of the size if
     others could modify it."""
-    whole: Any = None if store is None else store.get(key, *KINDS)
+    whole: Any = None if store is None else store.get(key, *STORED_CLASSES)
     if whole is None:
         start = time.perf_counter()
         with collect_remarks() as remarks:
@@ -84,12 +84,12 @@ def _run_or_load(
         for sentence in remarks:
             remark(sentence)
         whole = Plain(result) if isinstance(result, np.ndarray | float | int) else result
-        if not isinstance(whole, KINDS):
+        if not isinstance(whole, STORED_CLASSES):
             return result, None
         if (
             store is not None
             and not remarks
-            and seconds > MIN_STORED_SECONDS + _count_bytes(whole) * WRITING
+            and seconds > MIN_STORED_SECONDS + _count_bytes(whole) * SECONDS_PER_BYTE
         ):
             store.put(key, whole)
     shared = whole.values if isinstance(whole, Plain) else whole
@@ -135,4 +135,8 @@ def _list_dataclasses(value: Any) -> Iterator[Any]:
 @cache
 def _list_versions() -> list[str]:
     """Return the versions of the libraries that affect specialists without networks."""
-    return [distribution.version for name in LIBRARIES for distribution in distributions(name=name)]
+    return [
+        distribution.version
+        for name in RESULT_LIBRARIES
+        for distribution in distributions(name=name)
+    ]

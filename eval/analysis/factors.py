@@ -45,13 +45,14 @@ from looktwice.pipelines.model import canonical
 UNCHANGED = "unchanged"
 UNCHANGED_LEVEL = "as it is"
 FACTOR_SEPARATOR = " x "  # separates two factors
-MEAN = (
+MEAN_NOTE = (
     "in percentage points with its 95 % interval, over the samples that all of these arms"
     " answered without failure"
 )
 SWEEP_NOTE = (
     "sweep: the effect of a level is its mean difference from the factor's first level (`against`),"
-    f" {MEAN}, and over the combinations of the other factors that were run with both. The effect"
+    f" {MEAN_NOTE}, and over the combinations of the other factors that were run with both."
+    " The effect"
     " of two factors (`a x b`) is their interaction: what both changes together do beyond the sum"
     " of what each does alone. p is corrected by Holm and by Benjamini and Hochberg over these"
     " lines on single tasks, and separately over those on all tasks. If two factors interact"
@@ -60,9 +61,9 @@ SWEEP_NOTE = (
 )
 EACH_NOTE = (
     f"each: the effect of a change is its mean difference from the same contestant {UNCHANGED},"
-    f" {MEAN}"
+    f" {MEAN_NOTE}"
 )
-BOTH = ", and over the combinations of the sweep that were run with and without it"
+COMBINATIONS_NOTE = ", and over the combinations of the sweep that were run with and without it"
 EFFECT_COLUMNS = (
     *("run", "contestant", "task", "factor", "level", "against", "effect", "low", "high"),
     *("p", "n", "p_holm", "p_bh", "clusters"),
@@ -166,7 +167,7 @@ def _effects(
                 yield LevelEffect(who, ALL_TASKS, factor, *levels, *_measure(measured))
 
 
-SIDES = (-1, 0, -1, 0), (0, 1, 0, 1), (-1, -1, 0, 0), (0, 0, 1, 1)
+CORNER_SIGNS = (-1, 0, -1, 0), (0, 1, 0, 1), (-1, -1, 0, 0), (0, 0, 1, 1)
 """The signs with which the four corners of an interaction enter each of its parts."""
 
 
@@ -176,7 +177,7 @@ def _measure(tasks: Sequence[tuple[Floats, Clusters]]) -> tuple[Estimate, tuple[
     corners, clusters = map(np.concatenate, zip(*tasks, strict=True))
     strata = np.repeat(np.arange(len(tasks)), [len(of_task) for _, of_task in tasks])
     effect = mean_difference(corners.sum(axis=1).round(12) + 0.0, clusters, strata)
-    sides = SIDES if corners.shape[1] == len(SIDES) and effect.p < ALPHA else ()
+    sides = CORNER_SIGNS if corners.shape[1] == len(CORNER_SIGNS) and effect.p < ALPHA else ()
     parts = ((corners @ signs).round(12) + 0.0 for signs in sides)
     return effect, tuple(mean_difference(part, clusters, strata) for part in parts)
 
@@ -330,7 +331,9 @@ def effect_note(scored: Table) -> str:
     for run in scored.scores:
         kinds = {line.against == UNCHANGED for line in sweep_effects(run)}
         notes += [SWEEP_NOTE] if False in kinds else []
-        notes += [f"{EACH_NOTE}{BOTH if False in kinds else ''}."] if True in kinds else []
+        notes += (
+            [f"{EACH_NOTE}{COMBINATIONS_NOTE if False in kinds else ''}."] if True in kinds else []
+        )
     return "\n".join(dict.fromkeys(notes))
 
 

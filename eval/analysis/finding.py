@@ -43,8 +43,10 @@ from looktwice.eval.statistics.intervals import Estimate
 from looktwice.pipelines.counted import format_count
 
 MAX_CHANGES = 4  # significant changes that a sentence lists
-TASKS = 3  # tasks with all their sentences; for others, only significant changes are counted
-FLIPS, SEED = 4, 0
+MAX_DETAILED_TASKS = (
+    3  # tasks with all their sentences; for others, only significant changes are counted
+)
+MAX_FLIPS, SEED = 4, 0
 SHOWN_NOTE_PREFIXES = (
     *("warning", "unfinished", "asked in part", "also shown", "not shown", "failed", "refused"),
     *("changed nothing", "changed little", "found nothing"),
@@ -114,11 +116,13 @@ class Finding:
         """All sentences: which contestants and tasks were left out, the findings of the first
         tasks, the number of significant changes on other tasks, then the notes."""
         lines = list(self.left_out)
-        for task in self.tasks[:TASKS]:
+        for task in self.tasks[:MAX_DETAILED_TASKS]:
             lines += task.sentences
-        changes = [row for task in self.tasks[TASKS:] for row in task.rows if row.difference]
+        changes = [
+            row for task in self.tasks[MAX_DETAILED_TASKS:] for row in task.rows if row.difference
+        ]
         if changes:
-            more = format_count(len(self.tasks) - TASKS, "more task")
+            more = format_count(len(self.tasks) - MAX_DETAILED_TASKS, "more task")
             sure = sum(row.sure for row in changes)
             verb = "is" if sure == 1 else "are"
             lines.append(
@@ -158,7 +162,7 @@ class Finding:
 
     @property
     def _tables(self) -> Sequence[TaskFinding]:
-        return self.tasks[: max(TASKS, len(self.shown))]
+        return self.tasks[: max(MAX_DETAILED_TASKS, len(self.shown))]
 
     @property
     def claims(self) -> bool:
@@ -247,7 +251,7 @@ def _flips(study: OneChange) -> tuple[tuple[Flip, ...], str]:
     shared = [name for name in base.comparable if name in arm.comparable]
     moved = [s for s in shared if sign * (arm.comparable[s] - base.comparable[s]) > 1e-9]
     flips = []
-    for name in Random(SEED).sample(moved, min(FLIPS, len(moved))):
+    for name in Random(SEED).sample(moved, min(MAX_FLIPS, len(moved))):
         before, after = (draw.answer if (draw := a.first(name)) else None for a in (base, arm))
         flips.append(Flip(name, base.point.id, arm.point.id, before, after, sign > 0))
     verb = "gains" if sign > 0 else "loses"

@@ -50,7 +50,7 @@ POSITION_NOTE = (
 )
 
 
-BARS = "▁▂▃▄▅▆▇█"
+BAR_CHARACTERS = "▁▂▃▄▅▆▇█"
 
 
 def whole_draws(scores: PointScores) -> dict[str, list[ScoredRecord]]:
@@ -158,7 +158,7 @@ class _Letters(NamedTuple):
         most = max(share for side in sides for share in side.values())
         letters = sorted({letter for side in sides for letter in side})
         heights = ([round(7 * side.get(letter, 0) / most) for letter in letters] for side in sides)
-        return "\n".join("".join(map(BARS.__getitem__, row)) for row in heights)
+        return "\n".join("".join(map(BAR_CHARACTERS.__getitem__, row)) for row in heights)
 
 
 def position_table(scored: Table) -> TextTable:

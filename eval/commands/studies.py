@@ -84,7 +84,8 @@ def load_study(config: Path, *how: Sequence[str]) -> Any:
 
 def _describe_usual_data(config: Path) -> str:
     """Return the folders that a configuration names without `data=`, as the end of a sentence."""
-    from looktwice.pipelines.config.load import find_config, load
+    from looktwice.pipelines.config.load import load
+    from looktwice.pipelines.config.shipped import find_config
 
     node = load(find_config(config))
     tasks = [node.get("task"), *(node.get("tasks") or {}).values()]

@@ -24,10 +24,10 @@ from looktwice.prompting.coordinates import ShownImage, ToolError
 from looktwice.prompting.markers.points import Circles
 from looktwice.prompting.markers.regions import Rectangles
 
-IMAGE = re.compile(r"Image (\d+)(?: \(.*\))?:")
-RED = "#e02020"
-LATER = "read at scoring"
-LONGEST = 420  # pixels of a side of a picture
+IMAGE_LABEL_PATTERN = re.compile(r"Image (\d+)(?: \(.*\))?:")
+MARK_COLOR = "#e02020"
+READ_LATER = "read at scoring"
+MAX_PICTURE_SIDE = 420  # pixels of a side of a picture
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +59,7 @@ class Shown:
         if state.answer is not None:
             return state.letters.get(state.answer, state.answer)
         is_read_later = state.reply and not self.outcome and not self.error
-        return state.reason or (LATER if is_read_later else "")
+        return state.reason or (READ_LATER if is_read_later else "")
 
 
 class Figure(NamedTuple):
@@ -151,7 +151,7 @@ def page(
 ) -> str:
     """Return a self-contained HTML page with a section for each arm; `studio` is the command that
     opens it in the studio."""
-    sections = [(arm, StepFigures(arm, LONGEST)) for arm in shown]
+    sections = [(arm, StepFigures(arm, MAX_PICTURE_SIDE)) for arm in shown]
     html = template("sample.html.j2")
     head = {"title": title, "question": question, "key": key, "studio": studio}
     return str(html.render(**head, sections=sections))
@@ -186,7 +186,7 @@ def outcome(shown: Shown) -> Iterator[str]:
     for number, view in enumerate(shown.state.views, 1):
         yield f"  {caption(number, view).partition(', sha256')[0]}"
     yield from (f"  note: {note}" for note in shown.remarks)
-    yield from (line for line in _end(shown) if line != f"  answer: {LATER}")
+    yield from (line for line in _end(shown) if line != f"  answer: {READ_LATER}")
 
 
 def _end(shown: Shown) -> Iterator[str]:
@@ -224,7 +224,7 @@ def numbered_images(messages: Sequence[Message]) -> dict[int, View]:
     images: dict[int, View] = {}
     for message in messages:
         for before, part in zip(message.parts, message.parts[1:], strict=False):
-            name = IMAGE.fullmatch(before) if isinstance(before, str) else None
+            name = IMAGE_LABEL_PATTERN.fullmatch(before) if isinstance(before, str) else None
             if name and isinstance(part, View):
                 images[int(name[1])] = part
     return images
@@ -248,5 +248,5 @@ def draw_look(look: Look, agents: Sequence[Agent], images: Mapping[int, View]) -
             return None
         x, y, *corner = place
         marks.append(Box("", x, y, corner[0], corner[1]) if corner else Point("", x, y))
-    drawn = Rectangles(color=RED).draw(View.of(view.picture), marks)
-    return Circles(color=RED).draw(drawn, marks) if marks else None
+    drawn = Rectangles(color=MARK_COLOR).draw(View.of(view.picture), marks)
+    return Circles(color=MARK_COLOR).draw(drawn, marks) if marks else None

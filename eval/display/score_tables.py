@@ -28,7 +28,7 @@ from looktwice.eval.scoring.run_rows import is_benchmark_metric
 from looktwice.eval.scoring.unreadable import REASONS
 from looktwice.eval.scoring.verdict import RunScores, Verdict
 
-FAILURES = 12  # the most that a table lists
+MAX_FAILURES = 12  # the most that a table lists
 VERSUS_PEOPLE_HEADER = "vs\npeople"
 """The header of the column that `compare_to_people` fills."""
 
@@ -193,7 +193,7 @@ def failure_table(runs: Sequence[RunScores]) -> TextTable:
             if entry.verdict is Verdict.FAILED:
                 error = (entry.detail.strip().splitlines() or ["no message"])[0][:200]
                 samples[scores.contestant, scores.task, error].append(entry.sample)
-    frequent = sorted(samples.items(), key=lambda failure: -len(failure[1]))[:FAILURES]
+    frequent = sorted(samples.items(), key=lambda failure: -len(failure[1]))[:MAX_FAILURES]
     lines = [(*arm, failed[0], str(len(failed))) for arm, failed in frequent]
     return TextTable(("contestant", "task", "error", "for example", "samples"), lines, 4)
 

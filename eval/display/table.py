@@ -56,7 +56,7 @@ from looktwice.eval.scoring.verdict import UNJUDGED, RunScores
 from looktwice.pipelines.config.classes import load_plugin
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.counted import format_count, format_list
-from looktwice.pipelines.json_input import OPEN
+from looktwice.pipelines.json_input import KEEP_OTHER_FIELDS
 from looktwice.pipelines.state import Stage
 
 if TYPE_CHECKING:
@@ -66,21 +66,21 @@ MAX_REASON_LENGTH = 160  # characters of a reason
 MAX_NAMED_ARMS = 3  # arms that a line names
 
 
-@with_config(OPEN)
+@with_config(KEEP_OTHER_FIELDS)
 class IdsNode(TypedDict):
     """The samples of a subset."""
 
     ids: list[str]
 
 
-@with_config(OPEN)
+@with_config(KEEP_OTHER_FIELDS)
 class ChosenNode(TypedDict):
     """A task with a subset."""
 
     subset: IdsNode
 
 
-@with_config(OPEN)
+@with_config(KEEP_OTHER_FIELDS)
 class FragmentNode(TypedDict, total=False):
     """A fragment of a configuration that names subsets."""
 

@@ -37,12 +37,15 @@ if TYPE_CHECKING:
 
 Line = TypeVar("Line")
 
-SIGNS = re.compile(r"[\\|*`\[\]!]|~(?=~)|(?<!\w)_|_(?!\w)|\A(?:[-+#](?=\s)|\d+(?=[.)]\s))")
+SIGNS_PATTERN = re.compile(r"[\\|*`\[\]!]|~(?=~)|(?<!\w)_|_(?!\w)|\A(?:[-+#](?=\s)|\d+(?=[.)]\s))")
 """Characters with a meaning in Markdown: anywhere, or at the beginning of a line."""
 
-ADDRESS = re.compile(r"\b(https?|ftp|www)([:.])", re.I)
+ADDRESS_PATTERN = re.compile(r"\b(https?|ftp|www)([:.])", re.I)
 WORD_ENDS = r"\n|(?<=\S) "  # not within an indent
-NARROW, NUMBERS = 12, 36  # least width of a text, and of the numbers beside texts, in characters
+MIN_TEXT_WIDTH, MIN_NUMBERS_WIDTH = (
+    12,
+    36,
+)  # least width of a text, and of the numbers beside texts, in characters
 
 
 def text(value: object) -> str:
@@ -217,7 +220,9 @@ class ConsoleTable:
         if sum(widths) + 2 > room:  # fold texts
             spare = room - 2 - sum(widths[texts:])
             most = max(
-                NARROW, (spare if spare >= NARROW * texts else room - NUMBERS) // max(texts, 1)
+                MIN_TEXT_WIDTH,
+                (spare if spare >= MIN_TEXT_WIDTH * texts else room - MIN_NUMBERS_WIDTH)
+                // max(texts, 1),
             )
             shorter = [
                 min(width, most) if number < texts or _has_words(groups, number) else width
@@ -377,8 +382,8 @@ def escape_markdown(cell: str) -> str:
 
     URLs do not become links, so that nothing in a report leads to another site.
     """
-    plain = SIGNS.sub(r"\\\g<0>", escape(printable(cell), quote=False))
-    plain = ADDRESS.sub(r"\1<!-- -->\2", plain)
+    plain = SIGNS_PATTERN.sub(r"\\\g<0>", escape(printable(cell), quote=False))
+    plain = ADDRESS_PATTERN.sub(r"\1<!-- -->\2", plain)
     return "<br>".join(plain.split("\n"))
 
 

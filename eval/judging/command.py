@@ -50,7 +50,7 @@ from looktwice.pipelines.pipeline import RecordingModel
 from looktwice.pipelines.replies.thoughts import strip_thoughts
 from looktwice.pipelines.state import Stage
 
-_BATCH = 2048  # replies that are queued at a time
+_QUEUED_REPLIES = 2048  # replies that are queued at a time
 
 
 @dataclass(frozen=True)
@@ -186,8 +186,8 @@ class RunJudge:
         pool = ThreadPoolExecutor(self.workers, thread_name_prefix="looktwice-judge")
         try:
             with display:
-                for start in range(0, len(jobs), _BATCH):
-                    batch = jobs[start : start + _BATCH]
+                for start in range(0, len(jobs), _QUEUED_REPLIES):
+                    batch = jobs[start : start + _QUEUED_REPLIES]
                     for asked in as_completed(
                         [pool.submit(self._ask, model, job) for job in batch]
                     ):

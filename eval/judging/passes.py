@@ -43,7 +43,7 @@ FENCE = (
 )
 
 
-ANSWER_LINE = re.compile(
+ANSWER_LINE_PATTERN = re.compile(
     r"(?:^|[.!?]\s)[^\w\n]*(?:(?:the|my|final) )*Answer\W{0,4}:[ \t]*(\S.*)$", re.I | re.M
 )
 
@@ -241,7 +241,7 @@ def ask_every(case: JudgeCase, why: str = "") -> Message:
 def parse_unreadable(text: str, case: JudgeCase) -> JudgeVerdict:
     """Parse the text after the last "Answer:": a letter of the choices, an answer of the requested
     kind, or NONE."""
-    answers = ANSWER_LINE.findall(text)
+    answers = ANSWER_LINE_PATTERN.findall(text)
     if not answers:
         return JudgeVerdict(reason="no answer line in the judge's words")
     line = answers[-1].strip(" \t`*\"'.")
@@ -340,7 +340,7 @@ def _answer_kind(sample: Sample) -> str:
 
 # ---- prompts of users
 
-FIELD = re.compile(r"\{([a-z]+)\}")
+FIELD_PATTERN = re.compile(r"\{([a-z]+)\}")
 FIELDS = ("question", "reply", "choices", "clues", "truth", "steps", "key")
 
 
@@ -362,7 +362,7 @@ class Wording:
             text = read_file(path).decode()
         except (OSError, ValueError) as exc:
             raise RunError(f"--prompt {path}: {exc}") from exc
-        named = FIELD.findall(text)
+        named = FIELD_PATTERN.findall(text)
         if unknown := [name for name in named if name not in FIELDS]:
             raise RunError(f"--prompt {path}: {{{unknown[0]}}} is not one of {', '.join(FIELDS)}")
         if "reply" not in named:
@@ -380,7 +380,7 @@ class Wording:
             sample = case.sample
             values = {"question": sample.question, "reply": case.reply, "key": case.key}
             values |= {"choices": "\n".join(format_choices(sample)), **case.solution}
-            text = FIELD.sub(lambda field: values.get(field[1], ""), self.text)
+            text = FIELD_PATTERN.sub(lambda field: values.get(field[1], ""), self.text)
             return Message("user", (*judging.ask(case).views, text))
 
         def parse(text: str, case: JudgeCase) -> JudgeVerdict:

@@ -120,13 +120,13 @@ class Reader(WithoutModel, ABC):
         return reading
 
 
-SIGNS_OF_CALLS = re.compile(r"[<{\[`]|&lt;|\w\(|action|function", re.I)
+SIGNS_OF_CALLS_PATTERN = re.compile(r"[<{\[`]|&lt;|\w\(|action|function", re.I)
 """Every tool call that a server left in the text contains one of these."""
 
 
 def _strip_calls(words: str) -> str:
     """Return the text without the tool calls in it."""
-    if not SIGNS_OF_CALLS.search(words):
+    if not SIGNS_OF_CALLS_PATTERN.search(words):
         return words
     from looktwice.pipelines.replies.text_calls import strip_text_calls
 

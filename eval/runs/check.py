@@ -16,7 +16,7 @@ from looktwice.eval.display.sample_page import Shown, outcome, page, words
 from looktwice.eval.records.records import Record
 from looktwice.eval.records.writer import describe_failure, make_point_rows, make_record
 from looktwice.eval.runs.dry_run import (
-    CHARACTERS,
+    CHARACTERS_PER_TOKEN,
     DryRun,
     HashOnlyBlobs,
     StandIn,
@@ -48,7 +48,7 @@ from looktwice.prompting.agent.agent import Agent
 
 SAMPLES_AT_ONCE = 16  # samples whose images are in memory at a time
 MAX_TRIED_SAMPLES = 8  # samples of a task to try, if arms send the same request for the first one
-SECONDS = 5.0  # no further sample is tried after this time
+MAX_TRIAL_SECONDS = 5.0  # no further sample is tried after this time
 
 
 def check(
@@ -253,7 +253,8 @@ class PlanCheck:
             yield f"  total: {whole}"
             yield "  estimated from the first sample of each task, with (A) as every reply"
             yield (
-                f"  {CHARACTERS} characters of text count as a token; a request that several arms"
+                f"  {CHARACTERS_PER_TOKEN} characters of text count as a token; a request"
+                " that several arms"
                 " share counts once"
             )
         else:
@@ -362,7 +363,7 @@ class PlanCheck:
         begun = time.monotonic()
         for task_id, alike in doubtful.items():
             for item in islice(check_items(self.tasks[task_id]), 1, MAX_TRIED_SAMPLES):
-                if time.monotonic() - begun > SECONDS:
+                if time.monotonic() - begun > MAX_TRIAL_SECONDS:
                     break
                 for arm in alike:
                     records[arm.id].append(_dry_record(try_arm(arm, item)))

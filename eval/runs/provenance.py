@@ -19,7 +19,7 @@ from looktwice.pipelines.sample import Item
 LIBRARIES = (
     "looktwice fpng numpy opencv-python-headless pillow scikit-image torch kornia transformers"
 )
-LARGEST = 1_000_000  # bytes; larger files are data, which have digests of their own
+MAX_HASHED_BYTES = 1_000_000  # bytes; larger files are data, which have digests of their own
 
 
 def describe_plugin(name: str) -> dict[str, str]:
@@ -50,7 +50,7 @@ def hash_files(files: Mapping[str, Path]) -> dict[str, str]:
     return {
         place: hashlib.sha256(file.read_bytes()).hexdigest()
         for place, file in files.items()
-        if file.is_file() and file.stat().st_size <= LARGEST
+        if file.is_file() and file.stat().st_size <= MAX_HASHED_BYTES
     }
 
 

@@ -23,7 +23,7 @@ from looktwice.pipelines.pipeline import RecordingModel
 from looktwice.pipelines.runtime.stores import Blobs
 from looktwice.pipelines.state import Stage, State
 
-NOTE = "request "
+REQUEST_NOTE_PREFIX = "request "
 """Prefix of a record's note that holds the sha256 of its request."""
 SENT_PREFIX = "sent."
 """Prefix, among a record's measurements, of settings that `CallOptions` does not have."""
@@ -63,7 +63,11 @@ class Request:
     def of_record(cls, folder: RunFolder, record: Record) -> Request | None:
         """Return the request that a record answers, or None if no client asked for it. Raises
         RunError."""
-        shas = [note.removeprefix(NOTE) for note in record.notes if note.startswith(NOTE)]
+        shas = [
+            note.removeprefix(REQUEST_NOTE_PREFIX)
+            for note in record.notes
+            if note.startswith(REQUEST_NOTE_PREFIX)
+        ]
         if not shas:
             return None
         try:
@@ -81,7 +85,9 @@ class Request:
         """Return the initial state of its sample."""
         for name, value in self.sent.items():
             state = state.measured(f"{SENT_PREFIX}{name}", value)
-        return state.replace(messages=self.turns[: self.place]).with_notes(NOTE + self.sha)
+        return state.replace(messages=self.turns[: self.place]).with_notes(
+            REQUEST_NOTE_PREFIX + self.sha
+        )
 
     def stages(self, stages: Mapping[str, Stage]) -> dict[str, Stage]:
         """Return a contestant's stages; the last one that calls a model uses the client's

@@ -29,11 +29,16 @@ from looktwice.pipelines.clock import run_clock
 from looktwice.pipelines.config.keys import keys_in
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.extensions import find_extension
-from looktwice.pipelines.runtime.process import ENDING, cancel_waiting, exit_code, free_opened
+from looktwice.pipelines.runtime.process import (
+    ENDING_SIGNALS,
+    cancel_waiting,
+    exit_code,
+    free_opened,
+)
 from looktwice.pipelines.runtime.stores import use_result_store
 
 SIGNAL_INTERVAL = 0.5  # seconds within which signals count as one
-PROCESSES = "LOOKTWICE_PROCESSES"
+PROCESSES_VARIABLE = "LOOKTWICE_PROCESSES"
 """The environment variable for the number of processes; if it is not set, the run decides."""
 MIN_PARALLEL_RECORDS = 500  # records from which starting other processes may pay off
 
@@ -114,7 +119,7 @@ class Study:
         """Return the default executor, or, in a long run whose models other processes may call, the
         extension's executor `processes`."""
         asked = self.plan.models
-        is_long = PROCESSES in os.environ or run.questions.total() >= MIN_PARALLEL_RECORDS
+        is_long = PROCESSES_VARIABLE in os.environ or run.questions.total() >= MIN_PARALLEL_RECORDS
         may_go = asked and not run.chooser and all(getattr(m, "apart", False) for m in asked)
         extension = find_extension("executors", "processes") if is_long and may_go else None
         if extension is None:
@@ -194,7 +199,7 @@ def _handle_interrupts(run: Run, say: Callable[[str], None]) -> Iterator[None]:
     before: dict[int, Any] = {}
     # the main thread alone may set signal handlers
     if threading.current_thread() is threading.main_thread():
-        for name in ("SIGINT", *ENDING):
+        for name in ("SIGINT", *ENDING_SIGNALS):
             number = getattr(signal, name, None)
             if number is None or (name == "SIGHUP" and signal.getsignal(number) is signal.SIG_IGN):
                 continue  # nohup

@@ -242,7 +242,9 @@ def find_item(task: Task, sample_id: str) -> Item | None:
 MAX_FAULTY_SHARE = 0.1
 MAX_IN_FACTS = 10  # reasons shown in a report
 MAX_IN_ERROR = 20  # lines; more say nothing new about a file
-VARIABLE_PARTS = re.compile(r"\d+|'[^']*'|, ")  # parts that differ between errors of one kind
+VARIABLE_PARTS_PATTERN = re.compile(
+    r"\d+|'[^']*'|, "
+)  # parts that differ between errors of one kind
 MAX_ALIKE = 2  # beside the first; more are only counted
 
 
@@ -321,9 +323,9 @@ class RowErrors:
         """Return the first lines, merging lines that differ only in numbers and quoted words."""
         kinds, lines = defaultdict[str, list[str]](list), list[str]()
         for line in self.found:
-            kinds[VARIABLE_PARTS.sub("", line)].append(line)
+            kinds[VARIABLE_PARTS_PATTERN.sub("", line)].append(line)
         for line in self.found:
-            first, *others = kinds[VARIABLE_PARTS.sub("", line)]
+            first, *others = kinds[VARIABLE_PARTS_PATTERN.sub("", line)]
             if len(others) <= MAX_ALIKE:
                 lines.append(line)
             elif line is first:

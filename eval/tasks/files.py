@@ -16,7 +16,7 @@ from looktwice.pipelines.config.paths import OutsideError, Scope, pass_fence, re
 from looktwice.pipelines.disk import read_file
 from looktwice.pipelines.picture import Picture, PictureError
 
-LARGEST = 1 << 30  # bytes; a larger entry is neither an image nor a list of questions
+MAX_ENTRY_BYTES = 1 << 30  # bytes; a larger entry is neither an image nor a list of questions
 
 
 def resolve_inside(root: Path, name: str) -> Path:
@@ -103,9 +103,10 @@ class ZipFiles:
         entry = self._entry(name)
         if entry is None:
             raise TaskError(f"{self.root} has no entry {name}")
-        if entry.file_size > LARGEST:
+        if entry.file_size > MAX_ENTRY_BYTES:
             raise TaskError(
-                f"{self.root}: {name} would unpack to {entry.file_size} bytes, more than {LARGEST}"
+                f"{self.root}: {name} would unpack to {entry.file_size} bytes, more than"
+                f" {MAX_ENTRY_BYTES}"
             )
         try:
             return self._zip.read(entry)

@@ -37,8 +37,8 @@ def find_numbered_columns(stems: str, names: Iterable[str]) -> tuple[str, ...]:
     return ()
 
 
-SEPARATORS = re.compile(r"\s*[;,|\n]\s*")
-FILE_NAME = re.compile(r"[^'\"{}]*\.[A-Za-z]\w{1,4}")
+SEPARATORS_PATTERN = re.compile(r"\s*[;,|\n]\s*")
+FILE_NAME_PATTERN = re.compile(r"[^'\"{}]*\.[A-Za-z]\w{1,4}")
 
 
 def list_image_cells(row: Row, columns: Sequence[str]) -> list[Any]:
@@ -59,8 +59,10 @@ def _images(cell: Any) -> Iterator[Any]:
         for inner in cells:
             yield from _images(inner)
     elif isinstance(cell, str) and len(cell) < LONGEST_PATH:
-        paths = SEPARATORS.split(cell.strip("[] \n"))
-        yield from paths if len(paths) > 1 and all(map(FILE_NAME.fullmatch, paths)) else [cell]
+        paths = SEPARATORS_PATTERN.split(cell.strip("[] \n"))
+        yield from (
+            paths if len(paths) > 1 and all(map(FILE_NAME_PATTERN.fullmatch, paths)) else [cell]
+        )
     else:
         yield cell
 

@@ -38,12 +38,12 @@ PHOTOGRAPHS = (
 )
 """One name for each scene: places, people, animals, objects, surfaces, a micrograph and two
 astronomical pictures."""
-FILES = {name: f"{name}.png" for name in (*PHOTOGRAPHS, "motorcycle_right")}
-FILES |= {"hubble": "hubble_deep_field.jpg", "motorcycle": "motorcycle_left.png"}
-FILES |= {"retina": "retina.jpg", "rocket": "rocket.jpg"}
+PHOTOGRAPH_FILES = {name: f"{name}.png" for name in (*PHOTOGRAPHS, "motorcycle_right")}
+PHOTOGRAPH_FILES |= {"hubble": "hubble_deep_field.jpg", "motorcycle": "motorcycle_left.png"}
+PHOTOGRAPH_FILES |= {"retina": "retina.jpg", "rocket": "rocket.jpg"}
 
-LARGEST = 1000  # pixels; a larger photograph is halved
-DISPARITY = "motorcycle_disp.npz"
+MAX_SIDE = 1000  # pixels; a larger photograph is halved
+DISPARITY_FILE = "motorcycle_disp.npz"
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,8 +105,8 @@ class Light:
 def photograph(name: str) -> Pixels:
     """Load a photograph as HxWx3 RGB uint8, read-only, halved if a side exceeds a thousand pixels.
     Raises TaskError."""
-    pixels = decode(_read_shipped(FILES[name]), FILES[name])
-    if max(pixels.shape) > LARGEST:
+    pixels = decode(_read_shipped(PHOTOGRAPH_FILES[name]), PHOTOGRAPH_FILES[name])
+    if max(pixels.shape) > MAX_SIDE:
         size = (pixels.shape[1] // 2, pixels.shape[0] // 2)
         pixels = np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), np.uint8)
     pixels.flags.writeable = False
@@ -123,7 +123,7 @@ def load_stereo_pair() -> tuple[Pixels, Pixels, NDArray[np.float64]]:
     """
     import io
 
-    with np.load(io.BytesIO(_read_shipped(DISPARITY)), allow_pickle=False) as data:
+    with np.load(io.BytesIO(_read_shipped(DISPARITY_FILE)), allow_pickle=False) as data:
         disparity = data["arr_0"].astype(np.float64)
     disparity.flags.writeable = False
     return photograph("motorcycle"), photograph("motorcycle_right"), disparity

@@ -18,7 +18,7 @@ from looktwice.eval.tasks.photographs import deal_evenly
 
 Level = int | float | str
 T = TypeVar("T")
-TRIES = 300  # attempts to draw a scene that meets all conditions
+MAX_TRIES = 300  # attempts to draw a scene that meets all conditions
 
 
 @dataclass(frozen=True)

@@ -20,11 +20,11 @@ from looktwice.extras.adaptive.steering import Pool, Round
 from looktwice.extras.adaptive.winner import find_marker_slots, finish_discovery
 from looktwice.pipelines.config.spec import Arm
 
-SHARE = 0.3
+DEFAULT_BUDGET_SHARE = 0.3
 """Share of the grid's answers to spend if no budget is set."""
 MIN_FIRST_SAMPLES = 4
 """Minimum number of samples in the first round; means over fewer cannot rank arms."""
-STYLES = (
+TABLE_STYLES = (
     "default",
     "color blue",
     "font scale 0.2",
@@ -78,16 +78,16 @@ class Discovery(Races):
 
     kind = "discovery"
     budget: int = 0
-    styles: Sequence[str] = STYLES
+    styles: Sequence[str] = TABLE_STYLES
     winners: list[Winner] = field(default_factory=list, init=False)
-    share: float = SHARE
+    share: float = DEFAULT_BUDGET_SHARE
 
     def begin(self, run: RunContext) -> None:
         """Divide the budget between the tasks and prepare the run. Raises RunError for settings
         that do not allow asking one question at a time."""
         groups, planned = run.questions.groups(), run.questions.planned
         grids = [len(arms) * planned[task] for (task, *_), arms in groups.items()]
-        self.share = min(1.0, self.budget / sum(grids)) if self.budget else SHARE
+        self.share = min(1.0, self.budget / sum(grids)) if self.budget else DEFAULT_BUDGET_SHARE
         super().begin(run)
 
     def end(self, study: Study, summary: RunSummary) -> Iterator[str]:

@@ -12,7 +12,7 @@ from looktwice.eval.statistics.intervals import Codes, Floats
 from looktwice.extras.adaptive.functions import Threshold
 
 PER_BIN = 10  # minimum answers of a level that is not merged
-SIMULATED = 400  # data sets that give the distribution of the deviance
+SIMULATION_COUNT = 400  # data sets that give the distribution of the deviance
 # a likelihood ratio that fewer than one in twenty such data sets reach, whatever the levels
 POOR_FIT_RATIO = 15.0
 
@@ -54,11 +54,11 @@ def check_fit(fitted: Threshold) -> FitCheck:
         return FitCheck(None, low, high)
     merged = replace(model, levels=tuple(map(float, np.exp(scale) if model.log else scale)))
     drawn = random.binomial(
-        np.round(asked).astype(int), merged.best(asked, right), (SIMULATED, len(asked))
+        np.round(asked).astype(int), merged.best(asked, right), (SIMULATION_COUNT, len(asked))
     )
     deviance = merged.deviance(asked, right[None])[0] / fitted.dispersion
     reached = merged.deviance(asked, drawn.astype(float)) >= deviance - 1e-9
-    return FitCheck(float((1 + reached.sum()) / (1 + SIMULATED)), low, high)
+    return FitCheck(float((1 + reached.sum()) / (1 + SIMULATION_COUNT)), low, high)
 
 
 def _monotone_cuts(
@@ -80,9 +80,11 @@ def _monotone_cuts(
     kept = ratios == ratios.min()
     for place in np.flatnonzero(~kept & (ratios < POOR_FIT_RATIO)):
         fit = _rising_fit(asked, right[None], target, int(place))[0]
-        drawn = random.binomial(sizes, np.clip(fit, 0, 1), (SIMULATED, len(asked))).astype(float)
+        drawn = random.binomial(sizes, np.clip(fit, 0, 1), (SIMULATION_COUNT, len(asked))).astype(
+            float
+        )
         reached = _likelihood_ratios(asked, drawn, target, int(place)) >= ratios[place] - 1e-9
-        kept[place] = (1 + reached.sum()) / (1 + SIMULATED) > 0.05
+        kept[place] = (1 + reached.sum()) / (1 + SIMULATION_COUNT) > 0.05
     return np.flatnonzero(kept)
 
 

@@ -25,7 +25,7 @@ def show_items(asked: AnalysisRequest) -> None:
         items, lines = response.fit_items(values.value), [*response.predict_arms(values, n)]
     except ValueError as exc:
         raise RunError(f"{asked.run.folder.path}: {exc}") from exc
-    asked.show(table(response.COLUMNS, lines), f"totals from {n} items", response.NOTE)
+    asked.show(table(response.COLUMNS, lines), f"totals from {n} items", response.ITEMS_NOTE)
     rows: list[tuple[str, ...]] = [("task", "sample", "difficulty", "error", "right")]
     shares = values.value.mean(axis=0)
     for unit, *numbers in zip(values.units, items.difficulty, items.error, shares, strict=True):

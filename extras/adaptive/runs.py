@@ -20,7 +20,7 @@ from looktwice.eval.scoring.metrics import chance_levels
 from looktwice.eval.statistics.intervals import Estimate, Floats
 from looktwice.eval.statistics.paired import compare_paired
 from looktwice.eval.tasks.base import rank
-from looktwice.extras.adaptive.functions import COARSE, Psychometric, Threshold
+from looktwice.extras.adaptive.functions import COARSE_STEP, Psychometric, Threshold
 from looktwice.extras.adaptive.race import Race, RaceResult, save_races
 from looktwice.extras.adaptive.steering import Pool, Round, Steering
 from looktwice.extras.adaptive.thresholds import Along
@@ -29,7 +29,7 @@ from looktwice.pipelines.config.spec import Arm
 Arms = Sequence[Arm]
 NamedArms = Mapping[str, Arm]
 
-make_coarse = lru_cache(maxsize=64)(partial(replace, coarse=COARSE))
+make_coarse = lru_cache(maxsize=64)(partial(replace, coarse=COARSE_STEP))
 """Replace psychometric functions by the same ones on a coarser grid, which is precise enough to
 choose by."""
 

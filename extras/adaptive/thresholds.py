@@ -35,9 +35,9 @@ from looktwice.eval.scoring.verdict import PointScores, RunScores
 from looktwice.eval.statistics.paired import Values
 from looktwice.extras.adaptive.fit_checks import FitCheck, check_fit
 from looktwice.extras.adaptive.functions import Direction, Threshold, fit_threshold
-from looktwice.pipelines.config.keys import CLOSED
+from looktwice.pipelines.config.keys import NO_OTHER_FIELDS
 
-NOTE = (
+THRESHOLDS_NOTE = (
     "The threshold is the level at which accuracy passes the target: the median and the 95 %"
     " interval of its integrated likelihood. The function is a logistic between the guessing rate"
     " and 1 minus a lapse rate; slope and lapse rate are integrated out. If most of the likelihood"
@@ -61,7 +61,7 @@ MISFIT_ALPHA = 0.05  # a p below this leads to a remark
 class ThresholdsEntry(TypedDict, total=False):
     """The control parameter along which to fit accuracy, and the accuracy whose level to find."""
 
-    __pydantic_config__ = CLOSED  # type: ignore[misc]
+    __pydantic_config__ = NO_OTHER_FIELDS  # type: ignore[misc]
     along: Annotated[
         str, "A field of the samples' meta with numbers, such as a size.", "along: size"
     ]
@@ -143,7 +143,8 @@ class ArmThreshold:
 
     @property
     def remarks(self) -> str:
-        """Evidence against one function for all questions, in the terms that `NOTE` explains."""
+        """Evidence against one function for all questions, in the terms that `THRESHOLDS_NOTE`
+        explains."""
         if not (self.threshold and self.fit):
             return ""
         p, dispersion, low = self.fit.p, self.threshold.dispersion, self.threshold.low
@@ -341,7 +342,7 @@ def _print_thresholds(scored: Table) -> Iterator[ReportTable | str]:
     none."""
     for title, crossed in crossed_tables(scored.scores, scored.by):
         yield ReportTable(title, crossed)
-    yield ReportTable("thresholds", threshold_table(scored.scores), note=NOTE)
+    yield ReportTable("thresholds", threshold_table(scored.scores), note=THRESHOLDS_NOTE)
     for run in scored.scores:
         if along := Along.of(run.config):
             rows = (row.meta for row in run.folder.samples.values())
@@ -364,14 +365,14 @@ def show_thresholds(asked: AnalysisRequest) -> None:
         samples = [row for scores in asked.scored.scores for row in scores.folder.samples.values()]
         lacking = describe_missing_levels((row.meta for row in samples), along)
         raise RunError(lacking or f"no arm answered a sample that has numbers in {along!r}")
-    asked.show(shown, "thresholds", NOTE)
+    asked.show(shown, "thresholds", THRESHOLDS_NOTE)
 
 
 THRESHOLDS_ANALYSIS = Analysis(
     "thresholds",
     "Thresholds",
     lambda scored: threshold_table(scored.scores),
-    NOTE,
+    THRESHOLDS_NOTE,
     ending=_print_thresholds,
     curves=curves_by_task(threshold_lines),
     settings=("along", "target", "scale", "direction"),

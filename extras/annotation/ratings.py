@@ -22,14 +22,14 @@ from looktwice.eval.statistics.answers import cohens_kappa, fleiss_kappa
 from looktwice.eval.statistics.intervals import Estimate, Stratum, mean_of_shares
 from looktwice.eval.tasks.base import TaskError
 from looktwice.eval.tasks.table_files import read_texts
-from looktwice.extras.annotation.sheet import ANSWERS, ERRORS, KEY_FILE, SheetItem, SheetKey
+from looktwice.extras.annotation.sheet import ASK_ANSWERS, ASK_ERRORS, KEY_FILE, SheetItem, SheetKey
 from looktwice.extras.logs.log import normalize_answer
 from looktwice.pipelines.counted import format_count
 from looktwice.pipelines.disk import read_file, write_file
 from looktwice.pipelines.json_input import read_as
 
 MAJORITY, HUMANS = "majority", "humans/humans.csv"
-OFF = 25.0
+EXPOSURE_TOLERANCE = 25.0
 """Tolerance of an exposure time in ms: a frame and a half at 60 Hz."""
 
 
@@ -75,7 +75,7 @@ class Ratings:
     @property
     def asked(self) -> str:
         """The name of the column that raters fill in."""
-        return "category" if self.key.ask == ERRORS else "human_answer"
+        return "category" if self.key.ask == ASK_ERRORS else "human_answer"
 
     def is_right(self, rater: str) -> dict[str, bool]:
         """Return whether the rater's answer is correct, by item; items without a correct answer are
@@ -214,7 +214,7 @@ def time_table(ratings: Ratings) -> TextTable:
         shown = ratings.numbers(rater, "exposure_ms").values()
         took, right = ratings.numbers(rater, "response_ms"), ratings.is_right(rater)
         asked = ratings.key.exposure
-        off = sum(abs(time - asked) > OFF for time in shown) if asked else 0
+        off = sum(abs(time - asked) > EXPOSURE_TOLERANCE for time in shown) if asked else 0
         apart: dict[bool | None, list[float]] = {True: [], False: [], None: []}
         for item, time in took.items():
             apart[right.get(item)].append(time)
@@ -262,7 +262,7 @@ def agreement_lines(ratings: Ratings) -> Iterator[str]:
     for rater in ratings.filled:
         column = ratings.column(rater, ratings.asked)
         columns[rater] = {
-            item: value if ratings.key.ask == ERRORS else parse_letter(value, items[item])
+            item: value if ratings.key.ask == ASK_ERRORS else parse_letter(value, items[item])
             for item, value in column.items()
         }
     filled = pandas.DataFrame(columns, list(samples))
@@ -308,10 +308,10 @@ def ratings_lines(ratings: Ratings) -> Iterator[str]:
         if left := n - len(column):
             yield f"{rater}: {format_count(left, 'item')} of {n} not filled in"
         strange = [value for value in dict.fromkeys(column.values()) if value not in taxonomy]
-        if ratings.key.ask == ERRORS and taxonomy and strange:
+        if ratings.key.ask == ASK_ERRORS and taxonomy and strange:
             yield f"{rater}: not in the taxonomy: {', '.join(strange)}"
         right, unread = ratings.is_right(rater), list[str]()
-        for item in ratings.key.items if ratings.key.ask == ANSWERS else ():
+        for item in ratings.key.items if ratings.key.ask == ASK_ANSWERS else ():
             letters, answer = ascii_uppercase[: len(item.choices)], column.get(item.item, "")
             is_wrong = letters and right.get(item.item) is False
             if is_wrong and parse_letter(answer, item) not in letters:

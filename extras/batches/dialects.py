@@ -32,7 +32,7 @@ Answer = tuple[str, int, Any]
 """The key of a request, with the status and body that a chat-completions server would answer."""
 MAX_FILE_BYTES = 1 << 30  # maximum bytes of a batch's answers
 FINAL_STATES = {"completed", "failed", "expired", "cancelled", "succeeded", "partially_succeeded"}
-STATUS = {
+STATUS_CODES = {
     "invalid_request_error": 400,
     "permission_error": 403,
     "not_found_error": 404,
@@ -241,7 +241,7 @@ class AnthropicBatches(BatchServer):
                 yield key, 200, message_completion(result["message"])
             elif result["type"] == "errored":
                 error = result["error"].get("error") or result["error"]
-                yield key, STATUS.get(str(error.get("type")), 500), {"error": error}
+                yield key, STATUS_CODES.get(str(error.get("type")), 500), {"error": error}
 
 
 class GeminiBatches(BatchServer):
@@ -293,7 +293,7 @@ class GeminiBatches(BatchServer):
                 continue
             error = row.get("error") or {}
             status = 400 if error.get("code") in (3, 400) else 500
-            yield name, STATUS.get(str(error.get("status")), status), {"error": error}
+            yield name, STATUS_CODES.get(str(error.get("status")), status), {"error": error}
 
 
 DIALECTS: Mapping[str, type[BatchServer]] = {

@@ -39,11 +39,11 @@ from looktwice.pipelines.models.chat_api import ChatAPI
 from looktwice.pipelines.models.wire import request_bytes
 from looktwice.pipelines.ranges import Ranged
 
-HOSTS = {"api.anthropic.com": "anthropic", "generativelanguage.googleapis.com": "gemini"}
+HOST_DIALECTS = {"api.anthropic.com": "anthropic", "generativelanguage.googleapis.com": "gemini"}
 
 MAX_FAILED_CHECKS = 10  # consecutive checks of a batch that may fail
-LOOK = 0.5  # seconds between checks whether another run is done
-ATTEMPTS = 3  # batches that a request is part of before it counts as failed
+CHECK_INTERVAL = 0.5  # seconds between checks whether another run is done
+MAX_BATCHES_PER_REQUEST = 3  # batches that a request is part of before it counts as failed
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Batched(Ranged):
     @property
     def active_dialect(self) -> str:
         """The dialect in use."""
-        return self.dialect or HOSTS.get(URL(self.chat.urls[0]).host or "", "openai")
+        return self.dialect or HOST_DIALECTS.get(URL(self.chat.urls[0]).host or "", "openai")
 
     def __getattr__(self, name: str) -> Any:
         """Return any other attribute from `chat`."""
@@ -204,9 +204,10 @@ class BatchQueue:
             raise self.failed[key]
         if (reply := self.store.get(key)) is not None:
             return reply
-        if self.attempts[key] >= ATTEMPTS:
+        if self.attempts[key] >= MAX_BATCHES_PER_REQUEST:
             raise ModelError(
-                f"{self.model.chat.endpoint} gave no answer to this request in {ATTEMPTS} batches"
+                f"{self.model.chat.endpoint} gave no answer to this request in"
+                f" {MAX_BATCHES_PER_REQUEST} batches"
             )
         body = request_bytes(self.model.chat.body(messages, draw, options))
         line = self.server.line(key, json.loads(body))
@@ -253,7 +254,7 @@ class BatchQueue:
         lock, waits = FileLock(self.folder / ".lock"), False
         while not lock.is_locked:
             try:
-                lock.acquire(timeout=LOOK)
+                lock.acquire(timeout=CHECK_INTERVAL)
             except Timeout:
                 if not waits:
                     self.say("another run is using batches of this model; waiting for it to end")
@@ -351,7 +352,7 @@ class BatchQueue:
                 self.store.put(key, self.identity, reply)
             except ModelError as exc:
                 # a request with neither a reply nor a final error is asked again
-                if not exc.retryable or self.attempts[key] >= ATTEMPTS:
+                if not exc.retryable or self.attempts[key] >= MAX_BATCHES_PER_REQUEST:
                     self.failed[key] = exc
         self.over.add(batch.id)
         note.forget()

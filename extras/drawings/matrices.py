@@ -20,16 +20,16 @@ from looktwice.specialists.answers.boxes import choose_number
 from looktwice.specialists.answers.choices import AnswerRule, Decision
 from looktwice.specialists.rules import NoEvidence
 
-SPOKES = 8
+SPOKE_COUNT = 8
 """Number of directions of a line from a picture's middle: clockwise, from the top."""
-ALL_SPOKES = (1 << SPOKES) - 1
-PANELS = 13  # nine of the matrix, the last of them empty, and four options
+ALL_SPOKES = (1 << SPOKE_COUNT) - 1
+PANEL_COUNT = 13  # nine of the matrix, the last of them empty, and four options
 SPOKE_RANGE = (0.45, 0.75)  # where spokes are sampled, as shares of half a panel
 INK_LEVEL = 110  # grey level; ink is darker
-INK = 40  # minimum difference of ink from the paper, in grey levels
+MIN_INK_CONTRAST = 40  # minimum difference of ink from the paper, in grey levels
 MAX_PART_DISTANCE = 0.01  # of the longer side: parts at most this far apart belong to one figure
-SIDE = 48  # pixels; figures are scaled to this side to be compared
-ASKED_CELL = re.compile(r"how many lines .*\brow ([123]), column ([123])\b", re.IGNORECASE)
+FIGURE_SIDE = 48  # pixels; figures are scaled to this side to be compared
+ASKED_CELL_PATTERN = re.compile(r"how many lines .*\brow ([123]), column ([123])\b", re.IGNORECASE)
 
 Ink = NDArray[Any]
 Rule = Callable[[int, int], int | None]
@@ -39,8 +39,8 @@ not apply to them."""
 
 def turn(bits: int, steps: int) -> int:
     """Rotate spokes clockwise by `steps` eighths of a turn."""
-    whole = bits << steps % SPOKES
-    return whole & ALL_SPOKES | whole >> SPOKES
+    whole = bits << steps % SPOKE_COUNT
+    return whole & ALL_SPOKES | whole >> SPOKE_COUNT
 
 
 def spread(bits: int, steps: int) -> int:
@@ -59,7 +59,7 @@ def _apply_change(
 
 
 RULES: Mapping[str, Mapping[str, Rule]] = {
-    "rotation": {f"turn by {n}": partial(_apply_change, turn, n) for n in range(1, SPOKES)},
+    "rotation": {f"turn by {n}": partial(_apply_change, turn, n) for n in range(1, SPOKE_COUNT)},
     "progression": {f"spread by {n}": partial(_apply_change, spread, n) for n in (1, 2, -1, -2)},
     "overlay": {
         "either": lambda first, second: first | second,
@@ -87,7 +87,7 @@ def find_boxes(pixels: Pixels) -> tuple[NDArray[np.int64], int]:
     number in the first row. Anything less than half as wide or high as the largest figure counts as
     text."""
     gray = cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY).astype(int)
-    dark = abs(gray - np.bincount(gray.ravel()).argmax()) > INK
+    dark = abs(gray - np.bincount(gray.ravel()).argmax()) > MIN_INK_CONTRAST
     rim = int(MAX_PART_DISTANCE * max(gray.shape) / 2)
     joined = cv2.dilate(dark.astype(np.uint8), np.ones((2 * rim + 1, 2 * rim + 1)))
     contours, _ = cv2.findContours(joined, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE)
@@ -105,14 +105,14 @@ def read_panels(pixels: Pixels) -> list[int]:
     thirteen panels."""
     gray = cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY)
     boxes, _ = find_boxes(pixels)
-    if len(boxes) != PANELS:
-        raise NoEvidence(f"found {len(boxes)} panels; a matrix with options has {PANELS}")
+    if len(boxes) != PANEL_COUNT:
+        raise NoEvidence(f"found {len(boxes)} panels; a matrix with options has {PANEL_COUNT}")
     bits = []
     for box in boxes:
         middle, half = box[:2] + (box[2:] - 1) / 2, box[2] / 2
         seen = 0
-        for number in range(SPOKES):
-            angle = 2 * np.pi * number / SPOKES
+        for number in range(SPOKE_COUNT):
+            angle = 2 * np.pi * number / SPOKE_COUNT
             way = half * np.array([np.sin(angle), -np.cos(angle)])
             xs, ys = np.rint(middle + np.linspace(*SPOKE_RANGE, 5)[:, None] * way).astype(int).T
             seen |= int(np.median(gray[ys, xs]) < INK_LEVEL) << number
@@ -134,7 +134,7 @@ class MatrixSolver(AnswerRule):
         if not sample.images:
             raise NoEvidence("there is no image")
         bits = read_panels(sample.images[0].pixels)
-        if place := ASKED_CELL.search(sample.question):
+        if place := ASKED_CELL_PATTERN.search(sample.question):
             number = bits[3 * int(place[1]) + int(place[2]) - 4].bit_count()
             return choose_number(sample, number, nearest=False)[0], 1.0
         fitting = solve(bits[:8], bits[9:])
@@ -144,17 +144,17 @@ class MatrixSolver(AnswerRule):
 
 
 def _extract_ink(pixels: Pixels) -> Ink:
-    small = cv2.resize(pixels, (SIDE, SIDE), interpolation=cv2.INTER_AREA)
+    small = cv2.resize(pixels, (FIGURE_SIDE, FIGURE_SIDE), interpolation=cv2.INTER_AREA)
     return cv2.GaussianBlur(255.0 - cv2.cvtColor(small, cv2.COLOR_RGB2GRAY), (0, 0), 1.5)
 
 
 def _turn_and_join(eighths: int, first: Ink, second: Ink) -> Ink:
-    matrix = cv2.getRotationMatrix2D((SIDE / 2, SIDE / 2), 45 * eighths, 1)
-    return cv2.warpAffine(second, matrix, (SIDE, SIDE))
+    matrix = cv2.getRotationMatrix2D((FIGURE_SIDE / 2, FIGURE_SIDE / 2), 45 * eighths, 1)
+    return cv2.warpAffine(second, matrix, (FIGURE_SIDE, FIGURE_SIDE))
 
 
 CHANGES: Sequence[Callable[[Ink, Ink], Ink]] = (
-    *(partial(_turn_and_join, eighths) for eighths in range(SPOKES)),
+    *(partial(_turn_and_join, eighths) for eighths in range(SPOKE_COUNT)),
     np.maximum,
     np.minimum,
     cv2.absdiff,

@@ -23,11 +23,11 @@ from looktwice.specialists.rules import NoEvidence
 
 # contours are followed in a raster this many times finer than the pixels, by their shares of ink
 RASTER_FACTOR = 3
-HOLE = 6.0  # square pixels; smaller holes are gaps in pale parts of a thin line
-CORNERS = {3: "triangle", 4: "rectangle", 5: "pentagon", 6: "hexagon"}
-CORNERS |= dict.fromkeys((7, 8, 9), "octagon")
-NOTCHES = {4: "cross", 5: "star", 6: "star"}
-SHAPES = {name: name for name in (*CORNERS.values(), *NOTCHES.values(), "circle")}
+MIN_HOLE_AREA = 6.0  # square pixels; smaller holes are gaps in pale parts of a thin line
+CORNER_SHAPES = {3: "triangle", 4: "rectangle", 5: "pentagon", 6: "hexagon"}
+CORNER_SHAPES |= dict.fromkeys((7, 8, 9), "octagon")
+NOTCH_SHAPES = {4: "cross", 5: "star", 6: "star"}
+SHAPES = {name: name for name in (*CORNER_SHAPES.values(), *NOTCH_SHAPES.values(), "circle")}
 SHAPES["square"] = "rectangle"
 """Names of shapes -> the classes that `classify_shape` returns; squares count as rectangles."""
 
@@ -88,7 +88,7 @@ def find_shapes(ink: Floats, level: float) -> list[DrawnShape]:
         if around < 0:
             outer.append(number)
         else:
-            holes[around] += cv2.contourArea(contour) >= HOLE * RASTER_FACTOR**2
+            holes[around] += cv2.contourArea(contour) >= MIN_HOLE_AREA * RASTER_FACTOR**2
     shapes = [DrawnShape((contours[n][:, 0] + 0.5) / RASTER_FACTOR - 1.5, holes[n]) for n in outer]
     return sorted(shapes, key=lambda shape: -shape.area)
 
@@ -113,10 +113,10 @@ def classify_shape(contour: Floats) -> str | None:
         defects = cv2.convexityDefects(around, corners)
         # count the notches deeper than a tenth of the shape's size
         depths = np.reshape([] if defects is None else defects, (-1, 4))[:, 3] / 256
-        return NOTCHES.get(int((depths > 0.1 * np.sqrt(area)).sum()))
+        return NOTCH_SHAPES.get(int((depths > 0.1 * np.sqrt(area)).sum()))
     if area / (np.pi * radius**2) > 0.93:
         return "circle"
-    return CORNERS.get(len(cv2.approxPolyDP(hull, 0.03 * cv2.arcLength(hull, True), True)))
+    return CORNER_SHAPES.get(len(cv2.approxPolyDP(hull, 0.03 * cv2.arcLength(hull, True), True)))
 
 
 def parse_shape(text: str) -> str:
@@ -130,12 +130,12 @@ def parse_shape(text: str) -> str:
     return named.pop()
 
 
-NAMES = "red green blue orange purple black gray yellow white"
-COLORS = {name: ImageColor.getrgb(name) for name in NAMES.split()}
+COLOR_NAMES = "red green blue orange purple black gray yellow white"
+COLORS = {name: ImageColor.getrgb(name) for name in COLOR_NAMES.split()}
 COLORS["green"] = (0, 255, 0)  # brighter than CSS green
 # minimum share of ink of a line's pixel, and of a filled shape's
 LINE_LEVEL, FILL_LEVEL = (0.12, 0.3)
-SMALLEST = 25.0  # square pixels; anything smaller is a speck
+MIN_SHAPE_AREA = 25.0  # square pixels; anything smaller is a speck
 ONE_IMAGE = "shapes are counted in one image"
 
 
@@ -219,7 +219,7 @@ def _find_filled(sample: Sample, color: str) -> list[DrawnShape]:
 
 def _shapes(pixels: Pixels, level: float) -> list[DrawnShape]:
     shapes = find_shapes(color_distance(pixels), level)
-    return [shape for shape in shapes if shape.area >= SMALLEST]
+    return [shape for shape in shapes if shape.area >= MIN_SHAPE_AREA]
 
 
 def _count(shapes: list[DrawnShape], asked: str) -> Decision:

@@ -29,8 +29,8 @@ Grid = Mapping[tuple[int, int], tuple[str, str]]
 """(row, column), from 1 -> (fill, shape)."""
 Ink = NDArray[np.bool_]
 # grey level of ink: half-covered pixels are lighter, so that a frame ends with its last whole line
-DARK = 64
-STEPS = {
+MAX_DARK_LEVEL = 64
+DIRECTION_STEPS = {
     "left": (0, -1),
     "right": (0, 1),
     "up": (-1, 0),
@@ -38,7 +38,7 @@ STEPS = {
     "down": (1, 0),
     "bottom": (1, 0),
 }
-ASKED_CELL = re.compile(
+ASKED_CELL_PATTERN = re.compile(
     r"in grid (?P<grid>\d+).*?from the (?P<fill>\w+) (?P<shape>\w+) at position \(row"
     r" (?P<row>\d+), "
     r"column (?P<column>\d+)\), how many (?P<what>.+?) are there"
@@ -60,7 +60,7 @@ class ShapeGridReader(AnswerRule):
     def decide(self, sample: Sample) -> Decision:
         """Return the number, and confidence 1, since it reads every cell or abstains. Raises
         NoEvidence."""
-        asked = ASKED_CELL.search(sample.question)
+        asked = ASKED_CELL_PATTERN.search(sample.question)
         if asked is None or len(sample.images) != 1:
             raise NoEvidence(f"the question names no cell of a grid: {sample.question!r}")
         grids = read_grids(sample.images[0].pixels)
@@ -74,7 +74,7 @@ class ShapeGridReader(AnswerRule):
             )
         # "black objects", "circles" or "black circles"
         first, *_, last = asked["what"].lower().split() * 2
-        down, across = STEPS[asked["way"].lower()]
+        down, across = DIRECTION_STEPS[asked["way"].lower()]
         things = 0
         while cell := grid.get((row := row + down, column := column + across)):
             fits = last.removesuffix("s") in (cell[1], "object")
@@ -84,7 +84,7 @@ class ShapeGridReader(AnswerRule):
 
 def read_grids(pixels: Pixels) -> list[Grid]:
     """Return the grids of a picture from left to right. Raises NoEvidence if there is none."""
-    ink = pixels.mean(-1) < DARK
+    ink = pixels.mean(-1) < MAX_DARK_LEVEL
     # outer contours only, so that a frame is one object with its content
     contours, _ = cv2.findContours(ink.astype(np.uint8), cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
     frames = sorted(tuple(cv2.boundingRect(contour)) for contour in contours)
@@ -141,7 +141,7 @@ Panel = tuple[float, float, float, float]
 Sheet = tuple[Panel, ...]
 """The target's panel, then those of the options."""
 MAX_DISTANCE = 4.0  # pixels; larger distances count as this one
-ROUNDS = 20  # of aligning one pattern with the other
+ALIGNMENT_ROUNDS = 20  # of aligning one pattern with the other
 
 
 ROW: Sheet = (
@@ -223,7 +223,7 @@ def _fit(points: Floats, target: Floats) -> Floats:
     moved: Floats = (
         points - (points.min(0) + points.max(0)) / 2 + (target.min(0) + target.max(0)) / 2
     )
-    for _ in range(ROUNDS):
+    for _ in range(ALIGNMENT_ROUNDS):
         away, nearest = (np.asarray(values) for values in tree.query(moved))
         # exclude bent parts from the alignment of the rest
         near = away <= max(1.5, float(np.quantile(away, 0.8)))
@@ -235,7 +235,7 @@ def _fit(points: Floats, target: Floats) -> Floats:
 
 
 # A to Z, as five by seven dot displays commonly show them
-FORMS = """\
+LETTER_FORMS = """\
 01110 10001 10001 11111 10001 10001 10001
 11110 10001 10001 11110 10001 10001 11110
 01110 10001 10000 10000 10000 10001 01110
@@ -271,7 +271,10 @@ OTHER_FORMS = {
 
 
 LETTERS = []
-for letter, rows in (*zip(ascii_uppercase, FORMS.splitlines(), strict=True), *OTHER_FORMS.items()):
+for letter, rows in (
+    *zip(ascii_uppercase, LETTER_FORMS.splitlines(), strict=True),
+    *OTHER_FORMS.items(),
+):
     dots = np.array([list(row) for row in rows.split()], float)  # 1 where a dot is
     LETTERS.append((letter, dots[:, dots.any(0)]))
 MIN_LETTER_GAP = (

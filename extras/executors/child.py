@@ -45,7 +45,7 @@ from looktwice.pipelines.pipeline import describe
 from looktwice.pipelines.runtime.process import keep_memory, share_heaps
 from looktwice.pipelines.runtime.stores import Blobs
 
-PAUSE = 0.01  # seconds during which events are collected for one message
+MESSAGE_INTERVAL = 0.01  # seconds during which events are collected for one message
 TALLY_INTERVAL = 1.0  # seconds between two tallies
 
 
@@ -71,7 +71,7 @@ class Outbox:
         """Send waiting events until the process ends."""
         try:
             while self.is_filled.wait():
-                time.sleep(PAUSE)
+                time.sleep(MESSAGE_INTERVAL)
                 self.is_filled.clear()
                 if time.monotonic() - self.tallied >= TALLY_INTERVAL:
                     self.waiting.append(self.models.tally(self.clock))

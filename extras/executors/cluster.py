@@ -103,7 +103,7 @@ def apply_limits(ask: Ask, drain: threading.Event) -> None:
         drain.set()
 
 
-CALLS = 64  # simultaneous calls of a host, which can be joined into a batch
+MAX_HOST_CALLS = 64  # simultaneous calls of a host, which can be joined into a batch
 
 
 class NetworkHost:

@@ -48,21 +48,21 @@ from looktwice.pipelines.model import is_deferring
 from looktwice.pipelines.models.limits import IN_FLIGHT
 from looktwice.pipelines.picture import PictureError
 
-SETTING = "LOOKTWICE_PROCESSES"
+PROCESSES_VARIABLE = "LOOKTWICE_PROCESSES"
 """The environment variable that sets the number of processes; if it is not set, the run decides."""
 MAX_PROCESSES = 4  # processes: more would ask faster than the run writes and scores
 MIN_RECORDS = 500  # records from which a run is long enough for processes
 MIN_WORKERS = 32  # threads from which one interpreter may be too slow
-SHARE = 8  # minimum threads of each process
+MIN_THREADS_PER_PROCESS = 8  # minimum threads of each process
 MIN_WAITING_SAMPLES = 4  # minimum samples that wait in a process for a free thread
 SENDABLE_PACKAGES = ("looktwice.prompting.", "looktwice.pipelines.")
 """Packages with the classes of stages and models that other processes may run. Networks stay with
 the run, and only the run has loaded plugins."""
-DRAW = ("markers", "grids", "views", "controls", "burnt_in")
+DRAWING_PACKAGES = ("markers", "grids", "views", "controls", "burnt_in")
 """The packages of `prompting` whose stages draw pictures."""
-LOOK = 0.2  # seconds between checks whether the run is being stopped
+STOP_CHECK_INTERVAL = 0.2  # seconds between checks whether the run is being stopped
 STOP_TIMEOUT = 10.0  # seconds for a process to end after the order to stop at once
-LATEST = 120.0  # seconds for a process to become ready once there are samples
+START_TIMEOUT = 120.0  # seconds for a process to become ready once there are samples
 SENDING_ERRORS = (PictureError, TypeError, AttributeError, pickle.PicklingError)
 
 
@@ -91,7 +91,7 @@ def usable_cores() -> list[int]:
 def count_processes(run: RunContext, records: int) -> int:
     """Return the number of processes for a run of `records` records; 0 if the run should do without
     them."""
-    options, plan, given = run.options, run.plan, os.environ.get(SETTING, "")
+    options, plan, given = run.options, run.plan, os.environ.get(PROCESSES_VARIABLE, "")
     stages = [stage for arm in plan.points for stage in arm.stages.values()]
     is_bounded = options.budget is not None or options.max_requests is not None
     # OpenTelemetry, if active, needs a span of every stage in this process
@@ -107,9 +107,16 @@ def count_processes(run: RunContext, records: int) -> int:
     if given.isdecimal():
         return min(int(given), calls)
     rooms = {public_path(type(stage)).split(".")[1] for stage in stages}
-    if records < MIN_RECORDS or (options.workers < MIN_WORKERS and rooms.isdisjoint(DRAW)):
+    if records < MIN_RECORDS or (
+        options.workers < MIN_WORKERS and rooms.isdisjoint(DRAWING_PACKAGES)
+    ):
         return 0
-    number = min(len(usable_cores()), MAX_PROCESSES, options.workers // SHARE, calls // SHARE)
+    number = min(
+        len(usable_cores()),
+        MAX_PROCESSES,
+        options.workers // MIN_THREADS_PER_PROCESS,
+        calls // MIN_THREADS_PER_PROCESS,
+    )
     return number if number > 1 else 0
 
 
@@ -190,7 +197,7 @@ class Processes(Executor):
                 for process in self.processes
             ]
             try:
-                while wait(tasks, LOOK).not_done:
+                while wait(tasks, STOP_CHECK_INTERVAL).not_done:
                     self._pass_on_stops()
                     self._kill_hung_processes()
             except BaseException:
@@ -209,7 +216,9 @@ class Processes(Executor):
         progress = self.run.progress
         for order, event in ((DRAIN, progress.drain), (STOP, progress.stop)):
             for process in self.processes if event.is_set() else ():
-                if order not in process.stops and process.send(pickle.dumps(order), LOOK):
+                if order not in process.stops and process.send(
+                    pickle.dumps(order), STOP_CHECK_INTERVAL
+                ):
                     process.stops.add(order)
 
     def _kill_hung_processes(self) -> None:
@@ -218,7 +227,7 @@ class Processes(Executor):
         if not self.run.progress.stop.is_set():
             self.stopped = now
         for process in self.processes:
-            is_late = not process.has_greeted and now - self.begun > LATEST
+            is_late = not process.has_greeted and now - self.begun > START_TIMEOUT
             if is_late or now - self.stopped > STOP_TIMEOUT:
                 process.handle.kill()
 

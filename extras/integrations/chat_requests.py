@@ -11,19 +11,25 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
 from looktwice.pipelines.config.spec import digest
-from looktwice.pipelines.json_input import CLOSED, OPEN, read_as, read_json, write_json
+from looktwice.pipelines.json_input import (
+    KEEP_OTHER_FIELDS,
+    NO_OTHER_FIELDS,
+    read_as,
+    read_json,
+    write_json,
+)
 from looktwice.pipelines.marks import mark_from_dict
 from looktwice.pipelines.model import CallOptions, Message, Role, Tool, ToolCall
 from looktwice.pipelines.models.attached import read_call_fields, read_turn_fields
 from looktwice.pipelines.picture import Picture, PictureError
-from looktwice.pipelines.sample import PLACED, Sample, check_marks
+from looktwice.pipelines.sample import PLACED_FIELD, Sample, check_marks
 from looktwice.pipelines.view import View
 
 Json = dict[str, Any]
 Text = Annotated[str, Field(min_length=1)]
 Tokens = Annotated[int, Field(ge=1, le=10**9)]
 EXTENSION_FIELD = "looktwice"  # the field for data of clients and `serve` that the protocol lacks
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
+LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
 MAX_BYTES = 64 << 20  # of a request
 MAX_REPLIES = 128  # to one request, which sets `n`
 MAX_PICTURES = 256
@@ -64,13 +70,13 @@ def read_data_url(url: str) -> Picture:
         raise ValueError(f"an image cannot be read: {exc}") from exc
 
 
-class Address(BaseModel, **OPEN):
+class Address(BaseModel, **KEEP_OTHER_FIELDS):
     """The URL of a picture: a data URL within the request itself."""
 
     url: str
 
 
-class Part(BaseModel, **OPEN):
+class Part(BaseModel, **KEEP_OTHER_FIELDS):
     """A part of a turn."""
 
     type: Literal["text", "image_url"]
@@ -86,7 +92,7 @@ class Part(BaseModel, **OPEN):
         return View.of(read_data_url(self.image_url.url))
 
 
-class Function(BaseModel, **OPEN):
+class Function(BaseModel, **KEEP_OTHER_FIELDS):
     """A function that can be called, or a call of one."""
 
     name: str
@@ -95,7 +101,7 @@ class Function(BaseModel, **OPEN):
     arguments: str = "{}"
 
 
-class ToolEntry(BaseModel, **OPEN):
+class ToolEntry(BaseModel, **KEEP_OTHER_FIELDS):
     """A tool, or a call of one."""
 
     id: str = ""
@@ -108,7 +114,7 @@ class ToolEntry(BaseModel, **OPEN):
         return read_call_fields({**(self.model_extra or {}), "function": self.function.model_extra})
 
 
-class Turn(BaseModel, **OPEN):
+class Turn(BaseModel, **KEEP_OTHER_FIELDS):
     """A turn of the conversation.
 
     `looktwice` holds the provider's own values of fields that `serve` shows differently in its
@@ -163,26 +169,26 @@ class Turn(BaseModel, **OPEN):
         return read_turn_fields({**shown, **own, "tool_calls": self.tool_calls})
 
 
-class Outputs(BaseModel, **CLOSED):
+class Outputs(BaseModel, **NO_OTHER_FIELDS):
     """The `structured_outputs` of vLLM."""
 
     choice: list[Text] | None = None
 
 
-class Schema(BaseModel, **OPEN):
+class Schema(BaseModel, **KEEP_OTHER_FIELDS):
     """A JSON schema with its name."""
 
     schema_: Json = Field({}, alias="schema")
 
 
-class Format(BaseModel, **OPEN):
+class Format(BaseModel, **KEEP_OTHER_FIELDS):
     """The format of the reply."""
 
     type: Literal["text", "json_object", "json_schema"]
     json_schema: Schema | None = None
 
 
-class ClientFacts(BaseModel, **CLOSED):
+class ClientFacts(BaseModel, **NO_OTHER_FIELDS):
     """Facts about a question that a client sends as `extra_body={"looktwice": {...}}`; only scoring
     reads the `answer`."""
 
@@ -193,13 +199,13 @@ class ClientFacts(BaseModel, **CLOSED):
     meta: Json = {}
 
 
-class StreamOptions(BaseModel, **OPEN):
+class StreamOptions(BaseModel, **KEEP_OTHER_FIELDS):
     """Options of a streamed response."""
 
     include_usage: bool | None = None
 
 
-class ChatRequest(BaseModel, **OPEN):
+class ChatRequest(BaseModel, **KEEP_OTHER_FIELDS):
     """A chat-completions request, with the fields that looktwice supports."""
 
     messages: list[Turn] = Field(min_length=1)
@@ -325,13 +331,13 @@ def make_sample(turns: Sequence[Message], known: ClientFacts) -> Sample:
     if len(pictures) > MAX_PICTURES:
         raise ValueError(f"{len(pictures)} images in one turn; the maximum is {MAX_PICTURES}")
     marks = tuple(map(mark_from_dict, known.marks))
-    meta = {**known.meta, PLACED: True} if pictures else known.meta
+    meta = {**known.meta, PLACED_FIELD: True} if pictures else known.meta
     sample = Sample("", words, tuple(pictures), tuple(known.choices), marks, meta)
     return replace(sample, id=known.id or digest(sample.to_dict()))
 
 
 HANDLED_FIELDS = {"messages", "model", "stream", "stream_options", "n", "looktwice"}
-SETTINGS = set(ChatRequest.model_fields) - HANDLED_FIELDS
+SETTING_FIELDS = set(ChatRequest.model_fields) - HANDLED_FIELDS
 
 
 def read_foreign_question(raw: bytes) -> Question:
@@ -341,7 +347,7 @@ def read_foreign_question(raw: bytes) -> Question:
     if not (isinstance(body, dict) and isinstance(body.get("messages"), list)):
         raise ValueError("a request must be a JSON object with messages")
     turns = tuple(map(_read_turn, body["messages"]))
-    settings = {name: body[name] for name in SETTINGS & body.keys()}
+    settings = {name: body[name] for name in SETTING_FIELDS & body.keys()}
     try:
         options = ChatRequest(messages=[Turn(role="user")], **settings).options()
     except ValueError:

@@ -16,7 +16,7 @@ from filelock import FileLock, Timeout
 
 from looktwice.eval.readers.robust import Robust
 from looktwice.eval.runs.requests import Forward
-from looktwice.extras.integrations.chat_requests import LOOPBACK, read_question
+from looktwice.extras.integrations.chat_requests import LOOPBACK_HOSTS, read_question
 from looktwice.extras.integrations.chat_responses import ChatResponse, event
 from looktwice.extras.integrations.http_gate import HttpGate, Refusal, Say, serve
 from looktwice.extras.integrations.lens import StudyResponder, name_contestants
@@ -30,8 +30,8 @@ from looktwice.pipelines.models.pocket.model import Pocket
 from looktwice.pipelines.runtime.networks import close_networks
 from looktwice.pipelines.runtime.stores import use_result_store
 
-WRITERS = 2  # threads of a tap, which never wait
-HEARTBEAT = 10.0  # seconds between two comments of a waiting stream
+TAP_THREADS = 2  # threads of a tap, which never wait
+HEARTBEAT_SECONDS = 10.0  # seconds between two comments of a waiting stream
 Done = TypeVar("Done")
 
 
@@ -57,7 +57,7 @@ class ServeOptions:
         token = os.environ.get(self.token_env, "").strip() if self.token_env else ""
         if self.token_env and not token:
             raise ConfigError([f"--token-env {self.token_env}: this environment variable is empty"])
-        if self.host and self.host not in LOOPBACK and not token:
+        if self.host and self.host not in LOOPBACK_HOSTS and not token:
             raise ConfigError(
                 [
                     f"--host {self.host} lets other machines ask; put a token into an environment"
@@ -95,7 +95,7 @@ def serve_tap(url: str, options: ServeOptions, say: Say) -> None:
     RunError."""
     name, token = options.name or "tap", options.token
     with Recorder(find_free_folder(options.out / "serve" / name), (), name) as recorder:
-        tap = RecordingProxy(WRITERS, token, recorder=recorder, url=url, say=say)
+        tap = RecordingProxy(TAP_THREADS, token, recorder=recorder, url=url, say=say)
         _serve(tap, recorder, f"all requests are forwarded unchanged to {tap.url}", options, say)
 
 
@@ -105,7 +105,7 @@ def _serve(door: HttpGate, recorder: Recorder, about: str, options: ServeOptions
         say(about)
         say(f"requests are recorded: looktwice view {recorder.path}")
 
-    serve(door, options.host or LOOPBACK[0], options.port, announce)
+    serve(door, options.host or LOOPBACK_HOSTS[0], options.port, announce)
 
 
 def find_free_folder(folder: Path) -> Path:
@@ -169,7 +169,7 @@ async def stream(
     """Send the answer as events, with its `usage` if requested. Comments keep the connection alive
     until the answer is there; an error after them is sent as an event. Raises Refusal for an error
     before them."""
-    await asyncio.wait([work], timeout=HEARTBEAT)
+    await asyncio.wait([work], timeout=HEARTBEAT_SECONDS)
     headers = {"Content-Type": "text/event-stream", "Cache-Control": "no-cache"}
     if work.done():
         headers |= (await unwrap_answer(work)).headers
@@ -177,7 +177,7 @@ async def stream(
     await response.prepare(request)
     while not work.done():
         await response.write(b": looking\n\n")
-        await asyncio.wait([work], timeout=HEARTBEAT)
+        await asyncio.wait([work], timeout=HEARTBEAT_SECONDS)
     try:
         for chunk in (await unwrap_answer(work)).chunks(usage):
             await response.write(chunk)

@@ -16,7 +16,7 @@ from typing import Any
 from aiohttp import web
 
 from looktwice.eval.page.hosting import get_host, make_runner
-from looktwice.extras.integrations.chat_requests import LOOPBACK, MAX_BYTES
+from looktwice.extras.integrations.chat_requests import LOOPBACK_HOSTS, MAX_BYTES
 from looktwice.pipelines.config.classes import ConfigError
 from looktwice.pipelines.models.http_client import http_loop
 
@@ -92,7 +92,7 @@ class HttpGate(ABC):
                 raw = given.encode(errors="surrogateescape")
                 if not secrets.compare_digest(raw, self.token.encode()):
                     raise Refusal(401, "wrong token; send the token of this server")
-            elif get_host(request) not in LOOPBACK:
+            elif get_host(request) not in LOOPBACK_HOSTS:
                 raise Refusal(403, "send requests to 127.0.0.1")
             return await handler(request)
         except (Refusal, web.HTTPException) as exc:

@@ -48,7 +48,13 @@ from looktwice.eval.readers.reader import build_reader
 from looktwice.extras.integrations.chat_requests import ClientFacts, make_sample, read_data_url
 from looktwice.extras.integrations.images import Images
 from looktwice.extras.integrations.lens import refuse_permuted
-from looktwice.extras.integrations.looking import REPORTED, STUDY, LookTools, find_agent, find_arms
+from looktwice.extras.integrations.looking import (
+    DEFAULT_STUDY,
+    REPORTED_ERRORS,
+    LookTools,
+    find_agent,
+    find_arms,
+)
 from looktwice.extras.logs.own import row_reader
 from looktwice.pipelines.config.build import build
 from looktwice.pipelines.model import (
@@ -218,7 +224,7 @@ def looktwice(study: str, contestant: str) -> Solver:
     return solve
 
 
-def look_tools(study: str = STUDY, contestant: str = "") -> list[Tool]:
+def look_tools(study: str = DEFAULT_STUDY, contestant: str = "") -> list[Tool]:
     """Return the tools of a study's agent, for `react(tools=[*look_tools()])` and the like.
 
     Image 1 is the first one of the conversation, and each image that a tool shows gets the next
@@ -243,7 +249,7 @@ def look_tools(study: str = STUDY, contestant: str = "") -> list[Tool]:
             try:
                 look = looks().look
                 parts = await anyio.to_thread.run_sync(look, name, arguments)
-            except REPORTED as exc:
+            except REPORTED_ERRORS as exc:
                 raise ToolError(str(exc)) from exc
             return [_content(part) for part in parts]
 

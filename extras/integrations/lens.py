@@ -39,10 +39,14 @@ from looktwice.pipelines.state import State
 from looktwice.prompting.agent.agent import Agent
 from looktwice.prompting.controls.choices import PermuteChoices, PermuteLabels
 
-FIRST, IDLE = 10, 20
+FIRST_IDLE_REQUESTS, LATER_IDLE_REQUESTS = 10, 20
 """Number of consecutive requests after which a stage that changes nothing is reported: if it has
 never changed anything, and later."""
-FIELDS = {"schema": "response_format", "effort": "reasoning_effort", "choices": "guided_choice"}
+REQUEST_FIELDS = {
+    "schema": "response_format",
+    "effort": "reasoning_effort",
+    "choices": "guided_choice",
+}
 """Names of request fields that differ from those of `CallOptions`."""
 
 
@@ -159,7 +163,7 @@ class StudyResponder:
                 return
             self.idle[key] = self.idle[key] + 1 if idle else 0
             self.useful |= set() if idle else {key}
-            most = IDLE if key in self.useful else FIRST
+            most = LATER_IDLE_REQUESTS if key in self.useful else FIRST_IDLE_REQUESTS
             if self.idle[key] < most:
                 return
             self.idle[key] = -1
@@ -237,7 +241,7 @@ def refuse_options(arm: Arm, options: CallOptions) -> None:
 def _fields(options: CallOptions, *names: str) -> str:
     """List the options that are set, by their names in a request."""
     return " and ".join(
-        FIELDS.get(name, name) for name in names if getattr(options, name) is not None
+        REQUEST_FIELDS.get(name, name) for name in names if getattr(options, name) is not None
     )
 
 

@@ -35,21 +35,21 @@ from looktwice.prompting.agent.tool import (
     parse_arguments,
 )
 from looktwice.prompting.agent.tools import Answer, Undo, Zoom
-from looktwice.prompting.controls.images import CANDIDATES
+from looktwice.prompting.controls.images import MAX_CANDIDATES
 from looktwice.prompting.coordinates import ShownImage, ToolError, map_to_sources
 from looktwice.prompting.grids.grids import source_box
 from looktwice.prompting.wording.instructions import Parts
 from looktwice.specialists.networks.network import HubNetwork
 from looktwice.specialists.rules import Checked, NoEvidence
 
-STUDY = "look"
+DEFAULT_STUDY = "look"
 """The bundled study that has every tool."""
-OPEN = "open"
+OPEN_TOOL = "open"
 ANY_IMAGE = {
     "anyOf": [{"type": "integer"}, {"type": "string"}],
     "description": "the image: its number, the path of its file, or a data URL",
 }
-REPORTED = (ValueError, LookupError, OSError, NoEvidence, WeightsError)
+REPORTED_ERRORS = (ValueError, LookupError, OSError, NoEvidence, WeightsError)
 """Errors of a tool that depend on its arguments; they are reported to the client's model."""
 Control = Callable[[ToolResult, State, Any], ToolResult]
 """A function that replaces a tool's result by one with the same number of images, or with none."""
@@ -91,7 +91,7 @@ class LookTools:
     def tools(self) -> dict[str, AgentTool]:
         """The offered tools by name, without those that only steer the loop of looktwice's own
         agent."""
-        offered: dict[str, AgentTool] = {OPEN: OpenImage()}
+        offered: dict[str, AgentTool] = {OPEN_TOOL: OpenImage()}
         for name, tool in self.agent.tools.items():
             if name not in self.left_out and not isinstance(tool, Answer | Undo):
                 offered[name] = tool
@@ -275,7 +275,7 @@ def make_controls(
             elif option == "black":
                 controls[name] = lambda true, state, _: BlackImages()(true, state)
             elif isinstance(zoom := agent.tools[name], Zoom):
-                tries = 1 if option == "random" else CANDIDATES
+                tries = 1 if option == "random" else MAX_CANDIDATES
                 controls[name] = partial(
                     _crop_elsewhere, replace(zoom, elsewhere=True, tries=tries)
                 )

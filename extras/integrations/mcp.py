@@ -17,8 +17,8 @@ from mcp.server.transport_security import TransportSecuritySettings
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 
-from looktwice.extras.integrations.chat_requests import LOOPBACK, MAX_BYTES
-from looktwice.extras.integrations.looking import REPORTED, LookTools
+from looktwice.extras.integrations.chat_requests import LOOPBACK_HOSTS, MAX_BYTES
+from looktwice.extras.integrations.looking import REPORTED_ERRORS, LookTools
 from looktwice.pipelines.config.classes import ConfigError
 from looktwice.prompting.coordinates import UNITS
 
@@ -71,7 +71,7 @@ def answer(looks: LookTools, name: str, arguments: dict[str, Any]) -> protocol.C
     """Call a tool; errors become results, too, written for the client's model."""
     try:
         parts = looks.look(name, arguments)
-    except REPORTED as exc:
+    except REPORTED_ERRORS as exc:
         fault = protocol.TextContent(text=f"error: {exc}")
         return protocol.CallToolResult(content=[fault], is_error=True)
     content = list[protocol.ContentBlock]()
@@ -105,7 +105,7 @@ async def serve_http(
         raise ConfigError([fault]) from exc
     port = listening.getsockname()[1]
     shown = f"[{host}]" if ":" in host else host
-    hosts = [f"{name}:*" for name in dict.fromkeys((*LOOPBACK, "[::1]", shown))]
+    hosts = [f"{name}:*" for name in dict.fromkeys((*LOOPBACK_HOSTS, "[::1]", shown))]
     app = server.streamable_http_app(
         max_request_body_size=MAX_BYTES,
         transport_security=TransportSecuritySettings(

@@ -41,7 +41,7 @@ HOP_HEADERS = {
 """Headers that concern only a single connection."""
 MAX_RECORDED_BYTES = 64 << 20  # bytes of an answer that are recorded
 MAX_MODELS = 1000
-SECONDS = 3600.0
+TIMEOUT_SECONDS = 3600.0
 
 
 class Asked(NamedTuple):
@@ -111,7 +111,7 @@ class RecordingProxy(HttpGate):
                 url,
                 data=raw,
                 headers={**kind, **bearer_header(key_for(self.url))},
-                timeout=aiohttp.ClientTimeout(total=SECONDS, sock_connect=10.0),
+                timeout=aiohttp.ClientTimeout(total=TIMEOUT_SECONDS, sock_connect=10.0),
                 allow_redirects=False,
                 proxy=proxy_for(url),
             ) as response:
@@ -125,7 +125,7 @@ class RecordingProxy(HttpGate):
                 answer = web.Response(body=body, status=response.status, headers=headers)
                 return answer, HttpResponse(response.status, named, body)
         except (aiohttp.ClientError, OSError) as exc:
-            fault = connection_error(url, SECONDS, exc)
+            fault = connection_error(url, TIMEOUT_SECONDS, exc)
             raise Refusal(502, str(fault), "upstream_error") from exc
 
     async def _stream(

@@ -27,7 +27,7 @@ from looktwice.extras.logs.log import (
 from looktwice.pipelines.disk import dump_yaml, read_file, write_file
 from looktwice.pipelines.json_input import read_json, write_json
 
-SCHEMA = "0.3.0"
+SCHEMA_VERSION = "0.3.0"
 
 
 def read_every_eval_ever(path: Path, named: Named) -> list[Log]:
@@ -98,7 +98,10 @@ def write_every_eval_ever(log: Log, out: Path) -> Iterator[str]:
     names = log.source or "log", developer or "looktwice", model
     collection, developer, model = map(_plain, names)
     now = str(int(datetime.now(UTC).timestamp()))
-    ids = {"schema_version": SCHEMA, "evaluation_id": f"{collection}/{developer}_{model}/{now}"}
+    ids = {
+        "schema_version": SCHEMA_VERSION,
+        "evaluation_id": f"{collection}/{developer}_{model}/{now}",
+    }
     model_id = f"{developer}/{model}"
     lines = ""
     for row in log.rows.to_dict("records"):

@@ -22,10 +22,10 @@ from looktwice.extras.logs.every_eval import (
 )
 from looktwice.extras.logs.failures import mark_failures
 from looktwice.extras.logs.inspect_ai import read_inspect, write_inspect
-from looktwice.extras.logs.lmms_eval import SAMPLES, read_lmms_eval, write_lmms_eval
+from looktwice.extras.logs.lmms_eval import SAMPLE_FILES, read_lmms_eval, write_lmms_eval
 from looktwice.extras.logs.log import UNSCORED, Log, Named, bracket_letter, make_names_unique
 from looktwice.extras.logs.own import read_replies, read_run, rescore_with
-from looktwice.extras.logs.tables import ENDINGS, read_table, write_vlmevalkit
+from looktwice.extras.logs.tables import TABLE_ENDINGS, read_table, write_vlmevalkit
 from looktwice.pipelines.counted import format_count
 from looktwice.pipelines.disk import read_file, write_file
 from looktwice.pipelines.extensions import list_extensions
@@ -83,14 +83,14 @@ FORMATS = (
     Format("replies", lambda path, fields: "idx" in fields, read_replies),
     Format(
         "lmms-eval",
-        lambda path, fields: any(path.glob(SAMPLES)) or "doc" in fields or "doc_id" in fields,
+        lambda path, fields: any(path.glob(SAMPLE_FILES)) or "doc" in fields or "doc_id" in fields,
         read_lmms_eval,
         write_file=write_lmms_eval,
         suffixes=(".jsonl",),
     ),
     Format(
         "vlmevalkit",
-        lambda path, fields: get_ending(path) in ENDINGS,
+        lambda path, fields: get_ending(path) in TABLE_ENDINGS,
         read_table,
         write_file=write_vlmevalkit,
         suffixes=(".tsv", ".xlsx"),
@@ -150,10 +150,11 @@ def load_log(path: Path, columns: Named) -> list[Log]:
             return [mark_failures(log) for log in form.read(path, columns)]
     if path.is_dir():
         raise TaskError(
-            f"{path} is not a run folder and holds no {SAMPLES} of lmms-eval; name the log files"
+            f"{path} is not a run folder and holds no {SAMPLE_FILES} of lmms-eval; name the"
+            " log files"
             " instead"
         )
-    suffixes = ", ".join((".eval", ".json", *ENDINGS))
+    suffixes = ", ".join((".eval", ".json", *TABLE_ENDINGS))
     raise TaskError(
         f"{path}: expected a run folder, a log of inspect_ai or Every Eval Ever, or a file that"
         f" ends with one of {suffixes} (text files also with .gz)"

@@ -46,7 +46,7 @@ from looktwice.pipelines.view import View
 if TYPE_CHECKING:
     import pandas
 
-ZSTD = 93  # a zip compression method that Python's zipfile supports from 3.14 on
+ZSTD_METHOD = 93  # a zip compression method that Python's zipfile supports from 3.14 on
 SCORER = OURS
 SUMMARY_FIELDS = (
     "id",
@@ -60,7 +60,7 @@ SUMMARY_FIELDS = (
     "error",
     "total_time",
 )
-LETTERS = {"right": "C", "wrong": "I", "unreadable": "N"}
+VERDICT_LETTERS = {"right": "C", "wrong": "I", "unreadable": "N"}
 
 
 def read_inspect(path: Path, named: Named) -> list[Log]:
@@ -148,7 +148,7 @@ def _read_member(archive: ZipFile, name: str) -> Any:
         raise ValueError(
             f"{name} would unpack to {entry.file_size:,} bytes; the limit is {MAX_BYTES:,}"
         )
-    if entry.compress_type != ZSTD:
+    if entry.compress_type != ZSTD_METHOD:
         return json.loads(archive.read(entry))
     import pyarrow
 
@@ -304,7 +304,7 @@ def _sample(log: Log, row: Cells) -> Fields:
     asked = messages[:-1] if messages and messages[-1]["role"] == "assistant" else messages
     reply = {"role": "assistant", "content": row["reply"], "source": "generate"}
     score = {
-        "value": LETTERS.get(row["verdict"], row["value"]),
+        "value": VERDICT_LETTERS.get(row["verdict"], row["value"]),
         "answer": row["answer"],
         "explanation": row["verdict"],
     }

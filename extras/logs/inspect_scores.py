@@ -13,12 +13,12 @@ from looktwice.extras.logs.log import MISSING_VALUE, Cells, Grade, parse_value, 
 __all__ = ["read_grades", "scorer_labels"]
 
 NOT_GRADED = ("grader_failed", "scoring_failed")
-UNANSWERED = ("no_response", "invalid_response_format", "refusal")
+UNANSWERED_REASONS = ("no_response", "invalid_response_format", "refusal")
 """Reasons that inspect_ai records with scores: UNMADE are the scorer's faults, UNANSWERED the
 model's."""
 DEFAULTS: Cells = {"location": "end", "ignore_case": True, "numeric": False, "match_all": False}
 """Defaults of inspect_ai's own scorers, which a log may state or omit."""
-SETTINGS = re.compile(r"\(.*\)(?=/|$)")
+SETTINGS_PATTERN = re.compile(r"\(.*\)(?=/|$)")
 MAX_SETTING_LENGTH = 40  # longest setting, in characters, that is written into a scorer's name
 
 
@@ -56,7 +56,7 @@ def read_grades(
     if scorer in grades:
         return {scorer: grades[scorer]}
     # a bare name matches the scorer with any settings; its parts remain separate
-    bare = {SETTINGS.sub("", name): grade for name, grade in grades.items()}
+    bare = {SETTINGS_PATTERN.sub("", name): grade for name, grade in grades.items()}
     chosen = {n: grade for n, grade in bare.items() if scorer in (n, n.partition("/")[0])}
     if not chosen:
         raise TaskError(f"no scorer is named {scorer!r}; there are {', '.join(grades)}")
@@ -82,6 +82,6 @@ def _grade(value: object, score: Cells) -> Grade:
     grade = Grade.of(parse_value(value), score.get("answer"))
     if reason in NOT_GRADED or grade.value != grade.value:
         return Grade(MISSING_VALUE, "failed", grade.answer)
-    if value == "N" or (reason in UNANSWERED and not grade.value):
+    if value == "N" or (reason in UNANSWERED_REASONS and not grade.value):
         return grade._replace(verdict="unreadable")
     return grade

@@ -50,7 +50,7 @@ COLUMNS: Cells = {
 `value` lies in 0..1 and is NaN where the sample failed or has no key; an unreadable reply has the
 value 0. `verdict` is one of `eval.scoring.Verdict`, empty for a graded value, or UNSCORED.
 """
-TEXTS = ("task", "sample", "question", "choices", "key", "answer", "group", "reply")
+NAMEABLE_COLUMNS = ("task", "sample", "question", "choices", "key", "answer", "group", "reply")
 """The columns that a user may name in logs that are not tables."""
 MIN_DOUBTED_ANSWERS = 5
 """Number of answers from which a log without any right answer causes a warning."""
@@ -218,7 +218,7 @@ def get_named_fields(line: Cells, named: Named) -> Fields:
     """
     cells = Fields()
     for column, field_name in named.items():
-        if column not in TEXTS:
+        if column not in NAMEABLE_COLUMNS:
             continue
         node: Any = line
         for part in field_name.split("."):

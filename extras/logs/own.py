@@ -14,11 +14,11 @@ from string import ascii_uppercase
 
 from looktwice.eval.readers.robust import Robust
 from looktwice.eval.records.records import Record, RunFolder, SampleRow
-from looktwice.eval.replies import CHOICES, HIDDEN, OfficialLabel, get_subtask_of_idx
+from looktwice.eval.replies import CHOICES, HIDDEN_ANSWER, OfficialLabel, get_subtask_of_idx
 from looktwice.eval.scoring.run_rows import published_people
 from looktwice.eval.scoring.score import RecordScorer, score_run
 from looktwice.eval.scoring.verdict import PointScores, ScoredRecord
-from looktwice.eval.tasks.answer_cells import HIDDEN as HIDDEN_CELLS
+from looktwice.eval.tasks.answer_cells import HIDDEN_CELLS
 from looktwice.eval.tasks.base import TaskError
 from looktwice.extras.logs.log import (
     MISSING_VALUE,
@@ -39,10 +39,10 @@ from looktwice.pipelines.model import Messages
 from looktwice.pipelines.state import Stage
 
 Key = tuple[str, str, int]  # point, sample, draw
-IDX = re.compile(r"[^_]+_.+_\d+")
-LETTER = re.compile(r"\(?[A-Z]\)?")
-SMALL_LETTER = re.compile(r"\(?[a-z]\)?")
-CHOICE = re.compile(r"(?:^|(?<=\s))\(?([A-Z])[).:]\s+")
+IDX_PATTERN = re.compile(r"[^_]+_.+_\d+")
+LETTER_PATTERN = re.compile(r"\(?[A-Z]\)?")
+SMALL_LETTER_PATTERN = re.compile(r"\(?[a-z]\)?")
+CHOICE_PATTERN = re.compile(r"(?:^|(?<=\s))\(?([A-Z])[).:]\s+")
 
 
 def read_run(
@@ -159,7 +159,7 @@ def add_choices(path: Path, rows: Sequence[Cells]) -> Iterator[Fields]:
     seen = set[tuple[str, float]]()
     for row in add_known_choices(rows):
         idx, task = row["sample"], row["task"].strip().replace(" ", "_")
-        if task in CHOICES and not IDX.fullmatch(idx):
+        if task in CHOICES and not IDX_PATTERN.fullmatch(idx):
             idx = f"{row.get('split') or 'val'}_{task}_{idx.removesuffix('.0')}"
         place = idx, row.get("draw", 0)
         if place in seen:
@@ -168,8 +168,8 @@ def add_choices(path: Path, rows: Sequence[Cells]) -> Iterator[Fields]:
                 " draws in a column `draw`"
             )
         seen.add(place)
-        subtask = get_subtask_of_idx(idx) if IDX.fullmatch(idx) else row["task"]
-        key = row["key"].removeprefix(HIDDEN).strip("() ")
+        subtask = get_subtask_of_idx(idx) if IDX_PATTERN.fullmatch(idx) else row["task"]
+        key = row["key"].removeprefix(HIDDEN_ANSWER).strip("() ")
         choices = row["choices"] or CHOICES.get(subtask, ())
         if not (choices or key) and row["verdict"] == UNSCORED:
             raise TaskError(f"{path}: {_describe_unscorable(idx, subtask)}")
@@ -177,7 +177,7 @@ def add_choices(path: Path, rows: Sequence[Cells]) -> Iterator[Fields]:
 
 
 def _describe_unscorable(idx: str, subtask: str) -> str:
-    if not IDX.fullmatch(idx):
+    if not IDX_PATTERN.fullmatch(idx):
         return (
             f"{idx!r} has no key and no choices; name their columns with --column key=COLUMN, or"
             f" give --key FILE. That needs an idx such as val_Art_Style_1; {idx!r} is not"
@@ -197,17 +197,17 @@ def add_known_choices(rows: Iterable[Cells]) -> Iterator[Fields]:
     copies, last = list(map(dict, rows)), dict[str, str]()
     for row in copies:
         key, texts = row["key"], [choice.casefold() for choice in row["choices"]]
-        if SMALL_LETTER.fullmatch(key) and key not in texts:
+        if SMALL_LETTER_PATTERN.fullmatch(key) and key not in texts:
             letters = ascii_uppercase[: len(_known_choices(row))]
             row["key"] = key.upper() if key.strip("()").upper() in letters else key
-        if LETTER.fullmatch(row["key"]):
+        if LETTER_PATTERN.fullmatch(row["key"]):
             last[row["task"]] = max(last.get(row["task"], "B"), row["key"].strip("()"))
     for row in copies:
         key, texts = row["key"], [choice.casefold() for choice in row["choices"]]
         # a key that is the text of a choice; Counting's choices are unknown, and keys may be hidden
-        if key and key.casefold() in texts and not LETTER.fullmatch(key):
+        if key and key.casefold() in texts and not LETTER_PATTERN.fullmatch(key):
             row["key"] = ascii_uppercase[texts.index(key.casefold())]
-        if not texts and LETTER.fullmatch(key):
+        if not texts and LETTER_PATTERN.fullmatch(key):
             blank = ("",) * (ord(last[row["task"]]) - ord("A") + 1)
             row["choices"] = _known_choices(row) or blank
         yield row
@@ -239,7 +239,7 @@ def check_keys(rows: Sequence[Cells]) -> str:
         )
     keyed, strange = 0, list[Cells]()
     for row in add_known_choices(rows):
-        if row["choices"] and row["key"] not in ("", HIDDEN) and row["verdict"] == UNSCORED:
+        if row["choices"] and row["key"] not in ("", HIDDEN_ANSWER) and row["verdict"] == UNSCORED:
             keyed += 1
             if normalize_answer(row["key"]) not in ascii_uppercase[: len(row["choices"])]:
                 strange.append(row)
@@ -257,7 +257,7 @@ def check_keys(rows: Sequence[Cells]) -> str:
 def parse_listed_choices(question: str) -> tuple[str, ...]:
     """Return the texts of the choices that follow "(A)", "A." or "A:", "(B)" ... at the end of a
     question; empty unless there are at least two, in order."""
-    _, *pieces = CHOICE.split(question)
+    _, *pieces = CHOICE_PATTERN.split(question)
     letters, texts = pieces[::2], [" ".join(text.split()) for text in pieces[1::2]]
     start = len(letters) - letters[::-1].index("A") - 1 if "A" in letters else len(letters)
     texts[-1:] = [pieces[-1].strip().partition("\n")[0].strip()] if pieces else []

@@ -51,7 +51,7 @@ MAX_PAGE_SAMPLES = 20_000
 """The most samples for which a page is written; the other files are always written."""
 MAX_REPLIES, MAX_THUMBNAILS, MAX_TURNS = 2_000, 300, 20
 """Limits of a page: samples with replies (flipped ones first), thumbnails, and turns per sample."""
-METHOD = (
+METHOD_NOTE = (
     "Differences are paired over the samples that both logs hold; their 95 % confidence intervals"
     " are bootstrapped over clusters (a sample's group, else its pictures, else the sample itself)."
     " p is from the exact McNemar test, or from sign flips of clusters if values are graded or"
@@ -59,7 +59,7 @@ METHOD = (
     " those of single tasks. An unreadable reply counts as 0; a sample that failed in either log is"
     " excluded. `detectable` is the smallest difference that n samples show with 80 % power."
 )
-CSV = (
+CSV_COLUMNS = (
     "contestant",
     "baseline",
     "task",
@@ -247,7 +247,7 @@ def write_comparison(comparison: LogComparison, folder: Path) -> list[Path]:
     """
     lines = [line.strip() for line in summary_lines(comparison)]
     shown, bullets = contrast_table(comparison.contrasts), "\n".join(f"- {line}" for line in lines)
-    markdown = f"# Logs compared\n\n{bullets}\n\n{shown.markdown}\n\n{METHOD}\n"
+    markdown = f"# Logs compared\n\n{bullets}\n\n{shown.markdown}\n\n{METHOD_NOTE}\n"
     fields = []
     for contrast in comparison.contrasts:
         sides = {"baseline_value": contrast.other, "difference": contrast.paired.value}
@@ -255,14 +255,14 @@ def write_comparison(comparison: LogComparison, folder: Path) -> list[Path]:
     write_file(folder / "compare.md", markdown)
     paths = [
         folder / "compare.md",
-        write_csv(folder / "compare.csv", fields, CSV),
+        write_csv(folder / "compare.csv", fields, CSV_COLUMNS),
         write_csv(folder / "items.csv", comparison.items),
         write_csv(folder / "unmatched.csv", comparison.unmatched),
     ]
     if len(comparison.values) <= MAX_PAGE_SAMPLES:
         section = {"title": "Logs compared", "table": shown, "note": "", "facts": (), "wrap": False}
         page = compare_page(comparison)
-        html = render_page(page, summary=lines, tables=[section], method=[METHOD], left_out={})
+        html = render_page(page, summary=lines, tables=[section], method=[METHOD_NOTE], left_out={})
         paths.insert(0, folder / "compare.html")
         write_file(paths[0], html)
     return paths

@@ -23,7 +23,7 @@ from looktwice.pipelines.marks import Marks
 from looktwice.pipelines.picture import Picture, PictureError, Pixels
 from looktwice.pipelines.sample import Item, Sample
 
-SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".ppm", ".pgm", ".tif", ".tiff")
+IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".ppm", ".pgm", ".tif", ".tiff")
 T = TypeVar("T")
 MAX_TRIES = 20  # draws from one image or pair before trying the next one
 
@@ -59,7 +59,7 @@ def require_pair(root: Path, pair: Mapping[str, str], *keys: str) -> list[Path]:
 def list_images(place: Path) -> list[Path]:
     """Return the image files of a folder by their endings, sorted."""
     return sorted(
-        file for file in place.iterdir() if file.suffix.lower() in SUFFIXES and file.is_file()
+        file for file in place.iterdir() if file.suffix.lower() in IMAGE_SUFFIXES and file.is_file()
     )
 
 

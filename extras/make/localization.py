@@ -26,8 +26,8 @@ from looktwice.pipelines.picture import PictureError
 from looktwice.pipelines.sample import Item
 
 CHOICES = ("Box A", "Box B")
-LISTS = ("images", "annotations", "categories")
-IDS = ("id", "image_id", "category_id")
+REQUIRED_LISTS = ("images", "annotations", "categories")
+ID_FIELDS = ("id", "image_id", "category_id")
 MAX_TRIES = 200
 Objects = list[tuple[str, Rect]]
 """The name and the box of each object."""
@@ -85,16 +85,17 @@ class Localization(FileTask):
             raise TaskError(f"{self.path} cannot be read as COCO's JSON ({exc})") from exc
         lists: dict[str, Any] = {}
         if isinstance(data, dict):
-            lists = {name: data.get(name) for name in LISTS}
+            lists = {name: data.get(name) for name in REQUIRED_LISTS}
         if not lists or not all(isinstance(rows, list) for rows in lists.values()):
             names = ", ".join(sorted(data)) if lists else type(data).__name__
             raise TaskError(
-                f"{self.path}: COCO's JSON needs the lists {', '.join(LISTS)}; found {names}"
+                f"{self.path}: COCO's JSON needs the lists {', '.join(REQUIRED_LISTS)}; found"
+                f" {names}"
             )
         for name, rows in lists.items():
             for number, row in enumerate(rows):
                 is_object = isinstance(row, dict)
-                if not is_object or any(isinstance(row.get(n), list | dict) for n in IDS):
+                if not is_object or any(isinstance(row.get(n), list | dict) for n in ID_FIELDS):
                     raise TaskError(
                         f"{self.path}: {name}[{number}] must be an object with ids, got {row!r:.80}"
                     )

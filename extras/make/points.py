@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from looktwice.eval.tasks.base import RowErrors, TaskError, require_positive
 from looktwice.eval.tasks.photographs import seeded_rng
 from looktwice.eval.tasks.photos.correspondence import (
-    APART,
+    MIN_POINT_DISTANCE,
     XY,
     are_inside,
     choose_points,
@@ -199,7 +199,8 @@ class Correspondence(FileTask):
                 )
         raise TaskError(
             f"{self.path}: question {number + 1} of {self.n} cannot be made: no two views share"
-            f" another four interest points at least {APART:g} px apart; lower `n` or add scenes"
+            f" another four interest points at least {MIN_POINT_DISTANCE:g} px apart; lower"
+            " `n` or add scenes"
         )
 
 

@@ -22,7 +22,7 @@ from looktwice.pipelines.picture import Picture, hash_distance
 from looktwice.prompting.wording.read_choices import ListedChoices, find_choices
 
 Values = tuple[str, str]
-SHOWN, SHRUNK = 40, 70
+MAX_SHOWN_DIFFERENCE, MAX_SHRUNK_DIFFERENCE = 40, 70
 """The largest difference between two thumbnails, in levels of 0..255, that a change of codec can
 cause: SHOWN if the pictures' sizes differ by at most a factor of 2, otherwise SHRUNK."""
 FACTORS = (
@@ -43,7 +43,7 @@ FACTORS = (
     "max_tokens",
 )
 """The factors that are always compared; of the settings, the most common ones."""
-LISTED, NOT_SET, NOTHING = "<choices>", "not set", "none"
+CHOICES_PLACEHOLDER, NOT_SET, NOTHING = "<choices>", "not set", "none"
 
 
 class Example(NamedTuple):
@@ -191,7 +191,7 @@ class Prompt:
         if self.listed is None:
             return self.text.split()
         before, after = self.restyle("<A>")
-        return [*before.split(), LISTED, *after.split()]
+        return [*before.split(), CHOICES_PLACEHOLDER, *after.split()]
 
     def restyle(self, style: str) -> tuple[str, str]:
         """Return the text before and after the list of choices, with the letters that it names
@@ -268,11 +268,11 @@ def _picture_factors(
         if unlike := [*filter(lambda sides: sides[0] != sides[1], values)]:
             here, there = map(", ".join, zip(*unlike, strict=True))
             yield factor, (here, there)
-    shown, most = max(starmap(measure_level_distance, pairs)), SHOWN
+    shown, most = max(starmap(measure_level_distance, pairs)), MAX_SHOWN_DIFFERENCE
     for mine_seen, theirs_seen in pairs:
         if mine_seen.hash and theirs_seen.hash:
             low, high = sorted(look.picture.size[1] for look in (mine_seen, theirs_seen))
-            most = SHRUNK if 2 * low < high else most
+            most = MAX_SHRUNK_DIFFERENCE if 2 * low < high else most
     # views that no lossy codec has changed
     exact = [(a, b) for a, b in pairs if a.size == b.size and a.is_lossless and b.is_lossless]
     if shown > most or any(a.pixels != b.pixels for a, b in exact):

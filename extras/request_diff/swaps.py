@@ -12,7 +12,7 @@ from string import ascii_uppercase
 
 from looktwice.extras.request_diff.factors import NOTHING, Prompt, picture_partners
 from looktwice.extras.request_diff.looks import get_look
-from looktwice.extras.request_diff.requests import OPTIONS, Request
+from looktwice.extras.request_diff.requests import OPTION_NAMES, Request
 from looktwice.pipelines.model import Message
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.view import View
@@ -36,7 +36,7 @@ class Swap:
 
     def __call__(self, factor: str) -> Request:
         """Return the first request with this factor of the second. Raises InseparableFactor."""
-        if factor in OPTIONS:
+        if factor in OPTION_NAMES:
             settings = {k: v for k, v in self.mine.settings.items() if k != factor}
             if factor in self.theirs.settings:
                 settings[factor] = self.theirs.settings[factor]

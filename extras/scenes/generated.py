@@ -20,18 +20,18 @@ from looktwice.pipelines.sample import Item, Sample
 KINDS: Mapping[str, SceneType] = {
     kind.name: kind
     for kind in (
-        sheets.GROUND,
+        sheets.GROUND_TYPE,
         grids.SHAPES_IN_GRIDS,
-        counting.COLORED,
-        counting.SHAPES,
-        grids.LETTERS,
-        sheets.CONSTANCY,
-        closure.KIND,
-        counting.ROTATION,
-        counting.COUNTING,
+        counting.COLORED_TYPE,
+        counting.SHAPES_TYPE,
+        grids.LETTERS_TYPE,
+        sheets.CONSTANCY_TYPE,
+        closure.CLOSURE_TYPE,
+        counting.ROTATION_TYPE,
+        counting.COUNTING_TYPE,
     )
 } | SOLID_SCENES
-MARKED = "every object is a mark, which can give counts away"
+MARKED_NOTE = "every object is a mark, which can give counts away"
 ASKED_MARKED = "every object that is to be counted is a mark, which gives the count away"
 
 
@@ -96,7 +96,7 @@ class GeneratedDoYouSeeMe(SweptTask):
         if self.kind.flaws and not self.official:
             notes.append("without the flaws of the authors' images")
         if self.marks:
-            notes.append(MARKED if self.marks is True else ASKED_MARKED)
+            notes.append(MARKED_NOTE if self.marks is True else ASKED_MARKED)
         return Facts(
             f"made ({self.kind.group})",
             "by construction",

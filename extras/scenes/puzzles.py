@@ -20,7 +20,7 @@ from looktwice.eval.tasks.swept import (
     SceneParameters,
     SweptTask,
 )
-from looktwice.extras.drawings.matrices import RULES, SPOKES, solve
+from looktwice.extras.drawings.matrices import RULES, SPOKE_COUNT, solve
 from looktwice.extras.scenes.canvas import SQUARE, blank, stroke, write
 from looktwice.extras.scenes.scene import find_valid_try
 from looktwice.pipelines.picture import Picture, Pixels
@@ -32,8 +32,8 @@ REASONING = (
 )
 PERCEPTION = "How many lines does the picture in row {}, column {} of the matrix have?"
 OPTIONS = tuple(f"picture {letter}" for letter in "ABCD")
-GAP = 0.25  # between two panels, as a share of a panel
-LENGTH = (0.2, 0.85)  # where spokes begin and end, as shares of half a panel
+PANEL_GAP = 0.25  # between two panels, as a share of a panel
+SPOKE_RANGE = (0.2, 0.85)  # where spokes begin and end, as shares of half a panel
 CONTROLS = (
     Control("rule", tuple(RULES)),
     IntegerControl("size", (24, 48, 96), 20, 240),
@@ -53,19 +53,19 @@ class Puzzle:
 
     def paint(self, size: int) -> Pixels:
         """Draw the matrix with panels of `size` pixels, and the lettered options below it."""
-        pitch = size * (1 + GAP)
-        pixels = blank(round(4 * pitch + GAP * size), round(4.6 * pitch + GAP * size))
-        left = GAP * size
+        pitch = size * (1 + PANEL_GAP)
+        pixels = blank(round(4 * pitch + PANEL_GAP * size), round(4.6 * pitch + PANEL_GAP * size))
+        left = PANEL_GAP * size
         corners = [(left + n % 3 * pitch, left + n // 3 * pitch) for n in range(9)]
         corners += [(left + n * pitch, left + 3.3 * pitch) for n in range(4)]
         for bits, corner in zip((*self.pictures[:8], 0, *self.options), corners, strict=True):
             stroke(pixels, SQUARE * size + corner, max(1.5, size / 40))
             middle = np.array(corner) + size / 2
-            for number in range(SPOKES):
+            for number in range(SPOKE_COUNT):
                 if bits >> number & 1:
-                    angle = 2 * np.pi * number / SPOKES
+                    angle = 2 * np.pi * number / SPOKE_COUNT
                     way = np.array([np.sin(angle), -np.cos(angle)]) * size / 2
-                    ends = middle + np.array(LENGTH)[:, None] * way
+                    ends = middle + np.array(SPOKE_RANGE)[:, None] * way
                     stroke(pixels, ends, max(2, size / 16), closed=False)
         x, y = corners[8]
         write(pixels, "?", x + size / 2, y + 0.7 * size, 0.6 * size)
@@ -79,7 +79,7 @@ def find_rows(kind: str, name: str) -> list[tuple[int, int, int]]:
     """Return all rows of three pictures that a rule gives, in which the last differs from the
     others and is not empty."""
     rule, rows = RULES[kind][name], list[tuple[int, int, int]]()
-    for first, second in product(range(1, 2**SPOKES), repeat=2):
+    for first, second in product(range(1, 2**SPOKE_COUNT), repeat=2):
         third = rule(first, second)
         if third and third not in (first, second):
             rows.append((first, second, third))
@@ -99,7 +99,7 @@ def draw_puzzle(params: SceneParameters, right: int) -> Puzzle | None:
         return None
     rows = [params.pick(fitting) for _ in range(3)]
     pictures = tuple(bits for row in rows for bits in row)
-    spokes, moved = params.shuffled(range(SPOKES)), params.levels["moved"]
+    spokes, moved = params.shuffled(range(SPOKE_COUNT)), params.levels["moved"]
     drawn = [1 << n for n in spokes if pictures[8] >> n & 1]
     free = [1 << n for n in spokes if not pictures[8] >> n & 1]
     if min(len(drawn), len(free)) < 2 * moved:

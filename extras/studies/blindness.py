@@ -43,9 +43,9 @@ from looktwice.eval.statistics.paired import Values, benjamini_hochberg
 from looktwice.extras.studies.tastes import (
     CANDIDATE_DRAWS,
     FALSE_SHARE,
-    LEAKS,
-    POWER,
-    STRENGTH,
+    KNOWN_RIGHT_SHARE,
+    LEAK_SHARE,
+    TARGET_POWER,
     BlindQuestion,
     Tastes,
     find_tastes,
@@ -314,7 +314,7 @@ TASTE_NOTE = (
     " guess. The bias is estimated from how often the model gives the wrong choices of its other"
     " questions; a question is listed if it is right more often than the bias explains. The power"
     " is given for questions that the model knows and answers right in"
-    f" {STRENGTH:.0%} of the draws, if these are {LEAKS:.0%} of all questions."
+    f" {KNOWN_RIGHT_SHARE:.0%} of the draws, if these are {LEAK_SHARE:.0%} of all questions."
 )
 
 
@@ -323,9 +323,9 @@ def describe_power(audit: Audit) -> str:
     tastes, draws = audit.tastes, audit.draws
     power, needed = tastes.power(draws), tastes.draws_needed()
     if needed is None:
-        more = f"no number of draws up to {CANDIDATE_DRAWS[-1]} reaches {POWER:.0%}"
+        more = f"no number of draws up to {CANDIDATE_DRAWS[-1]} reaches {TARGET_POWER:.0%}"
     else:
-        more = f"{needed} draws would reach {POWER:.0%}"
+        more = f"{needed} draws would reach {TARGET_POWER:.0%}"
     if power == 0:
         return (
             f"{draws} draws per question cannot show that a question needs no image: in"

@@ -39,7 +39,7 @@ from looktwice.eval.statistics.intervals import (
 )
 from looktwice.eval.statistics.paired import Values, holm
 
-NOTE = (
+FRAGILITY_NOTE = (
     "Every style and codec is compared with the first one on the same samples. Differences have the"
     " interval and p of every paired comparison; a style differs if p is below 0.05 after Holm's"
     " correction over the styles and codecs of the line. The intervals of R and of best minus worst"
@@ -55,8 +55,8 @@ NOTE = (
     " alone` is the share of resamples with a flip under the default, `in all` the share over"
     " styles, codecs and resamples."
 )
-RESAMPLES, PERMUTATIONS, LEVEL = 2000, 1000, 0.05
-FLOOR, ABOVE, ALIKE = "floor\nof R", "above\nthe floor", "identical\nstyles"
+RESAMPLE_COUNT, PERMUTATION_COUNT, SIGNIFICANCE_LEVEL = 2000, 1000, 0.05
+FLOOR_HEADER, ABOVE_HEADER, ALIKE_HEADER = "floor\nof R", "above\nthe floor", "identical\nstyles"
 Published = dict[str, dict[str, dict[str, float]]]
 """Accuracies in percent by task, variant and model."""
 
@@ -77,7 +77,7 @@ class StyleShift:
     @property
     def significant(self) -> bool:
         """True if the effect is significant."""
-        return self.p_holm < LEVEL
+        return self.p_holm < SIGNIFICANCE_LEVEL
 
 
 class Chance(NamedTuple):
@@ -103,7 +103,7 @@ class Fragility:
     values: Values[str, str]
     squares: Floats
     repeats: Floats
-    resamples: int = RESAMPLES
+    resamples: int = RESAMPLE_COUNT
 
     @classmethod
     def from_draws(
@@ -247,10 +247,10 @@ def permute_spread(values: Floats, clusters: Clusters | None = None) -> Chance:
     moved = sums[np.ptp(sums, axis=1) > 1e-9]
     random, fixed = np.random.default_rng(0), sums.sum(axis=0)
     spreads = np.array(
-        [np.ptp(random.permuted(moved, axis=1).sum(axis=0)) for _ in range(PERMUTATIONS)]
+        [np.ptp(random.permuted(moved, axis=1).sum(axis=0)) for _ in range(PERMUTATION_COUNT)]
     )
     reached = np.count_nonzero(spreads >= np.ptp(fixed) - 1e-9)
-    return Chance(float(spreads.mean()) / values.shape[1], (1 + reached) / (1 + PERMUTATIONS))
+    return Chance(float(spreads.mean()) / values.shape[1], (1 + reached) / (1 + PERMUTATION_COUNT))
 
 
 def resample_means(rows: Floats, clusters: Clusters, resamples: int) -> Floats:
@@ -303,16 +303,16 @@ FRAGILITIES: Columns[Fragility] = (
         lambda line: f"{sum(s.significant for s in line.shifts)} of {len(line.shifts)}",
     ),
     Column("R", _ratio_cell),
-    Column(FLOOR, "floor", "{:.2f}"),
-    Column(ABOVE, "above", number_cell),
+    Column(FLOOR_HEADER, "floor", "{:.2f}"),
+    Column(ABOVE_HEADER, "above", number_cell),
     Column("best minus\nworst", "spread", estimate_cell),
-    Column(ALIKE, lambda line: f"{percent(line.chance.mean)}\np {format_p(line.chance.p)}"),
+    Column(ALIKE_HEADER, lambda line: f"{percent(line.chance.mean)}\np {format_p(line.chance.p)}"),
     Column("worst", lambda line: line.ends[0]),
     Column("best", lambda line: line.ends[1]),
 )
 
 
-PUBLISHED = ("contestant", "task", "default %", "best minus\nworst", "worst", "best")
+PUBLISHED_HEADER = ("contestant", "task", "default %", "best minus\nworst", "worst", "best")
 
 
 def fragility_table(scored: Table, whole: bool = True) -> TextTable:
@@ -323,9 +323,9 @@ def fragility_table(scored: Table, whole: bool = True) -> TextTable:
     """
     own = table(FRAGILITIES, [line for run in scored.scores for line in measure_fragilities(run)])
     if not whole:
-        return own.without(FLOOR, ABOVE, ALIKE)
+        return own.without(FLOOR_HEADER, ABOVE_HEADER, ALIKE_HEADER)
     spreads = [line for run in scored.scores for line in _published_spreads(read_published(run))]
-    return own.above(TextTable(PUBLISHED, spreads)).without_empty() if own.rows else own
+    return own.above(TextTable(PUBLISHED_HEADER, spreads)).without_empty() if own.rows else own
 
 
 class StyleLine(NamedTuple):
@@ -385,7 +385,7 @@ FRAGILITY_ANALYSIS = Analysis(
     "fragility",
     "Fragility under marker styles",
     fragility_table,
-    NOTE,
+    FRAGILITY_NOTE,
     needs="a study with `fragility:`",
     ending=partial(fragility_table, whole=False),
 )

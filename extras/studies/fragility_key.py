@@ -16,7 +16,7 @@ from looktwice.pipelines.config.classes import (
     suggest_names,
     type_hints,
 )
-from looktwice.pipelines.config.keys import CLOSED, Key
+from looktwice.pipelines.config.keys import NO_OTHER_FIELDS, Key
 from looktwice.pipelines.config.load import Node
 
 
@@ -24,7 +24,7 @@ class FragilityEntry(TypedDict, total=False):
     """VPBench's marker styles and codecs instead of a sweep; the report says how much results
     depend on them."""
 
-    __pydantic_config__ = CLOSED  # type: ignore[misc]
+    __pydantic_config__ = NO_OTHER_FIELDS  # type: ignore[misc]
     slot: Annotated[str, "The slot of the marker; default `mark`.", "slot: mark"]
     styles: Annotated[
         list[str],
@@ -47,7 +47,7 @@ CODECS = ("png", "jpeg90", "jpeg80", "jpeg70")
 
 
 CODEC_SLOT = "encode"
-CODEC = re.compile(r"png|(jpeg|webp)([1-9]\d?|100)")
+CODEC_PATTERN = re.compile(r"png|(jpeg|webp)([1-9]\d?|100)")
 
 
 ASKING_ROOMS = ("prompting.turns.", "prompting.agent.")
@@ -72,7 +72,7 @@ def expand_fragility(config: Node, faults: Faults) -> Node:
             " `sweep: null` and `each: null`"
         )
     codecs = [str(name) for name in wanted.get("codecs") or CODECS]
-    if bad := [name for name in codecs if not CODEC.fullmatch(name)]:
+    if bad := [name for name in codecs if not CODEC_PATTERN.fullmatch(name)]:
         faults.note(
             "fragility.codecs: expected png, or jpeg or webp with a quality such as jpeg80, found"
             f" {bad[0]!r}"

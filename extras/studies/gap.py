@@ -39,7 +39,7 @@ from looktwice.extras.annotation.ratings import HUMANS, MAJORITY
 
 MAX_ROUNDING_ERROR = 0.0101
 """Largest difference in percent between a printed share and k/n: papers round, or truncate."""
-INTERACTION, WHOLE = "interaction", "the whole gap"
+INTERACTION, WHOLE_GAP = "interaction", "the whole gap"
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ def _factors(task: str, metric: str, tasks: Sequence[Mapping[str, Metric]]) -> l
         left = end - start - (values.value[2:] - start).sum(axis=0)
         rest = mean_difference(left.round(12) + 0.0, values.clusters, values.strata)
         lines.append(FactorEffect(task, metric, INTERACTION, replace(rest, p=nan)))
-    return _add_share_of_gap([*lines, effect(WHOLE, "to")])
+    return _add_share_of_gap([*lines, effect(WHOLE_GAP, "to")])
 
 
 def _add_share_of_gap(lines: Sequence[FactorEffect]) -> list[FactorEffect]:

@@ -31,12 +31,12 @@ from looktwice.pipelines.state import Stage
 from looktwice.specialists.networks.network import Network
 
 TEXT_AREA_LENGTH = 48  # characters from which a text gets a text area
-BOUND = 1000  # limits from here on are ignored by sliders
-COLOR = re.compile("colou?r$|^fill$|^plate$")
-RULE = re.compile(r"(?P<names>.+?) (?P<sign>[<>])=? (?P<bound>-?[\d.]+)")
-OPEN = 5  # settings of a stage that the page shows at once
-PLAIN = {"whole", "number", "text", "words", "color", "flag", "choice"}
-KINDS = {Model: "model", bool: "flag", int: "whole", float: "number"}
+MAX_SLIDER_LIMIT = 1000  # limits from here on are ignored by sliders
+COLOR_PATTERN = re.compile("colou?r$|^fill$|^plate$")
+RULE_PATTERN = re.compile(r"(?P<names>.+?) (?P<sign>[<>])=? (?P<bound>-?[\d.]+)")
+SHOWN_SETTINGS = 5  # settings of a stage that the page shows at once
+PLAIN_KINDS = {"whole", "number", "text", "words", "color", "flag", "choice"}
+TYPE_KINDS = {Model: "model", bool: "flag", int: "whole", float: "number"}
 Form = dict[str, Any]
 
 
@@ -86,15 +86,15 @@ class Catalog:
         if default is not dataclasses.MISSING:
             setting["default"] = simplify_default(default, hint)
         first = inner[0]
-        if first in KINDS:
-            return setting | {"kind": KINDS[first]}
+        if first in TYPE_KINDS:
+            return setting | {"kind": TYPE_KINDS[first]}
         if first is Stage:
             return setting | {"kind": "part", "of": "stages"}
         if get_origin(first) is Literal and len(inner) == 1:
             return setting | {"kind": "choice", "of": [*get_args(first)]}
         if first in (str, Path):
             is_long = isinstance(default, str) and len(default) > TEXT_AREA_LENGTH
-            kind = "color" if COLOR.search(f.name) else "words" if is_long else "text"
+            kind = "color" if COLOR_PATTERN.search(f.name) else "words" if is_long else "text"
             return setting | {"kind": kind}
         if paths := self._list_fitting(inner):
             made = {"is": public_path(type(default))} if dataclasses.is_dataclass(default) else {}
@@ -126,16 +126,16 @@ def list_open(cls: type, settings: Sequence[Form]) -> list[str]:
     own = [name for base in cls.__mro__ for name in inspect.get_annotations(base)]
     ordered = sorted(settings, key=lambda setting: own.index(setting["name"]))
     needed = [setting["name"] for setting in ordered if "default" not in setting]
-    plain = [setting["name"] for setting in ordered if setting["kind"] in PLAIN]
-    return [*dict.fromkeys([*needed, *plain])][:OPEN]
+    plain = [setting["name"] for setting in ordered if setting["kind"] in PLAIN_KINDS]
+    return [*dict.fromkeys([*needed, *plain])][:SHOWN_SETTINGS]
 
 
 def get_ranges(cls: type) -> dict[str, dict[str, float]]:
     """Return the limits of a class's numeric settings, from the rules that validate them."""
     limits = dict[str, dict[str, float]]()
     for base in cls.__mro__:
-        for matched in filter(None, map(RULE.fullmatch, vars(base).get("ranges", ()))):
+        for matched in filter(None, map(RULE_PATTERN.fullmatch, vars(base).get("ranges", ()))):
             end, bound = "min" if matched["sign"] == ">" else "max", float(matched["bound"])
-            for name in matched["names"].split(", ") if abs(bound) < BOUND else ():
+            for name in matched["names"].split(", ") if abs(bound) < MAX_SLIDER_LIMIT else ():
                 limits.setdefault(name, {})[end] = bound
     return limits

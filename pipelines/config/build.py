@@ -32,7 +32,7 @@ from looktwice.pipelines.config.paths import Scope, read_allowed, read_grant
 from looktwice.pipelines.json_input import first_non_finite
 
 # otherwise the text "nan" would become a number
-ARBITRARY = ConfigDict(arbitrary_types_allowed=True, allow_inf_nan=False)
+ARBITRARY_TYPES = ConfigDict(arbitrary_types_allowed=True, allow_inf_nan=False)
 
 
 @dataclass
@@ -226,7 +226,7 @@ class Binder:
             return None
         try:
             # in a tuple, because a type with a configuration of its own accepts no other
-            return TypeAdapter(tuple[hint], config=ARBITRARY).validate_python((value,))[0]
+            return TypeAdapter(tuple[hint], config=ARBITRARY_TYPES).validate_python((value,))[0]
         except ValidationError as exc:
             wrong = exc.errors(include_url=False, include_context=False)[0]
             more = "" if wrong["type"] == "literal_error" else f" ({wrong['msg']})"

@@ -27,7 +27,7 @@ from looktwice.pipelines.extensions import list_own_classes
 FOLDERS = ("pipelines", "prompting", "specialists", "eval")
 
 
-WORD = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+WORD_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 
 _loaded: set[str] = set()  # the first parts of the plugins' names
@@ -73,7 +73,7 @@ def locate(use: str, plugins: Sequence[str] = ()) -> type:
             " file"
             " of its own, named with `--plugin`, can be rebuilt"
         )
-    if len(parts) < 2 or not all(WORD.fullmatch(part) for part in parts):
+    if len(parts) < 2 or not all(WORD_PATTERN.fullmatch(part) for part in parts):
         raise ValueError(
             f"{use!r} is not the path of a public class, such as prompting.markers.Circles"
             f"{_suggest_path(parts[-1])}; `looktwice list` lists them"
@@ -108,7 +108,7 @@ def load_plugin(text: str) -> str:
     path = Path(text)
     is_file = path.suffix == ".py"
     name = path.stem if is_file else text
-    if name.split(".")[0] in (*FOLDERS, "configs", "looktwice") or not WORD.fullmatch(name):
+    if name.split(".")[0] in (*FOLDERS, "configs", "looktwice") or not WORD_PATTERN.fullmatch(name):
         why = f"the name {name!r} is taken or not a plain name; rename the file or package"
         if Path(file := f"{name.split('.')[0]}.py").is_file():
             why = f"name the file, --plugin {file}"
@@ -238,7 +238,7 @@ def extend_hint(hint: str, rest: str) -> str:
 Kind = Literal["task", "stage", "model"]
 
 
-PLAIN = (int, float, str, bool, bytes, type(None))
+PLAIN_TYPES = (int, float, str, bool, bytes, type(None))
 
 
 def union_members(hint: Any) -> Iterator[Any]:
@@ -252,7 +252,9 @@ def union_members(hint: Any) -> Iterator[Any]:
 
 def is_plain(hint: Any) -> bool:
     """Return whether the hint allows only numbers, texts, booleans and paths, no objects."""
-    return all(h in PLAIN or h is Path or get_origin(h) is Literal for h in union_members(hint))
+    return all(
+        h in PLAIN_TYPES or h is Path or get_origin(h) is Literal for h in union_members(hint)
+    )
 
 
 def holds_path(hint: Any) -> bool:

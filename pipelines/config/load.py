@@ -23,8 +23,15 @@ from looktwice.pipelines.config.classes import (
     locate,
     suggest_names,
 )
-from looktwice.pipelines.config.keys import CLOSED, Contestant, Key, Needs, StudyConfig, keys_in
-from looktwice.pipelines.config.paths import URL, Scope, pass_fence, read_allowed
+from looktwice.pipelines.config.keys import (
+    NO_OTHER_FIELDS,
+    Contestant,
+    Key,
+    Needs,
+    StudyConfig,
+    keys_in,
+)
+from looktwice.pipelines.config.paths import URL_PATTERN, Scope, pass_fence, read_allowed
 from looktwice.pipelines.config.shipped import find_config, list_shipped
 from looktwice.pipelines.config.spec import asks_model
 from looktwice.pipelines.disk import check_yaml, read_file
@@ -32,7 +39,7 @@ from looktwice.pipelines.extensions import list_extensions
 from looktwice.pipelines.json_input import iterate_leaves
 
 Node = dict[str, Any]
-REFERENCE = re.compile(r"\$\{([A-Za-z_][\w-]*(?:\.[\w-]+)*)\}")
+REFERENCE_PATTERN = re.compile(r"\$\{([A-Za-z_][\w-]*(?:\.[\w-]+)*)\}")
 MISSING = object()
 YAML_ERRORS = (OSError, yaml.YAMLError, OmegaConfBaseException, ValueError)
 
@@ -78,7 +85,7 @@ def read_config(
             for _, text in iterate_leaves(value)
             if isinstance(text, str)
             and text not in ("", ".")
-            and (URL.fullmatch(text) or Path(text).expanduser().exists())
+            and (URL_PATTERN.fullmatch(text) or Path(text).expanduser().exists())
         ]
     layer.faults.note(*_find_swept_overrides(settings, node.get("sweep")))
     scope = Scope(folder, tuple(given), tuple(plugins), allowed, source=path)
@@ -320,7 +327,7 @@ def resolve(node: Node, faults: Faults) -> Node:
     }
     if not texts:
         return node
-    named = [*texts, *(name for text in texts.values() for name in REFERENCE.findall(text))]
+    named = [*texts, *(name for text in texts.values() for name in REFERENCE_PATTERN.findall(text))]
     parts = {re.split(r"[.[]", place)[0] for place in named}  # resolving the rest would take long
     tree = OmegaConf.create({name: part for name, part in node.items() if name in parts})
     wrong = dict[str, list[str]]()
@@ -335,10 +342,10 @@ def resolve(node: Node, faults: Faults) -> Node:
 
 def _reference_fault(tree: Any, text: str) -> str:
     """Describe what is wrong with the references in a text; "" if nothing is."""
-    if "${" in REFERENCE.sub("", text):
+    if "${" in REFERENCE_PATTERN.sub("", text):
         only = "${...} may hold only a place in this configuration, such as ${a.b}"
         return f"{text!r} is refused: {only}"
-    for reference in REFERENCE.findall(text):
+    for reference in REFERENCE_PATTERN.findall(text):
         try:
             if OmegaConf.select(tree, reference, default=MISSING) is not MISSING:
                 continue
@@ -364,7 +371,7 @@ def study_schema(keys: Mapping[str, Key]) -> Any:
         entries[name] = Annotated[key.schema | None, key.about, key.example]
     make: Any = TypedDict  # its names are known only at run time
     schema = make("StudyConfig", entries, total=False)
-    schema.__pydantic_config__ = CLOSED
+    schema.__pydantic_config__ = NO_OTHER_FIELDS
     return schema
 
 
@@ -395,7 +402,9 @@ def shape_faults(config: Mapping[str, Any]) -> tuple[list[str], list[str]]:
                 strange.note(f"{'.'.join(words)}: no such entry{extend_hint(near, hint)}")
             else:
                 # pydantic inserts words into the place that name a member of a union
-                place = ".".join(word for word in words if "[" not in word and word not in UNION)
+                place = ".".join(
+                    word for word in words if "[" not in word and word not in UNION_MEMBERS
+                )
                 shown = repr(error["input"])
                 shown = shown if len(shown) < 80 else f"{shown[:77]}..."
                 message = error["msg"][0].lower() + error["msg"][1:]
@@ -416,4 +425,4 @@ def suggest_place(word: str, config: Mapping[str, Any]) -> str:
     return ""
 
 
-UNION = ("str", "dict", "list", "none")
+UNION_MEMBERS = ("str", "dict", "list", "none")

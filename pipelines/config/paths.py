@@ -29,10 +29,10 @@ from looktwice.pipelines.config.classes import ConfigError
 from looktwice.pipelines.disk import write_file
 from looktwice.pipelines.json_input import read_as
 
-REPLIES = "_replies"
-ALLOW = "LOOKTWICE_ALLOW"
-URL = re.compile(r"(?i)(?:https?|wss?|grpcs?)://\S+")
-HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*")
+REPLIES_SUFFIX = "_replies"
+ALLOW_VARIABLE = "LOOKTWICE_ALLOW"
+URL_PATTERN = re.compile(r"(?i)(?:https?|wss?|grpcs?)://\S+")
+HOST_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*")
 
 Ask = Callable[[str], bool]
 
@@ -97,12 +97,12 @@ def read_allowed(texts: Sequence[str] = ()) -> Allowed:
     """Return the folders and hosts in `texts` (from the command) and in LOOKTWICE_ALLOW. Raises
     FileNotFoundError."""
     folders, hosts = list[Path](), set[str]()
-    usual = list(filter(None, os.environ.get(ALLOW, "").split(os.pathsep)))
+    usual = list(filter(None, os.environ.get(ALLOW_VARIABLE, "").split(os.pathsep)))
     for text in (*texts, *_session.allow, *usual):
         path = Path(text).expanduser()
-        if path.exists() or (text in usual and not HOST.fullmatch(text)):
+        if path.exists() or (text in usual and not HOST_PATTERN.fullmatch(text)):
             folders.append(path.resolve())
-        elif URL.fullmatch(text) or HOST.fullmatch(text):
+        elif URL_PATTERN.fullmatch(text) or HOST_PATTERN.fullmatch(text):
             hosts.add(_host(text))
         else:
             raise FileNotFoundError(f"--allow {text}: there is no such folder")
@@ -110,7 +110,7 @@ def read_allowed(texts: Sequence[str] = ()) -> Allowed:
 
 
 def _host(text: str) -> str:
-    return (urlsplit(text).hostname or text if URL.fullmatch(text) else text).lower()
+    return (urlsplit(text).hostname or text if URL_PATTERN.fullmatch(text) else text).lower()
 
 
 def _is_loopback(host: str) -> bool:
@@ -238,7 +238,7 @@ class OutsideError(ValueError):
         scope, hosts = pending.scope, pending.hosts
         options = [*(quote_for_shell(shorten_path(root)) for root in pending.roots), *hosts]
         typed = " ".join(f"--allow {option}" for option in options)
-        self.advice = f"if you trust it, add {typed} (or set {ALLOW})"
+        self.advice = f"if you trust it, add {typed} (or set {ALLOW_VARIABLE})"
         named = dict[Path, OutsidePath]()
         for wish in pending.outside_paths:
             named.setdefault(wish.root, wish)
@@ -357,7 +357,7 @@ class Scope:
         base, roots = self.folder, [self.folder]
         if any(text.startswith(given) for given in self.given):
             base = Path()
-            roots = [Path(given + more) for given in self.given for more in ("", REPLIES)]
+            roots = [Path(given + more) for given in self.given for more in ("", REPLIES_SUFFIX)]
         real = (base / Path(text).expanduser()).resolve()
         roots = [root.expanduser().resolve() for root in roots]
         if not real.exists():
@@ -371,7 +371,7 @@ class Scope:
     def host(self, text: str, place: str = "") -> str:
         """Return the host of a setting that is a URL, and record it so that the user can be asked;
         "" for any other text, for this machine, and for URLs given on the command line."""
-        if not URL.fullmatch(text) or text in self.given or _is_loopback(_host(text)):
+        if not URL_PATTERN.fullmatch(text) or text in self.given or _is_loopback(_host(text)):
             return ""
         host, noted = _host(text), _pending.get()
         is_allowed = host in self.allowed.hosts or host in read_grant(self.source).hosts

@@ -27,7 +27,7 @@ from looktwice.pipelines.config.spec import (
 )
 from looktwice.pipelines.counted import format_count
 
-NAME = re.compile(r"[\w-][\w.-]*")
+NAME_PATTERN = re.compile(r"[\w-][\w.-]*")
 DEFAULT_READER = {"use": "eval.readers.Robust"}
 
 
@@ -178,7 +178,7 @@ def make_plan(config: Node, scope: Scope, name: str, faults: Sequence[str] = ())
 def _name_faults(given: Any, file: str) -> Iterator[str]:
     """Yield what is wrong with the run's name, which is `name:` or else the name of the file."""
     name = str(given or file)
-    if not NAME.fullmatch(name):
+    if not NAME_PATTERN.fullmatch(name):
         what = repr(name) if given else f"without `name:` it is that of the file, {file!r}, which"
         fitting = re.sub(r"[^\w.-]+", "-", name).strip("-.") or "study"
         yield (

@@ -28,10 +28,10 @@ from looktwice.pipelines.models.refusals.filters import is_filter, with_verdict
 from looktwice.pipelines.models.refusals.waits import retry_after
 from looktwice.pipelines.models.wire import find_error, is_billed, parse_reply
 
-QUOTA = {"insufficient_quota", "billing_hard_limit_reached"}
+QUOTA_CODES = {"insufficient_quota", "billing_hard_limit_reached"}
 
 
-ADVICE = {
+STATUS_ADVICE = {
     401: "check the key in {key}",
     402: "check the account's credit",
     403: "check the key in {key} and its permissions",
@@ -40,16 +40,16 @@ ADVICE = {
 }
 
 
-ATTACHED = "(reasoning_(content|details)|thinking_blocks|thought_?signature|extra_content)"
+ATTACHED_FIELDS = "(reasoning_(content|details)|thinking_blocks|thought_?signature|extra_content)"
 
 
-SETTINGS = (
+SETTING_ADVICE = (
     (
-        rf"(missing|lacks?)\b.*{ATTACHED}|{ATTACHED}.*(missing|must be passed)",
+        rf"(missing|lacks?)\b.*{ATTACHED_FIELDS}|{ATTACHED_FIELDS}.*(missing|must be passed)",
         "an earlier reply lacks fields that its model needs back; ask again with another `--cache`",
     ),
     (
-        rf"messages?[\w.\[\]]*\.(reasoning\b|{ATTACHED})|(property|field|name|parameter)\W+{ATTACHED}",
+        rf"messages?[\w.\[\]]*\.(reasoning\b|{ATTACHED_FIELDS})|(property|field|name|parameter)\W+{ATTACHED_FIELDS}",
         "make the stage drop what was attached to its replies: `history: {attached: drop}`",
     ),
     (r"max_tokens.*max_completion_tokens", "set `token_field: max_completion_tokens`"),
@@ -161,11 +161,13 @@ def refusal(
         return ModelError(fault, status=status)
     message = shorten(str(error.get("message") or "")) or _quote_start(response.body)
     fault = f"{endpoint} answered {status}: {message}"
-    is_used_up = bool(QUOTA & {str(code), str(error.get("type"))})
+    is_used_up = bool(QUOTA_CODES & {str(code), str(error.get("type"))})
     if (status in (200, 408, 429) or status >= 500) and not is_used_up:
         wait = retry_after(response.headers, _collect_errors(data, error or message), status)
         return ModelError(fault, status=status, retryable=True, retry_after=wait)
-    setting = next((advice for words, advice in SETTINGS if re.search(words, message, re.I)), "")
+    setting = next(
+        (advice for words, advice in SETTING_ADVICE if re.search(words, message, re.I)), ""
+    )
     if is_used_up:
         advice = "the account's quota is used up"
     elif status in (401, 403) and not key_for(endpoint):
@@ -177,7 +179,7 @@ def refusal(
     else:
         variable = next(iter(key_variables(URL(endpoint))), "OPENAI_API_KEY")
         others = "check the settings that the message names, or leave them out"
-        advice = ADVICE.get(status, others).format(key=variable)
+        advice = STATUS_ADVICE.get(status, others).format(key=variable)
     return ModelError(f"{fault}; {advice}", status=status)
 
 

@@ -31,7 +31,7 @@ from looktwice.pipelines.models.keys import (
     mask_keys,
     refuse_keys,
 )
-from looktwice.pipelines.models.limits import IN_FLIGHT, LIMITS, SERVERS
+from looktwice.pipelines.models.limits import IN_FLIGHT, LIMIT_RANGES, SERVERS
 from looktwice.pipelines.models.wire import (
     RESERVED_FIELDS,
     ChoicesField,
@@ -42,7 +42,7 @@ from looktwice.pipelines.models.wire import (
 )
 from looktwice.pipelines.ranges import Ranged
 
-OPENAI = "https://api.openai.com/v1"
+OPENAI_URL = "https://api.openai.com/v1"
 PROBE_SECONDS = 10.0
 
 
@@ -97,7 +97,7 @@ class ChatAPI(Ranged):
     prices: Mapping[str, Any] | None = field(default=None, metadata=NOT_IDENTITY)
     remote: ClassVar[bool] = True
     apart: ClassVar[bool] = True  # several processes of a run may ask it, with a copy each
-    ranges = (*SAMPLING, *LIMITS, "timeout > 0")
+    ranges = (*SAMPLING, *LIMIT_RANGES, "timeout > 0")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -113,7 +113,7 @@ class ChatAPI(Ranged):
         if len(set(self.urls)) < len(self.urls):
             raise ValueError(f"url names a server twice: {', '.join(self.urls)}")
         # resolved once: a recorded run must not mean another server in another environment
-        object.__setattr__(self, "url", self.url or os.environ.get("OPENAI_BASE_URL") or OPENAI)
+        object.__setattr__(self, "url", self.url or os.environ.get("OPENAI_BASE_URL") or OPENAI_URL)
 
     @cached_property
     def identity(self) -> str:

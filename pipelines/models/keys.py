@@ -25,11 +25,11 @@ KEYS: Mapping[str, str] = {
 """Host -> the environment variable that holds its key;
 LOOKTWICE_KEYS="host=VARIABLE,host:port=VARIABLE" adds more."""
 
-VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
-PROXIES = ("https_proxy", "HTTPS_PROXY")
-LOOPBACK = re.compile(r"127(\.\d{1,3}){3}")
-VISIBLE_ASCII = re.compile(r"[!-~]+")
-SHORTEST = 8  # characters; masking a shorter key would mask parts of ordinary words
+VARIABLE_PATTERN = re.compile(r"[A-Z_][A-Z0-9_]*")
+PROXY_VARIABLES = ("https_proxy", "HTTPS_PROXY")
+LOOPBACK_PATTERN = re.compile(r"127(\.\d{1,3}){3}")
+VISIBLE_ASCII_PATTERN = re.compile(r"[!-~]+")
+MIN_MASKED_LENGTH = 8  # characters; masking a shorter key would mask parts of ordinary words
 
 
 class MissingKeyError(ModelError):
@@ -44,7 +44,7 @@ def key_for(url: str) -> str | None:
     """
     at, base = _parsed(url), os.environ.get("OPENAI_BASE_URL")
     is_named = bool(base) and _parsed(str(base)).origin() == at.origin()
-    is_here = at.host in ("localhost", "::1") or LOOPBACK.fullmatch(at.host or "")
+    is_here = at.host in ("localhost", "::1") or LOOPBACK_PATTERN.fullmatch(at.host or "")
     variables = key_variables(at)
     for variable in [*variables, *(["OPENAI_API_KEY"] if is_named else [])]:
         key = os.environ.get(variable, "").strip()
@@ -54,7 +54,7 @@ def key_for(url: str) -> str | None:
             raise ModelError(
                 f"a key would be sent unencrypted to {at.origin()}; use https in `url`"
             )
-        if not VISIBLE_ASCII.fullmatch(key):
+        if not VISIBLE_ASCII_PATTERN.fullmatch(key):
             raise ModelError(
                 f"the key in {variable} contains a line break, a space or another character that"
                 " keys never contain; set it again"
@@ -107,7 +107,7 @@ def key_variables(at: URL) -> list[str]:
     """
     variables = []
     for number, (host, name) in enumerate([*_own_table(), *KEYS.items()], 1):
-        if not VARIABLE.fullmatch(name):
+        if not VARIABLE_PATTERN.fullmatch(name):
             raise ModelError(
                 f"LOOKTWICE_KEYS: entry {number} is not HOST=VARIABLE, such as {at.host}=MY_KEY;"
                 " put"
@@ -126,12 +126,12 @@ def known_keys() -> Sequence[str]:
     Each is listed as it is, and as JSON, Python, URLs and XML escape it.
     """
     get = os.environ.get
-    secrets = [get(name, "").rpartition("@")[0].rpartition("/")[2] for name in PROXIES]
+    secrets = [get(name, "").rpartition("@")[0].rpartition("/")[2] for name in PROXY_VARIABLES]
     secrets += [get(name, "").strip() for name in KEYS.values()]
     for _, name in _own_table():
-        is_variable = VARIABLE.fullmatch(name) or name in os.environ
+        is_variable = VARIABLE_PATTERN.fullmatch(name) or name in os.environ
         secrets.append(os.environ.get(name, "").strip() if is_variable else name)
-    return _spellings(tuple(key for key in secrets if len(key) >= SHORTEST))
+    return _spellings(tuple(key for key in secrets if len(key) >= MIN_MASKED_LENGTH))
 
 
 @lru_cache(maxsize=8)

@@ -55,13 +55,15 @@ REASONS: Mapping[Finish | Literal["failed"], str] = {
 }
 """Finish reasons that servers give: complete, truncated, filtered, a tool call, or failed."""
 
-FINISH = {reason: finish for finish, reasons in REASONS.items() for reason in reasons.split()}
+FINISH_BY_REASON = {
+    reason: finish for finish, reasons in REASONS.items() for reason in reasons.split()
+}
 # per reply; a larger number is not a count, and sums of it would overflow
 MAX_LOGGED_TOKENS = 10**12
 # per reply; agents run eight of them by default, and more are only repetitions
 MAX_CALLS = 128
 
-REASONING = ("reasoning_content", "reasoning", "thought_summary", "thinking")
+REASONING_FIELDS = ("reasoning_content", "reasoning", "thought_summary", "thinking")
 REASONING_PARTS = ("reasoning_details", "thinking_blocks")
 """Fields of a message that hold reasoning, as text or as parts. The first non-empty one counts:
 text fields, then reasoning among the parts of the content, then these."""
@@ -153,7 +155,7 @@ def request_bytes(body: Json) -> bytes:
     return b"".join(chain.from_iterable(zip_longest(pieces, pictures, fillvalue=b"")))
 
 
-SAMPLING = {
+SAMPLING_FIELDS = {
     "temperature": "temperature",
     "top_p": "top_p",
     "max_tokens": "max_tokens",
@@ -164,7 +166,13 @@ SAMPLING = {
 }
 """Our name of a setting -> the name of the field in which it is sent."""
 
-RESERVED_FIELDS = {*SAMPLING.values(), "max_completion_tokens", "logprobs", "model", "messages"}
+RESERVED_FIELDS = {
+    *SAMPLING_FIELDS.values(),
+    "max_completion_tokens",
+    "logprobs",
+    "model",
+    "messages",
+}
 RESERVED_FIELDS |= {"response_format", "tools", "tool_choice", "stream", "n"}
 
 
@@ -174,7 +182,7 @@ def wire_options(options: CallOptions, token_field: str, choices_as: ChoicesFiel
     Raises ModelError for `choices` if `choices_as` is not set.
     """
     body: Json = {}
-    for name, wired in (SAMPLING | {"max_tokens": token_field, "top_k": "top_k"}).items():
+    for name, wired in (SAMPLING_FIELDS | {"max_tokens": token_field, "top_k": "top_k"}).items():
         value = getattr(options, name)
         if value is not None:
             body[wired] = list(value) if isinstance(value, tuple) else value
@@ -212,7 +220,7 @@ def parse_reply(data: Any, seconds: float, engine: str = "") -> Reply:
         usage = parse_usage(data)
         choice = data["choices"][0]
         message, reason = choice["message"], str(choice.get("finish_reason") or "stop").lower()
-        finish = FINISH.get(reason, "stop")
+        finish = FINISH_BY_REASON.get(reason, "stop")
         if finish == "failed":
             fault = f"the server failed in the middle of its reply (finish_reason {reason!r:.40})"
             raise ModelError(fault, status=200, retryable=True, usage=usage)
@@ -231,7 +239,7 @@ def parse_reply(data: Any, seconds: float, engine: str = "") -> Reply:
             "model": data.get("model"),
             "fingerprint": data.get("system_fingerprint"),
             "engine": data.get("provider") or engine,
-            "finish_reason": "" if reason in FINISH else reason[:40],
+            "finish_reason": "" if reason in FINISH_BY_REASON else reason[:40],
         }
         return Reply(
             text=text,
@@ -278,7 +286,7 @@ def _read_text(value: Any) -> str:
 
 def _reasoning(message: Json, thought: str) -> str:
     """Return the reasoning of a message; `thought` is the part of it found in the content."""
-    told = (_read_text(message.get(name)) for name in REASONING)
+    told = (_read_text(message.get(name)) for name in REASONING_FIELDS)
     parts = (_read_text(message.get(name)) for name in REASONING_PARTS)
     return next(filter(None, chain(told, (thought,), parts)), "")
 
@@ -292,7 +300,7 @@ def parse_usage(data: Mapping[str, Any]) -> Usage:
     """
     choice: Json = next(iter(data.get("choices") or ()), {})  # Kimi's streams count there
     nodes = (data, choice, data.get("x_groq"), choice.get("message"))
-    found = ((node or {}).get(name) for node in nodes for name in USAGE)
+    found = ((node or {}).get(name) for node in nodes for name in USAGE_FIELDS)
     usage: Json = with_snake_keys(next(filter(None, found), {}))
 
     def count(*names: str) -> int:
@@ -331,7 +339,7 @@ def parse_usage(data: Mapping[str, Any]) -> Usage:
     return Usage(asked, max(completion, total - asked), reasoning, cached)
 
 
-USAGE = ("usage", "usageMetadata", "usage_metadata")
+USAGE_FIELDS = ("usage", "usageMetadata", "usage_metadata")
 """Fields in which servers report token counts."""
 
 

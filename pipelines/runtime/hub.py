@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from looktwice.pipelines.runtime.networks import (
-    OPENING,
+    OPENING_LOCK,
     FetchError,
     Place,
     WeightsError,
@@ -21,7 +21,9 @@ from looktwice.pipelines.runtime.networks import (
     weights_hash,
 )
 
-FETCH = "download it on a connected machine (`hf download ID --local-dir DIR`) and set model: DIR"
+DOWNLOAD_ADVICE = (
+    "download it on a connected machine (`hf download ID --local-dir DIR`) and set model: DIR"
+)
 
 
 HUB_S = 10.0  # seconds for the hub to answer once; its library would try for minutes
@@ -85,7 +87,7 @@ def _from_pretrained(
     if silence:
         settings["local_files_only"] = True
     try:
-        with OPENING:
+        with OPENING_LOCK:
             source = str(place) if local else model
             opened = kind.from_pretrained(source, revision=revision, **settings)
     except (OSError, ValueError, KeyError, ImportError, RuntimeError) as exc:
@@ -94,14 +96,14 @@ def _from_pretrained(
         part = f" of its part {settings['subfolder']!r}" if "subfolder" in settings else ""
         reason, advice = first_line(exc), _advice(exc)
         if silence:
-            reason, advice = f"the hub did not answer: {silence}", FETCH
+            reason, advice = f"the hub did not answer: {silence}", DOWNLOAD_ADVICE
         raise (WeightsError if local else FetchError)(
             f"{model}: {kind.__name__}{part} could not be opened from {tried} ({reason}); {advice}"
         ) from exc
     return check_tensors(model, opened[0], opened[1], unused) if is_network else opened
 
 
-COMPUTED = {
+COMPUTED_TENSORS = {
     "num_batches_tracked",  # counts steps of training
     "position_ids",  # this and the next two follow from the settings, and older files hold them
     "inv_freq",
@@ -117,9 +119,9 @@ def check_tensors(
     random numbers and drops unexpected ones.
 
     Raises WeightsError if a tensor is missing or unexpected, except those that no result depends
-    on: tensors with a name in `unused`, or in `COMPUTED`, between their dots.
+    on: tensors with a name in `unused`, or in `COMPUTED_TENSORS`, between their dots.
     """
-    free, kind = {*unused, *COMPUTED}, type(network).__name__
+    free, kind = {*unused, *COMPUTED_TENSORS}, type(network).__name__
     missing, surplus = (
         sorted(name for name in loading[keys] if free.isdisjoint(name.split(".")))
         for keys in ("missing_keys", "unexpected_keys")
@@ -209,7 +211,7 @@ ADVICE: Sequence[tuple[Sequence[str], str]] = (
         "it is gated: accept its terms on its page, then type `hf auth login`, or set model: to a"
         " local folder",
     ),
-    (("connect", "offline", "name or service", "timed out"), FETCH),
+    (("connect", "offline", "name or service", "timed out"), DOWNLOAD_ADVICE),
 )
 """Words in the errors of libraries, and what to do; the first match counts."""
 
@@ -222,4 +224,4 @@ def _advice(exc: BaseException | None) -> str:
         exc = exc.__cause__ or exc.__context__
     text = " ".join(f"{type(link).__name__} {link}" for link in chain).lower()
     suiting = (advice for signs, advice in ADVICE if any(sign in text for sign in signs))
-    return next(suiting, f"check the id or folder; {FETCH}")
+    return next(suiting, f"check the id or folder; {DOWNLOAD_ADVICE}")

@@ -28,7 +28,7 @@ RETRY_SECONDS = 60.0  # seconds before a failed download is retried
 CACHED_DIGEST_BYTES = 8 << 20  # bytes; the digest of a larger file is cached
 
 # transformers is not thread-safe: a second thread may find it half imported
-OPENING = threading.RLock()
+OPENING_LOCK = threading.RLock()
 
 Dtype = Literal["auto", "float32", "float16", "bfloat16"]
 Device = Literal["auto", "cpu", "cuda", "mps"]
@@ -164,7 +164,7 @@ def import_extra(name: str, extra: str) -> Any:
     if name != "torch":
         import_torch(extra)
     try:
-        with OPENING:
+        with OPENING_LOCK:
             module = import_module(name)
     except ImportError as exc:
         from looktwice.pipelines.runtime.install import format_install

@@ -14,8 +14,11 @@ from contextlib import suppress
 from typing import Any, NoReturn
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8  # from malloc.h
-HEAPS, LARGEST = 4, 1 << 28  # number of heaps, and bytes of the largest array that they keep
-ENDING = ("SIGTERM", "SIGHUP")  # Windows has no SIGHUP
+HEAP_COUNT, MAX_KEPT_BYTES = (
+    4,
+    1 << 28,
+)  # number of heaps, and bytes of the largest array that they keep
+ENDING_SIGNALS = ("SIGTERM", "SIGHUP")  # Windows has no SIGHUP
 
 
 CANCELLERS: list[Callable[[], None]] = []
@@ -63,14 +66,14 @@ def share_heaps() -> None:
     """Let all threads share four heaps, as MALLOC_ARENA_MAX=4 does. Each heap keeps freed memory,
     and with one heap per thread a run that draws pictures held 1.5 GB."""
     if "MALLOC_ARENA_MAX" not in os.environ:
-        _set_malloc_option(M_ARENA_MAX, HEAPS)
+        _set_malloc_option(M_ARENA_MAX, HEAP_COUNT)
 
 
 def keep_memory() -> None:
     """Keep the memory of a picture for the next one, because allocating it again takes half as long
     as drawing."""
-    _set_malloc_option(M_MMAP_THRESHOLD, LARGEST)
-    _set_malloc_option(M_TRIM_THRESHOLD, LARGEST)
+    _set_malloc_option(M_MMAP_THRESHOLD, MAX_KEPT_BYTES)
+    _set_malloc_option(M_TRIM_THRESHOLD, MAX_KEPT_BYTES)
 
 
 def _set_malloc_option(parameter: int, value: int) -> None:

@@ -22,8 +22,8 @@ from looktwice.pipelines.view import View
 from looktwice.prompting.coordinates import ToolError
 from looktwice.prompting.wording.instructions import Parts, Text, Worded, get_text
 
-_CALL = re.compile(r"^[ \t]*CALL[ \t]+(\S+)[ \t]*(.*)$", re.M)
-_ANSWER = re.compile(r"^[ \t]*ANSWER[ \t]*:[ \t]*\S", re.M)
+_CALL_PATTERN = re.compile(r"^[ \t]*CALL[ \t]+(\S+)[ \t]*(.*)$", re.M)
+_ANSWER_PATTERN = re.compile(r"^[ \t]*ANSWER[ \t]*:[ \t]*\S", re.M)
 
 
 class CallFormat:
@@ -203,7 +203,7 @@ class PlainCalls(CallFormat):
     A reply with neither line is malformed.
     """
 
-    pattern = _CALL  # a class attribute, since there are no settings
+    pattern = _CALL_PATTERN  # a class attribute, since there are no settings
 
     def instructions(self, tools: Sequence[Tool]) -> str:
         """Describe the tools and how to call them."""
@@ -225,7 +225,7 @@ class PlainCalls(CallFormat):
 
     def find_fault(self, reply: Reply) -> str:
         """Return a message if the reply has neither line."""
-        if _ANSWER.search(strip_thoughts(reply.text)):
+        if _ANSWER_PATTERN.search(strip_thoughts(reply.text)):
             return ""
         return 'the reply has neither a line "CALL NAME {...}" nor a line "ANSWER: ..."'
 

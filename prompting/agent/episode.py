@@ -19,7 +19,7 @@ from looktwice.prompting.wording.instructions import Parts, fill_in
 if TYPE_CHECKING:
     from looktwice.prompting.coordinates import ShownImage
 
-LONGEST = 300  # characters of a model's text that a note holds
+MAX_NOTE_CHARACTERS = 300  # characters of a model's text that a note holds
 IMAGE_WITHDRAWN = "[this image was taken back]"
 
 
@@ -141,8 +141,8 @@ class Episode:
         """Return the next look, before its outcome is known. Long arguments are cut to the start of
         their text."""
         text = arguments if isinstance(arguments, str) else canonical(arguments)
-        if len(text) > LONGEST:
-            arguments = text[:LONGEST] + "..."
+        if len(text) > MAX_NOTE_CHARACTERS:
+            arguments = text[:MAX_NOTE_CHARACTERS] + "..."
         number, call = len(self.looks) + 1, self.calls - 1
         return Look(number, call, tool[:64], arguments=arguments, probe=self.probe)
 

@@ -232,7 +232,9 @@ def _simplify_schema(value: Any, unit: str) -> Any:
     return value.replace("{unit}", unit) if isinstance(value, str) else value
 
 
-DESCRIBE = "Describe this image completely: every thing, its colour, shape, place, number and text."
+DESCRIBE_PROMPT = (
+    "Describe this image completely: every thing, its colour, shape, place, number and text."
+)
 
 
 class ResultControl(Protocol):
@@ -280,7 +282,7 @@ class DescribedImages(Worded):
     """
 
     describer: Model
-    prompt: Text = DESCRIBE
+    prompt: Text = DESCRIBE_PROMPT
     options: CallOptions = field(default_factory=lambda: CallOptions(max_tokens=1024))
 
     def __call__(self, result: ToolResult, state: State) -> ToolResult:

@@ -23,14 +23,18 @@ from looktwice.pipelines.transforms import resample
 from looktwice.prompting.evidence import Missing, handle_missing
 from looktwice.prompting.question_lines import check_sha, parse_sample, read_lines
 
-SIDE = 32  # side of a thumbnail in pixels
+THUMBNAIL_SIDE = 32  # side of a thumbnail in pixels
 MAX_BITS = 12  # maximum difference of two hashes; such pictures are compared more closely
-CLEARER = 0.7  # maximum ratio of the difference to the nearest picture and that to the next
+MAX_DIFFERENCE_RATIO = (
+    0.7  # maximum ratio of the difference to the nearest picture and that to the next
+)
 
 
 def make_thumbnail(picture: Picture) -> Pixels:
     """Return a thumbnail, SIDE x SIDE x 3, RGB. Raises PictureError."""
-    return resample(np.asarray(picture.small(8 * SIDE).convert("RGB")), SIDE, SIDE)
+    return resample(
+        np.asarray(picture.small(8 * THUMBNAIL_SIDE).convert("RGB")), THUMBNAIL_SIDE, THUMBNAIL_SIDE
+    )
 
 
 class Match(NamedTuple):
@@ -126,7 +130,7 @@ class MarksFrom(WithoutModel):
         matches.sort(key=lambda match: match.difference)
         if not matches or matches[0].difference > self.most:
             return []
-        near = [m for m in matches if CLEARER * m.difference <= matches[0].difference]
+        near = [m for m in matches if MAX_DIFFERENCE_RATIO * m.difference <= matches[0].difference]
         asked = [m for m in near if m.line.question and m.line.question in words]
         distinct: dict[str, Match] = {}
         for match in asked or near:

@@ -19,15 +19,15 @@ from looktwice.prompting.drawing.text import BLINK_LETTERS, BLINK_SIZE, hershey_
 
 # thresholds between white strokes and black plate: the lower for thin, the upper for blurred ones
 INK_THRESHOLDS = (96, 150)
-HEIGHTS = (5, 40)  # pixels of a capital
-BLACK = 56.0  # maximum mean luma of a plate's margin; JPEG of quality 75 leaves about 20
-CANVAS = 16  # side of the square on which glyphs are compared
-SIZES = (5, 7, 9, 12, 18, 28)  # capital heights of the templates, in pixels
+CAPITAL_HEIGHTS = (5, 40)  # pixels of a capital
+MAX_BLACK_LUMA = 56.0  # maximum mean luma of a plate's margin; JPEG of quality 75 leaves about 20
+CANVAS_SIDE = 16  # side of the square on which glyphs are compared
+TEMPLATE_HEIGHTS = (5, 7, 9, 12, 18, 28)  # capital heights of the templates, in pixels
 MIN_LIKENESS = 0.72  # minimum correlation with the best template
 Gray = NDArray[np.uint8]
 
 # width, height, stroke; the last one has thinner horizontal strokes
-PENS = ((48, 70, 9), (58, 70, 14), (54, 140, 16))
+PEN_SETTINGS = ((48, 70, 9), (58, 70, 14), (54, 140, 16))
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ def _count_black_lines(lines: Gray) -> int:
     if not lines.size:
         return 0
     dark = np.percentile(lines, 90, axis=1) < INK_THRESHOLDS[0]
-    black = dark & (lines.mean(1) < BLACK)
+    black = dark & (lines.mean(1) < MAX_BLACK_LUMA)
     black[0] = dark[0] and black[:2].any()
     return int(np.argmin([*black, False]))
 
@@ -137,14 +137,16 @@ def _find_glyphs(gray: Gray, least: int, letters: str) -> list[Glyph]:
     bright = (gray > least).astype(np.uint8)
     _, _, stats, _ = cv2.connectedComponentsWithStats(bright, connectivity=8)
     w, h = stats[1:, 2:4].T
-    shape = (h >= HEIGHTS[0]) & (h <= HEIGHTS[1]) & (w >= 0.35 * h) & (w <= 1.25 * h)
+    shape = (
+        (h >= CAPITAL_HEIGHTS[0]) & (h <= CAPITAL_HEIGHTS[1]) & (w >= 0.35 * h) & (w <= 1.25 * h)
+    )
     templates, owner = _render_templates(letters)
     glyphs: list[Glyph] = []
     for x, y, width, height, count in stats[1:][shape].tolist():
         area = (x, y, x + width, y + height)
         inner, outer = cut(gray, area), cut(gray, area, 1)
         rim = int(outer.sum(dtype=int)) - int(inner.sum(dtype=int))
-        on_black = rim < BLACK * max(1, outer.size - inner.size)
+        on_black = rim < MAX_BLACK_LUMA * max(1, outer.size - inner.size)
         if on_black and 0.15 <= count / inner.size <= 0.85:
             scores = templates @ _normalize(inner)
             best = np.full(len(letters), -1, np.float32)  # per letter, over fonts and sizes
@@ -155,7 +157,7 @@ def _find_glyphs(gray: Gray, least: int, letters: str) -> list[Glyph]:
 
 def _normalize(patch: Gray) -> NDArray[np.float32]:
     """Return a glyph stretched to the canvas, with mean 0 and length 1."""
-    canvas = cv2.resize(patch, (CANVAS, CANVAS)).astype(np.float32).ravel()
+    canvas = cv2.resize(patch, (CANVAS_SIDE, CANVAS_SIDE)).astype(np.float32).ravel()
     canvas -= canvas.mean()
     return np.asarray(canvas / max(1e-6, float(np.linalg.norm(canvas))), np.float32)
 
@@ -166,7 +168,9 @@ def _render_templates(letters: str) -> tuple[NDArray[np.float32], NDArray[np.int
     letter on each canvas."""
     canvases, owner = [], []
     for number, letter in enumerate(letters):
-        for large, size, phase in itertools.product(_render_letter(letter), SIZES, (0, 0.5)):
+        for large, size, phase in itertools.product(
+            _render_letter(letter), TEMPLATE_HEIGHTS, (0, 0.5)
+        ):
             # at a capital height of `size` pixels, shifted by a fraction of a pixel
             pixel = large.shape[0] / size
             before, after = round(pixel) + round(phase * pixel), round(pixel)
@@ -194,7 +198,7 @@ def _render_letter(letter: str) -> Iterator[Gray]:
         _, *strokes = hershey_strokes(letter)
         points = np.concatenate(strokes)
         low, span = points.min(0), np.maximum(np.ptp(points, axis=0), 1)
-        for width, height, weight in PENS:
+        for width, height, weight in PEN_SETTINGS:
             canvas = np.zeros((height + 50, 120), np.uint8)
             for stroke in strokes:
                 path = np.rint((stroke - low) / span * (width, height) + 20).astype(np.int32)

@@ -31,15 +31,15 @@ from looktwice.prompting.burnt_in.rings import (
 )
 from looktwice.prompting.drawing.colors import rgb
 
-COARSE = 3.0  # stroke, in pixels, for the first search for rings
+COARSE_STROKE = 3.0  # stroke, in pixels, for the first search for rings
 MIN_RING_SCORE = 0.5  # minimum correlation of a ring beside a label
 MIN_SIMILAR_SCORE = (
     0.35  # the same, if another marker of the picture has the same style and arrangement
 )
 MIN_LONE_SCORE = 0.8  # the same, if it is the only one found of several expected
-BONUS = 0.1  # bonus, in correlation, for two markers with the same arrangement
+ARRANGEMENT_BONUS = 0.1  # bonus, in correlation, for two markers with the same arrangement
 MIN_PREDICTED_SCORE = 0.25  # minimum correlation at the place predicted from another marker
-GAPS = (-3.0, 18.0)  # pixels between a ring's outer edge and its plate
+PLATE_GAPS = (-3.0, 18.0)  # pixels between a ring's outer edge and its plate
 MAX_READINGS = 4  # readings per word to follow up
 
 
@@ -143,12 +143,14 @@ def blank_out(scene: MarkerScene, glyphs: Sequence[PixelRect]) -> MarkerScene:
 
 def _propose_pairs(scene: MarkerScene, label: ReadLabel) -> Iterator[Pair]:
     """Yield pairs of a label with the rings around it."""
-    reach = int(2 * scene.radii[1] + GAPS[1] + 4)
+    reach = int(2 * scene.radii[1] + PLATE_GAPS[1] + 4)
     left, top = max(0, label.plate[0] - reach), max(0, label.plate[1] - reach)
     for color, near in scene.near.items():
         window = cut(near, label.plate, reach).copy()
         cut(window, shift(label.area, -left, -top), 1)[:] = 0
-        for ring in find_rings(window, color, scene.steps, COARSE, 3, MIN_SIMILAR_SCORE - 0.1):
+        for ring in find_rings(
+            window, color, scene.steps, COARSE_STROKE, 3, MIN_SIMILAR_SCORE - 0.1
+        ):
             ring = replace(ring, x=ring.x + left, y=ring.y + top)
             penalty = _placement_penalty(scene, label, ring)
             if penalty is not None:
@@ -161,7 +163,7 @@ def _placement_penalty(scene: MarkerScene, label: ReadLabel, ring: Ring) -> floa
     left, top, right, bottom = label.plate
     across = max(left - ring.x, 0, ring.x - right + 1)
     down = max(top - ring.y, 0, ring.y - bottom + 1)
-    if not GAPS[0] <= np.hypot(across, down) - ring.outer <= GAPS[1]:
+    if not PLATE_GAPS[0] <= np.hypot(across, down) - ring.outer <= PLATE_GAPS[1]:
         return None
     (x, y), (height, width) = label.center, scene.gray.shape
     if min(abs(ring.x - x), abs(ring.y - y)) <= 2.5:
@@ -176,14 +178,17 @@ def _pick_one_style(pairs: Sequence[Pair], expected: int, style: Ring | None) ->
     for first in ranked[:12]:
         if first.value < MIN_RING_SCORE or (style and not have_same_style(first.ring, style)):
             continue
-        picked, worth = [first], first.value + BONUS  # each word and each ring is used once
+        picked, worth = (
+            [first],
+            first.value + ARRANGEMENT_BONUS,
+        )  # each word and each ring is used once
         for pair in ranked:
             # ring and label are arranged alike
             alike = np.hypot(*np.subtract(pair.offset, first.offset)) <= 3
             enough = pair.value >= (MIN_SIMILAR_SCORE if alike else MIN_RING_SCORE)
             if enough and have_same_style(pair.ring, first.ring) and _is_separate(pair, picked):
                 picked.append(pair)
-                worth += pair.value + BONUS * bool(alike)
+                worth += pair.value + ARRANGEMENT_BONUS * bool(alike)
         if worth > most:
             best, most = picked, worth
     lone = len(best) == 1 < expected and style is None
@@ -235,9 +240,9 @@ MIN_UNLABELLED_SCORE = 0.72  # minimum correlation of a ring without a readable 
 MIN_ODD_STYLE_SCORE = 0.85  # the same, if no other marker shows the style
 EXPECTED_RADIUS = 5.0  # radius, +-1, without another marker: that of BLINK's released pictures
 MAX_RIM_RINGS = 40  # maximum number of rings to examine
-SEEN = 0.6  # minimum correlation of a letter's visible part
+MIN_VISIBLE_LIKENESS = 0.6  # minimum correlation of a letter's visible part
 MIN_LETTER_LEAD = 0.05  # minimum lead in correlation over any other letter
-LETTER = 10  # pixels from one letter of a word to the next
+LETTER_PITCH = 10  # pixels from one letter of a word to the next
 LABEL_HEIGHT = 29  # pixels from the point up to the top of its glyphs, in BLINK's released pictures
 
 
@@ -275,7 +280,7 @@ def find_clipped_markers(
     one left.
     """
     pattern = next((marker.ring for marker in (*markers, *like)), None)
-    style = pattern or Ring(0, 0, EXPECTED_RADIUS, COARSE, color, 0)
+    style = pattern or Ring(0, 0, EXPECTED_RADIUS, COARSE_STROKE, color, 0)
     radii = (
         [style.radius] if pattern else [EXPECTED_RADIUS - 1, EXPECTED_RADIUS, EXPECTED_RADIUS + 1]
     )
@@ -311,14 +316,16 @@ def _assign_words(
     plates = {}
     for row, column in np.ndindex(likeness.shape):
         x, y, word = round(rings[row].x), round(rings[row].y), words[column]
-        more = LETTER * (len(word) - 1) // 2  # pixels to either side, more than for one letter
+        more = (
+            LETTER_PITCH * (len(word) - 1) // 2
+        )  # pixels to either side, more than for one letter
         areas = [(a - more, b, c + more, d) for a, b, c, d in (layout.glyphs, layout.plate)]
         glyphs, plates[row, column] = (shift(area, x, y) for area in areas)
         likeness[row, column] = measure_partial_likeness(gray, glyphs, word)
     named, (height, width) = [], gray.shape
     for row, column in np.transpose(linear_sum_assignment(-likeness)).tolist():
         best, others = likeness[row, column], np.delete(likeness[row], column)
-        sure = best >= SEEN and best > others.max(initial=0) + MIN_LETTER_LEAD
+        sure = best >= MIN_VISIBLE_LIKENESS and best > others.max(initial=0) + MIN_LETTER_LEAD
         if sure or (last and likeness.size == 1):
             plate = common_rect(plates[row, column], (0, 0, width, height))
             named.append(Marker(words[column], rings[row], plate))

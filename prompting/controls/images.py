@@ -28,7 +28,7 @@ from looktwice.prompting.views.resize import resize_view
 from looktwice.prompting.where.sources import Given
 
 MAX_TRIES = 2000  # random places to try for one mark
-CANDIDATES = 64  # maximum number of random places; some may not fit the crop
+MAX_CANDIDATES = 64  # maximum number of random places; some may not fit the crop
 
 
 @dataclass(frozen=True)
@@ -290,7 +290,7 @@ class OracleCrop(Ranged, Given):
 
     crop: Crop = field(default_factory=Crop)
     elsewhere: bool = False
-    tries: int = CANDIDATES
+    tries: int = MAX_CANDIDATES
     seed: int = 0
 
     ranges = ("tries >= 1", "tries <= 64")
@@ -312,7 +312,9 @@ class OracleCrop(Ranged, Given):
         no other place fits."""
         (left, top, right, bottom), exact = self.crop.areas(view, [true])[0][0], Crop(0, min_px=0)
         size = right - left, bottom - top
-        drawn = rng.integers((0, 0), np.subtract(view.size, size), (CANDIDATES, 2), endpoint=True)
+        drawn = rng.integers(
+            (0, 0), np.subtract(view.size, size), (MAX_CANDIDATES, 2), endpoint=True
+        )
         fitting: list[Mark] = []
         for x, y in drawn.tolist():
             box = _random_box(*size, x, y, true.image)

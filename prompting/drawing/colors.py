@@ -19,7 +19,7 @@ from looktwice.pipelines.picture import Pixels
 
 RGB = tuple[int, int, int]
 
-GOLDEN = (math.sqrt(5) - 1) / 2
+GOLDEN_RATIO = (math.sqrt(5) - 1) / 2
 HALF_BRIGHTNESS = 382.5  # half of the largest R + G + B
 BLACK_WHITE: tuple[RGB, ...] = ((0, 0, 0), (255, 255, 255))
 VIVID: tuple[RGB, ...] = (
@@ -30,7 +30,7 @@ VIVID: tuple[RGB, ...] = (
     (255, 0, 255),
     (0, 255, 255),
 )
-LOCAL = {"contrast": VIVID, "black-or-white": BLACK_WHITE}
+LOCAL_COLORS = {"contrast": VIVID, "black-or-white": BLACK_WHITE}
 """Values of a colour setting that choose a colour from the surrounding pixels."""
 DISTINCT: tuple[RGB, ...] = (
     (230, 25, 75),
@@ -109,7 +109,7 @@ def distinct_color(number: int) -> RGB:
 def golden_hue(number: int) -> RGB:
     """Return one of an endless, fixed sequence of bright colours. Hues advance by the golden ratio,
     so that each differs clearly from those just before it."""
-    return hue_color((number * GOLDEN) % 1, 0.85)
+    return hue_color((number * GOLDEN_RATIO) % 1, 0.85)
 
 
 def hue_color(hue: float, saturation: float = 1.0) -> RGB:
@@ -128,10 +128,10 @@ def black_or_white(pixels: Pixels, threshold: float = HALF_BRIGHTNESS) -> RGB:
 def resolve_color(
     color: str, pixels: Pixels, x: float, y: float, reach: float, number: int = 0
 ) -> RGB:
-    """Return the colour of a setting at a place: the values in `LOCAL` depend on the pixels around
-    it, "distinct" on the number."""
-    if color in LOCAL:
-        return contrasting_color(pixels, x, y, reach, LOCAL[color])
+    """Return the colour of a setting at a place: the values in `LOCAL_COLORS` depend on the pixels
+    around it, "distinct" on the number."""
+    if color in LOCAL_COLORS:
+        return contrasting_color(pixels, x, y, reach, LOCAL_COLORS[color])
     return distinct_color(number) if color == "distinct" else rgb(color)
 
 

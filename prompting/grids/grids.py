@@ -23,19 +23,19 @@ from looktwice.prompting.drawing.colors import (
     check_color,
     rgb,
 )
-from looktwice.prompting.drawing.text import SMALLEST, draw_text, render_text
+from looktwice.prompting.drawing.text import MIN_EM, draw_text, render_text
 
 Layout = Literal["overlay", "original_plus_overlay"]
 Size = tuple[int, int]
 """(width, height)."""
 
-_COORDINATES = re.compile(r"[(\[]\s*(\d{1,4}(?:\s*,\s*\d{1,4}){1,2})\s*[)\]]")
+_COORDINATES_PATTERN = re.compile(r"[(\[]\s*(\d{1,4}(?:\s*,\s*\d{1,4}){1,2})\s*[)\]]")
 
 
 def read_coordinates(reply: str) -> tuple[tuple[int, ...], ...]:
     """Return every "(2,3)" or "(1, 2, 3)" in a text, in round or square brackets, in order, each
     once."""
-    named = (tuple(map(int, numbers.split(","))) for numbers in _COORDINATES.findall(reply))
+    named = (tuple(map(int, numbers.split(","))) for numbers in _COORDINATES_PATTERN.findall(reply))
     return tuple(dict.fromkeys(named))
 
 
@@ -121,7 +121,7 @@ class GridStage(Ranged, WithoutModel):
 
     def em(self, view: View) -> float:
         """Return the font size in a view: the setting, or else a fortieth of the width."""
-        return max(SMALLEST, view.size[0] // 40) if self.font_size is None else self.font_size
+        return max(MIN_EM, view.size[0] // 40) if self.font_size is None else self.font_size
 
     def ink(self, ground: Pixels) -> RGB:
         """Return the colour for drawing over these pixels."""
@@ -147,7 +147,7 @@ class GridStage(Ranged, WithoutModel):
         draw_text(pixels, text, left, top, size, color, halo)
 
 
-OFFSET = 3  # pixels from a dot to its label
+LABEL_OFFSET = 3  # pixels from a dot to its label
 PLAIN_NUMBER = r"(?<![\w.])\d{1,6}(?!\w|\.\d)"
 
 
@@ -206,7 +206,7 @@ class DotGrid(GridStage):
         if self.labels and self.crowded == "fail":
             text = format_coordinates((*prefix, self.rows, self.columns))
             high, wide = render_text(text, size).shape
-            if OFFSET + wide > across - radius or high > down:
+            if LABEL_OFFSET + wide > across - radius or high > down:
                 raise ValueError(
                     f"labels of {wide} x {high} pixels have no room between dots {across:.1f} x"
                     f" {down:.1f} pixels apart in a view of {width} x {height}; give fewer dots,"
@@ -224,7 +224,7 @@ class DotGrid(GridStage):
             patch[:] = np.rint(covered * np.asarray(color) + (1 - covered) * patch)
             if self.labels:
                 text = format_coordinates((*prefix, row + 1, column + 1))
-                draw_text(pixels, text, x + OFFSET, y, size, color, self.halo)
+                draw_text(pixels, text, x + LABEL_OFFSET, y, size, color, self.halo)
         return view.with_pixels(pixels)
 
     def dot(self, size: Size, row: int, column: int) -> tuple[int, int]:

@@ -23,7 +23,7 @@ from looktwice.pipelines.sample import check_marks, name_in_errors
 from looktwice.pipelines.state import KEPT_NOTE, State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import (
-    LOCAL,
+    LOCAL_COLORS,
     RGB,
     check_color,
     readable_color,
@@ -34,7 +34,7 @@ from looktwice.prompting.drawing.placement import Anchor, Placement, place_label
 from looktwice.prompting.drawing.shapes import paint_coverage
 from looktwice.prompting.drawing.text import (
     BLINK_SIZE,
-    SMALLEST,
+    MIN_EM,
     draw_text,
     plate,
     plate_size,
@@ -120,7 +120,7 @@ def draw_labels(
         return []
     texts = [anchor for anchor in anchors if anchor.text]
     others = [anchor for anchor in anchors if not anchor.text]
-    em = label.font_size if label.font == "blink" else max(SMALLEST, label.font_size * scale)
+    em = label.font_size if label.font == "blink" else max(MIN_EM, label.font_size * scale)
     font = label.font_file or label.font
     padding, min_width = round(label.padding * scale), round(label.min_width * scale)
     sizes, crowds = [], dict[PixelRect, list[int]]()
@@ -344,7 +344,7 @@ class ColoredMarking(Marking):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_color(self.color, *LOCAL, "distinct")
+        check_color(self.color, *LOCAL_COLORS, "distinct")
         check_color(getattr(self, "fill", None) or "mark", "mark", name="fill")
 
 

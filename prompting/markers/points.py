@@ -385,7 +385,7 @@ class Arrows(PointMarking):
 
 
 PolygonName = Literal["square", "triangle", "diamond"]
-NEAREST = {"square": 1.0, "triangle": 1 / math.sqrt(5), "diamond": 1 / math.sqrt(2)}
+SIDE_DISTANCES = {"square": 1.0, "triangle": 1 / math.sqrt(5), "diamond": 1 / math.sqrt(2)}
 """The distance from the point to the nearest side of a shape of radius 1."""
 
 
@@ -435,10 +435,10 @@ class Polygons(PointMarking):
     @property
     def free(self) -> float:
         """The distance from the point to the inside of the nearest side's stroke."""
-        return self.radius * NEAREST[self.shape_name] - self.thickness / 2
+        return self.radius * SIDE_DISTANCES[self.shape_name] - self.thickness / 2
 
     def shape(self, scale: float, spot: Spot) -> Outline:
         """Return an outline with a stroke and an inside of at least one pixel."""
         thickness = max(1.0, self.thickness * scale)
-        least = (thickness / 2 + self.halo.width * scale + 1) / NEAREST[self.shape_name]
+        least = (thickness / 2 + self.halo.width * scale + 1) / SIDE_DISTANCES[self.shape_name]
         return Outline(self.shape_name, max(self.radius * scale, least), thickness)

@@ -21,7 +21,7 @@ from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import check_color, golden_hue, readable_color, rgb
 from looktwice.prompting.drawing.placement import place_numbers
 from looktwice.prompting.drawing.shapes import Region, paint_line, rasterize
-from looktwice.prompting.drawing.text import SMALLEST, plate
+from looktwice.prompting.drawing.text import MIN_EM, plate
 from looktwice.prompting.evidence import Missing, collect, handle_missing, replace_views
 from looktwice.prompting.grids.grids import column_letters
 from looktwice.prompting.markers.base import clip_pixels
@@ -282,7 +282,7 @@ class SetOfMark(WithoutModel):
         for label, region in largest_first:
             region.contour(pixels, colors[label], self.contour)
         scale = view.size[1] / self.reference_height if self.reference_height else 1.0
-        font_size, plates = max(SMALLEST, self.font_size * scale), dict[str, Pixels]()
+        font_size, plates = max(MIN_EM, self.font_size * scale), dict[str, Pixels]()
         for label, _ in regions:
             ground = colors[label] if self.plate_color == "region" else rgb(self.plate_color)
             plates[label] = plate(label, font_size, readable_color(ground), ground, self.padding)

@@ -19,7 +19,7 @@ from looktwice.prompting.where.windows import get_known_values
 from looktwice.specialists.protocols import DepthEstimator, ScalarMap
 from looktwice.specialists.results import Floats
 
-GRID = 24, 24  # size to which maps of pixels are reduced: the patches of CLIP at 336 pixels
+MAP_SIZE = 24, 24  # size to which maps of pixels are reduced: the patches of CLIP at 336 pixels
 
 
 def attention_mask(values: Floats) -> Floats:
@@ -83,5 +83,5 @@ class Dimmed(UsesLocalModel, Ranged, WithoutModel):
         values = project(view, maps)
         if np.isnan(values).all():
             return [view]
-        places = cv2.resize(np.nan_to_num(values), GRID, interpolation=cv2.INTER_AREA)
+        places = cv2.resize(np.nan_to_num(values), MAP_SIZE, interpolation=cv2.INTER_AREA)
         return [dim(view, attention_mask(np.asarray(places, np.float64)), self.ground)]

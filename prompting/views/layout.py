@@ -22,7 +22,7 @@ from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import RGB, rgb
 from looktwice.prompting.views.resize import resize_view
 
-_ORDINAL = re.compile(
+_ORDINAL_PATTERN = re.compile(
     r"\b(?:first|second|third|fourth|fifth|sixth|last|left|right|top|bottom)\s+(?:image|picture"
     r"|photo|view)\b"
     r"|\b(?:image|picture|photo)s?\s*#?\d",
@@ -131,7 +131,9 @@ class Reorder(WithoutModel):
             return state
         if self.words == "fail":
             texts = (choice for choice in state.sample.choices if isinstance(choice, str))
-            if named := next(filter(None, map(_ORDINAL.search, (state.prompt, *texts))), None):
+            if named := next(
+                filter(None, map(_ORDINAL_PATTERN.search, (state.prompt, *texts))), None
+            ):
                 raise ValueError(
                     f"sample {state.sample.id}: the text names an image by its position"
                     f" ({named[0]!r}), so another order would make the correct answer wrong; number"

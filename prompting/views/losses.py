@@ -30,7 +30,7 @@ SAMPLING: dict[Chroma, int] = {
     "4:2:0": cv2.IMWRITE_JPEG_SAMPLING_FACTOR_420,
 }
 MAX_SIDE = {"jpeg": 65_500, "webp": 16_383}  # pixels a side that the formats' libraries can write
-DRAWN = 24  # minimum difference, in levels of a channel, of a drawn pixel
+MIN_DRAWN_DIFFERENCE = 24  # minimum difference, in levels of a channel, of a drawn pixel
 MIN_CHROMA_SHARE = (
     0.6  # share below which a drawn colour is lost: a one-pixel line in 4:2:0 keeps half
 )
@@ -122,7 +122,7 @@ class Drawing:
     def cover(self) -> NDArray[np.bool_]:
         """The pixels that differ, HxW."""
         red, green, blue = cv2.split(cv2.absdiff(self.drawn.pixels, self.before.pixels))
-        return cv2.max(cv2.max(red, green), blue) >= DRAWN
+        return cv2.max(cv2.max(red, green), blue) >= MIN_DRAWN_DIFFERENCE
 
     @property
     def longer_side(self) -> int:

@@ -29,9 +29,9 @@ from looktwice.prompting.wording.instructions import Text, Worded, get_text
 from looktwice.specialists.features.question_attention import locate_tokens
 from looktwice.specialists.results import Floats
 
-RATIOS = (1, 1.2, 1.4, 1.6, 1.8, 2)
-TILE = 1024  # pixels per side above which a picture is split into tiles
-GENERAL = "Write a general description of the image."
+WINDOW_RATIOS = (1, 1.2, 1.4, 1.6, 1.8, 2)
+TILE_SIDE = 1024  # pixels per side above which a picture is split into tiles
+GENERAL_INSTRUCTION = "Write a general description of the image."
 
 
 def sharpest_window(values: Floats, size: Size, base: int) -> Rect:
@@ -45,7 +45,7 @@ def sharpest_window(values: Floats, size: Size, base: int) -> Rect:
     """
     blocks = np.divide(size, values.shape[::-1])
     windows, sharpness = list[tuple[Floats, float]](), list[float]()
-    for ratio in RATIOS:
+    for ratio in WINDOW_RATIOS:
         count = np.minimum(np.floor(base * ratio / blocks), values.shape[::-1]).astype(int)
         if (count == values.shape[::-1]).all():
             if ratio == 1:
@@ -70,7 +70,7 @@ def sharpest_window(values: Floats, size: Size, base: int) -> Rect:
 def tiles(size: Size) -> list[list[PixelRect]]:
     """Return ViCrop's tiles of a large picture, row by row; the last ones extend beyond its
     edge."""
-    rows = math.ceil(size[1] / TILE)
+    rows = math.ceil(size[1] / TILE_SIDE)
     columns = max(1, rows * size[0] // size[1])  # the authors' code fails on narrow portraits
     wide, high = math.ceil(size[0] / columns), math.ceil(size[1] / rows)
     return [
@@ -157,7 +157,7 @@ class ViCrop(Worded, UsesLocalModel, InImages):
     method: Literal["relative", "gradient", "pure"] = "relative"
     layer: int = 14
     base: int = 336
-    general: Text = GENERAL
+    general: Text = GENERAL_INSTRUCTION
     tiled: bool = False
     sought = "window"
 

@@ -25,7 +25,11 @@ from looktwice.prompting.where.windows import grid_cells
 from looktwice.prompting.wording.instructions import Text, fill_in, read_texts
 
 Asked = Literal["existence", "latent", "answering"]
-GRIDS = {4: ((1, 4), (4, 1), (2, 2)), 9: ((2, 4), (4, 2), (3, 3)), 16: ((2, 8), (8, 2), (4, 4))}
+CHILD_GRIDS = {
+    4: ((1, 4), (4, 1), (2, 2)),
+    9: ((2, 4), (4, 2), (3, 3)),
+    16: ((2, 8), (8, 2), (4, 4)),
+}
 """Columns and rows of the children of a tall node, a wide node, and any other."""
 MAX_DEPTH = 5
 MERGE_MARGIN = 50  # pixels by which boxes grow before overlapping ones are merged
@@ -43,7 +47,7 @@ class Node:
         x, y, width, height = self.box
         if max(width, height) < patch:
             return []
-        tall, wide, square = GRIDS[split]
+        tall, wide, square = CHILD_GRIDS[split]
         columns, rows = tall if height >= 2 * width else wide if width >= 2 * height else square
         across, down = _split_length(x, width, columns), _split_length(y, height, rows)
         return [

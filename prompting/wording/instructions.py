@@ -17,7 +17,7 @@ from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 
-LONGEST = 1_000_000  # bytes
+MAX_TEXT_BYTES = 1_000_000  # bytes
 
 
 @dataclass(frozen=True)
@@ -84,8 +84,10 @@ def add_lines(state: State, *lines: str) -> State:
 def _read_file(name: str, file: Path) -> str:
     try:
         data = read_file(Path(file))
-        if len(data) > LONGEST:
-            raise ValueError(f"{name}: {file} has {len(data)} bytes; a text has at most {LONGEST}")
+        if len(data) > MAX_TEXT_BYTES:
+            raise ValueError(
+                f"{name}: {file} has {len(data)} bytes; a text has at most {MAX_TEXT_BYTES}"
+            )
         text = data.decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as exc:
         raise ValueError(f"{name}: {file} cannot be read as a UTF-8 text ({exc})") from exc
@@ -271,7 +273,7 @@ def with_system(state: State, text: str) -> State:
     return state.replace(messages=(Message("system", (text,)), *others))
 
 
-REASONING = {
+REASONING_INSTRUCTIONS = {
     "plain": "Look closely, think step by step, and only then give your answer.",
     "steps": (
         """Work in four steps and write down each of them.
@@ -300,7 +302,7 @@ class ChainOfThought(Wording):
 
     def __call__(self, state: State, model: Model) -> State:
         """Return the state with this instruction below its prompt."""
-        return add_lines(state, get_text(self.text) or REASONING[self.form])
+        return add_lines(state, get_text(self.text) or REASONING_INSTRUCTIONS[self.form])
 
 
 @dataclass(frozen=True)

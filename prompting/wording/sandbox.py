@@ -19,8 +19,8 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 from jinja2.visitor import NodeTransformer
 
-LONGEST = 200_000  # characters of a template, and of a prompt
-WORK = 5_000_000
+MAX_CHARACTERS = 200_000  # characters of a template, and of a prompt
+MAX_STEPS = 5_000_000
 """The maximum number of steps per rendering, about a second or two. Steps are the items of a loop,
 calls, and the characters or items that an operator or filter receives."""
 
@@ -38,7 +38,8 @@ class Work:
         self.left -= steps
         if self.left < 0:
             raise SecurityError(
-                f"it takes more than {WORK:,} steps; loop over fewer items, or use shorter texts"
+                f"it takes more than {MAX_STEPS:,} steps; loop over fewer items, or use"
+                " shorter texts"
             )
 
 
@@ -49,7 +50,7 @@ _work: ContextVar[Work | None] = ContextVar("_work", default=None)
 def bounded(size: int = 1) -> Iterator[Work]:
     """Give all templates rendered inside this context one common amount of work; `size` is the
     number of nodes of one of them."""
-    work = Work(WORK, size)
+    work = Work(MAX_STEPS, size)
     token = _work.set(work)
     try:
         yield work
@@ -123,16 +124,16 @@ def count_items(items: Any, steps: int = 1) -> Counted:
 
 def check_length(characters: int) -> None:
     """Raise SecurityError for a text that is longer than any prompt."""
-    if characters > LONGEST:
-        raise SecurityError(f"it writes more than {LONGEST:,} characters")
+    if characters > MAX_CHARACTERS:
+        raise SecurityError(f"it writes more than {MAX_CHARACTERS:,} characters")
 
 
 def _numbers(values: Iterable[Any]) -> list[int]:
     return [abs(value) for value in values if isinstance(value, int)]
 
 
-PERCENT = re.compile(r"%(?:\([^)]*\))?[-+ #0]*(\*|\d+)?(?:\.(\*|\d+))?")
-BRACES = re.compile(r"\{[^{}:]*:((?:[^{}]|\{[^{}]*\})*)\}")
+PERCENT_PATTERN = re.compile(r"%(?:\([^)]*\))?[-+ #0]*(\*|\d+)?(?:\.(\*|\d+))?")
+BRACES_PATTERN = re.compile(r"\{[^{}:]*:((?:[^{}]|\{[^{}]*\})*)\}")
 
 
 def _check_format(text: Any, values: Iterable[Any]) -> None:
@@ -140,8 +141,8 @@ def _check_format(text: Any, values: Iterable[Any]) -> None:
     values."""
     if not isinstance(text, str):
         return
-    widths = [width for pair in PERCENT.findall(text) for width in pair]
-    specs = BRACES.findall(text)
+    widths = [width for pair in PERCENT_PATTERN.findall(text) for width in pair]
+    specs = BRACES_PATTERN.findall(text)
     widths += [number for spec in specs for number in re.findall(r"\d+", spec)]
     check_length(max([int(width[:9]) for width in widths if width.isdigit()], default=0))
     if "*" in widths or any("{" in spec for spec in specs):
@@ -177,9 +178,9 @@ def _check_wrapped(text: Any, given: Sequence[Any]) -> None:
 
 def _check_indented(value: Any, given: Sequence[Any]) -> None:
     check_length(max(_numbers(given), default=0))
-    before = WORK if (work := _work.get()) is None else work.left
+    before = MAX_STEPS if (work := _work.get()) is None else work.left
     weigh(value)
-    after = WORK if work is None else work.left
+    after = MAX_STEPS if work is None else work.left
     spend((before - after) * max(_numbers(given), default=0))
 
 
@@ -227,14 +228,14 @@ CHECKS: Mapping[str, Check] = {
     "format": _check_format,
     "format_map": _check_format,
 }
-SHALLOW = {"length", "count", "first", "last", "default", "d", "attr", "list", "items"}
+SHALLOW_FILTERS = {"length", "count", "first", "last", "default", "d", "attr", "list", "items"}
 """Filters that only look at the top-level items of their input."""
 
 
 def _guard(name: str, filter: Callable[..., Any]) -> Callable[..., Any]:
     """Return a filter or test whose work is counted."""
     skipped = int(hasattr(filter, "jinja_pass_arg"))
-    look = touch if name in SHALLOW else weigh
+    look = touch if name in SHALLOW_FILTERS else weigh
 
     @wraps(filter)
     def guarded(*args: Any, **settings: Any) -> Any:
@@ -331,7 +332,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
     def call(__self, __context: Any, __obj: Any, *args: Any, **kwargs: Any) -> Any:
         """Call what a template may call, and count the work by its arguments."""
-        work = _work.get() or Work(WORK, 1)
+        work = _work.get() or Work(MAX_STEPS, 1)
         name = getattr(__obj, "__name__", "")
         method = getattr(__obj, "__wrapped__", __obj)  # jinja2 wraps str.format
         owner = getattr(method, "__self__", None)

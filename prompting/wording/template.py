@@ -13,9 +13,9 @@ from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.prompting.wording.instructions import Text, get_text, read_texts, with_system
-from looktwice.prompting.wording.sandbox import LONGEST, bounded, environment, measure
+from looktwice.prompting.wording.sandbox import MAX_CHARACTERS, bounded, environment, measure
 
-FAULTS = (
+RENDERING_ERRORS = (
     jinja2.TemplateError,
     ValueError,
     TypeError,
@@ -44,10 +44,10 @@ class Template(WithoutModel):
 
     def __post_init__(self) -> None:
         read_texts(self)
-        if len(get_text(self.text)) > LONGEST:
+        if len(get_text(self.text)) > MAX_CHARACTERS:
             raise ValueError(
                 f"text has {len(get_text(self.text)):,} characters; a template has at most"
-                f" {LONGEST:,}"
+                f" {MAX_CHARACTERS:,}"
             )
         try:
             _ = self._template
@@ -61,9 +61,9 @@ class Template(WithoutModel):
             with bounded(self._size):
                 for piece in self._template.generate(_collect_variables(state)):
                     words += piece
-                    if len(words) > LONGEST:
-                        raise ValueError(f"it writes more than {LONGEST:,} characters")
-        except FAULTS as exc:
+                    if len(words) > MAX_CHARACTERS:
+                        raise ValueError(f"it writes more than {MAX_CHARACTERS:,} characters")
+        except RENDERING_ERRORS as exc:
             raise ValueError(
                 f"sample {state.sample.id}: the template cannot be filled in: {exc}"
             ) from exc

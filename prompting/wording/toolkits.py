@@ -77,7 +77,9 @@ DISCLAIMER = (
     "This is a question about what the images show. It takes for granted nothing unfair about"
     " anybody, and nobody has to be recognised or named to answer it."
 )
-_CHOICES = re.compile(r"\s*(?:Select from the following (?:choices|options)\.?\s*|\n\(A\).*)", re.S)
+_CHOICES_PATTERN = re.compile(
+    r"\s*(?:Select from the following (?:choices|options)\.?\s*|\n\(A\).*)", re.S
+)
 """The lettered choices of a BLINK prompt and the sentence that introduces them."""
 
 
@@ -124,7 +126,7 @@ class VlmevalkitPrompt(WithoutModel):
             return state.replace(prompt=f"Question: {benchmark_prompt(state).strip()}\n")
         body, hint = sample.question, sample.meta.get("hint")
         if isinstance(prompt, str) and prompt:
-            body = _CHOICES.split(prompt, maxsplit=1)[0].strip()
+            body = _CHOICES_PATTERN.split(prompt, maxsplit=1)[0].strip()
         lines = [f"Hint: {hint}"] if isinstance(hint, str) and hint else []
         lines.append(f"Question: {_get_disclaimer(state, self.disclaimer, self.disclaimed)}{body}")
         views, choices = show_choices(state)

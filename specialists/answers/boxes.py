@@ -156,7 +156,7 @@ def choose_number(sample: Sample, number: int, nearest: bool) -> tuple[str, int]
 
 Corners = Floats
 # largest gaps between boxes that touch or are near each other, divided by their mean size
-TOUCH, NEAR = (0.05, 0.5)
+TOUCH_MARGIN, NEAR_MARGIN = (0.05, 0.5)
 
 
 @dataclass(frozen=True)
@@ -212,13 +212,13 @@ def relation_margin(kind: str, subject: Corners, object_: Corners) -> float:
         "right": -across,
         "above": min(down, over),
         "below": min(-down, over),
-        "on": min(down, over, TOUCH - apart),
+        "on": min(down, over, TOUCH_MARGIN - apart),
         "inside": 2 * covered - 1,
         "outside": 1 - 2 * covered,
         "contains": 2 * _covered_share(object_, subject) - 1,
-        "touching": TOUCH - apart,
-        "near": NEAR - apart,
-        "far": apart - NEAR,
+        "touching": TOUCH_MARGIN - apart,
+        "near": NEAR_MARGIN - apart,
+        "far": apart - NEAR_MARGIN,
     }
     return float(margins[kind])
 

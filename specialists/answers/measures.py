@@ -72,7 +72,7 @@ class ColorAtMark(AnswerRule):
 
 
 LUMINANCE = np.array([0.2126, 0.7152, 0.0722])  # Rec. 709, of linear RGB
-SAME = r"\b(?:same|equal)\b"
+SAME_WORDS = r"\b(?:same|equal)\b"
 
 
 def measure_points(
@@ -129,7 +129,7 @@ class DarkerPoint(AnswerRule):
     def decide(self, sample: Sample) -> Decision:
         """Return the letter and the confidence. Raises NoEvidence, and ValueError for a map of
         another size."""
-        points, same = map_letters_to_marks(sample, Point), find_choice(sample, SAME)
+        points, same = map_letters_to_marks(sample, Point), find_choice(sample, SAME_WORDS)
         points.pop(same or "", None)
         if len(points) != 2:
             raise NoEvidence(f"the choices must name two points, found {len(points)}")
@@ -147,20 +147,23 @@ class DarkerPoint(AnswerRule):
         return same, 1 - ratio / margin if margin else 1.0
 
 
-LARGE = "larger|largest|greater|greatest|longer|longest|higher|highest|bigger|biggest|more|most"
-SMALL = "smaller|smallest|shorter|shortest|lower|lowest|less|least"
-SPAN = "(?:distance|depth)"
-NEAR = (
-    rf"near(?:er|est)?|clos(?:e|er|est)|foremost|in front|(?:{SMALL}) {SPAN}|{SPAN}[^.?]*"
-    rf" (?:{SMALL})"
+LARGE_WORDS = (
+    "larger|largest|greater|greatest|longer|longest|higher|highest|bigger|biggest|more|most"
 )
-FAR = (
+SMALL_WORDS = "smaller|smallest|shorter|shortest|lower|lowest|less|least"
+SPAN_WORDS = "(?:distance|depth)"
+NEAR_WORDS = (
+    rf"near(?:er|est)?|clos(?:e|er|est)|foremost|in front|(?:{SMALL_WORDS})"
+    rf" {SPAN_WORDS}|{SPAN_WORDS}[^.?]*"
+    rf" (?:{SMALL_WORDS})"
+)
+FAR_WORDS = (
     r"far(?:ther|thest)?|furthe(?:r|st)|distant|remote|deep(?:er|est)|behind|"
-    rf"(?:{LARGE}) {SPAN}|{SPAN}[^.?]* (?:{LARGE})"
+    rf"(?:{LARGE_WORDS}) {SPAN_WORDS}|{SPAN_WORDS}[^.?]* (?:{LARGE_WORDS})"
 )
-NOT = r"(?:\b(?:not|less|least)|n['\u2019]t) (?:the )?"
-ASKED_DISTANCE = re.compile(
-    rf"(?P<not>{NOT})?\b(?:(?P<near>{NEAR})|(?P<far>{FAR}))\b", re.IGNORECASE
+NEGATION = r"(?:\b(?:not|less|least)|n['\u2019]t) (?:the )?"
+ASKED_DISTANCE_PATTERN = re.compile(
+    rf"(?P<not>{NEGATION})?\b(?:(?P<near>{NEAR_WORDS})|(?P<far>{FAR_WORDS}))\b", re.IGNORECASE
 )
 """Matches a word for nearer or farther, and whether it is negated."""
 
@@ -190,7 +193,7 @@ class NearerPoint(AnswerRule):
         another size."""
         points = map_letters_to_marks(sample, Point)
         text = " ".join([sample.question, *choice_texts(sample).values()])
-        asked = ASKED_DISTANCE.finditer(" ".join(text.split()))
+        asked = ASKED_DISTANCE_PATTERN.finditer(" ".join(text.split()))
         wanted = {bool(match["near"]) != bool(match["not"]) for match in asked}
         if len(wanted) != 1:
             both = "both the nearer and" if wanted else "neither the nearer nor"
@@ -206,7 +209,7 @@ class NearerPoint(AnswerRule):
         return first, abs(near[first] - near[second]) / (high - low) if high > low else 1.0
 
 
-BLACK = 2.0  # grey levels; the highest mean of a missing quadrant
+MAX_BLACK_LEVEL = 2.0  # grey levels; the highest mean of a missing quadrant
 
 
 @dataclass(frozen=True)
@@ -283,7 +286,7 @@ def _find_missing_quadrant(board: Pixels) -> tuple[int, int]:
     black = []
     for row, rows in enumerate((board[:height], board[-height:])):
         for column, quadrant in enumerate((rows[:, :width], rows[:, -width:])):
-            if quadrant.mean() <= BLACK:
+            if quadrant.mean() <= MAX_BLACK_LEVEL:
                 black.append((row, column))
     if len(black) != 1:
         raise NoEvidence(

@@ -175,8 +175,15 @@ class Florence2(WordDetector):
         ]
 
 
-PLURALS = (("people", "person"), ("men", "man"), ("ies", "y"), ("ves", "fe"), ("es", ""), ("s", ""))
-UNNAMED = ("n/a", "none")  # labels of COCO's unused numbers
+PLURAL_ENDINGS = (
+    ("people", "person"),
+    ("men", "man"),
+    ("ies", "y"),
+    ("ves", "fe"),
+    ("es", ""),
+    ("s", ""),
+)
+UNNAMED_LABELS = ("n/a", "none")  # labels of COCO's unused numbers
 
 
 @dataclass(frozen=True)
@@ -245,14 +252,16 @@ class RFDETR(WordDetector):
         numbers = {label.lower(): number for number, label in labels.items()}
         chosen, unknown = dict[int, str](), list[str]()
         for word in words:
-            singulars = [word.removesuffix(s) + end for s, end in PLURALS if word.endswith(s)]
+            singulars = [
+                word.removesuffix(s) + end for s, end in PLURAL_ENDINGS if word.endswith(s)
+            ]
             label = next((name for name in (word, *singulars) if name in numbers), None)
             if label is None:
                 unknown.append(repr(word))
             else:
                 chosen[numbers[label]] = word
         if unknown:
-            names = ", ".join(name for name in numbers if name not in UNNAMED)
+            names = ", ".join(name for name in numbers if name not in UNNAMED_LABELS)
             raise NoEvidence(
                 f"{self.model} has no label {' or '.join(unknown)}; its labels are {names}"
             )

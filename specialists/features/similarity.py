@@ -74,7 +74,7 @@ class DenseSimilarity:
         return float((alike.max(0).mean() + alike.max(1).mean()) / 2)
 
 
-FRAME = """Here is what two images show.
+COMPARISON_PROMPT = """Here is what two images show.
 Image 1: {}
 Image 2: {}
 From image 1 to image 2, what changed is in short:"""
@@ -110,7 +110,7 @@ class EditSalience:
                 " edit and the one after it"
             )
         asked = [[Message("user", (view, self.describe))] for view in state.views]
-        frame = FRAME.format(*(model(messages).text for messages in asked))
+        frame = COMPARISON_PROMPT.format(*(model(messages).text for messages in asked))
         options = CallOptions(choices=(edit,))
         scorer = LocalVLM(self.scorer, self.revision, device=self.device)
         reply = scorer([Message("user", (frame,))], options=options)

@@ -23,7 +23,7 @@ from looktwice.specialists.networks.network import Network, open_diffusion
 from looktwice.specialists.results import FeatureGrid, Floats
 from looktwice.specialists.rules import Checked
 
-DARKEST = 1e-3  # share of full light; the minimum, because darker logarithms would be noise
+MIN_LIGHT = 1e-3  # share of full light; the minimum, because darker logarithms would be noise
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class ColorRetinex(Checked):
         single-coloured images."""
         pixels = require_pixels(pixels, colors=True)
         size = InputSize.fit(pixels, self.longest, 1)
-        seen = np.maximum(to_linear(size.resized(pixels)), DARKEST)
+        seen = np.maximum(to_linear(size.resized(pixels)), MIN_LIGHT)
         # the logarithm of the light on each pixel, with the mean 0
         small = integrate_steps(self._light_steps(seen, 1), self._light_steps(seen, 0))
         light = cv2.resize(small, (size.width, size.height), interpolation=cv2.INTER_LINEAR)
@@ -110,8 +110,8 @@ def integrate_steps(across: Floats, down: Floats) -> Floats:
     return surface
 
 
-KIND = "MarigoldIntrinsicsPipeline"
-SETTINGS = (
+PIPELINE_CLASS = "MarigoldIntrinsicsPipeline"
+PIPELINE_SETTINGS = (
     "prediction_type",
     "target_properties",
     "default_denoising_steps",
@@ -158,18 +158,18 @@ class MarigoldAlbedo(Network[Item, FeatureGrid]):
     def open_network(self, place: Place) -> Any:
         """Open the pipeline, and check that each part has all its tensors. Raises WeightsError."""
         parts = open_diffusion(self.model, self.revision, place)
-        kind = getattr(import_extra("diffusers", "diffusion"), KIND)
+        kind = getattr(import_extra("diffusers", "diffusion"), PIPELINE_CLASS)
         try:
             config = kind.load_config(self.model, revision=self.revision)
         except (OSError, ValueError) as exc:
             raise WeightsError(
                 f"{self.model}: its model_index.json could not be read ({first_line(exc)})"
             ) from exc
-        settings = {name: config[name] for name in SETTINGS if name in config}
+        settings = {name: config[name] for name in PIPELINE_SETTINGS if name in config}
         if "albedo" not in (settings.get("target_properties") or {}).get("target_names", ()):
             raise WeightsError(
                 f"{self.model} is not a pipeline for intrinsic images with a map named albedo;"
-                f" set model: to a {KIND}"
+                f" set model: to a {PIPELINE_CLASS}"
             )
         pipeline = kind(**parts, **settings).to(place.device)
         pipeline.set_progress_bar_config(disable=True)

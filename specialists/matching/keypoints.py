@@ -168,7 +168,7 @@ def read_matches(output: Any, number: int) -> tuple[Any, Any]:
 
 
 # alternates between self-attention and cross-attention
-ATTENTION = re.compile(r"^loftr_coarse\.layers\.(\d+)\.(.*)")
+ATTENTION_PATTERN = re.compile(r"^loftr_coarse\.layers\.(\d+)\.(.*)")
 
 
 def open_efficient_loftr(path: str) -> HubModel:
@@ -192,7 +192,7 @@ def open_efficient_loftr(path: str) -> HubModel:
     )
     named = {}
     for name, tensor in tensors.items():
-        if match := ATTENTION.match(name):
+        if match := ATTENTION_PATTERN.match(name):
             number, kind = int(match[1]) // 2, "cross" if int(match[1]) % 2 else "self"
             layer = f"efficientloftr.local_feature_transformer.layers.{number}"
             name = f"{layer}.{kind}_attention.{match[2]}"

@@ -18,7 +18,7 @@ from looktwice.specialists.networks.packages import fetch, find_package_file, im
 from looktwice.specialists.results import Matches, descending
 
 Keypoints = Mapping[str, Any]
-MULTIPLES = {"disk": 16, "aliked": 32}
+SIZE_MULTIPLES = {"disk": 16, "aliked": 32}
 KORNIA_WEIGHTS = {"disk": "depth", "aliked": "aliked-n16"}
 
 
@@ -84,7 +84,7 @@ class LightGlue(KeypointNetwork):
 
     def size(self, pixels: Pixels) -> InputSize:
         """Return an image's input size. Raises NoEvidence if a side is under 32 pixels."""
-        return InputSize.fit(pixels, self.longest, MULTIPLES[self.features], least=32)
+        return InputSize.fit(pixels, self.longest, SIZE_MULTIPLES[self.features], least=32)
 
     def detect(self, detector: Any, batch: Any) -> list[Keypoints]:
         """Detect the strongest keypoints in a batch of images (n, 3, height, width) in 0..1."""
@@ -155,7 +155,7 @@ def join_keypoints(
     return Matches(xy0, xy1, scores[order])
 
 
-HEAT = 0.05  # threshold of the keypoint heatmap; weaker keypoints are dropped
+MIN_HEAT = 0.05  # threshold of the keypoint heatmap; weaker keypoints are dropped
 
 
 def find_peaks(heat: Any, threshold: float, kernel_size: int) -> Any:
@@ -213,6 +213,6 @@ class XFeat(KeypointNetwork):
     def detect(self, detector: Any, batch: Any) -> list[Keypoints]:
         """Detect the strongest keypoints in a batch of images (n, 3, height, width) in 0..1."""
         features: list[Keypoints] = detector.detectAndCompute(
-            batch, top_k=self.keypoints, detection_threshold=HEAT
+            batch, top_k=self.keypoints, detection_threshold=MIN_HEAT
         )
         return features

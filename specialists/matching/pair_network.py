@@ -159,10 +159,10 @@ class LoFTR(PairNetwork):
         return InputSize.fit(pixels, self.longest, 8, least=48)
 
 
-SIDE = 560  # pixels of the network's first square input
+COARSE_SIDE = 560  # pixels of the network's first square input
 # the package samples this multiple of the requested matches and keeps those that are spread
 # out
-SPREAD = 4
+SAMPLING_FACTOR = 4
 
 
 @dataclass(frozen=True)
@@ -220,7 +220,7 @@ class RoMa(PairNetwork):
         warp, certainty = network.match(
             Image.fromarray(pixels0), Image.fromarray(pixels1), device=place.device
         )
-        asked = min(self.matches, int((certainty > 0).sum()) // SPREAD)
+        asked = min(self.matches, int((certainty > 0).sum()) // SAMPLING_FACTOR)
         if not asked:
             return Matches.none()
         with fix_random_draws():
@@ -238,4 +238,4 @@ class RoMa(PairNetwork):
 
     def size(self, pixels: Pixels) -> InputSize:
         """Return the square to which every image is resized."""
-        return InputSize(pixels.shape[1], pixels.shape[0], SIDE, SIDE)
+        return InputSize(pixels.shape[1], pixels.shape[0], COARSE_SIDE, COARSE_SIDE)

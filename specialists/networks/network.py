@@ -32,7 +32,7 @@ from looktwice.pipelines.runtime.networks import (
 )
 from looktwice.pipelines.runtime.stores import current_store, result_key
 from looktwice.specialists.networks.checkpoints import (
-    FOLDER,
+    FOLDER_OR_ID,
     Tensors,
     is_weights_file,
     open_tensors,
@@ -257,7 +257,7 @@ class HubNetwork(Network[Item, Result]):
         """Open the network and processor from an original checkpoint, on the CPU. Raises
         WeightsError if the class reads no such files."""
         refuse_file(path)
-        raise WeightsError(f"there is no folder {path}; set model: to {FOLDER}")
+        raise WeightsError(f"there is no folder {path}; set model: to {FOLDER_OR_ID}")
 
     def open_processor(self) -> Any:
         """Open the processor that was saved with the network. Raises WeightsError."""

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from looktwice.pipelines.clock import spend
 from looktwice.pipelines.runtime.install import format_install
 from looktwice.pipelines.runtime.networks import (
-    OPENING,
+    OPENING_LOCK,
     FetchError,
     WeightsError,
     first_line,
@@ -29,7 +29,7 @@ from looktwice.pipelines.runtime.networks import (
     weights_file,
 )
 
-INSTALL = {  # the install command of each package, from its authors
+INSTALL_COMMANDS = {  # the install command of each package, from its authors
     "depth_anything_3": "pip install depth-anything-3",
     "face_recognition": "pip install face_recognition 'setuptools<81'",
     "groundingdino": "pip install groundingdino-py 'transformers<5'",
@@ -37,7 +37,7 @@ INSTALL = {  # the install command of each package, from its authors
     "segment_anything": "pip install segment-anything torchvision",
 }
 Network = TypeVar("Network")
-_DRAWING = threading.Lock()
+_RANDOM_LOCK = threading.Lock()
 
 
 def import_package(name: str) -> Any:
@@ -45,7 +45,7 @@ def import_package(name: str) -> Any:
     is missing or broken."""
     package = name.partition(".")[0]
     try:
-        with OPENING:
+        with OPENING_LOCK:
             return importlib.import_module(name)
     # face_recognition may exit the process
     except (ImportError, AttributeError, RuntimeError, SystemExit) as exc:
@@ -54,7 +54,9 @@ def import_package(name: str) -> Any:
             why = "is not installed"
         for module in [module for module in sys.modules if module.partition(".")[0] == package]:
             del sys.modules[module]  # half imported, it would raise another error next time
-        raise WeightsError(f"the package {package} {why}; type: {INSTALL[package]}") from exc
+        raise WeightsError(
+            f"the package {package} {why}; type: {INSTALL_COMMANDS[package]}"
+        ) from exc
 
 
 def require_float32(dtype: str) -> None:
@@ -68,7 +70,7 @@ def fix_random_draws() -> Iterator[None]:
     """Seed torch's global generator inside the context, one thread at a time, so that code draws
     the same numbers each time."""
     torch = import_torch()
-    with _DRAWING, torch.random.fork_rng():
+    with _RANDOM_LOCK, torch.random.fork_rng():
         torch.manual_seed(0)
         yield
 

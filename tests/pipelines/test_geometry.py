@@ -418,7 +418,7 @@ def test_a_mark_needs_neither_label_nor_image() -> None:
 
 
 def test_a_mask_may_be_as_large_as_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(marks, "LARGEST", 6)
+    monkeypatch.setattr(marks, "MAX_MASK_PIXELS", 6)
     assert isinstance(mark_from_dict({"size": [2, 3], "counts": [1, 5]}), Mask)
     with pytest.raises(ValueError, match=r"6.*size \[1, 7\]"):
         mark_from_dict({"size": [1, 7], "counts": [1, 6]})

@@ -49,15 +49,15 @@ ARMS: Mapping[str, str] = {
 }
 """The roles of the arms, with descriptions. A contestant whose name is a role has that role, unless
 the user assigns roles."""
-NEEDS = {
+NEED_PHRASES = {
     "black": "need the pixels",
     "random": "need the right region",
     "words": "need more than words",
     "format": "need a result",
 }
 """The phrase for the difference between `full` and an arm, by arm: it names what that arm lacks."""
-LEVEL = 0.05
-BLIND = ("without", "black", "format")
+SIGNIFICANCE_LEVEL = 0.05
+BLIND_ROLES = ("without", "black", "format")
 """The arms in which a look returns no picture."""
 
 
@@ -97,16 +97,18 @@ class Certificate:
         exclude zero.
         """
         gain = self.gain
-        gained = gain.p < LEVEL and gain.value > 0
+        gained = gain.p < SIGNIFICANCE_LEVEL and gain.value > 0
         change = f"Tool use {'gains' if gained else 'loses'}"
-        if gain.p >= LEVEL:
+        if gain.p >= SIGNIFICANCE_LEVEL:
             change = "No significant gain: tool use changes accuracy by"
         sentences = [f"{change} {_points(gain)} points (n = {gain.n})."]
         of = f"Of {100 * gain.value:.1f} points gained" if gained else "Separately"
-        for role, needs in NEEDS.items():
+        for role, needs in NEED_PHRASES.items():
             if role in self.arms:
                 part = self.difference("full", role)
-                shown = "" if part.p < LEVEL and part.value > 0 else " (not significant)"
+                shown = (
+                    "" if part.p < SIGNIFICANCE_LEVEL and part.value > 0 else " (not significant)"
+                )
                 pair = f"{ARMS['full']} against {ARMS[role]}"
                 sentences.append(f"{of}, {_points(part)} {needs}{shown}: {pair}.")
         if "result" in self.arms:
@@ -125,7 +127,7 @@ class Certificate:
         solved = hits.pop("full")
         if not solved.any():
             return {}
-        hits["blind"] = np.any([hits[role] for role in BLIND if role in hits], axis=0)
+        hits["blind"] = np.any([hits[role] for role in BLIND_ROLES if role in hits], axis=0)
         return {role: float(hit[solved].mean()) for role, hit in hits.items()}
 
     @property
@@ -153,7 +155,7 @@ class Certificate:
             shared = {"seed": point.seed, "draws": point.draws, "model": point.spec.get("model")}
             for node in (point.spec.get("stages") or {}).values():
                 if isinstance(node, Mapping) and str(node.get("use", "")).endswith(".Agent"):
-                    shared |= {name: node.get(name) for name in SETTINGS}
+                    shared |= {name: node.get(name) for name in SHARED_SETTINGS}
             conditions[role] = dict(zip(shared, map(canonical, shared.values()), strict=True))
         for role, mine in conditions.items():
             differing = [name for name in mine if mine[name] != conditions["full"].get(name)]
@@ -255,7 +257,7 @@ def _points(gap: Estimate) -> str:
     return shown.replace("-", "\u2212")
 
 
-SETTINGS = ("bounds", "fit", "coordinates", "protocol", "options", "history", "corrections")
+SHARED_SETTINGS = ("bounds", "fit", "coordinates", "protocol", "options", "history", "corrections")
 """The settings of an agent that all arms of a certificate should share."""
 
 

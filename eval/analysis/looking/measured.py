@@ -156,7 +156,7 @@ def measurement_curves(run: RunScores, task: str) -> list[PageLines]:
     for scores in run.points:
         matrix = Values.of({0: scores_of_answered(scores)}, scores.clusters)
         for name, values in measurements(scores).items() if scores.point.task == task else ():
-            if PART.fullmatch(name):
+            if PART_PATTERN.fullmatch(name):
                 continue
             numbers, points = select_numbers(values), []
             parts = measured_parts(scores, name)
@@ -170,7 +170,7 @@ def measurement_curves(run: RunScores, task: str) -> list[PageLines]:
     return [PageLines(f"measured {name}", task, drawn, chose=True) for name, drawn in lines.items()]
 
 
-PART = re.compile(r"(.+)_(layer|head)_(\d+)")
+PART_PATTERN = re.compile(r"(.+)_(layer|head)_(\d+)")
 """A measurement of a layer of a network, or of a head."""
 
 
@@ -181,7 +181,7 @@ def part_curves(run: RunScores, task: str) -> list[PageLines]:
     lines = defaultdict(lambda: defaultdict(list))
     for scores in run.points:
         for line in _lines(scores) if scores.point.task == task else ():
-            if (part := PART.fullmatch(line.name)) and line.numbers is not None:
+            if (part := PART_PATTERN.fullmatch(line.name)) and line.numbers is not None:
                 name, kind, place = part.groups()
                 mean = finite_mean(line.numbers)
                 low, high = mean_interval(line.numbers.tolist(), line.clusters)
@@ -193,7 +193,7 @@ def part_curves(run: RunScores, task: str) -> list[PageLines]:
 
 # ---- confidence
 
-SHARES = (0.25, 0.5, 0.75)
+PASSED_SHARES = (0.25, 0.5, 0.75)
 """Shares of the samples that are passed on, or answered at all."""
 
 
@@ -207,8 +207,8 @@ def confidence_of(scores: PointScores) -> Mapping[str, float]:
 
 @dataclass(frozen=True)
 class RiskCoverage:
-    """The accuracy on the samples on which an arm is most confident, at each of `SHARES` and on
-    all.
+    """The accuracy on the samples on which an arm is most confident, at each of `PASSED_SHARES` and
+    on all.
 
     `area` is the area under the curve of risk against coverage, the mean risk over all coverages;
     `best` and `random` are those of an oracle's order and of a random one (Geifman et al. 2019).
@@ -233,7 +233,7 @@ def risks(run: RunScores) -> Iterator[RiskCoverage]:
         values = np.array([*map(scores.comparable.__getitem__, order)])
         ranked = (np.bincount(ties, values) / np.bincount(ties))[ties]
         clusters, n = scores.clusters_of(order), len(order)
-        counts = [max(1, round(share * n)) for share in (*SHARES, 1.0)]
+        counts = [max(1, round(share * n)) for share in (*PASSED_SHARES, 1.0)]
         shares = tuple(share_interval(ranked[:count], clusters[:count]) for count in counts)
         area, best = _area(ranked), _area(np.sort(ranked)[::-1])
         yield RiskCoverage(scores, n, shares, area, best, 1 - fmean(ranked))
@@ -251,7 +251,7 @@ def _accuracy_at(place: int, title: str) -> Column[RiskCoverage]:
 RISK_COLUMNS: Columns[RiskCoverage] = (
     *COLUMNS_OF_ARM,
     Column("n", "n"),
-    *(_accuracy_at(n, f"accuracy of most\nconfident {s:.0%}") for n, s in enumerate(SHARES)),
+    *(_accuracy_at(n, f"accuracy of most\nconfident {s:.0%}") for n, s in enumerate(PASSED_SHARES)),
     _accuracy_at(-1, "accuracy\nof all %"),
     Column("area", "area", "{:.3f}"),
     Column("area,\noracle", "best", "{:.3f}"),
@@ -311,7 +311,7 @@ def _routes(arms: Sequence[PointScores], order: Sequence[str]) -> Iterator[Route
             tokens[number, place] = fmean(entry.tokens_in + entry.tokens_out for entry in entries)
     helped = np.sort(worth[1:].max(axis=0) - worth[0])[::-1]
     clusters = arms[0].clusters_of(order)
-    for share in SHARES:
+    for share in PASSED_SHARES:
         sent = round(share * n)
         chosen = np.where(places < sent, onward - onward * places // max(1, sent), 0)
         router = worth[chosen, places]

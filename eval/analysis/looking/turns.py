@@ -224,7 +224,7 @@ SEEN_NOTE = (
     " answers are guesses. `errors unseen` is the share of wrong answers whose mark was not seen;"
     " BLINK's authors attributed 20.0 % of 140 errors of GPT-4V to hallucinated mark positions."
 )
-ALL = "all of these"
+ALL_ASPECTS = "all of these"
 
 
 @dataclass(frozen=True)
@@ -290,10 +290,13 @@ def seen_marks(run: RunScores) -> Iterator[SeenMarks]:
                     aspect, of = row.meta.get("aspect"), str(row.meta.get("of"))
                     # answer "no": no mark was drawn
                     if aspect and of in scores.comparable and row.truth.get("answer") != "no":
-                        for kind in (aspect, ALL):
+                        for kind in (aspect, ALL_ASPECTS):
                             marks[kind][of] = min(value, marks[kind].get(of, 1.0))
-            whole = marks.pop(ALL, {})
-            for kind, values in [*marks.items(), *([(ALL, whole)] if len(marks) > 1 else [])]:
+            whole = marks.pop(ALL_ASPECTS, {})
+            for kind, values in [
+                *marks.items(),
+                *([(ALL_ASPECTS, whole)] if len(marks) > 1 else []),
+            ]:
                 parts: tuple[dict[str, float], dict[str, float]] = {}, {}
                 for sample, value in values.items():
                     parts[value < 1][sample] = scores.comparable[sample]

@@ -26,8 +26,8 @@ from looktwice.eval.scoring.verdict import (
 
 Form = Literal["integer", "option", "letters", "yes_no"]
 
-OPTION = "Respond as follows: Option <your answer, 1 to 4>."
-MIRRORED = (
+OPTION_INSTRUCTION = "Respond as follows: Option <your answer, 1 to 4>."
+MIRRORED_NOTE = (
     "rows and columns count from 0, and in the one published render column 0 is on the right-hand"
     " side: answers for left and right are mirrored unless columns are read from the right"
 )
@@ -97,7 +97,7 @@ _2D = (
         ("rotation", "aspect_ratio", "size", "shape_change"),
         "option",
         "The image shows a target pattern and four options. Which option shows the same pattern as"
-        f" the target? {OPTION}",
+        f" the target? {OPTION_INSTRUCTION}",
         (
             (
                 "with shape_change 0 the three wrong options are near copies of each other: the"
@@ -118,7 +118,7 @@ _2D = (
         ("num_shapes", "density"),
         "option",
         "The image shows a target pattern and four options, each of them on a noisy background."
-        f" Which option shows the same pattern as the target? {OPTION}",
+        f" Which option shows the same pattern as the target? {OPTION_INSTRUCTION}",
         (
             "the README says that the target is embedded in noise; in the images the options are",
             "with circles only, two wrong options can equal the target",
@@ -130,7 +130,7 @@ _2D = (
         ("offset", "edges_distorted", "edges_removed", "edges_halved"),
         "option",
         "The image shows a complete target shape and four options with missing parts. Which option"
-        f" would be the target once its missing parts are filled in? {OPTION}",
+        f" would be the target once its missing parts are filled in? {OPTION_INSTRUCTION}",
         ("the paper counts 166 questions, the file has 168",),
     ),
 )
@@ -173,7 +173,7 @@ _3D = (
         ("3D_visual_spatial",),
         ("max_row", "max_column"),
         "integer",
-        errata=(MIRRORED,),
+        errata=(MIRRORED_NOTE,),
     ),
 )
 SUBTASKS: Mapping[str, Mapping[str, Subtask]] = {

@@ -57,7 +57,7 @@ PALETTE: tuple[RGB, ...] = (
     (255, 255, 255),
     (0, 0, 0),
 )
-DRAWN = {
+DRAWN_SHAPES = {
     "Circles": "a ring",
     "Dots": "a dot",
     "Crosshairs": "a cross",
@@ -96,7 +96,7 @@ class MarkQuestions:
         if self.aspect not in QUESTIONS:
             raise TaskError(f"aspect must be one of {', '.join(QUESTIONS)}, found {self.aspect!r}")
         if self.aspect == "shape" and not self._shape:
-            markers = ", ".join(DRAWN)
+            markers = ", ".join(DRAWN_SHAPES)
             raise TaskError(
                 f"the shape of {type(self.mark).__name__} is unknown; use one of {markers}"
             )
@@ -126,7 +126,7 @@ class MarkQuestions:
     @property
     def _shape(self) -> str:
         names = (kind.__name__ for kind in type(self.mark).__mro__)
-        return next((DRAWN[name] for name in names if name in DRAWN), "")
+        return next((DRAWN_SHAPES[name] for name in names if name in DRAWN_SHAPES), "")
 
     def _ask(self, number: int, sample: Sample) -> Item:
         text, words = QUESTIONS[self.aspect]

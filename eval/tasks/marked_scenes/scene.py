@@ -44,9 +44,11 @@ SYMBOLS = tuple("ACEFHKLPTXYZ2457")
 """Symbols of tiles that are hard to confuse at a legible size."""
 
 
-_ARM = np.array([(0.36, 1), (0.36, 0.36), (1, 0.36), (1, -0.36), (0.36, -0.36), (0.36, -1)])
-_TURN = np.linspace(0, 2 * np.pi, 40, endpoint=False)
-_HEIGHT = sum(part * np.cos(n * _TURN) for n, part in ((1, 13), (2, -5), (3, -2), (4, -1)))
+_CROSS_ARM = np.array([(0.36, 1), (0.36, 0.36), (1, 0.36), (1, -0.36), (0.36, -0.36), (0.36, -1)])
+_FULL_TURN = np.linspace(0, 2 * np.pi, 40, endpoint=False)
+_HEART_HEIGHT = sum(
+    part * np.cos(n * _FULL_TURN) for n, part in ((1, 13), (2, -5), (3, -2), (4, -1))
+)
 _OUTER, _INNER = np.radians(np.linspace(50, 310, 30)), np.radians(np.linspace(305, 55, 30))
 _CRESCENT = np.concatenate([on_circle(_OUTER), 0.8 * on_circle(_INNER) + (0.42, 0)])
 OUTLINES: dict[str, XY] = {
@@ -54,16 +56,16 @@ OUTLINES: dict[str, XY] = {
     "square": np.array([[-0.86, -0.86], [0.86, -0.86], [0.86, 0.86], [-0.86, 0.86]]),
     "triangle": translate(regular_polygon(3, 1.1), 0.0, 0.22),
     "star": star(5, 1.08, 0.46),
-    "cross": np.concatenate([_ARM, -_ARM]),
+    "cross": np.concatenate([_CROSS_ARM, -_CROSS_ARM]),
     "diamond": np.array([[0.0, -1.1], [0.72, 0.0], [0.0, 1.1], [-0.72, 0.0]]),
-    "heart": np.stack([16 * np.sin(_TURN) ** 3 / 16.5, -(_HEIGHT + 2.5) / 14.5], axis=1),
+    "heart": np.stack([16 * np.sin(_FULL_TURN) ** 3 / 16.5, -(_HEART_HEIGHT + 2.5) / 14.5], axis=1),
     "crescent": translate(_CRESCENT, 0.15, 0.0),
 }
 """Each shape as corners around the origin, about one unit from there to its rim."""
 SHAPES = tuple(OUTLINES)
 TILE = rounded_square(-0.9, -0.9, 1.8, 0.35)
-SHIFT = 4  # bits of a pixel's fraction in OpenCV's corners
-RIM = 0.06  # width of the outline as a share of the thing's height
+FRACTION_BITS = 4  # bits of a pixel's fraction in OpenCV's corners
+OUTLINE_SHARE = 0.06  # width of the outline as a share of the thing's height
 
 
 @dataclass(frozen=True)
@@ -102,12 +104,18 @@ class Thing:
         """Draw the thing on HxWx3 RGB pixels."""
         outline = TILE if self.symbol else OUTLINES[self.shape]
         corners = rotate(outline, self.tilt) * (self.size / 2) + (self.x - 0.5, self.y - 0.5)
-        whole = [np.rint(corners * 2**SHIFT).astype(np.int32)]
-        rim = max(1, round(RIM * self.size))
+        whole = [np.rint(corners * 2**FRACTION_BITS).astype(np.int32)]
+        rim = max(1, round(OUTLINE_SHARE * self.size))
         dark = sum(COLORS[self.color]) > 120
-        cv2.fillPoly(pixels, whole, COLORS[self.color], cv2.LINE_AA, SHIFT)
+        cv2.fillPoly(pixels, whole, COLORS[self.color], cv2.LINE_AA, FRACTION_BITS)
         cv2.polylines(
-            pixels, whole, True, (30, 30, 30) if dark else (225, 225, 225), rim, cv2.LINE_AA, SHIFT
+            pixels,
+            whole,
+            True,
+            (30, 30, 30) if dark else (225, 225, 225),
+            rim,
+            cv2.LINE_AA,
+            FRACTION_BITS,
         )
         if self.symbol:
             ink = _symbol(self.symbol, round(0.56 * self.size))
@@ -139,8 +147,8 @@ def _symbol(symbol: str, height: int) -> NDArray[np.float32]:
 
 
 Ground = Literal["plain", "photo", "both"]
-PLACES = 200  # attempts to place a thing
-MARGIN = 4.0  # pixels between a thing and the rim of the image
+PLACEMENT_TRIES = 200  # attempts to place a thing
+MIN_BORDER_DISTANCE = 4.0  # pixels between a thing and the rim of the image
 
 
 @dataclass(frozen=True)
@@ -199,9 +207,9 @@ def place(
     A thing that lies `over` another covers it by `overlap`: at 0 they touch, as circles would, and
     at 1 their centres coincide.
     """
-    low = thing.size * 0.6 + MARGIN
+    low = thing.size * 0.6 + MIN_BORDER_DISTANCE
     high = style.side - low
-    for _ in range(PLACES):
+    for _ in range(PLACEMENT_TRIES):
         if over is None:
             x, y = (float(v) for v in rng.uniform(low, high, 2))
         else:

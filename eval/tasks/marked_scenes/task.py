@@ -27,7 +27,7 @@ TEST_PHOTOS = ("camera", "chelsea", "moon", "retina", "rocket")
 backgrounds were never seen."""
 TRAINING_PHOTOS = tuple(name for name in PHOTOGRAPHS if name not in TEST_PHOTOS)
 CONTROLS = {name: kind.controls for name, kind in KINDS.items()}
-PAIR = re.compile(r"(\d+(?:\.\d+)?)\s*%?\s*[,; ]\s*(\d+(?:\.\d+)?)")
+PAIR_PATTERN = re.compile(r"(\d+(?:\.\d+)?)\s*%?\s*[,; ]\s*(\d+(?:\.\d+)?)")
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class SceneScorer(AlongControls):
         Other kinds are compared as in any task."""
         if self.kind != "where":
             return None
-        pairs = PAIR.findall(answer)
+        pairs = PAIR_PATTERN.findall(answer)
         if not pairs:
             return Score(Verdict.UNREADABLE)
         left, top, right, bottom = map(float, (row.answer or "").split())

@@ -20,7 +20,7 @@ from looktwice.eval.scoring.verdict import (
     Verdict,
 )
 
-HEADLINE = {
+HEADLINE_METRICS = {
     "GC-Mat": "pair_accuracy",
     "GC-Trk": "pair_accuracy",
     "OC-Cpr": "pair_accuracy",
@@ -32,8 +32,11 @@ HEADLINE = {
 }
 """The metric of each subtask that enters the overall score."""
 MAX_DIGITS = 100  # a longer number is no count, and Python refuses to parse it
-TOTALS = (Total("overall_8", HEADLINE), Total("overall_9", {**HEADLINE, "PC-VID": "vid"}))
-HEADLINES = ("overall_8", "overall_9", "pair_accuracy", "numeric_official", "vid")
+TOTALS = (
+    Total("overall_8", HEADLINE_METRICS),
+    Total("overall_9", {**HEADLINE_METRICS, "PC-VID": "vid"}),
+)
+HEADLINE_TOTALS = ("overall_8", "overall_9", "pair_accuracy", "numeric_official", "vid")
 
 
 class SubtaskScorer(Scorer):
@@ -41,7 +44,7 @@ class SubtaskScorer(Scorer):
 
     suite = "VLM2-Bench"
     totals = TOTALS
-    headlines = HEADLINES
+    headlines = HEADLINE_TOTALS
 
 
 def get_side(name: str, meta: Mapping[str, Any], key: str | None) -> str:

@@ -24,12 +24,12 @@ from looktwice.pipelines.model import (
 )
 from looktwice.pipelines.models.pocket.network import (
     ANSWER,
-    CELLS,
     END,
+    MAX_REPLY_TOKENS,
+    MAX_VIEWS,
     ONE_THREAD,
-    REPLY,
-    SPECIAL,
-    VIEWS,
+    PLACES_PER_SIDE,
+    SPECIAL_TOKENS,
     VOCABULARY,
     Conversation,
     Floats,
@@ -42,7 +42,9 @@ from looktwice.pipelines.models.pocket.network import (
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.view import View
 
-DIGITS = 5  # of a log-probability, so that records do not depend on the processor's last bits
+LOGPROB_DIGITS = (
+    5  # of a log-probability, so that records do not depend on the processor's last bits
+)
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ class Pocket:
 
     temperature: float = 0.0
     top_p: float | None = None
-    max_tokens: int = REPLY
+    max_tokens: int = MAX_REPLY_TOKENS
     stop: tuple[str, ...] | None = None
     seed: int = 0
     apart: ClassVar[bool] = True  # as in `ChatAPI`
@@ -111,7 +113,7 @@ class Pocket:
                 if full.choices
                 else _generate_words(talk, full, sampled)
             )
-        asked = len(tokens) + CELLS * CELLS * len(inputs)
+        asked = len(tokens) + PLACES_PER_SIDE * PLACES_PER_SIDE * len(inputs)
         return replace(
             reply,
             usage=Usage(asked, reply.usage.tokens_out),
@@ -134,9 +136,9 @@ def network_inputs(messages: Messages) -> tuple[list[int], dict[str, Pixels]]:
     tokens = read_words("\n".join(texts))
     if not tokens:
         raise ModelError("Pocket was sent no text; send a question")
-    if len(views) > VIEWS:
+    if len(views) > MAX_VIEWS:
         raise ModelError(
-            f"Pocket accepts at most {VIEWS} different views, found {len(views)}; send fewer"
+            f"Pocket accepts at most {MAX_VIEWS} different views, found {len(views)}; send fewer"
         )
     return tokens, {sha: fit_pixels(view.pixels)[0] for sha, view in views.items()}
 
@@ -148,7 +150,9 @@ def _generate_words(
     words, top, token = list[int](), list[Mapping[str, float]](), ANSWER
     text, count = "", 0
     finish: Finish = "length"
-    while finish == "length" and count < min(REPLY, options.max_tokens or REPLY):
+    while finish == "length" and count < min(
+        MAX_REPLY_TOKENS, options.max_tokens or MAX_REPLY_TOKENS
+    ):
         likely, count = talk.write(token), count + 1
         token = int(likely.argmax()) if sampled is None else _draw(sampled, likely, options)
         if options.logprobs:
@@ -184,10 +188,12 @@ def _alternatives(likely: Floats, count: int, token: int) -> Mapping[str, float]
     words = [
         number
         for number in map(int, np.argsort(-likely, kind="stable"))
-        if number != token and (number == END or number >= len(SPECIAL))
+        if number != token and (number == END or number >= len(SPECIAL_TOKENS))
     ]
     return {
-        "" if number < len(SPECIAL) else VOCABULARY[number]: round(float(likely[number]), DIGITS)
+        "" if number < len(SPECIAL_TOKENS) else VOCABULARY[number]: round(
+            float(likely[number]), LOGPROB_DIGITS
+        )
         for number in [token, *words][:count]
     }
 
@@ -198,13 +204,13 @@ def _choose(talk: Conversation, choices: Sequence[str]) -> Reply:
     likely: dict[str, float] = {}
     for choice in choices:
         tokens, twin = reply_words(choice), talk.copy()
-        if not 0 < len(tokens) <= REPLY:
+        if not 0 < len(tokens) <= MAX_REPLY_TOKENS:
             raise ModelError(
                 f"the choice {choice!r} is not a possible reply of Pocket, which has 1 to"
-                f" {REPLY - 1} words of its vocabulary"
+                f" {MAX_REPLY_TOKENS - 1} words of its vocabulary"
             )
         steps = zip([ANSWER, *tokens], tokens, strict=False)
         total = sum(float(twin.write(before)[token]) for before, token in steps)
-        likely[choice] = round(total, DIGITS)
+        likely[choice] = round(total, LOGPROB_DIGITS)
     ranked = dict(sorted(likely.items(), key=lambda pair: -pair[1]))
     return Reply(next(iter(ranked)), logprobs=(ranked,))

@@ -26,7 +26,7 @@ Stack = Literal["transformers", "mistral-common"]
 """The software that prepares pictures for a model."""
 Filter = Literal["bilinear", "bicubic", "lanczos", "opencv cubic"]
 """Pillow's filters, which antialias when shrinking, or OpenCV's, which does not."""
-LONGEST = 200  # times its shorter side: the limit of Qwen's rule and its derivatives
+MAX_ASPECT_RATIO = 200  # times its shorter side: the limit of Qwen's rule and its derivatives
 
 
 @dataclass(frozen=True)
@@ -115,8 +115,8 @@ def whole_patches(
         width, height = round(width * patch / height), patch
     if grow == 2 and width < patch:
         width, height = patch, round(height * patch / width)
-    longer = max(width, height) / min(width, height) > LONGEST
-    refused = f"its longer side is over {LONGEST} times its shorter side" if longer else ""
+    longer = max(width, height) / min(width, height) > MAX_ASPECT_RATIO
+    refused = f"its longer side is over {MAX_ASPECT_RATIO} times its shorter side" if longer else ""
     seen = whole_patches_size((width, height), patch, least, most, fewest=0)
     return Layout(seen, seen, seen[0] * seen[1] // patch**2, patch, refused=refused)
 
@@ -322,7 +322,7 @@ KINDS: dict[str, Callable[..., Layout]] = {
     "cut": cut,
 }
 # a pattern for a model's name, its kind, and the numbers in its processor's file
-TABLE = r"""
+PROCESSOR_TABLE = r"""
 llava-(v?1\.6|next-\d)                    tiles_of_five tile=336 patch=14
 llava-onevision-(?!1)                     tiles_by_six tile=384 patch=14 most=9
 llava-v?1\.5                              cut side=336 patch=14
@@ -363,7 +363,7 @@ def read_rules(table: str, kinds: Mapping[str, Callable[..., Rule]]) -> Rules[Ru
     return rules
 
 
-PROCESSORS = read_rules(TABLE, KINDS)
+PROCESSORS = read_rules(PROCESSOR_TABLE, KINDS)
 
 
 def find_processor(model: str, stack: Stack = "transformers") -> Callable[[Size], Layout] | None:

@@ -15,7 +15,7 @@ from looktwice.eval.report import write_report
 from looktwice.eval.runs import RunOptions, Study
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import RunScores
-from looktwice.eval.tasks.blink import NAMES
+from looktwice.eval.tasks.blink import TASK_NAMES
 from looktwice.pipelines.config import ConfigError, load_plan
 from tests.made_run import MadeRun, analyse
 from tests.optional import extension, needs_extras
@@ -167,6 +167,6 @@ def test_every_specialist_of_the_table_is_built(shared_data: Path) -> None:
         made.append(f"tasks.{name}={{use: eval.tasks.Photos, kind: jigsaw, n: 2, seed: {seed}}}")
     plan = load_plan(path, words + made)
     # with chance and eight recorded MLLMs
-    assert not [n for n in NAMES if sum(point.task_name == n for point in plan.points) == 9]
+    assert not [n for n in TASK_NAMES if sum(point.task_name == n for point in plan.points) == 9]
     few = load_plan(path, [*words, *(f"tasks.{name}=null" for name in tasks)])
     assert {point.task_name for point in few.points} == {"Relative_Depth"}

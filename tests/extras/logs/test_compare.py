@@ -65,9 +65,9 @@ def test_tasks_have_their_own_lines() -> None:
     tasks = {"task": ["x"] * 6 + ["y"] * 6}
     first, second = make_log("one", [1] * 12, **tasks), make_log("two", [1] * 6 + [0] * 6, **tasks)
     whole = compare_logs([first, second, make_log("three", [0] * 12)], pairs=True)
-    (corrected,) = [line for line in summary_lines(whole) if "corrected" in line]
-    assert "3 comparisons over all samples" in corrected
-    assert "4 comparisons on single tasks" in corrected
+    (line,) = [line for line in summary_lines(whole) if "corrected" in line]
+    assert "3 comparisons over all samples" in line
+    assert "4 comparisons on single tasks" in line
     compared = whole.contrasts
     assert [(c.contestant, c.baseline, c.task, c.paired.value, c.paired.n) for c in compared] == [
         ("two", "one", ALL, -0.5, 12),

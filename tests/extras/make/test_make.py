@@ -28,7 +28,7 @@ from looktwice.eval.tasks import (
     TaskError,
 )
 from looktwice.eval.tasks.photographs import load_stereo_pair, photograph
-from looktwice.eval.tasks.photos.correspondence import APART
+from looktwice.eval.tasks.photos.correspondence import MIN_POINT_DISTANCE
 from looktwice.extras.make import Correspondence, Jigsaw, Localization, RelativeDepth, Sequences
 from looktwice.extras.make.points import read_homography
 from looktwice.extras.make.relative_depth import read_map
@@ -284,7 +284,7 @@ def test_candidates_lie_where_the_homography_says_and_their_places_reveal_nothin
         x, y, w = (maps[second] @ np.linalg.inv(maps[first])) @ (*start, 1)
         assert found[item.answer or ""].center == pytest.approx((x / w, y / w), abs=0.02)
         pairs = combinations([point.center for point in found.values()], 2)
-        assert min(math.dist(p, q) for p, q in pairs) > APART - 1
+        assert min(math.dist(p, q) for p, q in pairs) > MIN_POINT_DISTANCE - 1
         assert item.sample.meta["change"] == "viewpoint"
         nearest += min(found, key=lambda k: math.dist(found[k].center, start)) == item.answer
         spots.add((item.sample.meta["source"], start))
@@ -667,8 +667,10 @@ def test_generated_questions_are_the_same_when_saved(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On small pictures, as large ones take seconds to render."""
-    monkeypatch.setattr(rendered_scenes, "SIZE", (96, 72))
-    monkeypatch.setattr(solid_scenes, "LEVEL", replace(solid_scenes.LEVEL, size=(200, 150)))
+    monkeypatch.setattr(rendered_scenes, "PICTURE_SIZE", (96, 72))
+    monkeypatch.setattr(
+        solid_scenes, "LEVEL_CAMERA", replace(solid_scenes.LEVEL_CAMERA, size=(200, 150))
+    )
     task, form = DRAWN[name]
     save(task, name, tmp_path)
     saved = [*Folder(tmp_path / name)]

@@ -28,7 +28,7 @@ from looktwice.extras.scenes import GeneratedDoYouSeeMe
 from looktwice.extras.scenes.canvas import blank, fill, stroke
 from looktwice.extras.scenes.closure import outline
 from looktwice.extras.scenes.generated import KINDS
-from looktwice.extras.scenes.grids import DOTS, GROUNDS, RATIOS, contrast, foreground
+from looktwice.extras.scenes.grids import CONTRAST_RATIOS, DOTS, GROUNDS, contrast, foreground
 from looktwice.extras.scenes.scene import Scene
 from looktwice.pipelines.config.classes import load_plugin
 from looktwice.pipelines.marks import Box
@@ -554,9 +554,15 @@ def test_always_answering_zero_scores_higher_if_official() -> None:
 
 
 def test_contrast_follows_its_level_unless_official() -> None:
-    ours = {level: [contrast(foreground(g, level, False), g) for g in GROUNDS] for level in RATIOS}
-    theirs = {level: [contrast(foreground(g, level, True), g) for g in GROUNDS] for level in RATIOS}
-    for level, wanted in RATIOS.items():
+    ours = {
+        level: [contrast(foreground(g, level, False), g) for g in GROUNDS]
+        for level in CONTRAST_RATIOS
+    }
+    theirs = {
+        level: [contrast(foreground(g, level, True), g) for g in GROUNDS]
+        for level in CONTRAST_RATIOS
+    }
+    for level, wanted in CONTRAST_RATIOS.items():
         assert ours[level] == pytest.approx([wanted] * 5, abs=0.02)
     assert min(theirs[1]) < max(theirs[2])  # for some background easy is harder than medium
     assert contrast((255, 255, 255), (0, 0, 0)) == pytest.approx(21)

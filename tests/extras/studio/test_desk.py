@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from looktwice.eval import Folder, RunFolder, TaskError
-from looktwice.extras.studio.desk import FAULTS, Desk
+from looktwice.extras.studio.desk import REQUEST_ERRORS, Desk
 from looktwice.extras.studio.draft import MODELS, Draft, Slot
 from looktwice.extras.studio.server import FIRST_SLOTS, StudioServer
 from looktwice.pipelines import ConfigError, Mask, Picture
@@ -80,7 +80,7 @@ def test_only_the_named_model_is_asked_and_only_once(desk: Desk, server: ChatSer
 def test_invalid_requests_are_refused(desk: Desk, changes: dict[str, Any], sentence: str) -> None:
     body = json.dumps({"draft": draft_of(desk).to_dict() | changes}).encode()
     for what in ("render", "pack"):
-        with pytest.raises(FAULTS, match=sentence):
+        with pytest.raises(REQUEST_ERRORS, match=sentence):
             desk.answer(what, body)
 
 

@@ -60,7 +60,7 @@ from looktwice.prompting.agent import (
     ZoomOnFaces,
     tool as tool_file,
 )
-from looktwice.prompting.agent.agent import FINAL
+from looktwice.prompting.agent.agent import FINAL_MESSAGE
 from looktwice.prompting.agent.looks import EpisodeEnd, Look, read_end, read_looks
 from looktwice.prompting.agent.tool import describe_tool
 from looktwice.prompting.controls import OracleCrop
@@ -423,7 +423,7 @@ def test_each_bound_stops_the_loop_and_forces_an_answer(bound: str, value: Any, 
     state = run_stage(Agent({"zoom": PLAIN_ZOOM}, bounds=Bounds(**{bound: value})), model)
     messages, _, options = model.calls[-1]
     assert len(model.calls) == looks + 1 and not options.tools
-    assert messages[-1].role == "user" and messages[-1].text.endswith(FINAL)
+    assert messages[-1].role == "user" and messages[-1].text.endswith(FINAL_MESSAGE)
     assert ended(state).by == bound and state.reply == "A cat." and not state.ended
 
 

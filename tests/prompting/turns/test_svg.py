@@ -76,7 +76,7 @@ def test_resource_limits_stop_a_drawing_bomb_and_nothing_else(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A billion rectangles by reference: the rendering process is stopped and ours continues."""
-    monkeypatch.setattr(blind, "SECONDS", 2.0)
+    monkeypatch.setattr(blind, "MAX_SECONDS", 2.0)
     uses = [f'<use href="#a{n}"/>' * 10 for n in range(9)]
     groups = "".join(f'<g id="a{n}">{inner}</g>' for n, inner in enumerate(uses, 1))
     code = (

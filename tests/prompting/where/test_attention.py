@@ -27,7 +27,12 @@ from looktwice.prompting.turns.contrast import contrast
 from looktwice.prompting.views import Dimmed, LongestSide, Show
 from looktwice.prompting.views.dimmed import attention_mask, dim
 from looktwice.prompting.where import OnMarks, ViCrop
-from looktwice.prompting.where.attention import GENERAL, keep_fine_detail, sharpest_window, tiles
+from looktwice.prompting.where.attention import (
+    GENERAL_INSTRUCTION,
+    keep_fine_detail,
+    sharpest_window,
+    tiles,
+)
 from tests.optional import optional
 from tests.planted_network import write_ink_seeker
 from tests.tiny import tiny
@@ -230,7 +235,7 @@ def test_the_pure_gradient_is_the_derivative_by_the_pixels(llava: str) -> None:
 def test_a_pure_gradient_highlights_fine_detail(place: tuple[int, int], llava: str) -> None:
     vicrop, state = ViCrop(model=llava, base=112, method="pure"), scene(*place)
     view = state.views[0]
-    norms = [vicrop.growth(view, words) for words in ("how many", GENERAL)]
+    norms = [vicrop.growth(view, words) for words in ("how many", GENERAL_INSTRUCTION)]
     values = vicrop._map(view, "how many")
     block = norms[0].shape[0] // len(values)
     assert values == pytest.approx(keep_fine_detail(norms[0] / norms[1], view.pixels, block))
